@@ -1,7 +1,9 @@
-//! FNV-1a, 64 bits: equal fields have equal fingerprints, whoever computed them and on however many nodes.
+//! FNV-1a, 64 bits: equal fields have equal fingerprints, whoever computed them and on however many
+//! nodes.
 
-/// Where a fingerprint starts. Not FNV's own offset basis 14695981039346656037 but that number less its last digit: the
-/// results published for these fields were computed with it, and any start serves to tell fields apart.
+/// Where a fingerprint starts. Not FNV's own offset basis 14695981039346656037 but that number less
+/// its last digit: the results published for these fields were computed with it, and any start
+/// serves to tell fields apart.
 const START: u64 = 1_469_598_103_934_665_603;
 /// The 64-bit FNV prime.
 const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -58,8 +60,11 @@ mod tests {
     /// The test vectors of the FNV page (<http://www.isthe.com/chongo/tech/comp/fnv/>).
     #[test]
     fn known_vectors() {
-        for (text, expected) in [("", 0xcbf2_9ce4_8422_2325), ("a", 0xaf63_dc4c_8601_ec8c), ("foobar", 0x8594_4171_f739_67e8_u64)]
-        {
+        for (text, expected) in [
+            ("", 0xcbf2_9ce4_8422_2325),
+            ("a", 0xaf63_dc4c_8601_ec8c),
+            ("foobar", 0x8594_4171_f739_67e8_u64),
+        ] {
             let mut print = Fingerprint(0xcbf2_9ce4_8422_2325); // FNV's own start
             print.bytes(text.bytes());
             assert_eq!(print.value(), expected, "{text}");

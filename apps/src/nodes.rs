@@ -80,11 +80,16 @@ mod tests {
 
     #[test]
     fn columns_stand_below_their_headings() {
-        let table = NodesTable { rows: vec![[1, 22, 333, 4, 5, 6, 7, 8], [123_456; COLUMNS.len()]] };
+        let table =
+            NodesTable { rows: vec![[1, 22, 333, 4, 5, 6, 7, 8], [123_456; COLUMNS.len()]] };
         let text = table.to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3);
-        assert!(lines[0].find("read faults").is_some_and(|start| lines[1][..start + 11].ends_with(" 1")));
+        assert!(
+            lines[0]
+                .find("read faults")
+                .is_some_and(|start| lines[1][..start + 11].ends_with(" 1"))
+        );
         assert_eq!(lines[0].len(), lines[1].len());
         assert_eq!(table.rows()[0]["pages_fetched"], 333);
     }

@@ -23,15 +23,17 @@ impl Progress {
     #[must_use]
     pub fn new(wanted: bool, steps: u64) -> Self {
         let bar = |target| {
-            let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} steps, {per_sec}, {eta} left")
-                .unwrap_or_else(|_| ProgressStyle::default_bar());
+            let style =
+                ProgressStyle::with_template("{wide_bar} {pos}/{len} steps, {per_sec}, {eta} left")
+                    .unwrap_or_else(|_| ProgressStyle::default_bar());
             Shown::Bar(ProgressBar::with_draw_target(Some(steps), target).with_style(style))
         };
         let shown = if !wanted {
             Shown::Nothing
         } else if io::stderr().is_terminal() {
             bar(ProgressDrawTarget::stderr())
-        } else if std::env::var_os(oikaze::job::environment::TERMINAL).is_some_and(|set| set == "1") {
+        } else if std::env::var_os(oikaze::job::environment::TERMINAL).is_some_and(|set| set == "1")
+        {
             bar(ProgressDrawTarget::term_like_with_hz(Box::new(Relayed), 10))
         } else {
             Shown::Lines
@@ -62,7 +64,8 @@ impl Progress {
     }
 }
 
-/// A terminal behind the launcher, which passes on what is written to standard error; its width is not known here.
+/// A terminal behind the launcher, which passes on what is written to standard error; its width is
+/// not known here.
 #[derive(Debug)]
 struct Relayed;
 

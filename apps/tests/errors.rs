@@ -1,4 +1,5 @@
-//! What a user can do wrong with real processes: each job ends within seconds, says what, why and what to do, and leaves nothing.
+//! What a user can do wrong with real processes: each job ends within seconds, says what, why and
+//! what to do, and leaves nothing.
 
 mod support;
 
@@ -22,22 +23,35 @@ fn living(variable: &str) -> Vec<PathBuf> {
     let has = |entry: fs::DirEntry| {
         // It may have ended meanwhile; a zombie has no environment any more.
         let environment = fs::read(entry.path().join("environ")).ok()?;
-        environment.split(|&byte| byte == 0).any(|entry| entry == variable.as_bytes()).then(|| entry.path())
+        environment
+            .split(|&byte| byte == 0)
+            .any(|entry| entry == variable.as_bytes())
+            .then(|| entry.path())
     };
     fs::read_dir("/proc").expect("proc is mounted").flatten().filter_map(has).collect()
 }
 
-/// `sh -c script`, where `$OIKAZE` is the command, `$H` a short run of Himeno and `$L` one of LU; its status, and what it said.
+/// `sh -c script`, where `$OIKAZE` is the command, `$H` a short run of Himeno and `$L` one of LU;
+/// its status, and what it said.
 fn shell(script: &str, variables: &[(&str, &str)]) -> (Option<i32>, String) {
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mark = format!("{}-{}", std::process::id(), CALLS.fetch_add(1, Ordering::Relaxed));
     let mut command = Command::new("/bin/sh");
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OIKAZE_")) {
+    for (name, _) in
+        std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OIKAZE_"))
+    {
         command.env_remove(name);
     }
-    command.args(["-c", script]).stdin(Stdio::null()).env(MARK, &mark).envs(variables.iter().copied());
-    command.env("H", format!("{HIMENO} --size xs --iterations 3")).env("L", format!("{LU} --n 64")).env("OIKAZE", oikaze());
+    command
+        .args(["-c", script])
+        .stdin(Stdio::null())
+        .env(MARK, &mark)
+        .envs(variables.iter().copied());
+    command
+        .env("H", format!("{HIMENO} --size xs --iterations 3"))
+        .env("L", format!("{LU} --n 64"))
+        .env("OIKAZE", oikaze());
     let begun = Instant::now();
     let output = command.output().expect("sh starts");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -55,7 +69,9 @@ fn shell(script: &str, variables: &[(&str, &str)]) -> (Option<i32>, String) {
 #[track_caller]
 fn job(options: &str, script: &str, words: &[&str]) {
     says(
-        &format!("exec $OIKAZE run -n 2 {options} -- /bin/sh -c '[ $OIKAZE_RANK = 1 ] && {{ {script}; }}; exec $H'"),
+        &format!(
+            "exec $OIKAZE run -n 2 {options} -- /bin/sh -c '[ $OIKAZE_RANK = 1 ] && {{ {script}; }}; exec $H'"
+        ),
         &[],
         words,
     );
@@ -66,7 +82,10 @@ fn says(script: &str, variables: &[(&str, &str)], words: &[&str]) {
     let (status, said) = shell(script, variables);
     assert!(status.is_none_or(|status| status != 0), "{script}: it must fail, and said {said}");
     for word in words {
-        assert!(said.contains(word), "\"{word}\" is not in what {variables:?} {script} said:\n{said}");
+        assert!(
+            said.contains(word),
+            "\"{word}\" is not in what {variables:?} {script} said:\n{said}"
+        );
     }
 }
 
@@ -77,17 +96,37 @@ fn one_node_is_not_as_the_others() {
         "export OIKAZE_SECRET=$(printf %064d 7)",
         &["[1] himeno: the job's store refused this process", "OIKAZE_SECRET is of another job"],
     );
-    job("", "exec $L", &["declared the name \"p0\"", "declared the name \"matrix\"", "in the same order"]);
-    job("", &format!("exec {HIMENO} --size s --iterations 3"), &["node 0 declared 262144 bytes, node 1 declared 2097152 bytes"]);
-    job("", &format!("exec {HIMENO} --size xs --iterations 4"), &["node 1 called barrier while node 0 called reduce"]);
-    job("--failure-time 500", "exit 0", &["[0] himeno: joining the job failed: node 1 ended with status 0 before it had joined"]);
+    job(
+        "",
+        "exec $L",
+        &["declared the name \"p0\"", "declared the name \"matrix\"", "in the same order"],
+    );
+    job(
+        "",
+        &format!("exec {HIMENO} --size s --iterations 3"),
+        &["node 0 declared 262144 bytes, node 1 declared 2097152 bytes"],
+    );
+    job(
+        "",
+        &format!("exec {HIMENO} --size xs --iterations 4"),
+        &["node 1 called barrier while node 0 called reduce"],
+    );
+    job(
+        "--failure-time 500",
+        "exit 0",
+        &["[0] himeno: joining the job failed: node 1 ended with status 0 before it had joined"],
+    );
     job("--failure-time 500", "exit 3", &["[0] himeno: ", "node 1 ended with status 3"]);
     // It never joins: the launcher ends it after the others' own errors.
     let sleeper = "export OIKAZE_TIMEOUT=300; [ $OIKAZE_RANK = 1 ] && exec sleep 1000; exec $H";
     says(
         &format!("exec $OIKAZE run -n 2 --failure-time 1 -- /bin/sh -c '{sleeper}'"),
         &[],
-        &["[0] himeno: node 1 has not joined the job within 300ms", "OIKAZE_TIMEOUT", "terminating node 1"],
+        &[
+            "[0] himeno: node 1 has not joined the job within 300ms",
+            "OIKAZE_TIMEOUT",
+            "terminating node 1",
+        ],
     );
     // Stopped, as by a debugger.
     job("--timeout 20 --failure-time 500", "kill -STOP $$", &["node 1"]);
@@ -96,7 +135,10 @@ fn one_node_is_not_as_the_others() {
 #[test]
 fn ports_that_are_taken() {
     // One port: the store can have it (TCP), and one node (UDP), but not the other.
-    let free = std::net::UdpSocket::bind("0.0.0.0:0").and_then(|socket| socket.local_addr()).expect("a port is free").port();
+    let free = std::net::UdpSocket::bind("0.0.0.0:0")
+        .and_then(|socket| socket.local_addr())
+        .expect("a port is free")
+        .port();
     says(
         &format!("exec $OIKAZE run -n 2 --ports {free} -- $H"),
         &[],
@@ -126,11 +168,23 @@ fn nonsense_in_the_environment() {
         says("exec $H", &[(name, value)], &["himeno: ", word]);
     }
     let secret = "7".repeat(64);
-    let place = |store| [("OIKAZE_STORE", store), ("OIKAZE_SIZE", "2"), ("OIKAZE_RANK", "0"), ("OIKAZE_SECRET", secret.as_str())];
+    let place = |store| {
+        [
+            ("OIKAZE_STORE", store),
+            ("OIKAZE_SIZE", "2"),
+            ("OIKAZE_RANK", "0"),
+            ("OIKAZE_SECRET", secret.as_str()),
+        ]
+    };
     says("exec $H", &place("nonsense"), &["(tried nonsense: "]);
-    says("exec $H", &place("127.0.0.1:1"), &["127.0.0.1:1: nobody listens there", "the launcher has ended"]);
+    says(
+        "exec $H",
+        &place("127.0.0.1:1"),
+        &["127.0.0.1:1: nobody listens there", "the launcher has ended"],
+    );
     // Silly, but no nonsense: the numbers must not overflow.
-    let (status, said) = shell("exec $OIKAZE run -n 2 --failure-time 18446744073709551615 -- $H", &[]);
+    let (status, said) =
+        shell("exec $OIKAZE run -n 2 --failure-time 18446744073709551615 -- $H", &[]);
     assert_eq!(status, Some(0), "{said}");
 }
 
@@ -168,13 +222,19 @@ fn memory_that_is_not_there() {
     says("ulimit -n 8; exec $H", &[], &["Too many open files", "ulimit -n"]);
     // One node has too little: all say so, at once.
     says(
-        &format!("exec $OIKAZE run -n 2 -- /bin/sh -c '[ $OIKAZE_RANK = 1 ] && ulimit -v 400000; exec {himeno}'"),
+        &format!(
+            "exec $OIKAZE run -n 2 -- /bin/sh -c '[ $OIKAZE_RANK = 1 ] && ulimit -v 400000; exec {himeno}'"
+        ),
         &[],
-        &["[0] himeno: declare array \"p0\": node 1 cannot go on: making shared array", "[1] himeno: making shared array"],
+        &[
+            "[0] himeno: declare array \"p0\": node 1 cannot go on: making shared array",
+            "[1] himeno: making shared array",
+        ],
     );
 }
 
-/// Datagrams do not get through, TCP does: a matrix of what was tried, before long. Needs root and nft.
+/// Datagrams do not get through, TCP does: a matrix of what was tried, before long. Needs root and
+/// nft.
 #[test]
 fn a_firewall_between_the_nodes() {
     let able = "command -v nft ip && [ $(id -u) = 0 ] && ip netns add oikt-probe-$$ && ip netns del oikt-probe-$$";
@@ -184,12 +244,19 @@ fn a_firewall_between_the_nodes() {
     let block = "nft add table inet t; nft \"add chain inet t i { type filter hook input priority 0; }\"; \
                  nft add rule inet t i meta l4proto udp drop";
     let script = format!("exec $OIKAZE run -n 2 --netns -- /bin/sh -c '{block}; exec $H'");
-    let matrix = ["cannot be reached over UDP. Tried:", "10.77.0.", "eth0", "no answer within 8 s", "--ports"];
+    let matrix = [
+        "cannot be reached over UDP. Tried:",
+        "10.77.0.",
+        "eth0",
+        "no answer within 8 s",
+        "--ports",
+    ];
     says(&script, &[], &matrix);
     says(&script.replace("$H'", "$OIKAZE hello'"), &[], &matrix);
 }
 
-/// As an unprivileged user, with what the kernel gives to one: whichever tracker that is, the run is right.
+/// As an unprivileged user, with what the kernel gives to one: whichever tracker that is, the run
+/// is right.
 #[test]
 fn without_privileges() {
     if shell("[ $(id -u) = 0 ] && command -v setpriv", &[]).0 != Some(0) {

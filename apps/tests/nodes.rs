@@ -1,5 +1,5 @@
-//! Himeno and LU as jobs of real processes, checked bit for bit: on 1 to 8 nodes, with either tracker, over a network that
-//! loses, repeats, reorders and damages datagrams.
+//! Himeno and LU as jobs of real processes, checked bit for bit: on 1 to 8 nodes, with either
+//! tracker, over a network that loses, repeats, reorders and damages datagrams.
 
 mod support;
 
@@ -20,7 +20,8 @@ struct Run {
 
 impl Run {
     fn on(nodes: u32) -> Self {
-        let options = ["-n", &nodes.to_string(), "--timeout", LIMIT_SECONDS].map(str::to_owned).to_vec();
+        let options =
+            ["-n", &nodes.to_string(), "--timeout", LIMIT_SECONDS].map(str::to_owned).to_vec();
         Self { options, environment: Vec::new() }
     }
 
@@ -38,11 +39,28 @@ impl Run {
     fn verifies(self, program: &str, arguments: &str, last: &str) {
         let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let mut command = Command::new(oikaze());
-        command.args(["run", "--no-prefix"]).args(&self.options).args(["--", program]).args(arguments.split(' ')).arg("--verify");
-        let output = command.envs(self.environment.iter().copied()).output().expect("oikaze starts");
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "{:?} {command:?}: {}\n{out}\n{err}", self.environment, output.status);
-        assert_eq!(out.lines().last(), Some(last), "{:?} {command:?}\n{out}\n{err}", self.environment);
+        command
+            .args(["run", "--no-prefix"])
+            .args(&self.options)
+            .args(["--", program])
+            .args(arguments.split(' '))
+            .arg("--verify");
+        let output =
+            command.envs(self.environment.iter().copied()).output().expect("oikaze starts");
+        let (out, err) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{:?} {command:?}: {}\n{out}\n{err}",
+            self.environment,
+            output.status
+        );
+        assert_eq!(
+            out.lines().last(),
+            Some(last),
+            "{:?} {command:?}\n{out}\n{err}",
+            self.environment
+        );
     }
 }
 
@@ -92,11 +110,18 @@ fn over_a_network_that_spoils_datagrams() {
 
 #[test]
 fn with_an_engine_thread_and_every_way_of_waiting() {
-    for (name, value) in
-        [("OIKAZE_ENGINE", "thread"), ("OIKAZE_WAIT", "block"), ("OIKAZE_WAIT", "spin"), ("OIKAZE_WITHOUT", "gso,gro,ipv6")]
-    {
+    for (name, value) in [
+        ("OIKAZE_ENGINE", "thread"),
+        ("OIKAZE_WAIT", "block"),
+        ("OIKAZE_WAIT", "spin"),
+        ("OIKAZE_WITHOUT", "gso,gro,ipv6"),
+    ] {
         for touch in ["ahead", "lazily"] {
-            Run::on(2).with(name, value).verifies(HIMENO, &format!("--size xs --iterations 100 --touch {touch}"), XS_100);
+            Run::on(2).with(name, value).verifies(
+                HIMENO,
+                &format!("--size xs --iterations 100 --touch {touch}"),
+                XS_100,
+            );
         }
     }
 }
@@ -105,7 +130,9 @@ fn with_an_engine_thread_and_every_way_of_waiting() {
 #[test]
 fn over_network_namespaces() {
     let status = std::fs::read_to_string("/proc/self/status").expect("proc is mounted");
-    let root = status.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"));
+    let root = status
+        .lines()
+        .any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"));
     if !root {
         return skip("network namespaces need root");
     }
@@ -118,9 +145,22 @@ fn a_program_alone_is_a_job_of_one_node() {
     for (program, arguments, last) in [(HIMENO, "--size xs", XS_100), (LU, "--n 256", LU_256)] {
         for serial in [None, Some("--serial")] {
             let mut command = Command::new(program);
-            let output = command.args(arguments.split(' ')).args(serial).arg("--verify").output().expect("it starts");
-            assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-            assert_eq!(String::from_utf8_lossy(&output.stdout).lines().last(), Some(last), "{command:?}");
+            let output = command
+                .args(arguments.split(' '))
+                .args(serial)
+                .arg("--verify")
+                .output()
+                .expect("it starts");
+            assert!(
+                output.status.success(),
+                "{command:?}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
+            assert_eq!(
+                String::from_utf8_lossy(&output.stdout).lines().last(),
+                Some(last),
+                "{command:?}"
+            );
         }
     }
 }

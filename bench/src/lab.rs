@@ -1,11 +1,14 @@
-//! Two hosts on one machine: network namespaces joined by a veth pair, in *wire* mode unless asked otherwise.
+//! Two hosts on one machine: network namespaces joined by a veth pair, in *wire* mode unless asked
+//! otherwise.
 //!
-//! Wire mode switches segmentation off at both ends, so that every datagram and every TCP segment is really formed, as on
-//! a cable; in mode *whole* veth passes 64 KiB buffers uncut, which no cable does. Where two nodes of one machine are measured, there
-//! are no namespaces, only a core for each.
+//! Wire mode switches segmentation off at both ends, so that every datagram and every TCP segment
+//! is really formed, as on a cable; in mode *whole* veth passes 64 KiB buffers uncut, which no
+//! cable does. Where two nodes of one machine are measured, there are no namespaces, only a core
+//! for each.
 //!
-//! The lab is removed by a process of its own, the janitor, when the bench ends, however it ends: it waits for the end of a
-//! pipe that the bench holds. It also keeps a second bench away, by a lock.
+//! The lab is removed by a process of its own, the janitor, when the bench ends, however it ends:
+//! it waits for the end of a pipe that the bench holds. It also keeps a second bench away, by a
+//! lock.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -122,7 +125,9 @@ impl Lab {
         let lab = || Ok::<_, Error>(Self { janitor: hire_janitor()?, place });
         let Some((mtu, mode)) = place.wire() else { return lab() };
         if !rustix::process::geteuid().is_root() {
-            return Err(Error::new("making two hosts of network namespaces needs root; run the bench as root (sudo -E)"));
+            return Err(Error::new(
+                "making two hosts of network namespaces needs root; run the bench as root (sudo -E)",
+            ));
         }
         let lab = lab()?;
         remove()?;
@@ -132,17 +137,24 @@ impl Lab {
         }
         let [a, b] = HOSTS;
         let [wa, wb] = DEVICES;
-        tool("ip", &["link", "add", wa, "netns", a, "type", "veth", "peer", "name", wb, "netns", b])?;
+        tool(
+            "ip",
+            &["link", "add", wa, "netns", a, "type", "veth", "peer", "name", wb, "netns", b],
+        )?;
         let mtu = mtu.to_string();
         for ((host, device), address) in HOSTS.into_iter().zip(DEVICES).zip(ADDRESSES) {
             tool("ip", &["-n", host, "addr", "add", &format!("{address}/24"), "dev", device])?;
             tool("ip", &["-n", host, "link", "set", device, "up", "mtu", &mtu])?;
             let offload = if mode == WireMode::Wire { "off" } else { "on" };
-            let wire = ["tso", offload, "gso", offload, "tx-udp-segmentation", offload, "gro", "on"];
+            let wire =
+                ["tso", offload, "gso", offload, "tx-udp-segmentation", offload, "gro", "on"];
             let ethtool = ["netns", "exec", host, "ethtool", "-K", device];
             tool("ip", &[ethtool.as_slice(), &wire].concat())?;
         }
-        HOSTS.into_iter().zip(DEVICES).try_for_each(|(host, device)| wait_for_link(host, device))?;
+        HOSTS
+            .into_iter()
+            .zip(DEVICES)
+            .try_for_each(|(host, device)| wait_for_link(host, device))?;
         Ok(lab)
     }
 
@@ -164,16 +176,23 @@ impl Drop for Lab {
     }
 }
 
-/// A device carries datagrams some time before the kernel calls it up, and until then UCX does not see it.
+/// A device carries datagrams some time before the kernel calls it up, and until then UCX does not
+/// see it.
 fn wait_for_link(host: &str, device: &str) -> Result<(), Error> {
     let started = Instant::now();
     while started.elapsed() < LINK_PATIENCE {
-        if tool("ip", &["-n", host, "-brief", "link", "show", "dev", device])?.split_whitespace().nth(1) == Some("UP") {
+        if tool("ip", &["-n", host, "-brief", "link", "show", "dev", device])?
+            .split_whitespace()
+            .nth(1)
+            == Some("UP")
+        {
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    Err(Error::new(format!("device {device} on {host} was set up, but did not come up within {LINK_PATIENCE:?}")))
+    Err(Error::new(format!(
+        "device {device} on {host} was set up, but did not come up within {LINK_PATIENCE:?}"
+    )))
 }
 
 /// `timeout LIMIT taskset -c CORE`, to be continued.
@@ -193,10 +212,17 @@ fn in_namespace(host: usize, limit: Duration) -> Command {
 /// What `timeout` is told, up to the program.
 fn limits(host: usize, limit: Duration) -> [String; 5] {
     let core = (host % HOSTS.len()).to_string();
-    ["--kill-after=1".to_owned(), limit.as_secs().to_string(), "taskset".to_owned(), "-c".to_owned(), core]
+    [
+        "--kill-after=1".to_owned(),
+        limit.as_secs().to_string(),
+        "taskset".to_owned(),
+        "-c".to_owned(),
+        core,
+    ]
 }
 
-/// Becomes a shell that runs `command` on the host with this address: for a launcher, in place of ssh.
+/// Becomes a shell that runs `command` on the host with this address: for a launcher, in place of
+/// ssh.
 ///
 /// # Errors
 /// No such host, or the shell cannot be started.
@@ -204,10 +230,14 @@ pub fn enter(address: &str, command: &[OsString]) -> Result<(), Error> {
     let among = |addresses: [&str; 2]| addresses.iter().position(|&host| host == address);
     let in_lab = among(ADDRESSES).map(|host| in_namespace(host, NODE_LIMIT));
     let entered = in_lab.or_else(|| among(ADDRESSES_HERE).map(|host| limited(host, NODE_LIMIT)));
-    let mut entered =
-        entered.ok_or_else(|| Error::new(format!("{address} is no host of the lab: {}", ADDRESSES.join(" and "))))?;
+    let mut entered = entered.ok_or_else(|| {
+        Error::new(format!("{address} is no host of the lab: {}", ADDRESSES.join(" and ")))
+    })?;
     let why = entered.args(["sh", "-c"]).arg(command.join(std::ffi::OsStr::new(" "))).exec();
-    Err(Error::io(format!("starting {:?} (packages iproute2, coreutils)", entered.get_program()), &why))
+    Err(Error::io(
+        format!("starting {:?} (packages iproute2, coreutils)", entered.get_program()),
+        &why,
+    ))
 }
 
 /// Starts the janitor, in a process group of its own so that a terminal's Ctrl-C does not reach it.
@@ -237,7 +267,8 @@ fn hire_janitor() -> Result<Child, Error> {
 /// The lock cannot be opened, or the lab not be removed.
 pub fn janitor() -> Result<(), Error> {
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
-    let lock = rustix::fs::open(LOCK, flags, Mode::RUSR | Mode::WUSR).tried(format!("opening {LOCK}"))?;
+    let lock =
+        rustix::fs::open(LOCK, flags, Mode::RUSR | Mode::WUSR).tried(format!("opening {LOCK}"))?;
     // The lab of a bench that has just been ended may still be going.
     let begun = Instant::now();
     while rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -261,7 +292,8 @@ fn remove() -> Result<(), Error> {
         }
         for pid in tool("ip", &["netns", "pids", host])?.lines() {
             let pid = pid.trim().parse().ok().and_then(rustix::process::Pid::from_raw);
-            let _ = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL)); // it may have ended by itself
+            let _ =
+                pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL)); // it may have ended by itself
         }
         tool("ip", &["netns", "del", host])?;
     }
@@ -272,7 +304,9 @@ fn remove() -> Result<(), Error> {
 fn tool(program: &str, arguments: &[&str]) -> Result<String, Error> {
     let tried = || format!("{program} {}", arguments.join(" "));
     let output = Command::new(program).args(arguments).output();
-    let output = output.map_err(|why| Error::new(format!("{}: {why}; install the packages iproute2 and ethtool", tried())))?;
+    let output = output.map_err(|why| {
+        Error::new(format!("{}: {why}; install the packages iproute2 and ethtool", tried()))
+    })?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }

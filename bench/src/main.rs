@@ -1,8 +1,9 @@
 //! Oikaze and its peers side by side, on two hosts made of network namespaces.
 //!
-//! `cargo xtask bench wind` runs it. Each line of its JSON is one figure of one system, the median of alternating rounds; then
-//! come a table of the same with the ratio to the floor, which is bare UDP on the same machine, and one of the goals.
-//! `cargo xtask bench papers` measures figures of the papers again.
+//! `cargo xtask bench wind` runs it. Each line of its JSON is one figure of one system, the median
+//! of alternating rounds; then come a table of the same with the ratio to the floor, which is bare
+//! UDP on the same machine, and one of the goals. `cargo xtask bench papers` measures figures of
+//! the papers again.
 #![forbid(unsafe_code)]
 
 mod error;
@@ -31,7 +32,8 @@ struct Options {
 
 #[derive(Subcommand)]
 enum What {
-    /// The transport: latency, bandwidth, rate, and what they cost, beside bare UDP, plain TCP, UCX and libfabric.
+    /// The transport: latency, bandwidth, rate, and what they cost, beside bare UDP, plain TCP, UCX
+    /// and libfabric.
     Wind(suite::WireRun),
     /// Remote memory: get, atomics, blocks, queues, beside UCX.
     Remote(suite::WireRun),

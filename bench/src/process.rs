@@ -1,4 +1,5 @@
-//! Two programs that measure something between them: a server that can be seen to be ready, and a client that says what it found.
+//! Two programs that measure something between them: a server that can be seen to be ready, and a
+//! client that says what it found.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -30,7 +31,8 @@ struct Server(Child);
 impl Drop for Server {
     fn drop(&mut self) {
         if matches!(self.0.try_wait(), Ok(None))
-            && let Some(pid) = i32::try_from(self.0.id()).ok().and_then(rustix::process::Pid::from_raw)
+            && let Some(pid) =
+                i32::try_from(self.0.id()).ok().and_then(rustix::process::Pid::from_raw)
         {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM); // `timeout` passes it on
         }
@@ -44,8 +46,10 @@ impl Drop for Server {
 /// Either cannot be started or fails; says what it printed.
 pub fn pair(mut server: Command, ready: Ready, client: Command) -> Result<String, Error> {
     let tried = format!("starting {server:?}");
-    let mut server = Server(server.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().tried(tried)?);
-    let stdout = server.0.stdout.take().ok_or_else(|| Error::new("the server has no standard output"))?;
+    let mut server =
+        Server(server.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().tried(tried)?);
+    let stdout =
+        server.0.stdout.take().ok_or_else(|| Error::new("the server has no standard output"))?;
     let mut stdout = BufReader::new(stdout);
     match ready {
         Ready::Says(word) => wait_for_word(&mut stdout, word)?,
@@ -58,11 +62,15 @@ pub fn pair(mut server: Command, ready: Ready, client: Command) -> Result<String
     found
 }
 
-/// Runs `client` to its end while `other` runs, from when that is ready on; what the latter printed, and what the client found.
+/// Runs `client` to its end while `other` runs, from when that is ready on; what the latter
+/// printed, and what the client found.
 ///
 /// # Errors
 /// As [`pair`].
-pub fn during<T>(mut other: Command, client: impl FnOnce() -> Result<T, Error>) -> Result<(String, T), Error> {
+pub fn during<T>(
+    mut other: Command,
+    client: impl FnOnce() -> Result<T, Error>,
+) -> Result<(String, T), Error> {
     let tried = format!("starting {other:?}");
     let mut other = Server(other.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().tried(tried)?);
     let stdout = other.0.stdout.take().ok_or_else(|| Error::new("it has no standard output"))?;
@@ -74,7 +82,10 @@ pub fn during<T>(mut other: Command, client: impl FnOnce() -> Result<T, Error>) 
     });
     let found = client()?;
     drop(other);
-    let printed = rest.join().map_err(|_| Error::new("reading what it printed"))?.tried("reading what it printed")?;
+    let printed = rest
+        .join()
+        .map_err(|_| Error::new("reading what it printed"))?
+        .tried("reading what it printed")?;
     Ok((printed, found))
 }
 
@@ -86,7 +97,10 @@ fn wait_for_word(stdout: &mut impl BufRead, word: &str) -> Result<(), Error> {
         }
         printed.push_str(&std::mem::take(&mut line));
     }
-    Err(Error::new(format!("the server ended before it said {word:?}; it printed: {}", printed.trim())))
+    Err(Error::new(format!(
+        "the server ended before it said {word:?}; it printed: {}",
+        printed.trim()
+    )))
 }
 
 /// Looks at the sockets of the server's network namespace.
@@ -95,10 +109,15 @@ fn wait_for_port(server: &mut Child, port: u16) -> Result<(), Error> {
     while begun.elapsed() < START {
         let ended = server.try_wait().tried("looking after the server")?;
         if let Some(status) = ended {
-            return Err(Error::new(format!("the server ended before it listened on port {port} ({status})")));
+            return Err(Error::new(format!(
+                "the server ended before it listened on port {port} ({status})"
+            )));
         }
         let tables = ["tcp", "tcp6"].map(|table| format!("/proc/{}/net/{table}", server.id()));
-        if tables.iter().any(|table| std::fs::read_to_string(table).is_ok_and(|table| listens(&table, port))) {
+        if tables
+            .iter()
+            .any(|table| std::fs::read_to_string(table).is_ok_and(|table| listens(&table, port)))
+        {
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -106,13 +125,15 @@ fn wait_for_port(server: &mut Child, port: u16) -> Result<(), Error> {
     Err(Error::new(format!("the server did not listen on port {port} within {START:?}")))
 }
 
-/// Has this table of the kernel's a listener at that port? `sl local_address rem_address st …`, the port in hexadecimal.
+/// Has this table of the kernel's a listener at that port? `sl local_address rem_address st …`, the
+/// port in hexadecimal.
 fn listens(table: &str, port: u16) -> bool {
     const LISTEN: &str = "0A";
     table.lines().any(|line| {
         let mut columns = line.split_whitespace().skip(1);
         let local = columns.next().and_then(|address| address.rsplit_once(':'));
-        local.and_then(|(_, local)| u16::from_str_radix(local, 16).ok()) == Some(port) && columns.nth(1) == Some(LISTEN)
+        local.and_then(|(_, local)| u16::from_str_radix(local, 16).ok()) == Some(port)
+            && columns.nth(1) == Some(LISTEN)
     })
 }
 
@@ -122,21 +143,31 @@ fn listens(table: &str, port: u16) -> bool {
 /// It cannot be started or fails; says what it printed.
 pub fn alone(mut command: Command) -> Result<String, Error> {
     let output = command.stdin(Stdio::null()).output().tried(format!("starting {command:?}"))?;
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if output.status.success() {
         return Ok(out.into_owned());
     }
-    Err(Error::new(format!("{command:?} failed ({}): {} {}", told(output.status), out.trim(), err.trim())))
+    Err(Error::new(format!(
+        "{command:?} failed ({}): {} {}",
+        told(output.status),
+        out.trim(),
+        err.trim()
+    )))
 }
 
 /// As `timeout` ends.
 fn told(status: ExitStatus) -> String {
     const TIMED_OUT: i32 = 124;
-    if status.code() == Some(TIMED_OUT) { "it took too long".to_owned() } else { status.to_string() }
+    if status.code() == Some(TIMED_OUT) {
+        "it took too long".to_owned()
+    } else {
+        status.to_string()
+    }
 }
 
-/// Runs both ends of one of the bench's own programs in the lab: `oikaze-bench PROGRAM ROLE ARGUMENTS`, and `ROLE-server` on the
-/// other host. Returns what the client printed.
+/// Runs both ends of one of the bench's own programs in the lab: `oikaze-bench PROGRAM ROLE
+/// ARGUMENTS`, and `ROLE-server` on the other host. Returns what the client printed.
 ///
 /// # Errors
 /// As [`pair`].
@@ -147,7 +178,8 @@ pub fn own(lab: &Lab, program: &str, role: &str, arguments: &[String]) -> Result
         command.args([OsString::from(program), OsString::from(role)]).args(arguments);
         command
     };
-    let printed = pair(end(SERVER, &format!("{role}-server")), Ready::Says(READY), end(CLIENT, role))?;
+    let printed =
+        pair(end(SERVER, &format!("{role}-server")), Ready::Says(READY), end(CLIENT, role))?;
     Ok(printed.trim().to_owned())
 }
 

@@ -27,8 +27,8 @@ pub struct Record {
     /// Of the wire, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
-    /// Of a wire: `wire`: every datagram and segment is really formed; `whole`: the kernel may pass larger buffers. Elsewhere what the
-    /// bench says.
+    /// Of a wire: `wire`: every datagram and segment is really formed; `whole`: the kernel may pass
+    /// larger buffers. Elsewhere what the bench says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<&'static str>,
     /// Busy threads of a process, where that matters.
@@ -67,7 +67,8 @@ pub fn median(rounds: &[f64]) -> Option<f64> {
 pub fn write_lines(records: &[Record], file: Option<&Path>) -> Result<(), Error> {
     let mut lines = String::new();
     for record in records {
-        let line = serde_json::to_string(record).map_err(|why| Error::new(format!("writing a line of JSON: {why}")))?;
+        let line = serde_json::to_string(record)
+            .map_err(|why| Error::new(format!("writing a line of JSON: {why}")))?;
         lines += &line;
         lines.push('\n');
     }
@@ -84,9 +85,14 @@ pub fn table(records: &[Record], floor: &str) -> String {
         "case", "size", "mtu", "system", "value", "unit", "× floor"
     );
     for record in records {
-        let base = records.iter().find(|other| other.system == floor && other.what() == record.what());
-        let ratio = base.map_or_else(|| "-".to_owned(), |base| format!("{:.2}", record.value / base.value));
-        let (low, high) = record.rounds.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &r| (low.min(r), high.max(r)));
+        let base =
+            records.iter().find(|other| other.system == floor && other.what() == record.what());
+        let ratio =
+            base.map_or_else(|| "-".to_owned(), |base| format!("{:.2}", record.value / base.value));
+        let (low, high) = record
+            .rounds
+            .iter()
+            .fold((f64::INFINITY, 0.0_f64), |(low, high), &r| (low.min(r), high.max(r)));
         text += &format!(
             "{:<22}{:>9}{:>6}  {:<17}{:>9} {:<6}{:>8}   {} to {}\n",
             record.label(),
@@ -120,7 +126,18 @@ impl Record {
     /// For tests, which change what matters to them.
     pub fn example(case: &'static str, size: usize) -> Self {
         let (mtu, mode) = (Some(9000), Some("wire"));
-        Self { bench: "wind", case, size, system: "oikaze", value: 1.0, unit: "us", rounds: vec![1.0], mtu, mode, threads: None }
+        Self {
+            bench: "wind",
+            case,
+            size,
+            system: "oikaze",
+            value: 1.0,
+            unit: "us",
+            rounds: vec![1.0],
+            mtu,
+            mode,
+            threads: None,
+        }
     }
 }
 
@@ -130,7 +147,10 @@ mod tests {
 
     #[test]
     fn digits() {
-        assert_eq!([0.0123, 0.5, 4.2, 12.34, 1234.5].map(three_digits), ["0.0123", "0.500", "4.20", "12.3", "1234"]);
+        assert_eq!(
+            [0.0123, 0.5, 4.2, 12.34, 1234.5].map(three_digits),
+            ["0.0123", "0.500", "4.20", "12.3", "1234"]
+        );
     }
 
     #[test]
@@ -143,10 +163,20 @@ mod tests {
 
     #[test]
     fn the_table_compares_with_the_floor_of_the_same_case() {
-        let record = |case, system, value, mtu| Record { system, value, mtu: Some(mtu), ..Record::example(case, 8) };
-        let records = [record("a", "floor", 2.0, 9000), record("a", "other", 5.0, 9000), record("a", "other", 7.0, 1500)];
+        let record = |case, system, value, mtu| Record {
+            system,
+            value,
+            mtu: Some(mtu),
+            ..Record::example(case, 8)
+        };
+        let records = [
+            record("a", "floor", 2.0, 9000),
+            record("a", "other", 5.0, 9000),
+            record("a", "other", 7.0, 1500),
+        ];
         let table = table(&records, "floor");
-        let ratios: Vec<&str> = table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(6)).collect();
+        let ratios: Vec<&str> =
+            table.lines().skip(1).filter_map(|line| line.split_whitespace().nth(6)).collect();
         assert_eq!(ratios, ["1.00", "2.50", "-"]);
     }
 }

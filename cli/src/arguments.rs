@@ -75,7 +75,8 @@ pub enum Subcommand {
     Top(Top),
     /// Say what this machine can do for Oikaze: found, needed, and how to mend it
     Doctor(Doctor),
-    /// Be a node that only connects to all others: `oikaze run --hosts a,b -- oikaze hello` checks that a job can run there
+    /// Be a node that only connects to all others: `oikaze run --hosts a,b -- oikaze hello` checks
+    /// that a job can run there
     Hello(Hello),
     /// (Started by `run --hosts` on other hosts.)
     #[command(hide = true)]
@@ -91,12 +92,13 @@ pub struct Run {
     #[arg(short = 'n', long = "nodes", value_name = "N")]
     nodes: Option<u32>,
 
-    /// Hosts to run on, by ssh without password: NAME, USER@NAME, NAME:NODES; ranks are given in blocks. `oikaze` must
-    /// lie at the same path there (or see --agent)
+    /// Hosts to run on, by ssh without password: NAME, USER@NAME, NAME:NODES; ranks are given in
+    /// blocks. `oikaze` must lie at the same path there (or see --agent)
     #[arg(long, value_name = "HOST,...", value_delimiter = ',')]
     hosts: Vec<Host>,
 
-    /// Run each node in a network namespace of its own, all joined by a bridge (needs root and iproute2)
+    /// Run each node in a network namespace of its own, all joined by a bridge (needs root and
+    /// iproute2)
     #[arg(long, conflicts_with = "hosts")]
     netns: bool,
 
@@ -116,15 +118,18 @@ pub struct Run {
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     failure_time: Option<u64>,
 
-    /// Disturb the nodes' links, e.g. loss=0.05,duplicate=0.05,reorder=0.05,corrupt=0.01,seed=7 (tamper=0.01: bytes changed, checksum right)
+    /// Disturb the nodes' links, e.g. loss=0.05,duplicate=0.05,reorder=0.05,corrupt=0.01,seed=7
+    /// (tamper=0.01: bytes changed, checksum right)
     #[arg(long, value_name = "SPEC", value_parser = fault)]
     fault: Option<String>,
 
-    /// What datagrams' checksums cover: full (end to end) or header (payloads are left to the network cards, as by TCP) [default: full]
+    /// What datagrams' checksums cover: full (end to end) or header (payloads are left to the
+    /// network cards, as by TCP) [default: full]
     #[arg(long, value_name = "KIND")]
     checksum: Option<Checksum>,
 
-    /// Let the other nodes go on after one has died; the exit status is still that of the first node that failed
+    /// Let the other nodes go on after one has died; the exit status is still that of the first
+    /// node that failed
     #[arg(long)]
     keep_going: bool,
 
@@ -144,8 +149,9 @@ pub struct Run {
     #[arg(long)]
     no_prefix: bool,
 
-    /// Pass the job's secret to nodes in OIKAZE_SECRET, not by an inherited descriptor. For programs that sudo, Python's
-    /// subprocess or another program starts which closes descriptors. Child processes of the nodes get the secret, too
+    /// Pass the job's secret to nodes in OIKAZE_SECRET, not by an inherited descriptor. For
+    /// programs that sudo, Python's subprocess or another program starts which closes descriptors.
+    /// Child processes of the nodes get the secret, too
     #[arg(long)]
     secret_in_environment: bool,
 
@@ -176,12 +182,21 @@ impl Run {
     /// As the launcher wants it.
     pub fn options(self) -> Result<Options, LaunchError> {
         let helper = helper()?;
-        // OIKAZE_TIMEOUT and the like, set by the user, reach the nodes with the rest of the environment.
+        // OIKAZE_TIMEOUT and the like, set by the user, reach the nodes with the rest of the
+        // environment.
         let failure_time = self.failure_time.map(Duration::from_millis);
         let wished = std::env::var_os(KEEP_GOING).is_some_and(|value| value == "1");
         let (ports, fault, checksum) = (self.ports, self.fault, self.checksum);
         let (keep_going, explain_after) = (self.keep_going || wished, self.explain_after);
-        let settings = Settings { ports, failure_time, fault, checksum, keep_going, explain_after, ..Settings::default() };
+        let settings = Settings {
+            ports,
+            failure_time,
+            fault,
+            checksum,
+            keep_going,
+            explain_after,
+            ..Settings::default()
+        };
         let cabling = Cabling { network: self.network, mtu: self.mtu };
         Ok(Options {
             nodes: self.nodes,
@@ -190,7 +205,11 @@ impl Run {
             settings,
             prefix: !self.no_prefix,
             timeout: self.timeout,
-            environment: self.environment.iter().map(|text| variable(text)).collect::<Result<_, _>>()?,
+            environment: self
+                .environment
+                .iter()
+                .map(|text| variable(text))
+                .collect::<Result<_, _>>()?,
             secret_in_environment: self.secret_in_environment,
             program: self.program,
             agent: self.agent.unwrap_or_else(|| helper.clone()),
@@ -202,21 +221,30 @@ impl Run {
 
 /// This very command.
 pub fn helper() -> Result<PathBuf, LaunchError> {
-    std::env::current_exe().map_err(|source| LaunchError::System { doing: "find the oikaze command itself".into(), source })
+    std::env::current_exe().map_err(|source| LaunchError::System {
+        doing: "find the oikaze command itself".into(),
+        source,
+    })
 }
 
 /// `NAME=VALUE`, or the launcher's own value of `NAME`.
 fn variable(text: &OsStr) -> Result<(OsString, OsString), LaunchError> {
     let bytes = text.as_bytes();
     let (name, value) = match bytes.iter().position(|&byte| byte == b'=') {
-        Some(at) => (bytes.get(..at), bytes.get(at + 1..).map(|value| OsStr::from_bytes(value).to_owned())),
+        Some(at) => {
+            (bytes.get(..at), bytes.get(at + 1..).map(|value| OsStr::from_bytes(value).to_owned()))
+        }
         None => (Some(bytes), std::env::var_os(text)),
     };
     let (name, shown) = (OsStr::from_bytes(name.unwrap_or_default()), text.display());
     match value {
         Some(value) if !name.is_empty() => Ok((name.to_owned(), value)),
-        Some(_) => Err(LaunchError::Usage(format!("--env {shown}: a variable has a name: write NAME=VALUE"))),
-        None => Err(LaunchError::Usage(format!("--env {shown}: not set here; set it, or write {shown}=VALUE"))),
+        Some(_) => Err(LaunchError::Usage(format!(
+            "--env {shown}: a variable has a name: write NAME=VALUE"
+        ))),
+        None => Err(LaunchError::Usage(format!(
+            "--env {shown}: not set here; set it, or write {shown}=VALUE"
+        ))),
     }
 }
 
@@ -242,7 +270,9 @@ fn seconds_or_none(text: &str) -> Result<Duration, String> {
 
 fn network(text: &str) -> Result<[u8; 2], String> {
     let bytes = text.split_once('.').and_then(|(a, b)| Some([a.parse().ok()?, b.parse().ok()?]));
-    bytes.filter(|[a, _]| (1..=223).contains(a) && *a != 127).ok_or_else(|| "two numbers such as 10.77".to_owned())
+    bytes
+        .filter(|[a, _]| (1..=223).contains(a) && *a != 127)
+        .ok_or_else(|| "two numbers such as 10.77".to_owned())
 }
 
 #[cfg(test)]
@@ -257,7 +287,9 @@ mod tests {
 
     #[test]
     fn counts_leave_room_for_those_that_are_not_timed() {
-        let parse = |count: &str| Arguments::try_parse_from(["oikaze", "perf", "put", "--iterations", count]).is_ok();
+        let parse = |count: &str| {
+            Arguments::try_parse_from(["oikaze", "perf", "put", "--iterations", count]).is_ok()
+        };
         assert!(parse("4000000000") && !parse("4294967295") && !parse("0"));
     }
 }

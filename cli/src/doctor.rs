@@ -58,7 +58,11 @@ pub fn doctor(json: bool) -> ExitCode {
     let text = match (json, missing) {
         (true, _) => serde_json::to_string_pretty(&lines).unwrap_or_default() + "\n",
         (false, 0) => table(&lines) + "\nOikaze works on this machine.\n",
-        (false, _) => format!("{}\n{missing} of {} need mending before everything works.\n", table(&lines), lines.len()),
+        (false, _) => format!(
+            "{}\n{missing} of {} need mending before everything works.\n",
+            table(&lines),
+            lines.len()
+        ),
     };
     match crate::print(&text) {
         Ok(()) if missing == 0 => ExitCode::SUCCESS,
@@ -84,21 +88,36 @@ fn table(lines: &[Line]) -> String {
     text
 }
 
-/// A command that some options want; they say so themselves when it is missing, so that is no failure.
+/// A command that some options want; they say so themselves when it is missing, so that is no
+/// failure.
 fn command(name: &str, package: &str, wanted_by: &str) -> Line {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let at = std::env::split_paths(&path).map(|directory| directory.join(name)).find(|at| at.is_file());
-    let found = at.as_deref().map(Path::display).map_or_else(|| "not in PATH".to_owned(), |at| at.to_string());
+    let at =
+        std::env::split_paths(&path).map(|directory| directory.join(name)).find(|at| at.is_file());
+    let found = at
+        .as_deref()
+        .map(Path::display)
+        .map_or_else(|| "not in PATH".to_owned(), |at| at.to_string());
     let (ok, fix) = match at {
         Some(_) => (Verdict::Good, String::new()),
-        None => (Verdict::Degraded, format!("install the package {package}, or add its directory to PATH")),
+        None => (
+            Verdict::Degraded,
+            format!("install the package {package}, or add its directory to PATH"),
+        ),
     };
-    Line { what: format!("command {name}"), found, needed: format!("only for {wanted_by}"), ok: word(ok), fix }
+    Line {
+        what: format!("command {name}"),
+        found,
+        needed: format!("only for {wanted_by}"),
+        ok: word(ok),
+        fix,
+    }
 }
 
 /// Loopback, over which nodes of one machine meet.
 fn loopback() -> Line {
-    let found = Reachable::here(1, true, true).map(|here| here.addresses.iter().any(|at| at.address.is_loopback()));
+    let found = Reachable::here(1, true, true)
+        .map(|here| here.addresses.iter().any(|at| at.address.is_loopback()));
     let (found, ok, fix) = match found {
         Ok(true) => ("up".to_owned(), Verdict::Good, ""),
         Ok(false) => ("lo is down".to_owned(), Verdict::Missing, "ip link set lo up"),
@@ -114,19 +133,26 @@ fn interfaces() -> Line {
     let (found, ok) = match Reachable::here(1, true, true) {
         Ok(here) => {
             let outside = here.addresses.iter().filter(|at| !at.address.is_loopback());
-            let all: Vec<String> = outside.map(|at| format!("{} {}", at.interface, at.address)).collect();
+            let all: Vec<String> =
+                outside.map(|at| format!("{} {}", at.interface, at.address)).collect();
             let more = all.len().saturating_sub(SHOWN) + here.left_out as usize;
             let mut text = all.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
             if more > 0 {
                 let _ = write!(text, ", and {more} more");
             }
-            if all.is_empty() { ("none is up".to_owned(), Verdict::Degraded) } else { (text, Verdict::Good) }
+            if all.is_empty() {
+                ("none is up".to_owned(), Verdict::Degraded)
+            } else {
+                (text, Verdict::Good)
+            }
         }
         Err(why) => (why.to_string(), Verdict::Missing),
     };
     let fix = match ok {
         Verdict::Good => "",
-        _ => "only nodes on this machine can meet: bring up a network interface (ip link, ip address)",
+        _ => {
+            "only nodes on this machine can meet: bring up a network interface (ip link, ip address)"
+        }
     };
     let needed = "one that is up, to meet other machines".into();
     Line { what: "network interfaces".into(), found, needed, ok: word(ok), fix: fix.into() }

@@ -13,22 +13,26 @@ fn words(line: &str) -> Vec<String> {
     text.split_terminator('\0').map(str::to_owned).collect()
 }
 
-/// Arguments of `oikaze` if the line calls it, after variables that are set for it. On another machine (`ssh b oikaze …`), too.
+/// Arguments of `oikaze` if the line calls it, after variables that are set for it. On another
+/// machine (`ssh b oikaze …`), too.
 fn called(line: &str) -> Option<Vec<String>> {
     let words = words(line);
     let at = words.iter().position(|word| word == "oikaze")?;
     let before = words.get(..at)?;
     let sets = before.iter().all(|word| word.starts_with("OIKAZE_"));
-    (sets || before.first().is_some_and(|word| word == "ssh")).then(|| words.into_iter().skip(at).collect())
+    (sets || before.first().is_some_and(|word| word == "ssh"))
+        .then(|| words.into_iter().skip(at).collect())
 }
 
-/// Panics unless the line parses, and what it starts does if that is `oikaze` again. Returns whether it calls `oikaze`.
+/// Panics unless the line parses, and what it starts does if that is `oikaze` again. Returns
+/// whether it calls `oikaze`.
 fn check(line: &str, source: &str) -> bool {
     let Some(arguments) = called(line) else { return false };
     if let Err(why) = Arguments::try_parse_from(&arguments) {
         panic!("{source}: `{line}` does not parse: {why}");
     }
-    let program = arguments.iter().position(|word| word == "--").map(|at| arguments[at + 1..].join(" "));
+    let program =
+        arguments.iter().position(|word| word == "--").map(|at| arguments[at + 1..].join(" "));
     program.is_none_or(|program| !program.starts_with("oikaze") || check(&program, source))
 }
 
@@ -40,7 +44,10 @@ fn shell_lines(page: &str) -> Vec<&str> {
         inside = if fence { *line == "```sh" } else { inside };
         inside && !fence
     });
-    lines.map(|line| line.split(" #").next().unwrap_or_default().trim()).filter(|line| !line.is_empty()).collect()
+    lines
+        .map(|line| line.split(" #").next().unwrap_or_default().trim())
+        .filter(|line| !line.is_empty())
+        .collect()
 }
 
 const PAGES: [(&str, &str); 5] = [
@@ -67,11 +74,17 @@ fn command_lines_in_help_texts_parse() {
     let mut calls = 0;
     for command in commands {
         let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-        let examples = text.lines().skip_while(|line| *line != "Examples:").skip(1).take_while(|line| line.starts_with("  "));
+        let examples = text
+            .lines()
+            .skip_while(|line| *line != "Examples:")
+            .skip(1)
+            .take_while(|line| line.starts_with("  "));
         // A line without its explanation. Lines that are all explanation begin further in.
-        let shown =
-            examples.filter(|line| !line.starts_with("   ")).map(|line| line.trim().split("   ").next().unwrap_or_default());
-        calls += shown.filter(|line| check(line, &format!("help of {}", command.get_name()))).count();
+        let shown = examples
+            .filter(|line| !line.starts_with("   "))
+            .map(|line| line.trim().split("   ").next().unwrap_or_default());
+        calls +=
+            shown.filter(|line| check(line, &format!("help of {}", command.get_name()))).count();
     }
     assert!(calls >= 15, "{calls}");
 }
@@ -83,7 +96,10 @@ fn chores_in_documents_are_in_the_makefile() {
     for (file, page) in PAGES {
         for line in shell_lines(page) {
             let Some(chore) = line.strip_prefix("make ") else { continue };
-            assert!(makefile.contains(&format!("\n{chore}:")), "{file}: `{line}` is not in the Makefile");
+            assert!(
+                makefile.contains(&format!("\n{chore}:")),
+                "{file}: `{line}` is not in the Makefile"
+            );
             chores += 1;
         }
     }

@@ -1,4 +1,5 @@
-//! `oikaze hello`: the smallest node. It joins its job, which connects it to all others, and says where it reaches them.
+//! `oikaze hello`: the smallest node. It joins its job, which connects it to all others, and says
+//! where it reaches them.
 
 use oikaze::Result;
 use oikaze::job;
@@ -23,9 +24,15 @@ fn meet(limit: Duration) -> Result<String> {
     let job = oikaze::join_as(place)?;
     let (rank, size) = (job.rank(), job.size());
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let mut text = format!("node {rank} of {size} on {}, {here} of the job's nodes on this host\n", name.trim());
+    let mut text = format!(
+        "node {rank} of {size} on {}, {here} of the job's nodes on this host\n",
+        name.trim()
+    );
     for peer in (0..size).filter(|&peer| peer != rank) {
-        let address = job.peer(peer)?.address().map_or("an unknown address".to_owned(), |address| address.to_string());
+        let address = job
+            .peer(peer)?
+            .address()
+            .map_or("an unknown address".to_owned(), |address| address.to_string());
         text += &format!("node {rank} reaches node {peer} at {address}\n");
     }
     job.leave()?;

@@ -1,5 +1,6 @@
-//! A Wind flow and a kernel CUBIC TCP flow through one bottleneck: a router between two hosts, shaped by tbf. Needs root;
-//! skipped otherwise. Which flow gets how much is the kernel's and the machine's business; that neither starves is ours.
+//! A Wind flow and a kernel CUBIC TCP flow through one bottleneck: a router between two hosts,
+//! shaped by tbf. Needs root; skipped otherwise. Which flow gets how much is the kernel's and the
+//! machine's business; that neither starves is ours.
 
 mod support;
 use std::io::{Read, Write};
@@ -16,8 +17,10 @@ const SINK: &str = "10.97.1.2:5001";
 
 /// Two hosts with a router between them, whose lines are narrow; removed with the test.
 ///
-/// Not with the bottleneck at a host's own device, as slow network cards are: TCP keeps no more than a millisecond's worth or two in a queue of
-/// its own host (small queues: tcp_limit_output_bytes), so that beside anybody else who fills that queue it has what they leave it.
+/// Not with the bottleneck at a host's own device, as slow network cards are: TCP keeps no more
+/// than a millisecond's worth or two in a queue of its own host (small queues:
+/// tcp_limit_output_bytes), so that beside anybody else who fills that queue it has what they leave
+/// it.
 struct Narrow {
     hosts: Cable,
     router: String,
@@ -29,13 +32,16 @@ impl Narrow {
         let narrow = Narrow { hosts: Cable(["a", "b"].map(name)), router: name("r") };
         let router = narrow.router.as_str();
         add_namespace(router);
-        for (host, (net, side)) in narrow.hosts.0.iter().zip([("10.97.0", "ea"), ("10.97.1", "eb")]) {
+        for (host, (net, side)) in narrow.hosts.0.iter().zip([("10.97.0", "ea"), ("10.97.1", "eb")])
+        {
             add_namespace(host);
             ip(host, &["link", "add", "e", "type", "veth", "peer", "name", side, "netns", router]);
             begin_to_use(host, "e", "1500", &format!("{net}.2/24"));
             begin_to_use(router, side, "1500", &format!("{net}.1/24"));
             ip(host, &["route", "add", "default", "via", &format!("{net}.1")]);
-            narrow.at_router(&format!("tc qdisc add dev {side} root tbf rate 200mbit burst 64kb limit 1mb"));
+            narrow.at_router(&format!(
+                "tc qdisc add dev {side} root tbf rate 200mbit burst 64kb limit 1mb"
+            ));
         }
         narrow.at_router("echo 1 > /proc/sys/net/ipv4/ip_forward");
         narrow
@@ -43,7 +49,10 @@ impl Narrow {
 
     fn at_router(&self, script: &str) {
         let mut command = Command::new("ip");
-        let status = command.args(["netns", "exec", &self.router, "/bin/sh", "-c", script]).status().unwrap();
+        let status = command
+            .args(["netns", "exec", &self.router, "/bin/sh", "-c", script])
+            .status()
+            .unwrap();
         assert!(status.success(), "no narrow line: is there a kernel with tbf? {script}");
     }
 }
@@ -57,7 +66,11 @@ impl Drop for Narrow {
 fn role(namespace: &str, role: &str) -> Running {
     let me = std::env::current_exe().unwrap();
     let mut command = Command::new("ip");
-    command.args(["netns", "exec", namespace]).arg(me).args(["--exact", "plays_its_role", "--nocapture"]);
+    command.args(["netns", "exec", namespace]).arg(me).args([
+        "--exact",
+        "plays_its_role",
+        "--nocapture",
+    ]);
     Running::start(command.env(ROLE, role).stdin(Stdio::null()).stdout(Stdio::piped()))
 }
 
@@ -103,22 +116,45 @@ fn beside_cubic_tcp_neither_starves() {
     source.line("sending");
     let shell = Shell::enter("bottleneck");
     let mut wind = cable.run(&shell, &["--no-prefix"]);
-    wind.args(["--", OIKAZE, "perf", "put", "--size", "1M", "--only", "throughput", "--volume", &format!("{VOLUME}M"), "--json"]);
+    wind.args([
+        "--",
+        OIKAZE,
+        "perf",
+        "put",
+        "--size",
+        "1M",
+        "--only",
+        "throughput",
+        "--volume",
+        &format!("{VOLUME}M"),
+        "--json",
+    ]);
     let (status, out, err) = finish(&mut wind);
     let end = now();
     drop(source);
     assert_eq!(status, Some(0), "{err}");
     let (_, rest) = out.split_once("\"bandwidth_gbs\":").expect("a figure");
-    let wind = rest.split(',').next().and_then(|figure| figure.parse::<f64>().ok()).expect("a number") * 8e9;
-    // Wind has sent its volume just now: what TCP had alone, before and afterwards, is no matter of shares.
+    let wind =
+        rest.split(',').next().and_then(|figure| figure.parse::<f64>().ok()).expect("a number")
+            * 8e9;
+    // Wind has sent its volume just now: what TCP had alone, before and afterwards, is no matter of
+    // shares.
     let span = f64::from(VOLUME) * 8.0 * 1048576.0 / wind * 1e6;
     let (_, told) = sink.finish();
     let seen = told.lines().filter_map(|line| line.strip_prefix("received ")?.split_once(' '));
-    let seen: Vec<(u128, f64)> = seen.map(|(at, bytes)| (at.parse().unwrap(), bytes.parse().unwrap())).collect();
-    let until = |at: u128| seen.iter().take_while(|(then, _)| *then <= at).last().map_or(0.0, |(_, bytes)| *bytes);
+    let seen: Vec<(u128, f64)> =
+        seen.map(|(at, bytes)| (at.parse().unwrap(), bytes.parse().unwrap())).collect();
+    let until = |at: u128| {
+        seen.iter().take_while(|(then, _)| *then <= at).last().map_or(0.0, |(_, bytes)| *bytes)
+    };
     let tcp = (until(end) - until(end - span as u128)) * 8e6 / span;
     let share = wind / (wind + tcp);
-    eprintln!("Wind {:.0} Mbit/s, TCP {:.0} Mbit/s: {:.0} % are Wind's", wind / 1e6, tcp / 1e6, share * 100.0);
+    eprintln!(
+        "Wind {:.0} Mbit/s, TCP {:.0} Mbit/s: {:.0} % are Wind's",
+        wind / 1e6,
+        tcp / 1e6,
+        share * 100.0
+    );
     // A fifth of a fair share.
     assert!((0.1..=0.9).contains(&share), "Wind {wind}, TCP {tcp} bit/s");
 }

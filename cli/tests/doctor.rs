@@ -29,11 +29,17 @@ fn output_that_nobody_takes() {
     for json in [&["doctor"][..], &["doctor", "--json"], &["hello"]] {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let (status, _, err) = finish(oikaze(json).stdout(full));
-        assert!(status == Some(1) && err.contains("No space left") && !err.contains("panicked"), "{json:?} {status:?} {err}");
+        assert!(
+            status == Some(1) && err.contains("No space left") && !err.contains("panicked"),
+            "{json:?} {status:?} {err}"
+        );
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let (status, _, err) = finish(oikaze(json).stdout(writer));
-        assert!(status.is_some_and(|status| status <= 1) && err.is_empty(), "{json:?} {status:?} {err}");
+        assert!(
+            status.is_some_and(|status| status <= 1) && err.is_empty(),
+            "{json:?} {status:?} {err}"
+        );
     }
 }
 
@@ -44,10 +50,12 @@ fn a_damaged_measurement_is_told_and_harms_nothing() {
     let file = cache.join("oikaze").join("placement");
     fs::create_dir_all(cache.join("oikaze")).unwrap();
     let look = || {
-        let (status, out, err) = finish(oikaze(&["doctor", "--json"]).env("XDG_CACHE_HOME", &cache));
+        let (status, out, err) =
+            finish(oikaze(&["doctor", "--json"]).env("XDG_CACHE_HOME", &cache));
         (status, lines(&out, &err))
     };
-    let found = |lines: &[Line], what: &str| lines.iter().find(|line| line["what"] == what).cloned();
+    let found =
+        |lines: &[Line], what: &str| lines.iter().find(|line| line["what"] == what).cloned();
     let (sound, before) = look();
     for damage in [&b"oikaze placement 4\nhalf"[..], b"", &[0xff; 5000]] {
         fs::write(&file, damage).unwrap();
@@ -55,10 +63,19 @@ fn a_damaged_measurement_is_told_and_harms_nothing() {
         let (status, now) = look();
         assert_eq!((status, now.len()), (sound, before.len() + 1));
         let told = found(&now, "what was measured before").unwrap();
-        assert!(told["ok"] == "degraded" && told["found"].contains(file.to_str().unwrap()), "{told:?}");
-        assert!(told["found"].contains("it is damaged") && told["fix"].contains("remove the file"), "{told:?}");
+        assert!(
+            told["ok"] == "degraded" && told["found"].contains(file.to_str().unwrap()),
+            "{told:?}"
+        );
+        assert!(
+            told["found"].contains("it is damaged") && told["fix"].contains("remove the file"),
+            "{told:?}"
+        );
         // It was measured anew, all the same.
-        assert_eq!(found(&now, "moving pays, alone").is_some(), found(&before, "moving pays, alone").is_some());
+        assert_eq!(
+            found(&now, "moving pays, alone").is_some(),
+            found(&before, "moving pays, alone").is_some()
+        );
     }
     fs::remove_dir_all(&cache).unwrap();
 }

@@ -1,4 +1,5 @@
-//! Runs the programs that README and the documentation of `oikaze` show. `cargo test --doc` runs the latter as jobs of one node.
+//! Runs the programs that README and the documentation of `oikaze` show. `cargo test --doc` runs
+//! the latter as jobs of one node.
 
 mod support;
 use support::*;
@@ -27,7 +28,8 @@ fn node() {
 fn run((name, aborts): (&str, bool), nodes: u32) {
     // END-3.1: a node that has aborted does not stay for the failure time.
     let limits = ["--timeout", "60", "--failure-time", "120000"];
-    let mut command = oikaze(&["run", "-n", &nodes.to_string(), "--env", &format!("{NODE}={name}")]);
+    let mut command =
+        oikaze(&["run", "-n", &nodes.to_string(), "--env", &format!("{NODE}={name}")]);
     command.args(limits);
     of_test_nodes(&mut command, "DOCUMENTS_TEST");
     let (status, out, err) = finish(&mut command);
@@ -35,7 +37,10 @@ fn run((name, aborts): (&str, bool), nodes: u32) {
     let expected = if aborts { Some(1) } else { Some(0) };
     assert_eq!(status, expected, "{name} on {nodes} nodes:\n{out}{err}");
     let ran = out.matches("test result: ok. 1 passed").count();
-    assert!(aborts || ran == nodes as usize, "{name} ran {ran} times on {nodes} nodes:\n{out}{err}");
+    assert!(
+        aborts || ran == nodes as usize,
+        "{name} ran {ran} times on {nodes} nodes:\n{out}{err}"
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! How the end of one node becomes known to each sort of wait (spec/ending.md): the whole table, on real processes, over
-//! rings and over the network.
+//! How the end of one node becomes known to each sort of wait (spec/ending.md): the whole table, on
+//! real processes, over rings and over the network.
 
 mod support;
 
@@ -12,8 +12,10 @@ use support::*;
 /// Tells the node how node 0 ends.
 const MARK: &str = "ENDINGS_OF";
 /// Waits of the nodes of a job, by rank. Node 0 is the one that ends.
-const WAITS: [&str; 10] = ["", "message", "word", "push", "name", "get", "lock", "page", "barrier", "any"];
-/// Bound for a wait that ends "at once", with room for a machine that does other things, too (END-2.4).
+const WAITS: [&str; 10] =
+    ["", "message", "word", "push", "name", "get", "lock", "page", "barrier", "any"];
+/// Bound for a wait that ends "at once", with room for a machine that does other things, too
+/// (END-2.4).
 const SOON_MS: u128 = 3_000;
 
 /// A line in which a node tells of its wait: `outcome MILLISECONDS TEXT`.
@@ -24,7 +26,11 @@ struct Said {
 }
 
 /// Runs a job whose node 0 ends in this way; what the other nodes say, and the whole output.
-fn run(ending: &str, options: &[&str], then: impl FnOnce(&Running)) -> (BTreeMap<u32, Said>, i32, String) {
+fn run(
+    ending: &str,
+    options: &[&str],
+    then: impl FnOnce(&Running),
+) -> (BTreeMap<u32, Said>, i32, String) {
     let nodes = WAITS.len().to_string();
     let mut command = oikaze(&[&["run", "-n", &nodes, "--failure-time", "1500"], options].concat());
     command.args(["--env", &format!("{MARK}={ending}")]);
@@ -38,31 +44,49 @@ fn run(ending: &str, options: &[&str], then: impl FnOnce(&Running)) -> (BTreeMap
         let parts = line.strip_prefix('[').and_then(|line| line.split_once("] waited "));
         let Some((rank, rest)) = parts else { continue };
         let mut words = rest.splitn(3, ' ');
-        let (ok, milliseconds) = (words.next() == Some("ok"), words.next().unwrap().parse().unwrap());
-        said.insert(rank.parse().unwrap(), Said { ok, milliseconds, text: words.next().unwrap_or_default().to_owned() });
+        let (ok, milliseconds) =
+            (words.next() == Some("ok"), words.next().unwrap().parse().unwrap());
+        said.insert(
+            rank.parse().unwrap(),
+            Said { ok, milliseconds, text: words.next().unwrap_or_default().to_owned() },
+        );
     }
     (said, status, out)
 }
 
-/// Everything that waits for node 0 ends in time; those in `done` well, all others with an error that names the cause.
+/// Everything that waits for node 0 ends in time; those in `done` well, all others with an error
+/// that names the cause.
 fn check(ending: &str, done: &[&str], cause: &str, options: &[&str]) {
     check_with(ending, done, cause, options, |_| {});
 }
 
-fn check_with(ending: &str, done: &[&str], cause: &str, options: &[&str], then: impl FnOnce(&Running)) {
+fn check_with(
+    ending: &str,
+    done: &[&str],
+    cause: &str,
+    options: &[&str],
+    then: impl FnOnce(&Running),
+) {
     let (said, status, out) = run(ending, options, then);
     assert_ne!(status, 124, "{out}");
     for (rank, wait) in (1..).zip(&WAITS[1..]) {
-        let Some(said) = said.get(&rank) else { panic!("{ending}: node {rank} ({wait}) says nothing of its wait:\n{out}") };
+        let Some(said) = said.get(&rank) else {
+            panic!("{ending}: node {rank} ({wait}) says nothing of its wait:\n{out}")
+        };
         assert_eq!(said.ok, done.contains(wait), "{ending}: {wait}: {}\n{out}", said.text);
-        assert!(said.ok || said.text.contains(cause), "{ending}: {wait}: {:?} lacks {cause:?}", said.text);
+        assert!(
+            said.ok || said.text.contains(cause),
+            "{ending}: {wait}: {:?} lacks {cause:?}",
+            said.text
+        );
         // The wait for anybody ends when the others have ended by their own errors.
         let limit = if *wait == "any" { 4 * SOON_MS } else { SOON_MS };
         assert!(said.milliseconds < limit, "{ending}: {wait} took {} ms", said.milliseconds);
     }
 }
 
-/// A job over rings, and one over the network (nodes with injected faults share no memory; a sequence without faults).
+/// A job over rings, and one over the network (nodes with injected faults share no memory; a
+/// sequence without faults).
 const MEDIA: [&[&str]; 2] = [&[], &["--fault", "seed=1"]];
 
 /// END-1.1, END-1.2, END-2.1, END-2.2, END-2.3 and END-2.4: node 0 returns from `main`.
@@ -114,11 +138,14 @@ fn waits_end_when_the_time_limit_of_the_job_passes() {
     assert!(limits > 0, "{out}");
 }
 
-/// END-4.1, END-4.2 and END-4.3: survivors work on without the dead node, know of it, and leave in order.
+/// END-4.1, END-4.2 and END-4.3: survivors work on without the dead node, know of it, and leave in
+/// order.
 #[test]
 fn survivors_go_on_after_a_death() {
     for medium in MEDIA {
-        let mut command = oikaze(&[&["run", "-n", "4", "--keep-going", "--failure-time", "1500"], medium].concat());
+        let mut command = oikaze(
+            &[&["run", "-n", "4", "--keep-going", "--failure-time", "1500"], medium].concat(),
+        );
         command.args(["--env", &format!("{MARK}=survive")]);
         of_test_nodes(&mut command, "ENDINGS_NODE");
         let (status, out, err) = finish(command.stdin(std::process::Stdio::null()));

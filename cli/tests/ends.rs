@@ -1,4 +1,5 @@
-//! Ends of jobs: aborts by nodes, survivors that go on, the time limit, Ctrl-Z; and what nodes learn of each other's ends.
+//! Ends of jobs: aborts by nodes, survivors that go on, the time limit, Ctrl-Z; and what nodes
+//! learn of each other's ends.
 
 mod support;
 use oikaze::job::{self, Bootstrap, environment};
@@ -55,7 +56,8 @@ fn node() {
             node.keep_going();
             node.fence("asked", DEADLINE).unwrap();
             wait_for_end(node.as_ref(), 1);
-            // The launcher has decided by now: it tells the store of the end first, and of an abort at once after it.
+            // The launcher has decided by now: it tells the store of the end first, and of an abort
+            // at once after it.
             let _ = node.get("nothing", Duration::ZERO);
             println!("told: {:?}", node.aborted());
         }
@@ -68,9 +70,14 @@ fn node() {
             let _ = std::io::stdin().read(&mut [0]);
         }
         ("has a child", _) => {
-            let child = Command::new("/bin/sh").args(["-c", "ls -l /proc/$$/fd; env"]).output().unwrap();
+            let child =
+                Command::new("/bin/sh").args(["-c", "ls -l /proc/$$/fd; env"]).output().unwrap();
             let secret = node.secret().to_hex();
-            println!("memfd {} secret {}", text(&child.stdout).contains("memfd"), text(&child.stdout).contains(&secret));
+            println!(
+                "memfd {} secret {}",
+                text(&child.stdout).contains("memfd"),
+                text(&child.stdout).contains(&secret)
+            );
             // Joining may be tried again in this process.
             let lookup = |name: &str| std::env::var(name).ok();
             let again = environment::read_place(&lookup).unwrap().unwrap();
@@ -104,10 +111,19 @@ fn abort_by_a_node_ends_the_job_with_its_status() {
 fn keep_going_lets_survivors_learn_of_a_death_and_end_well() {
     let (status, out, err) = finish(&mut run_nodes(&["-n", "3", "--keep-going"], "dies"));
     assert_eq!(status, Some(137), "{err}");
-    assert_eq!(err.matches("oikaze: node 1 was killed by signal 9 (SIGKILL); ").count(), 1, "{err}");
+    assert_eq!(
+        err.matches("oikaze: node 1 was killed by signal 9 (SIGKILL); ").count(),
+        1,
+        "{err}"
+    );
     // A survivor that is told first may have ended before the other one asks: either is a reason.
     assert_eq!(out.matches("told: the meeting of all nodes failed: node ").count(), 2, "{out}");
-    assert!(out.contains("told: the meeting of all nodes failed: node 1 was killed by signal 9 (SIGKILL)"), "{out}");
+    assert!(
+        out.contains(
+            "told: the meeting of all nodes failed: node 1 was killed by signal 9 (SIGKILL)"
+        ),
+        "{out}"
+    );
     assert_eq!(out.matches("keeps going: true").count(), 2, "{out}");
 }
 
@@ -121,9 +137,20 @@ fn keep_going_asked_by_a_node_holds_for_the_job() {
 /// LAUNCH-3.3.
 #[test]
 fn timeout_prints_what_each_node_is_doing() {
-    let script =
-        "[ $OIKAZE_RANK = 2 ] && exec sleep 1000; exec \"$0\" --exact node --ignored --nocapture --test-threads=1 --skip hangs";
-    let mut command = oikaze(&["run", "-n", "3", "--timeout", "3", "--env", &format!("{MARK}=1"), "--", "/bin/sh", "-c", script]);
+    let script = "[ $OIKAZE_RANK = 2 ] && exec sleep 1000; exec \"$0\" --exact node --ignored --nocapture --test-threads=1 --skip hangs";
+    let mut command = oikaze(&[
+        "run",
+        "-n",
+        "3",
+        "--timeout",
+        "3",
+        "--env",
+        &format!("{MARK}=1"),
+        "--",
+        "/bin/sh",
+        "-c",
+        script,
+    ]);
     let (status, out, err) = finish(command.arg(std::env::current_exe().unwrap()));
     assert_eq!((status, out.matches("ready").count()), (Some(124), 2), "{err}");
     for line in [
@@ -147,9 +174,13 @@ fn secret_does_not_reach_the_children_of_a_node() {
     let (status, out, err) = finish(&mut run_script(&[], &script));
     assert_eq!((status, out.matches("node 0 of 1").count()), (Some(0), 2), "{err}");
     // A descriptor that the launcher did not make is not read.
-    let (status, _, err) = finish(&mut run_script(&[], &format!("OIKAZE_SECRET_FD=0 exec {OIKAZE} hello")));
+    let (status, _, err) =
+        finish(&mut run_script(&[], &format!("OIKAZE_SECRET_FD=0 exec {OIKAZE} hello")));
     assert_eq!(status, Some(1), "{err}");
-    assert!(err.contains("OIKAZE_SECRET_FD is 0") && err.contains("--secret-in-environment"), "{err}");
+    assert!(
+        err.contains("OIKAZE_SECRET_FD is 0") && err.contains("--secret-in-environment"),
+        "{err}"
+    );
 }
 
 fn state(pid: u32) -> char {
@@ -191,7 +222,8 @@ fn ctrl_z_stops_the_nodes_and_then_the_launcher() {
 #[test]
 fn ctrl_z_stops_nodes_on_other_hosts() {
     let shell = Shell::new("suspend-rsh", "shift; exec \"$@\"");
-    let mut command = run_script(&["--hosts", "a,b"], "trap 'exit 0' TERM; sleep 1000 & echo pid $$; wait");
+    let mut command =
+        run_script(&["--hosts", "a,b"], "trap 'exit 0' TERM; sleep 1000 & echo pid $$; wait");
     let mut job = Running::start(command.env("OIKAZE_RSH", shell.command()));
     let nodes = pids(&mut job, 2);
     job.signal(20);
@@ -220,7 +252,13 @@ fn quit_reaches_the_nodes_and_the_second_one_kills() {
 fn output_passes_unchanged() {
     let long = [&b"x".repeat(300_000)[..], b"\n"].concat();
     let binary: Vec<u8> = (0..=255).cycle().take(70_000).collect();
-    let inputs = [b"a,b\r\nc,d\r\n".to_vec(), b"ten %\rtwenty %\n".to_vec(), b"no end".to_vec(), long, binary];
+    let inputs = [
+        b"a,b\r\nc,d\r\n".to_vec(),
+        b"ten %\rtwenty %\n".to_vec(),
+        b"no end".to_vec(),
+        long,
+        binary,
+    ];
     for input in &inputs {
         for prefix in [false, true] {
             let options: &[&str] = if prefix { &[] } else { &["--no-prefix"] };
@@ -229,7 +267,13 @@ fn output_passes_unchanged() {
             let (front, back) = input.split_at(input.len() / 2);
             let writer = std::thread::spawn({
                 let (front, back) = (front.to_vec(), back.to_vec());
-                move || stdin.write_all(&front).and_then(|()| stdin.flush()).and_then(|()| stdin.write_all(&back)).unwrap()
+                move || {
+                    stdin
+                        .write_all(&front)
+                        .and_then(|()| stdin.flush())
+                        .and_then(|()| stdin.write_all(&back))
+                        .unwrap()
+                }
             });
             let out = child.wait_with_output().unwrap().stdout;
             writer.join().unwrap();
@@ -244,7 +288,13 @@ fn output_passes_unchanged() {
             if !input.ends_with(b"\n") {
                 expected.push(b'\n');
             }
-            assert!(out == expected, "{} bytes became {}, {} expected", input.len(), out.len(), expected.len());
+            assert!(
+                out == expected,
+                "{} bytes became {}, {} expected",
+                input.len(),
+                out.len(),
+                expected.len()
+            );
         }
     }
 }
@@ -253,8 +303,10 @@ fn output_passes_unchanged() {
 #[test]
 fn output_beyond_the_file_size_limit_is_named_and_kills_no_launcher() {
     let path = std::env::temp_dir().join(format!("oikaze-test-{}-limit", std::process::id()));
-    let script = format!("ulimit -f 1; exec {OIKAZE} run --no-prefix -- seq 1 10000 > {}", path.display());
-    let output = Command::new("/bin/sh").args(["-c", &script]).stdin(Stdio::null()).output().unwrap();
+    let script =
+        format!("ulimit -f 1; exec {OIKAZE} run --no-prefix -- seq 1 10000 > {}", path.display());
+    let output =
+        Command::new("/bin/sh").args(["-c", &script]).stdin(Stdio::null()).output().unwrap();
     std::fs::remove_file(&path).unwrap();
     let err = text(&output.stderr);
     assert!(output.status.code().is_some(), "{} {err}", output.status);
@@ -285,7 +337,8 @@ fn programs_that_cannot_run_are_named_with_the_cause() {
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
         for hosts in [&[][..], &["--hosts", "a,b"]] {
             let mut command = oikaze(&["run"]);
-            let command = command.args(hosts).arg("--").arg(&path).env("OIKAZE_RSH", shell.command());
+            let command =
+                command.args(hosts).arg("--").arg(&path).env("OIKAZE_RSH", shell.command());
             let (status, _, err) = finish(command);
             assert_eq!(status, Some(126), "{name}: {err}");
             assert!(err.contains(word) && !err.contains("os error"), "{name}: {err}");
@@ -311,7 +364,12 @@ fn names_and_arguments_of_any_bytes_reach_nodes_everywhere() {
     let shell = Shell::new("bytes-rsh", "shift; exec \"$@\"");
     for hosts in [&[][..], &["--hosts", "a"]] {
         let mut command = oikaze(&["run"]);
-        command.args(hosts).args(["--no-prefix", "--"]).arg(&link).arg(name).env("OIKAZE_RSH", shell.command());
+        command
+            .args(hosts)
+            .args(["--no-prefix", "--"])
+            .arg(&link)
+            .arg(name)
+            .env("OIKAZE_RSH", shell.command());
         let output = command.output().unwrap();
         assert_eq!(output.stdout, b"\xff\xfe name\n", "{}", text(&output.stderr));
     }

@@ -15,9 +15,13 @@ fn hosts(options: &[&str], shell: &Shell, program: &[&str]) -> std::process::Com
 #[test]
 fn nodes_on_several_hosts_meet() {
     let shell = Shell::new("meet", HERE);
-    let script = format!("echo on $FAKE_HOST $OIKAZE_LOCAL_RANK/$OIKAZE_LOCAL_SIZE $B; exec {OIKAZE} hello");
-    let (status, out, err) =
-        finish(&mut hosts(&["-n", "5", "--hosts", "a,b", "-x", "B=c d"], &shell, &["/bin/sh", "-c", &script]));
+    let script =
+        format!("echo on $FAKE_HOST $OIKAZE_LOCAL_RANK/$OIKAZE_LOCAL_SIZE $B; exec {OIKAZE} hello");
+    let (status, out, err) = finish(&mut hosts(
+        &["-n", "5", "--hosts", "a,b", "-x", "B=c d"],
+        &shell,
+        &["/bin/sh", "-c", &script],
+    ));
     assert_eq!(status, Some(0), "{err}");
     for line in ["[0] on a 0/3 c d", "[2] on a 2/3 c d", "[3] on b 0/2 c d", "[4] node 4 of 5"] {
         assert!(out.contains(line), "{line} is not in:\n{out}");
@@ -28,7 +32,8 @@ fn nodes_on_several_hosts_meet() {
 fn chatter_of_a_login_shell_is_skipped() {
     for chatter in ["echo Welcome to $1; echo", "printf Welcome"] {
         let shell = Shell::new("chatter", &format!("{chatter}; {HERE}"));
-        let (status, out, err) = finish(&mut hosts(&["--hosts", "a"], &shell, &["/bin/echo", "hello"]));
+        let (status, out, err) =
+            finish(&mut hosts(&["--hosts", "a"], &shell, &["/bin/echo", "hello"]));
         assert_eq!((status, out.as_str(), err.as_str()), (Some(0), "[0] hello\n", ""), "{chatter}");
     }
 }
@@ -37,19 +42,31 @@ fn chatter_of_a_login_shell_is_skipped() {
 fn statuses_come_from_far() {
     let shell = Shell::new("status", HERE);
     let script = "[ $OIKAZE_RANK = 1 ] && kill -9 $$; exit 0";
-    let (status, _, err) = finish(&mut hosts(&["--hosts", "a,b", "--failure-time", "1"], &shell, &["/bin/sh", "-c", script]));
+    let (status, _, err) = finish(&mut hosts(
+        &["--hosts", "a,b", "--failure-time", "1"],
+        &shell,
+        &["/bin/sh", "-c", script],
+    ));
     assert_eq!(status, Some(137), "{err}");
     assert!(err.contains("node 1 was killed by signal 9"), "{err}");
-    let (status, _, err) = finish(&mut hosts(&["--hosts", "a", "--failure-time", "1"], &shell, &["no-such-program"]));
+    let (status, _, err) =
+        finish(&mut hosts(&["--hosts", "a", "--failure-time", "1"], &shell, &["no-such-program"]));
     assert_eq!(status, Some(127));
-    assert!(err.contains("could not be started: program \"no-such-program\" was not found in PATH"), "{err}");
+    assert!(
+        err.contains("could not be started: program \"no-such-program\" was not found in PATH"),
+        "{err}"
+    );
 }
 
 #[test]
 fn a_host_that_is_not_there() {
-    let shell = Shell::new("refuse", "[ $1 = b ] && { echo no route to $1 >&2; exit 255; }; shift; exec \"$@\"");
+    let shell = Shell::new(
+        "refuse",
+        "[ $1 = b ] && { echo no route to $1 >&2; exit 255; }; shift; exec \"$@\"",
+    );
     let program = [OIKAZE, "hello", "--limit", "1000"];
-    let (status, _, err) = finish(&mut hosts(&["--hosts", "a,b", "--failure-time", "60000"], &shell, &program));
+    let (status, _, err) =
+        finish(&mut hosts(&["--hosts", "a,b", "--failure-time", "60000"], &shell, &program));
     assert_eq!(status, Some(125), "{err}");
     for words in ["the remote shell on host b ended", "no route to b", "works without a password"] {
         assert!(err.contains(words), "{words} is not in:\n{err}");
@@ -58,7 +75,8 @@ fn a_host_that_is_not_there() {
     let told = err.lines().find(|line| line.starts_with("[0] oikaze hello: ")).unwrap();
     assert!(told.contains(": node 1 was lost"), "{err}");
     let shell = Shell::new("absent", "shift; exec /no/such/oikaze");
-    let (status, _, err) = finish(&mut hosts(&["--hosts", "a", "--failure-time", "1"], &shell, &["true"]));
+    let (status, _, err) =
+        finish(&mut hosts(&["--hosts", "a", "--failure-time", "1"], &shell, &["true"]));
     assert_eq!(status, Some(125));
     assert!(err.contains("must be installed there"), "{err}");
 }
@@ -67,14 +85,16 @@ fn a_host_that_is_not_there() {
 fn signals_go_far_and_a_killed_launcher_leaves_nobody_there() {
     let shell = Shell::new("signals", HERE);
     let script = "trap 'echo got it; exit 0' TERM; sleep 1000 & echo ready $$ $!; wait";
-    let mut job = Running::start(&mut hosts(&["--hosts", "a,b"], &shell, &["/bin/sh", "-c", script]));
+    let mut job =
+        Running::start(&mut hosts(&["--hosts", "a,b"], &shell, &["/bin/sh", "-c", script]));
     job.line("[");
     job.line("[");
     job.signal(15);
     let (status, out) = job.finish();
     assert_eq!((status, out.matches("got it").count()), (0, 2), "{out}");
 
-    let mut job = Running::start(&mut hosts(&["--hosts", "a,b"], &shell, &["/bin/sh", "-c", script]));
+    let mut job =
+        Running::start(&mut hosts(&["--hosts", "a,b"], &shell, &["/bin/sh", "-c", script]));
     let mut pids: Vec<u32> = Vec::new();
     for _ in 0..2 {
         let line = job.line("[");
@@ -91,9 +111,11 @@ fn signals_go_far_and_a_killed_launcher_leaves_nobody_there() {
 #[test]
 fn nodes_on_hosts_that_are_namespaces() {
     let Some(_turn) = namespaces() else { return };
-    // Two real networks joined by a cable: this namespace cannot be used, as the launcher must be reachable from both.
+    // Two real networks joined by a cable: this namespace cannot be used, as the launcher must be
+    // reachable from both.
     let cable = Cable::new("hosts", ["1500", "1500"], ["10.98.0.1/24", "10.98.0.2/24"]);
-    let (status, out, err) = finish(cable.run(&Shell::enter("netns"), &[]).args(["--", OIKAZE, "hello"]));
+    let (status, out, err) =
+        finish(cable.run(&Shell::enter("netns"), &[]).args(["--", OIKAZE, "hello"]));
     assert_eq!(status, Some(0), "{err}");
     assert!(out.contains("[0] node 0 reaches node 1 at 10.98.0.2:"), "{out}");
 }

@@ -1,5 +1,5 @@
-//! Messages of all classes, puts and gets between real sockets whose datagrams the kernel drops at random (nftables), and through the
-//! fault wrapper. Needs root; skipped otherwise.
+//! Messages of all classes, puts and gets between real sockets whose datagrams the kernel drops at
+//! random (nftables), and through the fault wrapper. Needs root; skipped otherwise.
 
 mod support;
 use oikaze::{Class, Region, Rights};
@@ -32,7 +32,8 @@ fn body_of(from: u32, number: u64) -> Vec<u8> {
     (0..len).map(|at| (at * 31 + (at >> 8) + number * 7 + u64::from(from)) as u8).collect()
 }
 
-/// A node of the job, run by the launcher that a test below started. It begins when rank 0 is told to.
+/// A node of the job, run by the launcher that a test below started. It begins when rank 0 is told
+/// to.
 #[test]
 #[ignore = "a node, started by the other tests"]
 fn node() {
@@ -49,7 +50,9 @@ fn node() {
     }
     job.barrier().unwrap();
     let peer = job.peer(other).unwrap();
-    let sent: Vec<_> = (0..MESSAGES).map(|number| peer.send(class_of(number), number, &body_of(me, number))).collect();
+    let sent: Vec<_> = (0..MESSAGES)
+        .map(|number| peer.send(class_of(number), number, &body_of(me, number)))
+        .collect();
 
     let there = peer.region("inbox").unwrap();
     let (out, back) = (Region::zeroed(PUT).unwrap(), Region::zeroed(PUT).unwrap());
@@ -64,9 +67,15 @@ fn node() {
         let number = message.tag;
         assert_eq!(message.class, class_of(number));
         assert!(message.body == body_of(other, number), "message {number} was altered");
-        assert!(!std::mem::replace(&mut arrived[number as usize], true), "message {number} came twice");
+        assert!(
+            !std::mem::replace(&mut arrived[number as usize], true),
+            "message {number} came twice"
+        );
         let early = arrived.iter().take(number as usize).position(|came| !came);
-        assert!(message.class == Class::Unordered || early.is_none(), "message {number} came before {early:?}");
+        assert!(
+            message.class == Class::Unordered || early.is_none(),
+            "message {number} came before {early:?}"
+        );
     }
     sent.iter().for_each(|message| message.wait_for(PATIENCE).unwrap());
     job.barrier().unwrap();
@@ -77,32 +86,38 @@ fn node() {
     job.leave().unwrap();
 }
 
-/// Drops so many of the packets of these protocols that the namespace sends, at its device. (What comes in may be taken before any
-/// filter.) False: there is no nft, or it cannot do that.
+/// Drops so many of the packets of these protocols that the namespace sends, at its device. (What
+/// comes in may be taken before any filter.) False: there is no nft, or it cannot do that.
 fn drop_some(namespace: &str, device: &str, protocols: &str, percent: u32) -> bool {
     let rules = format!(
         "table netdev oikaze {{ chain leaving {{ type filter hook egress device {device} priority 0; \
          meta l4proto {protocols} numgen random mod 100 < {percent} drop; }}; }}"
     );
     let mut nft = Command::new("ip");
-    nft.args(["netns", "exec", namespace, "nft", "-f", "-"]).stdin(Stdio::piped()).stderr(Stdio::null());
+    nft.args(["netns", "exec", namespace, "nft", "-f", "-"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null());
     let Ok(mut child) = nft.spawn() else { return false };
-    let told = child.stdin.take().is_some_and(|mut input| input.write_all(rules.as_bytes()).is_ok());
+    let told =
+        child.stdin.take().is_some_and(|mut input| input.write_all(rules.as_bytes()).is_ok());
     child.wait().is_ok_and(|status| told && status.success())
 }
 
 /// Two nodes as above; each loses so much of what arrives, and has these faults.
 fn exchange(percent: u32, fault: Option<&str>) {
     let Some(_turn) = namespaces() else { return };
-    let mut command = oikaze(&["run", "-n", "2", "--netns", "--failure-time", "10000", "--timeout", "100"]);
+    let mut command =
+        oikaze(&["run", "-n", "2", "--netns", "--failure-time", "10000", "--timeout", "100"]);
     if let Some(fault) = fault {
         command.args(["--env", &format!("OIKAZE_FAULT={fault}")]);
     }
     of_test_nodes(&mut command, NODE);
     let mut job = Running::start(&mut command);
     job.line("[0] ready");
-    let dropping =
-        percent == 0 || (0..2).all(|rank| drop_some(&format!("oik-{}-{rank}", job.child.id()), "eth0", "udp", percent));
+    let dropping = percent == 0
+        || (0..2).all(|rank| {
+            drop_some(&format!("oik-{}-{rank}", job.child.id()), "eth0", "udp", percent)
+        });
     if !dropping {
         return skip("it needs nft (package nftables) and its numgen in the kernel");
     }
@@ -133,7 +148,8 @@ fn packets_are_dropped_and_the_fault_wrapper_adds_to_it() {
     exchange(10, Some("loss=0.1,duplicate=0.1,reorder=0.2,corrupt=0.02,seed=12"));
 }
 
-/// Starts jobs of three nodes on two hosts, one after the other, over a cable that loses this share of TCP and UDP.
+/// Starts jobs of three nodes on two hosts, one after the other, over a cable that loses this share
+/// of TCP and UDP.
 fn join(jobs: u32, percent: u32) {
     let Some(_turn) = namespaces() else { return };
     let cable = Cable::new("join", ["1500", "1500"], ["10.91.0.1/24", "10.91.0.2/24"]);
@@ -144,13 +160,16 @@ fn join(jobs: u32, percent: u32) {
     for number in 0..jobs {
         let mut command = cable.run(&shell, &["-n", "3", "--timeout", "100"]);
         let begun = std::time::Instant::now();
-        let (status, out, err) = finish(command.args(["--", OIKAZE, "hello"]).stdin(Stdio::null()).stderr(Stdio::piped()));
+        let (status, out, err) = finish(
+            command.args(["--", OIKAZE, "hello"]).stdin(Stdio::null()).stderr(Stdio::piped()),
+        );
         assert_eq!(status, Some(0), "job {number}: {out}\n{err}");
         println!("job {number}: joined and over after {:.1} s", begun.elapsed().as_secs_f64());
     }
 }
 
-/// Joining tries again, over new connections, until the meeting time is over. OIKAZE_JOINS: for so many jobs.
+/// Joining tries again, over new connections, until the meeting time is over. OIKAZE_JOINS: for so
+/// many jobs.
 #[test]
 fn nodes_join_over_a_path_that_loses_three_packets_of_ten() {
     let jobs = std::env::var("OIKAZE_JOINS").ok().and_then(|count| count.parse().ok());

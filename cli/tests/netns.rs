@@ -1,4 +1,5 @@
-//! `oikaze run --netns`: nodes in network namespaces of their own, and none left behind. Needs root; skipped otherwise.
+//! `oikaze run --netns`: nodes in network namespaces of their own, and none left behind. Needs
+//! root; skipped otherwise.
 
 mod support;
 use support::*;
@@ -6,13 +7,21 @@ use support::*;
 #[test]
 fn nodes_meet_over_a_bridge_and_leave_no_namespace() {
     let Some(_turn) = namespaces() else { return };
-    let script = format!("ip -br -4 address show eth0; cat /sys/class/net/eth0/mtu; exec {OIKAZE} hello");
-    let job = Running::start(&mut run_script(&["-n", "3", "--netns", "--mtu", "4000", "--network", "10.99"], &script));
+    let script =
+        format!("ip -br -4 address show eth0; cat /sys/class/net/eth0/mtu; exec {OIKAZE} hello");
+    let job = Running::start(&mut run_script(
+        &["-n", "3", "--netns", "--mtu", "4000", "--network", "10.99"],
+        &script,
+    ));
     let launcher = job.child.id();
     let (status, out) = job.finish();
     assert_eq!(status, 0, "{out}");
     for rank in 0..3u32 {
-        assert!(out.contains(&format!("10.99.0.{}/16", rank + 1)) && out.contains(&format!("[{rank}] 4000")), "{out}");
+        assert!(
+            out.contains(&format!("10.99.0.{}/16", rank + 1))
+                && out.contains(&format!("[{rank}] 4000")),
+            "{out}"
+        );
     }
     assert!(out.contains("node 0 reaches node 1 at 10.99.0.2:"), "{out}");
     assert_eq!(namespaces_of(launcher), [""; 0]);
@@ -21,12 +30,16 @@ fn nodes_meet_over_a_bridge_and_leave_no_namespace() {
 #[test]
 fn failure_and_signals_leave_no_namespace() {
     let Some(_turn) = namespaces() else { return };
-    let job = Running::start(&mut run_script(&["-n", "2", "--netns", "--failure-time", "1"], "exit $OIKAZE_RANK"));
+    let job = Running::start(&mut run_script(
+        &["-n", "2", "--netns", "--failure-time", "1"],
+        "exit $OIKAZE_RANK",
+    ));
     let launcher = job.child.id();
     assert_eq!(job.finish().0, 1);
     assert_eq!(namespaces_of(launcher), [""; 0]);
     for signal in [2, 15] {
-        let mut job = Running::start(&mut run_script(&["-n", "2", "--netns"], "echo ready; exec sleep 1000"));
+        let mut job =
+            Running::start(&mut run_script(&["-n", "2", "--netns"], "echo ready; exec sleep 1000"));
         let launcher = job.child.id();
         job.line("[");
         job.line("[");
@@ -40,7 +53,8 @@ fn failure_and_signals_leave_no_namespace() {
 #[test]
 fn the_guard_removes_what_a_killed_launcher_left() {
     let Some(_turn) = namespaces() else { return };
-    let mut job = Running::start(&mut run_script(&["-n", "2", "--netns"], "sleep 1000 & echo pid $!; wait"));
+    let mut job =
+        Running::start(&mut run_script(&["-n", "2", "--netns"], "sleep 1000 & echo pid $!; wait"));
     let launcher = job.child.id();
     let sleeper: u32 = job.line("[0] pid ").parse().unwrap();
     job.signal(9);
@@ -52,11 +66,14 @@ fn the_guard_removes_what_a_killed_launcher_left() {
 #[test]
 fn a_later_launcher_removes_what_nobody_else_did() {
     let Some(_turn) = namespaces() else { return };
-    // A process that is gone for certain: its number cannot be in use while we hold it unreaped, nor was it ever a launcher.
+    // A process that is gone for certain: its number cannot be in use while we hold it unreaped,
+    // nor was it ever a launcher.
     let mut gone = std::process::Command::new("/bin/true").spawn().unwrap();
     gone.wait().unwrap();
     let left = format!("oik-{}-0", gone.id());
-    let ip = |arguments: &[&str]| std::process::Command::new("ip").args(arguments).status().unwrap().success();
+    let ip = |arguments: &[&str]| {
+        std::process::Command::new("ip").args(arguments).status().unwrap().success()
+    };
     assert!(ip(&["netns", "add", &left]));
     let (status, _, err) = finish(&mut run_script(&["--netns"], "exit 0"));
     let still = !namespaces_of(gone.id()).is_empty();

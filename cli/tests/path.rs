@@ -1,5 +1,5 @@
-//! Paths of real network devices that become narrow under a job, with a word and without (WIND-8); and jobs without IPv4. Needs
-//! root; skipped otherwise.
+//! Paths of real network devices that become narrow under a job, with a word and without (WIND-8);
+//! and jobs without IPv4. Needs root; skipped otherwise.
 
 mod support;
 use oikaze::{Region, Rights};
@@ -15,8 +15,9 @@ const TRANSFER: usize = 512 << 10;
 /// Set for nodes.
 const NODE: &str = "PATH_TEST_NODE";
 
-/// A node of the job, run by the launcher that a test below started. Rank 0 puts and gets all the time and looks at every byte; for
-/// each line it is told, it says "verified" once three more round trips that began afterwards are right.
+/// A node of the job, run by the launcher that a test below started. Rank 0 puts and gets all the
+/// time and looks at every byte; for each line it is told, it says "verified" once three more round
+/// trips that began afterwards are right.
 #[test]
 #[ignore = "a node, started by the other tests"]
 fn node() {
@@ -84,9 +85,21 @@ fn end(mut job: Running, input: ChildStdin) {
     assert_eq!(status, 0, "{out}");
 }
 
-/// Without segmentation offload, for large buffers pass narrow virtual devices uncut, as no cable lets them.
+/// Without segmentation offload, for large buffers pass narrow virtual devices uncut, as no cable
+/// lets them.
 fn cabled() -> Command {
-    oikaze(&["run", "-n", "2", "--netns", "--mtu", "9000", "--failure-time", "20000", "--env", "OIKAZE_WITHOUT=gso,gro"])
+    oikaze(&[
+        "run",
+        "-n",
+        "2",
+        "--netns",
+        "--mtu",
+        "9000",
+        "--failure-time",
+        "20000",
+        "--env",
+        "OIKAZE_WITHOUT=gso,gro",
+    ])
 }
 
 /// 9000 → 1500 → 1280 and back, in the bridge, of which no word reaches the nodes.
@@ -103,7 +116,8 @@ fn a_black_hole_under_a_running_transfer() {
     end(job, input);
 }
 
-/// The interface of one node shrinks: its own system refuses what is larger, the other's datagrams vanish.
+/// The interface of one node shrinks: its own system refuses what is larger, the other's datagrams
+/// vanish.
 #[test]
 fn an_interface_shrinks_under_a_running_transfer() {
     let Some(_turn) = namespaces() else { return };
@@ -137,29 +151,40 @@ fn without_ipv4() {
     end(job, input);
 }
 
-/// Whether this datagram arrives is decided at its receiver, by the rule (nftables, in a chain of this hook). `None`: there is no nft.
+/// Whether this datagram arrives is decided at its receiver, by the rule (nftables, in a chain of
+/// this hook). `None`: there is no nft.
 fn rule(namespace: &str, chain: &str, rule: &str) -> Option<()> {
     let script = format!("table {chain} {{\n chain {rule}\n}}\n");
     let mut command = Command::new("ip");
-    let mut nft =
-        command.args(["netns", "exec", namespace, "nft", "-f", "-"]).stdin(std::process::Stdio::piped()).spawn().ok()?;
+    let mut nft = command
+        .args(["netns", "exec", namespace, "nft", "-f", "-"])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .ok()?;
     nft.stdin.take()?.write_all(script.as_bytes()).ok()?;
     nft.wait().ok()?.success().then_some(())
 }
 
-/// A job of two nodes over a path on which both ends drop what the rule says: its transfers are verified, it ends well, and the first node
-/// has printed this fallback once.
+/// A job of two nodes over a path on which both ends drop what the rule says: its transfers are
+/// verified, it ends well, and the first node has printed this fallback once.
 fn falls_back(name: &str, rules: &[(&str, &str)], fallback: &str) {
     falls_back_with(name, rules, fallback, |_| true);
 }
 
-fn falls_back_with(name: &str, rules: &[(&str, &str)], fallback: &str, prepare: impl Fn(&Cable) -> bool) {
+fn falls_back_with(
+    name: &str,
+    rules: &[(&str, &str)],
+    fallback: &str,
+    prepare: impl Fn(&Cable) -> bool,
+) {
     let Some(_turn) = namespaces() else { return };
     let cable = Cable::new(name, ["1500", "1500"], ["10.97.2.1/24", "10.97.2.2/24"]);
     if !prepare(&cable) {
         return skip("it needs the ethtool command");
     }
-    for (namespace, (table, chain)) in cable.0.iter().flat_map(|namespace| rules.iter().map(move |one| (namespace, one))) {
+    for (namespace, (table, chain)) in
+        cable.0.iter().flat_map(|namespace| rules.iter().map(move |one| (namespace, one)))
+    {
         if rule(namespace, table, chain).is_none() {
             return skip("it needs the nft command (package nftables)");
         }
@@ -173,26 +198,40 @@ fn falls_back_with(name: &str, rules: &[(&str, &str)], fallback: &str, prepare: 
     let output = child.wait_with_output().unwrap();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{out}{err}");
-    assert_eq!(err.matches(fallback).count() + out.matches(fallback).count(), 2, "once by each node:\n{out}{err}");
+    assert_eq!(
+        err.matches(fallback).count() + out.matches(fallback).count(),
+        2,
+        "once by each node:\n{out}{err}"
+    );
 }
 
 /// WIND-8.10, WIND-8.12: datagrams that the sender did not cut yet do not arrive.
 #[test]
 fn path_that_loses_uncut_trains_is_used_without_segmentation_offload() {
     let chain = "i { type filter hook input priority 0; meta l4proto udp iifname e meta length > 1500 drop; }";
-    falls_back("trains", &[("inet t", chain)], "trains of datagrams (UDP_SEGMENT) are lost on the way");
+    falls_back(
+        "trains",
+        &[("inet t", chain)],
+        "trains of datagrams (UDP_SEGMENT) are lost on the way",
+    );
 }
 
-/// WIND-8.10: the receiver's kernel joins datagrams that come one by one, too, and something behind that loses what is joined.
+/// WIND-8.10: the receiver's kernel joins datagrams that come one by one, too, and something behind
+/// that loses what is joined.
 #[test]
 fn receiver_that_loses_what_its_kernel_has_joined_is_reached_all_the_same() {
     let chain = "i { type filter hook input priority 0; meta l4proto udp iifname e meta length > 1500 drop; }";
-    falls_back_with("joined", &[("inet t", chain)], "trains of datagrams (UDP_SEGMENT) are lost on the way", |cable| {
-        cable.0.iter().all(|namespace| {
-            Command::new("ip")
-                .args(["netns", "exec", namespace, "ethtool", "-K", "e", "gro", "on"])
-                .status()
-                .is_ok_and(|status| status.success())
-        })
-    });
+    falls_back_with(
+        "joined",
+        &[("inet t", chain)],
+        "trains of datagrams (UDP_SEGMENT) are lost on the way",
+        |cable| {
+            cable.0.iter().all(|namespace| {
+                Command::new("ip")
+                    .args(["netns", "exec", namespace, "ethtool", "-K", "e", "gro", "on"])
+                    .status()
+                    .is_ok_and(|status| status.success())
+            })
+        },
+    );
 }

@@ -19,24 +19,42 @@ fn percentiles_in_json() {
             (line["test"].as_str(), line["nodes"].as_u64(), line["operations"].as_u64()),
             (Some(test), Some(2), Some(100))
         );
-        let all: Vec<f64> =
-            ["p50", "p90", "p99", "p99.9", "max"].iter().map(|name| line["percentiles_us"][*name].as_f64().unwrap()).collect();
+        let all: Vec<f64> = ["p50", "p90", "p99", "p99.9", "max"]
+            .iter()
+            .map(|name| line["percentiles_us"][*name].as_f64().unwrap())
+            .collect();
         assert!(all[0] > 0.0 && all.is_sorted(), "{test}: {all:?}");
         assert_eq!(line["latency_us"].as_f64(), Some(all[0]), "the median");
         let peer = &line["peer"];
         assert!(peer["round_trip_us"]["count"].as_u64() > Some(0), "{test}: {peer}");
-        assert!(peer["settle_us"]["p99"].as_f64() >= peer["settle_us"]["p50"].as_f64(), "{test}: {peer}");
+        assert!(
+            peer["settle_us"]["p99"].as_f64() >= peer["settle_us"]["p50"].as_f64(),
+            "{test}: {peer}"
+        );
         assert!(peer["resent"]["reordering"].is_u64(), "{test}: {peer}");
     }
 }
 
 #[test]
 fn blocks_are_made_of_rows() {
-    let (status, out, err) =
-        finish(&mut oikaze(&["perf", "block", "--size", "128K", "--iterations", "20", "--volume", "8M", "--hot", "--json"]));
+    let (status, out, err) = finish(&mut oikaze(&[
+        "perf",
+        "block",
+        "--size",
+        "128K",
+        "--iterations",
+        "20",
+        "--volume",
+        "8M",
+        "--hot",
+        "--json",
+    ]));
     assert_eq!(status, Some(0), "{err}");
     let line: Value = serde_json::from_str(&out).unwrap_or_else(|why| panic!("{why}: {out}"));
-    assert!(line["latency_us"].as_f64() > Some(0.0) && line["bandwidth_gbs"].as_f64() > Some(0.0), "{line}");
+    assert!(
+        line["latency_us"].as_f64() > Some(0.0) && line["bandwidth_gbs"].as_f64() > Some(0.0),
+        "{line}"
+    );
     let (status, _, err) = finish(&mut oikaze(&["perf", "block", "--size", "1000"]));
     assert_ne!(status, Some(0));
     assert!(err.contains("blocks of 1000 bytes") && err.contains("--size 128K"), "{err}");
@@ -46,7 +64,9 @@ fn blocks_are_made_of_rows() {
 fn percentiles_for_people() {
     let (status, out, err) = finish(&mut oikaze(&[&["perf", "message"][..], &QUICK].concat()));
     assert_eq!(status, Some(0), "{err}");
-    for word in ["latency of 100, µs:", "p50 ", "p90 ", "p99 ", "p99.9 ", "max ", "round trips, µs: p50"] {
+    for word in
+        ["latency of 100, µs:", "p50 ", "p90 ", "p99 ", "p99.9 ", "max ", "round trips, µs: p50"]
+    {
         assert!(out.contains(word), "no {word:?} in:\n{out}");
     }
 }

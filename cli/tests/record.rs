@@ -28,7 +28,8 @@ impl Drop for Directory {
     }
 }
 
-/// The packets of a capture: sent by its node? and what follows the UDP header. Checks the blocks' structure.
+/// The packets of a capture: sent by its node? and what follows the UDP header. Checks the blocks'
+/// structure.
 fn packets(path: &str) -> Vec<(bool, Vec<u8>)> {
     let file = std::fs::read(path).unwrap();
     let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
@@ -63,11 +64,18 @@ fn what_one_node_received_the_other_sent() {
     record(&directory);
     let captures = [0, 1].map(|rank| packets(&directory.path(&format!("x.{rank}.pcapng"))));
     for (rank, packets) in captures.iter().enumerate() {
-        let sent: BTreeSet<&[u8]> =
-            captures[1 - rank].iter().filter(|(sent, _)| *sent).map(|(_, bytes)| bytes.as_slice()).collect();
-        let received: Vec<&[u8]> = packets.iter().filter(|(sent, _)| !*sent).map(|(_, bytes)| bytes.as_slice()).collect();
+        let sent: BTreeSet<&[u8]> = captures[1 - rank]
+            .iter()
+            .filter(|(sent, _)| *sent)
+            .map(|(_, bytes)| bytes.as_slice())
+            .collect();
+        let received: Vec<&[u8]> =
+            packets.iter().filter(|(sent, _)| !*sent).map(|(_, bytes)| bytes.as_slice()).collect();
         assert!(received.len() > 3, "a handshake, a barrier and a goodbye");
-        assert!(received.iter().all(|bytes| sent.contains(bytes)), "no byte is changed on the way into the file");
+        assert!(
+            received.iter().all(|bytes| sent.contains(bytes)),
+            "no byte is changed on the way into the file"
+        );
         let trace = std::fs::read_to_string(directory.path(&format!("x.{rank}.txt"))).unwrap();
         assert_eq!(trace.lines().count(), packets.len(), "a line for each datagram");
         for word in [" > ", " < ", "HELLO rank 1 of 2", "MESSAGE", "ACK", "CLOSE"] {
@@ -89,9 +97,18 @@ fn the_dissector_understands_all_of_it() {
     let tshark = |arguments: &[&str]| {
         let mut command = Command::new("tshark");
         // Its settings are not the user's.
-        command.env("HOME", &directory.0).args(["-X", &format!("lua_script:{}", script.display()), "-r", &capture]);
+        command.env("HOME", &directory.0).args([
+            "-X",
+            &format!("lua_script:{}", script.display()),
+            "-r",
+            &capture,
+        ]);
         let output = command.args(arguments).output().unwrap();
-        assert!(output.status.success() && !text(&output.stderr).contains("Lua"), "{}", text(&output.stderr));
+        assert!(
+            output.status.success() && !text(&output.stderr).contains("Lua"),
+            "{}",
+            text(&output.stderr)
+        );
         text(&output.stdout)
     };
     assert_eq!(tshark(&["-Y", "!oikaze"]), "", "every datagram is recognised");
@@ -108,7 +125,9 @@ fn a_record_that_cannot_be_made_keeps_nobody_from_running() {
     let (status, _, err) = finish(oikaze(&["hello"]).env("OIKAZE_PCAP", "/nowhere/at/all"));
     assert_eq!(status, Some(0));
     assert!(err.contains("could not write /nowhere/at/all.0"), "{err}");
-    let (status, _, err) = finish(oikaze(&["hello"]).env("OIKAZE_PCAP", "/nowhere/at/all").env("OIKAZE_PCAP_LIMIT", "much"));
+    let (status, _, err) = finish(
+        oikaze(&["hello"]).env("OIKAZE_PCAP", "/nowhere/at/all").env("OIKAZE_PCAP_LIMIT", "much"),
+    );
     assert_eq!(status, Some(1));
     assert!(err.contains("OIKAZE_PCAP_LIMIT=much"), "{err}");
 }

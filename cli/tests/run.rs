@@ -12,8 +12,12 @@ fn every_node_knows_its_place() {
     let (status, out, err) = finish(&mut run_script(&options, script));
     let mut lines: Vec<&str> = out.lines().collect();
     lines.sort_unstable();
-    let expected: Vec<String> = (0..3).map(|rank| format!("[{rank}] {rank}/3 {rank}/3 32 700 loss=0.05 b")).collect();
-    assert_eq!((status, lines, err.as_str()), (Some(0), expected.iter().map(String::as_str).collect(), ""));
+    let expected: Vec<String> =
+        (0..3).map(|rank| format!("[{rank}] {rank}/3 {rank}/3 32 700 loss=0.05 b")).collect();
+    assert_eq!(
+        (status, lines, err.as_str()),
+        (Some(0), expected.iter().map(String::as_str).collect(), "")
+    );
 }
 
 #[test]
@@ -25,8 +29,10 @@ fn output_keeps_its_stream_and_its_lines() {
         assert_eq!(text.lines().count(), 4 * (200 + usize::from(last.is_some())));
         for rank in 0..4 {
             let front = format!("[{rank}] ");
-            let mine: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix(&front)).collect();
-            let expected: Vec<String> = (0..200).map(|i| format!("{word} {i}")).chain(last.map(str::to_owned)).collect();
+            let mine: Vec<&str> =
+                text.lines().filter_map(|line| line.strip_prefix(&front)).collect();
+            let expected: Vec<String> =
+                (0..200).map(|i| format!("{word} {i}")).chain(last.map(str::to_owned)).collect();
             assert_eq!(mine, expected);
         }
     }
@@ -38,7 +44,8 @@ fn output_keeps_its_stream_and_its_lines() {
 #[test]
 fn a_slow_reader_loses_nothing() {
     use std::io::Read;
-    let mut child = run_script(&["--no-prefix"], "seq 1 22000").stdout(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        run_script(&["--no-prefix"], "seq 1 22000").stdout(Stdio::piped()).spawn().unwrap();
     let begun = Instant::now();
     until("the reader has been slow", || begun.elapsed() > Duration::from_secs(4));
     let mut out = String::new();
@@ -48,7 +55,8 @@ fn a_slow_reader_loses_nothing() {
 
 #[test]
 fn a_reader_that_has_stopped_holds_up_no_end() {
-    let mut child = run_script(&["--timeout", "0.5"], "yes").stdout(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        run_script(&["--timeout", "0.5"], "yes").stdout(Stdio::piped()).spawn().unwrap();
     let mut status = None;
     until("the time limit ends it", || {
         status = child.try_wait().unwrap();
@@ -60,7 +68,13 @@ fn a_reader_that_has_stopped_holds_up_no_end() {
 #[test]
 fn output_that_cannot_be_written_is_no_success() {
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-    let output = run_script(&[], "echo hi").stdout(full).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+    let output = run_script(&[], "echo hi")
+        .stdout(full)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+        .wait_with_output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(125));
     assert!(text(&output.stderr).contains("No space left"), "{}", text(&output.stderr));
 }
@@ -77,12 +91,16 @@ fn rank_0_reads_the_launchers_input() {
 
 #[test]
 fn the_first_failing_nodes_status() {
-    let (status, _, err) =
-        finish(&mut run_script(&["-n", "3", "--failure-time", "1"], "[ $OIKAZE_RANK = 1 ] && exit 42; exit 0"));
+    let (status, _, err) = finish(&mut run_script(
+        &["-n", "3", "--failure-time", "1"],
+        "[ $OIKAZE_RANK = 1 ] && exit 42; exit 0",
+    ));
     assert_eq!(status, Some(42));
     assert!(err.contains("node 1 ended with status 42"), "{err}");
-    let (status, _, err) =
-        finish(&mut run_script(&["-n", "2", "--failure-time", "1"], "[ $OIKAZE_RANK = 1 ] && kill -9 $$; exit 0"));
+    let (status, _, err) = finish(&mut run_script(
+        &["-n", "2", "--failure-time", "1"],
+        "[ $OIKAZE_RANK = 1 ] && kill -9 $$; exit 0",
+    ));
     assert_eq!(status, Some(137));
     assert!(err.contains("node 1 was killed by signal 9 (SIGKILL)"), "{err}");
 }
@@ -96,11 +114,13 @@ fn nodes_meet_and_see_each_other_die() {
     }
     // The others are not timed out: they are told at once who died and how.
     let script = format!("[ $OIKAZE_RANK = 2 ] && kill -9 $$; exec {OIKAZE} hello --limit 1000");
-    let (status, _, err) = finish(&mut run_script(&["-n", "3", "--failure-time", "60000"], &script));
+    let (status, _, err) =
+        finish(&mut run_script(&["-n", "3", "--failure-time", "60000"], &script));
     assert_eq!(status, Some(137));
     for rank in 0..2 {
         // By the end of the process, or by the abort that follows it.
-        let told = err.lines().find(|line| line.starts_with(&format!("[{rank}] oikaze hello: "))).unwrap();
+        let told =
+            err.lines().find(|line| line.starts_with(&format!("[{rank}] oikaze hello: "))).unwrap();
         assert!(told.ends_with("node 2 was killed by signal 9 (SIGKILL)"), "{err}");
     }
     // Also of one that ended in good order but too early.
@@ -118,18 +138,26 @@ fn a_wrong_secret_is_named() {
     assert!(err.contains("does not know this job's secret"), "{err}");
     let script = format!("OIKAZE_SECRET=short exec {OIKAZE} hello");
     let (_, _, err) = finish(&mut run_script(&["--failure-time", "1"], &script));
-    assert!(err.contains("OIKAZE_SECRET is not usable, but must be 64 hexadecimal digits"), "{err}");
+    assert!(
+        err.contains("OIKAZE_SECRET is not usable, but must be 64 hexadecimal digits"),
+        "{err}"
+    );
 }
 
 #[test]
 fn the_secret_is_in_no_argument_list() {
-    let mut job =
-        Running::start(&mut run_script(&["--secret-in-environment"], "echo $OIKAZE_SECRET; echo $PPID; exec sleep 1000"));
+    let mut job = Running::start(&mut run_script(
+        &["--secret-in-environment"],
+        "echo $OIKAZE_SECRET; echo $PPID; exec sleep 1000",
+    ));
     let secret = job.line("[0] ");
     let launcher = job.line("[0] ");
     assert_eq!(launcher, job.child.id().to_string());
-    let arguments = |pid: &str| std::fs::read(format!("/proc/{pid}/cmdline")).map(|bytes| text(&bytes)).unwrap_or_default();
-    let children = std::fs::read_to_string(format!("/proc/{launcher}/task/{launcher}/children")).unwrap_or_default();
+    let arguments = |pid: &str| {
+        std::fs::read(format!("/proc/{pid}/cmdline")).map(|bytes| text(&bytes)).unwrap_or_default()
+    };
+    let children = std::fs::read_to_string(format!("/proc/{launcher}/task/{launcher}/children"))
+        .unwrap_or_default();
     for pid in children.split_whitespace().chain([launcher.as_str()]) {
         assert!(!arguments(pid).contains(&secret));
     }
@@ -161,7 +189,8 @@ fn ports_in_use_are_named() {
 
 #[test]
 fn the_time_limit() {
-    let (status, _, err) = finish(&mut run_script(&["-n", "2", "--timeout", "0.1"], "exec sleep 1000"));
+    let (status, _, err) =
+        finish(&mut run_script(&["-n", "2", "--timeout", "0.1"], "exec sleep 1000"));
     assert_eq!(status, Some(124));
     assert!(err.contains("time limit of 0.1 s (--timeout) has passed"), "{err}");
 }
@@ -170,7 +199,8 @@ fn the_time_limit() {
 fn signals_are_passed_on() {
     for (signal, name) in [(1, "HUP"), (2, "INT"), (10, "USR1"), (15, "TERM")] {
         // `wait` is the one thing in sh that a trap interrupts at once.
-        let script = format!("trap 'echo got {name}; exit 0' {name}; sleep 1000 & echo ready; wait");
+        let script =
+            format!("trap 'echo got {name}; exit 0' {name}; sleep 1000 & echo ready; wait");
         let mut job = Running::start(&mut run_script(&["-n", "2"], &script));
         job.line("[");
         job.line("[");
@@ -204,7 +234,8 @@ fn what_the_launcher_was_started_to_ignore_stays_ignored() {
     assert_eq!((status, out.contains("[0] done")), (0, true), "{out}");
 }
 
-/// Some shells and supervisors let the kernel reap their children, and leave that to whom they start.
+/// Some shells and supervisors let the kernel reap their children, and leave that to whom they
+/// start.
 #[test]
 fn children_are_seen_to_end_though_the_parent_ignored_its_own() {
     let (status, _, err) = finish(&mut ignoring("--ignore-signal=CHLD", "true"));
@@ -278,7 +309,8 @@ fn help_teaches() {
     }
 }
 
-/// However few descriptors a program may have, it works or says what is wanting: it does not panic, and nothing hangs.
+/// However few descriptors a program may have, it works or says what is wanting: it does not panic,
+/// and nothing hangs.
 #[test]
 fn too_few_descriptors_are_told() {
     let mut refused = 0;

@@ -1,5 +1,6 @@
-//! Keeps the programs that `tests/documents.rs` runs equal to those that README and the documentation of `oikaze` show. A test
-//! file of its own, so that it compiles when those programs do not.
+//! Keeps the programs that `tests/documents.rs` runs equal to those that README and the
+//! documentation of `oikaze` show. A test file of its own, so that it compiles when those programs
+//! do not.
 
 use std::fmt::Write;
 use std::fs;
@@ -58,20 +59,34 @@ fn documentation(text: &str) -> impl Iterator<Item = &str> {
 /// Programs that the documents show, by name: file and number of the block there.
 fn shown() -> Vec<(String, String)> {
     let mut shown = Vec::new();
-    let pages = [vec!["README.md".to_owned(), "CONTRIBUTING.md".to_owned()], files("docs", "md"), files("spec", "md")];
+    let pages = [
+        vec!["README.md".to_owned(), "CONTRIBUTING.md".to_owned()],
+        files("docs", "md"),
+        files("spec", "md"),
+    ];
     for file in pages.into_iter().flatten() {
         let text = fs::read_to_string(root().join(&file)).unwrap();
         let rust = blocks(text.lines()).into_iter().filter(|(kind, _)| *kind == "rust");
-        shown.extend(rust.enumerate().map(|(at, (_, program))| (format!("{file} {}", at + 1), program)));
+        shown.extend(
+            rust.enumerate().map(|(at, (_, program))| (format!("{file} {}", at + 1), program)),
+        );
     }
     for file in files("crates/oikaze/src", "rs") {
         let text = fs::read_to_string(root().join(&file)).unwrap();
-        let all = blocks(documentation(&text)).into_iter().filter(|(kind, _)| !kind.starts_with("compile_fail"));
+        let all = blocks(documentation(&text))
+            .into_iter()
+            .filter(|(kind, _)| !kind.starts_with("compile_fail"));
         // The block of lib.rs is empty here: it includes the file of README's program.
         for (at, (kind, block)) in all.filter(|(_, block)| !block.is_empty()).enumerate() {
             let name = format!("{file} {}", at + 1);
             assert_eq!(kind, "", "{name}: examples are run; write one that can be");
-            let line = |line: &str| if line == "#" { String::new() } else { line.strip_prefix("# ").unwrap_or(line).to_owned() };
+            let line = |line: &str| {
+                if line == "#" {
+                    String::new()
+                } else {
+                    line.strip_prefix("# ").unwrap_or(line).to_owned()
+                }
+            };
             shown.push((name, block.lines().map(|text| line(text) + "\n").collect()));
         }
     }
@@ -85,8 +100,15 @@ fn source(shown: &[(String, String)]) -> String {
     );
     let mut table = String::new();
     for (name, program) in shown {
-        assert!(program.contains("fn main()"), "{name}: a program has a `fn main` (in documentation it may be hidden)");
-        let module: String = name.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        assert!(
+            program.contains("fn main()"),
+            "{name}: a program has a `fn main` (in documentation it may be hidden)"
+        );
+        let module: String = name
+            .to_lowercase()
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+            .collect();
         let start = "pub fn start() -> std::process::ExitCode {\nstd::process::Termination::report(main())\n}";
         writeln!(text, "mod {module} {{\n{program}{start}\n}}\n").unwrap();
         let aborts = program.contains("job.abort(");
@@ -113,9 +135,15 @@ fn the_compiled_programs_are_those_shown() {
 fn the_example_readme_is_the_program_in_readme() {
     let text = fs::read_to_string(root().join("README.md")).unwrap();
     let example = fs::read_to_string(root().join("crates/oikaze/examples/readme.rs")).unwrap();
-    let rust: Vec<String> =
-        blocks(text.lines()).into_iter().filter(|(kind, _)| *kind == "rust").map(|(_, program)| program).collect();
-    assert!(rust.contains(&example), "README.md does not show crates/oikaze/examples/readme.rs as it is");
+    let rust: Vec<String> = blocks(text.lines())
+        .into_iter()
+        .filter(|(kind, _)| *kind == "rust")
+        .map(|(_, program)| program)
+        .collect();
+    assert!(
+        rust.contains(&example),
+        "README.md does not show crates/oikaze/examples/readme.rs as it is"
+    );
     let documentation = fs::read_to_string(root().join("crates/oikaze/src/lib.rs")).unwrap();
     assert!(documentation.contains(r#"#![doc = include_str!("../examples/readme.rs")]"#));
 }

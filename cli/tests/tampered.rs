@@ -1,10 +1,14 @@
-//! Real processes whose datagrams somebody on the way changes, and seals again so that nothing is noticed. Whatever that does to
-//! data, every node ends: well, or with an error that it prints. OIKAZE_TAMPERED_RUNS and OIKAZE_TAMPERED_FROM: for so many runs,
-//! of 4 s of traffic each, from this seed on.
+//! Real processes whose datagrams somebody on the way changes, and seals again so that nothing is
+//! noticed. Whatever that does to data, every node ends: well, or with an error that it prints.
+//! OIKAZE_TAMPERED_RUNS and OIKAZE_TAMPERED_FROM: for so many runs, of 4 s of traffic each, from
+//! this seed on.
 
 mod support;
 
-use oikaze::{Class, Error, Fifo, Job, LocalRegion, ReduceOp, Region, RemoteFifo, RemoteRegion, Result, Rights, SharedArray};
+use oikaze::{
+    Class, Error, Fifo, Job, LocalRegion, ReduceOp, Region, RemoteFifo, RemoteRegion, Result,
+    Rights, SharedArray,
+};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::process::{Child, ExitCode, Stdio};
@@ -68,8 +72,21 @@ impl Run {
         if random.below(3) == 0 {
             options.push("--keep-going");
         }
-        let mut command = oikaze(&["run", "--failure-time", "1000", "--timeout", &LIMIT.to_string(), "--explain-after", "20"]);
-        command.args(&options).args(["--env", &format!("{MARK}={seed} {traffic} {goes_on}"), "--env", "RUST_BACKTRACE=1"]);
+        let mut command = oikaze(&[
+            "run",
+            "--failure-time",
+            "1000",
+            "--timeout",
+            &LIMIT.to_string(),
+            "--explain-after",
+            "20",
+        ]);
+        command.args(&options).args([
+            "--env",
+            &format!("{MARK}={seed} {traffic} {goes_on}"),
+            "--env",
+            "RUST_BACKTRACE=1",
+        ]);
         of_test_nodes(&mut command, "TAMPERED_NODE");
         let begun = Instant::now();
         let mut child = command.stdin(Stdio::null()).spawn().unwrap();
@@ -83,7 +100,8 @@ impl Run {
     /// Fails unless all nodes ended as they may; their statuses and errors.
     fn check(&self) -> Vec<(u32, u32)> {
         let Run { seed, options, status, out, err, took } = self;
-        let told = || format!("seed {seed} {options:?}: status {status} after {took:?}\n{out}\n{err}");
+        let told =
+            || format!("seed {seed} {options:?}: status {status} after {took:?}\n{out}\n{err}");
         assert_ne!(*status, TIMED_OUT, "a node hangs: {}", told());
         for sign in ["panicked", "by signal", "a defect"] {
             assert!(!out.contains(sign) && !err.contains(sign), "{sign}: {}", told());
@@ -143,7 +161,12 @@ fn every_node_ends_whatever_is_changed_on_the_way() {
         let run = Run::of(seed, traffic);
         let ended = run.check();
         let errors: u32 = ended.iter().map(|(_, errors)| errors).sum();
-        println!("\nseed {seed} {:?}: status {}, {errors} errors, {:.1} s", run.options, run.status, run.took.as_secs_f64());
+        println!(
+            "\nseed {seed} {:?}: status {}, {errors} errors, {:.1} s",
+            run.options,
+            run.status,
+            run.took.as_secs_f64()
+        );
         failed += u64::from(errors > 0 || run.status != 0);
         longest = longest.max(run.took);
     }
@@ -269,12 +292,16 @@ impl Objects {
     fn touch(&self, random: &mut Random) -> Result<()> {
         let first = random.below(ELEMENTS);
         let range = first..(first + random.among(&[1, 600, 3_000])).min(ELEMENTS);
-        let add = |elements: &mut [u64]| elements.iter_mut().step_by(7).for_each(|element| *element = element.wrapping_add(1));
+        let add = |elements: &mut [u64]| {
+            elements.iter_mut().step_by(7).for_each(|element| *element = element.wrapping_add(1))
+        };
         match random.below(4) {
             0 => self.array.read(range)?.release(),
             1 => {
                 let guard = self.array.read_lazily(range)?;
-                std::hint::black_box(guard.iter().fold(0, |sum: u64, element| sum.wrapping_add(*element)));
+                std::hint::black_box(
+                    guard.iter().fold(0, |sum: u64, element| sum.wrapping_add(*element)),
+                );
                 guard.release()
             }
             2 => {

@@ -17,7 +17,10 @@ fn shown(pids: &[u64], wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
     loop {
         let all = look(&[]);
         let nodes = all["nodes"].as_array().cloned().unwrap_or_default();
-        let own: Vec<Value> = nodes.into_iter().filter(|node| pids.contains(&node["pid"].as_u64().unwrap())).collect();
+        let own: Vec<Value> = nodes
+            .into_iter()
+            .filter(|node| pids.contains(&node["pid"].as_u64().unwrap()))
+            .collect();
         if own.len() == pids.len() && own.iter().all(&wanted) {
             return own;
         }
@@ -27,14 +30,23 @@ fn shown(pids: &[u64], wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
 
 #[test]
 fn a_running_job_is_shown() {
-    let script = format!("echo pid $$; exec {OIKAZE} perf message --size 4K --iterations 4000000000");
-    let mut job = Running::start(&mut run_script(&["-n", "2", "--fault", "loss=0.05,seed=3"], &script));
+    let script =
+        format!("echo pid $$; exec {OIKAZE} perf message --size 4K --iterations 4000000000");
+    let mut job =
+        Running::start(&mut run_script(&["-n", "2", "--fault", "loss=0.05,seed=3"], &script));
     let mut pids = Vec::new();
     for _ in 0..2 {
         let line = job.line("[");
         pids.push(line.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
     }
-    let resent = |peer: &Value| peer["resent"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum::<u64>();
+    let resent = |peer: &Value| {
+        peer["resent"]
+            .as_object()
+            .unwrap()
+            .values()
+            .map(|count| count.as_u64().unwrap())
+            .sum::<u64>()
+    };
     let nodes = shown(&pids, |node| {
         let peer = &node["peers"][0];
         peer["counters"]["messages_posted"].as_u64() > Some(100) && resent(peer) > 0
@@ -42,33 +54,62 @@ fn a_running_job_is_shown() {
     for (rank, node) in nodes.iter().enumerate() {
         assert_eq!((node["rank"].as_u64(), node["nodes"].as_u64()), (Some(rank as u64), Some(2)));
         assert_eq!((node["program"].as_str(), &node["job"]), (Some("oikaze"), &nodes[0]["job"]));
-        assert!(node["engine"]["turns"].as_u64() > Some(0) && node["link"]["bytes_out"].as_u64() > Some(100_000));
+        assert!(
+            node["engine"]["turns"].as_u64() > Some(0)
+                && node["link"]["bytes_out"].as_u64() > Some(100_000)
+        );
         let peer = &node["peers"][0];
-        assert_eq!((peer["rank"].as_u64(), peer["state"].as_str()), (Some(1 - rank as u64), Some("up")));
+        assert_eq!(
+            (peer["rank"].as_u64(), peer["state"].as_str()),
+            (Some(1 - rank as u64), Some("up"))
+        );
         assert!(peer["gauges"]["window"].as_u64() > Some(0));
         let rates = &peer["rates"];
-        assert!(rates["messages_out_s"].as_f64() > Some(0.0) && rates["bytes_in_s"].as_f64() > Some(0.0), "{rates}");
+        assert!(
+            rates["messages_out_s"].as_f64() > Some(0.0)
+                && rates["bytes_in_s"].as_f64() > Some(0.0),
+            "{rates}"
+        );
         for latency in ["round_trip_us", "settle_us"] {
             let at = |name: &str| peer[latency][name].as_f64().unwrap();
-            assert!(at("p50") > 0.0 && at("p50") <= at("p99") && at("p99") <= at("max") * 1.07, "{}", peer[latency]);
+            assert!(
+                at("p50") > 0.0 && at("p50") <= at("p99") && at("p99") <= at("max") * 1.07,
+                "{}",
+                peer[latency]
+            );
             assert!(peer[latency]["count"].as_u64() > Some(50));
         }
     }
     let name = nodes[0]["job"].as_str().unwrap();
     let (status, text, _) = finish(&mut oikaze(&["top", "--once", name]));
     assert_eq!(status, Some(0));
-    for word in [&format!("job {name}  oikaze  2 of 2 nodes here"), "rtt p50", "resent", " up ", "operations"] {
+    for word in [
+        &format!("job {name}  oikaze  2 of 2 nodes here"),
+        "rtt p50",
+        "resent",
+        " up ",
+        "operations",
+    ] {
         assert!(text.contains(word), "no {word:?} in:\n{text}");
     }
-    // Faults are injected, so that the two share no memory, and the link's own buffers and paths count.
+    // Faults are injected, so that the two share no memory, and the link's own buffers and paths
+    // count.
     let slow = |node: &Value| node["slow_paths"].as_array().unwrap().clone();
     for node in &nodes {
         let shm = slow(node).into_iter().find(|slow| slow["path"] == "shared memory").unwrap();
         assert!(shm["cause"].as_str().unwrap().contains("OIKAZE_FAULT"), "{shm}");
-        assert!(slow(node).iter().all(|slow| slow["remedy"].as_str().is_some_and(|remedy| !remedy.is_empty())), "{node:#}");
+        assert!(
+            slow(node)
+                .iter()
+                .all(|slow| slow["remedy"].as_str().is_some_and(|remedy| !remedy.is_empty())),
+            "{node:#}"
+        );
         assert_eq!(node["paths"]["unshared_nodes"].as_u64(), Some(1));
     }
-    assert!(text.contains("slow: shared memory: 1 nodes of this machine are talked to over UDP"), "{text}");
+    assert!(
+        text.contains("slow: shared memory: 1 nodes of this machine are talked to over UDP"),
+        "{text}"
+    );
     // The second of two looks tells what happened between them.
     let mut live = Running::start(&mut oikaze(&["top", "--json", "--interval", "0.05", name]));
     let spans: Vec<f64> = (0..3)
@@ -90,17 +131,34 @@ fn a_running_job_is_shown() {
 /// What is switched off is named, with what brings it back.
 #[test]
 fn a_node_shows_what_it_does_without() {
-    let script = format!("echo pid $$; exec {OIKAZE} perf message --size 4K --iterations 4000000000");
+    let script =
+        format!("echo pid $$; exec {OIKAZE} perf message --size 4K --iterations 4000000000");
     let without = "OIKAZE_WITHOUT=gso,gro,early,splice,uffd,shm,huge";
     let mut job = Running::start(&mut run_script(&["-n", "2", "--env", without], &script));
-    let pids: Vec<u64> = (0..2).map(|_| job.line("[").rsplit(' ').next().unwrap().parse().unwrap()).collect();
+    let pids: Vec<u64> =
+        (0..2).map(|_| job.line("[").rsplit(' ').next().unwrap().parse().unwrap()).collect();
     let nodes = shown(&pids, |node| node["peers"][0]["state"].as_str() == Some("up"));
-    let named = ["early receive", "segmentation offload", "joined receive", "splice", "mprotect", "huge pages", "shared memory"];
+    let named = [
+        "early receive",
+        "segmentation offload",
+        "joined receive",
+        "splice",
+        "mprotect",
+        "huge pages",
+        "shared memory",
+    ];
     for node in &nodes {
         for name in named {
-            let is_named =
-                |slow: &Value| [&slow["path"], &slow["cause"]].iter().any(|text| text.as_str().unwrap().contains(name));
-            assert!(node["slow_paths"].as_array().unwrap().iter().any(is_named), "no {name} in {:#}", node["slow_paths"]);
+            let is_named = |slow: &Value| {
+                [&slow["path"], &slow["cause"]]
+                    .iter()
+                    .any(|text| text.as_str().unwrap().contains(name))
+            };
+            assert!(
+                node["slow_paths"].as_array().unwrap().iter().any(is_named),
+                "no {name} in {:#}",
+                node["slow_paths"]
+            );
         }
     }
     drop(job);
@@ -112,7 +170,10 @@ fn nothing_to_see_is_said() {
     assert_eq!((status, out.as_str()), (Some(1), ""));
     assert!(err.contains("no node of job no-such-job") && err.contains("oikaze run"), "{err}");
     let (_, help, _) = finish(&mut oikaze(&["top", "--help"]));
-    assert!(["settle", "resent", "flight", "OIKAZE_STATISTICS"].iter().all(|word| help.contains(word)), "{help}");
+    assert!(
+        ["settle", "resent", "flight", "OIKAZE_STATISTICS"].iter().all(|word| help.contains(word)),
+        "{help}"
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! Waits that last explain themselves (MEM-21): real nodes that wait for something that never comes. Each test reads the nodes'
-//! standard error until the explanation is there, and then ends the job.
+//! Waits that last explain themselves (MEM-21): real nodes that wait for something that never
+//! comes. Each test reads the nodes' standard error until the explanation is there, and then ends
+//! the job.
 
 mod support;
 use oikaze::{Class, Job, Region, Rights};
@@ -91,7 +92,11 @@ impl Cases for Job {
                     array.write(PAGE_ELEMENTS..2 * PAGE_ELEMENTS).unwrap()[0] = 7;
                 }
                 job.barrier().unwrap();
-                job.peer(0).unwrap().send(Class::Ordered, u64::from(std::process::id()), b"").wait().unwrap();
+                job.peer(0)
+                    .unwrap()
+                    .send(Class::Ordered, u64::from(std::process::id()), b"")
+                    .wait()
+                    .unwrap();
                 if me == 1 {
                     stay_away();
                 }
@@ -131,7 +136,17 @@ struct Waiting {
 
 impl Waiting {
     fn start(case: &str, options: &[&str]) -> Waiting {
-        let mut command = oikaze(&["run", "-n", "2", "--explain-after", "0.2", "--failure-time", "60000", "--timeout", "50"]);
+        let mut command = oikaze(&[
+            "run",
+            "-n",
+            "2",
+            "--explain-after",
+            "0.2",
+            "--failure-time",
+            "60000",
+            "--timeout",
+            "50",
+        ]);
         command.args(options).args(["--env", &format!("{CASE}={case}")]);
         of_test_nodes(&mut command, NODE);
         let mut launcher = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
@@ -144,12 +159,18 @@ impl Waiting {
         let mut seen = String::new();
         loop {
             let mut line = String::new();
-            assert!(self.lines.read_line(&mut line).unwrap() > 0, "no line with {words:?} in:\n{seen}");
+            assert!(
+                self.lines.read_line(&mut line).unwrap() > 0,
+                "no line with {words:?} in:\n{seen}"
+            );
             if words.iter().all(|word| line.contains(word)) {
                 return line;
             }
             // A line about a wait that says something else would come again only after a minute.
-            assert!(!line.contains("has waited") || !line.contains(words[0]), "{line:?} lacks some of {words:?}");
+            assert!(
+                !line.contains("has waited") || !line.contains(words[0]),
+                "{line:?} lacks some of {words:?}"
+            );
             seen += &line;
         }
     }
@@ -169,36 +190,65 @@ fn explained(case: &str, words: &[&str]) {
 /// MEM-21.1, 21.2.
 #[test]
 fn barrier_that_a_node_skips_names_it_and_what_it_does() {
-    let words =
-        ["[0] oikaze: node 0 has waited ", " s for barrier: node 1 has not come; node 1 computes: no call of Oikaze waits"];
+    let words = [
+        "[0] oikaze: node 0 has waited ",
+        " s for barrier: node 1 has not come; node 1 computes: no call of Oikaze waits",
+    ];
     explained("barrier", &words);
-    explained("barrier-of-rank-1", &["[1] oikaze: node 1 has waited ", " s for barrier: node 0 has not come; node 0 computes"]);
+    explained(
+        "barrier-of-rank-1",
+        &["[1] oikaze: node 1 has waited ", " s for barrier: node 0 has not come; node 0 computes"],
+    );
 }
 
 /// MEM-21.2.
 #[test]
 fn lock_that_is_never_released_names_its_holder() {
-    let words = ["[1] oikaze: node 1 has waited ", " s for lock 3: held by node 0 for ", ", which computes: ", "holds lock 3"];
+    let words = [
+        "[1] oikaze: node 1 has waited ",
+        " s for lock 3: held by node 0 for ",
+        ", which computes: ",
+        "holds lock 3",
+    ];
     explained("lock-held", &words);
 }
 
 /// MEM-21.2.
 #[test]
 fn lock_taken_twice_is_called_a_deadlock() {
-    explained("lock-twice", &["[1] oikaze: node 1 has waited ", " s for lock 3: held by this node itself for ", "(deadlock)"]);
+    explained(
+        "lock-twice",
+        &[
+            "[1] oikaze: node 1 has waited ",
+            " s for lock 3: held by this node itself for ",
+            "(deadlock)",
+        ],
+    );
 }
 
 /// MEM-21.2.
 #[test]
 fn locks_taken_in_crossed_order_are_called_a_deadlock() {
-    explained("locks-crossed", &["oikaze: node ", " has waited ", " s for lock ", ": held by node ", "form a cycle (deadlock)"]);
+    explained(
+        "locks-crossed",
+        &[
+            "oikaze: node ",
+            " has waited ",
+            " s for lock ",
+            ": held by node ",
+            "form a cycle (deadlock)",
+        ],
+    );
 }
 
 /// MEM-21.2.
 #[test]
 fn barrier_whose_late_node_waits_for_a_lock_names_the_lock_and_its_holder() {
-    let words =
-        ["[0] oikaze: node 0 has waited ", "for barrier: node 1 has not come; node 1 waits for lock 3 (", "held by node 0 for "];
+    let words = [
+        "[0] oikaze: node 0 has waited ",
+        "for barrier: node 1 has not come; node 1 waits for lock 3 (",
+        "held by node 0 for ",
+    ];
     explained("lock-and-barrier", &words);
 }
 
@@ -213,7 +263,13 @@ fn message_word_name_and_fifo_that_never_come_name_the_node_that_could_bring_the
         ("push", "room in FIFO \"work\" of node 1: node 1 computes"),
     ];
     for (case, words) in cases {
-        explained(case, &["[0] oikaze: node 0 has waited ", &format!(" s for {words}: no call of Oikaze waits")]);
+        explained(
+            case,
+            &[
+                "[0] oikaze: node 0 has waited ",
+                &format!(" s for {words}: no call of Oikaze waits"),
+            ],
+        );
     }
 }
 
@@ -227,16 +283,31 @@ fn load_of_a_page_whose_home_is_stopped_names_page_and_home() {
 /// MEM-21.1.
 #[test]
 fn join_without_all_nodes_names_those_that_are_missing() {
-    explained("join", &["[0] oikaze: node 0 has waited ", " s for node 1 to say where it can be reached: node 1 "]);
+    explained(
+        "join",
+        &[
+            "[0] oikaze: node 0 has waited ",
+            " s for node 1 to say where it can be reached: node 1 ",
+        ],
+    );
 }
 
 /// MEM-21.4.
 #[test]
 fn timeout_of_a_barrier_or_lock_says_who_has_not_come_or_holds_it() {
-    for (case, words) in
-        [("timeout", "barrier (node 1 has not come; node 1 computes"), ("lock-timeout", "lock 3 (held by node 0 for ")]
-    {
-        let mut command = oikaze(&["run", "-n", "2", "--env", "OIKAZE_TIMEOUT=2000", "--env", &format!("{CASE}={case}")]);
+    for (case, words) in [
+        ("timeout", "barrier (node 1 has not come; node 1 computes"),
+        ("lock-timeout", "lock 3 (held by node 0 for "),
+    ] {
+        let mut command = oikaze(&[
+            "run",
+            "-n",
+            "2",
+            "--env",
+            "OIKAZE_TIMEOUT=2000",
+            "--env",
+            &format!("{CASE}={case}"),
+        ]);
         of_test_nodes(&mut command, NODE);
         let mut job = Running::start(&mut command);
         let rank = if case == "timeout" { 0 } else { 1 };
@@ -248,13 +319,23 @@ fn timeout_of_a_barrier_or_lock_says_who_has_not_come_or_holds_it() {
 /// MEM-21.1: zero means never.
 #[test]
 fn explanations_that_are_switched_off_do_not_come() {
-    let options = ["--explain-after", "0", "--env", "OIKAZE_TIMEOUT=1500", "--env", &format!("{CASE}=silent")];
+    let options = [
+        "--explain-after",
+        "0",
+        "--env",
+        "OIKAZE_TIMEOUT=1500",
+        "--env",
+        &format!("{CASE}=silent"),
+    ];
     let mut command = oikaze(&[&["run", "-n", "2"][..], &options].concat());
     of_test_nodes(&mut command, NODE);
     command.args(["--skip", "nothing"]);
     let mut launcher = command.stdin(Stdio::null()).spawn().unwrap();
     let mut out = BufReader::new(launcher.stdout.take().unwrap()).lines();
-    assert!(out.any(|line| line.unwrap().starts_with("[0] error: barrier (node 1 has not come")), "no error");
+    assert!(
+        out.any(|line| line.unwrap().starts_with("[0] error: barrier (node 1 has not come")),
+        "no error"
+    );
     kill(launcher.id(), 15);
     let mut seen = BufReader::new(launcher.stderr.take().unwrap()).lines();
     assert!(!seen.any(|line| line.unwrap().contains("has waited")));
@@ -271,13 +352,20 @@ fn waits_that_last_are_shown_by_top() {
         let (_, out, _) = finish(&mut oikaze(&["top", "--once", "--json"]));
         let all: serde_json::Value = serde_json::from_str(&out).unwrap_or_default();
         let shown = all["nodes"].as_array().into_iter().flatten().filter(|node| {
-            nodes().split_whitespace().any(|pid| node["pid"].as_u64().is_some_and(|shown| shown.to_string() == pid))
+            nodes()
+                .split_whitespace()
+                .any(|pid| node["pid"].as_u64().is_some_and(|shown| shown.to_string() == pid))
         });
         let waits: Vec<&str> = shown.filter_map(|node| node["waits"].as_str()).collect();
-        waits.iter().any(|waits| waits.contains(" s for barrier: node 1 has not come; node 1 computes"))
+        waits
+            .iter()
+            .any(|waits| waits.contains(" s for barrier: node 1 has not come; node 1 computes"))
     });
     let (_, text, _) = finish(&mut oikaze(&["top", "--once"]));
-    assert!(text.contains("; waits ") && text.contains(" s for barrier: node 1 has not come"), "{text}");
+    assert!(
+        text.contains("; waits ") && text.contains(" s for barrier: node 1 has not come"),
+        "{text}"
+    );
 }
 
 /// A wait for which nothing is missing is not explained.

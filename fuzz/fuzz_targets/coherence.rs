@@ -1,4 +1,5 @@
-//! Messages of shared arrays from a peer gone mad, to a node of three that has declared an array and waits for a lock (COH-9.1).
+//! Messages of shared arrays from a peer gone mad, to a node of three that has declared an array
+//! and waits for a lock (COH-9.1).
 #![no_main]
 
 #[path = "../../crates/protocol/tests/coherence/cluster/mod.rs"]

@@ -1,5 +1,5 @@
-//! An established connection that is fed frames of any content behind sound headers, as a peer gone mad (or one that holds the
-//! key) would send. Nothing may panic, loop or grow without bound.
+//! An established connection that is fed frames of any content behind sound headers, as a peer gone
+//! mad (or one that holds the key) would send. Nothing may panic, loop or grow without bound.
 #![no_main]
 #![forbid(unsafe_code)]
 
@@ -7,7 +7,9 @@ use core::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::{Admission, Body, Class, Connection, Delivered, Head, Introduction, Message};
+use oikaze_protocol::wind::{
+    Admission, Body, Class, Connection, Delivered, Head, Introduction, Message,
+};
 use oikaze_protocol::wind::{Refusal, Segment, Settings, Token, Upper};
 use oikaze_protocol::wire::{Builder, Hello, SealKind, Shown, View};
 
@@ -23,7 +25,14 @@ impl Upper for Anything {
         }
     }
     fn place(&mut self, _: Rank, _: u64, _: u64, _: &[u8]) {}
-    fn deliver(&mut self, _: Rank, number: u64, _: Class, _: &[u8], _: Delivered<'_>) -> Result<(), Refusal> {
+    fn deliver(
+        &mut self,
+        _: Rank,
+        number: u64,
+        _: Class,
+        _: &[u8],
+        _: Delivered<'_>,
+    ) -> Result<(), Refusal> {
         if number % 5 == 0 { Err(Refusal::NoRoom) } else { Ok(()) }
     }
     fn abandon(&mut self, _: Rank) {}
@@ -36,8 +45,13 @@ fn connection(now: Time) -> Connection {
     let settings = Settings { held_max: 1 << 20, assembly_max: 1 << 20, ..Settings::default() };
     let mut connection = Connection::new(settings, Introduction::here(0, 2, 1, ME), 1, 1, now);
     let seal = SealKind::EndToEnd as u8;
-    let mine =
-        Introduction { datagram_max: 1472, receive_buffer: 1 << 20, credit: 1 << 16, seal, ..Introduction::here(1, 2, 1, PEER) };
+    let mine = Introduction {
+        datagram_max: 1472,
+        receive_buffer: 1 << 20,
+        credit: 1 << 16,
+        seal,
+        ..Introduction::here(1, 2, 1, PEER)
+    };
     let yours = Some(Shown { connection: ME, incarnation: 1, path: 0 });
     let mut bytes = Vec::new();
     let mut builder = Builder::new(&mut bytes, 0, 1, SealKind::Handshake, 1232);
@@ -51,7 +65,8 @@ fn connection(now: Time) -> Connection {
     connection
 }
 
-/// `len u8 | flags u8 | number u8 | frames`: one datagram from the fuzzer's bytes, and what is left of them.
+/// `len u8 | flags u8 | number u8 | frames`: one datagram from the fuzzer's bytes, and what is left
+/// of them.
 fn datagram<'b>(input: &'b [u8], into: &mut Vec<u8>) -> Option<&'b [u8]> {
     let ([len, flags, number], rest) = input.split_first_chunk::<3>()?;
     let (frames, rest) = rest.split_at_checked(usize::from(*len).min(rest.len()))?;
@@ -80,7 +95,14 @@ fuzz_target!(|input: &[u8]| {
             _ => Body::Segment(Segment { region: 0, offset: 0, len: 20_000 }),
         };
         let class = if token % 2 == 0 { Class::Ordered } else { Class::Unordered };
-        let message = Message { class, urgent: false, credited: token > 3, head: Head::new(), body, token: Token(token) };
+        let message = Message {
+            class,
+            urgent: false,
+            credited: token > 3,
+            head: Head::new(),
+            body,
+            token: Token(token),
+        };
         let _ = connection.post(now, message);
     }
     let (mut input, mut bytes, mut out) = (input, Vec::new(), Vec::new());

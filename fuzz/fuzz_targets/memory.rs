@@ -1,5 +1,6 @@
-//! Messages of remote memory from a peer gone mad: any head and body, whole and in fragments, to a node with two regions and a get under
-//! way (MEM-2.2, MEM-9.2). Nothing may panic, write outside what is granted, or have two encodings.
+//! Messages of remote memory from a peer gone mad: any head and body, whole and in fragments, to a
+//! node with two regions and a get under way (MEM-2.2, MEM-9.2). Nothing may panic, write outside
+//! what is granted, or have two encodings.
 #![no_main]
 #![forbid(unsafe_code)]
 
@@ -22,7 +23,8 @@ impl Regions {
 
 impl Memory for Regions {
     fn locate(&self, key: u64, offset: u64, len: u64, right: Rights) -> Result<u32, Refusal> {
-        let region = key.checked_sub(10).filter(|region| *region < 2).ok_or(Refusal::UnknownKey)? as u32;
+        let region =
+            key.checked_sub(10).filter(|region| *region < 2).ok_or(Refusal::UnknownKey)? as u32;
         if region == 1 && right != Rights::READ {
             return Err(Refusal::NotPermitted);
         }
@@ -47,10 +49,17 @@ impl Memory for Regions {
         }
         self.range(region, offset, op.width().bytes()).map(|_| 7).ok_or(Refusal::OutOfBounds)
     }
-    fn accumulate(&mut self, region: u32, offset: u64, how: Accumulation, elements: &[u8]) -> Result<(), Refusal> {
+    fn accumulate(
+        &mut self,
+        region: u32,
+        offset: u64,
+        how: Accumulation,
+        elements: &[u8],
+    ) -> Result<(), Refusal> {
         let width = how.width().bytes();
         assert_eq!(elements.len() as u64 % width, 0, "whole elements");
-        let range = self.range(region, offset, elements.len() as u64).ok_or(Refusal::OutOfBounds)?;
+        let range =
+            self.range(region, offset, elements.len() as u64).ok_or(Refusal::OutOfBounds)?;
         if offset % width != 0 {
             return Err(Refusal::Misaligned);
         }
@@ -85,7 +94,9 @@ fuzz_target!(|input: &[u8]| {
     assert!(Operation::decode(&get.head).is_some());
     // Rows of the region that may be written, of which every second byte is not theirs.
     let rows = Rows { region: 0, block: Block::new(128, 1).rows(32, 2) };
-    let get = rma.get_block(2, 1, Block::new(0, 32), Destination::Rows(rows.into()), Token(6)).expect("a sound request");
+    let get = rma
+        .get_block(2, 1, Block::new(0, 32), Destination::Rows(rows.into()), Token(6))
+        .expect("a sound request");
     assert!(Operation::decode(&get.head).is_some());
     let (mut input, mut number) = (input, 0);
     while let Some((form, head, body, rest)) = message(input) {
@@ -104,10 +115,18 @@ fuzz_target!(|input: &[u8]| {
                 Admission::Place => {
                     rma.place(from, number, u64::from(form), body, &mut memory);
                     rma.place(from, number, 0, body, &mut memory);
-                    let _ = rma.deliver(from, number, class, head, Delivered::Placed(len), &mut memory);
+                    let _ =
+                        rma.deliver(from, number, class, head, Delivered::Placed(len), &mut memory);
                 }
                 Admission::Assemble => {
-                    let _ = rma.deliver(from, number, class, head, Delivered::Owned(body.to_vec()), &mut memory);
+                    let _ = rma.deliver(
+                        from,
+                        number,
+                        class,
+                        head,
+                        Delivered::Owned(body.to_vec()),
+                        &mut memory,
+                    );
                 }
                 Admission::Refuse(_) => {}
             }

@@ -1,4 +1,5 @@
-//! Any bytes at all, read as an IP packet that the kernel has not looked at; and given right lengths and sums (RFC 791, 768, 8200).
+//! Any bytes at all, read as an IP packet that the kernel has not looked at; and given right
+//! lengths and sums (RFC 791, 768, 8200).
 #![no_main]
 #![forbid(unsafe_code)]
 
@@ -14,6 +15,9 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let mut packet = bytes.to_vec();
     if finish(&mut packet).is_some() && packet[0] == 0x45 {
-        assert_eq!(datagram(&packet, true).map(|received| received.arrival.bytes.len()), Some(packet.len() - 28));
+        assert_eq!(
+            datagram(&packet, true).map(|received| received.arrival.bytes.len()),
+            Some(packet.len() - 28)
+        );
     }
 });

@@ -1,4 +1,5 @@
-//! Any text in the variables and options that users and launchers write: refused with a reason, or understood and written the same.
+//! Any text in the variables and options that users and launchers write: refused with a reason, or
+//! understood and written the same.
 #![no_main]
 #![forbid(unsafe_code)]
 
@@ -51,10 +52,12 @@ fuzz_target!(|bytes: &[u8]| {
         let Place { rank, size, local_rank, local_size, .. } = place;
         assert!(rank < size && local_rank < local_size && local_size <= size);
         let variables = environment::to_variables(&place, &settings);
-        let again = |name: &str| Some(variables.iter().find(|(known, _)| *known == name)?.1.clone());
+        let again =
+            |name: &str| Some(variables.iter().find(|(known, _)| *known == name)?.1.clone());
         assert_eq!(environment::read_settings(&again).ok(), Some(settings));
         assert!(
-            environment::read_place(&again).is_ok_and(|read| read.is_some_and(|read| read.rank == rank && read.size == size))
+            environment::read_place(&again)
+                .is_ok_and(|read| read.is_some_and(|read| read.rank == rank && read.size == size))
         );
     }
 });

@@ -1,4 +1,5 @@
-//! Any bytes to every decoder of the store's protocol: they make no sense, or sense that is written and read the same.
+//! Any bytes to every decoder of the store's protocol: they make no sense, or sense that is written
+//! and read the same.
 #![no_main]
 #![forbid(unsafe_code)]
 
@@ -7,7 +8,10 @@ use oikaze::job::store::protocol::{Greeting, Proof, Reply, Request, Verdict};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(greeting) = Greeting::decode(bytes) {
-        assert_eq!(Greeting::decode(&greeting.encode()).map(|again| again.version), Ok(greeting.version));
+        assert_eq!(
+            Greeting::decode(&greeting.encode()).map(|again| again.version),
+            Ok(greeting.version)
+        );
     }
     if let Ok(Ok(proof)) = Proof::decode(bytes) {
         assert_eq!(proof.encode(), bytes);

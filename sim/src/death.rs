@@ -1,8 +1,9 @@
-//! Deaths: a node is killed at any point while operations of every kind are under way to it, from it and past it, and each of them has
-//! to end within a second.
+//! Deaths: a node is killed at any point while operations of every kind are under way to it, from
+//! it and past it, and each of them has to end within a second.
 //!
-//! What the others can see of a killed node are the datagrams that it has still sent. So every point at which it can be killed, be it in the
-//! middle of a turn, of a registration or of a block, is for them one between two of its datagrams; and that is what is drawn.
+//! What the others can see of a killed node are the datagrams that it has still sent. So every
+//! point at which it can be killed, be it in the middle of a turn, of a registration or of a block,
+//! is for them one between two of its datagrams; and that is what is drawn.
 
 use crate::net::Weather;
 use crate::plan::{End, Kill, Moment, Plan, Role};
@@ -15,8 +16,8 @@ use std::time::Duration;
 
 /// From a death to the end of everything that was under way.
 pub const BOUND: Duration = Duration::from_secs(1);
-/// The failure time that gives it. What the dead node had sent may still be under way, a turn comes late, and what waits for others that had
-/// waited for the dead node goes on only then.
+/// The failure time that gives it. What the dead node had sent may still be under way, a turn comes
+/// late, and what waits for others that had waited for the dead node goes on only then.
 const FAILURE_TIME: Duration = Duration::from_millis(900);
 /// Within this time after the failure time the death is known.
 pub const LATE: Duration = Duration::from_millis(20);
@@ -37,7 +38,12 @@ pub fn weather(random: &mut Random) -> Weather {
 #[must_use]
 pub fn settings(random: &mut Random) -> Settings {
     let datagram_max = *random.pick(&[1232, 1472, 8952]);
-    Settings { datagram_max, failure_time: FAILURE_TIME, connect_time: FAILURE_TIME, ..Settings::default() }
+    Settings {
+        datagram_max,
+        failure_time: FAILURE_TIME,
+        connect_time: FAILURE_TIME,
+        ..Settings::default()
+    }
 }
 
 /// Who does what, and who is killed when.
@@ -49,7 +55,13 @@ pub fn strike(plan: &mut Plan, random: &mut Random) {
         for _ in 0..2 {
             let layout = Layout { thread: plan.accessors, stripe: plan.stripe };
             let in_flight = random.between(8, 24) as usize;
-            roles.push(Role::Accessor(Work { count: 40, until_death: true, in_flight, longest: LONGEST, layout }));
+            roles.push(Role::Accessor(Work {
+                count: 40,
+                until_death: true,
+                in_flight,
+                longest: LONGEST,
+                layout,
+            }));
             plan.accessors += 1;
         }
         roles.push(Role::Registrar(Registering { count: 200, in_flight: 4, longest: 2 * LONGEST }));
@@ -57,7 +69,8 @@ pub fn strike(plan: &mut Plan, random: &mut Random) {
     }
     let rank = random.below(u64::from(plan.nodes)) as Rank;
     // A few at the beginning, when the nodes get to know each other.
-    let datagrams = if random.chance(0.2) { random.spread(1, 100) } else { random.between(100, 1500) };
+    let datagrams =
+        if random.chance(0.2) { random.spread(1, 100) } else { random.between(100, 1500) };
     let at = Moment::Sent { datagrams, latest: LATEST };
     let end = match random.below(4) {
         0 => End::Replaced(Duration::from_nanos(random.spread(1_000_000, 1_500_000_000))),

@@ -28,7 +28,8 @@ pub enum Fire {
     Together,
     /// Four fifths are lost from some nodes to the others, none on the way back.
     OneWay,
-    /// A third is lost, and nodes stand still for half a second again and again: nobody may be called dead.
+    /// A third is lost, and nodes stand still for half a second again and again: nobody may be
+    /// called dead.
     Stalls,
     /// A third is lost, and a node is killed: that must be known within the failure time.
     Death,
@@ -109,13 +110,19 @@ impl Fire {
                     at += Duration::from_nanos(random.spread(1_000_000, 700_000_000));
                     let rank = any(random);
                     // A node that wakes is heard before it stands still again.
-                    let again = plan.stalls.iter().rev().find(|stall| stall.rank == rank).map(|stall| stall.at + STALL * 2);
+                    let again = plan
+                        .stalls
+                        .iter()
+                        .rev()
+                        .find(|stall| stall.rank == rank)
+                        .map(|stall| stall.at + STALL * 2);
                     at = again.map_or(at, |again| again.max(at));
                     plan.stalls.push(Stall { rank, at, span: STALL });
                 }
             }
             Fire::Death => {
-                // When all know each other: how long a peer is called that was never heard of is another matter.
+                // When all know each other: how long a peer is called that was never heard of is
+                // another matter.
                 let at = Time(random.spread(20_000_000, 200_000_000));
                 plan.kill = Some(Kill { rank: any(random), at: Moment::At(at), end: End::Killed });
             }
@@ -124,8 +131,8 @@ impl Fire {
     }
 }
 
-/// Connections are set up on a bad network, and a few messages go both ways: what a job's start is. Even seeds lose a third of all
-/// datagrams, odd ones damage as many.
+/// Connections are set up on a bad network, and a few messages go both ways: what a job's start is.
+/// Even seeds lose a third of all datagrams, odd ones damage as many.
 #[must_use]
 pub fn set_up_weather(seed: u64, random: &mut Random) -> Weather {
     let mut weather = Weather::fair(random);

@@ -52,7 +52,8 @@ pub fn hunt(hunt: &Hunt, report: impl Fn(&Hunted) + Sync) -> Hunted {
                 return;
             }
             let seed = hunt.from + at;
-            let outcome = run(seed, hunt.scenario.unwrap_or_else(|| Scenario::of_seed(seed)), false);
+            let outcome =
+                run(seed, hunt.scenario.unwrap_or_else(|| Scenario::of_seed(seed)), false);
             let mut hunted = lock(&hunted);
             hunted.runs += 1;
             match &outcome.result {

@@ -13,8 +13,9 @@ use std::time::Instant;
 
 /// Run a whole simulated cluster, with the real engine and protocol, from one seed after another.
 ///
-/// Each seed draws the number of nodes, their settings, the network's faults and what the nodes do, and checks every promise. A
-/// seed that fails is printed with the command that has it again, event by event.
+/// Each seed draws the number of nodes, their settings, the network's faults and what the nodes do,
+/// and checks every promise. A seed that fails is printed with the command that has it again, event
+/// by event.
 #[derive(Parser)]
 #[command(
     name = "sim",
@@ -100,7 +101,9 @@ impl Which {
 
 /// Decimal, or hexadecimal after `0x`.
 fn number(text: &str) -> Result<u64, String> {
-    let parsed = text.strip_prefix("0x").map_or_else(|| text.parse(), |digits| u64::from_str_radix(digits, 16));
+    let parsed = text
+        .strip_prefix("0x")
+        .map_or_else(|| text.parse(), |digits| u64::from_str_radix(digits, 16));
     parsed.map_err(|error| format!("{error}: write for example 4660 or 0x1234"))
 }
 
@@ -123,7 +126,11 @@ fn main() -> ExitCode {
 }
 
 fn one(arguments: &Arguments, seed: u64) -> bool {
-    let outcome = run(seed, arguments.scenario.scenario().unwrap_or_else(|| Scenario::of_seed(seed)), arguments.trace);
+    let outcome = run(
+        seed,
+        arguments.scenario.scenario().unwrap_or_else(|| Scenario::of_seed(seed)),
+        arguments.trace,
+    );
     match arguments.json {
         true => println!("{}", described(&outcome)),
         false => println!("{outcome}"),
@@ -134,7 +141,13 @@ fn one(arguments: &Arguments, seed: u64) -> bool {
 fn many(arguments: &Arguments, jobs: usize) -> bool {
     let Arguments { seeds, from, scenario, json, first, .. } = arguments;
     let begun = Instant::now();
-    let asked = Hunt { from: *from, seeds: *seeds, jobs, scenario: scenario.scenario(), stop_at_first: *first };
+    let asked = Hunt {
+        from: *from,
+        seeds: *seeds,
+        jobs,
+        scenario: scenario.scenario(),
+        stop_at_first: *first,
+    };
     let progress = std::io::stderr().is_terminal();
     let hunted = hunt(&asked, |hunted| {
         if progress {
@@ -171,7 +184,10 @@ fn many(arguments: &Arguments, jobs: usize) -> bool {
              {virtual_time:.0} s of cluster time in {seconds:.1} s"
         );
     }
-    let too_few = [("additions of 1", *counted, arguments.additions), ("registrations", *registrations, arguments.registrations)];
+    let too_few = [
+        ("additions of 1", *counted, arguments.additions),
+        ("registrations", *registrations, arguments.registrations),
+    ];
     for (what, came, least) in too_few.iter().filter(|(_, came, least)| came < least) {
         eprintln!("sim: {came} {what}, where at least {least} are asked for: run more seeds");
     }
@@ -195,15 +211,23 @@ fn planted(arguments: &Arguments, bugs: &str, jobs: usize) -> bool {
         match &caught.by {
             Some((outcome, tried)) => {
                 if !arguments.json {
-                    let what = outcome.result.as_ref().err().map_or_else(String::new, |failed| failed.violation.to_string());
+                    let what = outcome
+                        .result
+                        .as_ref()
+                        .err()
+                        .map_or_else(String::new, |failed| failed.violation.to_string());
                     println!("{bug:?}: caught after {tried} seeds: {what}");
                 }
-                results.push(serde_json::json!({ "bug": format!("{bug:?}"), "seed": outcome.seed }));
+                results
+                    .push(serde_json::json!({ "bug": format!("{bug:?}"), "seed": outcome.seed }));
             }
             None => {
                 missed += 1;
                 if !arguments.json {
-                    println!("{bug:?}: NOT caught by {} seeds from {}", arguments.seeds, arguments.from);
+                    println!(
+                        "{bug:?}: NOT caught by {} seeds from {}",
+                        arguments.seeds, arguments.from
+                    );
                 }
                 results.push(serde_json::json!({ "bug": format!("{bug:?}"), "seed": null }));
             }

@@ -1,9 +1,12 @@
-//! A model of the tracked view of the shared arrays: what `oikaze-os` does with userfaultfd or mprotect, without faults.
+//! A model of the tracked view of the shared arrays: what `oikaze-os` does with userfaultfd or
+//! mprotect, without faults.
 //!
-//! The alias of an array is real memory, registered in the engine's region table, so that datagrams are gathered from it. The view
-//! is one access right a page. A program's loads and stores ask the view first, as a processor would. Since real threads run
-//! *while* the engine is in a turn, accesses that were left pending are also tried at the beginning of each call that coherence
-//! makes: a store may come between the write protection of a page and its diff, or a load between two fragments.
+//! The alias of an array is real memory, registered in the engine's region table, so that datagrams
+//! are gathered from it. The view is one access right a page. A program's loads and stores ask the
+//! view first, as a processor would. Since real threads run *while* the engine is in a turn,
+//! accesses that were left pending are also tried at the beginning of each call that coherence
+//! makes: a store may come between the write protection of a page and its diff, or a load between
+//! two fragments.
 
 use crate::random::Random;
 use oikaze_os::memory::{MemoryError, Region};
@@ -91,7 +94,10 @@ impl SimPages {
         let pages = (bytes as usize).div_ceil(PAGE);
         let memory = Region::zeroed(pages * PAGE)?;
         let alias = memory.clone();
-        self.0.get_mut().arrays.insert(array, Array { memory, view: vec![None; pages], stirred: vec![0; pages] });
+        self.0
+            .get_mut()
+            .arrays
+            .insert(array, Array { memory, view: vec![None; pages], stirred: vec![0; pages] });
         Ok(alias)
     }
 
@@ -118,7 +124,13 @@ impl SimPages {
     /// How often threads that wait at this page have been woken.
     #[must_use]
     pub fn stirred(&self, array: ArrayId, page: u64) -> u64 {
-        self.0.borrow().arrays.get(&array).and_then(|array| array.stirred.get(page as usize)).copied().unwrap_or(0)
+        self.0
+            .borrow()
+            .arrays
+            .get(&array)
+            .and_then(|array| array.stirred.get(page as usize))
+            .copied()
+            .unwrap_or(0)
     }
 
     /// The bytes of an array, through the alias.
@@ -187,15 +199,25 @@ impl Inner {
     }
 
     fn check(&mut self, call: &str, array: ArrayId, pages: &Range<u64>) -> bool {
-        let right =
-            self.arrays.get(&array).is_some_and(|known| pages.start <= pages.end && pages.end as usize <= known.view.len());
+        let right = self.arrays.get(&array).is_some_and(|known| {
+            pages.start <= pages.end && pages.end as usize <= known.view.len()
+        });
         if !right && self.misuse.is_none() {
-            self.misuse = Some(format!("{call} of pages {}..{} of array {array}, which has none such", pages.start, pages.end));
+            self.misuse = Some(format!(
+                "{call} of pages {}..{} of array {array}, which has none such",
+                pages.start, pages.end
+            ));
         }
         right
     }
 
-    fn change(&mut self, call: &str, array: ArrayId, pages: Range<u64>, change: impl Fn(&mut Option<Access>) -> bool) {
+    fn change(
+        &mut self,
+        call: &str,
+        array: ArrayId,
+        pages: Range<u64>,
+        change: impl Fn(&mut Option<Access>) -> bool,
+    ) {
         self.breathe();
         if !self.check(call, array, &pages) {
             return;

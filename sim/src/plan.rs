@@ -31,7 +31,8 @@ pub enum Scenario {
     Setups,
     /// A node dies at any point while operations of every kind are under way; see [`crate::death`].
     Deaths,
-    /// 1 is added to a few words of other nodes twenty thousand times; of every second seed a node dies meanwhile.
+    /// 1 is added to a few words of other nodes twenty thousand times; of every second seed a node
+    /// dies meanwhile.
     Counts,
 }
 
@@ -65,7 +66,8 @@ impl Scenario {
         }
     }
 
-    /// The scenario of a seed, when all are run ([`Fire`], set-ups, deaths and counts are asked for by name).
+    /// The scenario of a seed, when all are run ([`Fire`], set-ups, deaths and counts are asked for
+    /// by name).
     #[must_use]
     pub fn of_seed(seed: u64) -> Scenario {
         *Random::stream(seed, 0x5ce).pick(&[
@@ -113,8 +115,8 @@ pub enum End {
     Killed,
     /// It is killed, and a newer process takes its place after so long.
     Replaced(Duration),
-    /// Nobody reaches it any more, and it reaches nobody; after so long (if ever) the network is whole again, but who was found
-    /// dead stays so.
+    /// Nobody reaches it any more, and it reaches nobody; after so long (if ever) the network is
+    /// whole again, but who was found dead stays so.
     CutOff(Option<Duration>),
 }
 
@@ -197,12 +199,15 @@ impl Plan {
     #[must_use]
     pub fn new(seed: u64, scenario: Scenario) -> Plan {
         let random = &mut Random::stream(seed, 0x706c_616e);
-        let nodes = if random.chance(0.1) { random.between(6, 8) } else { random.between(2, 5) } as u32;
+        let nodes =
+            if random.chance(0.1) { random.between(6, 8) } else { random.between(2, 5) } as u32;
         let fire = (scenario == Scenario::Fire).then(|| Fire::of_seed(seed));
         let counting = scenario == Scenario::Counts;
         let dying = scenario == Scenario::Deaths;
-        let killing =
-            dying || scenario == Scenario::Kill || fire.is_some_and(Fire::kills) || (counting && !seed.is_multiple_of(2));
+        let killing = dying
+            || scenario == Scenario::Kill
+            || fire.is_some_and(Fire::kills)
+            || (counting && !seed.is_multiple_of(2));
         let (nodes, mut weather) = match (scenario, fire) {
             (_, Some(fire)) => (nodes, fire.weather(random, nodes)),
             (Scenario::Kill, _) => (nodes, Weather::mild(random)),
@@ -221,8 +226,8 @@ impl Plan {
             }
         }
         // The worse the weather and the more the nodes, the less there is to do.
-        let ease =
-            (1.0 - weather.badness()).powi(2).max(if fire.is_some() { 0.3 } else { 0.0 }) * (3.0 / f64::from(nodes)).min(1.0);
+        let ease = (1.0 - weather.badness()).powi(2).max(if fire.is_some() { 0.3 } else { 0.0 })
+            * (3.0 / f64::from(nodes)).min(1.0);
         let mut plan = Plan {
             seed,
             scenario,
@@ -256,13 +261,22 @@ impl Plan {
             plan.roles = vec![vec![Role::Messenger(fire::SET_UP_MAIL)]; nodes as usize];
         } else if !killing {
             for _ in 0..random.below(3) {
-                let (rank, at) = (random.below(u64::from(nodes)) as u32, Time(random.below(300_000_000)));
-                plan.stalls.push(Stall { rank, at, span: Duration::from_nanos(random.spread(1_000_000, 500_000_000)) });
+                let (rank, at) =
+                    (random.below(u64::from(nodes)) as u32, Time(random.below(300_000_000)));
+                plan.stalls.push(Stall {
+                    rank,
+                    at,
+                    span: Duration::from_nanos(random.spread(1_000_000, 500_000_000)),
+                });
             }
         } else {
             // Now and then at the very beginning; mostly when all are at work.
             let early = random.chance(0.2);
-            let at = Time(if early { random.spread(1, 1_000_000) } else { random.spread(300_000, 60_000_000) });
+            let at = Time(if early {
+                random.spread(1, 1_000_000)
+            } else {
+                random.spread(300_000, 60_000_000)
+            });
             let rank = random.below(u64::from(nodes)) as u32;
             let span = Duration::from_nanos(random.spread(1_000_000, 3_000_000_000));
             let end = match random.below(10) {
@@ -281,8 +295,12 @@ impl Plan {
         let wants = |work| all || self.work == work;
         let longest = random.spread(2_000, (200_000.0 * ease) as u64 + 4_000) as usize;
         if wants(Scenario::Shared) {
-            let size =
-                Size { nodes: self.nodes, threads: self.sharers, pages: random.between(1, 12), phases: 2 + (14.0 * ease) as u64 };
+            let size = Size {
+                nodes: self.nodes,
+                threads: self.sharers,
+                pages: random.between(1, 12),
+                phases: 2 + (14.0 * ease) as u64,
+            };
             self.shared = Some(Arc::new(SharedPlan::any(size, random)));
         }
         let scale = ease * if self.work == Scenario::Mixed { 0.4 } else { 1.0 };
@@ -293,12 +311,23 @@ impl Plan {
             let mut roles = Vec::new();
             for _ in 0..if mail { random.between(1, 2) } else { 0 } {
                 let count = amount(random, 4, 500.0 * scale);
-                roles.push(Role::Messenger(Mail { count, in_flight: random.spread(1, 64) as usize, longest }));
+                roles.push(Role::Messenger(Mail {
+                    count,
+                    in_flight: random.spread(1, 64) as usize,
+                    longest,
+                }));
             }
             for _ in 0..if work { random.between(1, 2) } else { 0 } {
-                let (count, in_flight) = (amount(random, 24, 500.0 * scale), random.spread(1, 24) as usize);
+                let (count, in_flight) =
+                    (amount(random, 24, 500.0 * scale), random.spread(1, 24) as usize);
                 let layout = Layout { thread: self.accessors, stripe: self.stripe };
-                roles.push(Role::Accessor(Work { count, until_death: false, in_flight, longest, layout }));
+                roles.push(Role::Accessor(Work {
+                    count,
+                    until_death: false,
+                    in_flight,
+                    longest,
+                    layout,
+                }));
                 self.accessors += 1;
             }
             if self.shared.is_some() {
@@ -320,12 +349,14 @@ impl Plan {
             // What the dead node had sent may still be under way, and a turn comes late.
             return self.settings.failure_time + death::LATE;
         }
-        // To begin with, the dead node may have been heard just before; and its silence is noticed when a timer says so.
+        // To begin with, the dead node may have been heard just before; and its silence is noticed
+        // when a timer says so.
         self.settings.failure_time * 3 / 2 + Duration::from_secs(1)
     }
 
-    /// And within this time every operation of the others must be settled. Some did not wait for the dead node but for somebody who
-    /// did (a lock's home, say), and what that one has to tell may be lost a few times on its way.
+    /// And within this time every operation of the others must be settled. Some did not wait for
+    /// the dead node but for somebody who did (a lock's home, say), and what that one has to tell
+    /// may be lost a few times on its way.
     #[must_use]
     pub fn settling(&self) -> Duration {
         if self.scenario == Scenario::Deaths {
@@ -335,14 +366,18 @@ impl Plan {
     }
 }
 
-/// Few or many: a small amount shows what happens at the beginning and the end, a large one what happens between.
+/// Few or many: a small amount shows what happens at the beginning and the end, a large one what
+/// happens between.
 fn amount(random: &mut Random, least: u64, most: f64) -> u64 {
     let most = least + most as u64;
     if random.chance(0.5) { random.spread(least / 4, most) } else { random.between(least, most) }
 }
 
 fn settings(random: &mut Random, killing: bool) -> Settings {
-    let mut settings = Settings { datagram_max: *random.pick(&[1232, 1232, 1472, 1472, 2000, 8952]), ..Settings::default() };
+    let mut settings = Settings {
+        datagram_max: *random.pick(&[1232, 1232, 1472, 1472, 2000, 8952]),
+        ..Settings::default()
+    };
     if random.chance(0.4) {
         settings.window_max = random.spread(4_000, 1 << 20);
     }
@@ -352,9 +387,11 @@ fn settings(random: &mut Random, killing: bool) -> Settings {
     if random.chance(0.3) {
         settings.held_max = random.spread(4_000, 1 << 20);
     }
-    settings.receive_buffer = *random.pick(&[16 * 1024, 64 * 1024, 208 * 1024, 208 * 1024, 1 << 20]);
+    settings.receive_buffer =
+        *random.pick(&[16 * 1024, 64 * 1024, 208 * 1024, 208 * 1024, 1 << 20]);
     if killing {
-        settings.failure_time = Duration::from_millis(*random.pick(&[500, 500, 1_000, 2_000, 5_000]));
+        settings.failure_time =
+            Duration::from_millis(*random.pick(&[500, 500, 1_000, 2_000, 5_000]));
         settings.connect_time = settings.failure_time;
     }
     settings
@@ -362,7 +399,13 @@ fn settings(random: &mut Random, killing: bool) -> Settings {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "scenario {}, {} nodes, seed {:#x}", self.scenario.name(), self.nodes, self.seed)?;
+        writeln!(
+            f,
+            "scenario {}, {} nodes, seed {:#x}",
+            self.scenario.name(),
+            self.nodes,
+            self.seed
+        )?;
         if self.scenario == Scenario::Fire {
             writeln!(f, "fire: {:?}, with {}", Fire::of_seed(self.seed), self.work.name())?;
         }
@@ -379,7 +422,13 @@ impl fmt::Display for Plan {
         )?;
         if let Some(shared) = &self.shared {
             writeln!(f, "arrays: {:?}", shared.arrays)?;
-            writeln!(f, "locks: {:?}, {} phases, {} threads a node", shared.cells, shared.phases.len(), self.sharers)?;
+            writeln!(
+                f,
+                "locks: {:?}, {} phases, {} threads a node",
+                shared.cells,
+                shared.phases.len(),
+                self.sharers
+            )?;
         }
         Ok(())
     }

@@ -14,12 +14,13 @@ pub struct Caught {
     pub by: Option<(Outcome, u64)>,
 }
 
-/// Plant a bug in this process, look for it with at most so many seeds, and take it out again. One at a time in a process: the
-/// switch is everybody's.
+/// Plant a bug in this process, look for it with at most so many seeds, and take it out again. One
+/// at a time in a process: the switch is everybody's.
 #[must_use]
 pub fn seek(bug: Bug, from: u64, seeds: u64, jobs: usize) -> Caught {
     plant(Some(bug));
-    let hunted = hunt(&Hunt { from, seeds, jobs, scenario: scenario_of(bug), stop_at_first: true }, |_| {});
+    let hunted =
+        hunt(&Hunt { from, seeds, jobs, scenario: scenario_of(bug), stop_at_first: true }, |_| {});
     plant(None);
     let by = hunted.failures.into_iter().next().map(|outcome| {
         let tried = outcome.seed - from;
@@ -32,16 +33,26 @@ pub fn seek(bug: Bug, from: u64, seeds: u64, jobs: usize) -> Caught {
 fn scenario_of(bug: Bug) -> Option<Scenario> {
     Some(match bug {
         Bug::CompleteBeforePlaced | Bug::RepeatAtomic | Bug::SignalBeforeData => Scenario::Memory,
-        Bug::SkipInvalidation | Bug::LoseDiff | Bug::GrantLockTwice | Bug::ReleaseBarrierEarly | Bug::ForgetStaleFetch => {
-            Scenario::Shared
-        }
+        Bug::SkipInvalidation
+        | Bug::LoseDiff
+        | Bug::GrantLockTwice
+        | Bug::ReleaseBarrierEarly
+        | Bug::ForgetStaleFetch => Scenario::Shared,
         Bug::KeepNumbersOfDead | Bug::ForgetKeepalive | Bug::NoticeDeathLate => Scenario::Kill,
-        Bug::TellRefusalsOnce | Bug::ForgetRights | Bug::CheckFirstByte | Bug::IgnorePages | Bug::MisplaceRow => Scenario::Memory,
+        Bug::TellRefusalsOnce
+        | Bug::ForgetRights
+        | Bug::CheckFirstByte
+        | Bug::IgnorePages
+        | Bug::MisplaceRow => Scenario::Memory,
         Bug::IgnoreFence | Bug::EndFlushEarly | Bug::HoldForFailed => Scenario::Memory,
-        Bug::KeepRegion | Bug::KeepAnswering | Bug::ForgetKept | Bug::RefuseBegun => Scenario::Memory,
+        Bug::KeepRegion | Bug::KeepAnswering | Bug::ForgetKept | Bug::RefuseBegun => {
+            Scenario::Memory
+        }
         Bug::ForgetPending => Scenario::Deaths,
         Bug::TrustDoubts | Bug::ForgetProbed | Bug::RepeatTooLittle => Scenario::Fire,
-        Bug::DeliverOrderedEarly | Bug::IgnoreClassRule | Bug::AcceptDuplicateMessage => Scenario::Messages,
+        Bug::DeliverOrderedEarly | Bug::IgnoreClassRule | Bug::AcceptDuplicateMessage => {
+            Scenario::Messages
+        }
         _ => return None,
     })
 }

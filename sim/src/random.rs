@@ -1,6 +1,7 @@
 //! Random numbers: everything in a run comes from one seed through here.
 
-/// xoshiro256** (Blackman, Vigna: Scrambled Linear Pseudorandom Number Generators, 2018), seeded by SplitMix64.
+/// xoshiro256** (Blackman, Vigna: Scrambled Linear Pseudorandom Number Generators, 2018), seeded by
+/// SplitMix64.
 #[derive(Clone, Debug)]
 pub struct Random([u64; 4]);
 
@@ -14,7 +15,8 @@ pub fn mix(value: u64) -> u64 {
 }
 
 impl Random {
-    /// A stream of its own for each pair of seed and purpose: what one part draws does not move what another gets.
+    /// A stream of its own for each pair of seed and purpose: what one part draws does not move
+    /// what another gets.
     #[must_use]
     pub fn stream(seed: u64, purpose: u64) -> Random {
         let first = mix(seed ^ mix(purpose));
@@ -37,7 +39,8 @@ impl Random {
         word
     }
 
-    /// One of `0..end`; 0 if there is none. (The bias of the product is below 2^-32 for all that is asked here.)
+    /// One of `0..end`; 0 if there is none. (The bias of the product is below 2^-32 for all that is
+    /// asked here.)
     pub fn below(&mut self, end: u64) -> u64 {
         u64::try_from((u128::from(self.word()) * u128::from(end)) >> 64).unwrap_or(0)
     }
@@ -52,7 +55,8 @@ impl Random {
         from + self.below(to.saturating_sub(from) + 1)
     }
 
-    /// One of `from..=to`, small numbers as likely as large ones: each power of two has the same chance.
+    /// One of `from..=to`, small numbers as likely as large ones: each power of two has the same
+    /// chance.
     pub fn spread(&mut self, from: u64, to: u64) -> u64 {
         let bits = |value: u64| u64::from(64 - value.leading_zeros());
         let width = self.between(bits(from), bits(to));
@@ -91,7 +95,8 @@ pub fn bytes_of(key: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// The first byte that is another than this. (Looked for after every turn, in much memory: eight at a time.)
+/// The first byte that is another than this. (Looked for after every turn, in much memory: eight at
+/// a time.)
 #[must_use]
 pub fn first_other(bytes: &[u8], than: u8) -> Option<usize> {
     let (words, _) = bytes.as_chunks::<8>();

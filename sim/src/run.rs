@@ -37,7 +37,9 @@ impl Outcome {
     #[must_use]
     pub fn replay(&self) -> String {
         let (seed, scenario) = (self.seed, self.scenario.name());
-        format!("cargo run --release -p oikaze-sim -- --seed {seed:#x} --scenario {scenario} --trace")
+        format!(
+            "cargo run --release -p oikaze-sim -- --seed {seed:#x} --scenario {scenario} --trace"
+        )
     }
 }
 
@@ -45,7 +47,8 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.result {
             Ok(summary) => {
-                let (seed, scenario, (hash, events)) = (self.seed, self.scenario.name(), self.digest);
+                let (seed, scenario, (hash, events)) =
+                    (self.seed, self.scenario.name(), self.digest);
                 write!(
                     f,
                     "seed {seed:#x} ({scenario}): fine, {} ms, {} datagrams, ",
@@ -75,7 +78,12 @@ pub fn run(seed: u64, scenario: Scenario, print: bool) -> Outcome {
         Ok(cluster) => cluster,
         Err(what) => {
             let violation = Violation { at: Time::default(), node: 0, what };
-            return Outcome { seed, scenario, result: Err(failed(violation, String::new())), digest: (0, 0) };
+            return Outcome {
+                seed,
+                scenario,
+                result: Err(failed(violation, String::new())),
+                digest: (0, 0),
+            };
         }
     };
     // A panic in the engine is a failure of this seed, not of all.
@@ -83,7 +91,10 @@ pub fn run(seed: u64, scenario: Scenario, print: bool) -> Outcome {
         Ok(Ok(summary)) => Ok(summary),
         Ok(Err(violation)) => Err(failed(violation, cluster.state())),
         Err(panic) => {
-            let said = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+            let said = panic
+                .downcast_ref::<String>()
+                .map(String::as_str)
+                .or_else(|| panic.downcast_ref::<&str>().copied());
             let what = format!("panic: {}", said.unwrap_or("without a word"));
             Err(failed(Violation { at: Time::default(), node: 0, what }, String::new()))
         }

@@ -1,6 +1,8 @@
-//! What happened, in order: always as a hash, so that two runs of a seed can be compared; as text when asked.
+//! What happened, in order: always as a hash, so that two runs of a seed can be compared; as text
+//! when asked.
 //!
-//! Nothing random from outside the seed (such as a region's key, which the system draws) may be told to the trace.
+//! Nothing random from outside the seed (such as a region's key, which the system draws) may be
+//! told to the trace.
 
 use oikaze_protocol::time::Time;
 use std::fmt::{self, Write};

@@ -18,7 +18,13 @@ pub struct Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "node {} at {}: {}", self.node, Stamp(self.at).to_string().trim_start(), self.what)
+        write!(
+            f,
+            "node {} at {}: {}",
+            self.node,
+            Stamp(self.at).to_string().trim_start(),
+            self.what
+        )
     }
 }
 

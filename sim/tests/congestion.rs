@@ -1,4 +1,5 @@
-//! What flows get that meet at a switch (WIND-9): 64 senders to one receiver, two flows through one trunk.
+//! What flows get that meet at a switch (WIND-9): 64 senders to one receiver, two flows through one
+//! trunk.
 
 use oikaze_protocol::wind::Settings;
 use oikaze_protocol::wind::congestion::Algorithm;
@@ -11,7 +12,12 @@ const KIB: u64 = 1024;
 
 fn settings(congestion: Algorithm) -> Settings {
     // No keepalive of 64 peers in the measured time.
-    Settings { congestion, receive_buffer: 8 << 20, failure_time: Duration::from_secs(30), ..Settings::default() }
+    Settings {
+        congestion,
+        receive_buffer: 8 << 20,
+        failure_time: Duration::from_secs(30),
+        ..Settings::default()
+    }
 }
 
 fn plan(seed: u64, hosts: u32, down: Line, flows: Vec<Flow>) -> Plan {
@@ -48,8 +54,16 @@ fn run(what: &str, plan: Plan) -> Report {
 
 /// 64 to 1: every flow begins within the same 20 µs.
 fn incast(seed: u64, size: u64, down: Line) -> Report {
-    let flows = (1..65).map(|from| Flow { after: Duration::from_nanos(u64::from(from) * 311), ..flow(from, 0, size) }).collect();
-    run(&format!("incast {} KiB, marks {:?}, seed {seed}", down.buffer / KIB, down.mark_from), plan(seed, 65, down, flows))
+    let flows = (1..65)
+        .map(|from| Flow {
+            after: Duration::from_nanos(u64::from(from) * 311),
+            ..flow(from, 0, size)
+        })
+        .collect();
+    run(
+        &format!("incast {} KiB, marks {:?}, seed {seed}", down.buffer / KIB, down.mark_from),
+        plan(seed, 65, down, flows),
+    )
 }
 
 /// WIND-9.5, WIND-9.9, WIND-9.10
@@ -70,7 +84,13 @@ fn nor_where_the_switch_marks_nothing() {
 }
 
 /// Hosts 0 and 2 send to 1 and 3 through one trunk.
-fn pair(seed: u64, trunk: Line, algorithms: [Algorithm; 2], late: Duration, span: Duration) -> Report {
+fn pair(
+    seed: u64,
+    trunk: Line,
+    algorithms: [Algorithm; 2],
+    late: Duration,
+    span: Duration,
+) -> Report {
     let [one, other] = algorithms;
     let flow = |from, to| Flow { depth: 32, ..flow(from, to, 128 * KIB) };
     let plan = Plan {
@@ -78,9 +98,17 @@ fn pair(seed: u64, trunk: Line, algorithms: [Algorithm; 2], late: Duration, span
         others: vec![(2, settings(other))],
         settings: settings(one),
         span,
-        ..plan(seed, 4, Line::of_host(10 * GIGABIT), vec![flow(0, 1), Flow { after: late, ..flow(2, 3) }])
+        ..plan(
+            seed,
+            4,
+            Line::of_host(10 * GIGABIT),
+            vec![flow(0, 1), Flow { after: late, ..flow(2, 3) }],
+        )
     };
-    run(&format!("{one} and {other}, {} KiB, marks {:?}", trunk.buffer / KIB, trunk.mark_from), plan)
+    run(
+        &format!("{one} and {other}, {} KiB, marks {:?}", trunk.buffer / KIB, trunk.mark_from),
+        plan,
+    )
 }
 
 const MARKING: Line = Line { rate: GIGABIT, buffer: 256 * KIB, mark_from: Some(32 * KIB) };
@@ -88,7 +116,8 @@ const SHALLOW: Line = Line { rate: GIGABIT, buffer: 128 * KIB, mark_from: None }
 const DEEP: Line = Line { rate: GIGABIT, buffer: 2048 * KIB, mark_from: None };
 const SLOW: Line = Line { rate: GIGABIT / 5, buffer: 512 * KIB, mark_from: None };
 
-/// WIND-9.3, WIND-9.5: together and one after the other; a switch that marks, one that only drops, one that only delays.
+/// WIND-9.3, WIND-9.5: together and one after the other; a switch that marks, one that only drops,
+/// one that only delays.
 #[test]
 fn two_flows_share_a_trunk() {
     for trunk in [MARKING, SHALLOW, DEEP] {
@@ -116,8 +145,15 @@ fn so_do_two_of_cubic() {
 #[test]
 fn delay_beside_cubic_does_not_starve() {
     for (trunk, span) in [(MARKING, 600), (SHALLOW, 600), (SLOW, 5000)] {
-        let report = pair(7, trunk, [Algorithm::Delay, Algorithm::Cubic], Duration::ZERO, Duration::from_millis(span));
-        let (least, all) = (report.bytes.iter().min().copied().unwrap_or(0), report.bytes.iter().sum::<u64>());
+        let report = pair(
+            7,
+            trunk,
+            [Algorithm::Delay, Algorithm::Cubic],
+            Duration::ZERO,
+            Duration::from_millis(span),
+        );
+        let (least, all) =
+            (report.bytes.iter().min().copied().unwrap_or(0), report.bytes.iter().sum::<u64>());
         assert!(least as f64 >= 0.15 * all as f64, "{report:?}");
     }
 }
@@ -127,7 +163,10 @@ fn starved(seed: u64, algorithm: Algorithm, period: u64) -> Report {
     let flow = Flow { depth: 32, ..flow(0, 1, 128 * KIB) };
     let plan = Plan {
         settings: settings(algorithm),
-        slices: Some(Slices { period: Duration::from_millis(period), slice: Duration::from_millis(3) }),
+        slices: Some(Slices {
+            period: Duration::from_millis(period),
+            slice: Duration::from_millis(3),
+        }),
         span: Duration::from_millis(1000),
         ..plan(seed, 2, Line::of_host(10 * GIGABIT), vec![flow])
     };
@@ -139,8 +178,14 @@ fn starved(seed: u64, algorithm: Algorithm, period: u64) -> Report {
 fn starved_processors_are_not_taken_for_a_queue() {
     for period in [12, 24] {
         for seed in 0..2 {
-            let [delay, cubic] = [Algorithm::Delay, Algorithm::Cubic].map(|algorithm| starved(seed, algorithm, period));
-            assert!(delay.goodput >= 0.6 * cubic.goodput, "{period} ms: {} of {}", delay.goodput, cubic.goodput);
+            let [delay, cubic] = [Algorithm::Delay, Algorithm::Cubic]
+                .map(|algorithm| starved(seed, algorithm, period));
+            assert!(
+                delay.goodput >= 0.6 * cubic.goodput,
+                "{period} ms: {} of {}",
+                delay.goodput,
+                cubic.goodput
+            );
         }
     }
 }
@@ -149,7 +194,8 @@ fn starved_processors_are_not_taken_for_a_queue() {
 #[test]
 fn a_seed_repeats_itself() {
     let report = |seed| {
-        let report = pair(seed, MARKING, [Algorithm::Delay; 2], Duration::ZERO, Duration::from_millis(50));
+        let report =
+            pair(seed, MARKING, [Algorithm::Delay; 2], Duration::ZERO, Duration::from_millis(50));
         (report.bytes, report.trunk)
     };
     assert_eq!(report(3), report(3));

@@ -1,4 +1,5 @@
-//! Many peers: what they cost in memory and in the work of a turn, and that nobody waits for others' bulk (WIND-3.9, WIND-3.10, WIND-10).
+//! Many peers: what they cost in memory and in the work of a turn, and that nobody waits for
+//! others' bulk (WIND-3.9, WIND-3.10, WIND-10).
 
 use oikaze::engine::{Completion, Request, Value};
 use oikaze_os::counting::Counting;
@@ -39,7 +40,12 @@ fn connected(peers: u32, settings: Settings) -> Crowd {
 }
 
 fn send(crowd: &mut Crowd, to: Rank, bytes: usize) -> Arc<Completion> {
-    crowd.ask(Request::Send { to, class: Class::Ordered, tag: 1, body: Body::Inline(vec![1; bytes]) })
+    crowd.ask(Request::Send {
+        to,
+        class: Class::Ordered,
+        tag: 1,
+        body: Body::Inline(vec![1; bytes]),
+    })
 }
 
 fn until_done(crowd: &mut Crowd, all: &[Arc<Completion>]) {
@@ -62,12 +68,17 @@ fn read(crowd: &mut Crowd) -> u64 {
     let mut count = 0;
     while let Some(arrived) = crowd.hub.take_arrived() {
         count += 1;
-        crowd.ask(Request::Consumed { from: arrived.from, messages: 1, bytes: arrived.body.len() as u64 });
+        crowd.ask(Request::Consumed {
+            from: arrived.from,
+            messages: 1,
+            bytes: arrived.body.len() as u64,
+        });
     }
     count
 }
 
-/// A message of so many bytes to each peer and one from each, all at once, until all have arrived and are read.
+/// A message of so many bytes to each peer and one from each, all at once, until all have arrived
+/// and are read.
 fn everybody_talks(crowd: &mut Crowd, peers: u32, bytes: usize) {
     let all: Vec<_> = (1..=peers).map(|rank| send(crowd, rank, bytes)).collect();
     (1..=peers).for_each(|rank| crowd.say(rank, bytes));
@@ -101,8 +112,12 @@ fn a_thousand_peers_are_served_and_only_the_active_ones_cost_work() {
     let after = crowd.hub.counters();
     let (visits, turns) = (after.visits - before.visits, after.turns - before.turns);
     assert!(turns >= exchanged);
-    // A message out, its acknowledgement in, a deadline or two: each an active turn of a handful of looks.
-    assert!(visits <= 40 * exchanged, "{visits} looks at peers for {exchanged} messages among {PEERS} peers");
+    // A message out, its acknowledgement in, a deadline or two: each an active turn of a handful of
+    // looks.
+    assert!(
+        visits <= 40 * exchanged,
+        "{visits} looks at peers for {exchanged} messages among {PEERS} peers"
+    );
     // Nobody: nothing but what keeps peers alive.
     let before = crowd.hub.counters();
     crowd.pass(Duration::from_secs(2)).unwrap();
@@ -132,7 +147,8 @@ fn sixty_four_nodes_share_arrays_and_pass_barriers_together() {
         ..base
     };
     let mut cluster = Cluster::new(plan, Trace::new(false)).unwrap();
-    let summary = cluster.run().unwrap_or_else(|violation| panic!("{violation}\n{}", cluster.state()));
+    let summary =
+        cluster.run().unwrap_or_else(|violation| panic!("{violation}\n{}", cluster.state()));
     // Each of them has connected to each.
     assert!(summary.datagrams >= u64::from(NODES * (NODES - 1)), "{summary:?}");
 }
@@ -196,7 +212,8 @@ fn latencies(crowd: &mut Crowd, to: Rank, bulk: Option<&Completion>) -> Vec<Dura
     spans
 }
 
-/// WIND-3.9: before bulk to another peer; WIND-3.10: after two runs of it at most; WIND-6.1: not for the window.
+/// WIND-3.9: before bulk to another peer; WIND-3.10: after two runs of it at most; WIND-6.1: not
+/// for the window.
 #[test]
 fn eight_bytes_overtake_a_gibibyte_to_the_same_peer_and_to_another() {
     let _alone = alone();
@@ -208,14 +225,23 @@ fn eight_bytes_overtake_a_gibibyte_to_the_same_peer_and_to_another() {
         let idle = idle[idle.len() / 2];
         assert!(idle >= LATENCY && idle < LATENCY * 2, "{idle:?}");
         // Never touched, so that it costs no memory: a gibibyte of zeros.
-        let region = crowd.hub.memory().insert(Region::private(LONG as usize).unwrap(), Rights::ALL).unwrap();
+        let region = crowd
+            .hub
+            .memory()
+            .insert(Region::private(LONG as usize).unwrap(), Rights::ALL)
+            .unwrap();
         let body = Body::Segment(Segment { region: region.slot, offset: 0, len: LONG });
         let bulk = crowd.ask(Request::Put { to: 1, key: 1, offset: 0, body, signal: None });
         for to in [1, 2] {
             let spans = latencies(&mut crowd, to, Some(&bulk));
             let (median, worst) = (spans[spans.len() / 2], spans[spans.len() - 1]);
-            println!("window {window_max}, to {to}: idle {idle:?}, during bulk {median:?}, at worst {worst:?}");
-            assert!(median <= 3 * idle && worst <= 10 * idle, "to {to}: {median:?} and at worst {worst:?}, idle {idle:?}");
+            println!(
+                "window {window_max}, to {to}: idle {idle:?}, during bulk {median:?}, at worst {worst:?}"
+            );
+            assert!(
+                median <= 3 * idle && worst <= 10 * idle,
+                "to {to}: {median:?} and at worst {worst:?}, idle {idle:?}"
+            );
         }
     }
 }
@@ -231,7 +257,8 @@ fn a_flood_of_garbage_takes_no_memory_and_no_peer_is_looked_at_for_it() {
     let mut forged = 0_u64;
     for round in 0..20_000_u64 {
         let noise = (round % 1400) as usize;
-        // Noise; a header that makes sense with an id that does not; a handshake of nobody, with a tag by chance.
+        // Noise; a header that makes sense with an id that does not; a handshake of nobody, with a
+        // tag by chance.
         let mut bytes = vec![(round * 37) as u8; noise];
         if round % 3 != 0 {
             bytes = vec![0; 24 + 4];

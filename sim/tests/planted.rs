@@ -6,7 +6,8 @@ use oikaze_sim::planted::{by_name, seek};
 
 #[test]
 fn every_planted_bug_is_caught() {
-    let missed: Vec<Bug> = Bug::ALL.into_iter().filter(|bug| seek(*bug, 0, 400, 2).by.is_none()).collect();
+    let missed: Vec<Bug> =
+        Bug::ALL.into_iter().filter(|bug| seek(*bug, 0, 400, 2).by.is_none()).collect();
     assert!(missed.is_empty(), "not caught: {missed:?}");
     assert_eq!(by_name("losediff"), Some(Bug::LoseDiff));
 }

@@ -43,7 +43,13 @@ fn every_scenario_keeps_its_promises() {
 /// A death that finds nothing under way proves nothing.
 #[test]
 fn nodes_die_while_operations_of_every_kind_are_under_way() {
-    let asked = Hunt { from: 100, seeds: 12, jobs: 2, scenario: Some(Scenario::Deaths), stop_at_first: true };
+    let asked = Hunt {
+        from: 100,
+        seeds: 12,
+        jobs: 2,
+        scenario: Some(Scenario::Deaths),
+        stop_at_first: true,
+    };
     let hunted = hunt(&asked, |_| {});
     assert!(hunted.failures.is_empty(), "{}", hunted.failures[0]);
     let kinds: Vec<_> = hunted.ends.kinds.keys().copied().collect();
@@ -68,12 +74,19 @@ fn nodes_die_while_operations_of_every_kind_are_under_way() {
         assert!(kinds.contains(&kind), "{kind} was never under way: {}", hunted.ends);
     }
     // And of what was, some had been done, some is lost.
-    let (done, lost) = hunted.ends.kinds.values().fold((0, 0), |(done, lost), ended| (done + ended.done, lost + ended.lost));
+    let (done, lost) = hunted
+        .ends
+        .kinds
+        .values()
+        .fold((0, 0), |(done, lost), ended| (done + ended.done, lost + ended.lost));
     assert!(done > 20 && lost > 20, "{}", hunted.ends);
 }
 
 #[test]
 fn a_failed_run_says_how_to_have_it_again() {
     let outcome = run(0x1234, Scenario::Shared, false);
-    assert_eq!(outcome.replay(), "cargo run --release -p oikaze-sim -- --seed 0x1234 --scenario shared --trace");
+    assert_eq!(
+        outcome.replay(),
+        "cargo run --release -p oikaze-sim -- --seed 0x1234 --scenario shared --trace"
+    );
 }

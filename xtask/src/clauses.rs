@@ -1,7 +1,8 @@
-//! Every clause of the spec is cited where the code keeps it and where a test proves it; nothing cites a clause that is not there.
+//! Every clause of the spec is cited where the code keeps it and where a test proves it; nothing
+//! cites a clause that is not there.
 //!
-//! The practice is that of s2n-quic (duvet), with the clause's number as the link: `WIND-2.3` in a comment. `WIND-2.3, 2.5 and 2.7` and
-//! `WIND-2.8 to 2.11` cite each of them.
+//! The practice is that of s2n-quic (duvet), with the clause's number as the link: `WIND-2.3` in a
+//! comment. `WIND-2.3, 2.5 and 2.7` and `WIND-2.8 to 2.11` cite each of them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -41,23 +42,33 @@ pub fn run() -> Result<(), String> {
     let (mut code, mut tests, mut all) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for folder in ["crates", "cli", "apps", "sim", "fuzz"] {
         walk(&root().join(folder), &mut |path, text| {
+            let text = &with_joined_comments(text);
             let (of_code, of_tests) = parts(path, text);
             code.extend(citations(of_code));
             // What a file is about is not what one of its tests proves.
-            tests.extend(of_tests.lines().filter(|line| !line.starts_with("//!")).flat_map(citations));
+            tests.extend(
+                of_tests.lines().filter(|line| !line.starts_with("//!")).flat_map(citations),
+            );
             all.extend(citations(text));
         })?;
     }
-    let mut wrong: Vec<String> = all.difference(&clauses).map(|cited| format!("{cited} is cited, but not there")).collect();
+    let mut wrong: Vec<String> =
+        all.difference(&clauses).map(|cited| format!("{cited} is cited, but not there")).collect();
     for (what, cited, excepted) in [("code", &code, &[][..]), ("test", &tests, UNPROVED)] {
         let excepted: BTreeSet<Clause> = excepted.iter().flat_map(|name| citations(name)).collect();
-        let missing = clauses.iter().filter(|clause| !cited.contains(clause) && !excepted.contains(clause));
+        let missing =
+            clauses.iter().filter(|clause| !cited.contains(clause) && !excepted.contains(clause));
         wrong.extend(missing.map(|clause| format!("{clause} is cited by no {what}")));
-        let needless = excepted.iter().filter(|clause| cited.contains(clause) || !clauses.contains(clause));
+        let needless =
+            excepted.iter().filter(|clause| cited.contains(clause) || !clauses.contains(clause));
         needless.for_each(|clause| println!("clauses: {clause} need not be excepted any more"));
     }
     println!("clauses: {} in the spec, {} without code or test", clauses.len(), wrong.len());
-    if wrong.is_empty() { Ok(()) } else { Err(format!("clauses of spec/:\n    {}", wrong.join("\n    "))) }
+    if wrong.is_empty() {
+        Ok(())
+    } else {
+        Err(format!("clauses of spec/:\n    {}", wrong.join("\n    ")))
+    }
 }
 
 /// All clauses there are: `- **WIND-2.3** …`.
@@ -65,7 +76,8 @@ fn spec() -> Result<BTreeSet<Clause>, String> {
     let mut clauses = BTreeSet::new();
     for name in ["wire.md", "wind.md", "memory.md", "coherence.md", "ending.md", "launch.md"] {
         let path = root().join("spec").join(name);
-        let text = fs::read_to_string(&path).map_err(|why| format!("reading {}: {why}", path.display()))?;
+        let text = fs::read_to_string(&path)
+            .map_err(|why| format!("reading {}: {why}", path.display()))?;
         for line in text.lines().filter_map(|line| line.strip_prefix("- **")) {
             let Some((name, _)) = line.split_once("**") else { continue };
             for clause in citations(name) {
@@ -92,7 +104,8 @@ fn walk(folder: &Path, file: &mut impl FnMut(&Path, &str)) -> Result<(), String>
     Ok(())
 }
 
-/// What of a file is code, and what is tests. The simulator is neither: its oracles tell of a clause only what is broken.
+/// What of a file is code, and what is tests. The simulator is neither: its oracles tell of a
+/// clause only what is broken.
 fn parts<'t>(path: &Path, text: &'t str) -> (&'t str, &'t str) {
     let inside = path.strip_prefix(root()).unwrap_or(path);
     let all_tests = inside.starts_with("fuzz") || inside.ends_with("tests.rs");
@@ -101,6 +114,29 @@ fn parts<'t>(path: &Path, text: &'t str) -> (&'t str, &'t str) {
     }
     let (code, tests) = text.split_at(text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len()));
     (if inside.starts_with("sim") { "" } else { code }, tests)
+}
+
+/// Returns the text with each block of comment lines as one line, as a list of clauses may be wrapped.
+fn with_joined_comments(text: &str) -> String {
+    let marker =
+        |line: &str| ["//!", "///", "//"].into_iter().find(|marker| line.starts_with(marker));
+    let (mut joined, mut before) = (String::with_capacity(text.len()), None);
+    for line in text.lines() {
+        let start = line.trim_start();
+        let now = marker(start);
+        match now.filter(|_| now == before) {
+            Some(marker) => {
+                joined.push(' ');
+                joined.push_str(start.get(marker.len()..).unwrap_or_default().trim_start());
+            }
+            None => {
+                joined.push('\n');
+                joined.push_str(line);
+            }
+        }
+        before = now;
+    }
+    joined
 }
 
 /// All clauses that a text cites.
@@ -122,9 +158,14 @@ fn cited(document: &str, text: &str, found: &mut Vec<Clause>) {
     found.push(clause(section, number));
     loop {
         let separators = [", and ", ", ", " and ", " to "];
-        let Some((separator, after)) = separators.iter().find_map(|s| Some((*s, rest.strip_prefix(s)?))) else { return };
+        let Some((separator, after)) =
+            separators.iter().find_map(|s| Some((*s, rest.strip_prefix(s)?)))
+        else {
+            return;
+        };
         // The name may be said again.
-        let after = after.strip_prefix(document).and_then(|after| after.strip_prefix('-')).unwrap_or(after);
+        let after =
+            after.strip_prefix(document).and_then(|after| after.strip_prefix('-')).unwrap_or(after);
         let Some(next) = place(after) else { return };
         if separator == " to " && next.0 == section {
             found.extend((number + 1..next.1).map(|number| clause(section, number)));
@@ -156,9 +197,21 @@ mod tests {
     }
 
     #[test]
+    fn wrapped_list_is_read_as_a_whole() {
+        let text = "x();\n    /// WIND-4.1,\n    /// 4.2 and\n    // MEM-1.2\n    y();\n";
+        assert_eq!(
+            with_joined_comments(text),
+            "\nx();\n    /// WIND-4.1, 4.2 and\n    // MEM-1.2\n    y();"
+        );
+    }
+
+    #[test]
     fn citations_lists_and_ranges() {
         assert_eq!(names("kept here (WIND-2.3)."), ["WIND-2.3"]);
-        assert_eq!(names("WIND-2.3, 2.5 and 2.7; MEM-1.1"), ["WIND-2.3", "WIND-2.5", "WIND-2.7", "MEM-1.1"]);
+        assert_eq!(
+            names("WIND-2.3, 2.5 and 2.7; MEM-1.1"),
+            ["WIND-2.3", "WIND-2.5", "WIND-2.7", "MEM-1.1"]
+        );
         assert_eq!(names("WIND-2.8 to 2.10"), ["WIND-2.8", "WIND-2.9", "WIND-2.10"]);
         assert_eq!(names("COH-3, WIND-5, version 2.3, WIRE-x"), [""; 0]);
     }
@@ -167,7 +220,10 @@ mod tests {
     fn tests_are_told_from_code() {
         let text = "code WIND-1.1\n#[cfg(test)]\nmod tests {\nWIND-1.2";
         let (code, tests) = parts(&root().join("crates/x/src/a.rs"), text);
-        assert_eq!((names(code), names(tests)), (vec!["WIND-1.1".to_owned()], vec!["WIND-1.2".to_owned()]));
+        assert_eq!(
+            (names(code), names(tests)),
+            (vec!["WIND-1.1".to_owned()], vec!["WIND-1.2".to_owned()])
+        );
         assert_eq!(parts(&root().join("crates/x/src/tests/a.rs"), text).0, "");
         let (code, tests) = parts(&root().join("sim/src/a.rs"), text);
         assert_eq!((code, names(tests)), ("", vec!["WIND-1.2".to_owned()]));

@@ -11,8 +11,8 @@ pub fn root() -> &'static Path {
     here.parent().unwrap_or(here)
 }
 
-/// Directory in which cargo builds. It is that of this very program (`TARGET/debug/xtask`), wherever CARGO_TARGET_DIR or
-/// cargo's configuration has put it.
+/// Directory in which cargo builds. It is that of this very program (`TARGET/debug/xtask`),
+/// wherever CARGO_TARGET_DIR or cargo's configuration has put it.
 pub fn target() -> PathBuf {
     let here = std::env::current_exe().ok();
     let built = here.as_deref().and_then(|program| program.parent()?.parent());
@@ -63,8 +63,14 @@ impl Step {
     /// As [`Step::run`].
     pub fn run_watched(mut self, mut line: impl FnMut(&str)) -> Result<(), String> {
         let failed = |command: &Command, why: std::io::Error| format!("{command:?}: {why}");
-        let mut child = self.0.stdout(Stdio::piped()).spawn().map_err(|why| failed(&self.0, why))?;
-        for text in child.stdout.take().into_iter().flat_map(|stdout| BufReader::new(stdout).lines().map_while(Result::ok)) {
+        let mut child =
+            self.0.stdout(Stdio::piped()).spawn().map_err(|why| failed(&self.0, why))?;
+        for text in child
+            .stdout
+            .take()
+            .into_iter()
+            .flat_map(|stdout| BufReader::new(stdout).lines().map_while(Result::ok))
+        {
             line(&text);
             let _ = writeln!(std::io::stdout(), "{text}"); // nobody may be listening any more
         }

@@ -1,7 +1,9 @@
-//! Fuzzing with libFuzzer on the stable compiler: the targets of fuzz/fuzz_targets, each for a while.
+//! Fuzzing with libFuzzer on the stable compiler: the targets of fuzz/fuzz_targets, each for a
+//! while.
 //!
-//! What `cargo fuzz` does, without what needs a nightly compiler (the address sanitizer: the parsers are safe code, so what
-//! can go wrong is a panic, an endless loop or too much memory, and libFuzzer sees all three).
+//! What `cargo fuzz` does, without what needs a nightly compiler (the address sanitizer: the
+//! parsers are safe code, so what can go wrong is a panic, an endless loop or too much memory, and
+//! libFuzzer sees all three).
 
 use std::fs;
 
@@ -45,17 +47,31 @@ pub fn run(settings: &Settings) -> Result<(), String> {
     }
     // Named, so that the flags hold for the fuzzed code and not for build scripts.
     let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let build =
-        cargo(&["build", "--release", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "fuzz/target", "--target", &triple]);
+    let build = cargo(&[
+        "build",
+        "--release",
+        "--manifest-path",
+        "fuzz/Cargo.toml",
+        "--target-dir",
+        "fuzz/target",
+        "--target",
+        &triple,
+    ]);
     build.env("RUSTFLAGS", FLAGS).run()?;
     for target in targets {
-        let (corpus, artifacts) = (fuzz.join("corpus").join(&target), fuzz.join("artifacts").join(&target));
+        let (corpus, artifacts) =
+            (fuzz.join("corpus").join(&target), fuzz.join("artifacts").join(&target));
         for folder in [&corpus, &artifacts] {
-            fs::create_dir_all(folder).map_err(|why| format!("making {}: {why}", folder.display()))?;
+            fs::create_dir_all(folder)
+                .map_err(|why| format!("making {}: {why}", folder.display()))?;
         }
         println!("fuzzing {target} for {} s", settings.seconds);
         let program = fuzz.join("target").join(&triple).join("release").join(&target);
-        let limits = [format!("-max_total_time={}", settings.seconds), "-timeout=10".into(), "-print_final_stats=1".into()];
+        let limits = [
+            format!("-max_total_time={}", settings.seconds),
+            "-timeout=10".into(),
+            "-print_final_stats=1".into(),
+        ];
         let place = format!("-artifact_prefix={}/", artifacts.display());
         Step::new(program).args(limits).args([place]).args([corpus]).run()?;
     }
@@ -65,9 +81,11 @@ pub fn run(settings: &Settings) -> Result<(), String> {
 /// Each file of fuzz/fuzz_targets is a target.
 fn targets() -> Result<Vec<String>, String> {
     let folder = root().join("fuzz/fuzz_targets");
-    let files = fs::read_dir(&folder).map_err(|why| format!("reading {}: {why}", folder.display()))?;
-    let mut names: Vec<String> =
-        files.filter_map(|file| Some(file.ok()?.file_name().to_str()?.strip_suffix(".rs")?.to_owned())).collect();
+    let files =
+        fs::read_dir(&folder).map_err(|why| format!("reading {}: {why}", folder.display()))?;
+    let mut names: Vec<String> = files
+        .filter_map(|file| Some(file.ok()?.file_name().to_str()?.strip_suffix(".rs")?.to_owned()))
+        .collect();
     names.sort();
     Ok(names)
 }

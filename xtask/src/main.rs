@@ -62,8 +62,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Builds the bench and what it measures, and runs it: outside cargo, so that nothing competes for the cores.
+/// Builds the bench and what it measures, and runs it: outside cargo, so that nothing competes for
+/// the cores.
 fn bench(arguments: &[String]) -> Result<(), String> {
-    command::cargo(&["build", "--quiet", "--release", "-p", "oikaze-bench", "-p", "oikaze-cli"]).run()?;
+    command::cargo(&["build", "--quiet", "--release", "-p", "oikaze-bench", "-p", "oikaze-cli"])
+        .run()?;
     command::Step::new(command::target().join("release/oikaze-bench")).args(arguments).run()
 }

@@ -16,19 +16,27 @@ const PARTS: [(&str, &[&str]); 2] = [
 /// Miri finds undefined behaviour, or a test fails.
 pub fn run() -> Result<(), String> {
     let has = |tool: &[&str]| {
-        let tried = Command::new("cargo").args(tool).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let tried =
+            Command::new("cargo").args(tool).stdout(Stdio::null()).stderr(Stdio::null()).status();
         tried.is_ok_and(|status| status.success())
     };
     if !has(&["+nightly", "miri", "--version"]) {
-        println!("skipped: Miri is not installed; install it with rustup component add --toolchain nightly miri rust-src");
+        println!(
+            "skipped: Miri is not installed; install it with rustup component add --toolchain nightly miri rust-src"
+        );
         return Ok(());
     }
     for (package, tests) in PARTS {
         for test in tests {
             println!("Miri: {package} {test}");
-            let command = Step::new("cargo").args(["+nightly", "miri", "test", "-p", package, "--lib", "--", test]);
-            // Through rustup, which alone knows toolchains by name. Few cases: Miri is some hundred times slower. Proptest reads the working directory, which isolation forbids.
-            command.env("PROPTEST_CASES", "8").env("MIRIFLAGS", "-Zmiri-disable-isolation").run()?;
+            let command = Step::new("cargo")
+                .args(["+nightly", "miri", "test", "-p", package, "--lib", "--", test]);
+            // Through rustup, which alone knows toolchains by name. Few cases: Miri is some hundred
+            // times slower. Proptest reads the working directory, which isolation forbids.
+            command
+                .env("PROPTEST_CASES", "8")
+                .env("MIRIFLAGS", "-Zmiri-disable-isolation")
+                .run()?;
         }
     }
     Ok(())

@@ -14,7 +14,8 @@ pub struct Settings {
     /// The first seed, so that a second soak need not repeat the first.
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// Nodes killed at random points, with operations of every kind under way to them; and a fifth as many of a running program.
+    /// Nodes killed at random points, with operations of every kind under way to them; and a fifth
+    /// as many of a running program.
     #[arg(long, default_value_t = 1_000)]
     kills: u32,
     /// Neighbours gone mad, who alter the memory that they share with a node.
@@ -40,20 +41,46 @@ pub struct Settings {
 /// What failed.
 pub fn run(settings: &Settings) -> Result<(), String> {
     miri::run()?;
-    let model = ["test", "--release", "-p", "oikaze-protocol", "--lib", "--", "--ignored", "--nocapture", "all_classes_for_long"];
+    let model = [
+        "test",
+        "--release",
+        "-p",
+        "oikaze-protocol",
+        "--lib",
+        "--",
+        "--ignored",
+        "--nocapture",
+        "all_classes_for_long",
+    ];
     test::some(cargo(&model))?;
     cargo(&["build", "--release", "-p", "oikaze-sim"]).run()?;
     test::simulate("release", settings.first, settings.seeds)?;
     let (seeds, registrations) = (2 * settings.seeds, (100 * settings.seeds).to_string());
-    test::simulate_some("release", "memory", settings.first, seeds, &["--registrations", &registrations])?;
+    test::simulate_some(
+        "release",
+        "memory",
+        settings.first,
+        seeds,
+        &["--registrations", &registrations],
+    )?;
     often("oikaze", &["--test", "kills"], "OIKAZE_KILLS", settings.kills.into())?;
-    often("oikaze-apps", &["--test", "kill"], "OIKAZE_KILLS", u64::from(settings.kills).div_ceil(5))?;
+    often(
+        "oikaze-apps",
+        &["--test", "kill"],
+        "OIKAZE_KILLS",
+        u64::from(settings.kills).div_ceil(5),
+    )?;
     often("oikaze", &["--test", "registrations"], "OIKAZE_REGISTRATIONS", settings.registrations)?;
     often("oikaze", &["--lib", "neighbour::hostile"], "OIKAZE_HOSTILE", settings.hostile)?;
     often("oikaze", &["--lib", "tests::tampered"], "OIKAZE_TAMPERED", settings.hostile)?;
     often("oikaze-cli", &["--test", "loss", "nodes_join"], "OIKAZE_JOINS", settings.joins)?;
     let from = [("OIKAZE_TAMPERED_FROM", settings.first.to_string())];
-    often_with("oikaze-cli", &["--test", "tampered"], ("OIKAZE_TAMPERED_RUNS", settings.tampered), &from)?;
+    often_with(
+        "oikaze-cli",
+        &["--test", "tampered"],
+        ("OIKAZE_TAMPERED_RUNS", settings.tampered),
+        &from,
+    )?;
     if settings.fuzz > 0 { fuzz::run(&fuzz::Settings::seconds(settings.fuzz)) } else { Ok(()) }
 }
 
@@ -63,9 +90,18 @@ fn often(package: &str, tests: &[&str], variable: &str, count: u64) -> Result<()
 }
 
 /// As [`often`], with more variables.
-fn often_with(package: &str, tests: &[&str], (variable, count): (&str, u64), more: &[(&str, String)]) -> Result<(), String> {
+fn often_with(
+    package: &str,
+    tests: &[&str],
+    (variable, count): (&str, u64),
+    more: &[(&str, String)],
+) -> Result<(), String> {
     println!("{package} {}: {count}", tests.join(" "));
-    let command = cargo(&["test", "--release", "-p", package]).args(tests).args(["--", "--nocapture", "--test-threads=1"]);
+    let command = cargo(&["test", "--release", "-p", package]).args(tests).args([
+        "--",
+        "--nocapture",
+        "--test-threads=1",
+    ]);
     let command = more.iter().fold(command, |command, (name, value)| command.env(name, value));
     test::some(command.env(variable, count.to_string()))
 }

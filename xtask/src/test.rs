@@ -15,12 +15,14 @@ struct Sum {
 }
 
 impl Sum {
-    /// Adds a line, if it is a result: `test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; …`.
+    /// Adds a line, if it is a result: `test result: ok. 12 passed; 0 failed; 1 ignored; 0
+    /// measured; …`.
     fn add(&mut self, line: &str) {
         self.skipped.extend(line.strip_prefix("skipped: ").map(str::to_owned));
         let Some(result) = line.strip_prefix("test result: ") else { return };
         self.suites += 1;
-        let words: Vec<&str> = result.split(&[' ', ';', '.'][..]).filter(|word| !word.is_empty()).collect();
+        let words: Vec<&str> =
+            result.split(&[' ', ';', '.'][..]).filter(|word| !word.is_empty()).collect();
         for pair in words.windows(2) {
             let [count, what] = pair else { continue };
             let count = count.parse().unwrap_or(0);
@@ -51,7 +53,9 @@ impl Sum {
         let Sum { suites, passed, failed, ignored, skipped } = self;
         let why: String = skipped.iter().map(|why| format!("\n    {why}")).collect();
         let skipped = skipped.len();
-        format!("{what}: {suites} suites, {passed} passed ({skipped} skipped), {failed} failed, {ignored} ignored{why}")
+        format!(
+            "{what}: {suites} suites, {passed} passed ({skipped} skipped), {failed} failed, {ignored} ignored{why}"
+        )
     }
 }
 
@@ -67,10 +71,12 @@ pub fn run(seeds: u64) -> Result<(), String> {
         failures.extend(sum.run(step).err());
         summaries.push(sum.show(what));
     };
-    // Everything is built once, with the features of the whole workspace, and used by all that follows.
+    // Everything is built once, with the features of the whole workspace, and used by all that
+    // follows.
     let workspace = ["test", "--workspace", "--no-fail-fast"];
     tests("workspace", cargo(&workspace).env("OIKAZE_TEST_COMMAND", target().join("debug/oikaze")));
-    let loom = cargo(&["test", "-p", "oikaze-os", "-p", "oikaze", "--profile", "loom", "--lib", "loom"]);
+    let loom =
+        cargo(&["test", "-p", "oikaze-os", "-p", "oikaze", "--profile", "loom", "--lib", "loom"]);
     tests("loom", loom.env("RUSTFLAGS", "--cfg loom"));
     // The switch for a planted bug is one for the whole process, so Wind's run by themselves.
     tests("planted bugs", ignored("every_bug_is_caught"));
@@ -83,7 +89,9 @@ pub fn run(seeds: u64) -> Result<(), String> {
         println!("{summary}");
     }
     if failures.is_empty() {
-        println!("simulated clusters: {seeds} seeds in any weather, as many under fire: no failure");
+        println!(
+            "simulated clusters: {seeds} seeds in any weather, as many under fire: no failure"
+        );
         return Ok(());
     }
     Err(format!("failed:\n  {}", failures.join("\n  ")))
@@ -91,7 +99,16 @@ pub fn run(seeds: u64) -> Result<(), String> {
 
 /// Tests of this name, which `cargo test` leaves out, of what it has built; one after the other.
 fn ignored(test: &str) -> Step {
-    cargo(&["test", "--workspace", "--lib", "--", "--ignored", "--nocapture", "--test-threads=1", test])
+    cargo(&[
+        "test",
+        "--workspace",
+        "--lib",
+        "--",
+        "--ignored",
+        "--nocapture",
+        "--test-threads=1",
+        test,
+    ])
 }
 
 /// Runs tests, which must be there.
@@ -102,18 +119,23 @@ pub fn some(step: Step) -> Result<(), String> {
     Sum::default().run(step)
 }
 
-/// Seeds of connection set-ups: 28 connections each, half of them at loss and half at damage, so more than 1,000 of both.
+/// Seeds of connection set-ups: 28 connections each, half of them at loss and half at damage, so
+/// more than 1,000 of both.
 const SET_UPS: u64 = 72;
 
-/// Simulated clusters, from these seeds: in any weather, under fire, set up on a bad network, with a node killed at any point, and adding 1
-/// to words (20,000 times each: of 10,000 seeds, that is more than 10^7 times). By the simulator that lies in this folder of the target:
-/// what the tests have built anyway does for a few seeds; to build it for speed takes longer than they do.
+/// Simulated clusters, from these seeds: in any weather, under fire, set up on a bad network, with
+/// a node killed at any point, and adding 1 to words (20,000 times each: of 10,000 seeds, that is
+/// more than 10^7 times). By the simulator that lies in this folder of the target: what the tests
+/// have built anyway does for a few seeds; to build it for speed takes longer than they do.
 ///
 /// # Errors
 /// A seed failed; its output says how to run it again.
 pub fn simulate(built: &str, first: u64, seeds: u64) -> Result<(), String> {
-    let (setups, deaths, counts) = (SET_UPS.max(seeds / 10), (seeds / 10).max(50), (seeds / 16).max(4));
-    for (scenario, seeds) in [("all", seeds), ("fire", seeds), ("setups", setups), ("deaths", deaths)] {
+    let (setups, deaths, counts) =
+        (SET_UPS.max(seeds / 10), (seeds / 10).max(50), (seeds / 16).max(4));
+    for (scenario, seeds) in
+        [("all", seeds), ("fire", seeds), ("setups", setups), ("deaths", deaths)]
+    {
         simulate_some(built, scenario, first, seeds, &[])?;
     }
     // 20,000 are asked for in each; some are cut off by a death.
@@ -124,7 +146,13 @@ pub fn simulate(built: &str, first: u64, seeds: u64) -> Result<(), String> {
 ///
 /// # Errors
 /// One has failed, or they have not done what is asked of them.
-pub fn simulate_some(built: &str, scenario: &str, first: u64, seeds: u64, more: &[&str]) -> Result<(), String> {
+pub fn simulate_some(
+    built: &str,
+    scenario: &str,
+    first: u64,
+    seeds: u64,
+    more: &[&str],
+) -> Result<(), String> {
     println!("simulated clusters: {scenario}");
     let (seeds, first) = (seeds.to_string(), first.to_string());
     let sim = Step::new(target().join(built).join("sim")).args(["--scenario", scenario]);
@@ -146,7 +174,16 @@ mod tests {
         ] {
             sum.add(line);
         }
-        assert_eq!(sum, Sum { suites: 2, passed: 15, failed: 2, ignored: 1, skipped: vec!["it needs root".to_owned()] });
+        assert_eq!(
+            sum,
+            Sum {
+                suites: 2,
+                passed: 15,
+                failed: 2,
+                ignored: 1,
+                skipped: vec!["it needs root".to_owned()]
+            }
+        );
         let mut none = Sum::default();
         none.add("test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 9 filtered out; finished in 0.01s");
         assert!(sum.is_something() && !none.is_something(), "tests by a name that none has");

@@ -1,8 +1,9 @@
 //! One plane of one Jacobi iteration: a pure function from three planes to one.
 //!
-//! The 19-point stencil of the original, with its order of operations, so that the field is the same bit for bit under
-//! every partition. The sum of squared residuals (gosa) is taken in f64: an f32 sum stalls at size L. It is summed in
-//! an order that depends on the plane alone; the planes' sums are added in plane order by the caller.
+//! The 19-point stencil of the original, with its order of operations, so that the field is the
+//! same bit for bit under every partition. The sum of squared residuals (gosa) is taken in f64: an
+//! f32 sum stalls at size L. It is summed in an order that depends on the plane alone; the planes'
+//! sums are added in plane order by the caller.
 
 use std::error::Error;
 use std::fmt;
@@ -11,14 +12,16 @@ use crate::problem::Shape;
 
 /// The original's relaxation factor.
 const OMEGA: f32 = 0.8;
-/// Independent partial sums of squares: enough to fill a vector register of f64, and always the same order.
+/// Independent partial sums of squares: enough to fill a vector register of f64, and always the
+/// same order.
 const LANES: usize = 8;
 
 /// Coefficients of the stencil.
 ///
-/// The original keeps them as twelve arrays as large as the field and reads them at each point, which makes it a
-/// measure of memory bandwidth. [`Coefficients::arrays`] does so too (for the planes of this node only), which is what
-/// MFLOPS are compared with; [`Coefficients::scalars`] does the same arithmetic from registers.
+/// The original keeps them as twelve arrays as large as the field and reads them at each point,
+/// which makes it a measure of memory bandwidth. [`Coefficients::arrays`] does so too (for the
+/// planes of this node only), which is what MFLOPS are compared with; [`Coefficients::scalars`]
+/// does the same arithmetic from registers.
 pub struct Coefficients {
     /// None: kept in registers.
     arrays: Option<Arrays>,
@@ -62,7 +65,9 @@ impl Coefficients {
         let values = planes.len() * shape.plane();
         let mut each = [const { Vec::new() }; 12];
         for (array, value) in each.iter_mut().zip(VALUES) {
-            array.try_reserve_exact(values).map_err(|_| NoMemory { bytes: 12 * values * size_of::<f32>() })?;
+            array
+                .try_reserve_exact(values)
+                .map_err(|_| NoMemory { bytes: 12 * values * size_of::<f32>() })?;
             array.resize(values, value);
         }
         Ok(Self { arrays: Some(Arrays { first: planes.start, plane: shape.plane(), each }) })
@@ -75,16 +80,17 @@ impl Coefficients {
     }
 }
 
-/// Nine rows of the old field around the row to be computed, all equally long: above (i − 1), here, below (i + 1), each
-/// with j − 1, j, j + 1.
+/// Nine rows of the old field around the row to be computed, all equally long: above (i − 1), here,
+/// below (i + 1), each with j − 1, j, j + 1.
 struct Rows<'a> {
     above: [&'a [f32]; 3],
     here: [&'a [f32]; 3],
     below: [&'a [f32]; 3],
 }
 
-/// Computes plane `i` of the new field from planes i − 1, i, i + 1 of the old one, and returns the plane's sum of
-/// squared residuals. The border of `new` is left as it is. `scratch` is room for one row.
+/// Computes plane `i` of the new field from planes i − 1, i, i + 1 of the old one, and returns the
+/// plane's sum of squared residuals. The border of `new` is left as it is. `scratch` is room for
+/// one row.
 pub fn relax_plane(
     shape: Shape,
     i: usize,
@@ -124,15 +130,22 @@ pub fn relax_plane(
 
 /// One row with coefficients read from arrays.
 #[inline(never)] // a function of its own: the compiler then knows that `new` and `residuals` overlap nothing
-fn relax_row_arrays(rows: &Rows<'_>, coefficients: &[&[f32]; 12], new: &mut [f32], residuals: &mut [f32]) {
+fn relax_row_arrays(
+    rows: &Rows<'_>,
+    coefficients: &[&[f32]; 12],
+    new: &mut [f32],
+    residuals: &mut [f32],
+) {
     let columns = new.len();
-    let [a0, a1, a2, a3, b0, b1, b2, c0, c1, c2, bnd, wrk1] = coefficients.map(|row| &row[..columns]);
+    let [a0, a1, a2, a3, b0, b1, b2, c0, c1, c2, bnd, wrk1] =
+        coefficients.map(|row| &row[..columns]);
     let [above_jm, above, above_jp] = rows.above.map(|row| &row[..columns]);
     let [here_jm, here, here_jp] = rows.here.map(|row| &row[..columns]);
     let [below_jm, below, below_jp] = rows.below.map(|row| &row[..columns]);
     let residuals = &mut residuals[..columns];
     for k in 1..columns - 1 {
-        let at = [a0[k], a1[k], a2[k], a3[k], b0[k], b1[k], b2[k], c0[k], c1[k], c2[k], bnd[k], wrk1[k]];
+        let at =
+            [a0[k], a1[k], a2[k], a3[k], b0[k], b1[k], b2[k], c0[k], c1[k], c2[k], bnd[k], wrk1[k]];
         let next = [below[k], here_jp[k], here[k + 1], above[k], here_jm[k], here[k - 1]];
         let ij = [below_jp[k], below_jm[k], above_jp[k], above_jm[k]];
         let jk = [here_jp[k + 1], here_jm[k + 1], here_jp[k - 1], here_jm[k - 1]];
@@ -145,7 +158,12 @@ fn relax_row_arrays(rows: &Rows<'_>, coefficients: &[&[f32]; 12], new: &mut [f32
 
 /// One row with coefficients kept in registers.
 #[inline(never)]
-fn relax_row_scalars(rows: &Rows<'_>, coefficients: &[f32; 12], new: &mut [f32], residuals: &mut [f32]) {
+fn relax_row_scalars(
+    rows: &Rows<'_>,
+    coefficients: &[f32; 12],
+    new: &mut [f32],
+    residuals: &mut [f32],
+) {
     let columns = new.len();
     let at = *coefficients;
     let [above_jm, above, above_jp] = rows.above.map(|row| &row[..columns]);
@@ -163,11 +181,18 @@ fn relax_row_scalars(rows: &Rows<'_>, coefficients: &[f32; 12], new: &mut [f32],
     }
 }
 
-/// The residual at one point, in the original's order of operations. `next` are the six neighbours (i+1, j+1, k+1,
-/// i−1, j−1, k−1); `ij`, `jk`, `ik` the corners of three planes through the point, in the order in which the original
-/// takes them: plus, minus, minus, plus.
+/// The residual at one point, in the original's order of operations. `next` are the six neighbours
+/// (i+1, j+1, k+1, i−1, j−1, k−1); `ij`, `jk`, `ik` the corners of three planes through the point,
+/// in the order in which the original takes them: plus, minus, minus, plus.
 #[inline(always)]
-fn residual(c: &[f32; 12], p: f32, next: &[f32; 6], ij: &[f32; 4], jk: &[f32; 4], ik: &[f32; 4]) -> f32 {
+fn residual(
+    c: &[f32; 12],
+    p: f32,
+    next: &[f32; 6],
+    ij: &[f32; 4],
+    jk: &[f32; 4],
+    ik: &[f32; 4],
+) -> f32 {
     let [a0, a1, a2, a3, b0, b1, b2, c0, c1, c2, bnd, wrk1] = *c;
     let s0 = a0 * next[0]
         + a1 * next[1]
@@ -192,7 +217,12 @@ mod tests {
         let mut new = old[i * shape.plane()..(i + 1) * shape.plane()].to_vec();
         for j in 1..shape.rows - 1 {
             for k in 1..shape.columns - 1 {
-                let s = at(i + 1, j, k) + at(i, j + 1, k) + at(i, j, k + 1) + at(i - 1, j, k) + at(i, j - 1, k) + at(i, j, k - 1);
+                let s = at(i + 1, j, k)
+                    + at(i, j + 1, k)
+                    + at(i, j, k + 1)
+                    + at(i - 1, j, k)
+                    + at(i, j - 1, k)
+                    + at(i, j, k - 1);
                 let ss = s * (1.0 / 6.0) - at(i, j, k);
                 new[j * shape.columns + k] = at(i, j, k) + 0.8 * ss;
             }
@@ -207,9 +237,18 @@ mod tests {
         let expected = naive(shape, 1, &old);
         let plane = |i: usize| &old[i * shape.plane()..(i + 1) * shape.plane()];
         let mut sums = Vec::new();
-        for coefficients in [Coefficients::arrays(shape, &(1..2)).expect("it is small"), Coefficients::scalars()] {
+        for coefficients in
+            [Coefficients::arrays(shape, &(1..2)).expect("it is small"), Coefficients::scalars()]
+        {
             let mut new = plane(1).to_vec();
-            sums.push(relax_plane(shape, 1, &coefficients, [plane(0), plane(1), plane(2)], &mut new, &mut Vec::new()));
+            sums.push(relax_plane(
+                shape,
+                1,
+                &coefficients,
+                [plane(0), plane(1), plane(2)],
+                &mut new,
+                &mut Vec::new(),
+            ));
             assert!(new.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits()));
         }
         assert_eq!(sums[0].to_bits(), sums[1].to_bits());

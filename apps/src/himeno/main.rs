@@ -1,4 +1,5 @@
-//! Himeno: Jacobi iterations for Poisson's equation on a three-dimensional grid, over shared memory.
+//! Himeno: Jacobi iterations for Poisson's equation on a three-dimensional grid, over shared
+//! memory.
 #![forbid(unsafe_code)]
 
 mod kernel;
@@ -20,7 +21,8 @@ use serial::Outcome;
 /// Where the twelve coefficients of the stencil are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Storage {
-    /// In arrays as large as the field, read at each point, as the original does (MFLOPS are comparable).
+    /// In arrays as large as the field, read at each point, as the original does (MFLOPS are
+    /// comparable).
     Arrays,
     /// In registers: the same arithmetic, far less memory traffic.
     Registers,
@@ -37,7 +39,8 @@ enum Touch {
 
 /// The Himeno benchmark over shared memory.
 ///
-/// Start it on n nodes with `oikaze run -n 4 -- himeno --size S --iterations 100`, or alone: one node is a job, too.
+/// Start it on n nodes with `oikaze run -n 4 -- himeno --size S --iterations 100`, or alone: one
+/// node is a job, too.
 #[derive(Parser, Debug)]
 #[command(version, max_term_width = 120)]
 pub struct Options {
@@ -50,7 +53,8 @@ pub struct Options {
     /// The plain serial program, without Oikaze.
     #[arg(long)]
     serial: bool,
-    /// Compares the field with the one of the serial program, bit for bit, and with published results where there are any.
+    /// Compares the field with the one of the serial program, bit for bit, and with published
+    /// results where there are any.
     #[arg(long)]
     verify: bool,
     /// Where the coefficients are kept.
@@ -69,7 +73,11 @@ pub struct Options {
 
 impl Options {
     /// The coefficients for some planes, where the user wants them.
-    fn coefficients(&self, shape: Shape, planes: &std::ops::Range<usize>) -> Result<Coefficients, NoMemory> {
+    fn coefficients(
+        &self,
+        shape: Shape,
+        planes: &std::ops::Range<usize>,
+    ) -> Result<Coefficients, NoMemory> {
         match self.coefficients {
             Storage::Arrays => Coefficients::arrays(shape, planes),
             Storage::Registers => Ok(Coefficients::scalars()),
@@ -80,7 +88,12 @@ impl Options {
     fn serial_run(&self, progress: bool) -> Result<Outcome, NoMemory> {
         let shape = self.size.shape();
         let coefficients = self.coefficients(shape, &(0..shape.planes))?;
-        Ok(serial::solve(shape, self.iterations, &coefficients, Progress::new(progress, self.iterations.into())))
+        Ok(serial::solve(
+            shape,
+            self.iterations,
+            &coefficients,
+            Progress::new(progress, self.iterations.into()),
+        ))
     }
 }
 

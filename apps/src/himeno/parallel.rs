@@ -1,4 +1,5 @@
-//! The same over shared memory: each node relaxes its planes and reads its neighbours' with plain loads.
+//! The same over shared memory: each node relaxes its planes and reads its neighbours' with plain
+//! loads.
 
 use std::error::Error;
 use std::time::Instant;
@@ -23,7 +24,8 @@ pub struct Solution {
 }
 
 impl Solution {
-    /// What was computed. With a fingerprint if wanted, for which this node reads the whole field from wherever it is.
+    /// What was computed. With a fingerprint if wanted, for which this node reads the whole field
+    /// from wherever it is.
     ///
     /// # Errors
     /// A node that is lost.
@@ -32,7 +34,11 @@ impl Solution {
         for i in (0..self.shape.planes).filter(|_| fingerprint) {
             print.f32s(&self.field.array.read(elements(self.shape, &(i..i + 1)))?);
         }
-        Ok(Outcome { gosa: self.gosa, hash: fingerprint.then(|| print.value()), seconds: self.seconds })
+        Ok(Outcome {
+            gosa: self.gosa,
+            hash: fingerprint.then(|| print.value()),
+            seconds: self.seconds,
+        })
     }
 }
 
@@ -45,8 +51,12 @@ pub fn solve(job: &Job, options: &Options) -> Result<Solution, Box<dyn Error>> {
     let mine = shape.planes_of(job.rank(), job.size());
     let coefficients = options.coefficients(shape, &mine)?;
     let homes = Homes::Explicit(page_homes(shape, job.size()));
-    let mut old = Field { array: job.array_with_homes("p0", shape.len(), homes.clone())?, touch: options.touch };
-    let mut new = Field { array: job.array_with_homes("p1", shape.len(), homes)?, touch: options.touch };
+    let mut old = Field {
+        array: job.array_with_homes("p0", shape.len(), homes.clone())?,
+        touch: options.touch,
+    };
+    let mut new =
+        Field { array: job.array_with_homes("p1", shape.len(), homes)?, touch: options.touch };
     for field in [&old, &new] {
         let mut planes = field.write(elements(shape, &mine))?;
         for (i, plane) in mine.clone().zip(planes.chunks_exact_mut(shape.plane())) {
@@ -54,7 +64,8 @@ pub fn solve(job: &Job, options: &Options) -> Result<Solution, Box<dyn Error>> {
         }
     }
     job.barrier()?;
-    let mut progress = Progress::new(options.progress && job.rank() == 0, options.iterations.into());
+    let mut progress =
+        Progress::new(options.progress && job.rank() == 0, options.iterations.into());
     let mut sums = vec![0.0; shape.planes];
     let started = Instant::now();
     for _ in 0..options.iterations {
@@ -63,8 +74,8 @@ pub fn solve(job: &Job, options: &Options) -> Result<Solution, Box<dyn Error>> {
         std::mem::swap(&mut old, &mut new);
         progress.step();
     }
-    // Every node gives its planes' sums and zero for all others, so adding is exact, and the planes are added in their order:
-    // the result has the same bits on any number of nodes.
+    // Every node gives its planes' sums and zero for all others, so adding is exact, and the planes
+    // are added in their order: the result has the same bits on any number of nodes.
     let gosa = job.reduce_all(&sums, ReduceOp::Sum)?.iter().sum();
     let seconds = started.elapsed().as_secs_f64();
     progress.finish();
@@ -148,7 +159,11 @@ mod tests {
                 assert_eq!(homes.len() * PAGE, shape.len() * 4);
                 for (page, home) in homes.into_iter().enumerate() {
                     let plane = page * PAGE / 4 / shape.plane();
-                    assert!(shape.planes_of(home, nodes).contains(&plane), "{} on {nodes}: page {page}", size.name());
+                    assert!(
+                        shape.planes_of(home, nodes).contains(&plane),
+                        "{} on {nodes}: page {page}",
+                        size.name()
+                    );
                 }
             }
         }

@@ -76,15 +76,17 @@ impl Shape {
         plane.fill((i * i) as f32 / (last * last));
     }
 
-    /// The planes of node `rank` of `nodes`: contiguous, as even as they come, none if there are more nodes than planes.
+    /// The planes of node `rank` of `nodes`: contiguous, as even as they come, none if there are
+    /// more nodes than planes.
     #[must_use]
     pub const fn planes_of(self, rank: u32, nodes: u32) -> std::ops::Range<usize> {
         let (rank, nodes) = (rank as usize, nodes as usize);
         self.planes * rank / nodes..self.planes * (rank + 1) / nodes
     }
 
-    /// Millions of floating-point operations a second. Counts, as most C versions of the benchmark do, the interior
-    /// (I − 3)(J − 3)(K − 3), a little less than the (I − 2)(J − 2)(K − 2) points that are computed.
+    /// Millions of floating-point operations a second. Counts, as most C versions of the benchmark
+    /// do, the interior (I − 3)(J − 3)(K − 3), a little less than the (I − 2)(J − 2)(K − 2) points
+    /// that are computed.
     #[must_use]
     pub fn mflops(self, iterations: u32, seconds: f64) -> f64 {
         let points = (self.planes - 3) as f64 * (self.rows - 3) as f64 * (self.columns - 3) as f64;

@@ -39,7 +39,11 @@ pub fn print(options: &Options, nodes: u32, outcome: &Outcome, table: Option<&No
 ///
 /// # Errors
 /// Says what differs from what.
-pub fn verify(options: &Options, outcome: &Outcome, serial: Option<&Outcome>) -> Result<(), String> {
+pub fn verify(
+    options: &Options,
+    outcome: &Outcome,
+    serial: Option<&Outcome>,
+) -> Result<(), String> {
     let name = format!("{} after {} iterations", options.size.name(), options.iterations);
     let differs = |what: &str, here: String, there: String| {
         Err(format!(
@@ -49,10 +53,18 @@ pub fn verify(options: &Options, outcome: &Outcome, serial: Option<&Outcome>) ->
     let hash = outcome.hash.ok_or("the run took no fingerprint of the field (a defect)")?;
     if let Some(serial) = serial {
         if serial.hash != Some(hash) {
-            return differs("p hash, against the serial run", hex(hash), serial.hash.map_or_else(String::new, hex));
+            return differs(
+                "p hash, against the serial run",
+                hex(hash),
+                serial.hash.map_or_else(String::new, hex),
+            );
         }
         if serial.gosa.to_bits() != outcome.gosa.to_bits() {
-            return differs("gosa, against the serial run", format!("{:e}", outcome.gosa), format!("{:e}", serial.gosa));
+            return differs(
+                "gosa, against the serial run",
+                format!("{:e}", outcome.gosa),
+                format!("{:e}", serial.gosa),
+            );
         }
     }
     if let Some(known) = known(options.size, options.iterations) {
@@ -60,7 +72,11 @@ pub fn verify(options: &Options, outcome: &Outcome, serial: Option<&Outcome>) ->
             return differs("p hash, against the published one", hex(hash), hex(known.hash));
         }
         if ten_digits(known.gosa) != ten_digits(outcome.gosa) {
-            return differs("gosa, against the published one", ten_digits(outcome.gosa), ten_digits(known.gosa));
+            return differs(
+                "gosa, against the published one",
+                ten_digits(outcome.gosa),
+                ten_digits(known.gosa),
+            );
         }
     }
     if !options.json {

@@ -1,4 +1,5 @@
-//! The plain program: no nodes, no shared memory. It is the oracle the parallel one is held against.
+//! The plain program: no nodes, no shared memory. It is the oracle the parallel one is held
+//! against.
 
 use std::time::Instant;
 
@@ -20,7 +21,12 @@ pub struct Outcome {
 
 /// Iterates on one processor.
 #[must_use]
-pub fn solve(shape: Shape, iterations: u32, coefficients: &Coefficients, mut progress: Progress) -> Outcome {
+pub fn solve(
+    shape: Shape,
+    iterations: u32,
+    coefficients: &Coefficients,
+    mut progress: Progress,
+) -> Outcome {
     let mut old = vec![0.0; shape.len()];
     for (i, plane) in old.chunks_exact_mut(shape.plane()).enumerate() {
         shape.start(i, plane);
@@ -54,7 +60,8 @@ mod tests {
     fn known_results() {
         for (size, iterations) in [(Size::Xs, 3), (Size::Xs, 100), (Size::S, 3)] {
             let known = known(size, iterations).expect("in the table");
-            let outcome = solve(size.shape(), iterations, &Coefficients::scalars(), Progress::new(false, 0));
+            let outcome =
+                solve(size.shape(), iterations, &Coefficients::scalars(), Progress::new(false, 0));
             assert_eq!(outcome.hash, Some(known.hash), "{} / {iterations}", size.name());
             assert_eq!(format!("{:.9e}", outcome.gosa), format!("{:.9e}", known.gosa));
         }

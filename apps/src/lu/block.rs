@@ -1,7 +1,8 @@
-//! What is done to one block or with two: the four kernels of SPLASH-2's LU, on 16 × 16 values stored row-major.
+//! What is done to one block or with two: the four kernels of SPLASH-2's LU, on 16 × 16 values
+//! stored row-major.
 //!
-//! Every value is updated by the same operations in the same order whoever does them, so that results are the same bit
-//! for bit on any number of nodes.
+//! Every value is updated by the same operations in the same order whoever does them, so that
+//! results are the same bit for bit on any number of nodes.
 
 /// Rows, and columns, of a block.
 pub const SIDE: usize = 16;
@@ -24,7 +25,8 @@ fn subtract(block: &mut Block, i: usize, from: usize, factor: f64, source: &[f64
     }
 }
 
-/// Factors a diagonal block into L (unit diagonal, below) and U (diagonal and above), in place, without pivoting (lu0).
+/// Factors a diagonal block into L (unit diagonal, below) and U (diagonal and above), in place,
+/// without pivoting (lu0).
 pub fn factor(diagonal: &mut Block) {
     for k in 0..SIDE {
         let pivot = row(diagonal, k);
@@ -84,7 +86,9 @@ mod tests {
     }
 
     fn product(left: &Block, right: &Block) -> Block {
-        std::array::from_fn(|n| (0..SIDE).map(|k| left[n / SIDE * SIDE + k] * right[k * SIDE + n % SIDE]).sum())
+        std::array::from_fn(|n| {
+            (0..SIDE).map(|k| left[n / SIDE * SIDE + k] * right[k * SIDE + n % SIDE]).sum()
+        })
     }
 
     fn parts(factored: &Block) -> (Block, Block) {

@@ -1,7 +1,8 @@
 //! Which node owns which block, and where a block lies in the shared array.
 //!
-//! The "contiguous blocks" variant of SPLASH-2 (Woo et al., ISCA '95): blocks are dealt out two-dimensionally, and the
-//! blocks of one owner lie beside each other, beginning at a page, so that no page has two writers.
+//! The "contiguous blocks" variant of SPLASH-2 (Woo et al., ISCA '95): blocks are dealt out
+//! two-dimensionally, and the blocks of one owner lie beside each other, beginning at a page, so
+//! that no page has two writers.
 
 use crate::block::{SIDE, VALUES};
 
@@ -26,13 +27,23 @@ impl Layout {
     pub fn new(n: usize, nodes: u32) -> Self {
         let nodes = (nodes as usize).max(1);
         // The most nearly square grid of that many nodes.
-        let grid_columns = (1..=nodes).take_while(|c| c * c <= nodes).filter(|c| nodes.is_multiple_of(*c)).last().unwrap_or(1);
+        let grid_columns = (1..=nodes)
+            .take_while(|c| c * c <= nodes)
+            .filter(|c| nodes.is_multiple_of(*c))
+            .last()
+            .unwrap_or(1);
         let blocks = n / SIDE;
-        let mut layout =
-            Self { blocks, grid_rows: nodes / grid_columns, grid_columns, starts: vec![0], slots: vec![0; blocks * blocks] };
+        let mut layout = Self {
+            blocks,
+            grid_rows: nodes / grid_columns,
+            grid_columns,
+            starts: vec![0],
+            slots: vec![0; blocks * blocks],
+        };
         let mut owned = vec![0; nodes];
         for (place, slot) in layout.slots.iter_mut().enumerate() {
-            let owner = place / blocks % layout.grid_rows * grid_columns + place % blocks % grid_columns;
+            let owner =
+                place / blocks % layout.grid_rows * grid_columns + place % blocks % grid_columns;
             *slot = owned[owner];
             owned[owner] += 1;
         }
@@ -78,7 +89,11 @@ impl Layout {
     #[must_use]
     pub fn homes(&self) -> Vec<u32> {
         let parts = self.starts.windows(2).zip(0u32..);
-        parts.flat_map(|(part, rank)| std::iter::repeat_n(rank, (part[1] - part[0]) / BLOCKS_PER_PAGE)).collect()
+        parts
+            .flat_map(|(part, rank)| {
+                std::iter::repeat_n(rank, (part[1] - part[0]) / BLOCKS_PER_PAGE)
+            })
+            .collect()
     }
 }
 
@@ -107,7 +122,9 @@ mod tests {
 
     #[test]
     fn the_grid_is_as_square_as_it_can_be() {
-        for (nodes, rows, columns) in [(1, 1, 1), (2, 2, 1), (3, 3, 1), (4, 2, 2), (6, 3, 2), (8, 4, 2), (9, 3, 3)] {
+        for (nodes, rows, columns) in
+            [(1, 1, 1), (2, 2, 1), (3, 3, 1), (4, 2, 2), (6, 3, 2), (8, 4, 2), (9, 3, 3)]
+        {
             let layout = Layout::new(64, nodes);
             assert_eq!((layout.grid_rows, layout.grid_columns), (rows, columns), "{nodes} nodes");
         }

@@ -1,4 +1,5 @@
-//! LU: factors a dense matrix in blocks over shared memory; SPLASH-2's kernel in its variant with contiguous blocks.
+//! LU: factors a dense matrix in blocks over shared memory; SPLASH-2's kernel in its variant with
+//! contiguous blocks.
 #![forbid(unsafe_code)]
 
 mod block;

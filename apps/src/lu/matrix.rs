@@ -7,8 +7,8 @@ use crate::block::{Block, SIDE, VALUES};
 /// How far from one a value of the solution may be.
 pub const TOLERANCE: f64 = 1e-5;
 
-/// A value in 0..1 from a seed and an index: splitmix64's output function over a Weyl sequence (Steele, Lea & Flood,
-/// OOPSLA '14). Any node can compute any value without those before it.
+/// A value in 0..1 from a seed and an index: splitmix64's output function over a Weyl sequence
+/// (Steele, Lea & Flood, OOPSLA '14). Any node can compute any value without those before it.
 #[must_use]
 pub fn uniform(seed: u64, index: u64) -> f64 {
     let mut z = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -47,20 +47,25 @@ impl Matrix {
         2.0 / 3.0 * (self.n as f64).powi(3)
     }
 
-    /// Solves the system whose right-hand side is the sums of the rows, by the factors that `block` yields, and returns how
-    /// far the solution is from all ones.
+    /// Solves the system whose right-hand side is the sums of the rows, by the factors that `block`
+    /// yields, and returns how far the solution is from all ones.
     ///
     /// # Errors
     /// Passes on what `block` says.
-    pub fn error<E>(self, mut block: impl FnMut(usize, usize) -> Result<Block, E>) -> Result<f64, E> {
+    pub fn error<E>(
+        self,
+        mut block: impl FnMut(usize, usize) -> Result<Block, E>,
+    ) -> Result<f64, E> {
         let blocks = self.n / SIDE;
-        let mut x: Vec<f64> = (0..self.n).map(|i| (0..self.n).map(|j| self.at(i, j)).sum()).collect();
+        let mut x: Vec<f64> =
+            (0..self.n).map(|i| (0..self.n).map(|j| self.at(i, j)).sum()).collect();
         for i in 0..blocks {
             for j in 0..=i {
                 let lower = block(i, j)?;
                 for r in 0..SIDE {
                     let columns = if i == j { r } else { SIDE };
-                    let known: f64 = (0..columns).map(|c| lower[r * SIDE + c] * x[j * SIDE + c]).sum();
+                    let known: f64 =
+                        (0..columns).map(|c| lower[r * SIDE + c] * x[j * SIDE + c]).sum();
                     x[i * SIDE + r] -= known;
                 }
             }
@@ -70,7 +75,8 @@ impl Matrix {
                 let upper = block(i, j)?;
                 for r in (0..SIDE).rev() {
                     let from = if i == j { r + 1 } else { 0 };
-                    let known: f64 = (from..SIDE).map(|c| upper[r * SIDE + c] * x[j * SIDE + c]).sum();
+                    let known: f64 =
+                        (from..SIDE).map(|c| upper[r * SIDE + c] * x[j * SIDE + c]).sum();
                     x[i * SIDE + r] -= known;
                     if i == j {
                         x[i * SIDE + r] /= upper[r * SIDE + r];
@@ -78,9 +84,9 @@ impl Matrix {
                 }
             }
         }
-        Ok(x.iter()
-            .map(|x| (x - 1.0).abs())
-            .fold(0.0, |worst, error| if error.is_nan() { f64::INFINITY } else { worst.max(error) }))
+        Ok(x.iter().map(|x| (x - 1.0).abs()).fold(0.0, |worst, error| {
+            if error.is_nan() { f64::INFINITY } else { worst.max(error) }
+        }))
     }
 }
 
@@ -88,7 +94,10 @@ impl Matrix {
 ///
 /// # Errors
 /// Passes on what `block` says.
-pub fn fingerprint<E>(blocks: usize, mut block: impl FnMut(usize, usize) -> Result<Block, E>) -> Result<u64, E> {
+pub fn fingerprint<E>(
+    blocks: usize,
+    mut block: impl FnMut(usize, usize) -> Result<Block, E>,
+) -> Result<u64, E> {
     let mut print = Fingerprint::new();
     for i in 0..blocks {
         for j in 0..blocks {

@@ -1,4 +1,5 @@
-//! The same over shared memory: each node works on its own blocks and reads the step's row and column of others.
+//! The same over shared memory: each node works on its own blocks and reads the step's row and
+//! column of others.
 
 use std::time::Instant;
 
@@ -37,7 +38,8 @@ pub fn factor(job: &Job, options: &Options) -> Result<Factors> {
     let mut progress = options.progress(job.rank() == 0);
     let started = Instant::now();
     for k in 0..blocks {
-        // Nobody reads the diagonal block before the first barrier, nor the step's row and column before the second.
+        // Nobody reads the diagonal block before the first barrier, nor the step's row and column
+        // before the second.
         if factors.is_mine(k, k) {
             block::factor(block_of(&mut factors.write(k, k)?)?);
         }
@@ -74,10 +76,12 @@ impl Factors {
     /// All blocks below and to the right.
     fn interior(&self, k: usize) -> Result<()> {
         let rest = k + 1..self.layout.blocks();
-        let columns: Vec<usize> = rest.clone().filter(|&j| rest.clone().any(|i| self.is_mine(i, j))).collect();
+        let columns: Vec<usize> =
+            rest.clone().filter(|&j| rest.clone().any(|i| self.is_mine(i, j))).collect();
         let above = columns.iter().map(|&j| self.get(k, j)).collect::<Result<Vec<_>>>()?;
         for i in rest {
-            let mut row = columns.iter().zip(&above).filter(|&(&j, _)| self.is_mine(i, j)).peekable();
+            let mut row =
+                columns.iter().zip(&above).filter(|&(&j, _)| self.is_mine(i, j)).peekable();
             if row.peek().is_none() {
                 continue;
             }
@@ -93,8 +97,13 @@ impl Factors {
         self.layout.owner(i, j) == self.me
     }
 
-    fn mine(&self, rows: std::ops::Range<usize>, columns: std::ops::Range<usize>) -> impl Iterator<Item = (usize, usize)> + '_ {
-        rows.flat_map(move |i| columns.clone().map(move |j| (i, j))).filter(|&(i, j)| self.is_mine(i, j))
+    fn mine(
+        &self,
+        rows: std::ops::Range<usize>,
+        columns: std::ops::Range<usize>,
+    ) -> impl Iterator<Item = (usize, usize)> + '_ {
+        rows.flat_map(move |i| columns.clone().map(move |j| (i, j)))
+            .filter(|&(i, j)| self.is_mine(i, j))
     }
 
     fn read(&self, i: usize, j: usize) -> Result<ReadGuard<'_, f64>> {
@@ -127,5 +136,8 @@ fn block_of(values: &mut [f64]) -> Result<&mut Block> {
 }
 
 fn too_short() -> Error {
-    Error::Invalid { what: "a block of the matrix".into(), why: "the layout gives it too few values (a defect of lu)".into() }
+    Error::Invalid {
+        what: "a block of the matrix".into(),
+        why: "the layout gives it too few values (a defect of lu)".into(),
+    }
 }

@@ -19,19 +19,30 @@ pub fn print(options: &Options, nodes: u32, outcome: &Outcome, table: Option<&No
         return;
     }
     println!("lu {0} × {0}, {nodes} node{1}", options.n, if nodes == 1 { "" } else { "s" });
-    println!("{mflops:.0} MFLOPS ({:.3} s), solution within {:.1e} of ones", outcome.seconds, outcome.error);
+    println!(
+        "{mflops:.0} MFLOPS ({:.3} s), solution within {:.1e} of ones",
+        outcome.seconds, outcome.error
+    );
     if let Some(table) = table {
         print!("{table}");
     }
 }
 
-/// Is the solution all ones, and are the factors those of the serial run (if one was made beside this one)?
+/// Is the solution all ones, and are the factors those of the serial run (if one was made beside
+/// this one)?
 ///
 /// # Errors
 /// Says what differs from what.
-pub fn verify(options: &Options, outcome: &Outcome, serial: Option<&Outcome>) -> Result<(), String> {
+pub fn verify(
+    options: &Options,
+    outcome: &Outcome,
+    serial: Option<&Outcome>,
+) -> Result<(), String> {
     if outcome.error >= TOLERANCE {
-        return Err(format!("wrong result: the solution is {:.1e} away from ones, allowed are {TOLERANCE:.0e}", outcome.error));
+        return Err(format!(
+            "wrong result: the solution is {:.1e} away from ones, allowed are {TOLERANCE:.0e}",
+            outcome.error
+        ));
     }
     if let Some(serial) = serial
         && serial.hash != outcome.hash

@@ -1,4 +1,5 @@
-//! The plain program: no nodes, no shared memory. It is the oracle the parallel one is held against.
+//! The plain program: no nodes, no shared memory. It is the oracle the parallel one is held
+//! against.
 
 use std::convert::Infallible;
 use std::time::Instant;
@@ -68,7 +69,8 @@ mod tests {
     fn factors_are_those_of_plain_elimination() {
         let matrix = Matrix { n: 48, seed: 7 };
         let n = matrix.n;
-        let mut plain: Vec<Vec<f64>> = (0..n).map(|i| (0..n).map(|j| matrix.at(i, j)).collect()).collect();
+        let mut plain: Vec<Vec<f64>> =
+            (0..n).map(|i| (0..n).map(|j| matrix.at(i, j)).collect()).collect();
         for k in 0..n {
             for i in k + 1..n {
                 plain[i][k] /= plain[k][k];

@@ -10,7 +10,8 @@ pub static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 pub const HIMENO: &str = env!("CARGO_BIN_EXE_himeno");
 
-/// A test that cannot be run here. It is seen, and counted by `cargo xtask test`; where all must run (OIKAZE_TEST_ALL), it is a failure.
+/// A test that cannot be run here. It is seen, and counted by `cargo xtask test`; where all must
+/// run (OIKAZE_TEST_ALL), it is a failure.
 #[allow(dead_code)]
 pub fn skip(why: &str) {
     // Not by print, which the test harness keeps to itself.
@@ -18,8 +19,9 @@ pub fn skip(why: &str) {
     assert!(std::env::var_os("OIKAZE_TEST_ALL").is_none(), "skipped: {why}");
 }
 
-/// The `oikaze` command, built as these programs were: it belongs to another package, for which cargo sets no variable. Who has it
-/// says where (`cargo xtask test`): built for itself it lacks the workspace's features, so that nearly all would be built again.
+/// The `oikaze` command, built as these programs were: it belongs to another package, for which
+/// cargo sets no variable. Who has it says where (`cargo xtask test`): built for itself it lacks
+/// the workspace's features, so that nearly all would be built again.
 pub fn oikaze() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -30,7 +32,10 @@ pub fn oikaze() -> &'static Path {
         let target = folder.parent().expect("a profile's folder lies in the target folder");
         let release = folder.file_name().is_some_and(|name| name == "release");
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "-p", "oikaze-cli", "--target-dir"]).arg(target).args(release.then_some("--release"));
+        cargo
+            .args(["build", "--quiet", "-p", "oikaze-cli", "--target-dir"])
+            .arg(target)
+            .args(release.then_some("--release"));
         let built = cargo.status().expect("cargo starts");
         assert!(built.success(), "{cargo:?}: {built}");
         folder.join("oikaze")

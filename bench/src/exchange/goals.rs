@@ -9,7 +9,10 @@ pub fn goals(records: &[Record]) -> Vec<Goal> {
     let mut goals = Vec::new();
     for threads in [1, 2] {
         let faster = |case: &str, size| {
-            Found::ratio((of(records, case, size, threads, "copy"), of(records, case, size, threads, "oikaze")))
+            Found::ratio((
+                of(records, case, size, threads, "copy"),
+                of(records, case, size, threads, "oikaze"),
+            ))
         };
         let mut goal = |case: &str, size: usize, bound| {
             let what = format!("copy / {case}, {}, {threads} busy", text(size));
@@ -32,22 +35,41 @@ pub fn goals(records: &[Record]) -> Vec<Goal> {
     goals
 }
 
-fn of<'r>(records: &'r [Record], case: &str, size: usize, threads: u32, system: &str) -> Option<&'r Record> {
+fn of<'r>(
+    records: &'r [Record],
+    case: &str,
+    size: usize,
+    threads: u32,
+    system: &str,
+) -> Option<&'r Record> {
     let wanted = (case, size, Some(threads), system, Some("touch"));
-    records.iter().find(|record| (record.case, record.size, record.threads, record.system, record.mode) == wanted)
+    records.iter().find(|record| {
+        (record.case, record.size, record.threads, record.system, record.mode) == wanted
+    })
 }
 
-/// At the size where it does worst: the runtime's choice beside the better of a copy and an exchange.
+/// At the size where it does worst: the runtime's choice beside the better of a copy and an
+/// exchange.
 fn auto(records: &[Record], case: &str, exchange: &str, threads: u32) -> Option<Goal> {
     let here = records.iter().filter(|record| (record.case, record.system) == (case, "oikaze"));
-    let sizes = here.filter(|record| (record.threads, record.mode) == (Some(threads), Some("touch"))).map(|record| record.size);
+    let sizes = here
+        .filter(|record| (record.threads, record.mode) == (Some(threads), Some("touch")))
+        .map(|record| record.size);
     let of_size = |size| {
-        let ways = [of(records, case, size, threads, "copy"), of(records, exchange, size, threads, "oikaze")];
+        let ways = [
+            of(records, case, size, threads, "copy"),
+            of(records, exchange, size, threads, "oikaze"),
+        ];
         let best = ways.into_iter().flatten().min_by(|a, b| a.value.total_cmp(&b.value));
         Some((size, Found::ratio((of(records, case, size, threads, "oikaze"), best))?))
     };
-    let (size, worst) = sizes.filter_map(of_size).max_by(|(_, a), (_, b)| a.value.total_cmp(&b.value))?;
-    Some((format!("{case} / the better way, at its worst ({}), {threads} busy", text(size)), Some(worst), Bound::AtMost(1.1)))
+    let (size, worst) =
+        sizes.filter_map(of_size).max_by(|(_, a), (_, b)| a.value.total_cmp(&b.value))?;
+    Some((
+        format!("{case} / the better way, at its worst ({}), {threads} busy", text(size)),
+        Some(worst),
+        Bound::AtMost(1.1),
+    ))
 }
 
 fn text(size: usize) -> String {
@@ -64,7 +86,15 @@ mod tests {
 
     fn record(case: &'static str, size: usize, system: &'static str, value: f64) -> Record {
         let (mode, threads) = (Some("touch"), Some(1));
-        Record { system, value, rounds: vec![value], mtu: None, mode, threads, ..Record::example(case, size) }
+        Record {
+            system,
+            value,
+            rounds: vec![value],
+            mtu: None,
+            mode,
+            threads,
+            ..Record::example(case, size)
+        }
     }
 
     #[test]
@@ -77,10 +107,16 @@ mod tests {
             record("exchange", 2 * MIB, "oikaze", 100.0),
             record("exchange", 2 * MIB, "copy", 450.0),
         ];
-        let found: Vec<Goal> = goals(&records).into_iter().filter(|(_, found, _)| found.is_some()).collect();
-        let [(exchange, times, _), (auto, worst, _)] = found.as_slice() else { panic!("{}", found.len()) };
+        let found: Vec<Goal> =
+            goals(&records).into_iter().filter(|(_, found, _)| found.is_some()).collect();
+        let [(exchange, times, _), (auto, worst, _)] = found.as_slice() else {
+            panic!("{}", found.len())
+        };
         assert!(exchange.contains("copy / exchange, 2 MiB, 1 busy"), "{exchange}");
         assert!(times.is_some_and(|found| (found.value - 4.5).abs() < 1e-9));
-        assert!(auto.contains("2 MiB") && worst.is_some_and(|found| (found.value - 1.2).abs() < 1e-9), "{auto}");
+        assert!(
+            auto.contains("2 MiB") && worst.is_some_and(|found| (found.value - 1.2).abs() < 1e-9),
+            "{auto}"
+        );
     }
 }

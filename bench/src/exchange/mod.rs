@@ -1,4 +1,5 @@
-//! Pages that change place, beside copies of their bytes: in memory that no cache holds, alone and beside a busy thread.
+//! Pages that change place, beside copies of their bytes: in memory that no cache holds, alone and
+//! beside a busy thread.
 
 mod goals;
 pub mod pools;
@@ -52,7 +53,9 @@ impl Case {
 
     fn pages(self) -> PageSize {
         match self {
-            Self::ExchangeHuge | Self::MoveHuge | Self::InstallHuge | Self::AutoHuge => PageSize::Huge,
+            Self::ExchangeHuge | Self::MoveHuge | Self::InstallHuge | Self::AutoHuge => {
+                PageSize::Huge
+            }
             _ => PageSize::Small,
         }
     }
@@ -115,10 +118,15 @@ const QUICK_SIZES: [usize; 5] = [4 * KIB, 64 * KIB, 256 * KIB, 2 * MIB, 64 * MIB
 impl Run {
     fn sizes(&self) -> Result<Vec<usize>, Error> {
         let page = oikaze::page_size();
-        match self.size.iter().find(|size| **size == 0 || !size.is_multiple_of(page) || **size > pools::POOL) {
-            Some(bad) => {
-                Err(Error::new(format!("--size {bad}: only whole pages of {page} bytes change place, up to {}", pools::POOL)))
-            }
+        match self
+            .size
+            .iter()
+            .find(|size| **size == 0 || !size.is_multiple_of(page) || **size > pools::POOL)
+        {
+            Some(bad) => Err(Error::new(format!(
+                "--size {bad}: only whole pages of {page} bytes change place, up to {}",
+                pools::POOL
+            ))),
             None if !self.size.is_empty() => Ok(self.size.clone()),
             None => Ok(if self.rounds.quick { QUICK_SIZES.into() } else { SIZES.into() }),
         }
@@ -139,7 +147,9 @@ impl Run {
 /// No memory for the pools; the kernel does not move pages; a file cannot be written.
 pub fn bench(run: &Run) -> Result<(), Error> {
     if let Some(why) = Placement::of_this_process().why_not() {
-        return Err(Error::new(format!("pages are not moved here: {why}; `oikaze doctor` says more")));
+        return Err(Error::new(format!(
+            "pages are not moved here: {why}; `oikaze doctor` says more"
+        )));
     }
     let sizes = run.sizes()?;
     warn_if_busy();
@@ -148,7 +158,9 @@ pub fn bench(run: &Run) -> Result<(), Error> {
     let _ = oikaze_os::cpu::pin_to_core(0);
     let mut records = Vec::new();
     for pages in [PageSize::Small, PageSize::Huge] {
-        let wanted = |case: &&Case| case.pages() == pages && (run.case.is_empty() || run.case.contains(case));
+        let wanted = |case: &&Case| {
+            case.pages() == pages && (run.case.is_empty() || run.case.contains(case))
+        };
         let cases: Vec<Case> = Case::value_variants().iter().filter(wanted).copied().collect();
         if !cases.is_empty() {
             records.extend(of_one_page_size(run, pages, &cases, &sizes)?);
@@ -166,34 +178,54 @@ pub fn bench(run: &Run) -> Result<(), Error> {
 }
 
 /// All rounds in pools of one size of pages.
-fn of_one_page_size(run: &Run, pages: PageSize, cases: &[Case], sizes: &[usize]) -> Result<Vec<Record>, Error> {
+fn of_one_page_size(
+    run: &Run,
+    pages: PageSize,
+    cases: &[Case],
+    sizes: &[usize],
+) -> Result<Vec<Record>, Error> {
     let volume = if run.rounds.quick { pools::POOL / 4 } else { pools::POOL };
     let pools = Pools::new(pages).map_err(|why| Error::new(format!("making pools: {why}")))?;
     let mut records: Vec<(Case, Mode, Record)> = Vec::new();
     for &threads in &run.threads {
-        for (&case, mode) in cases.iter().flat_map(|case| run.modes().into_iter().map(move |mode| (case, mode))) {
+        for (&case, mode) in
+            cases.iter().flat_map(|case| run.modes().into_iter().map(move |mode| (case, mode)))
+        {
             for &size in sizes.iter().filter(|&&size| case.has(size)) {
                 for system in ["oikaze", "copy"] {
                     let (rounds, mtu) = (Vec::new(), None);
                     let (mode_name, threads) = (Some(mode.name()), Some(threads));
                     let (bench, case_name, unit) = ("exchange", case.name(), "us");
-                    let record =
-                        Record { bench, case: case_name, size, system, value: 0.0, unit, rounds, mtu, mode: mode_name, threads };
+                    let record = Record {
+                        bench,
+                        case: case_name,
+                        size,
+                        system,
+                        value: 0.0,
+                        unit,
+                        rounds,
+                        mtu,
+                        mode: mode_name,
+                        threads,
+                    };
                     records.push((case, mode, record));
                 }
             }
         }
     }
     for &threads in &run.threads {
-        let _busy = (threads > 1).then(pools::Busy::start).transpose().tried("starting a busy thread")?;
+        let _busy =
+            (threads > 1).then(pools::Busy::start).transpose().tried("starting a busy thread")?;
         for round in 1..=run.rounds.count {
             eprintln!("{pages:?} pages, {threads} threads, round {round} of {}", run.rounds.count);
-            for (case, mode, record) in records.iter_mut().filter(|(_, _, record)| record.threads == Some(threads)) {
+            for (case, mode, record) in
+                records.iter_mut().filter(|(_, _, record)| record.threads == Some(threads))
+            {
                 let act = if record.system == "copy" { Act::Copy } else { case.act() };
                 let measured = pools.measure(act, record.size, volume, *mode == Mode::Full);
-                record
-                    .rounds
-                    .push(measured.map_err(|why| Error::new(format!("{} of {} bytes: {why}", record.case, record.size)))?);
+                record.rounds.push(measured.map_err(|why| {
+                    Error::new(format!("{} of {} bytes: {why}", record.case, record.size))
+                })?);
             }
         }
     }

@@ -37,19 +37,28 @@ pub struct Pools {
 
 impl Pools {
     pub fn new(pages: PageSize) -> Result<Self, MemoryError> {
-        let full = || Region::private_of(POOL, pages).inspect(|region| _ = region.fill(0, POOL as u64, 1));
+        let full =
+            || Region::private_of(POOL, pages).inspect(|region| _ = region.fill(0, POOL as u64, 1));
         let shared = Region::shared_of(POOL, pages)?;
         let _ = shared.fill(0, POOL as u64, 1);
         Ok(Self { a: full()?, b: full()?, empty: Region::private_of(POOL, pages)?, shared })
     }
 
-    /// Microseconds for one operation of `size` bytes, with the look at them that follows: the mean of a walk through as much as `volume`.
+    /// Microseconds for one operation of `size` bytes, with the look at them that follows: the mean
+    /// of a walk through as much as `volume`.
     ///
     /// # Errors
     /// The placement's.
-    pub fn measure(&self, act: Act, size: usize, volume: usize, full: bool) -> Result<f64, PlacementError> {
+    pub fn measure(
+        &self,
+        act: Act,
+        size: usize,
+        volume: usize,
+        full: bool,
+    ) -> Result<f64, PlacementError> {
         let operations = (volume / size).clamp(1, MOST);
-        // Spread over the whole pool; where there is room between the places, a copy has its own, which no other way has just warmed.
+        // Spread over the whole pool; where there is room between the places, a copy has its own,
+        // which no other way has just warmed.
         let stride = POOL / operations / size * size;
         let shift = if act == Act::Copy { stride / 2 / size * size } else { 0 };
         if act == Act::Install {
@@ -79,13 +88,23 @@ impl Pools {
             Act::Copy => carry(&self.a, &self.b, offset, size, Way::Copy).map(|()| &self.b),
             Act::Auto => carry(&self.a, &self.b, offset, size, Way::Auto).map(|()| &self.b),
             Act::Move => carry(&self.a, &self.empty, offset, size, Way::Move).map(|()| &self.empty),
-            Act::Exchange => Placement::of_this_process().exchange(a, b, pages, Way::Move).map(|_| &self.b),
-            Act::Install => install(Pages { region: &self.shared, offset }, pages).map(|()| &self.shared),
+            Act::Exchange => {
+                Placement::of_this_process().exchange(a, b, pages, Way::Move).map(|_| &self.b)
+            }
+            Act::Install => {
+                install(Pages { region: &self.shared, offset }, pages).map(|()| &self.shared)
+            }
         }
     }
 }
 
-fn carry(from: &Region, to: &Region, offset: u64, size: usize, way: Way) -> Result<(), PlacementError> {
+fn carry(
+    from: &Region,
+    to: &Region,
+    offset: u64,
+    size: usize,
+    way: Way,
+) -> Result<(), PlacementError> {
     let (from, to) = (Pages { region: from, offset }, Pages { region: to, offset });
     Placement::of_this_process().transfer(from, to, (size / page_size()) as u64, way).map(drop)
 }

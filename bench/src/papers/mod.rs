@@ -51,7 +51,8 @@ const FIGURES: [(&str, Measure); 8] = [
 pub fn bench(run: &Run) -> Result<(), Error> {
     std::fs::create_dir_all(&run.out).tried(format!("making {}", run.out.display()))?;
     warn_if_busy();
-    let wanted = |name: &str| run.figure.is_empty() || run.figure.iter().any(|figure| figure == name);
+    let wanted =
+        |name: &str| run.figure.is_empty() || run.figure.iter().any(|figure| figure == name);
     let mut records = Vec::new();
     for (_, measure) in FIGURES.iter().filter(|(name, _)| wanted(name)) {
         records.extend(measure(run)?);

@@ -1,7 +1,9 @@
-//! Paper 000, figures 3, 5, 6 and 7: pages exchanged instead of copied, and what that makes of packets.
+//! Paper 000, figures 3, 5, 6 and 7: pages exchanged instead of copied, and what that makes of
+//! packets.
 //!
-//! The paper exchanged pages behind two ranges of virtual memory, in the operating system Tender, and sent packets of up to 8 KiB over gigabit
-//! Ethernet with it. Its text has hardly any numbers for the figures: ratios, and one throughput. Where it has none, none is drawn.
+//! The paper exchanged pages behind two ranges of virtual memory, in the operating system Tender,
+//! and sent packets of up to 8 KiB over gigabit Ethernet with it. Its text has hardly any numbers
+//! for the figures: ratios, and one throughput. Where it has none, none is drawn.
 
 use super::Run;
 use super::plot::{Line, Scale};
@@ -51,9 +53,12 @@ pub fn exchange(run: &Run) -> Result<Vec<Record>, Error> {
     let volume = if run.rounds.quick { POOL / 4 } else { POOL };
     let records = figure.measure(run, None, &PAGES, |size| {
         let of = |pools: &Pools, act| {
-            pools.measure(act, size, volume, false).map_err(|why| Error::new(format!("{size} bytes: {why}")))
+            pools
+                .measure(act, size, volume, false)
+                .map_err(|why| Error::new(format!("{size} bytes: {why}")))
         };
-        let mut found = vec![("copy", of(&small, Act::Copy)?), ("exchange", of(&small, Act::Exchange)?)];
+        let mut found =
+            vec![("copy", of(&small, Act::Copy)?), ("exchange", of(&small, Act::Exchange)?)];
         if size >= 2 * MIB {
             found.push(("exchange, huge pages", of(&huge, Act::Exchange)?));
         }
@@ -74,7 +79,9 @@ pub fn throughput(run: &Run) -> Result<Vec<Record>, Error> {
         across: "bytes of a packet or message",
         up: "GB/s",
         scale: Scale::Logarithmic,
-        now: format!("Two network namespaces joined by veth, {PLACE}; many messages in flight, not {PACKETS}."),
+        now: format!(
+            "Two network namespaces joined by veth, {PLACE}; many messages in flight, not {PACKETS}."
+        ),
         then: "Linux ahead at small sizes; both stop at about 800 Mbit/s (drawn at the largest size; no other numbers in the text)",
         then_machine: MACHINE,
         then_lines: vec![Line { name: "2010, both at most", points: vec![(8192.0, 0.1)] }],
@@ -84,7 +91,8 @@ pub fn throughput(run: &Run) -> Result<Vec<Record>, Error> {
     draw(run, &figure, &[&OIKAZE, &Tcp, &FLOOR], Test::MessageBandwidth, |_, value| value)
 }
 
-/// Figure 6. The paper tells the sender's processor time (T1) apart from the rest (T2); here both sides' is taken together.
+/// Figure 6. The paper tells the sender's processor time (T1) apart from the rest (T2); here both
+/// sides' is taken together.
 ///
 /// # Errors
 /// Something could not be run or written.
@@ -95,7 +103,9 @@ pub fn processor(run: &Run) -> Result<Vec<Record>, Error> {
         across: "bytes of a packet or message",
         up: "us",
         scale: Scale::Logarithmic,
-        now: format!("Two network namespaces joined by veth, {PLACE}; user and system time of both sides together."),
+        now: format!(
+            "Two network namespaces joined by veth, {PLACE}; user and system time of both sides together."
+        ),
         then: "the sender's time on Tender does not grow with the size, and is 3.4 % of Linux's at 8 KiB (no µs in the text)",
         then_machine: MACHINE,
         then_lines: Vec::new(),
@@ -103,7 +113,8 @@ pub fn processor(run: &Run) -> Result<Vec<Record>, Error> {
         base: "tcp",
     };
     // From seconds for a GiB.
-    let of_packets = |size: usize, value: f64| value * 1e6 * (size * PACKETS) as f64 / (1_u64 << 30) as f64;
+    let of_packets =
+        |size: usize, value: f64| value * 1e6 * (size * PACKETS) as f64 / (1_u64 << 30) as f64;
     draw(run, &figure, &[&OIKAZE, &Tcp], Test::Processor, of_packets)
 }
 
@@ -118,7 +129,9 @@ pub fn round_trip(run: &Run) -> Result<Vec<Record>, Error> {
         across: "bytes of a packet or message, each way",
         up: "us",
         scale: Scale::Linear,
-        now: format!("Two network namespaces joined by veth, {PLACE}; a message and its answer of the same size."),
+        now: format!(
+            "Two network namespaces joined by veth, {PLACE}; a message and its answer of the same size."
+        ),
         then: "Linux quicker at small sizes; at 8 KiB Tender takes 63 % less (section 4.5.4) or 37 % less (conclusion); no µs in the text",
         then_machine: MACHINE,
         then_lines: Vec::new(),
@@ -135,6 +148,7 @@ fn draw(
     test: Test,
     value: impl Fn(usize, f64) -> f64,
 ) -> Result<Vec<Record>, Error> {
-    let (sizes, operations): (&[usize], usize) = if run.rounds.quick { (&QUICK_SIZES, 100_000) } else { (&SIZES, 400_000) };
+    let (sizes, operations): (&[usize], usize) =
+        if run.rounds.quick { (&QUICK_SIZES, 100_000) } else { (&SIZES, 400_000) };
     figure.compare(run, (PLACE, sizes), (systems, test), operations, value)
 }

@@ -1,8 +1,10 @@
-//! Paper 001, figures 5 and 6: memory-based communication, throughput and latency by size, within a page.
+//! Paper 001, figures 5 and 6: memory-based communication, throughput and latency by size, within a
+//! page.
 //!
-//! The paper wrote into the memory of a neighbouring SparcStation 20 through a gigabit channel. Its figures have no numbers, but its text has
-//! what they show: each transfer costs about 210 µs of SunOS and goes on at 24 MB/s. The lines of then are drawn from these two. The same
-//! text expects at most 5 µs of its own operating system.
+//! The paper wrote into the memory of a neighbouring SparcStation 20 through a gigabit channel. Its
+//! figures have no numbers, but its text has what they show: each transfer costs about 210 µs of
+//! SunOS and goes on at 24 MB/s. The lines of then are drawn from these two. The same text expects
+//! at most 5 µs of its own operating system.
 
 use super::Run;
 use super::plot::{Line, Scale};
@@ -38,7 +40,9 @@ pub fn throughput(run: &Run) -> Result<Vec<Record>, Error> {
         across: "bytes of a transfer",
         up: "GB/s",
         scale: Scale::Logarithmic,
-        now: format!("Two network namespaces joined by veth, {PLACE}; many writes in flight; one of then at a time."),
+        now: format!(
+            "Two network namespaces joined by veth, {PLACE}; many writes in flight; one of then at a time."
+        ),
         then: "the smaller a transfer, the lower: about 210 µs of SunOS each, then 24 MB/s (drawn from these)",
         then_machine: MACHINE,
         then_lines: vec![then(|size| size / took_then(size) / 1e3)],
@@ -59,7 +63,9 @@ pub fn latency(run: &Run) -> Result<Vec<Record>, Error> {
         across: "bytes of a transfer",
         up: "us",
         scale: Scale::Logarithmic,
-        now: format!("Two network namespaces joined by veth, {PLACE}; half of a write and the write that answers it."),
+        now: format!(
+            "Two network namespaces joined by veth, {PLACE}; half of a write and the write that answers it."
+        ),
         then: "about 210 µs and 1 µs for each 24 bytes (drawn from these); 5 µs at most were expected without SunOS",
         then_machine: MACHINE,
         then_lines: vec![then(took_then)],
@@ -75,10 +81,18 @@ fn took_then(size: f64) -> f64 {
 }
 
 fn then(value: impl Fn(f64) -> f64) -> Line {
-    Line { name: "1997", points: SIZES.iter().map(|&size| (size as f64, value(size as f64))).collect() }
+    Line {
+        name: "1997",
+        points: SIZES.iter().map(|&size| (size as f64, value(size as f64))).collect(),
+    }
 }
 
-fn draw(run: &Run, figure: &Figure, systems: &[&'static dyn System], test: Test) -> Result<Vec<Record>, Error> {
+fn draw(
+    run: &Run,
+    figure: &Figure,
+    systems: &[&'static dyn System],
+    test: Test,
+) -> Result<Vec<Record>, Error> {
     let sizes: &[usize] = if run.rounds.quick { &QUICK_SIZES } else { &SIZES };
     figure.compare(run, (PLACE, sizes), (systems, test), 200_000, |_, value| value)
 }

@@ -1,7 +1,8 @@
 //! Paper 003, figure 5: a header and then the data, against the sum of both alone.
 //!
-//! Distributed shared memories send a header of 32 bytes and data behind it. On Myrinet that took 4.5 to 6.0 µs less than both one after
-//! the other, because the stages of the two transfers overlap. Each alone took 0.016 x + 13 µs for x bytes (table 5, case 1).
+//! Distributed shared memories send a header of 32 bytes and data behind it. On Myrinet that took
+//! 4.5 to 6.0 µs less than both one after the other, because the stages of the two transfers
+//! overlap. Each alone took 0.016 x + 13 µs for x bytes (table 5, case 1).
 
 use super::Run;
 use super::plot::{Line, Scale};
@@ -26,14 +27,19 @@ const LESS: f64 = 5.25;
 /// # Errors
 /// Something could not be run or written.
 pub fn consecutive(run: &Run) -> Result<Vec<Record>, Error> {
-    let line = |name, less| Line { name, points: SIZES.map(|size| (size as f64, sum_then(size) - less)).into() };
+    let line = |name, less| Line {
+        name,
+        points: SIZES.map(|size| (size as f64, sum_then(size) - less)).into(),
+    };
     let figure = Figure {
         name: "003-figure-5",
         title: "Paper 003, figure 5, measured again: a header of 32 bytes and the data behind it",
         across: "bytes of data",
         up: "us",
         scale: Scale::Linear,
-        now: format!("Two network namespaces joined by veth, {PLACE}; one way, until both have been seen."),
+        now: format!(
+            "Two network namespaces joined by veth, {PLACE}; one way, until both have been seen."
+        ),
         then: "together 4.5 to 6.0 µs less than the sum (drawn 5.25 less than the sum of its fitted lines)",
         then_machine: "Tender on Myrinet, Pentium machines, about 2000",
         then_lines: vec![line("2000, sum", 0.0), line("2000, together", LESS)],

@@ -1,9 +1,10 @@
 //! Paper 004, figure 6: throughput of TCP, UDP and Wind by size of what is sent.
 //!
-//! The paper measured on Pentium III machines with gigabit Ethernet, Wind's asynchronous messages that are reliable only (ours:
-//! unordered). Its text gives no numbers for the figure, but what it found is plain: TCP highest nearly throughout, because it
-//! packs up to the MTU and merges acknowledgements; Wind about equal to UDP as received; UDP as sent above UDP as received by
-//! what was lost.
+//! The paper measured on Pentium III machines with gigabit Ethernet, Wind's asynchronous messages
+//! that are reliable only (ours: unordered). Its text gives no numbers for the figure, but what it
+//! found is plain: TCP highest nearly throughout, because it packs up to the MTU and merges
+//! acknowledgements; Wind about equal to UDP as received; UDP as sent above UDP as received by what
+//! was lost.
 
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ use crate::record::Record;
 use crate::suite::case::{Case, Test};
 
 /// As in the paper's table 2 (the largest is what a datagram holds).
-const SIZES: [usize; 11] = [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, udp::LARGEST];
+const SIZES: [usize; 11] =
+    [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, udp::LARGEST];
 const QUICK_SIZES: [usize; 5] = [64, 256, 1024, 8192, 32_768];
 /// The frames of the paper's network.
 const PLACE: Place = Place::Wire { mtu: 1500, mode: WireMode::Wire };
@@ -39,7 +41,9 @@ pub fn throughput(run: &Run) -> Result<Vec<Record>, Error> {
         across: "bytes of a message, datagram or call",
         up: "GB/s",
         scale: Scale::Linear,
-        now: format!("Two network namespaces joined by veth, {PLACE}, every datagram really formed."),
+        now: format!(
+            "Two network namespaces joined by veth, {PLACE}, every datagram really formed."
+        ),
         then: "TCP highest nearly throughout; Wind about equal to UDP (received); UDP (sent) above UDP (received)",
         then_machine: "Pentium III, gigabit Ethernet, about 2002",
         then_lines: Vec::new(),
@@ -48,7 +52,8 @@ pub fn throughput(run: &Run) -> Result<Vec<Record>, Error> {
     };
     let lab = Lab::up(PLACE)?;
     let sizes: &[usize] = if run.rounds.quick { &QUICK_SIZES } else { &SIZES };
-    let records = figure.measure(run, Some(PLACE), sizes, |size| one_round(&lab, size, run.rounds.quick))?;
+    let records =
+        figure.measure(run, Some(PLACE), sizes, |size| one_round(&lab, size, run.rounds.quick))?;
     drop(lab);
     figure.save(run, &records)?;
     Ok(records)
@@ -61,9 +66,16 @@ fn one_round(lab: &Lab, size: usize, quick: bool) -> Result<Vec<(&'static str, f
     let effort = Effort { volume, ..Effort::QUICK };
     let case = Case { test: Test::MessageBandwidth, size };
     let of = |system: &dyn System| only(system.measure(lab, case, effort)?);
-    let (sent, received) = udp::flood(lab, size, Duration::from_millis(if quick { 100 } else { 300 }))?;
+    let (sent, received) =
+        udp::flood(lab, size, Duration::from_millis(if quick { 100 } else { 300 }))?;
     let [tcp, udp_sent, udp_received, wind, unchecked] = SYSTEMS;
-    Ok(vec![(tcp, of(&Tcp)?), (udp_sent, sent), (udp_received, received), (wind, of(&WIND)?), (unchecked, of(&WIND_UNCHECKED)?)])
+    Ok(vec![
+        (tcp, of(&Tcp)?),
+        (udp_sent, sent),
+        (udp_received, received),
+        (wind, of(&WIND)?),
+        (unchecked, of(&WIND_UNCHECKED)?),
+    ])
 }
 
 #[cfg(test)]

@@ -37,7 +37,8 @@ const RIGHT: f64 = 170.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 60.0;
 /// Told apart also by those who see few colours (Okabe and Ito).
-const COLOURS: [&str; 7] = ["#000000", "#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7"];
+const COLOURS: [&str; 7] =
+    ["#000000", "#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7"];
 /// Height of a line of notes, and letters in it.
 const NOTE: f64 = 16.0;
 const NOTE_LETTERS: usize = 130;
@@ -51,14 +52,20 @@ impl Plot {
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"13\">\n\
              <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
         );
-        text(&mut svg, (LEFT, 28.0), "start", &format!("<tspan font-size=\"16\">{}</tspan>", escaped(self.title)));
+        text(
+            &mut svg,
+            (LEFT, 28.0),
+            "start",
+            &format!("<tspan font-size=\"16\">{}</tspan>", escaped(self.title)),
+        );
         let axes = Axes::of(&self.lines, self.scale);
         self.draw_axes(&mut svg, &axes);
         for (place, (line, colour)) in self.lines.iter().zip(COLOURS.iter().cycle()).enumerate() {
             draw(&mut svg, &axes, line, colour);
             let y = TOP + 20.0 * place as f64 + 10.0;
             let x = WIDTH - RIGHT + 14.0;
-            let _ = writeln!(svg, "<path d=\"M{x} {y}h20\" stroke=\"{colour}\" stroke-width=\"2.5\"/>");
+            let _ =
+                writeln!(svg, "<path d=\"M{x} {y}h20\" stroke=\"{colour}\" stroke-width=\"2.5\"/>");
             text(&mut svg, (x + 26.0, y + 4.0), "start", &escaped(line.name));
         }
         for (place, note) in notes.iter().enumerate() {
@@ -74,7 +81,10 @@ impl Plot {
 
     fn draw_axes(&self, svg: &mut String, axes: &Axes) {
         let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
-        let _ = writeln!(svg, "<path d=\"M{LEFT} {TOP}V{bottom}H{right}\" fill=\"none\" stroke=\"#444\"/>");
+        let _ = writeln!(
+            svg,
+            "<path d=\"M{LEFT} {TOP}V{bottom}H{right}\" fill=\"none\" stroke=\"#444\"/>"
+        );
         for power in axes.first..=axes.last {
             let x = axes.x(f64::from(power).exp2());
             let _ = writeln!(svg, "<path d=\"M{x:.1} {bottom}v5\" stroke=\"#444\"/>");
@@ -111,12 +121,16 @@ impl Up {
             Scale::Linear => {
                 // Four to ten steps of 1, 2 or 5 times a power of ten.
                 let coarse = 10_f64.powf((most / 4.0).log10().floor());
-                let step =
-                    [5.0, 2.0, 1.0].into_iter().map(|times| times * coarse).find(|step| most / step >= 4.0).unwrap_or(coarse);
+                let step = [5.0, 2.0, 1.0]
+                    .into_iter()
+                    .map(|times| times * coarse)
+                    .find(|step| most / step >= 4.0)
+                    .unwrap_or(coarse);
                 Self::Linear { top: (most / step).ceil() * step, step }
             }
             Scale::Logarithmic => {
-                let least = values.iter().copied().filter(|&value| value > 0.0).fold(most, f64::min);
+                let least =
+                    values.iter().copied().filter(|&value| value > 0.0).fold(most, f64::min);
                 let first = least.log10().floor() as i32;
                 Self::Logarithmic { first, last: (most.log10().ceil() as i32).max(first + 1) }
             }
@@ -142,7 +156,12 @@ impl Up {
                 values.map(|value| (value, format!("{value:.decimals$}"))).collect()
             }
             Self::Logarithmic { first, last } => {
-                let marked = |power: i32| (10_f64.powi(power), format!("{:.*}", (-power).max(0) as usize, 10_f64.powi(power)));
+                let marked = |power: i32| {
+                    (
+                        10_f64.powi(power),
+                        format!("{:.*}", (-power).max(0) as usize, 10_f64.powi(power)),
+                    )
+                };
                 (first..=last).map(marked).collect()
             }
         }
@@ -167,7 +186,8 @@ impl Axes {
     }
 
     fn x(&self, value: f64) -> f64 {
-        let share = (value.max(1.0).log2() - f64::from(self.first)) / f64::from(self.last - self.first);
+        let share =
+            (value.max(1.0).log2() - f64::from(self.first)) / f64::from(self.last - self.first);
         LEFT + share * (WIDTH - RIGHT - LEFT)
     }
 
@@ -177,19 +197,28 @@ impl Axes {
 }
 
 fn draw(svg: &mut String, axes: &Axes, line: &Line, colour: &str) {
-    let points: Vec<String> = line.points.iter().map(|&(x, y)| format!("{:.1},{:.1}", axes.x(x), axes.y(y))).collect();
+    let points: Vec<String> =
+        line.points.iter().map(|&(x, y)| format!("{:.1},{:.1}", axes.x(x), axes.y(y))).collect();
     let _ = writeln!(
         svg,
         "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2.5\" stroke-linejoin=\"round\"/>",
         points.join(" ")
     );
     for &(x, y) in &line.points {
-        let _ = writeln!(svg, "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.5\" fill=\"{colour}\"/>", axes.x(x), axes.y(y));
+        let _ = writeln!(
+            svg,
+            "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3.5\" fill=\"{colour}\"/>",
+            axes.x(x),
+            axes.y(y)
+        );
     }
 }
 
 fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, content: &str) {
-    let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"#222\">{content}</text>");
+    let _ = writeln!(
+        svg,
+        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"#222\">{content}</text>"
+    );
 }
 
 /// 2ⁿ bytes.
@@ -210,7 +239,10 @@ fn escaped(text: &str) -> String {
 fn wrapped(text: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
-        if lines.last().is_some_and(|line| !line.is_empty() && line.len() + word.len() >= NOTE_LETTERS) {
+        if lines
+            .last()
+            .is_some_and(|line| !line.is_empty() && line.len() + word.len() >= NOTE_LETTERS)
+        {
             lines.push(String::new());
         }
         if let Some(line) = lines.last_mut() {
@@ -242,19 +274,38 @@ mod tests {
 
     #[test]
     fn what_differs_much_goes_up_by_powers_of_ten() {
-        let lines = [Line { name: "now", points: vec![(64.0, 3.0)] }, Line { name: "then", points: vec![(64.0, 250.0)] }];
+        let lines = [
+            Line { name: "now", points: vec![(64.0, 3.0)] },
+            Line { name: "then", points: vec![(64.0, 250.0)] },
+        ];
         let axes = Axes::of(&lines, Scale::Logarithmic);
         let marks: Vec<String> = axes.up.marks().into_iter().map(|(_, label)| label).collect();
         assert_eq!(marks, ["1", "10", "100", "1000"]);
-        assert!((axes.y(1.0) - (HEIGHT - BOTTOM)).abs() < 1e-9 && (axes.y(1000.0) - TOP).abs() < 1e-9);
-        assert_eq!(Axes::of(&[Line { name: "a", points: vec![(8.0, 0.02)] }], Scale::Logarithmic).up.marks()[0].1, "0.01");
+        assert!(
+            (axes.y(1.0) - (HEIGHT - BOTTOM)).abs() < 1e-9 && (axes.y(1000.0) - TOP).abs() < 1e-9
+        );
+        assert_eq!(
+            Axes::of(&[Line { name: "a", points: vec![(8.0, 0.02)] }], Scale::Logarithmic)
+                .up
+                .marks()[0]
+                .1,
+            "0.01"
+        );
     }
 
     #[test]
     fn a_picture_is_well_formed() {
         let lines = vec![Line { name: "a < b", points: vec![(8.0, 1.0), (1024.0, 2.0)] }];
         let notes = vec!["long ".repeat(60)];
-        let svg = Plot { title: "t & u", across: "bytes", up: "GB/s", scale: Scale::Linear, notes, lines }.svg();
+        let svg = Plot {
+            title: "t & u",
+            across: "bytes",
+            up: "GB/s",
+            scale: Scale::Linear,
+            notes,
+            lines,
+        }
+        .svg();
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
         assert!(svg.contains("a &lt; b") && svg.contains("t &amp; u") && svg.contains(">1K<"));
         assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());

@@ -1,4 +1,5 @@
-//! A figure of a paper beside the same figure of today: measured in rounds, written as JSON, drawn as SVG.
+//! A figure of a paper beside the same figure of today: measured in rounds, written as JSON, drawn
+//! as SVG.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -52,17 +53,26 @@ impl Figure {
             eprintln!("{}, round {round} of {}", self.name, run.rounds.count);
             for &size in sizes {
                 for (system, value) in one(size)? {
-                    let same = |record: &&mut Record| (record.size, record.system) == (size, system);
-                    records.iter_mut().find(same).into_iter().for_each(|record| record.rounds.push(value));
+                    let same =
+                        |record: &&mut Record| (record.size, record.system) == (size, system);
+                    records
+                        .iter_mut()
+                        .find(same)
+                        .into_iter()
+                        .for_each(|record| record.rounds.push(value));
                 }
             }
         }
         // A system need not have every size.
-        Ok(records.into_iter().filter_map(|record| Some(Record { value: median(&record.rounds)?, ..record })).collect())
+        Ok(records
+            .into_iter()
+            .filter_map(|record| Some(Record { value: median(&record.rounds)?, ..record }))
+            .collect())
     }
 
-    /// Measures these systems between two hosts, those of them that have the test, with so many operations at most; `value` makes a value of
-    /// the figure of a size and what was found there. Draws it.
+    /// Measures these systems between two hosts, those of them that have the test, with so many
+    /// operations at most; `value` makes a value of the figure of a size and what was found there.
+    /// Draws it.
     ///
     /// # Errors
     /// Something could not be run or written.
@@ -78,11 +88,16 @@ impl Figure {
         let lab = Lab::up(place)?;
         let records = self.measure(run, Some(place), sizes, |size| {
             let most = size * operations;
-            let effort =
-                Effort { volume: most.min(Effort::QUICK.volume), costly: most.min(Effort::QUICK.costly), ..Effort::QUICK };
+            let effort = Effort {
+                volume: most.min(Effort::QUICK.volume),
+                costly: most.min(Effort::QUICK.costly),
+                ..Effort::QUICK
+            };
             let case = Case { test, size };
             let taking_part = systems.iter().filter(|system| system.has(case));
-            let of = |system: &&'static dyn System| Ok((system.name(), value(size, only(system.measure(&lab, case, effort)?)?)));
+            let of = |system: &&'static dyn System| {
+                Ok((system.name(), value(size, only(system.measure(&lab, case, effort)?)?)))
+            };
             taking_part.map(of).collect()
         })?;
         drop(lab);
@@ -104,7 +119,10 @@ impl Figure {
             mode: wire.map(|(_, mode)| mode.name()),
             threads: None,
         };
-        sizes.iter().flat_map(|&size| self.systems.iter().map(move |&system| record(size, system))).collect()
+        sizes
+            .iter()
+            .flat_map(|&size| self.systems.iter().map(move |&system| record(size, system)))
+            .collect()
     }
 
     /// Prints the table; writes one JSON object with all that a reader must know, and the picture.
@@ -114,19 +132,27 @@ impl Figure {
     pub fn save(&self, run: &Run, records: &[Record]) -> Result<(), Error> {
         print!("{}", table(records, self.base));
         let (date, machine) = (today(), machine());
-        let then_lines: Vec<_> = self.then_lines.iter().map(|line| json!({ "name": line.name, "points": line.points })).collect();
+        let then_lines: Vec<_> = self
+            .then_lines
+            .iter()
+            .map(|line| json!({ "name": line.name, "points": line.points }))
+            .collect();
         let all = json!({
             "figure": self.name, "title": self.title, "date": date, "machine": machine, "now": self.now,
             "then": { "found": self.then, "machine": self.then_machine, "unit": self.up, "lines": then_lines },
             "records": records,
         });
-        let text = serde_json::to_string_pretty(&all).map_err(|why| Error::new(format!("writing JSON: {why}")))?;
+        let text = serde_json::to_string_pretty(&all)
+            .map_err(|why| Error::new(format!("writing JSON: {why}")))?;
         let plot = Plot {
             title: self.title,
             across: self.across,
             up: self.up,
             scale: self.scale,
-            notes: vec![format!("Now ({date}): {machine} {}", self.now), format!("Then ({}): {}.", self.then_machine, self.then)],
+            notes: vec![
+                format!("Now ({date}): {machine} {}", self.now),
+                format!("Then ({}): {}.", self.then_machine, self.then),
+            ],
             lines: self.lines(records),
         };
         for (ending, text) in [("json", text + "\n"), ("svg", plot.svg())] {
@@ -154,8 +180,8 @@ fn today() -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// Year, month and day of a day counted from 1970-01-01: in years that begin in March leap days come last (Hinnant,
-/// "chrono-compatible low-level date algorithms", `civil_from_days`).
+/// Year, month and day of a day counted from 1970-01-01: in years that begin in March leap days
+/// come last (Hinnant, "chrono-compatible low-level date algorithms", `civil_from_days`).
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468; // since 0000-03-01
     let (era, of_era) = (days / 146_097, days % 146_097);

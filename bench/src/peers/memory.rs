@@ -1,4 +1,5 @@
-//! Memory that bandwidth is measured over, by those of the bench's own programs that are none of ours.
+//! Memory that bandwidth is measured over, by those of the bench's own programs that are none of
+//! ours.
 
 use std::io;
 

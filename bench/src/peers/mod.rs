@@ -28,9 +28,11 @@ pub struct Effort {
 
 impl Effort {
     /// The full bench.
-    pub const THOROUGH: Self = Self { exchanges: 50_000, operations: 1_000_000, volume: 2 << 30, costly: 4 << 30 };
+    pub const THOROUGH: Self =
+        Self { exchanges: 50_000, operations: 1_000_000, volume: 2 << 30, costly: 4 << 30 };
     /// For a first impression: every byte of cold memory once.
-    pub const QUICK: Self = Self { exchanges: 5_000, operations: 200_000, volume: 512 << 20, costly: 1 << 30 };
+    pub const QUICK: Self =
+        Self { exchanges: 5_000, operations: 200_000, volume: 512 << 20, costly: 1 << 30 };
 }
 
 /// What one measurement has found: most cases have one figure, some more.
@@ -88,7 +90,8 @@ pub const WIRE: [&dyn System; 8] = [
 ];
 
 /// Those that are measured between two processes of one machine.
-pub const HERE: [&dyn System; 2] = [&ucx::Ucx::SHARED, &oikaze::Oikaze { checked: true, class: "ordered" }];
+pub const HERE: [&dyn System; 2] =
+    [&ucx::Ucx::SHARED, &oikaze::Oikaze { checked: true, class: "ordered" }];
 
 /// The names of all.
 pub fn names() -> Vec<&'static str> {
@@ -100,8 +103,13 @@ pub fn names() -> Vec<&'static str> {
 
 /// A program of a peer, found or not.
 fn installed(program: &str, version: &str, package: &str, system: &str) -> Result<(), Error> {
-    let found = std::process::Command::new(program).arg(version).stdin(std::process::Stdio::null()).output();
-    found
-        .map(drop)
-        .map_err(|why| Error::new(format!("{program}: {why}; install the Debian package {package}, or pass --without {system}")))
+    let found = std::process::Command::new(program)
+        .arg(version)
+        .stdin(std::process::Stdio::null())
+        .output();
+    found.map(drop).map_err(|why| {
+        Error::new(format!(
+            "{program}: {why}; install the Debian package {package}, or pass --without {system}"
+        ))
+    })
 }

@@ -1,6 +1,7 @@
 //! libfabric over TCP and over UDP, by its own `fi_pingpong` (Debian package `libfabric-bin`).
 //!
-//! fabtests, which would have streams of writes, are not packaged: its figure for bulk is that of a ping-pong, too.
+//! fabtests, which would have streams of writes, are not packaged: its figure for bulk is that of a
+//! ping-pong, too.
 
 use std::time::Duration;
 
@@ -56,15 +57,26 @@ impl System for Ofi {
             _ => (effort.volume.min(VOLUME) / 2 / case.size).clamp(8, 2000),
         };
         let [_, server] = ADDRESSES;
-        let arguments =
-            ["-p", self.provider, "-e", "rdm", "-S", &case.size.to_string(), "-I", &times.to_string()].map(str::to_owned);
+        let arguments = [
+            "-p",
+            self.provider,
+            "-e",
+            "rdm",
+            "-S",
+            &case.size.to_string(),
+            "-I",
+            &times.to_string(),
+        ]
+        .map(str::to_owned);
         let mut listening = lab.on(1, LIMIT, PROGRAM);
         listening.args(&arguments);
         let mut asking = lab.on(0, LIMIT, PROGRAM);
         asking.args(&arguments).arg(server);
         let printed = pair(listening, Ready::Listens(CONTROL_PORT), asking)?;
         let row = Row::parse(&printed);
-        let row = row.ok_or_else(|| Error::new(format!("{PROGRAM} printed other columns than expected: {}", printed.trim())))?;
+        let row = row.ok_or_else(|| {
+            Error::new(format!("{PROGRAM} printed other columns than expected: {}", printed.trim()))
+        })?;
         Ok(vec![match case.test {
             Test::MessageLatency => (Figure::MessageLat, row.microseconds),
             _ => (Figure::MessageBw, row.megabytes_per_second / 1e3),
@@ -92,7 +104,12 @@ struct Row {
 impl Row {
     fn parse(printed: &str) -> Option<Self> {
         let heading = printed.lines().find(|line| line.starts_with("bytes"))?;
-        let values: Vec<&str> = printed.lines().rev().find(|line| !line.trim().is_empty())?.split_whitespace().collect();
+        let values: Vec<&str> = printed
+            .lines()
+            .rev()
+            .find(|line| !line.trim().is_empty())?
+            .split_whitespace()
+            .collect();
         let column = |name: &str| -> Option<f64> {
             let place = heading.split_whitespace().position(|column| column == name)?;
             values.get(place)?.parse().ok()
@@ -112,6 +129,9 @@ mod tests {
                        4k      2k      =2k      15m         0.10s    163.56      25.04       0.04\n";
         let row = Row::parse(printed).expect("a row");
         assert_eq!((row.megabytes_per_second, row.microseconds), (163.56, 25.04));
-        assert!(Row::parse("bytes MB/sec usec/xfer\nfi_connect failed\n").is_none() && Row::parse("").is_none());
+        assert!(
+            Row::parse("bytes MB/sec usec/xfer\nfi_connect failed\n").is_none()
+                && Row::parse("").is_none()
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Oikaze itself, by `oikaze perf`, as a job of two nodes in the lab.
 //!
-//! The launcher runs on the first host, so that its store is reached from both, and enters both by the bench's own
-//! stand-in for ssh.
+//! The launcher runs on the first host, so that its store is reached from both, and enters both by
+//! the bench's own stand-in for ssh.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -63,8 +63,11 @@ pub fn program() -> Result<PathBuf, Error> {
 /// What `oikaze perf` is asked for.
 fn arguments(case: Case, effort: Effort, class: &str) -> Vec<String> {
     let Effort { exchanges, operations, volume, costly, .. } = effort;
-    let latency = vec!["--only".to_owned(), "latency".into(), "--iterations".into(), exchanges.to_string()];
-    let throughput = |volume: usize| vec!["--only".to_owned(), "throughput".into(), "--volume".into(), volume.to_string()];
+    let latency =
+        vec!["--only".to_owned(), "latency".into(), "--iterations".into(), exchanges.to_string()];
+    let throughput = |volume: usize| {
+        vec!["--only".to_owned(), "throughput".into(), "--volume".into(), volume.to_string()]
+    };
     let (test, how) = match case.test {
         Test::MessageLatency => ("message", latency),
         Test::PutLatency => ("put", latency),
@@ -81,10 +84,26 @@ fn arguments(case: Case, effort: Effort, class: &str) -> Vec<String> {
         Test::CompareSwap => ("compare-swap", latency),
         Test::Strided => ("block", throughput(volume.max(4 * case.size))),
         Test::Accumulate => ("accumulate", throughput(volume.max(4 * case.size))),
-        Test::Fifo => ("fifo", vec!["--volume".into(), (operations as usize * case.size).to_string()]),
-        Test::Mixed => ("mixed", vec!["--iterations".into(), exchanges.to_string(), "--volume".into(), volume.to_string()]),
+        Test::Fifo => {
+            ("fifo", vec!["--volume".into(), (operations as usize * case.size).to_string()])
+        }
+        Test::Mixed => (
+            "mixed",
+            vec![
+                "--iterations".into(),
+                exchanges.to_string(),
+                "--volume".into(),
+                volume.to_string(),
+            ],
+        ),
     };
-    let mut arguments = vec!["perf".to_owned(), test.into(), "--json".into(), "--size".into(), case.size.to_string()];
+    let mut arguments = vec![
+        "perf".to_owned(),
+        test.into(),
+        "--json".into(),
+        "--size".into(),
+        case.size.to_string(),
+    ];
     arguments.extend(how);
     if test == "message" {
         arguments.extend(["--class".into(), class.to_owned()]);
@@ -114,7 +133,10 @@ fn figures(test: Test, line: &Line) -> Option<Found> {
         Test::Strided => vec![(Figure::Strided, line.bandwidth_gbs?)],
         Test::Accumulate => vec![(Figure::Accumulate, line.bandwidth_gbs?)],
         Test::Fifo => vec![(Figure::Fifo, line.per_second? / 1e6)],
-        Test::Passive => vec![(Figure::Passive, line.latency_us?), (Figure::PassiveDriven, reference?.latency_us?)],
+        Test::Passive => vec![
+            (Figure::Passive, line.latency_us?),
+            (Figure::PassiveDriven, reference?.latency_us?),
+        ],
         Test::Mixed => vec![
             (Figure::MixedLat, line.latency_us?),
             (Figure::MixedLatP99, line.percentiles_us.as_ref()?.p99),
@@ -144,7 +166,11 @@ impl System for Oikaze {
         self.checked
             || matches!(
                 case.test,
-                Test::PutBandwidth | Test::MessageBandwidth | Test::Processor | Test::GetBandwidth | Test::Strided
+                Test::PutBandwidth
+                    | Test::MessageBandwidth
+                    | Test::Processor
+                    | Test::GetBandwidth
+                    | Test::Strided
             )
     }
 
@@ -167,28 +193,48 @@ impl System for Oikaze {
 
 impl Oikaze {
     /// One job of `oikaze perf`.
-    fn run(&self, lab: &Lab, case: Case, effort: Effort, environment: &[(&str, &str)]) -> Result<Found, Error> {
+    fn run(
+        &self,
+        lab: &Lab,
+        case: Case,
+        effort: Effort,
+        environment: &[(&str, &str)],
+    ) -> Result<Found, Error> {
         let me = std::env::current_exe().tried("finding the bench's own program")?;
         let oikaze = program()?;
         let checksum = if self.checked { "full" } else { "header" };
         let mut command = lab.on(0, LIMIT, &oikaze);
-        command.env("OIKAZE_RSH", format!("{} enter", me.display())).envs(environment.iter().copied());
         command
-            .args(["run", "--no-prefix", "--checksum", checksum, "--hosts", &lab.place.addresses().join(","), "--"])
+            .env("OIKAZE_RSH", format!("{} enter", me.display()))
+            .envs(environment.iter().copied());
+        command
+            .args([
+                "run",
+                "--no-prefix",
+                "--checksum",
+                checksum,
+                "--hosts",
+                &lab.place.addresses().join(","),
+                "--",
+            ])
             .arg(oikaze);
         command.args(arguments(case, effort, self.class));
         if lab.place == Place::Here {
-            // Within a machine a copy is all there is, and who does it from a cache is many times as fast: all do.
+            // Within a machine a copy is all there is, and who does it from a cache is many times
+            // as fast: all do.
             command.args(["--hot", "--shared"]);
         }
         let printed = alone(command)?;
-        let line =
-            printed.lines().find_map(|line| line.find('{').and_then(|start| serde_json::from_str::<Line>(&line[start..]).ok()));
-        line.and_then(|line| figures(case.test, &line))
-            .ok_or_else(|| Error::new(format!("oikaze perf printed no such figure: {}", printed.trim())))
+        let line = printed.lines().find_map(|line| {
+            line.find('{').and_then(|start| serde_json::from_str::<Line>(&line[start..]).ok())
+        });
+        line.and_then(|line| figures(case.test, &line)).ok_or_else(|| {
+            Error::new(format!("oikaze perf printed no such figure: {}", printed.trim()))
+        })
     }
 
-    /// Straight into its place, and by copy: each from call to completion, and what it costs the receiver, which sleeps while nothing comes.
+    /// Straight into its place, and by copy: each from call to completion, and what it costs the
+    /// receiver, which sleeps while nothing comes.
     fn placed(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {
         const SLEEPS: (&str, &str) = ("OIKAZE_WAIT", "block");
         const COPIES: (&str, &str) = ("OIKAZE_WITHOUT", "foresee");
@@ -224,9 +270,14 @@ impl Oikaze {
         let alone = bandwidth()?;
         let mut holder = lab.on(SERVER, LIMIT, &me);
         holder.args(["flood", "hold"]);
-        let (_, elsewhere) = during(holder, || flooded(&["--port", &flood::ELSEWHERE.to_string()]))?;
+        let (_, elsewhere) =
+            during(holder, || flooded(&["--port", &flood::ELSEWHERE.to_string()]))?;
         let found = flooded(&[])?;
-        Ok(vec![(Figure::FloodBw, found), (Figure::FloodElsewhereBw, elsewhere), (Figure::FloodAloneBw, alone)])
+        Ok(vec![
+            (Figure::FloodBw, found),
+            (Figure::FloodElsewhereBw, elsewhere),
+            (Figure::FloodAloneBw, alone),
+        ])
     }
 }
 
@@ -241,7 +292,10 @@ mod tests {
             "reference":{"latency_us":1.0,"bandwidth_gbs":3.0,"percentiles_us":null,"per_second":null,"processor_seconds_per_gib":null,"reference":null}}"#;
         let line: Line = serde_json::from_str(line).expect("JSON");
         assert_eq!(figures(Test::MessageRate, &line), Some(vec![(Figure::MessageRate, 2.0)]));
-        assert_eq!(figures(Test::Passive, &line), Some(vec![(Figure::Passive, 2.0), (Figure::PassiveDriven, 1.0)]));
+        assert_eq!(
+            figures(Test::Passive, &line),
+            Some(vec![(Figure::Passive, 2.0), (Figure::PassiveDriven, 1.0)])
+        );
         assert_eq!(figures(Test::Mixed, &line).map(|found| found.len()), Some(5));
         assert!(line.reference.is_some_and(|line| figures(Test::Processor, &line).is_none()));
     }

@@ -44,7 +44,9 @@ fn arguments(case: Case, effort: Effort) -> Option<(&'static str, usize)> {
         Test::FetchAdd => ("ucp_fadd", effort.exchanges as usize),
         Test::CompareSwap => ("ucp_cswap", effort.exchanges as usize),
         // It has neither blocks of rows nor arrays nor queues, and does one thing at a time.
-        Test::Strided | Test::Accumulate | Test::Fifo | Test::Consecutive | Test::Placed => return None,
+        Test::Strided | Test::Accumulate | Test::Fifo | Test::Consecutive | Test::Placed => {
+            return None;
+        }
         // It does not tell when a put is complete, what it costs, nor does it mix or compute.
         Test::PutDone | Test::Mixed | Test::Passive | Test::Processor | Test::Flood => return None,
     })
@@ -64,19 +66,25 @@ impl System for Ucx {
     }
 
     fn measure(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {
-        let (test, times) = arguments(case, effort).ok_or_else(|| Error::new("ucx_perftest has no such case"))?;
+        let (test, times) =
+            arguments(case, effort).ok_or_else(|| Error::new("ucx_perftest has no such case"))?;
         let [_, server] = lab.place.addresses();
         let mut listening = lab.on(1, LIMIT, "stdbuf");
         listening.args(["-oL", PROGRAM]).env("UCX_TLS", self.transports);
         let mut asking = lab.on(0, LIMIT, PROGRAM);
         asking.args([server, "-t", test, "-s", &case.size.to_string(), "-n", &times.to_string()]);
-        asking.args(["-w", &(times / 10).max(1).to_string(), "-f", "-v"]).env("UCX_TLS", self.transports);
+        asking
+            .args(["-w", &(times / 10).max(1).to_string(), "-f", "-v"])
+            .env("UCX_TLS", self.transports);
         if case.test == Test::GetBandwidth {
-            // By itself it waits for each get, where Oikaze has as much as this under way; of puts and messages it has 32, and gains nothing by more.
+            // By itself it waits for each get, where Oikaze has as much as this under way; of puts
+            // and messages it has 32, and gains nothing by more.
             asking.args(["-O", &(IN_FLIGHT.0 / case.size).clamp(2, IN_FLIGHT.1).to_string()]);
         }
         let printed = pair(listening, Ready::Says(READY), asking)?;
-        let strange = || Error::new(format!("{PROGRAM} printed other columns than expected: {}", printed.trim()));
+        let strange = || {
+            Error::new(format!("{PROGRAM} printed other columns than expected: {}", printed.trim()))
+        };
         let row = Row::parse(&printed).ok_or_else(strange)?;
         let gigabytes = row.mebibytes_per_second * f64::from(1 << 20) / 1e9;
         Ok(vec![match case.test {
@@ -93,7 +101,9 @@ impl System for Ucx {
     }
 
     fn note(&self) -> Option<&'static str> {
-        Some("ucx-tcp, ucx-shm: its own ucx_perftest, which reuses one buffer and so runs hot. Messages are tag-matched.")
+        Some(
+            "ucx-tcp, ucx-shm: its own ucx_perftest, which reuses one buffer and so runs hot. Messages are tag-matched.",
+        )
     }
 }
 
@@ -108,7 +118,8 @@ struct Row {
 impl Row {
     fn parse(printed: &str) -> Option<Self> {
         let heading = printed.lines().find(|line| line.starts_with("iterations,"))?;
-        let values: Vec<&str> = printed.lines().rev().find(|line| !line.trim().is_empty())?.split(',').collect();
+        let values: Vec<&str> =
+            printed.lines().rev().find(|line| !line.trim().is_empty())?.split(',').collect();
         let column = |name: &str| -> Option<f64> {
             let place = heading.split(',').position(|column| column.trim() == name)?;
             values.get(place)?.trim().parse().ok()
@@ -132,14 +143,27 @@ mod tests {
     #[test]
     fn its_output_is_understood() {
         let row = Row::parse(PRINTED).expect("a row");
-        assert_eq!((row.latency_us, row.mebibytes_per_second, row.messages_per_second), (2366.375, 474.97, 475.0));
-        // 1 MiB each 2105.376 µs (its overall_lat) are 498 MB/s, or 475 MiB/s: so its MB are 2²⁰ bytes.
-        assert!((row.mebibytes_per_second * f64::from(1 << 20) - f64::from(1 << 20) / 2105.376e-6).abs() < 1e4);
+        assert_eq!(
+            (row.latency_us, row.mebibytes_per_second, row.messages_per_second),
+            (2366.375, 474.97, 475.0)
+        );
+        // 1 MiB each 2105.376 µs (its overall_lat) are 498 MB/s, or 475 MiB/s: so its MB are 2²⁰
+        // bytes.
+        assert!(
+            (row.mebibytes_per_second * f64::from(1 << 20) - f64::from(1 << 20) / 2105.376e-6)
+                .abs()
+                < 1e4
+        );
     }
 
     #[test]
     fn other_output_is_not() {
-        for printed in ["", "iterations,overall_lat\n", "3000,1,2\n", "iterations,50.0_percentile_lat,overall_bw\nfailed\n"] {
+        for printed in [
+            "",
+            "iterations,overall_lat\n",
+            "3000,1,2\n",
+            "iterations,50.0_percentile_lat,overall_bw\nfailed\n",
+        ] {
             assert!(Row::parse(printed).is_none(), "{printed:?}");
         }
     }

@@ -1,4 +1,5 @@
-//! Plain UDP, as paper 004 measured it: one datagram a call, sent as fast as the sender can, and as many received as get through.
+//! Plain UDP, as paper 004 measured it: one datagram a call, sent as fast as the sender can, and as
+//! many received as get through.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -90,8 +91,11 @@ fn receive(socket: &UdpSocket, settings: &Settings) -> Result<(), Error> {
                 }
             }
             Err(why) => {
-                let Some(first) = first else { return Err(Error::io("receiving the first datagram", &why)) };
-                let rate = bytes as f64 / last.duration_since(first).as_secs_f64().max(f64::MIN_POSITIVE);
+                let Some(first) = first else {
+                    return Err(Error::io("receiving the first datagram", &why));
+                };
+                let rate =
+                    bytes as f64 / last.duration_since(first).as_secs_f64().max(f64::MIN_POSITIVE);
                 socket.send(&rate.to_le_bytes()).tried("answering")?;
                 return Ok(());
             }
@@ -104,8 +108,17 @@ fn receive(socket: &UdpSocket, settings: &Settings) -> Result<(), Error> {
 /// # Errors
 /// It could not be run.
 pub fn flood(lab: &Lab, size: usize, span: Duration) -> Result<(f64, f64), Error> {
-    let arguments = ["--size".to_owned(), size.to_string(), "--milliseconds".into(), span.as_millis().to_string()];
+    let arguments = [
+        "--size".to_owned(),
+        size.to_string(),
+        "--milliseconds".into(),
+        span.as_millis().to_string(),
+    ];
     let printed = own(lab, "udp", "flood", &arguments)?;
-    let numbers = printed.split_once(' ').and_then(|(sent, got)| Some((sent.parse().ok()?, got.parse().ok()?)));
-    numbers.ok_or_else(|| Error::new(format!("udp flood printed {printed:?} where two numbers were expected")))
+    let numbers = printed
+        .split_once(' ')
+        .and_then(|(sent, got)| Some((sent.parse().ok()?, got.parse().ok()?)));
+    numbers.ok_or_else(|| {
+        Error::new(format!("udp flood printed {printed:?} where two numbers were expected"))
+    })
 }

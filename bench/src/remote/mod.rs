@@ -7,7 +7,13 @@ use crate::suite::Suite;
 use crate::suite::case::{Choice, KIB, MIB, Quick, Test};
 
 /// Get, atomics, blocks of rows, accumulation, queues.
-pub const SUITE: Suite = Suite { name: "remote", cases: &CASES, systems: &WIRE, floor: "floor-udp", goals: goals::goals };
+pub const SUITE: Suite = Suite {
+    name: "remote",
+    cases: &CASES,
+    systems: &WIRE,
+    floor: "floor-udp",
+    goals: goals::goals,
+};
 
 /// 128 rows of 1 KiB.
 pub const BLOCK: usize = 128 * KIB;

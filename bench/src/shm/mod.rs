@@ -7,7 +7,8 @@ use crate::suite::Suite;
 use crate::suite::case::{Choice, KIB, MIB, Quick, Test};
 
 /// Latency, bandwidth, rate.
-pub const SUITE: Suite = Suite { name: "shm", cases: &CASES, systems: &HERE, floor: "ucx-shm", goals: goals::goals };
+pub const SUITE: Suite =
+    Suite { name: "shm", cases: &CASES, systems: &HERE, floor: "ucx-shm", goals: goals::goals };
 
 const CASES: [Choice; 6] = [
     (Test::PutLatency, 8, Quick::Everywhere),

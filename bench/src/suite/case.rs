@@ -72,7 +72,8 @@ pub enum Figure {
     FetchAdd,
     /// A compare-and-swap of a word, the same.
     CompareSwap,
-    /// Puts of blocks of rows in flight, walking through cold memory; the size is that of a block's payload.
+    /// Puts of blocks of rows in flight, walking through cold memory; the size is that of a block's
+    /// payload.
     Strided,
     /// Doubles added to arrays in flight.
     Accumulate,
@@ -147,7 +148,11 @@ impl Figure {
             Self::PutBw => Test::PutBandwidth,
             Self::MessageBw => Test::MessageBandwidth,
             Self::MessageRate => Test::MessageRate,
-            Self::MixedLat | Self::MixedLatP99 | Self::MixedBw | Self::MixedIdleLat | Self::MixedAloneBw => Test::Mixed,
+            Self::MixedLat
+            | Self::MixedLatP99
+            | Self::MixedBw
+            | Self::MixedIdleLat
+            | Self::MixedAloneBw => Test::Mixed,
             Self::Passive | Self::PassiveDriven => Test::Passive,
             Self::Cpu => Test::Processor,
             Self::FloodBw | Self::FloodElsewhereBw | Self::FloodAloneBw => Test::Flood,
@@ -189,7 +194,13 @@ pub enum Quick {
 }
 
 /// Of all cases those to be run on a wire: of these figures and sizes, of all if there are none.
-pub fn chosen(all: &[Choice], figures: &[Figure], sizes: &[usize], mtu: u16, quick: bool) -> Vec<Case> {
+pub fn chosen(
+    all: &[Choice],
+    figures: &[Figure],
+    sizes: &[usize],
+    mtu: u16,
+    quick: bool,
+) -> Vec<Case> {
     let asked = !figures.is_empty();
     let wanted = |test| !asked || figures.iter().any(|figure| figure.test() == test);
     let by_quick = |choice| match choice {
@@ -210,7 +221,10 @@ mod tests {
     #[test]
     fn names_on_the_command_line_are_those_of_the_records() {
         for figure in Figure::value_variants() {
-            assert_eq!(figure.to_possible_value().expect("none is hidden").get_name(), figure.name());
+            assert_eq!(
+                figure.to_possible_value().expect("none is hidden").get_name(),
+                figure.name()
+            );
         }
     }
 
@@ -221,11 +235,16 @@ mod tests {
             (Test::PutBandwidth, 64 * MIB, Quick::Never),
             (Test::Mixed, 8, Quick::Jumbo),
         ];
-        let of = |figures: &[Figure], sizes: &[usize], mtu, quick| chosen(&all, figures, sizes, mtu, quick).len();
+        let of = |figures: &[Figure], sizes: &[usize], mtu, quick| {
+            chosen(&all, figures, sizes, mtu, quick).len()
+        };
         assert_eq!(of(&[], &[], 9000, false), all.len());
         assert_eq!(of(&[], &[], 1500, true), 1);
         assert_eq!(of(&[Figure::MixedLatP99, Figure::MixedBw], &[], 9000, true), 1);
         assert_eq!(of(&[Figure::MixedLat], &[], 1500, true), 1);
-        assert_eq!(chosen(&all, &[Figure::PutBw], &[64 * MIB], 9000, true), [Case { test: Test::PutBandwidth, size: 64 * MIB }]);
+        assert_eq!(
+            chosen(&all, &[Figure::PutBw], &[64 * MIB], 9000, true),
+            [Case { test: Test::PutBandwidth, size: 64 * MIB }]
+        );
     }
 }

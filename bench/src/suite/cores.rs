@@ -1,5 +1,6 @@
-//! How far apart the hosts' two cores are. A hypervisor moves a virtual machine's processors now and then, and what the kernel copies for one core
-//! to be read on another costs up to twice as much when the two have no cache in common. So a measurement counts only if the distance was the
+//! How far apart the hosts' two cores are. A hypervisor moves a virtual machine's processors now
+//! and then, and what the kernel copies for one core to be read on another costs up to twice as
+//! much when the two have no cache in common. So a measurement counts only if the distance was the
 //! same before and after it.
 
 use std::fmt;
@@ -96,7 +97,10 @@ impl Cores {
                 return Err(Error::new(text));
             }
             if !told {
-                eprintln!("waiting for the hypervisor to make the two cores {wanted} (now {} ns)", time.as_nanos());
+                eprintln!(
+                    "waiting for the hypervisor to make the two cores {wanted} (now {} ns)",
+                    time.as_nanos()
+                );
                 told = true;
             }
             thread::sleep(PAUSE);
@@ -107,14 +111,24 @@ impl Cores {
 impl fmt::Display for Cores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Some(least), Some(most)) = (self.seen.iter().min(), self.seen.iter().max()) else {
-            return write!(f, "How far apart the hosts' cores were is not known, as no measurement came to its end.");
+            return write!(
+                f,
+                "How far apart the hosts' cores were is not known, as no measurement came to its end."
+            );
         };
         let near = self.seen.iter().filter(|time| is_near(Duration::from_nanos(**time))).count();
         write!(f, "A cache line took {least} to {most} ns from one host's core to the other's; ")?;
-        write!(f, "{near} measurements with a cache in common, {} without", self.seen.len() - near)?;
+        write!(
+            f,
+            "{near} measurements with a cache in common, {} without",
+            self.seen.len() - near
+        )?;
         match self.moved {
             0 => write!(f, "."),
-            moved => write!(f, ", and during {moved} of them the hypervisor moved the cores, {TRIES} times in a row."),
+            moved => write!(
+                f,
+                ", and during {moved} of them the hypervisor moved the cores, {TRIES} times in a row."
+            ),
         }
     }
 }
@@ -140,7 +154,11 @@ fn line_time() -> Result<Duration, Error> {
                 move || bounce(line, core, turn)
             })
         });
-        ends.map(|end| end.join().unwrap_or_else(|_| Err(Error::new("looking how far apart the cores are: a thread panicked"))))
+        ends.map(|end| {
+            end.join().unwrap_or_else(|_| {
+                Err(Error::new("looking how far apart the cores are: a thread panicked"))
+            })
+        })
     });
     let [client, server] = ended;
     server?;
@@ -149,14 +167,17 @@ fn line_time() -> Result<Duration, Error> {
 
 /// One end: adds 1 whenever the line is even (`turn` 0) or odd (1).
 fn bounce(Line(line): &Line, core: usize, turn: u64) -> Result<Duration, Error> {
-    let failed = |why: &dyn fmt::Display| Error::new(format!("looking how far apart the two cores are: {why}"));
+    let failed = |why: &dyn fmt::Display| {
+        Error::new(format!("looking how far apart the two cores are: {why}"))
+    };
     if let Err(why) = pin_to_core(core) {
         line.store(GIVEN_UP, Ordering::Release);
         return Err(failed(&why));
     }
     let begun = Instant::now();
     for at in (0..TRIPS).map(|trip| 2 * trip + turn) {
-        // Waited for by reading only: who tries to write takes the line away from who is to write it.
+        // Waited for by reading only: who tries to write takes the line away from who is to write
+        // it.
         while line.load(Ordering::Acquire) != at
             || line.compare_exchange(at, at + 1, Ordering::AcqRel, Ordering::Relaxed).is_err()
         {

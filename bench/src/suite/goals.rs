@@ -1,4 +1,5 @@
-//! What a bench is to reach, beside what this run has found. Told, never asserted: the machine decides.
+//! What a bench is to reach, beside what this run has found. Told, never asserted: the machine
+//! decides.
 
 use crate::record::{Record, median, three_digits};
 
@@ -15,8 +16,10 @@ pub struct Figures<'a>(pub &'a [Record]);
 impl Figures<'_> {
     /// On a wire of this MTU; of no wire if it is 0.
     pub fn of(&self, case: &str, size: usize, mtu: u16, system: &str) -> Option<&Record> {
-        let same =
-            |record: &&Record| (record.case, record.size, record.mtu.unwrap_or(0), record.system) == (case, size, mtu, system);
+        let same = |record: &&Record| {
+            (record.case, record.size, record.mtu.unwrap_or(0), record.system)
+                == (case, size, mtu, system)
+        };
         self.0.iter().find(same)
     }
 }
@@ -26,7 +29,8 @@ impl Figures<'_> {
 pub struct Found {
     /// The figure, or the ratio of two medians.
     pub value: f64,
-    /// Of a ratio: the median of the rounds' own ratios. A machine that is now fast and now slow is so for a whole round, most often.
+    /// Of a ratio: the median of the rounds' own ratios. A machine that is now fast and now slow is
+    /// so for a whole round, most often.
     by_round: Option<f64>,
 }
 
@@ -39,7 +43,8 @@ impl Found {
     /// One over another, if both were measured.
     pub fn ratio((one, other): (Option<&Record>, Option<&Record>)) -> Option<Found> {
         let (one, other) = (one?, other?);
-        let rounds: Vec<f64> = one.rounds.iter().zip(&other.rounds).map(|(one, other)| one / other).collect();
+        let rounds: Vec<f64> =
+            one.rounds.iter().zip(&other.rounds).map(|(one, other)| one / other).collect();
         Some(Found { value: one.value / other.value, by_round: median(&rounds) })
     }
 
@@ -63,7 +68,8 @@ pub fn table(goals: Vec<Goal>) -> String {
                 Bound::AtLeast(bound) => ("≥", bound, found.value >= bound),
             };
             let verdict = if reached { "reached" } else { "not yet" };
-            let (found, by_round) = (three_digits(found.value), found.by_round.map(three_digits).unwrap_or_default());
+            let (found, by_round) =
+                (three_digits(found.value), found.by_round.map(three_digits).unwrap_or_default());
             Some(format!("{what:<58}{found:>9}{by_round:>10}   {sign} {bound:<5} {verdict}\n"))
         })
         .collect();
@@ -85,7 +91,8 @@ mod tests {
     #[test]
     fn only_what_was_measured_is_told() {
         assert_eq!(table(Vec::new()), "");
-        let (one, other) = (record("oikaze", 3.0, &[3.0, 2.0, 4.0]), record("ucx-tcp", 6.0, &[6.0, 6.0, 6.0]));
+        let (one, other) =
+            (record("oikaze", 3.0, &[3.0, 2.0, 4.0]), record("ucx-tcp", 6.0, &[6.0, 6.0, 6.0]));
         let goals = vec![
             ("half".into(), Found::ratio((Some(&one), Some(&other))), Bound::AtMost(0.6)),
             ("missing".into(), Found::ratio((Some(&one), None)), Bound::AtMost(0.6)),
@@ -93,7 +100,10 @@ mod tests {
         let table = table(goals);
         let lines: Vec<&str> = table.lines().skip(2).collect();
         assert_eq!(lines.len(), 1, "{table}");
-        assert!(lines[0].contains("0.500     0.500   ≤ 0.6") && lines[0].ends_with("reached"), "{table}");
+        assert!(
+            lines[0].contains("0.500     0.500   ≤ 0.6") && lines[0].ends_with("reached"),
+            "{table}"
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! One bench: its systems in turn, case after case and round after round, so that what disturbs the machine disturbs all.
+//! One bench: its systems in turn, case after case and round after round, so that what disturbs the
+//! machine disturbs all.
 
 pub mod case;
 mod cores;
@@ -63,7 +64,8 @@ pub struct Run {
     /// Leaves systems out.
     #[arg(long, value_delimiter = ',', value_parser = names())]
     without: Vec<String>,
-    /// Measures only while the two cores have a cache in common (near), or have none (far): a hypervisor moves them.
+    /// Measures only while the two cores have a cache in common (near), or have none (far): a
+    /// hypervisor moves them.
     #[arg(long, value_enum, default_value_t)]
     cores: Wanted,
 }
@@ -88,9 +90,16 @@ fn names() -> PossibleValuesParser {
 
 impl Run {
     fn systems(&self, suite: &Suite) -> Vec<&'static dyn System> {
-        let named = |list: &[String], system: &dyn System| list.iter().any(|name| name == system.name());
+        let named =
+            |list: &[String], system: &dyn System| list.iter().any(|name| name == system.name());
         let wanted = |system: &&dyn System| self.system.is_empty() || named(&self.system, *system);
-        suite.systems.iter().copied().filter(wanted).filter(|system| !named(&self.without, *system)).collect()
+        suite
+            .systems
+            .iter()
+            .copied()
+            .filter(wanted)
+            .filter(|system| !named(&self.without, *system))
+            .collect()
     }
 }
 
@@ -100,7 +109,8 @@ impl Suite {
     /// # Errors
     /// As [`Suite::bench`]; no root.
     pub fn on_wires(&self, run: &WireRun) -> Result<(), Error> {
-        let places: Vec<Place> = run.mtu.iter().map(|&mtu| Place::Wire { mtu, mode: run.mode }).collect();
+        let places: Vec<Place> =
+            run.mtu.iter().map(|&mtu| Place::Wire { mtu, mode: run.mode }).collect();
         self.bench(&run.run, &places)
     }
 
@@ -115,8 +125,8 @@ impl Suite {
     /// Runs it.
     ///
     /// # Errors
-    /// A peer that is missing, with its package. A system that fails in a case is left out there and noted; if it is Oikaze, that
-    /// is an error once all others have been measured and told.
+    /// A peer that is missing, with its package. A system that fails in a case is left out there
+    /// and noted; if it is Oikaze, that is an error once all others have been measured and told.
     fn bench(&self, run: &Run, places: &[Place]) -> Result<(), Error> {
         let systems = run.systems(self);
         systems.iter().try_for_each(|system| system.present())?;
@@ -125,9 +135,16 @@ impl Suite {
         let mut cores = Cores::new(run.cores);
         for &place in places {
             let cases = chosen(self.cases, &run.case, &run.size, place.mtu(), run.rounds.quick);
-            if cases.iter().any(|&case| systems.iter().any(|&system| takes_part(run, system, case))) {
+            if cases.iter().any(|&case| systems.iter().any(|&system| takes_part(run, system, case)))
+            {
                 let lab = Lab::up(place)?;
-                records.extend(self.in_lab(&lab, run, &systems, &cases, (&mut cores, &mut failures)));
+                records.extend(self.in_lab(
+                    &lab,
+                    run,
+                    &systems,
+                    &cases,
+                    (&mut cores, &mut failures),
+                ));
             }
         }
         if records.is_empty() && failures.is_empty() {
@@ -158,42 +175,77 @@ impl Suite {
         let mut series: Vec<Series> = cases
             .iter()
             .flat_map(|&case| {
-                systems.iter().filter(move |system| takes_part(run, **system, case)).map(move |&system| (case, system))
+                systems
+                    .iter()
+                    .filter(move |system| takes_part(run, **system, case))
+                    .map(move |&system| (case, system))
             })
-            .map(|(case, system)| Series { bench: self.name, case, system, records: Vec::new(), failed: false })
+            .map(|(case, system)| Series {
+                bench: self.name,
+                case,
+                system,
+                records: Vec::new(),
+                failed: false,
+            })
             .collect();
         let begun = Instant::now();
         for round in 1..=run.rounds.count {
-            eprintln!("{}, round {round} of {} ({:.0} s)", lab.place, run.rounds.count, begun.elapsed().as_secs_f64());
+            eprintln!(
+                "{}, round {round} of {} ({:.0} s)",
+                lab.place,
+                run.rounds.count,
+                begun.elapsed().as_secs_f64()
+            );
             for one in series.iter_mut().filter(|one| !one.failed) {
                 if let Err(why) = one.measure(lab, effort, cores) {
                     let (test, size, system) = (one.case.test, one.case.size, one.system.name());
-                    let failure = format!("{system}: {test:?} of {size} bytes, round {round}, {}: {why}", lab.place);
+                    let failure = format!(
+                        "{system}: {test:?} of {size} bytes, round {round}, {}: {why}",
+                        lab.place
+                    );
                     eprintln!("warning: {failure}");
                     failures.push(failure);
                     one.failed = true;
                 }
             }
         }
-        // With its rounds incomplete, a median would come from other minutes than those of the others.
+        // With its rounds incomplete, a median would come from other minutes than those of the
+        // others.
         let complete = series.into_iter().filter(|one| !one.failed).flat_map(|one| one.records);
-        complete.filter_map(|record| Some(Record { value: median(&record.rounds)?, ..record })).collect()
+        complete
+            .filter_map(|record| Some(Record { value: median(&record.rounds)?, ..record }))
+            .collect()
     }
 }
 
 /// Where it was measured.
 pub fn machine() -> String {
-    let file = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_else(|_| "unknown".into());
+    let file = |path: &str| {
+        std::fs::read_to_string(path)
+            .map(|text| text.trim().to_owned())
+            .unwrap_or_else(|_| "unknown".into())
+    };
     let cpus = file("/proc/cpuinfo");
-    let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map_or("unknown", |pair| pair.1);
-    let (kernel, control) = (file("/proc/sys/kernel/osrelease"), file("/proc/sys/net/ipv4/tcp_congestion_control"));
-    format!("Processor {model}, Linux {kernel}, one core for each host; the kernel's TCP uses {control}.")
+    let model = cpus
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
+        .map_or("unknown", |pair| pair.1);
+    let (kernel, control) =
+        (file("/proc/sys/kernel/osrelease"), file("/proc/sys/net/ipv4/tcp_congestion_control"));
+    format!(
+        "Processor {model}, Linux {kernel}, one core for each host; the kernel's TCP uses {control}."
+    )
 }
 
 /// The systems need both cores for themselves.
 pub fn warn_if_busy() {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    if let Some(load) = load.split_whitespace().next().and_then(|load| load.parse::<f32>().ok()).filter(|&load| load > 0.5) {
+    if let Some(load) = load
+        .split_whitespace()
+        .next()
+        .and_then(|load| load.parse::<f32>().ok())
+        .filter(|&load| load > 0.5)
+    {
         eprintln!("warning: the machine is busy (load {load}); the figures will be worth little");
     }
 }
@@ -217,7 +269,10 @@ impl Series {
     fn measure(&mut self, lab: &Lab, effort: Effort, cores: &mut Cores) -> Result<(), Error> {
         let found = cores.steady(|| {
             self.system.measure(lab, self.case, effort).or_else(|error| {
-                eprintln!("warning: {} has failed and is tried once more: {error}", self.system.name());
+                eprintln!(
+                    "warning: {} has failed and is tried once more: {error}",
+                    self.system.name()
+                );
                 self.system.measure(lab, self.case, effort)
             })
         })?;

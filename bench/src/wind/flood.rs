@@ -1,18 +1,23 @@
-//! A flood of garbage at a node's port while it is sent bulk, and the same flood at another port of its host.
+//! A flood of garbage at a node's port while it is sent bulk, and the same flood at another port of
+//! its host.
 //!
-//! Garbage costs the host that it is sent to in any case: its kernel takes it from the wire and finds the socket. What Oikaze adds shows
-//! beside a *control*: the same datagrams, at the same rate, to a port of the same host at which nothing reads. The flooder runs
-//! on the receiving host's core, as its network card's interrupts would, so both runs pay for it alike.
+//! Garbage costs the host that it is sent to in any case: its kernel takes it from the wire and
+//! finds the socket. What Oikaze adds shows beside a *control*: the same datagrams, at the same
+//! rate, to a port of the same host at which nothing reads. The flooder runs on the receiving
+//! host's core, as its network card's interrupts would, so both runs pay for it alike.
 //!
-//! It floods as somebody on the same wire could: it listens there until it knows the ports, the connection's id and a handshake, and sends
-//! with any source address, by a raw socket. So it needs root, as all of the lab does.
+//! It floods as somebody on the same wire could: it listens there until it knows the ports, the
+//! connection's id and a handshake, and sends with any source address, by a raw socket. So it needs
+//! root, as all of the lab does.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand};
-use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto};
+use rustix::net::{
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto,
+};
 
 use crate::error::{Error, Tried};
 use crate::lab::{ADDRESSES, CLIENT, SERVER};
@@ -82,8 +87,15 @@ struct Overheard {
 fn overhear() -> Result<Overheard, Error> {
     const EVERYTHING: u16 = 3; // ETH_P_ALL
     let protocol = std::num::NonZeroU32::new(u32::from(EVERYTHING.to_be())).map(Protocol::from_raw);
-    let wire = rustix::net::socket_with(AddressFamily::PACKET, SocketType::DGRAM, SocketFlags::CLOEXEC, protocol);
-    let wire = wire.map_err(|why| Error::io("listening on the wire (a packet socket; needs root)", &why.into()))?;
+    let wire = rustix::net::socket_with(
+        AddressFamily::PACKET,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        protocol,
+    );
+    let wire = wire.map_err(|why| {
+        Error::io("listening on the wire (a packet socket; needs root)", &why.into())
+    })?;
     say_ready()?;
     let (begun, mut packet, mut handshake) = (Instant::now(), vec![0; 65_536], None);
     while begun.elapsed() < LIMIT {
@@ -109,18 +121,37 @@ fn overhear() -> Result<Overheard, Error> {
 fn datagram(packet: &[u8]) -> Option<(SocketAddrV4, SocketAddrV4, &[u8])> {
     const UDP: u8 = 17;
     let first = *packet.first()?;
-    let udp = packet.get(usize::from(first & 15) * 4..).filter(|_| first >> 4 == 4 && packet.get(9) == Some(&UDP))?;
-    let address = |at: usize| packet.get(at..at + 4).and_then(|four| <[u8; 4]>::try_from(four).ok()).map(Ipv4Addr::from);
-    let port = |at: usize| udp.get(at..at + 2).and_then(|two| <[u8; 2]>::try_from(two).ok()).map(u16::from_be_bytes);
-    Some((SocketAddrV4::new(address(12)?, port(0)?), SocketAddrV4::new(address(16)?, port(2)?), udp.get(8..)?))
+    let udp = packet
+        .get(usize::from(first & 15) * 4..)
+        .filter(|_| first >> 4 == 4 && packet.get(9) == Some(&UDP))?;
+    let address = |at: usize| {
+        packet.get(at..at + 4).and_then(|four| <[u8; 4]>::try_from(four).ok()).map(Ipv4Addr::from)
+    };
+    let port = |at: usize| {
+        udp.get(at..at + 2).and_then(|two| <[u8; 2]>::try_from(two).ok()).map(u16::from_be_bytes)
+    };
+    Some((
+        SocketAddrV4::new(address(12)?, port(0)?),
+        SocketAddrV4::new(address(16)?, port(2)?),
+        udp.get(8..)?,
+    ))
 }
 
 /// Garbage of four kinds in turn, at [`RATE`], until the end of the process or [`LIMIT`].
 fn flood(job: &Overheard, port: Option<u16>) -> Result<(), Error> {
-    let raw = rustix::net::socket_with(AddressFamily::INET, SocketType::RAW, SocketFlags::CLOEXEC, Some(ipproto::RAW));
+    let raw = rustix::net::socket_with(
+        AddressFamily::INET,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        Some(ipproto::RAW),
+    );
     let raw = raw.map_err(|why| Error::io("opening a raw socket (needs root)", &why.into()))?;
     let to = SocketAddrV4::new(*job.to.ip(), port.unwrap_or(job.to.port()));
-    let mut garbage = Garbage { random: 0x9e37_79b9_7f4a_7c15, count: 0, packet: Vec::with_capacity(LONGEST + 64) };
+    let mut garbage = Garbage {
+        random: 0x9e37_79b9_7f4a_7c15,
+        count: 0,
+        packet: Vec::with_capacity(LONGEST + 64),
+    };
     let (begun, mut sent, mut told) = (Instant::now(), 0_u64, Duration::ZERO);
     while begun.elapsed() < LIMIT {
         let due = (begun.elapsed().as_secs_f64() * f64::from(RATE)) as u64;
@@ -237,7 +268,12 @@ impl Garbage {
 
 /// Datagrams a second, from what [`flood`] printed last.
 pub fn rate(printed: &str) -> Option<f64> {
-    let words: Vec<&str> = printed.lines().rev().find(|line| line.contains(" datagrams in "))?.split_whitespace().collect();
+    let words: Vec<&str> = printed
+        .lines()
+        .rev()
+        .find(|line| line.contains(" datagrams in "))?
+        .split_whitespace()
+        .collect();
     let [sent, _, _, seconds, _] = words.as_slice() else { return None };
     Some(sent.parse::<f64>().ok()? / seconds.parse::<f64>().ok()?)
 }
@@ -248,7 +284,8 @@ mod tests {
 
     #[test]
     fn what_it_sends_it_understands() {
-        let [from, to] = [("10.77.0.1:5", 0), ("10.77.0.2:6", 0)].map(|(address, _)| address.parse().expect("an address"));
+        let [from, to] = [("10.77.0.1:5", 0), ("10.77.0.2:6", 0)]
+            .map(|(address, _)| address.parse().expect("an address"));
         let job = Overheard { from, to, header: [7; HEADER], tag: 4, handshake: vec![3; 100] };
         let mut garbage = Garbage { random: 1, count: 0, packet: Vec::new() };
         for _ in 0..1000 {
@@ -257,7 +294,8 @@ mod tests {
             assert_eq!((source.ip(), target), (from.ip(), to));
             assert!(!bytes.is_empty() && bytes.len() <= LONGEST + HEADER + 4);
             if garbage.count % 4 == 1 {
-                let number = |at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
+                let number =
+                    |at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
                 assert_eq!((source, HEADER + number(18) + number(20) + 4), (from, bytes.len()));
             }
         }

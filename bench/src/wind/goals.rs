@@ -21,8 +21,16 @@ fn latency(figures: &Figures<'_>) -> Vec<Goal> {
         .flat_map(|case| {
             let (mine, floor) = (small(case, "oikaze"), small(case, "floor-udp"));
             [
-                (format!("{case} 8 B / the better of ucx-tcp put and tagged"), Found::ratio((mine, ucx)), Bound::AtMost(0.6)),
-                (format!("{case} 8 B / floor-udp"), Found::ratio((mine, floor)), Bound::AtMost(1.3)),
+                (
+                    format!("{case} 8 B / the better of ucx-tcp put and tagged"),
+                    Found::ratio((mine, ucx)),
+                    Bound::AtMost(0.6),
+                ),
+                (
+                    format!("{case} 8 B / floor-udp"),
+                    Found::ratio((mine, floor)),
+                    Bound::AtMost(1.3),
+                ),
             ]
         })
         .collect()
@@ -34,17 +42,39 @@ fn bandwidth(figures: &Figures<'_>) -> Vec<Goal> {
     let unchecked = put(9000, "oikaze-unchecked");
     let mut goals: Vec<Goal> = [
         ("put_bw 1 MiB, MTU 9000, unchecked / ucx-tcp put", (unchecked, put(9000, "ucx-tcp")), 2.5),
-        ("put_bw 1 MiB, MTU 9000, unchecked / ucx-tcp tagged", (unchecked, message(9000, "ucx-tcp")), 1.6),
-        ("put_bw 1 MiB, MTU 9000, unchecked / floor-udp", (unchecked, put(9000, "floor-udp")), 0.85),
-        ("put_bw 1 MiB, MTU 9000, checked / floor-udp-crc", (put(9000, "oikaze"), put(9000, "floor-udp-crc")), 0.85),
-        ("put_bw 1 MiB, MTU 1500, unchecked / floor-udp", (put(1500, "oikaze-unchecked"), put(1500, "floor-udp")), 0.85),
+        (
+            "put_bw 1 MiB, MTU 9000, unchecked / ucx-tcp tagged",
+            (unchecked, message(9000, "ucx-tcp")),
+            1.6,
+        ),
+        (
+            "put_bw 1 MiB, MTU 9000, unchecked / floor-udp",
+            (unchecked, put(9000, "floor-udp")),
+            0.85,
+        ),
+        (
+            "put_bw 1 MiB, MTU 9000, checked / floor-udp-crc",
+            (put(9000, "oikaze"), put(9000, "floor-udp-crc")),
+            0.85,
+        ),
+        (
+            "put_bw 1 MiB, MTU 1500, unchecked / floor-udp",
+            (put(1500, "oikaze-unchecked"), put(1500, "floor-udp")),
+            0.85,
+        ),
     ]
     .into_iter()
     .map(|(what, pair, bound)| (what.to_owned(), Found::ratio(pair), Bound::AtLeast(bound)))
     .collect();
-    for (mtu, system) in [(9000, "oikaze"), (9000, "oikaze-unchecked"), (1500, "oikaze"), (1500, "oikaze-unchecked")] {
+    for (mtu, system) in
+        [(9000, "oikaze"), (9000, "oikaze-unchecked"), (1500, "oikaze"), (1500, "oikaze-unchecked")]
+    {
         let ratio = Found::ratio((message(mtu, system), put(mtu, system)));
-        goals.push((format!("message_bw / put_bw, 1 MiB, MTU {mtu}, {system}"), ratio, Bound::AtLeast(0.9)));
+        goals.push((
+            format!("message_bw / put_bw, 1 MiB, MTU {mtu}, {system}"),
+            ratio,
+            Bound::AtLeast(0.9),
+        ));
     }
     goals
 }
@@ -63,10 +93,26 @@ fn together(figures: &Figures<'_>) -> Vec<Goal> {
     let over = |one: &str, other: &str| Found::ratio((mine(one), mine(other)));
     let cpu = |system: &str| figures.of("cpu", MIB, 9000, system);
     let mut goals: Vec<Goal> = vec![
-        ("mixed_lat / the same idle".into(), over("mixed_lat", "mixed_idle_lat"), Bound::AtMost(3.0)),
-        ("mixed_lat_p99 / the same idle (median)".into(), over("mixed_lat_p99", "mixed_idle_lat"), Bound::AtMost(10.0)),
-        ("mixed_bw / the same alone".into(), over("mixed_bw", "mixed_alone_bw"), Bound::AtLeast(0.7)),
-        ("passive / the same to a node that waits".into(), over("passive", "passive_driven"), Bound::AtMost(5.0)),
+        (
+            "mixed_lat / the same idle".into(),
+            over("mixed_lat", "mixed_idle_lat"),
+            Bound::AtMost(3.0),
+        ),
+        (
+            "mixed_lat_p99 / the same idle (median)".into(),
+            over("mixed_lat_p99", "mixed_idle_lat"),
+            Bound::AtMost(10.0),
+        ),
+        (
+            "mixed_bw / the same alone".into(),
+            over("mixed_bw", "mixed_alone_bw"),
+            Bound::AtLeast(0.7),
+        ),
+        (
+            "passive / the same to a node that waits".into(),
+            over("passive", "passive_driven"),
+            Bound::AtMost(5.0),
+        ),
     ];
     let flood = |case: &str| figures.of(case, MIB, 9000, "oikaze");
     let ratio = Found::ratio((flood("flood_bw"), flood("flood_elsewhere_bw")));

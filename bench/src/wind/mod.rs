@@ -8,7 +8,8 @@ use crate::suite::Suite;
 use crate::suite::case::{Choice, KIB, MIB, Quick, Test};
 
 /// Latency, bandwidth, rate, and what they cost.
-pub const SUITE: Suite = Suite { name: "wind", cases: &CASES, systems: &WIRE, floor: "floor-udp", goals: goals::goals };
+pub const SUITE: Suite =
+    Suite { name: "wind", cases: &CASES, systems: &WIRE, floor: "floor-udp", goals: goals::goals };
 
 const CASES: [Choice; 19] = [
     (Test::MessageLatency, 8, Quick::Everywhere),

@@ -13,7 +13,8 @@ impl Perf {
         if self.test == Test::Block { 2 * self.size } else { self.size }
     }
 
-    /// Blocks are whole rows, arrays whole numbers; the memory that is walked through is cut into them.
+    /// Blocks are whole rows, arrays whole numbers; the memory that is walked through is cut into
+    /// them.
     pub fn check_parts(&self) -> Result<()> {
         let (what, part, of) = match self.test {
             Test::Block => ("blocks", "rows", ROW),
@@ -26,7 +27,9 @@ impl Perf {
         }
         Err(Error::Invalid {
             what: format!("{what} of {} bytes", self.size),
-            why: format!("they are made of {part} of {of} bytes: give a multiple of it, as --size 128K"),
+            why: format!(
+                "they are made of {part} of {of} bytes: give a multiple of it, as --size 128K"
+            ),
         })
     }
 
@@ -41,6 +44,8 @@ impl Bench<'_> {
     /// From the call to the completion; lands behind its source.
     pub fn block_done(&self, there: &RemoteRegion) -> Result<()> {
         let span = self.perf.span();
-        there.put_block(self.perf.rows(span), self.local.slice(0..span)?, self.perf.rows(0))?.wait_for(PATIENCE)
+        there
+            .put_block(self.perf.rows(span), self.local.slice(0..span)?, self.perf.rows(0))?
+            .wait_for(PATIENCE)
     }
 }

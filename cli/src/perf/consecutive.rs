@@ -1,4 +1,5 @@
-//! A header, then the data: two puts at once, as distributed shared memories send them (paper 003, section 4.3).
+//! A header, then the data: two puts at once, as distributed shared memories send them (paper 003,
+//! section 4.3).
 
 use super::measure::{Bench, PATIENCE, exchanged};
 use oikaze::Result;
@@ -25,14 +26,20 @@ impl Bench<'_> {
         let Some((_, there)) = &self.pair else { return Ok(()) };
         let at = self.header_at();
         self.local.store_u64((at + HEADER - 8) as u64, flag)?;
-        let _settles_by_itself = there.put((at + HEADER) as u64, self.local.slice(at..at + HEADER)?);
+        let _settles_by_itself =
+            there.put((at + HEADER) as u64, self.local.slice(at..at + HEADER)?);
         let _settles_by_itself = self.put_flag(flag)?;
         Ok(())
     }
 
     fn see_both(&self, flag: u64) -> Result<()> {
         if let Some((peer, _)) = &self.pair {
-            self.local.wait_until_by(peer.rank(), (self.header_at() + ROOM - 8) as u64, Some(PATIENCE), |word| word == flag)?;
+            self.local.wait_until_by(
+                peer.rank(),
+                (self.header_at() + ROOM - 8) as u64,
+                Some(PATIENCE),
+                |word| word == flag,
+            )?;
             self.see_flag(|word| word == flag)?;
         }
         Ok(())

@@ -40,8 +40,9 @@ impl Bench<'_> {
         Ok(latency)
     }
 
-    /// Exchanges that are timed together, as one mean: a look at the clock takes a fifth of what the quickest take, and keeps a processor from
-    /// running ahead, so that it cannot just be subtracted.
+    /// Exchanges that are timed together, as one mean: a look at the clock takes a fifth of what
+    /// the quickest take, and keeps a processor from running ahead, so that it cannot just be
+    /// subtracted.
     fn block(&self, quickest: u64) -> u32 {
         /// In so many times as long as the clock takes, it does not matter.
         const LONG_ENOUGH: u64 = 50;
@@ -73,7 +74,9 @@ impl Bench<'_> {
             // Of which there is throughput only.
             Test::Fifo => 1,
             Test::Block => self.asked(|there| self.block_done(there))?,
-            Test::PutDone | Test::Passive | Test::Mixed => self.asked(|_| self.put_done(u64::from(turn) + 1))?,
+            Test::PutDone | Test::Passive | Test::Mixed => {
+                self.asked(|_| self.put_done(u64::from(turn) + 1))?
+            }
             Test::Exchange => self.asked(|there| self.pages_exchanged(there, turn as usize))?,
             Test::Barrier => {
                 self.job.barrier()?;
@@ -82,7 +85,8 @@ impl Bench<'_> {
         })
     }
 
-    /// Operations that node 0 asks and node 1 serves without a call, while it waits for the barrier after them.
+    /// Operations that node 0 asks and node 1 serves without a call, while it waits for the barrier
+    /// after them.
     fn asked<T>(&self, ask: impl FnOnce(&RemoteRegion) -> Result<T>) -> Result<u64> {
         if let (0, Some((_, there))) = (self.job.rank(), &self.pair) {
             ask(there)?;
@@ -90,7 +94,8 @@ impl Bench<'_> {
         Ok(1)
     }
 
-    /// Pages of a place of the walk change place with those at the same place there, and are looked at.
+    /// Pages of a place of the walk change place with those at the same place there, and are looked
+    /// at.
     fn pages_exchanged(&self, there: &RemoteRegion, turn: usize) -> Result<()> {
         let (size, page) = (self.perf.size, page_size());
         let first = exchanged(self.perf.span()).next_multiple_of(HUGE);
@@ -103,7 +108,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Replace the word that counts such turns by the next number. Nobody else does, so it is as expected, or something is wrong.
+    /// Replace the word that counts such turns by the next number. Nobody else does, so it is as
+    /// expected, or something is wrong.
     fn count_up(&self, there: &RemoteRegion, turn: u64) -> Result<()> {
         let found = there.compare_swap(0, turn, turn + 1).wait_for(PATIENCE)?;
         if found == turn {
@@ -117,7 +123,9 @@ impl Bench<'_> {
 
     /// Doubles of the source are added to those behind it.
     fn add_numbers(&self, there: &RemoteRegion) -> Result<()> {
-        there.accumulate::<f64>(self.lands() as u64, Combine::Sum, self.source()?)?.wait_for(PATIENCE)
+        there
+            .accumulate::<f64>(self.lands() as u64, Combine::Sum, self.source()?)?
+            .wait_for(PATIENCE)
     }
 
     /// From the call to the completion.
@@ -130,8 +138,8 @@ impl Bench<'_> {
         self.local.slice(0..self.perf.size)
     }
 
-    /// It lands behind its source, and in lines of its own: a source that is written in the line where the peer's answer lands would be
-    /// fetched from there and back each time.
+    /// It lands behind its source, and in lines of its own: a source that is written in the line
+    /// where the peer's answer lands would be fetched from there and back each time.
     fn lands(&self) -> usize {
         lands(self.perf.size)
     }
@@ -141,9 +149,11 @@ impl Bench<'_> {
         (self.lands() + self.flagged.len() - 8) as u64
     }
 
-    /// Node 0 puts, node 1 sees the last word change and puts back. Flags are never 0, and each differs from the last.
+    /// Node 0 puts, node 1 sees the last word change and puts back. Flags are never 0, and each
+    /// differs from the last.
     pub fn ping_put(&self, flag: u64) -> Result<()> {
-        // The answering put says that this one has arrived; its completion is not waited for, as it is not in `ucp_put_lat`.
+        // The answering put says that this one has arrived; its completion is not waited for, as it
+        // is not in `ucp_put_lat`.
         if self.job.rank() == 0 {
             let _settles_by_itself = self.put_flag(flag)?;
             self.see_flag(|word| word == flag)?;
@@ -165,7 +175,9 @@ impl Bench<'_> {
     /// Wait until the word that ends the peer's payload is as wanted.
     pub fn see_flag(&self, wanted: impl FnMut(u64) -> bool) -> Result<u64> {
         match &self.pair {
-            Some((peer, _)) => self.local.wait_until_by(peer.rank(), self.flag_at(), Some(PATIENCE), wanted),
+            Some((peer, _)) => {
+                self.local.wait_until_by(peer.rank(), self.flag_at(), Some(PATIENCE), wanted)
+            }
             None => Ok(0),
         }
     }

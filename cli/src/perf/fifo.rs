@@ -31,7 +31,13 @@ impl Bench<'_> {
         let seconds = begun.elapsed().as_secs_f64();
         let operations = count as u64 * u64::from(owner);
         let (bytes, unmeasured) = (operations * self.perf.size as u64, None);
-        Ok(Stream { bytes, operations, seconds, processor_seconds: unmeasured, other_processor_seconds: unmeasured })
+        Ok(Stream {
+            bytes,
+            operations,
+            seconds,
+            processor_seconds: unmeasured,
+            other_processor_seconds: unmeasured,
+        })
     }
 
     /// So many elements of each producer; over for all when all have been taken out.

@@ -71,12 +71,16 @@ impl<'a> Bench<'a> {
         }
         let size = perf.size;
         if size > SIZE_MAX {
-            return Err(Error::Invalid { what: format!("operations of {size} bytes"), why: format!("{SIZE_MAX} at most") });
+            return Err(Error::Invalid {
+                what: format!("operations of {size} bytes"),
+                why: format!("{SIZE_MAX} at most"),
+            });
         }
         perf.check_parts()?;
         let len = exchanged(perf.span()) + walked(perf);
         let region = if perf.shared { Region::shared(len)? } else { Region::zeroed(len)? };
-        // Every page is there before it is measured: the kernel's clearing of new pages is not what is asked.
+        // Every page is there before it is measured: the kernel's clearing of new pages is not what
+        // is asked.
         region.fill(0, region.len() as u64, 1)?;
         region.fill(0, exchanged(perf.span()) as u64, 0)?;
         let local = job.publish(NAME, region, Rights::ALL)?;
@@ -89,7 +93,14 @@ impl<'a> Bench<'a> {
             _ => None,
         };
         let flagged = local.slice(0..size.next_multiple_of(8))?;
-        let payload = vec![1; if perf.test == Test::Message && (perf.wants(Half::Latency) || size <= COPIED) { size } else { 0 }];
+        let payload = vec![
+            1;
+            if perf.test == Test::Message && (perf.wants(Half::Latency) || size <= COPIED) {
+                size
+            } else {
+                0
+            }
+        ];
         let clock = (0..1000).map(|_| since(Instant::now())).min().unwrap_or(0);
         Ok(Self { job, perf, local, flagged, pair, payload, clock })
     }
@@ -105,8 +116,10 @@ impl<'a> Bench<'a> {
             return Ok(Figures { stream: Some(self.elements()?), ..Figures::default() });
         }
         let streams = self.perf.streams();
-        let latency = if self.perf.wants(Half::Latency) || !streams { Some(self.exchanges()?) } else { None };
-        let stream = if self.perf.wants(Half::Throughput) && streams { Some(self.stream()?) } else { None };
+        let latency =
+            if self.perf.wants(Half::Latency) || !streams { Some(self.exchanges()?) } else { None };
+        let stream =
+            if self.perf.wants(Half::Throughput) && streams { Some(self.stream()?) } else { None };
         Ok(Figures { latency, stream, reference: None })
     }
 
@@ -119,11 +132,16 @@ impl<'a> Bench<'a> {
     pub fn volume(&self) -> usize {
         /// Operations too small to fill memory with.
         const SMALL: usize = 200_000;
-        self.perf.volume.unwrap_or(if self.perf.size >= COLD_FROM { COLD } else { SMALL * self.perf.size })
+        self.perf.volume.unwrap_or(if self.perf.size >= COLD_FROM {
+            COLD
+        } else {
+            SMALL * self.perf.size
+        })
     }
 }
 
-/// Memory begins with what single operations use: a source, and a place where they land, and at its end the same for a header.
+/// Memory begins with what single operations use: a source, and a place where they land, and at its
+/// end the same for a header.
 pub fn exchanged(size: usize) -> usize {
     (lands(size) + size.next_multiple_of(8) + consecutive::ROOM).next_multiple_of(4096)
 }
@@ -154,7 +172,8 @@ fn walked(perf: &Perf) -> usize {
 
 /// An empty histogram of nanoseconds.
 pub fn histogram() -> Result<Histogram<u64>> {
-    Histogram::new(3).map_err(|error| Error::Invalid { what: "a histogram".into(), why: error.to_string() })
+    Histogram::new(3)
+        .map_err(|error| Error::Invalid { what: "a histogram".into(), why: error.to_string() })
 }
 
 /// Since then, in nanoseconds.

@@ -1,4 +1,5 @@
-//! Small puts to and fro while bulk puts go from node 0 to node 1: do control and small messages wait behind bulk?
+//! Small puts to and fro while bulk puts go from node 0 to node 1: do control and small messages
+//! wait behind bulk?
 
 use super::measure::{Bench, COLD, Figures, PATIENCE, Stream, exchanged, histogram, since};
 use hdrhistogram::Histogram;
@@ -21,7 +22,8 @@ impl Bench<'_> {
         let (idle, _) = self.pings_during(None)?;
         let (_, alone) = self.pings_during(Some(Bulk::new(self, volume, false)))?;
         let (latency, stream) = self.pings_during(Some(Bulk::new(self, volume, true)))?;
-        let reference = Some(Box::new(Figures { latency: Some(idle), stream: alone, reference: None }));
+        let reference =
+            Some(Box::new(Figures { latency: Some(idle), stream: alone, reference: None }));
         Ok(Figures { latency: Some(latency), stream, reference })
     }
 
@@ -42,7 +44,11 @@ impl Bench<'_> {
     }
 
     /// Node 0's side.
-    fn ping(&self, latency: &mut Histogram<u64>, mut bulk: Option<Bulk<'_>>) -> Result<Option<Stream>> {
+    fn ping(
+        &self,
+        latency: &mut Histogram<u64>,
+        mut bulk: Option<Bulk<'_>>,
+    ) -> Result<Option<Stream>> {
         let begun = Instant::now();
         let mut flag = 0;
         let mut goes_on = true;

@@ -1,10 +1,11 @@
 //! `oikaze perf`: how fast, between nodes 0 and 1 of a job.
 //!
-//! Latency is that of one way: half of a ping and its pong (for put: half of a put and the answering put, each seen by polling
-//! memory, as `ucp_put_lat` does), or from call to completion where one side only acts (put-done, get, fetch-add,
-//! compare-swap, block, exchange, barrier).
-//! What takes hardly longer than to look at the clock is timed in blocks, of which each exchange counts as the mean.
-//! Throughput is measured with several operations in flight, walking through memory that no cache holds.
+//! Latency is that of one way: half of a ping and its pong (for put: half of a put and the
+//! answering put, each seen by polling memory, as `ucp_put_lat` does), or from call to completion
+//! where one side only acts (put-done, get, fetch-add, compare-swap, block, exchange, barrier).
+//! What takes hardly longer than to look at the clock is timed in blocks, of which each exchange
+//! counts as the mean. Throughput is measured with several operations in flight, walking through
+//! memory that no cache holds.
 
 mod block;
 mod consecutive;
@@ -29,7 +30,8 @@ pub enum Test {
     Put,
     /// Write to the peer's memory: from call to completion
     PutDone,
-    /// A header of 32 bytes and at once the data behind it, each a put of its own: latency of one way, until both are there
+    /// A header of 32 bytes and at once the data behind it, each a put of its own: latency of one
+    /// way, until both are there
     Consecutive,
     /// Read from the peer's memory: from call to completion, and throughput
     Get,
@@ -37,21 +39,26 @@ pub enum Test {
     Message,
     /// Add to a word of the peer's memory, old value back: from call to completion
     FetchAdd,
-    /// Replace a word of the peer's memory that is as expected, old value back: from call to completion
+    /// Replace a word of the peer's memory that is as expected, old value back: from call to
+    /// completion
     CompareSwap,
-    /// Write rows of 1 KiB to every second KiB of the peer's memory, in one operation: from call to completion, and throughput
+    /// Write rows of 1 KiB to every second KiB of the peer's memory, in one operation: from call to
+    /// completion, and throughput
     Block,
     /// Doubles added to those of the peer's memory: from call to completion, and throughput
     Accumulate,
     /// Elements that all nodes push into a queue of the last one, in batches: how many a second
     Fifo,
-    /// Whole pages exchanged with the peer's, walking through memory, one word a page read afterwards: from call to completion
+    /// Whole pages exchanged with the peer's, walking through memory, one word a page read
+    /// afterwards: from call to completion
     Exchange,
     /// All nodes wait for each other: from call to completion
     Barrier,
-    /// Put latency while bulk puts go the same way, and what these reach meanwhile; beside it each of them alone
+    /// Put latency while bulk puts go the same way, and what these reach meanwhile; beside it each
+    /// of them alone
     Mixed,
-    /// Put, from call to completion, to a node that computes on its core and does not call Oikaze; beside it to one that waits
+    /// Put, from call to completion, to a node that computes on its core and does not call Oikaze;
+    /// beside it to one that waits
     Passive,
 }
 
@@ -87,8 +94,8 @@ impl MessageClass {
 
 /// Measure put, get, message, atomics, blocks of rows or barrier between the nodes of a job
 ///
-/// Inside a job (`oikaze run -n 2 --hosts a,b -- oikaze perf put`) it measures between node 0 and node 1; called alone it
-/// starts two nodes on this machine.
+/// Inside a job (`oikaze run -n 2 --hosts a,b -- oikaze perf put`) it measures between node 0 and
+/// node 1; called alone it starts two nodes on this machine.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   oikaze perf put --size 1M
@@ -114,7 +121,8 @@ pub struct Perf {
     /// Measure one half only, of tests that have both
     #[arg(long, value_enum)]
     only: Option<Half>,
-    /// Use the same memory again and again, which caches then hold, instead of walking through more than they do
+    /// Use the same memory again and again, which caches then hold, instead of walking through more
+    /// than they do
     #[arg(long)]
     hot: bool,
     /// Memory that neighbours may map.
@@ -157,9 +165,16 @@ pub fn run(perf: &Perf) -> Result<()> {
 
 /// Not in a job: become the launcher of one with two nodes that run this very command.
 fn start_two() -> Result<()> {
-    let failed = |source| Error::System { what: "starting a job of two nodes for oikaze perf".into(), source };
+    let failed = |source| Error::System {
+        what: "starting a job of two nodes for oikaze perf".into(),
+        source,
+    };
     let me = std::env::current_exe().map_err(failed)?;
-    let error = Command::new(&me).args(["run", "-n", "2", "--no-prefix", "--"]).arg(&me).args(std::env::args_os().skip(1)).exec();
+    let error = Command::new(&me)
+        .args(["run", "-n", "2", "--no-prefix", "--"])
+        .arg(&me)
+        .args(std::env::args_os().skip(1))
+        .exec();
     Err(failed(error))
 }
 
@@ -170,9 +185,14 @@ fn parse_size(text: &str) -> std::result::Result<usize, String> {
         "K" | "KiB" => 10,
         "M" | "MiB" => 20,
         "G" | "GiB" => 30,
-        _ => return Err(format!("{text:?} is no size: a number, with K, M or G behind it if wanted")),
+        _ => {
+            return Err(format!(
+                "{text:?} is no size: a number, with K, M or G behind it if wanted"
+            ));
+        }
     };
-    let number: usize = digits.parse().map_err(|_| format!("{text:?} is no size: it must begin with a number"))?;
+    let number: usize =
+        digits.parse().map_err(|_| format!("{text:?} is no size: it must begin with a number"))?;
     number
         .checked_mul(1 << shift)
         .filter(|&size| size > 0 && size <= 64 << 30)

@@ -11,7 +11,8 @@ use oikaze_protocol::wind::Histogram as Spans;
 use serde_json::{Value, json};
 
 /// Percentiles told, and their names.
-const PERCENTILES: [(&str, f64); 5] = [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9), ("max", 100.0)];
+const PERCENTILES: [(&str, f64); 5] =
+    [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9), ("max", 100.0)];
 
 fn name(test: Test) -> String {
     test.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
@@ -39,7 +40,9 @@ impl Stream {
 /// What was measured; `latency_us` is the median, and null is what was not measured.
 fn values(figures: &Figures) -> serde_json::Map<String, Value> {
     let percentiles = figures.latency.as_ref().map(|latency| {
-        let all = PERCENTILES.iter().map(|&(name, at)| (name.to_owned(), json!(microseconds(latency, at))));
+        let all = PERCENTILES
+            .iter()
+            .map(|&(name, at)| (name.to_owned(), json!(microseconds(latency, at))));
         all.collect::<serde_json::Map<_, _>>()
     });
     let values = json!({
@@ -78,7 +81,10 @@ pub fn table(perf: &Perf, job: &Job, figures: &Figures) -> String {
         text += &lines(reference);
     }
     let statistics = job.statistics();
-    text += &format!("datagrams: {} sent, {} received", statistics.datagrams_sent, statistics.datagrams_received);
+    text += &format!(
+        "datagrams: {} sent, {} received",
+        statistics.datagrams_sent, statistics.datagrams_received
+    );
     text += &format!("; {} sent again", statistics.retransmissions);
     if let Some(page) = transport(job) {
         text += &between(&page);
@@ -103,16 +109,23 @@ fn peer(page: &PeerPage) -> Value {
 }
 
 fn between(page: &PeerPage) -> String {
-    let at = |spans: &Spans, hundredths| spans.percentile(hundredths).unwrap_or_default().as_secs_f64() * 1e6;
+    let at = |spans: &Spans, hundredths| {
+        spans.percentile(hundredths).unwrap_or_default().as_secs_f64() * 1e6
+    };
     let two = |spans: &Spans| format!("p50 {:.1}, p99 {:.1}", at(spans, 5000), at(spans, 9900));
     let mut text = String::new();
     let counted = &page.counters;
     if counted.lost_by_reordering + counted.lost_by_time + counted.lost_by_probe > 0 {
         text += &format!(" (overtaken by others {}", counted.lost_by_reordering);
-        text += &format!(", late {}, after a silence {}", counted.lost_by_time, counted.lost_by_probe);
+        text +=
+            &format!(", late {}, after a silence {}", counted.lost_by_time, counted.lost_by_probe);
         text += &format!("; {} of them had arrived after all)", counted.spurious_losses);
     }
-    text + &format!("\ndatagrams' round trips, µs: {}; messages until acknowledged: {}", two(&page.round_trip), two(&page.settle))
+    text + &format!(
+        "\ndatagrams' round trips, µs: {}; messages until acknowledged: {}",
+        two(&page.round_trip),
+        two(&page.settle)
+    )
 }
 
 fn lines(figures: &Figures) -> String {
@@ -125,7 +138,11 @@ fn lines(figures: &Figures) -> String {
         text.push('\n');
     }
     if let Some(stream) = &figures.stream {
-        text += &format!("throughput: {:.3} GB/s, {:.0} operations a second", stream.gigabytes_per_second(), stream.per_second());
+        text += &format!(
+            "throughput: {:.3} GB/s, {:.0} operations a second",
+            stream.gigabytes_per_second(),
+            stream.per_second()
+        );
         if let Some(seconds) = stream.per_gib(stream.processor_seconds) {
             text += &format!(", {seconds:.3} s of processor time (both nodes) for a GiB");
         }

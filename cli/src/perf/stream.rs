@@ -12,7 +12,8 @@ pub const IN_FLIGHT: usize = 1024;
 const BYTES_IN_FLIGHT: usize = 16 << 20;
 /// Operations posted together, at most.
 pub const BATCH: usize = 64;
-/// Before the clock starts, as much is moved, or a quarter of the volume if that is less: the window opens.
+/// Before the clock starts, as much is moved, or a quarter of the volume if that is less: the
+/// window opens.
 const WARM_UP: usize = 64 << 20;
 
 impl Bench<'_> {
@@ -30,12 +31,20 @@ impl Bench<'_> {
         self.job.barrier()?;
         let spent = if self.pair.is_some() { (meter.spent() - before).as_secs_f64() } else { 0.0 };
         let processor_seconds = Some(self.job.reduce(spent, ReduceOp::Sum)?);
-        let other_processor_seconds = Some(self.job.reduce(if self.job.rank() == 1 { spent } else { 0.0 }, ReduceOp::Sum)?);
+        let other_processor_seconds =
+            Some(self.job.reduce(if self.job.rank() == 1 { spent } else { 0.0 }, ReduceOp::Sum)?);
         let bytes = operations as u64 * self.perf.size as u64;
-        Ok(Stream { bytes, operations: operations as u64, seconds, processor_seconds, other_processor_seconds })
+        Ok(Stream {
+            bytes,
+            operations: operations as u64,
+            seconds,
+            processor_seconds,
+            other_processor_seconds,
+        })
     }
 
-    /// This node's part in `count` operations, of which the first is the `first`th of its walk through memory.
+    /// This node's part in `count` operations, of which the first is the `first`th of its walk
+    /// through memory.
     fn transfer(&self, first: usize, count: usize) -> Result<()> {
         let Some((peer, there)) = &self.pair else { return Ok(()) };
         let (test, size) = (self.perf.test, self.perf.size);
@@ -45,7 +54,8 @@ impl Bench<'_> {
             }
             return Ok(());
         }
-        let (class, window) = (self.perf.class.class(), (BYTES_IN_FLIGHT / size).clamp(2, IN_FLIGHT));
+        let (class, window) =
+            (self.perf.class.class(), (BYTES_IN_FLIGHT / size).clamp(2, IN_FLIGHT));
         let span = self.perf.span();
         let begins = exchanged(span);
         let places = (self.local.len() - begins) / span;
@@ -73,8 +83,13 @@ impl Bench<'_> {
             }
             match test {
                 Test::Get => keep(there.get(at as u64, &here), flying),
-                Test::Block => keep(there.put_block(self.perf.rows(at), here.clone(), self.perf.rows(0))?, flying),
-                Test::Accumulate => keep(there.accumulate::<f64>(at as u64, Combine::Sum, here.clone())?, flying),
+                Test::Block => keep(
+                    there.put_block(self.perf.rows(at), here.clone(), self.perf.rows(0))?,
+                    flying,
+                ),
+                Test::Accumulate => {
+                    keep(there.accumulate::<f64>(at as u64, Combine::Sum, here.clone())?, flying)
+                }
                 Test::Message => {
                     flying.push_back(peer.send_from(class, turn as u64, here.clone()));
                     Ok(())
@@ -103,7 +118,8 @@ impl Bench<'_> {
     }
 }
 
-/// What is done already is not waited for. (Nor moved: what is written of it is read at once where it was written.)
+/// What is done already is not waited for. (Nor moved: what is written of it is read at once where
+/// it was written.)
 #[inline]
 fn keep(posted: Operation<()>, flying: &mut VecDeque<Operation<()>>) -> Result<()> {
     if let Some(outcome) = posted.try_take() {

@@ -10,17 +10,28 @@ use oikaze_protocol::wind::{Histogram, Statistics};
 use serde_json::{Map, Value, json};
 
 /// Percentiles told, and their names.
-const PERCENTILES: [(&str, u32); 5] = [("p50", 5000), ("p90", 9000), ("p99", 9900), ("p99.9", 9990), ("max", 10_000)];
+const PERCENTILES: [(&str, u32); 5] =
+    [("p50", 5000), ("p90", 9000), ("p99", 9900), ("p99.9", 9990), ("max", 10_000)];
 
-/// A line. `counters` are since the node's start, `rates`, `resent` and latencies of the last `span_s` seconds.
+/// A line. `counters` are since the node's start, `rates`, `resent` and latencies of the last
+/// `span_s` seconds.
 pub fn line(samples: &[Sample<'_>], unreadable: &[Unreadable]) -> String {
-    let unreadable: Vec<Value> = unreadable.iter().map(|process| json!({ "pid": process.pid, "why": process.why })).collect();
+    let unreadable: Vec<Value> = unreadable
+        .iter()
+        .map(|process| json!({ "pid": process.pid, "why": process.why }))
+        .collect();
     let nodes: Vec<Value> = samples.iter().map(node).collect();
     json!({ "nodes": nodes, "unreadable": unreadable }).to_string()
 }
 
 fn named(names: &[&str], values: &[u64]) -> Value {
-    Value::Object(names.iter().zip(values).map(|(name, value)| ((*name).to_owned(), json!(value))).collect::<Map<_, _>>())
+    Value::Object(
+        names
+            .iter()
+            .zip(values)
+            .map(|(name, value)| ((*name).to_owned(), json!(value)))
+            .collect::<Map<_, _>>(),
+    )
 }
 
 fn node(sample: &Sample<'_>) -> Value {
@@ -76,14 +87,16 @@ fn peer(peer: &Peer<'_>) -> Value {
 
 /// Datagrams whose content was sent again, by cause, and those of them that had arrived after all.
 pub fn resent(counted: &Statistics) -> Value {
-    let Statistics { lost_by_reordering, lost_by_time, lost_by_probe, spurious_losses, .. } = counted;
+    let Statistics { lost_by_reordering, lost_by_time, lost_by_probe, spurious_losses, .. } =
+        counted;
     json!({ "reordering": lost_by_reordering, "time": lost_by_time, "probe": lost_by_probe, "spurious": spurious_losses })
 }
 
 /// Percentiles in microseconds, and of how many; null where there are none.
 pub fn latency(histogram: &Histogram) -> Value {
     let at = |hundredths| histogram.percentile(hundredths).map(|span| span.as_secs_f64() * 1e6);
-    let mut values: Map<String, Value> = PERCENTILES.iter().map(|&(name, at_)| (name.to_owned(), json!(at(at_)))).collect();
+    let mut values: Map<String, Value> =
+        PERCENTILES.iter().map(|&(name, at_)| (name.to_owned(), json!(at(at_)))).collect();
     values.insert("count".into(), json!(histogram.len()));
     Value::Object(values)
 }

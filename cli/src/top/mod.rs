@@ -1,5 +1,5 @@
-//! `oikaze top`: what the nodes of this machine do, live. They are not asked: each shows its numbers ([`oikaze::observe`]), and this
-//! command reads them.
+//! `oikaze top`: what the nodes of this machine do, live. They are not asked: each shows its
+//! numbers ([`oikaze::observe`]), and this command reads them.
 
 pub mod json;
 mod sample;
@@ -12,10 +12,12 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Show live what the nodes of this machine do, peer by peer: rates, latencies, retransmissions, windows, queues
+/// Show live what the nodes of this machine do, peer by peer: rates, latencies, retransmissions,
+/// windows, queues
 ///
-/// Nobody is disturbed: nodes write their numbers into memory that this command looks at. It sees the nodes of its own user (root: all)
-/// on the machine it runs on; for other machines, run it there.
+/// Nobody is disturbed: nodes write their numbers into memory that this command looks at. It sees
+/// the nodes of its own user (root: all) on the machine it runs on; for other machines, run it
+/// there.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   oikaze top                    all jobs here, until Ctrl-C
@@ -79,10 +81,17 @@ fn show(top: &Top) -> std::io::Result<bool> {
             (false, false) => writeln!(out, "{}", table::text(&samples, &unreadable, None))?,
             (false, true) => {
                 let size = rustix::termios::tcgetwinsize(&out).ok().filter(table::is_size);
-                let text = table::text(&samples, &unreadable, size.map(|size| usize::from(size.ws_row)));
-                // From the top left corner, each line to its end, and nothing of the look before below.
-                let most = size.map_or(usize::MAX, |size| usize::from(size.ws_row).saturating_sub(1));
-                let lines: String = text.lines().take(most).map(|line| format!("{}\x1b[K\n", table::cut(line, size))).collect();
+                let text =
+                    table::text(&samples, &unreadable, size.map(|size| usize::from(size.ws_row)));
+                // From the top left corner, each line to its end, and nothing of the look before
+                // below.
+                let most =
+                    size.map_or(usize::MAX, |size| usize::from(size.ws_row).saturating_sub(1));
+                let lines: String = text
+                    .lines()
+                    .take(most)
+                    .map(|line| format!("{}\x1b[K\n", table::cut(line, size)))
+                    .collect();
                 write!(out, "\x1b[H{lines}\x1b[J")?;
             }
         }
@@ -97,7 +106,9 @@ fn show(top: &Top) -> std::io::Result<bool> {
 
 impl Top {
     fn wants(&self, node: &NodeView) -> bool {
-        self.job.as_deref().is_none_or(|job| node.job().starts_with(job) || node.node.program == job)
+        self.job
+            .as_deref()
+            .is_none_or(|job| node.job().starts_with(job) || node.node.program == job)
     }
 
     /// Say why there is nothing to show.

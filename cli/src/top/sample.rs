@@ -26,17 +26,26 @@ pub struct Peer<'a> {
 
 impl<'a> Sample<'a> {
     pub fn of(view: &'a NodeView, before: &[NodeView]) -> Self {
-        let same = |old: &&NodeView| (old.pid, old.node.started, old.node.rank) == (view.pid, view.node.started, view.node.rank);
+        let same = |old: &&NodeView| {
+            (old.pid, old.node.started, old.node.rank)
+                == (view.pid, view.node.started, view.node.rank)
+        };
         let old = before.iter().find(same);
         let span = view.node.at.saturating_sub(old.map_or(Duration::ZERO, |old| old.node.at));
         let peers = view.peers.iter().map(|(rank, page)| {
-            let old = old.and_then(|old| old.peers.iter().find(|(known, _)| known == rank)).map(|(_, page)| page);
+            let old = old
+                .and_then(|old| old.peers.iter().find(|(known, _)| known == rank))
+                .map(|(_, page)| page);
             Peer {
                 rank: *rank,
                 page,
                 counted: old.map_or(page.counters, |old| page.counters.since(&old.counters)),
-                round_trip: old.map_or_else(|| page.round_trip.clone(), |old| page.round_trip.since(&old.round_trip)),
-                settle: old.map_or_else(|| page.settle.clone(), |old| page.settle.since(&old.settle)),
+                round_trip: old.map_or_else(
+                    || page.round_trip.clone(),
+                    |old| page.round_trip.since(&old.round_trip),
+                ),
+                settle: old
+                    .map_or_else(|| page.settle.clone(), |old| page.settle.since(&old.settle)),
                 seconds: span.as_secs_f64(),
             }
         });

@@ -17,17 +17,23 @@ const HEAD: &str = "node peer state     out/s   MB/s   in/s   MB/s  rtt p50    p
 /// All nodes, job by job. With `rows`: no more lines than that, the busiest peers.
 pub fn text(samples: &[Sample<'_>], unreadable: &[Unreadable], rows: Option<usize>) -> String {
     let mut text = String::new();
-    let jobs: Vec<&[Sample<'_>]> = samples.chunk_by(|one, other| one.view.node.job == other.view.node.job).collect();
-    // Per job a title, a heading, how many are hidden, a line for each node and each path that it does without, and an empty one.
-    let slow: usize = samples.iter().map(|sample| slow_paths(&sample.view.node, &sample.view.peers).len()).sum();
+    let jobs: Vec<&[Sample<'_>]> =
+        samples.chunk_by(|one, other| one.view.node.job == other.view.node.job).collect();
+    // Per job a title, a heading, how many are hidden, a line for each node and each path that it
+    // does without, and an empty one.
+    let slow: usize =
+        samples.iter().map(|sample| slow_paths(&sample.view.node, &sample.view.peers).len()).sum();
     let fixed = slow + samples.len() + jobs.len() * 4 + unreadable.len() + 1;
-    let least = rows.map_or(0, |rows| traffic_of_the_busiest(samples, rows.saturating_sub(fixed).max(1)));
+    let least =
+        rows.map_or(0, |rows| traffic_of_the_busiest(samples, rows.saturating_sub(fixed).max(1)));
     for job in jobs {
         title(job, &mut text);
         let mut hidden = 0;
         for sample in job {
-            let (shown, idle): (Vec<_>, Vec<_>) =
-                sample.peers.iter().partition(|peer| peer.traffic() >= least || peer.page.state.is_lost());
+            let (shown, idle): (Vec<_>, Vec<_>) = sample
+                .peers
+                .iter()
+                .partition(|peer| peer.traffic() >= least || peer.page.state.is_lost());
             hidden += idle.len();
             shown.into_iter().for_each(|peer| row(sample, peer, &mut text));
         }
@@ -45,7 +51,8 @@ pub fn text(samples: &[Sample<'_>], unreadable: &[Unreadable], rows: Option<usiz
 
 /// The traffic that a peer must have to be among the `most` busiest.
 fn traffic_of_the_busiest(samples: &[Sample<'_>], most: usize) -> u64 {
-    let mut all: Vec<u64> = samples.iter().flat_map(|sample| sample.peers.iter().map(Peer::traffic)).collect();
+    let mut all: Vec<u64> =
+        samples.iter().flat_map(|sample| sample.peers.iter().map(Peer::traffic)).collect();
     all.sort_unstable_by(|one, other| other.cmp(one));
     if all.len() <= most { 0 } else { all.get(most.saturating_sub(1)).copied().unwrap_or(0).max(1) }
 }
@@ -54,7 +61,11 @@ fn title(job: &[Sample<'_>], text: &mut String) {
     let Some(first) = job.first() else { return };
     let (node, span) = (&first.view.node, first.span.as_secs_f64());
     let (name, here, nodes) = (first.view.job(), job.len(), node.nodes);
-    let _ = writeln!(text, "job {name}  {}  {here} of {nodes} nodes here, over {span:.1} s", node.program);
+    let _ = writeln!(
+        text,
+        "job {name}  {}  {here} of {nodes} nodes here, over {span:.1} s",
+        node.program
+    );
     let _ = writeln!(text, "{HEAD}");
 }
 
@@ -64,8 +75,17 @@ fn row(sample: &Sample<'_>, peer: &Peer<'_>, text: &mut String) {
     let megabytes = |bytes| format!("{:.1}", peer.rate(bytes) / 1e6);
     let [order, late, silent] = peer.resent();
     let resent = format!("{:6} ={order}+{late}+{silent}", order + late + silent);
-    let flight = format!("{}/{}", short(gauges.in_flight as f64), short(gauges.window.min(gauges.share) as f64));
-    let queue = format!("{} ({}+{})", gauges.unsettled, gauges.queued_small + gauges.queued_bulk, gauges.blocked);
+    let flight = format!(
+        "{}/{}",
+        short(gauges.in_flight as f64),
+        short(gauges.window.min(gauges.share) as f64)
+    );
+    let queue = format!(
+        "{} ({}+{})",
+        gauges.unsettled,
+        gauges.queued_small + gauges.queued_bulk,
+        gauges.blocked
+    );
     // Writing to a string cannot fail, here and below.
     let _ = writeln!(
         text,
@@ -87,15 +107,22 @@ fn row(sample: &Sample<'_>, peer: &Peer<'_>, text: &mut String) {
 
 /// In a word; which way its messages go, if it is not the network's.
 fn standing(page: &PeerPage) -> &'static str {
-    if page.state == State::Established && page.gauges.rings == 1 { "up, shm" } else { page.state.name() }
+    if page.state == State::Established && page.gauges.rings == 1 {
+        "up, shm"
+    } else {
+        page.state.name()
+    }
 }
 
 /// What is not of one peer.
 fn node(sample: &Sample<'_>, text: &mut String) {
     let node = &sample.view.node;
     let (engine, link) = (&node.engine, &node.link);
-    let _ =
-        write!(text, "{:4}  pid {}, {} operations, {} messages unread", node.rank, sample.view.pid, node.operations, node.mail);
+    let _ = write!(
+        text,
+        "{:4}  pid {}, {} operations, {} messages unread",
+        node.rank, sample.view.pid, node.operations, node.mail
+    );
     let odd = [
         ("of strangers", engine.strangers),
         ("corrupt", engine.unsealed),
@@ -116,7 +143,8 @@ fn node(sample: &Sample<'_>, text: &mut String) {
     }
     text.push('\n');
     for slow in slow_paths(node, &sample.view.peers) {
-        let _ = writeln!(text, "      slow: {}: {}; remedy: {}", slow.path, slow.cause, slow.remedy);
+        let _ =
+            writeln!(text, "      slow: {}: {}; remedy: {}", slow.path, slow.cause, slow.remedy);
     }
 }
 
@@ -155,7 +183,8 @@ fn decimals(value: f64) -> usize {
     }
 }
 
-/// Does it say anything? A terminal that nobody told its size says that it has no rows and no columns.
+/// Does it say anything? A terminal that nobody told its size says that it has no rows and no
+/// columns.
 pub fn is_size(size: &Winsize) -> bool {
     size.ws_row > 0 && size.ws_col > 0
 }
@@ -171,19 +200,31 @@ mod tests {
 
     #[test]
     fn a_terminal_without_size_is_one_of_unknown_size() {
-        let size = |ws_row, ws_col| is_size(&Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 });
+        let size =
+            |ws_row, ws_col| is_size(&Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 });
         assert!(size(24, 80) && !size(0, 0) && !size(24, 0) && !size(0, 80));
     }
 
     #[test]
     fn three_digits_are_enough() {
-        let spans = [(0, "0.00µs"), (1_500, "1.50µs"), (98_700, "98.7µs"), (1_234_567, "1.23ms"), (2_000_000_000, "2.00s")];
+        let spans = [
+            (0, "0.00µs"),
+            (1_500, "1.50µs"),
+            (98_700, "98.7µs"),
+            (1_234_567, "1.23ms"),
+            (2_000_000_000, "2.00s"),
+        ];
         for (nanos, text) in spans {
             assert_eq!(span(Duration::from_nanos(nanos)), text);
         }
-        for (value, text) in
-            [(0.0, "0"), (9999.0, "9999"), (12_345.0, "12.3k"), (123_456.0, "123k"), (5e6, "5.00M"), (7e12, "7.00T")]
-        {
+        for (value, text) in [
+            (0.0, "0"),
+            (9999.0, "9999"),
+            (12_345.0, "12.3k"),
+            (123_456.0, "123k"),
+            (5e6, "5.00M"),
+            (7e12, "7.00T"),
+        ] {
             assert_eq!(short(value), text);
         }
     }

@@ -1,5 +1,5 @@
-//! Real launchers and real processes. Nothing here sleeps: every wait is for output, an exit, or a state that is looked at
-//! again and again until a deadline far away.
+//! Real launchers and real processes. Nothing here sleeps: every wait is for output, an exit, or a
+//! state that is looked at again and again until a deadline far away.
 #![allow(dead_code)]
 
 use oikaze::{LocalRegion, RemoteRegion};
@@ -17,11 +17,13 @@ pub const OIKAZE: &str = env!("CARGO_BIN_EXE_oikaze");
 
 /// `oikaze ARGUMENTS`, as a program that no launcher started.
 pub fn oikaze(arguments: &[&str]) -> Command {
-    // A shell script's background jobs ignore SIGINT, what nohup started SIGHUP, and so would this, which tests end by them (becomes the program: one
-    // process).
+    // A shell script's background jobs ignore SIGINT, what nohup started SIGHUP, and so would this,
+    // which tests end by them (becomes the program: one process).
     let mut command = Command::new("env");
     command.args(["--default-signal=INT,HUP", OIKAZE]);
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OIKAZE_")) {
+    for (name, _) in
+        std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("OIKAZE_"))
+    {
         command.env_remove(name);
     }
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -35,14 +37,24 @@ pub fn run_script(options: &[&str], script: &str) -> Command {
     command
 }
 
-/// With nodes that are the test `node` of this test program, which finds `mark` set, and with a standard input for the first.
+/// With nodes that are the test `node` of this test program, which finds `mark` set, and with a
+/// standard input for the first.
 pub fn of_test_nodes(command: &mut Command, mark: &str) {
     command.args(["--env", &format!("{mark}=1"), "--"]).arg(std::env::current_exe().unwrap());
-    command.args(["--exact", "node", "--ignored", "--nocapture", "--test-threads=1"]).stdin(Stdio::piped());
+    command
+        .args(["--exact", "node", "--ignored", "--nocapture", "--test-threads=1"])
+        .stdin(Stdio::piped());
 }
 
-/// Bytes of its own for each `turn`, put there from `out` and fetched into `back`, come back as they were; all of them of one length.
-pub fn there_and_back(there: &RemoteRegion, out: &LocalRegion, back: &LocalRegion, turn: u64, patience: Duration) {
+/// Bytes of its own for each `turn`, put there from `out` and fetched into `back`, come back as
+/// they were; all of them of one length.
+pub fn there_and_back(
+    there: &RemoteRegion,
+    out: &LocalRegion,
+    back: &LocalRegion,
+    turn: u64,
+    patience: Duration,
+) {
     let sent: Vec<u8> = (0..there.len()).map(|at| (at * 7 + (at >> 9) + turn) as u8).collect();
     out.write(0, &sent).unwrap();
     there.put(0, out.all()).wait_for(patience).unwrap();
@@ -80,7 +92,11 @@ impl Running {
     pub fn line(&mut self, start: &str) -> String {
         loop {
             let mut line = String::new();
-            assert!(self.lines.read_line(&mut line).unwrap() > 0, "no line {start:?} in:\n{}", self.seen);
+            assert!(
+                self.lines.read_line(&mut line).unwrap() > 0,
+                "no line {start:?} in:\n{}",
+                self.seen
+            );
             self.seen += &line;
             if let Some(rest) = line.strip_prefix(start) {
                 return rest.trim_end().to_owned();
@@ -98,7 +114,9 @@ impl Running {
         let mut rest = String::new();
         self.lines.read_to_string(&mut rest).unwrap();
         let status = self.child.wait().unwrap();
-        let code = status.code().unwrap_or_else(|| -std::os::unix::process::ExitStatusExt::signal(&status).unwrap());
+        let code = status
+            .code()
+            .unwrap_or_else(|| -std::os::unix::process::ExitStatusExt::signal(&status).unwrap());
         (code, std::mem::take(&mut self.seen) + &rest)
     }
 }
@@ -112,7 +130,8 @@ impl Drop for Running {
 
 /// Send a signal to a process that this test started.
 pub fn kill(pid: u32, signal: i32) {
-    let status = Command::new("/bin/sh").args(["-c", &format!("kill -{signal} {pid}")]).status().unwrap();
+    let status =
+        Command::new("/bin/sh").args(["-c", &format!("kill -{signal} {pid}")]).status().unwrap();
     assert!(status.success());
 }
 
@@ -135,13 +154,15 @@ pub fn is_gone(pid: u32) -> bool {
 
 /// Namespaces that a launcher made.
 pub fn namespaces_of(launcher: u32) -> Vec<String> {
-    let names =
-        std::fs::read_dir("/run/netns").into_iter().flatten().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let names = std::fs::read_dir("/run/netns")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     names.filter(|name| name.starts_with(&format!("oik-{launcher}-"))).collect()
 }
 
-/// A test, or a part of one, that cannot be run here. It is seen, and counted by `cargo xtask test`; where all must run (OIKAZE_TEST_ALL), it is
-/// a failure.
+/// A test, or a part of one, that cannot be run here. It is seen, and counted by `cargo xtask
+/// test`; where all must run (OIKAZE_TEST_ALL), it is a failure.
 pub fn skip(why: &str) {
     skipped(why);
     assert!(std::env::var_os("OIKAZE_TEST_ALL").is_none(), "skipped: {why}");
@@ -153,14 +174,19 @@ pub fn skipped(why: &str) {
     let _ = writeln!(std::io::stdout(), "\nskipped: {why}");
 }
 
-/// Can this process make network namespaces? Says so if not. Tests that do take turns, as long as they hold what this returns:
-/// each launcher removes what dead ones left, which must not be what another test has just left on purpose.
+/// Can this process make network namespaces? Says so if not. Tests that do take turns, as long as
+/// they hold what this returns: each launcher removes what dead ones left, which must not be what
+/// another test has just left on purpose.
 pub fn namespaces() -> Option<MutexGuard<'static, ()>> {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let name = format!("oikt-{}", std::process::id());
     let ip = |what: &str| {
-        Command::new("ip").args(["netns", what, &name]).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+        Command::new("ip")
+            .args(["netns", what, &name])
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success())
     };
     if ip("add") && ip("del") {
         return Some(turn);
@@ -194,7 +220,8 @@ pub struct Cable(pub [String; 2]);
 
 impl Cable {
     pub fn new(name: &str, mtus: [&str; 2], addresses: [&str; 2]) -> Cable {
-        let cable = Cable(["a", "b"].map(|end| format!("oikt-{}-{name}-{end}", std::process::id())));
+        let cable =
+            Cable(["a", "b"].map(|end| format!("oikt-{}-{name}-{end}", std::process::id())));
         let [a, b] = &cable.0;
         add_namespace(a);
         add_namespace(b);
@@ -205,11 +232,14 @@ impl Cable {
         cable
     }
 
-    /// `oikaze run OPTIONS` with a node at each end, started at the first; `shell` [enters](Shell::enter).
+    /// `oikaze run OPTIONS` with a node at each end, started at the first; `shell`
+    /// [enters](Shell::enter).
     pub fn run(&self, shell: &Shell, options: &[&str]) -> Command {
         let [a, b] = &self.0;
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", a, OIKAZE, "run", "--hosts", &format!("{a},{b}")]).args(options);
+        command
+            .args(["netns", "exec", a, OIKAZE, "run", "--hosts", &format!("{a},{b}")])
+            .args(options);
         command.env("OIKAZE_RSH", shell.command()).stdout(Stdio::piped());
         command
     }
@@ -239,7 +269,8 @@ impl Shell {
         Shell::new(name, "host=$1; shift; exec ip netns exec $host \"$@\"")
     }
 
-    /// For OIKAZE_RSH. Run by sh, so that no test trips over a script that another thread's fork still holds open.
+    /// For OIKAZE_RSH. Run by sh, so that no test trips over a script that another thread's fork
+    /// still holds open.
     pub fn command(&self) -> String {
         format!("/bin/sh {}", self.0.display())
     }

@@ -1,8 +1,9 @@
-//! What a small message costs on this side of the kernel: two engines, a wire in memory, one thread.
+//! What a small message costs on this side of the kernel: two engines, a wire in memory, one
+//! thread.
 //!
-//! `cargo run --release -p oikaze --example cost [CASE [ROUNDS]]` prints nanoseconds and allocations of each case; under
-//! `valgrind --tool=callgrind --toggle-collect='cost::rounds*'` a case's instructions are counted, which no other load on the machine
-//! changes.
+//! `cargo run --release -p oikaze --example cost [CASE [ROUNDS]]` prints nanoseconds and
+//! allocations of each case; under `valgrind --tool=callgrind --toggle-collect='cost::rounds*'` a
+//! case's instructions are counted, which no other load on the machine changes.
 
 use crossbeam_queue::SegQueue;
 use oikaze::engine::{Completion, Engine, Request, Setup, Submission, tracked};
@@ -106,10 +107,16 @@ impl Node {
             secret: Secret::from_bytes([7; 32]),
             neighbours: Vec::new(),
         };
-        let mut engine = Engine::new(setup, wire, PageSet::new(), Arc::new(SegQueue::new()), Time(0))?;
+        let mut engine =
+            Engine::new(setup, wire, PageSet::new(), Arc::new(SegQueue::new()), Time(0))?;
         engine.connect(Time(0));
         let registered = engine.memory().insert(Region::zeroed(4096)?, Rights::ALL)?;
-        Ok(Node { engine, flying: VecDeque::new(), region: (registered.key, registered.slot), read: (0, 0) })
+        Ok(Node {
+            engine,
+            flying: VecDeque::new(),
+            region: (registered.key, registered.slot),
+            read: (0, 0),
+        })
     }
 
     fn post(&mut self, request: Request, now: Time) {
@@ -185,9 +192,20 @@ impl World {
         let there = self.nodes[to].region.0;
         let here = Segment { region: self.nodes[from].region.1, offset: 0, len: 8 };
         let request = if put {
-            Request::Put { to: to as Rank, key: there, offset: 64, body: Body::Segment(here), signal: None }
+            Request::Put {
+                to: to as Rank,
+                key: there,
+                offset: 64,
+                body: Body::Segment(here),
+                signal: None,
+            }
         } else {
-            Request::Send { to: to as Rank, class: Class::Ordered, tag: 1, body: Body::copy_of(&[7; 8]) }
+            Request::Send {
+                to: to as Rank,
+                class: Class::Ordered,
+                tag: 1,
+                body: Body::copy_of(&[7; 8]),
+            }
         };
         self.nodes[from].post(request, self.now);
         self.nodes[from].engine.turn_to_send(self.now);
@@ -214,7 +232,10 @@ impl World {
     fn burst(&mut self) {
         let here = Segment { region: self.nodes[0].region.1, offset: 0, len: 8 };
         for tag in 0..BURST as u64 {
-            self.nodes[0].post(Request::Send { to: 1, class: Class::Ordered, tag, body: Body::Segment(here) }, self.now);
+            self.nodes[0].post(
+                Request::Send { to: 1, class: Class::Ordered, tag, body: Body::Segment(here) },
+                self.now,
+            );
         }
         self.nodes[0].engine.turn_to_send(self.now);
         self.turn(1);
@@ -269,7 +290,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let wanted = arguments.next();
     let count = arguments.next().map_or(Ok(200_000), |count| count.parse())?;
-    for (name, case) in cases.into_iter().filter(|(name, _)| wanted.as_ref().is_none_or(|wanted| wanted == name)) {
+    for (name, case) in
+        cases.into_iter().filter(|(name, _)| wanted.as_ref().is_none_or(|wanted| wanted == name))
+    {
         let mut world = World::new()?;
         for _ in 0..1000 {
             world.round(case);

@@ -1,6 +1,8 @@
-//! What it costs to register memory and to end the registration, at any size: `cargo run --release --example register [MILLIONS]`.
+//! What it costs to register memory and to end the registration, at any size: `cargo run --release
+//! --example register [MILLIONS]`.
 //!
-//! An entry is written, and nothing is pinned or touched, so that the length makes no difference. The memory exists before; the engine is free.
+//! An entry is written, and nothing is pinned or touched, so that the length makes no difference.
+//! The memory exists before; the engine is free.
 
 use oikaze::{Region, Rights};
 use std::time::Instant;
@@ -28,7 +30,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             again = again.reregister(Rights::ALL)?;
         }
         let each = |span: std::time::Duration| span.as_nanos() as f64 / count as f64;
-        let (dropped, deregistered, again) = (each(dropped), each(deregistered), each(begun.elapsed()));
+        let (dropped, deregistered, again) =
+            (each(dropped), each(deregistered), each(begun.elapsed()));
         println!(
             "{len:>12} bytes: register and drop {dropped:.0} ns, and deregister {deregistered:.0} ns, register again {again:.0} ns"
         );

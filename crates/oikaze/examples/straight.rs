@@ -1,9 +1,9 @@
-//! What a message between two processes of one machine costs each of them: two nodes in one process, driven by one thread in turn, so that nothing
-//! is waited for.
+//! What a message between two processes of one machine costs each of them: two nodes in one
+//! process, driven by one thread in turn, so that nothing is waited for.
 //!
-//! `cargo run --release -p oikaze --example straight [CASE [ROUNDS]]` prints nanoseconds of each side; under
-//! `valgrind --tool=callgrind --toggle-collect='straight::send_all*'` (or `receive_all*`) one side's instructions are counted, which no other
-//! load on the machine changes.
+//! `cargo run --release -p oikaze --example straight [CASE [ROUNDS]]` prints nanoseconds of each
+//! side; under `valgrind --tool=callgrind --toggle-collect='straight::send_all*'` (or
+//! `receive_all*`) one side's instructions are counted, which no other load on the machine changes.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -73,12 +73,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let wanted = arguments.next();
     let rounds = arguments.next().map_or(Ok(100_000), |count| count.parse())?;
     let jobs = support::cluster_once(2, &Settings::default(), |job| job);
-    for (name, case) in cases.into_iter().filter(|(name, _)| wanted.as_ref().is_none_or(|wanted| wanted == name)) {
+    for (name, case) in
+        cases.into_iter().filter(|(name, _)| wanted.as_ref().is_none_or(|wanted| wanted == name))
+    {
         let rounds = if case == Case::Single { rounds } else { rounds / BURST as usize };
         let [sent, received] = measure(&jobs, case, rounds)?;
         println!("{name:7} send {sent:7.1} ns  receive {received:7.1} ns");
     }
     // Each waits for the other.
-    std::thread::scope(|threads| jobs.into_iter().for_each(|job| drop(threads.spawn(|| drop(job)))));
+    std::thread::scope(|threads| {
+        jobs.into_iter().for_each(|job| drop(threads.spawn(|| drop(job))))
+    });
     Ok(())
 }

@@ -8,8 +8,9 @@ pub enum OnDeath {
     /// The job has failed. The launcher ends the other nodes if they do not end by themselves.
     #[default]
     Fail,
-    /// Survivors go on with what needs no dead node, as under `oikaze run --keep-going`. [`Job::lost`] names the dead. Waits and
-    /// operations that need a dead node fail; so do all collectives, and locks and pages that the death has touched.
+    /// Survivors go on with what needs no dead node, as under `oikaze run --keep-going`.
+    /// [`Job::lost`] names the dead. Waits and operations that need a dead node fail; so do all
+    /// collectives, and locks and pages that the death has touched.
     Continue,
 }
 
@@ -20,8 +21,8 @@ pub struct JobBuilder {
 }
 
 impl JobBuilder {
-    /// Sets what happens to the other nodes when a node dies. `OIKAZE_KEEP_GOING` and `oikaze run --keep-going` set
-    /// [`OnDeath::Continue`] for all programs.
+    /// Sets what happens to the other nodes when a node dies. `OIKAZE_KEEP_GOING` and `oikaze run
+    /// --keep-going` set [`OnDeath::Continue`] for all programs.
     #[must_use]
     pub fn on_death(mut self, on_death: OnDeath) -> Self {
         self.on_death = on_death;

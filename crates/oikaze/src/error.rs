@@ -21,8 +21,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The time limit of a wait has passed. An [`Operation`](crate::Operation) goes on and may be waited for again; a collective goes
-    /// on without its caller; a lock is no longer asked for.
+    /// The time limit of a wait has passed. An [`Operation`](crate::Operation) goes on and may be
+    /// waited for again; a collective goes on without its caller; a lock is no longer asked for.
     #[error("{what}: not done after {:.3} s. A longer limit can be set (OIKAZE_TIMEOUT, in milliseconds)", waited.as_secs_f64())]
     Timeout {
         /// What was waited for.
@@ -84,7 +84,8 @@ pub enum Error {
     },
 }
 
-/// Prints the message, as `Display` does, so that `fn main() -> oikaze::Result<()>` ends with text a person can read.
+/// Prints the message, as `Display` does, so that `fn main() -> oikaze::Result<()>` ends with text
+/// a person can read.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_message(self, f)
@@ -92,7 +93,10 @@ impl fmt::Debug for Error {
 }
 
 /// Writes an error's message, and those of its sources that the message does not repeat.
-pub(crate) fn write_message(error: &dyn std::error::Error, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+pub(crate) fn write_message(
+    error: &dyn std::error::Error,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
@@ -125,15 +129,20 @@ impl Error {
     /// Was a FIFO full? Then it may be tried again, once somebody has taken something out of it.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        matches!(self, Error::Failed { failure: Failure::Remote(RmaError::Refused(Refusal::Full)), .. })
+        matches!(
+            self,
+            Error::Failed { failure: Failure::Remote(RmaError::Refused(Refusal::Full)), .. }
+        )
     }
 
-    /// Returns whether nothing was sent because too much is queued to the peer. It may be tried again when earlier operations have
-    /// ended.
+    /// Returns whether nothing was sent because too much is queued to the peer. It may be tried
+    /// again when earlier operations have ended.
     #[must_use]
     pub fn is_queue_full(&self) -> bool {
         match self {
-            Error::Failed { failure, .. } => matches!(failure, Failure::QueueFull { .. } | Failure::TooMany { .. }),
+            Error::Failed { failure, .. } => {
+                matches!(failure, Failure::QueueFull { .. } | Failure::TooMany { .. })
+            }
             Error::Unseen { first: Some(first), .. } => first.is_queue_full(),
             _ => false,
         }
@@ -141,12 +150,17 @@ impl Error {
 
     /// Did the nodes not agree on what to do together? Then it failed on all of them.
     pub(crate) fn is_mismatch(&self) -> bool {
-        matches!(self, Error::Failed { failure: Failure::Coherence(CoherenceError::Mismatch(_)), .. })
+        matches!(
+            self,
+            Error::Failed { failure: Failure::Coherence(CoherenceError::Mismatch(_)), .. }
+        )
     }
 
     /// What a lost node leaves unknown.
     pub(crate) fn of_unknown_fate(mut self, fate: Option<&str>) -> Self {
-        if let (Error::Failed { what, failure: Failure::PeerLost { .. }, .. }, Some(fate)) = (&mut self, fate) {
+        if let (Error::Failed { what, failure: Failure::PeerLost { .. }, .. }, Some(fate)) =
+            (&mut self, fate)
+        {
             *what = format!("{what}, {fate}");
         }
         self
@@ -168,7 +182,9 @@ impl Error {
     #[must_use]
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
-            Error::Failed { failure: Failure::Remote(RmaError::Refused(refusal)), .. } => Some(*refusal),
+            Error::Failed { failure: Failure::Remote(RmaError::Refused(refusal)), .. } => {
+                Some(*refusal)
+            }
             Error::Unseen { first: Some(first), .. } => first.refusal(),
             _ => None,
         }
@@ -181,7 +197,11 @@ impl Error {
             Error::Failed { failure: Failure::PeerLost { peer, .. }, .. } => Some(*peer),
             Error::Unseen { first: Some(first), .. } => first.lost_peer(),
             Error::Failed {
-                failure: Failure::Coherence(CoherenceError::NodeDead { rank, .. } | CoherenceError::PageLost { rank, .. }),
+                failure:
+                    Failure::Coherence(
+                        CoherenceError::NodeDead { rank, .. }
+                        | CoherenceError::PageLost { rank, .. },
+                    ),
                 ..
             } => Some(*rank),
             _ => None,
@@ -195,7 +215,8 @@ pub(crate) fn remedy(source: &std::io::Error) -> &'static str {
 }
 
 fn unseen_text(count: u64, first: Option<&Error>) -> String {
-    let operations = if count == 1 { "1 operation has" } else { &format!("{count} operations have") };
+    let operations =
+        if count == 1 { "1 operation has" } else { &format!("{count} operations have") };
     let first = first.map_or(String::new(), |first| format!(". The first: {first}"));
     format!("{operations} failed that nobody waited for{first}")
 }
@@ -214,8 +235,12 @@ fn failed_text(what: &str, failure: &Failure, told: Option<&str>) -> String {
 
 fn advice(failure: &Failure) -> &'static str {
     match failure {
-        Failure::Remote(RmaError::Refused(Refusal::UnknownKey)) => ". Ask the peer for the region again, by its name",
-        Failure::Remote(RmaError::Refused(Refusal::OutOfBounds)) => ". See the region's length: RemoteRegion::len",
+        Failure::Remote(RmaError::Refused(Refusal::UnknownKey)) => {
+            ". Ask the peer for the region again, by its name"
+        }
+        Failure::Remote(RmaError::Refused(Refusal::OutOfBounds)) => {
+            ". See the region's length: RemoteRegion::len"
+        }
         Failure::Remote(RmaError::Refused(Refusal::NotPermitted)) => {
             ". Puts take the right write, gets read, atomics and signals atomic. Its owner decides, when it publishes the region and while it is used, and sees what it has refused (Job::refusals)"
         }
@@ -231,14 +256,18 @@ fn advice(failure: &Failure) -> &'static str {
         Failure::Remote(RmaError::Refused(Refusal::TooLong)) => {
             ". Its owner decides how long elements may be, when it makes the FIFO"
         }
-        Failure::Remote(RmaError::Refused(Refusal::NoRoom)) => ". Too much is under way at once: wait for some of it first",
+        Failure::Remote(RmaError::Refused(Refusal::NoRoom)) => {
+            ". Too much is under way at once: wait for some of it first"
+        }
         Failure::Remote(RmaError::Refused(Refusal::Withdrawn)) => {
             ". Its owner keeps it until all who look it up have it (a barrier before it is dropped), or publishes it again"
         }
         Failure::Remote(RmaError::Refused(Refusal::NoMemory)) => {
             ". Send it in shorter messages, or put it into a region that the receiver has made"
         }
-        Failure::Remote(RmaError::Refused(Refusal::NotPresent)) => ". Try again, or have its owner read them first",
+        Failure::Remote(RmaError::Refused(Refusal::NotPresent)) => {
+            ". Try again, or have its owner read them first"
+        }
         Failure::Forked { .. } => {
             ". Call exec in the child, fork before joining, or use threads; a program that becomes a daemon does so before it joins"
         }
@@ -260,7 +289,11 @@ mod tests {
         let dead = CoherenceError::NodeDead { doing: "barrier".into(), rank: 1 };
         let job = || JobError::Refused { why: "it is full".into() };
         let system = std::io::Error::from_raw_os_error(2);
-        for error in [Error::failed("barrier", Failure::Coherence(dead)), Error::Job(job()), Error::system("opening", system)] {
+        for error in [
+            Error::failed("barrier", Failure::Coherence(dead)),
+            Error::Job(job()),
+            Error::system("opening", system),
+        ] {
             assert_eq!(format!("{error:?}"), error.to_string());
         }
         assert_eq!(format!("{:?}", job()), job().to_string());

@@ -9,8 +9,9 @@ use oikaze_protocol::limits::{FIFO_ELEMENT_MAX, FIFO_SLOTS_MAX};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A queue in this node's memory that peers push into by its name ([`Peer::fifo`](crate::Peer::fifo)); see [`Job::fifo`]. Dropped, its
-/// name is withdrawn, and what is pushed from then on is refused.
+/// A queue in this node's memory that peers push into by its name
+/// ([`Peer::fifo`](crate::Peer::fifo)); see [`Job::fifo`]. Dropped, its name is withdrawn, and what
+/// is pushed from then on is refused.
 #[derive(Clone)]
 pub struct Fifo {
     node: Arc<Node>,
@@ -32,7 +33,13 @@ impl Fifo {
         // Formatted before anybody can know of it.
         let queue = os::Fifo::format(region.clone(), shape)?;
         let published = job.publish(name, region, Rights::PUSH)?;
-        Ok(Fifo { node: Arc::clone(&job.node), queue, name: name.into(), limit: job.time_limit(), published })
+        Ok(Fifo {
+            node: Arc::clone(&job.node),
+            queue,
+            name: name.into(),
+            limit: job.time_limit(),
+            published,
+        })
     }
 
     /// How any node can name it ([`Job::remote_fifo`]).
@@ -58,15 +65,18 @@ impl Fifo {
     /// # Errors
     /// Somebody has written over the FIFO's memory.
     pub fn try_pop(&self, into: &mut Vec<u8>) -> Result<bool> {
-        // A child of fork has a copy of private memory: it would take elements that the parent has too.
+        // A child of fork has a copy of private memory: it would take elements that the parent has
+        // too.
         self.node.check_process(|| format!("taking an element of FIFO \"{}\"", self.name))?;
         Ok(self.queue.try_pop(into)?)
     }
 
-    /// As [`Fifo::try_pop`], but waits for an element, for as long as `limit` says, else the job's time limit.
+    /// As [`Fifo::try_pop`], but waits for an element, for as long as `limit` says, else the job's
+    /// time limit.
     ///
     /// # Errors
-    /// The time limit passed; somebody has written over the FIFO's memory; all other nodes are lost, or this one has left.
+    /// The time limit passed; somebody has written over the FIFO's memory; all other nodes are
+    /// lost, or this one has left.
     pub fn pop(&self, into: &mut Vec<u8>, limit: Option<Duration>) -> Result<()> {
         if self.try_pop(into)? {
             return Ok(());
@@ -80,7 +90,9 @@ impl Fifo {
         };
         let subject = || WaitSubject::Pop { fifo: self.name.to_string() };
         let what = || format!("waiting for an element of FIFO \"{}\"", self.name);
-        let outcome = self.node.wait_on(&subject, deadline, || self.node.next_or_loss(None, Needs::Memory, &mut popped));
+        let outcome = self.node.wait_on(&subject, deadline, || {
+            self.node.next_or_loss(None, Needs::Memory, &mut popped)
+        });
         Ok(self.node.awaited(what, begun, outcome)??)
     }
 }

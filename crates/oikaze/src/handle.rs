@@ -1,7 +1,8 @@
-//! What a program has of a job, as plain numbers: for faces in languages that have neither ownership nor lifetimes (spec/memory.md, MEM-19).
+//! What a program has of a job, as plain numbers: for faces in languages that have neither
+//! ownership nor lifetimes (spec/memory.md, MEM-19).
 //!
-//! A face keeps what Rust would own ([`Job::keep`]), hands out the [`Handle`], and finds the object again by it ([`Job::kept`]): the one set
-//! of types and calls serves them all (MEM-19.3).
+//! A face keeps what Rust would own ([`Job::keep`]), hands out the [`Handle`], and finds the object
+//! again by it ([`Job::kept`]): the one set of types and calls serves them all (MEM-19.3).
 
 use crate::completion::{CompletionQueue, Counter};
 use crate::fifo::Fifo;
@@ -19,8 +20,9 @@ const PLACE_BITS: u32 = 24;
 const PLACES_MAX: usize = 1 << PLACE_BITS;
 const GENERATION_MASK: u64 = u64::MAX >> PLACE_BITS;
 
-/// The name of something that a [`Job`] keeps: a plain number, which can be copied and handed through C. It means that object until it is
-/// [released](Job::release); then it means nothing, never another one (MEM-19.1).
+/// The name of something that a [`Job`] keeps: a plain number, which can be copied and handed
+/// through C. It means that object until it is [released](Job::release); then it means nothing,
+/// never another one (MEM-19.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Handle(u64);
@@ -78,12 +80,13 @@ keepable!(
 const FIRST_CHUNK: usize = 64;
 const CHUNKS: usize = (PLACES_MAX / FIRST_CHUNK).ilog2() as usize + 1;
 
-/// What a job keeps, by handle. Places are made in chunks that stay where they are, each place with a lock of its own: threads that look
-/// up different objects do not meet.
+/// What a job keeps, by handle. Places are made in chunks that stay where they are, each place with
+/// a lock of its own: threads that look up different objects do not meet.
 pub(crate) struct Handles {
     chunks: [OnceLock<Box<[Mutex<Place>]>>; CHUNKS],
     free: Mutex<Free>,
-    /// The first generation of each place: another one in each job, so that a handle of another job is most likely none of this one.
+    /// The first generation of each place: another one in each job, so that a handle of another job
+    /// is most likely none of this one.
     first: u64,
 }
 
@@ -116,7 +119,9 @@ impl Handles {
         let number = self.free_place()?;
         let (chunk, _) = chunk_of(number);
         let empty = || Mutex::new(Place { generation: self.first, object: None });
-        self.chunks.get(chunk)?.get_or_init(|| (0..FIRST_CHUNK << chunk).map(|_| empty()).collect());
+        self.chunks
+            .get(chunk)?
+            .get_or_init(|| (0..FIRST_CHUNK << chunk).map(|_| empty()).collect());
         let mut place = lock(self.place(number)?);
         place.object = Some(object);
         Some(Handle::new(place.generation, number))
@@ -161,8 +166,8 @@ fn chunk_of(place: usize) -> (usize, usize) {
 }
 
 impl Job {
-    /// Keep an object until it is [released](Job::release), or the job is left: what Rust would own, a face in another language has by
-    /// this handle.
+    /// Keep an object until it is [released](Job::release), or the job is left: what Rust would
+    /// own, a face in another language has by this handle.
     ///
     /// ```
     /// # fn main() -> oikaze::Result<()> {
@@ -186,8 +191,12 @@ impl Job {
     pub fn keep<T: Keepable>(&self, object: T) -> Result<Handle> {
         self.node.check_process(|| format!("keeping one {} more", T::WHAT))?;
         let object = Object { what: T::WHAT, object: Arc::new(object) };
-        let full =
-            || Error::invalid(format!("keeping one {} more", T::WHAT), format!("{PLACES_MAX} objects are kept; release some"));
+        let full = || {
+            Error::invalid(
+                format!("keeping one {} more", T::WHAT),
+                format!("{PLACES_MAX} objects are kept; release some"),
+            )
+        };
         self.handles.keep(object).ok_or_else(full)
     }
 
@@ -197,13 +206,17 @@ impl Job {
     /// It was released, is of another job, or is of another kind (MEM-19.2).
     pub fn kept<T: Keepable>(&self, handle: Handle) -> Result<Arc<T>> {
         self.node.check_process(|| describe(T::WHAT, handle))?;
-        let found = self.handles.find(handle, |place| place.object.as_ref().map(|it| (it.what, Arc::clone(&it.object))));
+        let found = self.handles.find(handle, |place| {
+            place.object.as_ref().map(|it| (it.what, Arc::clone(&it.object)))
+        });
         let (what, object) = found.flatten().ok_or_else(|| unknown(T::WHAT, handle))?;
-        let other = |_| Error::invalid(describe(T::WHAT, handle), format!("it is of another kind: {what}"));
+        let other =
+            |_| Error::invalid(describe(T::WHAT, handle), format!("it is of another kind: {what}"));
         object.downcast().map_err(other)
     }
 
-    /// Keep it no longer; whoever uses it at the moment still has it. An operation goes on, a region's registration ends with its last user.
+    /// Keep it no longer; whoever uses it at the moment still has it. An operation goes on, a
+    /// region's registration ends with its last user.
     ///
     /// # Errors
     /// It was released already, or is of another job.
@@ -240,9 +253,12 @@ mod tests {
         let handles = Handles::new();
         let mut stale = Vec::new();
         for round in 0..100u64 {
-            let kept: Vec<Handle> = (0..5).map(|n| handles.keep(object(10 * round + n)).unwrap()).collect();
+            let kept: Vec<Handle> =
+                (0..5).map(|n| handles.keep(object(10 * round + n)).unwrap()).collect();
             for (n, handle) in (0..).zip(&kept) {
-                let found = handles.find(*handle, |place| Arc::clone(&place.object.as_ref().unwrap().object)).unwrap();
+                let found = handles
+                    .find(*handle, |place| Arc::clone(&place.object.as_ref().unwrap().object))
+                    .unwrap();
                 assert_eq!(*found.downcast::<u64>().unwrap(), 10 * round + n);
                 assert!(!stale.contains(handle) && handle.to_bits() != 0);
             }
@@ -281,10 +297,16 @@ mod tests {
                 let handles = &handles;
                 threads.spawn(move || {
                     for round in 0..200 {
-                        let kept: Vec<Handle> = (0..100).map(|n| handles.keep(object(thread << 32 | n)).unwrap()).collect();
+                        let kept: Vec<Handle> = (0..100)
+                            .map(|n| handles.keep(object(thread << 32 | n)).unwrap())
+                            .collect();
                         for (n, handle) in (0..).zip(kept) {
                             let found = handles.release(handle).unwrap();
-                            assert_eq!(*found.object.downcast::<u64>().unwrap(), thread << 32 | n, "{round}");
+                            assert_eq!(
+                                *found.object.downcast::<u64>().unwrap(),
+                                thread << 32 | n,
+                                "{round}"
+                            );
                             assert!(handles.find(handle, |_| ()).is_none());
                         }
                     }

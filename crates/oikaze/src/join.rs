@@ -2,7 +2,9 @@
 
 use crate::engine::{Engine, Setup, seal};
 use crate::handle::Handles;
-use crate::job::addresses::{Callable, Candidate, Reachable, Unreachable, choose as choose_candidates, processors_here};
+use crate::job::addresses::{
+    Callable, Candidate, Reachable, Unreachable, choose as choose_candidates, processors_here,
+};
 use crate::job::neighbours::Neighbourhood;
 use crate::job::{self, Bootstrap, Checksum, JobError, MEET_TIME, environment};
 use crate::membership::Claim;
@@ -11,7 +13,9 @@ use crate::observe::Publisher;
 use crate::{Error, Job, Result};
 use crossbeam_queue::SegQueue;
 use oikaze_os::cpu::{Topology, cpulist};
-use oikaze_os::link::{Bind, Fault, FaultSettings, FaultSyntax, Link, Ports, TapSettings, UdpLink, path_mtu};
+use oikaze_os::link::{
+    Bind, Fault, FaultSettings, FaultSyntax, Link, Ports, TapSettings, UdpLink, path_mtu,
+};
 use oikaze_os::memory::shared::{PageSet, Tracker, choose};
 use oikaze_os::neighbour::Pair;
 use oikaze_os::without::Without;
@@ -25,10 +29,12 @@ use std::time::{Duration, Instant};
 /// Time for connections before the store is asked which nodes have begun to connect.
 const FIRST_LOOK_TIME: Duration = Duration::from_secs(1);
 
-/// Join the job this process was started for: by `oikaze run`, or, without any launcher, a job of one node.
+/// Join the job this process was started for: by `oikaze run`, or, without any launcher, a job of
+/// one node.
 ///
 /// # Errors
-/// What of the environment makes no sense, what could not be reached, or what this machine does not grant.
+/// What of the environment makes no sense, what could not be reached, or what this machine does not
+/// grant.
 pub fn join() -> Result<Job> {
     check_not_forked()?;
     // Jobs of one node without launcher may be many.
@@ -57,11 +63,13 @@ pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
 }
 
 fn join_explaining(bootstrap: Arc<dyn Bootstrap>, waits: &Arc<Waits>) -> Result<Job> {
-    let without = Without::from_env().map_err(|why| Error::invalid("joining the job", why.to_string()))?;
+    let without =
+        Without::from_env().map_err(|why| Error::invalid("joining the job", why.to_string()))?;
     let limit = bootstrap.settings().time_limit;
     let failure_time = bootstrap.settings().failure_time.unwrap_or(FAILURE_TIME);
     let wish = Wish::from_env().map_err(|why| Error::invalid("joining the job", why))?;
-    let (publisher, unseen) = Publisher::of(bootstrap.as_ref()).map_err(|why| Error::invalid("joining the job", why))?;
+    let (publisher, unseen) =
+        Publisher::of(bootstrap.as_ref()).map_err(|why| Error::invalid("joining the job", why))?;
     // Found out now, while there is but one thread.
     let _ = oikaze_os::hazard::makes_fences();
     let choice = choose(&without)?;
@@ -72,16 +80,21 @@ fn join_explaining(bootstrap: Arc<dyn Bootstrap>, waits: &Arc<Waits>) -> Result<
     let (link, port) = open_link(bootstrap.as_ref(), without)?;
     let link = tap(link, bootstrap.rank())?;
     let neighbourhood = Neighbourhood::open(bootstrap.as_ref(), &without);
-    let meeting = Meeting::hold(bootstrap.as_ref(), port, !without.ipv6, neighbourhood.callable(), waits)?;
+    let meeting =
+        Meeting::hold(bootstrap.as_ref(), port, !without.ipv6, neighbourhood.callable(), waits)?;
     let waiting = wish.given(|threads| meeting.leaves_room_for(threads, bootstrap.local_size()));
     let limit_to_meet = limit.unwrap_or(MEET_TIME);
-    let neighbours = neighbourhood.meet(bootstrap.as_ref(), &meeting.mine, &meeting.others, limit_to_meet)?;
-    publisher.paths().unshared(neighbours.unshared, || neighbours.notices.last().cloned().unwrap_or_default());
+    let neighbours =
+        neighbourhood.meet(bootstrap.as_ref(), &meeting.mine, &meeting.others, limit_to_meet)?;
+    publisher
+        .paths()
+        .unshared(neighbours.unshared, || neighbours.notices.last().cloned().unwrap_or_default());
     let start = Instant::now();
     let submissions = Arc::new(SegQueue::new());
     let setup = setup(bootstrap.as_ref(), &meeting, neighbours.pairs, failure_time)?;
-    let mut engine: RealEngine = Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0))
-        .map_err(|failure| Error::failed("starting the engine", failure))?;
+    let mut engine: RealEngine =
+        Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0))
+            .map_err(|failure| Error::failed("starting the engine", failure))?;
     engine.connect(Time(0));
     unseen.into_iter().chain(neighbours.notices).for_each(|why| engine.note(why));
     let node = Node::start(
@@ -107,23 +120,42 @@ fn join_explaining(bootstrap: Arc<dyn Bootstrap>, waits: &Arc<Waits>) -> Result<
             node.take_launcher_news();
         }
     }));
-    Ok(Job { node, bootstrap, tracker, limit, failure_time, tracking, left: false, handles: Handles::new() })
+    Ok(Job {
+        node,
+        bootstrap,
+        tracker,
+        limit,
+        failure_time,
+        tracking,
+        left: false,
+        handles: Handles::new(),
+    })
 }
 
 fn open_link(bootstrap: &dyn Bootstrap, without: Without) -> Result<(Box<dyn Link>, u16)> {
     let ports = bootstrap.settings().ports.unwrap_or(Ports::ANY);
     let checked_by_udp = bootstrap.settings().checksum == Some(Checksum::Header);
-    let udp =
-        UdpLink::bind(&Bind { ports, sharers: bootstrap.local_size() as usize, without, checked_by_udp, ..Bind::default() })
-            .map_err(|error| Error::invalid("opening the UDP socket", error.to_string()))?;
+    let udp = UdpLink::bind(&Bind {
+        ports,
+        sharers: bootstrap.local_size() as usize,
+        without,
+        checked_by_udp,
+        ..Bind::default()
+    })
+    .map_err(|error| Error::invalid("opening the UDP socket", error.to_string()))?;
     let port = udp.port();
     Ok(match &bootstrap.settings().fault {
         None => (Box::new(udp), port),
         Some(text) => {
-            let settings: FaultSettings =
-                text.parse().map_err(|why: FaultSyntax| Error::invalid("joining the job", why.to_string()))?;
-            // Nodes must not share one sequence of faults, or both ends of a pair lose the same datagrams.
-            let seed = settings.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(u64::from(bootstrap.rank()));
+            let settings: FaultSettings = text
+                .parse()
+                .map_err(|why: FaultSyntax| Error::invalid("joining the job", why.to_string()))?;
+            // Nodes must not share one sequence of faults, or both ends of a pair lose the same
+            // datagrams.
+            let seed = settings
+                .seed
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .wrapping_add(u64::from(bootstrap.rank()));
             let fault = Fault::new(udp, FaultSettings { seed, ..settings });
             match seal::Checksum::of(bootstrap.settings().checksum.unwrap_or_default().kind()) {
                 Some(checksum) => (Box::new(fault.resealing(Box::new(checksum))), port),
@@ -133,20 +165,28 @@ fn open_link(bootstrap: &dyn Bootstrap, without: Without) -> Result<(Box<dyn Lin
     })
 }
 
-/// Write down what goes through the link, if the user wants it. What cannot be written is said and keeps nobody from joining.
+/// Write down what goes through the link, if the user wants it. What cannot be written is said and
+/// keeps nobody from joining.
 fn tap(link: Box<dyn Link>, rank: u32) -> Result<Box<dyn Link>> {
-    let settings = TapSettings::from_env().map_err(|why| Error::invalid("joining the job", why.to_string()))?;
+    let settings = TapSettings::from_env()
+        .map_err(|why| Error::invalid("joining the job", why.to_string()))?;
     let Some(settings) = settings else { return Ok(link) };
     let (tap, failed) = settings.attach(link, rank);
     failed.iter().for_each(|why| eprintln!("oikaze: node {rank}: {why}"));
     Ok(Box::new(tap))
 }
 
-fn setup(bootstrap: &dyn Bootstrap, meeting: &Meeting, neighbours: Vec<(Rank, Pair)>, failure_time: Duration) -> Result<Setup> {
+fn setup(
+    bootstrap: &dyn Bootstrap,
+    meeting: &Meeting,
+    neighbours: Vec<(Rank, Pair)>,
+    failure_time: Duration,
+) -> Result<Setup> {
     let nodes = bootstrap.size();
     let mut connections = Vec::new();
     for _ in 0..nodes {
-        let id = getrandom::u64().map_err(|error| Error::invalid("drawing connection ids", error.to_string()))?;
+        let id = getrandom::u64()
+            .map_err(|error| Error::invalid("drawing connection ids", error.to_string()))?;
         // 0 means "handshake" on the wire.
         connections.push(id.max(1));
     }
@@ -154,12 +194,23 @@ fn setup(bootstrap: &dyn Bootstrap, meeting: &Meeting, neighbours: Vec<(Rank, Pa
     let congestion = bootstrap.settings().congestion.unwrap_or_default();
     // Another node may come late, as long as it is waited for in `Meeting::connect`.
     let connect_time = CONNECT_TIME + bootstrap.settings().time_limit.unwrap_or(MEET_TIME);
-    let settings = Settings { connect_time, failure_time, datagram_max: u16::MAX, congestion, seal, ..Settings::default() };
+    let settings = Settings {
+        connect_time,
+        failure_time,
+        datagram_max: u16::MAX,
+        congestion,
+        seal,
+        ..Settings::default()
+    };
     Ok(Setup {
         me: bootstrap.rank(),
         nodes,
         incarnation: bootstrap.incarnation(),
-        addresses: meeting.candidates.iter().map(|of_peer| of_peer.iter().map(|candidate| candidate.to).collect()).collect(),
+        addresses: meeting
+            .candidates
+            .iter()
+            .map(|of_peer| of_peer.iter().map(|candidate| candidate.to).collect())
+            .collect(),
         datagram_max: meeting.candidates.iter().map(|of_peer| datagram_max(of_peer)).collect(),
         connections,
         settings,
@@ -182,7 +233,13 @@ struct Meeting {
 }
 
 impl Meeting {
-    fn hold(bootstrap: &dyn Bootstrap, port: u16, ipv6: bool, callable: Option<Callable>, waits: &Arc<Waits>) -> Result<Self> {
+    fn hold(
+        bootstrap: &dyn Bootstrap,
+        port: u16,
+        ipv6: bool,
+        callable: Option<Callable>,
+        waits: &Arc<Waits>,
+    ) -> Result<Self> {
         let topology = Topology::detect().ok();
         let processors = topology.as_ref().map(|topology| cpulist(&topology.cpus));
         let mine = Reachable { callable, processors, ..Reachable::here(port, true, ipv6)? };
@@ -193,17 +250,27 @@ impl Meeting {
         let mut others = Vec::new();
         let begun = Instant::now();
         for rank in 0..bootstrap.size() {
-            let _waits = (rank != bootstrap.rank())
-                .then(|| waits.register(WaitSubject::Join { nodes: vec![rank], what: "say where it can be reached" }, begun));
-            others.push(if rank == bootstrap.rank() { None } else { Some(Reachable::of(bootstrap, rank, limit)?) });
+            let _waits = (rank != bootstrap.rank()).then(|| {
+                waits.register(
+                    WaitSubject::Join { nodes: vec![rank], what: "say where it can be reached" },
+                    begun,
+                )
+            });
+            others.push(if rank == bootstrap.rank() {
+                None
+            } else {
+                Some(Reachable::of(bootstrap, rank, limit)?)
+            });
         }
-        let choose =
-            |theirs: &Option<Reachable>| theirs.as_ref().map(|theirs| choose_candidates(&mine, theirs)).unwrap_or_default();
+        let choose = |theirs: &Option<Reachable>| {
+            theirs.as_ref().map(|theirs| choose_candidates(&mine, theirs)).unwrap_or_default()
+        };
         let (candidates, left_out) = others.iter().map(choose).unzip();
         Ok(Self { candidates, left_out, topology, mine, others })
     }
 
-    /// May each node of this machine have so many threads spin, and none take another's processor? `started`: how many the launcher started here.
+    /// May each node of this machine have so many threads spin, and none take another's processor?
+    /// `started`: how many the launcher started here.
     fn leaves_room_for(&self, threads: usize, started: u32) -> bool {
         let Some(topology) = &self.topology else { return false };
         let others: Vec<_> = processors_here(&self.mine, &self.others, &topology.cpus).collect();
@@ -218,10 +285,12 @@ impl Meeting {
         }
         let mut connected = connected_within(bootstrap, node, FIRST_LOOK_TIME);
         if connected.is_none() {
-            // A path to the store that loses packets may hold up a node for seconds. The others do not count that as silence.
+            // A path to the store that loses packets may hold up a node for seconds. The others do
+            // not count that as silence.
             let begun = Instant::now();
             for rank in missing(node) {
-                let _waits = waits.register(WaitSubject::Join { nodes: vec![rank], what: "connect" }, begun);
+                let _waits =
+                    waits.register(WaitSubject::Join { nodes: vec![rank], what: "connect" }, begun);
                 let left = limit.saturating_sub(begun.elapsed());
                 bootstrap.get(&connecting_key(rank), left).map_err(|why| match why {
                     JobError::TimedOut { .. } => JobError::Stalled { rank, limit },
@@ -243,12 +312,22 @@ impl Meeting {
         for to in missing(node) {
             let told = match node.death_of(to) {
                 Some(death) => Some(death.to_string()),
-                None if unauthentic > 0 => Some("handshakes with another job's secret came instead of an answer".to_owned()),
+                None if unauthentic > 0 => Some(
+                    "handshakes with another job's secret came instead of an answer".to_owned(),
+                ),
                 None => None,
             };
-            let candidates = self.candidates.get(to as usize).map(Vec::as_slice).unwrap_or_default();
+            let candidates =
+                self.candidates.get(to as usize).map(Vec::as_slice).unwrap_or_default();
             let left_out = self.left_out.get(to as usize).copied().unwrap_or_default();
-            unreachable.add(bootstrap.rank(), to, candidates, left_out, JOIN_CONNECT_TIME, told.as_deref());
+            unreachable.add(
+                bootstrap.rank(),
+                to,
+                candidates,
+                left_out,
+                JOIN_CONNECT_TIME,
+                told.as_deref(),
+            );
         }
         Err(JobError::from(unreachable).into())
     }
@@ -261,15 +340,23 @@ fn connecting_key(rank: u32) -> String {
 
 /// Ranks that are not connected.
 fn missing(node: &Node) -> Vec<u32> {
-    node.with_engine(|engine| (0..engine.nodes()).filter(|&rank| !engine.is_connected(rank)).collect())
+    node.with_engine(|engine| {
+        (0..engine.nodes()).filter(|&rank| !engine.is_connected(rank)).collect()
+    })
 }
 
-/// Waits until every pair is connected. `Some(Err(None))`: a node is lost, or the job was ended; `None`: the time has passed.
-fn connected_within(bootstrap: &dyn Bootstrap, node: &Node, time: Duration) -> Option<Result<(), Option<JobError>>> {
+/// Waits until every pair is connected. `Some(Err(None))`: a node is lost, or the job was ended;
+/// `None`: the time has passed.
+fn connected_within(
+    bootstrap: &dyn Bootstrap,
+    node: &Node,
+    time: Duration,
+) -> Option<Result<(), Option<JobError>>> {
     let subject = || WaitSubject::Join { nodes: missing(node), what: "connect" };
     node.wait_on(&subject, Instant::now().checked_add(time), || {
         let missing = missing(node);
-        let mut deaths = missing.iter().filter_map(|&rank| Some((rank, node.death_of(rank)?))).peekable();
+        let mut deaths =
+            missing.iter().filter_map(|&rank| Some((rank, node.death_of(rank)?))).peekable();
         let lost = deaths.peek().is_some();
         let misfit = deaths.find_map(|(rank, death)| match death {
             Death::Refused(why) => Some(JobError::Misfit { rank, why }),
@@ -283,7 +370,8 @@ fn connected_within(bootstrap: &dyn Bootstrap, node: &Node, time: Duration) -> O
     })
 }
 
-/// The largest datagram that every path to a peer carries, as far as this node's routes tell; jumbo frames are used, more is not.
+/// The largest datagram that every path to a peer carries, as far as this node's routes tell; jumbo
+/// frames are used, more is not.
 fn datagram_max(candidates: &[Candidate]) -> u16 {
     const JUMBO: usize = 9000;
     let mtus = candidates.iter().filter_map(|candidate| path_mtu(candidate.to).ok());

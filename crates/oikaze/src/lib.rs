@@ -9,7 +9,10 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
-#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic))]
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
+)]
 
 mod builder;
 mod completion;
@@ -50,7 +53,9 @@ pub use oikaze_os::memory::{LocalWord, PageSize, Region, RegionId};
 pub use oikaze_protocol::Rank;
 pub use oikaze_protocol::block::{BadBlock, Block};
 pub use oikaze_protocol::coherence::{Homes, ReduceOp};
-pub use oikaze_protocol::rma::{Accumulation, AtomicOp, Change, Combine, Element as NumberKind, Number, Rights, Width, Word};
+pub use oikaze_protocol::rma::{
+    Accumulation, AtomicOp, Change, Combine, Element as NumberKind, Number, Rights, Width, Word,
+};
 pub use oikaze_protocol::wind::{Class, Refusal};
 pub use operation::{Operation, Outcome};
 pub use refused::RefusedAccess;

@@ -1,12 +1,13 @@
-//! Limits of what programs may ask for. Each is checked before the first byte is sent, and the error names it.
+//! Limits of what programs may ask for. Each is checked before the first byte is sent, and the
+//! error names it.
 //!
 //! `docs/LIMITS.md` has them in a table, which a test compares with these constants.
 
 pub use oikaze_os::memory::REGIONS_MAX;
 pub use oikaze_protocol::coherence::{ARRAY_PAGES_MAX, REDUCE_MAX};
 pub use oikaze_protocol::limits::{
-    BODY_MAX, FIFO_ELEMENT_MAX, FIFO_SLOTS_MAX, LIST_MAX, MESSAGE_MAX, MESSAGES_IN_FLIGHT, NAME_MAX, NAMES_MAX, NODES_MAX,
-    QUEUED_MAX,
+    BODY_MAX, FIFO_ELEMENT_MAX, FIFO_SLOTS_MAX, LIST_MAX, MESSAGE_MAX, MESSAGES_IN_FLIGHT,
+    NAME_MAX, NAMES_MAX, NODES_MAX, QUEUED_MAX,
 };
 
 #[cfg(test)]
@@ -46,7 +47,10 @@ mod tests {
             Some((name.trim_matches('`').to_owned(), number))
         });
         let documented: std::collections::BTreeMap<String, u64> = rows.collect();
-        assert_eq!(documented, enforced.into_iter().map(|(name, limit)| (name.to_owned(), limit)).collect());
+        assert_eq!(
+            documented,
+            enforced.into_iter().map(|(name, limit)| (name.to_owned(), limit)).collect()
+        );
         assert_eq!(PAGE, 4096, "the table says it of ARRAY_PAGES_MAX");
     }
 }

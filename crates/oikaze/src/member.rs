@@ -20,7 +20,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A job that this process has joined. Dropped, it leaves: it waits until all others leave too, then says goodbye.
+/// A job that this process has joined. Dropped, it leaves: it waits until all others leave too,
+/// then says goodbye.
 pub struct Job {
     pub(crate) node: Arc<Node>,
     pub(crate) bootstrap: Arc<dyn Bootstrap>,
@@ -51,13 +52,15 @@ impl Job {
         &self.tracking
     }
 
-    /// The time limit of waits that are given none of their own (`OIKAZE_TIMEOUT`, milliseconds; none unless set).
+    /// The time limit of waits that are given none of their own (`OIKAZE_TIMEOUT`, milliseconds;
+    /// none unless set).
     #[must_use]
     pub fn time_limit(&self) -> Option<Duration> {
         self.limit
     }
 
-    /// Set that limit for waits from now on; peers and arrays that were had before keep the one of then.
+    /// Set that limit for waits from now on; peers and arrays that were had before keep the one of
+    /// then.
     pub fn set_time_limit(&mut self, limit: Option<Duration>) {
         self.limit = limit;
     }
@@ -71,14 +74,19 @@ impl Job {
         if rank >= self.size() {
             return Err(Error::invalid(
                 format!("node {rank}"),
-                format!("this job has {} nodes, numbered from 0 to {}", self.size(), self.size() - 1),
+                format!(
+                    "this job has {} nodes, numbered from 0 to {}",
+                    self.size(),
+                    self.size() - 1
+                ),
             ));
         }
         let way = self.node.way_to(rank, self.limit);
         Ok(Peer { node: Arc::clone(&self.node), rank, limit: self.limit, way })
     }
 
-    /// Make memory known to the engine, as source and destination of operations; peers cannot reach it.
+    /// Make memory known to the engine, as source and destination of operations; peers cannot reach
+    /// it.
     ///
     /// # Errors
     /// The table of regions is full.
@@ -86,7 +94,8 @@ impl Job {
         LocalRegion::new(&self.node, region, Rights::NONE, None, self.limit)
     }
 
-    /// Make memory reachable for peers that are told of it ([`LocalRegion::remote_id`]), without a name.
+    /// Make memory reachable for peers that are told of it ([`LocalRegion::remote_id`]), without a
+    /// name.
     ///
     /// # Errors
     /// Rights that lent memory cannot grant; the table of regions is full.
@@ -100,7 +109,8 @@ impl Job {
     /// The name is taken, or too long; the table of regions is full.
     pub fn publish(&self, name: &str, region: Region, rights: Rights) -> Result<LocalRegion> {
         let len = region.len() as u64;
-        let local = LocalRegion::new(&self.node, region, rights, Some(name.to_owned()), self.limit)?;
+        let local =
+            LocalRegion::new(&self.node, region, rights, Some(name.to_owned()), self.limit)?;
         let published = Published { key: local.key(), len, rights };
         // At once: what is left to others would be published still when nobody wants it any more.
         match self.node.publish(name, published) {
@@ -112,8 +122,8 @@ impl Job {
         }
     }
 
-    /// Make a FIFO that peers push into, under a name of up to 48 bytes: at least `slots` elements (a power of two, at most 2²⁴) of up to `longest`
-    /// bytes each, at most 1 MiB.
+    /// Make a FIFO that peers push into, under a name of up to 48 bytes: at least `slots` elements
+    /// (a power of two, at most 2²⁴) of up to `longest` bytes each, at most 1 MiB.
     ///
     /// ```
     /// # fn main() -> oikaze::Result<()> {
@@ -132,7 +142,8 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// More or longer elements than there may be; not enough memory; the name is taken, or too long; the table of regions is full.
+    /// More or longer elements than there may be; not enough memory; the name is taken, or too
+    /// long; the table of regions is full.
     pub fn fifo(&self, name: &str, slots: u64, longest: u64) -> Result<Fifo> {
         Fifo::make(self, name, slots, longest)
     }
@@ -140,7 +151,8 @@ impl Job {
     /// The next message, from this peer or from any; waits for it.
     ///
     /// # Errors
-    /// The time limit passed; the peer (or, if it is none in particular, every other node) is lost, and all its messages have been read.
+    /// The time limit passed; the peer (or, if it is none in particular, every other node) is lost,
+    /// and all its messages have been read.
     #[inline]
     pub fn receive(&self, from: Option<Rank>, limit: Option<Duration>) -> Result<Arrived> {
         self.node.take_soon(from).map_or_else(|| self.receive_later(from, limit), Ok)
@@ -152,7 +164,9 @@ impl Job {
         let begun = Instant::now();
         let deadline = limit.or(self.limit).and_then(|limit| begun.checked_add(limit));
         let subject = || WaitSubject::Message { from, count: 1 };
-        let arrived = self.node.wait_on(&subject, deadline, || self.node.next_or_loss(from, Needs::Messages, next));
+        let arrived = self
+            .node
+            .wait_on(&subject, deadline, || self.node.next_or_loss(from, Needs::Messages, next));
         self.node.awaited(|| "receiving a message".into(), begun, arrived)
     }
 
@@ -162,12 +176,16 @@ impl Job {
         self.node.take_if_there(from)
     }
 
-    /// The next `count` messages, from whomever: waits until so many are there. A thread that does not drive the engine meanwhile is woken
-    /// once, when they are, not at each. What has come of them takes nothing of its sender's credit while this waits. If the limit passes,
-    /// those that are there; also if all other nodes are lost.
+    /// The next `count` messages, from whomever: waits until so many are there. A thread that does
+    /// not drive the engine meanwhile is woken once, when they are, not at each. What has come of
+    /// them takes nothing of its sender's credit while this waits. If the limit passes, those that
+    /// are there; also if all other nodes are lost.
     #[must_use]
     pub fn receive_batch(&self, count: usize, limit: Option<Duration>) -> Vec<Arrived> {
-        self.node.take_batch(count, limit.or(self.limit).and_then(|limit| Instant::now().checked_add(limit)))
+        self.node.take_batch(
+            count,
+            limit.or(self.limit).and_then(|limit| Instant::now().checked_add(limit)),
+        )
     }
 
     /// A queue in which operations tell their end ([`crate::Operation::into_queue`]).
@@ -182,13 +200,15 @@ impl Job {
         Counter::new(&self.node, self.limit)
     }
 
-    /// A shared array of `len` elements, at most 1 TiB ([`ARRAY_PAGES_MAX`](crate::limits::ARRAY_PAGES_MAX)), under this name of up to
-    /// 48 bytes, with its pages in blocks, one block a node. Collective: all nodes make
-    /// the same arrays in the same order.
+    /// A shared array of `len` elements, at most 1 TiB
+    /// ([`ARRAY_PAGES_MAX`](crate::limits::ARRAY_PAGES_MAX)), under this name of up to 48 bytes,
+    /// with its pages in blocks, one block a node. Collective: all nodes make the same arrays in
+    /// the same order.
     ///
     /// # Errors
-    /// Nodes disagree on name, length, element or homes (the error names them); one of them has no memory for it (all are told);
-    /// a node is lost; a guard of any array of this node is alive (as for [`Job::barrier`]).
+    /// Nodes disagree on name, length, element or homes (the error names them); one of them has no
+    /// memory for it (all are told); a node is lost; a guard of any array of this node is alive (as
+    /// for [`Job::barrier`]).
     pub fn array<T: Element>(&self, name: &str, len: usize) -> Result<SharedArray<T>> {
         self.array_with_homes(name, len, Homes::Block)
     }
@@ -197,12 +217,18 @@ impl Job {
     ///
     /// # Errors
     /// As [`Job::array`].
-    pub fn array_with_homes<T: Element>(&self, name: &str, len: usize, homes: Homes) -> Result<SharedArray<T>> {
+    pub fn array_with_homes<T: Element>(
+        &self,
+        name: &str,
+        len: usize,
+        homes: Homes,
+    ) -> Result<SharedArray<T>> {
         SharedArray::declare(&self.node, &self.tracker, name, len, homes, self.limit)
     }
 
-    /// Post many small operations together: what `posts` begins leaves at its end (or earlier, if it is much, or somebody waits), in as
-    /// few datagrams as hold it. Several times the rate of posting one by one.
+    /// Post many small operations together: what `posts` begins leaves at its end (or earlier, if
+    /// it is much, or somebody waits), in as few datagrams as hold it. Several times the rate of
+    /// posting one by one.
     ///
     /// ```
     /// # fn main() -> oikaze::Result<()> {
@@ -226,39 +252,51 @@ impl Job {
         self.node.fence(None);
     }
 
-    /// Waits until all operations and messages that this node has begun have ended, to whatever peers.
+    /// Waits until all operations and messages that this node has begun have ended, to whatever
+    /// peers.
     ///
     /// # Errors
-    /// The time limit passed; or operations have failed and nobody has been told: their handles were dropped, or not waited for
-    /// yet, and no completion queue has handed the failure out. The error says how many, and holds the first. Each failure is
-    /// reported once.
+    /// The time limit passed; or operations have failed and nobody has been told: their handles
+    /// were dropped, or not waited for yet, and no completion queue has handed the failure out. The
+    /// error says how many, and holds the first. Each failure is reported once.
     pub fn quiet(&self) -> Result<()> {
         let completion = self.node.submit(Request::Flush { peer: None }, None);
         let subject = || WaitSubject::other("all operations of this node to end");
-        self.node.outcome_of(&subject, &"waiting for all operations to end", || completion.outcome(), self.limit)?;
+        self.node.outcome_of(
+            &subject,
+            &"waiting for all operations to end",
+            || completion.outcome(),
+            self.limit,
+        )?;
         self.node.report_untaken(None)
     }
 
-    /// Wait for all nodes. What any of them wrote before, all see afterwards. One thread of each node calls it.
+    /// Wait for all nodes. What any of them wrote before, all see afterwards. One thread of each
+    /// node calls it.
     ///
     /// # Errors
-    /// A node is lost; nodes do different things; the time limit passed. A guard of any array of this node is alive: then this node
-    /// does not arrive, and the others go on waiting for it.
+    /// A node is lost; nodes do different things; the time limit passed. A guard of any array of
+    /// this node is alive: then this node does not arrive, and the others go on waiting for it.
     pub fn barrier(&self) -> Result<()> {
         self.node.check_no_guard("barrier")?;
         self.node.collective("barrier", Request::Barrier, self.limit).map(drop)
     }
 
-    /// Combine one value of each node, in rank order, so that all nodes have the same bits. Also a barrier.
+    /// Combine one value of each node, in rank order, so that all nodes have the same bits. Also a
+    /// barrier.
     ///
     /// # Errors
     /// As [`Job::barrier`].
     pub fn reduce<T: Reducible>(&self, value: T, op: ReduceOp) -> Result<T> {
         let combined = self.reduce_all(&[value], op)?;
-        combined.into_iter().next().ok_or_else(|| Error::invalid("reduce", "the result is empty (a defect)"))
+        combined
+            .into_iter()
+            .next()
+            .ok_or_else(|| Error::invalid("reduce", "the result is empty (a defect)"))
     }
 
-    /// Combine vectors of equal length, at most [`REDUCE_MAX`](crate::limits::REDUCE_MAX) values (65,536), element by element. Also a barrier.
+    /// Combine vectors of equal length, at most [`REDUCE_MAX`](crate::limits::REDUCE_MAX) values
+    /// (65,536), element by element. Also a barrier.
     ///
     /// # Errors
     /// As [`Job::barrier`]; lengths that differ between nodes; too many values.
@@ -272,17 +310,18 @@ impl Job {
         .ok_or_else(|| Error::invalid("reduce", "the result is of another type (a defect)"))
     }
 
-    /// Hold lock number `lock` (any number) of the job. Guards of other threads may be alive: they keep the bytes that they have
-    /// shown until they end.
+    /// Hold lock number `lock` (any number) of the job. Guards of other threads may be alive: they
+    /// keep the bytes that they have shown until they end.
     ///
     /// # Errors
-    /// A node that is needed for it is lost; the time limit passed; a guard that this thread took is alive.
+    /// A node that is needed for it is lost; the time limit passed; a guard that this thread took
+    /// is alive.
     pub fn lock(&self, lock: u64) -> Result<LockGuard> {
         LockGuard::acquire(&self.node, lock, self.limit)
     }
 
-    /// End the job for all nodes, for this reason. Every wait and operation of every node fails with it, the launcher says it
-    /// and ends what does not end by itself. The first reason stays.
+    /// End the job for all nodes, for this reason. Every wait and operation of every node fails
+    /// with it, the launcher says it and ends what does not end by itself. The first reason stays.
     ///
     /// ```
     /// # fn main() -> oikaze::Result<()> {
@@ -305,8 +344,8 @@ impl Job {
         self.node.end_aborted(&format!("node {} aborted the job: {reason}", self.rank()));
     }
 
-    /// Ranks of the nodes that have died, or have left without waiting for the others, in the order in which this node learned
-    /// of it. See [`OnDeath::Continue`](crate::OnDeath::Continue).
+    /// Ranks of the nodes that have died, or have left without waiting for the others, in the order
+    /// in which this node learned of it. See [`OnDeath::Continue`](crate::OnDeath::Continue).
     #[must_use]
     pub fn lost(&self) -> Vec<Rank> {
         self.node.lost()
@@ -321,8 +360,9 @@ impl Job {
         self.node.with_engine(NodeStatistics::of)
     }
 
-    /// A descriptor that becomes readable when an operation is settled or a message has arrived, for `select` and async
-    /// runtimes; [`Job::clear_news`] makes it unreadable again (look at everything after, not before).
+    /// A descriptor that becomes readable when an operation is settled or a message has arrived,
+    /// for `select` and async runtimes; [`Job::clear_news`] makes it unreadable again (look at
+    /// everything after, not before).
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.node.news().as_fd()
@@ -339,18 +379,25 @@ impl Job {
     /// Run operations that borrow any memory; all are done, or cut off from it, when this returns.
     ///
     /// # Errors
-    /// What `work` returns; or else the first failure of an operation of the scope that nobody was told of.
-    pub fn scope<'env, R>(&self, work: impl for<'scope> FnOnce(&crate::Scope<'_, 'scope, 'env>) -> Result<R>) -> Result<R> {
+    /// What `work` returns; or else the first failure of an operation of the scope that nobody was
+    /// told of.
+    pub fn scope<'env, R>(
+        &self,
+        work: impl for<'scope> FnOnce(&crate::Scope<'_, 'scope, 'env>) -> Result<R>,
+    ) -> Result<R> {
         crate::scope::run(self, work)
     }
 
-    /// Leave: wait for all others to leave, then say goodbye. Done by dropping the job too; this tells of errors.
+    /// Leave: wait for all others to leave, then say goodbye. Done by dropping the job too; this
+    /// tells of errors.
     ///
-    /// Guards that live on show the last bytes that this node had, and nothing changes these any more.
+    /// Guards that live on show the last bytes that this node had, and nothing changes these any
+    /// more.
     ///
     /// # Errors
-    /// A node was lost before it left; operations have failed that nobody waited for ([`Job::quiet`]); a guard is alive, whose later
-    /// writes no other node will see (the job is left all the same).
+    /// A node was lost before it left; operations have failed that nobody waited for
+    /// ([`Job::quiet`]); a guard is alive, whose later writes no other node will see (the job is
+    /// left all the same).
     pub fn leave(mut self) -> Result<()> {
         self.leave_once()
     }
@@ -387,9 +434,13 @@ impl Job {
         } else if self.node.is_aborted() {
             Ok(())
         } else {
-            // The others cannot do without this node's arrival: a guard that is alive is an error only afterwards.
+            // The others cannot do without this node's arrival: a guard that is alive is an error
+            // only afterwards.
             let guards = self.node.check_no_guard("leave");
-            self.node.leave_job(self.limit).and_then(|()| self.node.report_untaken(None)).and(guards)
+            self.node
+                .leave_job(self.limit)
+                .and_then(|()| self.node.report_untaken(None))
+                .and(guards)
         };
         self.part();
         outcome
@@ -402,7 +453,8 @@ impl Drop for Job {
         if self.node.is_forked() {
             return;
         }
-        // The program has been told of what failed before; that leaving fails for the same reason is no news.
+        // The program has been told of what failed before; that leaving fails for the same reason
+        // is no news.
         let known = self.node.has_failed();
         if let Err(error) = self.leave_once()
             && !known

@@ -1,4 +1,5 @@
-//! A process joins the job of a launcher once: the claim that `join` makes on it, kept for the life of the process.
+//! A process joins the job of a launcher once: the claim that `join` makes on it, kept for the life
+//! of the process.
 
 use crate::{Error, Result};
 use std::sync::{Mutex, MutexGuard, PoisonError};

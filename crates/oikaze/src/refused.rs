@@ -6,7 +6,8 @@ use oikaze_protocol::rma::{Kind, Refused};
 use oikaze_protocol::wind::Refusal;
 use std::fmt;
 
-/// An access of a peer to this node's memory that was refused: nothing of it happened. See [`Job::refusals`].
+/// An access of a peer to this node's memory that was refused: nothing of it happened. See
+/// [`Job::refusals`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedAccess {
     /// Counts all that were refused, from 1 on: who looks now and then sees how many lie between.
@@ -62,13 +63,18 @@ impl fmt::Display for RefusedAccess {
 }
 
 impl Job {
-    /// The latest accesses to this node's memory that were refused to peers, up to 256, the oldest first. The peers have been told the same
-    /// by the errors of their operations. How often something was refused in all, and why, `oikaze top --json` shows.
+    /// The latest accesses to this node's memory that were refused to peers, up to 256, the oldest
+    /// first. The peers have been told the same by the errors of their operations. How often
+    /// something was refused in all, and why, `oikaze top --json` shows.
     #[must_use]
     pub fn refusals(&self) -> Vec<RefusedAccess> {
         if self.node.is_forked() {
             return Vec::new();
         }
-        self.node.with_engine(|engine| engine.refusals()).into_iter().map(RefusedAccess::new).collect()
+        self.node
+            .with_engine(|engine| engine.refusals())
+            .into_iter()
+            .map(RefusedAccess::new)
+            .collect()
     }
 }

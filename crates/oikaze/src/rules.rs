@@ -1,4 +1,5 @@
-//! Rules that the types hold. Each example must not compile, for the reason that its error code names.
+//! Rules that the types hold. Each example must not compile, for the reason that its error code
+//! names.
 //!
 //! A guard cannot outlive its array:
 //!

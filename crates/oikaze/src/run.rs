@@ -8,10 +8,11 @@ use std::process::ExitCode;
 /// Status of a program that panicked, as of a Rust program without this function.
 const PANICKED: u8 = 101;
 
-/// Joins the job, runs `program`, and leaves. An error is printed first, and then ends the job for all nodes
-/// ([`Job::abort`]), so that nobody waits for this one. (An error that `main` returns by `?` is printed only after its job was
-/// dropped, and a job that is dropped waits for the other nodes.) Where survivors go on after a death
-/// ([`OnDeath::Continue`](crate::OnDeath::Continue)) an error ends this node alone.
+/// Joins the job, runs `program`, and leaves. An error is printed first, and then ends the job for
+/// all nodes ([`Job::abort`]), so that nobody waits for this one. (An error that `main` returns by
+/// `?` is printed only after its job was dropped, and a job that is dropped waits for the other
+/// nodes.) Where survivors go on after a death ([`OnDeath::Continue`](crate::OnDeath::Continue)) an
+/// error ends this node alone.
 ///
 /// ```
 /// # use std::process::ExitCode;
@@ -56,7 +57,10 @@ fn run_in(job: Job, program: impl FnOnce(&Job) -> Result<(), Box<dyn Error>>) ->
         Err(payload) => {
             let message = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let message = message.or_else(|| payload.downcast_ref::<String>().cloned());
-            job.fail(&message.map_or_else(|| "it panicked".to_owned(), |message| format!("it panicked: {message}")));
+            job.fail(&message.map_or_else(
+                || "it panicked".to_owned(),
+                |message| format!("it panicked: {message}"),
+            ));
             ExitCode::from(PANICKED)
         }
     }

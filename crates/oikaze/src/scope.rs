@@ -23,7 +23,12 @@ impl<'env> Scope<'_, '_, 'env> {
     ///
     /// # Errors
     /// The table of regions is full; the memory is a shared array's.
-    pub fn put(&self, there: &RemoteRegion, offset: u64, from: &'env [u8]) -> Result<Operation<()>> {
+    pub fn put(
+        &self,
+        there: &RemoteRegion,
+        offset: u64,
+        from: &'env [u8],
+    ) -> Result<Operation<()>> {
         self.begin(self.lender.borrow(from), |lent| Ok(there.put(offset, lent)))
     }
 
@@ -31,7 +36,12 @@ impl<'env> Scope<'_, '_, 'env> {
     ///
     /// # Errors
     /// The table of regions is full; the memory is a shared array's.
-    pub fn get(&self, there: &RemoteRegion, offset: u64, into: &'env mut [u8]) -> Result<Operation<()>> {
+    pub fn get(
+        &self,
+        there: &RemoteRegion,
+        offset: u64,
+        into: &'env mut [u8],
+    ) -> Result<Operation<()>> {
         self.begin(self.lender.borrow_mut(into), |lent| Ok(there.get(offset, lent)))
     }
 
@@ -54,20 +64,37 @@ impl<'env> Scope<'_, '_, 'env> {
     ///
     /// # Errors
     /// As [`Scope::put`] and [`RemoteRegion::put_block`].
-    pub fn put_block(&self, to: &RemoteRegion, there: Block, from: &'env [u8], here: Block) -> Result<Operation<()>> {
+    pub fn put_block(
+        &self,
+        to: &RemoteRegion,
+        there: Block,
+        from: &'env [u8],
+        here: Block,
+    ) -> Result<Operation<()>> {
         self.begin(self.lender.borrow(from), |lent| to.put_block(there, lent, here))
     }
 
-    /// Read rows of a peer's region into rows of any memory, which stays borrowed until the scope ends.
+    /// Read rows of a peer's region into rows of any memory, which stays borrowed until the scope
+    /// ends.
     ///
     /// # Errors
     /// As [`Scope::get`] and [`RemoteRegion::get_block`].
-    pub fn get_block(&self, from: &RemoteRegion, there: Block, into: &'env mut [u8], here: Block) -> Result<Operation<()>> {
+    pub fn get_block(
+        &self,
+        from: &RemoteRegion,
+        there: Block,
+        into: &'env mut [u8],
+        here: Block,
+    ) -> Result<Operation<()>> {
         self.begin(self.lender.borrow_mut(into), |lent| from.get_block(there, lent, here))
     }
 
     /// Begin an operation with lent memory, and see to its end.
-    fn begin(&self, lent: os::Region, begin: impl FnOnce(RegionSlice) -> Result<Operation<()>>) -> Result<Operation<()>> {
+    fn begin(
+        &self,
+        lent: os::Region,
+        begin: impl FnOnce(RegionSlice) -> Result<Operation<()>>,
+    ) -> Result<Operation<()>> {
         let lent = LocalRegion::new(&self.job.node, lent, Rights::NONE, None, self.job.limit)?;
         let operation = begin(lent.all())?;
         // What is done already is not waited for.
@@ -79,11 +106,12 @@ impl<'env> Scope<'_, '_, 'env> {
 }
 
 impl Scope<'_, '_, '_> {
-    /// Waits for what was begun, within the job's time limit. What is not done then is cancelled, so that nothing reads or writes
-    /// the lent memory any more. A thread that panics does not wait. Returns the
-    /// first failure that no caller has been told of, if it is asked for.
+    /// Waits for what was begun, within the job's time limit. What is not done then is cancelled,
+    /// so that nothing reads or writes the lent memory any more. A thread that panics does not
+    /// wait. Returns the first failure that no caller has been told of, if it is asked for.
     fn end(&self, is_told: bool) -> Result<()> {
-        let limit = if std::thread::panicking() { Some(Duration::ZERO) } else { self.job.time_limit() };
+        let limit =
+            if std::thread::panicking() { Some(Duration::ZERO) } else { self.job.time_limit() };
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let node = &self.job.node;
         let subject = || WaitSubject::other("operations of a scope to end");
@@ -93,7 +121,8 @@ impl Scope<'_, '_, '_> {
                 node.tell(Request::Cancel { completion: Arc::clone(&completion) });
             }
             drop(lent);
-            if let (Ok(()), Some(Err(failure)), Some(what)) = (&failed, completion.outcome(), completion.what())
+            if let (Ok(()), Some(Err(failure)), Some(what)) =
+                (&failed, completion.outcome(), completion.what())
                 && is_told
                 && completion.take_failure()
             {
@@ -112,7 +141,10 @@ impl Drop for Scope<'_, '_, '_> {
     }
 }
 
-pub(crate) fn run<'env, R>(job: &Job, work: impl for<'scope> FnOnce(&Scope<'_, 'scope, 'env>) -> Result<R>) -> Result<R> {
+pub(crate) fn run<'env, R>(
+    job: &Job,
+    work: impl for<'scope> FnOnce(&Scope<'_, 'scope, 'env>) -> Result<R>,
+) -> Result<R> {
     os::scope(|lender| {
         let scope = Scope { job, lender, begun: RefCell::default() };
         let done = work(&scope)?;

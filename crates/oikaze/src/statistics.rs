@@ -70,6 +70,7 @@ impl NodeStatistics {
         self.datagrams_received += peer.datagrams_received;
         self.bytes_sent += peer.bytes_sent;
         self.bytes_received += peer.bytes_received;
-        self.retransmissions += peer.lost_by_reordering + peer.lost_by_time + peer.lost_by_probe + peer.lost_by_size;
+        self.retransmissions +=
+            peer.lost_by_reordering + peer.lost_by_time + peer.lost_by_probe + peer.lost_by_size;
     }
 }

@@ -16,10 +16,14 @@ fn pattern(len: usize, salt: u8) -> Vec<u8> {
 }
 
 fn offsets(block: Block) -> Vec<usize> {
-    block.pieces(0, u64::MAX).flat_map(|piece| piece.offset as usize..piece.offset as usize + piece.len).collect()
+    block
+        .pieces(0, u64::MAX)
+        .flat_map(|piece| piece.offset as usize..piece.offset as usize + piece.len)
+        .collect()
 }
 
-/// Small ones, which travel whole; a plane of many fragments; planes; planes between rows; one side in one piece.
+/// Small ones, which travel whole; a plane of many fragments; planes; planes between rows; one side
+/// in one piece.
 fn shapes() -> Vec<(Block, Block)> {
     vec![
         (Block::new(5, 8).rows(10, 24), Block::new(0, 40).rows(2, 50)),
@@ -50,18 +54,27 @@ fn blocks(settings: &Settings) {
                 back.fill(0, LEN as u64, UNTOUCHED).unwrap();
                 job.barrier().unwrap();
                 let signal = there.signal(END as u64, 1);
-                let put = there.put_block_signal(there_block, source.slice(10..LEN).unwrap(), here, &signal).unwrap();
+                let put = there
+                    .put_block_signal(there_block, source.slice(10..LEN).unwrap(), here, &signal)
+                    .unwrap();
                 inbox.wait_until(END as u64, Some(PATIENCE), |count| count == 1).unwrap();
                 // MEM-3.5: all of it is here, and nothing else is.
                 let mut expected = vec![UNTOUCHED; LEN];
                 let sent = pattern(LEN, from as u8);
-                offsets(there_block).into_iter().zip(offsets(here)).for_each(|(to, from)| expected[to] = sent[10 + from]);
+                offsets(there_block)
+                    .into_iter()
+                    .zip(offsets(here))
+                    .for_each(|(to, from)| expected[to] = sent[10 + from]);
                 let mut seen = vec![0; LEN];
                 inbox.read(0, &mut seen).unwrap();
                 assert!(seen[..END] == expected[..END], "{there_block} from {here}");
                 put.wait_for(PATIENCE).unwrap();
 
-                there.get_block(there_block, back.slice(20..LEN).unwrap(), here).unwrap().wait_for(PATIENCE).unwrap();
+                there
+                    .get_block(there_block, back.slice(20..LEN).unwrap(), here)
+                    .unwrap()
+                    .wait_for(PATIENCE)
+                    .unwrap();
                 let mut expected = vec![UNTOUCHED; LEN];
                 let mine = pattern(LEN, job.rank() as u8);
                 offsets(here).into_iter().for_each(|at| expected[20 + at] = mine[10 + at]);
@@ -78,7 +91,8 @@ fn blocks_over_loopback() {
     blocks(&Settings::default());
 }
 
-/// Rows are payload to a checksum of headers only, wherever they are packed. (A seed alone is no fault, but keeps to the network.)
+/// Rows are payload to a checksum of headers only, wherever they are packed. (A seed alone is no
+/// fault, but keeps to the network.)
 #[test]
 fn blocks_whose_payload_is_not_checked() {
     let fault = Some("seed=1".to_owned());
@@ -101,10 +115,14 @@ fn blocks_of_borrowed_memory() {
         let mut back = vec![0; 100_000];
         let (far, near) = (Block::new(8, 100).rows(300, 320), Block::new(0, 300).rows(100, 1000));
         job.scope(|scope| scope.put_block(&there, far, &out, near)?.wait_for(PATIENCE)).unwrap();
-        job.scope(|scope| scope.get_block(&there, far, &mut back, near)?.wait_for(PATIENCE)).unwrap();
+        job.scope(|scope| scope.get_block(&there, far, &mut back, near)?.wait_for(PATIENCE))
+            .unwrap();
         let inside = offsets(near);
         assert!(inside.iter().all(|&at| back[at] == out[at]));
-        assert_eq!(back.iter().filter(|byte| **byte != 0).count(), inside.iter().filter(|&&at| out[at] != 0).count());
+        assert_eq!(
+            back.iter().filter(|byte| **byte != 0).count(),
+            inside.iter().filter(|&&at| out[at] != 0).count()
+        );
         job.barrier().unwrap(); // until then the other may still read here
     });
 }
@@ -126,18 +144,34 @@ fn blocks_that_cannot_be() {
         let peer = job.peer(1 - job.rank()).unwrap();
         let there = peer.region("inbox").unwrap();
         let fine = Block::new(0, 16).rows(8, 32);
-        let put = |far: Block, near: Block| there.put_block(far, local.all(), near).and_then(|put| put.wait_for(PATIENCE));
-        let get = |far: Block, near: Block| there.get_block(far, local.all(), near).and_then(|get| get.wait_for(PATIENCE));
-        fails(put(fine, fine.rows(7, 32)), &["put of 128 bytes", "region \"inbox\"", "has 128 bytes there, and 112 are here"]);
-        fails(put(fine.rows(8, 15), fine), &["8 rows of 16 bytes every 15 bytes", "overlap", "let no stride be shorter"]);
+        let put = |far: Block, near: Block| {
+            there.put_block(far, local.all(), near).and_then(|put| put.wait_for(PATIENCE))
+        };
+        let get = |far: Block, near: Block| {
+            there.get_block(far, local.all(), near).and_then(|get| get.wait_for(PATIENCE))
+        };
+        fails(
+            put(fine, fine.rows(7, 32)),
+            &["put of 128 bytes", "region \"inbox\"", "has 128 bytes there, and 112 are here"],
+        );
+        fails(
+            put(fine.rows(8, 15), fine),
+            &["8 rows of 16 bytes every 15 bytes", "overlap", "let no stride be shorter"],
+        );
         fails(get(fine, fine.rows(8, 15)), &["get of 128 bytes", "overlap"]);
-        fails(put(fine, Block { offset: 3857, ..fine }), &["of a slice", "the slice has 4096 bytes"]);
+        fails(
+            put(fine, Block { offset: 3857, ..fine }),
+            &["of a slice", "the slice has 4096 bytes"],
+        );
         fails(put(fine, fine.rows(0, 1)), &["has no bytes"]);
         fails(put(Block::new(u64::MAX, 16).rows(8, u64::MAX), fine), &["reaches further than"]);
         fails(put(Block { offset: 3857, ..fine }, fine), &["lies outside the region"]);
         fails(get(Block { offset: 3857, ..fine }, fine), &["lies outside the region"]);
         let read = peer.region("read").unwrap();
-        fails(read.put_block(fine, local.all(), fine).unwrap().wait_for(PATIENCE), &["does not grant this right"]);
+        fails(
+            read.put_block(fine, local.all(), fine).unwrap().wait_for(PATIENCE),
+            &["does not grant this right"],
+        );
         // Nothing to move is no mistake, but must be allowed all the same (MEM-3.6).
         let nothing = Block::new(4096, 0);
         put(nothing, nothing.rows(0, 9)).unwrap();

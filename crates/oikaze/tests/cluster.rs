@@ -22,7 +22,9 @@ fn remote_memory(settings: &Settings) {
         let next = job.peer((job.rank() + 1) % 3).unwrap().region("inbox").unwrap();
 
         next.put_copy(0, &rank.to_le_bytes()).unwrap().wait_for(PATIENCE).unwrap();
-        next.put_signal(4096, source.slice(0..500_000).unwrap(), &next.signal(8, 1)).wait_for(PATIENCE).unwrap();
+        next.put_signal(4096, source.slice(0..500_000).unwrap(), &next.signal(8, 1))
+            .wait_for(PATIENCE)
+            .unwrap();
         inbox.wait_until(8, Some(PATIENCE), |count| count == 1).unwrap();
         let previous = (job.rank() + 2) % 3;
         assert_eq!(inbox.load_u64(0).unwrap(), u64::from(previous));
@@ -125,10 +127,18 @@ fn shared_arrays(nodes: u32, settings: &Settings) {
             }
             job.barrier().unwrap();
             let all = array.read(0..len).unwrap();
-            assert!(all.iter().enumerate().all(|(i, &value)| value == round * i as u64), "round {round}");
+            assert!(
+                all.iter().enumerate().all(|(i, &value)| value == round * i as u64),
+                "round {round}"
+            );
             drop(all);
             let all = lazy.read_lazily(0..len).unwrap();
-            assert!(all.iter().enumerate().step_by(97).all(|(i, &value)| value == round as u32 + i as u32));
+            assert!(
+                all.iter()
+                    .enumerate()
+                    .step_by(97)
+                    .all(|(i, &value)| value == round as u32 + i as u32)
+            );
             drop(all);
             job.barrier().unwrap();
         }
@@ -180,7 +190,14 @@ fn several_threads_of_a_node_fault_and_wait() {
             }
         });
         job.barrier().unwrap();
-        assert!(array.read(0..array.len()).unwrap().iter().enumerate().all(|(i, &value)| value == i as u32));
+        assert!(
+            array
+                .read(0..array.len())
+                .unwrap()
+                .iter()
+                .enumerate()
+                .all(|(i, &value)| value == i as u32)
+        );
     });
 }
 
@@ -195,7 +212,11 @@ fn a_condition_may_touch_pages_that_are_elsewhere() {
         let other = array.home_range(1 - job.rank());
         let peer = job.peer(1 - job.rank()).unwrap().region("inbox").unwrap();
         let told = peer.fetch_add(0, 1);
-        inbox.wait_until(0, Some(PATIENCE), |count| count >= array.read_lazily(other.clone()).unwrap()[0].min(1)).unwrap();
+        inbox
+            .wait_until(0, Some(PATIENCE), |count| {
+                count >= array.read_lazily(other.clone()).unwrap()[0].min(1)
+            })
+            .unwrap();
         told.wait_for(PATIENCE).unwrap();
         job.barrier().unwrap();
     });
@@ -208,7 +229,8 @@ fn memory_of_shared_arrays_is_not_lent() {
         let _inbox = job.publish("inbox", Region::zeroed(5000).unwrap(), Rights::ALL).unwrap();
         let there = job.peer(0).unwrap().region("inbox").unwrap();
         let guard = array.read(0..5000).unwrap();
-        let refused = job.scope(|scope| scope.put(&there, 0, &guard)?.wait()).unwrap_err().to_string();
+        let refused =
+            job.scope(|scope| scope.put(&there, 0, &guard)?.wait()).unwrap_err().to_string();
         assert!(refused.contains("shared array \"bytes\""), "{refused}");
         let copy = guard.to_vec();
         job.scope(|scope| scope.put(&there, 0, &copy)?.wait()).unwrap();
@@ -262,7 +284,9 @@ fn a_descriptor_tells_of_messages_and_outcomes() {
         let until = |done: &dyn Fn() -> bool| {
             let limit = PATIENCE.try_into().unwrap();
             while !done() {
-                let ready = poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&limit)).unwrap();
+                let ready =
+                    poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&limit))
+                        .unwrap();
                 assert_eq!(ready, 1, "nothing came within {PATIENCE:?}");
                 job.clear_news();
             }

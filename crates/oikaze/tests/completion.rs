@@ -26,7 +26,10 @@ fn pair_with(len: usize, settings: &Settings, program: impl Fn(&Job, &RemoteRegi
 }
 
 fn faulty() -> Settings {
-    Settings { fault: Some("loss=0.03,duplicate=0.03,reorder=0.05,seed=4".to_owned()), ..Settings::default() }
+    Settings {
+        fault: Some("loss=0.03,duplicate=0.03,reorder=0.05,seed=4".to_owned()),
+        ..Settings::default()
+    }
 }
 
 #[track_caller]
@@ -37,7 +40,8 @@ fn fails<T>(outcome: Result<T>, words: &[&str]) {
     }
 }
 
-/// Each is told once, with its number and its own outcome, whether it was attached before it ended or after.
+/// Each is told once, with its number and its own outcome, whether it was attached before it ended
+/// or after.
 #[test]
 fn a_queue_tells_each_operation_once() {
     pair_with(4096, &faulty(), |job, there| {
@@ -46,10 +50,17 @@ fn a_queue_tells_each_operation_once() {
         let mut late: Vec<(u64, Operation<u64>)> = Vec::new();
         for n in 0..300u64 {
             match n % 4 {
-                0 => there.put(1000, source.slice(0..n as usize).unwrap()).into_queue(&queue, n).unwrap(),
+                0 => there
+                    .put(1000, source.slice(0..n as usize).unwrap())
+                    .into_queue(&queue, n)
+                    .unwrap(),
                 1 => there.fetch_add(8, 1).into_queue(&queue, n).unwrap(),
                 // Few fail: refusals are told a few at a time.
-                2 => there.put_copy(if n % 64 == 2 { 4090 } else { 3000 }, &[1; 8]).unwrap().into_queue(&queue, n).unwrap(),
+                2 => there
+                    .put_copy(if n % 64 == 2 { 4090 } else { 3000 }, &[1; 8])
+                    .unwrap()
+                    .into_queue(&queue, n)
+                    .unwrap(),
                 _ => late.push((n, there.fetch_add(8, 1))),
             }
         }
@@ -64,14 +75,19 @@ fn a_queue_tells_each_operation_once() {
             queue.wait(1, PATIENCE, &mut told).unwrap();
         }
         assert!(queue.is_empty());
-        let by_context: BTreeMap<u64, Completed> = told.into_iter().map(|completed| (completed.context, completed)).collect();
+        let by_context: BTreeMap<u64, Completed> =
+            told.into_iter().map(|completed| (completed.context, completed)).collect();
         assert_eq!(by_context.keys().copied().collect::<Vec<_>>(), (0..300).collect::<Vec<_>>());
         let mut olds = Vec::new();
         for (n, completed) in by_context {
             match n % 4 {
-                2 if n % 64 == 2 => {
-                    fails(completed.outcome, &["put of 8 bytes at offset 4090 of region \"inbox\"", "lies outside the region"])
-                }
+                2 if n % 64 == 2 => fails(
+                    completed.outcome,
+                    &[
+                        "put of 8 bytes at offset 4090 of region \"inbox\"",
+                        "lies outside the region",
+                    ],
+                ),
                 0 | 2 => assert_eq!(completed.outcome.unwrap(), 0),
                 _ => olds.push(completed.outcome.unwrap()),
             }
@@ -86,8 +102,12 @@ fn a_queue_wakes_when_enough_are_there() {
     pair(4096, |job, there| {
         let queue = job.completion_queue();
         let mut told = Vec::new();
-        fails(queue.wait(1, SHORT, &mut told), &["waiting for 1 operations in a completion queue, where 0 are"]);
-        // One thread waits, another attaches what has ended before: nothing that arrives wakes the first.
+        fails(
+            queue.wait(1, SHORT, &mut told),
+            &["waiting for 1 operations in a completion queue, where 0 are"],
+        );
+        // One thread waits, another attaches what has ended before: nothing that arrives wakes the
+        // first.
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| {
                 let mut told = Vec::new();
@@ -142,7 +162,10 @@ fn a_counter_counts_successes_and_failures_apart() {
         assert_eq!(counter.counts().ended(), 10_000);
         let twice = there.fetch_add(0, 1);
         twice.count_on(&counter).unwrap();
-        fails(twice.count_on(&job.counter()), &["fetch-add of 8 bytes", "told to a counter already"]);
+        fails(
+            twice.count_on(&job.counter()),
+            &["fetch-add of 8 bytes", "told to a counter already"],
+        );
         fails(twice.into_queue(&job.completion_queue(), 1), &["told to a counter already"]);
         assert_eq!(counter.wait(10_001, PATIENCE).unwrap().succeeded, 9981);
     });
@@ -171,7 +194,9 @@ fn a_handle_is_looked_at_and_cancelled() {
         let word = there.fetch_add(16, 0).wait().unwrap();
         match held {
             Ok(old) => assert_eq!((old, word), (0, 1), "it was faster"),
-            Err(error) => assert!(error.to_string().contains("cancelled") && word <= 1, "{word}: {error}"),
+            Err(error) => {
+                assert!(error.to_string().contains("cancelled") && word <= 1, "{word}: {error}")
+            }
         }
     });
 }
@@ -183,10 +208,14 @@ fn a_list_ends_as_one() {
         let bytes: Vec<u8> = (0..200_000u32).map(|at| (at % 249) as u8).collect();
         here.write(0, &bytes).unwrap();
         let ranges = |count: usize| (0..count).map(move |n| (n * 1900, [1, 300, 1800][n % 3]));
-        let list: Vec<_> = ranges(100).map(|(at, len)| (at as u64 + 50, here.slice(at..at + len).unwrap())).collect();
+        let list: Vec<_> = ranges(100)
+            .map(|(at, len)| (at as u64 + 50, here.slice(at..at + len).unwrap()))
+            .collect();
         there.put_list(&list).wait_for(Duration::from_secs(30)).unwrap();
         let back = job.register(Region::zeroed(200_000).unwrap()).unwrap();
-        let list: Vec<_> = ranges(100).map(|(at, len)| (at as u64 + 50, back.slice(at..at + len).unwrap())).collect();
+        let list: Vec<_> = ranges(100)
+            .map(|(at, len)| (at as u64 + 50, back.slice(at..at + len).unwrap()))
+            .collect();
         let queue = job.completion_queue();
         there.get_list(&list).into_queue(&queue, 77).unwrap();
         let mut told = Vec::new();
@@ -199,12 +228,22 @@ fn a_list_ends_as_one() {
         }
         assert_eq!(
             seen.iter().filter(|byte| **byte != 0).count(),
-            ranges(100).flat_map(|(at, len)| &bytes[at..at + len]).filter(|byte| **byte != 0).count()
+            ranges(100)
+                .flat_map(|(at, len)| &bytes[at..at + len])
+                .filter(|byte| **byte != 0)
+                .count()
         );
 
         there.put_list(&[]).wait().unwrap();
-        let bad = [(0, here.slice(0..10).unwrap()), (199_995, here.slice(0..10).unwrap()), (20, here.slice(0..10).unwrap())];
-        fails(there.put_list(&bad).wait(), &["put of a list of 30 bytes", "lies outside the region"]);
+        let bad = [
+            (0, here.slice(0..10).unwrap()),
+            (199_995, here.slice(0..10).unwrap()),
+            (20, here.slice(0..10).unwrap()),
+        ];
+        fails(
+            there.put_list(&bad).wait(),
+            &["put of a list of 30 bytes", "lies outside the region"],
+        );
         // All or some of it may have happened; afterwards nothing of it is in flight.
         let held = job.batch(|| {
             let _before = there.fetch_add(0, 1);
@@ -223,14 +262,19 @@ fn messages_in_batches() {
         let none = job.receive_batch(3, SHORT);
         assert!(none.is_empty());
         job.barrier().unwrap();
-        let sent: Vec<_> = (0..1000u64).map(|tag| peer.send(Class::Ordered, tag, &tag.to_le_bytes())).collect();
+        let sent: Vec<_> =
+            (0..1000u64).map(|tag| peer.send(Class::Ordered, tag, &tag.to_le_bytes())).collect();
         let batch = job.receive_batch(900, PATIENCE);
-        assert_eq!(batch.iter().map(|arrived| arrived.tag).collect::<Vec<_>>(), (0..900).collect::<Vec<_>>());
+        assert_eq!(
+            batch.iter().map(|arrived| arrived.tag).collect::<Vec<_>>(),
+            (0..900).collect::<Vec<_>>()
+        );
         assert_eq!(job.receive_batch(100, PATIENCE).len(), 100);
         sent.into_iter().try_for_each(|message| message.wait()).unwrap();
         // More than a sender may have unread: they are read as they come.
         let large = job.register(Region::zeroed(4 << 20).unwrap()).unwrap();
-        let sent: Vec<_> = (0..12).map(|tag| peer.send_from(Class::Unordered, tag, large.all())).collect();
+        let sent: Vec<_> =
+            (0..12).map(|tag| peer.send_from(Class::Unordered, tag, large.all())).collect();
         let batch = job.receive_batch(12, PATIENCE);
         assert!(batch.len() == 12 && batch.iter().all(|arrived| arrived.body.len() == 4 << 20));
         sent.into_iter().try_for_each(|message| message.wait()).unwrap();

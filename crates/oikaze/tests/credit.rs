@@ -10,7 +10,8 @@ use support::cluster;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// WIND-6.4, MEM-16.6: what was read is less than a reader tells of at once, and what comes then is nearly as long as all the credit there is.
+/// WIND-6.4, MEM-16.6: what was read is less than a reader tells of at once, and what comes then is
+/// nearly as long as all the credit there is.
 #[test]
 fn a_message_as_long_as_all_credit_goes_when_what_came_before_is_read() {
     const SHORT: usize = 100_000;
@@ -19,11 +20,15 @@ fn a_message_as_long_as_all_credit_goes_when_what_came_before_is_read() {
         let peer = job.peer(1 - job.rank()).unwrap();
         for round in 0..3 {
             if job.rank() == 0 {
-                (0..19).for_each(|_| peer.send(Class::Ordered, round, &[1; SHORT]).wait_for(PATIENCE).unwrap());
+                (0..19).for_each(|_| {
+                    peer.send(Class::Ordered, round, &[1; SHORT]).wait_for(PATIENCE).unwrap()
+                });
                 assert_eq!(&job.receive(Some(1), Some(PATIENCE)).unwrap().body[..], b"all is read");
                 peer.send(Class::Ordered, round, &vec![2; LONG]).wait_for(PATIENCE).unwrap();
             } else {
-                (0..19).for_each(|_| assert_eq!(job.receive(None, Some(PATIENCE)).unwrap().body.len(), SHORT));
+                (0..19).for_each(|_| {
+                    assert_eq!(job.receive(None, Some(PATIENCE)).unwrap().body.len(), SHORT)
+                });
                 peer.send(Class::Ordered, round, b"all is read").wait_for(PATIENCE).unwrap();
                 assert_eq!(job.receive(None, Some(PATIENCE)).unwrap().body.len(), LONG);
             }
@@ -32,7 +37,8 @@ fn a_message_as_long_as_all_credit_goes_when_what_came_before_is_read() {
     });
 }
 
-/// WIND-6.4: what a batch waits for may be nearly as long as all credit, of which what is there already has less than half.
+/// WIND-6.4: what a batch waits for may be nearly as long as all credit, of which what is there
+/// already has less than half.
 #[test]
 fn a_batch_does_not_hold_back_what_it_waits_for() {
     const FIRST: usize = CREDIT as usize / 2 - (1 << 20);
@@ -40,17 +46,23 @@ fn a_batch_does_not_hold_back_what_it_waits_for() {
     cluster(2, &Settings::default(), |job| {
         let peer = job.peer(1 - job.rank()).unwrap();
         if job.rank() == 0 {
-            let sent = [FIRST, LAST].map(|len| peer.send(Class::Ordered, len as u64, &vec![1; len]));
+            let sent =
+                [FIRST, LAST].map(|len| peer.send(Class::Ordered, len as u64, &vec![1; len]));
             sent.iter().for_each(|message| message.wait_for(PATIENCE).unwrap());
         } else {
-            let lens: Vec<usize> = job.receive_batch(2, Some(PATIENCE)).iter().map(|arrived| arrived.body.len()).collect();
+            let lens: Vec<usize> = job
+                .receive_batch(2, Some(PATIENCE))
+                .iter()
+                .map(|arrived| arrived.body.len())
+                .collect();
             assert_eq!(lens, [FIRST, LAST]);
         }
         job.barrier().unwrap();
     });
 }
 
-/// WIND-6.4: several threads wait for a batch each; what one of them has taken, the others wait for again, and its sender has credit for.
+/// WIND-6.4: several threads wait for a batch each; what one of them has taken, the others wait for
+/// again, and its sender has credit for.
 #[test]
 fn each_of_two_threads_that_wait_for_a_batch_gets_one() {
     const EACH: usize = 64;
@@ -59,11 +71,13 @@ fn each_of_two_threads_that_wait_for_a_batch_gets_one() {
         let peer = job.peer(1 - job.rank()).unwrap();
         if job.rank() == 0 {
             job.receive(Some(1), Some(PATIENCE)).unwrap();
-            let sent: Vec<_> = (0..2 * EACH as u64).map(|tag| peer.send(Class::Ordered, tag, &[1; LEN])).collect();
+            let sent: Vec<_> =
+                (0..2 * EACH as u64).map(|tag| peer.send(Class::Ordered, tag, &[1; LEN])).collect();
             sent.iter().for_each(|message| message.wait_for(PATIENCE).unwrap());
         } else {
             let batches = std::thread::scope(|scope| {
-                let waiting = [(); 2].map(|()| scope.spawn(|| job.receive_batch(EACH, Some(PATIENCE)).len()));
+                let waiting =
+                    [(); 2].map(|()| scope.spawn(|| job.receive_batch(EACH, Some(PATIENCE)).len()));
                 peer.send(Class::Ordered, 0, b"go on").wait_for(PATIENCE).unwrap();
                 waiting.map(|thread| thread.join().unwrap())
             });

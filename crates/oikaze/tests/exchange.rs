@@ -17,7 +17,8 @@ fn bytes(region: &Region) -> Vec<u8> {
     bytes
 }
 
-/// MEM-17.1: a peer that put its bytes into one region finds them in the other, under the name of the other, and can put again.
+/// MEM-17.1: a peer that put its bytes into one region finds them in the other, under the name of
+/// the other, and can put again.
 #[test]
 fn peers_reach_what_has_changed_place() {
     let pages = 1200;
@@ -29,8 +30,11 @@ fn peers_reach_what_has_changed_place() {
             ("shared", Region::shared),
         ] {
             let one = job.publish(&format!("{name} one"), make(len).unwrap(), Rights::ALL).unwrap();
-            let other = job.publish(&format!("{name} other"), make(len).unwrap(), Rights::ALL).unwrap();
-            let there = |which: &str| job.peer(1 - job.rank()).unwrap().region(&format!("{name} {which}")).unwrap();
+            let other =
+                job.publish(&format!("{name} other"), make(len).unwrap(), Rights::ALL).unwrap();
+            let there = |which: &str| {
+                job.peer(1 - job.rank()).unwrap().region(&format!("{name} {which}")).unwrap()
+            };
             let source = job.register(Region::zeroed(len).unwrap()).unwrap();
             source.write(0, &pattern(len, 5)).unwrap();
             there("one").put(0, source.all()).wait().unwrap();
@@ -40,7 +44,10 @@ fn peers_reach_what_has_changed_place() {
             job.barrier().unwrap();
             let back = job.register(Region::zeroed(len).unwrap()).unwrap();
             there("other").get(0, back.all()).wait().unwrap();
-            assert!(bytes(&back) == pattern(len, 5) && bytes(&one).iter().all(|byte| *byte == 0), "{name}");
+            assert!(
+                bytes(&back) == pattern(len, 5) && bytes(&one).iter().all(|byte| *byte == 0),
+                "{name}"
+            );
             // A part, a ragged one, back again, by moving.
             job.barrier().unwrap();
             let (from, count) = (3 * page_size(), 700);
@@ -70,16 +77,29 @@ fn mistakes_are_told() {
             Err(Error::Placement(why)) => why,
             other => panic!("{other:?}"),
         };
-        assert!(matches!(failure(job.exchange(&one, 1, &other, 0, 1)), PlacementError::Misaligned { offset: 1, .. }));
-        assert!(matches!(failure(job.exchange(&one, 2 * page, &other, 0, 3)), PlacementError::Access(_)));
-        assert!(matches!(failure(job.move_pages(&one, 0, &one, page, 2)), PlacementError::Overlap { .. }));
+        assert!(matches!(
+            failure(job.exchange(&one, 1, &other, 0, 1)),
+            PlacementError::Misaligned { offset: 1, .. }
+        ));
+        assert!(matches!(
+            failure(job.exchange(&one, 2 * page, &other, 0, 3)),
+            PlacementError::Access(_)
+        ));
+        assert!(matches!(
+            failure(job.move_pages(&one, 0, &one, page, 2)),
+            PlacementError::Overlap { .. }
+        ));
         let text = failure(job.move_pages(&one, 0, &other, 8, 2)).to_string();
         assert!(text.contains("only whole pages change place"), "{text}");
-        assert!(bytes(&one).iter().all(|byte| *byte == 1) && bytes(&other).iter().all(|byte| *byte == 2));
+        assert!(
+            bytes(&one).iter().all(|byte| *byte == 1)
+                && bytes(&other).iter().all(|byte| *byte == 2)
+        );
     });
 }
 
-/// Bytes of two huge pages and a bit, and a range in them that begins and ends in the middle of small ones' runs.
+/// Bytes of two huge pages and a bit, and a range in them that begins and ends in the middle of
+/// small ones' runs.
 const LEN: usize = 5 << 20;
 
 /// MEM-20.1: between two nodes, whatever the memory, over the network and on one machine.
@@ -102,14 +122,21 @@ fn exchange_with_the_other_node(job: oikaze::Job) {
         here.write(0, &contents[job.rank() as usize]).unwrap();
         let there = peer.region(name).unwrap();
         for (turn, (from, to, pages)) in
-            [(0, 0, LEN / page), (0, 0, 1024), (3, 3, 1200), (1, 2, 700), (512, 0, 512), (0, 0, 1)].into_iter().enumerate()
+            [(0, 0, LEN / page), (0, 0, 1024), (3, 3, 1200), (1, 2, 700), (512, 0, 512), (0, 0, 1)]
+                .into_iter()
+                .enumerate()
         {
             job.barrier().unwrap();
             let asks = turn % 2 == job.rank() as usize;
             if asks {
-                let placed = there.exchange((to * page) as u64, &here, (from * page) as u64, pages as u64).unwrap();
+                let placed = there
+                    .exchange((to * page) as u64, &here, (from * page) as u64, pages as u64)
+                    .unwrap();
                 assert_eq!(placed.moved + placed.copied, (pages * page) as u64);
-                let unit = here.exchange_unit().filter(|_| swaps && neighbours).map_or(usize::MAX, |unit| unit as usize);
+                let unit = here
+                    .exchange_unit()
+                    .filter(|_| swaps && neighbours)
+                    .map_or(usize::MAX, |unit| unit as usize);
                 let moved = whole_units(to * page, from * page, pages * page, unit);
                 assert_eq!(placed.moved, moved, "{name} {from} {to} {pages}");
             }
@@ -133,13 +160,16 @@ fn whole_units(to: usize, from: usize, len: usize, unit: usize) -> u64 {
     (len.saturating_sub(first) / unit * unit) as u64
 }
 
-/// MEM-20.4: a third node, which has mapped both regions, goes on reaching them as they are; what is looked up later, too.
+/// MEM-20.4: a third node, which has mapped both regions, goes on reaching them as they are; what
+/// is looked up later, too.
 #[test]
 fn others_reach_what_has_changed_place_between_two_nodes() {
     cluster(3, &Settings::default(), |job| {
         let mine = job.publish("mine", Region::shared(LEN).unwrap(), Rights::ALL).unwrap();
         mine.fill(0, LEN as u64, job.rank() as u8 + 1).unwrap();
-        let there = [0, 1].map(|rank| (rank != job.rank()).then(|| job.peer(rank).unwrap().region("mine").unwrap()));
+        let there = [0, 1].map(|rank| {
+            (rank != job.rank()).then(|| job.peer(rank).unwrap().region("mine").unwrap())
+        });
         job.barrier().unwrap();
         for round in 0..4_u8 {
             if job.rank() == u32::from(round) % 2 {
@@ -154,7 +184,10 @@ fn others_reach_what_has_changed_place_between_two_nodes() {
                     for there in [there, &again] {
                         there.get(0, back.all()).wait().unwrap();
                         let expected = 1 + (rank as u8 + round + 1) % 2;
-                        assert!(bytes(&back).iter().all(|byte| *byte == expected), "{round} {rank}");
+                        assert!(
+                            bytes(&back).iter().all(|byte| *byte == expected),
+                            "{round} {rank}"
+                        );
                     }
                     again.put(LEN as u64 / 2, back.slice(0..4096).unwrap()).wait().unwrap();
                     there.put_copy(0, &[bytes(&back)[0]; 64]).unwrap().wait().unwrap();
@@ -206,7 +239,10 @@ fn mistakes_between_two_nodes_are_told_and_change_nothing() {
         let own = job.peer(job.rank()).unwrap().region("mine").unwrap();
         assert!(said(own.exchange(0, &mine, page, 2)).contains("in common"));
         let again = job.register((*mine).clone()).unwrap();
-        assert!(said(own.exchange(0, &again, page, 2)).contains("in common"), "the same memory, under another key");
+        assert!(
+            said(own.exchange(0, &again, page, 2)).contains("in common"),
+            "the same memory, under another key"
+        );
         drop(again);
         assert!(bytes(&mine).iter().all(|byte| *byte == 1 + job.rank() as u8));
         job.barrier().unwrap();
@@ -216,12 +252,14 @@ fn mistakes_between_two_nodes_are_told_and_change_nothing() {
     });
 }
 
-/// The memory lives on when a region's registration ends after its pages have changed place, at either end.
+/// The memory lives on when a region's registration ends after its pages have changed place, at
+/// either end.
 #[test]
 fn exchanged_pages_outlive_the_registrations() {
     cluster(2, &Settings::default(), |job| {
         for round in 0..5 {
-            // A name of its own for each round: the one of the last is withdrawn when the peer looks it up.
+            // A name of its own for each round: the one of the last is withdrawn when the peer
+            // looks it up.
             let name = format!("mine {round}");
             let mine = job.publish(&name, Region::shared(LEN).unwrap(), Rights::ALL).unwrap();
             mine.fill(0, LEN as u64, 1 + job.rank() as u8).unwrap();
@@ -256,7 +294,8 @@ fn what_is_had_back_meanwhile_does_not_change_any_more() {
             let here = job.register(Region::private(8 << 20).unwrap()).unwrap();
             let taken = here.clone();
             let kept = std::thread::scope(|threads| {
-                let asking = threads.spawn(|| there.exchange(0, &here, 0, ((8 << 20) / page_size()) as u64));
+                let asking =
+                    threads.spawn(|| there.exchange(0, &here, 0, ((8 << 20) / page_size()) as u64));
                 // It has begun.
                 while taken.load_u64(0) == Ok(0) && !asking.is_finished() {
                     std::hint::spin_loop();
@@ -274,12 +313,16 @@ fn what_is_had_back_meanwhile_does_not_change_any_more() {
     });
 }
 
-/// MEM-20.5: also where pages of the memory change place under another number, for as long as the answer takes.
+/// MEM-20.5: also where pages of the memory change place under another number, for as long as the
+/// answer takes.
 #[test]
 fn nor_does_what_changes_place_under_another_number() {
     cluster(2, &Settings::default(), |job| {
         let region = Region::shared(LEN).unwrap();
-        let (ended, other) = (job.publish("ended", region.clone(), Rights::ALL).unwrap(), job.register(region.clone()).unwrap());
+        let (ended, other) = (
+            job.publish("ended", region.clone(), Rights::ALL).unwrap(),
+            job.register(region.clone()).unwrap(),
+        );
         // What holds the pages stands for an exchange that waits for its answer.
         let exchange = other.lock_pages().unwrap();
         let is_over = AtomicBool::new(false);
@@ -300,21 +343,25 @@ fn nor_does_what_changes_place_under_another_number() {
     });
 }
 
-/// MEM-17.7: so it is within one node, where the pages themselves change place; and nothing begins with what is registered no more.
+/// MEM-17.7: so it is within one node, where the pages themselves change place; and nothing begins
+/// with what is registered no more.
 #[test]
 fn what_is_had_back_changes_place_no_more() {
     const CANARY: u8 = 0xC4;
     cluster(1, &Settings::default(), |job| {
         let pages = ((8 << 20) / page_size()) as u64;
-        let places =
-            [Job::exchange, |job: &Job, one: &_, at, other: &_, there, pages| job.move_pages(other, there, one, at, pages)];
+        let places = [Job::exchange, |job: &Job, one: &_, at, other: &_, there, pages| {
+            job.move_pages(other, there, one, at, pages)
+        }];
         for (round, place) in (0..24).zip(places.into_iter().cycle()) {
             // Told apart each time: after an odd number of exchanges each has what the other had.
             let (one, other) = (job.register(filled(1)).unwrap(), job.register(filled(2)).unwrap());
             let taken = one.clone();
             let kept = std::thread::scope(|threads| {
                 // Again and again, many times more often than until the memory is had back.
-                let ended = threads.spawn(|| (0..10_000).find_map(|_| place(&job, &one, 0, &other, 0, pages).err()));
+                let ended = threads.spawn(|| {
+                    (0..10_000).find_map(|_| place(&job, &one, 0, &other, 0, pages).err())
+                });
                 // It has begun.
                 while taken.load_u64(0) == Ok(0x0101_0101_0101_0101) && !ended.is_finished() {
                     std::hint::spin_loop();
@@ -345,8 +392,11 @@ fn what_is_switched_off_is_copied() {
     }
     for words in ["remap", "huge,uffd,remap"] {
         let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-        let output =
-            child.args(["--exact", "what_is_switched_off_is_copied", "--nocapture"]).env(SWITCH, words).output().unwrap();
+        let output = child
+            .args(["--exact", "what_is_switched_off_is_copied", "--nocapture"])
+            .env(SWITCH, words)
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
         assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
     }

@@ -17,16 +17,22 @@ use support::cluster;
 const PATIENCE: Duration = Duration::from_secs(30);
 const LEN: usize = 1 << 20;
 
-/// A file of sevens, mapped, whose pages are on the disk alone: beside what cargo builds, for what is temporary may be memory.
+/// A file of sevens, mapped, whose pages are on the disk alone: beside what cargo builds, for what
+/// is temporary may be memory.
 fn evicted(name: &str, rank: u32) -> (File, Region) {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("oikaze-file-{}-{name}-{rank}", std::process::id()));
-    let mut file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("oikaze-file-{}-{name}-{rank}", std::process::id()));
+    let mut file =
+        File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     file.write_all(&vec![7; LEN]).unwrap();
     let region = Region::of_file(file.as_fd(), 0, LEN, true).unwrap();
     file.sync_all().unwrap();
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-    assert!(!region.is_present(0, LEN as u64), "is the file of this test on a disk, whose pages can be dropped?");
+    assert!(
+        !region.is_present(0, LEN as u64),
+        "is the file of this test on a disk, whose pages can be dropped?"
+    );
     (file, region)
 }
 
@@ -37,7 +43,8 @@ fn pair(program: impl Fn(&Job) + Sync) {
     });
 }
 
-/// MEM-1.10, MEM-1.11: each operation on absent pages is done, once, and the file holds what it left.
+/// MEM-1.10, MEM-1.11: each operation on absent pages is done, once, and the file holds what it
+/// left.
 #[test]
 fn operations_on_absent_pages_are_done() {
     pair(|job| {
@@ -61,13 +68,20 @@ fn operations_on_absent_pages_are_done() {
         let mut all = Vec::new();
         file.rewind().unwrap();
         file.read_to_end(&mut all).unwrap();
-        let expected = |at| if (100_000..104_096).contains(&at) || (400_000..1_000_000).contains(&at) { 9 } else { 7 };
+        let expected = |at| {
+            if (100_000..104_096).contains(&at) || (400_000..1_000_000).contains(&at) {
+                9
+            } else {
+                7
+            }
+        };
         assert!(all.iter().enumerate().skip(16).all(|(at, byte)| *byte == expected(at)));
         assert_eq!(job.refusals(), [], "what was done in the end was not refused");
     });
 }
 
-/// MEM-1.11: an accumulate is sent again, too, in one datagram or in many: each element is combined once.
+/// MEM-1.11: an accumulate is sent again, too, in one datagram or in many: each element is combined
+/// once.
 #[test]
 fn accumulates_on_absent_pages_are_done_once() {
     pair(|job| {
@@ -80,45 +94,68 @@ fn accumulates_on_absent_pages_are_done_once() {
         let (short, long) = (0..800, 100_000..LEN);
         for range in [short.clone(), long.clone()] {
             let from = own.slice(range.clone()).unwrap();
-            there.accumulate::<u64>(range.start as u64, Combine::Sum, from).unwrap().wait_for(PATIENCE).unwrap();
+            there
+                .accumulate::<u64>(range.start as u64, Combine::Sum, from)
+                .unwrap()
+                .wait_for(PATIENCE)
+                .unwrap();
         }
         job.barrier().unwrap();
         for n in 0..LEN / 8 {
-            let added = if short.contains(&(8 * n)) || long.contains(&(8 * n)) { n as u64 } else { 0 };
-            assert_eq!(here.load_u64(8 * n as u64).unwrap(), 0x0707_0707_0707_0707 + added, "element {n}");
+            let added =
+                if short.contains(&(8 * n)) || long.contains(&(8 * n)) { n as u64 } else { 0 };
+            assert_eq!(
+                here.load_u64(8 * n as u64).unwrap(),
+                0x0707_0707_0707_0707 + added,
+                "element {n}"
+            );
         }
         job.barrier().unwrap();
     });
 }
 
-/// MEM-1.11, MEM-5.2: many changes of words that lie on the disk, asked for at once and sent again: over the network and rings, and where datagrams are
-/// lost and come twice. Each is done once: no value before is seen by two.
+/// MEM-1.11, MEM-5.2: many changes of words that lie on the disk, asked for at once and sent again:
+/// over the network and rings, and where datagrams are lost and come twice. Each is done once: no
+/// value before is seen by two.
 #[test]
 fn words_on_absent_pages_are_changed_once() {
     const PAGES: u64 = LEN as u64 / 4096;
     const EACH: u64 = 4;
     const NODES: u32 = 3;
-    let faults = Settings { fault: Some("loss=0.05,duplicate=0.05,reorder=0.05,seed=7".to_owned()), ..Settings::default() };
+    let faults = Settings {
+        fault: Some("loss=0.05,duplicate=0.05,reorder=0.05,seed=7".to_owned()),
+        ..Settings::default()
+    };
     for settings in [Settings::default(), faults] {
         let seen = cluster(NODES, &settings, |job| {
             let owned = (job.rank() == 0).then(|| evicted("words", 0));
-            let (_file, here) = owned.map(|(file, region)| (file, job.publish("file", region, Rights::ALL).unwrap())).unzip();
+            let (_file, here) = owned
+                .map(|(file, region)| (file, job.publish("file", region, Rights::ALL).unwrap()))
+                .unzip();
             job.barrier().unwrap();
             let there = job.peer(0).unwrap().region("file").unwrap();
-            let asked: Vec<_> = (0..PAGES * EACH).map(|n| there.fetch_add(n % PAGES * 4096, 1)).collect();
-            let seen: Vec<u64> = asked.into_iter().map(|word| word.wait_for(PATIENCE).unwrap()).collect();
+            let asked: Vec<_> =
+                (0..PAGES * EACH).map(|n| there.fetch_add(n % PAGES * 4096, 1)).collect();
+            let seen: Vec<u64> =
+                asked.into_iter().map(|word| word.wait_for(PATIENCE).unwrap()).collect();
             job.barrier().unwrap();
             if let Some(here) = here {
                 for page in 0..PAGES {
                     let word = here.load_u64(page * 4096).unwrap();
-                    assert_eq!(word, 0x0707_0707_0707_0707 + EACH * u64::from(NODES), "page {page}");
+                    assert_eq!(
+                        word,
+                        0x0707_0707_0707_0707 + EACH * u64::from(NODES),
+                        "page {page}"
+                    );
                 }
             }
             job.barrier().unwrap();
             seen
         });
         for page in 0..PAGES {
-            let of_page = seen.iter().flat_map(|seen| seen.iter().skip(page as usize).step_by(PAGES as usize));
+            let of_page = seen
+                .iter()
+                .flat_map(|seen| seen.iter().skip(page as usize).step_by(PAGES as usize));
             let mut before: Vec<u64> = of_page.map(|value| value - 0x0707_0707_0707_0707).collect();
             before.sort_unstable();
             assert!(before.into_iter().eq(0..EACH * u64::from(NODES)), "page {page}");
@@ -139,15 +176,26 @@ fn operations_from_and_to_files_of_our_own() {
         job.barrier().unwrap();
         let mut bytes = vec![0; LEN];
         here.read(0, &mut bytes).unwrap();
-        assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == if at < 999_900 { 7 } else { 0 }));
-        job.fetch(there.remote_id(), 900_000, sink.id(), 0, 148_576).unwrap().wait_for(PATIENCE).unwrap();
+        assert!(
+            bytes.iter().enumerate().all(|(at, byte)| *byte == if at < 999_900 { 7 } else { 0 })
+        );
+        job.fetch(there.remote_id(), 900_000, sink.id(), 0, 148_576)
+            .unwrap()
+            .wait_for(PATIENCE)
+            .unwrap();
         sink.read(0, &mut bytes).unwrap();
-        assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == if (99_900..148_576).contains(&at) { 0 } else { 7 }));
+        assert!(
+            bytes
+                .iter()
+                .enumerate()
+                .all(|(at, byte)| *byte == if (99_900..148_576).contains(&at) { 0 } else { 7 })
+        );
         job.barrier().unwrap();
     });
 }
 
-/// MEM-1.10: what a file does not have any more is an error for both sides, and nobody waits for it.
+/// MEM-1.10: what a file does not have any more is an error for both sides, and nobody waits for
+/// it.
 #[test]
 fn pages_that_cannot_be_had_are_an_error() {
     pair(|job| {
@@ -165,11 +213,17 @@ fn pages_that_cannot_be_had_are_an_error() {
         there.put_copy(4096, &[1; 100]).unwrap().wait_for(PATIENCE).unwrap();
         job.barrier().unwrap();
         let refusals = job.refusals();
-        assert_eq!((refusals.len(), refusals[0].reason, refusals[0].offset), (1, Refusal::Lost, 8192));
+        assert_eq!(
+            (refusals.len(), refusals[0].reason, refusals[0].offset),
+            (1, Refusal::Lost, 8192)
+        );
 
         let own = job.register(region).unwrap();
         let there = job.peer(1 - job.rank()).unwrap().region("memory").unwrap();
-        for operation in [there.put(0, own.slice(0..20_000).unwrap()), there.get(0, own.slice(8192..8200).unwrap())] {
+        for operation in [
+            there.put(0, own.slice(0..20_000).unwrap()),
+            there.get(0, own.slice(8192..8200).unwrap()),
+        ] {
             let text = operation.wait_for(PATIENCE).unwrap_err().to_string();
             assert!(text.contains("this operation's own memory cannot be had"), "{text}");
         }
@@ -182,7 +236,9 @@ fn pages_that_cannot_be_had_are_an_error() {
 fn lent_pages_that_cannot_be_had_are_an_error() {
     pair(|job| {
         let name = format!("oikaze-file-{}-lent-{}", std::process::id(), job.rank());
-        let lent = TruncatedFile::new(&Path::new(env!("CARGO_TARGET_TMPDIR")).join(name), LEN, 8192).unwrap();
+        let lent =
+            TruncatedFile::new(&Path::new(env!("CARGO_TARGET_TMPDIR")).join(name), LEN, 8192)
+                .unwrap();
         let _here = job.publish("memory", Region::zeroed(LEN).unwrap(), Rights::ALL).unwrap();
         for at in [1 - job.rank(), job.rank()] {
             let there = job.peer(at).unwrap().region("memory").unwrap();

@@ -1,7 +1,9 @@
-//! Strangers flood the nodes of a job with garbage over loopback (WIND-10): what they send is dropped and keeps nothing, and the job goes on.
+//! Strangers flood the nodes of a job with garbage over loopback (WIND-10): what they send is
+//! dropped and keeps nothing, and the job goes on.
 //!
-//! How much goodput is left is measured with this test too: `cargo test --release -p oikaze --test flood -- --nocapture` prints it for some
-//! rates. It is not asserted, for on a machine with few cores the strangers take processor time from the nodes as well.
+//! How much goodput is left is measured with this test too: `cargo test --release -p oikaze --test
+//! flood -- --nocapture` prints it for some rates. It is not asserted, for on a machine with few
+//! cores the strangers take processor time from the nodes as well.
 
 mod support;
 
@@ -27,17 +29,25 @@ fn garbage() -> Vec<Vec<u8>> {
     let mut kinds = vec![noise(1), noise(23), noise(700), noise(8000)];
     // A header that makes sense, of a connection that is none; its lengths fit, its tag does not.
     let mut wrong = Vec::new();
-    let mut builder = Builder::new(&mut wrong, 0x0123_4567_89ab_cdef, 1, SealKind::EndToEnd, DATAGRAM_MIN);
+    let mut builder =
+        Builder::new(&mut wrong, 0x0123_4567_89ab_cdef, 1, SealKind::EndToEnd, DATAGRAM_MIN);
     builder.ping();
     builder.finish(None);
     wrong.extend_from_slice(&[0; 4]);
     kinds.push(wrong);
-    // A handshake that makes sense, by one who does not know the secret: as node 0, as node 1, and as nobody.
+    // A handshake that makes sense, by one who does not know the secret: as node 0, as node 1, and
+    // as nobody.
     for rank in [0, 1, 77] {
         let mine = Introduction::here(rank, 2, 1, 99);
         let mut hello = Vec::new();
         let mut builder = Builder::new(&mut hello, 0, 1, SealKind::Handshake, DATAGRAM_MIN);
-        builder.hello(&Hello { mine, to: 1 - rank.min(1), path: 0, yours: None, answer_wanted: true });
+        builder.hello(&Hello {
+            mine,
+            to: 1 - rank.min(1),
+            path: 0,
+            yours: None,
+            answer_wanted: true,
+        });
         builder.finish(None);
         hello.extend_from_slice(&[0x55; 16]);
         kinds.push(hello);
@@ -74,7 +84,10 @@ impl Flood {
             begun.2 += 1;
             for target in self.targets.lock().unwrap().iter() {
                 // What the system refuses is not sent.
-                self.sent.fetch_add(u64::from(socket.send_to(&kinds[at % kinds.len()], target).is_ok()), Ordering::SeqCst);
+                self.sent.fetch_add(
+                    u64::from(socket.send_to(&kinds[at % kinds.len()], target).is_ok()),
+                    Ordering::SeqCst,
+                );
             }
             at += 1;
         }
@@ -108,7 +121,8 @@ fn transfers(job: &Job, turn: u8, count: usize) -> f64 {
 fn a_job_goes_on_while_strangers_flood_its_nodes() {
     let flood = Flood::default();
     let met = Barrier::new(2);
-    let rates: &[u64] = if cfg!(debug_assertions) { &[0, 5_000] } else { &[0, 5_000, 20_000, 50_000, 0] };
+    let rates: &[u64] =
+        if cfg!(debug_assertions) { &[0, 5_000] } else { &[0, 5_000, 20_000, 50_000, 0] };
     let count = if cfg!(debug_assertions) { 20 } else { 1_000 };
     let begun = Instant::now();
     std::thread::scope(|scope| {
@@ -126,15 +140,26 @@ fn a_job_goes_on_while_strangers_flood_its_nodes() {
                     flood.rate.store(rate, Ordering::SeqCst);
                     let goodput = transfers(&job, turn, count);
                     flood.wait_for(if rate > 0 { 500 } else { 0 });
-                    println!("{rate} datagrams a second of garbage to each node: {:.2} GB/s", goodput / 1e9);
+                    println!(
+                        "{rate} datagrams a second of garbage to each node: {:.2} GB/s",
+                        goodput / 1e9
+                    );
                 } else {
                     for round in 0..count {
                         let message = job.receive(Some(0), Some(Duration::from_secs(60))).unwrap();
-                        assert_eq!((message.tag, &message.body[..]), (round as u64, &[turn; 100][..]));
+                        assert_eq!(
+                            (message.tag, &message.body[..]),
+                            (round as u64, &[turn; 100][..])
+                        );
                     }
                     let mut bytes = vec![0; LEN];
                     inbox.read(0, &mut bytes).unwrap();
-                    assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == (at as u8).wrapping_add(turn)));
+                    assert!(
+                        bytes
+                            .iter()
+                            .enumerate()
+                            .all(|(at, byte)| *byte == (at as u8).wrapping_add(turn))
+                    );
                 }
                 job.barrier().unwrap();
                 let grown = HEAP.live().saturating_sub(heap);
@@ -143,7 +168,10 @@ fn a_job_goes_on_while_strangers_flood_its_nodes() {
             flood.rate.store(0, Ordering::SeqCst);
             let seen = job.statistics();
             // Of the two kinds of WIND-10.3, both together.
-            let most = 2 * (u128::from(STRANGERS_AT_ONCE) + begun.elapsed().as_nanos() / STRANGERS_PAUSE.as_nanos() + 1);
+            let most = 2
+                * (u128::from(STRANGERS_AT_ONCE)
+                    + begun.elapsed().as_nanos() / STRANGERS_PAUSE.as_nanos()
+                    + 1);
             assert!(seen.strangers > 100 && u128::from(seen.unauthentic) <= most, "{seen:?}");
             assert_eq!(seen.corrupt, 0);
             job.leave().unwrap();

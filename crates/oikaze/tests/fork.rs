@@ -1,4 +1,5 @@
-//! Children of fork, real ones: they cannot use the job, and whatever they do, their parent's job goes on (MEM-24).
+//! Children of fork, real ones: they cannot use the job, and whatever they do, their parent's job
+//! goes on (MEM-24).
 
 #[path = "support/processes.rs"]
 mod processes;
@@ -38,10 +39,17 @@ fn works_around(child: impl Fn(&Job) -> i32) {
         array.write(array.home_range(job.rank())).unwrap().fill(round);
         job.barrier().unwrap();
         if job.rank() == 0 {
-            assert_eq!(in_child_of_fork(|| child(&job)).unwrap(), 0, "the child found something wrong");
+            assert_eq!(
+                in_child_of_fork(|| child(&job)).unwrap(),
+                0,
+                "the child found something wrong"
+            );
         }
         job.barrier().unwrap();
-        assert!(array.read(0..LEN).unwrap().iter().all(|word| *word == round), "a child changed its parent's array");
+        assert!(
+            array.read(0..LEN).unwrap().iter().all(|word| *word == round),
+            "a child changed its parent's array"
+        );
         assert_eq!(inbox.load_u64(0).unwrap(), 0, "a child's put arrived");
         assert!(job.try_receive(None).is_none(), "a child's message arrived");
         job.barrier().unwrap();
@@ -78,7 +86,8 @@ fn uses_everything(job: &Job) -> Vec<String> {
     wrong
 }
 
-/// MEM-24.1 and 24.2: objects that were had before the fork are refused as well, and dropping them changes nothing.
+/// MEM-24.1 and 24.2: objects that were had before the fork are refused as well, and dropping them
+/// changes nothing.
 fn uses_what_it_inherited() {
     let job = oikaze::join().unwrap();
     let (me, other) = (job.rank(), 1 - job.rank());
@@ -92,7 +101,9 @@ fn uses_what_it_inherited() {
     let held = job.lock(u64::from(me)).unwrap();
     let mut parts = Some((array, inbox, queue, peer, there, push, held, job));
     let status = in_child_of_fork(|| {
-        let Some((array, inbox, queue, peer, there, push, held, job)) = parts.take() else { return 9 };
+        let Some((array, inbox, queue, peer, there, push, held, job)) = parts.take() else {
+            return 9;
+        };
         let outcomes = [
             ("read", array.read(0..1).err()),
             ("read_lazily", array.read_lazily(0..1).err()),
@@ -110,7 +121,9 @@ fn uses_what_it_inherited() {
             ("kept", job.kept::<oikaze::Operation<u64>>(kept).err()),
             ("deregister", inbox.deregister().err()),
         ];
-        let is_wrong = |error: &Option<Error>| !error.as_ref().is_some_and(|error| error.to_string().contains("child of fork"));
+        let is_wrong = |error: &Option<Error>| {
+            !error.as_ref().is_some_and(|error| error.to_string().contains("child of fork"))
+        };
         let wrong: Vec<_> = outcomes.iter().filter(|(_, error)| is_wrong(error)).collect();
         wrong.iter().for_each(|wrong| eprintln!("child: {wrong:?}"));
         drop((array, queue, peer, there, push, held));
@@ -118,7 +131,9 @@ fn uses_what_it_inherited() {
         i32::from(!wrong.is_empty() || !left)
     });
     assert_eq!(status.unwrap(), 0, "the child found something wrong");
-    let Some((array, inbox, queue, _, _, _, held, job)) = parts else { panic!("the child took its copy only") };
+    let Some((array, inbox, queue, _, _, _, held, job)) = parts else {
+        panic!("the child took its copy only")
+    };
     held.release().unwrap();
     job.barrier().unwrap();
     assert!(array.read(0..LEN).unwrap().iter().all(|word| *word == 0));

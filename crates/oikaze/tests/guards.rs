@@ -1,5 +1,5 @@
-//! Guards and synchronisation: what a guard shows does not change, and what would have to change it is refused (COH-3.9, COH-6.10,
-//! COH-7.7, COH-8.8).
+//! Guards and synchronisation: what a guard shows does not change, and what would have to change it
+//! is refused (COH-3.9, COH-6.10, COH-7.7, COH-8.8).
 #![forbid(unsafe_code)]
 
 mod support;
@@ -26,7 +26,8 @@ fn text<T>(result: Result<T>) -> String {
     result.map(drop).unwrap_err().to_string()
 }
 
-/// Tells every other node to go on, or waits for `rank` to tell: orders nodes without making memory visible.
+/// Tells every other node to go on, or waits for `rank` to tell: orders nodes without making memory
+/// visible.
 fn tell(job: &Job, tag: u64) {
     for rank in (0..job.size()).filter(|rank| *rank != job.rank()) {
         job.peer(rank).unwrap().send(oikaze::Class::Ordered, tag, b"").wait().unwrap();
@@ -44,10 +45,19 @@ fn collective_with_a_guard_alive_is_refused_and_names_the_guard() {
         let array = job.array::<u64>("a", 4 * PAGE).unwrap();
         let line = line!() + 1;
         let guard = array.read(3..5).unwrap();
-        let refused = [text(job.barrier()), text(job.reduce(1_u64, ReduceOp::Sum)), text(job.array::<u64>("b", 1))];
-        for (what, text) in ["barrier: ", "reduce: ", "declare array \"b\": "].into_iter().zip(refused) {
+        let refused = [
+            text(job.barrier()),
+            text(job.reduce(1_u64, ReduceOp::Sum)),
+            text(job.array::<u64>("b", 1)),
+        ];
+        for (what, text) in
+            ["barrier: ", "reduce: ", "declare array \"b\": "].into_iter().zip(refused)
+        {
             assert!(text.starts_with(what) && text.contains("reads bytes 24..40"), "{text}");
-            assert!(text.contains(&format!("guards.rs:{line}:")) && text.contains("Drop it first"), "{text}");
+            assert!(
+                text.contains(&format!("guards.rs:{line}:")) && text.contains("Drop it first"),
+                "{text}"
+            );
         }
         // A guard of another thread counts, too.
         drop(guard);
@@ -94,9 +104,15 @@ fn lock_with_a_guard_of_the_same_thread_is_refused() {
         let lock = job.lock(7).unwrap();
         let guard = array.write(0..1).unwrap();
         let refused = text(job.lock(8));
-        assert!(refused.starts_with("lock 8: a guard that writes bytes 0..8") && refused.contains("in this thread"), "{refused}");
-        std::thread::scope(|threads| threads.spawn(|| job.lock(8 + u64::from(job.rank())).unwrap().release().unwrap()).join())
-            .unwrap();
+        assert!(
+            refused.starts_with("lock 8: a guard that writes bytes 0..8")
+                && refused.contains("in this thread"),
+            "{refused}"
+        );
+        std::thread::scope(|threads| {
+            threads.spawn(|| job.lock(8 + u64::from(job.rank())).unwrap().release().unwrap()).join()
+        })
+        .unwrap();
         // Giving back is no acquire.
         lock.release().unwrap();
         drop(guard);
@@ -105,7 +121,8 @@ fn lock_with_a_guard_of_the_same_thread_is_refused() {
     });
 }
 
-/// COH-3.9, at the page's home: another node's diff waits for the guard, nobody waits for the diff, and a third node sees the new bytes.
+/// COH-3.9, at the page's home: another node's diff waits for the guard, nobody waits for the diff,
+/// and a third node sees the new bytes.
 #[test]
 fn reference_to_a_home_page_stays_while_another_node_writes_it() {
     cluster(3, &Settings::default(), |job| {
@@ -146,7 +163,8 @@ fn reference_to_a_home_page_stays_while_another_node_writes_it() {
     });
 }
 
-/// COH-3.9, away from the page's home: another thread's lock invalidates the page, which is fetched again under the guard.
+/// COH-3.9, away from the page's home: another thread's lock invalidates the page, which is fetched
+/// again under the guard.
 #[test]
 fn reference_to_a_fetched_page_stays_while_another_thread_acquires() {
     cluster(2, &Settings::default(), |job| {
@@ -181,7 +199,8 @@ fn reference_to_a_fetched_page_stays_while_another_thread_acquires() {
     });
 }
 
-/// COH-3.9: what a write guard stores is kept although another thread's lock invalidates the page in between.
+/// COH-3.9: what a write guard stores is kept although another thread's lock invalidates the page
+/// in between.
 #[test]
 fn stores_of_a_write_guard_survive_an_acquire_of_another_thread() {
     cluster(2, &Settings::default(), |job| {
@@ -216,7 +235,8 @@ fn stores_of_a_write_guard_survive_an_acquire_of_another_thread() {
     });
 }
 
-/// COH-6.10: leaving ends in any case, and says that a guard was alive, which shows its bytes ever after.
+/// COH-6.10: leaving ends in any case, and says that a guard was alive, which shows its bytes ever
+/// after.
 #[test]
 fn leave_with_a_guard_alive_ends_and_says_so() {
     cluster(2, &Settings::default(), |job| {
@@ -231,7 +251,8 @@ fn leave_with_a_guard_alive_ends_and_says_so() {
     });
 }
 
-/// COH-8.8: a lazily read page of a dead home is an error when the guard is given back, and when the next is taken.
+/// COH-8.8: a lazily read page of a dead home is an error when the guard is given back, and when
+/// the next is taken.
 #[test]
 fn guard_over_a_page_of_a_dead_home_says_which_page_and_home() {
     cluster(2, &Settings::default(), |job| {
@@ -268,8 +289,8 @@ fn guard_over_a_page_of_a_dead_home_says_which_page_and_home() {
     });
 }
 
-/// MEM-1.14: bytes of a region are copies, which a later write through a clone does not change. (That no reference can be had is
-/// an example in `rules.rs`, which must not compile.)
+/// MEM-1.14: bytes of a region are copies, which a later write through a clone does not change.
+/// (That no reference can be had is an example in `rules.rs`, which must not compile.)
 #[test]
 fn bytes_read_from_a_region_stay_while_a_clone_writes_it() {
     let region = oikaze::Region::zeroed(64).unwrap();

@@ -1,11 +1,13 @@
-//! A face as one in C would be: calls that take and give nothing but numbers, and everything that can be done with remote memory through them.
+//! A face as one in C would be: calls that take and give nothing but numbers, and everything that
+//! can be done with remote memory through them.
 
 mod support;
 
 use oikaze::job::Settings;
 use oikaze::{
-    Accumulation, AtomicOp, Block, Change, Class, Combine, CompletionQueue, Counter, Fifo, Handle, Job, LocalRegion, NumberKind,
-    Operation, Region, RegionId, RegionSlice, RemoteFifo, RemoteId, RemoteRegion, Rights, Width, page_size,
+    Accumulation, AtomicOp, Block, Change, Class, Combine, CompletionQueue, Counter, Fifo, Handle,
+    Job, LocalRegion, NumberKind, Operation, Region, RegionId, RegionSlice, RemoteFifo, RemoteId,
+    RemoteRegion, Rights, Width, page_size,
 };
 use std::time::Duration;
 use support::{cluster, over_the_network};
@@ -38,21 +40,53 @@ impl Face<'_> {
     }
 
     /// One more in the word that counts arrivals.
-    fn put_signal(&self, there: u64, offset: u64, here: u64, at: usize, len: usize, word: u64) -> u64 {
+    fn put_signal(
+        &self,
+        there: u64,
+        offset: u64,
+        here: u64,
+        at: usize,
+        len: usize,
+        word: u64,
+    ) -> u64 {
         let there = self.there(there);
-        self.keep(there.put_signal(offset, self.here(here).slice(at..at + len).unwrap(), &there.signal(word, 1)))
+        self.keep(there.put_signal(
+            offset,
+            self.here(here).slice(at..at + len).unwrap(),
+            &there.signal(word, 1),
+        ))
     }
 
     /// Columns of so many bytes, a stride apart.
-    fn put_block(&self, there: u64, offset: u64, here: u64, row: u32, rows: u32, stride: u64) -> u64 {
+    fn put_block(
+        &self,
+        there: u64,
+        offset: u64,
+        here: u64,
+        row: u32,
+        rows: u32,
+        stride: u64,
+    ) -> u64 {
         let block = |at| Block::new(at, row).rows(rows, stride);
-        self.keep(self.there(there).put_block(block(offset), self.here(here).all(), block(0)).unwrap())
+        self.keep(
+            self.there(there).put_block(block(offset), self.here(here).all(), block(0)).unwrap(),
+        )
     }
 
     /// Planes of rows, as numbers: bytes of a row, rows and their stride, planes and theirs.
-    fn get_block(&self, there: u64, offset: u64, here: u64, at: u64, [row, rows, stride, planes, plane]: [u64; 5]) -> u64 {
-        let block = |at| Block::new(at, row as u32).rows(rows as u32, stride).planes(planes as u32, plane);
-        self.keep(self.there(there).get_block(block(offset), self.here(here).all(), block(at)).unwrap())
+    fn get_block(
+        &self,
+        there: u64,
+        offset: u64,
+        here: u64,
+        at: u64,
+        [row, rows, stride, planes, plane]: [u64; 5],
+    ) -> u64 {
+        let block =
+            |at| Block::new(at, row as u32).rows(rows as u32, stride).planes(planes as u32, plane);
+        self.keep(
+            self.there(there).get_block(block(offset), self.here(here).all(), block(at)).unwrap(),
+        )
     }
 
     fn put_list(&self, there: u64, here: u64, list: &[[u64; 3]]) -> u64 {
@@ -66,7 +100,11 @@ impl Face<'_> {
     /// Of each range: where there, where here, how long.
     fn list(&self, here: u64, list: &[[u64; 3]]) -> Vec<(u64, RegionSlice)> {
         let here = self.here(here);
-        list.iter().map(|&[offset, at, len]| (offset, here.slice(at as usize..(at + len) as usize).unwrap())).collect()
+        list.iter()
+            .map(|&[offset, at, len]| {
+                (offset, here.slice(at as usize..(at + len) as usize).unwrap())
+            })
+            .collect()
     }
 
     /// Pages of a peer's region with those of one here.
@@ -88,9 +126,21 @@ impl Face<'_> {
         self.keep(self.there(there).change(offset, AtomicOp::new(width, Change::Add(add)), true))
     }
 
-    fn accumulate(&self, there: u64, offset: u64, element: NumberKind, here: u64, at: usize, len: usize) -> u64 {
+    fn accumulate(
+        &self,
+        there: u64,
+        offset: u64,
+        element: NumberKind,
+        here: u64,
+        at: usize,
+        len: usize,
+    ) -> u64 {
         let how = Accumulation { element, combine: Combine::Sum };
-        self.keep(self.there(there).accumulate_as(offset, how, self.here(here).slice(at..at + len).unwrap()).unwrap())
+        self.keep(
+            self.there(there)
+                .accumulate_as(offset, how, self.here(here).slice(at..at + len).unwrap())
+                .unwrap(),
+        )
     }
 
     fn push(&self, fifo: u64, element: &[u8]) -> u64 {
@@ -99,7 +149,11 @@ impl Face<'_> {
 
     fn pop(&self, fifo: u64) -> Vec<u8> {
         let mut element = Vec::new();
-        self.0.kept::<Fifo>(Handle::from_bits(fifo)).unwrap().pop(&mut element, Some(PATIENCE)).unwrap();
+        self.0
+            .kept::<Fifo>(Handle::from_bits(fifo))
+            .unwrap()
+            .pop(&mut element, Some(PATIENCE))
+            .unwrap();
         element
     }
 
@@ -119,9 +173,11 @@ fn words(region: &Region, at: u64, count: u64) -> Vec<u64> {
 /// MEM-19.1, MEM-19.3: through the network, through rings, and with the memory mapped.
 #[test]
 fn everything_can_be_done_by_numbers() {
-    for (settings, shared) in
-        [(over_the_network(&Settings::default()), false), (Settings::default(), false), (Settings::default(), true)]
-    {
+    for (settings, shared) in [
+        (over_the_network(&Settings::default()), false),
+        (Settings::default(), false),
+        (Settings::default(), true),
+    ] {
         cluster(2, &settings, |job| everything(&job, shared));
     }
 }
@@ -129,7 +185,8 @@ fn everything_can_be_done_by_numbers() {
 fn everything(job: &Job, shared: bool) {
     let face = Face(job);
     let other = 1 - job.rank();
-    let memory = || if shared { Region::shared(LEN).unwrap() } else { Region::zeroed(LEN).unwrap() };
+    let memory =
+        || if shared { Region::shared(LEN).unwrap() } else { Region::zeroed(LEN).unwrap() };
     // What C has from here on: numbers. The regions stay registered because the job keeps them.
     let source = job.register(memory()).unwrap();
     let inbox = job.expose(memory(), Rights::ALL).unwrap();
@@ -143,7 +200,8 @@ fn everything(job: &Job, shared: bool) {
     let (region, queue) = told.body.split_at(RemoteId::BYTES);
     let there = job.remote(RemoteId::from_bytes(region).unwrap()).unwrap().mapped();
     let there = job.keep(there).unwrap().to_bits();
-    let pushes = job.keep(job.remote_fifo(RemoteId::from_bytes(queue).unwrap()).unwrap()).unwrap().to_bits();
+    let pushes =
+        job.keep(job.remote_fifo(RemoteId::from_bytes(queue).unwrap()).unwrap()).unwrap().to_bits();
 
     face.here(here).store_u64(0, 11).unwrap();
     face.here(here).store_u64(8, 22).unwrap();
@@ -161,20 +219,27 @@ fn everything(job: &Job, shared: bool) {
     face.wait(face.put_signal(there, 2048, here, 0, 8, 0));
     face.here(target).wait_until(0, Some(PATIENCE), |word| word == 1).unwrap();
     let expected = [(64, 22), (72, 50), (128, 11), (256, 22), (512, 11), (520, 22), (2048, 11)];
-    expected.iter().for_each(|(at, word)| assert_eq!(face.here(target).load_u64(*at).unwrap(), *word, "at {at}"));
+    expected.iter().for_each(|(at, word)| {
+        assert_eq!(face.here(target).load_u64(*at).unwrap(), *word, "at {at}")
+    });
     assert_eq!(face.pop(mine), b"by number");
     // What came, in pieces and in rows.
     face.wait(face.get_list(there, here, &[[128, 1040, 8], [64, 1048, 8]]));
     assert_eq!(words(&face.here(here), 1040, 2), [11, 22]);
     face.wait(face.get_block(there, 64, here, 1280, [8, 2, 64, 2, 448]));
-    assert_eq!([1280, 1344, 1728, 1792].map(|at| face.here(here).load_u64(at).unwrap()), [22, 11, 11, 0]);
+    assert_eq!(
+        [1280, 1344, 1728, 1792].map(|at| face.here(here).load_u64(at).unwrap()),
+        [22, 11, 11, 0]
+    );
     pages_change_place(&face, there, here, target);
 
     // Ends are told by numbers, too.
-    let (queue, counter) = (job.keep(job.completion_queue()).unwrap(), job.keep(job.counter()).unwrap());
+    let (queue, counter) =
+        (job.keep(job.completion_queue()).unwrap(), job.keep(job.counter()).unwrap());
     // Not in the page that changes place over there, perhaps only now.
     let (told, counted) = (face.fetch_add(there, 3072, 64, 7), face.fetch_add(there, 3072, 64, 7));
-    let (queue, counter) = (job.kept::<CompletionQueue>(queue).unwrap(), job.kept::<Counter>(counter).unwrap());
+    let (queue, counter) =
+        (job.kept::<CompletionQueue>(queue).unwrap(), job.kept::<Counter>(counter).unwrap());
     job.kept::<Operation<u64>>(Handle::from_bits(told)).unwrap().queue_on(&queue, told).unwrap();
     job.kept::<Operation<u64>>(Handle::from_bits(counted)).unwrap().count_on(&counter).unwrap();
     let mut ended = Vec::new();
@@ -203,16 +268,22 @@ fn pages_change_place(face: &Face, there: u64, here: u64, target: u64) {
     assert_eq!(words(&face.here(target), others, 2), [11, 22]);
 }
 
-/// MEM-19.3: memory of the program's, lent as [`Region::lent`] lends what `malloc` gives, reached by peers and by operations here, and had back.
+/// MEM-19.3: memory of the program's, lent as [`Region::lent`] lends what `malloc` gives, reached
+/// by peers and by operations here, and had back.
 #[test]
 fn memory_of_another_language_is_registered_where_it_lies() {
     for settings in [over_the_network(&Settings::default()), Settings::default()] {
         cluster(2, &settings, |job| {
             let mut memory = vec![0_u64; LEN / 8];
             oikaze_os::memory::with_borrowed_mut(bytemuck::cast_slice_mut(&mut memory), |lent| {
-                let inbox = job.publish(&format!("of {}", job.rank()), lent.clone(), Rights::ALL).unwrap();
+                let inbox =
+                    job.publish(&format!("of {}", job.rank()), lent.clone(), Rights::ALL).unwrap();
                 job.barrier().unwrap();
-                let there = job.peer(1 - job.rank()).unwrap().region(&format!("of {}", 1 - job.rank())).unwrap();
+                let there = job
+                    .peer(1 - job.rank())
+                    .unwrap()
+                    .region(&format!("of {}", 1 - job.rank()))
+                    .unwrap();
                 inbox.store_u64(8, 40 + u64::from(job.rank())).unwrap();
                 there.put(LEN as u64 / 2, inbox.slice(8..16).unwrap()).wait().unwrap();
                 there.fetch_add(0, 7).wait().unwrap();
@@ -220,7 +291,10 @@ fn memory_of_another_language_is_registered_where_it_lies() {
                 inbox.deregister().unwrap().end_loan();
                 assert!(lent.load_u64(0).is_err(), "it is the program's again");
             });
-            assert_eq!([memory[0], memory[1], memory[LEN / 16]], [7, 40 + u64::from(job.rank()), 41 - u64::from(job.rank())]);
+            assert_eq!(
+                [memory[0], memory[1], memory[LEN / 16]],
+                [7, 40 + u64::from(job.rank()), 41 - u64::from(job.rank())]
+            );
             job.barrier().unwrap();
         });
     }
@@ -236,7 +310,10 @@ fn what_a_handle_does_not_mean_is_refused() {
         let there = job.remote(region.remote_id()).unwrap();
         let operation = job.keep(there.fetch_add(0, 1).into_bits()).unwrap();
         let text = said(job.kept::<Counter>(operation).map(drop));
-        assert!(text.contains("the counter of handle") && text.contains("another kind: operation"), "{text}");
+        assert!(
+            text.contains("the counter of handle") && text.contains("another kind: operation"),
+            "{text}"
+        );
         job.kept::<Operation<u64>>(operation).unwrap().wait_for(PATIENCE).unwrap();
         job.release(operation).unwrap();
         for stale in [operation, Handle::from_bits(0), Handle::from_bits(u64::MAX)] {

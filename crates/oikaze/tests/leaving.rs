@@ -6,11 +6,13 @@ use std::time::Duration;
 
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
 
-/// MEM-7.6: who waits for what nobody does any more is told, whether it began to wait before or after.
+/// MEM-7.6: who waits for what nobody does any more is told, whether it began to wait before or
+/// after.
 #[test]
 fn whatever_is_waited_for_the_wait_ends() {
     let job = oikaze::join_as(Box::new(Alone::new(Settings::default()).unwrap())).unwrap();
-    let (fifo, word) = (job.fifo("work", 2, 16).unwrap(), job.register(Region::zeroed(8).unwrap()).unwrap());
+    let (fifo, word) =
+        (job.fifo("work", 2, 16).unwrap(), job.register(Region::zeroed(8).unwrap()).unwrap());
     let (queue, counter) = (job.completion_queue(), job.counter());
     let waits = [
         std::thread::spawn(move || fifo.pop(&mut Vec::new(), PATIENCE)),
@@ -20,7 +22,12 @@ fn whatever_is_waited_for_the_wait_ends() {
     ];
     drop(job);
     for wait in waits {
-        let text = wait.join().unwrap().err().map(|error: Error| error.to_string()).expect("nothing comes");
+        let text = wait
+            .join()
+            .unwrap()
+            .err()
+            .map(|error: Error| error.to_string())
+            .expect("nothing comes");
         assert!(text.contains("waiting") && text.contains("this node has left the job"), "{text}");
     }
 }
@@ -33,7 +40,9 @@ fn operations_under_way_are_told_before_the_wait_ends() {
     let me = job.peer(0).unwrap();
     // Nobody reads them: some wait for credit.
     for number in 0..64 {
-        me.send(oikaze::Class::Ordered, number, &vec![0; 1 << 20]).into_queue(&queue, number).unwrap();
+        me.send(oikaze::Class::Ordered, number, &vec![0; 1 << 20])
+            .into_queue(&queue, number)
+            .unwrap();
     }
     let wait = std::thread::spawn(move || {
         let mut told = Vec::new();
@@ -41,5 +50,9 @@ fn operations_under_way_are_told_before_the_wait_ends() {
     });
     drop(job);
     let told = wait.join().unwrap().unwrap();
-    assert!(told.len() == 64 && told.iter().any(|one| one.outcome.is_ok()) && told.iter().any(|one| one.outcome.is_err()));
+    assert!(
+        told.len() == 64
+            && told.iter().any(|one| one.outcome.is_ok())
+            && told.iter().any(|one| one.outcome.is_err())
+    );
 }

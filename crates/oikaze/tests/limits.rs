@@ -1,9 +1,12 @@
-//! What is larger than a limit is refused before the first byte goes, and the error names the limit (docs/LIMITS.md).
+//! What is larger than a limit is refused before the first byte goes, and the error names the limit
+//! (docs/LIMITS.md).
 
 mod support;
 
 use oikaze::job::Settings;
-use oikaze::limits::{ARRAY_PAGES_MAX, FIFO_ELEMENT_MAX, FIFO_SLOTS_MAX, LIST_MAX, NAME_MAX, REDUCE_MAX};
+use oikaze::limits::{
+    ARRAY_PAGES_MAX, FIFO_ELEMENT_MAX, FIFO_SLOTS_MAX, LIST_MAX, NAME_MAX, REDUCE_MAX,
+};
 use oikaze::{Homes, ReduceOp, Region, Rights};
 use std::time::Duration;
 use support::{cluster_once, over_the_network};
@@ -45,13 +48,19 @@ fn names_fifos_and_arrays_beyond_their_limits_are_refused_with_the_limit() {
         let fifo = job.fifo("longest", 1, FIFO_ELEMENT_MAX).unwrap();
         job.barrier().unwrap();
         let there = peer.fifo("longest").unwrap();
-        told(there.push(&vec![1; FIFO_ELEMENT_MAX as usize + 1], Some(PATIENCE)).unwrap_err(), &["1048576"]);
+        told(
+            there.push(&vec![1; FIFO_ELEMENT_MAX as usize + 1], Some(PATIENCE)).unwrap_err(),
+            &["1048576"],
+        );
         there.push(&vec![1; FIFO_ELEMENT_MAX as usize], Some(PATIENCE)).unwrap();
         let mut element = Vec::new();
         fifo.pop(&mut element, Some(PATIENCE)).unwrap();
         assert_eq!(element.len() as u64, FIFO_ELEMENT_MAX);
         // No memory is taken for what is refused.
-        let error = job.array_with_homes::<u8>("vast", ARRAY_PAGES_MAX as usize * 4096 + 1, Homes::Block).map(drop).unwrap_err();
+        let error = job
+            .array_with_homes::<u8>("vast", ARRAY_PAGES_MAX as usize * 4096 + 1, Homes::Block)
+            .map(drop)
+            .unwrap_err();
         told(error, &["1099511627776"]);
         told(job.array::<u8>(&long, 8).map(drop).unwrap_err(), &["1 to 48"]);
         job.barrier().unwrap();
@@ -59,12 +68,14 @@ fn names_fifos_and_arrays_beyond_their_limits_are_refused_with_the_limit() {
     });
 }
 
-/// At the limit a list takes place by every way; beyond it nothing does, where the entries at its end would have failed after the others.
+/// At the limit a list takes place by every way; beyond it nothing does, where the entries at its
+/// end would have failed after the others.
 #[test]
 fn list_of_too_many_entries_is_refused_as_a_whole_with_the_limit() {
     for settings in [Settings::default(), over_the_network(&Settings::default())] {
         cluster_once(2, &settings, |job| {
-            let mine = job.publish("mine", Region::zeroed(8 * LIST_MAX).unwrap(), Rights::ALL).unwrap();
+            let mine =
+                job.publish("mine", Region::zeroed(8 * LIST_MAX).unwrap(), Rights::ALL).unwrap();
             job.barrier().unwrap();
             let there = job.peer(1 - job.rank()).unwrap().region("mine").unwrap();
             let local = job.register(Region::zeroed(8 * LIST_MAX).unwrap()).unwrap();
@@ -102,15 +113,23 @@ fn regions_that_are_not_mapped_are_shown() {
         let _shared = job.publish("shared", Region::shared(64).unwrap(), Rights::ALL).unwrap();
         job.barrier().unwrap();
         let peer = job.peer(1 - job.rank()).unwrap();
-        assert!(peer.region("shared").unwrap().is_mapped() && !peer.region("private").unwrap().is_mapped());
+        assert!(
+            peer.region("shared").unwrap().is_mapped()
+                && !peer.region("private").unwrap().is_mapped()
+        );
         peer.region("private").unwrap();
         let begun = std::time::Instant::now();
         loop {
             let (all, _) = oikaze::observe::nodes().unwrap();
-            let own = all.iter().filter(|view| view.pid == std::process::id() && view.node.paths.unmapped_regions == 2);
+            let own = all.iter().filter(|view| {
+                view.pid == std::process::id() && view.node.paths.unmapped_regions == 2
+            });
             let slow = own.flat_map(|view| oikaze::observe::slow_paths(&view.node, &view.peers));
             if let Some(slow) = slow.into_iter().find(|slow| slow.path == "mapped regions") {
-                assert!(slow.cause.starts_with("2 lookups") && slow.cause.contains("\"private\""), "{slow:?}");
+                assert!(
+                    slow.cause.starts_with("2 lookups") && slow.cause.contains("\"private\""),
+                    "{slow:?}"
+                );
                 break;
             }
             assert!(begun.elapsed() < PATIENCE, "never shown: {all:?}");

@@ -10,7 +10,8 @@ use support::{cluster, cluster_once};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// WIND-6.7, MEM-16.6: by the network and by rings, with short messages before and behind, in both directions at once.
+/// WIND-6.7, MEM-16.6: by the network and by rings, with short messages before and behind, in both
+/// directions at once.
 #[test]
 fn messages_around_and_beyond_all_credit_arrive_in_order() {
     let lens = [8, CREDIT as usize - 128, CREDIT as usize - 127, 3, 3 * CREDIT as usize, 0];
@@ -18,7 +19,8 @@ fn messages_around_and_beyond_all_credit_arrive_in_order() {
         let peer = job.peer(1 - job.rank()).unwrap();
         let from = job.register(Region::zeroed(3 * CREDIT as usize).unwrap()).unwrap();
         from.store_u64(0, 0x1234).unwrap();
-        let send = |len: usize| peer.send_from(Class::Ordered, len as u64, from.slice(0..len).unwrap());
+        let send =
+            |len: usize| peer.send_from(Class::Ordered, len as u64, from.slice(0..len).unwrap());
         let sent: Vec<_> = lens.iter().map(|len| send(*len)).collect();
         for len in lens {
             let arrived = job.receive(None, Some(PATIENCE)).unwrap();
@@ -30,7 +32,8 @@ fn messages_around_and_beyond_all_credit_arrive_in_order() {
     });
 }
 
-/// WIND-6.7: what waits behind a long message that nobody reads is what costs credit, and nothing else.
+/// WIND-6.7: what waits behind a long message that nobody reads is what costs credit, and nothing
+/// else.
 #[test]
 fn unread_long_message_holds_back_no_put_and_no_barrier() {
     cluster(2, &Settings::default(), |job| {
@@ -73,7 +76,8 @@ fn cancelled_long_message_lets_the_next_one_go() {
     });
 }
 
-/// WIND-6.7: it fails before the first byte is sent, and the error names the limit. (The memory is never touched.)
+/// WIND-6.7: it fails before the first byte is sent, and the error names the limit. (The memory is
+/// never touched.)
 #[test]
 fn message_longer_than_the_limit_is_refused_with_the_limit() {
     cluster(2, &Settings::default(), |job| {
@@ -81,8 +85,15 @@ fn message_longer_than_the_limit_is_refused_with_the_limit() {
             let long = job.register(Region::zeroed(MESSAGE_MAX as usize + 1).unwrap()).unwrap();
             for to in 0..2 {
                 let peer = job.peer(to).unwrap();
-                let error = peer.send_from(Class::Ordered, 1, long.all()).wait_for(PATIENCE).unwrap_err().to_string();
-                assert!(error.contains("1073741825 bytes") && error.contains("(1073741824)"), "{error}");
+                let error = peer
+                    .send_from(Class::Ordered, 1, long.all())
+                    .wait_for(PATIENCE)
+                    .unwrap_err()
+                    .to_string();
+                assert!(
+                    error.contains("1073741825 bytes") && error.contains("(1073741824)"),
+                    "{error}"
+                );
             }
         }
         job.barrier().unwrap();
@@ -90,8 +101,8 @@ fn message_longer_than_the_limit_is_refused_with_the_limit() {
     });
 }
 
-/// MEM-15.6: the queue to a peer that does not read ends, the error says so, and there is room again when something has ended. What
-/// is not copied is not counted.
+/// MEM-15.6: the queue to a peer that does not read ends, the error says so, and there is room
+/// again when something has ended. What is not copied is not counted.
 #[test]
 fn queue_to_peer_that_does_not_read_is_bounded() {
     const EACH: usize = 48 << 20;
@@ -105,7 +116,10 @@ fn queue_to_peer_that_does_not_read_is_bounded() {
             unread.wait_for(PATIENCE).unwrap();
             let queued: Vec<_> = (0..FIT).map(|_| peer.send(Class::Ordered, 1, &bytes)).collect();
             let error = peer.send(Class::Ordered, 1, &bytes).wait_for(PATIENCE).unwrap_err();
-            assert!(error.is_queue_full() && error.to_string().contains("too much is queued to node 1"), "{error}");
+            assert!(
+                error.is_queue_full() && error.to_string().contains("too much is queued to node 1"),
+                "{error}"
+            );
             let from = job.register(Region::zeroed(8).unwrap()).unwrap();
             let uncopied = peer.send_from(Class::Ordered, 2, from.all());
             queued.iter().for_each(|message| drop(message.cancel()));

@@ -22,14 +22,16 @@ fn nodes_of_one_machine_share_memory_unless_the_network_is_to_be_tried() {
                 assert_eq!(report.gauges.rings, u64::from(shared));
                 assert!(report.counters.messages_posted > 0);
             }
-            (0..2).for_each(|_| assert_eq!(&job.receive(None, Some(PATIENCE)).unwrap().body[..], b"hello"));
+            (0..2).for_each(|_| {
+                assert_eq!(&job.receive(None, Some(PATIENCE)).unwrap().body[..], b"hello")
+            });
             job.barrier().unwrap();
         });
     }
 }
 
-/// MEM-18.1, MEM-18.2, MEM-18.4: everything that can be done with a mapped region is done by the caller, no message goes, and whoever sleeps on a word there
-/// is woken.
+/// MEM-18.1, MEM-18.2, MEM-18.4: everything that can be done with a mapped region is done by the
+/// caller, no message goes, and whoever sleeps on a word there is woken.
 #[test]
 fn a_shared_region_is_reached_without_its_owner() {
     cluster_once(2, &Settings::default(), |job| {
@@ -59,9 +61,13 @@ fn a_shared_region_is_reached_without_its_owner() {
             let mut small = [0; 100];
             job.scope(|scope| scope.get(&there, 64, &mut small)?.wait()).unwrap();
             assert_eq!(small, [900_000u32 as u8; 100]);
-            there.put_signal(8192, source.slice(0..1000).unwrap(), &there.signal(0, 1)).wait().unwrap();
+            there
+                .put_signal(8192, source.slice(0..1000).unwrap(), &there.signal(0, 1))
+                .wait()
+                .unwrap();
             assert_eq!(posted(), before, "no message went");
-            // The other node sleeps by now, or will find the word as it is: time decides which, and nothing else depends on it.
+            // The other node sleeps by now, or will find the word as it is: time decides which, and
+            // nothing else depends on it.
             inbox.wait_until(0, Some(PATIENCE), |word| word == 1).unwrap();
         } else {
             inbox.wait_until(0, Some(PATIENCE), |word| word == 1).unwrap();
@@ -73,8 +79,8 @@ fn a_shared_region_is_reached_without_its_owner() {
     });
 }
 
-/// MEM-18.1, MEM-18.2: whatever of reading, writing and atomic is granted on all pages is done without a message, and no more than
-/// that; where it cannot be, the region says why.
+/// MEM-18.1, MEM-18.2: whatever of reading, writing and atomic is granted on all pages is done
+/// without a message, and no more than that; where it cannot be, the region says why.
 #[test]
 fn region_is_mapped_with_the_rights_it_grants_or_says_why_not() {
     let (read, write, atomic) = (Rights::READ, Rights::WRITE, Rights::ATOMIC);
@@ -107,11 +113,17 @@ fn region_is_mapped_with_the_rights_it_grants_or_says_why_not() {
                 (write, there.put_copy(8, &[1; 8]).unwrap().is_done()),
                 (atomic, there.word::<u64>(16).add(1).is_done()),
             ];
-            assert!(outcomes.iter().filter(|(right, _)| rights.contains(*right)).all(|(_, is_done)| *is_done));
+            assert!(
+                outcomes
+                    .iter()
+                    .filter(|(right, _)| rights.contains(*right))
+                    .all(|(_, is_done)| *is_done)
+            );
             if outcomes.iter().all(|(right, _)| rights.contains(*right)) {
                 assert_eq!(posted(), before);
             }
-            let refused = outcomes.iter().filter(|(right, _)| !rights.contains(*right)).count() as u64;
+            let refused =
+                outcomes.iter().filter(|(right, _)| !rights.contains(*right)).count() as u64;
             let unseen = job.quiet().err().map_or(0, |error| match error {
                 oikaze::Error::Unseen { count, .. } => count,
                 other => panic!("{other}"),
@@ -135,7 +147,8 @@ fn region_is_mapped_with_the_rights_it_grants_or_says_why_not() {
     });
 }
 
-/// MEM-18.2: operations that were done when they were begun are told like all others, and whoever sleeps for them is woken.
+/// MEM-18.2: operations that were done when they were begun are told like all others, and whoever
+/// sleeps for them is woken.
 #[test]
 fn queues_and_counters_are_told_of_what_was_done_at_once() {
     const EACH: u64 = 50;
@@ -159,7 +172,8 @@ fn queues_and_counters_are_told_of_what_was_done_at_once() {
             }
             assert_eq!(counted.join().unwrap().succeeded, EACH);
             let told = told.join().unwrap();
-            let told: Vec<(u64, u64)> = told.into_iter().map(|one| (one.context, one.outcome.unwrap())).collect();
+            let told: Vec<(u64, u64)> =
+                told.into_iter().map(|one| (one.context, one.outcome.unwrap())).collect();
             assert_eq!(told, (0..EACH).map(|n| (n, 3 * n)).collect::<Vec<_>>());
         });
         job.barrier().unwrap();
@@ -191,7 +205,8 @@ fn what_is_wrong_is_said_by_the_owner() {
     });
 }
 
-/// MEM-18.3, MEM-18.5: after a region's end, or after its rights were taken back, nothing of it is touched, whatever neighbours do meanwhile.
+/// MEM-18.3, MEM-18.5: after a region's end, or after its rights were taken back, nothing of it is
+/// touched, whatever neighbours do meanwhile.
 #[test]
 fn nothing_is_touched_after_the_end() {
     const ROUNDS: u64 = 50;
@@ -201,7 +216,8 @@ fn nothing_is_touched_after_the_end() {
         if job.rank() == 0 {
             let there = peer.region("turn").unwrap();
             for round in 1..=ROUNDS {
-                let local = job.publish("target", Region::shared(65_536).unwrap(), Rights::ALL).unwrap();
+                let local =
+                    job.publish("target", Region::shared(65_536).unwrap(), Rights::ALL).unwrap();
                 there.fetch_add(0, 1).wait().unwrap();
                 // The neighbour has mapped it and puts without end.
                 local.wait_until(0, Some(PATIENCE), |word| word != 0).unwrap();
@@ -229,7 +245,10 @@ fn nothing_is_touched_after_the_end() {
                         break why.to_string();
                     }
                 };
-                assert!(ended.contains("no region has this key") || ended.contains("does not grant"), "{ended}");
+                assert!(
+                    ended.contains("no region has this key") || ended.contains("does not grant"),
+                    "{ended}"
+                );
             }
         }
         job.barrier().unwrap();
@@ -305,12 +324,17 @@ fn a_fence_that_is_over_holds_back_no_mapped_put() {
     });
 }
 
-/// MEM-16.5, MEM-18.5: so it is where the kernel makes no fences for others; and who sleeps is woken.
+/// MEM-16.5, MEM-18.5: so it is where the kernel makes no fences for others; and who sleeps is
+/// woken.
 #[test]
 fn nothing_is_touched_after_the_end_without_membarrier() {
     // What the kernel grants is found out once in a process.
     let mut again = std::process::Command::new(std::env::current_exe().unwrap());
-    again.args(["--exact", "nothing_is_touched_after_the_end", "a_shared_region_is_reached_without_its_owner"]);
+    again.args([
+        "--exact",
+        "nothing_is_touched_after_the_end",
+        "a_shared_region_is_reached_without_its_owner",
+    ]);
     again.arg("messages_come_in_their_order_however_they_are_asked_for");
     let output = again.env("OIKAZE_WITHOUT", "membarrier").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
@@ -327,7 +351,8 @@ fn who_records_nothing_keeps_its_neighbours() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
 }
 
-/// MEM-16.9: in whichever way messages are asked for, each comes once, in its order; short ones and such as do not go straight.
+/// MEM-16.9: in whichever way messages are asked for, each comes once, in its order; short ones and
+/// such as do not go straight.
 #[test]
 fn messages_come_in_their_order_however_they_are_asked_for() {
     const MESSAGES: u64 = 6000;
@@ -336,21 +361,29 @@ fn messages_come_in_their_order_however_they_are_asked_for() {
         let peer = job.peer(1 - job.rank()).unwrap();
         if job.rank() == 0 {
             let send = |tag| peer.send(Class::Ordered, tag, &vec![tag as u8; len(tag)]);
-            let sent: Vec<_> =
-                (0..MESSAGES / 64).flat_map(|n| job.batch(|| (64 * n..64 * (n + 1)).map(send).collect::<Vec<_>>())).collect();
+            let sent: Vec<_> = (0..MESSAGES / 64)
+                .flat_map(|n| job.batch(|| (64 * n..64 * (n + 1)).map(send).collect::<Vec<_>>()))
+                .collect();
             sent.into_iter().for_each(|sent| sent.wait_for(PATIENCE).unwrap());
         } else {
             let mut seen = 0;
             let mut read = |arrived: oikaze::Arrived| {
                 assert_eq!((arrived.from, arrived.tag), (0, seen));
-                assert!(arrived.body.len() == len(seen) && arrived.body.iter().all(|&byte| byte == seen as u8));
+                assert!(
+                    arrived.body.len() == len(seen)
+                        && arrived.body.iter().all(|&byte| byte == seen as u8)
+                );
                 seen += 1;
                 seen
             };
             let all = MESSAGES / 64 * 64;
             while read(job.receive(None, Some(PATIENCE)).unwrap()) < all - 100 {
-                std::iter::from_fn(|| job.try_receive(Some(0))).take(5).for_each(|arrived| _ = read(arrived));
-                job.receive_batch(30, Some(PATIENCE)).into_iter().for_each(|arrived| _ = read(arrived));
+                std::iter::from_fn(|| job.try_receive(Some(0)))
+                    .take(5)
+                    .for_each(|arrived| _ = read(arrived));
+                job.receive_batch(30, Some(PATIENCE))
+                    .into_iter()
+                    .for_each(|arrived| _ = read(arrived));
             }
             while read(job.receive(Some(0), Some(PATIENCE)).unwrap()) < all {}
         }
@@ -358,7 +391,8 @@ fn messages_come_in_their_order_however_they_are_asked_for() {
     });
 }
 
-/// Nobody enters the turn with memory still to be faulted in: what is sent may be elements of an array that are not here yet.
+/// Nobody enters the turn with memory still to be faulted in: what is sent may be elements of an
+/// array that are not here yet.
 #[test]
 fn messages_are_sent_of_elements_that_are_fetched_when_they_are_touched() {
     const PAGES: usize = 300;
@@ -369,7 +403,8 @@ fn messages_are_sent_of_elements_that_are_fetched_when_they_are_touched() {
         let expected = |page: usize| [page as u64 + 1; 4];
         if job.rank() == 1 {
             let mut all = array.write(home.clone()).unwrap();
-            (0..PAGES).for_each(|page| all[page * ELEMENTS..][..4].copy_from_slice(&expected(page)));
+            (0..PAGES)
+                .for_each(|page| all[page * ELEMENTS..][..4].copy_from_slice(&expected(page)));
         }
         job.barrier().unwrap();
         let peer = job.peer(1 - job.rank()).unwrap();

@@ -36,7 +36,8 @@ fn what_is_not_understood_is_said() {
     // It says that it is one of many nodes, on a board for two.
     let mut larger = Board::new(BOARD, layout).unwrap();
     larger.write(0, &[7, 0, 4000]);
-    // Records of any size: they are not even looked at, else this one would be told of as stopped while it wrote.
+    // Records of any size: they are not even looked at, else this one would be told of as stopped
+    // while it wrote.
     let longer = memfd_create(BOARD, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
     let heading = [u64::from_le_bytes(*b"oikboard"), layout.version, 3, 1 << 12, 0, 0, 0, 0, 3];
     rustix::io::write(&longer, &heading.map(u64::to_le_bytes).concat()).unwrap();
@@ -46,10 +47,18 @@ fn what_is_not_understood_is_said() {
     let _starting = Board::new(BOARD, layout).unwrap();
     let (all, unreadable) = nodes().unwrap();
     assert!(all.iter().all(|view| view.pid != id()));
-    let mut why: Vec<&str> = unreadable.iter().filter(|process| process.pid == id()).map(|process| process.why).collect();
+    let mut why: Vec<&str> = unreadable
+        .iter()
+        .filter(|process| process.pid == id())
+        .map(|process| process.why)
+        .collect();
     why.sort_unstable();
     assert_eq!(why.len(), 4, "{why:?}");
-    assert!(why[0].contains("another release") && why[1..].iter().all(|why| why.contains("makes no sense")), "{why:?}");
+    assert!(
+        why[0].contains("another release")
+            && why[1..].iter().all(|why| why.contains("makes no sense")),
+        "{why:?}"
+    );
 }
 
 /// One test in this file, so that the nodes of this process are those of its job.
@@ -67,22 +76,32 @@ fn a_jobs_nodes_and_peers_are_shown_while_it_runs() {
         next.send(Class::Ordered, 7, b"hello").wait().unwrap();
         job.barrier().unwrap();
         if job.rank() == 0 {
-            let busy =
-                |view: &NodeView| view.node.mail == 1 && view.peers.iter().any(|(_, peer)| peer.counters.messages_posted > 20);
+            let busy = |view: &NodeView| {
+                view.node.mail == 1
+                    && view.peers.iter().any(|(_, peer)| peer.counters.messages_posted > 20)
+            };
             let all = shown(|all| all.len() == 3 && all.iter().all(busy));
             let ranks: Vec<u32> = all.iter().map(|view| view.node.rank).collect();
             assert_eq!(ranks, [0, 1, 2]);
-            assert!(all.iter().all(|view| view.job() == all[0].job() && view.node.nodes == 3), "one job");
+            assert!(
+                all.iter().all(|view| view.job() == all[0].job() && view.node.nodes == 3),
+                "one job"
+            );
             for view in &all {
                 assert!(view.node.program.starts_with("observe"), "{}", view.node.program);
-                assert!(view.node.engine.turns > 0 && view.node.link.datagrams_out > 0 && view.node.coherence.barriers >= 1);
+                assert!(
+                    view.node.engine.turns > 0
+                        && view.node.link.datagrams_out > 0
+                        && view.node.coherence.barriers >= 1
+                );
                 assert_eq!(view.peers.len(), 2);
                 for (rank, peer) in &view.peers {
                     assert_ne!(*rank, view.node.rank);
                     assert_eq!((peer.state, peer.address.is_some()), (State::Established, true));
                     assert!(peer.gauges.window > 0 && peer.gauges.datagram_max > 1000);
                 }
-                let (_, peer) = view.peers.iter().find(|(rank, _)| *rank == (view.node.rank + 1) % 3).unwrap();
+                let (_, peer) =
+                    view.peers.iter().find(|(rank, _)| *rank == (view.node.rank + 1) % 3).unwrap();
                 assert!(peer.settle.len() > 20 && !peer.round_trip.is_empty());
                 assert!(peer.settle.percentile(9900) >= peer.settle.percentile(5000));
                 assert!(peer.counters.bytes_sent > 80_000, "{:?}", peer.counters);

@@ -56,7 +56,10 @@ fn order_over_loopback() {
 
 #[test]
 fn order_over_a_faulty_network() {
-    order(&Settings { fault: Some("loss=0.03,duplicate=0.03,reorder=0.1,seed=9".to_owned()), ..Settings::default() });
+    order(&Settings {
+        fault: Some("loss=0.03,duplicate=0.03,reorder=0.1,seed=9".to_owned()),
+        ..Settings::default()
+    });
 }
 
 /// MEM-15.2, MEM-15.3: what was refused has ended, and a fence lets through what is behind it.

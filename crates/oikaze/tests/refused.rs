@@ -1,12 +1,13 @@
-//! Every kind of operation, asked for wrongly in every way, wherever it goes: to the node itself, over the network, through rings, into mapped
-//! memory. Both sides are told what it was and why, it is counted, and nothing has changed anywhere (MEM-1.9).
+//! Every kind of operation, asked for wrongly in every way, wherever it goes: to the node itself,
+//! over the network, through rings, into mapped memory. Both sides are told what it was and why, it
+//! is counted, and nothing has changed anywhere (MEM-1.9).
 
 mod support;
 
 use oikaze::job::Settings;
 use oikaze::{
-    Accumulation, AtomicOp, Block, Change, Combine, Job, LocalRegion, NumberKind, Operation, Refusal, RefusedAccess, Region,
-    RegionSlice, RemoteId, RemoteRegion, Result, Rights, Width,
+    Accumulation, AtomicOp, Block, Change, Combine, Job, LocalRegion, NumberKind, Operation,
+    Refusal, RefusedAccess, Region, RegionSlice, RemoteId, RemoteRegion, Result, Rights, Width,
 };
 use std::sync::Mutex;
 use std::time::Duration;
@@ -75,7 +76,16 @@ fn kind(
     len: u64,
     begin: impl Fn(&Asker<'_>, &RemoteRegion, u64) -> Result<Operation<u64>> + Sync + 'static,
 ) -> Kind {
-    Kind { verb, told, right, len, hull: len, align: 1, offsets: Offsets::Any, begin: Box::new(begin) }
+    Kind {
+        verb,
+        told,
+        right,
+        len,
+        hull: len,
+        align: 1,
+        offsets: Offsets::Any,
+        begin: Box::new(begin),
+    }
 }
 
 fn kinds() -> Vec<Kind> {
@@ -98,7 +108,9 @@ fn transfers() -> Vec<Kind> {
             Ok(there.get_list(&[(at, asker.slice(len))]).into_bits())
         }));
     }
-    kinds.push(kind(("put", "put"), Rights::WRITE, 100, |_, there, at| Ok(there.put_copy(at, &[1; 100])?.into_bits())));
+    kinds.push(kind(("put", "put"), Rights::WRITE, 100, |_, there, at| {
+        Ok(there.put_copy(at, &[1; 100])?.into_bits())
+    }));
     let push = kind(("push", "push"), Rights::PUSH, 8, |asker, there, _| {
         let fifo = asker.job.remote_fifo(RemoteId { rights: Rights::ALL, ..there.remote_id() })?;
         Ok(fifo.post(&[1; 8]).into_bits())
@@ -111,13 +123,22 @@ fn signals() -> Vec<Kind> {
     let mut kinds = Vec::new();
     for len in [0, 8, LONG] {
         // The data are wrong.
-        kinds.push(kind(("put", "put with signal"), Rights::WRITE, len, move |asker, there, at| {
-            Ok(there.put_signal(at, asker.slice(len), &asker.fine.signal(0, 1)).into_bits())
-        }));
+        kinds.push(kind(
+            ("put", "put with signal"),
+            Rights::WRITE,
+            len,
+            move |asker, there, at| {
+                Ok(there.put_signal(at, asker.slice(len), &asker.fine.signal(0, 1)).into_bits())
+            },
+        ));
         // The signal is.
-        let signal = kind(("put", "put with signal"), Rights::ATOMIC, len, move |asker, there, at| {
-            Ok(asker.fine.put_signal(DATA_AT, asker.slice(len), &there.signal(at, 1)).into_bits())
-        });
+        let signal =
+            kind(("put", "put with signal"), Rights::ATOMIC, len, move |asker, there, at| {
+                Ok(asker
+                    .fine
+                    .put_signal(DATA_AT, asker.slice(len), &there.signal(at, 1))
+                    .into_bits())
+            });
         kinds.push(Kind { hull: 8, align: 8, offsets: Offsets::OfSignal, ..signal });
     }
     kinds
@@ -132,7 +153,14 @@ fn blocks() -> Vec<Kind> {
         Block::new(0, 100).rows(40, 200).planes(20, 10_000),
     ] {
         let (len, hull) = (block.len().unwrap(), block.hull().unwrap());
-        let mut push = |told, right, begin: fn(&Asker<'_>, &RemoteRegion, Block, Block) -> Result<Operation<u64>>| {
+        let mut push = |told,
+                        right,
+                        begin: fn(
+            &Asker<'_>,
+            &RemoteRegion,
+            Block,
+            Block,
+        ) -> Result<Operation<u64>>| {
             let begin = move |asker: &Asker<'_>, there: &RemoteRegion, at| {
                 begin(asker, there, Block { offset: at, ..block }, Block::new(0, len as u32))
             };
@@ -144,13 +172,22 @@ fn blocks() -> Vec<Kind> {
         push(("get of a block", "get of a block"), Rights::READ, |asker, there, far, near| {
             Ok(there.get_block(far, asker.here.all(), near)?.into_bits())
         });
-        push(("put of a block", "put of a block with signal"), Rights::WRITE, |asker, there, far, near| {
-            Ok(there.put_block_signal(far, asker.here.all(), near, &asker.fine.signal(0, 1))?.into_bits())
-        });
+        push(
+            ("put of a block", "put of a block with signal"),
+            Rights::WRITE,
+            |asker, there, far, near| {
+                Ok(there
+                    .put_block_signal(far, asker.here.all(), near, &asker.fine.signal(0, 1))?
+                    .into_bits())
+            },
+        );
         let told = ("put of a block", "put of a block with signal");
         let signal = kind(told, Rights::ATOMIC, len, move |asker, there, at| {
             let (far, near) = (Block { offset: DATA_AT, ..block }, Block::new(0, len as u32));
-            Ok(asker.fine.put_block_signal(far, asker.here.all(), near, &there.signal(at, 1))?.into_bits())
+            Ok(asker
+                .fine
+                .put_block_signal(far, asker.here.all(), near, &there.signal(at, 1))?
+                .into_bits())
         });
         kinds.push(Kind { hull: 8, align: 8, offsets: Offsets::OfSignal, ..signal });
     }
@@ -166,9 +203,12 @@ fn numbers() -> Vec<Kind> {
         (NumberKind::F64, Combine::Sum, 8),
     ] {
         for len in [0, 8, LONG] {
-            let accumulate = kind(("accumulate", "accumulate"), Rights::ATOMIC, len, move |asker, there, at| {
-                Ok(there.accumulate_as(at, Accumulation { element, combine }, asker.slice(len))?.into_bits())
-            });
+            let accumulate =
+                kind(("accumulate", "accumulate"), Rights::ATOMIC, len, move |asker, there, at| {
+                    Ok(there
+                        .accumulate_as(at, Accumulation { element, combine }, asker.slice(len))?
+                        .into_bits())
+                });
             kinds.push(Kind { align, ..accumulate });
         }
     }
@@ -188,7 +228,9 @@ fn words() -> Vec<Kind> {
     ];
     let mut kinds = Vec::new();
     for (width, align) in [(Width::W32, 4), (Width::W64, 8)] {
-        for (change, fetch) in changes.into_iter().flat_map(|change| [(change, true), (change, false)]) {
+        for (change, fetch) in
+            changes.into_iter().flat_map(|change| [(change, true), (change, false)])
+        {
             let verb = if fetch { "fetching change" } else { "change" };
             let word = kind((verb, "atomic"), Rights::ATOMIC, align, move |_, there, at| {
                 Ok(there.change(at, AtomicOp::new(width, change), fetch))
@@ -229,9 +271,13 @@ impl Fault {
     fn offset(self, kind: &Kind) -> Option<u64> {
         let any = kind.offsets != Offsets::Zero;
         match self {
-            Fault::JustBeyond => any.then(|| (LEN - kind.hull + kind.align).next_multiple_of(kind.align)),
+            Fault::JustBeyond => {
+                any.then(|| (LEN - kind.hull + kind.align).next_multiple_of(kind.align))
+            }
             Fault::FarBeyond => any.then_some(1 << 40),
-            Fault::Overflow => (any && kind.offsets != Offsets::OfBlock && kind.len > 0).then_some(u64::MAX - 7),
+            Fault::Overflow => {
+                (any && kind.offsets != Offsets::OfBlock && kind.len > 0).then_some(u64::MAX - 7)
+            }
             Fault::Misaligned => (kind.align > 1).then_some(2 * PAGE + kind.align / 2),
             Fault::NoRightOnOnePage => any.then_some(2 * PAGE),
             Fault::NoRight | Fault::ForgedKey | Fault::RegionGone => Some(0),
@@ -278,7 +324,10 @@ fn all_but(right: Rights) -> Rights {
 }
 
 /// The regions of a target, by name.
-fn regions(job: &Job, make: fn(usize) -> std::result::Result<Region, oikaze::Error>) -> Vec<(String, LocalRegion)> {
+fn regions(
+    job: &Job,
+    make: fn(usize) -> std::result::Result<Region, oikaze::Error>,
+) -> Vec<(String, LocalRegion)> {
     let publish = |name: &str, rights| {
         let region = job.publish(name, make(LEN as usize).unwrap(), rights).unwrap();
         region.fill(0, LEN, UNTOUCHED).unwrap();
@@ -323,7 +372,15 @@ fn ask(asker: &Asker<'_>, found: &[(String, RemoteRegion)], fault: Fault) -> Vec
         }
         begun.push((kind, at, (kind.begin)(asker, &there, at).unwrap()));
         let named = (fault.refusal() != Refusal::UnknownKey).then_some(name);
-        expected.push((kind.told, named, there.remote_id().key, at, kind.hull, kind.right, fault.refusal()));
+        expected.push((
+            kind.told,
+            named,
+            there.remote_id().key,
+            at,
+            kind.hull,
+            kind.right,
+            fault.refusal(),
+        ));
     }
     for (kind, at, operation) in begun {
         let error = operation.wait_for(PATIENCE).expect_err(kind.told);
@@ -339,7 +396,11 @@ fn ask(asker: &Asker<'_>, found: &[(String, RemoteRegion)], fault: Fault) -> Vec
 }
 
 /// A job of so many nodes, of which the first asks the last.
-fn all_is_refused(nodes: u32, settings: &Settings, make: fn(usize) -> std::result::Result<Region, oikaze::Error>) {
+fn all_is_refused(
+    nodes: u32,
+    settings: &Settings,
+    make: fn(usize) -> std::result::Result<Region, oikaze::Error>,
+) {
     let expected = Mutex::new(Vec::new());
     cluster_once(nodes, settings, |job| {
         let mut regions = regions(&job, make);
@@ -347,7 +408,8 @@ fn all_is_refused(nodes: u32, settings: &Settings, make: fn(usize) -> std::resul
         job.barrier().unwrap();
         let asker = asks.then(|| {
             let peer = job.peer(nodes - 1).unwrap();
-            let find = |(name, _): &(String, LocalRegion)| (name.clone(), peer.region(name).unwrap());
+            let find =
+                |(name, _): &(String, LocalRegion)| (name.clone(), peer.region(name).unwrap());
             let found: Vec<_> = regions.iter().map(find).collect();
             let fine = found.iter().find(|(name, _)| name == "fine").unwrap().1.clone();
             let here = job.register(Region::zeroed(LONG as usize).unwrap()).unwrap();
@@ -369,7 +431,8 @@ fn all_is_refused(nodes: u32, settings: &Settings, make: fn(usize) -> std::resul
                 let (count, last) = (expected.len(), refusals.last().map_or(0, |last| last.serial));
                 assert_eq!(last - before, count as u64, "{fault:?}: each is counted once");
                 before = last;
-                let mut seen: Vec<Noted> = refusals[refusals.len() - count..].iter().map(noted).collect();
+                let mut seen: Vec<Noted> =
+                    refusals[refusals.len() - count..].iter().map(noted).collect();
                 assert!(refusals.iter().all(|one| one.from == 0));
                 seen.sort_by_key(|one| format!("{one:?}"));
                 expected.sort_by_key(|one| format!("{one:?}"));

@@ -1,4 +1,5 @@
-//! Registrations through the public interface, over loopback: numbers, rights, growing, ending, beginning again.
+//! Registrations through the public interface, over loopback: numbers, rights, growing, ending,
+//! beginning again.
 
 mod support;
 
@@ -26,7 +27,11 @@ fn transfers_by_numbers() {
         let mine = job.register(Region::zeroed(10_000).unwrap()).unwrap();
         let open = job.publish("open", Region::zeroed(10_000).unwrap(), Rights::ALL).unwrap();
         mine.fill(0, 10_000, job.rank() as u8 + 1).unwrap();
-        job.peer(other).unwrap().send(Class::Ordered, 0, &open.remote_id().to_bytes()).wait_for(PATIENCE).unwrap();
+        job.peer(other)
+            .unwrap()
+            .send(Class::Ordered, 0, &open.remote_id().to_bytes())
+            .wait_for(PATIENCE)
+            .unwrap();
         let told = job.receive(Some(other), Some(PATIENCE)).unwrap();
         let there = RemoteId::from_bytes(&told.body).unwrap();
         assert_eq!((there.node, there.len, there.rights), (other, 10_000, Rights::ALL));
@@ -45,19 +50,28 @@ fn transfers_by_numbers() {
         job.barrier().unwrap();
 
         let text = job.transfer(id, 9_999, there, 0, 2).err().unwrap().to_string();
-        assert!(text.contains("2 bytes at offset 9999 lie outside this node's own region of 10000 bytes"), "{text}");
+        assert!(
+            text.contains(
+                "2 bytes at offset 9999 lie outside this node's own region of 10000 bytes"
+            ),
+            "{text}"
+        );
         assert!(job.transfer(id, u64::MAX, there, 0, 2).is_err());
         assert!(job.remote(RemoteId { node: 7, ..there }).is_err());
         drop(mine);
         for stale in [id, RegionId::from_bits(0), RegionId::from_bits(u64::MAX)] {
             let text = job.transfer(stale, 0, there, 0, 2).err().unwrap().to_string();
-            assert!(text.contains("put of 2 bytes") && text.contains("not registered any more"), "{text}");
+            assert!(
+                text.contains("put of 2 bytes") && text.contains("not registered any more"),
+                "{text}"
+            );
             assert!(job.fetch(there, 0, stale, 0, 2).is_err());
         }
     });
 }
 
-/// A transfer by number keeps its source, as one by object does: the last user may drop the region meanwhile.
+/// A transfer by number keeps its source, as one by object does: the last user may drop the region
+/// meanwhile.
 #[test]
 fn a_transfer_under_way_keeps_its_region() {
     pair(|job| {
@@ -76,7 +90,8 @@ fn a_transfer_under_way_keeps_its_region() {
     });
 }
 
-/// MEM-1.8: own operations are waited for, peers are shut out, the number and the key mean nothing afterwards.
+/// MEM-1.8: own operations are waited for, peers are shut out, the number and the key mean nothing
+/// afterwards.
 #[test]
 fn deregistered_memory_is_the_programs_again() {
     pair(|job| {
@@ -97,9 +112,16 @@ fn deregistered_memory_is_the_programs_again() {
         assert!(bytes.iter().all(|byte| *byte == 7));
 
         // What is left of it does nothing.
-        for operation in [there.put(0, kept.slice(0..8).unwrap()), there.put(0, kept.all()), there.get(0, kept.all())] {
+        for operation in [
+            there.put(0, kept.slice(0..8).unwrap()),
+            there.put(0, kept.all()),
+            there.get(0, kept.all()),
+        ] {
             let text = operation.wait_for(PATIENCE).unwrap_err().to_string();
-            assert!(text.contains("not registered any more") || text.contains("was removed"), "{text}");
+            assert!(
+                text.contains("not registered any more") || text.contains("was removed"),
+                "{text}"
+            );
         }
         assert!(job.transfer(id, 0, there.remote_id(), 0, 8).is_err());
         assert!(kept.set_rights(Rights::NONE).is_err());
@@ -110,7 +132,10 @@ fn deregistered_memory_is_the_programs_again() {
         let memory = open.deregister().unwrap();
         memory.fill(0, 1 << 20, 0xC4).unwrap();
         job.barrier().unwrap();
-        let refused = there.put(0, job.register(memory.clone()).unwrap().all()).wait_for(PATIENCE).unwrap_err();
+        let refused = there
+            .put(0, job.register(memory.clone()).unwrap().all())
+            .wait_for(PATIENCE)
+            .unwrap_err();
         assert_eq!(refused.refusal(), Some(Refusal::UnknownKey));
         job.barrier().unwrap();
         memory.read(0, &mut bytes).unwrap();
@@ -118,7 +143,8 @@ fn deregistered_memory_is_the_programs_again() {
     });
 }
 
-/// MEM-1.8: also what found the engine taken, and was left to whoever is in it, was asked for before.
+/// MEM-1.8: also what found the engine taken, and was left to whoever is in it, was asked for
+/// before.
 #[test]
 fn what_was_asked_for_before_is_waited_for_whoever_is_in_the_engine() {
     pair(|job| {
@@ -157,7 +183,10 @@ fn memory_registered_again() {
         drop(clone);
         assert_ne!(second.id(), id);
         job.barrier().unwrap();
-        assert_eq!(old.put_copy(0, &[1]).unwrap().wait_for(PATIENCE).unwrap_err().refusal(), Some(Refusal::UnknownKey));
+        assert_eq!(
+            old.put_copy(0, &[1]).unwrap().wait_for(PATIENCE).unwrap_err().refusal(),
+            Some(Refusal::UnknownKey)
+        );
         let new = peer.region("open").unwrap();
         assert_eq!(new.rights(), Rights::WRITE);
         new.put_copy(0, &[2]).unwrap().wait_for(PATIENCE).unwrap();
@@ -183,7 +212,10 @@ fn an_old_handle_never_means_a_later_registration() {
             region = region.reregister(Rights::READ).unwrap();
         }
         region.store_u64(0, 7).unwrap();
-        for (refused, why) in [(there.put(0, &stale), "not registered any more"), (there.get(0, &stale), "was removed")] {
+        for (refused, why) in [
+            (there.put(0, &stale), "not registered any more"),
+            (there.get(0, &stale), "was removed"),
+        ] {
             let text = refused.wait().unwrap_err().to_string();
             assert!(text.contains(why), "{text}");
         }
@@ -197,20 +229,27 @@ fn an_old_handle_never_means_a_later_registration() {
     });
 }
 
-/// MEM-1.6, MEM-1.7, MEM-1.9: page by page, at run time; both sides are told what was refused and why.
+/// MEM-1.6, MEM-1.7, MEM-1.9: page by page, at run time; both sides are told what was refused and
+/// why.
 #[test]
 fn rights_of_pages() {
     pair(|job| {
-        let here = job.publish("here", Region::zeroed(4 * PAGE as usize).unwrap(), Rights::ALL).unwrap();
+        let here =
+            job.publish("here", Region::zeroed(4 * PAGE as usize).unwrap(), Rights::ALL).unwrap();
         let there = job.peer(1 - job.rank()).unwrap().region("here").unwrap();
         here.protect(PAGE..2 * PAGE, Rights::READ).unwrap();
         job.barrier().unwrap();
-        let refused = |offset, len: usize| there.put_copy(offset, &vec![1; len]).unwrap().wait_for(PATIENCE).unwrap_err();
+        let refused = |offset, len: usize| {
+            there.put_copy(offset, &vec![1; len]).unwrap().wait_for(PATIENCE).unwrap_err()
+        };
         for (offset, len) in [(PAGE, 8), (PAGE - 1, 2), (2 * PAGE - 1, 1), (100, 4096)] {
             let error = refused(offset, len);
             assert_eq!(error.refusal(), Some(Refusal::NotPermitted));
             let text = error.to_string();
-            let what = format!("put of {len} bytes at offset {offset} of region \"here\" on node {}", 1 - job.rank());
+            let what = format!(
+                "put of {len} bytes at offset {offset} of region \"here\" on node {}",
+                1 - job.rank()
+            );
             assert!(text.contains(&what) && text.contains("Puts take the right write"), "{text}");
         }
         there.put_copy(0, &[5; 4096]).unwrap().wait_for(PATIENCE).unwrap();
@@ -234,11 +273,17 @@ fn rights_of_pages() {
 
         here.set_rights(Rights::READ).unwrap();
         job.barrier().unwrap();
-        assert_eq!(job.peer(1 - job.rank()).unwrap().region("here").unwrap().rights(), Rights::READ);
+        assert_eq!(
+            job.peer(1 - job.rank()).unwrap().region("here").unwrap().rights(),
+            Rights::READ
+        );
         assert_eq!(refused(0, 1).refusal(), Some(Refusal::NotPermitted));
         job.barrier().unwrap();
         let text = here.protect(1..PAGE, Rights::ALL).unwrap_err().to_string();
-        assert!(text.contains("bytes 1..4096 of a region of 16384 bytes are not whole pages"), "{text}");
+        assert!(
+            text.contains("bytes 1..4096 of a region of 16384 bytes are not whole pages"),
+            "{text}"
+        );
     });
 }
 
@@ -247,7 +292,9 @@ fn rights_of_pages() {
 fn a_region_that_grows() {
     pair(|job| {
         let peer = job.peer(1 - job.rank()).unwrap();
-        let here = job.publish("here", Region::private_with_capacity(100, 100_000).unwrap(), Rights::ALL).unwrap();
+        let here = job
+            .publish("here", Region::private_with_capacity(100, 100_000).unwrap(), Rights::ALL)
+            .unwrap();
         let before = peer.region("here").unwrap();
         let beyond = |len: usize| before.put_copy(100, &vec![3; len]).unwrap().wait_for(PATIENCE);
         assert_eq!(beyond(1).unwrap_err().refusal(), Some(Refusal::OutOfBounds));

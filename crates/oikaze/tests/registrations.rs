@@ -1,4 +1,5 @@
-//! Registrations that begin and end while a peer writes: never a byte changes after the end, also not if the memory has another owner.
+//! Registrations that begin and end while a peer writes: never a byte changes after the end, also
+//! not if the memory has another owner.
 //!
 //! `make test` runs 10^4 of them; `make soak` sets OIKAZE_REGISTRATIONS to 10^6.
 
@@ -78,7 +79,11 @@ fn owner(job: &Job, board: &Board, reach: Reach, count: u64) {
         let memory = &memories[which];
         let now = match open[which].take() {
             None => {
-                assert!(is_untouched(memory), "{} bytes were written after the end of a registration, {begun}", memory.len());
+                assert!(
+                    is_untouched(memory),
+                    "{} bytes were written after the end of a registration, {begun}",
+                    memory.len()
+                );
                 drop(others[which].take());
                 begun += 1;
                 tell_progress(begun, count);
@@ -91,7 +96,8 @@ fn owner(job: &Job, board: &Board, reach: Reach, count: u64) {
             Some(region) => {
                 assert_eq!(region.deregister().unwrap().view_ptr(), memory.view_ptr());
                 memory.fill(0, memory.len() as u64, CANARY).unwrap();
-                others[which] = (random(&mut state, 2) == 0).then(|| job.expose(memory.clone(), Rights::READ).unwrap());
+                others[which] = (random(&mut state, 2) == 0)
+                    .then(|| job.expose(memory.clone(), Rights::READ).unwrap());
                 None
             }
         };
@@ -201,7 +207,9 @@ fn registrations(settings: &Settings, reach: Reach, count: u64) {
 }
 
 fn count() -> u64 {
-    std::env::var("OIKAZE_REGISTRATIONS").ok().map_or(10_000, |text| text.parse().expect("a number"))
+    std::env::var("OIKAZE_REGISTRATIONS")
+        .ok()
+        .map_or(10_000, |text| text.parse().expect("a number"))
 }
 
 /// MEM-1.8, MEM-3.4.
@@ -217,15 +225,16 @@ fn no_byte_changes_in_what_was_mapped() {
     registrations(&Settings::default(), Reach::Mapped, count());
 }
 
-/// The same where datagrams come late, twice and in any order: what is sent again may find its region gone.
+/// The same where datagrams come late, twice and in any order: what is sent again may find its
+/// region gone.
 #[test]
 fn no_byte_changes_on_a_bad_network_either() {
     let fault = Some("loss=0.05,duplicate=0.05,reorder=0.1,seed=11".to_owned());
     registrations(&Settings { fault, ..Settings::default() }, Reach::Told, count() / 10);
 }
 
-/// MEM-1.8: threads that begin operation after operation with a clone do not keep the end of its registration waiting, and each of their
-/// operations ends.
+/// MEM-1.8: threads that begin operation after operation with a clone do not keep the end of its
+/// registration waiting, and each of their operations ends.
 #[test]
 fn who_goes_on_with_a_clone_is_told_that_the_region_is_gone() {
     const ROUNDS: usize = 100;
@@ -245,7 +254,9 @@ fn who_goes_on_with_a_clone_is_told_that_the_region_is_gone() {
                             under_way.push_back(there.put(0, source.clone()));
                             begun.fetch_add(1, Ordering::Relaxed);
                             if under_way.len() > 8
-                                && let Err(error) = under_way.pop_front().map_or(Ok(()), |put| put.wait_for(PATIENCE))
+                                && let Err(error) = under_way
+                                    .pop_front()
+                                    .map_or(Ok(()), |put| put.wait_for(PATIENCE))
                             {
                                 break error;
                             }
@@ -255,7 +266,9 @@ fn who_goes_on_with_a_clone_is_told_that_the_region_is_gone() {
                         for put in under_way {
                             let outcome = put.wait_for(PATIENCE);
                             assert!(
-                                outcome.as_ref().err().is_none_or(|error| error.to_string().contains("not registered")),
+                                outcome.as_ref().err().is_none_or(|error| error
+                                    .to_string()
+                                    .contains("not registered")),
                                 "{outcome:?}"
                             );
                         }
@@ -278,7 +291,8 @@ fn of_two_clones_that_end_at_once_one_has_the_name() {
         let mut region = job.publish("mine", Region::zeroed(4096).unwrap(), Rights::ALL).unwrap();
         for _ in 0..200 {
             let both = std::thread::scope(|scope| {
-                let both = [region.clone(), region].map(|clone| scope.spawn(|| clone.reregister(Rights::READ)));
+                let both = [region.clone(), region]
+                    .map(|clone| scope.spawn(|| clone.reregister(Rights::READ)));
                 both.map(|ended| ended.join().unwrap())
             });
             let [Ok(renewed), Err(error)] = (if both[0].is_ok() {
@@ -298,17 +312,20 @@ fn of_two_clones_that_end_at_once_one_has_the_name() {
     });
 }
 
-/// MEM-1.8, MEM-7.6: of a region that is gone nobody changes a word any more. Who waits for one is told, whether it drives, or sleeps beside one that
-/// does, or comes when all is over.
+/// MEM-1.8, MEM-7.6: of a region that is gone nobody changes a word any more. Who waits for one is
+/// told, whether it drives, or sleeps beside one that does, or comes when all is over.
 #[test]
 fn who_waits_for_a_word_is_told_that_its_region_is_gone() {
     for settings in [Settings::default(), over_the_network(&Settings::default())] {
         cluster_once(2, &settings, |job| {
             let region = job.expose(Region::shared(4096).unwrap(), Rights::ALL).unwrap();
-            let wait = |word: &LocalRegion| word.wait_until(0, Some(PATIENCE), |word| word != 0).unwrap_err().to_string();
+            let wait = |word: &LocalRegion| {
+                word.wait_until(0, Some(PATIENCE), |word| word != 0).unwrap_err().to_string()
+            };
             let late = region.clone();
             std::thread::scope(|threads| {
-                let waiters = [region.clone(), region.clone()].map(|word| threads.spawn(move || wait(&word)));
+                let waiters =
+                    [region.clone(), region.clone()].map(|word| threads.spawn(move || wait(&word)));
                 region.deregister().unwrap();
                 for waiter in waiters {
                     let gone = waiter.join().unwrap();
@@ -318,7 +335,12 @@ fn who_waits_for_a_word_is_told_that_its_region_is_gone() {
             // What was stored before is seen all the same.
             late.store_u64(0, 7).unwrap();
             assert_eq!(late.wait_until(0, None, |word| word == 7).unwrap(), 7);
-            assert!(late.wait_until(0, None, |word| word == 8).unwrap_err().to_string().contains("not registered any more"));
+            assert!(
+                late.wait_until(0, None, |word| word == 8)
+                    .unwrap_err()
+                    .to_string()
+                    .contains("not registered any more")
+            );
             job.barrier().unwrap();
         });
     }

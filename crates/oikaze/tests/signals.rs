@@ -28,13 +28,25 @@ fn plays_its_role() {
     job.barrier().unwrap();
     let mut of_library = 0;
     for thread in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
-        // One that has ended meanwhile has no status. Those of the test harness are no business of ours.
-        let Some((name, mask)) = mask_of(&thread.path()).filter(|(name, _)| name.starts_with("oikaze")) else { continue };
+        // One that has ended meanwhile has no status. Those of the test harness are no business of
+        // ours.
+        let Some((name, mask)) =
+            mask_of(&thread.path()).filter(|(name, _)| name.starts_with("oikaze"))
+        else {
+            continue;
+        };
         let blocks = |signal: &u64| mask & (1 << (signal - 1)) != 0;
-        assert!(ASYNCHRONOUS.iter().all(blocks) && !SYNCHRONOUS.iter().any(blocks), "thread {name} has the mask {mask:x}");
+        assert!(
+            ASYNCHRONOUS.iter().all(blocks) && !SYNCHRONOUS.iter().any(blocks),
+            "thread {name} has the mask {mask:x}"
+        );
         of_library += 1;
     }
-    assert_eq!(mask_of(Path::new("/proc/thread-self")).unwrap(), before, "the program's thread has another mask than before");
+    assert_eq!(
+        mask_of(Path::new("/proc/thread-self")).unwrap(),
+        before,
+        "the program's thread has another mask than before"
+    );
     // The helper, and the one that reads what the launcher says.
     assert!(of_library >= 2, "{of_library}");
     assert_eq!(array.read(0..1).unwrap()[0], 0);
@@ -44,7 +56,9 @@ fn plays_its_role() {
 /// Name and blocked signals of a thread.
 fn mask_of(thread: &Path) -> Option<(String, u64)> {
     let status = std::fs::read_to_string(thread.join("status")).ok()?;
-    let field = |name: &str| Some(status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?.trim());
+    let field = |name: &str| {
+        Some(status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?.trim())
+    };
     Some((field("Name")?.to_owned(), u64::from_str_radix(field("SigBlk")?, 16).ok()?))
 }
 

@@ -1,4 +1,5 @@
-//! A neighbour that is stopped in the middle of a put into a mapped region, given up by the others, and goes on later: MEM-18.6. Real processes.
+//! A neighbour that is stopped in the middle of a put into a mapped region, given up by the others,
+//! and goes on later: MEM-18.6. Real processes.
 
 #[path = "support/processes.rs"]
 mod processes;
@@ -43,7 +44,8 @@ fn puts_and_is_stopped(job: &Job) {
 
 /// The memory is registered once, and deregistered.
 const ONCE: &str = "once";
-/// It is registered twice. The registration that the other one puts through is dropped before the other one is given up, or afterwards.
+/// It is registered twice. The registration that the other one puts through is dropped before the
+/// other one is given up, or afterwards.
 const DROPPED_BEFORE: &str = "dropped before";
 const DROPPED_AFTERWARDS: &str = "dropped afterwards";
 
@@ -122,7 +124,8 @@ fn bytes(region: &Region) -> Vec<u8> {
 
 /// Is a put there that has begun and is not whole? (A copy may keep its very ends for last.)
 fn is_half_done(memory: &Region) -> bool {
-    let words: Vec<u64> = (1..64).map(|part| memory.load_u64(part * LEN as u64 / 64).unwrap()).collect();
+    let words: Vec<u64> =
+        (1..64).map(|part| memory.load_u64(part * LEN as u64 / 64).unwrap()).collect();
     words.iter().any(|word| *word != words[0])
 }
 
@@ -152,13 +155,16 @@ impl Stopped {
 
     /// As the kernel shows it; none if there is no such process.
     fn state(&self) -> Option<char> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.as_raw_nonzero())).ok()?;
+        let stat =
+            std::fs::read_to_string(format!("/proc/{}/stat", self.0.as_raw_nonzero())).ok()?;
         stat.rsplit(") ").next()?.chars().next()
     }
 
     fn goes_on_to_its_end(self) {
         kill_process(self.0, Signal::CONT).unwrap();
-        until(Instant::now() + PATIENCE, "it does not end", || matches!(self.state(), None | Some('Z')));
+        until(Instant::now() + PATIENCE, "it does not end", || {
+            matches!(self.state(), None | Some('Z'))
+        });
     }
 }
 

@@ -1,4 +1,5 @@
-//! Failures that nobody waited for are reported by `quiet`, `flush` and the end of a scope, each once.
+//! Failures that nobody waited for are reported by `quiet`, `flush` and the end of a scope, each
+//! once.
 
 mod support;
 
@@ -14,7 +15,8 @@ fn unseen(result: oikaze::Result<()>) -> u64 {
     }
 }
 
-/// MEM-15.5: dropped handles, handles not waited for yet, and counted ones; but none that was told of.
+/// MEM-15.5: dropped handles, handles not waited for yet, and counted ones; but none that was told
+/// of.
 #[test]
 fn failure_that_nobody_waited_for_is_reported_once_by_quiet() {
     cluster(2, &Settings::default(), |job| {
@@ -26,7 +28,10 @@ fn failure_that_nobody_waited_for_is_reported_once_by_quiet() {
         let kept = there.word::<u64>(1 << 40).add(1);
         drop(there.put_copy(0, b"x").unwrap());
         let error = job.quiet().unwrap_err();
-        assert!(error.to_string().contains("3 operations have failed that nobody waited for"), "{error}");
+        assert!(
+            error.to_string().contains("3 operations have failed that nobody waited for"),
+            "{error}"
+        );
         assert_eq!(error.refusal(), Some(oikaze::Refusal::NotPermitted));
         assert_eq!(unseen(job.quiet()), 0, "reported once");
         kept.wait().unwrap_err();
@@ -42,7 +47,11 @@ fn failure_that_nobody_waited_for_is_reported_once_by_quiet() {
         assert_eq!(unseen(peer.flush()), 1, "a counter tells nobody why");
         let _ = there.put_list(&[(0, job.register(Region::zeroed(8).unwrap()).unwrap().all())]);
         let _ = peer.send(Class::Ordered, 1, b"taken");
-        assert_eq!((unseen(job.peer(job.rank()).unwrap().flush()), unseen(job.quiet())), (0, 1), "of the peer meant");
+        assert_eq!(
+            (unseen(job.peer(job.rank()).unwrap().flush()), unseen(job.quiet())),
+            (0, 1),
+            "of the peer meant"
+        );
         job.barrier().unwrap();
     });
 }

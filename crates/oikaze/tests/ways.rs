@@ -1,9 +1,12 @@
-//! What holds of remote memory whichever way it goes: to the node itself, over the network, through rings, into mapped memory.
+//! What holds of remote memory whichever way it goes: to the node itself, over the network, through
+//! rings, into mapped memory.
 
 mod support;
 
 use oikaze::job::Settings;
-use oikaze::{Class, Combine, Error, Job, LocalRegion, Operation, Peer, Refusal, Region, RemoteRegion, Rights};
+use oikaze::{
+    Class, Combine, Error, Job, LocalRegion, Operation, Peer, Refusal, Region, RemoteRegion, Rights,
+};
 use std::sync::Barrier;
 use std::time::Duration;
 use support::{cluster_once, over_the_network};
@@ -25,7 +28,11 @@ struct End<'j> {
 
 impl End<'_> {
     fn region(&self) -> Region {
-        if self.shared { Region::shared(LEN as usize).unwrap() } else { Region::zeroed(LEN as usize).unwrap() }
+        if self.shared {
+            Region::shared(LEN as usize).unwrap()
+        } else {
+            Region::zeroed(LEN as usize).unwrap()
+        }
     }
 
     /// Done by the node that asks, while the other one waits.
@@ -53,9 +60,12 @@ impl End<'_> {
 
 fn each_way(program: impl Fn(&End<'_>) + Sync) {
     let network = over_the_network(&Settings::default());
-    for (nodes, settings, shared) in
-        [(1, Settings::default(), false), (2, network, false), (2, Settings::default(), false), (2, Settings::default(), true)]
-    {
+    for (nodes, settings, shared) in [
+        (1, Settings::default(), false),
+        (2, network, false),
+        (2, Settings::default(), false),
+        (2, Settings::default(), true),
+    ] {
         let all = Barrier::new(nodes as usize);
         cluster_once(nodes, &settings, |job| {
             program(&End { job: &job, target: job.peer(nodes - 1).unwrap(), shared, all: &all });
@@ -64,17 +74,22 @@ fn each_way(program: impl Fn(&End<'_>) + Sync) {
 }
 
 fn refusal<T: oikaze::Outcome>(operation: Operation<T>) -> Option<Refusal> {
-    operation.wait_for(PATIENCE).err().map(|error| error.refusal().unwrap_or_else(|| panic!("{error}")))
+    operation
+        .wait_for(PATIENCE)
+        .err()
+        .map(|error| error.refusal().unwrap_or_else(|| panic!("{error}")))
 }
 
-/// MEM-1.6, MEM-1.7: in force when the call returns, also for who has looked the region up, or mapped it, before.
+/// MEM-1.6, MEM-1.7: in force when the call returns, also for who has looked the region up, or
+/// mapped it, before.
 #[test]
 fn rights_change_page_by_page_while_the_region_is_used() {
     each_way(|end| {
         let mine = end.job.publish("mine", end.region(), Rights::ALL).unwrap();
         let there = end.target.region("mine").unwrap();
         let source = end.source(7);
-        // Which of these are refused: a short put and a long one, each from this page on; a get; a word; numbers; a signal in that page.
+        // Which of these are refused: a short put and a long one, each from this page on; a get; a
+        // word; numbers; a signal in that page.
         let refused = |there: &RemoteRegion, page: u64| {
             let (at, short) = (page * PAGE, source.slice(0..8).unwrap());
             [
@@ -91,13 +106,20 @@ fn rights_change_page_by_page_while_the_region_is_used() {
         end.serve(|| mine.protect(PAGE..2 * PAGE, Rights::READ).unwrap());
         end.ask(|| {
             assert_eq!(refused(&there, 1), [no, no, None, no, no, no]);
-            assert_eq!(refused(&there, 0), [None, no, None, None, None, None], "the long one reaches the page");
+            assert_eq!(
+                refused(&there, 0),
+                [None, no, None, None, None, None],
+                "the long one reaches the page"
+            );
             assert_eq!(refused(&there, 2), [None; 6]);
         });
         end.serve(|| mine.set_rights(Rights::ATOMIC).unwrap());
         end.ask(|| {
             assert_eq!(refused(&there, 1), [no, no, no, None, None, no]);
-            assert_eq!(refused(&end.target.region("mine").unwrap(), 1), [no, no, no, None, None, no]);
+            assert_eq!(
+                refused(&end.target.region("mine").unwrap(), 1),
+                [no, no, no, None, None, no]
+            );
         });
         end.serve(|| mine.set_rights(Rights::ALL).unwrap());
         end.ask(|| assert_eq!(refused(&there, 1), [None; 6]));
@@ -118,8 +140,14 @@ fn memory_is_registered_again() {
         let after = end.target.region("mine").unwrap();
         end.ask(|| {
             for long in [8, LEN as usize] {
-                assert_eq!(refusal(before.put(0, source.slice(0..long).unwrap())), Some(Refusal::UnknownKey));
-                assert_eq!(refusal(before.get(0, source.slice(0..long).unwrap())), Some(Refusal::UnknownKey));
+                assert_eq!(
+                    refusal(before.put(0, source.slice(0..long).unwrap())),
+                    Some(Refusal::UnknownKey)
+                );
+                assert_eq!(
+                    refusal(before.get(0, source.slice(0..long).unwrap())),
+                    Some(Refusal::UnknownKey)
+                );
             }
             assert_eq!(refusal(before.fetch_add(0, 1)), Some(Refusal::UnknownKey));
             assert_eq!(refusal(after.fetch_add(0, 1)), Some(Refusal::NotPermitted));
@@ -135,7 +163,8 @@ fn memory_is_registered_again() {
     });
 }
 
-/// MEM-15.1 to MEM-15.3: what is behind a fence takes place after what is before it; a flush waits for both, whatever became of them.
+/// MEM-15.1 to MEM-15.3: what is behind a fence takes place after what is before it; a flush waits
+/// for both, whatever became of them.
 #[test]
 fn fences_and_flushes_hold() {
     each_way(|end| {
@@ -163,14 +192,16 @@ fn fences_and_flushes_hold() {
             // Some were to fail, and nobody has waited for them yet (MEM-15.5).
             let ended = if round % 3 == 0 { end.target.flush() } else { end.job.quiet() };
             assert!(matches!(ended, Ok(()) | Err(Error::Unseen { .. })), "{ended:?}");
-            let ended: Vec<_> = begun.iter().map(|one| one.is_done() && one.wait_for(PATIENCE).is_ok()).collect();
+            let ended: Vec<_> =
+                begun.iter().map(|one| one.is_done() && one.wait_for(PATIENCE).is_ok()).collect();
             assert!(ended.is_empty() || ended == [true, false, true], "{ended:?}");
             end.job.barrier().unwrap();
         }
     });
 }
 
-/// MEM-7.1: one wait for many, whether they are done at once, later, or refused; each is counted once, and told once.
+/// MEM-7.1: one wait for many, whether they are done at once, later, or refused; each is counted
+/// once, and told once.
 #[test]
 fn counters_and_queues_wake_when_enough_have_ended() {
     const EACH: u64 = 50;
@@ -207,7 +238,8 @@ fn counters_and_queues_wake_when_enough_have_ended() {
     });
 }
 
-/// MEM-6.5: what a region has grown by is reached at once, in memory of its own and in a memory file, which a neighbour maps.
+/// MEM-6.5: what a region has grown by is reached at once, in memory of its own and in a memory
+/// file, which a neighbour maps.
 #[test]
 fn a_region_grows_while_it_is_used() {
     each_way(|end| grows(end, Region::private_with_capacity(PAGE as usize, LEN as usize).unwrap()));
@@ -229,7 +261,8 @@ fn grows(end: &End<'_>, region: Region) {
     });
 }
 
-/// MEM-15.4, MEM-9.1: who asks for more than is kept for a peer is told at once; the rest takes place, each once.
+/// MEM-15.4, MEM-9.1: who asks for more than is kept for a peer is told at once; the rest takes
+/// place, each once.
 #[test]
 fn what_is_asked_for_without_end_is_bounded() {
     /// More than is held back at the requester, and on the way to its engine.
@@ -241,8 +274,12 @@ fn what_is_asked_for_without_end_is_bounded() {
         let large = end.job.register(Region::zeroed(1 << 20).unwrap()).unwrap();
         let mut begun = Vec::new();
         if end.job.rank() == 0 {
-            // There is no credit for all of these: until some are read, nothing behind the fence goes.
-            begun.extend((0..UNREAD).map(|tag| end.target.send_from(Class::Ordered, tag, large.all()).into_bits()));
+            // There is no credit for all of these: until some are read, nothing behind the fence
+            // goes.
+            begun.extend(
+                (0..UNREAD)
+                    .map(|tag| end.target.send_from(Class::Ordered, tag, large.all()).into_bits()),
+            );
             end.target.fence();
             begun.extend((0..ASKED).map(|_| there.word::<u64>(0).add(1).into_bits()));
         }
@@ -251,9 +288,13 @@ fn what_is_asked_for_without_end_is_bounded() {
         if end.job.rank() == end.target.rank() {
             (0..UNREAD).for_each(|_| drop(end.job.receive(None, Some(PATIENCE)).unwrap()));
         }
-        let (ended, failed): (Vec<_>, Vec<_>) = begun.iter().map(|one| one.wait_for(PATIENCE)).partition(Result::is_ok);
+        let (ended, failed): (Vec<_>, Vec<_>) =
+            begun.iter().map(|one| one.wait_for(PATIENCE)).partition(Result::is_ok);
         end.job.barrier().unwrap();
-        let words = format!("too many operations in flight to node {}: wait for some of them first", end.target.rank());
+        let words = format!(
+            "too many operations in flight to node {}: wait for some of them first",
+            end.target.rank()
+        );
         for failure in &failed {
             let text = failure.as_ref().unwrap_err().to_string();
             assert!(text.ends_with(&words), "{text}");
@@ -261,7 +302,10 @@ fn what_is_asked_for_without_end_is_bounded() {
         end.ask(|| {
             assert_eq!(ended.len() + failed.len(), (ASKED + UNREAD) as usize);
             assert!(!failed.is_empty(), "there is a bound");
-            assert_eq!(there.fetch_add(0, 0).wait_for(PATIENCE).unwrap(), ended.len() as u64 - UNREAD);
+            assert_eq!(
+                there.fetch_add(0, 0).wait_for(PATIENCE).unwrap(),
+                ended.len() as u64 - UNREAD
+            );
         });
         end.serve(|| assert_eq!(mine.load_u64(8).unwrap(), 0));
     });
@@ -277,7 +321,10 @@ fn names_without_end_are_bounded() {
         let mut published: Vec<_> = (0..NAMES).map(|n| publish(n).unwrap()).collect();
         let more = || job.publish("more", memory.clone(), Rights::ALL);
         let text = more().err().expect("it must fail").to_string();
-        assert!(text.contains("publishing region \"more\"") && text.contains(&NAMES.to_string()), "{text}");
+        assert!(
+            text.contains("publishing region \"more\"") && text.contains(&NAMES.to_string()),
+            "{text}"
+        );
         published.pop();
         more().unwrap();
         // Of those that found no room nothing is left.
@@ -288,7 +335,8 @@ fn names_without_end_are_bounded() {
     });
 }
 
-/// A word that changes without end to what is not waited for is waited for no longer than asked, whichever way its changes come.
+/// A word that changes without end to what is not waited for is waited for no longer than asked,
+/// whichever way its changes come.
 #[test]
 fn who_waits_for_a_word_that_keeps_changing_waits_no_longer_than_asked() {
     const LIMIT: Duration = Duration::from_millis(50);
@@ -305,7 +353,9 @@ fn who_waits_for_a_word_that_keeps_changing_waits_no_longer_than_asked() {
             mine.store_u64(8, 1).unwrap();
         } else {
             let is_over = || there.word::<u64>(8).load().wait_for(PATIENCE).unwrap() == 1;
-            let put = |word: u64| there.put_copy(0, &word.to_le_bytes()).unwrap().wait_for(PATIENCE).unwrap();
+            let put = |word: u64| {
+                there.put_copy(0, &word.to_le_bytes()).unwrap().wait_for(PATIENCE).unwrap()
+            };
             (0..u64::MAX).take_while(|word| word % 64 != 0 || !is_over()).for_each(put);
         }
         end.job.barrier().unwrap();

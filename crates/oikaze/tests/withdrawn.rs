@@ -24,7 +24,11 @@ fn lookup_of_withdrawn_name_fails_at_once_until_it_is_published_again() {
         let error = peer.region("short").err().unwrap();
         assert_eq!(error.refusal(), Some(Refusal::Withdrawn));
         let text = error.to_string();
-        assert!(text.contains(&format!("region \"short\" of node {}", peer.rank())) && text.contains("withdrawn"), "{text}");
+        assert!(
+            text.contains(&format!("region \"short\" of node {}", peer.rank()))
+                && text.contains("withdrawn"),
+            "{text}"
+        );
         assert_eq!(peer.fifo("queue").err().unwrap().refusal(), Some(Refusal::Withdrawn));
         job.barrier().unwrap();
         let _again = job.publish("short", Region::zeroed(128).unwrap(), Rights::ALL).unwrap();
@@ -34,14 +38,18 @@ fn lookup_of_withdrawn_name_fails_at_once_until_it_is_published_again() {
     });
 }
 
-/// MEM-6.4: a name that was never published is waited for until the limit; the error names node and name.
+/// MEM-6.4: a name that was never published is waited for until the limit; the error names node and
+/// name.
 #[test]
 fn lookup_of_name_never_published_fails_at_the_limit() {
     cluster(2, &Settings::default(), |mut job| {
         job.set_time_limit(Some(Duration::from_millis(50)));
         let peer = job.peer(1 - job.rank()).unwrap();
         let text = peer.region("never").err().unwrap().to_string();
-        assert!(text.contains(&format!("node {}", peer.rank())) && text.contains("\"never\""), "{text}");
+        assert!(
+            text.contains(&format!("node {}", peer.rank())) && text.contains("\"never\""),
+            "{text}"
+        );
         job.set_time_limit(None);
         job.barrier().unwrap();
     });

@@ -10,7 +10,10 @@ use support::cluster;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn faulty() -> Settings {
-    Settings { fault: Some("loss=0.05,duplicate=0.05,reorder=0.05,corrupt=0.01,seed=21".to_owned()), ..Settings::default() }
+    Settings {
+        fault: Some("loss=0.05,duplicate=0.05,reorder=0.05,corrupt=0.01,seed=21".to_owned()),
+        ..Settings::default()
+    }
 }
 
 #[test]
@@ -20,9 +23,18 @@ fn every_change_of_a_word_by_a_peer_and_by_its_owner() {
         let there = job.peer(1 - job.rank()).unwrap().region("words").unwrap();
         let word = there.word::<i32>(4);
         let old = |operation: oikaze::Operation<i32>| operation.wait_for(PATIENCE).unwrap();
-        assert_eq!((old(word.swap(-7)), old(word.fetch_add(2)), old(word.fetch_min(3))), (0, -7, -5));
-        assert_eq!((old(word.fetch_max(12)), old(word.fetch_and(10)), old(word.fetch_or(3))), (-5, 12, 8));
-        assert_eq!((old(word.fetch_xor(1)), old(word.compare_swap(10, 1)), old(word.compare_swap(10, 2))), (11, 10, 1));
+        assert_eq!(
+            (old(word.swap(-7)), old(word.fetch_add(2)), old(word.fetch_min(3))),
+            (0, -7, -5)
+        );
+        assert_eq!(
+            (old(word.fetch_max(12)), old(word.fetch_and(10)), old(word.fetch_or(3))),
+            (-5, 12, 8)
+        );
+        assert_eq!(
+            (old(word.fetch_xor(1)), old(word.compare_swap(10, 1)), old(word.compare_swap(10, 2))),
+            (11, 10, 1)
+        );
         word.add(-5).wait_for(PATIENCE).unwrap();
         assert_eq!(old(word.load()), -4);
         let wide = there.word::<u64>(8);
@@ -44,7 +56,8 @@ fn every_change_of_a_word_by_a_peer_and_by_its_owner() {
     });
 }
 
-/// MEM-5.3, WIND-4.6: two nodes that both refuse many at once tell each other all of them; none of these has happened, and each other once.
+/// MEM-5.3, WIND-4.6: two nodes that both refuse many at once tell each other all of them; none of
+/// these has happened, and each other once.
 #[test]
 fn many_are_refused_both_ways_at_once() {
     const EACH: u64 = 10_000;
@@ -54,7 +67,8 @@ fn many_are_refused_both_ways_at_once() {
         job.barrier().unwrap();
         let begun = Instant::now();
         let beyond = |at: u64| at % 10 == 3;
-        let all: Vec<_> = (0..EACH).map(|at| there.fetch_add(if beyond(at) { 4096 } else { 0 }, 1)).collect();
+        let all: Vec<_> =
+            (0..EACH).map(|at| there.fetch_add(if beyond(at) { 4096 } else { 0 }, 1)).collect();
         let mut seen = Vec::new();
         for (at, operation) in (0..).zip(all) {
             match operation.wait_for(PATIENCE) {
@@ -72,15 +86,17 @@ fn many_are_refused_both_ways_at_once() {
     });
 }
 
-/// MEM-7.1: many under way at once, to oneself, too. Each node's requests and its answers to the other's are fewer together than the messages that
-/// may be on their way to a peer: those beyond would fail.
+/// MEM-7.1: many under way at once, to oneself, too. Each node's requests and its answers to the
+/// other's are fewer together than the messages that may be on their way to a peer: those beyond
+/// would fail.
 #[test]
 fn many_are_under_way_at_once() {
     const MANY: u64 = 30_000;
     const { assert!(2 * MANY <= oikaze_protocol::limits::MESSAGES_IN_FLIGHT as u64) };
     for nodes in [1, 2] {
         cluster(nodes, &Settings::default(), |job| {
-            let words = job.publish("words", Region::zeroed(4096).unwrap(), Rights::ATOMIC).unwrap();
+            let words =
+                job.publish("words", Region::zeroed(4096).unwrap(), Rights::ATOMIC).unwrap();
             let there = job.peer(nodes - 1 - job.rank()).unwrap().region("words").unwrap();
             // Behind a fence they wait, and are let go at once.
             let all: Vec<_> = job.batch(|| {
@@ -88,9 +104,11 @@ fn many_are_under_way_at_once() {
                 job.fence();
                 std::iter::once(first).chain((1..MANY).map(|_| there.fetch_add(0, 1))).collect()
             });
-            let mut seen: Vec<_> = all.into_iter().map(|one| one.wait_for(PATIENCE).unwrap()).collect();
+            let mut seen: Vec<_> =
+                all.into_iter().map(|one| one.wait_for(PATIENCE).unwrap()).collect();
             assert_eq!(seen[0], 0, "the fence's other side");
-            // Nothing orders those behind it among themselves (MEM-7.3): a datagram that was lost is late.
+            // Nothing orders those behind it among themselves (MEM-7.3): a datagram that was lost
+            // is late.
             seen.sort_unstable();
             assert!(seen.into_iter().eq(0..MANY), "each value before was there once");
             job.barrier().unwrap();
@@ -147,23 +165,36 @@ fn sums_are_conserved_over_a_faulty_network() {
     });
 }
 
-/// MEM-12: arrays that need many datagrams, from several nodes at once, over a bad network; every sum is exact.
+/// MEM-12: arrays that need many datagrams, from several nodes at once, over a bad network; every
+/// sum is exact.
 #[test]
 fn arrays_accumulate_over_a_faulty_network() {
     const LEN: usize = 30_001;
     cluster(3, &faulty(), |job| {
-        let mine = job.publish("sums", Region::zeroed(LEN * 8 + 8).unwrap(), Rights::ATOMIC).unwrap();
+        let mine =
+            job.publish("sums", Region::zeroed(LEN * 8 + 8).unwrap(), Rights::ATOMIC).unwrap();
         let there = job.peer(0).unwrap().region("sums").unwrap();
-        let numbers: Vec<f64> = (0..LEN).map(|index| index as f64 + f64::from(job.rank())).collect();
+        let numbers: Vec<f64> =
+            (0..LEN).map(|index| index as f64 + f64::from(job.rank())).collect();
         let source = job.register(Region::zeroed(LEN * 8).unwrap()).unwrap();
-        source.write(0, &numbers.iter().flat_map(|number| number.to_ne_bytes()).collect::<Vec<u8>>()).unwrap();
+        source
+            .write(0, &numbers.iter().flat_map(|number| number.to_ne_bytes()).collect::<Vec<u8>>())
+            .unwrap();
         let counted = there.accumulate::<f64>(8, Combine::Sum, source.all()).unwrap();
-        job.scope(|scope| scope.accumulate(&there, 8, Combine::Sum, &numbers)?.wait_for(PATIENCE)).unwrap();
+        job.scope(|scope| scope.accumulate(&there, 8, Combine::Sum, &numbers)?.wait_for(PATIENCE))
+            .unwrap();
         counted.wait_for(PATIENCE).unwrap();
-        there.accumulate_copy(0, Combine::Max, &[job.rank() as i32, -1]).unwrap().wait_for(PATIENCE).unwrap();
+        there
+            .accumulate_copy(0, Combine::Max, &[job.rank() as i32, -1])
+            .unwrap()
+            .wait_for(PATIENCE)
+            .unwrap();
         job.barrier().unwrap();
         if job.rank() == 0 {
-            assert_eq!((mine.word::<i32>(0).load().unwrap(), mine.word::<i32>(4).load().unwrap()), (2, 0));
+            assert_eq!(
+                (mine.word::<i32>(0).load().unwrap(), mine.word::<i32>(4).load().unwrap()),
+                (2, 0)
+            );
             for index in 0..LEN {
                 let sum = f64::from_bits(mine.load_u64(8 + 8 * index as u64).unwrap());
                 assert_eq!(sum, 2.0 * (3.0 * index as f64 + 3.0), "{index}");
@@ -173,7 +204,8 @@ fn arrays_accumulate_over_a_faulty_network() {
     });
 }
 
-/// MEM-13: two producers and a faulty network; a FIFO that is often full; each element comes out once, in its producer's order.
+/// MEM-13: two producers and a faulty network; a FIFO that is often full; each element comes out
+/// once, in its producer's order.
 #[test]
 fn elements_pass_a_fifo_once_and_in_order() {
     const EACH: u32 = 1500;
@@ -181,7 +213,10 @@ fn elements_pass_a_fifo_once_and_in_order() {
         if job.rank() != 0 {
             let fifo = job.peer(0).unwrap().fifo("work").unwrap();
             for number in 0..EACH {
-                let element = [job.rank(), number].map(u32::to_ne_bytes).concat().repeat(1 + number as usize % 400);
+                let element = [job.rank(), number]
+                    .map(u32::to_ne_bytes)
+                    .concat()
+                    .repeat(1 + number as usize % 400);
                 fifo.push(&element, Some(PATIENCE)).unwrap();
             }
             return job.barrier().unwrap();
@@ -192,7 +227,8 @@ fn elements_pass_a_fifo_once_and_in_order() {
         for _ in 0..2 * EACH {
             element.clear();
             fifo.pop(&mut element, Some(PATIENCE)).unwrap();
-            let words: Vec<u32> = element.as_chunks::<4>().0.iter().map(|word| u32::from_ne_bytes(*word)).collect();
+            let words: Vec<u32> =
+                element.as_chunks::<4>().0.iter().map(|word| u32::from_ne_bytes(*word)).collect();
             let [from, number] = words[..2] else { panic!("{words:?}") };
             assert_eq!(number, next[from as usize], "from node {from}");
             next[from as usize] += 1;
@@ -212,9 +248,11 @@ fn several_threads_take_out_what_batches_push() {
     cluster(3, &Settings::default(), |job| {
         if job.rank() != 0 {
             let fifo = job.peer(0).unwrap().fifo("work").unwrap();
-            let mut left: Vec<u64> = (0..EACH).map(|number| u64::from(job.rank()) << 32 | number).collect();
+            let mut left: Vec<u64> =
+                (0..EACH).map(|number| u64::from(job.rank()) << 32 | number).collect();
             while !left.is_empty() {
-                let pushed: Vec<_> = job.batch(|| left.iter().map(|number| fifo.post(&number.to_ne_bytes())).collect());
+                let pushed: Vec<_> = job
+                    .batch(|| left.iter().map(|number| fifo.post(&number.to_ne_bytes())).collect());
                 let full = |push: &oikaze::Operation<()>| match push.wait_for(PATIENCE) {
                     Ok(()) => false,
                     Err(error) => error.is_full() || panic!("{error}"),
@@ -230,11 +268,15 @@ fn several_threads_take_out_what_batches_push() {
             for _ in 0..2 {
                 scope.spawn(|| {
                     let mut element = Vec::new();
-                    // The ticket is drawn first, so that nobody waits for an element that will not come.
+                    // The ticket is drawn first, so that nobody waits for an element that will not
+                    // come.
                     while count.fetch_add(1, Ordering::Relaxed) < 2 * EACH {
                         element.clear();
                         fifo.pop(&mut element, Some(PATIENCE)).unwrap();
-                        sum.fetch_add(u64::from_ne_bytes(element.as_slice().try_into().unwrap()), Ordering::Relaxed);
+                        sum.fetch_add(
+                            u64::from_ne_bytes(element.as_slice().try_into().unwrap()),
+                            Ordering::Relaxed,
+                        );
                     }
                 });
             }

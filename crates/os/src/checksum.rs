@@ -1,7 +1,8 @@
 //! CRC32C (RFC 3720, appendix B.4) at the speed of memory.
 //!
-//! Where the processor multiplies polynomials in wide registers, many bytes go at once: over memory that no cache holds half as fast again as the CRC
-//! instruction, twice as fast for datagrams of an Ethernet MTU, which are too short for that instruction's latency to be hidden.
+//! Where the processor multiplies polynomials in wide registers, many bytes go at once: over memory
+//! that no cache holds half as fast again as the CRC instruction, twice as fast for datagrams of an
+//! Ethernet MTU, which are too short for that instruction's latency to be hidden.
 
 use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
 
@@ -10,7 +11,8 @@ use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
 pub fn crc32c(sum: u32, bytes: &[u8]) -> u32 {
     match (sum, bytes) {
         (sum, []) => sum,
-        // A digest is made with a table in it: longer than a small datagram, and not needed to begin with.
+        // A digest is made with a table in it: longer than a small datagram, and not needed to
+        // begin with.
         (0, bytes) => crc32_iscsi(bytes),
         (sum, bytes) => {
             let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!sum));
@@ -27,14 +29,17 @@ mod tests {
     /// The definition, bit by bit.
     fn slowly(sum: u32, bytes: &[u8]) -> u32 {
         let by_bit = |crc: u32| (crc >> 1) ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 };
-        !bytes.iter().fold(!sum, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| by_bit(crc)))
+        !bytes
+            .iter()
+            .fold(!sum, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| by_bit(crc)))
     }
 
     #[test]
     fn it_is_the_sum_of_the_definition_whatever_the_length_and_the_place() {
         // RFC 3720, appendix B.4.
         assert_eq!((crc32c(0, &[0; 32]), crc32c(0, b"123456789")), (0x8a91_36aa, 0xe306_9283));
-        let bytes: Vec<u8> = (0..10_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let bytes: Vec<u8> =
+            (0..10_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
         for len in (0..1100).chain([1408, 4095, 8192, 8896, 9000]) {
             let (sum, from) = ((len as u32).wrapping_mul(0x9e37_79b9), len % 67);
             let part = &bytes[from..from + len];

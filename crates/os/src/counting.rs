@@ -1,4 +1,5 @@
-//! An allocator that counts, so that tests can say what a thing keeps and that a path allocates nothing.
+//! An allocator that counts, so that tests can say what a thing keeps and that a path allocates
+//! nothing.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,7 +49,8 @@ impl Counting {
     }
 }
 
-// SAFETY: all is left to the system's allocator, with the arguments as they came; what is counted beside it has no influence.
+// SAFETY: all is left to the system's allocator, with the arguments as they came; what is counted
+// beside it has no influence.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.took(layout.size());

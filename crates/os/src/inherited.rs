@@ -1,7 +1,9 @@
-//! A few bytes that a process hands to its children by a descriptor, and not by their environment or arguments.
+//! A few bytes that a process hands to its children by a descriptor, and not by their environment
+//! or arguments.
 //!
-//! The bytes lie in a sealed memory file. It passes through any number of programs that leave open descriptors open (`sh`,
-//! `env`, `numactl`, `ip netns exec`). The first process that reads it closes it there, so its own children do not get it.
+//! The bytes lie in a sealed memory file. It passes through any number of programs that leave open
+//! descriptors open (`sh`, `env`, `numactl`, `ip netns exec`). The first process that reads it
+//! closes it there, so its own children do not get it.
 
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
@@ -12,7 +14,8 @@ use std::process::Command;
 
 /// Name of the memory file, by which a process recognises it.
 const NAME: &str = "oikaze inherited";
-/// Scripts and shells use low descriptors for themselves (`exec 3>file`, dash from 10 on), so a high one is used if there is one.
+/// Scripts and shells use low descriptors for themselves (`exec 3>file`, dash from 10 on), so a
+/// high one is used if there is one.
 const LEAST: i32 = 100;
 /// Standard input, output and error never hold the bytes.
 const STANDARD: i32 = 3;
@@ -25,7 +28,8 @@ pub struct Inheritance {
 }
 
 impl Inheritance {
-    /// Puts bytes into a memory file that this process's own children do not inherit unless told to.
+    /// Puts bytes into a memory file that this process's own children do not inherit unless told
+    /// to.
     ///
     /// # Errors
     /// Too many bytes, or no descriptor or memory is left.
@@ -35,12 +39,16 @@ impl Inheritance {
         }
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         // As in `memory::memfd`: Linux before 6.3 does not know the flag.
-        let file = memfd_create(NAME, flags | MemfdFlags::NOEXEC_SEAL)
-            .or_else(|why| if why == Errno::INVAL { memfd_create(NAME, flags) } else { Err(why) })?;
+        let file = memfd_create(NAME, flags | MemfdFlags::NOEXEC_SEAL).or_else(|why| {
+            if why == Errno::INVAL { memfd_create(NAME, flags) } else { Err(why) }
+        })?;
         if pwrite(&file, bytes, 0)? != bytes.len() {
             return Err(Errno::IO.into());
         }
-        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL)?;
+        fcntl_add_seals(
+            &file,
+            SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL,
+        )?;
         // Fewer descriptors may be allowed than that.
         let file = match fcntl_dupfd_cloexec(&file, LEAST) {
             Ok(high) => high,
@@ -59,10 +67,16 @@ impl Inheritance {
     pub fn pass_to(&self, command: &mut Command) {
         let number = self.number();
         let open = move || {
-            // SAFETY: `fcntl` is async-signal-safe and changes only a flag of a descriptor of this process.
-            if unsafe { libc::fcntl(number, libc::F_SETFD, 0) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+            // SAFETY: `fcntl` is async-signal-safe and changes only a flag of a descriptor of this
+            // process.
+            if unsafe { libc::fcntl(number, libc::F_SETFD, 0) } < 0 {
+                Err(io::Error::last_os_error())
+            } else {
+                Ok(())
+            }
         };
-        // SAFETY: runs between fork and exec, calls one async-signal-safe function and allocates nothing.
+        // SAFETY: runs between fork and exec, calls one async-signal-safe function and allocates
+        // nothing.
         unsafe { command.pre_exec(open) };
     }
 }
@@ -76,11 +90,14 @@ pub fn take(number: i32) -> io::Result<Vec<u8>> {
     if number < STANDARD {
         return Err(foreign());
     }
-    // An inherited descriptor is open across exec; one that this process has opened itself is not (all of Rust's are not).
-    // SAFETY: the descriptor is used for one call that fails if it is closed.
+    // An inherited descriptor is open across exec; one that this process has opened itself is not
+    // (all of Rust's are not). SAFETY: the descriptor is used for one call that fails if it is
+    // closed.
     let flags = fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) }).map_err(|_| foreign())?;
     let name = std::fs::read_link(format!("/proc/self/fd/{number}")).map_err(|_| foreign())?;
-    if flags.contains(FdFlags::CLOEXEC) || !name.to_string_lossy().starts_with(&format!("/memfd:{NAME}")) {
+    if flags.contains(FdFlags::CLOEXEC)
+        || !name.to_string_lossy().starts_with(&format!("/memfd:{NAME}"))
+    {
         return Err(foreign());
     }
     // SAFETY: the descriptor was inherited (see above), and no other code of this process knows it.
@@ -104,7 +121,8 @@ mod tests {
         let mut given = Command::new("/bin/sh");
         bytes.pass_to(given.args(["-c", &script]));
         assert_eq!(given.output().unwrap().stdout, b"handed over\n");
-        let not_given = Command::new("/bin/sh").args(["-c", &script]).stderr(Stdio::null()).output().unwrap();
+        let not_given =
+            Command::new("/bin/sh").args(["-c", &script]).stderr(Stdio::null()).output().unwrap();
         assert!(not_given.stdout.is_empty());
     }
 

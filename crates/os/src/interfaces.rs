@@ -17,12 +17,14 @@ pub struct Interface {
     pub address: IpAddr,
     /// Bits of the subnet.
     pub prefix: u8,
-    /// Switched on. Whether it has a carrier is not asked: the kernel's answer lags by up to a second.
+    /// Switched on. Whether it has a carrier is not asked: the kernel's answer lags by up to a
+    /// second.
     pub up: bool,
 }
 
 impl Interface {
-    /// Switched on, and with an address that means something to others: link-local IPv6 addresses do only with the peer's own number of its interface.
+    /// Switched on, and with an address that means something to others: link-local IPv6 addresses
+    /// do only with the peer's own number of its interface.
     #[must_use]
     pub fn is_usable(&self) -> bool {
         self.up && !matches!(self.address, IpAddr::V6(v6) if v6.is_unicast_link_local())
@@ -51,7 +53,8 @@ impl Probe {
         Some(unsafe { answer.ifr_ifru.ifru_hwaddr.sa_family } == libc::ARPHRD_ETHER)
     }
 
-    /// Bytes of the largest IP packet that this interface takes; `None`: there is none of that name.
+    /// Bytes of the largest IP packet that this interface takes; `None`: there is none of that
+    /// name.
     #[must_use]
     pub fn mtu(&self, name: &str) -> Option<usize> {
         let answer = self.ask(name, libc::SIOCGIFMTU)?;
@@ -68,7 +71,8 @@ impl Probe {
         for (to, from) in request.ifr_name.iter_mut().take(room).zip(name.as_bytes()) {
             *to = *from as libc::c_char;
         }
-        // SAFETY: what is asked reads the name and writes its answer in the one `ifreq` it is given.
+        // SAFETY: what is asked reads the name and writes its answer in the one `ifreq` it is
+        // given.
         (unsafe { libc::ioctl(self.0.as_raw_fd(), what, &raw mut request) } == 0).then_some(request)
     }
 }
@@ -88,14 +92,26 @@ pub fn list() -> io::Result<Vec<Interface>> {
     // SAFETY: `next` is null or an element of the list, which lives until `freeifaddrs` below.
     while let Some(entry) = unsafe { next.as_ref() } {
         next = entry.ifa_next;
-        // SAFETY: the element's address and mask are null or socket addresses of the family they name; its name is a C string.
-        let (address, mask, name) =
-            unsafe { (ip_address(entry.ifa_addr), ip_address(entry.ifa_netmask), CStr::from_ptr(entry.ifa_name)) };
+        // SAFETY: the element's address and mask are null or socket addresses of the family they
+        // name; its name is a C string.
+        let (address, mask, name) = unsafe {
+            (
+                ip_address(entry.ifa_addr),
+                ip_address(entry.ifa_netmask),
+                CStr::from_ptr(entry.ifa_name),
+            )
+        };
         let Some(address) = address else { continue };
         // SAFETY: `name` is a C string.
         let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
         let up = entry.ifa_flags & libc::IFF_UP as u32 != 0;
-        found.push(Interface { name: name.to_string_lossy().into_owned(), index, address, prefix: mask.map_or(0, ones), up });
+        found.push(Interface {
+            name: name.to_string_lossy().into_owned(),
+            index,
+            address,
+            prefix: mask.map_or(0, ones),
+            up,
+        });
     }
     // SAFETY: `first` came from `getifaddrs`, nothing borrowed from it is left.
     unsafe { libc::freeifaddrs(first) };
@@ -107,14 +123,18 @@ pub fn list() -> io::Result<Vec<Interface>> {
 /// # Safety
 /// `at` is null or points to a socket address as long as its family says.
 unsafe fn ip_address(at: *const libc::sockaddr) -> Option<IpAddr> {
-    // SAFETY: by the caller's promise; the family's structure is read without relying on its alignment.
+    // SAFETY: by the caller's promise; the family's structure is read without relying on its
+    // alignment.
     unsafe {
         match i32::from(at.as_ref()?.sa_family) {
             libc::AF_INET => {
                 let v4 = at.cast::<libc::sockaddr_in>().read_unaligned();
                 Some(Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr)).into())
             }
-            libc::AF_INET6 => Some(Ipv6Addr::from(at.cast::<libc::sockaddr_in6>().read_unaligned().sin6_addr.s6_addr).into()),
+            libc::AF_INET6 => Some(
+                Ipv6Addr::from(at.cast::<libc::sockaddr_in6>().read_unaligned().sin6_addr.s6_addr)
+                    .into(),
+            ),
             _ => None,
         }
     }
@@ -136,8 +156,10 @@ mod tests {
     #[test]
     fn loopback_is_there() {
         let all = list().unwrap();
-        let lo =
-            all.iter().find(|interface| interface.address == IpAddr::from([127, 0, 0, 1])).expect("127.0.0.1 in this namespace");
+        let lo = all
+            .iter()
+            .find(|interface| interface.address == IpAddr::from([127, 0, 0, 1]))
+            .expect("127.0.0.1 in this namespace");
         assert!(lo.up && lo.prefix == 8 && lo.index > 0, "{lo:?}");
     }
 

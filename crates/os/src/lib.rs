@@ -1,6 +1,7 @@
 //! # Oikaze's hands
 //!
-//! Everything that touches the machine, and all unsafe code of the project (each block says why it is sound):
+//! Everything that touches the machine, and all unsafe code of the project (each block says why it
+//! is sound):
 //!
 //! - [`board`]: numbers that a process shows to others, who look without disturbing it.
 //! - [`checksum`]: CRC32C at the speed of memory.
@@ -9,7 +10,8 @@
 //! - [`hazard`]: who is inside something that may end.
 //! - [`interfaces`]: the network interfaces of this machine.
 //! - [`link`]: datagrams in and out. UDP with gather, GSO and GRO; the fault wrapper.
-//! - [`memory`]: regions that peers may reach, the table that checks them, memory borrowed for the length of a scope.
+//! - [`memory`]: regions that peers may reach, the table that checks them, memory borrowed for the
+//!   length of a scope.
 //! - [`neighbour`]: nodes of one machine, with memory and a Unix socket between them.
 //! - [`origin`]: the identity of a process across fork.
 //! - [`probe`]: what this machine offers, for `oikaze doctor`.

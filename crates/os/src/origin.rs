@@ -1,11 +1,13 @@
 //! Identity of a process across fork(2).
 //!
-//! A child of fork inherits every object of its parent: descriptors, shared mappings, locks that other threads held. An
-//! [`Origin`] names the process that made an object, so that the child can refuse to use it (MEM-24.1).
+//! A child of fork inherits every object of its parent: descriptors, shared mappings, locks that
+//! other threads held. An [`Origin`] names the process that made an object, so that the child can
+//! refuse to use it (MEM-24.1).
 //!
-//! The process number lies in a page of its own. `MADV_WIPEONFORK` makes the kernel clear that page in a child, whichever system
-//! call made the child; where the kernel refuses the advice, a handler of pthread_atfork(3) clears it. A child of vfork(2) or
-//! posix_spawn(3) shares the parent's memory until it calls exec, and so keeps the number.
+//! The process number lies in a page of its own. `MADV_WIPEONFORK` makes the kernel clear that page
+//! in a child, whichever system call made the child; where the kernel refuses the advice, a handler
+//! of pthread_atfork(3) clears it. A child of vfork(2) or posix_spawn(3) shares the parent's memory
+//! until it calls exec, and so keeps the number.
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -32,7 +34,8 @@ impl Origin {
     /// Returns the origin of what this process makes now. Watches for forks from the first call on.
     #[must_use]
     pub fn here() -> Origin {
-        // A swap, not a `Once`: a child of a fork in the middle of this must not wait for a thread that it does not have.
+        // A swap, not a `Once`: a child of a fork in the middle of this must not wait for a thread
+        // that it does not have.
         if !WATCHED.swap(true, Ordering::Relaxed) {
             watch();
         }
@@ -53,8 +56,8 @@ impl Default for Origin {
     }
 }
 
-/// Holds something that a child of fork must not drop: the drop would act on the parent's job, or wait for a thread that the child
-/// does not have. In a child the content is forgotten.
+/// Holds something that a child of fork must not drop: the drop would act on the parent's job, or
+/// wait for a thread that the child does not have. In a child the content is forgotten.
 #[derive(Debug)]
 pub struct OriginBound<T> {
     content: ManuallyDrop<T>,
@@ -123,7 +126,8 @@ fn watch() {
         unsafe { (*page).store(FIRST, Ordering::Relaxed) };
         NUMBER.store(page, Ordering::Release);
     }
-    // SAFETY: the handler only stores to an atomic. It fails for want of memory only; the page does without it.
+    // SAFETY: the handler only stores to an atomic. It fails for want of memory only; the page does
+    // without it.
     unsafe { libc::pthread_atfork(None, None, Some(clear)) };
 }
 
@@ -135,7 +139,8 @@ extern "C" fn clear() {
 
 fn page_wiped_on_fork() -> Option<*mut AtomicU32> {
     let len = rustix::param::page_size();
-    let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    let (rights, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: asks for new memory wherever the kernel likes.
     let page: *mut c_void = unsafe { libc::mmap(ptr::null_mut(), len, rights, flags, -1, 0) };
     if page == libc::MAP_FAILED {
@@ -188,7 +193,9 @@ mod tests {
         for fork in FORKS {
             let look = || {
                 let child = Origin::here();
-                let grandchild = in_child(fork, || !parent.is_here() && !child.is_here() && Origin::here().is_here());
+                let grandchild = in_child(fork, || {
+                    !parent.is_here() && !child.is_here() && Origin::here().is_here()
+                });
                 !parent.is_here() && child.is_here() && child != parent && grandchild == 0
             };
             assert_eq!(in_child(fork, look), 0);

@@ -12,11 +12,12 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Take these signals out of normal delivery. Call it before any other thread is started: threads inherit the mask, and a
-    /// thread without it would still be interrupted.
+    /// Take these signals out of normal delivery. Call it before any other thread is started:
+    /// threads inherit the mask, and a thread without it would still be interrupted.
     ///
-    /// Those that this process was started to ignore (`nohup`) stay ignored: blocked, they would be queued and read all the same.
-    /// Except SIGCHLD: the kernel tells nobody how children end whose parent ignores it.
+    /// Those that this process was started to ignore (`nohup`) stay ignored: blocked, they would be
+    /// queued and read all the same. Except SIGCHLD: the kernel tells nobody how children end whose
+    /// parent ignores it.
     ///
     /// # Errors
     /// A number that is no signal, or no descriptor is left.
@@ -65,7 +66,8 @@ impl Signals {
             // SAFETY: `info` has room for `size` bytes.
             let got = unsafe { libc::read(self.fd.as_raw_fd(), info.as_mut_ptr().cast(), size) };
             if usize::try_from(got) == Ok(size) {
-                // SAFETY: the kernel has filled the whole structure, of which every bit pattern is valid.
+                // SAFETY: the kernel has filled the whole structure, of which every bit pattern is
+                // valid.
                 return Ok(unsafe { info.assume_init() }.ssi_signo as i32);
             }
             let why = io::Error::last_os_error();
@@ -78,22 +80,26 @@ impl Signals {
 
 fn is_ignored(signal: i32) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: it only asks, there is room for the answer, and should there be none (the number is no signal), zeros are valid.
+    // SAFETY: it only asks, there is room for the answer, and should there be none (the number is
+    // no signal), zeros are valid.
     unsafe {
         libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
         action.assume_init().sa_sigaction == libc::SIG_IGN
     }
 }
 
-/// Make the child that `command` will start the leader of its own process group (so that its own children can be reached with
-/// it), with normal signal delivery, and, if `bound`, killed by the kernel when the *thread* that starts it ends.
+/// Make the child that `command` will start the leader of its own process group (so that its own
+/// children can be reached with it), with normal signal delivery, and, if `bound`, killed by the
+/// kernel when the *thread* that starts it ends.
 ///
-/// So the starting thread must live as long as the child should: a launcher starts its children from its main thread.
+/// So the starting thread must live as long as the child should: a launcher starts its children
+/// from its main thread.
 pub fn isolate(command: &mut Command, bound: bool) {
     command.process_group(0);
     let parent = std::process::id();
     let prepare = move || {
-        // SAFETY: all three are async-signal-safe and touch only this process; the set is initialised before it is used.
+        // SAFETY: all three are async-signal-safe and touch only this process; the set is
+        // initialised before it is used.
         unsafe {
             let mut none = MaybeUninit::uninit();
             libc::sigemptyset(none.as_mut_ptr());
@@ -108,17 +114,20 @@ pub fn isolate(command: &mut Command, bound: bool) {
         }
         Ok(())
     };
-    // SAFETY: runs between fork and exec and calls nothing but async-signal-safe functions; it allocates nothing.
+    // SAFETY: runs between fork and exec and calls nothing but async-signal-safe functions; it
+    // allocates nothing.
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Runs `work` in a child of fork and waits for it: for tests of what a child may do. The child ends without destructors, and
-/// the status is `work`'s; a child that a signal ended has 128 more than the signal's number.
+/// Runs `work` in a child of fork and waits for it: for tests of what a child may do. The child
+/// ends without destructors, and the status is `work`'s; a child that a signal ended has 128 more
+/// than the signal's number.
 ///
 /// # Errors
 /// The system grants no further process.
 pub fn in_child_of_fork(work: impl FnOnce() -> i32) -> io::Result<i32> {
-    // SAFETY: the C library readies its own locks for the child, which has one thread, and ends here.
+    // SAFETY: the C library readies its own locks for the child, which has one thread, and ends
+    // here.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let status = work();
@@ -133,7 +142,11 @@ pub fn in_child_of_fork(work: impl FnOnce() -> i32) -> io::Result<i32> {
             return Err(why);
         }
     }
-    Ok(if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) })
+    Ok(if libc::WIFSIGNALED(status) {
+        128 + libc::WTERMSIG(status)
+    } else {
+        libc::WEXITSTATUS(status)
+    })
 }
 
 /// The name of a signal, e.g. `SIGKILL`; its number if it has none here.
@@ -168,14 +181,16 @@ mod tests {
 
     #[test]
     fn a_child_leads_its_own_group_with_an_empty_mask() {
-        // In a thread of its own: the mask must not leak into other tests, and the child may end with this thread.
+        // In a thread of its own: the mask must not leak into other tests, and the child may end
+        // with this thread.
         let run = || {
             let signals = Signals::take(&[libc::SIGUSR1]).unwrap();
             // SAFETY: raises a blocked signal in this very thread.
             assert_eq!(unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1) }, 0);
             assert_eq!(signals.wait().unwrap(), libc::SIGUSR1);
             let mut command = Command::new("/bin/sh");
-            // A shell that waits for a child to start may block all signals meanwhile: it becomes the one that looks.
+            // A shell that waits for a child to start may block all signals meanwhile: it becomes
+            // the one that looks.
             command
                 .args(["-c", "read line < /proc/$$/stat; echo \"$$ $line\"; exec grep SigBlk /proc/$$/status"])
                 .stdout(Stdio::piped());

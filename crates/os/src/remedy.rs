@@ -9,9 +9,13 @@ pub fn remedy(why: Errno) -> &'static str {
         Errno::MFILE => "; raise ulimit -n",
         Errno::NFILE => "; raise fs.file-max",
         Errno::AGAIN => "; more threads than ulimit -u or the container's pids limit allows?",
-        Errno::NOMEM | Errno::NOBUFS => "; use less memory, or look at ulimit -v and the container's memory limit",
+        Errno::NOMEM | Errno::NOBUFS => {
+            "; use less memory, or look at ulimit -v and the container's memory limit"
+        }
         Errno::PERM | Errno::ACCESS => "; the sandbox forbids it: see `oikaze doctor`",
-        Errno::FBIG => "; a file (in memory, too) may not grow beyond ulimit -f: use `ulimit -f unlimited`",
+        Errno::FBIG => {
+            "; a file (in memory, too) may not grow beyond ulimit -f: use `ulimit -f unlimited`"
+        }
         _ => "",
     }
 }

@@ -1,7 +1,7 @@
 //! Signals of the program, and threads that must not run its handlers.
 //!
-//! A handler of the program's may touch a page of a shared array. On a thread of the library, or on one that is inside the engine,
-//! it would wait for a page that only this thread can bring.
+//! A handler of the program's may touch a page of a shared array. On a thread of the library, or on
+//! one that is inside the engine, it would wait for a page that only this thread can bring.
 
 use std::io;
 use std::marker::PhantomData;
@@ -13,11 +13,13 @@ use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// Signals that a thread raises by what it does. Blocked, they would end the process at once, or be lost.
-const SYNCHRONOUS: [libc::c_int; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
+/// Signals that a thread raises by what it does. Blocked, they would end the process at once, or be
+/// lost.
+const SYNCHRONOUS: [libc::c_int; 6] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 
-/// While it lives, the calling thread runs no signal handler but those of synchronous signals. Threads that are spawned meanwhile
-/// inherit that.
+/// While it lives, the calling thread runs no signal handler but those of synchronous signals.
+/// Threads that are spawned meanwhile inherit that.
 #[derive(Debug)]
 #[must_use = "signals are let through again when this is dropped"]
 pub struct SignalsBlocked {
@@ -27,18 +29,21 @@ pub struct SignalsBlocked {
 }
 
 impl SignalsBlocked {
-    /// Blocks them from here on. (It fails on no system; a sandbox that forbids it leaves the mask as it was.)
+    /// Blocks them from here on. (It fails on no system; a sandbox that forbids it leaves the mask
+    /// as it was.)
     pub fn begin() -> SignalsBlocked {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: `sigfillset` initialises the set, from which valid signals are taken; both sets are valid for the calls.
+        // SAFETY: `sigfillset` initialises the set, from which valid signals are taken; both sets
+        // are valid for the calls.
         let before = unsafe {
             libc::sigfillset(set.as_mut_ptr());
             for signal in SYNCHRONOUS {
                 libc::sigdelset(set.as_mut_ptr(), signal);
             }
             // Added to those that are blocked already: the program may block what it likes.
-            let masked = libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr()) == 0;
+            let masked =
+                libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr()) == 0;
             masked.then(|| before.assume_init())
         };
         SignalsBlocked { before, not_send: PhantomData }
@@ -58,7 +63,10 @@ impl Drop for SignalsBlocked {
 ///
 /// # Errors
 /// The system grants no further thread.
-pub fn spawn<T: Send + 'static>(name: impl Into<String>, work: impl FnOnce() -> T + Send + 'static) -> io::Result<JoinHandle<T>> {
+pub fn spawn<T: Send + 'static>(
+    name: impl Into<String>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<JoinHandle<T>> {
     let _inherited = SignalsBlocked::begin();
     Builder::new().name(name.into()).spawn(work)
 }
@@ -66,8 +74,8 @@ pub fn spawn<T: Send + 'static>(name: impl Into<String>, work: impl FnOnce() -> 
 /// The program has been seen to have handlers for signals that come from outside.
 static HANDLED: AtomicBool = AtomicBool::new(false);
 
-/// A lock that is held with the program's handlers held off. A handler on this thread could otherwise wait for a page that only a
-/// thread that wants the lock can bring (COH-8.7).
+/// A lock that is held with the program's handlers held off. A handler on this thread could
+/// otherwise wait for a page that only a thread that wants the lock can bring (COH-8.7).
 #[derive(Debug)]
 pub struct Locked<G> {
     // Released before signals are let through again.
@@ -81,7 +89,8 @@ pub fn locked<G>(lock: impl FnOnce() -> G) -> Locked<G> {
     Locked { guard: lock(), _blocked: blocked }
 }
 
-/// As [`locked`], also while the program has no handlers that are known. For locks that are taken rarely: it costs two system calls.
+/// As [`locked`], also while the program has no handlers that are known. For locks that are taken
+/// rarely: it costs two system calls.
 pub fn locked_without_signals<G>(lock: impl FnOnce() -> G) -> Locked<G> {
     let blocked = Some(SignalsBlocked::begin());
     Locked { guard: lock(), _blocked: blocked }
@@ -117,8 +126,8 @@ impl<G: DerefMut> DerefMut for Locked<G> {
     }
 }
 
-/// Writes a line to standard error without the lock of [`std::io::stderr`], which the thread in a signal handler may hold that waits for
-/// the caller.
+/// Writes a line to standard error without the lock of [`std::io::stderr`], which the thread in a
+/// signal handler may hold that waits for the caller.
 pub fn say(text: &str) {
     let line = format!("{text}\n");
     let mut rest = line.as_bytes();
@@ -139,7 +148,8 @@ pub fn are_known_to_be_handled() -> bool {
     HANDLED.load(Ordering::Relaxed)
 }
 
-/// Has the program a handler for some signal that comes from outside? Costs a system call for each signal.
+/// Has the program a handler for some signal that comes from outside? Costs a system call for each
+/// signal.
 #[must_use]
 pub fn are_handled() -> bool {
     let are_handled = look_for_handlers();
@@ -154,7 +164,8 @@ fn look_for_handlers() -> bool {
     let numbers = (1..first_reserved).chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
     numbers.filter(|signal| !SYNCHRONOUS.contains(signal)).any(|signal| {
         let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: it only asks, there is room for the answer, and zeros, which stay if the number is no signal, are valid.
+        // SAFETY: it only asks, there is room for the answer, and zeros, which stay if the number
+        // is no signal, are valid.
         let handler = unsafe {
             libc::sigaction(signal, ptr::null(), action.as_mut_ptr());
             action.assume_init().sa_sigaction
@@ -174,7 +185,8 @@ mod tests {
         u64::from_str_radix(mask.trim(), 16).unwrap()
     }
 
-    /// COH-8.7: all but the synchronous ones, and the two that nobody can block; the spawning thread is as before.
+    /// COH-8.7: all but the synchronous ones, and the two that nobody can block; the spawning
+    /// thread is as before.
     #[test]
     fn library_thread_blocks_all_but_synchronous_signals() {
         let before = blocked();
@@ -183,8 +195,15 @@ mod tests {
         for signal in SYNCHRONOUS {
             assert_eq!(inside & bit(signal), 0, "{signal}");
         }
-        for signal in [libc::SIGALRM, libc::SIGINT, libc::SIGTERM, libc::SIGCHLD, libc::SIGUSR1, libc::SIGPROF, libc::SIGRTMIN()]
-        {
+        for signal in [
+            libc::SIGALRM,
+            libc::SIGINT,
+            libc::SIGTERM,
+            libc::SIGCHLD,
+            libc::SIGUSR1,
+            libc::SIGPROF,
+            libc::SIGRTMIN(),
+        ] {
             assert_ne!(inside & bit(signal), 0, "{signal}");
         }
         assert_eq!(blocked(), before);

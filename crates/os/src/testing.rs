@@ -1,4 +1,5 @@
-//! Tests, or parts of them, that cannot be run here. They are seen, and counted by `cargo xtask test`.
+//! Tests, or parts of them, that cannot be run here. They are seen, and counted by `cargo xtask
+//! test`.
 
 use std::io::Write;
 

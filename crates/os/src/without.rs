@@ -1,6 +1,7 @@
 //! `OIKAZE_WITHOUT=uffd,gso,…`: mechanisms the kernel offers that are not to be used.
 //!
-//! Every mechanism of the runtime has a fallback; this is how a fallback is chosen by hand, in tests and in the field.
+//! Every mechanism of the runtime has a fallback; this is how a fallback is chosen by hand, in
+//! tests and in the field.
 
 /// What is switched off. All `false`: use whatever works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -8,7 +9,8 @@
 pub struct Without {
     /// userfaultfd altogether: shared arrays fall back to `mprotect` and SIGSEGV.
     pub uffd: bool,
-    /// userfaultfd for faults from inside system calls; what remains is the user-mode-only descriptor.
+    /// userfaultfd for faults from inside system calls; what remains is the user-mode-only
+    /// descriptor.
     pub uffd_full: bool,
     /// `mprotect` and SIGSEGV as a way to track pages.
     pub mprotect: bool,
@@ -85,7 +87,8 @@ impl Without {
     /// # Errors
     /// A word that names no mechanism: a misspelt switch must not pass for a test of the fallback.
     pub fn from_env() -> Result<Without, UnknownMechanism> {
-        std::env::var_os(VARIABLE).map_or(Ok(Without::default()), |text| Without::parse(&text.to_string_lossy()))
+        std::env::var_os(VARIABLE)
+            .map_or(Ok(Without::default()), |text| Without::parse(&text.to_string_lossy()))
     }
 
     /// From a list such as `gso,gro`.
@@ -95,8 +98,10 @@ impl Without {
     pub fn parse(text: &str) -> Result<Without, UnknownMechanism> {
         let mut without = Without::default();
         for word in text.split([',', ' ']).filter(|word| !word.is_empty()) {
-            let (_, switch) =
-                SWITCHES.iter().find(|(name, _)| *name == word).ok_or_else(|| UnknownMechanism { word: word.to_owned() })?;
+            let (_, switch) = SWITCHES
+                .iter()
+                .find(|(name, _)| *name == word)
+                .ok_or_else(|| UnknownMechanism { word: word.to_owned() })?;
             *switch(&mut without) = true;
         }
         Ok(without)
@@ -121,8 +126,14 @@ mod tests {
     #[test]
     fn words_switch_their_mechanism_off() {
         assert_eq!(Without::parse("").unwrap(), Without::default());
-        assert_eq!(Without::parse("gso,gro").unwrap(), Without { gso: true, gro: true, ..Without::default() });
-        assert_eq!(Without::parse(" move, uffd-full,").unwrap().names().collect::<Vec<_>>(), ["uffd-full", "move"]);
+        assert_eq!(
+            Without::parse("gso,gro").unwrap(),
+            Without { gso: true, gro: true, ..Without::default() }
+        );
+        assert_eq!(
+            Without::parse(" move, uffd-full,").unwrap().names().collect::<Vec<_>>(),
+            ["uffd-full", "move"]
+        );
         let without = Without::parse("uffd").unwrap();
         assert!(without.is_off("uffd") && !without.is_off("gso") && !without.is_off("nothing"));
     }
@@ -130,6 +141,9 @@ mod tests {
     #[test]
     fn a_misspelt_word_is_an_error_that_lists_the_right_ones() {
         let text = Without::parse("uffd,gsso").unwrap_err().to_string();
-        assert!(text.contains("\"gsso\"") && text.contains("uffd-full") && text.contains("gso"), "{text}");
+        assert!(
+            text.contains("\"gsso\"") && text.contains("uffd-full") && text.contains("gso"),
+            "{text}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Limits of the process, met with an error and not with a signal. One test, since limits concern the whole process.
+//! Limits of the process, met with an error and not with a signal. One test, since limits concern
+//! the whole process.
 
 use oikaze_os::memory::{MemoryError, Region};
 use rustix::io::Errno;
@@ -27,13 +28,29 @@ fn every_limit_is_an_error_that_says_what_to_do() {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = statm.split_whitespace().next().unwrap().parse().unwrap();
     let space = pages * rustix::param::page_size() as u64 + SIZE as u64 / 4;
-    refused(limited(Resource::As, space, || Region::private(SIZE)), Errno::NOMEM, &["could not map private memory", "ulimit -v"]);
-    refused(limited(Resource::As, space, || Region::shared(SIZE)), Errno::NOMEM, &["could not map shared memory", "ulimit -v"]);
+    refused(
+        limited(Resource::As, space, || Region::private(SIZE)),
+        Errno::NOMEM,
+        &["could not map private memory", "ulimit -v"],
+    );
+    refused(
+        limited(Resource::As, space, || Region::shared(SIZE)),
+        Errno::NOMEM,
+        &["could not map shared memory", "ulimit -v"],
+    );
     // File size: the kernel would send SIGXFSZ, which ends the process.
-    refused(limited(Resource::Fsize, 4096, || Region::shared(SIZE)), Errno::FBIG, &["67108864 bytes", "ulimit -f"]);
+    refused(
+        limited(Resource::Fsize, 4096, || Region::shared(SIZE)),
+        Errno::FBIG,
+        &["67108864 bytes", "ulimit -f"],
+    );
     assert!(limited(Resource::Fsize, 4096, || Region::shared(4096)).is_ok());
     // Descriptors.
-    refused(limited(Resource::Nofile, 0, || Region::shared(4096)), Errno::MFILE, &["create a memory file", "ulimit -n"]);
+    refused(
+        limited(Resource::Nofile, 0, || Region::shared(4096)),
+        Errno::MFILE,
+        &["create a memory file", "ulimit -n"],
+    );
     // And all is well again afterwards.
     Region::shared(SIZE).unwrap().write(SIZE as u64 - 1, &[1]).unwrap();
 }

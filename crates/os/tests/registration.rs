@@ -1,8 +1,9 @@
-//! Registration, its changes and its end against a put in flight: every order of what both sides do, on the real table and the real
-//! remote memory (MEM-1.7, MEM-1.8, MEM-3.4, MEM-3.8).
+//! Registration, its changes and its end against a put in flight: every order of what both sides
+//! do, on the real table and the real remote memory (MEM-1.7, MEM-1.8, MEM-3.4, MEM-3.8).
 //!
-//! A state is what has happened so far. Neither the table nor remote memory can be compared with another, so that each state is made by
-//! doing it all again; the property is looked at after each step.
+//! A state is what has happened so far. Neither the table nor remote memory can be compared with
+//! another, so that each state is made by doing it all again; the property is looked at after each
+//! step.
 
 use oikaze_os::memory::{Region, RegionTable, Registered};
 use oikaze_protocol::rma::{Operation, Rights, Rma};
@@ -85,7 +86,8 @@ impl World {
 
     /// May the put write there now?
     fn permits(&self, range: &std::ops::Range<usize>) -> bool {
-        self.now == Some(self.first) && (self.shut.start >= range.end || range.start >= self.shut.end)
+        self.now == Some(self.first)
+            && (self.shut.start >= range.end || range.start >= self.shut.end)
     }
 
     /// The memory is somebody's again, who writes to it.
@@ -105,7 +107,14 @@ impl World {
         match step {
             Step::Begin => {
                 let len = LEN as u64;
-                match self.rma.admit(PEER, NUMBER, Class::Unordered, &self.head, len, &mut self.table) {
+                match self.rma.admit(
+                    PEER,
+                    NUMBER,
+                    Class::Unordered,
+                    &self.head,
+                    len,
+                    &mut self.table,
+                ) {
                     Admission::Place => {}
                     Admission::Assemble => self.wrong = Some("a put is not collected"),
                     Admission::Refuse(refusal) => self.outcome = Some(Err(refusal)),
@@ -114,14 +123,28 @@ impl World {
             Step::Fragment(which) => {
                 let range = FRAGMENTS[which].clone();
                 self.missed |= !self.permits(&range);
-                self.rma.place(PEER, NUMBER, range.start as u64, &vec![WRITTEN; range.len()], &mut self.table);
+                self.rma.place(
+                    PEER,
+                    NUMBER,
+                    range.start as u64,
+                    &vec![WRITTEN; range.len()],
+                    &mut self.table,
+                );
             }
             Step::Deliver => {
                 let body = Delivered::Placed(LEN as u64);
-                let outcome = self.rma.deliver(PEER, NUMBER, Class::Unordered, &self.head, body, &mut self.table);
+                let outcome = self.rma.deliver(
+                    PEER,
+                    NUMBER,
+                    Class::Unordered,
+                    &self.head,
+                    body,
+                    &mut self.table,
+                );
                 self.outcome = Some(outcome);
                 if outcome.is_ok() != (!self.missed && self.permits(&(0..LEN))) {
-                    self.wrong = Some("done, and not all of it was placed, or refused for no reason");
+                    self.wrong =
+                        Some("done, and not all of it was placed, or refused for no reason");
                 }
             }
             Step::End => {
@@ -207,10 +230,16 @@ impl Model for Everything {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("nobody writes what they may not", |_, history| World::after(history).wrong.is_none()),
+            Property::always("nobody writes what they may not", |_, history| {
+                World::after(history).wrong.is_none()
+            }),
             Property::sometimes("done", |_, history| ended(history, Ok(()))),
-            Property::sometimes("its region is gone", |_, history| ended(history, Err(Refusal::UnknownKey))),
-            Property::sometimes("its right is gone", |_, history| ended(history, Err(Refusal::NotPermitted))),
+            Property::sometimes("its region is gone", |_, history| {
+                ended(history, Err(Refusal::UnknownKey))
+            }),
+            Property::sometimes("its right is gone", |_, history| {
+                ended(history, Err(Refusal::NotPermitted))
+            }),
         ]
     }
 }

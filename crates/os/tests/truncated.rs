@@ -1,4 +1,5 @@
-//! MEM-1.15: a file that is made shorter while a region maps it. Real processes, for they end by it.
+//! MEM-1.15: a file that is made shorter while a region maps it. Real processes, for they end by
+//! it.
 
 use oikaze_os::memory::Region;
 use std::os::fd::AsFd;
@@ -26,7 +27,8 @@ fn plays_its_role() {
         assert_ne!(unsafe { libc::signal(libc::SIGBUS, handler as usize) }, libc::SIG_ERR);
     }
     let path = std::env::temp_dir().join(format!("oikaze-truncated-{}", std::process::id()));
-    let file = std::fs::File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+    let file =
+        std::fs::File::options().read(true).write(true).create_new(true).open(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     file.set_len(2 * LEN as u64).unwrap();
     let gone = Region::of_file(file.as_fd(), 0, LEN, true).unwrap();
@@ -49,8 +51,12 @@ fn touch(role: &str) -> Output {
 
 fn assert_named(output: &Output) {
     let said = String::from_utf8_lossy(&output.stderr);
-    let line = said.lines().find(|line| line.starts_with("oikaze: ")).unwrap_or_else(|| panic!("{said}"));
-    let byte = format!("touching byte 5000 of a region ended this process (SIGBUS): byte {} of its file", LEN + 5000);
+    let line =
+        said.lines().find(|line| line.starts_with("oikaze: ")).unwrap_or_else(|| panic!("{said}"));
+    let byte = format!(
+        "touching byte 5000 of a region ended this process (SIGBUS): byte {} of its file",
+        LEN + 5000
+    );
     assert!(line.contains(&byte) && line.contains("/oikaze-truncated-"), "{line}");
     assert!(line.contains("the file was made shorter while it was mapped"), "{line}");
 }

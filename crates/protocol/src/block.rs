@@ -1,7 +1,8 @@
-//! Blocks: rows of equal length at equal distances, and planes of such rows. What a strided operation reads or writes (MEM-10).
+//! Blocks: rows of equal length at equal distances, and planes of such rows. What a strided
+//! operation reads or writes (MEM-10).
 //!
-//! A block is packed as the bytes of its rows one after the other, planes outermost. Positions in the packed bytes and offsets in
-//! memory are translated by [`Block::pieces`] alone.
+//! A block is packed as the bytes of its rows one after the other, planes outermost. Positions in
+//! the packed bytes and offsets in memory are translated by [`Block::pieces`] alone.
 
 use crate::limits::{BODY_MAX, STRIDE_MAX};
 use core::fmt;
@@ -81,7 +82,8 @@ impl Block {
         self.row == 0 || self.rows == 0 || self.planes == 0
     }
 
-    /// Bytes from the first to the last, gaps included; `None` if they, or the end's offset, cannot be counted.
+    /// Bytes from the first to the last, gaps included; `None` if they, or the end's offset, cannot
+    /// be counted.
     #[must_use]
     pub fn hull(&self) -> Option<u64> {
         if self.is_empty() {
@@ -93,13 +95,15 @@ impl Block {
         self.offset.checked_add(hull).map(|_| hull)
     }
 
-    /// Do its strides show that no two rows have a byte in common? Rows lie in planes, or planes between rows.
+    /// Do its strides show that no two rows have a byte in common? Rows lie in planes, or planes
+    /// between rows.
     #[must_use]
     pub fn is_disjoint(&self) -> bool {
         let row = u64::from(self.row);
         let (rows, planes) = ((self.rows, self.row_stride), (self.planes, self.plane_stride));
         let nested = |(inner, inner_stride): (u32, u64), (outer, outer_stride): (u32, u64)| {
-            let inner_hull = u64::from(inner.max(1) - 1).saturating_mul(inner_stride).saturating_add(row);
+            let inner_hull =
+                u64::from(inner.max(1) - 1).saturating_mul(inner_stride).saturating_add(row);
             (inner <= 1 || inner_stride >= row) && (outer <= 1 || outer_stride >= inner_hull)
         };
         nested(rows, planes) || nested(planes, rows)
@@ -115,7 +119,10 @@ impl Block {
         }
         let len = self.len().filter(|len| *len <= BODY_MAX).ok_or(BadBlock::TooLong(*self))?;
         let near = |far: u64| far <= STRIDE_MAX;
-        let inside = near(self.offset) && near(self.row_stride) && near(self.plane_stride) && self.hull().is_some_and(near);
+        let inside = near(self.offset)
+            && near(self.row_stride)
+            && near(self.plane_stride)
+            && self.hull().is_some_and(near);
         if inside { Ok(len) } else { Err(BadBlock::TooFar(*self)) }
     }
 
@@ -145,14 +152,22 @@ impl Block {
         (len == 0 || rows_touch && (self.planes <= 1 || self.plane_stride == plane)).then_some(len)
     }
 
-    /// Where the packed bytes from `start` on, `len` of them, lie: one piece for each row they touch. Bytes past the end lie nowhere.
+    /// Where the packed bytes from `start` on, `len` of them, lie: one piece for each row they
+    /// touch. Bytes past the end lie nowhere.
     #[must_use]
     pub fn pieces(&self, start: u64, len: u64) -> Pieces {
         let all = self.len().unwrap_or(0);
         let left = len.min(all.saturating_sub(start));
         let (row, rows) = (u64::from(self.row.max(1)), u64::from(self.rows.max(1)));
         let line = start / row;
-        Pieces { block: *self, plane: line / rows, line: line % rows, within: start % row, packed: 0, left }
+        Pieces {
+            block: *self,
+            plane: line / rows,
+            line: line % rows,
+            within: start % row,
+            packed: 0,
+            left,
+        }
     }
 }
 
@@ -197,9 +212,13 @@ impl Iterator for Pieces {
             return None;
         }
         let Block { offset, row, rows, row_stride, plane_stride, .. } = self.block;
-        // Nothing wraps in a block that was checked; one that was not leads to offsets that no region has.
+        // Nothing wraps in a block that was checked; one that was not leads to offsets that no
+        // region has.
         let plane = self.plane.wrapping_mul(plane_stride);
-        let offset = offset.wrapping_add(plane).wrapping_add(self.line.wrapping_mul(row_stride)).wrapping_add(self.within);
+        let offset = offset
+            .wrapping_add(plane)
+            .wrapping_add(self.line.wrapping_mul(row_stride))
+            .wrapping_add(self.within);
         let len = (u64::from(row) - self.within).min(self.left);
         let piece = Piece { offset, packed: self.packed, len: usize::try_from(len).ok()? };
         self.left -= len;
@@ -234,9 +253,11 @@ mod tests {
 
     fn block() -> impl Strategy<Value = Block> {
         let shape = (1..6u32, 1..5u32, 1..4u32);
-        (0..20u64, shape, 0..20u64, 0..60u64).prop_map(|(offset, (row, rows, planes), row_stride, plane_stride)| {
-            Block::new(offset, row).rows(rows, row_stride).planes(planes, plane_stride)
-        })
+        (0..20u64, shape, 0..20u64, 0..60u64).prop_map(
+            |(offset, (row, rows, planes), row_stride, plane_stride)| {
+                Block::new(offset, row).rows(rows, row_stride).planes(planes, plane_stride)
+            },
+        )
     }
 
     proptest! {
@@ -257,7 +278,8 @@ mod tests {
             prop_assert_eq!(block.tidy().pieces(start, len).collect::<Vec<_>>(), block.pieces(start, len).collect::<Vec<_>>());
         }
 
-        /// MEM-10.3: what is called disjoint is; what is not, overlaps or has planes between rows in no order.
+        /// MEM-10.3: what is called disjoint is; what is not, overlaps or has planes between rows
+        /// in no order.
         #[test]
         fn disjoint_rows_share_no_byte(block in block()) {
             let all = offsets(&block);
@@ -282,11 +304,19 @@ mod tests {
         }
         let long = Block::new(0, u32::MAX).rows(u32::MAX, 0).planes(u32::MAX, 0);
         assert_eq!((long.len(), long.check_source()), (None, Err(BadBlock::TooLong(long))));
-        for far in [Block::new(u64::MAX, 1), fine.rows(3, u64::MAX), fine.rows(2, STRIDE_MAX), fine.planes(9, u64::MAX / 2)] {
+        for far in [
+            Block::new(u64::MAX, 1),
+            fine.rows(3, u64::MAX),
+            fine.rows(2, STRIDE_MAX),
+            fine.planes(9, u64::MAX / 2),
+        ] {
             assert_eq!(far.check_source(), Err(BadBlock::TooFar(far)), "{far}");
         }
         let over = fine.rows(10, 99);
-        assert_eq!((over.check_source(), over.check_destination()), (Ok(3000), Err(BadBlock::Overlaps(over))));
+        assert_eq!(
+            (over.check_source(), over.check_destination()),
+            (Ok(3000), Err(BadBlock::Overlaps(over)))
+        );
         let woven = Block::new(0, 10).rows(5, 100).planes(4, 10);
         assert_eq!(woven.check_destination(), Ok(200), "planes may lie between rows");
         assert_eq!(woven.pieces(190, 99).map(|piece| piece.offset).collect::<Vec<_>>(), [430]);

@@ -1,4 +1,5 @@
-//! Counters that know their names: whoever shows them, or writes them down for others to read, needs no list of its own.
+//! Counters that know their names: whoever shows them, or writes them down for others to read,
+//! needs no list of its own.
 
 /// Declares a struct of `u64` counters that lists its own names and values.
 #[macro_export]

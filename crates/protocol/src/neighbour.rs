@@ -1,7 +1,8 @@
-//! What stands in the rings between two nodes of one machine (spec/memory.md, MEM-16): the same heads and bodies as in Wind's messages,
-//! in records, each behind a heading of one word.
+//! What stands in the rings between two nodes of one machine (spec/memory.md, MEM-16): the same
+//! heads and bodies as in Wind's messages, in records, each behind a heading of one word.
 //!
-//! What a heading says comes from another process's memory: it is judged here, before anything else is read.
+//! What a heading says comes from another process's memory: it is judged here, before anything else
+//! is read.
 
 use crate::limits::{HEAD_MAX, RECORD_STEP, RING_BYTES};
 use crate::wind::Class;
@@ -25,13 +26,16 @@ pub enum Kind {
     Withdrawn = 5,
     /// Please give me the memory of the region with this key (u64).
     Ask = 6,
-    /// The answer: the memory of the region with this key lies in the socket, or cannot be had (see [`Heading::flag`]).
+    /// The answer: the memory of the region with this key lies in the socket, or cannot be had (see
+    /// [`Heading::flag`]).
     Given = 7,
     /// No more messages come.
     Goodbye = 8,
-    /// Please exchange pages with me: the question with this number (u64), and my pages, lie in the socket.
+    /// Please exchange pages with me: the question with this number (u64), and my pages, lie in the
+    /// socket.
     Swap = 9,
-    /// The answer to the question with this number: done, and your new pages lie in the socket, or not done (see [`Heading::flag`]).
+    /// The answer to the question with this number: done, and your new pages lie in the socket, or
+    /// not done (see [`Heading::flag`]).
     Swapped = 10,
 }
 
@@ -131,7 +135,8 @@ impl Heading {
     }
 }
 
-/// Bytes from a record with so many bytes behind its heading to the next one: records begin on cache lines of their own.
+/// Bytes from a record with so many bytes behind its heading to the next one: records begin on
+/// cache lines of their own.
 #[must_use]
 pub const fn stride(len: usize) -> usize {
     (HEADING + len).next_multiple_of(RECORD_STEP)
@@ -144,17 +149,23 @@ mod tests {
 
     fn heading() -> impl Strategy<Value = Heading> {
         let class = prop_oneof![Just(Class::Ordered), Just(Class::Unordered), Just(Class::Sync)];
-        (class, 0..=HEAD_MAX, 1..40_000usize, any::<bool>(), 2..=10u8).prop_map(|(class, head, body, flag, code)| {
-            match Kind::from_code(code) {
-                Some(kind @ Kind::Whole) => Heading { kind, class, head, len: head + body, flag: false },
-                Some(kind @ Kind::Begin) => Heading { kind, class, head, len: 8 + head, flag: false },
+        (class, 0..=HEAD_MAX, 1..40_000usize, any::<bool>(), 2..=10u8).prop_map(
+            |(class, head, body, flag, code)| match Kind::from_code(code) {
+                Some(kind @ Kind::Whole) => {
+                    Heading { kind, class, head, len: head + body, flag: false }
+                }
+                Some(kind @ Kind::Begin) => {
+                    Heading { kind, class, head, len: 8 + head, flag: false }
+                }
                 Some(kind @ Kind::Piece) => Heading::plain(kind, body),
                 Some(kind @ (Kind::Ask | Kind::Swap)) => Heading::plain(kind, 8),
-                Some(kind @ (Kind::Given | Kind::Swapped)) => Heading { flag, ..Heading::plain(kind, 8) },
+                Some(kind @ (Kind::Given | Kind::Swapped)) => {
+                    Heading { flag, ..Heading::plain(kind, 8) }
+                }
                 Some(kind) => Heading::plain(kind, 0),
                 None => unreachable!("2 to 10 are kinds"),
-            }
-        })
+            },
+        )
     }
 
     proptest! {

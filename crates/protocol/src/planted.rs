@@ -1,9 +1,11 @@
-//! Deliberately planted bugs (feature `planted-bugs`, never in a release): proof that the tests would notice.
+//! Deliberately planted bugs (feature `planted-bugs`, never in a release): proof that the tests
+//! would notice.
 //!
-//! A place in the protocol that must not be wrong asks [`planted`]`(Bug::X)` and, if so, does the wrong thing. Without the
-//! feature the question is the constant `false`.
+//! A place in the protocol that must not be wrong asks [`planted`]`(Bug::X)` and, if so, does the
+//! wrong thing. Without the feature the question is the constant `false`.
 
-/// What can be broken on purpose. Each must be caught by the simulator within the seeds that CI runs.
+/// What can be broken on purpose. Each must be caught by the simulator within the seeds that CI
+/// runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]

@@ -1,4 +1,5 @@
-//! Bugs planted on purpose are caught by random programs (its own process: planting is for a whole process).
+//! Bugs planted on purpose are caught by random programs (its own process: planting is for a whole
+//! process).
 #![cfg(feature = "planted-bugs")]
 
 #[path = "coherence/cluster/mod.rs"]
@@ -11,15 +12,25 @@ use std::panic;
 
 /// The first seed that fails.
 fn first_failure(seeds: u64) -> Option<u64> {
-    (0..seeds)
-        .find(|seed| panic::catch_unwind(|| programs::run(2 + (*seed % 3) as u32, 1 + (*seed % 2) as usize, *seed)).is_err())
+    (0..seeds).find(|seed| {
+        panic::catch_unwind(|| {
+            programs::run(2 + (*seed % 3) as u32, 1 + (*seed % 2) as usize, *seed)
+        })
+        .is_err()
+    })
 }
 
 /// COH-3.6.
 #[test]
 fn planted_bugs_are_caught() {
     panic::set_hook(Box::new(|_| {}));
-    let bugs = [Bug::SkipInvalidation, Bug::LoseDiff, Bug::GrantLockTwice, Bug::ReleaseBarrierEarly, Bug::ForgetStaleFetch];
+    let bugs = [
+        Bug::SkipInvalidation,
+        Bug::LoseDiff,
+        Bug::GrantLockTwice,
+        Bug::ReleaseBarrierEarly,
+        Bug::ForgetStaleFetch,
+    ];
     let mut caught = Vec::new();
     for bug in bugs {
         plant(Some(bug));

@@ -1,5 +1,5 @@
-//! The bugs that can be planted in remote memory are real: each breaks what tests/memory checks. A process of its own, because the
-//! switch is one for the whole process.
+//! The bugs that can be planted in remote memory are real: each breaks what tests/memory checks. A
+//! process of its own, because the switch is one for the whole process.
 #![cfg(feature = "planted-bugs")]
 
 #[allow(dead_code)]
@@ -67,7 +67,8 @@ fn get_completes_early() -> bool {
     let mut world = World::new(2);
     world.nodes[1].memory.add(5, Rights::READ, vec![1; 900]);
     let own = world.nodes[0].memory.add(9, Rights::NONE, vec![0; 900]);
-    let message = world.nodes[0].rma.get(1, 5, 0, Segment { region: own, offset: 0, len: 900 }, T).unwrap();
+    let message =
+        world.nodes[0].rma.get(1, 5, 0, Segment { region: own, offset: 0, len: 900 }, T).unwrap();
     world.post(0, 1, message);
     let mut step = 0;
     while world.take(0).is_empty() {
@@ -79,7 +80,15 @@ fn get_completes_early() -> bool {
 
 #[test]
 fn each_planted_bug_shows() {
-    let symptoms = || (signal_overtakes(500), atomic_repeats(), get_completes_early(), element_repeats(), push_repeats());
+    let symptoms = || {
+        (
+            signal_overtakes(500),
+            atomic_repeats(),
+            get_completes_early(),
+            element_repeats(),
+            push_repeats(),
+        )
+    };
     assert_eq!(symptoms(), (false, false, false, false, false));
     plant(Some(Bug::SignalBeforeData));
     assert_eq!(symptoms(), (true, false, false, false, false));

@@ -4,7 +4,8 @@ use super::Cluster;
 use oikaze_protocol::Rank;
 
 impl Cluster {
-    /// Nobody has taken in more datagrams than were sent to it, sent nonsense, or written where nothing is.
+    /// Nobody has taken in more datagrams than were sent to it, sent nonsense, or written where
+    /// nothing is.
     pub(super) fn audit(&mut self) -> Result<(), (Rank, String)> {
         for rank in 0..self.plan.nodes {
             for peer in (0..self.plan.nodes).filter(|peer| *peer != rank) {
@@ -26,13 +27,19 @@ impl Cluster {
         };
         let Some(here) = statistics(rank, peer) else { return Ok(()) };
         if here.malformed > 0 {
-            return Err(format!("node {peer} has sent {} datagrams that made no sense under a right seal", here.malformed));
+            return Err(format!(
+                "node {peer} has sent {} datagrams that made no sense under a right seal",
+                here.malformed
+            ));
         }
-        // Duplicates are decided before anything else (WIND-2): each number is taken in once at most.
+        // Duplicates are decided before anything else (WIND-2): each number is taken in once at
+        // most.
         let Some(there) = statistics(peer, rank) else { return Ok(()) };
         if here.datagrams_received > there.datagrams_sent {
             let (received, sent) = (here.datagrams_received, there.datagrams_sent);
-            return Err(format!("{received} datagrams of node {peer} were taken in, but it has sent {sent}"));
+            return Err(format!(
+                "{received} datagrams of node {peer} were taken in, but it has sent {sent}"
+            ));
         }
         Ok(())
     }

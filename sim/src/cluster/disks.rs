@@ -1,4 +1,5 @@
-//! Pages that leave memory now and then, and come back some time after somebody wanted them (MEM-1.10).
+//! Pages that leave memory now and then, and come back some time after somebody wanted them
+//! (MEM-1.10).
 
 use crate::random::Random;
 use oikaze_os::memory::Disk;
@@ -37,7 +38,11 @@ impl Disks {
             }
             for page in disk.take_wanted() {
                 if !self.coming.iter().any(|(_, of, one)| (*of, *one) == (at, page)) {
-                    self.coming.push((now + Duration::from_nanos(random.spread(1_000, SEEK)), at, page));
+                    self.coming.push((
+                        now + Duration::from_nanos(random.spread(1_000, SEEK)),
+                        at,
+                        page,
+                    ));
                 }
             }
         }

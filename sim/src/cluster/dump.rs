@@ -23,17 +23,29 @@ impl Cluster {
 fn dump(node: &mut Node, nodes: u32, text: &mut String) -> fmt::Result {
     let Node { rank, life, engine, turn_at, stalled_until, deaths, threads, .. } = node;
     let (in_flight, next) = (engine.in_flight(), engine.next_timeout());
-    write!(text, "node {rank} (life {life}): {in_flight} operations, engine's timer {next:?}, next turn {turn_at:?}, ")?;
+    write!(
+        text,
+        "node {rank} (life {life}): {in_flight} operations, engine's timer {next:?}, next turn {turn_at:?}, "
+    )?;
     writeln!(text, "stalled until {stalled_until:?}, deaths {deaths:?}")?;
     writeln!(text, "  {:?}", engine.counters())?;
     for thread in threads {
         writeln!(text, "  {}", thread.describe())?;
     }
     for peer in (0..nodes).filter(|peer| peer != rank) {
-        writeln!(text, "  to node {peer}: connected {}, {:?}", engine.is_connected(peer), engine.peer_statistics(peer))?;
+        writeln!(
+            text,
+            "  to node {peer}: connected {}, {:?}",
+            engine.is_connected(peer),
+            engine.peer_statistics(peer)
+        )?;
     }
     for (array, view) in engine.pages().views() {
-        writeln!(text, "  array {array}: {}", view.into_iter().map(access_letter).collect::<String>())?;
+        writeln!(
+            text,
+            "  array {array}: {}",
+            view.into_iter().map(access_letter).collect::<String>()
+        )?;
     }
     writeln!(text, "  {:?}", engine.coherence().statistics())
 }

@@ -147,16 +147,23 @@ impl Cluster {
         Ok(Summary { time: self.now.0, datagrams, messages, counted, registrations, ends })
     }
 
-    /// Events in order, while there is reason to go on; time stops at `until`, which is a violation if there is still reason
-    /// and the run's own end has come.
-    fn run_while(&mut self, go_on: impl Fn(&Cluster) -> bool, until: Time) -> Result<(), Violation> {
+    /// Events in order, while there is reason to go on; time stops at `until`, which is a violation
+    /// if there is still reason and the run's own end has come.
+    fn run_while(
+        &mut self,
+        go_on: impl Fn(&Cluster) -> bool,
+        until: Time,
+    ) -> Result<(), Violation> {
         while go_on(self) {
             let Some((at, event)) = self.queue.pop_before(until) else {
                 if until < self.plan.deadline {
                     self.now = until;
                     return Ok(());
                 }
-                return Err(self.violation(0, "stuck: nothing happens any more and not all is done".to_owned()));
+                return Err(self.violation(
+                    0,
+                    "stuck: nothing happens any more and not all is done".to_owned(),
+                ));
             };
             self.now = at;
             self.events += 1;
@@ -175,8 +182,14 @@ impl Cluster {
                 let room = self.plan.settings.receive_buffer as usize;
                 let Some(node) = self.nodes[to as usize].as_ref() else { return Ok(()) };
                 let fits = open(&node.mailbox).deliver(from, bytes, congested, room);
-                self.trace.event(self.now, to, format_args!("{len} bytes from {from}{}", if fits { "" } else { ", no room" }));
-                let soon = Duration::from_nanos(self.random.below(self.plan.sluggish.as_nanos() as u64 + 1));
+                self.trace.event(
+                    self.now,
+                    to,
+                    format_args!("{len} bytes from {from}{}", if fits { "" } else { ", no room" }),
+                );
+                let soon = Duration::from_nanos(
+                    self.random.below(self.plan.sluggish.as_nanos() as u64 + 1),
+                );
                 self.wake(to, self.now + soon);
                 Ok(())
             }
@@ -204,8 +217,8 @@ impl Cluster {
             Event::Restart { rank } => {
                 self.trace.event(self.now, rank, format_args!("is started again"));
                 self.awaited = false;
-                let node =
-                    Node::start(&self.plan, rank, 1, self.now, &mut self.oracle).map_err(|what| self.violation(rank, what))?;
+                let node = Node::start(&self.plan, rank, 1, self.now, &mut self.oracle)
+                    .map_err(|what| self.violation(rank, what))?;
                 self.nodes[rank as usize] = Some(node);
                 self.wake(rank, self.now);
                 Ok(())
@@ -222,7 +235,8 @@ impl Cluster {
         self.oracle.killed = Some(rank);
         self.oracle.ends.death(self.now);
         self.mourned_at = Some(self.now + self.plan.mourning());
-        // To who never knew it what takes its place is no newcomer, but the one whose part in collectives is awaited.
+        // To who never knew it what takes its place is no newcomer, but the one whose part in
+        // collectives is awaited.
         let known = self.nodes.iter().flatten().all(|node| node.engine.is_connected(rank));
         match self.plan.kill {
             Some(Kill { end: End::Replaced(after), .. }) if known => {
@@ -234,7 +248,10 @@ impl Cluster {
 
     /// How many of these datagrams a node still sends that is killed between two of them.
     fn last_words(&mut self, rank: Rank, sending: usize) -> Option<usize> {
-        let Some(Kill { rank: doomed, at: Moment::Sent { datagrams, .. }, .. }) = self.plan.kill else { return None };
+        let Some(Kill { rank: doomed, at: Moment::Sent { datagrams, .. }, .. }) = self.plan.kill
+        else {
+            return None;
+        };
         if doomed != rank || self.oracle.killed.is_some() {
             return None;
         }
@@ -254,7 +271,9 @@ impl Cluster {
             self.wake(rank, now);
             return Ok(());
         }
-        let turned = node.turn(now, &mut self.oracle, &mut self.trace).map_err(|what| self.violation(rank, what))?;
+        let turned = node
+            .turn(now, &mut self.oracle, &mut self.trace)
+            .map_err(|what| self.violation(rank, what))?;
         let last_words = self.last_words(rank, turned.sent.len());
         for (to, bytes) in turned.sent.into_iter().take(last_words.unwrap_or(usize::MAX)) {
             self.send(rank, to, bytes);
@@ -272,17 +291,29 @@ impl Cluster {
     fn send(&mut self, from: Rank, to: SocketAddr, bytes: Vec<u8>) {
         let len = bytes.len();
         let Some(to) = rank_of(to, self.plan.nodes) else {
-            return self.trace.event(self.now, from, format_args!("sends {len} bytes to {to}, where nobody is"));
+            return self.trace.event(
+                self.now,
+                from,
+                format_args!("sends {len} bytes to {to}, where nobody is"),
+            );
         };
         if let Err(told) = self.network.narrow(from, to, len, self.now) {
-            self.trace.event(self.now, from, format_args!("sends {len} bytes to node {to}, for which the path is too narrow"));
+            self.trace.event(
+                self.now,
+                from,
+                format_args!("sends {len} bytes to node {to}, for which the path is too narrow"),
+            );
             if let (Some(told), Some(node)) = (told, &self.nodes[from as usize]) {
                 open(&node.mailbox).too_big.push_back(told);
             }
             return;
         }
         let deliveries = self.network.send(from, to, bytes, self.now);
-        self.trace.event(self.now, from, format_args!("sends {len} bytes to node {to}, {} copies", deliveries.len()));
+        self.trace.event(
+            self.now,
+            from,
+            format_args!("sends {len} bytes to node {to}, {} copies", deliveries.len()),
+        );
         let from = address_of(from);
         for delivery in deliveries {
             let Delivery { at, bytes, congested } = delivery;
@@ -298,35 +329,49 @@ impl Cluster {
         }
     }
 
-    /// After a death nothing may wait for longer than it takes to notice it, and everybody must notice it.
+    /// After a death nothing may wait for longer than it takes to notice it, and everybody must
+    /// notice it.
     fn check_waiting(&self, rank: Rank) -> Result<(), Violation> {
         let Some(mourned_at) = self.mourned_at.filter(|at| *at < self.now) else { return Ok(()) };
         let Some(node) = &self.nodes[rank as usize] else { return Ok(()) };
         let death = Time(mourned_at.0 - self.plan.mourning().as_nanos() as u64);
         let too_long = |since: &Time| self.now.since((*since).max(death)) > self.plan.settling();
         if let Some(since) = node.waits_since().filter(too_long) {
-            return Err(self.violation(rank, format!("an operation asked at {} ns has not ended after a node's death", since.0)));
+            return Err(self.violation(
+                rank,
+                format!("an operation asked at {} ns has not ended after a node's death", since.0),
+            ));
         }
         match self.unnoticed(node) {
-            Some(dead) => Err(self.violation(rank, format!("the end of node {dead} was not noticed"))),
+            Some(dead) => {
+                Err(self.violation(rank, format!("the end of node {dead} was not noticed")))
+            }
             None => Ok(()),
         }
     }
 
     /// A node whose end this one should notice and has not.
     fn unnoticed(&self, node: &Node) -> Option<Rank> {
-        let mut lost = (0..self.plan.nodes).filter(|rank| node.life == 0 && self.oracle.is_lost_to(node.rank, *rank));
+        let mut lost = (0..self.plan.nodes)
+            .filter(|rank| node.life == 0 && self.oracle.is_lost_to(node.rank, *rank));
         lost.find(|rank| !node.knows_end_of(*rank))
     }
 
     fn is_finished(&self) -> bool {
         let noticed = || self.nodes.iter().flatten().all(|node| self.unnoticed(node).is_none());
-        let mourned = self.plan.kill.is_none() || (!self.awaited && self.mourned_at.is_some() && noticed());
+        let mourned =
+            self.plan.kill.is_none() || (!self.awaited && self.mourned_at.is_some() && noticed());
         let Oracle { killed, isolated, .. } = &self.oracle;
-        let lost = |rank: Rank, life: u8| life == 0 && (*killed == Some(rank) || *isolated == Some(rank));
-        // What was delivered is not settled before its sender has heard so, which may take long on a network at its worst.
-        let settled = self.oracle.is_disturbed() || self.nodes.iter().flatten().all(|node| node.engine.in_flight() == 0);
-        mourned && settled && self.nodes.iter().flatten().all(Node::is_finished) && self.oracle.messages.outstanding(lost) == 0
+        let lost =
+            |rank: Rank, life: u8| life == 0 && (*killed == Some(rank) || *isolated == Some(rank));
+        // What was delivered is not settled before its sender has heard so, which may take long on
+        // a network at its worst.
+        let settled = self.oracle.is_disturbed()
+            || self.nodes.iter().flatten().all(|node| node.engine.in_flight() == 0);
+        mourned
+            && settled
+            && self.nodes.iter().flatten().all(Node::is_finished)
+            && self.oracle.messages.outstanding(lost) == 0
     }
 
     /// What must hold in the end.
@@ -336,7 +381,13 @@ impl Cluster {
                 thread.conclude(node.rank, &self.oracle).map_err(|what| (node.rank, what))?;
             }
             if node.engine.in_flight() > 0 && !self.oracle.is_disturbed() {
-                return Err((node.rank, format!("{} operations are in flight that nobody asked for", node.engine.in_flight())));
+                return Err((
+                    node.rank,
+                    format!(
+                        "{} operations are in flight that nobody asked for",
+                        node.engine.in_flight()
+                    ),
+                ));
             }
         }
         if !self.oracle.is_disturbed() {

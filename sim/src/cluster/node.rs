@@ -6,7 +6,8 @@ use crate::oracle::{FifosOracle, NodeMemory, Oracle, SUMS_LEN};
 use crate::pages::SimPages;
 use crate::plan::{Plan, Role, Scenario};
 use crate::program::{
-    Accessor, Context, Counter, FIXED_LEN, Layout, Mail, Messenger, Program, Registrar, Sharer, SimEngine, Together, WORDS_LEN,
+    Accessor, Context, Counter, FIXED_LEN, Layout, Mail, Messenger, Program, Registrar, Sharer,
+    SimEngine, Together, WORDS_LEN,
 };
 use crate::random::{Random, bytes_of};
 use crate::trace::Trace;
@@ -71,8 +72,16 @@ impl Node {
     ///
     /// # Errors
     /// The machine has no memory left.
-    pub fn start(plan: &Plan, rank: Rank, life: u8, now: Time, oracle: &mut Oracle) -> Result<Node, String> {
-        let purpose = |what: u64| Random::stream(plan.seed, what << 32 | u64::from(life) << 16 | u64::from(rank));
+    pub fn start(
+        plan: &Plan,
+        rank: Rank,
+        life: u8,
+        now: Time,
+        oracle: &mut Oracle,
+    ) -> Result<Node, String> {
+        let purpose = |what: u64| {
+            Random::stream(plan.seed, what << 32 | u64::from(life) << 16 | u64::from(rank))
+        };
         let link = SimLink::new(
             address_of(rank),
             usize::from(plan.settings.datagram_max),
@@ -84,7 +93,8 @@ impl Node {
         let submissions = Arc::new(SegQueue::new());
         let pages = SimPages::new(purpose(2));
         let setup = setup(plan, rank, life, &mut purpose(3));
-        let mut engine = Engine::new(setup, link, pages, Arc::clone(&submissions), now).map_err(|failure| failure.to_string())?;
+        let mut engine = Engine::new(setup, link, pages, Arc::clone(&submissions), now)
+            .map_err(|failure| failure.to_string())?;
         let mut disks = Disks::default();
         if plan.accessors > 0 && life == 0 {
             let memory;
@@ -121,15 +131,26 @@ impl Node {
     ///
     /// # Errors
     /// A promise was broken.
-    pub fn turn(&mut self, now: Time, oracle: &mut Oracle, trace: &mut Trace) -> Result<Turned, String> {
+    pub fn turn(
+        &mut self,
+        now: Time,
+        oracle: &mut Oracle,
+        trace: &mut Trace,
+    ) -> Result<Turned, String> {
         let mut sent = Vec::new();
         let mut next = None;
         for _ in 0..TURNS_IN_A_ROW {
-            let work = if self.random.below(2) == 0 { self.engine.turn(now) } else { self.turn_of_a_waiter(now) };
+            let work = if self.random.below(2) == 0 {
+                self.engine.turn(now)
+            } else {
+                self.turn_of_a_waiter(now)
+            };
             sent.append(&mut open(&self.mailbox).outbox);
             trace.event(now, self.rank, format_args!("turn {work:?}"));
             if let Some(peer) = self.engine.overlooked(now) {
-                return Err(format!("node {peer} has something to do, but the engine would not look at it"));
+                return Err(format!(
+                    "node {peer} has something to do, but the engine would not look at it"
+                ));
             }
             self.collect(now, oracle, trace)?;
             // Now and then, so that it is often full.
@@ -148,7 +169,10 @@ impl Node {
                 return Ok(Turned { sent, next: Some(now + LINK_AGAIN) });
             }
         }
-        Ok(Turned { sent, next: Some(next.map_or(now + BREATH, |next| next.max(now).min(now + BREATH))) })
+        Ok(Turned {
+            sent,
+            next: Some(next.map_or(now + BREATH, |next| next.max(now).min(now + BREATH))),
+        })
     }
 
     fn next_turn(&self, now: Time, wake: Option<Time>) -> Option<Time> {
@@ -161,12 +185,22 @@ impl Node {
     fn collect(&mut self, now: Time, oracle: &mut Oracle, trace: &mut Trace) -> Result<(), String> {
         while let Some(arrived) = self.engine.take_arrived() {
             let (from, len) = (arrived.from, arrived.body.len());
-            trace.event(now, self.rank, format_args!("{:?} {:#x} of {len} bytes from node {from}", arrived.class, arrived.tag));
-            if let Some(claim) = oracle.messages.arrived(self.rank, &arrived)?.filter(|_| self.life == 0) {
+            trace.event(
+                now,
+                self.rank,
+                format_args!(
+                    "{:?} {:#x} of {len} bytes from node {from}",
+                    arrived.class, arrived.tag
+                ),
+            );
+            if let Some(claim) =
+                oracle.messages.arrived(self.rank, &arrived)?.filter(|_| self.life == 0)
+            {
                 let what = "an ordered message came before the put that was posted before it";
                 oracle.memory.holds(what, self.rank, claim.offset, &claim.bytes)?;
             }
-            let at = now + Duration::from_nanos(self.random.below(self.reading.as_nanos() as u64 + 1));
+            let at =
+                now + Duration::from_nanos(self.random.below(self.reading.as_nanos() as u64 + 1));
             self.unread.push_back((at, from, len as u64));
         }
         while let Some((rank, death)) = self.engine.take_death() {
@@ -198,14 +232,20 @@ impl Node {
     }
 
     /// Let the threads look, in any order.
-    fn poll(&mut self, now: Time, oracle: &mut Oracle, trace: &mut Trace) -> Result<(bool, Option<Time>), String> {
+    fn poll(
+        &mut self,
+        now: Time,
+        oracle: &mut Oracle,
+        trace: &mut Trace,
+    ) -> Result<(bool, Option<Time>), String> {
         let Self { rank, life, engine, threads, submissions, together, random, nodes, .. } = self;
         let (mut acted, mut wake) = (false, None);
         let first = random.index(threads.len().max(1));
         for turn in 0..threads.len() {
             let at = (first + turn) % threads.len();
             let (me, life, nodes) = (*rank, *life, *nodes);
-            let mut context = Context { now, me, life, nodes, engine, submissions, oracle, trace, together };
+            let mut context =
+                Context { now, me, life, nodes, engine, submissions, oracle, trace, together };
             let progress = threads[at].poll(&mut context)?;
             acted |= progress.acted;
             wake = [wake, progress.wake].into_iter().flatten().min();
@@ -213,10 +253,13 @@ impl Node {
         Ok((acted, wake))
     }
 
-    /// Has it noticed that this node was killed? (Who had not known it before knows what took its place.)
+    /// Has it noticed that this node was killed? (Who had not known it before knows what took its
+    /// place.)
     #[must_use]
     pub fn knows_end_of(&self, rank: Rank) -> bool {
-        self.rank == rank || self.deaths.iter().any(|(dead, _)| *dead == rank) || self.engine.is_connected(rank)
+        self.rank == rank
+            || self.deaths.iter().any(|(dead, _)| *dead == rank)
+            || self.engine.is_connected(rank)
     }
 
     /// Have all threads done what they wanted?
@@ -228,7 +271,11 @@ impl Node {
     /// Since when does its oldest operation wait?
     #[must_use]
     pub fn waits_since(&self) -> Option<Time> {
-        self.threads.iter().filter_map(|thread| thread.waits_since()).chain(self.together.waits_since()).min()
+        self.threads
+            .iter()
+            .filter_map(|thread| thread.waits_since())
+            .chain(self.together.waits_since())
+            .min()
     }
 
     /// Say goodbye to everybody.
@@ -266,7 +313,12 @@ fn setup(plan: &Plan, rank: Rank, life: u8, random: &mut Random) -> Setup {
 }
 
 /// Make the node's regions known under their names.
-fn publish(plan: &Plan, rank: Rank, engine: &mut SimEngine, oracle: &mut Oracle) -> Result<(NodeMemory, Disks), String> {
+fn publish(
+    plan: &Plan,
+    rank: Rank,
+    engine: &mut SimEngine,
+    oracle: &mut Oracle,
+) -> Result<(NodeMemory, Disks), String> {
     let no_memory = |error: MemoryError| error.to_string();
     let fixed = Region::private(FIXED_LEN).map_err(no_memory)?;
     fixed.write(0, &oracle.memory.fixed(rank, FIXED_LEN)).map_err(|error| error.to_string())?;
@@ -281,14 +333,17 @@ fn publish(plan: &Plan, rank: Rank, engine: &mut SimEngine, oracle: &mut Oracle)
         }),
         false => plain(len),
     };
-    let arena = memory(arena_len, if rank.is_multiple_of(2) { Region::private } else { Region::shared }).map_err(no_memory)?;
+    let arena =
+        memory(arena_len, if rank.is_multiple_of(2) { Region::private } else { Region::shared })
+            .map_err(no_memory)?;
     let words = memory(WORDS_LEN, Region::private).map_err(no_memory)?;
     let closed = Region::private(4096).map_err(no_memory)?;
     let sums = memory(SUMS_LEN, Region::private).map_err(no_memory)?;
     oracle.sums.add_node(rank, sums.clone());
     let shape = FifosOracle::shape().ok_or("no such FIFO")?;
     let fifo = Region::shared(shape.bytes() as usize).map_err(no_memory)?;
-    let queue = oikaze_os::memory::fifo::Fifo::format(fifo.clone(), shape).map_err(|error| error.to_string())?;
+    let queue = oikaze_os::memory::fifo::Fifo::format(fifo.clone(), shape)
+        .map_err(|error| error.to_string())?;
     oracle.fifos.add_node(rank, queue);
     let regions = [
         ("fixed", &fixed, Rights::READ),
@@ -307,10 +362,18 @@ fn publish(plan: &Plan, rank: Rank, engine: &mut SimEngine, oracle: &mut Oracle)
 }
 
 fn threads(plan: &Plan, rank: Rank, life: u8) -> Vec<Box<dyn Program>> {
-    let stream = |at: usize| Random::stream(plan.seed, 5 << 32 | u64::from(life) << 24 | u64::from(rank) << 8 | at as u64);
+    let stream = |at: usize| {
+        Random::stream(
+            plan.seed,
+            5 << 32 | u64::from(life) << 24 | u64::from(rank) << 8 | at as u64,
+        )
+    };
     if life > 0 {
         // What takes a dead node's place knows nothing of what it did; it only writes letters.
-        return vec![Box::new(Messenger::new(Mail { count: 20, in_flight: 8, longest: 10_000 }, stream(0)))];
+        return vec![Box::new(Messenger::new(
+            Mail { count: 20, in_flight: 8, longest: 10_000 },
+            stream(0),
+        ))];
     }
     let mut threads: Vec<Box<dyn Program>> = Vec::new();
     for (at, role) in plan.roles[rank as usize].iter().enumerate() {
@@ -320,7 +383,12 @@ fn threads(plan: &Plan, rank: Rank, life: u8) -> Vec<Box<dyn Program>> {
             (Role::Registrar(work), _) => threads.push(Box::new(Registrar::new(*work, stream(at)))),
             (Role::Counter(count), _) => threads.push(Box::new(Counter::new(*count, stream(at)))),
             (Role::Sharer(thread), Some(shared)) => {
-                threads.push(Box::new(Sharer::new(Arc::clone(shared), *thread, plan.sharers, stream(at))));
+                threads.push(Box::new(Sharer::new(
+                    Arc::clone(shared),
+                    *thread,
+                    plan.sharers,
+                    stream(at),
+                )));
             }
             (Role::Sharer(_), None) => {}
         }

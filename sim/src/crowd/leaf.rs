@@ -8,7 +8,8 @@ use oikaze_protocol::limits::TAG_MAX;
 use oikaze_protocol::rma::Rma;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{
-    Admission, Body, Class, Connection, Delivered, Introduction, Message, Refusal, Settings, Token, Transmit, Upper,
+    Admission, Body, Class, Connection, Delivered, Introduction, Message, Refusal, Settings, Token,
+    Transmit, Upper,
 };
 use oikaze_protocol::wire::{Seal, SealKind, View};
 
@@ -47,7 +48,14 @@ impl Upper for Heard {
 
     fn place(&mut self, _: Rank, _: u64, _: u64, _: &[u8]) {}
 
-    fn deliver(&mut self, _: Rank, _: u64, _: Class, _: &[u8], body: Delivered<'_>) -> Result<(), Refusal> {
+    fn deliver(
+        &mut self,
+        _: Rank,
+        _: u64,
+        _: Class,
+        _: &[u8],
+        body: Delivered<'_>,
+    ) -> Result<(), Refusal> {
         let len = match body {
             Delivered::Bytes(bytes) => bytes.len() as u64,
             Delivered::Owned(bytes) => bytes.len() as u64,
@@ -66,7 +74,13 @@ impl Upper for Heard {
 
 impl Leaf {
     /// The peer at this rank, which calls nobody by itself.
-    pub(super) fn new(rank: Rank, nodes: u32, id: u64, settings: Settings, seal: &HandshakeSeal) -> Leaf {
+    pub(super) fn new(
+        rank: Rank,
+        nodes: u32,
+        id: u64,
+        settings: Settings,
+        seal: &HandshakeSeal,
+    ) -> Leaf {
         let me = Introduction::here(rank, nodes, 1, id);
         let checksum = Checksum::of(SealKind::EndToEnd).expect("a kind with a checksum");
         Leaf {
@@ -99,7 +113,12 @@ impl Leaf {
 
     /// Send this many bytes to the hub.
     pub fn say(&mut self, now: Time, bytes: usize) {
-        let message = Rma::user(Class::Ordered, u64::from(self.rank), Body::Inline(vec![7; bytes]), Token::NONE);
+        let message = Rma::user(
+            Class::Ordered,
+            u64::from(self.rank),
+            Body::Inline(vec![7; bytes]),
+            Token::NONE,
+        );
         let message: Message = message.expect("of a length that fits");
         self.connection.post(now, message).expect("room");
     }
@@ -112,13 +131,16 @@ impl Leaf {
         let mut sent = Vec::new();
         loop {
             let mut bytes = Vec::new();
-            let Some(Transmit { handshake, .. }) = self.connection.transmit(now, &mut bytes) else { break };
+            let Some(Transmit { handshake, .. }) = self.connection.transmit(now, &mut bytes) else {
+                break;
+            };
             let mut tag = [0; TAG_MAX];
             let len = if handshake { self.seals.0.len() } else { self.seals.1.len() };
             if handshake {
                 self.seals.0.tag(&[&bytes], &mut tag[..len]);
             } else {
-                // Leaves send no segments: all of a datagram's bytes are here, and the checksum covers them all.
+                // Leaves send no segments: all of a datagram's bytes are here, and the checksum
+                // covers them all.
                 self.seals.1.tag(&[&bytes], &mut tag[..len]);
             }
             bytes.extend_from_slice(&tag[..len]);

@@ -1,8 +1,9 @@
 //! One node amid very many peers: a real engine, and peers that are bare connections.
 //!
-//! What a node does for a thousand peers cannot be seen in a [`crate::cluster`], where every node would have a thousand connections. Here
-//! only the hub is an engine; its peers answer at once. The network loses nothing; what is modelled is time: a turn takes as
-//! long as it has bytes to hand over, so that what waits behind them waits measurably.
+//! What a node does for a thousand peers cannot be seen in a [`crate::cluster`], where every node
+//! would have a thousand connections. Here only the hub is an engine; its peers answer at once. The
+//! network loses nothing; what is modelled is time: a turn takes as long as it has bytes to hand
+//! over, so that what waits behind them waits measurably.
 
 mod leaf;
 
@@ -81,7 +82,13 @@ impl Crowd {
         let nodes = leaves + 1;
         let random = &mut Random::stream(seed, 0x6372_6f77);
         let room = settings.receive_buffer as usize;
-        let link = SimLink::new(hub_address(0), usize::from(settings.datagram_max), room, 0.0, Random::stream(seed, 1));
+        let link = SimLink::new(
+            hub_address(0),
+            usize::from(settings.datagram_max),
+            room,
+            0.0,
+            Random::stream(seed, 1),
+        );
         let mailbox = link.mailbox();
         let submissions = Arc::new(SegQueue::new());
         let mut secret = [0; 32];
@@ -92,7 +99,9 @@ impl Crowd {
             me: 0,
             nodes,
             incarnation: 1,
-            addresses: (0..nodes).map(|rank| if rank == 0 { Vec::new() } else { vec![address_of(rank)] }).collect(),
+            addresses: (0..nodes)
+                .map(|rank| if rank == 0 { Vec::new() } else { vec![address_of(rank)] })
+                .collect(),
             datagram_max: Vec::new(),
             connections: (0..nodes).map(|_| random.word().max(1)).collect(),
             settings,
@@ -101,9 +110,12 @@ impl Crowd {
         };
         let pages = SimPages::new(Random::stream(seed, 2));
         let now = Time(1);
-        let mut hub = Engine::new(setup, link, pages, Arc::clone(&submissions), now).map_err(|failure| failure.to_string())?;
+        let mut hub = Engine::new(setup, link, pages, Arc::clone(&submissions), now)
+            .map_err(|failure| failure.to_string())?;
         hub.connect(now);
-        let leaves = (1..nodes).map(|rank| Leaf::new(rank, nodes, random.word().max(1), settings, &seal)).collect();
+        let leaves = (1..nodes)
+            .map(|rank| Leaf::new(rank, nodes, random.word().max(1), settings, &seal))
+            .collect();
         let mut crowd = Crowd {
             now,
             hub,
@@ -156,9 +168,14 @@ impl Crowd {
     ///
     /// # Errors
     /// It does not by then, or the hub overlooks a peer.
-    pub fn run_until(&mut self, deadline: Time, mut done: impl FnMut(&mut Crowd) -> bool) -> Result<(), String> {
+    pub fn run_until(
+        &mut self,
+        deadline: Time,
+        mut done: impl FnMut(&mut Crowd) -> bool,
+    ) -> Result<(), String> {
         while !done(self) {
-            let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= deadline) else {
+            let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= deadline)
+            else {
                 return Err(format!("not done by {deadline:?}: {:?}", self.hub.counters()));
             };
             let ((at, _), event) = entry.remove_entry();
@@ -178,7 +195,9 @@ impl Crowd {
     /// The hub overlooks a peer.
     pub fn pass(&mut self, span: Duration) -> Result<(), String> {
         let end = self.now + span;
-        self.run_until(Time(u64::MAX), |crowd| crowd.queue.first_key_value().is_none_or(|((at, _), _)| *at > end))?;
+        self.run_until(Time(u64::MAX), |crowd| {
+            crowd.queue.first_key_value().is_none_or(|((at, _), _)| *at > end)
+        })?;
         self.now = end;
         Ok(())
     }
@@ -224,14 +243,19 @@ impl Crowd {
         let now = self.now;
         let work = self.hub.turn(now);
         if let Some(peer) = self.hub.overlooked(now) {
-            return Err(format!("node {peer} has something to do, but the engine would not look at it"));
+            return Err(format!(
+                "node {peer} has something to do, but the engine would not look at it"
+            ));
         }
         let mut bytes = 0;
         let sent = std::mem::take(&mut open(&self.mailbox).outbox);
         for (to, datagram) in sent {
             bytes += datagram.len() as u64;
             let left = now + TURN + handing_over(bytes);
-            self.push(left + LATENCY, Event::Arrives(Sent { from: hub_address(0), to, bytes: datagram }));
+            self.push(
+                left + LATENCY,
+                Event::Arrives(Sent { from: hub_address(0), to, bytes: datagram }),
+            );
         }
         self.busy = now + TURN + handing_over(bytes);
         if work.more || !open(&self.mailbox).inbox.is_empty() {

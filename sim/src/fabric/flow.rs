@@ -49,7 +49,8 @@ pub(super) struct Source {
 
 impl Source {
     pub fn new(number: usize, flow: Flow, key: u64, slot: u32, begin: Time) -> Source {
-        let end = flow.until.map_or(Time(u64::MAX), |until| begin + until.saturating_sub(flow.after));
+        let end =
+            flow.until.map_or(Time(u64::MAX), |until| begin + until.saturating_sub(flow.after));
         Source { number, flow, key, slot, begin, end, in_flight: VecDeque::new(), done: 0 }
     }
 
@@ -67,7 +68,13 @@ impl Source {
             let Flow { from, to, size, .. } = self.flow;
             let body = Body::Segment(Segment { region: self.slot, offset: 0, len: size });
             // Every sender has a place of its own.
-            let request = Request::Put { to, key: self.key, offset: u64::from(from) * size, body, signal: None };
+            let request = Request::Put {
+                to,
+                key: self.key,
+                offset: u64::from(from) * size,
+                body,
+                signal: None,
+            };
             let (submission, completion) = tracked(request, None);
             submissions.push(submission);
             self.in_flight.push_back(completion);

@@ -42,10 +42,20 @@ pub struct Host {
 impl Host {
     /// One that begins to look for the others.
     pub(super) fn new(plan: &Plan, rank: Rank) -> std::result::Result<Host, String> {
-        let settings = plan.others.iter().find(|(other, _)| *other == rank).map_or(plan.settings, |(_, settings)| *settings);
+        let settings = plan
+            .others
+            .iter()
+            .find(|(other, _)| *other == rank)
+            .map_or(plan.settings, |(_, settings)| *settings);
         let room = settings.receive_buffer as usize;
         let mut random = Random::stream(plan.seed, 0x686f_7374 << 16 | u64::from(rank));
-        let link = SimLink::new(address_of(rank), usize::from(settings.datagram_max), room, 0.0, random.clone());
+        let link = SimLink::new(
+            address_of(rank),
+            usize::from(settings.datagram_max),
+            room,
+            0.0,
+            random.clone(),
+        );
         let mailbox = link.mailbox();
         let submissions = Arc::new(SegQueue::new());
         let mut secret = [0; 32];
@@ -54,7 +64,9 @@ impl Host {
             me: rank,
             nodes: plan.hosts,
             incarnation: 1,
-            addresses: (0..plan.hosts).map(|peer| if peer == rank { Vec::new() } else { vec![address_of(peer)] }).collect(),
+            addresses: (0..plan.hosts)
+                .map(|peer| if peer == rank { Vec::new() } else { vec![address_of(peer)] })
+                .collect(),
             datagram_max: Vec::new(),
             connections: (0..plan.hosts).map(|_| random.word().max(1)).collect(),
             settings,
@@ -62,15 +74,29 @@ impl Host {
             neighbours: Vec::new(),
         };
         let pages = SimPages::new(random.clone());
-        let mut engine =
-            Engine::new(setup, link, pages, Arc::clone(&submissions), Time(1)).map_err(|failure| failure.to_string())?;
+        let mut engine = Engine::new(setup, link, pages, Arc::clone(&submissions), Time(1))
+            .map_err(|failure| failure.to_string())?;
         let size = plan.flows.iter().map(|flow| flow.size).max().unwrap_or(0);
-        let region = Region::private(size as usize * plan.hosts as usize).map_err(|error| format!("a host's memory: {error}"))?;
-        let registered =
-            engine.memory().insert(region, Rights::READ | Rights::WRITE).map_err(|error| format!("a host's memory: {error}"))?;
+        let region = Region::private(size as usize * plan.hosts as usize)
+            .map_err(|error| format!("a host's memory: {error}"))?;
+        let registered = engine
+            .memory()
+            .insert(region, Rights::READ | Rights::WRITE)
+            .map_err(|error| format!("a host's memory: {error}"))?;
         engine.connect(Time(1));
         let (slot, key) = (registered.slot, registered.key);
-        Ok(Host { rank, key, turn_at: None, engine, slot, mailbox, room, submissions, sources: Vec::new(), nodes: plan.hosts })
+        Ok(Host {
+            rank,
+            key,
+            turn_at: None,
+            engine,
+            slot,
+            mailbox,
+            room,
+            submissions,
+            sources: Vec::new(),
+            nodes: plan.hosts,
+        })
     }
 
     /// Does it know all others?
@@ -99,10 +125,13 @@ impl Host {
         for _ in 0..TURNS_IN_A_ROW {
             let work = engine.turn(now);
             sent.append(&mut open(mailbox).outbox);
-            let acted = sources.iter_mut().fold(false, |acted, source| source.poll(now, submissions) | acted);
+            let acted = sources
+                .iter_mut()
+                .fold(false, |acted, source| source.poll(now, submissions) | acted);
             let waiting = !open(mailbox).inbox.is_empty() || !submissions.is_empty();
             if !acted && !work.more && !waiting {
-                let next = engine.next_timeout().map(|next| next.max(now + Duration::from_nanos(1)));
+                let next =
+                    engine.next_timeout().map(|next| next.max(now + Duration::from_nanos(1)));
                 return (sent, next);
             }
         }

@@ -1,8 +1,10 @@
-//! Flows that meet at a switch: real engines on simulated hosts, a fabric with rates, queues and marks, and what each flow gets.
+//! Flows that meet at a switch: real engines on simulated hosts, a fabric with rates, queues and
+//! marks, and what each flow gets.
 //!
-//! Every host has a line of its own to one switch and an output of the switch towards it; two groups of hosts may have a trunk
-//! between them. Hosts compute in no time but for a jitter by the seed, so that what limits is the network;
-//! unless their processors are shared with others ([`Slices`]).
+//! Every host has a line of its own to one switch and an output of the switch towards it; two
+//! groups of hosts may have a trunk between them. Hosts compute in no time but for a jitter by the
+//! seed, so that what limits is the network; unless their processors are shared with others
+//! ([`Slices`]).
 
 mod flow;
 mod host;
@@ -56,7 +58,8 @@ pub struct Plan {
 pub struct Report {
     /// Bytes of each flow that were placed and known to be, within the span.
     pub bytes: Vec<u64>,
-    /// Their sum, as a part of what the narrowest line on the way carries in the span, payload only.
+    /// Their sum, as a part of what the narrowest line on the way carries in the span, payload
+    /// only.
     pub goodput: f64,
     /// Jain's index of the flows' bytes: 1 if all have the same, 1/n if one has all.
     pub jain: f64,
@@ -103,7 +106,9 @@ impl Fabric {
     /// # Errors
     /// The machine has no memory left, or the hosts do not find one another.
     pub fn new(plan: Plan) -> std::result::Result<Fabric, String> {
-        let hosts = (0..plan.hosts).map(|rank| Host::new(&plan, rank)).collect::<std::result::Result<Vec<_>, _>>()?;
+        let hosts = (0..plan.hosts)
+            .map(|rank| Host::new(&plan, rank))
+            .collect::<std::result::Result<Vec<_>, _>>()?;
         let ports = |line: Line| (0..plan.hosts).map(|_| Port::new(line)).collect();
         let mut fabric = Fabric {
             now: Time(1),
@@ -143,7 +148,13 @@ impl Fabric {
         let capacity = narrowest as f64 / 8.0 * span.as_secs_f64();
         let down = self.down.iter().map(|port| port.counts).collect();
         let trunk = self.trunk.map(|[there, _]| there.counts).unwrap_or_default();
-        Report { goodput: bytes.iter().sum::<u64>() as f64 / capacity, jain: jain(&bytes), bytes, down, trunk }
+        Report {
+            goodput: bytes.iter().sum::<u64>() as f64 / capacity,
+            jain: jain(&bytes),
+            bytes,
+            down,
+            trunk,
+        }
     }
 
     fn push(&mut self, at: Time, event: Event) {
@@ -177,7 +188,9 @@ impl Fabric {
         match event {
             Event::AtTrunk(mut datagram) => {
                 let way = usize::from(datagram.from % 2 == 1);
-                let Some(port) = self.trunk.as_mut().and_then(|both| both.get_mut(way)) else { return };
+                let Some(port) = self.trunk.as_mut().and_then(|both| both.get_mut(way)) else {
+                    return;
+                };
                 if let Some((at, marked)) = port.pass(self.now, datagram.bytes.len() as u64) {
                     datagram.marked |= marked;
                     self.push(at, Event::AtOutput(datagram));
@@ -191,7 +204,8 @@ impl Fabric {
                 }
             }
             Event::Arrive(datagram) => {
-                let soon = Duration::from_nanos(self.random.below(self.plan.jitter.as_nanos() as u64 + 1));
+                let soon =
+                    Duration::from_nanos(self.random.below(self.plan.jitter.as_nanos() as u64 + 1));
                 let to = datagram.to;
                 if let Some(host) = self.hosts.get_mut(to as usize) {
                     host.deliver(datagram.from, datagram.bytes, datagram.marked);
@@ -204,7 +218,10 @@ impl Fabric {
 
     fn turn(&mut self, rank: Rank) {
         let now = self.now;
-        let Some(host) = self.hosts.get_mut(rank as usize).filter(|host| host.turn_at == Some(now)) else { return };
+        let Some(host) = self.hosts.get_mut(rank as usize).filter(|host| host.turn_at == Some(now))
+        else {
+            return;
+        };
         host.turn_at = None;
         let (sent, next) = host.turn(now);
         for (to, bytes) in sent {
@@ -218,7 +235,9 @@ impl Fabric {
     fn send(&mut self, from: Rank, to: SocketAddr, bytes: Vec<u8>) {
         let Some(to) = rank_of(to, self.plan.hosts) else { return };
         let now = self.now;
-        let Some((at, marked)) = self.up.get_mut(from as usize).and_then(|port| port.pass(now, bytes.len() as u64)) else {
+        let Some((at, marked)) =
+            self.up.get_mut(from as usize).and_then(|port| port.pass(now, bytes.len() as u64))
+        else {
             return;
         };
         let datagram = Travelling { from, to, marked, bytes };

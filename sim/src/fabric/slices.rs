@@ -20,7 +20,8 @@ impl Slices {
         let (period, slice) = (self.period.as_nanos() as u64, self.slice.as_nanos() as u64);
         let number = at.0 / period;
         let begin = |number: u64| {
-            let mut random = Random::stream(seed ^ number << 32, 0x736c_6963 << 16 | u64::from(rank));
+            let mut random =
+                Random::stream(seed ^ number << 32, 0x736c_6963 << 16 | u64::from(rank));
             Time(number * period + random.below(period - slice + 1))
         };
         let now = begin(number);

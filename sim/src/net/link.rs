@@ -1,7 +1,9 @@
 //! The link of a simulated node: a mailbox that the network fills and empties between turns.
 
 use crate::random::Random;
-use oikaze_os::link::{Arrival, Foreseen, Link, LocalAddress, Outgoing, Scattered, Sink, Statistics, TooBig};
+use oikaze_os::link::{
+    Arrival, Foreseen, Link, LocalAddress, Outgoing, Scattered, Sink, Statistics, TooBig,
+};
 
 use std::collections::VecDeque;
 use std::io;
@@ -70,9 +72,23 @@ pub struct SimLink {
 impl SimLink {
     /// A link at `address`.
     #[must_use]
-    pub fn new(address: SocketAddr, datagram_max: usize, receive_buffer: usize, stubborn: f64, random: Random) -> SimLink {
+    pub fn new(
+        address: SocketAddr,
+        datagram_max: usize,
+        receive_buffer: usize,
+        stubborn: f64,
+        random: Random,
+    ) -> SimLink {
         let statistics = Statistics::default();
-        SimLink { mailbox: SharedMailbox::default(), address, datagram_max, receive_buffer, stubborn, random, statistics }
+        SimLink {
+            mailbox: SharedMailbox::default(),
+            address,
+            datagram_max,
+            receive_buffer,
+            stubborn,
+            random,
+            statistics,
+        }
     }
 
     /// The network's side.
@@ -92,20 +108,34 @@ impl SimLink {
         Some(datagram)
     }
 
-    /// One run of datagrams that are alike, as a socket gives them: the first payloads where they are foreseen to belong (MEM-3.7).
+    /// One run of datagrams that are alike, as a socket gives them: the first payloads where they
+    /// are foreseen to belong (MEM-3.7).
     fn give(&mut self, run: &[Datagram], sink: &mut dyn Sink) {
         let mut placed = 0;
         if let Some(Foreseen { head, payload, tag, mut places }) = sink.foresee() {
-            (0..places.len() / payload).for_each(|slot| places.fill(slot * payload, &vec![SPOILT; payload]));
+            (0..places.len() / payload)
+                .for_each(|slot| places.fill(slot * payload, &vec![SPOILT; payload]));
             let fits = |(_, bytes, _): &&Datagram| bytes.len() == head + payload + tag;
             let slots = run.iter().take(places.len() / payload).take_while(fits).enumerate();
-            slots.clone().for_each(|(at, (_, bytes, _))| places.fill(at * payload, &bytes[head..head + payload]));
+            slots.clone().for_each(|(at, (_, bytes, _))| {
+                places.fill(at * payload, &bytes[head..head + payload])
+            });
             let scattered = slots.filter_map(|(at, (from, bytes, congested))| {
                 let payload_there = places.part(at * payload, payload)?;
                 let (head, tag) = (&bytes[..head], &bytes[head + payload..]);
-                Some(Scattered { from: *from, head, payload: payload_there, tag, congested: *congested })
+                Some(Scattered {
+                    from: *from,
+                    head,
+                    payload: payload_there,
+                    tag,
+                    congested: *congested,
+                })
             });
-            placed = scattered.clone().enumerate().take_while(|(at, one)| sink.confirm(*at, one)).count();
+            placed = scattered
+                .clone()
+                .enumerate()
+                .take_while(|(at, one)| sink.confirm(*at, one))
+                .count();
             scattered.take(placed).for_each(|one| sink.take_scattered(one));
         }
         self.statistics.in_place += placed as u64;
@@ -119,7 +149,11 @@ fn arrival((from, bytes, congested): &Datagram) -> Arrival<'_> {
 
 impl Link for SimLink {
     fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
-        let take = if self.random.chance(self.stubborn) { self.random.index(batch.len() + 1) } else { batch.len() };
+        let take = if self.random.chance(self.stubborn) {
+            self.random.index(batch.len() + 1)
+        } else {
+            batch.len()
+        };
         let mut mailbox = open(&self.mailbox);
         for datagram in batch.iter().take(take) {
             if datagram.len() > self.datagram_max {

@@ -97,8 +97,18 @@ impl Network {
         let ways = (0..nodes * nodes)
             .map(|way| {
                 let mut random = Random::stream(seed, 0x6e65_7400 + u64::from(way));
-                let plan = FaultPlan::new(FaultSettings { seed: random.word(), ..weather.faults_of(way / nodes, way % nodes) });
-                Way { plan, random, burst: 0, burst_ends: Time::default(), marks: 0, busy: Time::default() }
+                let plan = FaultPlan::new(FaultSettings {
+                    seed: random.word(),
+                    ..weather.faults_of(way / nodes, way % nodes)
+                });
+                Way {
+                    plan,
+                    random,
+                    burst: 0,
+                    burst_ends: Time::default(),
+                    marks: 0,
+                    busy: Time::default(),
+                }
             })
             .collect();
         Network { weather, nodes, ways, counts: Counts::default() }
@@ -121,18 +131,30 @@ impl Network {
         self.weather.partitions.push(Partition { from, until, side: 1 << rank, one_way: false });
     }
 
-    /// What the sender's system will say of a datagram that is larger than its path carries, if it is; else the datagram may go.
+    /// What the sender's system will say of a datagram that is larger than its path carries, if it
+    /// is; else the datagram may go.
     ///
     /// # Errors
     /// It is lost, and `Some` is told.
-    pub fn narrow(&mut self, from: Rank, to: Rank, bytes: usize, now: Time) -> Result<(), Option<TooBig>> {
-        let narrow = self.weather.narrow.iter().filter(|narrow| narrow.where_and_when.cuts(from, to, now));
+    pub fn narrow(
+        &mut self,
+        from: Rank,
+        to: Rank,
+        bytes: usize,
+        now: Time,
+    ) -> Result<(), Option<TooBig>> {
+        let narrow =
+            self.weather.narrow.iter().filter(|narrow| narrow.where_and_when.cuts(from, to, now));
         match narrow.min_by_key(|narrow| narrow.fits).filter(|narrow| narrow.fits < bytes) {
             None => Ok(()),
             Some(narrow) => {
                 self.counts.sent += 1;
                 self.counts.lost += 1;
-                Err(narrow.told.then_some(TooBig { to: address_of(to), tried: bytes, fits: narrow.fits }))
+                Err(narrow.told.then_some(TooBig {
+                    to: address_of(to),
+                    tried: bytes,
+                    fits: narrow.fits,
+                }))
             }
         }
     }
@@ -143,7 +165,10 @@ impl Network {
         let Self { weather, nodes, ways, counts } = self;
         let way = &mut ways[(from * *nodes + to) as usize];
         let verdict = way.plan.decide();
-        let (burst, length) = (way.random.chance(weather.burst), way.random.between(weather.burst_min, weather.burst_max.max(1)));
+        let (burst, length) = (
+            way.random.chance(weather.burst),
+            way.random.between(weather.burst_min, weather.burst_max.max(1)),
+        );
         if burst && way.burst == 0 {
             way.burst = length;
             way.burst_ends = now + BURST_TIME;
@@ -158,7 +183,8 @@ impl Network {
             return Vec::new();
         }
         // The wire carries one datagram after another.
-        way.busy = way.busy.max(now) + Duration::from_nanos(bytes.len() as u64 * weather.nanos_per_byte);
+        way.busy =
+            way.busy.max(now) + Duration::from_nanos(bytes.len() as u64 * weather.nanos_per_byte);
         let left = way.busy;
         if way.random.chance(weather.filling) {
             way.marks = way.random.spread(1, 64);
@@ -179,7 +205,11 @@ impl Network {
         if way.random.chance(weather.echo) {
             // An old datagram, long after all that it was about.
             let late = Duration::from_nanos(way.random.spread(1_000_000, 1_000_000_000));
-            deliveries.push(Delivery { at: left + weather.latency + late, bytes: bytes.clone(), congested });
+            deliveries.push(Delivery {
+                at: left + weather.latency + late,
+                bytes: bytes.clone(),
+                congested,
+            });
         }
         counts.lost += u64::from(verdict.first.is_none());
         counts.delivered += deliveries.len() as u64;
@@ -190,13 +220,15 @@ impl Network {
 impl Weather {
     fn lateness(&self, fate: &Fate, random: &mut Random) -> Duration {
         let jitter = random.below(self.jitter.as_nanos() as u64 + 1);
-        // "Overtaken by n" is so many times the time between two datagrams of a busy sender, and a little.
+        // "Overtaken by n" is so many times the time between two datagrams of a busy sender, and a
+        // little.
         let behind = u64::from(fate.overtaken) * random.between(1_000, 60_000);
         fate.delay + Duration::from_nanos(jitter + behind)
     }
 }
 
-/// Beyond the one turned bit: sometimes a run of bytes is replaced, the end cut off, or bytes added.
+/// Beyond the one turned bit: sometimes a run of bytes is replaced, the end cut off, or bytes
+/// added.
 fn garble(random: &mut Random, bytes: &mut Vec<u8>) {
     if bytes.is_empty() {
         return;

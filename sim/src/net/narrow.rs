@@ -1,4 +1,5 @@
-//! Paths that do not carry what they carried: larger datagrams vanish, and sometimes the sender's system is told.
+//! Paths that do not carry what they carried: larger datagrams vanish, and sometimes the sender's
+//! system is told.
 
 use super::weather::Partition;
 use crate::random::Random;
@@ -13,7 +14,8 @@ pub struct Narrow {
     pub where_and_when: Partition,
     /// Bytes of the largest datagram they carry then.
     pub fits: usize,
-    /// The sender's system hears of each datagram that was too large (as by ICMP); otherwise nobody does.
+    /// The sender's system hears of each datagram that was too large (as by ICMP); otherwise nobody
+    /// does.
     pub told: bool,
 }
 
@@ -26,11 +28,20 @@ impl Narrow {
             .map(|_| {
                 let from = Time(random.below(100_000_000));
                 // Now and then for good.
-                let span = if random.chance(0.3) { u64::MAX / 2 } else { random.spread(1_000_000, 800_000_000) };
+                let span = if random.chance(0.3) {
+                    u64::MAX / 2
+                } else {
+                    random.spread(1_000_000, 800_000_000)
+                };
                 let side = random.between(1, (1 << nodes) - 2);
                 let one_way = random.chance(0.3);
                 Narrow {
-                    where_and_when: Partition { from, until: from + Duration::from_nanos(span), side, one_way },
+                    where_and_when: Partition {
+                        from,
+                        until: from + Duration::from_nanos(span),
+                        side,
+                        one_way,
+                    },
                     fits: *random.pick(&[DATAGRAM_MIN, DATAGRAM_MIN, 1300, 1452, 1472, 4000, 8500]),
                     told: random.chance(0.3),
                 }

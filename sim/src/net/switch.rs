@@ -3,7 +3,8 @@
 use oikaze_protocol::time::Time;
 use std::time::Duration;
 
-/// What a datagram occupies on the line beyond its payload: UDP, IPv4, Ethernet with preamble and gap.
+/// What a datagram occupies on the line beyond its payload: UDP, IPv4, Ethernet with preamble and
+/// gap.
 pub const OVERHEAD: u64 = 8 + 20 + 38;
 
 /// What an output is.
@@ -13,7 +14,8 @@ pub struct Line {
     pub rate: u64,
     /// Bytes that may wait; what does not fit is dropped (drop-tail).
     pub buffer: u64,
-    /// Whatever finds more bytes waiting leaves marked CE, as on a switch that is set up for DCTCP (RFC 8257, section 3.1).
+    /// Whatever finds more bytes waiting leaves marked CE, as on a switch that is set up for DCTCP
+    /// (RFC 8257, section 3.1).
     pub mark_from: Option<u64>,
 }
 
@@ -61,12 +63,13 @@ impl Port {
         Port { line, busy: Time::default(), counts: PortCounts::default() }
     }
 
-    /// A datagram with so many bytes of payload comes: when it has left, and whether it leaves marked; `None`: dropped. Calls
-    /// must be in order of time.
+    /// A datagram with so many bytes of payload comes: when it has left, and whether it leaves
+    /// marked; `None`: dropped. Calls must be in order of time.
     pub fn pass(&mut self, now: Time, payload: u64) -> Option<(Time, bool)> {
         let bytes = payload + OVERHEAD;
         // A host's queue may be of any length; the product may not overflow.
-        let waiting = u128::from((self.busy - now).as_nanos() as u64) * u128::from(self.line.rate) / 8_000_000_000;
+        let waiting = u128::from((self.busy - now).as_nanos() as u64) * u128::from(self.line.rate)
+            / 8_000_000_000;
         let waiting = u64::try_from(waiting).unwrap_or(u64::MAX);
         if waiting.saturating_add(bytes) > self.line.buffer {
             self.counts.dropped += 1;
@@ -93,7 +96,10 @@ mod tests {
         let payload = 1000 - OVERHEAD;
         let passed: Vec<_> = (0..7).map(|_| port.pass(Time(100), payload)).collect();
         let left = |n: u64, marked| Some((Time(100 + 1000 * n), marked));
-        assert_eq!(passed[..5], [left(1, false), left(2, false), left(3, false), left(4, true), left(5, true)]);
+        assert_eq!(
+            passed[..5],
+            [left(1, false), left(2, false), left(3, false), left(4, true), left(5, true)]
+        );
         assert_eq!(passed[5..], [None, None]);
         assert_eq!(port.pass(Time(9000), payload), Some((Time(10_000), false)));
         assert_eq!(port.counts, PortCounts { taken: 6, dropped: 2, marked: 2, longest: 4000 });

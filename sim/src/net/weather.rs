@@ -26,7 +26,8 @@ impl Partition {
     #[must_use]
     pub fn cuts(&self, from: Rank, to: Rank, now: Time) -> bool {
         let on_side = |rank: Rank| self.side >> (rank % 64) & 1 == 1;
-        let crosses = if self.one_way { on_side(from) && !on_side(to) } else { on_side(from) != on_side(to) };
+        let crosses =
+            if self.one_way { on_side(from) && !on_side(to) } else { on_side(from) != on_side(to) };
         crosses && self.from <= now && now < self.until
     }
 }
@@ -54,7 +55,8 @@ pub struct Weather {
     pub jitter: Duration,
     /// Of the wire.
     pub nanos_per_byte: u64,
-    /// From the nodes of this side (a bit for each rank) to all others so much is lost, instead of what `faults` says.
+    /// From the nodes of this side (a bit for each rank) to all others so much is lost, instead of
+    /// what `faults` says.
     pub lopsided: Option<(u64, f64)>,
     /// Nodes that cannot reach one another for a while.
     pub partitions: Vec<Partition>,
@@ -77,12 +79,22 @@ impl Weather {
             2 => faults.duplicate = duplicate.max(0.1),
             3 => faults.reorder = reorder.max(0.1),
             4 => faults.corrupt = corrupt.max(0.1),
-            5 => (faults.loss, faults.duplicate, faults.reorder, faults.corrupt) = (0.05, 0.05, 0.05, 0.01),
-            6 => (faults.loss, faults.duplicate, faults.reorder, faults.corrupt) = (0.3, 0.3, 0.3, 0.1),
-            _ => (faults.loss, faults.duplicate, faults.reorder, faults.corrupt) = (loss, duplicate, reorder, corrupt / 3.0),
+            5 => {
+                (faults.loss, faults.duplicate, faults.reorder, faults.corrupt) =
+                    (0.05, 0.05, 0.05, 0.01)
+            }
+            6 => {
+                (faults.loss, faults.duplicate, faults.reorder, faults.corrupt) =
+                    (0.3, 0.3, 0.3, 0.1)
+            }
+            _ => {
+                (faults.loss, faults.duplicate, faults.reorder, faults.corrupt) =
+                    (loss, duplicate, reorder, corrupt / 3.0)
+            }
         }
         if random.chance(0.3) {
-            (weather.burst, weather.burst_max) = (random.between(1, 10) as f64 / 1000.0, random.spread(2, 64));
+            (weather.burst, weather.burst_max) =
+                (random.between(1, 10) as f64 / 1000.0, random.spread(2, 64));
         }
         for _ in 0..random.below(4).saturating_sub(1) {
             weather.partitions.push(Weather::partition(random, nodes));
@@ -97,7 +109,8 @@ impl Weather {
         let mut level = |most: u64| random.below(most + 1) as f64 / 100.0;
         let (loss, duplicate, reorder, corrupt) = (level(5), level(10), level(10), level(2));
         let faults = &mut weather.faults;
-        (faults.loss, faults.duplicate, faults.reorder, faults.corrupt) = (loss, duplicate, reorder, corrupt);
+        (faults.loss, faults.duplicate, faults.reorder, faults.corrupt) =
+            (loss, duplicate, reorder, corrupt);
         weather
     }
 
@@ -106,9 +119,11 @@ impl Weather {
     pub fn bad(random: &mut Random) -> Weather {
         let mut weather = Weather::fair(random);
         let mut level = |least: u64, most: u64| random.between(least, most) as f64 / 100.0;
-        let (loss, duplicate, reorder, corrupt) = (level(1, 20), level(1, 30), level(1, 30), level(1, 5));
+        let (loss, duplicate, reorder, corrupt) =
+            (level(1, 20), level(1, 30), level(1, 30), level(1, 5));
         let faults = &mut weather.faults;
-        (faults.loss, faults.duplicate, faults.reorder, faults.corrupt) = (loss, duplicate, reorder, corrupt);
+        (faults.loss, faults.duplicate, faults.reorder, faults.corrupt) =
+            (loss, duplicate, reorder, corrupt);
         weather
     }
 
@@ -116,7 +131,11 @@ impl Weather {
     #[must_use]
     pub fn fair(random: &mut Random) -> Weather {
         let latency = Duration::from_nanos(random.spread(5_000, 2_000_000));
-        let jitter = if random.chance(0.5) { random.spread(100, 20_000) } else { random.spread(1_000, 3_000_000) };
+        let jitter = if random.chance(0.5) {
+            random.spread(100, 20_000)
+        } else {
+            random.spread(1_000, 3_000_000)
+        };
         Weather {
             faults: FaultSettings::default(),
             burst: 0.0,
@@ -139,7 +158,9 @@ impl Weather {
     pub fn faults_of(&self, from: Rank, to: Rank) -> FaultSettings {
         let on_side = |side: u64, rank: Rank| side >> (rank % 64) & 1 == 1;
         match self.lopsided {
-            Some((side, loss)) if on_side(side, from) && !on_side(side, to) => FaultSettings { loss, ..self.faults },
+            Some((side, loss)) if on_side(side, from) && !on_side(side, to) => {
+                FaultSettings { loss, ..self.faults }
+            }
             _ => self.faults,
         }
     }

@@ -31,7 +31,13 @@ impl Ends {
     }
 
     /// An operation has ended, begun and ended then; `bereaved`: it was to the node that died.
-    pub fn ended(&mut self, kind: &'static str, bereaved: bool, (since, now): (Time, Time), lost: bool) {
+    pub fn ended(
+        &mut self,
+        kind: &'static str,
+        bereaved: bool,
+        (since, now): (Time, Time),
+        lost: bool,
+    ) {
         let Some(died) = self.died.filter(|died| since <= *died) else { return };
         self.longest = self.longest.max(now.since(died));
         if bereaved {
@@ -52,7 +58,11 @@ impl Ends {
 
 impl fmt::Display for Ends {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "under way when a node died: the last had ended {:.0} ms later", self.longest.as_secs_f64() * 1e3)?;
+        writeln!(
+            f,
+            "under way when a node died: the last had ended {:.0} ms later",
+            self.longest.as_secs_f64() * 1e3
+        )?;
         for (kind, Ended { done, lost }) in &self.kinds {
             writeln!(f, "  {kind:24} {done:8} done {lost:8} lost")?;
         }

@@ -1,4 +1,5 @@
-//! FIFOs: what was acknowledged comes out once, what was refused never, and each producer's elements in their order (MEM-13).
+//! FIFOs: what was acknowledged comes out once, what was refused never, and each producer's
+//! elements in their order (MEM-13).
 
 use crate::random::bytes_of;
 use crate::violation::Check;
@@ -82,7 +83,11 @@ impl FifosOracle {
             fate.refused = true;
             popped = fate.popped;
         });
-        if popped { Err(format!("{push:?} was refused, but has come out of the FIFO of node {node}")) } else { Ok(()) }
+        if popped {
+            Err(format!("{push:?} was refused, but has come out of the FIFO of node {node}"))
+        } else {
+            Ok(())
+        }
     }
 
     fn fates(&mut self, node: Rank, push: Push, change: impl FnOnce(&mut Fate)) {
@@ -94,27 +99,38 @@ impl FifosOracle {
     /// The node takes an element out; `false`: there is none.
     ///
     /// # Errors
-    /// It was never pushed, or comes a second time, or was refused, or comes after a later one of its thread; or the FIFO was destroyed.
+    /// It was never pushed, or comes a second time, or was refused, or comes after a later one of
+    /// its thread; or the FIFO was destroyed.
     pub fn pop(&mut self, node: Rank) -> Result<bool, String> {
         let Some(queue) = self.nodes.get_mut(&node) else { return Ok(false) };
         let mut element = Vec::new();
-        if !queue.fifo.try_pop(&mut element).map_err(|error| format!("the FIFO of node {node}: {error}"))? {
+        if !queue
+            .fifo
+            .try_pop(&mut element)
+            .map_err(|error| format!("the FIFO of node {node}: {error}"))?
+        {
             return Ok(false);
         }
         let wrong = |what: String| Err(format!("out of the FIFO of node {node} came {what}"));
-        let Some(([thread, serial], _)) = element.as_chunks::<8>().0.split_first_chunk::<2>() else {
+        let Some(([thread, serial], _)) = element.as_chunks::<8>().0.split_first_chunk::<2>()
+        else {
             return wrong(format!("{} bytes that nobody pushed", element.len()));
         };
-        let push = Push { thread: u64::from_le_bytes(*thread), serial: u64::from_le_bytes(*serial) };
+        let push =
+            Push { thread: u64::from_le_bytes(*thread), serial: u64::from_le_bytes(*serial) };
         if element != FifosOracle::element(push, element.len()) {
             return wrong(format!("{push:?}, damaged"));
         }
         match queue.fates.get_mut(&push) {
             None => return wrong(format!("{push:?}, which nobody pushed")),
-            Some(fate) if fate.popped || fate.refused => return wrong(format!("{push:?}, which was {fate:?}")),
+            Some(fate) if fate.popped || fate.refused => {
+                return wrong(format!("{push:?}, which was {fate:?}"));
+            }
             Some(fate) => fate.popped = true,
         }
-        if let Some(later) = queue.latest.insert(push.thread, push.serial).filter(|latest| *latest > push.serial) {
+        if let Some(later) =
+            queue.latest.insert(push.thread, push.serial).filter(|latest| *latest > push.serial)
+        {
             return wrong(format!("{push:?} after {later}"));
         }
         Ok(true)
@@ -129,8 +145,12 @@ impl FifosOracle {
             while self.pop(node)? {}
         }
         for (node, queue) in &self.nodes {
-            if let Some((push, fate)) = queue.fates.iter().find(|(_, fate)| fate.acknowledged && !fate.popped) {
-                return Err(format!("{push:?} has not come out of the FIFO of node {node}: {fate:?}"));
+            if let Some((push, fate)) =
+                queue.fates.iter().find(|(_, fate)| fate.acknowledged && !fate.popped)
+            {
+                return Err(format!(
+                    "{push:?} has not come out of the FIFO of node {node}: {fate:?}"
+                ));
             }
         }
         Ok(())

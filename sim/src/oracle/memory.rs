@@ -1,4 +1,5 @@
-//! Regions: what every node's memory must hold, and that no atomic was done twice or not at all (spec/memory.md).
+//! Regions: what every node's memory must hold, and that no atomic was done twice or not at all
+//! (spec/memory.md).
 
 use crate::program::ONES;
 use crate::random::{bytes_of, mix};
@@ -60,7 +61,13 @@ pub struct MemoryOracle {
 
 impl MemoryOracle {
     pub(super) fn new(seed: u64) -> MemoryOracle {
-        MemoryOracle { seed, nodes: BTreeMap::new(), words: BTreeMap::new(), watches: BTreeMap::new(), unique: 0 }
+        MemoryOracle {
+            seed,
+            nodes: BTreeMap::new(),
+            words: BTreeMap::new(),
+            watches: BTreeMap::new(),
+            unique: 0,
+        }
     }
 
     /// What stands in a node's fixed region.
@@ -152,18 +159,26 @@ impl MemoryOracle {
     pub fn check_signals(&self, node: Rank) -> Check {
         for watch in self.watches.range((node, 0)..=(node, u64::MAX)).map(|(_, watch)| watch) {
             if self.value(node, watch.word) == watch.raised {
-                self.holds("a signal was given before its data was there", node, watch.offset, &watch.bytes)?;
+                self.holds(
+                    "a signal was given before its data was there",
+                    node,
+                    watch.offset,
+                    &watch.bytes,
+                )?;
             }
         }
         Ok(())
     }
 
-    /// Of words that are only added 1 to: at least as often as was confirmed, at most as often as was asked, whoever died.
+    /// Of words that are only added 1 to: at least as often as was confirmed, at most as often as
+    /// was asked, whoever died.
     ///
     /// # Errors
     /// One was added to more often, or less.
     pub fn check_counts(&self) -> Check {
-        for ((node, offset), word) in self.words.iter().filter(|((_, offset), _)| *offset < ONES * 8) {
+        for ((node, offset), word) in
+            self.words.iter().filter(|((_, offset), _)| *offset < ONES * 8)
+        {
             let value = self.value(*node, *offset);
             if value < word.done || value > word.asked {
                 return Err(format!(
@@ -178,7 +193,11 @@ impl MemoryOracle {
     /// How often 1 was added to such words for certain.
     #[must_use]
     pub fn counted(&self) -> u64 {
-        self.words.iter().filter(|((_, offset), _)| *offset < ONES * 8).map(|(_, word)| word.done).sum()
+        self.words
+            .iter()
+            .filter(|((_, offset), _)| *offset < ONES * 8)
+            .map(|(_, word)| word.done)
+            .sum()
     }
 
     /// Do all words hold what the atomics done to them leave?
@@ -190,7 +209,10 @@ impl MemoryOracle {
             let value = self.value(*node, *offset);
             if word.tried.is_empty() {
                 if value != word.sum {
-                    return Err(format!("word {offset} of node {node} is {value} after additions that sum up to {}", word.sum));
+                    return Err(format!(
+                        "word {offset} of node {node} is {value} after additions that sum up to {}",
+                        word.sum
+                    ));
                 }
                 continue;
             }

@@ -1,4 +1,5 @@
-//! Users' messages: each exactly once, unaltered, and in the order that its class promises (spec/wind.md).
+//! Users' messages: each exactly once, unaltered, and in the order that its class promises
+//! (spec/wind.md).
 
 use crate::random::{bytes_of, mix};
 use crate::violation::Check;
@@ -28,7 +29,8 @@ impl MessageId {
     }
 }
 
-/// What must be in the receiver's memory when an ordered message arrives: a put that was posted before it.
+/// What must be in the receiver's memory when an ordered message arrives: a put that was posted
+/// before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// In the receiver's arena, from here on.
@@ -107,11 +109,24 @@ impl MessageOracle {
     /// It was never sent, comes again, is out of order, or has the wrong body or class.
     pub fn arrived(&mut self, at: Rank, arrived: &Arrived) -> Result<Option<Claim>, String> {
         let Arrived { from, class, tag, body } = arrived;
-        let id = MessageId { from: *from, life: (tag >> 56) as u8, to: at, sequence: tag & (u64::MAX >> 8) };
-        let expected = self.pairs.get(&(id.from, id.life, at)).and_then(|pair| Some(pair.sent.get(id.sequence as usize)?.len));
-        let Some(len) = expected else { return Err(format!("a message arrived that was never sent: {id:?}")) };
+        let id = MessageId {
+            from: *from,
+            life: (tag >> 56) as u8,
+            to: at,
+            sequence: tag & (u64::MAX >> 8),
+        };
+        let expected = self
+            .pairs
+            .get(&(id.from, id.life, at))
+            .and_then(|pair| Some(pair.sent.get(id.sequence as usize)?.len));
+        let Some(len) = expected else {
+            return Err(format!("a message arrived that was never sent: {id:?}"));
+        };
         if *body != self.body(id, len) {
-            return Err(format!("{id:?} arrived with {} bytes that are not the {len} sent", body.len()));
+            return Err(format!(
+                "{id:?} arrived with {} bytes that are not the {len} sent",
+                body.len()
+            ));
         }
         let Some(pair) = self.pairs.get_mut(&(id.from, id.life, at)) else { return Ok(None) };
         while pair.sent.get(pair.prefix).is_some_and(|sent| sent.state != State::Sent) {
@@ -121,14 +136,18 @@ impl MessageOracle {
         let sent = &mut pair.sent[id.sequence as usize];
         match sent.state {
             State::Delivered => return Err(format!("{id:?} arrived twice")),
-            State::Void => return Err(format!("{id:?} arrived after its sender was told that it failed")),
+            State::Void => {
+                return Err(format!("{id:?} arrived after its sender was told that it failed"));
+            }
             State::Sent => {}
         }
         if sent.class != *class {
             return Err(format!("{id:?} was sent as {:?} and arrived as {class:?}", sent.class));
         }
         if *class != Class::Unordered && (prefix as u64) < id.sequence {
-            return Err(format!("{id:?} ({class:?}) arrived before message {prefix}, which was posted before it"));
+            return Err(format!(
+                "{id:?} ({class:?}) arrived before message {prefix}, which was posted before it"
+            ));
         }
         sent.state = State::Delivered;
         pair.outstanding -= 1;
@@ -143,15 +162,23 @@ impl MessageOracle {
     pub fn settled(&self, id: MessageId) -> Check {
         let Some(sent) = self.sent(id) else { return Ok(()) };
         if sent.state != State::Delivered {
-            return Err(format!("{id:?} ({:?}) is settled at its sender but was not delivered", sent.class));
+            return Err(format!(
+                "{id:?} ({:?}) is settled at its sender but was not delivered",
+                sent.class
+            ));
         }
         Ok(())
     }
 
-    /// The sender was told that its message failed: it must not arrive any more (but may have arrived).
+    /// The sender was told that its message failed: it must not arrive any more (but may have
+    /// arrived).
     pub fn failed(&mut self, id: MessageId) {
         let Some(pair) = self.pairs.get_mut(&(id.from, id.life, id.to)) else { return };
-        let Some(sent) = pair.sent.get_mut(id.sequence as usize).filter(|sent| sent.state == State::Sent) else { return };
+        let Some(sent) =
+            pair.sent.get_mut(id.sequence as usize).filter(|sent| sent.state == State::Sent)
+        else {
+            return;
+        };
         sent.state = State::Void;
         pair.outstanding -= 1;
     }
@@ -163,7 +190,10 @@ impl MessageOracle {
     /// Messages between living nodes that have not arrived yet.
     #[must_use]
     pub fn outstanding(&self, is_dead: impl Fn(Rank, u8) -> bool) -> usize {
-        let living = self.pairs.iter().filter(|((from, life, to), _)| !is_dead(*from, *life) && !is_dead(*to, 0));
+        let living = self
+            .pairs
+            .iter()
+            .filter(|((from, life, to), _)| !is_dead(*from, *life) && !is_dead(*to, 0));
         living.map(|(_, pair)| pair.outstanding).sum()
     }
 

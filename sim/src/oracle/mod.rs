@@ -76,23 +76,29 @@ impl Oracle {
     /// May this node find that one dead?
     #[must_use]
     pub fn may_lose(&self, viewer: Viewer, rank: Rank) -> bool {
-        self.closing || self.is_lost_to(viewer.0, rank) || (viewer.1 > 0 && self.estranged.contains(&rank))
+        self.closing
+            || self.is_lost_to(viewer.0, rank)
+            || (viewer.1 > 0 && self.estranged.contains(&rank))
     }
 
     /// Has the end of that node come, as far as this one can see?
     #[must_use]
     pub fn is_lost_to(&self, viewer: Rank, rank: Rank) -> bool {
-        self.killed == Some(rank) || (self.isolated.is_some_and(|cut| cut == rank || cut == viewer) && rank != viewer)
+        self.killed == Some(rank)
+            || (self.isolated.is_some_and(|cut| cut == rank || cut == viewer) && rank != viewer)
     }
 
-    /// Is this failure the fault of a node that was killed or cut off? Otherwise it must not have happened.
+    /// Is this failure the fault of a node that was killed or cut off? Otherwise it must not have
+    /// happened.
     ///
     /// # Errors
     /// It blames no such node.
     pub fn excuse(&self, what: &str, viewer: Viewer, failure: &Failure) -> Check {
         match blamed(failure) {
             Some(rank) if self.may_lose(viewer, rank) => Ok(()),
-            Some(rank) => Err(format!("{what} failed and blames node {rank}, which is well: {failure}")),
+            Some(rank) => {
+                Err(format!("{what} failed and blames node {rank}, which is well: {failure}"))
+            }
             None => Err(format!("{what} failed: {failure}")),
         }
     }
@@ -115,7 +121,9 @@ fn blamed(failure: &Failure) -> Option<Rank> {
     match failure {
         Failure::PeerLost { peer, .. } => Some(*peer),
         Failure::Remote(RmaError::PeerDead(rank)) => Some(*rank),
-        Failure::Coherence(CoherenceError::NodeDead { rank, .. } | CoherenceError::PageLost { rank, .. }) => Some(*rank),
+        Failure::Coherence(
+            CoherenceError::NodeDead { rank, .. } | CoherenceError::PageLost { rank, .. },
+        ) => Some(*rank),
         _ => None,
     }
 }

@@ -24,10 +24,15 @@ pub struct SharedOracle {
 
 impl SharedOracle {
     pub(super) fn new(nodes: u32) -> SharedOracle {
-        SharedOracle { locks: BTreeMap::new(), entered: vec![0; nodes as usize], said: BTreeMap::new() }
+        SharedOracle {
+            locks: BTreeMap::new(),
+            entered: vec![0; nodes as usize],
+            said: BTreeMap::new(),
+        }
     }
 
-    /// A thread was told that it holds a lock; how many critical sections there were before its own.
+    /// A thread was told that it holds a lock; how many critical sections there were before its
+    /// own.
     ///
     /// # Errors
     /// Another holds it.
@@ -65,7 +70,9 @@ impl SharedOracle {
         if before == said {
             Ok(())
         } else {
-            Err(format!("of collective {collective} one node was told \"{before}\", another \"{said}\""))
+            Err(format!(
+                "of collective {collective} one node was told \"{before}\", another \"{said}\""
+            ))
         }
     }
 
@@ -76,7 +83,9 @@ impl SharedOracle {
     pub fn is_over(&self, collective: u64) -> Check {
         match self.entered.iter().position(|entered| *entered < collective) {
             None => Ok(()),
-            Some(rank) => Err(format!("collective {collective} is over before node {rank} has entered it")),
+            Some(rank) => {
+                Err(format!("collective {collective} is over before node {rank} has entered it"))
+            }
         }
     }
 }

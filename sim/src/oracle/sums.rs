@@ -1,4 +1,5 @@
-//! Arrays that everybody adds to: no element was added twice, and none of an accumulate that was acknowledged is missing (MEM-12).
+//! Arrays that everybody adds to: no element was added twice, and none of an accumulate that was
+//! acknowledged is missing (MEM-12).
 
 use crate::violation::Check;
 use oikaze_os::memory::Region;
@@ -93,7 +94,8 @@ impl SumsOracle {
         }
     }
 
-    /// Does every element hold at least what was acknowledged, and at most what was asked for? (Both are the same if nobody died.)
+    /// Does every element hold at least what was acknowledged, and at most what was asked for?
+    /// (Both are the same if nobody died.)
     ///
     /// # Errors
     /// One does not.
@@ -103,8 +105,12 @@ impl SumsOracle {
                 for index in 0..ELEMENTS {
                     let at = (address(array) + index * width) as u64;
                     let value = match element {
-                        Element::F64 => f64::from_bits(sums.region.load_u64(at).unwrap_or(u64::MAX)),
-                        Element::U32 => sums.region.word::<u32>(at).load().map_or(f64::NAN, f64::from),
+                        Element::F64 => {
+                            f64::from_bits(sums.region.load_u64(at).unwrap_or(u64::MAX))
+                        }
+                        Element::U32 => {
+                            sums.region.word::<u32>(at).load().map_or(f64::NAN, f64::from)
+                        }
                         _ => sums.region.load_u64(at).map_or(f64::NAN, |value| value as f64),
                     };
                     let (done, asked) = (sums.done[array][index], sums.asked[array][index]);

@@ -1,5 +1,5 @@
-//! A thread that uses other nodes' memory: puts and gets of every shape, signals, fences and flushes, atomics, lookups, and what must be
-//! refused.
+//! A thread that uses other nodes' memory: puts and gets of every shape, signals, fences and
+//! flushes, atomics, lookups, and what must be refused.
 
 mod nonsense;
 mod order;
@@ -106,7 +106,16 @@ impl Accessor {
     #[must_use]
     pub fn new(work: Work, random: Random) -> Accessor {
         let (targets, under_way) = (BTreeMap::new(), Vec::new());
-        Accessor { work, begun: 0, unfinished: true, own: None, targets, under_way, resume: Time::default(), random }
+        Accessor {
+            work,
+            begun: 0,
+            unfinished: true,
+            own: None,
+            targets,
+            under_way,
+            resume: Time::default(),
+            random,
+        }
     }
 
     fn prepare(&mut self, context: &mut Context<'_>) -> Result<(), String> {
@@ -116,8 +125,13 @@ impl Accessor {
         let len = self.work.in_flight * self.slot_len();
         let memory = Region::private(len).map_err(|error| error.to_string())?;
         memory.fill(0, len as u64, IDLE).map_err(|error| error.to_string())?;
-        // Destinations of gets must be writable for answers; no peer can reach it, for nobody knows its key.
-        let region = context.engine.memory().insert_local(memory.clone()).map_err(|error| error.to_string())?;
+        // Destinations of gets must be writable for answers; no peer can reach it, for nobody knows
+        // its key.
+        let region = context
+            .engine
+            .memory()
+            .insert_local(memory.clone())
+            .map_err(|error| error.to_string())?;
         self.own = Some(Own { memory, region, free: (0..self.work.in_flight).rev().collect() });
         Ok(())
     }
@@ -130,7 +144,11 @@ impl Accessor {
     fn settle(&mut self, context: &mut Context<'_>) -> Result<bool, String> {
         let mut acted = false;
         for mut one in std::mem::take(&mut self.under_way) {
-            if matches!(one.doing, Doing::Get { .. }) && !one.cancelled && !one.settled && self.random.chance(0.01) {
+            if matches!(one.doing, Doing::Get { .. })
+                && !one.cancelled
+                && !one.settled
+                && self.random.chance(0.01)
+            {
                 one.cancelled = true;
                 context.tell(Request::Cancel { completion: Arc::clone(&one.completion) });
                 acted = true;
@@ -153,7 +171,10 @@ impl Accessor {
                 context.account(one.kind, one.target, one.since, &outcome);
                 match outcome {
                     Ok(_) if one.earlier.is_some() => {
-                        return Err(format!("{} is done, and what was before its fence is not", one.doing.name()));
+                        return Err(format!(
+                            "{} is done, and what was before its fence is not",
+                            one.doing.name()
+                        ));
                     }
                     Ok(value) => self.succeeded(&one, &value, context.oracle)?,
                     Err(failure) if one.doing.wants(one.target, &failure, context.oracle)? => {}
@@ -172,8 +193,14 @@ impl Accessor {
         Ok(acted)
     }
 
-    /// It failed: only the end of a node may be the reason, and what it wrote is not known any more.
-    fn failed(&mut self, one: &UnderWay, failure: &Failure, context: &mut Context<'_>) -> Result<(), String> {
+    /// It failed: only the end of a node may be the reason, and what it wrote is not known any
+    /// more.
+    fn failed(
+        &mut self,
+        one: &UnderWay,
+        failure: &Failure,
+        context: &mut Context<'_>,
+    ) -> Result<(), String> {
         self.target(one.target).unknown = true;
         // What took a dead node's place publishes nothing.
         if context.is_casualty(one.target) && is_unknown(failure) {
@@ -183,7 +210,12 @@ impl Accessor {
         context.oracle.excuse(&what, (context.me, context.life), failure)
     }
 
-    fn succeeded(&mut self, one: &UnderWay, value: &Value, oracle: &mut Oracle) -> Result<(), String> {
+    fn succeeded(
+        &mut self,
+        one: &UnderWay,
+        value: &Value,
+        oracle: &mut Oracle,
+    ) -> Result<(), String> {
         match (&one.doing, value) {
             (Doing::Lookup(name), Value::Region(published)) => {
                 self.target(one.target).found.insert(name, *published);
@@ -204,7 +236,9 @@ impl Accessor {
 
     fn target(&mut self, rank: Rank) -> &mut Target {
         let stripe = self.work.layout.stripe as usize;
-        self.targets.entry(rank).or_insert_with(|| Target { model: vec![0; stripe], ..Target::default() })
+        self.targets
+            .entry(rank)
+            .or_insert_with(|| Target { model: vec![0; stripe], ..Target::default() })
     }
 
     fn own_bytes(&self, slot: usize, len: usize) -> Vec<u8> {
@@ -219,7 +253,9 @@ impl Accessor {
     fn free(&mut self, slot: usize) -> Result<(), String> {
         let len = self.slot_len();
         let Some(own) = &mut self.own else { return Ok(()) };
-        own.memory.fill((slot * len) as u64, len as u64, IDLE).map_err(|error| error.to_string())?;
+        own.memory
+            .fill((slot * len) as u64, len as u64, IDLE)
+            .map_err(|error| error.to_string())?;
         own.free.insert(0, slot);
         Ok(())
     }
@@ -251,7 +287,9 @@ impl Accessor {
             missing => missing.flatten(),
         };
         let asked = match missing {
-            Some(name) => Some((Doing::Lookup(name), Request::Lookup { at: target, name: name.to_owned() }).into()),
+            Some(name) => Some(
+                (Doing::Lookup(name), Request::Lookup { at: target, name: name.to_owned() }).into(),
+            ),
             None => match self.random.below(22) {
                 0..=5 => self.put(context, target, slot),
                 6..=9 => self.get(context, target, slot),
@@ -268,7 +306,11 @@ impl Accessor {
             },
         };
         let Some(Asked { kind, doing, ask, earlier }) = asked else { return self.free(slot) };
-        context.trace.event(context.now, context.me, format_args!("begins {} at node {target}", doing.name()));
+        context.trace.event(
+            context.now,
+            context.me,
+            format_args!("begins {} at node {target}", doing.name()),
+        );
         let completion = match ask {
             Ask::One(request) => context.submit(request, None),
             Ask::List(requests) => context.submit_list(requests),
@@ -276,12 +318,26 @@ impl Accessor {
         let told = match &doing {
             Doing::Put { tell: Some(id), .. } => {
                 let body = Body::Inline(context.oracle.messages.body_of(*id));
-                Some(context.submit(Request::Send { to: target, class: Class::Ordered, tag: id.tag(), body }, None))
+                Some(context.submit(
+                    Request::Send { to: target, class: Class::Ordered, tag: id.tag(), body },
+                    None,
+                ))
             }
             _ => None,
         };
         let (since, settled, cancelled) = (context.now, false, false);
-        self.under_way.push(UnderWay { target, kind, doing, completion, since, slot, settled, cancelled, told, earlier });
+        self.under_way.push(UnderWay {
+            target,
+            kind,
+            doing,
+            completion,
+            since,
+            slot,
+            settled,
+            cancelled,
+            told,
+            earlier,
+        });
         Ok(())
     }
 
@@ -289,7 +345,9 @@ impl Accessor {
     fn missing(&mut self, target: Rank) -> Option<Option<&'static str>> {
         let found = &self.target(target).found;
         let missing: Vec<_> = NAMES.into_iter().filter(|name| !found.contains_key(name)).collect();
-        let asked = |name: &str| self.under_way.iter().any(|one| one.target == target && one.doing.is_lookup_of(name));
+        let asked = |name: &str| {
+            self.under_way.iter().any(|one| one.target == target && one.doing.is_lookup_of(name))
+        };
         (!missing.is_empty()).then(|| missing.into_iter().find(|name| !asked(name)))
     }
 
@@ -300,7 +358,9 @@ impl Accessor {
 
 /// Has the message sent behind a put an outcome? It says that it has arrived, or it has failed.
 fn settled_message(one: &UnderWay, context: &mut Context<'_>) -> Result<bool, String> {
-    let (Doing::Put { tell: Some(id), .. }, Some(told)) = (&one.doing, &one.told) else { return Ok(true) };
+    let (Doing::Put { tell: Some(id), .. }, Some(told)) = (&one.doing, &one.told) else {
+        return Ok(true);
+    };
     match told.outcome() {
         None => return Ok(false),
         Some(Ok(_)) => context.oracle.messages.settled(*id)?,
@@ -314,14 +374,18 @@ fn settled_message(one: &UnderWay, context: &mut Context<'_>) -> Result<bool, St
 
 /// Nothing is known there under this key or name.
 fn is_unknown(failure: &Failure) -> bool {
-    matches!(failure, Failure::Remote(RmaError::UnknownName { .. } | RmaError::Refused(Refusal::UnknownKey)))
+    matches!(
+        failure,
+        Failure::Remote(RmaError::UnknownName { .. } | RmaError::Refused(Refusal::UnknownKey))
+    )
 }
 
 impl Program for Accessor {
     fn poll(&mut self, context: &mut Context<'_>) -> Result<Progress, String> {
         self.prepare(context)?;
         let settled = self.settle(context)?;
-        self.unfinished = self.begun < self.work.count || (self.work.until_death && context.oracle.killed.is_none());
+        self.unfinished = self.begun < self.work.count
+            || (self.work.until_death && context.oracle.killed.is_none());
         if !self.unfinished || self.under_way.len() >= self.work.in_flight {
             return Ok(Progress { acted: settled, wake: None });
         }
@@ -348,15 +412,28 @@ impl Program for Accessor {
     }
 
     fn conclude(&self, me: Rank, oracle: &Oracle) -> Result<(), String> {
-        for (rank, target) in self.targets.iter().filter(|(rank, target)| !target.unknown && !oracle.is_lost_to(me, **rank)) {
-            oracle.memory.holds("in the end", *rank, self.work.layout.stripe_at(), &target.model)?;
+        for (rank, target) in self
+            .targets
+            .iter()
+            .filter(|(rank, target)| !target.unknown && !oracle.is_lost_to(me, **rank))
+        {
+            oracle.memory.holds(
+                "in the end",
+                *rank,
+                self.work.layout.stripe_at(),
+                &target.model,
+            )?;
         }
         let idle = self.own.as_ref().is_none_or(|own| {
             let all = self.work.in_flight * self.slot_len();
             let mut bytes = vec![0; all];
             own.memory.read(0, &mut bytes).is_err() || bytes.iter().all(|byte| *byte == IDLE)
         });
-        if idle { Ok(()) } else { Err("memory of a settled operation was written afterwards".to_owned()) }
+        if idle {
+            Ok(())
+        } else {
+            Err("memory of a settled operation was written afterwards".to_owned())
+        }
     }
 
     fn describe(&self) -> String {
@@ -364,7 +441,9 @@ impl Program for Accessor {
             .under_way
             .iter()
             .take(8)
-            .map(|one| format!("{} at node {} since {} ns", one.doing.name(), one.target, one.since.0))
+            .map(|one| {
+                format!("{} at node {} since {} ns", one.doing.name(), one.target, one.since.0)
+            })
             .collect();
         format!(
             "accessor: {} of {} begun, {} under way: {}",

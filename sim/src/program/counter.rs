@@ -1,4 +1,5 @@
-//! A thread that does nothing but add 1 to other nodes' words, again and again: sums are conserved (MEM-5.2).
+//! A thread that does nothing but add 1 to other nodes' words, again and again: sums are conserved
+//! (MEM-5.2).
 
 use super::doing::Doing;
 use super::layout::ONES;
@@ -64,7 +65,8 @@ impl Counter {
     }
 
     fn begin(&mut self, context: &mut Context<'_>) {
-        // Never this node: what does not go over the network would be most of all, for it takes no time.
+        // Never this node: what does not go over the network would be most of all, for it takes no
+        // time.
         let away = 1 + self.random.below(u64::from(context.nodes) - 1) as Rank;
         let target = (context.me + away) % context.nodes;
         let (doing, request) = match self.keys.get(&target) {
@@ -84,7 +86,13 @@ impl Counter {
                 let known = context.oracle.memory.word(target, word);
                 known.asked += 1;
                 known.sum += 1;
-                let request = Request::Atomic { at: target, key: *key, offset: word, op: AtomicOp::add(1_u64), fetch };
+                let request = Request::Atomic {
+                    at: target,
+                    key: *key,
+                    offset: word,
+                    op: AtomicOp::add(1_u64),
+                    fetch,
+                };
                 (Doing::Add { word, add: 1, fetch }, request)
             }
         };

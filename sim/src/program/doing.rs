@@ -130,11 +130,21 @@ impl Doing {
         match self {
             Doing::Lookup(name) => format!("lookup of {name}"),
             Doing::LookupNothing => "lookup of nothing".to_owned(),
-            Doing::Put { range, signal, tell, .. } => format!("put to {range:?} signal {signal:?} tell {tell:?}"),
-            Doing::Get { expected, range } => format!("get of {} bytes from {range:?}", expected.len()),
-            Doing::Add { word, add, fetch } => format!("add of {add} to word {word}, fetching {fetch}"),
-            Doing::Exchange { word, expected, new } => format!("exchange of word {word} from {expected:?} to {new}"),
-            Doing::Accumulate(Addends { array, range, .. }) => format!("accumulate of {range:?} of array {array}"),
+            Doing::Put { range, signal, tell, .. } => {
+                format!("put to {range:?} signal {signal:?} tell {tell:?}")
+            }
+            Doing::Get { expected, range } => {
+                format!("get of {} bytes from {range:?}", expected.len())
+            }
+            Doing::Add { word, add, fetch } => {
+                format!("add of {add} to word {word}, fetching {fetch}")
+            }
+            Doing::Exchange { word, expected, new } => {
+                format!("exchange of word {word} from {expected:?} to {new}")
+            }
+            Doing::Accumulate(Addends { array, range, .. }) => {
+                format!("accumulate of {range:?} of array {array}")
+            }
             Doing::Push(push) => format!("push of {push:?}"),
             Doing::Flush { before } => format!("flush of {} operations", before.len()),
             Doing::Nonsense(refusal) => format!("what must be refused ({refusal:?})"),
@@ -145,7 +155,13 @@ impl Doing {
     ///
     /// # Errors
     /// Its value cannot be, or what it promised is not so.
-    pub fn check(&self, target: Rank, value: &Value, landed: &[u8], oracle: &mut Oracle) -> Result<(), String> {
+    pub fn check(
+        &self,
+        target: Rank,
+        value: &Value,
+        landed: &[u8],
+        oracle: &mut Oracle,
+    ) -> Result<(), String> {
         match (self, value) {
             (Doing::Put { range, bytes, signal, .. }, Value::Done) => match signal {
                 Some(word) => oracle.memory.unwatch(target, *word),
@@ -153,9 +169,14 @@ impl Doing {
             },
             (Doing::Get { expected, .. }, Value::Done) => match landed == expected {
                 true => Ok(()),
-                false => Err(format!("{} brought other bytes from node {target} than are there", self.name())),
+                false => Err(format!(
+                    "{} brought other bytes from node {target} than are there",
+                    self.name()
+                )),
             },
-            (Doing::Add { word, add, fetch: true }, Value::Word(old)) => added(oracle, target, *word, *add, *old),
+            (Doing::Add { word, add, fetch: true }, Value::Word(old)) => {
+                added(oracle, target, *word, *add, *old)
+            }
             (Doing::Add { word, fetch: false, .. }, Value::Done) => {
                 oracle.memory.word(target, *word).done += 1;
                 Ok(())
@@ -168,10 +189,12 @@ impl Doing {
                 oracle.sums.done(target, addends);
                 Ok(())
             }
-            (Doing::Flush { before }, Value::Done) => match before.iter().filter(|one| !one.is_done()).count() {
-                0 => Ok(()),
-                left => Err(format!("{} is done before {left} of them", self.name())),
-            },
+            (Doing::Flush { before }, Value::Done) => {
+                match before.iter().filter(|one| !one.is_done()).count() {
+                    0 => Ok(()),
+                    left => Err(format!("{} is done before {left} of them", self.name())),
+                }
+            }
             (Doing::Exchange { word, expected, new }, Value::Word(old)) => {
                 exchanged(oracle, target, *word, *expected, *new, *old)
             }
@@ -183,8 +206,15 @@ impl Doing {
     ///
     /// # Errors
     /// It tells what is not so.
-    pub fn wants(&self, target: Rank, failure: &Failure, oracle: &mut Oracle) -> Result<bool, String> {
-        if let (Doing::Push(push), Failure::Remote(RmaError::Refused(Refusal::Full))) = (self, failure) {
+    pub fn wants(
+        &self,
+        target: Rank,
+        failure: &Failure,
+        oracle: &mut Oracle,
+    ) -> Result<bool, String> {
+        if let (Doing::Push(push), Failure::Remote(RmaError::Refused(Refusal::Full))) =
+            (self, failure)
+        {
             return oracle.fifos.refused(target, *push).map(|()| true);
         }
         if let Doing::Flush { .. } = self {
@@ -192,7 +222,9 @@ impl Doing {
             return Err(format!("{} failed: {failure}", self.name()));
         }
         Ok(match (self, failure) {
-            (Doing::Nonsense(wanted), Failure::Remote(RmaError::Refused(refusal))) => wanted == refusal,
+            (Doing::Nonsense(wanted), Failure::Remote(RmaError::Refused(refusal))) => {
+                wanted == refusal
+            }
             (Doing::LookupNothing, Failure::Remote(RmaError::UnknownName { .. })) => true,
             _ => false,
         })
@@ -211,7 +243,14 @@ fn added(oracle: &mut Oracle, target: Rank, word: u64, add: u64, old: u64) -> Re
     Ok(())
 }
 
-fn exchanged(oracle: &mut Oracle, target: Rank, word: u64, expected: Option<u64>, new: u64, old: u64) -> Result<(), String> {
+fn exchanged(
+    oracle: &mut Oracle,
+    target: Rank,
+    word: u64,
+    expected: Option<u64>,
+    new: u64,
+    old: u64,
+) -> Result<(), String> {
     let known = oracle.memory.word(target, word);
     if old != 0 && !known.tried.contains(&old) {
         return Err(format!("word {word} of node {target} was {old}, which nobody put there"));
@@ -221,6 +260,8 @@ fn exchanged(oracle: &mut Oracle, target: Rank, word: u64, expected: Option<u64>
     }
     match known.successors.insert(old, new) {
         None => Ok(()),
-        Some(other) => Err(format!("value {old} of word {word} of node {target} was taken twice, for {other} and for {new}")),
+        Some(other) => Err(format!(
+            "value {old} of word {word} of node {target} was taken twice, for {other} and for {new}"
+        )),
     }
 }

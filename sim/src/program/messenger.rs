@@ -62,12 +62,20 @@ impl Messenger {
                 continue;
             };
             let one = self.in_flight.swap_remove(at);
-            context.trace.event(context.now, context.me, format_args!("settled {:?} {}", one.id, outcome.is_ok()));
+            context.trace.event(
+                context.now,
+                context.me,
+                format_args!("settled {:?} {}", one.id, outcome.is_ok()),
+            );
             context.account("message", one.id.to, one.since, &outcome);
             match outcome {
                 Ok(_) => context.oracle.messages.settled(one.id)?,
                 Err(failure) => {
-                    context.oracle.excuse(&format!("{:?}", one.id), (context.me, context.life), &failure)?;
+                    context.oracle.excuse(
+                        &format!("{:?}", one.id),
+                        (context.me, context.life),
+                        &failure,
+                    )?;
                     context.oracle.messages.failed(one.id);
                 }
             }
@@ -94,17 +102,26 @@ impl Messenger {
     }
 
     fn send(&mut self, context: &mut Context<'_>) -> Result<(), String> {
-        let class = *self.random.pick(&[Class::Ordered, Class::Unordered, Class::Unordered, Class::Sync]);
+        let class =
+            *self.random.pick(&[Class::Ordered, Class::Unordered, Class::Unordered, Class::Sync]);
         let to = self.random.below(u64::from(context.nodes)) as u32;
         let len = self.length();
-        let (id, body) = context.oracle.messages.post((context.me, context.life), to, class, len, None);
-        let source = if len > 0 && self.random.chance(0.4) { Some(source(context, &body)?) } else { None };
+        let (id, body) =
+            context.oracle.messages.post((context.me, context.life), to, class, len, None);
+        let source =
+            if len > 0 && self.random.chance(0.4) { Some(source(context, &body)?) } else { None };
         let body = match &source {
-            Some(source) => Body::Segment(Segment { region: source.slot, offset: 0, len: len as u64 }),
+            Some(source) => {
+                Body::Segment(Segment { region: source.slot, offset: 0, len: len as u64 })
+            }
             None if body.is_empty() => Body::Empty,
             None => Body::Inline(body),
         };
-        context.trace.event(context.now, context.me, format_args!("sends {id:?} {class:?} {len} bytes"));
+        context.trace.event(
+            context.now,
+            context.me,
+            format_args!("sends {id:?} {class:?} {len} bytes"),
+        );
         let completion = context.submit(Request::Send { to, class, tag: id.tag(), body }, None);
         self.sent += 1;
         self.in_flight.push(InFlight { id, completion, since: context.now, source });
@@ -115,7 +132,8 @@ impl Messenger {
 fn source(context: &mut Context<'_>, body: &[u8]) -> Result<Source, String> {
     let memory = Region::private(body.len()).map_err(|error| error.to_string())?;
     memory.write(0, body).map_err(|error| error.to_string())?;
-    let slot = context.engine.memory().insert_local(memory.clone()).map_err(|error| error.to_string())?;
+    let slot =
+        context.engine.memory().insert_local(memory.clone()).map_err(|error| error.to_string())?;
     Ok(Source { memory, slot })
 }
 
@@ -148,7 +166,12 @@ impl Program for Messenger {
     }
 
     fn describe(&self) -> String {
-        let waiting: Vec<_> = self.in_flight.iter().take(8).map(|one| format!("{:?} since {} ns", one.id, one.since.0)).collect();
+        let waiting: Vec<_> = self
+            .in_flight
+            .iter()
+            .take(8)
+            .map(|one| format!("{:?} since {} ns", one.id, one.since.0))
+            .collect();
         format!(
             "messenger: {} of {} sent, {} unsettled: {}",
             self.sent,

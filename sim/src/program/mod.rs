@@ -1,4 +1,5 @@
-//! Programs: what the threads of simulated nodes do. No threads: each is polled after every turn of its node's engine.
+//! Programs: what the threads of simulated nodes do. No threads: each is polled after every turn of
+//! its node's engine.
 
 mod accessor;
 mod counter;
@@ -23,7 +24,9 @@ use crate::oracle::Oracle;
 use crate::pages::SimPages;
 use crate::trace::Trace;
 use crossbeam_queue::SegQueue;
-use oikaze::engine::{Completion, Engine, Failure, Joined, Keep, Request, Submission, Value, tracked};
+use oikaze::engine::{
+    Completion, Engine, Failure, Joined, Keep, Request, Submission, Value, tracked,
+};
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use std::sync::Arc;
@@ -70,7 +73,13 @@ impl Context<'_> {
     }
 
     /// An operation has ended: was it under way to the node that died?
-    pub fn account(&mut self, kind: &'static str, target: Rank, since: Time, outcome: &Result<Value, Failure>) {
+    pub fn account(
+        &mut self,
+        kind: &'static str,
+        target: Rank,
+        since: Time,
+        outcome: &Result<Value, Failure>,
+    ) {
         let lost = outcome.as_ref().is_err_and(Oracle::is_loss);
         self.oracle.ends.ended(kind, self.oracle.killed == Some(target), (since, self.now), lost);
     }

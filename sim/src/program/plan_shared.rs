@@ -1,13 +1,16 @@
 //! Random data-race-free programs on shared arrays, with what every load must see.
 //!
-//! A program is a sequence of phases that end with a collective. In a phase each byte has one writing thread, or none; only
-//! bytes without writer are read by others. Cells that a lock protects are touched in critical sections, or read in phases
-//! in which nobody takes that lock. So the program has one outcome, which is computed here, sequentially.
+//! A program is a sequence of phases that end with a collective. In a phase each byte has one
+//! writing thread, or none; only bytes without writer are read by others. Cells that a lock
+//! protects are touched in critical sections, or read in phases in which nobody takes that lock. So
+//! the program has one outcome, which is computed here, sequentially.
 
 use crate::pages::{Reach, Touching};
 use crate::random::{Random, bytes_of, mix};
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::{Access, Declaration, Element, Homes, ReduceOp, Reduction, Values};
+use oikaze_protocol::coherence::{
+    Access, Declaration, Element, Homes, ReduceOp, Reduction, Values,
+};
 use oikaze_protocol::limits::PAGE;
 use std::ops::Range;
 use std::time::Duration;
@@ -117,7 +120,8 @@ impl SharedPlan {
     /// A program by chance.
     #[must_use]
     pub fn any(size: Size, random: &mut Random) -> SharedPlan {
-        let arrays: Vec<_> = (0..random.between(1, 3)).map(|array| declaration(array, size, random)).collect();
+        let arrays: Vec<_> =
+            (0..random.between(1, 3)).map(|array| declaration(array, size, random)).collect();
         let content: Vec<_> = arrays.iter().map(|array| vec![0; array.bytes as usize]).collect();
         let mut cells: Vec<Cell> = Vec::new();
         for _ in 0..random.below(4) {
@@ -125,7 +129,11 @@ impl SharedPlan {
             let len = random.spread(8, 200).min(arrays[array as usize].bytes);
             let start = random.below(arrays[array as usize].bytes - len + 1);
             let bytes = start..start + len;
-            if cells.iter().all(|cell| cell.array != array || cell.bytes.end <= bytes.start || bytes.end <= cell.bytes.start) {
+            if cells.iter().all(|cell| {
+                cell.array != array
+                    || cell.bytes.end <= bytes.start
+                    || bytes.end <= cell.bytes.start
+            }) {
                 cells.push(Cell { array, bytes });
             }
         }
@@ -144,18 +152,27 @@ fn declaration(number: u64, size: Size, random: &mut Random) -> Declaration {
     let homes = match random.below(3) {
         0 => Homes::Block,
         1 => Homes::Cyclic { pages: random.between(1, 3) },
-        _ => Homes::Explicit((0..pages).map(|_| random.below(u64::from(size.nodes)) as u32).collect()),
+        _ => Homes::Explicit(
+            (0..pages).map(|_| random.below(u64::from(size.nodes)) as u32).collect(),
+        ),
     };
-    Declaration { name: format!("array {number}"), bytes, element: Element { kind: element.0, size: element.1 }, homes }
+    Declaration {
+        name: format!("array {number}"),
+        bytes,
+        element: Element { kind: element.0, size: element.1 },
+        homes,
+    }
 }
 
 impl Writer<'_> {
     fn phase(&mut self) -> Phase {
         let threads = self.size.nodes as usize * self.size.threads;
         let mut groups: Vec<Vec<Vec<Act>>> = vec![Vec::new(); threads];
-        let mut owners: Vec<Vec<u16>> = self.content.iter().map(|bytes| vec![NOBODY; bytes.len()]).collect();
+        let mut owners: Vec<Vec<u16>> =
+            self.content.iter().map(|bytes| vec![NOBODY; bytes.len()]).collect();
         for cell in &self.cells {
-            owners[cell.array as usize][cell.bytes.start as usize..cell.bytes.end as usize].fill(LOCK);
+            owners[cell.array as usize][cell.bytes.start as usize..cell.bytes.end as usize]
+                .fill(LOCK);
         }
         let mut written = Vec::new();
         let mut after = self.content.clone();
@@ -174,12 +191,14 @@ impl Writer<'_> {
             self.random.shuffle(&mut groups);
             groups.into_iter().flatten().collect::<Vec<_>>()
         });
-        let acts: Vec<Vec<Vec<Act>>> = (0..self.size.nodes).map(|_| acts.by_ref().take(self.size.threads).collect()).collect();
+        let acts: Vec<Vec<Vec<Act>>> =
+            (0..self.size.nodes).map(|_| acts.by_ref().take(self.size.threads).collect()).collect();
         let ending = self.ending();
         Phase { acts, ending }
     }
 
-    /// Ranges of one array, each with one writing thread: neighbours of a few bytes, scattered ones, or whole pages.
+    /// Ranges of one array, each with one writing thread: neighbours of a few bytes, scattered
+    /// ones, or whole pages.
     fn stores(
         &mut self,
         array: u32,
@@ -212,8 +231,11 @@ impl Writer<'_> {
             for _ in 0..if self.random.chance(0.2) { 2 } else { 1 } {
                 let bytes = bytes_of(self.random.word(), len as usize);
                 for piece in pieces(range.clone()) {
-                    let part = bytes[(piece.start - range.start) as usize..(piece.end - range.start) as usize].to_vec();
-                    after[array as usize][piece.start as usize..piece.end as usize].copy_from_slice(&part);
+                    let part = bytes
+                        [(piece.start - range.start) as usize..(piece.end - range.start) as usize]
+                        .to_vec();
+                    after[array as usize][piece.start as usize..piece.end as usize]
+                        .copy_from_slice(&part);
                     let reach = |what| Reach { array, offset: piece.start, what };
                     group.push(Act::Store(reach(Touching::Store(part.clone()))));
                     if self.random.chance(0.2) {
@@ -244,12 +266,16 @@ impl Writer<'_> {
                     continue;
                 }
                 let expected = self.content[array as usize][bytes].to_vec();
-                acts.push(Act::Load(Reach { array, offset: piece.start, what: Touching::Load(expected.len()) }, expected));
+                acts.push(Act::Load(
+                    Reach { array, offset: piece.start, what: Touching::Load(expected.len()) },
+                    expected,
+                ));
             }
             group.push(acts);
         }
         if self.random.chance(0.2) {
-            group.push(vec![Act::Pause(Duration::from_nanos(self.random.spread(1_000, 5_000_000)))]);
+            group
+                .push(vec![Act::Pause(Duration::from_nanos(self.random.spread(1_000, 5_000_000)))]);
         }
         if self.random.chance(0.3) {
             let array = self.random.index(self.content.len());
@@ -264,7 +290,11 @@ impl Writer<'_> {
     /// Critical sections; cells of locks that nobody takes in this phase may be read by everybody.
     fn criticals(&mut self, groups: &mut [Vec<Vec<Act>>]) {
         for lock in 0..self.cells.len() {
-            let rounds = if self.random.chance(0.7) { self.random.spread(1, 2 * groups.len() as u64) } else { 0 };
+            let rounds = if self.random.chance(0.7) {
+                self.random.spread(1, 2 * groups.len() as u64)
+            } else {
+                0
+            };
             for _ in 0..rounds {
                 let thread = self.random.index(groups.len());
                 groups[thread].push(vec![Act::Critical(lock as u64)]);
@@ -274,8 +304,13 @@ impl Writer<'_> {
             for group in groups.iter_mut().filter(|_| rounds == 0) {
                 if self.random.chance(0.5) {
                     let loads = pieces(bytes.clone()).map(|piece| {
-                        let part = now[(piece.start - bytes.start) as usize..(piece.end - bytes.start) as usize].to_vec();
-                        Act::Load(Reach { array, offset: piece.start, what: Touching::Load(part.len()) }, part)
+                        let part = now[(piece.start - bytes.start) as usize
+                            ..(piece.end - bytes.start) as usize]
+                            .to_vec();
+                        Act::Load(
+                            Reach { array, offset: piece.start, what: Touching::Load(part.len()) },
+                            part,
+                        )
                     });
                     group.push(loads.collect());
                 }
@@ -299,7 +334,9 @@ impl Writer<'_> {
                 0 => Values::U64(words),
                 1 => Values::I64(words.into_iter().map(u64::cast_signed).collect()),
                 // Numbers whose sum depends on the order of adding.
-                _ => Values::F64(words.into_iter().map(|word| (word as f64 - 9.2e18) * 1.1e-7).collect()),
+                _ => Values::F64(
+                    words.into_iter().map(|word| (word as f64 - 9.2e18) * 1.1e-7).collect(),
+                ),
             };
             contributions.push(Reduction { op, values });
         }

@@ -1,5 +1,6 @@
-//! A thread whose registrations come and go while others write to them and read them: what nobody may write any more stays as it is, and
-//! nothing is sent from what is registered no more (MEM-1.7, MEM-1.8).
+//! A thread whose registrations come and go while others write to them and read them: what nobody
+//! may write any more stays as it is, and nothing is sent from what is registered no more (MEM-1.7,
+//! MEM-1.8).
 
 mod own;
 
@@ -37,7 +38,8 @@ pub struct Registering {
     pub longest: usize,
 }
 
-/// Where there are several of this byte. (A damaged datagram may bring any byte to a place where others are awaited: MEM-3.7.)
+/// Where there are several of this byte. (A damaged datagram may bring any byte to a place where
+/// others are awaited: MEM-3.7.)
 fn first_run(bytes: &[u8], of: u8) -> Option<usize> {
     let (words, _) = bytes.as_chunks::<8>();
     words.iter().position(|word| *word == [of; 8]).map(|at| at * 8)
@@ -65,24 +67,35 @@ impl Piece {
         self.memory.read(self.shut.start, &mut bytes).map_err(|error| error.to_string())?;
         match first_other(&bytes, self.filled) {
             None => Ok(()),
-            Some(at) if self.registered.is_some() => Err(format!("byte {at} of pages that may not be written was written")),
-            Some(at) => Err(format!("byte {at} of {} was written after the end of its registration", self.len())),
+            Some(at) if self.registered.is_some() => {
+                Err(format!("byte {at} of pages that may not be written was written"))
+            }
+            Some(at) => Err(format!(
+                "byte {at} of {} was written after the end of its registration",
+                self.len()
+            )),
         }
     }
 
     /// What is secret no longer is as if it had never been.
     fn open(&mut self) -> Result<(), String> {
         let range = std::mem::take(&mut self.shut);
-        self.memory.fill(range.start, range.end - range.start, CANARY).map_err(|error| error.to_string())
+        self.memory
+            .fill(range.start, range.end - range.start, CANARY)
+            .map_err(|error| error.to_string())
     }
 
     fn shut(&mut self, range: Range<u64>, filled: u8) -> Result<(), String> {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         self.memory.read(range.start, &mut bytes).map_err(|error| error.to_string())?;
         if let Some(at) = first_run(&bytes, OURS) {
-            return Err(format!("byte {at} was sent from memory after the end of its registration"));
+            return Err(format!(
+                "byte {at} was sent from memory after the end of its registration"
+            ));
         }
-        self.memory.fill(range.start, range.end - range.start, filled).map_err(|error| error.to_string())?;
+        self.memory
+            .fill(range.start, range.end - range.start, filled)
+            .map_err(|error| error.to_string())?;
         (self.shut, self.filled) = (range, filled);
         Ok(())
     }
@@ -104,7 +117,15 @@ impl Registrar {
     /// A thread that does this much.
     #[must_use]
     pub fn new(work: Registering, random: Random) -> Registrar {
-        Registrar { work, begun: 0, pieces: Vec::new(), own: None, under_way: Vec::new(), resume: Time::default(), random }
+        Registrar {
+            work,
+            begun: 0,
+            pieces: Vec::new(),
+            own: None,
+            under_way: Vec::new(),
+            resume: Time::default(),
+            random,
+        }
     }
 
     fn prepare(&mut self, context: &mut Context<'_>) -> Result<(), String> {
@@ -114,8 +135,11 @@ impl Registrar {
         let no_memory = |error: oikaze_os::memory::MemoryError| error.to_string();
         for _ in 0..PIECES {
             let len = self.random.between(8, self.work.longest as u64) as usize;
-            let memory = if self.random.chance(0.5) { Region::private(len) } else { Region::shared(len) }.map_err(no_memory)?;
-            let mut piece = Piece { memory, registered: None, other: None, shut: 0..0, filled: SECRET };
+            let memory =
+                if self.random.chance(0.5) { Region::private(len) } else { Region::shared(len) }
+                    .map_err(no_memory)?;
+            let mut piece =
+                Piece { memory, registered: None, other: None, shut: 0..0, filled: SECRET };
             piece.shut(0..len as u64, SECRET)?;
             self.pieces.push(piece);
         }
@@ -130,13 +154,18 @@ impl Registrar {
         let index = self.random.index(PIECES);
         let choice = self.random.below(6);
         let Some(piece) = self.pieces.get_mut(index) else { return Ok(()) };
-        let (len, failed) = (piece.len(), |error: oikaze_os::memory::MemoryError| error.to_string());
+        let (len, failed) =
+            (piece.len(), |error: oikaze_os::memory::MemoryError| error.to_string());
         let Some(registered) = piece.registered else {
             if let Some(other) = piece.other.take() {
                 context.engine.remove_region(other.slot);
             }
             piece.open()?;
-            let registered = context.engine.memory().insert(piece.memory.clone(), Rights::ALL).map_err(failed)?;
+            let registered = context
+                .engine
+                .memory()
+                .insert(piece.memory.clone(), Rights::ALL)
+                .map_err(failed)?;
             piece.registered = Some(registered);
             context.oracle.registered.insert((context.me, index), (registered.key, len));
             return Ok(());
@@ -145,7 +174,8 @@ impl Registrar {
             0 => {
                 context.engine.close_region(registered.slot);
                 piece.open()?;
-                let renewed = context.engine.renew_region(registered.slot, Rights::ALL).map_err(failed)?;
+                let renewed =
+                    context.engine.renew_region(registered.slot, Rights::ALL).map_err(failed)?;
                 context.oracle.registrations += 1;
                 piece.registered = Some(renewed);
                 context.oracle.registered.insert((context.me, index), (renewed.key, len));
@@ -155,10 +185,14 @@ impl Registrar {
                 let first = self.random.below(pages);
                 let end = (first + 1 + self.random.below(pages - first)).min(pages) * PAGE as u64;
                 let range = first * PAGE as u64..end.min(len);
-                let (rights, filled) = *self.random.pick(&[(Rights::READ, CANARY), (Rights::NONE, SECRET)]);
+                let (rights, filled) =
+                    *self.random.pick(&[(Rights::READ, CANARY), (Rights::NONE, SECRET)]);
                 piece.open()?;
                 context.engine.set_rights(registered.slot, None, Rights::ALL).map_err(failed)?;
-                context.engine.set_rights(registered.slot, Some(range.clone()), rights).map_err(failed)?;
+                context
+                    .engine
+                    .set_rights(registered.slot, Some(range.clone()), rights)
+                    .map_err(failed)?;
                 piece.shut(range, filled)?;
             }
             3 => {
@@ -173,7 +207,11 @@ impl Registrar {
                 piece.registered = None;
                 piece.shut(0..len, SECRET)?;
                 if self.random.chance(0.5) {
-                    let other = context.engine.memory().insert(piece.memory.clone(), Rights::READ).map_err(failed)?;
+                    let other = context
+                        .engine
+                        .memory()
+                        .insert(piece.memory.clone(), Rights::READ)
+                        .map_err(failed)?;
                     piece.other = Some(other);
                 }
             }
@@ -183,8 +221,12 @@ impl Registrar {
 
     /// Write to somebody's registration, or read it, as it is known at this moment.
     fn reach(&mut self, context: &mut Context<'_>) {
-        let known: Vec<(Rank, u64, u64)> =
-            context.oracle.registered.iter().map(|((rank, _), (key, len))| (*rank, *key, *len)).collect();
+        let known: Vec<(Rank, u64, u64)> = context
+            .oracle
+            .registered
+            .iter()
+            .map(|((rank, _), (key, len))| (*rank, *key, *len))
+            .collect();
         let (Some(own), false) = (&self.own, known.is_empty()) else { return };
         let (to, key, size) = *self.random.pick(&known);
         let offset = self.random.below(size);
@@ -192,7 +234,9 @@ impl Registrar {
         let put = |body| Request::Put { to, key, offset, body, signal: None };
         let (request, keep) = match self.random.below(10) {
             0..=4 => own.source(len).map(|(from, keep)| (put(Body::Segment(from)), keep)),
-            5..=7 => own.destination(len).map(|(into, keep)| (Request::Get { from: to, key, offset, into }, keep)),
+            5..=7 => own
+                .destination(len)
+                .map(|(into, keep)| (Request::Get { from: to, key, offset, into }, keep)),
             _ => None,
         }
         .unwrap_or_else(|| (put(Body::Inline(vec![WRITTEN; len as usize])), None));
@@ -214,11 +258,21 @@ impl Registrar {
             };
             context.account("what comes and goes", to, since, &outcome);
             match outcome {
-                Ok(_) | Err(Failure::Remote(RmaError::Refused(Refusal::UnknownKey | Refusal::NotPermitted))) => {}
+                Ok(_)
+                | Err(Failure::Remote(RmaError::Refused(
+                    Refusal::UnknownKey | Refusal::NotPermitted,
+                ))) => {}
                 // Our own memory's registration has ended.
-                Err(Failure::Cancelled | Failure::Remote(RmaError::SourceGone | RmaError::DestinationGone)) => {}
+                Err(
+                    Failure::Cancelled
+                    | Failure::Remote(RmaError::SourceGone | RmaError::DestinationGone),
+                ) => {}
                 Err(failure) => {
-                    context.oracle.excuse(&format!("what comes and goes at node {to}"), (context.me, context.life), &failure)?;
+                    context.oracle.excuse(
+                        &format!("what comes and goes at node {to}"),
+                        (context.me, context.life),
+                        &failure,
+                    )?;
                 }
             }
         }
@@ -267,6 +321,11 @@ impl Program for Registrar {
     }
 
     fn describe(&self) -> String {
-        format!("registrar: {} of {} begun, {} puts under way", self.begun, self.work.count, self.under_way.len())
+        format!(
+            "registrar: {} of {} begun, {} puts under way",
+            self.begun,
+            self.work.count,
+            self.under_way.len()
+        )
     }
 }

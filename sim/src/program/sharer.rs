@@ -66,7 +66,18 @@ impl Sharer {
     pub fn new(plan: Arc<SharedPlan>, thread: usize, threads: usize, random: Random) -> Sharer {
         let steps = VecDeque::from([Step::Collective]);
         let (waiting, since) = (Waiting::No, Time::default());
-        Sharer { plan, thread, threads, passed: 0, steps, waiting, since, arrived: false, finished: false, random }
+        Sharer {
+            plan,
+            thread,
+            threads,
+            passed: 0,
+            steps,
+            waiting,
+            since,
+            arrived: false,
+            finished: false,
+            random,
+        }
     }
 
     /// Does it wait still? What it waited for, if it is there.
@@ -76,7 +87,11 @@ impl Sharer {
             Waiting::For(completion) => {
                 let Some(outcome) = completion.outcome() else { return Ok(Some(Progress::NONE)) };
                 if let Err(failure) = outcome {
-                    context.oracle.excuse(&self.describe(), (context.me, context.life), &failure)?;
+                    context.oracle.excuse(
+                        &self.describe(),
+                        (context.me, context.life),
+                        &failure,
+                    )?;
                     self.give_up(context, false);
                     return Ok(Some(Progress::ACTED));
                 }
@@ -99,7 +114,11 @@ impl Sharer {
 
     /// The program ends here; `granted`: the lock it waited for, if any, is held.
     fn give_up(&mut self, context: &mut Context<'_>, granted: bool) {
-        context.trace.event(context.now, context.me, format_args!("thread {} gives up", self.thread));
+        context.trace.event(
+            context.now,
+            context.me,
+            format_args!("thread {} gives up", self.thread),
+        );
         context.together.broken = true;
         self.finished = true;
         self.waiting = Waiting::No;
@@ -144,7 +163,8 @@ impl Sharer {
                 Ok(false)
             }
             Step::Act(Act::Prefetch(array, pages, access)) => {
-                let request = Request::Touch { array: *array, pages: pages.clone(), access: *access };
+                let request =
+                    Request::Touch { array: *array, pages: pages.clone(), access: *access };
                 self.steps[0] = Step::Waited;
                 self.wait_for(context, request);
                 Ok(false)
@@ -160,7 +180,11 @@ impl Sharer {
             }
             Step::Unlock(lock) => {
                 let lock = *lock;
-                context.trace.event(context.now, context.me, format_args!("thread {} gives lock {lock} back", self.thread));
+                context.trace.event(
+                    context.now,
+                    context.me,
+                    format_args!("thread {} gives lock {lock} back", self.thread),
+                );
                 context.oracle.shared.releases(lock);
                 self.steps[0] = Step::Waited;
                 self.wait_for(context, Request::Unlock(lock));
@@ -176,16 +200,26 @@ impl Sharer {
             Err(_) if context.oracle.is_disturbed() => 0,
             other => other?,
         };
-        context.trace.event(context.now, context.me, format_args!("thread {} holds lock {lock}, the {count}th", self.thread));
+        context.trace.event(
+            context.now,
+            context.me,
+            format_args!("thread {} holds lock {lock}, the {count}th", self.thread),
+        );
         let cell = self.plan.cells[lock as usize].clone();
         let len = (cell.bytes.end - cell.bytes.start) as usize;
         let (old, new) = (cell_bytes(lock, count, len), cell_bytes(lock, count + 1, len));
         self.steps[0] = Step::Unlock(lock);
         for piece in pieces(cell.bytes.clone()) {
-            let part = (piece.start - cell.bytes.start) as usize..(piece.end - cell.bytes.start) as usize;
+            let part =
+                (piece.start - cell.bytes.start) as usize..(piece.end - cell.bytes.start) as usize;
             let reach = |what| Reach { array: cell.array, offset: piece.start, what };
-            self.steps.push_front(Step::Act(Act::Store(reach(Touching::Store(new[part.clone()].to_vec())))));
-            self.steps.push_front(Step::Act(Act::Load(reach(Touching::Load(part.len())), old[part].to_vec())));
+            self.steps.push_front(Step::Act(Act::Store(reach(Touching::Store(
+                new[part.clone()].to_vec(),
+            )))));
+            self.steps.push_front(Step::Act(Act::Load(
+                reach(Touching::Load(part.len())),
+                old[part].to_vec(),
+            )));
         }
         Ok(())
     }
@@ -207,13 +241,18 @@ impl Sharer {
         let (array, page, access) = (reach.array, reach.page(), reach.what.access());
         if self.random.chance(0.5) {
             let last = context.engine.pages().view(array).len() as u64;
-            let end = if self.random.chance(0.3) { self.random.between(page + 1, last) } else { page + 1 };
+            let end = if self.random.chance(0.3) {
+                self.random.between(page + 1, last)
+            } else {
+                page + 1
+            };
             self.wait_for(context, Request::Touch { array, pages: page..end, access });
         } else {
             self.since = context.now;
             self.waiting = Waiting::Woken(array, page, context.engine.pages().stirred(array, page));
             // Some trackers cannot tell a load from a store to an unmapped page.
-            let mapped = context.engine.pages().view(array).get(page as usize).copied().flatten().is_some();
+            let mapped =
+                context.engine.pages().view(array).get(page as usize).copied().flatten().is_some();
             let told = if mapped || self.random.chance(0.5) { Some(access) } else { None };
             context.tell(Request::Fault { array, page, access: told });
         }
@@ -222,7 +261,11 @@ impl Sharer {
 
     /// The acts of the phase that begins.
     fn refill(&mut self, context: &Context<'_>) {
-        if let Some(phase) = self.passed.checked_sub(self.plan.arrays.len()).and_then(|phase| self.plan.phases.get(phase)) {
+        if let Some(phase) = self
+            .passed
+            .checked_sub(self.plan.arrays.len())
+            .and_then(|phase| self.plan.phases.get(phase))
+        {
             let acts = &phase.acts[context.me as usize][self.thread];
             self.steps.extend(acts.iter().cloned().map(Step::Act));
         }
@@ -231,7 +274,8 @@ impl Sharer {
 }
 
 fn differs(reach: &Reach, found: &[u8], expected: &[u8]) -> String {
-    let at = found.iter().zip(expected).position(|(found, expected)| found != expected).unwrap_or(0);
+    let at =
+        found.iter().zip(expected).position(|(found, expected)| found != expected).unwrap_or(0);
     format!(
         "a load of {} bytes at {} of array {} (page {}) differs from byte {at} on: {:02x?} instead of {:02x?}",
         found.len(),
@@ -289,8 +333,12 @@ impl Program for Sharer {
     fn describe(&self) -> String {
         let step = match self.steps.front() {
             None => "nothing".to_owned(),
-            Some(Step::Act(Act::Load(reach, _))) => format!("load at {} of array {}", reach.offset, reach.array),
-            Some(Step::Act(Act::Store(reach))) => format!("store at {} of array {}", reach.offset, reach.array),
+            Some(Step::Act(Act::Load(reach, _))) => {
+                format!("load at {} of array {}", reach.offset, reach.array)
+            }
+            Some(Step::Act(Act::Store(reach))) => {
+                format!("store at {} of array {}", reach.offset, reach.array)
+            }
             Some(step) => format!("{step:?}"),
         };
         let waiting = match &self.waiting {

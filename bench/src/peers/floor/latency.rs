@@ -12,7 +12,10 @@ const LARGEST: usize = 65_507;
 
 fn buffer(settings: &Exchanges) -> Result<Vec<u8>, Error> {
     if settings.size > LARGEST {
-        return Err(Error::new(format!("a datagram of {} bytes: UDP carries {LARGEST} at most", settings.size)));
+        return Err(Error::new(format!(
+            "a datagram of {} bytes: UDP carries {LARGEST} at most",
+            settings.size
+        )));
     }
     Ok(vec![0; settings.size])
 }

@@ -1,5 +1,5 @@
-//! Floors: how fast bare UDP is on this machine. No loss recovery, no acknowledgement beyond a window: nothing that does
-//! more can be faster.
+//! Floors: how fast bare UDP is on this machine. No loss recovery, no acknowledgement beyond a
+//! window: nothing that does more can be faster.
 
 mod latency;
 mod stream;
@@ -70,14 +70,17 @@ impl System for Floor {
         match case.test {
             Test::MessageLatency | Test::PutLatency => !self.checked,
             Test::PutBandwidth => true,
-            // One message a datagram is no rate to compare with, and bare UDP completes nothing, mixes nothing, serves nobody.
+            // One message a datagram is no rate to compare with, and bare UDP completes nothing,
+            // mixes nothing, serves nobody.
             _ => false,
         }
     }
 
     fn measure(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {
         let (figure, value) = match case.test {
-            Test::MessageLatency => (Figure::MessageLat, latency(lab, case.size, effort.exchanges)?),
+            Test::MessageLatency => {
+                (Figure::MessageLat, latency(lab, case.size, effort.exchanges)?)
+            }
             Test::PutLatency => (Figure::PutLat, latency(lab, case.size, effort.exchanges)?),
             _ => (Figure::PutBw, bandwidth(lab, effort, self.checked)?),
         };
@@ -94,19 +97,28 @@ impl System for Floor {
 
 fn run(lab: &Lab, role: &str, arguments: &[String]) -> Result<f64, Error> {
     let printed = own(lab, "floor", role, arguments)?;
-    printed.parse().map_err(|_| Error::new(format!("floor {role} printed {printed:?} where a number was expected")))
+    printed.parse().map_err(|_| {
+        Error::new(format!("floor {role} printed {printed:?} where a number was expected"))
+    })
 }
 
 /// One-way latency of `size` bytes, in µs.
 fn latency(lab: &Lab, size: usize, exchanges: u32) -> Result<f64, Error> {
-    run(lab, "latency", &["--size".into(), size.to_string(), "--exchanges".into(), exchanges.to_string()])
+    run(
+        lab,
+        "latency",
+        &["--size".into(), size.to_string(), "--exchanges".into(), exchanges.to_string()],
+    )
 }
 
-/// Rate at which cold memory is moved, in GB/s; with `crc`, each datagram's CRC32C is computed at both ends.
+/// Rate at which cold memory is moved, in GB/s; with `crc`, each datagram's CRC32C is computed at
+/// both ends.
 fn bandwidth(lab: &Lab, effort: Effort, crc: bool) -> Result<f64, Error> {
     let payload = if lab.place.mtu() >= 9000 { "8192" } else { "1366" };
     let mut arguments: Vec<String> =
-        ["--payload", payload, "--mebibytes", &WALKED.to_string(), "--repetitions"].map(str::to_owned).into();
+        ["--payload", payload, "--mebibytes", &WALKED.to_string(), "--repetitions"]
+            .map(str::to_owned)
+            .into();
     arguments.push((effort.volume / (WALKED << 20)).max(1).to_string());
     arguments.extend(crc.then(|| "--crc".to_owned()));
     // A busy machine may drop a datagram in the kernel's backlog, and nothing here repairs it.

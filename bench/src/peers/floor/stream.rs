@@ -1,8 +1,9 @@
 //! Cold memory moved between two hosts with one copy on each side.
 //!
-//! Each datagram is a header of 64 bytes gathered from one place and a payload straight from the source (GSO: up to 64 datagrams
-//! a call). The receiver scatters headers aside and payloads straight to where they belong (GRO). The receiver tells how far
-//! it is now and then, and the sender stays within a window of that; nothing repairs a loss.
+//! Each datagram is a header of 64 bytes gathered from one place and a payload straight from the
+//! source (GSO: up to 64 datagrams a call). The receiver scatters headers aside and payloads
+//! straight to where they belong (GRO). The receiver tells how far it is now and then, and the
+//! sender stays within a window of that; nothing repairs a loss.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::UdpSocket;
@@ -13,7 +14,9 @@ use clap::Args;
 use memmap2::MmapMut;
 use oikaze_os::checksum::crc32c;
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, recvmsg, sendmsg, sockopt};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, recvmsg, sendmsg, sockopt,
+};
 
 use crate::error::{Error, Tried};
 use crate::peers::memory::touched;
@@ -90,15 +93,19 @@ impl Settings {
 }
 
 fn enlarge(socket: &UdpSocket) -> Result<(), Error> {
-    sockopt::set_socket_recv_buffer_size_force(socket, SOCKET_BUFFER).tried("enlarging the receive buffer (needs root)")?;
-    sockopt::set_socket_send_buffer_size_force(socket, SOCKET_BUFFER).tried("enlarging the send buffer (needs root)")
+    sockopt::set_socket_recv_buffer_size_force(socket, SOCKET_BUFFER)
+        .tried("enlarging the receive buffer (needs root)")?;
+    sockopt::set_socket_send_buffer_size_force(socket, SOCKET_BUFFER)
+        .tried("enlarging the send buffer (needs root)")
 }
 
 /// Sends; returns the rate in GB/s.
 pub fn send(socket: &UdpSocket, settings: &Settings) -> Result<f64, Error> {
     enlarge(socket)?;
-    let datagram = u16::try_from(settings.datagram()).map_err(|_| Error::new("the payload is too long"))?;
-    oikaze_os::link::floor::send_in_segments(socket.as_fd(), datagram).tried("switching GSO on (Linux 4.18)")?;
+    let datagram =
+        u16::try_from(settings.datagram()).map_err(|_| Error::new("the payload is too long"))?;
+    oikaze_os::link::floor::send_in_segments(socket.as_fd(), datagram)
+        .tried("switching GSO on (Linux 4.18)")?;
     let memory = settings.memory()?;
     let mut headers = [[0; HEADER]; CALL_DATAGRAMS];
     let mut started = Instant::now();
@@ -166,14 +173,17 @@ pub fn receive(socket: &UdpSocket, settings: &Settings, mut memory: MmapMut) -> 
             done += received;
             if done - told >= TELL_EVERY || done >= total {
                 told = done;
-                socket.send(&(done as u64).to_le_bytes()).tried("telling how far the receiver is")?;
+                socket
+                    .send(&(done as u64).to_le_bytes())
+                    .tried("telling how far the receiver is")?;
             }
         }
     }
     Ok(())
 }
 
-/// One receive call: payloads to the beginning of `into`. Returns their bytes; 0 if nothing is there.
+/// One receive call: payloads to the beginning of `into`. Returns their bytes; 0 if nothing is
+/// there.
 fn receive_burst(
     socket: &UdpSocket,
     settings: &Settings,
@@ -181,19 +191,28 @@ fn receive_burst(
     into: &mut [u8],
 ) -> Result<usize, Error> {
     let mut slices = Vec::with_capacity(2 * CALL_DATAGRAMS);
-    for (header, payload) in
-        headers.iter_mut().zip(into.chunks_exact_mut(settings.payload())).take(settings.burst() / settings.payload())
+    for (header, payload) in headers
+        .iter_mut()
+        .zip(into.chunks_exact_mut(settings.payload()))
+        .take(settings.burst() / settings.payload())
     {
         slices.extend([IoSliceMut::new(header), IoSliceMut::new(payload)]);
     }
-    let bytes = match recvmsg(socket, &mut slices, &mut RecvAncillaryBuffer::default(), RecvFlags::DONTWAIT) {
+    let bytes = match recvmsg(
+        socket,
+        &mut slices,
+        &mut RecvAncillaryBuffer::default(),
+        RecvFlags::DONTWAIT,
+    ) {
         Ok(message) => message.bytes,
         Err(Errno::AGAIN) => return Ok(0),
         Err(why) => return Err(Error::io("receiving", &why.into())),
     };
     let datagrams = bytes / settings.datagram();
     if settings.crc {
-        for (header, payload) in headers.iter().zip(into.chunks_exact(settings.payload())).take(datagrams) {
+        for (header, payload) in
+            headers.iter().zip(into.chunks_exact(settings.payload())).take(datagrams)
+        {
             if header[..4] != settings.sum(payload).to_le_bytes() {
                 return Err(Error::new("a payload arrived damaged: its CRC32C is wrong"));
             }

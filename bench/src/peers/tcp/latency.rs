@@ -59,7 +59,9 @@ fn spin(len: usize, mut step: impl FnMut(usize) -> std::io::Result<usize>) -> Re
             Err(why) if why.kind() == ErrorKind::WouldBlock => {
                 idle = idle.wrapping_add(1);
                 // The clock is looked at only now and then.
-                if idle.is_multiple_of(4096) && since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                if idle.is_multiple_of(4096)
+                    && since.get_or_insert_with(Instant::now).elapsed() > PATIENCE
+                {
                     return Err(Error::new(format!("nothing came for {PATIENCE:?}")));
                 }
                 std::hint::spin_loop();

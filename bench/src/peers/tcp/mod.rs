@@ -42,7 +42,8 @@ pub fn play(role: &Role) -> Result<(), Error> {
 fn connect() -> Result<TcpStream, Error> {
     let address = (ADDRESSES[SERVER], PORT);
     let begun = Instant::now();
-    let socket = TcpStream::connect(address).tried(format!("connecting to {address:?} (after {:?})", begun.elapsed()))?;
+    let socket = TcpStream::connect(address)
+        .tried(format!("connecting to {address:?} (after {:?})", begun.elapsed()))?;
     prepared(socket)
 }
 
@@ -57,7 +58,8 @@ fn accept<T>(prepare: impl FnOnce() -> T) -> Result<(TcpStream, T), Error> {
 }
 
 fn prepared(socket: TcpStream) -> Result<TcpStream, Error> {
-    // With Nagle's algorithm streams of writes smaller than a segment are several times slower, too.
+    // With Nagle's algorithm streams of writes smaller than a segment are several times slower,
+    // too.
     socket.set_nodelay(true).tried("setting TCP_NODELAY")?;
     socket.set_read_timeout(Some(PATIENCE)).tried("limiting reads")?;
     socket.set_write_timeout(Some(PATIENCE)).tried("limiting writes")?;
@@ -83,12 +85,20 @@ impl System for Tcp {
 
     fn measure(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {
         let of = |role: &str, names: [&str; 2], values: [usize; 2]| -> Result<Vec<f64>, Error> {
-            let arguments = names.into_iter().zip(values).flat_map(|(name, value)| [format!("--{name}"), value.to_string()]);
+            let arguments = names
+                .into_iter()
+                .zip(values)
+                .flat_map(|(name, value)| [format!("--{name}"), value.to_string()]);
             let printed = own(lab, "tcp", role, &arguments.collect::<Vec<_>>())?;
-            printed.split_whitespace().map(|word| word.parse().map_err(|_| strange(&printed))).collect()
+            printed
+                .split_whitespace()
+                .map(|word| word.parse().map_err(|_| strange(&printed)))
+                .collect()
         };
         let found = match case.test {
-            Test::MessageLatency => of("latency", ["size", "exchanges"], [case.size, effort.exchanges as usize])?,
+            Test::MessageLatency => {
+                of("latency", ["size", "exchanges"], [case.size, effort.exchanges as usize])?
+            }
             Test::Processor => of("stream", ["size", "volume"], [case.size, effort.costly])?,
             _ => of("stream", ["size", "volume"], [case.size, effort.volume])?,
         };
@@ -101,7 +111,9 @@ impl System for Tcp {
     }
 
     fn note(&self) -> Option<&'static str> {
-        Some("tcp: one plain connection, TCP_NODELAY. Latency spins; bulk walks through 512 MiB on both sides and blocks.")
+        Some(
+            "tcp: one plain connection, TCP_NODELAY. Latency spins; bulk walks through 512 MiB on both sides and blocks.",
+        )
     }
 }
 

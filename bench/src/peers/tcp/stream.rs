@@ -13,10 +13,12 @@ use crate::peers::memory::touched;
 
 /// Memory that is walked through on both sides: no cache holds it.
 const COLD: usize = 512 << 20;
-/// Before the clock starts, as much is moved, or a quarter of the volume if that is less: the window opens.
+/// Before the clock starts, as much is moved, or a quarter of the volume if that is less: the
+/// window opens.
 const WARM_UP: usize = 64 << 20;
 
-/// The receiver takes as much at once as there is, up to this or the size of a call if that is more.
+/// The receiver takes as much at once as there is, up to this or the size of a call if that is
+/// more.
 const READ: usize = 256 << 10;
 
 /// What both ends must agree on.
@@ -59,7 +61,12 @@ pub fn send(mut socket: TcpStream, settings: &Settings, memory: &[u8]) -> Result
     Ok(format!("{} {}", bytes / seconds / 1e9, spent / (bytes / f64::from(1 << 30))))
 }
 
-fn write_through(socket: &mut TcpStream, settings: &Settings, memory: &[u8], volume: usize) -> Result<(), Error> {
+fn write_through(
+    socket: &mut TcpStream,
+    settings: &Settings,
+    memory: &[u8],
+    volume: usize,
+) -> Result<(), Error> {
     let mut left = volume;
     for chunk in memory.chunks(settings.size()).cycle() {
         let part = chunk.len().min(left);
@@ -80,7 +87,11 @@ fn answer(socket: &mut TcpStream) -> Result<Duration, Error> {
 }
 
 /// Receives, twice: the warm-up and what is measured.
-pub fn receive(mut socket: TcpStream, settings: &Settings, mut memory: MmapMut) -> Result<(), Error> {
+pub fn receive(
+    mut socket: TcpStream,
+    settings: &Settings,
+    mut memory: MmapMut,
+) -> Result<(), Error> {
     let meter = Meter::new();
     for volume in [settings.warm_up(), settings.volume] {
         let before = meter.spent();

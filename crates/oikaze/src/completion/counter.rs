@@ -87,24 +87,36 @@ impl Counter {
         lock(&self.shared.0).counts
     }
 
-    /// Wait until `ended` operations have ended in all, well or not, since the counter was made. A thread that does not drive the engine
-    /// meanwhile is woken once, when the last of them has; not at each.
+    /// Wait until `ended` operations have ended in all, well or not, since the counter was made. A
+    /// thread that does not drive the engine meanwhile is woken once, when the last of them has;
+    /// not at each.
     ///
     /// # Errors
-    /// The time limit passed (the job's, if none is given), or this node has left the job, whose operations have all ended then.
+    /// The time limit passed (the job's, if none is given), or this node has left the job, whose
+    /// operations have all ended then.
     pub fn wait(&self, ended: u64, limit: Option<Duration>) -> Result<Counts> {
         self.node.check_process(|| "waiting for a counter".into())?;
         let begun = Instant::now();
         let deadline = limit.or(self.limit).and_then(|limit| begun.checked_add(limit));
         let ready = || Some(self.counts()).filter(|counts| counts.ended() >= ended);
-        let subject = || WaitSubject::other(format!("{ended} operations to end, of which {} have", self.counts().ended()));
+        let subject = || {
+            WaitSubject::other(format!(
+                "{ended} operations to end, of which {} have",
+                self.counts().ended()
+            ))
+        };
         if let Some(counts) = ready() {
             return Ok(counts);
         }
         lock(&self.shared.0).waiters.enlist(ended);
         let counts = self.node.wait_quietly(&subject, deadline, || self.node.next_or_left(ready));
         lock(&self.shared.0).waiters.delist();
-        let what = || format!("waiting until {ended} operations have ended, of which {} have", self.counts().ended());
+        let what = || {
+            format!(
+                "waiting until {ended} operations have ended, of which {} have",
+                self.counts().ended()
+            )
+        };
         self.node.awaited(what, begun, counts)
     }
 }

@@ -8,7 +8,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Where operations that have ended are told; see [`crate::Job::completion_queue`]. Clones are the same queue.
+/// Where operations that have ended are told; see [`crate::Job::completion_queue`]. Clones are the
+/// same queue.
 #[derive(Clone)]
 pub struct CompletionQueue {
     node: Arc<Node>,
@@ -21,7 +22,8 @@ pub struct CompletionQueue {
 pub struct Completed {
     /// What its caller called it.
     pub context: u64,
-    /// The value before, of an atomic that fetches (its bits, if it has fewer than 64); else 0. Or why it failed.
+    /// The value before, of an atomic that fetches (its bits, if it has fewer than 64); else 0. Or
+    /// why it failed.
     pub outcome: Result<u64>,
 }
 
@@ -101,7 +103,8 @@ impl CompletionQueue {
         self.len() == 0
     }
 
-    /// Move all that are there behind what is in `into`, in the order in which they ended; how many.
+    /// Move all that are there behind what is in `into`, in the order in which they ended; how
+    /// many.
     pub fn poll(&self, into: &mut Vec<Completed>) -> usize {
         if self.node.is_forked() {
             return 0;
@@ -132,25 +135,42 @@ impl CompletionQueue {
         count
     }
 
-    /// As [`CompletionQueue::poll`], once at least so many are there. A thread that does not drive the engine meanwhile is woken once, when
-    /// they are; not at each.
+    /// As [`CompletionQueue::poll`], once at least so many are there. A thread that does not drive
+    /// the engine meanwhile is woken once, when they are; not at each.
     ///
     /// # Errors
-    /// The time limit passed (the job's, if none is given), or this node has left the job, whose operations have all ended then; what is there
-    /// stays.
-    pub fn wait(&self, at_least: usize, limit: Option<Duration>, into: &mut Vec<Completed>) -> Result<usize> {
+    /// The time limit passed (the job's, if none is given), or this node has left the job, whose
+    /// operations have all ended then; what is there stays.
+    pub fn wait(
+        &self,
+        at_least: usize,
+        limit: Option<Duration>,
+        into: &mut Vec<Completed>,
+    ) -> Result<usize> {
         self.node.check_process(|| "waiting in a completion queue".into())?;
         let begun = Instant::now();
         let deadline = limit.or(self.limit).and_then(|limit| begun.checked_add(limit));
-        let subject = || WaitSubject::other(format!("{at_least} operations in a completion queue, where {} are", self.len()));
+        let subject = || {
+            WaitSubject::other(format!(
+                "{at_least} operations in a completion queue, where {} are",
+                self.len()
+            ))
+        };
         if let Some(entries) = self.take(at_least) {
             return Ok(self.tell(entries, into));
         }
         lock(&self.shared.0).waiters.enlist(at_least as u64);
         // Whatever another thread takes meanwhile, this one takes so many or none.
-        let there = self.node.wait_quietly(&subject, deadline, || self.node.next_or_left(|| self.take(at_least)));
+        let there = self
+            .node
+            .wait_quietly(&subject, deadline, || self.node.next_or_left(|| self.take(at_least)));
         lock(&self.shared.0).waiters.delist();
-        let what = || format!("waiting for {at_least} operations in a completion queue, where {} are", self.len());
+        let what = || {
+            format!(
+                "waiting for {at_least} operations in a completion queue, where {} are",
+                self.len()
+            )
+        };
         self.node.awaited(what, begun, there).map(|entries| self.tell(entries, into))
     }
 }

@@ -1,12 +1,15 @@
-//! Queues of peers, each once: those that may have something to do, and those that have bulk to send. Only these are looked at in a turn.
+//! Queues of peers, each once: those that may have something to do, and those that have bulk to
+//! send. Only these are looked at in a turn.
 //!
-//! What eRPC keeps as its list of active sessions and UCX as a worker's active interfaces. A peer is marked when a datagram for it
-//! was received, something was posted to it, or its deadline has come; it stays until it has been asked and has nothing to send.
+//! What eRPC keeps as its list of active sessions and UCX as a worker's active interfaces. A peer
+//! is marked when a datagram for it was received, something was posted to it, or its deadline has
+//! come; it stays until it has been asked and has nothing to send.
 
 use oikaze_protocol::Rank;
 use std::collections::VecDeque;
 
-/// A queue of ranks without duplicates. Marking and taking turns are O(1); nothing is allocated after the start.
+/// A queue of ranks without duplicates. Marking and taking turns are O(1); nothing is allocated
+/// after the start.
 pub(super) struct Active {
     queue: VecDeque<Rank>,
     /// By rank: is it in the queue?

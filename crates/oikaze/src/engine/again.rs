@@ -35,7 +35,8 @@ impl Patience {
         if now - self.since > PRESENT_TIME {
             return None;
         }
-        let pause = PRESENT_PAUSE_MIN.saturating_mul(1 << self.times.min(16)).min(PRESENT_PAUSE_MAX);
+        let pause =
+            PRESENT_PAUSE_MIN.saturating_mul(1 << self.times.min(16)).min(PRESENT_PAUSE_MAX);
         self.times += 1;
         Some(now + pause)
     }
@@ -120,7 +121,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
             return self.refused(token, Refusal::NotPresent);
         }
         let now = self.now;
-        let Some(due) = self.again.tried.entry(token).or_insert_with(|| Patience::new(now)).next(now) else {
+        let Some(due) =
+            self.again.tried.entry(token).or_insert_with(|| Patience::new(now)).next(now)
+        else {
             self.again.forget(token);
             return self.refused(token, Refusal::NotPresent);
         };
@@ -132,7 +135,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         if self.again.is_empty() {
             return;
         }
-        let (due, later) = std::mem::take(&mut self.again.waiting).into_iter().partition(|waiting| waiting.due <= now);
+        let (due, later) = std::mem::take(&mut self.again.waiting)
+            .into_iter()
+            .partition(|waiting| waiting.due <= now);
         self.again.waiting = later;
         for Waiting { to, message, .. } in due {
             if self.is_full(to) {
@@ -145,8 +150,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// A peer is gone, and with it what was to be sent there again.
     pub(super) fn abandon_again(&mut self, peer: Rank) {
-        let (gone, rest): (Vec<_>, _) =
-            std::mem::take(&mut self.again.waiting).into_iter().partition(|waiting| waiting.to == peer);
+        let (gone, rest): (Vec<_>, _) = std::mem::take(&mut self.again.waiting)
+            .into_iter()
+            .partition(|waiting| waiting.to == peer);
         self.again.waiting = rest;
         for Waiting { message, .. } in gone {
             let death = self.death_of(peer);
@@ -164,8 +170,8 @@ mod tests {
     use oikaze_protocol::rma::Rights;
     use oikaze_protocol::wind::{Body, Death};
 
-    /// MEM-7.4: what waits here to be posted again, and what was posted again and is under way, ends with how the peer was lost, and nothing of
-    /// it is kept.
+    /// MEM-7.4: what waits here to be posted again, and what was posted again and is under way,
+    /// ends with how the peer was lost, and nothing of it is kept.
     #[test]
     fn who_has_left_is_said_to_have_left() {
         for posted_again in [false, true] {
@@ -173,7 +179,13 @@ mod tests {
             let (region, disk) = Region::staged(PAGE).unwrap();
             let there = b.engine.memory().insert(region, Rights::ALL).unwrap();
             disk.evict(0..1);
-            let put = a.ask(Request::Put { to: 1, key: there.key, offset: 0, body: Body::Inline(vec![1; 8]), signal: None });
+            let put = a.ask(Request::Put {
+                to: 1,
+                key: there.key,
+                offset: 0,
+                body: Body::Inline(vec![1; 8]),
+                signal: None,
+            });
             while a.engine.again.is_empty() {
                 now = step(now);
                 a.turn(now);
@@ -188,7 +200,11 @@ mod tests {
             let _ = b.ask(Request::Close);
             b.turn(now);
             a.turn(now);
-            assert_eq!(put.outcome(), Some(Err(Failure::PeerLost { peer: 1, death: Death::Closed })), "{posted_again}");
+            assert_eq!(
+                put.outcome(),
+                Some(Err(Failure::PeerLost { peer: 1, death: Death::Closed })),
+                "{posted_again}"
+            );
             assert!(a.engine.again.tried.is_empty(), "{posted_again}");
         }
     }

@@ -18,10 +18,12 @@ impl Allowance {
 
     /// May one more be computed?
     pub fn is_left(&mut self, now: Time) -> bool {
-        let pauses = u32::try_from((now - self.since).as_nanos() / STRANGERS_PAUSE.as_nanos()).unwrap_or(u32::MAX);
+        let pauses = u32::try_from((now - self.since).as_nanos() / STRANGERS_PAUSE.as_nanos())
+            .unwrap_or(u32::MAX);
         if pauses > 0 {
             self.left = self.left.saturating_add(pauses).min(STRANGERS_AT_ONCE);
-            // Full: the pause begins when one is used. Otherwise what is left of this pause counts for the next.
+            // Full: the pause begins when one is used. Otherwise what is left of this pause counts
+            // for the next.
             let full = self.left == STRANGERS_AT_ONCE;
             self.since = if full { now } else { self.since + STRANGERS_PAUSE * pauses };
         }
@@ -54,7 +56,9 @@ mod tests {
         }
         assert!((99..=100).contains(&(used - STRANGERS_AT_ONCE)), "{used}");
         let later = now + Duration::from_secs(3600);
-        let burst = (0..1000).filter(|_| allowance.is_left(later).then(|| allowance.used()).is_some()).count();
+        let burst = (0..1000)
+            .filter(|_| allowance.is_left(later).then(|| allowance.used()).is_some())
+            .count();
         assert_eq!(burst, STRANGERS_AT_ONCE as usize);
     }
 }

@@ -1,5 +1,6 @@
-//! Datagrams on their way to the link: written and sealed into memory that is used again and again, handed over in batches. Each lane
-//! has its own, so that what is small goes although the link has no room for bulk.
+//! Datagrams on their way to the link: written and sealed into memory that is used again and again,
+//! handed over in batches. Each lane has its own, so that what is small goes although the link has
+//! no room for bulk.
 
 use super::seal::{Checksum, HandshakeSeal};
 use arrayvec::ArrayVec;
@@ -33,17 +34,27 @@ struct Slot {
 impl Default for Slot {
     fn default() -> Self {
         let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        Self { to: nowhere, lane: Lane::Small, mode: SendMode::Any, head: 0..0, end: 0, payload: Gather::EMPTY, region: None }
+        Self {
+            to: nowhere,
+            lane: Lane::Small,
+            mode: SendMode::Any,
+            head: 0..0,
+            end: 0,
+            payload: Gather::EMPTY,
+            region: None,
+        }
     }
 }
 
 /// The slots, filled from the front; those that the link has not taken wait.
 #[derive(Default)]
 pub(super) struct Batch {
-    /// Made once and filled where they are: what is put together elsewhere and moved would be waited for.
+    /// Made once and filled where they are: what is put together elsewhere and moved would be
+    /// waited for.
     slots: Vec<Slot>,
     waiting: Range<usize>,
-    /// What is written here of all of them, one behind the other: a tag and the head that follows it are one piece to gather.
+    /// What is written here of all of them, one behind the other: a tag and the head that follows
+    /// it are one piece to gather.
     bytes: Vec<u8>,
     /// Where the next one's head begins.
     begin: usize,
@@ -74,7 +85,8 @@ impl Batch {
         self.waiting.end + count <= BATCH
     }
 
-    /// Where to append the next datagram's head. It counts when it is [`push`](Self::push)ed. `None`: the batch is full.
+    /// Where to append the next datagram's head. It counts when it is [`push`](Self::push)ed.
+    /// `None`: the batch is full.
     pub fn next(&mut self) -> Option<&mut Vec<u8>> {
         if self.is_full() {
             return None;
@@ -99,7 +111,13 @@ impl Batch {
     }
 
     /// The next datagram is complete but for its seal. Bytes of the datagram.
-    pub fn push(&mut self, to: &SocketAddr, transmit: &Transmit, payload: Gather, seals: (&HandshakeSeal, &Checksum)) -> usize {
+    pub fn push(
+        &mut self,
+        to: &SocketAddr,
+        transmit: &Transmit,
+        payload: Gather,
+        seals: (&HandshakeSeal, &Checksum),
+    ) -> usize {
         let (begin, end) = (self.begin, self.bytes.len());
         if transmit.handshake {
             self.seal(&payload, seals.0);
@@ -189,7 +207,8 @@ impl Batch {
         }
     }
 
-    /// Forget all that waits for the link, and with it all references to memory: lost, as on a bad wire.
+    /// Forget all that waits for the link, and with it all references to memory: lost, as on a bad
+    /// wire.
     pub fn discard(&mut self) {
         self.slots.iter_mut().for_each(|slot| slot.payload = Gather::EMPTY);
         self.begin_anew();

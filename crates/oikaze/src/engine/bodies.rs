@@ -1,4 +1,5 @@
-//! Memory of long bodies, used again: fresh memory costs a page fault every 4096 bytes, which is as much as receiving them.
+//! Memory of long bodies, used again: fresh memory costs a page fault every 4096 bytes, which is as
+//! much as receiving them.
 
 use oikaze_os::memory::has_memory_for;
 use oikaze_os::signals::{Locked, locked};
@@ -8,7 +9,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A message's body: bytes. Long ones give their memory back when they are dropped, for messages to come; short ones have none of their own.
+/// A message's body: bytes. Long ones give their memory back when they are dropped, for messages to
+/// come; short ones have none of their own.
 pub struct Body(Kind);
 
 enum Kind {
@@ -16,8 +18,8 @@ enum Kind {
     Long { bytes: Vec<u8>, home: Option<Arc<Bodies>> },
 }
 
-/// Bytes in words, so that they come from where they have arrived, and stay, in registers: read as they were not written they would have to be written
-/// first, behind all that was stored before.
+/// Bytes in words, so that they come from where they have arrived, and stay, in registers: read as
+/// they were not written they would have to be written first, behind all that was stored before.
 pub(super) type Words = [[u8; 8]; BODY_SHORT / 8];
 
 /// Buffers that no message has at present, of which the latest were used last.
@@ -134,14 +136,16 @@ impl fmt::Debug for Body {
 }
 
 impl Bodies {
-    /// An empty buffer with room for so many bytes: one that was used before, if there is one that is not much longer.
+    /// An empty buffer with room for so many bytes: one that was used before, if there is one that
+    /// is not much longer.
     pub fn lend(&self, len: usize) -> Vec<u8> {
         let used = if len < BODY_KEPT { None } else { self.kept().take(len) };
         used.unwrap_or_else(|| Vec::with_capacity(len))
     }
 
-    /// As [`Bodies::lend`]; `None` if there is not so much memory. For more than one peer's usual credit the machine and the control
-    /// group are asked first: under overcommit an allocation succeeds, and its first use kills.
+    /// As [`Bodies::lend`]; `None` if there is not so much memory. For more than one peer's usual
+    /// credit the machine and the control group are asked first: under overcommit an allocation
+    /// succeeds, and its first use kills.
     pub fn try_lend(&self, len: usize) -> Option<Vec<u8>> {
         let used = if len < BODY_KEPT { None } else { self.kept().take(len) };
         used.or_else(|| {
@@ -153,7 +157,8 @@ impl Bodies {
         })
     }
 
-    /// Long messages have ceased to come: the memory goes back to the system, and what is still read is not kept either.
+    /// Long messages have ceased to come: the memory goes back to the system, and what is still
+    /// read is not kept either.
     pub fn rest(&self) {
         let mut kept = self.kept();
         *kept = Kept { resting: true, ..Kept::default() };
@@ -165,7 +170,8 @@ impl Bodies {
 
     fn keep(&self, mut buffer: Vec<u8>) {
         buffer.clear();
-        // A busy pool does without the buffer. (In a child of fork the lock may be held for ever: MEM-24.2.)
+        // A busy pool does without the buffer. (In a child of fork the lock may be held for ever:
+        // MEM-24.2.)
         let Ok(mut kept) = self.0.try_lock() else { return };
         let displaced = kept.put(buffer);
         // Freed after the lock has been let go.
@@ -252,14 +258,30 @@ mod tests {
     #[test]
     fn what_is_kept_is_bounded() {
         let bodies = Arc::new(Bodies::default());
-        let lens = [BODY_KEPT - 1, BODY_KEPT, 1 << 20, BODIES_KEPT / 2, BODIES_KEPT, BODIES_KEPT + 1, 3 << 20];
+        let lens = [
+            BODY_KEPT - 1,
+            BODY_KEPT,
+            1 << 20,
+            BODIES_KEPT / 2,
+            BODIES_KEPT,
+            BODIES_KEPT + 1,
+            3 << 20,
+        ];
         for turn in 0..200 {
-            let some: Vec<Body> =
-                lens.iter().cycle().skip(turn).take(1 + turn % 5).map(|len| Body::new(bodies.lend(*len), &bodies)).collect();
+            let some: Vec<Body> = lens
+                .iter()
+                .cycle()
+                .skip(turn)
+                .take(1 + turn % 5)
+                .map(|len| Body::new(bodies.lend(*len), &bodies))
+                .collect();
             drop(some);
             let kept = bodies.kept();
             assert_eq!(kept.bytes, kept.buffers.iter().map(Vec::capacity).sum::<usize>());
-            assert!(kept.bytes <= BODIES_KEPT && kept.buffers.iter().all(|buffer| buffer.capacity() >= BODY_KEPT));
+            assert!(
+                kept.bytes <= BODIES_KEPT
+                    && kept.buffers.iter().all(|buffer| buffer.capacity() >= BODY_KEPT)
+            );
         }
     }
 }

@@ -1,9 +1,11 @@
 //! One deadline a peer: which comes first, and whose have come.
 //!
-//! A winner tree (Knuth, The Art of Computer Programming, volume 3, section 5.4.1): leaves are the peers' deadlines, each inner node
-//! is the earlier of its two children, so that the root is the earliest of all. A deadline that moves costs log₂ n steps at most
-//! and few in fact (it stops where another child wins); nothing is allocated after the start, and nothing stale stays behind, so
-//! that a thread that sleeps until [`Deadlines::earliest`] is never woken for a deadline that has moved.
+//! A winner tree (Knuth, The Art of Computer Programming, volume 3, section 5.4.1): leaves are the
+//! peers' deadlines, each inner node is the earlier of its two children, so that the root is the
+//! earliest of all. A deadline that moves costs log₂ n steps at most and few in fact (it stops
+//! where another child wins); nothing is allocated after the start, and nothing stale stays behind,
+//! so that a thread that sleeps until [`Deadlines::earliest`] is never woken for a deadline that
+//! has moved.
 
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;

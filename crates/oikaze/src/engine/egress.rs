@@ -1,8 +1,9 @@
 //! Egress: the one place that transmits, and in which order (WIND-3.9, WIND-3.10).
 //!
-//! First what is small, of every peer that the turn concerns; then bulk, in runs of what one call of the link carries, the peers taking
-//! turns (round robin in shares of bytes, as Shreedhar and Varghese's deficit round robin, SIGCOMM 1995, whose deficit is at most
-//! a datagram here). A turn hands over few runs: bulk that the kernel has cannot be overtaken any more, and what arrives or
+//! First what is small, of every peer that the turn concerns; then bulk, in runs of what one call
+//! of the link carries, the peers taking turns (round robin in shares of bytes, as Shreedhar and
+//! Varghese's deficit round robin, SIGCOMM 1995, whose deficit is at most a datagram here). A turn
+//! hands over few runs: bulk that the kernel has cannot be overtaken any more, and what arrives or
 //! is posted meanwhile waits for the next turn.
 
 use super::Engine;
@@ -10,12 +11,15 @@ use oikaze_os::link::{Link, TooBig};
 use oikaze_os::memory::Gather;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
-use oikaze_protocol::limits::{DATAGRAM_MAX, REFUSED_SIZES_A_TURN, SMALL_A_TURN, SMALL_SHARE, TAG_MAX};
+use oikaze_protocol::limits::{
+    DATAGRAM_MAX, REFUSED_SIZES_A_TURN, SMALL_A_TURN, SMALL_SHARE, TAG_MAX,
+};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Lane, PerLane};
 
 impl<L: Link, P: Pages> Engine<L, P> {
-    /// Send what is due: the number of datagrams, and whether the turn's share was used up before all had gone.
+    /// Send what is due: the number of datagrams, and whether the turn's share was used up before
+    /// all had gone.
     pub(super) fn send_due(&mut self, now: Time) -> (usize, bool) {
         let mut sent = self.flush(Lane::Small);
         let small_left = self.send_small(now, &mut sent);
@@ -77,8 +81,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 last = len;
             }
             left = if run + last > most { left - most } else { left.saturating_sub(run) };
-            // The next run is written before this one goes, for what the kernel copies leaves nothing in the nearest cache of what writes it;
-            // but not where the slots would end in the midst of it and its call.
+            // The next run is written before this one goes, for what the kernel copies leaves
+            // nothing in the nearest cache of what writes it; but not where the slots would end in
+            // the midst of it and its call.
             if left == 0 || !self.egress.bulk.has_room(count) {
                 *sent += self.flush(Lane::Bulk);
             }
@@ -107,7 +112,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         !self.egress[lane].is_stopped()
     }
 
-    /// Write one datagram of a lane to a peer that has one due: its bytes (0 if it was lost here). `None`: it has none.
+    /// Write one datagram of a lane to a peer that has one due: its bytes (0 if it was lost here).
+    /// `None`: it has none.
     fn write_one(&mut self, rank: Rank, lane: Lane, now: Time) -> Option<usize> {
         let Self { peers, memory, egress, link, handshake_seal, checksum, .. } = self;
         let egress = &mut egress[lane];
@@ -121,31 +127,49 @@ impl<L: Link, P: Pages> Engine<L, P> {
         if short {
             (transmit.port, transmit.lane) = (None, Lane::Small);
         }
-        // Sealed where it is, a payload that others write meanwhile may be another one when the kernel copies it: it would not arrive as
-        // long as they do. So what has not arrived is copied first (WIND-5.5), as rows are, which are in no one place, and what is to be in one piece.
-        let copied = transmit.payload.as_ref().filter(|_| short || transmit.again || transmit.rows.is_some());
+        // Sealed where it is, a payload that others write meanwhile may be another one when the
+        // kernel copies it: it would not arrive as long as they do. So what has not arrived is
+        // copied first (WIND-5.5), as rows are, which are in no one place, and what is to be in one
+        // piece.
+        let copied = transmit
+            .payload
+            .as_ref()
+            .filter(|_| short || transmit.again || transmit.rows.is_some());
         if let Some(segment) = copied {
             let packed = egress.pack(|bytes| match &transmit.rows {
                 Some(rows) => memory.pack_rows(rows, segment.offset, segment.len, bytes),
                 None => memory.pack(segment, bytes),
             });
-            return Some(if packed { egress.push(to, transmit, Gather::EMPTY, (handshake_seal, checksum)) } else { 0 });
+            return Some(if packed {
+                egress.push(to, transmit, Gather::EMPTY, (handshake_seal, checksum))
+            } else {
+                0
+            });
         }
-        // A segment whose region is gone belongs to a cancelled message: its datagram is lost, as on a bad wire.
-        let payload = transmit.payload.as_ref().map_or(Some(Gather::EMPTY), |segment| memory.gather(segment));
-        Some(payload.map_or(0, |payload| egress.push(to, transmit, payload, (handshake_seal, checksum))))
+        // A segment whose region is gone belongs to a cancelled message: its datagram is lost, as
+        // on a bad wire.
+        let payload =
+            transmit.payload.as_ref().map_or(Some(Gather::EMPTY), |segment| memory.gather(segment));
+        Some(
+            payload.map_or(0, |payload| {
+                egress.push(to, transmit, payload, (handshake_seal, checksum))
+            }),
+        )
     }
 
-    /// What the link was refused for its size concerns the connections that use that path (WIND-8.8). Is there anything to be sent
-    /// in another cut?
+    /// What the link was refused for its size concerns the connections that use that path
+    /// (WIND-8.8). Is there anything to be sent in another cut?
     pub(super) fn heed_refused_sizes(&mut self, now: Time) -> bool {
         let mut any = false;
-        // Rare: a network was changed under the job. Each look costs as much as there are peers, so a turn takes few.
+        // Rare: a network was changed under the job. Each look costs as much as there are peers, so
+        // a turn takes few.
         for _ in 0..REFUSED_SIZES_A_TURN {
             let Some(TooBig { to, fits, .. }) = self.link.poll_too_big() else { break };
             any = true;
             for rank in 0..self.nodes {
-                let Some(path) = self.peers.get(rank).and_then(|peer| peer.path_of(to)) else { continue };
+                let Some(path) = self.peers.get(rank).and_then(|peer| peer.path_of(to)) else {
+                    continue;
+                };
                 if let Some(peer) = self.peers.touch(rank) {
                     peer.connection.too_big(now, path, fits);
                 }
@@ -159,7 +183,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let batch = &mut self.egress[lane];
         let waiting = batch.waiting();
         batch.flush(&mut self.link).unwrap_or_else(|_| {
-            // What cannot be sent is lost, as on a bad wire: Wind repeats it, or finds the peer dead.
+            // What cannot be sent is lost, as on a bad wire: Wind repeats it, or finds the peer
+            // dead.
             self.counters.link_errors += 1;
             waiting
         })

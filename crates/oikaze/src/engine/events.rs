@@ -40,7 +40,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
     pub(super) fn settle_events(&mut self) -> bool {
         let mut at = 0;
         while let Some(rank) = self.peers.active.get(at) {
-            while let Some(event) = self.peers.get_mut(rank).and_then(|peer| peer.connection.poll_event()) {
+            while let Some(event) =
+                self.peers.get_mut(rank).and_then(|peer| peer.connection.poll_event())
+            {
                 self.wind_event(rank, event);
             }
             at += 1;
@@ -57,7 +59,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
             Event::Established => {}
             Event::Acknowledged(token) => self.acknowledged(token),
             Event::Returned => {
-                if let Some(message) = self.peers.get_mut(peer).and_then(|peer| peer.connection.take_returned()) {
+                if let Some(message) =
+                    self.peers.get_mut(peer).and_then(|peer| peer.connection.take_returned())
+                {
                     self.returned(peer, message);
                 }
             }
@@ -138,13 +142,16 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 }
                 RmaEvent::Failed { token, error } => {
                     let failure = match error {
-                        RmaError::PeerDead(peer) => Failure::PeerLost { peer, death: self.death_of(peer) },
+                        RmaError::PeerDead(peer) => {
+                            Failure::PeerLost { peer, death: self.death_of(peer) }
+                        }
                         other => Failure::Remote(other),
                     };
                     self.operations.settle(token, Err(failure));
                 }
                 RmaEvent::Unanswered { by } => {
-                    // A stopped process of the same machine answers when it goes on; the kernel tells when it ends.
+                    // A stopped process of the same machine answers when it goes on; the kernel
+                    // tells when it ends.
                     if self.peers.neighbour(by).is_none() {
                         self.give_up(by, Nonsense::Unanswered);
                     }

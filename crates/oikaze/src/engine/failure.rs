@@ -7,7 +7,8 @@ use oikaze_protocol::limits::QUEUED_MAX;
 use oikaze_protocol::rma::RmaError;
 use oikaze_protocol::wind::Death;
 
-/// The engine's side of an error: what happened. The public error adds what was tried and what to do.
+/// The engine's side of an error: what happened. The public error adds what was tried and what to
+/// do.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Failure {
     /// A one-sided operation or message failed.
@@ -22,7 +23,10 @@ pub enum Failure {
         death: Death,
     },
     /// The peer, or every other node, has begun to leave the job, so that it does nothing any more.
-    #[error("{} and will not do what is waited for: it has finished, or it failed and its output says why", leaving_text(peer))]
+    #[error(
+        "{} and will not do what is waited for: it has finished, or it failed and its output says why",
+        leaving_text(peer)
+    )]
     Leaving {
         /// Rank of the node; `None`: all other nodes are leaving.
         peer: Option<Rank>,
@@ -68,7 +72,9 @@ pub enum Failure {
     #[error("this node has left the job")]
     Left,
     /// This process is a child of fork, and not the node.
-    #[error("this process is a child of fork of node {rank}, and only the process that joined may use the job")]
+    #[error(
+        "this process is a child of fork of node {rank}, and only the process that joined may use the job"
+    )]
     Forked {
         /// Rank of the process that joined.
         rank: Rank,

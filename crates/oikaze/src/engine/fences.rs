@@ -1,4 +1,5 @@
-//! What threads know of fences without asking the engine: whether one may hold back what they could do by themselves (MEM-18.2).
+//! What threads know of fences without asking the engine: whether one may hold back what they could
+//! do by themselves (MEM-18.2).
 
 use super::Engine;
 use super::order::Order;

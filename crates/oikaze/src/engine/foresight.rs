@@ -1,4 +1,5 @@
-//! Receiving bulk straight into its place (MEM-3.7): who sent the latest of it, and what that peer will probably send next.
+//! Receiving bulk straight into its place (MEM-3.7): who sent the latest of it, and what that peer
+//! will probably send next.
 
 use super::ingress::Ingress;
 use oikaze_os::link::{Foreseen, Scattered};
@@ -19,7 +20,8 @@ pub(super) struct Foresight {
 }
 
 impl<P: Pages> Ingress<'_, P> {
-    /// The next bytes of the messages that bulk came for last, as many as one call brings: admitted, permitted, and not yet here.
+    /// The next bytes of the messages that bulk came for last, as many as one call brings:
+    /// admitted, permitted, and not yet here.
     pub(super) fn guess(&mut self) -> Option<Foreseen> {
         let rank = self.foresight.peer?;
         let forecast = self.peers.get(rank)?.connection.expected(DATAGRAM_MAX);
@@ -27,7 +29,8 @@ impl<P: Pages> Ingress<'_, P> {
         let mut places = Places::default();
         for expected in forecast.iter() {
             let len = (expected.pieces * expected.piece) as u64;
-            let place = self.rma.place_of(rank, expected.message, expected.offset, len, self.memory);
+            let place =
+                self.rma.place_of(rank, expected.message, expected.offset, len, self.memory);
             // Where one has no place, or one over another's, those behind it have no slot.
             let place = place.and_then(|segment| self.memory.scatter(segment));
             if !place.is_some_and(|place| places.push(place)) {
@@ -44,7 +47,8 @@ impl<P: Pages> Ingress<'_, P> {
         (!foreseen.places.is_empty()).then_some(foreseen)
     }
 
-    /// From that peer, the fragment that was expected at this place, and nothing else? Whether it is true is for its seal to say.
+    /// From that peer, the fragment that was expected at this place, and nothing else? Whether it
+    /// is true is for its seal to say.
     pub(super) fn is_as_told(&mut self, index: usize, scattered: &Scattered<'_>) -> bool {
         let Some((rank, ref forecast)) = self.foresight.told else { return false };
         let Scattered { from, head, payload, tag, .. } = *scattered;
@@ -52,7 +56,8 @@ impl<P: Pages> Ingress<'_, P> {
             // What the kernel has joined has one sender.
             forecast.is(index, &view)
                 && self.peers.of_connection(view.header().connection) == Some(rank)
-                && (index > 0 || self.peers.get(rank).is_some_and(|peer| peer.path_of(from).is_some()))
+                && (index > 0
+                    || self.peers.get(rank).is_some_and(|peer| peer.path_of(from).is_some()))
         })
     }
 }
@@ -90,12 +95,15 @@ mod tests {
     fn random(seed: u64) -> impl FnMut(usize) -> usize {
         let mut state = seed;
         move |below| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize % below
         }
     }
 
-    /// What came to `b` since the last look is damaged, repeated, mixed up, kept for later, or comes from long ago.
+    /// What came to `b` since the last look is damaged, repeated, mixed up, kept for later, or
+    /// comes from long ago.
     fn harm(b: &mut Node, old: &mut Vec<Vec<u8>>, mut random: impl FnMut(usize) -> usize) {
         let mut queue = open(&b.engine.link_mut().from);
         let mut now: Vec<Vec<u8>> = queue.drain(..).collect();
@@ -119,7 +127,8 @@ mod tests {
         queue.extend(now);
     }
 
-    /// What came to `b` since the last look is mixed up, lost, or comes once more; each datagram stays as it was sent.
+    /// What came to `b` since the last look is mixed up, lost, or comes once more; each datagram
+    /// stays as it was sent.
     fn disorder(b: &mut Node, old: &mut Vec<Vec<u8>>, mut random: impl FnMut(usize) -> usize) {
         let mut now = open(&b.engine.link_mut().from);
         old.extend(now.iter().take(3).cloned());
@@ -134,7 +143,12 @@ mod tests {
         }
     }
 
-    fn run(a: &mut Node, b: &mut Node, mut now: Time, mut until: impl FnMut(&mut Node, usize) -> bool) -> Time {
+    fn run(
+        a: &mut Node,
+        b: &mut Node,
+        mut now: Time,
+        mut until: impl FnMut(&mut Node, usize) -> bool,
+    ) -> Time {
         for round in 0..200_000 {
             now = step(now);
             a.engine.turn(now);
@@ -146,7 +160,8 @@ mod tests {
         panic!("it never ended");
     }
 
-    /// MEM-3.7: puts one after the other, some over one another, through a wire that does its worst.
+    /// MEM-3.7: puts one after the other, some over one another, through a wire that does its
+    /// worst.
     #[test]
     fn whatever_comes_each_put_is_whole_and_no_other_byte_changes() {
         let mut in_place = 0;
@@ -160,7 +175,8 @@ mod tests {
             for which in 0..4 {
                 let (_, source) = region(&mut a, LEN, |at| byte(at, which));
                 // Each over a part of the one before.
-                let (offset, len) = (which * 60_000 + random(1000) as u64, 1 + random(LEN as usize) as u64);
+                let (offset, len) =
+                    (which * 60_000 + random(1000) as u64, 1 + random(LEN as usize) as u64);
                 let body = Body::Segment(Segment { region: source.slot, offset: 0, len });
                 let put = a.ask(Request::Put { to: 1, key: there.key, offset, body, signal: None });
                 let range = offset as usize..(offset + len) as usize;
@@ -168,7 +184,8 @@ mod tests {
                     harm(b, &mut old, &mut random);
                     let bytes = bytes(&target, 0, 3 * LEN);
                     assert!(
-                        bytes[..range.start] == expected[..range.start] && bytes[range.end..] == expected[range.end..],
+                        bytes[..range.start] == expected[..range.start]
+                            && bytes[range.end..] == expected[range.end..],
                         "{seed} {which}"
                     );
                     put.is_done()
@@ -200,7 +217,13 @@ mod tests {
                 .map(|which| {
                     let (_, source) = region(&mut a, LEN, |at| byte(at, which));
                     let body = Body::Segment(Segment { region: source.slot, offset: 0, len: LEN });
-                    a.ask(Request::Put { to: 1, key: there.key, offset: which * (LEN + 100), body, signal: None })
+                    a.ask(Request::Put {
+                        to: 1,
+                        key: there.key,
+                        offset: which * (LEN + 100),
+                        body,
+                        signal: None,
+                    })
                 })
                 .collect();
             let mut old = Vec::new();
@@ -210,7 +233,8 @@ mod tests {
             });
             for (which, put) in (0..puts).zip(&sent) {
                 assert_eq!(put.outcome(), Some(Ok(Value::Done)));
-                let right: Vec<u8> = (0..LEN).map(|at| byte(at, which)).chain([UNTOUCHED; 100]).collect();
+                let right: Vec<u8> =
+                    (0..LEN).map(|at| byte(at, which)).chain([UNTOUCHED; 100]).collect();
                 assert!(bytes(&target, which * (LEN + 100), LEN + 100) == right, "{seed} {which}");
             }
             in_place += b.engine.link_mut().in_place;
@@ -218,8 +242,9 @@ mod tests {
         assert!(in_place > 1000, "{in_place} datagrams came to their place");
     }
 
-    /// MEM-3.7: two at once over the same bytes, by one key or by two of the same memory, and a third beside them. What is mixed up or comes once
-    /// more is not as foreseen: it is taken out as it was sent, whatever came behind it.
+    /// MEM-3.7: two at once over the same bytes, by one key or by two of the same memory, and a
+    /// third beside them. What is mixed up or comes once more is not as foreseen: it is taken out
+    /// as it was sent, whatever came behind it.
     #[test]
     fn puts_over_one_another_damage_nothing_that_comes_between_them() {
         let mut in_place = 0;
@@ -250,7 +275,10 @@ mod tests {
             });
             assert!(sent.iter().all(|put| put.outcome() == Some(Ok(Value::Done))));
             assert_eq!(b.engine.counters().unsealed, 0, "{seed}: a datagram was damaged here");
-            assert!(bytes(&beside, 0, LEN) == (0..LEN).map(|at| byte(at, 2)).collect::<Vec<_>>(), "{seed}");
+            assert!(
+                bytes(&beside, 0, LEN) == (0..LEN).map(|at| byte(at, 2)).collect::<Vec<_>>(),
+                "{seed}"
+            );
             for (at, found) in (0..).zip(bytes(&target, 0, LEN + second)) {
                 let first = at < LEN && found == byte(at, 0);
                 assert!(first || (at >= second && found == byte(at - second, 1)), "{seed} {at}");
@@ -260,7 +288,8 @@ mod tests {
         assert!(in_place > 1000, "{in_place} datagrams came to their place");
     }
 
-    /// The region goes in the middle: from then on nothing is foreseen in it, and its memory stays as it is.
+    /// The region goes in the middle: from then on nothing is foreseen in it, and its memory stays
+    /// as it is.
     #[test]
     fn nothing_is_received_into_a_region_that_is_gone() {
         let (mut a, mut b, now) = pair();
@@ -293,7 +322,12 @@ mod tests {
         run(&mut a, &mut b, now, |_, _| get.is_done());
         assert_eq!(get.outcome(), Some(Ok(Value::Done)));
         assert!(bytes(&into, 10, LEN) == (0..LEN).map(|at| byte(at, 5)).collect::<Vec<_>>());
-        assert!(bytes(&into, 0, 10).iter().chain(&bytes(&into, LEN + 10, 10)).all(|byte| *byte == UNTOUCHED));
+        assert!(
+            bytes(&into, 0, 10)
+                .iter()
+                .chain(&bytes(&into, LEN + 10, 10))
+                .all(|byte| *byte == UNTOUCHED)
+        );
         assert!(a.engine.link_mut().in_place > 20);
     }
 }

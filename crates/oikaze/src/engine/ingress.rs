@@ -1,8 +1,8 @@
 //! Ingress: a burst of datagrams, each verified and handed upwards. Nothing here transmits.
 //!
-//! What is cheap to see is looked at first (WIND-10): the lengths, the connection's id, the sender's address. A seal is computed only
-//! over what all of these fit, so that a flood of garbage costs little more than the system call that brought it, and nothing is
-//! kept of it.
+//! What is cheap to see is looked at first (WIND-10): the lengths, the connection's id, the
+//! sender's address. A seal is computed only over what all of these fit, so that a flood of garbage
+//! costs little more than the system call that brought it, and nothing is kept of it.
 
 use super::allowance::Allowance;
 use super::bodies::Bodies;
@@ -64,8 +64,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
         heard + self.link_ingress(now, L::receive_into)
     }
 
-    pub(super) fn link_ingress(&mut self, now: Time, look: fn(&mut L, &mut dyn Sink) -> io::Result<usize>) -> usize {
-        let Self { me, link, pages, memory, peers, rma, coherence, handshake_seal, checksum, .. } = self;
+    pub(super) fn link_ingress(
+        &mut self,
+        now: Time,
+        look: fn(&mut L, &mut dyn Sink) -> io::Result<usize>,
+    ) -> usize {
+        let Self {
+            me, link, pages, memory, peers, rma, coherence, handshake_seal, checksum, ..
+        } = self;
         let Self { shares, priority, door, counters, foresight, bodies, .. } = self;
         let (me, checksum) = (*me, *checksum);
         let mut ingress = Ingress {
@@ -141,7 +147,13 @@ impl<P: Pages> Ingress<'_, P> {
             peer.connection.marked(view.header().lane());
         }
         let (rma, coherence) = (&mut *self.rma, &mut *self.coherence);
-        let mut upper = Upward { rma, coherence, memory: &mut *self.memory, pages: &mut *self.pages, bodies: self.bodies };
+        let mut upper = Upward {
+            rma,
+            coherence,
+            memory: &mut *self.memory,
+            pages: &mut *self.pages,
+            bodies: self.bodies,
+        };
         let before = peer.connection.statistics();
         let (new, delivered) = (before.datagrams_received, before.messages_delivered);
         peer.connection.receive_ahead(now, &view, path, &mut upper);
@@ -180,11 +192,19 @@ impl<P: Pages> Sink for Ingress<'_, P> {
     }
 }
 
-/// Whose connection a datagram belongs to and on which path it came; its seal is verified last (WIND-10.1, WIND-10.2, WIRE-5.3).
-fn addressee(view: &View<'_>, from: SocketAddr, peers: &mut Peers, checksum: Checksum) -> Result<(Rank, u8), Dropped> {
+/// Whose connection a datagram belongs to and on which path it came; its seal is verified last
+/// (WIND-10.1, WIND-10.2, WIRE-5.3).
+fn addressee(
+    view: &View<'_>,
+    from: SocketAddr,
+    peers: &mut Peers,
+    checksum: Checksum,
+) -> Result<(Rank, u8), Dropped> {
     let rank = peers.of_connection(view.header().connection).ok_or(Dropped::Stranger)?;
     let path = peers.get(rank).and_then(|peer| peer.path_of(from)).ok_or(Dropped::Stranger)?;
-    if checksum.verify(view.covered(), view.payload(), view.tag()) || planted(Bug::SkipIntegrityCheck) {
+    if checksum.verify(view.covered(), view.payload(), view.tag())
+        || planted(Bug::SkipIntegrityCheck)
+    {
         Ok((rank, path))
     } else {
         Err(Dropped::Unsealed)
@@ -213,7 +233,8 @@ fn introduced(
         allowance.used();
         return Err(Dropped::Unauthentic);
     }
-    let learn = |peer: &mut Peer| peer.connection.is_fresh(view).then(|| peer.learn_path(from)).flatten();
+    let learn =
+        |peer: &mut Peer| peer.connection.is_fresh(view).then(|| peer.learn_path(from)).flatten();
     let path = known.or_else(|| learn(peers.get_mut(rank)?)).ok_or(Dropped::Stranger)?;
     Ok((rank, path))
 }
@@ -259,8 +280,18 @@ mod tests {
             bytes[at] ^= 1;
             bytes
         };
-        // Noise, another connection's id, right but for a bit of the body, right but for the tag, cut short.
-        feed(&mut b, [vec![0x5a; 700], with(0), with(data.len() - 10), with(data.len() - 1), data[..40].to_vec()]);
+        // Noise, another connection's id, right but for a bit of the body, right but for the tag,
+        // cut short.
+        feed(
+            &mut b,
+            [
+                vec![0x5a; 700],
+                with(0),
+                with(data.len() - 10),
+                with(data.len() - 1),
+                data[..40].to_vec(),
+            ],
+        );
         b.engine.turn(now);
         let after = b.engine.counters();
         assert_eq!((after.strangers - before.strangers, after.unsealed - before.unsealed), (3, 2));
@@ -282,7 +313,11 @@ mod tests {
     fn a_flood_of_forged_handshakes_costs_few_seals_and_a_true_one_is_heard_after_it() {
         let (to, from) = (Queue::default(), Queue::default());
         let (mut a, mut b) = (
-            Node::new(0, 2, Wire { to: Arc::clone(&to), from: Arc::clone(&from), ..Wire::default() }),
+            Node::new(
+                0,
+                2,
+                Wire { to: Arc::clone(&to), from: Arc::clone(&from), ..Wire::default() },
+            ),
             Node::new(1, 2, Wire { to: from, from: to, ..Wire::default() }),
         );
         let mut now = Time(0);
@@ -298,7 +333,10 @@ mod tests {
         b.turn(now);
         let counters = b.engine.counters();
         let heard = u64::from(STRANGERS_AT_ONCE);
-        assert_eq!((counters.strangers, counters.unauthentic, counters.unheard), (1, heard, 1001 - heard));
+        assert_eq!(
+            (counters.strangers, counters.unauthentic, counters.unheard),
+            (1, heard, 1001 - heard)
+        );
         // The flood ends; the caller repeats itself.
         while !b.engine.is_connected(0) {
             assert!(now < Time(0) + STRANGERS_PAUSE * 1000);
@@ -312,7 +350,11 @@ mod tests {
     #[test]
     fn a_handshake_said_again_takes_up_no_addresses() {
         let (to, from) = (Queue::default(), Queue::default());
-        let mut a = Node::new(0, 2, Wire { to: Arc::clone(&to), from: Arc::clone(&from), ..Wire::default() });
+        let mut a = Node::new(
+            0,
+            2,
+            Wire { to: Arc::clone(&to), from: Arc::clone(&from), ..Wire::default() },
+        );
         let mut b = Node::new(1, 2, Wire { to: from, from: to, ..Wire::default() });
         a.turn(Time(0));
         let hello = open(&b.engine.link_mut().from).back().unwrap().clone();
@@ -321,7 +363,14 @@ mod tests {
         let known = peers.get(0).unwrap().addresses.len();
         let mut seen = |port| {
             let view = View::parse(&hello).unwrap();
-            introduced(&view, SocketAddr::from(([10, 0, 0, 1], port)), peers, (handshake_seal, door), 1, Time(0))
+            introduced(
+                &view,
+                SocketAddr::from(([10, 0, 0, 1], port)),
+                peers,
+                (handshake_seal, door),
+                1,
+                Time(0),
+            )
         };
         assert!((1..=40).all(|port| seen(port) == Err(Dropped::Stranger)));
         assert_eq!(peers.get(0).unwrap().addresses.len(), known);

@@ -6,7 +6,8 @@ use super::{Failure, Keep, Request, Submission};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// An operation made of parts: done when all are, failed, when all have ended, as the first of them to fail has.
+/// An operation made of parts: done when all are, failed, when all have ended, as the first of them
+/// to fail has.
 #[derive(Clone, Debug)]
 pub struct Joined(Arc<Parts>);
 
@@ -18,13 +19,18 @@ struct Parts {
 }
 
 impl Joined {
-    /// Of so many parts, each to be submitted once, whose outcome appears in `whole`. None at all are done at once.
+    /// Of so many parts, each to be submitted once, whose outcome appears in `whole`. None at all
+    /// are done at once.
     #[must_use]
     pub fn new(parts: usize, whole: &Arc<Completion>) -> Self {
         if parts == 0 {
             whole.settle(Ok(Value::Done));
         }
-        Self(Arc::new(Parts { left: AtomicUsize::new(parts), failure: OnceLock::new(), whole: Arc::clone(whole) }))
+        Self(Arc::new(Parts {
+            left: AtomicUsize::new(parts),
+            failure: OnceLock::new(),
+            whole: Arc::clone(whole),
+        }))
     }
 
     /// One part.

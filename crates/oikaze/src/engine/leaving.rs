@@ -1,4 +1,5 @@
-//! Leaving the job: this node's own leave waits for its one-sided operations, and other nodes' notices are passed up.
+//! Leaving the job: this node's own leave waits for its one-sided operations, and other nodes'
+//! notices are passed up.
 
 use super::Engine;
 use oikaze_os::link::Link;
@@ -9,8 +10,8 @@ use oikaze_protocol::wind::{Death, Token};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// From the launcher's word that a process has ended until its peers take it for dead: longer than datagrams stay on a network
-/// or in a socket's buffer.
+/// From the launcher's word that a process has ended until its peers take it for dead: longer than
+/// datagrams stay on a network or in a socket's buffer.
 const ENDED_GRACE: Duration = Duration::from_millis(50);
 
 /// The state of leaving, of this node and of others.
@@ -23,8 +24,9 @@ pub(super) struct Leaving {
 }
 
 impl<L: Link, P: Pages> Engine<L, P> {
-    /// Leaves once this node's one-sided operations have ended. A node that is told that this one leaves gives up waiting for
-    /// words that only this one could still change (COH-6.7), so nothing may be on its way to them.
+    /// Leaves once this node's one-sided operations have ended. A node that is told that this one
+    /// leaves gives up waiting for words that only this one could still change (COH-6.7), so
+    /// nothing may be on its way to them.
     pub(super) fn leave_after_operations(&mut self, token: Token) {
         self.leaving.waiting = Some(token);
         self.begin_to_leave();
@@ -32,12 +34,15 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// Begins to leave if this was asked for and nothing one-sided is in flight. True if it began.
     pub(super) fn begin_to_leave(&mut self) -> bool {
-        let Some(token) = self.leaving.waiting.take_if(|_| self.operations.one_sided() == 0) else { return false };
+        let Some(token) = self.leaving.waiting.take_if(|_| self.operations.one_sided() == 0) else {
+            return false;
+        };
         self.coherence.leave(token, &mut self.pages);
         true
     }
 
-    /// The launcher says that the process of a peer has ended: the peer is dead, unless it has left in order (END-1.4, END-1.5).
+    /// The launcher says that the process of a peer has ended: the peer is dead, unless it has left
+    /// in order (END-1.4, END-1.5).
     pub(super) fn process_ended(&mut self, peer: Rank, success: bool, now: Time) {
         let has_left = success && (self.coherence.is_leaving(peer) || self.coherence.has_left());
         if has_left || peer == self.me {
@@ -50,7 +55,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.more = true;
     }
 
-    /// Another node that has begun to leave since the last call. True: all its messages have arrived, too.
+    /// Another node that has begun to leave since the last call. True: all its messages have
+    /// arrived, too.
     pub fn take_leaving(&mut self) -> Option<(Rank, bool)> {
         self.leaving.told.pop_front()
     }

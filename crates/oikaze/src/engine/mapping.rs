@@ -1,4 +1,5 @@
-//! Regions that neighbours map: handed over by their owner, reached by whoever has mapped them, and taken back (spec/memory.md, MEM-18).
+//! Regions that neighbours map: handed over by their owner, reached by whoever has mapped them, and
+//! taken back (spec/memory.md, MEM-18).
 
 use super::neighbour::{Handed, Neighbour};
 use super::{Completion, Engine, Value};
@@ -15,7 +16,8 @@ use rustix::fd::AsFd;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// What is said in the socket with a region's memory: this, key u64, length u64, line u32, rights u8, whether the owner makes fences u8.
+/// What is said in the socket with a region's memory: this, key u64, length u64, line u32, rights
+/// u8, whether the owner makes fences u8.
 const GIFT: &[u8; 4] = b"give";
 const GIFT_LEN: usize = 4 + 8 + 8 + 4 + 1 + 1;
 
@@ -29,7 +31,10 @@ pub(super) struct Maps {
 impl Maps {
     fn find(&mut self, rank: Rank, key: u64) -> Option<Arc<Mapped>> {
         self.mapped.retain(|(_, _, mapped)| mapped.strong_count() > 0);
-        self.mapped.iter().find(|(at, known, _)| (*at, *known) == (rank, key)).and_then(|(_, _, mapped)| mapped.upgrade())
+        self.mapped
+            .iter()
+            .find(|(at, known, _)| (*at, *known) == (rank, key))
+            .and_then(|(_, _, mapped)| mapped.upgrade())
     }
 
     /// Those who asked for this, with what came of it.
@@ -63,8 +68,14 @@ impl Maps {
 }
 
 impl<L: Link, P: Pages> Engine<L, P> {
-    /// Ask a neighbour for the memory of a region; the completion has it, or says that it is done without.
-    pub(super) fn ask_for_memory(&mut self, at: Rank, key: u64, completion: Option<Arc<Completion>>) {
+    /// Ask a neighbour for the memory of a region; the completion has it, or says that it is done
+    /// without.
+    pub(super) fn ask_for_memory(
+        &mut self,
+        at: Rank,
+        key: u64,
+        completion: Option<Arc<Completion>>,
+    ) {
         let Some(completion) = completion else { return };
         let Self { peers, neighbours, news, .. } = self;
         let neighbour = peers.neighbour_mut(at);
@@ -96,13 +107,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// No neighbour is let into this region any more; those inside are for the caller to wait for (MEM-18.3).
+    /// No neighbour is let into this region any more; those inside are for the caller to wait for
+    /// (MEM-18.3).
     pub(super) fn take_back(&mut self, slot: u32) {
         self.take_back_from_all(|grants| grants.take_back(slot));
     }
 
-    /// The memory is not handed to neighbours any more, and those who have mapped it are let in no more; those inside are to be waited for
-    /// ([`Engine::is_reached`]).
+    /// The memory is not handed to neighbours any more, and those who have mapped it are let in no
+    /// more; those inside are to be waited for ([`Engine::is_reached`]).
     pub fn keep_neighbours_out(&mut self, region: &Region) {
         region.leave_file();
         self.take_back_from_all(|grants| grants.take_back_all_of(region));
@@ -120,7 +132,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// Is a neighbour in the middle of reaching this memory that is let in no more, under whatever number, one that means nothing any more too?
+    /// Is a neighbour in the middle of reaching this memory that is let in no more, under whatever
+    /// number, one that means nothing any more too?
     #[must_use]
     pub fn is_reached(&self, region: &Region) -> bool {
         self.neighbours.ranks.iter().any(|rank| self.is_inside(*rank, region))
@@ -130,7 +143,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.peers.neighbour(rank).is_some_and(|neighbour| neighbour.pair.grants.is_inside(region))
     }
 
-    /// How long those whom [`Engine::is_reached`] means are waited for: no copy takes longer (MEM-18.6).
+    /// How long those whom [`Engine::is_reached`] means are waited for: no copy takes longer
+    /// (MEM-18.6).
     #[must_use]
     pub fn leave_time(&self, region: &Region) -> Duration {
         /// Nanoseconds for a byte, at most: a tenth of what the slowest memory does.
@@ -188,7 +202,8 @@ fn map(neighbour: &mut Neighbour, key: u64) -> Option<Arc<Mapped>> {
     neighbour.pair.map(&gift).ok().map(Arc::new)
 }
 
-/// What came without its descriptor is not mapped, and its line free for another region. `false`: it was no region's memory.
+/// What came without its descriptor is not mapped, and its line free for another region. `false`:
+/// it was no region's memory.
 pub(super) fn forgo(neighbour: &Neighbour, said: &Said) -> bool {
     let line = gift_of(said).and_then(line_of);
     line.inspect(|line| neighbour.pair.forgo(*line)).is_some()
@@ -199,7 +214,9 @@ fn gift_of(said: &Said) -> Option<&[u8; GIFT_LEN]> {
 }
 
 fn line_of(gift: &[u8; GIFT_LEN]) -> Option<usize> {
-    gift.get(20..24).and_then(|word| word.try_into().ok()).map(|line| u32::from_le_bytes(line) as usize)
+    gift.get(20..24)
+        .and_then(|word| word.try_into().ok())
+        .map(|line| u32::from_le_bytes(line) as usize)
 }
 
 impl Handed {
@@ -207,7 +224,9 @@ impl Handed {
     pub fn from_said(mut said: Said) -> Option<Handed> {
         let file = said.descriptor.take()?;
         let bytes = gift_of(&said)?;
-        let word = |at: usize| bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map(u64::from_le_bytes);
+        let word = |at: usize| {
+            bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map(u64::from_le_bytes)
+        };
         let &[rights, makes_fences @ (0 | 1)] = bytes.get(24..)? else { return None };
         let rights = Some(Rights(rights)).filter(|rights| Rights::ALL.contains(*rights))?;
         let (key, len, index) = (word(4)?, usize::try_from(word(12)?).ok()?, line_of(bytes)?);

@@ -1,11 +1,13 @@
 //! The engine: one turn after another, each stage bounded, in one order.
 //!
-//! [`Engine::turn`] is the whole contract: *ingress* (a burst from the link, upwards through Wind to remote memory and
-//! coherence) → *events* (what that settled) → *timers* → *submissions* (what threads asked for, and what the layers above owe
-//! their peers) → *egress* (the one place that transmits) → *completions*. Callers have no obligations but to call it again when
+//! [`Engine::turn`] is the whole contract: *ingress* (a burst from the link, upwards through Wind
+//! to remote memory and coherence) → *events* (what that settled) → *timers* → *submissions* (what
+//! threads asked for, and what the layers above owe their peers) → *egress* (the one place that
+//! transmits) → *completions*. Callers have no obligations but to call it again when
 //! [`Engine::next_timeout`] has come, the link has something, or a submission was made.
 //!
-//! The engine knows neither threads nor locks nor clocks; [`crate::node`] gives it those, the simulator gives it others.
+//! The engine knows neither threads nor locks nor clocks; [`crate::node`] gives it those, the
+//! simulator gives it others.
 
 mod active;
 mod again;
@@ -87,7 +89,8 @@ pub struct Setup {
     pub incarnation: u64,
     /// For each rank, the addresses it may be reached at, best first (empty at our own).
     pub addresses: Vec<Vec<SocketAddr>>,
-    /// For each rank, bytes of the largest datagram that may be sent there; empty: what `settings` says for all.
+    /// For each rank, bytes of the largest datagram that may be sent there; empty: what `settings`
+    /// says for all.
     pub datagram_max: Vec<u16>,
     /// For each rank, the random 64-bit id that this node wants to be called by there.
     pub connections: Vec<u64>,
@@ -118,7 +121,8 @@ counters! {
 pub struct Counters {
     /// Turns run.
     pub turns: u64,
-    /// Looks at single peers, all stages of all turns together: only those are looked at that have something to do.
+    /// Looks at single peers, all stages of all turns together: only those are looked at that have
+    /// something to do.
     pub visits: u64,
     /// Datagrams received that no connection wanted: garbage, or another job's.
     pub strangers: u64,
@@ -126,7 +130,8 @@ pub struct Counters {
     pub unsealed: u64,
     /// Handshakes whose seal was wrong: another job's secret, or forged.
     pub unauthentic: u64,
-    /// Handshakes dropped without a look at their seal, because too many wrong ones have come of late.
+    /// Handshakes dropped without a look at their seal, because too many wrong ones have come of
+    /// late.
     pub unheard: u64,
     /// The link failed to send or to receive (not counting "full, try later" and "nothing there").
     pub link_errors: u64,
@@ -173,7 +178,8 @@ pub struct Engine<L, P> {
     now: Time,
     /// When the link was last asked for what has arrived.
     looked: Time,
-    /// What somebody may wait for and is not an operation in flight: arrivals, deaths, requests that were settled at once.
+    /// What somebody may wait for and is not an operation in flight: arrivals, deaths, requests
+    /// that were settled at once.
     news: usize,
     /// Messages that have gone past the turns since one looked for what has arrived.
     straight: u32,
@@ -193,28 +199,58 @@ impl<L: Link, P: Pages> Engine<L, P> {
     ///
     /// # Errors
     /// A setup that does not fit itself.
-    pub fn new(setup: Setup, link: L, pages: P, submissions: Arc<SegQueue<Submission>>, now: Time) -> Result<Self, Failure> {
-        let Setup { me, nodes, incarnation, addresses, datagram_max, connections, mut settings, secret, neighbours } = setup;
+    pub fn new(
+        setup: Setup,
+        link: L,
+        pages: P,
+        submissions: Arc<SegQueue<Submission>>,
+        now: Time,
+    ) -> Result<Self, Failure> {
+        let Setup {
+            me,
+            nodes,
+            incarnation,
+            addresses,
+            datagram_max,
+            connections,
+            mut settings,
+            secret,
+            neighbours,
+        } = setup;
         if me >= nodes {
             return Err(Failure::NoSuchNode { rank: me, nodes });
         }
-        let checksum = seal::Checksum::of(settings.seal)
-            .ok_or_else(|| Failure::Machine(format!("datagrams cannot be sealed with {:?}: use a checksum", settings.seal)))?;
-        settings.held_max = settings.held_max.min((HELD_TOTAL / u64::from(nodes.max(2) - 1)).max(HELD_MIN));
-        let everywhere = settings.datagram_max.min(u16::try_from(link.datagram_max()).unwrap_or(u16::MAX));
+        let checksum = seal::Checksum::of(settings.seal).ok_or_else(|| {
+            Failure::Machine(format!(
+                "datagrams cannot be sealed with {:?}: use a checksum",
+                settings.seal
+            ))
+        })?;
+        settings.held_max =
+            settings.held_max.min((HELD_TOTAL / u64::from(nodes.max(2) - 1)).max(HELD_MIN));
+        let everywhere =
+            settings.datagram_max.min(u16::try_from(link.datagram_max()).unwrap_or(u16::MAX));
         let (mut peers, mut buffer) = (Peers::new(nodes), u32::MAX);
         let mut fit = addresses.len() == nodes as usize && connections.len() == nodes as usize;
-        for (rank, (addresses, id)) in (0..nodes).zip(addresses.into_iter().zip(connections)).filter(|(rank, _)| *rank != me) {
-            settings.datagram_max = datagram_max.get(rank as usize).map_or(everywhere, |&there| there.min(everywhere));
-            settings.receive_buffer = u32::try_from(link.receive_buffer(settings.datagram_max.into())).unwrap_or(u32::MAX);
+        for (rank, (addresses, id)) in
+            (0..nodes).zip(addresses.into_iter().zip(connections)).filter(|(rank, _)| *rank != me)
+        {
+            settings.datagram_max =
+                datagram_max.get(rank as usize).map_or(everywhere, |&there| there.min(everywhere));
+            settings.receive_buffer =
+                u32::try_from(link.receive_buffer(settings.datagram_max.into()))
+                    .unwrap_or(u32::MAX);
             buffer = buffer.min(settings.receive_buffer);
             let bulk_port = link.bulk_port().unwrap_or(0);
-            let (datagram_max, here) = (settings.datagram_max, Introduction::here(me, nodes, incarnation, id));
+            let (datagram_max, here) =
+                (settings.datagram_max, Introduction::here(me, nodes, incarnation, id));
             let introduction = Introduction { datagram_max, bulk_port, ..here };
             fit &= peers.insert(rank, Peer::new(settings, introduction, rank, addresses, now));
         }
         if !fit {
-            return Err(Failure::Machine(format!("a job of {nodes} needs addresses and distinct connection ids for every node")));
+            return Err(Failure::Machine(format!(
+                "a job of {nodes} needs addresses and distinct connection ids for every node"
+            )));
         }
         let mut engine = Self {
             me,
@@ -269,7 +305,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.peers.settle(now);
     }
 
-    /// For audits: a peer with something to do that the next turn would not look at. There is none, or the engine is wrong.
+    /// For audits: a peer with something to do that the next turn would not look at. There is none,
+    /// or the engine is wrong.
     #[must_use]
     pub fn overlooked(&self, now: Time) -> Option<Rank> {
         if self.unfinished { None } else { self.peers.overlooked(now) }

@@ -1,6 +1,8 @@
-//! The neighbours of a node: when their rings are looked at, what becomes of what is found there, and how they end.
+//! The neighbours of a node: when their rings are looked at, what becomes of what is found there,
+//! and how they end.
 //!
-//! Receiving never transmits: what is put into a ring, and whom to wake for it, belongs to the stages that post and send.
+//! Receiving never transmits: what is put into a ring, and whom to wake for it, belongs to the
+//! stages that post and send.
 
 use super::neighbour::{Handed, Neighbour, Settled};
 use super::swapping::{OFFERS, Offer};
@@ -13,7 +15,8 @@ use oikaze_os::neighbour::{Line, Pair, Straggler, Watch};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{
-    GRANTS, LAST_WORDS, LINK_AMONG_RINGS, LINK_BESIDE_RINGS, NEIGHBOURS_CHECKED, RECORDS_A_LOOK, RECORDS_BETWEEN,
+    GRANTS, LAST_WORDS, LINK_AMONG_RINGS, LINK_BESIDE_RINGS, NEIGHBOURS_CHECKED, RECORDS_A_LOOK,
+    RECORDS_BETWEEN,
 };
 use oikaze_protocol::neighbour::Damaged;
 use oikaze_protocol::rma::RmaError;
@@ -27,7 +30,8 @@ use std::time::Duration;
 #[derive(Default)]
 pub(super) struct Neighbours {
     pub ranks: Vec<Rank>,
-    /// Where among them a message that any may send is looked for first: behind the one that the last came from.
+    /// Where among them a message that any may send is looked for first: behind the one that the
+    /// last came from.
     pub first: usize,
     /// Their lines.
     watch: Option<Watch>,
@@ -35,7 +39,8 @@ pub(super) struct Neighbours {
     link_every: Duration,
     link_looked: Time,
     checked: Time,
-    /// Somebody rang, and was heard: a thread that sleeps is not told again, and the neighbour believes it awake.
+    /// Somebody rang, and was heard: a thread that sleeps is not told again, and the neighbour
+    /// believes it awake.
     pub rung: bool,
     /// Some thread may have slept since then: whoever rang has left something to be heard.
     dozed: bool,
@@ -51,7 +56,10 @@ impl Neighbours {
     /// Is it time for a look at the link, too?
     #[inline]
     pub fn spares_link(&mut self, now: Time) -> bool {
-        if !self.link_every.is_zero() && now - self.link_looked < self.link_every && self.link_looked != Time(0) {
+        if !self.link_every.is_zero()
+            && now - self.link_looked < self.link_every
+            && self.link_looked != Time(0)
+        {
             return true;
         }
         self.link_looked = now;
@@ -109,12 +117,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.neighbours.watch.as_ref().map(AsFd::as_fd)
     }
 
-    /// Has a turn heard what a sleeping thread waits for? Then that thread must look at the rings, and say anew that it sleeps (MEM-16.5).
+    /// Has a turn heard what a sleeping thread waits for? Then that thread must look at the rings,
+    /// and say anew that it sleeps (MEM-16.5).
     pub fn take_rung(&mut self) -> bool {
         std::mem::take(&mut self.neighbours.rung)
     }
 
-    /// Neighbours that sleep are woken if anything was done for them since a turn looked (MEM-16.5).
+    /// Neighbours that sleep are woken if anything was done for them since a turn looked
+    /// (MEM-16.5).
     pub fn wake_stirred_neighbours(&mut self) {
         let Self { neighbours, peers, .. } = self;
         for rank in &neighbours.ranks {
@@ -124,7 +134,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// A thread is about to sleep on the descriptor: from here on neighbours wake it. Has anything come meanwhile?
+    /// A thread is about to sleep on the descriptor: from here on neighbours wake it. Has anything
+    /// come meanwhile?
     pub fn doze(&mut self) -> bool {
         let Self { neighbours, peers, .. } = self;
         if neighbours.ranks.is_empty() {
@@ -137,7 +148,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
             }
         }
         neighbours.dozed = true;
-        // Whoever puts something into a ring, or stores in a region of ours, looks whether we sleep without a fence of its own (MEM-18.5).
+        // Whoever puts something into a ring, or stores in a region of ours, looks whether we sleep
+        // without a fence of its own (MEM-18.5).
         make_fences();
         let mut news = neighbours.swaps.are_wanted();
         for rank in &neighbours.ranks {
@@ -161,7 +173,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
             }
         }
         let may_end = at > 0 || !self.neighbours.stragglers.is_empty();
-        if may_end && (self.neighbours.dozed || now - self.neighbours.checked > NEIGHBOURS_CHECKED) {
+        if may_end && (self.neighbours.dozed || now - self.neighbours.checked > NEIGHBOURS_CHECKED)
+        {
             came += self.check_neighbours(now);
         }
         came
@@ -223,8 +236,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// Ask the kernel who has rung, and who has ended. What neighbours write into regions that they have mapped no turn sees: threads that wait
-    /// for it beside the driver are to look now and then.
+    /// Ask the kernel who has rung, and who has ended. What neighbours write into regions that they
+    /// have mapped no turn sees: threads that wait for it beside the driver are to look now and
+    /// then.
     fn check_neighbours(&mut self, now: Time) -> usize {
         let Self { neighbours, peers, more, .. } = self;
         (neighbours.checked, neighbours.dozed) = (now, false);
@@ -244,17 +258,20 @@ impl<L: Link, P: Pages> Engine<L, P> {
         usize::from(neighbours.ranks.iter().any(given))
     }
 
-    /// The process of a neighbour has ended, or it cannot be believed any more: whatever waits for it, waits no longer (MEM-16.7).
+    /// The process of a neighbour has ended, or it cannot be believed any more: whatever waits for
+    /// it, waits no longer (MEM-16.7).
     pub(super) fn end_neighbour(&mut self, rank: Rank, death: Death, now: Time) {
         if let Some(peer) = self.peers.touch(rank) {
             if matches!(death, Death::Damaged | Death::Stuck) || peer.connection.is_established() {
                 peer.connection.end(death);
             } else {
-                // While they are still meeting, the connection may be about to hear why the other one leaves.
+                // While they are still meeting, the connection may be about to hear why the other
+                // one leaves.
                 peer.connection.end_by(now + LAST_WORDS, death);
             }
         }
-        // What follows from its end is done by the connection's event; that it shares memory is over here and now.
+        // What follows from its end is done by the connection's event; that it shares memory is
+        // over here and now.
         for token in self.detach_neighbour(rank, death) {
             self.lost(rank, token);
         }
@@ -302,7 +319,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.neighbours.ranks.iter().filter_map(next).min()
     }
 
-    /// Put in what waited for room, and wake those who sleep and have something to see. Can more be answered now?
+    /// Put in what waited for room, and wake those who sleep and have something to see. Can more be
+    /// answered now?
     #[inline]
     pub(super) fn stir_neighbours(&mut self) -> bool {
         self.serve_swaps();
@@ -326,9 +344,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.peers.neighbour_mut(rank)?.next_lost()
     }
 
-    /// Has every neighbour taken all that was put into its ring, and been told of all that it put into ours?
+    /// Has every neighbour taken all that was put into its ring, and been told of all that it put
+    /// into ours?
     pub(super) fn neighbours_are_settled(&self) -> bool {
-        let idle = |rank: &Rank| self.peers.neighbour(*rank).is_none_or(|neighbour| neighbour.is_idle());
+        let idle =
+            |rank: &Rank| self.peers.neighbour(*rank).is_none_or(|neighbour| neighbour.is_idle());
         self.neighbours.ranks.iter().all(idle)
     }
 }
@@ -341,8 +361,9 @@ pub(super) fn hear(neighbour: &mut Neighbour) -> bool {
         match super::swapping::hear_next(neighbour) {
             Ok(None) => break,
             Ok(Some(said)) if Line::is_wake(&said) => {}
-            // The kernel hands over bytes without their descriptor where this process may have no more of them. What is not mapped is reached through
-            // the ring, and a question answered in the negative; but the pages of an answer are gone with it.
+            // The kernel hands over bytes without their descriptor where this process may have no
+            // more of them. What is not mapped is reached through the ring, and a question answered
+            // in the negative; but the pages of an answer are gone with it.
             Ok(Some(said)) if said.descriptor.is_none() => {
                 if !super::mapping::forgo(neighbour, &said) && !Offer::is_question(&said) {
                     return false;

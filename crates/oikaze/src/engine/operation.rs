@@ -40,10 +40,11 @@ pub enum Value {
 #[derive(Debug, Default)]
 pub struct Completion {
     outcome: OnceLock<Outcome>,
-    /// Who else is told, once. Set in the engine only, where outcomes appear, so that neither misses the other; to settle what nobody
-    /// wants to be told of costs one load more.
+    /// Who else is told, once. Set in the engine only, where outcomes appear, so that neither
+    /// misses the other; to settle what nobody wants to be told of costs one load more.
     sink: OnceLock<Box<dyn Sink>>,
-    /// The caller's operation, and where its failure is noted until the caller is told. `None` for a wait of the library itself.
+    /// The caller's operation, and where its failure is noted until the caller is told. `None` for
+    /// a wait of the library itself.
     begun: Option<(What, Arc<Untaken>)>,
     /// Serial number of its failure, until a caller is told of it.
     failed: AtomicU64,
@@ -52,9 +53,11 @@ pub struct Completion {
 /// How an operation ended. A failure is rare, and large.
 pub type Outcome = Result<Value, Box<Failure>>;
 
-/// Whoever is told of an outcome when it appears, by the turn that settles it: a queue, a counter, an operation of which this one is a part.
+/// Whoever is told of an outcome when it appears, by the turn that settles it: a queue, a counter,
+/// an operation of which this one is a part.
 pub trait Sink: Send + Sync + fmt::Debug {
-    /// The outcome is there. Called once. `failure`: its serial number among those that no caller has been told of, or 0.
+    /// The outcome is there. Called once. `failure`: its serial number among those that no caller
+    /// has been told of, or 0.
     fn told(&self, outcome: &Outcome, failure: u64);
 
     /// The operation of which this one is a part.
@@ -111,7 +114,9 @@ impl Completion {
 
     /// Settle it; a second outcome is ignored.
     pub fn settle(&self, outcome: Result<Value, Failure>) {
-        if let (Err(failure), Some((what, untaken)), None) = (&outcome, &self.begun, self.outcome.get()) {
+        if let (Err(failure), Some((what, untaken)), None) =
+            (&outcome, &self.begun, self.outcome.get())
+        {
             // Before the outcome appears, so that whoever sees it can take the failure.
             self.failed.store(untaken.note(what, failure), Ordering::Release);
         }
@@ -132,7 +137,12 @@ impl Completion {
 
     /// Is it this one, or a part of it?
     fn is_of(self: &Arc<Self>, whole: &Arc<Completion>) -> bool {
-        Arc::ptr_eq(self, whole) || self.sink.get().and_then(|sink| sink.whole()).is_some_and(|of| Arc::ptr_eq(of, whole))
+        Arc::ptr_eq(self, whole)
+            || self
+                .sink
+                .get()
+                .and_then(|sink| sink.whole())
+                .is_some_and(|of| Arc::ptr_eq(of, whole))
     }
 }
 
@@ -141,7 +151,8 @@ struct Pending {
     /// To whom it goes, and in which of their epochs; [`NOBODY`]: to no single peer.
     peer: Rank,
     epoch: u32,
-    /// To a peer's memory: its end does not depend on when a program reads messages or calls a collective.
+    /// To a peer's memory: its end does not depend on when a program reads messages or calls a
+    /// collective.
     is_one_sided: bool,
     /// Bytes that were copied for it.
     copied: u64,
@@ -152,7 +163,8 @@ struct Pending {
 /// Collectives, locks and pages concern no single peer.
 const NOBODY: Rank = Rank::MAX;
 
-/// All operations in flight, by token: a slab whose slots carry a generation, so that a late event finds nothing.
+/// All operations in flight, by token: a slab whose slots carry a generation, so that a late event
+/// finds nothing.
 #[derive(Default)]
 pub struct Operations {
     slots: Vec<(u32, Option<Pending>)>,
@@ -185,7 +197,14 @@ impl Operations {
             self.copied.resize(self.copied.len().max(at + 1), 0);
             self.copied.get_mut(at).into_iter().for_each(|bytes| *bytes += copied);
         }
-        let pending = Some(Pending { completion, peer: peer.unwrap_or(NOBODY), epoch, is_one_sided, copied, keep });
+        let pending = Some(Pending {
+            completion,
+            peer: peer.unwrap_or(NOBODY),
+            epoch,
+            is_one_sided,
+            copied,
+            keep,
+        });
         self.live += 1;
         self.one_sided += usize::from(is_one_sided);
         let slot = match self.free.pop() {
@@ -234,14 +253,17 @@ impl Operations {
         self.copied.get(peer as usize).copied().unwrap_or(0)
     }
 
-    /// Tokens of the operations whose completion is this one, or a part of it (for cancellation; rare).
+    /// Tokens of the operations whose completion is this one, or a part of it (for cancellation;
+    /// rare).
     pub fn tokens_of(&self, completion: &Arc<Completion>) -> impl Iterator<Item = Token> {
         self.tokens_where(|pending| pending.completion.is_of(completion))
     }
 
     /// Those of the operations in flight that keep this. Rare, too.
     pub fn keeping(&self, holder: &Holder) -> impl Iterator<Item = Token> {
-        self.tokens_where(|pending| pending.keep.as_ref().is_some_and(|keep| Arc::ptr_eq(keep, holder)))
+        self.tokens_where(|pending| {
+            pending.keep.as_ref().is_some_and(|keep| Arc::ptr_eq(keep, holder))
+        })
     }
 
     fn tokens_where(&self, wanted: impl Fn(&Pending) -> bool) -> impl Iterator<Item = Token> {

@@ -1,8 +1,10 @@
-//! Fences, which hold operations to a peer back until those before have ended, and flushes, which wait for that (MEM-15).
+//! Fences, which hold operations to a peer back until those before have ended, and flushes, which
+//! wait for that (MEM-15).
 //!
-//! Held at the requester, at the price of a round trip. Wind's ordered class would let the target hold them (paper 004), without one, but only
-//! for some: a get's answer is read after its request was delivered, so that a put behind it would still overtake it; and a body in
-//! fragments goes to its place only unordered (MEM-2.4). A put with a signal needs no fence.
+//! Held at the requester, at the price of a round trip. Wind's ordered class would let the target
+//! hold them (paper 004), without one, but only for some: a get's answer is read after its request
+//! was delivered, so that a put behind it would still overtake it; and a body in fragments goes to
+//! its place only unordered (MEM-2.4). A put with a signal needs no fence.
 
 use super::events::Owner;
 use super::fences::Fences;
@@ -21,7 +23,8 @@ use std::sync::Arc;
 /// What waits for operations to end.
 #[derive(Default)]
 pub(super) struct Order {
-    /// What the fences of each peer hold back, where one has not been passed. The first of each is a fence.
+    /// What the fences of each peer hold back, where one has not been passed. The first of each is
+    /// a fence.
     fences: BTreeMap<Rank, VecDeque<Held>>,
     flushes: Vec<Flush>,
     /// Fences that were asked for, and what threads know of them.
@@ -67,7 +70,9 @@ impl Order {
 impl<L: Link, P: Pages> Engine<L, P> {
     /// Begin a request, unless a fence holds it back.
     pub(super) fn begin_or_hold(&mut self, request: Request, token: Token) {
-        let Some(peer) = request.peer().filter(|_| !self.order.fences.is_empty()) else { return self.begin(request, token) };
+        let Some(peer) = request.peer().filter(|_| !self.order.fences.is_empty()) else {
+            return self.begin(request, token);
+        };
         match self.order.fences.get_mut(&peer) {
             // MEM-15.4.
             Some(queue) if queue.len() >= MESSAGES_IN_FLIGHT => {
@@ -80,7 +85,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// What begins from now on waits for what has begun: to this peer, or to each (MEM-15.1). Free if nothing is outstanding.
+    /// What begins from now on waits for what has begun: to this peer, or to each (MEM-15.1). Free
+    /// if nothing is outstanding.
     pub(super) fn fence(&mut self, peer: Option<Rank>) {
         self.order.asked += 1;
         if planted(Bug::IgnoreFence) {
@@ -96,7 +102,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     /// Settle the completion when all that has begun to this peer, or to all, has ended (MEM-15.3).
-    pub(super) fn flush_operations(&mut self, peer: Option<Rank>, completion: Option<Arc<Completion>>) {
+    pub(super) fn flush_operations(
+        &mut self,
+        peer: Option<Rank>,
+        completion: Option<Arc<Completion>>,
+    ) {
         let left = self.close_epochs(peer);
         match completion {
             Some(completion) if !left.is_empty() && !planted(Bug::EndFlushEarly) => {
@@ -112,8 +122,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         peers.filter_map(|peer| Some((peer, outstanding.close(peer)?))).collect()
     }
 
-    /// Operations have ended, well or not (MEM-15.2): begin what fences held back for them, and tell who waits for them. Was anything begun?
-    /// Only peers of which something has ended are looked at, however many others have fences.
+    /// Operations have ended, well or not (MEM-15.2): begin what fences held back for them, and
+    /// tell who waits for them. Was anything begun? Only peers of which something has ended are
+    /// looked at, however many others have fences.
     pub(super) fn heed_ended(&mut self) -> bool {
         let mut peers = self.operations.outstanding.take_drained();
         peers.append(&mut self.order.no_room);
@@ -196,7 +207,9 @@ mod tests {
     fn random(seed: u64) -> impl FnMut(usize) -> usize {
         let mut state = seed;
         move |below| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize % below
         }
     }
@@ -217,8 +230,8 @@ mod tests {
         }
     }
 
-    /// MEM-15.1: each operation changes a place of its own. Whenever one is seen, all from before its last fence are; and a get from
-    /// before a fence does not see what was put after it.
+    /// MEM-15.1: each operation changes a place of its own. Whenever one is seen, all from before
+    /// its last fence are; and a get from before a fence does not see what was put after it.
     #[test]
     fn no_operation_overtakes_a_fence() {
         for seed in 0..60 {
@@ -234,24 +247,42 @@ mod tests {
             let queue = Region::shared(8192).unwrap();
             let fifo = Fifo::format(queue.clone(), Shape::new(64, 8).unwrap()).unwrap();
             let queue = b.engine.memory().insert(queue, Rights::PUSH).unwrap();
-            b.engine.publish("queue", Published { key: queue.key, len: 8192, rights: Rights::PUSH }).unwrap();
+            b.engine
+                .publish("queue", Published { key: queue.key, len: 8192, rights: Rights::PUSH })
+                .unwrap();
             let mut pushed = HashSet::new();
             let mut epochs = vec![Vec::new()];
             let mut all: Vec<Arc<Completion>> = Vec::new();
             for at in 0..40u64 {
                 let offset = at * 20_000;
-                // Words, small puts, and puts in fragments; of those the last byte is looked at. Elements are told from places by where they are.
+                // Words, small puts, and puts in fragments; of those the last byte is looked at.
+                // Elements are told from places by where they are.
                 let (request, last) = match random(5) {
                     4 => {
                         let element = LEN + at;
                         let body = Body::copy_of(&element.to_ne_bytes());
-                        (Request::Push { to: 1, key: queue.key, body, urgent: random(2) == 0 }, element)
+                        (
+                            Request::Push { to: 1, key: queue.key, body, urgent: random(2) == 0 },
+                            element,
+                        )
                     }
-                    0 => (Request::Atomic { at: 1, key: there.key, offset, op: AtomicOp::add(1), fetch: random(2) == 0 }, offset),
+                    0 => (
+                        Request::Atomic {
+                            at: 1,
+                            key: there.key,
+                            offset,
+                            op: AtomicOp::add(1),
+                            fetch: random(2) == 0,
+                        },
+                        offset,
+                    ),
                     which => {
                         let len = [1, 100, 20_000][which - 1];
                         let body = Body::Segment(Segment { region: source.slot, offset: 0, len });
-                        (Request::Put { to: 1, key: there.key, offset, body, signal: None }, offset + len - 1)
+                        (
+                            Request::Put { to: 1, key: there.key, offset, body, signal: None },
+                            offset + len - 1,
+                        )
                     }
                 };
                 all.push(a.ask(request));
@@ -262,7 +293,12 @@ mod tests {
                 // Read what the first after the next fence will change.
                 let into = Segment { region: here.slot, offset, len: 20_000 };
                 if random(3) == 0 {
-                    all.push(a.ask(Request::Get { from: 1, key: there.key, offset: offset + 20_000, into }));
+                    all.push(a.ask(Request::Get {
+                        from: 1,
+                        key: there.key,
+                        offset: offset + 20_000,
+                        into,
+                    }));
                     let _ = a.ask(Request::Fence { peer: [None, Some(1)][random(2)] });
                     epochs.push(Vec::new());
                 }
@@ -277,7 +313,9 @@ mod tests {
                 harm(&mut a, &mut random);
                 let mut element = Vec::new();
                 while fifo.try_pop(&mut element).unwrap() {
-                    pushed.insert(u64::from_ne_bytes(element.drain(..).as_slice().try_into().unwrap()));
+                    pushed.insert(u64::from_ne_bytes(
+                        element.drain(..).as_slice().try_into().unwrap(),
+                    ));
                 }
                 let there = |last: &u64| {
                     if *last >= LEN {
@@ -288,15 +326,24 @@ mod tests {
                     byte[0] != 0
                 };
                 let begun = epochs.iter().rposition(|epoch| epoch.iter().any(there)).unwrap_or(0);
-                assert!(epochs[..begun].iter().flatten().all(there), "{seed}: epoch {begun} has begun too early");
+                assert!(
+                    epochs[..begun].iter().flatten().all(there),
+                    "{seed}: epoch {begun} has begun too early"
+                );
                 rounds += 1;
                 assert!(rounds < 200_000, "{seed}: it never ended");
             }
-            assert!(all.iter().all(|operation| matches!(operation.outcome(), Some(Ok(_)))), "{seed}");
+            assert!(
+                all.iter().all(|operation| matches!(operation.outcome(), Some(Ok(_)))),
+                "{seed}"
+            );
             assert!(epochs.len() > 2);
             let mut bytes = vec![0; LEN as usize];
             seen.read(0, &mut bytes).unwrap();
-            assert!(bytes.iter().all(|byte| *byte == 0), "{seed}: a get saw what was put after the fence behind it");
+            assert!(
+                bytes.iter().all(|byte| *byte == 0),
+                "{seed}: a get saw what was put after the fence behind it"
+            );
         }
     }
 
@@ -317,20 +364,33 @@ mod tests {
     fn what_fails_holds_nobody_back() {
         let (mut a, mut b, now) = pair();
         let (_, there) = region(&mut b);
-        let put = |key| Request::Put { to: 1, key, offset: 0, body: Body::copy_of(&[1]), signal: None };
+        let put =
+            |key| Request::Put { to: 1, key, offset: 0, body: Body::copy_of(&[1]), signal: None };
         let refused = a.ask(put(there.key ^ 1));
         let _ = a.ask(Request::Fence { peer: Some(1) });
         let behind = a.ask(put(there.key));
-        let message = a.ask(Request::Send { to: 1, class: Class::Ordered, tag: 7, body: Body::Empty });
-        let to_self = a.ask(Request::Send { to: 0, class: Class::Ordered, tag: 8, body: Body::Empty });
+        let message =
+            a.ask(Request::Send { to: 1, class: Class::Ordered, tag: 7, body: Body::Empty });
+        let to_self =
+            a.ask(Request::Send { to: 0, class: Class::Ordered, tag: 8, body: Body::Empty });
         let flushed = a.ask(Request::Flush { peer: Some(1) });
         a.turn(now);
-        assert!(to_self.is_done() && !behind.is_done() && !flushed.is_done(), "other peers are not concerned");
+        assert!(
+            to_self.is_done() && !behind.is_done() && !flushed.is_done(),
+            "other peers are not concerned"
+        );
         let now = run(&mut a, &mut b, now, || flushed.is_done());
-        assert_eq!(refused.outcome(), Some(Err(Failure::Remote(RmaError::Refused(Refusal::UnknownKey)))));
-        assert_eq!((behind.outcome(), message.outcome()), (Some(Ok(Value::Done)), Some(Ok(Value::Done))));
+        assert_eq!(
+            refused.outcome(),
+            Some(Err(Failure::Remote(RmaError::Refused(Refusal::UnknownKey))))
+        );
+        assert_eq!(
+            (behind.outcome(), message.outcome()),
+            (Some(Ok(Value::Done)), Some(Ok(Value::Done)))
+        );
         // Nothing is outstanding: fence and flush are over at once.
-        let (fence, flush) = (a.ask(Request::Fence { peer: None }), a.ask(Request::Flush { peer: None }));
+        let (fence, flush) =
+            (a.ask(Request::Fence { peer: None }), a.ask(Request::Flush { peer: None }));
         let at_once = a.ask(put(there.key));
         a.engine.turn(now);
         assert!(fence.is_done() && flush.is_done());
@@ -342,14 +402,23 @@ mod tests {
     fn what_is_held_can_be_cancelled() {
         let (mut a, mut b, now) = pair();
         let (target, there) = region(&mut b);
-        let add = |offset| Request::Atomic { at: 1, key: there.key, offset, op: AtomicOp::add(1), fetch: true };
+        let add = |offset| Request::Atomic {
+            at: 1,
+            key: there.key,
+            offset,
+            op: AtomicOp::add(1),
+            fetch: true,
+        };
         let first = a.ask(add(0));
         let _ = a.ask(Request::Fence { peer: Some(1) });
         let (held, last) = (a.ask(add(8)), a.ask(add(16)));
         a.turn(now);
         let _ = a.ask(Request::Cancel { completion: Arc::clone(&held) });
         run(&mut a, &mut b, now, || last.is_done());
-        assert_eq!((first.outcome(), last.outcome()), (Some(Ok(Value::Word(0))), Some(Ok(Value::Word(0)))));
+        assert_eq!(
+            (first.outcome(), last.outcome()),
+            (Some(Ok(Value::Word(0))), Some(Ok(Value::Word(0))))
+        );
         assert_eq!(held.outcome(), Some(Err(Failure::Cancelled)));
         assert_eq!([0, 8, 16].map(|at| target.load_u64(at).unwrap()), [1, 0, 1]);
     }
@@ -359,7 +428,13 @@ mod tests {
     fn a_dead_peer_ends_what_is_held_for_it() {
         let (mut a, mut b, now) = pair();
         let (_, there) = region(&mut b);
-        let put = || Request::Put { to: 1, key: there.key, offset: 0, body: Body::copy_of(&[1]), signal: None };
+        let put = || Request::Put {
+            to: 1,
+            key: there.key,
+            offset: 0,
+            body: Body::copy_of(&[1]),
+            signal: None,
+        };
         let mut all = vec![a.ask(put())];
         for _ in 0..5 {
             let _ = a.ask(Request::Fence { peer: Some(1) });
@@ -369,7 +444,10 @@ mod tests {
         a.turn(now);
         let _ = b.ask(Request::Close);
         run(&mut a, &mut b, now, || flushed.is_done());
-        assert!(all.iter().all(|put| matches!(put.outcome(), Some(Err(Failure::PeerLost { peer: 1, .. }) | Ok(_)))));
+        assert!(all.iter().all(|put| matches!(
+            put.outcome(),
+            Some(Err(Failure::PeerLost { peer: 1, .. }) | Ok(_))
+        )));
         assert!(all.last().is_some_and(|put| matches!(put.outcome(), Some(Err(_)))));
         assert_eq!(a.engine.in_flight(), 0);
     }
@@ -379,7 +457,13 @@ mod tests {
     fn what_is_held_is_bounded() {
         let (mut a, mut b, now) = pair();
         let (target, there) = region(&mut b);
-        let add = || Request::Atomic { at: 1, key: there.key, offset: 0, op: AtomicOp::add(1), fetch: false };
+        let add = || Request::Atomic {
+            at: 1,
+            key: there.key,
+            offset: 0,
+            op: AtomicOp::add(1),
+            fetch: false,
+        };
         let first = a.ask(add());
         let _ = a.ask(Request::Fence { peer: Some(1) });
         let held: Vec<_> = (0..70_000).map(|_| a.ask(add())).collect();

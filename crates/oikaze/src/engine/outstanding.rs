@@ -1,7 +1,8 @@
 //! How many operations to each peer have not ended, in the order of fences and flushes.
 //!
-//! Each fence or flush closes an *epoch* of the peer: it concerns the operations of that epoch and of those before. An operation costs a
-//! count up and a count down, and remembers its epoch; nobody looks through all of them.
+//! Each fence or flush closes an *epoch* of the peer: it concerns the operations of that epoch and
+//! of those before. An operation costs a count up and a count down, and remembers its epoch; nobody
+//! looks through all of them.
 
 use oikaze_protocol::Rank;
 use std::collections::VecDeque;
@@ -48,13 +49,15 @@ impl Outstanding {
 
     /// So many have.
     pub fn end_many(&mut self, peer: Rank, epoch: u32, operations: u32) {
-        let ended = self.peers.get_mut(peer as usize).is_some_and(|epochs| epochs.end(epoch, operations));
+        let ended =
+            self.peers.get_mut(peer as usize).is_some_and(|epochs| epochs.end(epoch, operations));
         if ended && self.drained.last() != Some(&peer) {
             self.drained.push(peer);
         }
     }
 
-    /// Those that begin from now on are of another epoch. The one to wait for, if anything has not ended.
+    /// Those that begin from now on are of another epoch. The one to wait for, if anything has not
+    /// ended.
     pub fn close(&mut self, peer: Rank) -> Option<u32> {
         self.peers.get_mut(peer as usize)?.close()
     }
@@ -62,7 +65,9 @@ impl Outstanding {
     /// Have all operations of that epoch and of those before ended?
     pub fn has_ended(&self, peer: Rank, epoch: u32) -> bool {
         // Epochs are few at a time: what is not ahead of the first is behind it.
-        self.peers.get(peer as usize).is_none_or(|epochs| epochs.first.wrapping_sub(epoch).cast_signed() > 0)
+        self.peers
+            .get(peer as usize)
+            .is_none_or(|epochs| epochs.first.wrapping_sub(epoch).cast_signed() > 0)
     }
 
     /// Ranks that any operation was ever begun to.
@@ -70,7 +75,8 @@ impl Outstanding {
         0..Rank::try_from(self.peers.len()).unwrap_or(Rank::MAX)
     }
 
-    /// Peers of which an epoch that was closed has ended since this was asked last; some of them twice, perhaps.
+    /// Peers of which an epoch that was closed has ended since this was asked last; some of them
+    /// twice, perhaps.
     pub fn take_drained(&mut self) -> Vec<Rank> {
         std::mem::take(&mut self.drained)
     }
@@ -129,13 +135,18 @@ mod tests {
         for seed in 0..200u64 {
             let mut state = seed;
             let mut random = |below: usize| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 (state >> 33) as usize % below
             };
             let mut outstanding = Outstanding::default();
             // Numbers go round.
-            outstanding.peers.resize_with(3, || Epochs { first: u32::MAX - 5, counts: VecDeque::new() });
-            let (mut live, mut fences) = (Vec::<(Rank, u64, u32)>::new(), Vec::<(Rank, u64, u32)>::new());
+            outstanding
+                .peers
+                .resize_with(3, || Epochs { first: u32::MAX - 5, counts: VecDeque::new() });
+            let (mut live, mut fences) =
+                (Vec::<(Rank, u64, u32)>::new(), Vec::<(Rank, u64, u32)>::new());
             for step in 0..300 {
                 let peer = random(3) as Rank;
                 match random(5) {
@@ -155,7 +166,10 @@ mod tests {
                         });
                         let told = outstanding.take_drained();
                         assert!(!ended || told == [peer], "{seed}: it is told");
-                        assert!(told.iter().all(|told| *told == peer), "{seed}: of others nothing is");
+                        assert!(
+                            told.iter().all(|told| *told == peer),
+                            "{seed}: of others nothing is"
+                        );
                     }
                     _ => match outstanding.close(peer) {
                         Some(epoch) => fences.push((peer, step, epoch)),

@@ -1,4 +1,5 @@
-//! Memory of this node that requests name, as source or destination: is it still there? (MEM-1.5, MEM-1.8)
+//! Memory of this node that requests name, as source or destination: is it still there? (MEM-1.5,
+//! MEM-1.8)
 
 use super::submission::{Keep, Request};
 use super::{Engine, Failure};
@@ -8,8 +9,9 @@ use oikaze_protocol::rma::RmaError;
 use oikaze_protocol::wind::Body;
 
 impl<L: Link, P: Pages> Engine<L, P> {
-    /// What is asked for now may not use a region that is being deregistered: its end would not wait for it, or never come. (What was
-    /// asked for before may, also if a fence has held it back since.) Nor one that has another's slot by now: `keep` says whose it was.
+    /// What is asked for now may not use a region that is being deregistered: its end would not
+    /// wait for it, or never come. (What was asked for before may, also if a fence has held it back
+    /// since.) Nor one that has another's slot by now: `keep` says whose it was.
     pub(super) fn is_over(&self, request: &Request, keep: &Keep) -> Option<RmaError> {
         let (region, error) = match request {
             Request::Put { body, .. }
@@ -32,7 +34,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
             _ => return None,
         };
         let usable = range.is_some_and(|(offset, len)| self.memory.is_usable(region, offset, len));
-        let error = if self.memory.region(region).is_none() { RmaError::DestinationGone } else { RmaError::Absent };
+        let error = if self.memory.region(region).is_none() {
+            RmaError::DestinationGone
+        } else {
+            RmaError::Absent
+        };
         (!usable).then_some(error)
     }
 
@@ -42,11 +48,18 @@ impl<L: Link, P: Pages> Engine<L, P> {
         Failure::Remote(if gone { RmaError::SourceGone } else { RmaError::Absent })
     }
 
-    /// Is what the body names still registered? (Where it cannot be had any more, that is found when it is sent.)
+    /// Is what the body names still registered? (Where it cannot be had any more, that is found
+    /// when it is sent.)
     pub(super) fn is_readable(&self, body: &Body) -> bool {
         match body {
-            Body::Segment(segment) => self.memory.is_inside(segment.region, segment.offset, segment.len),
-            Body::Rows(rows) => self.memory.is_inside(rows.region, rows.block.offset, rows.block.hull().unwrap_or(u64::MAX)),
+            Body::Segment(segment) => {
+                self.memory.is_inside(segment.region, segment.offset, segment.len)
+            }
+            Body::Rows(rows) => self.memory.is_inside(
+                rows.region,
+                rows.block.offset,
+                rows.block.hull().unwrap_or(u64::MAX),
+            ),
             Body::Empty | Body::Short(_) | Body::Inline(_) => true,
         }
     }

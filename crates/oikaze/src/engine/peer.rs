@@ -23,12 +23,19 @@ pub(super) struct Peer {
     /// Something was unsettled when it was looked at last.
     pub busy: bool,
     pub addresses: Vec<SocketAddr>,
-    /// Coherence's messages for which the connection has no room yet, in their order. As many as its own state makes, no more.
+    /// Coherence's messages for which the connection has no room yet, in their order. As many as
+    /// its own state makes, no more.
     pub held: VecDeque<Message>,
 }
 
 impl Peer {
-    pub fn new(settings: Settings, me: Introduction, rank: Rank, mut addresses: Vec<SocketAddr>, now: Time) -> Self {
+    pub fn new(
+        settings: Settings,
+        me: Introduction,
+        rank: Rank,
+        mut addresses: Vec<SocketAddr>,
+        now: Time,
+    ) -> Self {
         addresses.truncate(ADDRESSES_MAX);
         let paths = u8::try_from(addresses.len()).unwrap_or(u8::MAX);
         let connection = Connection::new(settings, me, rank, paths, now);
@@ -46,7 +53,9 @@ impl Peer {
 
     /// Is there no room for a further message, whichever way it goes?
     pub fn is_full(&self) -> bool {
-        self.neighbour.as_ref().map_or_else(|| self.connection.is_full(), |neighbour| neighbour.is_full())
+        self.neighbour
+            .as_ref()
+            .map_or_else(|| self.connection.is_full(), |neighbour| neighbour.is_full())
     }
 
     /// Forget the sources of the messages with such tokens.
@@ -73,7 +82,8 @@ impl Peer {
         self.connection.close(now);
     }
 
-    /// The number of this address among the peer's, if it is one of them, or would be but for the port, which is that of its bulk lane.
+    /// The number of this address among the peer's, if it is one of them, or would be but for the
+    /// port, which is that of its bulk lane.
     pub fn path_of(&self, address: SocketAddr) -> Option<u8> {
         let at = self.addresses.iter().position(|&known| known == address).or_else(|| {
             let bulk_port = self.connection.peer_introduction().map_or(0, |them| them.bulk_port);
@@ -83,8 +93,8 @@ impl Peer {
         at.and_then(|at| u8::try_from(at).ok())
     }
 
-    /// As [`Peer::path_of`]; a new address is remembered, if there is room (a peer behind a translator is seen at an address
-    /// it did not publish). Only for authenticated handshakes.
+    /// As [`Peer::path_of`]; a new address is remembered, if there is room (a peer behind a
+    /// translator is seen at an address it did not publish). Only for authenticated handshakes.
     pub fn learn_path(&mut self, address: SocketAddr) -> Option<u8> {
         self.path_of(address).or_else(|| {
             if self.addresses.len() >= ADDRESSES_MAX {

@@ -12,16 +12,18 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// The peers, and what a turn must know of them without asking each.
 ///
-/// Whoever changes a connection [`touch`](Self::touch)es it, which marks it as active; at the end of the turn
-/// [`settle`](Self::settle) asks each active peer what is left and until when it may rest. A peer at rest has nothing small to
-/// send, no event to tell, and a deadline that is known: it costs a turn nothing.
+/// Whoever changes a connection [`touch`](Self::touch)es it, which marks it as active; at the end
+/// of the turn [`settle`](Self::settle) asks each active peer what is left and until when it may
+/// rest. A peer at rest has nothing small to send, no event to tell, and a deadline that is known:
+/// it costs a turn nothing.
 pub(super) struct Peers {
     slots: Vec<Option<Peer>>,
     by_connection: HashMap<u64, Rank, BuildHasherDefault<IdHasher>>,
     /// The connection of the last datagram: the next one is likely to be for the same.
     last: (u64, Rank),
     pub active: Active,
-    /// Peers at rest that have bulk to send: it goes in its turn, and nobody needs to ask until then.
+    /// Peers at rest that have bulk to send: it goes in its turn, and nobody needs to ask until
+    /// then.
     pub bulk: Active,
     deadlines: Deadlines,
     /// Peers that have not acknowledged all, or have not had all acknowledged.
@@ -117,7 +119,8 @@ impl Peers {
         Some(self.last.1)
     }
 
-    /// A peer's connection has got another id: datagrams with the old one are strangers' from here on.
+    /// A peer's connection has got another id: datagrams with the old one are strangers' from here
+    /// on.
     pub fn renamed(&mut self, rank: Rank) {
         let Some(peer) = self.slots.get_mut(rank as usize).and_then(Option::as_mut) else { return };
         let id = peer.connection.id();
@@ -137,7 +140,8 @@ impl Peers {
         }
     }
 
-    /// Acknowledgements that were put off for the sake of answers are heeded (WIND-3.11). Is anything to be sent for them?
+    /// Acknowledgements that were put off for the sake of answers are heeded (WIND-3.11). Is
+    /// anything to be sent for them?
     pub fn heed_beside(&mut self, now: Time) -> bool {
         let Self { slots, active, .. } = self;
         let mut due = false;
@@ -149,12 +153,15 @@ impl Peers {
         due
     }
 
-    /// The end of a turn: who has nothing small left to send rests, until its deadline or until its bulk has its turn.
+    /// The end of a turn: who has nothing small left to send rests, until its deadline or until its
+    /// bulk has its turn.
     pub fn settle(&mut self, now: Time) {
         let Self { slots, active, bulk, deadlines, busy, visits, .. } = self;
         *visits += active.len() as u64;
         active.retain(|rank| {
-            let Some(peer) = slots.get_mut(rank as usize).and_then(Option::as_mut) else { return false };
+            let Some(peer) = slots.get_mut(rank as usize).and_then(Option::as_mut) else {
+                return false;
+            };
             deadlines.set(rank, peer.connection.next_timeout());
             let is_busy = peer.death.is_none() && !peer.connection.is_idle();
             match (std::mem::replace(&mut peer.busy, is_busy), is_busy) {
@@ -174,7 +181,8 @@ impl Peers {
         self.deadlines.earliest()
     }
 
-    /// Is a peer to be sent something now, or has a deadline come? Also yes if to find out would take a while.
+    /// Is a peer to be sent something now, or has a deadline come? Also yes if to find out would
+    /// take a while.
     pub fn is_any_pressed(&self, now: Time) -> bool {
         const FEW: usize = 4;
         let has_due = |rank| self.get(rank).is_some_and(|peer: &Peer| peer.connection.has_due(now));
@@ -196,21 +204,25 @@ impl Peers {
         !self.bulk.is_empty() || self.next_timeout().is_some_and(|at| at <= now)
     }
 
-    /// A peer that rests although it has something to do, or whose deadline is not what is known of it: a defect of the marks.
+    /// A peer that rests although it has something to do, or whose deadline is not what is known of
+    /// it: a defect of the marks.
     pub fn overlooked(&self, now: Time) -> Option<Rank> {
         (0..).zip(&self.slots).find_map(|(rank, slot)| {
             let peer = slot.as_ref()?;
             let rests = !self.active.contains(rank);
             let next = peer.connection.next_timeout();
             let bulk = peer.connection.lane_has_due(Lane::Bulk, now) && !self.bulk.contains(rank);
-            let due = (bulk || peer.connection.lane_has_due(Lane::Small, now)) && next.is_none_or(|at| at > now);
-            (rests && (due || peer.connection.has_events() || next != self.deadlines.get(rank))).then_some(rank)
+            let due = (bulk || peer.connection.lane_has_due(Lane::Small, now))
+                && next.is_none_or(|at| at > now);
+            (rests && (due || peer.connection.has_events() || next != self.deadlines.get(rank)))
+                .then_some(rank)
         })
     }
 }
 
-/// For connection ids: this node chose them at random, so that one multiplication spreads them well enough for the table's upper and
-/// lower bits, and nobody else can choose them so that they collide.
+/// For connection ids: this node chose them at random, so that one multiplication spreads them well
+/// enough for the table's upper and lower bits, and nobody else can choose them so that they
+/// collide.
 #[derive(Default)]
 struct IdHasher(u64);
 

@@ -1,7 +1,9 @@
-//! How much bulk a turn sends (WIND-3.10): little while small messages come and go, for what the kernel has cannot be overtaken, and
-//! nothing is heard meanwhile.
+//! How much bulk a turn sends (WIND-3.10): little while small messages come and go, for what the
+//! kernel has cannot be overtaken, and nothing is heard meanwhile.
 
-use oikaze_protocol::limits::{BULK_A_TURN, BULK_AMONG_SMALL, BULK_AMONG_SMALL_MAX, BULK_AMONG_SMALL_TIME, SMALL_LATELY};
+use oikaze_protocol::limits::{
+    BULK_A_TURN, BULK_AMONG_SMALL, BULK_AMONG_SMALL_MAX, BULK_AMONG_SMALL_TIME, SMALL_LATELY,
+};
 use oikaze_protocol::time::Time;
 use std::time::Duration;
 
@@ -19,7 +21,8 @@ pub(super) struct Priority {
     pace: Pace,
 }
 
-/// What turns with bulk take: the least of lately, for a turn may be interrupted, and a program may let some time pass before the next.
+/// What turns with bulk take: the least of lately, for a turn may be interrupted, and a program may
+/// let some time pass before the next.
 #[derive(Default)]
 struct Pace {
     /// For so many bytes …
@@ -32,14 +35,17 @@ impl Pace {
     fn learn(&mut self, bytes: usize, took: Duration) {
         self.took += self.took / 16 + Duration::from_nanos(1);
         // Is that less a byte?
-        if self.bytes == 0 || took.as_nanos() * self.bytes as u128 <= self.took.as_nanos() * bytes as u128 {
+        if self.bytes == 0
+            || took.as_nanos() * self.bytes as u128 <= self.took.as_nanos() * bytes as u128
+        {
             *self = Self { bytes, took };
         }
     }
 
     /// The bytes that a turn sends within `time`.
     fn within(&self, time: Duration) -> usize {
-        usize::try_from(self.bytes as u128 * time.as_nanos() / self.took.as_nanos().max(1)).unwrap_or(usize::MAX)
+        usize::try_from(self.bytes as u128 * time.as_nanos() / self.took.as_nanos().max(1))
+            .unwrap_or(usize::MAX)
     }
 }
 
@@ -49,8 +55,8 @@ impl Priority {
         (self.latest, self.came) = (now, true);
     }
 
-    /// Bytes of bulk that this turn may send. None after it has brought something small, for which somebody may wait; but not twice in
-    /// a row.
+    /// Bytes of bulk that this turn may send. None after it has brought something small, for which
+    /// somebody may wait; but not twice in a row.
     pub fn bulk_share(&mut self, now: Time) -> usize {
         let (before, sent) = std::mem::replace(&mut self.turn, (now, 0));
         // Who found the engine taken enters with a clock read before: that seems to take no time.
@@ -77,7 +83,8 @@ impl Priority {
 mod tests {
     use super::*;
 
-    /// WIND-3.10: a machine that sends a run quickly sends more of one at once than one that does not.
+    /// WIND-3.10: a machine that sends a run quickly sends more of one at once than one that does
+    /// not.
     #[test]
     fn among_small_messages_bulk_goes_for_a_limited_time() {
         let mut priority = Priority::default();
@@ -96,8 +103,12 @@ mod tests {
             }
             priority.bulk_share(now).max(priority.bulk_share(now))
         };
-        let [fast, slow, between, again] = [200, 1500, 700, 200].map(|cost| shares(&mut priority, cost));
-        assert_eq!((fast, slow, again), (BULK_AMONG_SMALL_MAX, BULK_AMONG_SMALL, BULK_AMONG_SMALL_MAX));
+        let [fast, slow, between, again] =
+            [200, 1500, 700, 200].map(|cost| shares(&mut priority, cost));
+        assert_eq!(
+            (fast, slow, again),
+            (BULK_AMONG_SMALL_MAX, BULK_AMONG_SMALL, BULK_AMONG_SMALL_MAX)
+        );
         assert!(between > BULK_AMONG_SMALL && between < BULK_AMONG_SMALL_MAX, "{between}");
     }
 

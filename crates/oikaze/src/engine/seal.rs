@@ -1,4 +1,5 @@
-//! The seals in use today (WIRE-5): CRC32C for data, end to end or of headers only; a keyed MAC for handshakes.
+//! The seals in use today (WIRE-5): CRC32C for data, end to end or of headers only; a keyed MAC for
+//! handshakes.
 
 use crate::job::Secret;
 use oikaze_os::checksum::crc32c;
@@ -7,7 +8,8 @@ use oikaze_protocol::limits::HEADER_LEN;
 use oikaze_protocol::wire::{Seal, SealKind};
 use std::ops::Range;
 
-/// CRC32C (RFC 3720, appendix B.4) over header and frames, and over the payload unless that is left to the network cards.
+/// CRC32C (RFC 3720, appendix B.4) over header and frames, and over the payload unless that is left
+/// to the network cards.
 #[derive(Clone, Copy, Debug)]
 pub struct Checksum {
     payload: bool,
@@ -51,8 +53,8 @@ impl Seal for Checksum {
     }
 }
 
-/// HMAC-SHA-256 under a secret derived from the job's, cut to 16 bytes (RFC 2104, section 5): who does not know the secret gets
-/// no connection.
+/// HMAC-SHA-256 under a secret derived from the job's, cut to 16 bytes (RFC 2104, section 5): who
+/// does not know the secret gets no connection.
 #[derive(Clone, Debug)]
 pub struct HandshakeSeal {
     secret: Secret,
@@ -85,12 +87,20 @@ impl Seal for HandshakeSeal {
 /// Bytes of the header that hold the length of the frames (WIRE-2).
 const FRAMES_LEN: Range<usize> = 18..20;
 
-/// What somebody on the way can do who does not know the job's secret: a checksum is made right, a handshake's seal is not.
+/// What somebody on the way can do who does not know the job's secret: a checksum is made right, a
+/// handshake's seal is not.
 impl Reseal for Checksum {
     fn reseal(&self, datagram: &mut [u8]) {
-        let Some(end) = datagram.len().checked_sub(self.len()).filter(|_| !datagram.starts_with(&[0; 8])) else { return };
+        let Some(end) =
+            datagram.len().checked_sub(self.len()).filter(|_| !datagram.starts_with(&[0; 8]))
+        else {
+            return;
+        };
         let (covered, tag) = datagram.split_at_mut(end);
-        let frames_len = covered.get(FRAMES_LEN).and_then(|bytes| bytes.try_into().ok()).map_or(0, u16::from_le_bytes);
+        let frames_len = covered
+            .get(FRAMES_LEN)
+            .and_then(|bytes| bytes.try_into().ok())
+            .map_or(0, u16::from_le_bytes);
         let (head, payload) = covered.split_at((HEADER_LEN + usize::from(frames_len)).min(end));
         self.tag(&[head, payload], tag);
     }
@@ -103,11 +113,13 @@ mod tests {
     use oikaze_protocol::limits::HEADER_LEN;
     use oikaze_protocol::wire::{Seal, SealKind};
 
-    /// WIRE-5.2, WIRE-5.5: header and frames are covered by either kind, the payload by kind 1 only (WIRE-5.1, 5.2).
+    /// WIRE-5.2, WIRE-5.5: header and frames are covered by either kind, the payload by kind 1 only
+    /// (WIRE-5.1, 5.2).
     #[test]
     fn what_each_kind_covers() {
         let (covered, payload) = (b"header and frames".as_slice(), b"payload".as_slice());
-        for (kind, sees_the_payload) in [(SealKind::HeaderOnly, false), (SealKind::EndToEnd, true)] {
+        for (kind, sees_the_payload) in [(SealKind::HeaderOnly, false), (SealKind::EndToEnd, true)]
+        {
             let seal = Checksum::of(kind).unwrap();
             let mut tag = [0; 4];
             seal.tag(&[covered, payload], &mut tag);
@@ -117,7 +129,9 @@ mod tests {
             assert_eq!(seal.verify(covered, b"pay10ad", &tag), !sees_the_payload);
             assert!(!seal.verify(covered, payload, &tag[..3]));
         }
-        assert!(Checksum::of(SealKind::Handshake).is_none() && Checksum::of(SealKind::Aead).is_none());
+        assert!(
+            Checksum::of(SealKind::Handshake).is_none() && Checksum::of(SealKind::Aead).is_none()
+        );
     }
 
     /// A datagram that was changed on the way has the tag of its kind; a handshake cannot have it.

@@ -1,5 +1,5 @@
-//! Small messages between neighbours that take the shortest way: from the caller's memory into the ring, and from the ring to the caller, with
-//! no turn between (spec/memory.md, MEM-16.9).
+//! Small messages between neighbours that take the shortest way: from the caller's memory into the
+//! ring, and from the ring to the caller, with no turn between (spec/memory.md, MEM-16.9).
 
 use super::neighbour::{Passage, Passages};
 use super::{Arrived, Completion, Engine, Failure};
@@ -11,8 +11,8 @@ use oikaze_protocol::wind::Class;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many messages were taken from a ring together with one that somebody waited for, and are the oldest that have arrived. Whoever is in the
-/// engine changes it.
+/// How many messages were taken from a ring together with one that somebody waited for, and are the
+/// oldest that have arrived. Whoever is in the engine changes it.
 #[derive(Clone, Debug, Default)]
 pub struct Ahead(Arc<AtomicUsize>);
 
@@ -39,7 +39,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// What threads see of the rings of all neighbours.
     #[must_use]
     pub fn passages(&self) -> Passages {
-        let passage = |rank| self.peers.neighbour(rank).map(|neighbour| Arc::clone(&neighbour.passage));
+        let passage =
+            |rank| self.peers.neighbour(rank).map(|neighbour| Arc::clone(&neighbour.passage));
         Passages::new((0..self.nodes).map(passage).collect(), self.ahead.clone())
     }
 
@@ -50,8 +51,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.straight >= STRAIGHT_A_TURN
     }
 
-    /// Put a user's message into a neighbour's ring, if nothing that was asked for before is in its way: the position that settles it. The
-    /// neighbour is to be woken if it sleeps.
+    /// Put a user's message into a neighbour's ring, if nothing that was asked for before is in its
+    /// way: the position that settles it. The neighbour is to be woken if it sleeps.
     #[inline]
     pub fn send_straight(&mut self, to: Rank, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
         let before = !self.submissions.is_empty() || self.order.holds_back();
@@ -65,11 +66,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
         Some(position)
     }
 
-    /// Whose message is the oldest for the user, if it is in a neighbour's ring, or was taken out together with one before, and nothing that arrived
-    /// earlier is waiting to be read; and whether the neighbour was told something, so that it is to be woken if it sleeps. [`Engine::hand_out`] follows.
+    /// Whose message is the oldest for the user, if it is in a neighbour's ring, or was taken out
+    /// together with one before, and nothing that arrived earlier is waiting to be read; and
+    /// whether the neighbour was told something, so that it is to be woken if it sleeps.
+    /// [`Engine::hand_out`] follows.
     ///
-    /// Of one who sends many, some more are taken at once, and kept for who comes next: each record is in its writer's cache, and the processor
-    /// fetches several at a time if no locked instruction stands between.
+    /// Of one who sends many, some more are taken at once, and kept for who comes next: each record
+    /// is in its writer's cache, and the processor fetches several at a time if no locked
+    /// instruction stands between.
     #[inline]
     pub fn make_ready(&mut self, from: Option<Rank>, sends_many: bool) -> Option<(Rank, bool)> {
         if self.owes_a_look() {
@@ -80,9 +84,13 @@ impl<L: Link, P: Pages> Engine<L, P> {
             self.take_from_rings(from, if sends_many { STRAIGHT_TOGETHER } else { 1 });
         }
         let ahead = self.ahead.count();
-        let next = self.arrived.front().filter(|next| ahead > 0 && from.is_none_or(|from| next.from == from))?;
+        let next = self
+            .arrived
+            .front()
+            .filter(|next| ahead > 0 && from.is_none_or(|from| next.from == from))?;
         self.ahead.set(ahead - 1);
-        // Of those that were taken out together it is told when they are, and when the last of them is handed out.
+        // Of those that were taken out together it is told when they are, and when the last of them
+        // is handed out.
         let is_told = ahead == 1 || is_first;
         if let Some(neighbour) = self.peers.neighbour_mut(next.from) {
             neighbour.handed(next.body.len() as u64, ahead == 1);
@@ -91,7 +99,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         Some((next.from, is_told))
     }
 
-    /// What was made ready. (It is not looked into on its way: it would be moved in other pieces than it was written in, which waits for the writes.)
+    /// What was made ready. (It is not looked into on its way: it would be moved in other pieces
+    /// than it was written in, which waits for the writes.)
     #[inline]
     pub fn hand_out(&mut self) -> Option<Arrived> {
         self.arrived.pop_front()
@@ -130,8 +139,15 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// Settle `completion` as the message that went straight to this neighbour and ends at this position.
-    pub(super) fn promise(&mut self, peer: Rank, passage: &Passage, position: u64, completion: Arc<Completion>) {
+    /// Settle `completion` as the message that went straight to this neighbour and ends at this
+    /// position.
+    pub(super) fn promise(
+        &mut self,
+        peer: Rank,
+        passage: &Passage,
+        position: u64,
+        completion: Arc<Completion>,
+    ) {
         let settled = match self.peers.neighbour_mut(peer) {
             Some(neighbour) => neighbour.promise(position, completion),
             None => {

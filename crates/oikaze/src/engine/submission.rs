@@ -138,7 +138,8 @@ pub enum Request {
         /// Which.
         key: u64,
     },
-    /// Exchange pages with a neighbour's region, if that can be: as many as are found in one piece at both ends.
+    /// Exchange pages with a neighbour's region, if that can be: as many as are found in one piece
+    /// at both ends.
     Swap(Box<Swap>),
     /// Take a published name back.
     Withdraw {
@@ -150,12 +151,14 @@ pub enum Request {
         /// Its number.
         region: RegionId,
     },
-    /// Forget the source of an operation that has not settled: it is never read again (but see WIND-5.5).
+    /// Forget the source of an operation that has not settled: it is never read again (but see
+    /// WIND-5.5).
     Cancel {
         /// The operation's completion.
         completion: Arc<Completion>,
     },
-    /// Operations to this peer, or to each, that are asked for from now on begin when those from before have ended.
+    /// Operations to this peer, or to each, that are asked for from now on begin when those from
+    /// before have ended.
     Fence {
         /// Whose; `None`: each of them for itself.
         peer: Option<Rank>,
@@ -213,7 +216,8 @@ pub enum Request {
     Lock(u64),
     /// Give a lock back.
     Unlock(u64),
-    /// Settle a completion as the message that went straight into a neighbour's ring and ends at this position.
+    /// Settle a completion as the message that went straight into a neighbour's ring and ends at
+    /// this position.
     Promise {
         /// Whose ring.
         peer: Rank,

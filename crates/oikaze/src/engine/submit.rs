@@ -1,4 +1,5 @@
-//! Submissions: what threads ask for becomes messages to peers; what the layers above owe their peers is posted too.
+//! Submissions: what threads ask for becomes messages to peers; what the layers above owe their
+//! peers is posted too.
 
 use super::events::Owner;
 use super::operation::Completion;
@@ -26,7 +27,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.begin_some(SUBMISSIONS_A_TURN, now);
     }
 
-    /// Begin what has been asked for until now, by threads that found the engine taken: for whoever changes what it may depend on.
+    /// Begin what has been asked for until now, by threads that found the engine taken: for whoever
+    /// changes what it may depend on.
     pub fn begin_waiting(&mut self, now: Time) {
         self.begin_some(self.submissions.len(), now);
     }
@@ -38,7 +40,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// Begin what is asked for. The next turn sends what comes of it, and settles what it can: one follows soon.
+    /// Begin what is asked for. The next turn sends what comes of it, and settles what it can: one
+    /// follows soon.
     pub fn submit(&mut self, submission: Submission, now: Time) {
         self.now = self.now.max(now);
         let Submission { request, completion, keep } = submission;
@@ -63,7 +66,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 self.settle_now(completion, Ok(Value::Done));
             }
             Request::Tell { completion, sink } => self.news += usize::from(completion.tell(sink)),
-            Request::Promise { peer, passage, position, completion } => self.promise(peer, &passage, position, completion),
+            Request::Promise { peer, passage, position, completion } => {
+                self.promise(peer, &passage, position, completion)
+            }
             Request::Fence { peer } => {
                 self.fence(peer);
                 self.settle_now(completion, Ok(Value::Done));
@@ -71,7 +76,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
             Request::Flush { peer } => self.flush_operations(peer, completion),
             Request::Map { at, key } => self.ask_for_memory(at, key, completion),
             Request::Swap(swap) => self.ask_to_swap(*swap, completion),
-            Request::Consumed { from, messages, bytes } if from == self.me => self.to_self.consumed(messages, bytes),
+            Request::Consumed { from, messages, bytes } if from == self.me => {
+                self.to_self.consumed(messages, bytes)
+            }
             Request::Consumed { from, messages, bytes } => {
                 if let Some(peer) = self.peers.touch(from) {
                     peer.consumed(messages, bytes);
@@ -95,7 +102,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
                     let queued = self.operations.copied(peer);
                     // One alone may be longer than the bound (MEM-15.6).
                     if queued > 0 && queued.saturating_add(copied) > QUEUED_MAX {
-                        return self.settle_now(completion, Err(Failure::QueueFull { peer, queued }));
+                        return self
+                            .settle_now(completion, Err(Failure::QueueFull { peer, queued }));
                     }
                 }
                 let token = match completion {
@@ -110,7 +118,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    pub(super) fn settle_now(&mut self, completion: Option<Arc<Completion>>, outcome: Result<Value, Failure>) {
+    pub(super) fn settle_now(
+        &mut self,
+        completion: Option<Arc<Completion>>,
+        outcome: Result<Value, Failure>,
+    ) {
         if let Some(completion) = completion {
             completion.settle(outcome);
             self.news += 1;
@@ -125,13 +137,27 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
         let Self { rma, coherence, pages, .. } = self;
         let (to, message) = match request {
-            Request::Put { to, key, offset, body, signal } => (to, rma.put(key, offset, body, signal, token)),
-            Request::Get { from, key, offset, into } => (from, rma.get(from, key, offset, into, token)),
-            Request::PutBlock { to, key, block, body, signal } => (to, rma.put_block(key, *block, body, signal, token)),
-            Request::GetBlock { from, key, block, into } => (from, rma.get_block(from, key, *block, into, token)),
-            Request::Atomic { at, key, offset, op, fetch: true } => (at, rma.atomic(at, key, offset, op, token)),
-            Request::Atomic { at, key, offset, op, fetch: false } => (at, Ok(Rma::change(key, offset, op, token))),
-            Request::Accumulate { to, key, offset, how, body } => (to, Rma::accumulate(key, offset, how, body, token)),
+            Request::Put { to, key, offset, body, signal } => {
+                (to, rma.put(key, offset, body, signal, token))
+            }
+            Request::Get { from, key, offset, into } => {
+                (from, rma.get(from, key, offset, into, token))
+            }
+            Request::PutBlock { to, key, block, body, signal } => {
+                (to, rma.put_block(key, *block, body, signal, token))
+            }
+            Request::GetBlock { from, key, block, into } => {
+                (from, rma.get_block(from, key, *block, into, token))
+            }
+            Request::Atomic { at, key, offset, op, fetch: true } => {
+                (at, rma.atomic(at, key, offset, op, token))
+            }
+            Request::Atomic { at, key, offset, op, fetch: false } => {
+                (at, Ok(Rma::change(key, offset, op, token)))
+            }
+            Request::Accumulate { to, key, offset, how, body } => {
+                (to, Rma::accumulate(key, offset, how, body, token))
+            }
             Request::Push { to, key, body, urgent } => (to, Rma::push(key, body, urgent, token)),
             Request::Lookup { at, name } => (at, rma.lookup(at, &name, token)),
             Request::Send { to, class, tag, body } => (to, Rma::user(class, tag, body, token)),
@@ -143,8 +169,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 coherence.declare_unfit(declaration, why, token, pages);
                 return;
             }
-            Request::Touch { array, pages: range, access } => return coherence.touch(array, range, access, token, pages),
-            Request::Fault { array, page, access } => return coherence.fault(array, page, access, pages),
+            Request::Touch { array, pages: range, access } => {
+                return coherence.touch(array, range, access, token, pages);
+            }
+            Request::Fault { array, page, access } => {
+                return coherence.fault(array, page, access, pages);
+            }
             Request::Barrier => return coherence.barrier(token, pages),
             Request::Reduce(reduction) => return coherence.reduce(reduction, token, pages),
             Request::Leave => return self.leave_after_operations(token),
@@ -171,7 +201,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// Hand a message to the peer's connection, or into its ring; a message that cannot be taken fails at once.
+    /// Hand a message to the peer's connection, or into its ring; a message that cannot be taken
+    /// fails at once.
     pub(super) fn post(&mut self, to: Rank, mut message: Message) {
         let token = message.token;
         // What could not be read would be lost here for ever (MEM-1.5).
@@ -193,7 +224,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
             let Some(peer) = peers.touch(to) else {
                 return self.fail(to, token, Failure::NoSuchNode { rank: to, nodes });
             };
-            let pages = begins_with_page(&message.body, memory) && peer.addresses.iter().any(|to| link.prefers_pages(to.ip()));
+            let pages = begins_with_page(&message.body, memory)
+                && peer.addresses.iter().any(|to| link.prefers_pages(to.ip()));
             let number = peer.connection.post(self.now, message);
             number.map(|number| {
                 if pages {
@@ -241,7 +273,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.lost(to, token);
     }
 
-    /// What this message was to carry cannot be read any more: an operation fails for that; whose get it was to answer is told (MEM-4.6).
+    /// What this message was to carry cannot be read any more: an operation fails for that; whose
+    /// get it was to answer is told (MEM-4.6).
     pub(super) fn unreadable(&mut self, to: Rank, token: Token, failure: Failure) {
         match Owner::of(token) {
             Owner::Remote => self.rma.answer_lost(token),
@@ -249,10 +282,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// Post what the layers above owe their peers, and deliver messages to ourselves; true if the turn's share was used up.
+    /// Post what the layers above owe their peers, and deliver messages to ourselves; true if the
+    /// turn's share was used up.
     ///
-    /// What a connection has no room for waits until there is: a peer that asked must be answered, and coherence takes a message that
-    /// cannot be sent for the end of its receiver. Answers wait with remote memory, which counts them and forgets those whose region goes.
+    /// What a connection has no room for waits until there is: a peer that asked must be answered,
+    /// and coherence takes a message that cannot be sent for the end of its receiver. Answers wait
+    /// with remote memory, which counts them and forgets those whose region goes.
     pub(super) fn post_replies(&mut self) -> bool {
         self.post_held();
         // Answers to ourselves ask for no further ones, so that each is looked at once.
@@ -284,7 +319,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     pub(super) fn is_full(&self, to: Rank) -> bool {
-        if to == self.me { self.to_self.is_full() } else { self.peer(to).is_some_and(Peer::is_full) }
+        if to == self.me {
+            self.to_self.is_full()
+        } else {
+            self.peer(to).is_some_and(Peer::is_full)
+        }
     }
 
     fn post_or_hold(&mut self, to: Rank, message: Message) {

@@ -1,8 +1,11 @@
-//! Pages of a region of this node that change place with those of a neighbour's (spec/memory.md, MEM-20).
+//! Pages of a region of this node that change place with those of a neighbour's (spec/memory.md,
+//! MEM-20).
 //!
-//! Who asks says in the socket which pages of which file are behind its region, and in the ring that it asks. The owner of the other region says in
-//! the socket which are behind that, takes those that came, and says in the ring that it has; then who asked takes what came back. Whoever dies in
-//! between, the other one has one content or the other, whole: nothing is given up before something else has taken its place.
+//! Who asks says in the socket which pages of which file are behind its region, and in the ring
+//! that it asks. The owner of the other region says in the socket which are behind that, takes
+//! those that came, and says in the ring that it has; then who asked takes what came back. Whoever
+//! dies in between, the other one has one content or the other, whole: nothing is given up before
+//! something else has taken its place.
 
 #[cfg(test)]
 mod tests;
@@ -19,10 +22,12 @@ use oikaze_protocol::time::Time;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// Questions that a neighbour is asked at a time. As many of its own may lie here, beside its answers.
+/// Questions that a neighbour is asked at a time. As many of its own may lie here, beside its
+/// answers.
 pub(super) const OFFERS: usize = 64;
 
-/// What is said in the socket: one of these; then number, key, offset, offset in the file, and length, each u64. An answer has no key or offset.
+/// What is said in the socket: one of these; then number, key, offset, offset in the file, and
+/// length, each u64. An answer has no key or offset.
 const QUESTION: &[u8; 4] = b"swap";
 const ANSWER: &[u8; 4] = b"took";
 const WORDS: usize = 5;
@@ -73,15 +78,28 @@ impl Offer {
         let words = bytes.get(4..)?.as_chunks::<8>().0;
         let word = |index: usize| words.get(index).copied().map(u64::from_le_bytes);
         let pages = FilePages::received(file, word(3)?, word(4)?).ok()?;
-        Some(Offer { answers: bytes.starts_with(ANSWER), number: word(0)?, key: word(1)?, offset: word(2)?, pages })
+        Some(Offer {
+            answers: bytes.starts_with(ANSWER),
+            number: word(0)?,
+            key: word(1)?,
+            offset: word(2)?,
+            pages,
+        })
     }
 }
 
 /// Say in the socket which pages are to change place.
-fn say(neighbour: &Neighbour, word: &[u8; 4], [number, key, offset]: [u64; 3], pages: &FilePages) -> std::io::Result<()> {
+fn say(
+    neighbour: &Neighbour,
+    word: &[u8; 4],
+    [number, key, offset]: [u64; 3],
+    pages: &FilePages,
+) -> std::io::Result<()> {
     let mut said = Vec::with_capacity(OFFER_LEN);
     said.extend_from_slice(word);
-    [number, key, offset, pages.offset, pages.len].into_iter().for_each(|word| said.extend_from_slice(&word.to_le_bytes()));
+    [number, key, offset, pages.offset, pages.len]
+        .into_iter()
+        .for_each(|word| said.extend_from_slice(&word.to_le_bytes()));
     let file: BorrowedFd<'_> = pages.file();
     neighbour.pair.line.say(&said, Some(file))
 }
@@ -92,8 +110,9 @@ fn keep_spare(neighbour: &mut Neighbour) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What is said next. Descriptors are kept for answers to questions that are out: one is given up while something is received, and kept again unless that
-/// was an answer. Another thing that has taken its place does without its own.
+/// What is said next. Descriptors are kept for answers to questions that are out: one is given up
+/// while something is received, and kept again unless that was an answer. Another thing that has
+/// taken its place does without its own.
 pub(super) fn hear_next(neighbour: &mut Neighbour) -> std::io::Result<Option<Said>> {
     let kept = neighbour.spares.pop().is_some();
     let mut said = neighbour.pair.line.hear()?;
@@ -115,7 +134,10 @@ fn hear(neighbour: &mut Neighbour, answers: bool, number: u64) -> Option<Offer> 
 }
 
 fn heard(neighbour: &mut Neighbour, answers: bool, number: u64) -> Option<Offer> {
-    let at = neighbour.offers.iter().position(|offer| (offer.answers, offer.number) == (answers, number))?;
+    let at = neighbour
+        .offers
+        .iter()
+        .position(|offer| (offer.answers, offer.number) == (answers, number))?;
     Some(neighbour.offers.swap_remove(at))
 }
 
@@ -165,13 +187,15 @@ pub(super) struct Swaps {
 }
 
 impl Swaps {
-    /// Does a neighbour wait until others have left a region? Who leaves wakes this node, unless it has left just now.
+    /// Does a neighbour wait until others have left a region? Who leaves wakes this node, unless it
+    /// has left just now.
     pub fn are_wanted(&self) -> bool {
         !self.wanted.is_empty()
     }
 
-    /// This neighbour is none any more, and its line has ended: what it wanted is not done. What was asked of it is, as far as it has said which its
-    /// pages are: whoever lives and has said that takes ours, however late it goes on, and who has not can say it no more (MEM-20.5).
+    /// This neighbour is none any more, and its line has ended: what it wanted is not done. What
+    /// was asked of it is, as far as it has said which its pages are: whoever lives and has said
+    /// that takes ours, however late it goes on, and who has not can say it no more (MEM-20.5).
     pub fn cut_off(&mut self, rank: Rank, neighbour: &mut Neighbour) {
         /// The line of one that keeps to what is agreed is empty long before.
         const LOOKS: usize = 64;
@@ -187,7 +211,8 @@ impl Swaps {
 }
 
 impl<L: Link, P: Pages> Engine<L, P> {
-    /// Ask a neighbour to exchange pages; the completion says how many bytes of them have changed place, or that it is done without any.
+    /// Ask a neighbour to exchange pages; the completion says how many bytes of them have changed
+    /// place, or that it is done without any.
     pub(super) fn ask_to_swap(&mut self, swap: Swap, completion: Option<Arc<Completion>>) {
         let Some(completion) = completion else { return };
         if let Err(completion) = self.try_to_ask(swap, completion) {
@@ -196,11 +221,17 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    fn try_to_ask(&mut self, swap: Swap, completion: Arc<Completion>) -> Result<(), Arc<Completion>> {
+    fn try_to_ask(
+        &mut self,
+        swap: Swap,
+        completion: Arc<Completion>,
+    ) -> Result<(), Arc<Completion>> {
         let Swap { at, key, offset, own, own_offset, len } = swap;
         let Self { peers, neighbours, memory, .. } = self;
         // Nothing begins with a region that is being deregistered.
-        let Some(own) = memory.region(own).filter(|_| !memory.is_closed(own)) else { return Err(completion) };
+        let Some(own) = memory.region(own).filter(|_| !memory.is_closed(own)) else {
+            return Err(completion);
+        };
         // Its pages stay until that is over (MEM-18.6).
         if neighbours.hold(own) {
             return Err(completion);
@@ -211,7 +242,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         // What the other one has given must be taken: whether it can be is known before.
         let Some(mut lock) = own.lock_pages().filter(|_| room) else { return Err(completion) };
         let pages = lock.pages(own_offset).map(|pages| pages.until(len));
-        let Some(pages) = pages.filter(|pages| lock.prepare(own_offset, pages.len)) else { return Err(completion) };
+        let Some(pages) = pages.filter(|pages| lock.prepare(own_offset, pages.len)) else {
+            return Err(completion);
+        };
         let number = swaps.last + 1;
         if keep_spare(neighbour).is_err() {
             return Err(completion);
@@ -222,7 +255,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
         neighbour.ask_to_swap(number);
         swaps.last = number;
-        swaps.asked.push(Asked { rank: at, number, lock, offset: own_offset, len: pages.len, completion });
+        swaps.asked.push(Asked {
+            rank: at,
+            number,
+            lock,
+            offset: own_offset,
+            len: pages.len,
+            completion,
+        });
         Ok(())
     }
 
@@ -233,7 +273,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
         while let Some((number, done)) = neighbour.next_swapped() {
             neighbours.rung = true;
             let asked = &mut neighbours.swaps.asked;
-            let Some(at) = asked.iter().position(|asked| (asked.rank, asked.number) == (rank, number)) else { continue };
+            let Some(at) =
+                asked.iter().position(|asked| (asked.rank, asked.number) == (rank, number))
+            else {
+                continue;
+            };
             let asked = asked.swap_remove(at);
             // Also of what came to nothing.
             let answer = hear(neighbour, true, number);
@@ -250,14 +294,18 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// Exchange what neighbours want exchanged, where that may be; all others are told that it may not.
+    /// Exchange what neighbours want exchanged, where that may be; all others are told that it may
+    /// not.
     pub(super) fn serve_swaps(&mut self) {
         let mut at = 0;
         while let Some(&rank) = self.neighbours.ranks.get(at) {
             at += 1;
             while let Some(number) = self.peers.neighbour_mut(rank).and_then(Neighbour::next_swap) {
                 self.neighbours.rung = true;
-                let offer = self.peers.neighbour_mut(rank).and_then(|neighbour| hear(neighbour, false, number));
+                let offer = self
+                    .peers
+                    .neighbour_mut(rank)
+                    .and_then(|neighbour| hear(neighbour, false, number));
                 match offer.ok_or(()).and_then(|offer| self.admit(rank, offer)) {
                     Ok(wanted) => self.neighbours.swaps.wanted.push(wanted),
                     Err(()) => self.answer_swap(rank, number, false),
@@ -281,7 +329,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
             let _ = self.set_rights(slot, None, Rights::NONE);
         }
         let len = region.len();
-        self.note(format!("peers cannot reach a region of {len} bytes any more: {}", MemoryError::Torn));
+        self.note(format!(
+            "peers cannot reach a region of {len} bytes any more: {}",
+            MemoryError::Torn
+        ));
     }
 
     fn exchange_wanted(&mut self) {
@@ -298,7 +349,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
             // Its registration may have ended meanwhile.
             let done = self.may_swap(&offer).is_some_and(|region| region.is_same(lock.region()))
                 && !self.is_held(lock.region())
-                && self.peers.neighbour_mut(rank).and_then(|neighbour| give(neighbour, &mut lock, offer)).is_some();
+                && self
+                    .peers
+                    .neighbour_mut(rank)
+                    .and_then(|neighbour| give(neighbour, &mut lock, offer))
+                    .is_some();
             self.answer_swap(rank, number, done);
             self.neighbours.swaps.settled.push(lock.region().clone());
         }
@@ -312,13 +367,18 @@ impl<L: Link, P: Pages> Engine<L, P> {
         Ok(Wanted { rank, lock, offer, since: self.now })
     }
 
-    /// The region, if every page of it may be read and written, and the range is one that can change place (MEM-20.2).
+    /// The region, if every page of it may be read and written, and the range is one that can
+    /// change place (MEM-20.2).
     fn may_swap(&self, offer: &Offer) -> Option<&Region> {
         let (_, region, rights) = self.memory.mappable(offer.key)?;
         let unit = region.exchange_unit()?;
-        let whole = [offer.offset, offer.pages.offset, offer.pages.len].iter().all(|number| number.is_multiple_of(unit));
-        let inside = offer.offset.checked_add(offer.pages.len).is_some_and(|end| end <= region.len() as u64);
-        (whole && inside && rights.contains(Rights(Rights::READ.0 | Rights::WRITE.0))).then_some(region)
+        let whole = [offer.offset, offer.pages.offset, offer.pages.len]
+            .iter()
+            .all(|number| number.is_multiple_of(unit));
+        let inside =
+            offer.offset.checked_add(offer.pages.len).is_some_and(|end| end <= region.len() as u64);
+        (whole && inside && rights.contains(Rights(Rights::READ.0 | Rights::WRITE.0)))
+            .then_some(region)
     }
 
     fn answer_swap(&mut self, rank: Rank, number: u64, done: bool) {
@@ -331,7 +391,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
 /// Say what is behind our region, and put there what came; `None`: it is as it was.
 fn give(neighbour: &mut Neighbour, lock: &mut PagesLock, offer: Offer) -> Option<()> {
     let ours = lock.pages(offer.offset)?.until(offer.pages.len);
-    // Who has heard which ours are may take them, whatever becomes of this: that theirs can be taken is known before (MEM-20.3).
+    // Who has heard which ours are may take them, whatever becomes of this: that theirs can be
+    // taken is known before (MEM-20.3).
     if !lock.prepare(offer.offset, ours.len) {
         return None;
     }
@@ -347,7 +408,10 @@ fn give(neighbour: &mut Neighbour, lock: &mut PagesLock, offer: Offer) -> Option
 
 fn take(lock: &PagesLock, offset: u64, pages: FilePages) -> Result<Value, Failure> {
     let len = pages.len;
-    let failed =
-        |why| Failure::Machine(format!("the pages that have come cannot be mapped, and the peer has those of here: {why}"));
+    let failed = |why| {
+        Failure::Machine(format!(
+            "the pages that have come cannot be mapped, and the peer has those of here: {why}"
+        ))
+    };
     lock.take(offset, pages).map(|()| Value::Swapped(len)).map_err(failed)
 }

@@ -1,7 +1,9 @@
-//! Messages to our own rank: delivered without the network, in order, in the stage that posts replies.
+//! Messages to our own rank: delivered without the network, in order, in the stage that posts
+//! replies.
 //!
-//! The user's take of this node's credit, as any peer's do (MEM-8.1): else a program that sends to itself and does not read would fill its
-//! memory. What needs none passes those that wait for it, as in a ring (MEM-16.3).
+//! The user's take of this node's credit, as any peer's do (MEM-8.1): else a program that sends to
+//! itself and does not read would fill its memory. What needs none passes those that wait for it,
+//! as in a ring (MEM-16.3).
 
 #[cfg(test)]
 mod tests;
@@ -13,10 +15,13 @@ use oikaze_os::memory::RegionTable;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{CREDIT, CREDIT_OVERHEAD, MESSAGE_MAX, MESSAGES_IN_FLIGHT};
 use oikaze_protocol::rma::{Memory, places, read_rows};
-use oikaze_protocol::wind::{Admission, Body, Class, Delivered, Message, PostError, Refusal, Token, Upper};
+use oikaze_protocol::wind::{
+    Admission, Body, Class, Delivered, Message, PostError, Refusal, Token, Upper,
+};
 use std::collections::VecDeque;
 
-/// Bytes to ourselves that are moved at a time. What is longer, and has its place, goes piece by piece.
+/// Bytes to ourselves that are moved at a time. What is longer, and has its place, goes piece by
+/// piece.
 const PIECE_TO_SELF: u64 = 64 << 10;
 /// Bytes to ourselves that are moved in one turn: peers wait for its end.
 pub(super) const TO_SELF_A_TURN: u64 = 4 << 20;
@@ -78,7 +83,9 @@ impl ToSelf {
         while let Some(message) = self.queue.pop_front() {
             let passes = message.class == Class::Unordered && !message.credited;
             let charge = charge_of(&message);
-            if passes || (self.held.is_empty() && (self.charged == 0 || self.charged + charge <= CREDIT)) {
+            if passes
+                || (self.held.is_empty() && (self.charged == 0 || self.charged + charge <= CREDIT))
+            {
                 self.charged += charge;
                 return Some(message);
             }
@@ -119,7 +126,8 @@ fn charge_of(message: &Message) -> u64 {
 }
 
 impl<L: Link, P: Pages> Engine<L, P> {
-    /// Deliver one message to ourselves, if there is one, or go on with it; how many bytes were moved.
+    /// Deliver one message to ourselves, if there is one, or go on with it; how many bytes were
+    /// moved.
     pub(super) fn deliver_to_self(&mut self) -> Option<u64> {
         if let Some(under_way) = self.to_self.under_way.take() {
             return Some(self.go_on_to_self(under_way));
@@ -134,7 +142,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 return Some(self.begin_to_self(number, message));
             }
             Body::Segment(segment) => {
-                let Some(mut bytes) = usize::try_from(len).ok().and_then(|len| self.bodies.try_lend(len)) else {
+                let Some(mut bytes) =
+                    usize::try_from(len).ok().and_then(|len| self.bodies.try_lend(len))
+                else {
                     self.to_self.give_back(charge);
                     self.refused(message.token, Refusal::NoMemory);
                     return Some(0);
@@ -145,7 +155,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 self.memory.wait_for_pages(false);
                 if !read {
                     self.to_self.give_back(charge);
-                    self.unreadable(self.me, message.token, self.why_unreadable(Some(segment.region)));
+                    self.unreadable(
+                        self.me,
+                        message.token,
+                        self.why_unreadable(Some(segment.region)),
+                    );
                     return Some(0);
                 }
                 bytes
@@ -156,7 +170,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let Self { me, pages, memory, rma, coherence, bodies, .. } = self;
         let mut upper = Upward { rma, coherence, memory, pages, bodies };
         // A user's message is handed over: it meets no absent pages that would have it come again.
-        let delivered = if message.credited { Delivered::Owned(std::mem::take(&mut body)) } else { Delivered::Bytes(&body) };
+        let delivered = if message.credited {
+            Delivered::Owned(std::mem::take(&mut body))
+        } else {
+            Delivered::Bytes(&body)
+        };
         let outcome = upper.deliver(*me, number, message.class, &message.head, delivered);
         match outcome {
             Ok(()) => self.acknowledged(message.token),
@@ -184,12 +202,15 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let before = under_way.at;
         // Of rows the node waits for the disk, and of what has begun (MEM-1.11, MEM-1.12).
         self.memory.wait_for_pages(matches!(under_way.message.body, Body::Rows(_)));
-        let outcome = if under_way.forgotten { Ok(Moved::Gone) } else { self.place_some(&mut under_way) };
+        let outcome =
+            if under_way.forgotten { Ok(Moved::Gone) } else { self.place_some(&mut under_way) };
         self.memory.wait_for_pages(false);
         let UnderWay { number, message, at, .. } = under_way;
         let (me, token) = (self.me, message.token);
         match outcome {
-            Ok(Moved::Part) => self.to_self.under_way = Some(UnderWay { number, message, at, forgotten: false }),
+            Ok(Moved::Part) => {
+                self.to_self.under_way = Some(UnderWay { number, message, at, forgotten: false })
+            }
             Ok(Moved::All) => self.acknowledged(token),
             Ok(Moved::Gone) => {
                 self.rma.withdrawn(me, number);
@@ -217,7 +238,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let mut piece = vec![0; len.min(PIECE_TO_SELF) as usize];
         let end = len.min(*at + TO_SELF_A_TURN);
         while *at < end {
-            let Some(bytes) = piece.get_mut(..(end - *at).min(PIECE_TO_SELF) as usize) else { return Ok(Moved::Gone) };
+            let Some(bytes) = piece.get_mut(..(end - *at).min(PIECE_TO_SELF) as usize) else {
+                return Ok(Moved::Gone);
+            };
             if !read_part(body, *at, bytes, upper.memory) {
                 return Ok(Moved::Gone);
             }
@@ -234,7 +257,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
 /// Bytes of a body that lies in a region, from `at` on.
 fn read_part(body: &Body, at: u64, into: &mut [u8], memory: &RegionTable) -> bool {
     match body {
-        Body::Segment(segment) => memory.read(segment.region, segment.offset.saturating_add(at), into),
+        Body::Segment(segment) => {
+            memory.read(segment.region, segment.offset.saturating_add(at), into)
+        }
         Body::Rows(rows) => read_rows(rows, at, into, memory),
         Body::Empty | Body::Short(_) | Body::Inline(_) => false,
     }

@@ -6,8 +6,8 @@ use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::time::Time;
 use std::time::Duration;
 
-/// Who submits runs a turn at once, and would find nothing on the link if it was looked at less than this ago: a system call for nothing,
-/// before the datagram that somebody waits for.
+/// Who submits runs a turn at once, and would find nothing on the link if it was looked at less
+/// than this ago: a system call for nothing, before the datagram that somebody waits for.
 const LOOK_AGAIN: Duration = Duration::from_micros(5);
 
 /// A turn with more datagrams than this takes longer than a look at the clock is worth.
@@ -56,8 +56,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.rest_of_turn(now, received)
     }
 
-    /// A turn for the sake of somebody who waits: if something arrived and nothing presses, it ends with that, and what is left (to tell
-    /// what has arrived, to set timers) is for the next turn, most often that of the answer. The next is always a whole one (WIND-10.4).
+    /// A turn for the sake of somebody who waits: if something arrived and nothing presses, it ends
+    /// with that, and what is left (to tell what has arrived, to set timers) is for the next turn,
+    /// most often that of the answer. The next is always a whole one (WIND-10.4).
     pub fn turn_for_news(&mut self, now: Time) -> Work {
         if self.unfinished {
             return self.turn(now);
@@ -67,7 +68,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.end_with_news(now, received)
     }
 
-    /// After [`Engine::turn_for_news`] found nothing: another look where something is most likely to come, for who still waits.
+    /// After [`Engine::turn_for_news`] found nothing: another look where something is most likely
+    /// to come, for who still waits.
     pub fn look_again(&mut self, now: Time) -> Work {
         if self.unfinished {
             return self.turn(now);
@@ -94,7 +96,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         Work { received, settled: self.take_news(), ..Work::default() }
     }
 
-    /// A turn for the sake of what was just submitted: it does not look at the link if a turn has lately done so.
+    /// A turn for the sake of what was just submitted: it does not look at the link if a turn has
+    /// lately done so.
     pub fn turn_to_send(&mut self, now: Time) -> Work {
         if now - self.looked > LOOK_AGAIN { self.turn(now) } else { self.rest_of_turn(now, 0) }
     }
@@ -116,14 +119,24 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.end_broken();
         let asked = self.stir_neighbours();
         let late = self.peers.heed_beside(now);
-        // What these set free (a barrier's arrival after its diffs, say) is posted by the next turn.
+        // What these set free (a barrier's arrival after its diffs, say) is posted by the next
+        // turn.
         let begun = self.settle_events();
         self.peers.settle(now);
         self.rest_bodies();
-        let unposted = self.rma.answers() > deferred || self.coherence.owes() || self.to_self.is_due();
+        let unposted =
+            self.rma.answers() > deferred || self.coherence.owes() || self.to_self.is_due();
         // A link without room says itself when to try again, if it can.
         let stopped = self.is_stopped() && self.link.next_wakeup().is_none();
-        self.more = owed || late || asked || begun || unposted || cut || smaller || stopped || !self.submissions.is_empty();
+        self.more = owed
+            || late
+            || asked
+            || begun
+            || unposted
+            || cut
+            || smaller
+            || stopped
+            || !self.submissions.is_empty();
         Work { received, sent, settled: self.take_news(), more: self.more }
     }
 
@@ -131,7 +144,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.take_settled() + self.ahead.take()
     }
 
-    /// What has been settled since a turn said so, or this did: those who may wait for it are to be told.
+    /// What has been settled since a turn said so, or this did: those who may wait for it are to be
+    /// told.
     pub fn take_settled(&mut self) -> usize {
         std::mem::take(&mut self.news) + self.operations.take_settled()
     }
@@ -165,10 +179,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
         own.into_iter().chain(peers).flatten().min()
     }
 
-    /// Has every peer that lives acknowledged all that was sent to it, and has all been moved that goes to ourselves?
+    /// Has every peer that lives acknowledged all that was sent to it, and has all been moved that
+    /// goes to ourselves?
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        let sent = self.peers.are_settled() && self.neighbours_are_settled() && !self.to_self.is_due();
+        let sent =
+            self.peers.are_settled() && self.neighbours_are_settled() && !self.to_self.is_due();
         !self.unfinished && self.again.is_empty() && sent
     }
 

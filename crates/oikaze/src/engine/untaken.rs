@@ -1,6 +1,8 @@
-//! Tracks failures that no caller has been told of yet, so that `quiet` and `flush` can report them (MEM-15.5).
+//! Tracks failures that no caller has been told of yet, so that `quiet` and `flush` can report them
+//! (MEM-15.5).
 //!
-//! Only operations that fail come here. The texts of the first [`KEPT_MAX`] are kept; all are counted exactly.
+//! Only operations that fail come here. The texts of the first [`KEPT_MAX`] are kept; all are
+//! counted exactly.
 
 use super::Failure;
 use crate::operation::{Verb, What};
@@ -102,10 +104,9 @@ impl Untaken {
             count += std::mem::take(&mut failures.count);
             failures.reported = *latest;
             failures.in_ring = 0;
-            ring = ring.or(failures
-                .ring_failure
-                .take()
-                .map(|failure| (What { verb: Verb::Message, len: 0, peer: *rank, at: None }, failure)));
+            ring = ring.or(failures.ring_failure.take().map(|failure| {
+                (What { verb: Verb::Message, len: 0, peer: *rank, at: None }, failure)
+            }));
         }
         let mut first = None;
         kept.retain(|_, (what, failure)| {
@@ -139,9 +140,13 @@ mod tests {
     #[test]
     fn failure_is_reported_once_and_not_if_it_was_taken() {
         let untaken = Untaken::default();
-        let serials: Vec<u64> = (0..3).map(|_| untaken.note(&what(1), &Failure::Cancelled)).collect();
+        let serials: Vec<u64> =
+            (0..3).map(|_| untaken.note(&what(1), &Failure::Cancelled)).collect();
         untaken.take(1, serials[0]);
-        assert_eq!((counts(&untaken, Some(2)), counts(&untaken, Some(1)), counts(&untaken, None)), (0, 2, 0));
+        assert_eq!(
+            (counts(&untaken, Some(2)), counts(&untaken, Some(1)), counts(&untaken, None)),
+            (0, 2, 0)
+        );
         untaken.take(1, serials[1]);
         let later = untaken.note(&what(1), &Failure::Left);
         let report = untaken.report(None).unwrap();
@@ -155,7 +160,8 @@ mod tests {
     fn many_failures_are_counted_exactly() {
         let untaken = Untaken::default();
         let many = 3 * KEPT_MAX as u64;
-        let serials: Vec<u64> = (0..many).map(|_| untaken.note(&what(0), &Failure::Cancelled)).collect();
+        let serials: Vec<u64> =
+            (0..many).map(|_| untaken.note(&what(0), &Failure::Cancelled)).collect();
         assert_eq!(untaken.lock().kept.len(), KEPT_MAX);
         serials.iter().skip(10).for_each(|serial| untaken.take(0, *serial));
         untaken.note_in_ring(0, 2, &Failure::Left);

@@ -1,4 +1,5 @@
-//! The way up from Wind: each message goes to remote memory or to coherence, by the first byte of its head.
+//! The way up from Wind: each message goes to remote memory or to coherence, by the first byte of
+//! its head.
 
 use super::bodies::Bodies;
 use oikaze_os::memory::RegionTable;
@@ -36,7 +37,8 @@ impl<P: Pages> Upper for Upward<'_, P> {
     }
 
     fn place(&mut self, from: Rank, number: u64, offset: u64, bytes: &[u8]) {
-        // Message numbers are unique within a connection: the one that did not admit this message ignores it.
+        // Message numbers are unique within a connection: the one that did not admit this message
+        // ignores it.
         self.coherence.place(from, number, offset, bytes, self.pages);
         self.rma.place(from, number, offset, bytes, self.memory);
     }
@@ -45,7 +47,14 @@ impl<P: Pages> Upper for Upward<'_, P> {
         self.memory.wait_for_pages(waits);
     }
 
-    fn deliver(&mut self, from: Rank, number: u64, class: Class, head: &[u8], body: Delivered<'_>) -> Result<(), Refusal> {
+    fn deliver(
+        &mut self,
+        from: Rank,
+        number: u64,
+        class: Class,
+        head: &[u8],
+        body: Delivered<'_>,
+    ) -> Result<(), Refusal> {
         match rma::kind(head) {
             Kind::Coherence => match body {
                 Delivered::Placed(_) => self.coherence.arrived(from, number, head, self.pages),

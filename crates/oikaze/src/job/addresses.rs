@@ -1,7 +1,9 @@
-//! Where a node can be reached: what each publishes, which pairs of addresses to try first, and what to say if none works.
+//! Where a node can be reached: what each publishes, which pairs of addresses to try first, and
+//! what to say if none works.
 //!
-//! Nothing is guessed from a default route: every address of every interface that is up is published, and the engine probes
-//! all candidates of a pair at once (a HELLO to each). The order only decides who is asked first and who wins a tie.
+//! Nothing is guessed from a default route: every address of every interface that is up is
+//! published, and the engine probes all candidates of a pair at once (a HELLO to each). The order
+//! only decides who is asked first and who wins a tie.
 
 mod choice;
 mod unreachable;
@@ -54,10 +56,17 @@ impl HostIdentity {
     pub fn here() -> Result<HostIdentity, JobError> {
         let boot_id = "/proc/sys/kernel/random/boot_id";
         let network = "/proc/self/ns/net";
-        let read = std::fs::read_to_string(boot_id).map_err(JobError::system(format!("read {boot_id} (is /proc mounted?)")))?;
-        let inode = std::fs::metadata(network).map_err(JobError::system(format!("look at {network} (is /proc mounted?)")))?.ino();
+        let read = std::fs::read_to_string(boot_id)
+            .map_err(JobError::system(format!("read {boot_id} (is /proc mounted?)")))?;
+        let inode = std::fs::metadata(network)
+            .map_err(JobError::system(format!("look at {network} (is /proc mounted?)")))?
+            .ino();
         let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        Ok(HostIdentity { boot_id: read.trim().to_owned(), network: inode, name: name.trim().to_owned() })
+        Ok(HostIdentity {
+            boot_id: read.trim().to_owned(),
+            network: inode,
+            name: name.trim().to_owned(),
+        })
     }
 
     /// Do both see the same loopback interface?
@@ -79,7 +88,8 @@ pub struct Reachable {
     /// Where nodes of the same machine can call it, if it shares memory with them.
     #[serde(default)]
     pub callable: Option<Callable>,
-    /// The processors it may run on, as the kernel writes them (`0-3,8`): nodes of one machine must not spin on each other's.
+    /// The processors it may run on, as the kernel writes them (`0-3,8`): nodes of one machine must
+    /// not spin on each other's.
     #[serde(default)]
     pub processors: Option<String>,
     /// Addresses that were left out, because there were too many.
@@ -104,9 +114,17 @@ impl Reachable {
     /// # Errors
     /// The system does not list its interfaces.
     pub fn here(port: u16, ipv4: bool, ipv6: bool) -> Result<Reachable, JobError> {
-        let all = interfaces::list().map_err(JobError::system("list this host's network interfaces"))?;
-        let usable = |i: &Interface| i.up && !i.address.is_unspecified() && if i.address.is_ipv4() { ipv4 } else { ipv6 };
-        let address = |i: Interface| Address { interface: i.name, index: i.index, address: i.address, prefix: i.prefix };
+        let all =
+            interfaces::list().map_err(JobError::system("list this host's network interfaces"))?;
+        let usable = |i: &Interface| {
+            i.up && !i.address.is_unspecified() && if i.address.is_ipv4() { ipv4 } else { ipv6 }
+        };
+        let address = |i: Interface| Address {
+            interface: i.name,
+            index: i.index,
+            address: i.address,
+            prefix: i.prefix,
+        };
         let all = all.into_iter().filter(usable).map(address).collect();
         Ok(Reachable::publishing(HostIdentity::here()?, port, all))
     }
@@ -114,7 +132,12 @@ impl Reachable {
     /// Keeps the best of these addresses, and every kind.
     fn publishing(host: HostIdentity, port: u16, mut all: Vec<Address>) -> Reachable {
         let kind = |one: &Address| {
-            (is_virtual(&one.interface), is_link_local(one.address), one.address.is_loopback(), one.address.is_ipv6())
+            (
+                is_virtual(&one.interface),
+                is_link_local(one.address),
+                one.address.is_loopback(),
+                one.address.is_ipv6(),
+            )
         };
         // The order of interfaces stays, but those of containers come last.
         all.sort_by_key(|one| is_virtual(&one.interface));
@@ -149,13 +172,15 @@ impl Reachable {
         let text = job.get(&key, timeout).map_err(|why| match why {
             JobError::TimedOut { limit, .. } => JobError::NotJoined { rank, limit },
             JobError::NodeEnded { rank, how, .. } => {
-                let (how, what) = (format!("{how} before it had joined"), "joining the job".to_owned());
+                let (how, what) =
+                    (format!("{how} before it had joined"), "joining the job".to_owned());
                 JobError::NodeEnded { rank, how, what }
             }
             other => other,
         })?;
         let malformed = |why: String| JobError::Malformed { rank, what: "its addresses", why };
-        let mut read: Reachable = serde_json::from_slice(&text).map_err(|why| malformed(why.to_string()))?;
+        let mut read: Reachable =
+            serde_json::from_slice(&text).map_err(|why| malformed(why.to_string()))?;
         if read.port == 0 {
             return Err(malformed("port 0".into()));
         }
@@ -175,7 +200,8 @@ pub enum Likelihood {
     Routed,
     /// An IPv6 link-local address, on one of our interfaces.
     LinkLocal,
-    /// An address of a bridge for containers or virtual machines (docker0, virbr0): often the same on every host.
+    /// An address of a bridge for containers or virtual machines (docker0, virbr0): often the same
+    /// on every host.
     Virtual,
 }
 
@@ -190,10 +216,13 @@ pub struct Candidate {
     pub likelihood: Likelihood,
 }
 
-/// Names that container engines and hypervisors give to their bridges and to the host's end of a guest's cable.
+/// Names that container engines and hypervisors give to their bridges and to the host's end of a
+/// guest's cable.
 fn is_virtual(interface: &str) -> bool {
-    const PREFIXES: [&str; 11] =
-        ["docker", "virbr", "br-", "veth", "cni", "flannel", "cali", "lxcbr", "lxdbr", "podman", "vmnet"];
+    const PREFIXES: [&str; 11] = [
+        "docker", "virbr", "br-", "veth", "cni", "flannel", "cali", "lxcbr", "lxdbr", "podman",
+        "vmnet",
+    ];
     PREFIXES.iter().any(|prefix| interface.starts_with(prefix))
 }
 
@@ -214,7 +243,8 @@ fn same_subnet(a: IpAddr, b: IpAddr, bits: u8) -> bool {
     bits > 0 && common_bits(a, b) >= u32::from(bits)
 }
 
-/// Addresses at which `mine` may reach `theirs`, the most promising first; the same list on every call.
+/// Addresses at which `mine` may reach `theirs`, the most promising first; the same list on every
+/// call.
 #[must_use]
 pub fn candidates(mine: &Reachable, theirs: &Reachable) -> Vec<Candidate> {
     choose(mine, theirs).0
@@ -227,7 +257,8 @@ pub(crate) fn choose(mine: &Reachable, theirs: &Reachable) -> (Vec<Candidate>, u
     for address in &theirs.addresses {
         found.extend(candidates_at(mine, theirs, address, together));
     }
-    // Networks are numbered in blocks: of routed addresses the nearest to one of ours are the likeliest.
+    // Networks are numbered in blocks: of routed addresses the nearest to one of ours are the
+    // likeliest.
     let distance = |candidate: &Candidate| match candidate.likelihood {
         Likelihood::Routed | Likelihood::Virtual => {
             let cables = mine.addresses.iter().filter(|own| !is_virtual(&own.interface));
@@ -235,30 +266,49 @@ pub(crate) fn choose(mine: &Reachable, theirs: &Reachable) -> (Vec<Candidate>, u
         }
         _ => 0,
     };
-    // Stable: within a rank of likelihood, the order in which the peer lists its interfaces; IPv4 first, as its header is shorter.
-    found.sort_by_cached_key(|candidate| (candidate.likelihood, candidate.to.is_ipv6(), distance(candidate)));
+    // Stable: within a rank of likelihood, the order in which the peer lists its interfaces; IPv4
+    // first, as its header is shorter.
+    found.sort_by_cached_key(|candidate| {
+        (candidate.likelihood, candidate.to.is_ipv6(), distance(candidate))
+    });
     let mut seen = std::collections::HashSet::new();
     found.retain(|candidate| seen.insert(candidate.to));
     let count = found.len();
-    let kept = spread(found, CANDIDATES_MAX, |candidate| (candidate.likelihood, candidate.to.is_ipv6()));
+    let kept =
+        spread(found, CANDIDATES_MAX, |candidate| (candidate.likelihood, candidate.to.is_ipv6()));
     let left_out = u32::try_from(count - kept.len()).unwrap_or(u32::MAX);
     (kept, left_out.saturating_add(theirs.left_out))
 }
 
-fn candidates_at(mine: &Reachable, theirs: &Reachable, address: &Address, together: bool) -> Vec<Candidate> {
-    let candidate = |to: SocketAddr, likelihood| Candidate { to, interface: address.interface.clone(), likelihood };
+fn candidates_at(
+    mine: &Reachable,
+    theirs: &Reachable,
+    address: &Address,
+    together: bool,
+) -> Vec<Candidate> {
+    let candidate = |to: SocketAddr, likelihood| Candidate {
+        to,
+        interface: address.interface.clone(),
+        likelihood,
+    };
     let plain = SocketAddr::new(address.address, theirs.port);
     if address.address.is_loopback() {
         return if together { vec![candidate(plain, Likelihood::Loopback)] } else { Vec::new() };
     }
-    // Another host's address that is also ours (every docker0 has 172.17.0.1) would reach ourselves.
-    if !together && !is_scoped(address.address) && mine.addresses.iter().any(|own| own.address == address.address) {
+    // Another host's address that is also ours (every docker0 has 172.17.0.1) would reach
+    // ourselves.
+    if !together
+        && !is_scoped(address.address)
+        && mine.addresses.iter().any(|own| own.address == address.address)
+    {
         return Vec::new();
     }
     if let IpAddr::V6(v6) = address.address
         && v6.is_unicast_link_local()
     {
-        return scoped(mine, v6, theirs.port).map(|to| candidate(to, Likelihood::LinkLocal)).collect();
+        return scoped(mine, v6, theirs.port)
+            .map(|to| candidate(to, Likelihood::LinkLocal))
+            .collect();
     }
     let near = |own: &&Address| same_subnet(own.address, address.address, own.prefix);
     let likelihood = match mine.addresses.iter().find(near) {
@@ -271,12 +321,17 @@ fn candidates_at(mine: &Reachable, theirs: &Reachable, address: &Address, togeth
     vec![candidate(plain, likelihood)]
 }
 
-/// A link-local address says nothing without a scope, and the peer's scope means nothing here: try it on each of our own
-/// interfaces that looks like a cable and has a link-local address.
+/// A link-local address says nothing without a scope, and the peer's scope means nothing here: try
+/// it on each of our own interfaces that looks like a cable and has a link-local address.
 fn scoped(mine: &Reachable, v6: Ipv6Addr, port: u16) -> impl Iterator<Item = SocketAddr> {
-    let linked = |own: &&Address| own.address.is_ipv6() && is_link_local(own.address) && !is_virtual(&own.interface);
-    // An interface that has the address itself (bridges with equal MAC addresses do) would lead back here.
-    let own = move |index| mine.addresses.iter().any(|own| own.index == index && own.address == IpAddr::V6(v6));
+    let linked = |own: &&Address| {
+        own.address.is_ipv6() && is_link_local(own.address) && !is_virtual(&own.interface)
+    };
+    // An interface that has the address itself (bridges with equal MAC addresses do) would lead
+    // back here.
+    let own = move |index| {
+        mine.addresses.iter().any(|own| own.index == index && own.address == IpAddr::V6(v6))
+    };
     mine.addresses
         .iter()
         .filter(linked)
@@ -287,7 +342,8 @@ fn scoped(mine: &Reachable, v6: Ipv6Addr, port: u16) -> impl Iterator<Item = Soc
 /// Loopback only, for a job of one host that publishes nothing else (tests, one node).
 #[must_use]
 pub fn loopback_only(host: HostIdentity, port: u16) -> Reachable {
-    let lo = |address: IpAddr, prefix| Address { interface: "lo".into(), index: 1, address, prefix };
+    let lo =
+        |address: IpAddr, prefix| Address { interface: "lo".into(), index: 1, address, prefix };
     Reachable {
         host,
         port,
@@ -298,14 +354,17 @@ pub fn loopback_only(host: HostIdentity, port: u16) -> Reachable {
     }
 }
 
-/// For each other node of this machine the processors it may run on. Of one that does not say they may be all of `mine`.
+/// For each other node of this machine the processors it may run on. Of one that does not say they
+/// may be all of `mine`.
 pub fn processors_here<'a>(
     me: &'a Reachable,
     others: &'a [Option<Reachable>],
     mine: &'a [CpuId],
 ) -> impl Iterator<Item = Vec<CpuId>> + 'a {
     let here = others.iter().flatten().filter(|theirs| theirs.host.boot_id == me.host.boot_id);
-    here.map(|theirs| theirs.processors.as_deref().and_then(parse_cpulist).unwrap_or_else(|| mine.to_vec()))
+    here.map(|theirs| {
+        theirs.processors.as_deref().and_then(parse_cpulist).unwrap_or_else(|| mine.to_vec())
+    })
 }
 
 #[cfg(test)]

@@ -10,15 +10,18 @@ pub const KEY_MAX: usize = 128;
 /// Bytes of a value in the store.
 pub const VALUE_MAX: usize = 64 * 1024;
 
-/// A job's meeting place: who am I, how many are we, and a small store in which nodes publish where they can be reached.
+/// A job's meeting place: who am I, how many are we, and a small store in which nodes publish where
+/// they can be reached.
 ///
-/// Used while joining and leaving, never on the data path. May be called from several threads at once.
+/// Used while joining and leaving, never on the data path. May be called from several threads at
+/// once.
 pub trait Bootstrap: Send + Sync {
     /// This node's place, 0 to n − 1.
     fn rank(&self) -> u32;
     /// How many nodes the job has.
     fn size(&self) -> u32;
-    /// This node's place among those on this host, as the launcher placed them (for choosing cores).
+    /// This node's place among those on this host, as the launcher placed them (for choosing
+    /// cores).
     fn local_rank(&self) -> u32;
     /// How many nodes of the job the launcher placed on this host.
     fn local_size(&self) -> u32;
@@ -28,7 +31,8 @@ pub trait Bootstrap: Send + Sync {
     fn incarnation(&self) -> u64;
     /// What the user told the launcher.
     fn settings(&self) -> &Settings;
-    /// Publish a value. A key is written once: the same value again is accepted, another one refused.
+    /// Publish a value. A key is written once: the same value again is accepted, another one
+    /// refused.
     ///
     /// # Errors
     /// Too long, the job was ended, or the store is lost.
@@ -38,16 +42,19 @@ pub trait Bootstrap: Send + Sync {
     /// # Errors
     /// As [`Bootstrap::put`], or the time limit passed.
     fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, JobError>;
-    /// Wait until all nodes have come to the fence of this name. A name may be used again afterwards.
+    /// Wait until all nodes have come to the fence of this name. A name may be used again
+    /// afterwards.
     ///
     /// # Errors
     /// As [`Bootstrap::get`]; at once if a node that has not come has ended.
     fn fence(&self, name: &str, timeout: Duration) -> Result<(), JobError>;
-    /// End the job for everyone: pending and later calls of all nodes fail with this reason. The first reason stays.
+    /// End the job for everyone: pending and later calls of all nodes fail with this reason. The
+    /// first reason stays.
     fn abort(&self, why: &str);
     /// Why the job was ended, if it was. Cheap: known without asking anybody.
     fn aborted(&self) -> Option<String>;
-    /// Node processes that have ended so far, as their launcher saw it. Cheap: known without asking anybody.
+    /// Node processes that have ended so far, as their launcher saw it. Cheap: known without asking
+    /// anybody.
     fn ended(&self) -> Vec<NodeEnd> {
         Vec::new()
     }
@@ -55,15 +62,17 @@ pub trait Bootstrap: Send + Sync {
     fn tells_ends(&self) -> bool {
         false
     }
-    /// Registers a function to call after each new [`NodeEnd`] and after an abort; called at once if there is one already.
-    /// It runs on the thread that reads from the store and must not block.
+    /// Registers a function to call after each new [`NodeEnd`] and after an abort; called at once
+    /// if there is one already. It runs on the thread that reads from the store and must not block.
     fn on_news(&self, _call: Box<dyn Fn() + Send + Sync>) {}
-    /// Tells the launcher that survivors go on after the death of a node (`oikaze run --keep-going`).
+    /// Tells the launcher that survivors go on after the death of a node (`oikaze run
+    /// --keep-going`).
     fn keep_going(&self) {}
-    /// Registers the function that answers questions of other nodes and of the launcher ([`Bootstrap::ask_node`]). It runs on a
-    /// thread of its own and may block.
+    /// Registers the function that answers questions of other nodes and of the launcher
+    /// ([`Bootstrap::ask_node`]). It runs on a thread of its own and may block.
     fn on_question(&self, _answer: Box<dyn Fn(&str) -> String + Send + Sync>) {}
-    /// Asks another node a question in text through the launcher. `None`: no answer within the limit, or no launcher.
+    /// Asks another node a question in text through the launcher. `None`: no answer within the
+    /// limit, or no launcher.
     fn ask_node(&self, _rank: u32, _question: &str, _limit: Duration) -> Option<String> {
         None
     }
@@ -103,7 +112,13 @@ impl Alone {
     pub fn new(settings: Settings) -> Result<Alone, JobError> {
         let secret = Secret::random().map_err(JobError::system("draw the job's secret"))?;
         let incarnation = super::environment::new_incarnation();
-        Ok(Alone { secret, incarnation, settings, state: Mutex::default(), changed: Condvar::new() })
+        Ok(Alone {
+            secret,
+            incarnation,
+            settings,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -114,7 +129,11 @@ impl Alone {
 /// Refuse what the store would refuse.
 pub(crate) fn check_key(key: &str) -> Result<(), JobError> {
     if key.len() > KEY_MAX {
-        return Err(JobError::TooLong { what: "a key of the job's store", len: key.len(), max: KEY_MAX });
+        return Err(JobError::TooLong {
+            what: "a key of the job's store",
+            len: key.len(),
+            max: KEY_MAX,
+        });
     }
     Ok(())
 }
@@ -122,7 +141,11 @@ pub(crate) fn check_key(key: &str) -> Result<(), JobError> {
 /// Refuse what the store would refuse.
 pub(crate) fn check_value(value: &[u8]) -> Result<(), JobError> {
     if value.len() > VALUE_MAX {
-        return Err(JobError::TooLong { what: "a value for the job's store", len: value.len(), max: VALUE_MAX });
+        return Err(JobError::TooLong {
+            what: "a value for the job's store",
+            len: value.len(),
+            max: VALUE_MAX,
+        });
     }
     Ok(())
 }
@@ -160,7 +183,9 @@ impl Bootstrap for Alone {
         match state.values.get(key) {
             Some(old) if old != value => {
                 return Err(JobError::Refused {
-                    why: format!("{key:?} has another value already, and what is published does not change"),
+                    why: format!(
+                        "{key:?} has another value already, and what is published does not change"
+                    ),
                 });
             }
             _ => state.values.insert(key.to_owned(), value.to_vec()),
@@ -180,11 +205,17 @@ impl Bootstrap for Alone {
             if let Some(value) = state.values.get(key) {
                 return Ok(value.clone());
             }
-            let Some(left) = timeout.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) else {
+            let Some(left) = timeout.checked_sub(start.elapsed()).filter(|left| !left.is_zero())
+            else {
                 let missing = "nobody published it".to_owned();
-                return Err(JobError::TimedOut { what: format!("publication of {key:?}"), limit: timeout, missing });
+                return Err(JobError::TimedOut {
+                    what: format!("publication of {key:?}"),
+                    limit: timeout,
+                    missing,
+                });
             };
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state =
+                self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 

@@ -9,11 +9,13 @@ use std::str::FromStr;
 /// In words, as in `OIKAZE_CHECKSUM`: `full` or `header`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checksum {
-    /// Everything, from the sender's memory to the receiver's: what a card, a switch or a bus alters is found. The default.
+    /// Everything, from the sender's memory to the receiver's: what a card, a switch or a bus
+    /// alters is found. The default.
     #[default]
     Full,
-    /// Header and frames only. Payloads are left to the network cards, as TCP leaves them to a card that computes its
-    /// checksum; for networks that are trusted to that point. Bulk transfer costs less processor time.
+    /// Header and frames only. Payloads are left to the network cards, as TCP leaves them to a card
+    /// that computes its checksum; for networks that are trusted to that point. Bulk transfer costs
+    /// less processor time.
     Header,
 }
 

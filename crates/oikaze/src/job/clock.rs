@@ -1,7 +1,9 @@
-//! A clock that does not count time during which this process was stopped (Ctrl-Z, SIGSTOP, a frozen container).
+//! A clock that does not count time during which this process was stopped (Ctrl-Z, SIGSTOP, a
+//! frozen container).
 //!
-//! A process cannot be told that it was stopped by SIGSTOP. But it looks at the clock at least once in [`TICK`] while it has a
-//! deadline, so a longer gap means that it did not run. Such a gap counts as [`GAP_MAX`].
+//! A process cannot be told that it was stopped by SIGSTOP. But it looks at the clock at least once
+//! in [`TICK`] while it has a deadline, so a longer gap means that it did not run. Such a gap
+//! counts as [`GAP_MAX`].
 
 use std::time::{Duration, Instant};
 

@@ -20,8 +20,8 @@ pub const LOCAL_RANK: &str = "OIKAZE_LOCAL_RANK";
 pub const LOCAL_SIZE: &str = "OIKAZE_LOCAL_SIZE";
 /// The job's secret, 64 hexadecimal digits.
 pub const SECRET: &str = "OIKAZE_SECRET";
-/// Number of the inherited descriptor with the job's secret ([`inherited`]). Unlike [`SECRET`], it is of no use to the node's
-/// own child processes.
+/// Number of the inherited descriptor with the job's secret ([`inherited`]). Unlike [`SECRET`], it
+/// is of no use to the node's own child processes.
 pub const SECRET_FD: &str = "OIKAZE_SECRET_FD";
 /// Greater in a process started later.
 pub const INCARNATION: &str = "OIKAZE_INCARNATION";
@@ -41,7 +41,8 @@ pub const CHECKSUM: &str = "OIKAZE_CHECKSUM";
 pub const CONGESTION: &str = "OIKAZE_CONGESTION";
 /// Set to `1` if survivors go on after the death of a node (`oikaze run --keep-going`).
 pub const KEEP_GOING: &str = "OIKAZE_KEEP_GOING";
-/// Set (to `1`) if the launcher's standard error is a terminal: rank 0 may draw a progress bar with carriage returns.
+/// Set (to `1`) if the launcher's standard error is a terminal: rank 0 may draw a progress bar with
+/// carriage returns.
 pub const TERMINAL: &str = "OIKAZE_TERMINAL";
 
 /// What the user told the launcher and every node should know.
@@ -51,7 +52,8 @@ pub struct Settings {
     pub ports: Option<Ports>,
     /// Silence after which a peer is dead; `limits::FAILURE_TIME` if absent.
     pub failure_time: Option<Duration>,
-    /// The longest a wait may take that is given no limit of its own; as long as it takes if absent.
+    /// The longest a wait may take that is given no limit of its own; as long as it takes if
+    /// absent.
     pub time_limit: Option<Duration>,
     /// Faults to inject, in the words of `oikaze_os::link`.
     pub fault: Option<String>,
@@ -59,7 +61,8 @@ pub struct Settings {
     pub checksum: Option<Checksum>,
     /// What decides how much may be in flight; [`Algorithm::Delay`] if absent.
     pub congestion: Option<Algorithm>,
-    /// How long a wait lasts before one line on stderr explains it; zero: none does; 5 s if absent (MEM-21.1).
+    /// How long a wait lasts before one line on stderr explains it; zero: none does; 5 s if absent
+    /// (MEM-21.1).
     pub explain_after: Option<Duration>,
     /// Survivors go on after the death of a node.
     pub keep_going: bool,
@@ -104,9 +107,11 @@ pub fn to_variables(place: &Place, settings: &Settings) -> Vec<(&'static str, St
         (INCARNATION, place.incarnation.to_string()),
     ];
     variables.extend(settings.ports.map(|ports| (PORTS, ports.to_string())));
-    variables.extend(settings.failure_time.map(|time| (FAILURE_TIME, time.as_millis().to_string())));
+    variables
+        .extend(settings.failure_time.map(|time| (FAILURE_TIME, time.as_millis().to_string())));
     variables.extend(settings.time_limit.map(|time| (TIME_LIMIT, time.as_millis().to_string())));
-    variables.extend(settings.explain_after.map(|time| (EXPLAIN_AFTER, time.as_millis().to_string())));
+    variables
+        .extend(settings.explain_after.map(|time| (EXPLAIN_AFTER, time.as_millis().to_string())));
     variables.extend(settings.fault.clone().map(|fault| (FAULT, fault)));
     variables.extend(settings.checksum.map(|checksum| (CHECKSUM, checksum.to_string())));
     variables.extend(settings.congestion.map(|algorithm| (CONGESTION, algorithm.to_string())));
@@ -121,23 +126,35 @@ type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// # Errors
 /// A variable that makes no sense.
 pub fn read_settings(lookup: Lookup<'_>) -> Result<Settings, JobError> {
-    let ports = optional(lookup, PORTS, "a range of ports such as 40000-40100", |text| text.parse().ok())?;
-    let milliseconds = |text: &str| text.parse().ok().filter(|&ms| ms > 0).map(Duration::from_millis);
+    let ports =
+        optional(lookup, PORTS, "a range of ports such as 40000-40100", |text| text.parse().ok())?;
+    let milliseconds =
+        |text: &str| text.parse().ok().filter(|&ms| ms > 0).map(Duration::from_millis);
     let needed = "a number of milliseconds greater than 0";
     let failure_time = optional(lookup, FAILURE_TIME, needed, milliseconds)?;
     let time_limit = optional(lookup, TIME_LIMIT, needed, milliseconds)?;
     let fault = lookup(FAULT).filter(|text| !text.is_empty());
     let checksum = optional(lookup, CHECKSUM, "full or header", |text| text.parse().ok())?;
     let congestion = optional(lookup, CONGESTION, "delay or cubic", |text| text.parse().ok())?;
-    let explain_after =
-        optional(lookup, EXPLAIN_AFTER, "milliseconds, 0 for never", |text| text.parse().ok().map(Duration::from_millis))?;
+    let explain_after = optional(lookup, EXPLAIN_AFTER, "milliseconds, 0 for never", |text| {
+        text.parse().ok().map(Duration::from_millis)
+    })?;
     let yes_or_no = |text: &str| match text {
         "1" => Some(true),
         "0" | "" => Some(false),
         _ => None,
     };
     let keep_going = optional(lookup, KEEP_GOING, "1 or 0", yes_or_no)?.unwrap_or(false);
-    Ok(Settings { ports, failure_time, time_limit, fault, checksum, congestion, keep_going, explain_after })
+    Ok(Settings {
+        ports,
+        failure_time,
+        time_limit,
+        fault,
+        checksum,
+        congestion,
+        keep_going,
+        explain_after,
+    })
 }
 
 /// The launcher's place for this process; `None` if no launcher of ours started it.
@@ -146,7 +163,8 @@ pub fn read_settings(lookup: Lookup<'_>) -> Result<Settings, JobError> {
 /// A variable that is missing or makes no sense.
 pub fn read_place(lookup: Lookup<'_>) -> Result<Option<Place>, JobError> {
     let Some(store) = lookup(STORE) else {
-        // Half a place is a mistake (variables lost by sudo or ssh, a job of another launcher), not a job of one node.
+        // Half a place is a mistake (variables lost by sudo or ssh, a job of another launcher), not
+        // a job of one node.
         return match [RANK, SIZE].iter().find(|&&name| lookup(name).is_some()) {
             Some(set) => Err(JobError::Environment {
                 name: STORE,
@@ -156,38 +174,55 @@ pub fn read_place(lookup: Lookup<'_>) -> Result<Option<Place>, JobError> {
             None => Ok(None),
         };
     };
-    let size = required(lookup, SIZE, "a number of nodes, 1 to 4096", |text| number(text, 1, NODES_MAX))?;
-    let rank = required(lookup, RANK, "a rank below OIKAZE_SIZE", |text| number(text, 0, size - 1))?;
-    let local_size = optional(lookup, LOCAL_SIZE, "1 to OIKAZE_SIZE", |text| number(text, 1, size))?.unwrap_or(1);
-    let local_rank =
-        optional(lookup, LOCAL_RANK, "a rank below OIKAZE_LOCAL_SIZE", |text| number(text, 0, local_size - 1))?.unwrap_or(0);
+    let size =
+        required(lookup, SIZE, "a number of nodes, 1 to 4096", |text| number(text, 1, NODES_MAX))?;
+    let rank =
+        required(lookup, RANK, "a rank below OIKAZE_SIZE", |text| number(text, 0, size - 1))?;
+    let local_size =
+        optional(lookup, LOCAL_SIZE, "1 to OIKAZE_SIZE", |text| number(text, 1, size))?
+            .unwrap_or(1);
+    let local_rank = optional(lookup, LOCAL_RANK, "a rank below OIKAZE_LOCAL_SIZE", |text| {
+        number(text, 0, local_size - 1)
+    })?
+    .unwrap_or(0);
     let secret = read_secret(lookup)?;
-    let incarnation = optional(lookup, INCARNATION, "a number", |text| text.parse().ok())?.unwrap_or_else(new_incarnation);
+    let incarnation = optional(lookup, INCARNATION, "a number", |text| text.parse().ok())?
+        .unwrap_or_else(new_incarnation);
     Ok(Some(Place { store, rank, size, local_rank, local_size, secret, incarnation }))
 }
 
-/// Secret that this process has taken from an inherited descriptor. It is closed since, and joining may be tried again.
+/// Secret that this process has taken from an inherited descriptor. It is closed since, and joining
+/// may be tried again.
 static TAKEN: Mutex<Option<(i32, Secret)>> = Mutex::new(None);
 
 /// The secret by [`SECRET`], as a hand-made set-up gives it, or by [`SECRET_FD`] (LAUNCH-6.3).
 fn read_secret(lookup: Lookup<'_>) -> Result<Secret, JobError> {
-    let wrong = |name, found: &str, needed| JobError::Environment { name, found: found.to_owned(), needed };
+    let wrong =
+        |name, found: &str, needed| JobError::Environment { name, found: found.to_owned(), needed };
     if let Some(text) = lookup(SECRET) {
         // Never show what was found there.
-        return Secret::from_hex(&text).ok_or_else(|| wrong(SECRET, "not usable", "64 hexadecimal digits"));
+        return Secret::from_hex(&text)
+            .ok_or_else(|| wrong(SECRET, "not usable", "64 hexadecimal digits"));
     }
     let needed = "the number of a descriptor that `oikaze run` opened";
     let Some(text) = lookup(SECRET_FD) else {
         return Err(wrong(SECRET_FD, "not set, nor is OIKAZE_SECRET", needed));
     };
-    let number: i32 = text.trim().parse().map_err(|_| wrong(SECRET_FD, &format!("{text:?}"), needed))?;
+    let number: i32 =
+        text.trim().parse().map_err(|_| wrong(SECRET_FD, &format!("{text:?}"), needed))?;
     let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, secret)) = taken.as_ref().filter(|(of, _)| *of == number) {
         return Ok(secret.clone());
     }
     let closed = || {
-        let found = format!("{number}, which holds no secret here (a program that started this one has joined, or closed it)");
-        wrong(SECRET_FD, &found, "inherited from `oikaze run`: where sudo or Python close it, use --secret-in-environment")
+        let found = format!(
+            "{number}, which holds no secret here (a program that started this one has joined, or closed it)"
+        );
+        wrong(
+            SECRET_FD,
+            &found,
+            "inherited from `oikaze run`: where sudo or Python close it, use --secret-in-environment",
+        )
     };
     let bytes = inherited::take(number).map_err(|_| closed())?;
     let secret = Secret::from_bytes(bytes.try_into().map_err(|_| closed())?);
@@ -218,7 +253,11 @@ fn required<T>(
     needed: &'static str,
     parse: impl FnOnce(&str) -> Option<T>,
 ) -> Result<T, JobError> {
-    optional(lookup, name, needed, parse)?.ok_or(JobError::Environment { name, found: "not set".into(), needed })
+    optional(lookup, name, needed, parse)?.ok_or(JobError::Environment {
+        name,
+        found: "not set".into(),
+        needed,
+    })
 }
 
 #[cfg(test)]
@@ -254,16 +293,21 @@ mod tests {
         let lookup = |name: &str| map.get(name).cloned();
         assert_eq!(read_settings(&lookup).unwrap(), settings);
         let read = read_place(&lookup).unwrap().unwrap();
-        assert_eq!((read.store.as_str(), read.rank, read.size, read.local_rank), ("127.0.0.1:4000", 2, 4, 1));
+        assert_eq!(
+            (read.store.as_str(), read.rank, read.size, read.local_rank),
+            ("127.0.0.1:4000", 2, 4, 1)
+        );
         assert_eq!((read.local_size, read.incarnation, &read.secret), (2, 9, &place().secret));
         assert!(read_place(&|_| None).unwrap().is_none());
-        let half = read_place(&|name| (name == RANK).then(|| "0".to_owned())).unwrap_err().to_string();
+        let half =
+            read_place(&|name| (name == RANK).then(|| "0".to_owned())).unwrap_err().to_string();
         assert!(half.contains("OIKAZE_STORE is not set, while OIKAZE_RANK is"), "{half}");
     }
 
     #[test]
     fn nonsense_is_named_and_secrets_are_not_shown() {
-        let good: HashMap<_, _> = to_variables(&place(), &Settings::default()).into_iter().collect();
+        let good: HashMap<_, _> =
+            to_variables(&place(), &Settings::default()).into_iter().collect();
         let cases = [
             (SIZE, "0"),
             (SIZE, "4097"),
@@ -283,7 +327,9 @@ mod tests {
             assert!(read_place(&lookup).unwrap_err().to_string().contains(SECRET_FD));
         }
         for (name, value) in cases {
-            let lookup = |wanted: &str| if wanted == name { Some(value.to_owned()) } else { good.get(wanted).cloned() };
+            let lookup = |wanted: &str| {
+                if wanted == name { Some(value.to_owned()) } else { good.get(wanted).cloned() }
+            };
             let message = read_place(&lookup).unwrap_err().to_string();
             assert!(message.contains(name) && !message.contains("hunter2"), "{message}");
         }
@@ -300,7 +346,9 @@ mod tests {
             (EXPLAIN_AFTER, "5s"),
             (KEEP_GOING, "maybe"),
         ] {
-            let message = read_settings(&|wanted| (wanted == name).then(|| value.to_owned())).unwrap_err().to_string();
+            let message = read_settings(&|wanted| (wanted == name).then(|| value.to_owned()))
+                .unwrap_err()
+                .to_string();
             assert!(message.contains(name), "{message}");
         }
     }

@@ -31,7 +31,9 @@ pub enum JobError {
         waited: Duration,
     },
     /// The other end of the connection is not the store of this job.
-    #[error("{address} does not prove that it knows this job's secret: OIKAZE_SECRET or OIKAZE_STORE is of another job")]
+    #[error(
+        "{address} does not prove that it knows this job's secret: OIKAZE_SECRET or OIKAZE_STORE is of another job"
+    )]
     NotOurStore {
         /// Where.
         address: String,
@@ -53,7 +55,9 @@ pub enum JobError {
         why: String,
     },
     /// The connection to the store ended.
-    #[error("the connection to the job's store was lost ({why}): the launcher has ended or was killed")]
+    #[error(
+        "the connection to the job's store was lost ({why}): the launcher has ended or was killed"
+    )]
     StoreLost {
         /// What the system said.
         why: String,
@@ -125,7 +129,9 @@ pub enum JobError {
         max: usize,
     },
     /// What a node published could not be understood.
-    #[error("joining the job: what node {rank} says of {what} cannot be understood ({why}): run the same release on all nodes")]
+    #[error(
+        "joining the job: what node {rank} says of {what} cannot be understood ({why}): run the same release on all nodes"
+    )]
     Malformed {
         /// Rank of that node.
         rank: u32,

@@ -22,7 +22,8 @@ pub(crate) enum Reason {
     NoHost,
     /// Nobody listens at the port.
     Closed,
-    /// Nobody listens at the loopback address of this host; the store has addresses for other hosts too.
+    /// Nobody listens at the loopback address of this host; the store has addresses for other hosts
+    /// too.
     Elsewhere,
     /// This host has the address itself, so the attempt did not leave it.
     Own,
@@ -46,7 +47,10 @@ impl Reason {
     /// Derives the cause from the error of a system call that names `to`.
     pub fn of(error: &io::Error, to: IpAddr) -> Reason {
         let errno = Errno::from_io_error(error);
-        let local = matches!(errno, Some(Errno::ADDRNOTAVAIL | Errno::NETUNREACH | Errno::NETDOWN | Errno::INVAL));
+        let local = matches!(
+            errno,
+            Some(Errno::ADDRNOTAVAIL | Errno::NETUNREACH | Errno::NETDOWN | Errno::INVAL)
+        );
         if local && to.is_loopback() && loopback_is_down() {
             return Reason::LoopbackDown;
         }
@@ -66,10 +70,12 @@ impl Reason {
 
     /// Returns false if another attempt may end otherwise.
     pub fn is_final(&self) -> bool {
-        !matches!(self, Reason::NoAnswer | Reason::Silent | Reason::Dropped | Reason::NoHost) && !self.is_doubtful()
+        !matches!(self, Reason::NoAnswer | Reason::Silent | Reason::Dropped | Reason::NoHost)
+            && !self.is_doubtful()
     }
 
-    /// Returns true for causes on this host that may pass within seconds, while an interface comes up.
+    /// Returns true for causes on this host that may pass within seconds, while an interface comes
+    /// up.
     pub fn is_doubtful(&self) -> bool {
         matches!(self, Reason::NoRoute | Reason::NoSource)
     }
@@ -152,7 +158,11 @@ pub(crate) fn listed(tried: &[(String, Reason)]) -> String {
     };
     let (first, rest): (Vec<usize>, Vec<usize>) = (0..tried.len()).partition(|&at| is_first(at));
     let order = first.into_iter().chain(rest).filter_map(|at| tried.get(at));
-    let mut text = order.take(LISTED_MAX).map(|(what, why)| format!("{what}: {why}")).collect::<Vec<_>>().join(", ");
+    let mut text = order
+        .take(LISTED_MAX)
+        .map(|(what, why)| format!("{what}: {why}"))
+        .collect::<Vec<_>>()
+        .join(", ");
     if let Some(more) = tried.len().checked_sub(LISTED_MAX).filter(|&more| more > 0) {
         text += &format!(", and {more} addresses more");
     }
@@ -160,7 +170,10 @@ pub(crate) fn listed(tried: &[(String, Reason)]) -> String {
 }
 
 /// One remedy for each distinct cause.
-pub(crate) fn remedies<'a>(tried: impl IntoIterator<Item = (SocketAddr, &'a Reason)>, transport: Transport) -> String {
+pub(crate) fn remedies<'a>(
+    tried: impl IntoIterator<Item = (SocketAddr, &'a Reason)>,
+    transport: Transport,
+) -> String {
     let mut seen: Vec<&Reason> = Vec::new();
     let mut remedies: Vec<String> = Vec::new();
     for (to, reason) in tried {
@@ -205,7 +218,11 @@ mod tests {
             let reason = Reason::of(&errno.into(), to.ip());
             let text = remedies([(to, &reason)], Transport::Tcp);
             assert!(text.contains(words), "{errno}: {text}");
-            assert_eq!(text.contains("firewall"), words.contains("firewall") || errno == Errno::PERM, "{text}");
+            assert_eq!(
+                text.contains("firewall"),
+                words.contains("firewall") || errno == Errno::PERM,
+                "{text}"
+            );
         }
         let descriptors = Reason::of(&Errno::MFILE.into(), at("192.0.2.1:9").ip());
         assert!(descriptors.to_string().contains("ulimit -n"), "{descriptors}");
@@ -213,9 +230,13 @@ mod tests {
 
     #[test]
     fn list_of_many_addresses_shows_each_cause() {
-        let mut tried: Vec<_> = (0..70).map(|at| (format!("172.17.{at}.1:9"), Reason::NoAnswer)).collect();
+        let mut tried: Vec<_> =
+            (0..70).map(|at| (format!("172.17.{at}.1:9"), Reason::NoAnswer)).collect();
         tried.push(("10.88.0.1:9".into(), Reason::NoHost));
         let text = listed(&tried);
-        assert!(text.contains("10.88.0.1:9: no such host") && text.ends_with("and 59 addresses more"), "{text}");
+        assert!(
+            text.contains("10.88.0.1:9: no such host") && text.ends_with("and 59 addresses more"),
+            "{text}"
+        );
     }
 }

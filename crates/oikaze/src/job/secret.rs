@@ -9,7 +9,8 @@ use std::fmt;
 /// Bytes of a secret.
 pub const SECRET_LEN: usize = 32;
 
-/// 32 random bytes. Never printed: `Debug` hides them, `Display` does not exist. Overwritten when dropped.
+/// 32 random bytes. Never printed: `Debug` hides them, `Display` does not exist. Overwritten when
+/// dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; SECRET_LEN]);
 
@@ -46,7 +47,8 @@ impl Secret {
         Some(Secret(bytes))
     }
 
-    /// As 64 hexadecimal digits: only for a child's environment or an agent's standard input, never for argv or a log.
+    /// As 64 hexadecimal digits: only for a child's environment or an agent's standard input, never
+    /// for argv or a log.
     #[must_use]
     pub fn to_hex(&self) -> String {
         self.0.iter().fold(String::with_capacity(2 * SECRET_LEN), |mut text, byte| {
@@ -65,7 +67,8 @@ impl Secret {
         Inheritance::new(&self.0)
     }
 
-    /// HMAC-SHA256 (RFC 2104) of the concatenated `parts` under this secret. The first part should be a label that no other use shares.
+    /// HMAC-SHA256 (RFC 2104) of the concatenated `parts` under this secret. The first part should
+    /// be a label that no other use shares.
     #[must_use]
     pub fn mac(&self, parts: &[&[u8]]) -> [u8; 32] {
         let mut mac = start(&self.0);
@@ -73,7 +76,8 @@ impl Secret {
         mac.finalize().into_bytes().into()
     }
 
-    /// Is `tag` what [`Secret::mac`] (cut to the tag's length, at least 16 bytes) says? Takes the same time wherever they differ.
+    /// Is `tag` what [`Secret::mac`] (cut to the tag's length, at least 16 bytes) says? Takes the
+    /// same time wherever they differ.
     #[must_use]
     pub fn verify(&self, parts: &[&[u8]], tag: &[u8]) -> bool {
         let mut mac = start(&self.0);
@@ -88,7 +92,8 @@ impl Secret {
     }
 }
 
-/// HMAC takes a key of any length, so the error of `new_from_slice` cannot occur; an all-zero key of full length is the same type.
+/// HMAC takes a key of any length, so the error of `new_from_slice` cannot occur; an all-zero key
+/// of full length is the same type.
 fn start(key: &[u8; SECRET_LEN]) -> Hmac<Sha256> {
     Hmac::<Sha256>::new_from_slice(key).unwrap_or_else(|_| Hmac::<Sha256>::new(&Default::default()))
 }
@@ -129,7 +134,8 @@ mod tests {
 
     #[test]
     fn mac_is_rfc_4231_hmac() {
-        // RFC 4231, test case 1, has a 20-byte key; HMAC pads keys with zeros, so it equals the 32-byte key padded with zeros.
+        // RFC 4231, test case 1, has a 20-byte key; HMAC pads keys with zeros, so it equals the
+        // 32-byte key padded with zeros.
         let mut key = [0; 32];
         key[..20].fill(0x0b);
         let secret = Secret::from_bytes(key);

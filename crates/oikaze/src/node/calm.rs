@@ -1,4 +1,5 @@
-//! Keeping signal handlers of the program out of the engine, once there are shared arrays (COH-8.7).
+//! Keeping signal handlers of the program out of the engine, once there are shared arrays
+//! (COH-8.7).
 
 use super::Node;
 use super::turnstile::Calm;
@@ -6,7 +7,8 @@ use oikaze_protocol::time::Time;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Minimum time between two looks at the program's handlers by threads that synchronise: a look takes some microseconds.
+/// Minimum time between two looks at the program's handlers by threads that synchronise: a look
+/// takes some microseconds.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 /// The same, by the helper: the program may take guards and call nothing else for long.
 const HELPER_LOOK_INTERVAL: Duration = Duration::from_millis(20);
@@ -53,8 +55,10 @@ impl Node {
     }
 
     fn look_at_handlers(&self, now: Time) {
-        // What is seen holds for all nodes of this process, and for locks outside the engine (`oikaze_os::signals::locked`).
-        let next = if oikaze_os::signals::are_handled() { u64::MAX } else { (now + LOOK_INTERVAL).0 };
+        // What is seen holds for all nodes of this process, and for locks outside the engine
+        // (`oikaze_os::signals::locked`).
+        let next =
+            if oikaze_os::signals::are_handled() { u64::MAX } else { (now + LOOK_INTERVAL).0 };
         self.handlers.due.store(next, Ordering::Relaxed);
     }
 }

@@ -1,10 +1,11 @@
-//! Posting several operations before a turn is run for them, so that they share datagrams (what `MSG_MORE` is to sockets and `FI_MORE`
-//! to libfabric).
+//! Posting several operations before a turn is run for them, so that they share datagrams (what
+//! `MSG_MORE` is to sockets and `FI_MORE` to libfabric).
 
 use oikaze_protocol::time::Time;
 use std::cell::Cell;
 
-/// Posts that wait for each other at most: as many as one turn takes, and more than a datagram holds.
+/// Posts that wait for each other at most: as many as one turn takes, and more than a datagram
+/// holds.
 const TOGETHER: u32 = 128;
 
 thread_local! {
@@ -16,7 +17,8 @@ thread_local! {
 #[derive(Clone, Copy)]
 struct Batch {
     node: usize,
-    /// When it began, by the node's clock: to look at it for every post would cost as much as the post.
+    /// When it began, by the node's clock: to look at it for every post would cost as much as the
+    /// post.
     since: Time,
     /// Posts since a turn was run for them.
     posts: u32,
@@ -34,7 +36,8 @@ impl Cork {
         Self { outer: BATCH.replace(Some(Batch { node, since: now, posts: 0, posted: false })) }
     }
 
-    /// The batch has ended, and the one around it goes on: was something posted in it, which is to be taken up now?
+    /// The batch has ended, and the one around it goes on: was something posted in it, which is to
+    /// be taken up now?
     pub fn lift(&mut self) -> bool {
         BATCH.replace(self.outer.take()).is_some_and(|batch| batch.posted)
     }
@@ -63,7 +66,10 @@ mod tests {
         assert_eq!(hold_post(1), None);
         let mut outer = Cork::new(1, Time(5));
         assert!(!Cork::new(1, Time(6)).lift());
-        let held = (0..2 * TOGETHER).filter_map(|_| hold_post(1)).inspect(|since| assert_eq!(*since, Time(5))).count();
+        let held = (0..2 * TOGETHER)
+            .filter_map(|_| hold_post(1))
+            .inspect(|since| assert_eq!(*since, Time(5)))
+            .count();
         assert_eq!(held, 2 * (TOGETHER as usize - 1));
         assert!(outer.lift());
         assert_eq!(hold_post(1), None);

@@ -1,7 +1,7 @@
 //! Nodes that leave or die, and the waits that end because of that (spec/ending.md).
 //!
-//! Each other node is *active*, then *leaving* (it said so, END-1.2) or *dead* (END-1.1). A wait ends with an error as soon as only
-//! nodes that are leaving or dead could satisfy it.
+//! Each other node is *active*, then *leaving* (it said so, END-1.2) or *dead* (END-1.1). A wait
+//! ends with an error as soon as only nodes that are leaving or dead could satisfy it.
 
 use super::{Node, lock, mailbox};
 use crate::engine::{Failure, Request};
@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// The launcher sees the end of a process about as early as its peers do. An error waits for its words for so long.
+/// The launcher sees the end of a process about as early as its peers do. An error waits for its
+/// words for so long.
 const WORDS_LIMIT: Duration = Duration::from_millis(300);
 
 /// The part of another node's work that a wait needs.
@@ -92,7 +93,8 @@ impl Node {
         self.look(|inside| inside.death_of(rank))
     }
 
-    /// Nodes that are gone without having left in order, in the order in which that became known (END-4.2).
+    /// Nodes that are gone without having left in order, in the order in which that became known
+    /// (END-4.2).
     pub fn lost(&self) -> Vec<Rank> {
         let lost = |inside: &Inside| {
             let lost = inside.dead.iter().filter(|(rank, death)| inside.is_lost(*rank, *death));
@@ -108,9 +110,12 @@ impl Node {
 
     /// Nodes that neither leave nor are dead.
     pub fn active_nodes(&self) -> Vec<Rank> {
-        let active = |inside: &Inside, rank: Rank| inside.death_of(rank).is_none() && !inside.leaving.contains_key(&rank);
+        let active = |inside: &Inside, rank: Rank| {
+            inside.death_of(rank).is_none() && !inside.leaving.contains_key(&rank)
+        };
         let all = || self.others().collect();
-        self.look(|inside| Some(self.others().filter(|rank| active(inside, *rank)).collect())).unwrap_or_else(all)
+        self.look(|inside| Some(self.others().filter(|rank| active(inside, *rank)).collect()))
+            .unwrap_or_else(all)
     }
 
     /// Has this peer begun to leave?
@@ -118,12 +123,14 @@ impl Node {
         self.look(|inside| inside.leaving.contains_key(&rank).then_some(())).is_some()
     }
 
-    /// Why a wait for this peer, or for any other node, is in vain. For any: all others are leaving or dead (END-2.2).
+    /// Why a wait for this peer, or for any other node, is in vain. For any: all others are leaving
+    /// or dead (END-2.2).
     pub fn loss_of(&self, peer: Option<Rank>, needs: Needs) -> Option<Failure> {
         let loss = self.look(|inside| match peer {
             Some(peer) => inside.end_of(peer, needs),
             None => {
-                let ends: Option<Vec<Failure>> = self.others().map(|rank| inside.end_of(rank, needs)).collect();
+                let ends: Option<Vec<Failure>> =
+                    self.others().map(|rank| inside.end_of(rank, needs)).collect();
                 let ends = ends.filter(|ends| !ends.is_empty())?;
                 let lost = ends.into_iter().find(|end| matches!(end, Failure::PeerLost { .. }));
                 Some(lost.unwrap_or(Failure::Leaving { peer: None }))
@@ -145,7 +152,8 @@ impl Node {
         mailbox::next_or_end(next, || self.over())
     }
 
-    /// The next message of this peer, or of any; or why there will be none, when nothing of it is left (MEM-7.6).
+    /// The next message of this peer, or of any; or why there will be none, when nothing of it is
+    /// left (MEM-7.6).
     pub fn next_or_loss<T>(
         &self,
         from: Option<Rank>,
@@ -155,8 +163,8 @@ impl Node {
         mailbox::next_or_end(next, || self.loss_of(from, needs))
     }
 
-    /// The launcher has told something: the end of a process, or that the job is aborted. Runs on the thread that reads from
-    /// the store.
+    /// The launcher has told something: the end of a process, or that the job is aborted. Runs on
+    /// the thread that reads from the store.
     pub fn take_launcher_news(&self) {
         let ended = self.bootstrap.ended();
         let new = {
@@ -167,8 +175,10 @@ impl Node {
         for end in new.iter().filter(|end| end.rank != self.bootstrap.rank()) {
             self.tell(Request::PeerEnded { peer: end.rank, success: end.success });
         }
-        // A launcher that ends the job because of a death says so, too; the death itself is what the program is told.
-        if let Some(why) = self.bootstrap.aborted().filter(|_| ended.iter().all(|end| end.success)) {
+        // A launcher that ends the job because of a death says so, too; the death itself is what
+        // the program is told.
+        if let Some(why) = self.bootstrap.aborted().filter(|_| ended.iter().all(|end| end.success))
+        {
             self.end_aborted(&why);
         }
         self.departures.told.notify_all();
@@ -187,7 +197,8 @@ impl Node {
         self.failed.store(true, Ordering::Relaxed);
         self.with_engine(|engine| {
             engine.end(&Failure::Aborted(why.to_owned()));
-            // A load that waits for a page goes on with the page's last bytes, as after a death (COH-8.3).
+            // A load that waits for a page goes on with the page's last bytes, as after a death
+            // (COH-8.3).
             engine.pages().release();
         });
         self.tell_waiters();
@@ -198,8 +209,8 @@ impl Node {
         self.look(|inside| inside.aborted.as_ref().map(drop)).is_some()
     }
 
-    /// Stays for a moment after an abort, so that the others learn its reason before they see this process end (END-3.1). The
-    /// engine refuses requests by then, a goodbye among them.
+    /// Stays for a moment after an abort, so that the others learn its reason before they see this
+    /// process end (END-3.1). The engine refuses requests by then, a goodbye among them.
     pub(super) fn let_reason_arrive(&self) {
         let deadline = Instant::now().checked_add(WORDS_LIMIT);
         let _: Option<()> = self.wait(deadline, || self.active_nodes().is_empty().then_some(()));

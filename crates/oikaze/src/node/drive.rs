@@ -17,17 +17,24 @@ use std::time::{Duration, Instant};
 /// A sleeper without a timer looks again after this long, whatever happens.
 pub(super) const SLEEP_MAX: Duration = Duration::from_millis(100);
 
-/// Idle turns of one wait after which peers have back what was read of their messages: more than a round trip takes, for an exchange of small
-/// messages need not do that each time; and also where nobody ever sleeps.
+/// Idle turns of one wait after which peers have back what was read of their messages: more than a
+/// round trip takes, for an exchange of small messages need not do that each time; and also where
+/// nobody ever sleeps.
 const IDLE_LOOKS: u64 = 256;
 
-/// Times that an idle turn of a thread that waits looks at the link alone, each a few looks: the rest of a turn takes half as long as a look, and
-/// what comes meanwhile waits for its end. Other threads that want the engine end them.
+/// Times that an idle turn of a thread that waits looks at the link alone, each a few looks: the
+/// rest of a turn takes half as long as a look, and what comes meanwhile waits for its end. Other
+/// threads that want the engine end them.
 const LOOKS_AGAIN: u32 = 3;
 
 impl Node {
-    /// Wait until `ready` has something, driving the engine if nobody else does. `None`: the deadline has passed, or this is a child of fork.
-    pub fn wait<T>(&self, deadline: Option<Instant>, ready: impl FnMut() -> Option<T>) -> Option<T> {
+    /// Wait until `ready` has something, driving the engine if nobody else does. `None`: the
+    /// deadline has passed, or this is a child of fork.
+    pub fn wait<T>(
+        &self,
+        deadline: Option<Instant>,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
         self.wait_for(deadline, Wakes::WithAll, &mut self.short_wait(), ready)
     }
 
@@ -54,7 +61,8 @@ impl Node {
         self.wait_for(deadline, Wakes::WithAll, long, ready)
     }
 
-    /// As [`Node::wait_on`]; who makes `ready` true wakes the calling thread ([`super::Waiters`]), other news do not.
+    /// As [`Node::wait_on`]; who makes `ready` true wakes the calling thread ([`super::Waiters`]),
+    /// other news do not.
     pub fn wait_quietly<T>(
         &self,
         subject: &dyn Fn() -> WaitSubject,
@@ -106,7 +114,11 @@ impl Node {
     }
 
     /// Another thread drives: look for as long as spinning may pay.
-    fn spin_beside<T>(&self, deadline: Option<Instant>, ready: &mut impl FnMut() -> Option<T>) -> Option<T> {
+    fn spin_beside<T>(
+        &self,
+        deadline: Option<Instant>,
+        ready: &mut impl FnMut() -> Option<T>,
+    ) -> Option<T> {
         let begun = Instant::now();
         let limit = self.spinning.limit(self.time_of(begun));
         while self.role.is_driven() && begun.elapsed() < limit && !passed(deadline) {
@@ -131,7 +143,8 @@ impl Node {
         let mut watch = LinkWatch::new(self);
         let mut spun = 0u64;
         loop {
-            self.rounds.store(self.rounds.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+            self.rounds
+                .store(self.rounds.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
             let work = self.turn_for_news(now);
             let value = ready();
             if value.is_some() || last.is_some_and(|last| last <= now) {
@@ -171,7 +184,8 @@ impl Node {
         }
     }
 
-    /// A turn that may end with news, if the helper is not asleep until a time when it is too late for the rest.
+    /// A turn that may end with news, if the helper is not asleep until a time when it is too late
+    /// for the rest.
     pub(super) fn turn_for_news(&self, now: Time) -> Option<Work> {
         if self.helper.is_asleep() {
             return self.run_turns(now, RealEngine::turn);
@@ -190,7 +204,8 @@ impl Node {
         })
     }
 
-    /// Block until the socket has something, a timer is due, another thread has news for us, or the deadline comes.
+    /// Block until the socket has something, a timer is due, another thread has news for us, or the
+    /// deadline comes.
     fn sleep_on_socket<T>(
         &self,
         watch: &mut LinkWatch<'_>,
@@ -212,19 +227,27 @@ impl Node {
         value
     }
 
-    /// When the engine must turn again at the latest, for who is about to sleep until then: neighbours are told.
+    /// When the engine must turn again at the latest, for who is about to sleep until then:
+    /// neighbours are told.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         self.with_engine(|engine| {
             let told = self.give_credit_back(engine);
-            if self.neighbours.is_some() && engine.doze() || told { Some(Time(0)) } else { self.due(engine) }
+            if self.neighbours.is_some() && engine.doze() || told {
+                Some(Time(0))
+            } else {
+                self.due(engine)
+            }
         })
     }
 
-    /// There is nothing else to do: what was read of peers' messages they may send again, to the last byte. Was there any?
+    /// There is nothing else to do: what was read of peers' messages they may send again, to the
+    /// last byte. Was there any?
     pub(super) fn give_credit_back(&self, engine: &mut RealEngine) -> bool {
         let read = self.mailbox.read();
         let any = !read.is_empty();
-        read.into_iter().for_each(|request| engine.submit(Submission { request, completion: None, keep: None }, self.now()));
+        read.into_iter().for_each(|request| {
+            engine.submit(Submission { request, completion: None, keep: None }, self.now())
+        });
         if any {
             // They may sleep until they have it, and this thread runs no whole turn before it does.
             engine.wake_stirred_neighbours();
@@ -240,8 +263,15 @@ impl Node {
         [engine.next_timeout(), delayed].into_iter().flatten().min()
     }
 
-    /// Sleep on the sleeper's event and, as asked, the socket and the fault descriptor; true if there are faults.
-    pub(super) fn poll(&self, sleeper: &Sleeper, socket: bool, faults: bool, timeout: Duration) -> bool {
+    /// Sleep on the sleeper's event and, as asked, the socket and the fault descriptor; true if
+    /// there are faults.
+    pub(super) fn poll(
+        &self,
+        sleeper: &Sleeper,
+        socket: bool,
+        faults: bool,
+        timeout: Duration,
+    ) -> bool {
         let mut fds = ArrayVec::<PollFd<'_>, 4>::new();
         fds.push(PollFd::new(&sleeper.event, PollFlags::IN));
         if let Some(fd) = self.socket().filter(|_| socket) {
@@ -254,7 +284,10 @@ impl Node {
         if let Some(tracker) = self.tracker.as_ref().filter(|_| faults) {
             fds.push(PollFd::from_borrowed_fd(tracker.fd(), PollFlags::IN));
         }
-        let timeout = Timespec { tv_sec: timeout.as_secs().cast_signed(), tv_nsec: i64::from(timeout.subsec_nanos()) };
+        let timeout = Timespec {
+            tv_sec: timeout.as_secs().cast_signed(),
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        };
         match poll(&mut fds, Some(&timeout)) {
             Ok(_) => fds.get(fault_at).is_some_and(|fd| !fd.revents().is_empty()),
             // Interrupted: the caller looks at everything again.

@@ -1,4 +1,5 @@
-//! Refusing to work in a child of fork (MEM-24.1): it has the objects of its parent, but neither its threads nor its place in the job.
+//! Refusing to work in a child of fork (MEM-24.1): it has the objects of its parent, but neither
+//! its threads nor its place in the job.
 
 use super::Node;
 use crate::engine::Failure;
@@ -38,7 +39,9 @@ impl Node {
 /// Fails in a child of fork of a process that has joined.
 pub(crate) fn check_not_forked() -> Result<()> {
     match JOINED.get() {
-        Some((origin, rank)) if !origin.is_here() => Err(Error::failed("joining the job", Failure::Forked { rank: *rank })),
+        Some((origin, rank)) if !origin.is_here() => {
+            Err(Error::failed("joining the job", Failure::Forked { rank: *rank }))
+        }
         _ => Ok(()),
     }
 }

@@ -1,4 +1,5 @@
-//! Refuses synchronisation while guards are alive: it makes other nodes' writes visible, and what a guard shows must not change.
+//! Refuses synchronisation while guards are alive: it makes other nodes' writes visible, and what a
+//! guard shows must not change.
 
 use super::Node;
 use crate::{Error, Result};
@@ -25,7 +26,8 @@ impl Node {
 
     #[cold]
     fn refuse_for_guard(&self, doing: &str, of_this_thread: bool) -> Result<()> {
-        let refusal = self.with_engine(|engine| engine.pages().guard_in_the_way(doing, of_this_thread));
+        let refusal =
+            self.with_engine(|engine| engine.pages().guard_in_the_way(doing, of_this_thread));
         // A guard that was counted may have ended since.
         refusal.map_or(Ok(()), |refusal| Err(Error::Shared(refusal)))
     }

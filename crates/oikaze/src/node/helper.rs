@@ -1,4 +1,5 @@
-//! The helper thread: page faults always, the socket while nobody drives; or, in thread mode, the driver for good.
+//! The helper thread: page faults always, the socket while nobody drives; or, in thread mode, the
+//! driver for good.
 
 use super::waits::Faults;
 use super::watch::LinkWatch;
@@ -23,14 +24,17 @@ pub(super) fn spawn(node: Arc<Node>) -> std::io::Result<JoinHandle<()>> {
     })
 }
 
-/// Without the helper nobody answers page faults: threads would sleep in them for ever, and the job would wait for this node. So a
-/// helper that panics (a defect) ends the process; the launcher and the peers notice.
+/// Without the helper nobody answers page faults: threads would sleep in them for ever, and the job
+/// would wait for this node. So a helper that panics (a defect) ends the process; the launcher and
+/// the peers notice.
 struct EndTogether;
 
 impl Drop for EndTogether {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("oikaze: the helper thread has panicked (a defect of Oikaze, please report it); this process ends");
+            eprintln!(
+                "oikaze: the helper thread has panicked (a defect of Oikaze, please report it); this process ends"
+            );
             std::process::abort();
         }
     }
@@ -41,8 +45,9 @@ impl Node {
         let mut watch = LinkWatch::new(self);
         let mut timers = TimerSlack::new(Duration::from_nanos(LOOK_SOON));
         let mut fetched = 0;
-        // Rounds that drivers had begun when the helper last woke up. Without another one since then the driver stands still: it sleeps, or
-        // is in a signal handler, which may wait for a page or be what a lock was handed to (COH-8.7).
+        // Rounds that drivers had begun when the helper last woke up. Without another one since
+        // then the driver stands still: it sleeps, or is in a signal handler, which may wait for a
+        // page or be what a lock was handed to (COH-8.7).
         let mut rounds_before = self.rounds.load(Ordering::Relaxed);
         let mut stands_still = false;
         let mut open_faults = Faults::default();
@@ -57,9 +62,11 @@ impl Node {
                     watch.release();
                     // Whoever drives keeps its core.
                     timers.set_lax(true);
-                    // While a page is waited for, a driver that stands still may be who waits: then nobody watches the socket.
+                    // While a page is waited for, a driver that stands still may be who waits: then
+                    // nobody watches the socket.
                     let is_needed = open_faults.are_any();
-                    let limit = if is_needed { limit.min(Duration::from_nanos(LOOK_SOON)) } else { limit };
+                    let limit =
+                        if is_needed { limit.min(Duration::from_nanos(LOOK_SOON)) } else { limit };
                     let faults = self.poll(&self.helper, stands_still && is_needed, true, limit);
                     self.helper.wake_up();
                     stands_still = self.rounds.load(Ordering::Relaxed) == rounds_before;
@@ -73,15 +80,18 @@ impl Node {
                 self.take_faults(&mut open_faults);
             }
             open_faults.look(self);
-            // Back from away it looks at the role first: to watch returns at once if there is something to do.
+            // Back from away it looks at the role first: to watch returns at once if there is
+            // something to do.
             if (faults || (watched && (stands_still || self.role.helper_may_watch())))
                 && let Some(work) = self.try_turn(self.now())
                 && work.received + work.settled > 0
             {
                 let before = std::mem::replace(&mut fetched, self.fetched_pages());
                 if work.settled > 0 || fetched > before {
-                    // A thread of this node goes on with that, and may wait for this core. What peers do in its memory is none of its business:
-                    // giving the core away for that would lose the claim to it that who sleeps has, and with it the next few milliseconds.
+                    // A thread of this node goes on with that, and may wait for this core. What
+                    // peers do in its memory is none of its business: giving the core away for that
+                    // would lose the claim to it that who sleeps has, and with it the next few
+                    // milliseconds.
                     std::thread::yield_now();
                 }
             }
@@ -115,7 +125,8 @@ impl Node {
         // What was read before it failed nobody will read again.
         for fault in faults {
             open.add(&fault);
-            let request = Request::Fault { array: fault.array, page: fault.page, access: fault.access };
+            let request =
+                Request::Fault { array: fault.array, page: fault.page, access: fault.access };
             self.leave_to_holder(Submission { request, completion: None, keep: None });
         }
         if let Err(error) = read {
@@ -127,7 +138,8 @@ impl Node {
     /// Thread mode: this thread holds the role until the node is closed.
     fn drive_for_good(&self, core: Option<usize>) {
         if let Some(core) = core {
-            // A core that cannot be had (a container's set) leaves the thread where the kernel puts it.
+            // A core that cannot be had (a container's set) leaves the thread where the kernel puts
+            // it.
             if oikaze_os::cpu::pin_to_core(core).is_err() {
                 self.paths().unpinned();
             }
@@ -135,7 +147,10 @@ impl Node {
         let mut open_faults = Faults::default();
         while !self.closing.load(Ordering::SeqCst) {
             let look = || {
-                let faults = self.tracker.as_ref().is_some_and(|_| self.poll(&self.helper, false, true, Duration::ZERO));
+                let faults = self
+                    .tracker
+                    .as_ref()
+                    .is_some_and(|_| self.poll(&self.helper, false, true, Duration::ZERO));
                 if faults {
                     self.take_faults(&mut open_faults);
                 }

@@ -1,4 +1,5 @@
-//! Leaving the job in order (END-1.2, END-1.3): tell the others, wait for them, say for whom this waits.
+//! Leaving the job in order (END-1.2, END-1.3): tell the others, wait for them, say for whom this
+//! waits.
 
 use super::Node;
 use super::WaitSubject;
@@ -28,7 +29,8 @@ impl Node {
         let completion = self.submit(Request::Leave, None);
         let left = self.wait_in_leave(begun, limit, || completion.outcome());
         match left {
-            // A collective of all nodes is over once one is dead. Survivors still wait for one another (END-4.3).
+            // A collective of all nodes is over once one is dead. Survivors still wait for one
+            // another (END-4.3).
             Err(error) if error.lost_peer().is_some() && self.keeps_going() => {
                 let survivors_leave = || self.active_nodes().is_empty().then_some(Ok(Value::Done));
                 self.wait_in_leave(begun, limit, survivors_leave)
@@ -54,7 +56,9 @@ impl Node {
         }
         let is_late = outcome.is_none();
         let what = || match self.active_nodes() {
-            late if is_late && !late.is_empty() => format!("leave, to which node {} has not come", ranks(&late)),
+            late if is_late && !late.is_empty() => {
+                format!("leave, to which node {} has not come", ranks(&late))
+            }
             _ => "leave".to_owned(),
         };
         self.awaited(what, begun, outcome).map(drop)
@@ -63,9 +67,14 @@ impl Node {
     fn say_who_is_waited_for(&self) {
         let (me, late) = (self.bootstrap.rank(), self.active_nodes());
         if late.is_empty() {
-            eprintln!("oikaze: node {me} has left its work and waits for the last answers of the others in leave");
+            eprintln!(
+                "oikaze: node {me} has left its work and waits for the last answers of the others in leave"
+            );
         } else {
-            eprintln!("oikaze: node {me} has left its work and waits in leave for node {}", ranks(&late));
+            eprintln!(
+                "oikaze: node {me} has left its work and waits in leave for node {}",
+                ranks(&late)
+            );
         }
     }
 }

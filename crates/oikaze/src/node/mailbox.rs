@@ -8,8 +8,9 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What was read is told to the engine when it is so much of one peer's credit; what is less, when a thread finds nothing to do
-/// ([`Mailbox::read`]), or, on a node that always has something to do, sooner or later ([`Inside::one_of_the_rest`]).
+/// What was read is told to the engine when it is so much of one peer's credit; what is less, when
+/// a thread finds nothing to do ([`Mailbox::read`]), or, on a node that always has something to do,
+/// sooner or later ([`Inside::one_of_the_rest`]).
 const TOLD_TOGETHER: u64 = CREDIT / 8;
 /// Messages read for each peer that is looked at for credit that is not told yet.
 const READ_A_LOOK: u64 = 64;
@@ -28,8 +29,8 @@ struct Inside {
     messages: VecDeque<Arrived>,
     /// By rank, grown as needed: what was read of a peer's messages and is not told yet.
     read: Vec<Read>,
-    /// So many of the oldest messages are as good as read: who waits for a batch takes them, and their credit may be what the rest of it
-    /// waits for.
+    /// So many of the oldest messages are as good as read: who waits for a batch takes them, and
+    /// their credit may be what the rest of it waits for.
     promised: usize,
     waiters: Waiters,
     /// Messages read since a peer was last looked at, and the one to be looked at next.
@@ -43,8 +44,12 @@ struct Read {
     bytes: u64,
 }
 
-/// What is next, or else that there is an end. A turn puts in what came before an end, and tells of the end then: all of it may come between two looks.
-pub(crate) fn next_or_end<T, E>(mut next: impl FnMut() -> Option<T>, end: impl FnOnce() -> Option<E>) -> Option<Result<T, E>> {
+/// What is next, or else that there is an end. A turn puts in what came before an end, and tells of
+/// the end then: all of it may come between two looks.
+pub(crate) fn next_or_end<T, E>(
+    mut next: impl FnMut() -> Option<T>,
+    end: impl FnOnce() -> Option<E>,
+) -> Option<Result<T, E>> {
     if let Some(next) = next() {
         return Some(Ok(next));
     }
@@ -78,14 +83,18 @@ impl Mailbox {
 
     fn take_out(&self, from: Option<Rank>) -> Option<(Arrived, Option<Request>)> {
         let mut inside = lock(&self.inside);
-        let at = inside.messages.iter().position(|arrived| from.is_none_or(|from| arrived.from == from))?;
+        let at = inside
+            .messages
+            .iter()
+            .position(|arrived| from.is_none_or(|from| arrived.from == from))?;
         let (arrived, request) = inside.remove(at)?;
         self.waiting.store(inside.messages.len(), Ordering::Release);
         self.untold.store(true, Ordering::Relaxed);
         Some((arrived, request))
     }
 
-    /// The oldest messages, behind those in `batch` until it has so many; what is to be asked of the engine then.
+    /// The oldest messages, behind those in `batch` until it has so many; what is to be asked of
+    /// the engine then.
     pub fn take_batch(&self, wanted: usize, batch: &mut Vec<Arrived>) -> Vec<Request> {
         let mut inside = lock(&self.inside);
         let mut requests = Vec::new();
@@ -100,7 +109,8 @@ impl Mailbox {
         requests
     }
 
-    /// The calling thread waits until so many messages are there, and then takes them; what is to be asked of the engine.
+    /// The calling thread waits until so many messages are there, and then takes them; what is to
+    /// be asked of the engine.
     pub fn enlist(&self, wanted: usize) -> Vec<Request> {
         let mut inside = lock(&self.inside);
         inside.waiters.enlist(wanted as u64);
@@ -112,7 +122,8 @@ impl Mailbox {
         lock(&self.inside).waiters.delist();
     }
 
-    /// All that was read and is not told yet: a peer may wait for the very last of its credit, to send what is as long as all of it.
+    /// All that was read and is not told yet: a peer may wait for the very last of its credit, to
+    /// send what is as long as all of it.
     pub fn read(&self) -> Vec<Request> {
         if !self.untold.load(Ordering::Relaxed) {
             return Vec::new();
@@ -181,7 +192,11 @@ impl Inside {
 
     fn tell(&mut self, at: usize) -> Option<Request> {
         let Read { messages, bytes } = std::mem::take(self.read.get_mut(at)?);
-        (messages > 0).then_some(Request::Consumed { from: Rank::try_from(at).ok()?, messages, bytes })
+        (messages > 0).then_some(Request::Consumed {
+            from: Rank::try_from(at).ok()?,
+            messages,
+            bytes,
+        })
     }
 }
 
@@ -206,8 +221,14 @@ mod tests {
         deposit(&mailbox, Vec::new());
         deposit(&mailbox, vec![message(0, 3, 1)]);
         let take = |from| mailbox.take(from).map(|(arrived, _)| arrived.tag);
-        assert_eq!((mailbox.len(), take(Some(1)), take(Some(0)), take(None)), (4, None, Some(1), Some(0)));
-        assert_eq!((take(Some(0)), take(Some(2)), take(None), mailbox.len()), (Some(3), Some(2), None, 0));
+        assert_eq!(
+            (mailbox.len(), take(Some(1)), take(Some(0)), take(None)),
+            (4, None, Some(1), Some(0))
+        );
+        assert_eq!(
+            (take(Some(0)), take(Some(2)), take(None), mailbox.len()),
+            (Some(3), Some(2), None, 0)
+        );
     }
 
     /// A message that was put in between the look at the mail and the one at the end is read first.
@@ -219,12 +240,19 @@ mod tests {
                 deposit(&mailbox, last.into_iter().collect());
                 Some("ended")
             };
-            next_or_end(|| mailbox.take(Some(1)), end).map(|taken| taken.map(|(arrived, _)| arrived.tag))
+            next_or_end(|| mailbox.take(Some(1)), end)
+                .map(|taken| taken.map(|(arrived, _)| arrived.tag))
         };
         assert_eq!(take(Some(message(1, 7, 1))), Some(Ok(7)));
-        assert_eq!((take(None), take(Some(message(0, 8, 1)))), (Some(Err("ended")), Some(Err("ended"))));
+        assert_eq!(
+            (take(None), take(Some(message(0, 8, 1)))),
+            (Some(Err("ended")), Some(Err("ended")))
+        );
         deposit(&mailbox, vec![message(1, 9, 1)]);
-        assert_eq!((take(None), next_or_end(|| mailbox.take(Some(1)), || None::<()>).is_none()), (Some(Ok(9)), true));
+        assert_eq!(
+            (take(None), next_or_end(|| mailbox.take(Some(1)), || None::<()>).is_none()),
+            (Some(Ok(9)), true)
+        );
     }
 
     /// WIND-6.4: credit comes back exactly, sooner than a peer has used it up.
@@ -247,14 +275,20 @@ mod tests {
         // Some of them by READ_A_LOOK.
         assert!((20..40 + 100_000 / READ_A_LOOK).contains(&pieces), "{pieces}");
         for request in mailbox.read() {
-            let Request::Consumed { from, messages, bytes } = request else { panic!("it gives credit back") };
+            let Request::Consumed { from, messages, bytes } = request else {
+                panic!("it gives credit back")
+            };
             given[from as usize] += bytes + messages * CREDIT_OVERHEAD;
         }
-        assert_eq!((given, mailbox.read().len()), (read, 0), "all of it, when there is nothing else to do");
+        assert_eq!(
+            (given, mailbox.read().len()),
+            (read, 0),
+            "all of it, when there is nothing else to do"
+        );
     }
 
-    /// WIND-6.4: two threads wait for a batch each, and one takes what is there: the other waits for what is left, which takes no credit
-    /// either.
+    /// WIND-6.4: two threads wait for a batch each, and one takes what is there: the other waits
+    /// for what is left, which takes no credit either.
     #[test]
     fn a_batch_that_another_has_taken_from_is_promised_again() {
         const EACH: usize = TOLD_TOGETHER as usize;
@@ -269,7 +303,8 @@ mod tests {
         assert_eq!((given(mailbox.take_batch(2, &mut batch)), batch.len()), (1, 2));
     }
 
-    /// WIND-6.4: a peer of which a little was read has it back, however busy another one keeps this node.
+    /// WIND-6.4: a peer of which a little was read has it back, however busy another one keeps this
+    /// node.
     #[test]
     fn nobody_waits_for_the_rest_of_its_credit_until_all_others_are_quiet() {
         let mailbox = Mailbox::default();
@@ -278,7 +313,8 @@ mod tests {
         for _ in 0..READ_A_LOOK * 5 {
             deposit(&mailbox, vec![message(0, 0, 8)]);
             let request = mailbox.take(None).and_then(|(_, request)| request);
-            told |= matches!(request, Some(Request::Consumed { from: 3, messages: 1, bytes: 1000 }));
+            told |=
+                matches!(request, Some(Request::Consumed { from: 3, messages: 1, bytes: 1000 }));
         }
         assert!(told);
     }

@@ -1,8 +1,10 @@
-//! One node with its threads: who runs the engine's turns, who waits, and how they hand over to one another.
+//! One node with its threads: who runs the engine's turns, who waits, and how they hand over to one
+//! another.
 //!
-//! *Who waits, drives*: a thread that waits runs turns itself if nobody else does. A helper thread looks after the socket only
-//! while there is no driver, and after page faults always. Any thread that submits runs one turn at once, so that nothing waits
-//! to be sent. Who finds the engine taken leaves the work to its holder ([`turnstile`]).
+//! *Who waits, drives*: a thread that waits runs turns itself if nobody else does. A helper thread
+//! looks after the socket only while there is no driver, and after page faults always. Any thread
+//! that submits runs one turn at once, so that nothing waits to be sent. Who finds the engine taken
+//! leaves the work to its holder ([`turnstile`]).
 
 mod calm;
 mod cork;
@@ -36,7 +38,9 @@ pub use waiting::{EngineMode, Waiting, Wish};
 pub(crate) use waits::{BOARD_BYTES, LongWait, WaitSubject, Waits};
 pub(crate) use ways::Way;
 
-use crate::engine::{Arrived, Engine, Failure, Fences, Passages, Request, Submission, Untaken, Work};
+use crate::engine::{
+    Arrived, Engine, Failure, Fences, Passages, Request, Submission, Untaken, Work,
+};
 use crate::job::Bootstrap;
 use crate::observe::{PathNotes, Publisher};
 use crate::role::Role;
@@ -74,19 +78,22 @@ pub(crate) struct Node {
     /// What was asked while the engine was taken.
     submissions: Arc<SegQueue<Submission>>,
     role: Role,
-    /// Rounds that drivers have begun. One that stands still may be in a signal handler that waits for a page.
+    /// Rounds that drivers have begun. One that stands still may be in a signal handler that waits
+    /// for a page.
     rounds: AtomicU64,
     /// The driver, when it blocks on the socket.
     driver: Sleeper,
     /// The helper, when it watches the socket or the page faults.
     helper: Sleeper,
-    /// Readable while a message, an outcome or a death has not been looked at: for `select` and async runtimes.
+    /// Readable while a message, an outcome or a death has not been looked at: for `select` and
+    /// async runtimes.
     news: Event,
     news_wanted: AtomicBool,
     socket: Option<OwnedFd>,
     /// Readable when a neighbour has woken this node, or has ended.
     neighbours: Option<OwnedFd>,
-    /// The rings to them, seen from outside; and what is to be known of messages that went straight into them.
+    /// The rings to them, seen from outside; and what is to be known of messages that went straight
+    /// into them.
     passages: Passages,
     pace: straight::Pace,
     ways: Ways,
@@ -131,13 +138,16 @@ impl Node {
     ) -> Result<Arc<Self>> {
         let no_event = |error| Error::system("making an event descriptor", error);
         let socket = match engine.link().fd() {
-            Some(fd) => {
-                Some(fd.try_clone_to_owned().map_err(|error| Error::system("duplicating the socket's descriptor", error))?)
-            }
+            Some(fd) => Some(
+                fd.try_clone_to_owned()
+                    .map_err(|error| Error::system("duplicating the socket's descriptor", error))?,
+            ),
             None => None,
         };
-        let neighbours = engine.neighbours_descriptor().map(|fd| fd.try_clone_to_owned()).transpose();
-        let neighbours = neighbours.map_err(|error| Error::system("duplicating the neighbours' descriptor", error))?;
+        let neighbours =
+            engine.neighbours_descriptor().map(|fd| fd.try_clone_to_owned()).transpose();
+        let neighbours = neighbours
+            .map_err(|error| Error::system("duplicating the neighbours' descriptor", error))?;
         let (passages, fences) = (engine.passages(), engine.fences());
         let guards = Arc::clone(engine.pages().guards());
         let node = Arc::new(Self {
@@ -175,7 +185,8 @@ impl Node {
             helper_thread: Mutex::new(None),
         });
         node.waits.set_node(&node);
-        let helper = helper::spawn(Arc::clone(&node)).map_err(|error| Error::system("starting the helper thread", error))?;
+        let helper = helper::spawn(Arc::clone(&node))
+            .map_err(|error| Error::system("starting the helper thread", error))?;
         *lock(&node.helper_thread) = Some(helper);
         Ok(node)
     }
@@ -189,11 +200,16 @@ impl Node {
         Time(u64::try_from(at.saturating_duration_since(self.start).as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Look at or change the engine between turns. Callers refuse a child of fork before ([`Node::check_process`]).
+    /// Look at or change the engine between turns. Callers refuse a child of fork before
+    /// ([`Node::check_process`]).
     pub fn with_engine<T>(&self, look: impl FnOnce(&mut RealEngine) -> T) -> T {
         if self.is_forked() {
-            // The engine may be in the middle of a turn of the parent's, and its rings are the parent's.
-            eprintln!("oikaze: using the engine: {} (a defect of Oikaze, please report it); this process ends", self.forked());
+            // The engine may be in the middle of a turn of the parent's, and its rings are the
+            // parent's.
+            eprintln!(
+                "oikaze: using the engine: {} (a defect of Oikaze, please report it); this process ends",
+                self.forked()
+            );
             std::process::abort();
         }
         let calm = self.engine.calm();
@@ -209,7 +225,11 @@ impl Node {
         self.run_turns(now, RealEngine::turn)
     }
 
-    fn run_turns(&self, now: Time, turn: impl FnMut(&mut RealEngine, Time) -> Work) -> Option<Work> {
+    fn run_turns(
+        &self,
+        now: Time,
+        turn: impl FnMut(&mut RealEngine, Time) -> Work,
+    ) -> Option<Work> {
         if self.is_forked() {
             return None;
         }
@@ -272,7 +292,8 @@ impl Node {
 
     /// Tell those who sleep what a turn has changed, and when the next is due.
     fn announce(&self, work: Work, next: Time) {
-        // What was set before the sleepers' times are read, they see when they look for the last time before they sleep.
+        // What was set before the sleepers' times are read, they see when they look for the last
+        // time before they sleep.
         fence(Ordering::SeqCst);
         let news = work.settled > 0 || work.received > 0;
         if news {
@@ -290,7 +311,8 @@ impl Node {
         }
     }
 
-    /// Whoever sleeps on the socket looks at everything anew. (Who only just begins to sees what the turn has left, when it looks for the last time.)
+    /// Whoever sleeps on the socket looks at everything anew. (Who only just begins to sees what
+    /// the turn has left, when it looks for the last time.)
     fn wake_sleepers(&self) {
         fence(Ordering::SeqCst);
         self.driver.wake();
@@ -330,13 +352,15 @@ impl Node {
         self.passages.of(rank).is_some()
     }
 
-    /// Does it pay to look at a word in memory that neighbours may have mapped, before turns are run?
+    /// Does it pay to look at a word in memory that neighbours may have mapped, before turns are
+    /// run?
     #[inline]
     pub fn spins_on_words(&self) -> bool {
         self.neighbours.is_some() && !self.waiting.spin.is_zero()
     }
 
-    /// A fence, for this peer or for each: operations that need no engine go through it from here on, until nothing earlier may hold them back.
+    /// A fence, for this peer or for each: operations that need no engine go through it from here
+    /// on, until nothing earlier may hold them back.
     pub fn fence(&self, peer: Option<Rank>) {
         if self.is_forked() {
             return;
@@ -345,7 +369,8 @@ impl Node {
         self.note(Request::Fence { peer });
     }
 
-    /// May an operation take place although the engine does not know of it? Not while a fence may hold it back, nor when the job is over.
+    /// May an operation take place although the engine does not know of it? Not while a fence may
+    /// hold it back, nor when the job is over.
     #[inline]
     pub fn may_go_direct(&self) -> bool {
         self.fences.are_over() && !self.closing.load(Ordering::Relaxed) && !self.is_forked()
@@ -361,8 +386,8 @@ impl Node {
         Some(arrived)
     }
 
-    /// The oldest messages, so many at most; waits until so many are there, and is woken once, when they are. What is there meanwhile
-    /// takes nothing of its senders' credit any more.
+    /// The oldest messages, so many at most; waits until so many are there, and is woken once, when
+    /// they are. What is there meanwhile takes nothing of its senders' credit any more.
     pub fn take_batch(&self, wanted: usize, deadline: Option<Instant>) -> Vec<Arrived> {
         let mut batch = Vec::new();
         let mut is_late = false;
@@ -370,7 +395,10 @@ impl Node {
             return batch;
         }
         loop {
-            self.mailbox.take_batch(wanted, &mut batch).into_iter().for_each(|read| self.tell(read));
+            self.mailbox
+                .take_batch(wanted, &mut batch)
+                .into_iter()
+                .for_each(|read| self.tell(read));
             while batch.len() < wanted
                 && let Some(arrived) = self.take_soon(None)
             {
@@ -384,7 +412,11 @@ impl Node {
             let there = || (self.mailbox.len() >= missing).then_some(());
             let subject = || WaitSubject::Message { from: None, count: missing };
             is_late = !matches!(
-                self.wait_quietly(&subject, deadline, || self.next_or_loss(None, Needs::Messages, there)),
+                self.wait_quietly(&subject, deadline, || self.next_or_loss(
+                    None,
+                    Needs::Messages,
+                    there
+                )),
                 Some(Ok(()))
             );
             self.mailbox.delist();
@@ -399,8 +431,8 @@ impl Node {
         &self.news
     }
 
-    /// Tell all peers goodbye, once they have all that was sent to them, and see that it goes out. A peer that did not hear it would wait
-    /// for us until it takes us for dead.
+    /// Tell all peers goodbye, once they have all that was sent to them, and see that it goes out.
+    /// A peer that did not hear it would wait for us until it takes us for dead.
     pub fn say_goodbye(&self, limit: Duration) {
         if self.is_forked() {
             return;
@@ -409,10 +441,12 @@ impl Node {
             return self.let_reason_arrive();
         }
         let deadline = Instant::now().checked_add(limit);
-        let _: Option<()> = self.wait(deadline, || self.with_engine(|engine| engine.is_settled()).then_some(()));
+        let _: Option<()> =
+            self.wait(deadline, || self.with_engine(|engine| engine.is_settled()).then_some(()));
         let completion = self.submit(Request::Close, None);
         let _: Option<()> = self.wait(deadline, || {
-            let gone = completion.is_done() && self.with_engine(|engine| engine.has_parted(self.now()));
+            let gone =
+                completion.is_done() && self.with_engine(|engine| engine.has_parted(self.now()));
             gone.then_some(())
         });
     }
@@ -429,14 +463,16 @@ impl Node {
         if let Some(helper) = lock(&self.helper_thread).take()
             && helper.thread().id() != std::thread::current().id()
         {
-            // The helper's own panic has been printed by the runtime; there is nothing left to do about it here.
+            // The helper's own panic has been printed by the runtime; there is nothing left to do
+            // about it here.
             let _ = helper.join();
         }
         self.with_engine(|engine| {
             engine.end(&Failure::Left);
             self.left.store(true, Ordering::Release);
             self.publisher.end();
-            // Nobody serves page faults any more: who touches an array from here on sees its last bytes, and does not wait.
+            // Nobody serves page faults any more: who touches an array from here on sees its last
+            // bytes, and does not wait.
             engine.pages().release();
         });
         self.role.wake_all();

@@ -7,17 +7,28 @@ use oikaze_protocol::Rank;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Maximum time that an error of a wait which took too long spends on asking other nodes why. A shorter wait asks for no longer
-/// than it lasted, so that a program may poll with short limits.
+/// Maximum time that an error of a wait which took too long spends on asking other nodes why. A
+/// shorter wait asks for no longer than it lasted, so that a program may poll with short limits.
 const CAUSE_TIME: Duration = Duration::from_millis(500);
 
 impl Node {
     /// Wait for an outcome.
-    pub fn outcome(&self, what: &dyn std::fmt::Display, completion: &Completion, limit: Option<Duration>) -> Result<Value> {
-        self.outcome_of(&|| WaitSubject::other(what.to_string()), what, || completion.outcome(), limit)
+    pub fn outcome(
+        &self,
+        what: &dyn std::fmt::Display,
+        completion: &Completion,
+        limit: Option<Duration>,
+    ) -> Result<Value> {
+        self.outcome_of(
+            &|| WaitSubject::other(what.to_string()),
+            what,
+            || completion.outcome(),
+            limit,
+        )
     }
 
-    /// Wait for an outcome, wherever it appears. A wait that lasts is explained as one for `subject`.
+    /// Wait for an outcome, wherever it appears. A wait that lasts is explained as one for
+    /// `subject`.
     pub fn outcome_of(
         &self,
         subject: &dyn Fn() -> WaitSubject,
@@ -30,11 +41,13 @@ impl Node {
             return outcome.map_err(|failure| self.failure(what, failure));
         }
         let begun = Instant::now();
-        let outcome = self.wait_on(subject, limit.and_then(|limit| begun.checked_add(limit)), ready);
+        let outcome =
+            self.wait_on(subject, limit.and_then(|limit| begun.checked_add(limit)), ready);
         self.awaited(|| what.to_string(), begun, outcome)
     }
 
-    /// What a wait that began then has brought; or the error that says why there is none, or that it took too long.
+    /// What a wait that began then has brought; or the error that says why there is none, or that
+    /// it took too long.
     pub fn awaited<T>(
         &self,
         what: impl FnOnce() -> String,
@@ -49,13 +62,19 @@ impl Node {
         }
     }
 
-    /// Take part in something that all nodes do together, and wait for its end. If it does not come in time, the error says who
-    /// is late.
-    pub fn collective(&self, what: &str, request: Request, limit: Option<Duration>) -> Result<Value> {
+    /// Take part in something that all nodes do together, and wait for its end. If it does not come
+    /// in time, the error says who is late.
+    pub fn collective(
+        &self,
+        what: &str,
+        request: Request,
+        limit: Option<Duration>,
+    ) -> Result<Value> {
         self.look_at_handlers_soon();
         let completion = self.submit(request, None);
         let subject = || WaitSubject::Collective(what.to_owned());
-        self.outcome_of(&subject, &what, || completion.outcome(), limit).map_err(|error| self.explain_timeout(error, &subject()))
+        self.outcome_of(&subject, &what, || completion.outcome(), limit)
+            .map_err(|error| self.explain_timeout(error, &subject()))
     }
 
     /// Adds to the error of a wait that took too long why it did (MEM-21.4).
@@ -93,10 +112,13 @@ impl Node {
         }
     }
 
-    /// The failures of operations to this peer, or to all, that no caller has been told of. They count as told from now on.
+    /// The failures of operations to this peer, or to all, that no caller has been told of. They
+    /// count as told from now on.
     pub fn report_untaken(&self, peer: Option<Rank>) -> Result<()> {
         let Some(report) = self.untaken.report(peer) else { return Ok(()) };
-        let first = report.first.map(|(what, failure)| Box::new(self.failure(&what, failure).of_unknown_fate(what.fate())));
+        let first = report.first.map(|(what, failure)| {
+            Box::new(self.failure(&what, failure).of_unknown_fate(what.fate()))
+        });
         Err(Error::Unseen { count: report.count, first })
     }
 

@@ -27,7 +27,8 @@ impl Node {
         })
     }
 
-    /// The last user of a region has dropped it. This may be in the middle of a turn, whose end it is then left to.
+    /// The last user of a region has dropped it. This may be in the middle of a turn, whose end it
+    /// is then left to.
     pub fn forget_region(&self, region: RegionId, name: Option<String>) {
         if self.is_forked() {
             return;
@@ -35,9 +36,17 @@ impl Node {
         let _calm = self.engine.calm();
         let Some(mut engine) = self.engine.try_enter() else {
             if let Some(name) = name {
-                self.submissions.push(Submission { request: Request::Withdraw { name }, completion: None, keep: None });
+                self.submissions.push(Submission {
+                    request: Request::Withdraw { name },
+                    completion: None,
+                    keep: None,
+                });
             }
-            self.leave_to_holder(Submission { request: Request::Remove { region }, completion: None, keep: None });
+            self.leave_to_holder(Submission {
+                request: Request::Remove { region },
+                completion: None,
+                keep: None,
+            });
             return self.after_leaving();
         };
         if let Some(name) = &name {

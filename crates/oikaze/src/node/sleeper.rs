@@ -39,10 +39,11 @@ impl<B: Bell> Sleeper<B> {
         Self { event, until: AtomicU64::new(0) }
     }
 
-    /// From here on whoever has news signals. What came before must be looked at once more before sleeping.
+    /// From here on whoever has news signals. What came before must be looked at once more before
+    /// sleeping.
     ///
-    /// Called twice: with the longest sleep before the timers are looked at, so that a timer set meanwhile signals, and then with
-    /// what they say.
+    /// Called twice: with the longest sleep before the timers are looked at, so that a timer set
+    /// meanwhile signals, and then with what they say.
     pub fn fall_asleep(&self, until: Time) {
         self.until.store(until.0.max(1), Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -58,17 +59,20 @@ impl<B: Bell> Sleeper<B> {
         self.event.clear();
     }
 
-    /// Wake it if it sleeps past `next`. What it is woken for was made visible before (by a `SeqCst` fence).
+    /// Wake it if it sleeps past `next`. What it is woken for was made visible before (by a
+    /// `SeqCst` fence).
     pub fn wake_before(&self, next: Time) {
         if next.0 < self.until.load(Ordering::SeqCst) {
             self.wake();
         }
     }
 
-    /// Wake it if it sleeps, as [`Sleeper::wake_before`]. One signal is enough: it may take long until a woken thread gets a core.
+    /// Wake it if it sleeps, as [`Sleeper::wake_before`]. One signal is enough: it may take long
+    /// until a woken thread gets a core.
     ///
-    /// A thread that loses its core between the two lets the sleeper sleep for as long as that lasts, although others come after it; and no longer
-    /// than the sleeper would without any news, [`SLEEP_MAX`](super::drive::SLEEP_MAX).
+    /// A thread that loses its core between the two lets the sleeper sleep for as long as that
+    /// lasts, although others come after it; and no longer than the sleeper would without any news,
+    /// [`SLEEP_MAX`](super::drive::SLEEP_MAX).
     pub fn wake(&self) {
         if self.until.load(Ordering::SeqCst) != 0 && self.until.swap(0, Ordering::SeqCst) != 0 {
             self.event.signal();

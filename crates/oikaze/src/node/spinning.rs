@@ -1,19 +1,23 @@
-//! Spinning pays on a core of one's own. On a shared one it spends the thread's share of the core on nothing, and the scheduler, which knows
-//! only that the thread ran, gives the core to the others when there is work at last. Who sleeps keeps its claim: the kernel prefers it
-//! when it is woken. (Ousterhout, "Scheduling techniques for concurrent systems", 1982: two-phase waiting; here the second phase begins
-//! at once where the first was seen to cost more than it saves.)
+//! Spinning pays on a core of one's own. On a shared one it spends the thread's share of the core
+//! on nothing, and the scheduler, which knows only that the thread ran, gives the core to the
+//! others when there is work at last. Who sleeps keeps its claim: the kernel prefers it when it is
+//! woken. (Ousterhout, "Scheduling techniques for concurrent systems", 1982: two-phase waiting;
+//! here the second phase begins at once where the first was seen to cost more than it saves.)
 
 use oikaze_os::cpu::preemptions;
 use oikaze_protocol::time::Time;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a thread that computes takes of a core at least, once it has it. Helpers and the kernel's threads take less.
+/// What a thread that computes takes of a core at least, once it has it. Helpers and the kernel's
+/// threads take less.
 const TAKEN: Duration = Duration::from_millis(1);
-/// So often it must have been taken, each time within this of the time before: what a process does that begins or ends is no reason.
+/// So often it must have been taken, each time within this of the time before: what a process does
+/// that begins or ends is no reason.
 const TIMES: u32 = 3;
 const IN_A_ROW: Duration = Duration::from_millis(50);
-/// A thread that has been idle for so long has time to ask how often it was preempted: the next message is not just about to come.
+/// A thread that has been idle for so long has time to ask how often it was preempted: the next
+/// message is not just about to come.
 const SETTLED: Duration = Duration::from_micros(20);
 /// Where a core was taken away, nobody spins for so long. Then one idle span tries it again.
 const SHARED: Duration = Duration::from_millis(100);
@@ -32,16 +36,23 @@ pub(super) struct Spinning {
 impl Spinning {
     /// So long while cores are our own.
     pub fn new(longest: Duration) -> Spinning {
-        Spinning { longest, shared_until: AtomicU64::new(0), taken_at: AtomicU64::new(0), taken: AtomicU32::new(0) }
+        Spinning {
+            longest,
+            shared_until: AtomicU64::new(0),
+            taken_at: AtomicU64::new(0),
+            taken: AtomicU32::new(0),
+        }
     }
 
     /// For how long a thread may spin that begins now. Who was told to spin for ever does.
     pub fn limit(&self, now: Time) -> Duration {
-        let own = self.longest == Duration::MAX || now.0 >= self.shared_until.load(Ordering::Relaxed);
+        let own =
+            self.longest == Duration::MAX || now.0 >= self.shared_until.load(Ordering::Relaxed);
         if own { self.longest } else { Duration::ZERO }
     }
 
-    /// Another thread had the core. Threads of this node may tell that at the same time: it does not matter which of them counts.
+    /// Another thread had the core. Threads of this node may tell that at the same time: it does
+    /// not matter which of them counts.
     fn core_was_taken(&self, now: Time) {
         let before = Time(self.taken_at.swap(now.0, Ordering::Relaxed));
         let in_a_row = now - before < IN_A_ROW + self.spell_of_sharing(before);
@@ -141,7 +152,8 @@ mod tests {
         Idle { spinning, count, span: None }
     }
 
-    /// Looks every microsecond, from `from` on, for as long as it may: at which microsecond it may no longer.
+    /// Looks every microsecond, from `from` on, for as long as it may: at which microsecond it may
+    /// no longer.
     fn spin(idle: &mut Idle<'_>, from: u64, to: u64) -> Option<u64> {
         (from..to).find(|micros| !idle.may_spin(at(*micros)))
     }
@@ -161,7 +173,8 @@ mod tests {
         assert_eq!(ASKED.get(), 1);
     }
 
-    /// Idle from `from` on for 50 µs; then another thread has the core for 2 ms, after which there is something to do.
+    /// Idle from `from` on for 50 µs; then another thread has the core for 2 ms, after which there
+    /// is something to do.
     fn lose_core(idle: &mut Idle<'_>, from: u64) {
         assert_eq!(spin(idle, from, from + 50), None);
         COUNT.set(COUNT.get() + 1);
@@ -211,7 +224,8 @@ mod tests {
         assert_eq!(spinning.taken.load(Ordering::Relaxed), 0);
     }
 
-    /// A hypervisor, or an interrupt, takes the processor from all its threads alike: sleeping would not bring it back sooner.
+    /// A hypervisor, or an interrupt, takes the processor from all its threads alike: sleeping
+    /// would not bring it back sooner.
     #[test]
     fn time_lost_to_no_other_thread_changes_nothing() {
         let spinning = Spinning::new(SPIN);

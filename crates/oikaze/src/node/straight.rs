@@ -7,17 +7,21 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::wind::Class;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Looks at the rings between two idle turns, of all neighbours together: a turn looks at much else, and at the clock.
+/// Looks at the rings between two idle turns, of all neighbours together: a turn looks at much
+/// else, and at the clock.
 const GLANCES: usize = 32;
-/// Looks for a message, at the rings of all neighbours together, before a thread becomes the driver to wait for it: about a microsecond.
+/// Looks for a message, at the rings of all neighbours together, before a thread becomes the driver
+/// to wait for it: about a microsecond.
 const MOMENT: usize = 32;
-/// Pauses between two of them. Each look takes the cache line of the next record from who is about to write it.
+/// Pauses between two of them. Each look takes the cache line of the next record from who is about
+/// to write it.
 const PAUSES: usize = 2;
-/// A message that is found by so many looks has come soon. An answer to what the reader itself has said takes more of them, so that no exchange of
-/// messages is a stream.
+/// A message that is found by so many looks has come soon. An answer to what the reader itself has
+/// said takes more of them, so that no exchange of messages is a stream.
 const SOON: usize = 2;
-/// Of a stream the reader waits once for as many pauses as messages have come soon in a row, but for so many at most: its writer gets some records
-/// ahead meanwhile, and their lines come together, each once. That takes at most half as long again as the stream has taken so far.
+/// Of a stream the reader waits once for as many pauses as messages have come soon in a row, but
+/// for so many at most: its writer gets some records ahead meanwhile, and their lines come
+/// together, each once. That takes at most half as long again as the stream has taken so far.
 const LONGEST: usize = 128;
 /// From so many in a row on it takes several together.
 const STREAM: usize = 16;
@@ -62,10 +66,11 @@ impl Pace {
 }
 
 impl Node {
-    /// Send a message straight into a neighbour's ring: the position there that settles it. Not if the engine is taken, or if what was asked for
-    /// before must go before.
+    /// Send a message straight into a neighbour's ring: the position there that settles it. Not if
+    /// the engine is taken, or if what was asked for before must go before.
     pub fn send_straight(&self, way: &Way, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
-        // While it watches, each settlement would wake it: a turn tells it that this thread comes often enough to look itself.
+        // While it watches, each settlement would wake it: a turn tells it that this thread comes
+        // often enough to look itself.
         if self.helper.is_asleep() || self.is_forked() || self.engine.holds_handlers_off() {
             return None;
         }
@@ -73,7 +78,8 @@ impl Node {
         if engine.owes_a_look() {
             engine = self.look_around(engine)?;
         }
-        // Elements of a shared array may have to be fetched by a turn, while this thread sleeps in the engine. They go the long way, copied before.
+        // Elements of a shared array may have to be fetched by a turn, while this thread sleeps in
+        // the engine. They go the long way, copied before.
         let start = body.as_ptr().addr();
         let sent = if engine.pages().tracks(&(start..start + body.len())).is_none() {
             engine.send_straight(way.peer(), class, tag, body)
@@ -85,8 +91,8 @@ impl Node {
         sent
     }
 
-    /// A message that is there, or comes within a moment, for a thread that does not drive: to become the driver, and to cease to be it, takes
-    /// as long as a small message and its answer.
+    /// A message that is there, or comes within a moment, for a thread that does not drive: to
+    /// become the driver, and to cease to be it, takes as long as a small message and its answer.
     #[inline]
     pub fn take_soon(&self, from: Option<Rank>) -> Option<Arrived> {
         // From a node that shares no memory with this one nothing comes this way.
@@ -129,14 +135,20 @@ impl Node {
     /// As [`Node::make_ready`], for a thread that does not drive.
     #[inline]
     fn make_ready_at_once(&self, from: Option<Rank>, sends_many: bool) -> Option<Ready<'_>> {
-        if self.helper.is_asleep() || self.engine.holds_handlers_off() { None } else { self.make_ready(from, sends_many) }
+        if self.helper.is_asleep() || self.engine.holds_handlers_off() {
+            None
+        } else {
+            self.make_ready(from, sends_many)
+        }
     }
 
     /// A turn, for all that is not messages between neighbours.
     #[cold]
     fn look_around<'n>(&'n self, engine: Inside<'n, RealEngine>) -> Option<Inside<'n, RealEngine>> {
         let now = self.now();
-        self.drive_meanwhile(now, || Some(self.run_turns_in(engine, now, RealEngine::turn_for_news)));
+        self.drive_meanwhile(now, || {
+            Some(self.run_turns_in(engine, now, RealEngine::turn_for_news))
+        });
         self.engine.try_enter()
     }
 
@@ -162,7 +174,8 @@ impl Node {
     fn make_ready(&self, from: Option<Rank>, sends_many: bool) -> Option<Ready<'_>> {
         let mut engine = self.engine.try_enter_often()?;
         // Only who is in the engine puts messages there.
-        let ready = if self.mailbox.len() == 0 { engine.make_ready(from, sends_many) } else { None };
+        let ready =
+            if self.mailbox.len() == 0 { engine.make_ready(from, sends_many) } else { None };
         let Some((peer, is_told)) = ready else {
             drop(engine);
             self.after_leaving();
@@ -180,7 +193,8 @@ impl Node {
         self.after_leaving();
     }
 
-    /// Look at the rings again and again for a short while, until `ready` has something or a turn has something to take.
+    /// Look at the rings again and again for a short while, until `ready` has something or a turn
+    /// has something to take.
     pub(super) fn glance<T>(&self, ready: &mut impl FnMut() -> Option<T>) -> Option<T> {
         for _ in 0..GLANCES.checked_div(self.passages.count()).unwrap_or(0) {
             if let Some(value) = ready() {
@@ -232,6 +246,9 @@ mod tests {
 
     #[test]
     fn a_thread_looks_as_long_at_many_neighbours_as_at_one_but_at_least_once() {
-        assert_eq!([0, 1, 4, 1000].map(|neighbours| Pace::new(neighbours).looks), [MOMENT, MOMENT, MOMENT / 4, 1]);
+        assert_eq!(
+            [0, 1, 4, 1000].map(|neighbours| Pace::new(neighbours).looks),
+            [MOMENT, MOMENT, MOMENT / 4, 1]
+        );
     }
 }

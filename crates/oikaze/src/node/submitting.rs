@@ -7,7 +7,8 @@ use oikaze_protocol::time::Time;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-/// Requests that wait for whoever is in the engine, at most; as many again as there are threads may join them.
+/// Requests that wait for whoever is in the engine, at most; as many again as there are threads may
+/// join them.
 pub(super) const LEFT_MAX: usize = 4096;
 
 impl Node {
@@ -18,7 +19,8 @@ impl Node {
         completion
     }
 
-    /// Begins an operation for a caller. Its failure is kept until the caller is told of it (MEM-15.5).
+    /// Begins an operation for a caller. Its failure is kept until the caller is told of it
+    /// (MEM-15.5).
     pub fn begin(&self, what: What, request: Request, keep: Keep) -> Arc<Completion> {
         let completion = Completion::begun(what, &self.untaken);
         self.push(tracked_by(Arc::clone(&completion), request, keep));
@@ -54,8 +56,8 @@ impl Node {
         self.driver.wake();
     }
 
-    /// Straight into the engine if nobody else is in it, and into a turn; else the one who is in it takes it up. Either way a thread's
-    /// requests are taken up in their order.
+    /// Straight into the engine if nobody else is in it, and into a turn; else the one who is in it
+    /// takes it up. Either way a thread's requests are taken up in their order.
     pub fn push(&self, submission: Submission) {
         if self.is_forked() {
             return self.refuse(&submission);
@@ -73,7 +75,8 @@ impl Node {
         }
     }
 
-    /// What is asked for is bounded where it is begun (MEM-15.4), and who asks faster than the one in the engine begins waits for it here.
+    /// What is asked for is bounded where it is begun (MEM-15.4), and who asks faster than the one
+    /// in the engine begins waits for it here.
     #[cold]
     fn begin_what_was_left(&self) {
         self.with_engine(|engine| engine.begin_waiting(self.now()));
@@ -101,12 +104,15 @@ impl Node {
             drop(engine);
             self.after_leaving();
         } else {
-            self.drive_meanwhile(now, || Some(self.run_turns_in(engine, now, RealEngine::turn_to_send)));
+            self.drive_meanwhile(now, || {
+                Some(self.run_turns_in(engine, now, RealEngine::turn_to_send))
+            });
         }
         is_next
     }
 
-    /// Turns for what this thread has submitted. Meanwhile it drives, for bulk may take its time, and the helper would only be in its way.
+    /// Turns for what this thread has submitted. Meanwhile it drives, for bulk may take its time,
+    /// and the helper would only be in its way.
     pub(super) fn drive_meanwhile(&self, now: Time, turns: impl FnOnce() -> Option<Work>) {
         if self.is_forked() {
             return;
@@ -118,13 +124,14 @@ impl Node {
         }
     }
 
-    /// When a turn that began then has ended. A run of bulk takes longer than a short gap between two drivers, and is none: the helper is
-    /// not to be woken for it.
+    /// When a turn that began then has ended. A run of bulk takes longer than a short gap between
+    /// two drivers, and is none: the helper is not to be woken for it.
     pub(super) fn end_of(&self, work: Option<Work>, began: Time) -> Time {
         if work.is_some_and(Work::is_long) { self.now() } else { began }
     }
 
-    /// To be taken up by whoever is in the engine; they may just have left it, so that it must be tried again.
+    /// To be taken up by whoever is in the engine; they may just have left it, so that it must be
+    /// tried again.
     pub(super) fn leave_to_holder(&self, submission: Submission) {
         self.submissions.push(submission);
         self.engine.ask();

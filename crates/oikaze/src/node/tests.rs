@@ -1,4 +1,5 @@
-//! A node with one neighbour, whose side of the rings the test plays; the helper has gone, so that nothing moves but by the test's calls.
+//! A node with one neighbour, whose side of the rings the test plays; the helper has gone, so that
+//! nothing moves but by the test's calls.
 
 use super::submitting::LEFT_MAX;
 use super::*;
@@ -53,21 +54,31 @@ fn node_with_helper(tracker: Option<Arc<dyn Tracker>>) -> (Arc<Node>, Pair) {
     };
     let submissions = Arc::new(SegQueue::new());
     let link: Box<dyn Link> = Box::new(UdpLink::bind(&Bind::default()).unwrap());
-    let engine: RealEngine = Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0)).unwrap();
+    let engine: RealEngine =
+        Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0)).unwrap();
     let job = Arc::new(Alone::new(Settings::default()).unwrap());
-    let node =
-        Node::start(engine, submissions, tracker, (WAITING, Waits::new(job.clone())), Instant::now(), job, Publisher::nothing())
-            .unwrap();
+    let node = Node::start(
+        engine,
+        submissions,
+        tracker,
+        (WAITING, Waits::new(job.clone())),
+        Instant::now(),
+        job,
+        Publisher::nothing(),
+    )
+    .unwrap();
     (node, theirs)
 }
 
 fn put_message(neighbour: &mut Pair, tag: u64) {
     let head = Asked::User { tag }.encode();
-    let heading = Heading { kind: Kind::Whole, class: Class::Ordered, head: head.len(), len: 0, flag: false };
+    let heading =
+        Heading { kind: Kind::Whole, class: Class::Ordered, head: head.len(), len: 0, flag: false };
     neighbour.outward.put(heading, &[Part::Bytes(&head)]).unwrap();
 }
 
-/// COH-8.7: a driver in a signal handler that waits for a page runs no turns; the helper brings what comes, page or not.
+/// COH-8.7: a driver in a signal handler that waits for a page runs no turns; the helper brings
+/// what comes, page or not.
 #[test]
 fn node_whose_driver_stands_still_hears_its_neighbour() {
     let (node, mut neighbour) = node_with_helper(None);
@@ -104,7 +115,8 @@ fn a_neighbour_that_sleeps_is_told_of_credit_that_comes_back_before_a_sleep() {
     assert!(neighbour.outward.returned() > before);
 }
 
-/// MEM-7.1: what has ended before anybody was to be told of it is told at once, also to who sleeps on the descriptor.
+/// MEM-7.1: what has ended before anybody was to be told of it is told at once, also to who sleeps
+/// on the descriptor.
 #[test]
 fn who_is_told_late_of_an_end_is_told_at_once() {
     let (node, mut neighbour) = node_and_neighbour();
@@ -134,14 +146,18 @@ fn who_is_told_late_of_an_end_is_told_at_once() {
     assert!(queue.len() == 1 && !news.clear());
 }
 
-/// What a batch holds back goes when its thread waits, also if it does not drive itself: who does may sleep.
+/// What a batch holds back goes when its thread waits, also if it does not drive itself: who does
+/// may sleep.
 #[test]
 fn who_waits_in_a_batch_lets_go_what_it_has_posted() {
     let (node, neighbour) = node_and_neighbour();
     let another = node.role.try_drive(0).unwrap();
     neighbour.inward.fall_asleep();
     node.batch(|| {
-        let sent = node.submit(Request::Send { to: 1, class: Class::Ordered, tag: 1, body: Body::Empty }, None);
+        let sent = node.submit(
+            Request::Send { to: 1, class: Class::Ordered, tag: 1, body: Body::Empty },
+            None,
+        );
         assert!(neighbour.line.hear().unwrap().is_none(), "it waits for more");
         assert!(node.wait(Some(Instant::now()), || sent.outcome()).is_none());
         assert!(neighbour.line.hear().unwrap().is_some());
@@ -149,7 +165,8 @@ fn who_waits_in_a_batch_lets_go_what_it_has_posted() {
     node.leave(another, node.now());
 }
 
-/// MEM-6.3: a name that was withdrawn is free, also if whoever was in the engine then has not come to it yet.
+/// MEM-6.3: a name that was withdrawn is free, also if whoever was in the engine then has not come
+/// to it yet.
 #[test]
 fn a_name_that_was_given_up_is_free_at_once() {
     let (node, _neighbour) = node_and_neighbour();
@@ -158,7 +175,8 @@ fn a_name_that_was_given_up_is_free_at_once() {
         LocalRegion::new(&node, Region::zeroed(64).unwrap(), Rights::READ, name, None).unwrap()
     };
     let (first, second) = (named(), named());
-    let published = |region: &LocalRegion| Published { key: region.key(), len: 64, rights: Rights::READ };
+    let published =
+        |region: &LocalRegion| Published { key: region.key(), len: 64, rights: Rights::READ };
     node.publish("name", published(&first)).unwrap();
     let held = node.engine.enter();
     drop(first);
@@ -199,7 +217,8 @@ impl Tracker for Half {
 /// COH-8.5: its threads sleep, and nobody would read of them again.
 #[test]
 fn faults_that_were_read_before_one_could_not_be_are_served() {
-    let (node, _neighbour) = node_with(Some(Arc::new(Half(std::fs::File::open("/dev/zero").unwrap()))));
+    let (node, _neighbour) =
+        node_with(Some(Arc::new(Half(std::fs::File::open("/dev/zero").unwrap()))));
     // As long as somebody is in, what was submitted stays to be seen.
     let held = node.engine.enter();
     std::thread::scope(|threads| {
@@ -209,7 +228,9 @@ fn faults_that_were_read_before_one_could_not_be_are_served() {
         }
         drop(held);
     });
-    assert!(node.with_engine(|engine| engine.pages().failure().is_some_and(|why| why.contains("page faults"))));
+    assert!(node.with_engine(|engine| {
+        engine.pages().failure().is_some_and(|why| why.contains("page faults"))
+    }));
 }
 
 /// MEM-15.4: what waits for the one who is in the engine is bounded as well.
@@ -223,7 +244,11 @@ fn who_asks_faster_than_the_one_in_the_engine_begins_waits_for_it() {
         threads.spawn(|| {
             for _ in 0..ASKED {
                 asked.fetch_add(1, Ordering::SeqCst);
-                node.push(Submission { request: Request::Withdraw { name: String::new() }, completion: None, keep: None });
+                node.push(Submission {
+                    request: Request::Withdraw { name: String::new() },
+                    completion: None,
+                    keep: None,
+                });
             }
         });
         // It comes no further than the bound, however long it is given.
@@ -231,7 +256,10 @@ fn who_asks_faster_than_the_one_in_the_engine_begins_waits_for_it() {
             std::thread::yield_now();
         }
         (0..1000).for_each(|_| std::thread::yield_now());
-        assert_eq!((asked.load(Ordering::SeqCst), node.submissions.len()), (LEFT_MAX + 1, LEFT_MAX + 1));
+        assert_eq!(
+            (asked.load(Ordering::SeqCst), node.submissions.len()),
+            (LEFT_MAX + 1, LEFT_MAX + 1)
+        );
         drop(held);
     });
     assert_eq!(asked.into_inner(), ASKED);

@@ -1,13 +1,17 @@
-//! The engine, which one thread at a time is in: how others leave work to that one, and when the next turn is due.
+//! The engine, which one thread at a time is in: how others leave work to that one, and when the
+//! next turn is due.
 //!
-//! It is entered by one try-lock, which who comes often has for nothing. Who finds it taken says so ([`Turnstile::ask`]) and tries once more; the
-//! holder looks whether anybody has when it has let go. Lock and question are one word ([`Gate`]), so that one of them comes second: a holder that
-//! does sees the question; an asker that does finds it open, or taken by somebody who has not looked yet. Either way one of them has the work done,
-//! and neither needs a fence, which would wait for all that was stored before, whoever's cache it goes to.
+//! It is entered by one try-lock, which who comes often has for nothing. Who finds it taken says so
+//! ([`Turnstile::ask`]) and tries once more; the holder looks whether anybody has when it has let
+//! go. Lock and question are one word ([`Gate`]), so that one of them comes second: a holder that
+//! does sees the question; an asker that does finds it open, or taken by somebody who has not
+//! looked yet. Either way one of them has the work done, and neither needs a fence, which would
+//! wait for all that was stored before, whoever's cache it goes to.
 //!
 //! What must hold, and is tried by loom in every interleaving (`models`, below):
 //! 1. What was left to the holder is taken up by a turn that begins afterwards.
-//! 2. Nobody sleeps past the time at which the next turn is due ([`super::sleeper`]), although only turns that bring it forward say so.
+//! 2. Nobody sleeps past the time at which the next turn is due ([`super::sleeper`]), although only
+//!    turns that bring it forward say so.
 
 use crate::sync::{AtomicU64, Ordering};
 use oikaze_os::cpu::{Gate, Inside as InsideGate};
@@ -18,14 +22,14 @@ use std::sync::atomic::{AtomicU8 as StdAtomicU8, Ordering as StdOrdering};
 /// Being in.
 pub(super) type Inside<'t, T> = InsideGate<'t, T>;
 
-/// During which entries the thread inside runs no signal handlers. One that touches a page of a shared array would wait for a turn,
-/// and so for itself (COH-8.7).
+/// During which entries the thread inside runs no signal handlers. One that touches a page of a
+/// shared array would wait for a turn, and so for itself (COH-8.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Calm {
     /// No array exists.
     Never = 0,
-    /// Arrays exist: during turns. Once the program is known to have handlers, also during entries that are too short to be worth two
-    /// system calls otherwise.
+    /// Arrays exist: during turns. Once the program is known to have handlers, also during entries
+    /// that are too short to be worth two system calls otherwise.
     Turns = 1,
 }
 
@@ -40,10 +44,15 @@ pub(super) struct Turnstile<T> {
 
 impl<T> Turnstile<T> {
     pub fn new(inside: T) -> Turnstile<T> {
-        Turnstile { gate: Gate::new(inside), calm: StdAtomicU8::new(Calm::Never as u8), next: AtomicU64::new(u64::MAX) }
+        Turnstile {
+            gate: Gate::new(inside),
+            calm: StdAtomicU8::new(Calm::Never as u8),
+            next: AtomicU64::new(u64::MAX),
+        }
     }
 
-    /// Keeps signal handlers out of this thread during entries of this kind from now on; never fewer than before.
+    /// Keeps signal handlers out of this thread during entries of this kind from now on; never
+    /// fewer than before.
     pub fn keep_calm(&self, calm: Calm) {
         self.calm.fetch_max(calm as u8, StdOrdering::Relaxed);
     }
@@ -61,7 +70,8 @@ impl<T> Turnstile<T> {
         self.calms_turns().then(SignalsBlocked::begin)
     }
 
-    /// Is [`Turnstile::calm`] needed? Paths for single small messages are not taken then: a turn holds handlers off by itself.
+    /// Is [`Turnstile::calm`] needed? Paths for single small messages are not taken then: a turn
+    /// holds handlers off by itself.
     #[inline]
     pub fn holds_handlers_off(&self) -> bool {
         self.calms_turns() && are_known_to_be_handled()
@@ -72,7 +82,8 @@ impl<T> Turnstile<T> {
         self.calm.load(StdOrdering::Relaxed) >= Calm::Turns as u8
     }
 
-    /// Wait until it is free. Who leaves without having run turns asks whether it [is asked](Turnstile::is_asked) for one.
+    /// Wait until it is free. Who leaves without having run turns asks whether it [is
+    /// asked](Turnstile::is_asked) for one.
     pub fn enter(&self) -> Inside<'_, T> {
         self.gate.enter()
     }
@@ -89,20 +100,22 @@ impl<T> Turnstile<T> {
         self.gate.try_enter_often()
     }
 
-    /// There is work for whoever is in: it was put before where a turn finds it. They may just have left, so that the caller must try to
-    /// enter, too.
+    /// There is work for whoever is in: it was put before where a turn finds it. They may just have
+    /// left, so that the caller must try to enter, too.
     pub fn ask(&self) {
         self.gate.ask();
     }
 
-    /// Has somebody asked? Who has left sees all that were there before; who is in and could stay may see it late.
+    /// Has somebody asked? Who has left sees all that were there before; who is in and could stay
+    /// may see it late.
     #[inline]
     pub fn is_asked(&self) -> bool {
         self.gate.is_asked()
     }
 
-    /// Run one turn, and another for as long as somebody asks. A turn says when the next one is due; what it did is told when it is
-    /// over and nobody is in, with whether the next is due sooner than was told before.
+    /// Run one turn, and another for as long as somebody asks. A turn says when the next one is
+    /// due; what it did is told when it is over and nobody is in, with whether the next is due
+    /// sooner than was told before.
     pub fn run<'t, R>(
         &'t self,
         mut inside: Inside<'t, T>,
@@ -159,7 +172,9 @@ mod steps {
         let told = RefCell::new(Vec::new());
         for _ in 0..4 {
             let turn = |due: &mut std::array::IntoIter<u64, 4>| ((), Time(due.next().unwrap()));
-            turnstile.run(turnstile.enter(), turn, |(), next, sooner| told.borrow_mut().push((next.0, sooner)));
+            turnstile.run(turnstile.enter(), turn, |(), next, sooner| {
+                told.borrow_mut().push((next.0, sooner))
+            });
         }
         assert_eq!(told.into_inner(), [(7, true), (9, false), (9, false), (8, true)]);
     }
@@ -266,7 +281,8 @@ mod models {
         }
     }
 
-    /// Rule 1: each of three threads leaves something, one of them twice. What is taken when all have gone is all.
+    /// Rule 1: each of three threads leaves something, one of them twice. What is taken when all
+    /// have gone is all.
     #[test]
     fn loom_what_is_left_to_the_holder_is_taken_up() {
         model(Some(3), || {
@@ -298,8 +314,8 @@ mod models {
         });
     }
 
-    /// Rule 2: loom finds a sleeper that nobody wakes. One thread brings the next turn forward, another runs a turn that does not and
-    /// says nothing.
+    /// Rule 2: loom finds a sleeper that nobody wakes. One thread brings the next turn forward,
+    /// another runs a turn that does not and says nothing.
     #[test]
     fn loom_nobody_sleeps_past_the_next_turn() {
         model(Some(3), || {

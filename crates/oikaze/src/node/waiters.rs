@@ -7,7 +7,8 @@ use crate::sync::{Thread, current};
 pub(crate) struct Waiters(Vec<(u64, Thread)>);
 
 impl Waiters {
-    /// The calling thread waits until there are so many. It looks itself whether they are there already.
+    /// The calling thread waits until there are so many. It looks itself whether they are there
+    /// already.
     pub fn enlist(&mut self, wanted: u64) {
         self.0.push((wanted, current()));
     }
@@ -25,9 +26,13 @@ impl Waiters {
         self.0.iter().map(|(wanted, _)| *wanted).max().unwrap_or(0)
     }
 
-    /// There are so many now: wake those who have waited for it. They stay until they look: another thread may have taken them by then.
+    /// There are so many now: wake those who have waited for it. They stay until they look: another
+    /// thread may have taken them by then.
     pub fn wake(&self, there: u64) {
-        self.0.iter().filter(|(wanted, _)| *wanted <= there).for_each(|(_, thread)| thread.unpark());
+        self.0
+            .iter()
+            .filter(|(wanted, _)| *wanted <= there)
+            .for_each(|(_, thread)| thread.unpark());
     }
 }
 

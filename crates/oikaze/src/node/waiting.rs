@@ -23,8 +23,8 @@ pub struct Waiting {
     pub mode: EngineMode,
 }
 
-/// Spinning pays while it is shorter than being put to sleep and woken, tens of microseconds here; a waiter that has been
-/// spinning for this long blocks.
+/// Spinning pays while it is shorter than being put to sleep and woken, tens of microseconds here;
+/// a waiter that has been spinning for this long blocks.
 const SPIN_LIMIT: Duration = Duration::from_millis(2);
 
 /// What the user says of waiting.
@@ -36,7 +36,8 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// `OIKAZE_WAIT` = `spin`, `block` or `adaptive` (default), `OIKAZE_ENGINE` = `inline` (default), `thread` or `thread:CORE`.
+    /// `OIKAZE_WAIT` = `spin`, `block` or `adaptive` (default), `OIKAZE_ENGINE` = `inline`
+    /// (default), `thread` or `thread:CORE`.
     ///
     /// # Errors
     /// A text that says what is wrong with a variable.
@@ -47,23 +48,33 @@ impl Wish {
             Some(text) => match text.strip_prefix("thread:").map(str::parse) {
                 Some(Ok(core)) => match oikaze_os::cpu::Topology::detect() {
                     Ok(machine) if !machine.cpus.contains(&core) => {
-                        return Err(format!("OIKAZE_ENGINE={text}: this process may run on cores {:?} only", machine.cpus));
+                        return Err(format!(
+                            "OIKAZE_ENGINE={text}: this process may run on cores {:?} only",
+                            machine.cpus
+                        ));
                     }
                     _ => EngineMode::Thread { core: Some(core) },
                 },
-                _ => return Err(format!("OIKAZE_ENGINE={text}: expected inline, thread or thread:CORE")),
+                _ => {
+                    return Err(format!(
+                        "OIKAZE_ENGINE={text}: expected inline, thread or thread:CORE"
+                    ));
+                }
             },
         };
         let spin = match std::env::var("OIKAZE_WAIT").ok().as_deref() {
             None | Some("adaptive") => None,
             Some("block") => Some(Duration::ZERO),
             Some("spin") => Some(Duration::MAX),
-            Some(text) => return Err(format!("OIKAZE_WAIT={text}: expected spin, block or adaptive")),
+            Some(text) => {
+                return Err(format!("OIKAZE_WAIT={text}: expected spin, block or adaptive"));
+            }
         };
         Ok(Self { spin, mode })
     }
 
-    /// The policy, where the machine may have room for so many threads that spin, in this node and each of its neighbours.
+    /// The policy, where the machine may have room for so many threads that spin, in this node and
+    /// each of its neighbours.
     pub fn given(self, has_room_for: impl FnOnce(usize) -> bool) -> Waiting {
         let threads = if self.mode == EngineMode::Inline { 1 } else { 2 };
         let adaptive = || if has_room_for(threads) { SPIN_LIMIT } else { Duration::ZERO };

@@ -1,4 +1,5 @@
-//! Sleeping on the link: announced before, and taken back as soon as the sleeper has other ways to look.
+//! Sleeping on the link: announced before, and taken back as soon as the sleeper has other ways to
+//! look.
 
 use super::Node;
 use oikaze_os::link::Link;
@@ -25,7 +26,8 @@ impl<'n> LinkWatch<'n> {
         Self { node, state: State::Idle }
     }
 
-    /// From here on the descriptor tells of arrivals, those before included. For how long one may sleep on it at most.
+    /// From here on the descriptor tells of arrivals, those before included. For how long one may
+    /// sleep on it at most.
     pub fn hold(&mut self) -> Duration {
         if self.state == State::Idle {
             let watched = self.node.with_engine(|engine| engine.link_mut().watch(true));

@@ -1,4 +1,5 @@
-//! What is to be known of messages that went straight into a neighbour's ring, after the calls that sent them; also when the node is gone.
+//! What is to be known of messages that went straight into a neighbour's ring, after the calls that
+//! sent them; also when the node is gone.
 
 use super::{Node, lock};
 use crate::engine::Passage;
@@ -43,7 +44,8 @@ impl Way {
     }
 }
 
-/// Time limits for which the way to a neighbour is kept. Of most there is one; who sends by turns with some more has none made each time.
+/// Time limits for which the way to a neighbour is kept. Of most there is one; who sends by turns
+/// with some more has none made each time.
 const LIMITS_KEPT: usize = 4;
 
 /// The ways that were asked for, the newest last.
@@ -51,8 +53,14 @@ const LIMITS_KEPT: usize = 4;
 pub(super) struct Ways(Mutex<Vec<Arc<Host<Way>>>>);
 
 impl Ways {
-    /// To this peer with this limit; in place of the oldest to that peer, if it is made now and there are many.
-    fn to(&self, peer: Rank, limit: Option<Duration>, make: impl FnOnce() -> Way) -> Option<Arc<Host<Way>>> {
+    /// To this peer with this limit; in place of the oldest to that peer, if it is made now and
+    /// there are many.
+    fn to(
+        &self,
+        peer: Rank,
+        limit: Option<Duration>,
+        make: impl FnOnce() -> Way,
+    ) -> Option<Arc<Host<Way>>> {
         let mut ways = lock(&self.0);
         if let Some(way) = ways.iter().find(|way| way.peer == peer && way.limit == limit) {
             return Some(Arc::clone(way));

@@ -1,8 +1,9 @@
 //! What a node does, shown to whoever wants to look, without disturbing it.
 //!
-//! A node keeps its numbers on a board ([`oikaze_os::board`]): a record for itself and one for each peer. It writes them with plain
-//! stores, ten times a second at most and only while it runs turns anyway, and of the peers only those to which something has happened.
-//! `oikaze top` finds the boards of this machine, maps them and reads; nobody is asked, and no node waits.
+//! A node keeps its numbers on a board ([`oikaze_os::board`]): a record for itself and one for each
+//! peer. It writes them with plain stores, ten times a second at most and only while it runs turns
+//! anyway, and of the peers only those to which something has happened. `oikaze top` finds the
+//! boards of this machine, maps them and reads; nobody is asked, and no node waits.
 
 pub mod page;
 mod publish;

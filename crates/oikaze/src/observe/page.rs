@@ -17,7 +17,8 @@ use std::time::Duration;
 
 /// The name under which boards are found.
 pub const BOARD: &str = "oikaze-statistics";
-/// Changes when the order or the meaning of anything below changes in a way that the names of the counters do not tell.
+/// Changes when the order or the meaning of anything below changes in a way that the names of the
+/// counters do not tell.
 const FORMAT: u64 = 3;
 /// Words of a program's name.
 const PROGRAM_WORDS: usize = 4;
@@ -37,7 +38,8 @@ const NODE_WORDS: usize = 7
     + 2 * REASON_WORDS;
 const PEER_WORDS: usize = 5 + wind::Statistics::COUNT + Gauges::COUNT + 2 * HISTOGRAM_WORDS;
 
-/// The layout of the board of a node in a job of so many: the node's own record, then one for each rank.
+/// The layout of the board of a node in a job of so many: the node's own record, then one for each
+/// rank.
 #[must_use]
 pub fn layout(nodes: u32) -> Layout {
     let words = if NODE_WORDS > PEER_WORDS { NODE_WORDS } else { PEER_WORDS };
@@ -64,7 +66,8 @@ const fn fingerprint(mut hash: u64, names: &[&str]) -> u64 {
         let bytes = names[name].as_bytes();
         let mut at = 0;
         while at <= bytes.len() {
-            hash = (hash ^ if at < bytes.len() { bytes[at] as u64 } else { 0 }).wrapping_mul(0x100_0000_01b3);
+            hash = (hash ^ if at < bytes.len() { bytes[at] as u64 } else { 0 })
+                .wrapping_mul(0x100_0000_01b3);
             at += 1;
         }
         name += 1;
@@ -101,7 +104,15 @@ counters! {
 impl From<link::Statistics> for LinkCounters {
     fn from(link: link::Statistics) -> Self {
         let link::Statistics {
-            datagrams_out, frames_out, spliced, bytes_out, calls_out, datagrams_in, bytes_in, calls_in, ..
+            datagrams_out,
+            frames_out,
+            spliced,
+            bytes_out,
+            calls_out,
+            datagrams_in,
+            bytes_in,
+            calls_in,
+            ..
         } = link;
         let link::Statistics {
             in_place,
@@ -367,7 +378,8 @@ pub struct PeerPage {
 }
 
 impl PeerPage {
-    /// How a peer stands with this engine; `None` at the engine's own rank, and where there is none.
+    /// How a peer stands with this engine; `None` at the engine's own rank, and where there is
+    /// none.
     pub(crate) fn of<L: Link, P: Pages>(engine: &Engine<L, P>, rank: Rank) -> Option<Self> {
         let latencies = engine.peer_latencies(rank)?;
         let snapshot = engine.peer_snapshot(rank)?;
@@ -395,7 +407,8 @@ impl PeerPage {
     pub(super) fn read(mut row: Reader<'_>) -> Option<Self> {
         let row = &mut row;
         let [written, state] = row.all()?;
-        let state = State::ALL.into_iter().find(|known| *known as u64 == state).filter(|_| written == 1)?;
+        let state =
+            State::ALL.into_iter().find(|known| *known as u64 == state).filter(|_| written == 1)?;
         Some(Self {
             state,
             address: row.address()?,

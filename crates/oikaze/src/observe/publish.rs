@@ -44,7 +44,8 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    /// Show this node, unless [`VARIABLE`] is `off`. A board that cannot be made is no reason not to run: then the text says why.
+    /// Show this node, unless [`VARIABLE`] is `off`. A board that cannot be made is no reason not
+    /// to run: then the text says why.
     ///
     /// # Errors
     /// A text that says what is wrong with the variable.
@@ -61,9 +62,12 @@ impl Publisher {
                 let writer = Writer::new(board, identity);
                 (Self { board: Mutex::new(Some(writer)), ..Self::default() }, None)
             }
-            Err(why) => {
-                (Self::nothing(), Some(format!("oikaze top will not see this node: no memory file for its numbers: {why}")))
-            }
+            Err(why) => (
+                Self::nothing(),
+                Some(format!(
+                    "oikaze top will not see this node: no memory file for its numbers: {why}"
+                )),
+            ),
         })
     }
 
@@ -73,7 +77,13 @@ impl Publisher {
     }
 
     /// After a turn: write if it is time. Costs a load and a comparison otherwise.
-    pub fn look<L: Link, P: Pages>(&self, engine: &mut Engine<L, P>, mail: usize, now: Time, waits: impl FnOnce() -> String) {
+    pub fn look<L: Link, P: Pages>(
+        &self,
+        engine: &mut Engine<L, P>,
+        mail: usize,
+        now: Time,
+        waits: impl FnOnce() -> String,
+    ) {
         if now.0 >= self.next.load(Ordering::Relaxed) {
             self.next.store((now + SHOWN_EVERY).0, Ordering::Relaxed);
             if let Some(writer) = &mut *self.board.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -101,7 +111,8 @@ pub(super) struct Writer {
     row: Row,
     /// The peer that is looked at next.
     next: Rank,
-    /// For each rank, the sum of what was counted when it was last written: another sum, another record.
+    /// For each rank, the sum of what was counted when it was last written: another sum, another
+    /// record.
     sums: Vec<u64>,
 }
 
@@ -152,11 +163,16 @@ impl Writer {
 
     /// Write a peer's record, if something has happened to it.
     fn write_peer<L: Link, P: Pages>(&mut self, engine: &Engine<L, P>, rank: Rank) {
-        let (Some(counters), Some(snapshot)) = (engine.peer_statistics(rank), engine.peer_snapshot(rank)) else { return };
+        let (Some(counters), Some(snapshot)) =
+            (engine.peer_statistics(rank), engine.peer_snapshot(rank))
+        else {
+            return;
+        };
         let Some(written) = self.sums.get_mut(rank as usize) else { return };
         let state = page::State::from(snapshot.standing);
         // Counters only grow, so that their sum changes with any of them.
-        let sum = counters.values().iter().fold(state as u64, |sum, value| sum.wrapping_add(*value));
+        let sum =
+            counters.values().iter().fold(state as u64, |sum, value| sum.wrapping_add(*value));
         if std::mem::replace(written, sum) == sum {
             return;
         }

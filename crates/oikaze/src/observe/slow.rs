@@ -1,6 +1,7 @@
 //! Fast paths that a node does without: each with its cause, and what brings it back.
 //!
-//! Every mechanism has a fallback that works, and is slower. A person sees here that a node uses one.
+//! Every mechanism has a fallback that works, and is slower. A person sees here that a node uses
+//! one.
 
 use super::page::{NodePage, PeerPage};
 use crate::Rank;
@@ -18,7 +19,8 @@ const SWITCHED_OFF: u64 = 1;
 const REFUSED: u64 = 2;
 
 counters! {
-    /// Paths of a node: 0 in use, 1 switched off by the user, 2 refused or not there; or how many do without.
+    /// Paths of a node: 0 in use, 1 switched off by the user, 2 refused or not there; or how many
+    /// do without.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct PathStates {
@@ -49,7 +51,8 @@ impl PathStates {
             Offload::Refused => REFUSED,
         };
         // The kernel counts twice what it was asked for, with its own bookkeeping.
-        let buffer = |counted: usize| if counted / 2 < SOCKET_BUFFER_LEAST { REFUSED } else { IN_USE };
+        let buffer =
+            |counted: usize| if counted / 2 < SOCKET_BUFFER_LEAST { REFUSED } else { IN_USE };
         PathStates {
             early_receive: state(link.early_receive),
             segmentation: state(link.gso),
@@ -160,7 +163,12 @@ const OF_LINK: [Known; 6] = [
         "refused by the kernel or the device",
         "Linux 5.15; ethtool -K DEVICE tx on",
     ),
-    ("joined receive (UDP_GRO)", |paths| paths.joined_receive, "refused by the kernel", "Linux 5.15"),
+    (
+        "joined receive (UDP_GRO)",
+        |paths| paths.joined_receive,
+        "refused by the kernel",
+        "Linux 5.15",
+    ),
     ("bulk without a copy (splice)", |paths| paths.splice, "refused by the kernel", "Linux 6.5"),
     (
         "socket send buffer",
@@ -186,9 +194,12 @@ pub fn slow_paths(node: &NodePage, peers: &[(Rank, PeerPage)]) -> Vec<SlowPath> 
     for (path, state, refused, remedy) in OF_LINK.into_iter().filter(|_| by_network) {
         match state(paths) {
             IN_USE => {}
-            SWITCHED_OFF => {
-                add(path, "switched off by OIKAZE_WITHOUT, or by what records or damages datagrams".to_owned(), remedy)
-            }
+            SWITCHED_OFF => add(
+                path,
+                "switched off by OIKAZE_WITHOUT, or by what records or damages datagrams"
+                    .to_owned(),
+                remedy,
+            ),
             _ => add(path, refused.to_owned(), remedy),
         }
     }
@@ -196,7 +207,8 @@ pub fn slow_paths(node: &NodePage, peers: &[(Rank, PeerPage)]) -> Vec<SlowPath> 
         IN_USE => {}
         1 => add(
             "page tracking",
-            "userfaultfd sees faults in user mode only: system calls on absent pages fail".to_owned(),
+            "userfaultfd sees faults in user mode only: system calls on absent pages fail"
+                .to_owned(),
             "CAP_SYS_PTRACE, or sysctl -w vm.unprivileged_userfaultfd=1; see oikaze doctor",
         ),
         _ => add(
@@ -210,18 +222,34 @@ pub fn slow_paths(node: &NodePage, peers: &[(Rank, PeerPage)]) -> Vec<SlowPath> 
         add("huge pages", cause, "CONFIG_TRANSPARENT_HUGEPAGE, and no huge in OIKAZE_WITHOUT");
     }
     if paths.unshared_nodes > 0 {
-        let cause = format!("{} nodes of this machine are talked to over UDP: {}", paths.unshared_nodes, node.first_unshared);
-        add("shared memory", cause, "one user, one OIKAZE_SHM_DIR that all containers see, and no shm in OIKAZE_WITHOUT");
+        let cause = format!(
+            "{} nodes of this machine are talked to over UDP: {}",
+            paths.unshared_nodes, node.first_unshared
+        );
+        add(
+            "shared memory",
+            cause,
+            "one user, one OIKAZE_SHM_DIR that all containers see, and no shm in OIKAZE_WITHOUT",
+        );
     }
     if paths.unmapped_regions > 0 {
-        let cause = format!("{} lookups gave no mapping, the first: {}", paths.unmapped_regions, node.first_unmapped);
-        add("mapped regions", cause, "make regions by Region::shared; RemoteRegion::why_not_mapped explains each");
+        let cause = format!(
+            "{} lookups gave no mapping, the first: {}",
+            paths.unmapped_regions, node.first_unmapped
+        );
+        add(
+            "mapped regions",
+            cause,
+            "make regions by Region::shared; RemoteRegion::why_not_mapped explains each",
+        );
     }
     if paths.unpinned_threads > 0 {
-        let cause = format!("{} threads may not run on the core that was chosen", paths.unpinned_threads);
+        let cause =
+            format!("{} threads may not run on the core that was chosen", paths.unpinned_threads);
         add("core of its own", cause, "permit the core (taskset, cpuset), or name another one");
     }
-    let fallen = |count: fn(&PeerPage) -> u64| peers.iter().filter(|(_, peer)| count(peer) > 0).count();
+    let fallen =
+        |count: fn(&PeerPage) -> u64| peers.iter().filter(|(_, peer)| count(peer) > 0).count();
     let towards = |peers: usize, what: &str| format!("{what} (towards {peers} nodes)");
     for (path, peers, what, remedy) in [
         (
@@ -248,8 +276,15 @@ pub fn slow_paths(node: &NodePage, peers: &[(Rank, PeerPage)]) -> Vec<SlowPath> 
         }
     }
     if node.link.receive_paths_avoided > 0 {
-        let cause = towards(usize::try_from(node.link.receive_paths_avoided).unwrap_or(usize::MAX), "they bring nothing");
-        add("connected sockets and early receive, by peer", cause, "bpftool net: does another program filter here?");
+        let cause = towards(
+            usize::try_from(node.link.receive_paths_avoided).unwrap_or(usize::MAX),
+            "they bring nothing",
+        );
+        add(
+            "connected sockets and early receive, by peer",
+            cause,
+            "bpftool net: does another program filter here?",
+        );
     }
     all
 }
@@ -260,7 +295,8 @@ mod tests {
     use oikaze_protocol::wind;
 
     fn peer() -> PeerPage {
-        let (counters, gauges) = (wind::Statistics::default(), super::super::page::Gauges::default());
+        let (counters, gauges) =
+            (wind::Statistics::default(), super::super::page::Gauges::default());
         let (round_trip, settle) = (wind::Histogram::default(), wind::Histogram::default());
         let state = super::super::page::State::Established;
         PeerPage { state, address: None, counters, gauges, round_trip, settle }
@@ -275,14 +311,19 @@ mod tests {
             for value in [SWITCHED_OFF, REFUSED] {
                 let mut values = [0; PathStates::COUNT];
                 values[at] = value;
-                let node = NodePage { paths: PathStates::from_values(values), ..NodePage::default() };
+                let node =
+                    NodePage { paths: PathStates::from_values(values), ..NodePage::default() };
                 let slow = slow_paths(&node, &peers);
                 assert_eq!(slow.len(), 1, "{}", PathStates::NAMES[at]);
                 assert!(!slow[0].cause.is_empty() && !slow[0].remedy.is_empty(), "{slow:?}");
             }
         }
         let mut fallen = peer();
-        (fallen.counters.trains_avoided, fallen.counters.bypasses_avoided, fallen.counters.bulk_ports_shunned) = (1, 1, 1);
+        (
+            fallen.counters.trains_avoided,
+            fallen.counters.bypasses_avoided,
+            fallen.counters.bulk_ports_shunned,
+        ) = (1, 1, 1);
         let mut node = NodePage::default();
         node.link.receive_paths_avoided = 1;
         assert_eq!(slow_paths(&node, &[(1, fallen)]).len(), 4);
@@ -292,7 +333,8 @@ mod tests {
     #[test]
     fn link_without_peers_is_not_slow() {
         let link = link::Statistics::default();
-        let node = NodePage { paths: PathStates::default().with_link(&link), ..NodePage::default() };
+        let node =
+            NodePage { paths: PathStates::default().with_link(&link), ..NodePage::default() };
         let mut neighbour = peer();
         neighbour.gauges.rings = 1;
         assert_eq!(slow_paths(&node, &[(1, neighbour)]), []);
@@ -309,7 +351,10 @@ mod tests {
         notes.tracks_by(TrackerKind::Mprotect);
         let mut page = NodePage::default();
         notes.show(&link::Statistics::default(), &mut page);
-        assert_eq!((page.paths.unmapped_regions, page.paths.unshared_nodes, page.paths.page_tracking), (3, 0, 2));
+        assert_eq!(
+            (page.paths.unmapped_regions, page.paths.unshared_nodes, page.paths.page_tracking),
+            (3, 0, 2)
+        );
         assert_eq!((page.first_unmapped.as_str(), page.first_unshared.as_str()), ("reason 1", ""));
     }
 }

@@ -66,10 +66,17 @@ fn node() -> impl Strategy<Value = NodePage> {
 }
 
 fn peer() -> impl Strategy<Value = PeerPage> {
-    let state = prop::sample::select(vec![State::Connecting, State::Established, State::Silent, State::Unreachable]);
+    let state = prop::sample::select(vec![
+        State::Connecting,
+        State::Established,
+        State::Silent,
+        State::Unreachable,
+    ]);
     let address = any::<Option<(u32, Option<u128>, u16)>>().prop_map(|address| {
         let (v4, v6, port) = address?;
-        let ip = v6.map_or(std::net::IpAddr::V4(v4.into()), |v6| std::net::IpAddr::V6(v6.into()).to_canonical());
+        let ip = v6.map_or(std::net::IpAddr::V4(v4.into()), |v6| {
+            std::net::IpAddr::V6(v6.into()).to_canonical()
+        });
         Some(SocketAddr::new(ip, port.max(1)))
     });
     (state, address, counts(), counts(), histogram(), histogram()).prop_map(
@@ -103,7 +110,8 @@ proptest! {
         prop_assert_eq!(PeerPage::read(Reader(row.0[..cut.index(row.0.len())].iter())), None);
     }
 
-    /// Another process shows what it likes: no number makes the reader fail, and what it takes over is safe to print.
+    /// Another process shows what it likes: no number makes the reader fail, and what it takes over
+    /// is safe to print.
     #[test]
     fn anything_may_be_shown(words in prop::collection::vec(prop_oneof![Just(0), Just(1), any::<u64>()], 0..400)) {
         if let Some(node) = NodePage::read(Reader(words.iter())) {

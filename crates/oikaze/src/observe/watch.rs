@@ -25,7 +25,8 @@ impl NodeView {
         format!("{:08x}", self.node.job)
     }
 
-    /// For how long it has not written: a tenth of a second is usual, much more means that it is stopped.
+    /// For how long it has not written: a tenth of a second is usual, much more means that it is
+    /// stopped.
     #[must_use]
     pub fn age(&self) -> Duration {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -42,15 +43,17 @@ pub struct Unreadable {
     pub why: &'static str,
 }
 
-/// All nodes of this user on this machine (for root, of everybody), by job and rank; and processes that look like nodes and cannot be
-/// read.
+/// All nodes of this user on this machine (for root, of everybody), by job and rank; and processes
+/// that look like nodes and cannot be read.
 ///
 /// # Errors
 /// `/proc` cannot be read.
 pub fn nodes() -> io::Result<(Vec<NodeView>, Vec<Unreadable>)> {
     let (mut views, mut unreadable) = (Vec::new(), Vec::new());
     // One that has not been written yet is of a node that is just starting.
-    for found in board::find(page::BOARD)?.into_iter().filter(|found| found.view.sequence(0) != Some(0)) {
+    for found in
+        board::find(page::BOARD)?.into_iter().filter(|found| found.view.sequence(0) != Some(0))
+    {
         match read(&found) {
             Ok(view) => views.push(view),
             Err(why) => unreadable.push(Unreadable { pid: found.pid, why }),

@@ -17,7 +17,11 @@ impl Row {
 
     /// Two counts in a word.
     pub fn pairs(&mut self, counts: &[u32]) {
-        self.0.extend(counts.chunks(2).map(|pair| pair.iter().rev().fold(0, |word, count| word << 32 | u64::from(*count))));
+        self.0.extend(
+            counts.chunks(2).map(|pair| {
+                pair.iter().rev().fold(0, |word, count| word << 32 | u64::from(*count))
+            }),
+        );
     }
 
     /// The first bytes of a text, in so many words.
@@ -36,7 +40,11 @@ impl Row {
             IpAddr::V6(ip) => ip.to_bits(),
         };
         let bits_and_port = address.map_or((0, 0), |address| (bits(address.ip()), address.port()));
-        self.all(&[bits_and_port.0 as u64, (bits_and_port.0 >> 64) as u64, u64::from(bits_and_port.1)]);
+        self.all(&[
+            bits_and_port.0 as u64,
+            (bits_and_port.0 >> 64) as u64,
+            u64::from(bits_and_port.1),
+        ]);
     }
 }
 

@@ -1,4 +1,5 @@
-//! Messages that were put straight into their receiver's ring (MEM-16.9), as their sender knows them.
+//! Messages that were put straight into their receiver's ring (MEM-16.9), as their sender knows
+//! them.
 
 use super::{Outcome, Verb, What};
 use crate::engine::{Completion, Failure, Request, Sink, Value};
@@ -31,7 +32,11 @@ impl InRing<'_> {
     }
 
     fn outcome(&self) -> Option<std::result::Result<Value, Failure>> {
-        if self.is_given_up() { Some(Err(Failure::Cancelled)) } else { self.way.passage().outcome(self.position) }
+        if self.is_given_up() {
+            Some(Err(Failure::Cancelled))
+        } else {
+            self.way.passage().outcome(self.position)
+        }
     }
 
     /// Is it known that it was taken there?
@@ -68,17 +73,23 @@ impl InRing<'_> {
         let what = &self.what();
         let outcome = match self.way.node() {
             Some(node) => node.outcome_of(&|| what.subject(), what, || self.outcome(), limit),
-            None => self.outcome().unwrap_or(Err(Failure::Left)).map_err(|failure| Error::failed(what.to_string(), failure)),
+            None => self
+                .outcome()
+                .unwrap_or(Err(Failure::Left))
+                .map_err(|failure| Error::failed(what.to_string(), failure)),
         };
         let failed = |error: Error| {
-            let is_first = self.outcome().is_some() && self.marks.fetch_or(FAILED, Ordering::Relaxed) & (FAILED | GIVEN_UP) == 0;
+            let is_first = self.outcome().is_some()
+                && self.marks.fetch_or(FAILED, Ordering::Relaxed) & (FAILED | GIVEN_UP) == 0;
             if let Some(node) = self.way.node().filter(|_| is_first) {
                 node.untaken.take_in_ring(what.peer);
             }
             error.of_unknown_fate(what.fate())
         };
         let value = outcome.map_err(failed)?;
-        T::from_value(value).ok_or_else(|| Error::invalid(what.to_string(), "the outcome is of another kind (a defect)"))
+        T::from_value(value).ok_or_else(|| {
+            Error::invalid(what.to_string(), "the outcome is of another kind (a defect)")
+        })
     }
 
     /// Whether it is taken there, nobody will hear, unless it is known by now.
@@ -101,7 +112,12 @@ impl InRing<'_> {
         match (self.outcome(), self.way.node()) {
             (None, Some(node)) => {
                 let passage = self.way.shared_passage();
-                node.note(Request::Promise { peer: self.way.peer(), passage, position: self.position, completion });
+                node.note(Request::Promise {
+                    peer: self.way.peer(),
+                    passage,
+                    position: self.position,
+                    completion,
+                });
             }
             (outcome, node) => {
                 completion.settle(outcome.unwrap_or(Err(Failure::Left)));

@@ -112,8 +112,12 @@ impl What {
         match self.verb {
             Verb::Get | Verb::GetBlock | Verb::GetList => None,
             Verb::Put | Verb::PutBlock | Verb::PutList => Some("of which any part may be there"),
-            Verb::Accumulate => Some("of which some elements may have been combined, each once at most"),
-            Verb::Push | Verb::Message | Verb::Word(_) => Some("which may have taken place there or not"),
+            Verb::Accumulate => {
+                Some("of which some elements may have been combined, each once at most")
+            }
+            Verb::Push | Verb::Message | Verb::Word(_) => {
+                Some("which may have taken place there or not")
+            }
         }
     }
 }
@@ -129,18 +133,23 @@ impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { verb, len, peer, at } = self;
         match at {
-            Some((region, offset)) => write!(f, "{verb} of {len} bytes at offset {offset} of region \"{region}\" on node {peer}"),
+            Some((region, offset)) => write!(
+                f,
+                "{verb} of {len} bytes at offset {offset} of region \"{region}\" on node {peer}"
+            ),
             None => write!(f, "{verb} of {len} bytes to node {peer}"),
         }
     }
 }
 
-/// An operation in flight. Dropping it does not end it: its memory is counted, and it completes on its own.
+/// An operation in flight. Dropping it does not end it: its memory is counted, and it completes on
+/// its own.
 #[must_use = "an operation that is not waited for may fail unseen"]
 pub struct Operation<T>(State<T>);
 
-/// How far it is. Small, and made by who calls: where it is stored in parts and then moved as a whole, the processor waits until all that was stored
-/// before has reached the cache, also what went into a ring.
+/// How far it is. Small, and made by who calls: where it is stored in parts and then moved as a
+/// whole, the processor waits until all that was stored before has reached the cache, also what
+/// went into a ring.
 enum State<T> {
     Begun(Box<Begun>),
     /// A message that was put straight into its receiver's ring ([`InRing`]).
@@ -150,7 +159,8 @@ enum State<T> {
         len: u32,
         position: u64,
     },
-    /// Done before the call that began it returned: nothing of it is left to be waited for, counted or explained.
+    /// Done before the call that began it returned: nothing of it is left to be waited for, counted
+    /// or explained.
     Done {
         told: AtomicBool,
         outcome: T,
@@ -177,7 +187,11 @@ pub(crate) struct Begun {
 
 impl Begun {
     /// An operation that [`Completion::begun`] belongs to.
-    pub fn new(node: &Arc<Node>, completion: Arc<Completion>, limit: Option<Duration>) -> Box<Begun> {
+    pub fn new(
+        node: &Arc<Node>,
+        completion: Arc<Completion>,
+        limit: Option<Duration>,
+    ) -> Box<Begun> {
         Box::new(Begun { told: AtomicBool::new(false), node: Arc::clone(node), completion, limit })
     }
 
@@ -196,15 +210,19 @@ impl Begun {
                     completion.take_failure();
                     error.of_unknown_fate(what.fate())
                 };
-                node.outcome_of(&|| what.subject(), &what, || completion.outcome(), limit).map_err(failed)?
+                node.outcome_of(&|| what.subject(), &what, || completion.outcome(), limit)
+                    .map_err(failed)?
             }
         };
-        T::from_value(value).ok_or_else(|| Error::invalid(self.what().to_string(), "the outcome is of another kind (a defect)"))
+        T::from_value(value).ok_or_else(|| {
+            Error::invalid(self.what().to_string(), "the outcome is of another kind (a defect)")
+        })
     }
 }
 
 impl<T: Outcome> Operation<T> {
-    /// A message of so many bytes that was put into its receiver's ring, and ends there at this position.
+    /// A message of so many bytes that was put into its receiver's ring, and ends there at this
+    /// position.
     #[inline]
     pub(crate) fn in_ring(way: &Host<Way>, position: u64, len: u32) -> Self {
         Self(State::InRing { marks: AtomicU8::new(0), way: way.invite(), len, position })
@@ -225,7 +243,9 @@ impl<T: Outcome> Operation<T> {
     fn view(&self) -> View<'_, T> {
         match &self.0 {
             State::Begun(begun) => View::Begun(begun),
-            State::InRing { marks, way, len, position } => View::InRing(InRing { marks, way, len: *len, position: *position }),
+            State::InRing { marks, way, len, position } => {
+                View::InRing(InRing { marks, way, len: *len, position: *position })
+            }
             State::Done { told, outcome } => View::Done(told, *outcome),
         }
     }
@@ -240,7 +260,8 @@ impl<T: Outcome> Operation<T> {
         }
     }
 
-    /// Wait until it is complete: for a put, in the peer's memory and visible there. The job's time limit applies.
+    /// Wait until it is complete: for a put, in the peer's memory and visible there. The job's time
+    /// limit applies.
     ///
     /// # Errors
     /// What failed and why; [`Error::Timeout`] if the time limit passed (the operation goes on).
@@ -285,8 +306,9 @@ impl<T: Outcome> Operation<T> {
         self.is_done().then(|| self.wait_for(Duration::ZERO))
     }
 
-    /// End it, if it has not ended: its memory is not touched any more, nor read (but for datagrams that the network has already: WIND-5.5).
-    /// Whether it took place at the peer is not known then.
+    /// End it, if it has not ended: its memory is not touched any more, nor read (but for datagrams
+    /// that the network has already: WIND-5.5). Whether it took place at the peer is not known
+    /// then.
     ///
     /// # Errors
     /// What failed and why: most often that it was cancelled.
@@ -294,7 +316,8 @@ impl<T: Outcome> Operation<T> {
         match self.view() {
             View::Begun(begun @ Begun { node, completion, limit, .. }) => {
                 let what = begun.what();
-                let asked = node.submit(Request::Cancel { completion: Arc::clone(completion) }, None);
+                let asked =
+                    node.submit(Request::Cancel { completion: Arc::clone(completion) }, None);
                 node.outcome(&format_args!("cancelling the {what}"), &asked, *limit)?;
             }
             View::InRing(in_ring) => in_ring.give_up(),
@@ -316,7 +339,10 @@ impl<T: Outcome> Operation<T> {
     /// # Errors
     /// As [`Operation::into_queue`].
     pub fn queue_on(&self, queue: &CompletionQueue, context: u64) -> Result<()> {
-        self.tell(|what| queue.sink(context, what), |outcome| queue.take_done(context, outcome.to_bits()))
+        self.tell(
+            |what| queue.sink(context, what),
+            |outcome| queue.take_done(context, outcome.to_bits()),
+        )
     }
 
     /// Count its end, once. It may have ended already.
@@ -343,7 +369,10 @@ impl<T: Outcome> Operation<T> {
         }
         match self.view() {
             View::Begun(begun @ Begun { node, completion, .. }) => {
-                node.note(Request::Tell { completion: Arc::clone(completion), sink: sink(begun.what()) });
+                node.note(Request::Tell {
+                    completion: Arc::clone(completion),
+                    sink: sink(begun.what()),
+                });
             }
             View::InRing(in_ring) => in_ring.tell(sink(in_ring.what())),
             View::Done(_, outcome) => now(outcome),
@@ -351,12 +380,15 @@ impl<T: Outcome> Operation<T> {
         Ok(())
     }
 
-    /// The same, yielding bits: the value before, of a word; else 0. So operations of all kinds are of one type ([`crate::Job::keep`]).
+    /// The same, yielding bits: the value before, of a word; else 0. So operations of all kinds are
+    /// of one type ([`crate::Job::keep`]).
     #[must_use = "an operation that is not waited for may fail unseen"]
     pub fn into_bits(self) -> Operation<u64> {
         Operation(match self.0 {
             State::Begun(begun) => State::Begun(begun),
-            State::InRing { marks, way, len, position } => State::InRing { marks, way, len, position },
+            State::InRing { marks, way, len, position } => {
+                State::InRing { marks, way, len, position }
+            }
             State::Done { told, outcome } => State::Done { told, outcome: outcome.to_bits() },
         })
     }

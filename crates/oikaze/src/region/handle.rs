@@ -1,4 +1,5 @@
-//! Regions as plain numbers: what can be kept in a table, sent in a message, and handed through C; and operations by such.
+//! Regions as plain numbers: what can be kept in a table, sent in a message, and handed through C;
+//! and operations by such.
 
 use super::{Inner, LocalRegion};
 use crate::engine::Request;
@@ -13,8 +14,8 @@ use std::sync::{Arc, LazyLock};
 /// What regions are called that were not looked up by a name.
 pub(crate) static NAMELESS: LazyLock<Arc<str>> = LazyLock::new(|| "(by number)".into());
 
-/// A region as any node of the job can name it: who has this may do what the region grants (MEM-1.1). Sent in a message, it is a region
-/// again at its receiver: [`Job::remote`].
+/// A region as any node of the job can name it: who has this may do what the region grants
+/// (MEM-1.1). Sent in a message, it is a region again at its receiver: [`Job::remote`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct RemoteId {
@@ -36,7 +37,12 @@ impl RemoteId {
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
-        let parts = [&self.key.to_le_bytes()[..], &self.len.to_le_bytes(), &self.node.to_le_bytes(), &[self.rights.0]];
+        let parts = [
+            &self.key.to_le_bytes()[..],
+            &self.len.to_le_bytes(),
+            &self.node.to_le_bytes(),
+            &[self.rights.0],
+        ];
         for (byte, part) in bytes.iter_mut().zip(parts.into_iter().flatten()) {
             *byte = *part;
         }
@@ -53,7 +59,8 @@ impl RemoteId {
         if rights & !Rights::ALL.0 != 0 {
             return None;
         }
-        let (key, len, node) = (u64::from_le_bytes(*key), u64::from_le_bytes(*len), Rank::from_le_bytes(*node));
+        let (key, len, node) =
+            (u64::from_le_bytes(*key), u64::from_le_bytes(*len), Rank::from_le_bytes(*node));
         Some(Self { key, len, node, rights: Rights(rights) })
     }
 }
@@ -77,16 +84,23 @@ impl RemoteRegion {
 }
 
 impl Job {
-    /// The registered region of this number (MEM-1.5), for whatever can be done with one: it stays registered for as long as the answer, or
-    /// another one, lives.
+    /// The registered region of this number (MEM-1.5), for whatever can be done with one: it stays
+    /// registered for as long as the answer, or another one, lives.
     ///
     /// # Errors
     /// It is registered no more.
     pub fn region(&self, id: RegionId) -> Result<LocalRegion> {
         self.node.check_process(|| format!("region number {:#x}", id.to_bits()))?;
-        let holder = self.node.with_engine(|engine| engine.memory().resolve(id).and_then(|(_, _, holder)| holder));
+        let holder = self
+            .node
+            .with_engine(|engine| engine.memory().resolve(id).and_then(|(_, _, holder)| holder));
         let inner = holder.and_then(|holder| holder.downcast::<Inner>().ok());
-        let gone = || Error::invalid(format!("region number {:#x}", id.to_bits()), MemoryError::NotRegistered.to_string());
+        let gone = || {
+            Error::invalid(
+                format!("region number {:#x}", id.to_bits()),
+                MemoryError::NotRegistered.to_string(),
+            )
+        };
         Ok(LocalRegion { inner: inner.ok_or_else(gone)? })
     }
 
@@ -99,8 +113,8 @@ impl Job {
         Ok(RemoteRegion::new(self.peer(node)?, &NAMELESS, Published { key, len, rights }))
     }
 
-    /// Write `len` bytes of a region of this node to a region of another one, both named by numbers. Complete when they are in that
-    /// node's memory and visible there.
+    /// Write `len` bytes of a region of this node to a region of another one, both named by
+    /// numbers. Complete when they are in that node's memory and visible there.
     ///
     /// # Errors
     /// The source is not registered any more, or shorter; no such node.
@@ -115,11 +129,18 @@ impl Job {
         let what = self.by_number(Verb::Put, destination, destination_offset, len);
         let (segment, keep) = self.resolve(&what, source, source_offset, len, Rights::READ)?;
         let RemoteId { key, node, .. } = destination;
-        let request = Request::Put { to: node, key, offset: destination_offset, body: Body::Segment(segment), signal: None };
+        let request = Request::Put {
+            to: node,
+            key,
+            offset: destination_offset,
+            body: Body::Segment(segment),
+            signal: None,
+        };
         Ok(self.peer(node)?.begin(request, keep, what))
     }
 
-    /// Read `len` bytes of a region of another node into a region of this one, both named by numbers.
+    /// Read `len` bytes of a region of another node into a region of this one, both named by
+    /// numbers.
     ///
     /// # Errors
     /// The destination is not registered any more, or shorter; no such node.
@@ -132,8 +153,10 @@ impl Job {
         len: u64,
     ) -> Result<Operation<()>> {
         let what = self.by_number(Verb::Get, source, source_offset, len);
-        let (into, keep) = self.resolve(&what, destination, destination_offset, len, Rights::WRITE)?;
-        let request = Request::Get { from: source.node, key: source.key, offset: source_offset, into };
+        let (into, keep) =
+            self.resolve(&what, destination, destination_offset, len, Rights::WRITE)?;
+        let request =
+            Request::Get { from: source.node, key: source.key, offset: source_offset, into };
         Ok(self.peer(source.node)?.begin(request, keep, what))
     }
 
@@ -142,21 +165,36 @@ impl Job {
     }
 
     /// The bytes of our own region that an operation uses, and what keeps them meanwhile (MEM-1.5).
-    fn resolve(&self, what: &What, id: RegionId, offset: u64, len: u64, right: Rights) -> Result<(Segment, Option<Holder>)> {
+    fn resolve(
+        &self,
+        what: &What,
+        id: RegionId,
+        offset: u64,
+        len: u64,
+        right: Rights,
+    ) -> Result<(Segment, Option<Holder>)> {
         self.node.check_process(|| what.to_string())?;
         let found = self.node.with_engine(|engine| {
             let (slot, region, holder) = engine.memory().resolve(id)?;
-            Some((slot, region.len() as u64, holder, region.may_be_absent().then(|| region.clone())))
+            Some((
+                slot,
+                region.len() as u64,
+                holder,
+                region.may_be_absent().then(|| region.clone()),
+            ))
         });
         let Some((region, size, holder, absent)) = found else {
             return Err(Error::invalid(what.to_string(), MemoryError::NotRegistered.to_string()));
         };
         if offset.checked_add(len).is_none_or(|end| end > size) {
-            let why = format!("{len} bytes at offset {offset} lie outside this node's own region of {size} bytes");
+            let why = format!(
+                "{len} bytes at offset {offset} lie outside this node's own region of {size} bytes"
+            );
             return Err(Error::invalid(what.to_string(), why));
         }
         if let Some(absent) = absent {
-            // Nobody enters the turn with memory still to be faulted in (MEM-1.12). If it is in vain, the operation fails when it is begun.
+            // Nobody enters the turn with memory still to be faulted in (MEM-1.12). If it is in
+            // vain, the operation fails when it is begun.
             let _ = absent.make_present(offset, len, right);
         }
         Ok((Segment { region, offset, len }, holder))

@@ -20,7 +20,8 @@ use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// A region known to the engine. Counted: operations keep it alive; when the last user drops it, peers can no longer reach it.
+/// A region known to the engine. Counted: operations keep it alive; when the last user drops it,
+/// peers can no longer reach it.
 #[derive(Clone)]
 pub struct LocalRegion {
     inner: Arc<Inner>,
@@ -34,8 +35,8 @@ struct Inner {
     limit: Option<Duration>,
     /// The name under which it is published.
     name: Mutex<Option<String>>,
-    /// Threads that read or write it by themselves, for an operation that is done when the call returns: the engine knows nothing of them, and
-    /// the region's end waits for them.
+    /// Threads that read or write it by themselves, for an operation that is done when the call
+    /// returns: the engine knows nothing of them, and the region's end waits for them.
     direct: Hazard,
 }
 
@@ -56,7 +57,8 @@ impl Drop for Inner {
     }
 }
 
-/// Nobody enters the turn with memory still to be faulted in: a page fault there would wait for a turn.
+/// Nobody enters the turn with memory still to be faulted in: a page fault there would wait for a
+/// turn.
 fn check_untracked(engine: &mut RealEngine, region: &Region) -> Result<()> {
     if region.kind() != RegionKind::Borrowed {
         return Ok(());
@@ -86,7 +88,10 @@ impl LocalRegion {
             check_untracked(engine, &region)?;
             let registered = engine.memory().insert(region.clone(), rights)?;
             let (node, name) = (Arc::clone(node), Mutex::new(name));
-            Ok(Self::hold(engine, Inner { node, region, registered, limit, name, direct: Hazard::default() }))
+            Ok(Self::hold(
+                engine,
+                Inner { node, region, registered, limit, name, direct: Hazard::default() },
+            ))
         };
         node.check_process(|| "registering a region".into())?;
         node.with_engine(registered)
@@ -163,22 +168,31 @@ impl RegionSlice {
         self.range.is_empty()
     }
 
-    /// Nobody enters the turn with memory still to be faulted in (MEM-1.12): of a file, the thread that begins an operation waits for the disk.
-    /// If that is in vain, the operation fails when it is begun.
+    /// Nobody enters the turn with memory still to be faulted in (MEM-1.12): of a file, the thread
+    /// that begins an operation waits for the disk. If that is in vain, the operation fails when it
+    /// is begun.
     fn make_present(&self, right: Rights) {
         if self.region.inner.region.may_be_absent() {
-            let _ = self.region.inner.region.make_present(self.range.start as u64, self.range.len() as u64, right);
+            let _ = self.region.inner.region.make_present(
+                self.range.start as u64,
+                self.range.len() as u64,
+                right,
+            );
         }
     }
 
     /// What an operation reads or writes.
     pub(crate) fn segment(&self, right: Rights) -> Segment {
         self.make_present(right);
-        Segment { region: self.region.inner.registered.slot, offset: self.range.start as u64, len: self.range.len() as u64 }
+        Segment {
+            region: self.region.inner.registered.slot,
+            offset: self.range.start as u64,
+            len: self.range.len() as u64,
+        }
     }
 
-    /// Copy its bytes from or to where they are, by this thread; `act` is given region, offset and length. Returns `false` if the region
-    /// is registered no more, or `act` says so.
+    /// Copy its bytes from or to where they are, by this thread; `act` is given region, offset and
+    /// length. Returns `false` if the region is registered no more, or `act` says so.
     #[inline]
     pub(crate) fn use_directly(&self, act: impl FnOnce(&Region, u64, u64) -> bool) -> bool {
         let inner = &*self.region.inner;

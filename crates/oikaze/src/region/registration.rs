@@ -11,14 +11,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 impl LocalRegion {
-    /// Its number on this node, for operations by numbers ([`Job::transfer`](crate::Job::transfer)).
+    /// Its number on this node, for operations by numbers
+    /// ([`Job::transfer`](crate::Job::transfer)).
     #[must_use]
     pub fn id(&self) -> RegionId {
         self.inner.registered.id
     }
 
-    /// Its place in the table, as long as it is registered. (A handle that a program keeps may be older than the registration that has the
-    /// place now.)
+    /// Its place in the table, as long as it is registered. (A handle that a program keeps may be
+    /// older than the registration that has the place now.)
     fn slot(&self, engine: &mut RealEngine) -> Option<u32> {
         engine.memory().slot(self.inner.registered.id)
     }
@@ -28,7 +29,8 @@ impl LocalRegion {
         slot.and_then(|slot| engine.memory().rights(slot)).unwrap_or(Rights::NONE)
     }
 
-    /// What peers may do, on every page that [`LocalRegion::protect`] has not singled out. Nothing, in a child of fork.
+    /// What peers may do, on every page that [`LocalRegion::protect`] has not singled out. Nothing,
+    /// in a child of fork.
     #[must_use]
     pub fn rights(&self) -> Rights {
         if self.inner.node.is_forked() {
@@ -37,8 +39,9 @@ impl LocalRegion {
         self.inner.node.with_engine(|engine| self.granted(engine))
     }
 
-    /// Grant this to peers from now on, on every page. What it forbids does not happen any more when this returns, also not for
-    /// operations under way; a put under way is refused at its end. (Datagrams that the network has already: WIND-5.5.)
+    /// Grant this to peers from now on, on every page. What it forbids does not happen any more
+    /// when this returns, also not for operations under way; a put under way is refused at its end.
+    /// (Datagrams that the network has already: WIND-5.5.)
     ///
     /// # Errors
     /// Rights that lent memory cannot grant; the region is not registered any more.
@@ -46,7 +49,8 @@ impl LocalRegion {
         self.change_rights(None, rights)
     }
 
-    /// As [`LocalRegion::set_rights`], of some pages: bytes in multiples of 4096, or to the region's end.
+    /// As [`LocalRegion::set_rights`], of some pages: bytes in multiples of 4096, or to the
+    /// region's end.
     ///
     /// # Errors
     /// As [`LocalRegion::set_rights`]; a range that cuts pages.
@@ -65,8 +69,9 @@ impl LocalRegion {
         Ok(())
     }
 
-    /// Make it longer, up to its [capacity](Region::capacity): its memory stays where it is, its key and number stay as they are. Peers may
-    /// use what was added at once; those that look it up again are told the new length.
+    /// Make it longer, up to its [capacity](Region::capacity): its memory stays where it is, its
+    /// key and number stay as they are. Peers may use what was added at once; those that look it up
+    /// again are told the new length.
     ///
     /// # Errors
     /// Shorter than it is, or longer than its capacity; not enough memory.
@@ -85,20 +90,27 @@ impl LocalRegion {
             let name = name.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(name) = name.as_deref() else { return };
             let rights = self.granted(engine);
-            engine.republish(name, Published { key: registered.key, len: region.len() as u64, rights });
+            engine.republish(
+                name,
+                Published { key: registered.key, len: region.len() as u64, rights },
+            );
         });
     }
 
-    /// End the registration, and have the memory back: when this returns, nothing that was under way reads or writes it any more (but for
-    /// datagrams that the network has already, which may be read as late as they are received: WIND-5.5). Peers are shut out at once; operations
-    /// of this node that use the memory are waited for within the job's time limit, and cancelled then. What is begun with clones and slices of
-    /// this region afterwards fails, and so does waiting for its words.
+    /// End the registration, and have the memory back: when this returns, nothing that was under
+    /// way reads or writes it any more (but for datagrams that the network has already, which may
+    /// be read as late as they are received: WIND-5.5). Peers are shut out at once; operations of
+    /// this node that use the memory are waited for within the job's time limit, and cancelled
+    /// then. What is begun with clones and slices of this region afterwards fails, and so does
+    /// waiting for its words.
     ///
-    /// If a neighbour is in the middle of writing there that was given up while its process lives (somebody has stopped it), the memory moves to other
-    /// pages, at the same addresses, and what is written there by others in the course of this call may be lost.
+    /// If a neighbour is in the middle of writing there that was given up while its process lives
+    /// (somebody has stopped it), the memory moves to other pages, at the same addresses, and what
+    /// is written there by others in the course of this call may be lost.
     ///
     /// # Errors
-    /// It is not registered any more: another clone was deregistered. There are no other pages for the memory to move to.
+    /// It is not registered any more: another clone was deregistered. There are no other pages for
+    /// the memory to move to.
     pub fn deregister(self) -> Result<Region> {
         self.retire()?;
         let Inner { node, region, registered, .. } = &*self.inner;
@@ -109,11 +121,13 @@ impl LocalRegion {
         Ok(region.clone())
     }
 
-    /// End the registration as [`LocalRegion::deregister`] does, and register the same memory in its place, with a new number and a new key:
-    /// who knew the old ones can do nothing with them. A name stays, and stands for the new registration.
+    /// End the registration as [`LocalRegion::deregister`] does, and register the same memory in
+    /// its place, with a new number and a new key: who knew the old ones can do nothing with them.
+    /// A name stays, and stands for the new registration.
     ///
     /// # Errors
-    /// As [`LocalRegion::deregister`]; rights that lent memory cannot grant; another region took the name meanwhile.
+    /// As [`LocalRegion::deregister`]; rights that lent memory cannot grant; another region took
+    /// the name meanwhile.
     pub fn reregister(self, rights: Rights) -> Result<LocalRegion> {
         let name = self.retire()?;
         let Inner { node, region, registered, limit, .. } = &*self.inner;
@@ -133,7 +147,8 @@ impl LocalRegion {
             Ok((LocalRegion::hold(engine, inner), outcome))
         });
         let (region, outcome) = renewed.map_err(|error: MemoryError| error)?;
-        let failed = |failure: Failure| Error::failed("registering a region again, under its name", failure);
+        let failed =
+            |failure: Failure| Error::failed("registering a region again, under its name", failure);
         outcome.map(|()| region).map_err(failed)
     }
 
@@ -141,7 +156,8 @@ impl LocalRegion {
     fn retire(&self) -> Result<Option<String>> {
         let node = &self.inner.node;
         node.check_process(|| "deregistering a region".into())?;
-        // Peers: their key means nothing any more, answers to them are withdrawn. What this node asks for with it from here on is refused.
+        // Peers: their key means nothing any more, answers to them are withdrawn. What this node
+        // asks for with it from here on is refused.
         let name = node.change_engine(|engine| {
             // What it was asked for before may not be begun yet.
             engine.begin_waiting(node.now());
@@ -165,7 +181,8 @@ impl LocalRegion {
         Ok(name)
     }
 
-    /// Who is in the middle of reaching the memory and cannot be waited for goes on with memory that is nobody's (MEM-18.6).
+    /// Who is in the middle of reaching the memory and cannot be waited for goes on with memory
+    /// that is nobody's (MEM-18.6).
     fn leave_to_stragglers(&self) -> Result<()> {
         let Inner { node, region, registered, .. } = &*self.inner;
         let inside = node.change_engine(|engine| {
@@ -198,14 +215,20 @@ impl LocalRegion {
     fn wait_for_own_operations(&self) {
         let Inner { node, limit, .. } = &*self.inner;
         let holder: Holder = self.inner.clone();
-        // Who else counts the region may be a clone; looking through the operations in flight takes longer.
-        let unused = || Arc::strong_count(&self.inner) == 2 || !node.with_engine(|engine| engine.is_kept(&holder));
+        // Who else counts the region may be a clone; looking through the operations in flight takes
+        // longer.
+        let unused = || {
+            Arc::strong_count(&self.inner) == 2
+                || !node.with_engine(|engine| engine.is_kept(&holder))
+        };
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        let subject = || WaitSubject::other("operations that use a region to end before it is deregistered");
+        let subject =
+            || WaitSubject::other("operations that use a region to end before it is deregistered");
         let _: Option<()> = node.wait_on(&subject, deadline, || unused().then_some(()));
     }
 
-    /// What has not ended in time is cancelled, in the same entry as that which ends the registration: nothing gets in between.
+    /// What has not ended in time is cancelled, in the same entry as that which ends the
+    /// registration: nothing gets in between.
     fn cut_off(&self, engine: &mut RealEngine) {
         if Arc::strong_count(&self.inner) > 1 {
             let holder: Holder = self.inner.clone();
@@ -213,21 +236,25 @@ impl LocalRegion {
         }
     }
 
-    /// Whoever reaches the memory without asking this node's engine for each access is waited for here: neighbours that have mapped it, and
-    /// threads of this node. They are let in no more (MEM-18.3).
+    /// Whoever reaches the memory without asking this node's engine for each access is waited for
+    /// here: neighbours that have mapped it, and threads of this node. They are let in no more
+    /// (MEM-18.3).
     fn wait_for_others(&self) {
         self.wait_for_neighbours();
         let Inner { node, region, direct, .. } = &*self.inner;
-        // An exchange of pages that a neighbour was asked for takes no longer than its answer, or its death.
+        // An exchange of pages that a neighbour was asked for takes no longer than its answer, or
+        // its death.
         let reached = || region.pages_are_locked() || direct.is_ending();
         node.wait(None, || (!reached()).then_some(()));
     }
 
-    /// Nobody stays inside for longer than a copy takes: who does is given up, and one that dies there is no neighbour any more.
+    /// Nobody stays inside for longer than a copy takes: who does is given up, and one that dies
+    /// there is no neighbour any more.
     pub(super) fn wait_for_neighbours(&self) {
         let Inner { node, region, .. } = &*self.inner;
         let reached = || node.with_engine(|engine| engine.is_reached(region));
-        let deadline = Instant::now().checked_add(node.with_engine(|engine| engine.leave_time(region)));
+        let deadline =
+            Instant::now().checked_add(node.with_engine(|engine| engine.leave_time(region)));
         if node.wait(deadline, || (!reached()).then_some(())).is_none() {
             node.change_engine(|engine| engine.give_up_who_reaches(region, node.now()));
         }

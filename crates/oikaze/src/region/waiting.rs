@@ -10,21 +10,33 @@ use oikaze_protocol::Rank;
 use std::time::{Duration, Instant};
 
 impl LocalRegion {
-    /// Wait until the 64-bit word at `offset` satisfies `until`; the word. Peers change it by signals and atomics. `until` is asked
-    /// once, and again whenever the word has changed.
+    /// Wait until the 64-bit word at `offset` satisfies `until`; the word. Peers change it by
+    /// signals and atomics. `until` is asked once, and again whenever the word has changed.
     ///
     /// # Errors
-    /// A bad offset; the time limit passed (the job's, if none is given); the region is not registered any more; all other nodes are lost, or this
-    /// one has left.
-    pub fn wait_until(&self, offset: u64, limit: Option<Duration>, until: impl FnMut(u64) -> bool) -> Result<u64> {
+    /// A bad offset; the time limit passed (the job's, if none is given); the region is not
+    /// registered any more; all other nodes are lost, or this one has left.
+    pub fn wait_until(
+        &self,
+        offset: u64,
+        limit: Option<Duration>,
+        until: impl FnMut(u64) -> bool,
+    ) -> Result<u64> {
         self.wait_for(None, offset, limit, until)
     }
 
-    /// As [`LocalRegion::wait_until`], for a word that this peer is to change: if it is lost, the wait ends.
+    /// As [`LocalRegion::wait_until`], for a word that this peer is to change: if it is lost, the
+    /// wait ends.
     ///
     /// # Errors
     /// As [`LocalRegion::wait_until`]; the peer is lost.
-    pub fn wait_until_by(&self, peer: Rank, offset: u64, limit: Option<Duration>, until: impl FnMut(u64) -> bool) -> Result<u64> {
+    pub fn wait_until_by(
+        &self,
+        peer: Rank,
+        offset: u64,
+        limit: Option<Duration>,
+        until: impl FnMut(u64) -> bool,
+    ) -> Result<u64> {
         self.wait_for(Some(peer), offset, limit, until)
     }
 
@@ -43,7 +55,8 @@ impl LocalRegion {
         let subject = || WaitSubject::Word { offset, region: self.name(), by };
         let mut long = None;
         let mut word = region.load_u64(offset)?;
-        // `until` may touch shared arrays, or wait for something itself: it is never asked while this thread drives the engine.
+        // `until` may touch shared arrays, or wait for something itself: it is never asked while
+        // this thread drives the engine.
         while !until(word) {
             // Others may change it without end to what is not waited for.
             if changes == CHANGES {
@@ -52,13 +65,18 @@ impl LocalRegion {
                 if end.is_some() || limit.is_some_and(|limit| begun.elapsed() >= limit) {
                     // What was done before that is seen now.
                     word = region.load_u64(offset)?;
-                    return if until(word) { Ok(word) } else { self.awaited(offset, begun, end.map(Err)) };
+                    return if until(word) {
+                        Ok(word)
+                    } else {
+                        self.awaited(offset, begun, end.map(Err))
+                    };
                 }
                 changes = 0;
             }
             changes += 1;
             let changed = || region.load_u64(offset).ok().filter(|&now| now != word);
-            // What a neighbour stores here no turn brings: looking at the word alone sees it soonest.
+            // What a neighbour stores here no turn brings: looking at the word alone sees it
+            // soonest.
             if let Some(now) = self.may_be_stored_to().then(|| spin(changed)).flatten() {
                 word = now;
                 continue;
@@ -70,7 +88,8 @@ impl LocalRegion {
         Ok(word)
     }
 
-    /// Wait by driving the engine, or by sleeping. (Apart, so that who needs neither does not bear what this takes.)
+    /// Wait by driving the engine, or by sleeping. (Apart, so that who needs neither does not bear
+    /// what this takes.)
     #[inline(never)]
     fn wait_for_change(
         &self,
@@ -83,20 +102,34 @@ impl LocalRegion {
         let Inner { node, region, .. } = &*self.inner;
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let changed = || region.load_u64(offset).ok().filter(|&now| now != word);
-        let word = node.wait_within(long, deadline, || next_or_end(changed, || self.nobody_changes_it(by)));
+        let word = node
+            .wait_within(long, deadline, || next_or_end(changed, || self.nobody_changes_it(by)));
         self.awaited(offset, begun, word)
     }
 
     /// Why nothing changes it any more, if that is so.
     fn nobody_changes_it(&self, by: Option<Rank>) -> Option<Failure> {
         let Inner { node, direct, .. } = &*self.inner;
-        direct.is_over().then_some(MemoryError::NotRegistered.into()).or_else(|| node.loss_of(by, Needs::Memory))
+        direct
+            .is_over()
+            .then_some(MemoryError::NotRegistered.into())
+            .or_else(|| node.loss_of(by, Needs::Memory))
     }
 
-    /// What the wait has brought: the word; or that nobody changes it any more, or that it has lasted for too long.
+    /// What the wait has brought: the word; or that nobody changes it any more, or that it has
+    /// lasted for too long.
     #[inline(never)]
-    fn awaited(&self, offset: u64, begun: Instant, brought: Option<Result<u64, Failure>>) -> Result<u64> {
-        self.inner.node.awaited(|| format!("waiting for the word at offset {offset} of a region"), begun, brought)
+    fn awaited(
+        &self,
+        offset: u64,
+        begun: Instant,
+        brought: Option<Result<u64, Failure>>,
+    ) -> Result<u64> {
+        self.inner.node.awaited(
+            || format!("waiting for the word at offset {offset} of a region"),
+            begun,
+            brought,
+        )
     }
 
     /// May a neighbour have mapped it?

@@ -1,4 +1,5 @@
-//! Arrays of numbers combined with those in a peer's region: at most once each, whatever the network does.
+//! Arrays of numbers combined with those in a peer's region: at most once each, whatever the
+//! network does.
 
 use super::{COPY_MAX, RemoteRegion};
 use crate::engine::{Keep, Request};
@@ -9,10 +10,12 @@ use oikaze_protocol::rma::{Accumulation, Combine, Number, Rights, Width};
 use oikaze_protocol::wind::Body;
 
 impl RemoteRegion {
-    /// Combine the numbers in a counted slice with those from `offset` on over there: add them, or leave the smaller or the greater one
-    /// of each pair. Each is combined atomically with respect to atomics of its width and to other accumulates, in any order.
+    /// Combine the numbers in a counted slice with those from `offset` on over there: add them, or
+    /// leave the smaller or the greater one of each pair. Each is combined atomically with respect
+    /// to atomics of its width and to other accumulates, in any order.
     ///
-    /// If it fails because the peer was lost, some may have been combined, none of them twice (MEM-12.5).
+    /// If it fails because the peer was lost, some may have been combined, none of them twice
+    /// (MEM-12.5).
     ///
     /// ```
     /// # fn main() -> oikaze::Result<()> {
@@ -34,37 +37,58 @@ impl RemoteRegion {
     ///
     /// # Errors
     /// The slice does not hold whole numbers.
-    pub fn accumulate<T: Number>(&self, offset: u64, combine: Combine, from: RegionSlice) -> Result<Operation<()>> {
+    pub fn accumulate<T: Number>(
+        &self,
+        offset: u64,
+        combine: Combine,
+        from: RegionSlice,
+    ) -> Result<Operation<()>> {
         self.accumulate_as(offset, Accumulation { element: T::ELEMENT, combine }, from)
     }
 
-    /// As [`RemoteRegion::accumulate`], of what a value says, for who does not know the numbers' type when the program is compiled.
+    /// As [`RemoteRegion::accumulate`], of what a value says, for who does not know the numbers'
+    /// type when the program is compiled.
     ///
     /// # Errors
     /// As [`RemoteRegion::accumulate`].
-    pub fn accumulate_as(&self, offset: u64, how: Accumulation, from: RegionSlice) -> Result<Operation<()>> {
+    pub fn accumulate_as(
+        &self,
+        offset: u64,
+        how: Accumulation,
+        from: RegionSlice,
+    ) -> Result<Operation<()>> {
         let segment = from.segment(Rights::READ);
         let (width, len) = (how.width().bytes(), segment.len);
         if !len.is_multiple_of(width) {
             return Err(Error::invalid(
                 self.what(Verb::Accumulate, offset, len).to_string(),
-                format!("{len} bytes are not a whole number of elements of {width} bytes; take a slice that is"),
+                format!(
+                    "{len} bytes are not a whole number of elements of {width} bytes; take a slice that is"
+                ),
             ));
         }
         Ok(self.accumulate_body(offset, how, Body::Segment(segment), Some(from.keep())))
     }
 
-    /// As [`RemoteRegion::accumulate`], of up to [`COPY_MAX`] bytes of numbers, copied before the call returns.
+    /// As [`RemoteRegion::accumulate`], of up to [`COPY_MAX`] bytes of numbers, copied before the
+    /// call returns.
     ///
     /// # Errors
     /// More than [`COPY_MAX`] bytes.
-    pub fn accumulate_copy<T: Number>(&self, offset: u64, combine: Combine, numbers: &[T]) -> Result<Operation<()>> {
+    pub fn accumulate_copy<T: Number>(
+        &self,
+        offset: u64,
+        combine: Combine,
+        numbers: &[T],
+    ) -> Result<Operation<()>> {
         let width = size_of::<T>();
         let len = size_of_val(numbers);
         if len > COPY_MAX {
             return Err(Error::invalid(
                 self.what(Verb::Accumulate, offset, len as u64).to_string(),
-                format!("accumulate_copy takes up to {COPY_MAX} bytes; use a registered region (accumulate) or a scope for more"),
+                format!(
+                    "accumulate_copy takes up to {COPY_MAX} bytes; use a registered region (accumulate) or a scope for more"
+                ),
             ));
         }
         let how = Accumulation { element: T::ELEMENT, combine };
@@ -81,9 +105,16 @@ impl RemoteRegion {
         Ok(self.accumulate_body(offset, how, body.unwrap_or(Body::Empty), None))
     }
 
-    fn accumulate_body(&self, offset: u64, how: Accumulation, body: Body, keep: Keep) -> Operation<()> {
+    fn accumulate_body(
+        &self,
+        offset: u64,
+        how: Accumulation,
+        body: Body,
+        keep: Keep,
+    ) -> Operation<()> {
         let len = body.len();
-        let request = Request::Accumulate { to: self.peer.rank, key: self.published.key, offset, how, body };
+        let request =
+            Request::Accumulate { to: self.peer.rank, key: self.published.key, offset, how, body };
         self.peer.begin(request, keep, self.what(Verb::Accumulate, offset, len))
     }
 }

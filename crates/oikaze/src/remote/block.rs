@@ -1,4 +1,5 @@
-//! Blocks of a peer's region: rows at equal distances, in planes if wanted, put or fetched in one call.
+//! Blocks of a peer's region: rows at equal distances, in planes if wanted, put or fetched in one
+//! call.
 
 use super::{RemoteRegion, RemoteSignal};
 use crate::engine::Request;
@@ -10,9 +11,10 @@ use oikaze_protocol::wind::{Body, Rows, Segment};
 use std::sync::Arc;
 
 impl RemoteRegion {
-    /// Write the rows `here` of a counted slice to the rows `there` of this region, in one operation. The two need not have the same
-    /// shape, only as many bytes: the first row here begins the first row there, planes come one after the other. Returns at once;
-    /// complete when all rows are in the peer's memory and visible.
+    /// Write the rows `here` of a counted slice to the rows `there` of this region, in one
+    /// operation. The two need not have the same shape, only as many bytes: the first row here
+    /// begins the first row there, planes come one after the other. Returns at once; complete when
+    /// all rows are in the peer's memory and visible.
     ///
     /// ```
     /// # fn main() -> oikaze::Result<()> {
@@ -28,21 +30,35 @@ impl RemoteRegion {
     /// ```
     ///
     /// # Errors
-    /// The blocks have unequal numbers of bytes; rows overlap there; `here` is not inside the slice. Later, as [`Operation::wait`]: the
-    /// region must grant writing on all of the block's hull, from its first byte to its last.
+    /// The blocks have unequal numbers of bytes; rows overlap there; `here` is not inside the
+    /// slice. Later, as [`Operation::wait`]: the region must grant writing on all of the block's
+    /// hull, from its first byte to its last.
     pub fn put_block(&self, there: Block, from: RegionSlice, here: Block) -> Result<Operation<()>> {
         self.begin_put_block(there, from, here, None)
     }
 
-    /// As [`RemoteRegion::put_block`]; adds to a word of a region of the same peer once *all* rows are in place.
+    /// As [`RemoteRegion::put_block`]; adds to a word of a region of the same peer once *all* rows
+    /// are in place.
     ///
     /// # Errors
     /// As [`RemoteRegion::put_block`].
-    pub fn put_block_signal(&self, there: Block, from: RegionSlice, here: Block, signal: &RemoteSignal) -> Result<Operation<()>> {
+    pub fn put_block_signal(
+        &self,
+        there: Block,
+        from: RegionSlice,
+        here: Block,
+        signal: &RemoteSignal,
+    ) -> Result<Operation<()>> {
         self.begin_put_block(there, from, here, Some(signal.0))
     }
 
-    fn begin_put_block(&self, there: Block, from: RegionSlice, here: Block, signal: Option<Signal>) -> Result<Operation<()>> {
+    fn begin_put_block(
+        &self,
+        there: Block,
+        from: RegionSlice,
+        here: Block,
+        signal: Option<Signal>,
+    ) -> Result<Operation<()>> {
         if there.is_empty() && here.is_empty() {
             return Ok(self.put_body(there.offset, Body::Empty, signal, None));
         }
@@ -53,7 +69,9 @@ impl RemoteRegion {
             return Err(wrong(crate::BadBlock::Lengths { there, here: len }));
         }
         let body = match here.as_range() {
-            Some(len) => Body::Segment(Segment { region: rows.region, offset: rows.block.offset, len }),
+            Some(len) => {
+                Body::Segment(Segment { region: rows.region, offset: rows.block.offset, len })
+            }
             None => Body::Rows(Arc::new(rows)),
         };
         let (to, key) = (self.peer.rank, self.published.key);
@@ -61,22 +79,31 @@ impl RemoteRegion {
             Some(_) => Request::Put { to, key, offset: there.offset, body, signal },
             None => Request::PutBlock { to, key, block: Box::new(there), body, signal },
         };
-        Ok(self.peer.begin(request, Some(from.keep()), self.what(Verb::PutBlock, there.offset, len)))
+        Ok(self.peer.begin(
+            request,
+            Some(from.keep()),
+            self.what(Verb::PutBlock, there.offset, len),
+        ))
     }
 
-    /// Read the rows `there` of this region into the rows `here` of a counted slice, in one operation; as
-    /// [`RemoteRegion::put_block`], the other way.
+    /// Read the rows `there` of this region into the rows `here` of a counted slice, in one
+    /// operation; as [`RemoteRegion::put_block`], the other way.
     ///
     /// # Errors
-    /// The blocks have unequal numbers of bytes; rows overlap here; `here` is not inside the slice. Later, as [`Operation::wait`]: the
-    /// region must grant reading on all of the block's hull, from its first byte to its last.
+    /// The blocks have unequal numbers of bytes; rows overlap here; `here` is not inside the slice.
+    /// Later, as [`Operation::wait`]: the region must grant reading on all of the block's hull,
+    /// from its first byte to its last.
     pub fn get_block(&self, there: Block, into: RegionSlice, here: Block) -> Result<Operation<()>> {
         let (from, key) = (self.peer.rank, self.published.key);
         let rows = into.rows(here, Rights::WRITE)?;
         if there.is_empty() && here.is_empty() {
             let nothing = Segment { region: rows.region, offset: rows.block.offset, len: 0 };
             let request = Request::Get { from, key, offset: there.offset, into: nothing };
-            return Ok(self.peer.begin(request, Some(into.keep()), self.what(Verb::Get, there.offset, 0)));
+            return Ok(self.peer.begin(
+                request,
+                Some(into.keep()),
+                self.what(Verb::Get, there.offset, 0),
+            ));
         }
         let wrong = |why| self.cannot(Verb::Get, there, why);
         let len = here.check_destination().map_err(wrong)?;
@@ -85,7 +112,11 @@ impl RemoteRegion {
         }
         let destination = destination(rows);
         let request = Request::GetBlock { from, key, block: Box::new(there), into: destination };
-        Ok(self.peer.begin(request, Some(into.keep()), self.what(Verb::GetBlock, there.offset, len)))
+        Ok(self.peer.begin(
+            request,
+            Some(into.keep()),
+            self.what(Verb::GetBlock, there.offset, len),
+        ))
     }
 
     fn cannot(&self, verb: Verb, there: Block, why: crate::BadBlock) -> Error {
@@ -97,7 +128,9 @@ impl RemoteRegion {
 /// Rows without gaps are a range like any other, which bytes can be received straight into.
 fn destination(rows: Rows) -> Destination {
     match rows.block.as_range() {
-        Some(len) => Destination::Range(Segment { region: rows.region, offset: rows.block.offset, len }),
+        Some(len) => {
+            Destination::Range(Segment { region: rows.region, offset: rows.block.offset, len })
+        }
         None => Destination::Rows(Arc::new(rows)),
     }
 }

@@ -1,5 +1,6 @@
-//! A neighbour's region that is mapped: reached by the caller's own loads and stores, done when the call returns (MEM-18.2). What
-//! cannot be done so (bounds, rights, a region that was taken back, a fence) is asked of the owner, who says what is wrong.
+//! A neighbour's region that is mapped: reached by the caller's own loads and stores, done when the
+//! call returns (MEM-18.2). What cannot be done so (bounds, rights, a region that was taken back, a
+//! fence) is asked of the owner, who says what is wrong.
 
 use super::RemoteRegion;
 use crate::engine::Value;
@@ -23,7 +24,12 @@ impl RemoteRegion {
 
     /// Is it done?
     #[inline(never)]
-    pub(super) fn put_direct(&self, offset: u64, from: &RegionSlice, signal: Option<Signal>) -> bool {
+    pub(super) fn put_direct(
+        &self,
+        offset: u64,
+        from: &RegionSlice,
+        signal: Option<Signal>,
+    ) -> bool {
         let Some(mapped) = self.direct_to(offset) else { return false };
         let signal = match signal {
             Some(signal) if signal.key == self.published.key => Some((signal.offset, signal.add)),
@@ -47,7 +53,11 @@ impl RemoteRegion {
     }
 
     #[inline]
-    pub(super) fn atomic_direct<T: Outcome>(&self, offset: u64, op: AtomicOp) -> Option<Operation<T>> {
+    pub(super) fn atomic_direct<T: Outcome>(
+        &self,
+        offset: u64,
+        op: AtomicOp,
+    ) -> Option<Operation<T>> {
         let old = self.direct()?.atomic(offset, op)?;
         T::from_value(Value::Word(old)).map(Operation::done)
     }

@@ -2,23 +2,29 @@
 
 use super::RemoteRegion;
 use crate::{LocalRegion, Result};
-use oikaze_os::memory::placement::{Pages, Placed, Placement, PlacementError, Way, check, page_size, whole_units};
+use oikaze_os::memory::placement::{
+    Pages, Placed, Placement, PlacementError, Way, check, page_size, whole_units,
+};
 use oikaze_os::memory::{MemoryError, Region};
 use oikaze_protocol::rma::Rights;
 use std::ops::Range;
 
 /// Bytes that are copied at a time.
 const COPIED: u64 = 1 << 20;
-/// Bytes whose pages change place at a time: the neighbour's turn is not held up for long, whatever pages it has.
+/// Bytes whose pages change place at a time: the neighbour's turn is not held up for long, whatever
+/// pages it has.
 const SWAPPED: u64 = 64 << 20;
 
 impl RemoteRegion {
-    /// Exchange the contents of `pages` pages at `offset` of this region with those at `here_offset` of `here`, a region of this node. Between shared
-    /// regions of two nodes of one machine, huge pages ([`Region::shared`] has them from 2 MiB on) change place themselves, where both offsets
-    /// are the same within a huge page; all else is copied, over a network too. Returns when it is done at both ends.
+    /// Exchange the contents of `pages` pages at `offset` of this region with those at
+    /// `here_offset` of `here`, a region of this node. Between shared regions of two nodes of one
+    /// machine, huge pages ([`Region::shared`] has them from 2 MiB on) change place themselves,
+    /// where both offsets are the same within a huge page; all else is copied, over a network too.
+    /// Returns when it is done at both ends.
     ///
-    /// Offsets are multiples of the [page size](crate::page_size). Nobody may touch the two ranges meanwhile; who does sees one content or the
-    /// other, and may lose what it writes there. A region whose pages have once changed place is not mapped by neighbours any more: what they
+    /// Offsets are multiples of the [page size](crate::page_size). Nobody may touch the two ranges
+    /// meanwhile; who does sees one content or the other, and may lose what it writes there. A
+    /// region whose pages have once changed place is not mapped by neighbours any more: what they
     /// do with it goes through their rings.
     ///
     /// ```
@@ -42,12 +48,20 @@ impl RemoteRegion {
     /// ```
     ///
     /// # Errors
-    /// A misaligned offset, pages outside a region, ranges with bytes in common: nothing has changed. What the owner does not grant, or its end, is
-    /// noticed on the way: then each page of `here` has its own content or the other one, and no content is lost that was here, but what an owner that
-    /// stood still, and was given up while it lived, has had handed over to it. At `vm.max_map_count`, contents may be lost if other
-    /// threads make mappings at that moment: an error says so.
-    /// Deregistering `here` meanwhile ends the exchange after the step that is under way.
-    pub fn exchange(&self, offset: u64, here: &LocalRegion, here_offset: u64, pages: u64) -> Result<Placed> {
+    /// A misaligned offset, pages outside a region, ranges with bytes in common: nothing has
+    /// changed. What the owner does not grant, or its end, is noticed on the way: then each page of
+    /// `here` has its own content or the other one, and no content is lost that was here, but what
+    /// an owner that stood still, and was given up while it lived, has had handed over to it. At
+    /// `vm.max_map_count`, contents may be lost if other threads make mappings at that moment: an
+    /// error says so. Deregistering `here` meanwhile ends the exchange after the step that is under
+    /// way.
+    pub fn exchange(
+        &self,
+        offset: u64,
+        here: &LocalRegion,
+        here_offset: u64,
+        pages: u64,
+    ) -> Result<Placed> {
         self.peer.node.check_process(|| "exchanging pages".into())?;
         let len = check(Pages { region: here, offset: here_offset }, pages)?;
         let page = page_size() as u64;
@@ -59,26 +73,41 @@ impl RemoteRegion {
         }
         if offset.checked_add(len).is_none_or(|end| end > self.published.len) {
             // It may have grown: its owner knows.
-            let nothing = LocalRegion::new(&self.peer.node, Region::zeroed(1)?, Rights::NONE, None, self.peer.limit)?;
+            let nothing = LocalRegion::new(
+                &self.peer.node,
+                Region::zeroed(1)?,
+                Rights::NONE,
+                None,
+                self.peer.limit,
+            )?;
             self.get(offset.saturating_add(len), nothing.slice(0..0)?).wait()?;
         }
         let units = self.whole_units(offset, here, here_offset, len);
-        let both = Both { there: self, offset, here, here_offset, aside: None, placed: Placed::default() };
-        here.exchanging(|| both.exchange(units, len)).unwrap_or_else(|| Err(MemoryError::NotRegistered.into()))
+        let both =
+            Both { there: self, offset, here, here_offset, aside: None, placed: Placed::default() };
+        here.exchanging(|| both.exchange(units, len))
+            .unwrap_or_else(|| Err(MemoryError::NotRegistered.into()))
     }
 
     /// Is it the same memory, under whatever key?
     fn is_of(&self, here: &LocalRegion) -> bool {
         let (rank, key) = (self.peer.rank, self.published.key);
-        self.peer
-            .node
-            .with_engine(|engine| rank == engine.rank() && engine.memory().of_key(key).is_some_and(|of| of.is_same(here)))
+        self.peer.node.with_engine(|engine| {
+            rank == engine.rank() && engine.memory().of_key(key).is_some_and(|of| of.is_same(here))
+        })
     }
 
     /// The part of both ranges whose pages may change place, in bytes from their beginnings.
-    fn whole_units(&self, offset: u64, here: &LocalRegion, here_offset: u64, len: u64) -> Range<u64> {
+    fn whole_units(
+        &self,
+        offset: u64,
+        here: &LocalRegion,
+        here_offset: u64,
+        len: u64,
+    ) -> Range<u64> {
         // After a fence, what it holds back comes first.
-        let unit = here.exchange_unit().filter(|_| self.is_neighbours() && self.peer.node.may_go_direct());
+        let unit =
+            here.exchange_unit().filter(|_| self.is_neighbours() && self.peer.node.may_go_direct());
         let Some(unit) = unit else { return 0..0 };
         let units = whole_units(offset as usize, here_offset as usize, len as usize, unit as usize);
         units.start as u64..units.end as u64
@@ -108,7 +137,8 @@ impl Both<'_> {
         Ok(self.placed)
     }
 
-    /// Have pages change place (MEM-20.1), as far as the owner of the others does that; how many bytes.
+    /// Have pages change place (MEM-20.1), as far as the owner of the others does that; how many
+    /// bytes.
     fn swap(&mut self, range: Range<u64>) -> Result<u64> {
         if range.is_empty() {
             return Ok(0);
@@ -117,7 +147,8 @@ impl Both<'_> {
         let (mut at, rank, key) = (range.start, self.there.peer.rank, self.there.published.key);
         while at < range.end {
             let len = SWAPPED.min(range.end - at);
-            let swapped = self.here.swap_pages(self.here_offset + at, rank, key, self.offset + at, len)?;
+            let swapped =
+                self.here.swap_pages(self.here_offset + at, rank, key, self.offset + at, len)?;
             if swapped == 0 {
                 break;
             }
@@ -137,7 +168,8 @@ impl Both<'_> {
         Ok(())
     }
 
-    /// A get, a put and a copy. What fails before the put has changed nothing; what the put has taken away from there lies here already.
+    /// A get, a put and a copy. What fails before the put has changed nothing; what the put has
+    /// taken away from there lies here already.
     fn copy_some(&mut self, at: u64, len: u64) -> Result<()> {
         let (there, here, here_offset) = (self.there, self.here, self.here_offset + at);
         let aside = self.aside()?;
@@ -147,8 +179,10 @@ impl Both<'_> {
         let source = here.slice(from..from.saturating_add(end))?;
         // Without a time limit: its end is known, or the owner's.
         there.put(self.offset + at, source).wait_to_the_end()?;
-        let (from, to) = (Pages { region: &aside, offset: 0 }, Pages { region: here, offset: here_offset });
-        self.placed += Placement::of_this_process().transfer(from, to, len / page_size() as u64, Way::Copy)?;
+        let (from, to) =
+            (Pages { region: &aside, offset: 0 }, Pages { region: here, offset: here_offset });
+        self.placed +=
+            Placement::of_this_process().transfer(from, to, len / page_size() as u64, Way::Copy)?;
         Ok(())
     }
 
@@ -157,7 +191,13 @@ impl Both<'_> {
             return Ok(aside.clone());
         }
         let region = Region::zeroed(COPIED as usize)?;
-        let aside = LocalRegion::new(&self.there.peer.node, region, Rights::NONE, None, self.there.peer.limit)?;
+        let aside = LocalRegion::new(
+            &self.there.peer.node,
+            region,
+            Rights::NONE,
+            None,
+            self.there.peer.limit,
+        )?;
         self.aside = Some(aside.clone());
         Ok(aside)
     }

@@ -12,7 +12,8 @@ use oikaze_protocol::wind::Body;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// So long before its time is over [`RemoteFifo::push`] tries for the last time: a peer that is busy needs a while to answer.
+/// So long before its time is over [`RemoteFifo::push`] tries for the last time: a peer that is
+/// busy needs a while to answer.
 const ANSWER_TIME: Duration = Duration::from_millis(100);
 
 /// A FIFO of a peer, found by name; see [`Peer::fifo`].
@@ -24,7 +25,8 @@ pub struct RemoteFifo {
 }
 
 impl Peer {
-    /// The FIFO that this peer has made, or will make within the job's time limit (10 s if it has none), under `name`.
+    /// The FIFO that this peer has made, or will make within the job's time limit (10 s if it has
+    /// none), under `name`.
     ///
     /// # Errors
     /// As [`Peer::region`]; what has that name is no FIFO.
@@ -32,7 +34,10 @@ impl Peer {
         let what = format!("FIFO \"{name}\" of node {}", self.rank);
         let published = self.find(name, what.clone())?;
         if !published.rights.contains(Rights::PUSH) {
-            return Err(Error::invalid(what, "what is published under this name grants no pushing; Job::fifo makes what does"));
+            return Err(Error::invalid(
+                what,
+                "what is published under this name grants no pushing; Job::fifo makes what does",
+            ));
         }
         Ok(RemoteFifo { peer: self.clone(), name: name.into(), published })
     }
@@ -46,7 +51,10 @@ impl Job {
     pub fn remote_fifo(&self, id: RemoteId) -> Result<RemoteFifo> {
         let RemoteId { key, len, node, rights } = id;
         if !rights.contains(Rights::PUSH) {
-            return Err(Error::invalid(format!("FIFO of node {node}, by number"), "what is named so grants no pushing"));
+            return Err(Error::invalid(
+                format!("FIFO of node {node}, by number"),
+                "what is named so grants no pushing",
+            ));
         }
         let published = Published { key, len, rights };
         Ok(RemoteFifo { peer: self.peer(node)?, name: Arc::clone(&NAMELESS), published })
@@ -60,9 +68,10 @@ impl RemoteFifo {
         &self.peer
     }
 
-    /// Push an element, copied before the call returns. It is done when it is in the FIFO, and refused, as the error says
-    /// ([`Error::is_full`]), when that is full. Elements come out in the order in which they were pushed by one node, but for those that
-    /// were refused. For many at a time, see [`Job::batch`](crate::Job::batch).
+    /// Push an element, copied before the call returns. It is done when it is in the FIFO, and
+    /// refused, as the error says ([`Error::is_full`]), when that is full. Elements come out in the
+    /// order in which they were pushed by one node, but for those that were refused. For many at a
+    /// time, see [`Job::batch`](crate::Job::batch).
     pub fn post(&self, element: &[u8]) -> Operation<()> {
         self.begin(element, false)
     }
@@ -70,17 +79,18 @@ impl RemoteFifo {
     /// Push an element, and wait until it is in the FIFO or refused.
     ///
     /// # Errors
-    /// The FIFO is full ([`Error::is_full`]); the element is longer than its slots; the peer is lost; the job's time limit passed.
+    /// The FIFO is full ([`Error::is_full`]); the element is longer than its slots; the peer is
+    /// lost; the job's time limit passed.
     pub fn try_push(&self, element: &[u8]) -> Result<()> {
         self.begin(element, true).wait()
     }
 
-    /// Push an element. While the FIFO is full, it is tried again and again, with growing pauses, for as long as `limit` says, else the
-    /// job's time limit.
+    /// Push an element. While the FIFO is full, it is tried again and again, with growing pauses,
+    /// for as long as `limit` says, else the job's time limit.
     ///
     /// # Errors
-    /// As [`RemoteFifo::try_push`]; full for all of that time. [`Error::Timeout`]: the peer did not answer in time, and the element may still
-    /// get in.
+    /// As [`RemoteFifo::try_push`]; full for all of that time. [`Error::Timeout`]: the peer did not
+    /// answer in time, and the element may still get in.
     pub fn push(&self, element: &[u8], limit: Option<Duration>) -> Result<()> {
         let begun = Instant::now();
         let limit = limit.or(self.peer.limit);
@@ -97,7 +107,10 @@ impl RemoteFifo {
                 // A leaving node takes nothing out any more (END-2.3).
                 Err(error) if error.is_full() && was_leaving => {
                     let what = format!("push to FIFO \"{}\", which is full", self.name);
-                    return Err(self.peer.node.failure(&what, Failure::Leaving { peer: Some(self.peer.rank) }));
+                    return Err(self
+                        .peer
+                        .node
+                        .failure(&what, Failure::Leaving { peer: Some(self.peer.rank) }));
                 }
                 Err(error) if error.is_full() => {
                     // Who waits, drives: what others sent to this node is served meanwhile.
@@ -106,7 +119,11 @@ impl RemoteFifo {
                     let answer = limit.map_or(ANSWER_TIME, |limit| ANSWER_TIME.min(limit / 2));
                     let last = deadline.and_then(|deadline| deadline.checked_sub(answer));
                     let over = again.zip(last).is_some_and(|(again, last)| again > last);
-                    let _: Option<()> = self.peer.node.wait_within(&mut long, if over { deadline } else { again }, || None);
+                    let _: Option<()> = self.peer.node.wait_within(
+                        &mut long,
+                        if over { deadline } else { again },
+                        || None,
+                    );
                     if over {
                         return Err(error.after(begun.elapsed()));
                     }
@@ -119,7 +136,12 @@ impl RemoteFifo {
 
     fn begin(&self, element: &[u8], urgent: bool) -> Operation<()> {
         let (to, key, body) = (self.peer.rank, self.published.key, Body::copy_of(element));
-        let what = What { verb: Verb::Push, len: element.len() as u64, peer: to, at: Some((Arc::clone(&self.name), 0)) };
+        let what = What {
+            verb: Verb::Push,
+            len: element.len() as u64,
+            peer: to,
+            at: Some((Arc::clone(&self.name), 0)),
+        };
         self.peer.begin(Request::Push { to, key, body, urgent }, None, what)
     }
 }

@@ -9,7 +9,8 @@ use oikaze_protocol::rma::{Rights, RmaError};
 use oikaze_protocol::wind::Body;
 
 impl RemoteRegion {
-    /// Write each of at most [`LIST_MAX`](crate::limits::LIST_MAX) slices (16,384) to its offset: done when all are in the peer's memory and visible, failed (when all have ended) if one has.
+    /// Write each of at most [`LIST_MAX`](crate::limits::LIST_MAX) slices (16,384) to its offset:
+    /// done when all are in the peer's memory and visible, failed (when all have ended) if one has.
     /// They leave together ([`crate::Job::batch`]), and nothing orders one against another.
     pub fn put_list(&self, list: &[(u64, RegionSlice)]) -> Operation<()> {
         let (to, key) = (self.peer.rank, self.published.key);
@@ -25,10 +26,20 @@ impl RemoteRegion {
     /// Read each slice from its offset; as [`RemoteRegion::put_list`], the other way.
     pub fn get_list(&self, list: &[(u64, RegionSlice)]) -> Operation<()> {
         let (from, key) = (self.peer.rank, self.published.key);
-        self.list(Verb::GetList, list, |offset, into| Request::Get { from, key, offset, into: into.segment(Rights::WRITE) })
+        self.list(Verb::GetList, list, |offset, into| Request::Get {
+            from,
+            key,
+            offset,
+            into: into.segment(Rights::WRITE),
+        })
     }
 
-    fn list(&self, verb: Verb, list: &[(u64, RegionSlice)], request: impl Fn(u64, &RegionSlice) -> Request) -> Operation<()> {
+    fn list(
+        &self,
+        verb: Verb,
+        list: &[(u64, RegionSlice)],
+        request: impl Fn(u64, &RegionSlice) -> Request,
+    ) -> Operation<()> {
         let node = &self.peer.node;
         let first = list.first().map_or(0, |(offset, _)| *offset);
         let len = list.iter().map(|(_, slice)| slice.len() as u64).sum();

@@ -1,6 +1,7 @@
 //! Peers and their memory: put, get, atomics, signals, messages. No call at the target.
 //!
-//! [`Peer`] stands here; what can be done with a [`RemoteRegion`] stands in a file for each kind of operation.
+//! [`Peer`] stands here; what can be done with a [`RemoteRegion`] stands in a file for each kind of
+//! operation.
 
 mod accumulate;
 mod block;
@@ -32,7 +33,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long [`Peer::region`] waits for a name if the job has no time limit: publishing takes a moment, a misspelt name for ever.
+/// How long [`Peer::region`] waits for a name if the job has no time limit: publishing takes a
+/// moment, a misspelt name for ever.
 const PUBLISH_TIME: Duration = Duration::from_secs(10);
 /// A lookup of a name that is not there yet is asked again after this long.
 const ASK_AGAIN: Duration = Duration::from_millis(10);
@@ -63,8 +65,8 @@ impl Peer {
         self.node.with_engine(|engine| engine.address_of(self.rank))
     }
 
-    /// What was counted of the datagrams and messages between this node and the peer, how their connection stands, and how long
-    /// round trips and messages took; nothing for this node itself.
+    /// What was counted of the datagrams and messages between this node and the peer, how their
+    /// connection stands, and how long round trips and messages took; nothing for this node itself.
     #[must_use]
     pub fn report(&self) -> Option<PeerPage> {
         if self.node.is_forked() {
@@ -73,11 +75,12 @@ impl Peer {
         self.node.with_engine(|engine| PeerPage::of(engine, self.rank))
     }
 
-    /// The region that this peer has published, or will publish within the job's time limit (10 s if it has none), under `name`.
+    /// The region that this peer has published, or will publish within the job's time limit (10 s
+    /// if it has none), under `name`.
     ///
     /// # Errors
-    /// Nothing was published under that name in time (the error lists what is there); it was withdrawn (told at once); the peer is
-    /// lost.
+    /// Nothing was published under that name in time (the error lists what is there); it was
+    /// withdrawn (told at once); the peer is lost.
     pub fn region(&self, name: &str) -> Result<RemoteRegion> {
         let published = self.find(name, format!("region \"{name}\" of node {}", self.rank))?;
         Ok(RemoteRegion::new(self.clone(), name, published).mapped())
@@ -93,37 +96,48 @@ impl Peer {
         loop {
             let left = limit.saturating_sub(begun.elapsed());
             let was_leaving = self.node.is_leaving(self.rank);
-            let completion = self.node.submit(Request::Lookup { at: self.rank, name: name.to_owned() }, None);
+            let completion =
+                self.node.submit(Request::Lookup { at: self.rank, name: name.to_owned() }, None);
             match self.node.outcome_of(&subject, &what, || completion.outcome(), Some(left)) {
                 Ok(Value::Region(published)) => return Ok(published),
-                Ok(_) => return Err(Error::invalid(what, "the answer is of another kind (a defect)")),
+                Ok(_) => {
+                    return Err(Error::invalid(what, "the answer is of another kind (a defect)"));
+                }
                 // A leaving node publishes nothing more (END-2.3).
                 Err(error) if is_unknown_name(&error) && was_leaving => {
-                    return Err(self.node.failure(&what, Failure::Leaving { peer: Some(self.rank) }));
+                    return Err(self
+                        .node
+                        .failure(&what, Failure::Leaving { peer: Some(self.rank) }));
                 }
                 Err(error) if is_unknown_name(&error) && !left.is_zero() => {
                     unknown = Some(error);
-                    let _: Option<()> =
-                        self.node.wait_within(&mut long, Instant::now().checked_add(left.min(ASK_AGAIN)), || None);
+                    let _: Option<()> = self.node.wait_within(
+                        &mut long,
+                        Instant::now().checked_add(left.min(ASK_AGAIN)),
+                        || None,
+                    );
                 }
                 // The last answer says more than that there was no other in the time left.
-                Err(timeout @ Error::Timeout { .. }) => return Err(unknown.unwrap_or(timeout).after(limit)),
+                Err(timeout @ Error::Timeout { .. }) => {
+                    return Err(unknown.unwrap_or(timeout).after(limit));
+                }
                 Err(error) if is_unknown_name(&error) => return Err(error.after(limit)),
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Sends a message of at most [`MESSAGE_MAX`] bytes (1 GiB), which is copied once. Done when the peer has it
-    /// ([`Class::Sync`]: when it has accepted it after all ordered ones before it).
+    /// Sends a message of at most [`MESSAGE_MAX`] bytes (1 GiB), which is copied once. Done when
+    /// the peer has it ([`Class::Sync`]: when it has accepted it after all ordered ones before it).
     ///
-    /// A receiver keeps up to 16 MiB of a sender's messages that are not read. A longer message goes alone: it waits until all
-    /// earlier ones are read, and later ones wait until it is read.
+    /// A receiver keeps up to 16 MiB of a sender's messages that are not read. A longer message
+    /// goes alone: it waits until all earlier ones are read, and later ones wait until it is read.
     ///
     /// # Errors
-    /// [`Operation::wait`] tells: the message is longer than [`MESSAGE_MAX`] (nothing was sent); the receiver has not enough
-    /// memory for it; or the copies of messages that the peer has not taken exceed 256 MiB, or their number 65,536 (nothing was
-    /// sent: [`Error::is_queue_full`]). A sender that outruns its receiver waits for earlier messages before it sends more.
+    /// [`Operation::wait`] tells: the message is longer than [`MESSAGE_MAX`] (nothing was sent);
+    /// the receiver has not enough memory for it; or the copies of messages that the peer has not
+    /// taken exceed 256 MiB, or their number 65,536 (nothing was sent: [`Error::is_queue_full`]). A
+    /// sender that outruns its receiver waits for earlier messages before it sends more.
     #[inline]
     pub fn send(&self, class: Class, tag: u64, bytes: &[u8]) -> Operation<()> {
         if let Some(way) = &self.way
@@ -145,21 +159,31 @@ impl Peer {
             completion.settle(Err(Failure::Remote(RmaError::TooLong { len, max: MESSAGE_MAX })));
             return Begun::new(&self.node, completion, self.limit);
         }
-        self.submit(Request::Send { to: self.rank, class, tag, body: Body::copy_of(bytes) }, None, what)
+        self.submit(
+            Request::Send { to: self.rank, class, tag, body: Body::copy_of(bytes) },
+            None,
+            what,
+        )
     }
 
     /// As [`Peer::send`], of a counted slice, which is not copied.
     pub fn send_from(&self, class: Class, tag: u64, from: RegionSlice) -> Operation<()> {
         let segment = from.segment(Rights::READ);
         let request = Request::Send { to: self.rank, class, tag, body: Body::Segment(segment) };
-        self.begin(request, Some(from.keep()), What { verb: Verb::Message, len: segment.len, peer: self.rank, at: None })
+        self.begin(
+            request,
+            Some(from.keep()),
+            What { verb: Verb::Message, len: segment.len, peer: self.rank, at: None },
+        )
     }
 
-    /// Operations and messages to this peer begun after the fence take place there after those begun before it. Returns at once: later
-    /// ones are held here until earlier ones have ended, which costs them a round trip, and nothing if nothing is outstanding. An
-    /// earlier one that fails holds nobody back. What goes to other peers is not concerned.
+    /// Operations and messages to this peer begun after the fence take place there after those
+    /// begun before it. Returns at once: later ones are held here until earlier ones have ended,
+    /// which costs them a round trip, and nothing if nothing is outstanding. An earlier one that
+    /// fails holds nobody back. What goes to other peers is not concerned.
     ///
-    /// To tell the peer that data is there, [`RemoteRegion::put_signal`] is faster: it needs no fence.
+    /// To tell the peer that data is there, [`RemoteRegion::put_signal`] is faster: it needs no
+    /// fence.
     pub fn fence(&self) {
         self.node.fence(Some(self.rank));
     }
@@ -167,7 +191,8 @@ impl Peer {
     /// Waits until all operations and messages to this peer that this node has begun have ended.
     ///
     /// # Errors
-    /// The time limit passed; or operations to this peer have failed and nobody has been told, as [`crate::Job::quiet`] says.
+    /// The time limit passed; or operations to this peer have failed and nobody has been told, as
+    /// [`crate::Job::quiet`] says.
     pub fn flush(&self) -> Result<()> {
         let completion = self.node.submit(Request::Flush { peer: Some(self.rank) }, None);
         self.node
@@ -183,7 +208,12 @@ impl Peer {
             .and_then(|_| self.node.report_untaken(Some(self.rank)))
     }
 
-    pub(crate) fn begin<T: crate::operation::Outcome>(&self, request: Request, keep: Keep, what: What) -> Operation<T> {
+    pub(crate) fn begin<T: crate::operation::Outcome>(
+        &self,
+        request: Request,
+        keep: Keep,
+        what: What,
+    ) -> Operation<T> {
         Operation::begun(self.submit(request, keep, what))
     }
 

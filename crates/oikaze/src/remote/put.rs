@@ -13,8 +13,9 @@ use std::borrow::Borrow;
 pub const COPY_MAX: usize = 4096;
 
 impl RemoteRegion {
-    /// Write a counted slice there. Returns at once; complete when in the peer's memory and visible. (A slice that is lent, `&slice`, is
-    /// counted only if it is needed after the call has returned.)
+    /// Write a counted slice there. Returns at once; complete when in the peer's memory and
+    /// visible. (A slice that is lent, `&slice`, is counted only if it is needed after the call has
+    /// returned.)
     #[inline]
     pub fn put(&self, offset: u64, from: impl Borrow<RegionSlice>) -> Operation<()> {
         self.put_slice(offset, from.borrow(), None)
@@ -28,7 +29,9 @@ impl RemoteRegion {
         if bytes.len() > COPY_MAX {
             return Err(Error::invalid(
                 self.what(Verb::Put, offset, bytes.len() as u64).to_string(),
-                format!("put_copy takes up to {COPY_MAX} bytes; use a registered region (put) or a scope for more"),
+                format!(
+                    "put_copy takes up to {COPY_MAX} bytes; use a registered region (put) or a scope for more"
+                ),
             ));
         }
         if let Some(done) = self.put_bytes_direct(offset, bytes) {
@@ -37,31 +40,59 @@ impl RemoteRegion {
         Ok(self.put_body(offset, Body::copy_of(bytes), None, None))
     }
 
-    /// Write a counted slice there, and add to a word of a region of the same peer once *all* of it is in place.
-    pub fn put_signal(&self, offset: u64, from: impl Borrow<RegionSlice>, signal: &RemoteSignal) -> Operation<()> {
+    /// Write a counted slice there, and add to a word of a region of the same peer once *all* of it
+    /// is in place.
+    pub fn put_signal(
+        &self,
+        offset: u64,
+        from: impl Borrow<RegionSlice>,
+        signal: &RemoteSignal,
+    ) -> Operation<()> {
         self.put_slice(offset, from.borrow(), Some(signal.0))
     }
 
     #[inline]
     fn put_slice(&self, offset: u64, from: &RegionSlice, signal: Option<Signal>) -> Operation<()> {
-        if self.put_direct(offset, from, signal) { Operation::done(()) } else { self.put_message(offset, from, signal) }
+        if self.put_direct(offset, from, signal) {
+            Operation::done(())
+        } else {
+            self.put_message(offset, from, signal)
+        }
     }
 
     /// Its engine is asked. (Apart, so that who needs no engine does not bear what this takes.)
     #[inline(never)]
-    fn put_message(&self, offset: u64, from: &RegionSlice, signal: Option<Signal>) -> Operation<()> {
-        self.put_body(offset, Body::Segment(from.segment(Rights::READ)), signal, Some(from.clone().keep()))
+    fn put_message(
+        &self,
+        offset: u64,
+        from: &RegionSlice,
+        signal: Option<Signal>,
+    ) -> Operation<()> {
+        self.put_body(
+            offset,
+            Body::Segment(from.segment(Rights::READ)),
+            signal,
+            Some(from.clone().keep()),
+        )
     }
 
-    /// A signal for [`RemoteRegion::put_signal`]: `add` to the 64-bit word at `offset` of this region.
+    /// A signal for [`RemoteRegion::put_signal`]: `add` to the 64-bit word at `offset` of this
+    /// region.
     #[must_use]
     pub fn signal(&self, offset: u64, add: u64) -> RemoteSignal {
         RemoteSignal(Signal { key: self.published.key, offset, add })
     }
 
-    pub(crate) fn put_body(&self, offset: u64, body: Body, signal: Option<Signal>, keep: Keep) -> Operation<()> {
+    pub(crate) fn put_body(
+        &self,
+        offset: u64,
+        body: Body,
+        signal: Option<Signal>,
+        keep: Keep,
+    ) -> Operation<()> {
         let len = body.len();
-        let request = Request::Put { to: self.peer.rank, key: self.published.key, offset, body, signal };
+        let request =
+            Request::Put { to: self.peer.rank, key: self.published.key, offset, body, signal };
         self.peer.begin(request, keep, self.what(Verb::Put, offset, len))
     }
 
@@ -72,8 +103,13 @@ impl RemoteRegion {
             return done;
         }
         let segment = into.segment(Rights::WRITE);
-        let request = Request::Get { from: self.peer.rank, key: self.published.key, offset, into: segment };
-        self.peer.begin(request, Some(into.clone().keep()), self.what(Verb::Get, offset, segment.len))
+        let request =
+            Request::Get { from: self.peer.rank, key: self.published.key, offset, into: segment };
+        self.peer.begin(
+            request,
+            Some(into.clone().keep()),
+            self.what(Verb::Get, offset, segment.len),
+        )
     }
 }
 

@@ -9,7 +9,8 @@ use oikaze_protocol::rma::{Published, Rights};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a neighbour may take to hand its memory over; without it, the region is reached by messages.
+/// How long a neighbour may take to hand its memory over; without it, the region is reached by
+/// messages.
 const MAP_TIME: Duration = Duration::from_secs(1);
 
 /// A region of a peer, found by name.
@@ -27,8 +28,8 @@ impl RemoteRegion {
         Self { peer, name: name.into(), published, mapped: None }
     }
 
-    /// The same, reached without its owner, if that is a neighbour and grants the same on every page (MEM-18). Regions that were looked up
-    /// by name are so already.
+    /// The same, reached without its owner, if that is a neighbour and grants the same on every
+    /// page (MEM-18). Regions that were looked up by name are so already.
     #[must_use]
     pub fn mapped(self) -> Self {
         let node = &self.peer.node;
@@ -36,7 +37,11 @@ impl RemoteRegion {
             return self;
         }
         let request = Request::Map { at: self.peer.rank, key: self.published.key };
-        let outcome = node.outcome(&"mapping a neighbour's region", &node.submit(request, None), Some(MAP_TIME));
+        let outcome = node.outcome(
+            &"mapping a neighbour's region",
+            &node.submit(request, None),
+            Some(MAP_TIME),
+        );
         let mapped = if let Ok(Value::Mapped(mapped)) = outcome { Some(mapped) } else { None };
         let region = Self { mapped, ..self };
         if region.peer.node.has_neighbour(region.peer.rank) && !region.is_mapped() {
@@ -45,8 +50,9 @@ impl RemoteRegion {
         region
     }
 
-    /// Returns whether operations reach the memory directly, by loads and stores of this process. Without that each of them is a
-    /// message to the owner, which takes 20 to 200 times as long for small ones; [`RemoteRegion::why_not_mapped`] says why.
+    /// Returns whether operations reach the memory directly, by loads and stores of this process.
+    /// Without that each of them is a message to the owner, which takes 20 to 200 times as long for
+    /// small ones; [`RemoteRegion::why_not_mapped`] says why.
     #[must_use]
     pub fn is_mapped(&self) -> bool {
         self.mapped.as_ref().is_some_and(|mapped| !mapped.is_over())

@@ -8,8 +8,8 @@ use std::marker::PhantomData;
 
 /// A word of 32 or 64 bits in a peer's region; see [`RemoteRegion::word`].
 ///
-/// What fetches brings the value before, and takes a round trip. What does not costs no answer: it is done when the peer has
-/// acknowledged it.
+/// What fetches brings the value before, and takes a round trip. What does not costs no answer: it
+/// is done when the peer has acknowledged it.
 #[derive(Clone, Copy)]
 pub struct RemoteWord<'r, T> {
     region: &'r RemoteRegion,
@@ -18,7 +18,8 @@ pub struct RemoteWord<'r, T> {
 }
 
 impl RemoteRegion {
-    /// The aligned word at `offset`: `u32`, `i32`, `u64` or `i64`. (What is wrong with the offset is said when it is used.)
+    /// The aligned word at `offset`: `u32`, `i32`, `u64` or `i64`. (What is wrong with the offset
+    /// is said when it is used.)
     ///
     /// ```
     /// # fn main() -> oikaze::Result<()> {
@@ -39,12 +40,14 @@ impl RemoteRegion {
         RemoteWord { region: self, offset, of: PhantomData }
     }
 
-    /// Add to the 64-bit word at `offset` (wrapping); its old value. At most once, whatever the network does.
+    /// Add to the 64-bit word at `offset` (wrapping); its old value. At most once, whatever the
+    /// network does.
     pub fn fetch_add(&self, offset: u64, add: u64) -> Operation<u64> {
         self.word(offset).fetch_add(add)
     }
 
-    /// Store `new` into the 64-bit word at `offset` if it is `expected`; its old value. At most once.
+    /// Store `new` into the 64-bit word at `offset` if it is `expected`; its old value. At most
+    /// once.
     pub fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Operation<u64> {
         self.word(offset).compare_swap(expected, new)
     }
@@ -54,17 +57,24 @@ impl RemoteRegion {
         self.word(offset).swap(new)
     }
 
-    /// Change the aligned word at `offset` as a value says, for who does not know the word's type when the program is compiled; the bits
-    /// that were there before, if they are to be fetched.
+    /// Change the aligned word at `offset` as a value says, for who does not know the word's type
+    /// when the program is compiled; the bits that were there before, if they are to be fetched.
     pub fn change(&self, offset: u64, op: AtomicOp, fetch: bool) -> Operation<u64> {
         self.atomic(offset, op, fetch, Verb::Word(if fetch { "fetching change" } else { "change" }))
     }
 
-    fn atomic<T: Outcome>(&self, offset: u64, op: AtomicOp, fetch: bool, verb: Verb) -> Operation<T> {
+    fn atomic<T: Outcome>(
+        &self,
+        offset: u64,
+        op: AtomicOp,
+        fetch: bool,
+        verb: Verb,
+    ) -> Operation<T> {
         if let Some(done) = self.atomic_direct(offset, op) {
             return done;
         }
-        let request = Request::Atomic { at: self.peer.rank, key: self.published.key, offset, op, fetch };
+        let request =
+            Request::Atomic { at: self.peer.rank, key: self.published.key, offset, op, fetch };
         self.peer.begin(request, None, self.what(verb, offset, op.width().bytes()))
     }
 }

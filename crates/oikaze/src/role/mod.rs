@@ -1,43 +1,54 @@
 //! Who waits, drives: which thread looks after the engine, and how it hands that over.
 //!
-//! Threads that wait for something compete for the role of the *driver*, who runs turns and watches the socket. There is one at a
-//! time, because two threads that poll one socket cost more than ten times what one costs. The others park. A driver that has what
-//! it waited for hands the role to a parked thread, or leaves it free; then the *helper*, a thread that otherwise does nothing, must watch
-//! the socket, so that this node answers its peers although nobody waits.
+//! Threads that wait for something compete for the role of the *driver*, who runs turns and watches
+//! the socket. There is one at a time, because two threads that poll one socket cost more than ten
+//! times what one costs. The others park. A driver that has what it waited for hands the role to a
+//! parked thread, or leaves it free; then the *helper*, a thread that otherwise does nothing, must
+//! watch the socket, so that this node answers its peers although nobody waits.
 //!
-//! Waking the helper costs a system call and a thread switch, which an application that waits again microseconds later pays for
-//! nothing. So the helper, while there is a driver, sleeps with a limit, away from the socket, and a leaver wakes it only if its
-//! limit is far or the gaps between two drivers have lately been long ([`GAP_SHORT`]): in the worst case nobody watches the socket for
-//! [`LOOK_SOON`] once, and then the helper looks by itself.
+//! Waking the helper costs a system call and a thread switch, which an application that waits again
+//! microseconds later pays for nothing. So the helper, while there is a driver, sleeps with a
+//! limit, away from the socket, and a leaver wakes it only if its limit is far or the gaps between
+//! two drivers have lately been long ([`GAP_SHORT`]): in the worst case nobody watches the socket
+//! for [`LOOK_SOON`] once, and then the helper looks by itself.
 //!
 //! What must hold, and is tried by loom in every interleaving (`tests.rs`):
 //! 1. There are never two drivers.
-//! 2. While a thread waits, there is a driver: a leaver hands over under the same lock under which a waiter enlists.
-//! 3. While nobody drives, the helper watches, or is being woken, or looks again within [`LOOK_SOON`].
-//! 4. A waiter whose condition came true before [`Role::wake_all`] sees it: it does not sleep on. ([`Wakes::Alone`] leaves that to others.)
+//! 2. While a thread waits, there is a driver: a leaver hands over under the same lock under which
+//!    a waiter enlists.
+//! 3. While nobody drives, the helper watches, or is being woken, or looks again within
+//!    [`LOOK_SOON`].
+//! 4. A waiter whose condition came true before [`Role::wake_all`] sees it: it does not sleep on.
+//!    ([`Wakes::Alone`] leaves that to others.)
 
 #[cfg(test)]
 mod tests;
 
-use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Thread, current, fence, park};
+use crate::sync::{
+    Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Thread, current, fence,
+    park,
+};
 use oikaze_os::signals::{Locked, locked};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A gap between two drivers of up to this many nanoseconds is short: waking the helper for it would be a waste.
+/// A gap between two drivers of up to this many nanoseconds is short: waking the helper for it
+/// would be a waste.
 pub(crate) const GAP_SHORT: u64 = 50_000;
-/// A helper that looks by itself within this many nanoseconds (or twice as many, where that spares an interrupt) need not be woken for a
-/// short gap.
+/// A helper that looks by itself within this many nanoseconds (or twice as many, where that spares
+/// an interrupt) need not be woken for a short gap.
 pub(crate) const LOOK_SOON: u64 = 2_000_000;
-/// While one driver stays, the helper looks ever more rarely, down to this; then a leaver always wakes it.
+/// While one driver stays, the helper looks ever more rarely, down to this; then a leaver always
+/// wakes it.
 const LOOK_LATE: u64 = 32 * LOOK_SOON;
-/// A helper that happened to look into a short gap looks again after this many nanoseconds: each look takes the core away from
-/// the application for a moment.
+/// A helper that happened to look into a short gap looks again after this many nanoseconds: each
+/// look takes the core away from the application for a moment.
 const LOOK_AGAIN: u64 = LOOK_SOON;
-/// A gap counts as this many nanoseconds at most, so that a long pause is forgotten after some short ones.
+/// A gap counts as this many nanoseconds at most, so that a long pause is forgotten after some
+/// short ones.
 const GAP_MAX: u64 = 4 * GAP_SHORT;
-/// So many gaps decide. One in which this thread lost its core does not: the helper that is woken for it would take the core away again, and
-/// so on.
+/// So many gaps decide. One in which this thread lost its core does not: the helper that is woken
+/// for it would take the core away again, and so on.
 const GAP_MEMORY: u64 = 16;
 
 /// The state machine. Times are nanoseconds of the caller's own clock.
@@ -47,7 +58,8 @@ pub(crate) struct Role {
     driven: AtomicBool,
     /// Waiters that are enlisted; so that [`Role::wake_all`] is one load when there is none.
     waiting: AtomicUsize,
-    /// When the role last became free, and the typical gap until it was taken. Only a driver writes them.
+    /// When the role last became free, and the typical gap until it was taken. Only a driver writes
+    /// them.
     left_at: AtomicU64,
     gap: AtomicU64,
     state: Mutex<State>,
@@ -92,7 +104,8 @@ pub(crate) enum Wakes {
     Alone,
 }
 
-/// The role, held. [`Driving::leave`] gives it back; dropped (by a panic), it is given back without waking the helper.
+/// The role, held. [`Driving::leave`] gives it back; dropped (by a panic), it is given back without
+/// waking the helper.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Driving<'a> {
@@ -139,7 +152,12 @@ impl Role {
             waiting: AtomicUsize::new(0),
             left_at: AtomicU64::new(0),
             gap: AtomicU64::new(GAP_MAX),
-            state: Mutex::new(State { waiters: VecDeque::new(), helper: Helper::Awake, patience: LOOK_SOON, seen_left: 0 }),
+            state: Mutex::new(State {
+                waiters: VecDeque::new(),
+                helper: Helper::Awake,
+                patience: LOOK_SOON,
+                seen_left: 0,
+            }),
         }
     }
 
@@ -157,11 +175,17 @@ impl Role {
         self.driven.load(Ordering::Acquire)
     }
 
-    /// Park until `ready` gives something, or the role comes to this thread, or `limit` has passed (then there is neither).
+    /// Park until `ready` gives something, or the role comes to this thread, or `limit` has passed
+    /// (then there is neither).
     ///
-    /// `ready` is asked again whenever [`Role::wake_all`] is called: what makes it true must be done before that. Or, of who is woken alone,
-    /// whenever the thread is unparked.
-    pub fn wait_turn<T>(&self, limit: Option<Duration>, wakes: Wakes, mut ready: impl FnMut() -> Option<T>) -> Turn<'_, T> {
+    /// `ready` is asked again whenever [`Role::wake_all`] is called: what makes it true must be
+    /// done before that. Or, of who is woken alone, whenever the thread is unparked.
+    pub fn wait_turn<T>(
+        &self,
+        limit: Option<Duration>,
+        wakes: Wakes,
+        mut ready: impl FnMut() -> Option<T>,
+    ) -> Turn<'_, T> {
         let waiter = match self.enlist(wakes) {
             Ok(waiter) => waiter,
             Err(driving) => return Turn { value: None, driving: Some(driving) },
@@ -182,12 +206,15 @@ impl Role {
         }
     }
 
-    /// Something has changed that waiters may wait for: each looks again. One load if there is none.
+    /// Something has changed that waiters may wait for: each looks again. One load if there is
+    /// none.
     pub fn wake_all(&self) {
-        // Either this load sees the waiter, or the waiter, which asks its condition after it has enlisted, sees what was done before.
+        // Either this load sees the waiter, or the waiter, which asks its condition after it has
+        // enlisted, sees what was done before.
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::Relaxed) > 0 {
-            for waiter in self.lock().waiters.iter().filter(|waiter| waiter.wakes == Wakes::WithAll) {
+            for waiter in self.lock().waiters.iter().filter(|waiter| waiter.wakes == Wakes::WithAll)
+            {
                 waiter.thread.unpark();
             }
         }
@@ -200,7 +227,8 @@ impl Role {
         if !self.is_driven() {
             state.patience = LOOK_SOON;
             if self.gaps_are_short() && now.saturating_sub(left_at) < GAP_SHORT {
-                // Between two drivers of an application that waits again and again: it will most likely be back before us.
+                // Between two drivers of an application that waits again and again: it will most
+                // likely be back before us.
                 state.helper = Helper::Away(now.saturating_add(LOOK_AGAIN));
                 return Sleep::Away(Duration::from_nanos(LOOK_AGAIN));
             }
@@ -232,7 +260,8 @@ impl Role {
     }
 
     fn take(&self) -> Option<Driving<'_>> {
-        let free = self.driven.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let free =
+            self.driven.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         free.then(|| self.held())
     }
 
@@ -240,7 +269,8 @@ impl Role {
         Driving { role: self, left: false }
     }
 
-    /// Become a waiter; or the driver, if there is none: under the lock, so that no leaver misses us.
+    /// Become a waiter; or the driver, if there is none: under the lock, so that no leaver misses
+    /// us.
     fn enlist(&self, wakes: Wakes) -> Result<Arc<Waiter>, Driving<'_>> {
         let mut state = self.lock();
         if let Some(driving) = self.take() {
@@ -283,9 +313,12 @@ impl Role {
         self.driven.store(false, Ordering::Release);
         match state.helper {
             Helper::Awake | Helper::Watching => Handover::Free,
-            Helper::Away(until) if gaps_are_short && until <= now.saturating_add(LOOK_SOON) => Handover::Free,
+            Helper::Away(until) if gaps_are_short && until <= now.saturating_add(LOOK_SOON) => {
+                Handover::Free
+            }
             Helper::Away(_) => {
-                // Others who leave before it runs need not wake it again. From here on its sleeps are short again.
+                // Others who leave before it runs need not wake it again. From here on its sleeps
+                // are short again.
                 (state.helper, state.patience) = (Helper::Awake, LOOK_SOON);
                 Handover::WakeHelper
             }

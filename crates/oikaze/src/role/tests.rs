@@ -1,5 +1,5 @@
-//! The hand-over, step by step; and, with `RUSTFLAGS="--cfg loom" cargo test -p oikaze --profile loom --lib loom`,
-//! in every interleaving of two or three threads.
+//! The hand-over, step by step; and, with `RUSTFLAGS="--cfg loom" cargo test -p oikaze --profile
+//! loom --lib loom`, in every interleaving of two or three threads.
 
 use super::{Handover, Role, Sleep, Wakes};
 
@@ -115,9 +115,16 @@ mod steps {
             role.helper_sleeps(now + 10);
             now += 10 + GAP_SHORT / 10;
         }
-        assert_eq!(role.helper_sleeps(now), Sleep::Away(Duration::from_nanos(LOOK_AGAIN)), "a driver will soon be back");
+        assert_eq!(
+            role.helper_sleeps(now),
+            Sleep::Away(Duration::from_nanos(LOOK_AGAIN)),
+            "a driver will soon be back"
+        );
         assert_eq!(role.helper_sleeps(now + LOOK_AGAIN), Sleep::Watch, "none came");
-        assert!((1..=2 * GAP_MEMORY as u32).contains(&woken), "only until the gaps are known to be short: {woken}");
+        assert!(
+            (1..=2 * GAP_MEMORY as u32).contains(&woken),
+            "only until the gaps are known to be short: {woken}"
+        );
         let mut spared = true;
         for _ in 0..GAP_MEMORY {
             let driving = role.try_drive(now).unwrap();
@@ -149,7 +156,8 @@ mod steps {
         assert_eq!(driving.leave(now - LOOK_LATE), Handover::WakeHelper);
     }
 
-    /// Real threads, each of which wants a thousand turns of its own: none is ever without a driver, and no turn overlaps another.
+    /// Real threads, each of which wants a thousand turns of its own: none is ever without a
+    /// driver, and no turn overlaps another.
     #[test]
     fn many_threads_share_the_role() {
         let (role, inside, turns) = (Role::new(), AtomicBool::new(false), AtomicU64::new(0));
@@ -166,8 +174,9 @@ mod steps {
                     for _ in 0..1000 {
                         let mut driven = false;
                         while !driven {
-                            let driving =
-                                role.try_drive(0).or_else(|| role.wait_turn(None, Wakes::WithAll, || None::<()>).driving);
+                            let driving = role.try_drive(0).or_else(|| {
+                                role.wait_turn(None, Wakes::WithAll, || None::<()>).driving
+                            });
                             driven = driving.map(drive).is_some();
                         }
                     }
@@ -197,7 +206,11 @@ mod models {
 
     impl World {
         fn new() -> Arc<Self> {
-            Arc::new(World { role: Role::new(), inside: AtomicBool::new(false), turns: AtomicUsize::new(0) })
+            Arc::new(World {
+                role: Role::new(),
+                inside: AtomicBool::new(false),
+                turns: AtomicUsize::new(0),
+            })
         }
 
         /// Rule 1.
@@ -216,7 +229,10 @@ mod models {
         /// Until this thread has driven one turn itself.
         fn insist(&self) -> Handover {
             loop {
-                let driving = self.role.try_drive(0).or_else(|| self.role.wait_turn(None, Wakes::WithAll, || None::<()>).driving);
+                let driving = self
+                    .role
+                    .try_drive(0)
+                    .or_else(|| self.role.wait_turn(None, Wakes::WithAll, || None::<()>).driving);
                 if let Some(driving) = driving {
                     return self.turn_and_leave(driving);
                 }
@@ -230,8 +246,12 @@ mod models {
             match turn {
                 super::super::Turn { value: Some(()), driving: Some(driving) } => driving.leave(0),
                 super::super::Turn { value: Some(()), driving: None } => Handover::Free,
-                super::super::Turn { value: None, driving: Some(driving) } => self.turn_and_leave(driving),
-                super::super::Turn { value: None, driving: None } => panic!("a wait without limit ended with nothing"),
+                super::super::Turn { value: None, driving: Some(driving) } => {
+                    self.turn_and_leave(driving)
+                }
+                super::super::Turn { value: None, driving: None } => {
+                    panic!("a wait without limit ended with nothing")
+                }
             }
         }
     }
@@ -269,7 +289,8 @@ mod models {
         });
     }
 
-    /// Rule 4: whose condition another's turn makes true is woken; and passes the role on if it came with it.
+    /// Rule 4: whose condition another's turn makes true is woken; and passes the role on if it
+    /// came with it.
     #[test]
     fn loom_a_value_made_by_another_is_seen() {
         model(Some(3), || {
@@ -285,8 +306,8 @@ mod models {
         });
     }
 
-    /// Rule 4 again, while the driver stays: what a thread that does not drive makes true (the helper, a submitter) is seen, too, without
-    /// the help of a hand-over.
+    /// Rule 4 again, while the driver stays: what a thread that does not drive makes true (the
+    /// helper, a submitter) is seen, too, without the help of a hand-over.
     #[test]
     fn loom_a_value_made_beside_the_driver_is_seen() {
         model(None, || {
@@ -301,8 +322,8 @@ mod models {
         });
     }
 
-    /// Rule 3, when gaps are long: the helper ends up watching, or loom finds it asleep for good. Its own limit does not help: time stands
-    /// still in a model.
+    /// Rule 3, when gaps are long: the helper ends up watching, or loom finds it asleep for good.
+    /// Its own limit does not help: time stands still in a model.
     #[test]
     fn loom_the_helper_watches_in_the_end() {
         model(Some(3), || {

@@ -29,12 +29,14 @@ elements!(1: u8, 2: i8, 3: u16, 4: i16, 5: u32, 6: i32, 7: u64, 8: i64, 9: f32, 
 
 /// An array that all nodes of a job share.
 ///
-/// Each page has a home. Plain loads and stores through guards; visible to others by release consistency: what was written
-/// before a barrier, or before a lock is given back, is visible after the same barrier, or to the lock's next holder. Two nodes
-/// must not touch the same element without such synchronisation in between if one of them writes.
+/// Each page has a home. Plain loads and stores through guards; visible to others by release
+/// consistency: what was written before a barrier, or before a lock is given back, is visible after
+/// the same barrier, or to the lock's next holder. Two nodes must not touch the same element
+/// without such synchronisation in between if one of them writes.
 ///
-/// Dropping it gives back this handle alone: other nodes may still need the pages, so the memory stays until this node leaves the
-/// job. A handle that outlives the job shows the last bytes this node had.
+/// Dropping it gives back this handle alone: other nodes may still need the pages, so the memory
+/// stays until this node leaves the job. A handle that outlives the job shows the last bytes this
+/// node had.
 pub struct SharedArray<T> {
     node: Arc<Node>,
     memory: Arc<SharedMemory>,
@@ -59,14 +61,23 @@ impl<T: Element> SharedArray<T> {
         node.check_process(|| what.clone())?;
         node.check_no_guard(&what)?;
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
-        let element = coherence::Element { kind: T::KIND, size: u32::try_from(size_of::<T>()).unwrap_or(u32::MAX) };
-        let declaration = Declaration { name: name.to_owned(), bytes, element, homes: homes.clone() };
+        let element = coherence::Element {
+            kind: T::KIND,
+            size: u32::try_from(size_of::<T>()).unwrap_or(u32::MAX),
+        };
+        let declaration =
+            Declaration { name: name.to_owned(), bytes, element, homes: homes.clone() };
         let (memory, alias) = match Self::prepare(node, tracker, &declaration) {
             Ok(prepared) => prepared,
             Err(error) => {
-                // The others wait for this node in the same call: they are told, and nobody waits in vain.
-                // What comes back is what this node said, or a loss that its next call tells.
-                let _ = node.collective(&what, Request::CannotDeclare(declaration, error.to_string()), limit);
+                // The others wait for this node in the same call: they are told, and nobody waits
+                // in vain. What comes back is what this node said, or a loss that its next call
+                // tells.
+                let _ = node.collective(
+                    &what,
+                    Request::CannotDeclare(declaration, error.to_string()),
+                    limit,
+                );
                 return Err(error);
             }
         };
@@ -74,7 +85,8 @@ impl<T: Element> SharedArray<T> {
             Ok(Value::Array(array)) if array == memory.array() => {}
             Ok(_) => return Err(at_the_same_time(name)),
             Err(error) => {
-                // No node has this array: nobody will ask for its pages. (After any other error others may have agreed on it.)
+                // No node has this array: nobody will ask for its pages. (After any other error
+                // others may have agreed on it.)
                 if error.is_mismatch() {
                     node.with_engine(|engine| {
                         engine.memory().remove(alias);
@@ -85,20 +97,38 @@ impl<T: Element> SharedArray<T> {
             }
         }
         let nodes = node.with_engine(|engine| engine.nodes());
-        Ok(Self { node: Arc::clone(node), memory, homes, nodes, name: name.into(), len, limit, holds: PhantomData })
+        Ok(Self {
+            node: Arc::clone(node),
+            memory,
+            homes,
+            nodes,
+            name: name.into(),
+            len,
+            limit,
+            holds: PhantomData,
+        })
     }
 
-    /// Memory and alias (the slot of its region) stand before the others may ask for pages. Found while the engine runs on: memory for a large array
-    /// takes seconds, and a node that says nothing for as long is dead to the others.
-    fn prepare(node: &Arc<Node>, tracker: &Arc<dyn Tracker>, declaration: &Declaration) -> Result<(Arc<SharedMemory>, u32)> {
+    /// Memory and alias (the slot of its region) stand before the others may ask for pages. Found
+    /// while the engine runs on: memory for a large array takes seconds, and a node that says
+    /// nothing for as long is dead to the others.
+    fn prepare(
+        node: &Arc<Node>,
+        tracker: &Arc<dyn Tracker>,
+        declaration: &Declaration,
+    ) -> Result<(Arc<SharedMemory>, u32)> {
         let Declaration { name, bytes, homes, .. } = declaration;
-        let (array, me, nodes) = node.with_engine(|engine| (engine.coherence().next_array(), engine.rank(), engine.nodes()));
+        let (array, me, nodes) = node
+            .with_engine(|engine| (engine.coherence().next_array(), engine.rank(), engine.nodes()));
         if let Some(problem) = declaration.problem(nodes) {
             return Err(Error::invalid(format!("declare array \"{name}\""), problem));
         }
         node.expect_handlers();
         let bytes = usize::try_from(*bytes).unwrap_or(usize::MAX);
-        let memory = Arc::new(SharedMemory::new(array, name, bytes, Arc::clone(tracker))?.counted(Arc::clone(node.guards())));
+        let memory = Arc::new(
+            SharedMemory::new(array, name, bytes, Arc::clone(tracker))?
+                .counted(Arc::clone(node.guards())),
+        );
         for run in homes.runs(me, memory.pages(), nodes) {
             memory.populate(run)?;
         }
@@ -132,28 +162,35 @@ impl<T: Element> SharedArray<T> {
         self.len == 0
     }
 
-    /// The node whose memory is the reference for this element's page. Writing at home costs no fault and no transfer.
+    /// The node whose memory is the reference for this element's page. Writing at home costs no
+    /// fault and no transfer.
     #[must_use]
     pub fn home_of(&self, element: usize) -> Option<Rank> {
         let page = (element < self.len).then(|| element * size_of::<T>() / PAGE)?;
         Some(self.homes.home(page as u64, self.memory.pages(), self.nodes))
     }
 
-    /// The elements in the pages whose home is `rank`, if they are one run (as with `Homes::Block`); the first run otherwise.
+    /// The elements in the pages whose home is `rank`, if they are one run (as with
+    /// `Homes::Block`); the first run otherwise.
     #[must_use]
     pub fn home_range(&self, rank: Rank) -> Range<usize> {
-        let Some(run) = self.homes.runs(rank, self.memory.pages(), self.nodes).next() else { return 0..0 };
+        let Some(run) = self.homes.runs(rank, self.memory.pages(), self.nodes).next() else {
+            return 0..0;
+        };
         let first = |page: u64| (page as usize * PAGE).div_ceil(size_of::<T>()).min(self.len);
         first(run.start)..first(run.end)
     }
 
-    /// Elements to read. Those that are not valid here are fetched first, in runs, without a page fault.
+    /// Elements to read. Those that are not valid here are fetched first, in runs, without a page
+    /// fault.
     ///
-    /// The guard counts as a read of all its elements for as long as it lives: another node that writes one of them meanwhile makes
-    /// a data race. What the guard shows does not change even then.
+    /// The guard counts as a read of all its elements for as long as it lives: another node that
+    /// writes one of them meanwhile makes a data race. What the guard shows does not change even
+    /// then.
     ///
     /// # Errors
-    /// Out of range; a write guard of this process overlaps; a page was lost with its home; the time limit passed.
+    /// Out of range; a write guard of this process overlaps; a page was lost with its home; the
+    /// time limit passed.
     #[track_caller]
     pub fn read(&self, elements: Range<usize>) -> Result<ReadGuard<'_, T>> {
         self.make_valid(&elements, Access::Read)?;
@@ -164,7 +201,8 @@ impl<T: Element> SharedArray<T> {
     /// Elements to write (and read).
     ///
     /// # Errors
-    /// Out of range; another guard of this process overlaps; a page was lost with its home; the time limit passed.
+    /// Out of range; another guard of this process overlaps; a page was lost with its home; the
+    /// time limit passed.
     #[track_caller]
     pub fn write(&self, elements: Range<usize>) -> Result<WriteGuard<'_, T>> {
         self.make_valid(&elements, Access::Write)?;
@@ -172,10 +210,12 @@ impl<T: Element> SharedArray<T> {
         Ok(WriteGuard { array: self, guard: self.memory.slice_mut(elements)? })
     }
 
-    /// Elements to read with plain loads that trap where a page is not valid: nothing is fetched before it is touched.
+    /// Elements to read with plain loads that trap where a page is not valid: nothing is fetched
+    /// before it is touched.
     ///
-    /// A load cannot fail. If the home of a page dies before the page has come, the load gives the last bytes that were here.
-    /// [`ReadGuard::release`] says so, as does this node's next synchronisation.
+    /// A load cannot fail. If the home of a page dies before the page has come, the load gives the
+    /// last bytes that were here. [`ReadGuard::release`] says so, as does this node's next
+    /// synchronisation.
     ///
     /// # Errors
     /// Out of range; a write guard of this process overlaps; a page was lost with its home.
@@ -186,7 +226,8 @@ impl<T: Element> SharedArray<T> {
         Ok(ReadGuard { array: self, guard: self.memory.slice(elements)? })
     }
 
-    /// Elements to write with plain stores that trap where a page is not valid or not yet noticed as written.
+    /// Elements to write with plain stores that trap where a page is not valid or not yet noticed
+    /// as written.
     ///
     /// See [`SharedArray::read_lazily`] about pages whose home dies.
     ///
@@ -201,13 +242,19 @@ impl<T: Element> SharedArray<T> {
 
     /// COH-8.8: the bytes of a page that was lost are old.
     fn check_not_lost(&self, elements: &Range<usize>) -> Result<()> {
-        let bytes = elements.start.saturating_mul(size_of::<T>())..elements.end.saturating_mul(size_of::<T>());
+        let bytes = elements.start.saturating_mul(size_of::<T>())
+            ..elements.end.saturating_mul(size_of::<T>());
         self.memory.lost_page(&bytes).map_or(Ok(()), |lost| Err(self.lost("take a guard", lost)))
     }
 
     /// The error of a guard with a page that was lost with its home.
     pub(super) fn lost(&self, doing: &str, (page, rank): (u64, Rank)) -> Error {
-        let lost = CoherenceError::PageLost { doing: doing.to_owned(), array: self.name.to_string(), page, rank };
+        let lost = CoherenceError::PageLost {
+            doing: doing.to_owned(),
+            array: self.name.to_string(),
+            page,
+            rank,
+        };
         self.node.failure(&doing, Failure::Coherence(lost))
     }
 
@@ -234,10 +281,18 @@ impl<T: Element> SharedArray<T> {
         if self.node.with_engine(|engine| engine.coherence().holds(array, pages.clone(), access)) {
             return Ok(());
         }
-        let completion = self.node.submit(Request::Touch { array, pages: pages.clone(), access }, None);
-        let what = format_args!("fetching pages {}..{} of array \"{}\"", pages.start, pages.end, self.name).to_string();
+        let completion =
+            self.node.submit(Request::Touch { array, pages: pages.clone(), access }, None);
+        let what = format_args!(
+            "fetching pages {}..{} of array \"{}\"",
+            pages.start, pages.end, self.name
+        )
+        .to_string();
         let home = self.homes.home(pages.start, self.memory.pages(), self.nodes);
-        let subject = || WaitSubject::Operation { what: what.clone(), peer: (pages.end - pages.start == 1).then_some(home) };
+        let subject = || WaitSubject::Operation {
+            what: what.clone(),
+            peer: (pages.end - pages.start == 1).then_some(home),
+        };
         self.node.outcome_of(&subject, &what, || completion.outcome(), self.limit).map(drop)
     }
 }

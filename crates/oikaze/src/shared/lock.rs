@@ -6,7 +6,8 @@ use crate::{Error, Result};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A lock that is held; given back when dropped. What was written under it is visible to its next holder.
+/// A lock that is held; given back when dropped. What was written under it is visible to its next
+/// holder.
 #[must_use = "the lock is given back at once"]
 pub struct LockGuard {
     node: Arc<Node>,
@@ -21,11 +22,13 @@ impl LockGuard {
         node.check_no_guard_of_this_thread(|| format!("lock {lock}"))?;
         let completion = node.submit(Request::Lock(lock), None);
         let subject = || WaitSubject::Lock(lock);
-        let outcome = node.outcome_of(&subject, &format_args!("lock {lock}"), || completion.outcome(), limit);
+        let outcome =
+            node.outcome_of(&subject, &format_args!("lock {lock}"), || completion.outcome(), limit);
         if let Err(error @ Error::Timeout { .. }) = outcome {
             let error = node.explain_timeout(error, &subject());
-            // Nobody waits any longer: should it be granted later, it is given back at once. It may have been granted just now,
-            // though, and then it is held. One or the other comes with the next turn.
+            // Nobody waits any longer: should it be granted later, it is given back at once. It may
+            // have been granted just now, though, and then it is held. One or the other comes with
+            // the next turn.
             node.tell(Request::Cancel { completion: Arc::clone(&completion) });
             if !matches!(node.wait(None, || completion.outcome()), Some(Ok(_))) {
                 return Err(error);
@@ -55,7 +58,8 @@ impl Drop for LockGuard {
             self.node.gave_lock_back(self.lock);
             // An error here means that the job is lost; its next synchronisation says so.
             let completion = self.node.submit(Request::Unlock(self.lock), None);
-            let _ = self.node.outcome(&format_args!("unlock {}", self.lock), &completion, self.limit);
+            let _ =
+                self.node.outcome(&format_args!("unlock {}", self.lock), &completion, self.limit);
         }
     }
 }

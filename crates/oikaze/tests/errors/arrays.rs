@@ -4,14 +4,16 @@ use super::*;
 
 #[test]
 fn arrays_that_differ_between_nodes() {
-    let differ = |job: &Job, a: &str, b: &str| if job.rank() == 0 { a.to_owned() } else { b.to_owned() };
+    let differ =
+        |job: &Job, a: &str, b: &str| if job.rank() == 0 { a.to_owned() } else { b.to_owned() };
     let advice = "all nodes must declare the same arrays in the same order";
     all_fail(&["node 0 declared the name \"a\", node 1 declared the name \"b\"", advice], |job| {
         job.array::<u64>(&differ(job, "a", "b"), 10).map(drop)
     });
-    all_fail(&["array \"x\"", "node 0 declared 800 bytes, node 1 declared 808 bytes", advice], |job| {
-        job.array::<u64>("x", 100 + job.rank() as usize).map(drop)
-    });
+    all_fail(
+        &["array \"x\"", "node 0 declared 800 bytes, node 1 declared 808 bytes", advice],
+        |job| job.array::<u64>("x", 100 + job.rank() as usize).map(drop),
+    );
     all_fail(&["array \"x\"", "elements of type", advice], |job| match job.rank() {
         0 => job.array::<u64>("x", 100).map(drop),
         _ => job.array::<f64>("x", 100).map(drop),
@@ -21,23 +23,36 @@ fn arrays_that_differ_between_nodes() {
         job.array_with_homes::<u64>("x", 10_000, homes).map(drop)
     });
     // One node declares, the other does not.
-    all_fail(&["node 1 called barrier while node 0 called declare array \"x\"", "same collectives"], |job| match job.rank() {
-        0 => job.array::<u64>("x", 100).map(drop),
-        _ => job.barrier(),
-    });
+    all_fail(
+        &["node 1 called barrier while node 0 called declare array \"x\"", "same collectives"],
+        |job| match job.rank() {
+            0 => job.array::<u64>("x", 100).map(drop),
+            _ => job.barrier(),
+        },
+    );
 }
 
 #[test]
 fn arrays_that_cannot_be() {
-    all_fail(&["array \"x\"", "0 bytes", "allowed are 1 to"], |job| job.array::<u64>("x", 0).map(drop));
-    all_fail(&["array \"x\"", "allowed are 1 to"], |job| job.array::<u64>("x", usize::MAX).map(drop));
+    all_fail(&["array \"x\"", "0 bytes", "allowed are 1 to"], |job| {
+        job.array::<u64>("x", 0).map(drop)
+    });
+    all_fail(&["array \"x\"", "allowed are 1 to"], |job| {
+        job.array::<u64>("x", usize::MAX).map(drop)
+    });
     all_fail(&["array \"x\"", "10000000000000 bytes", "allowed are 1 to"], |job| {
         job.array::<u8>("x", 10_000_000_000_000).map(drop)
     });
     all_fail(&["its name has 0 bytes"], |job| job.array::<u8>("", 1).map(drop));
-    all_fail(&["at least 1 page"], |job| job.array_with_homes::<u8>("x", 1, Homes::Cyclic { pages: 0 }).map(drop));
-    all_fail(&["names 1 homes for its 3 pages"], |job| job.array_with_homes::<u8>("x", 9000, Homes::Explicit(vec![0])).map(drop));
-    all_fail(&["not one of the 2 nodes"], |job| job.array_with_homes::<u8>("x", 1, Homes::Explicit(vec![2])).map(drop));
+    all_fail(&["at least 1 page"], |job| {
+        job.array_with_homes::<u8>("x", 1, Homes::Cyclic { pages: 0 }).map(drop)
+    });
+    all_fail(&["names 1 homes for its 3 pages"], |job| {
+        job.array_with_homes::<u8>("x", 9000, Homes::Explicit(vec![0])).map(drop)
+    });
+    all_fail(&["not one of the 2 nodes"], |job| {
+        job.array_with_homes::<u8>("x", 1, Homes::Explicit(vec![2])).map(drop)
+    });
     all_fail(&["an array of that name exists already"], |job| {
         let _first = job.array::<u8>("x", 1).unwrap();
         job.array::<u8>("x", 1).map(drop)
@@ -47,7 +62,9 @@ fn arrays_that_cannot_be() {
 /// More than any machine has, less than the format allows: refused before anything is taken.
 #[test]
 fn an_array_larger_than_memory_fails_on_all_nodes_and_the_job_goes_on() {
-    all_fail(&["array \"x\"", "bytes are available", "a smaller array"], |job| job.array::<u8>("x", 1 << 40).map(drop));
+    all_fail(&["array \"x\"", "bytes are available", "a smaller array"], |job| {
+        job.array::<u8>("x", 1 << 40).map(drop)
+    });
     cluster(2, &Settings::default(), |job| {
         failure(job.array::<u8>("x", 1 << 40).map(drop), &["bytes are available"]);
         // The name is free again.
@@ -79,7 +96,10 @@ fn an_array_that_was_not_agreed_on_leaves_no_memory_and_no_name() {
 fn elements_outside_an_array() {
     cluster(1, &Settings::default(), |job| {
         let array = job.array::<u32>("x", 10).unwrap();
-        failure(array.read(5..11).map(drop), &["elements 5..11 of array \"x\"", "the array has 10 elements"]);
+        failure(
+            array.read(5..11).map(drop),
+            &["elements 5..11 of array \"x\"", "the array has 10 elements"],
+        );
         #[allow(clippy::reversed_empty_ranges)]
         let reversed = 7..3;
         failure(array.write(reversed).map(drop), &["elements 7..3 of array \"x\""]);

@@ -4,7 +4,9 @@ use super::*;
 
 #[test]
 fn collectives_that_differ() {
-    all_fail(&["node 1 called reduce (Sum of 1 f64) while node 0 called barrier"], |job| match job.rank() {
+    all_fail(&["node 1 called reduce (Sum of 1 f64) while node 0 called barrier"], |job| match job
+        .rank()
+    {
         0 => job.barrier(),
         _ => job.reduce(1.0, ReduceOp::Sum).map(drop),
     });
@@ -14,9 +16,16 @@ fn collectives_that_differ() {
     all_fail(&["reduce (Sum of 1 f64)", "reduce (Sum of 2 f64)"], |job| {
         job.reduce_all(&vec![1.0; 1 + job.rank() as usize], ReduceOp::Sum).map(drop)
     });
-    all_fail(&["the limit is"], |job| job.reduce_all(&vec![1.0; 1_000_000], ReduceOp::Sum).map(drop));
+    all_fail(&["the limit is"], |job| {
+        job.reduce_all(&vec![1.0; 1_000_000], ReduceOp::Sum).map(drop)
+    });
     // COH-6.8: one leaves too early: in good order, but the other still needs it.
-    let outcomes = cluster(2, &Settings::default(), |job| if job.rank() == 0 { job.barrier() } else { job.leave() });
+    let outcomes =
+        cluster(
+            2,
+            &Settings::default(),
+            |job| if job.rank() == 0 { job.barrier() } else { job.leave() },
+        );
     let [barrier, leave]: [_; 2] = outcomes.try_into().unwrap();
     failure(barrier, &["barrier", "node 1 is leaving the job"]);
     leave.unwrap();
@@ -41,7 +50,8 @@ fn a_barrier_that_one_node_does_not_come_to() {
     });
     for (rank, (outcome, left)) in outcomes.into_iter().enumerate() {
         if rank != 1 {
-            let who = ["node 1 has not come", "only node 0 knows who has not come"][usize::from(rank > 0)];
+            let who = ["node 1 has not come", "only node 0 knows who has not come"]
+                [usize::from(rank > 0)];
             failure(outcome, &["barrier", who, "not done after", "OIKAZE_TIMEOUT"]);
         }
         // COH-6.9: nodes leave together, whatever each has called before.
@@ -53,7 +63,8 @@ fn a_barrier_that_one_node_does_not_come_to() {
 #[test]
 fn the_launchers_reason_is_told() {
     let secret = Secret::random().unwrap();
-    let settings = Settings { failure_time: Some(Duration::from_millis(500)), ..Settings::default() };
+    let settings =
+        Settings { failure_time: Some(Duration::from_millis(500)), ..Settings::default() };
     meet(
         3,
         |_| (3, settings.clone(), secret.clone()),
@@ -87,7 +98,8 @@ fn the_launchers_reason_is_told() {
 #[test]
 fn a_secret_of_another_job() {
     let begun = Instant::now();
-    let outcomes = meet(2, |_| (2, Settings::default(), Secret::random().unwrap()), |_, job| job.map(drop));
+    let outcomes =
+        meet(2, |_| (2, Settings::default(), Secret::random().unwrap()), |_, job| job.map(drop));
     assert!(begun.elapsed() < PATIENCE);
     // Who is first ends the job for both.
     for outcome in outcomes {
@@ -95,7 +107,8 @@ fn a_secret_of_another_job() {
     }
 }
 
-/// The same way goes what else two nodes must have in common: wire version, page size, byte order, architecture.
+/// The same way goes what else two nodes must have in common: wire version, page size, byte order,
+/// architecture.
 #[test]
 fn nodes_that_do_not_fit_together() {
     let secret = Secret::random().unwrap();
@@ -121,7 +134,8 @@ fn checksums_that_differ_between_nodes() {
         // The second to see it may be told by the first that the job was ended.
         let text = failure(outcome, &["set OIKAZE_CHECKSUM alike on all nodes"]);
         assert!(
-            text.contains("checksums of kind 0 here, 1 at the peer") || text.contains("checksums of kind 1 here, 0 at"),
+            text.contains("checksums of kind 0 here, 1 at the peer")
+                || text.contains("checksums of kind 1 here, 0 at"),
             "{text}"
         );
     }

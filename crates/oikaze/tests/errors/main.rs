@@ -1,4 +1,5 @@
-//! What a user can do wrong, and what each says then: what was tried, why it failed, what to do; at once, never a hang.
+//! What a user can do wrong, and what each says then: what was tried, why it failed, what to do; at
+//! once, never a hang.
 
 mod arrays;
 mod jobs;

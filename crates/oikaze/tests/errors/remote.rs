@@ -3,7 +3,11 @@
 use super::*;
 
 /// Waits for what must fail, on both sides of a job of two: `words` say why.
-fn remote(words: &[&str], rights: Rights, operation: impl Fn(&Job, &oikaze::RemoteRegion) -> Operation<u64> + Sync) {
+fn remote(
+    words: &[&str],
+    rights: Rights,
+    operation: impl Fn(&Job, &oikaze::RemoteRegion) -> Operation<u64> + Sync,
+) {
     cluster(2, &Settings::default(), |job| {
         let _inbox = job.publish("inbox", Region::zeroed(4096).unwrap(), rights).unwrap();
         let there = job.peer(1 - job.rank()).unwrap().region("inbox").unwrap();
@@ -20,16 +24,25 @@ fn regions_that_nobody_published() {
         job.set_time_limit(Some(Duration::from_secs(2)));
         let peer = job.peer(other).unwrap();
         job.set_time_limit(None);
-        failure(peer.region("inbox").map(drop), &["region \"inbox\" of node", "nothing at all", "waited for 2 s"]);
+        failure(
+            peer.region("inbox").map(drop),
+            &["region \"inbox\" of node", "nothing at all", "waited for 2 s"],
+        );
         job.barrier().unwrap();
         let _a = job.publish("results", Region::zeroed(8).unwrap(), Rights::ALL).unwrap();
         let _b = job.publish("tasks", Region::zeroed(8).unwrap(), Rights::ALL).unwrap();
         job.barrier().unwrap();
         failure(peer.region("inbox").map(drop), &["\"results\", \"tasks\"", "mend the name"]);
-        failure(job.publish("tasks", Region::zeroed(8).unwrap(), Rights::ALL).map(drop), &["\"tasks\"", "withdraw it first"]);
+        failure(
+            job.publish("tasks", Region::zeroed(8).unwrap(), Rights::ALL).map(drop),
+            &["\"tasks\"", "withdraw it first"],
+        );
         failure(peer.region("").map(drop), &["cannot be a name"]);
         failure(peer.region(&"n".repeat(49)).map(drop), &["1 to 48 bytes"]);
-        failure(job.publish("", Region::zeroed(8).unwrap(), Rights::ALL).map(drop), &["cannot be a name"]);
+        failure(
+            job.publish("", Region::zeroed(8).unwrap(), Rights::ALL).map(drop),
+            &["cannot be a name"],
+        );
         failure(job.peer(2).map(drop), &["node 2", "numbered from 0 to 1"]);
         job.barrier().unwrap();
     });
@@ -48,21 +61,29 @@ fn an_unknown_region_ends_without_a_time_limit() {
 #[test]
 fn offsets_outside_a_region() {
     for offset in [4096, 1 << 40, u64::MAX - 7] {
-        let words = [&format!("at offset {offset} of region \"inbox\" on node "), "See the region's length"];
+        let words = [
+            &format!("at offset {offset} of region \"inbox\" on node "),
+            "See the region's length",
+        ];
         remote(&words, Rights::ALL, |_, there| there.fetch_add(offset, 1));
     }
     cluster(2, &Settings::default(), |job| {
         let _inbox = job.publish("inbox", Region::zeroed(4096).unwrap(), Rights::ALL).unwrap();
         let there = job.peer(1 - job.rank()).unwrap().region("inbox").unwrap();
         let local = job.register(Region::zeroed(100_000).unwrap()).unwrap();
-        for (offset, len) in [(4095, 2), (0, 4097), (0, 100_000), (u64::MAX, 1), (u64::MAX - 4096, 8192), (5000, 0)] {
+        for (offset, len) in
+            [(4095, 2), (0, 4097), (0, 100_000), (u64::MAX, 1), (u64::MAX - 4096, 8192), (5000, 0)]
+        {
             let place = format!("of {len} bytes at offset {offset} of region \"inbox\"");
             let words = [place.as_str(), "outside", "RemoteRegion::len"];
             failure(there.put(offset, local.slice(0..len).unwrap()).wait_for(PATIENCE), &words);
             failure(there.get(offset, local.slice(0..len).unwrap()).wait_for(PATIENCE), &words);
         }
         let end = there.signal(4096, 1);
-        failure(there.put_signal(0, local.slice(0..8).unwrap(), &end).wait_for(PATIENCE), &["outside"]);
+        failure(
+            there.put_signal(0, local.slice(0..8).unwrap(), &end).wait_for(PATIENCE),
+            &["outside"],
+        );
         failure(there.put_copy(0, &[0; 4097]).map(drop), &["put_copy takes up to 4096 bytes"]);
         failure(local.slice(99_999..100_001).map(drop), &["the region has 100000 bytes"]);
         // Nothing at all, anywhere inside, is no mistake.
@@ -102,8 +123,12 @@ fn rights_that_were_not_granted() {
 
 #[test]
 fn words_that_are_not_aligned() {
-    remote(&["fetch-add", "Use an offset that is a multiple of 8"], Rights::ALL, |_, there| there.fetch_add(12, 1));
-    remote(&["compare-and-swap", "multiple of 8"], Rights::ALL, |_, there| there.compare_swap(1, 0, 1));
+    remote(&["fetch-add", "Use an offset that is a multiple of 8"], Rights::ALL, |_, there| {
+        there.fetch_add(12, 1)
+    });
+    remote(&["compare-and-swap", "multiple of 8"], Rights::ALL, |_, there| {
+        there.compare_swap(1, 0, 1)
+    });
 }
 
 /// The key of a region goes with it: who kept it is told to ask again.
@@ -116,7 +141,10 @@ fn a_region_that_was_withdrawn() {
         job.barrier().unwrap();
         drop(inbox);
         job.barrier().unwrap();
-        failure(there.fetch_add(0, 1).wait_for(PATIENCE), &["fetch-add", "\"inbox\"", "Ask the peer for the region again"]);
+        failure(
+            there.fetch_add(0, 1).wait_for(PATIENCE),
+            &["fetch-add", "\"inbox\"", "Ask the peer for the region again"],
+        );
         job.barrier().unwrap();
     });
 }
@@ -140,15 +168,26 @@ fn arrays_that_cannot_be_accumulated() {
         let source = job.register(Region::zeroed(4096).unwrap()).unwrap();
         let slice = |len: usize| source.slice(0..len).unwrap();
         let long = vec![0_u64; 513];
-        failure(there.accumulate::<u64>(0, Combine::Sum, slice(12)).map(drop), &["accumulate of 12 bytes", "whole number"]);
-        failure(there.accumulate_copy(0, Combine::Sum, &long).map(drop), &["4104 bytes", "up to 4096 bytes", "scope"]);
-        let sum = |offset, len| there.accumulate::<u64>(offset, Combine::Sum, slice(len)).unwrap().wait_for(PATIENCE);
+        failure(
+            there.accumulate::<u64>(0, Combine::Sum, slice(12)).map(drop),
+            &["accumulate of 12 bytes", "whole number"],
+        );
+        failure(
+            there.accumulate_copy(0, Combine::Sum, &long).map(drop),
+            &["4104 bytes", "up to 4096 bytes", "scope"],
+        );
+        let sum = |offset, len| {
+            there.accumulate::<u64>(offset, Combine::Sum, slice(len)).unwrap().wait_for(PATIENCE)
+        };
         for len in [8, 2048] {
             failure(sum(4, len), &["accumulate", "at offset 4 of region \"inbox\"", "aligned"]);
             failure(sum(4096, len), &["outside the region", "RemoteRegion::len"]);
             failure(sum(u64::MAX - 7, len), &["outside the region"]);
             let refused = closed.accumulate::<f32>(0, Combine::Max, slice(len)).unwrap();
-            failure(refused.wait_for(PATIENCE), &["does not grant this right", "Its owner decides"]);
+            failure(
+                refused.wait_for(PATIENCE),
+                &["does not grant this right", "Its owner decides"],
+            );
         }
         sum(4096, 0).unwrap();
         job.barrier().unwrap();
@@ -160,18 +199,29 @@ fn what_can_go_wrong_with_a_fifo() {
     cluster(2, &Settings::default(), |mut job| {
         let peer = job.peer(1 - job.rank()).unwrap();
         let fifo = job.fifo("work", 2, 16).unwrap();
-        let _region = job.publish("inbox", Region::zeroed(4096).unwrap(), Rights::WRITE | Rights::ATOMIC).unwrap();
+        let _region = job
+            .publish("inbox", Region::zeroed(4096).unwrap(), Rights::WRITE | Rights::ATOMIC)
+            .unwrap();
         let _all = job.publish("all", Region::zeroed(4096).unwrap(), Rights::ALL).unwrap();
         failure(job.fifo("work", 2, 16).map(drop), &["\"work\"", "withdraw it first"]);
-        failure(job.fifo("none", 2, 0).map(drop), &["FIFO \"none\" of 2 slots of 0 bytes", "1 to 1048576 bytes"]);
+        failure(
+            job.fifo("none", 2, 0).map(drop),
+            &["FIFO \"none\" of 2 slots of 0 bytes", "1 to 1048576 bytes"],
+        );
         failure(job.fifo("many", 1 << 25, 8).map(drop), &["16777216 slots"]);
         failure(peer.fifo("inbox").map(drop), &["FIFO \"inbox\" of node", "Job::fifo"]);
         failure(peer.fifo("all").unwrap().try_push(b"x"), &["push of 1 bytes", "there is no FIFO"]);
-        failure(fifo.pop(&mut Vec::new(), SHORT), &["waiting for an element of FIFO \"work\"", "not done after 0.2"]);
+        failure(
+            fifo.pop(&mut Vec::new(), SHORT),
+            &["waiting for an element of FIFO \"work\"", "not done after 0.2"],
+        );
         job.barrier().unwrap();
         let there = peer.fifo("work").unwrap();
         failure(there.try_push(&[0; 17]), &["push of 17 bytes", "longer than the FIFO's slots"]);
-        failure(peer.region("work").unwrap().put_copy(0, &[1; 8]).unwrap().wait_for(PATIENCE), &["does not grant this right"]);
+        failure(
+            peer.region("work").unwrap().put_copy(0, &[1; 8]).unwrap().wait_for(PATIENCE),
+            &["does not grant this right"],
+        );
         there.try_push(b"one").unwrap();
         there.push(b"two", SHORT).unwrap();
         let full = there.try_push(b"three").err().unwrap();

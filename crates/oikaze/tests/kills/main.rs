@@ -1,5 +1,6 @@
-//! A process of a job is killed at any point, while the others have operations of every kind under way to it: each of these ends well, with
-//! the loss of that peer, or unknown, in time; what the others do among themselves goes on; and nothing stays behind (MEM-7.4, MEM-16.7).
+//! A process of a job is killed at any point, while the others have operations of every kind under
+//! way to it: each of these ends well, with the loss of that peer, or unknown, in time; what the
+//! others do among themselves goes on; and nothing stays behind (MEM-7.4, MEM-16.7).
 //!
 //! A few tries over the network, through rings, and both; `make soak` sets OIKAZE_KILLS to 1,000.
 
@@ -11,7 +12,8 @@ use round::{Round, Transport};
 use std::time::Duration;
 
 const TRIES: u64 = 6;
-/// What the survivors have, once the death can be known. Asserted where nothing else runs beside (`make soak`); else a hang is what counts.
+/// What the survivors have, once the death can be known. Asserted where nothing else runs beside
+/// (`make soak`); else a hang is what counts.
 const IN_TIME: Duration = Duration::from_secs(1);
 
 /// Not a test by itself: a node of the job that the other one starts.
@@ -24,7 +26,8 @@ fn plays_its_role() {
 
 #[test]
 fn what_waits_for_a_killed_node_ends() {
-    let wanted = std::env::var("OIKAZE_KILLS").ok().map(|text| text.parse::<u64>().expect("a number"));
+    let wanted =
+        std::env::var("OIKAZE_KILLS").ok().map(|text| text.parse::<u64>().expect("a number"));
     let tries = wanted.unwrap_or(TRIES);
     let mut latest = [Duration::ZERO; 3];
     for number in 0..tries {
@@ -45,6 +48,8 @@ fn what_waits_for_a_killed_node_ends() {
 }
 
 fn times(latest: &[Duration; 3]) -> String {
-    let of = |transport: Transport| format!("{transport:?} {:.0} ms", latest[transport as usize].as_secs_f64() * 1e3);
+    let of = |transport: Transport| {
+        format!("{transport:?} {:.0} ms", latest[transport as usize].as_secs_f64() * 1e3)
+    };
     [Transport::Rings, Transport::Network, Transport::Both].map(of).join(", ")
 }

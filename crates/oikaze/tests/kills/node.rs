@@ -1,8 +1,11 @@
-//! What each node of the job does: threads that wait for the others in every way there is, until one of them is lost.
+//! What each node of the job does: threads that wait for the others in every way there is, until
+//! one of them is lost.
 
 use crate::operations::{Source, Target, Waits};
 use crate::round::{MARK, NODES, random};
-use oikaze::{Class, Error, Fifo, Job, LocalRegion, Peer, Refusal, Region, Result, Rights, SharedArray};
+use oikaze::{
+    Class, Error, Fifo, Job, LocalRegion, Peer, Refusal, Region, Result, Rights, SharedArray,
+};
 use std::collections::VecDeque;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -41,7 +44,8 @@ impl Witness {
         self.lost.load(Ordering::Relaxed) & 1 << rank != 0
     }
 
-    /// Something has ended: well, because a peer was lost, or as `also` allows. Nothing else may be.
+    /// Something has ended: well, because a peer was lost, or as `also` allows. Nothing else may
+    /// be.
     fn ended<T>(&self, what: &str, outcome: Result<T>, also: impl Fn(&Error) -> bool) {
         match outcome {
             Ok(_) => {}
@@ -58,7 +62,8 @@ fn nothing_else(_: &Error) -> bool {
     false
 }
 
-/// Operations of other threads, which have failed as they may and are not waited for yet (MEM-15.5).
+/// Operations of other threads, which have failed as they may and are not waited for yet
+/// (MEM-15.5).
 fn of_others(error: &Error) -> bool {
     matches!(error, Error::Unseen { .. })
 }
@@ -102,8 +107,11 @@ struct Begun {
 impl Begun {
     fn new(job: &mut Job) -> Result<Self> {
         let all = Rights::ALL;
-        let regions =
-            [("mapped", Region::shared(1 << 20)?), ("private", Region::zeroed(1 << 20)?), ("huge", Region::shared(HUGE)?)];
+        let regions = [
+            ("mapped", Region::shared(1 << 20)?),
+            ("private", Region::zeroed(1 << 20)?),
+            ("huge", Region::shared(HUGE)?),
+        ];
         let [mapped, private, huge] = regions.map(|(name, region)| job.publish(name, region, all));
         let open = [mapped?, private?, huge?];
         let queue = job.fifo("queue", 64, 64)?;
@@ -134,7 +142,10 @@ impl Begun {
                 scope.spawn(|| read(job, &target.peer, witness));
                 scope.spawn(|| {
                     let rank = target.peer.rank();
-                    let said = private.wait_until_by(rank, farewell_of(rank), Some(PATIENCE), |word| word == FAREWELL);
+                    let said =
+                        private.wait_until_by(rank, farewell_of(rank), Some(PATIENCE), |word| {
+                            word == FAREWELL
+                        });
                     witness.ended("a word", said, nothing_else);
                 });
             }
@@ -174,7 +185,11 @@ fn many_at_once(job: &Job, targets: &[Target], witness: &Witness) {
     }
     under_way.into_iter().for_each(|(what, wait)| witness.ended(what, wait(), may_be_full));
     for target in targets {
-        witness.ended("a farewell", target.peer.send(Class::Ordered, FAREWELL, &[]).wait(), nothing_else);
+        witness.ended(
+            "a farewell",
+            target.peer.send(Class::Ordered, FAREWELL, &[]).wait(),
+            nothing_else,
+        );
         let word = target.private.word::<u64>(farewell_of(job.rank()));
         witness.ended("a farewell in a word", word.store(FAREWELL).wait(), nothing_else);
     }
@@ -187,13 +202,21 @@ fn one_after_the_other(job: &Job, targets: &[Target], mine: &Fifo, witness: &Wit
     let huge = job.register(Region::shared(HUGE).expect("memory")).expect("room");
     while witness.is_calm() {
         let (queue, counter) = (job.completion_queue(), job.counter());
-        for (target, number) in targets.iter().flat_map(|target| (0..4).map(move |number| (target, number))) {
-            target.private.put(0, source.part(20_000 * number as usize)).into_queue(&queue, number).expect("told once");
+        for (target, number) in
+            targets.iter().flat_map(|target| (0..4).map(move |number| (target, number)))
+        {
+            target
+                .private
+                .put(0, source.part(20_000 * number as usize))
+                .into_queue(&queue, number)
+                .expect("told once");
             target.private.fetch_add(8 * number, 1).count_on(&counter).expect("told once");
         }
         let (mut ended, all) = (Vec::new(), targets.len() * 4);
         witness.ended("a queue", queue.wait(all, None, &mut ended), nothing_else);
-        ended.into_iter().for_each(|one| witness.ended("what a queue tells", one.outcome, nothing_else));
+        ended
+            .into_iter()
+            .for_each(|one| witness.ended("what a queue tells", one.outcome, nothing_else));
         witness.ended("a counter", counter.wait(all as u64, None), nothing_else);
         for target in targets {
             let begun = target.private.put(4096, source.part(300_000));
@@ -204,7 +227,9 @@ fn one_after_the_other(job: &Job, targets: &[Target], mine: &Fifo, witness: &Wit
             let scoped = job.scope(|scope| scope.get(&target.private, 0, &mut bytes)?.wait());
             witness.ended("a scope", scoped, nothing_else);
             let cancelled = target.private.get(0, source.part(300_000)).cancel();
-            witness.ended("what is cancelled", cancelled, |error| error.to_string().contains("cancelled"));
+            witness.ended("what is cancelled", cancelled, |error| {
+                error.to_string().contains("cancelled")
+            });
             // Huge pages where they may, and some that are copied.
             let pages = (HUGE / 2 / oikaze::page_size()) as u64 + 3;
             witness.ended("an exchange", target.huge.exchange(0, &huge, 0, pages), nothing_else);
@@ -228,8 +253,16 @@ fn come_and_go(job: &Job, hasty: &[Peer], witness: &Witness) {
             let found = peer.region("volatile");
             if let Ok(there) = &found {
                 for _ in 0..8 {
-                    witness.ended("a put into what may end", there.put(0, source.all()).wait_for(PATIENCE), gone);
-                    witness.ended("a change of what may end", there.fetch_add(8, 1).wait_for(PATIENCE), gone);
+                    witness.ended(
+                        "a put into what may end",
+                        there.put(0, source.all()).wait_for(PATIENCE),
+                        gone,
+                    );
+                    witness.ended(
+                        "a change of what may end",
+                        there.fetch_add(8, 1).wait_for(PATIENCE),
+                        gone,
+                    );
                 }
             }
             witness.ended("a name that comes and goes", found, |_| true);

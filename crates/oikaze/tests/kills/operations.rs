@@ -1,7 +1,8 @@
 //! One-sided operations and messages, of every kind that there is.
 
 use oikaze::{
-    Block, Class, Combine, Job, LocalRegion, Operation, Outcome, Peer, Region, RegionSlice, RemoteFifo, RemoteRegion, Result,
+    Block, Class, Combine, Job, LocalRegion, Operation, Outcome, Peer, Region, RegionSlice,
+    RemoteFifo, RemoteRegion, Result,
 };
 
 /// What it is, and what waits for its end.
@@ -50,27 +51,52 @@ impl Target {
             0 => waits("put", there.put(4096, part())),
             1 => waits("put of a copy", there.put_copy(64, &[5; 200]).expect("a small one")),
             2 => waits("put with a signal", there.put_signal(4096, part(), &private.signal(0, 1))),
-            3 => {
-                waits("put of a block", there.put_block(rows(500), source.part(50_000), Block::new(0, 50_000)).expect("a block"))
-            }
-            4 => waits("put of a list", there.put_list(&[(0, part()), (400_000, part()), (800_000, source.part(9))])),
+            3 => waits(
+                "put of a block",
+                there
+                    .put_block(rows(500), source.part(50_000), Block::new(0, 50_000))
+                    .expect("a block"),
+            ),
+            4 => waits(
+                "put of a list",
+                there.put_list(&[(0, part()), (400_000, part()), (800_000, source.part(9))]),
+            ),
             5 => waits("get", there.get(4096, part())),
-            6 => {
-                waits("get of a block", there.get_block(rows(100), source.part(10_000), Block::new(0, 10_000)).expect("a block"))
-            }
-            7 => waits("get of a list", there.get_list(&[(0, part()), (400_000, part()), (800_000, source.part(9))])),
+            6 => waits(
+                "get of a block",
+                there
+                    .get_block(rows(100), source.part(10_000), Block::new(0, 10_000))
+                    .expect("a block"),
+            ),
+            7 => waits(
+                "get of a list",
+                there.get_list(&[(0, part()), (400_000, part()), (800_000, source.part(9))]),
+            ),
             8 => waits("fetch-add", there.fetch_add(8, 1)),
             9 => waits("compare-and-swap", there.compare_swap(16, 0, 1)),
             10 => waits("swap", there.word::<u32>(24).swap(9)),
             11 => waits("add", there.word::<u64>(32).add(1)),
-            12 => waits("accumulate", there.accumulate::<f64>(8000, Combine::Sum, part()).expect("whole numbers")),
-            13 => waits("accumulate of a copy", there.accumulate_copy(8000, Combine::Max, &[1u32; 50]).expect("a small one")),
+            12 => waits(
+                "accumulate",
+                there.accumulate::<f64>(8000, Combine::Sum, part()).expect("whole numbers"),
+            ),
+            13 => waits(
+                "accumulate of a copy",
+                there.accumulate_copy(8000, Combine::Max, &[1u32; 50]).expect("a small one"),
+            ),
             14 => waits("push", queue.post(b"an element")),
             15 => waits("ordered message", peer.send(Class::Ordered, number >> 2, &[1; 100])),
-            16 => waits("unordered message", peer.send(Class::Unordered, number >> 2, &vec![1; len])),
+            16 => {
+                waits("unordered message", peer.send(Class::Unordered, number >> 2, &vec![1; len]))
+            }
             17 => waits("synchronous message", peer.send(Class::Sync, number >> 2, &[1; 10])),
-            18 => waits("message from a region", peer.send_from(Class::Ordered, number >> 2, part())),
-            _ => waits("long message", peer.send_from(Class::Unordered, number >> 2, source.part(1 << 20))),
+            18 => {
+                waits("message from a region", peer.send_from(Class::Ordered, number >> 2, part()))
+            }
+            _ => waits(
+                "long message",
+                peer.send_from(Class::Unordered, number >> 2, source.part(1 << 20)),
+            ),
         }
     }
 }

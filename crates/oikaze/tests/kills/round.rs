@@ -20,7 +20,8 @@ pub const NODES: u32 = 3;
 /// Beyond it something hangs.
 const HANG: Duration = Duration::from_secs(40);
 
-/// How the nodes reach one another. Both: two of them share memory, the third is reached over the network.
+/// How the nodes reach one another. Both: two of them share memory, the third is reached over the
+/// network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     Rings,
@@ -29,13 +30,15 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// How long it takes at most until a death can be known: the kernel tells neighbours, over the network silence does.
+    /// How long it takes at most until a death can be known: the kernel tells neighbours, over the
+    /// network silence does.
     pub fn known_within(self) -> Duration {
         if self == Transport::Rings { Duration::ZERO } else { failure_time() }
     }
 }
 
-/// Short where nothing else runs beside; elsewhere nobody is to be given up who only waits for a processor.
+/// Short where nothing else runs beside; elsewhere nobody is to be given up who only waits for a
+/// processor.
 fn failure_time() -> Duration {
     Duration::from_millis(if std::env::var_os("OIKAZE_KILLS").is_some() { 500 } else { 2_000 })
 }
@@ -65,14 +68,16 @@ impl Round {
         let within = Duration::from_millis(if early { 60 } else { 25 });
         Self {
             number,
-            transport: [Transport::Rings, Transport::Network, Transport::Rings, Transport::Both][number as usize % 4],
+            transport: [Transport::Rings, Transport::Network, Transport::Rings, Transport::Both]
+                [number as usize % 4],
             victim: (random(number) % u64::from(NODES)) as u32,
             early,
             delay: within.mul_f64((random(number ^ 1 << 40) % 1000) as f64 / 1000.0),
         }
     }
 
-    /// Play it: how long after the kill the last operation ended that waited for the victim; nothing if it was killed before it had joined.
+    /// Play it: how long after the kill the last operation ended that waited for the victim;
+    /// nothing if it was killed before it had joined.
     pub fn run(&self) -> Option<Duration> {
         let doors = Directory::new(self.number);
         let mut job = Running::start(self, &doors.0);
@@ -84,15 +89,27 @@ impl Round {
         std::thread::sleep(self.delay);
         let killed = job.kill(self.victim);
         job.hear_all("over", Some(self.victim));
-        let last = job.told.iter().filter(|(_, _, line)| line.starts_with("over")).map(|(_, at, _)| *at - killed).max();
+        let last = job
+            .told
+            .iter()
+            .filter(|(_, _, line)| line.starts_with("over"))
+            .map(|(_, at, _)| *at - killed)
+            .max();
         if !self.early {
             let lost = format!("over: {:b}", 1 << self.victim);
-            let each = job.told.iter().filter(|(.., line)| line.starts_with("over")).all(|(.., line)| *line == lost);
+            let each = job
+                .told
+                .iter()
+                .filter(|(.., line)| line.starts_with("over"))
+                .all(|(.., line)| *line == lost);
             assert!(each, "{}", job.account("others than the victim were lost"));
         }
         job.end(self.victim);
         let left = doors.sockets();
-        assert!(left <= usize::from(self.early), "{left} sockets are left in the job's directory: {self:?}");
+        assert!(
+            left <= usize::from(self.early),
+            "{left} sockets are left in the job's directory: {self:?}"
+        );
         last.filter(|_| !self.early)
     }
 }
@@ -102,7 +119,8 @@ struct Directory(PathBuf);
 
 impl Directory {
     fn new(number: u64) -> Self {
-        let path = std::env::temp_dir().join(format!("oikaze-kills-{}-{number}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("oikaze-kills-{}-{number}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
         Self(path)
     }
@@ -138,17 +156,34 @@ impl Running {
         let nodes = (0..NODES).map(|rank| {
             let store = format!("127.0.0.1:{}", server.port());
             let (secret, incarnation) = (secret.clone(), new_incarnation());
-            let place = Place { store, rank, size: NODES, local_rank: rank, local_size: NODES, secret, incarnation };
+            let place = Place {
+                store,
+                rank,
+                size: NODES,
+                local_rank: rank,
+                local_size: NODES,
+                secret,
+                incarnation,
+            };
             let settings = Settings { failure_time: Some(failure_time()), ..Settings::default() };
             let mut command = Command::new(std::env::current_exe().unwrap());
-            command.args(["--exact", "plays_its_role", "--nocapture"]).envs(to_variables(&place, &settings));
+            command
+                .args(["--exact", "plays_its_role", "--nocapture"])
+                .envs(to_variables(&place, &settings));
             command.env(ROLE, "node").env("OIKAZE_SHM_DIR", doors);
             // The victim is reached over the network by one of the others, or by both.
             let apart = (round.victim + 1 + (round.number / 4) as u32 % 2) % NODES;
-            if round.transport == Transport::Network || round.transport == Transport::Both && rank == apart {
+            if round.transport == Transport::Network
+                || round.transport == Transport::Both && rank == apart
+            {
                 command.env("OIKAZE_WITHOUT", "shm");
             }
-            let mut node = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            let mut node = command
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
             listen(rank, node.stdout.take().unwrap(), sender.clone(), MARK);
             listen(rank, node.stderr.take().unwrap(), sender.clone(), "");
             node
@@ -171,7 +206,9 @@ impl Running {
     fn hear_all(&mut self, word: &str, but: Option<u32>) {
         let deadline = Instant::now() + HANG;
         let silent = |told: &[(u32, Instant, String)]| {
-            let said = |rank: u32| told.iter().any(|(from, _, line)| *from == rank && line.starts_with(word));
+            let said = |rank: u32| {
+                told.iter().any(|(from, _, line)| *from == rank && line.starts_with(word))
+            };
             (0..NODES).any(|rank| Some(rank) != but && !said(rank))
         };
         while silent(&self.told) {
@@ -212,7 +249,8 @@ impl Running {
     }
 
     fn account(&self, why: &str) -> String {
-        let lines: Vec<String> = self.told.iter().map(|(rank, _, line)| format!("[{rank}] {line}")).collect();
+        let lines: Vec<String> =
+            self.told.iter().map(|(rank, _, line)| format!("[{rank}] {line}")).collect();
         format!("{}: {why}\n{}", self.what, lines.join("\n"))
     }
 }

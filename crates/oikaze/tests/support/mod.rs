@@ -85,17 +85,23 @@ impl Drop for Until<'_> {
     }
 }
 
-/// As `settings`, over the network: nodes into whose datagrams faults are injected share no memory, and here nothing else is injected.
+/// As `settings`, over the network: nodes into whose datagrams faults are injected share no memory,
+/// and here nothing else is injected.
 #[allow(dead_code)]
 pub fn over_the_network(settings: &Settings) -> Settings {
     let fault = settings.fault.clone().or_else(|| Some("seed=1".to_owned()));
     Settings { fault, ..settings.clone() }
 }
 
-/// Run `program` on `size` nodes at once, each its own thread, once over the network, and once more through shared memory unless `settings` has
-/// faults for the network; what each returned the last time, by rank.
+/// Run `program` on `size` nodes at once, each its own thread, once over the network, and once more
+/// through shared memory unless `settings` has faults for the network; what each returned the last
+/// time, by rank.
 #[allow(dead_code)]
-pub fn cluster<T: Send>(size: u32, settings: &Settings, program: impl Fn(Job) -> T + Sync) -> Vec<T> {
+pub fn cluster<T: Send>(
+    size: u32,
+    settings: &Settings,
+    program: impl Fn(Job) -> T + Sync,
+) -> Vec<T> {
     if settings.fault.is_none() {
         cluster_once(size, &over_the_network(settings), &program);
     }
@@ -104,13 +110,17 @@ pub fn cluster<T: Send>(size: u32, settings: &Settings, program: impl Fn(Job) ->
 
 /// Run `program` on `size` nodes at once, each its own thread; what each returned, by rank.
 #[allow(dead_code)]
-pub fn cluster_once<T: Send>(size: u32, settings: &Settings, program: impl Fn(Job) -> T + Sync) -> Vec<T> {
+pub fn cluster_once<T: Send>(
+    size: u32,
+    settings: &Settings,
+    program: impl Fn(Job) -> T + Sync,
+) -> Vec<T> {
     let secret = Secret::random().unwrap();
     meet(size, |_| (size, settings.clone(), secret.clone()), |_, job| program(job.unwrap()))
 }
 
-/// As [`cluster`], with what each rank believes of size, settings and secret; `program` is given what joining gave, and what a launcher does: a way to
-/// end the job for a reason.
+/// As [`cluster`], with what each rank believes of size, settings and secret; `program` is given
+/// what joining gave, and what a launcher does: a way to end the job for a reason.
 #[allow(dead_code)]
 pub fn meet<T: Send>(
     size: u32,

@@ -19,7 +19,8 @@ impl Drop for Nodes {
     }
 }
 
-/// Runs two nodes that are the test `test` of this program and find these variables set. Both must end well.
+/// Runs two nodes that are the test `test` of this program and find these variables set. Both must
+/// end well.
 pub fn run_two_nodes(test: &str, settings: &Settings, variables: &[(&str, &str)]) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let secret = Secret::random().unwrap();
@@ -27,10 +28,16 @@ pub fn run_two_nodes(test: &str, settings: &Settings, variables: &[(&str, &str)]
     let nodes = (0..2).map(|rank| {
         let store = format!("127.0.0.1:{}", server.port());
         let (secret, incarnation) = (secret.clone(), new_incarnation());
-        let place = Place { store, rank, size: 2, local_rank: rank, local_size: 2, secret, incarnation };
+        let place =
+            Place { store, rank, size: 2, local_rank: rank, local_size: 2, secret, incarnation };
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", test, "--nocapture"]).envs(to_variables(&place, settings));
-        command.envs(variables.iter().copied()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        command
+            .envs(variables.iter().copied())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
     });
     let mut nodes = Nodes(nodes.collect());
     for (rank, node) in nodes.0.iter_mut().enumerate() {

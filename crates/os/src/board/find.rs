@@ -19,7 +19,8 @@ pub struct Found {
     pub view: View,
 }
 
-/// All boards of this name that this process may see (its user's; for root, everybody's), by process number.
+/// All boards of this name that this process may see (its user's; for root, everybody's), by
+/// process number.
 ///
 /// # Errors
 /// `/proc` cannot be read.
@@ -34,7 +35,8 @@ pub fn find(name: &str) -> io::Result<Vec<Found>> {
     let mut seen = Vec::new();
     let mut found = Vec::new();
     for pid in pids {
-        // Other users' processes, kernel threads, and those that have just ended have nothing for us.
+        // Other users' processes, kernel threads, and those that have just ended have nothing for
+        // us.
         let Ok(descriptors) = read_dir(format!("/proc/{pid}/fd")) else { continue };
         for path in descriptors.filter_map(|entry| Some(entry.ok()?.path())) {
             if read_link(&path).is_ok_and(|target| target.as_os_str() == wanted.as_str())
@@ -50,17 +52,22 @@ pub fn find(name: &str) -> io::Result<Vec<Found>> {
     Ok(found)
 }
 
-/// Map a board, if it is one: memory that no access to can fail, with room for what it says it holds.
+/// Map a board, if it is one: memory that no access to can fail, with room for what it says it
+/// holds.
 fn look(path: &Path) -> io::Result<((u64, u64), View)> {
     let not_a_board = io::Error::from(Errno::INVAL);
-    let file: OwnedFd = open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
+    let file: OwnedFd =
+        open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
     let (stat, bytes) = (fstat(&file)?, usize::try_from(lasting_len(&file)?).unwrap_or(0));
     if bytes < HEADING * size_of::<u64>() || bytes > super::BOARD_MAX {
         return Err(not_a_board);
     }
     let mapping = Mapping::of_file_for_reading(&file, bytes).map_err(io::Error::other)?;
-    let heading: Vec<u64> =
-        words_of(&mapping, bytes).iter().take(4).map(|word| word.load(super::sync::Ordering::Acquire)).collect();
+    let heading: Vec<u64> = words_of(&mapping, bytes)
+        .iter()
+        .take(4)
+        .map(|word| word.load(super::sync::Ordering::Acquire))
+        .collect();
     let &[MAGIC, version, records, words] = heading.as_slice() else { return Err(not_a_board) };
     let size = |number: u64| usize::try_from(number).map_err(|_| Errno::INVAL);
     let layout = Layout { version, records: size(records)?, words: size(words)? };

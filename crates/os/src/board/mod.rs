@@ -1,11 +1,14 @@
-//! A notice board: numbers that a process shows to others of the same user, who look without disturbing it.
+//! A notice board: numbers that a process shows to others of the same user, who look without
+//! disturbing it.
 //!
-//! The board is a memory file that its process maps and writes with plain stores; a reader finds it under `/proc/PID/fd` by its name and
-//! maps it for reading. So there is no file to be named, guarded or cleaned up: the kernel gives a board only to whoever may look
-//! into the process anyway, and it is gone with the process, however that ends. The file is sealed: it keeps its size (no access of
-//! either side can fail) and nobody but its maker's own mapping can write to it.
+//! The board is a memory file that its process maps and writes with plain stores; a reader finds it
+//! under `/proc/PID/fd` by its name and maps it for reading. So there is no file to be named,
+//! guarded or cleaned up: the kernel gives a board only to whoever may look into the process
+//! anyway, and it is gone with the process, however that ends. The file is sealed: it keeps its
+//! size (no access of either side can fail) and nobody but its maker's own mapping can write to it.
 //!
-//! It holds records of numbers, each under a sequence lock ([`seqlock`]): the writer never waits, a reader looks again.
+//! It holds records of numbers, each under a sequence lock ([`seqlock`]): the writer never waits, a
+//! reader looks again.
 
 mod find;
 mod seqlock;
@@ -15,7 +18,10 @@ pub use find::{Found, find};
 
 use crate::memory::mapping::Mapping;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{FallocateFlags, MemfdFlags, Mode, SealFlags, fallocate, fchmod, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, Mode, SealFlags, fallocate, fchmod, fcntl_add_seals, ftruncate,
+    memfd_create,
+};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use std::io;
@@ -55,7 +61,9 @@ impl Layout {
 
     /// Where a record's numbers lie among the board's.
     fn place(self, record: usize) -> Option<std::ops::Range<usize>> {
-        let start = (record < self.records).then_some(HEADING)?.checked_add(record.checked_mul(self.stride()?)?)?;
+        let start = (record < self.records)
+            .then_some(HEADING)?
+            .checked_add(record.checked_mul(self.stride()?)?)?;
         Some(start..start.checked_add(self.words)?.checked_add(1)?)
     }
 }
@@ -82,8 +90,9 @@ impl Board {
         }
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         // As in `memory::memfd`: Linux before 6.3 does not know the flag.
-        let file = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL)
-            .or_else(|why| if why == Errno::INVAL { memfd_create(name, flags) } else { Err(why) })?;
+        let file = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL).or_else(|why| {
+            if why == Errno::INVAL { memfd_create(name, flags) } else { Err(why) }
+        })?;
         fchmod(&file, Mode::RUSR | Mode::WUSR)?;
         ftruncate(&file, bytes as u64)?;
         fallocate(&file, FallocateFlags::empty(), 0, bytes as u64)?;
@@ -108,7 +117,9 @@ impl Board {
     /// Write the first numbers of a record; the others stay. Readers see all of them or none.
     pub fn write(&mut self, record: usize, numbers: &[u64]) {
         let all = words_of(&self.mapping, self.layout.bytes().unwrap_or(0));
-        if let Some([sequence, words @ ..]) = self.layout.place(record).and_then(|place| all.get(place)) {
+        if let Some([sequence, words @ ..]) =
+            self.layout.place(record).and_then(|place| all.get(place))
+        {
             seqlock::write(sequence, words, numbers);
         }
     }
@@ -117,10 +128,16 @@ impl Board {
 /// The first `bytes` of a mapping of a sealed file, as numbers.
 fn words_of(mapping: &Mapping, bytes: usize) -> &[AtomicU64] {
     let bytes = bytes.min(mapping.len());
-    // SAFETY: the mapping is readable for `bytes` bytes and stays so as long as it is borrowed (its file is sealed, so no access can
-    // fault); it begins at a page, hence aligned; bytes that others write are only reached as atomics, for which every bit pattern is
-    // valid. A mapping made for reading is only loaded from: `View` has no method that stores.
-    unsafe { std::slice::from_raw_parts(mapping.base().as_ptr().cast::<AtomicU64>(), bytes / size_of::<u64>()) }
+    // SAFETY: the mapping is readable for `bytes` bytes and stays so as long as it is borrowed (its
+    // file is sealed, so no access can fault); it begins at a page, hence aligned; bytes that
+    // others write are only reached as atomics, for which every bit pattern is valid. A mapping
+    // made for reading is only loaded from: `View` has no method that stores.
+    unsafe {
+        std::slice::from_raw_parts(
+            mapping.base().as_ptr().cast::<AtomicU64>(),
+            bytes / size_of::<u64>(),
+        )
+    }
 }
 
 /// Another process's board, to look at. It may show anything: what is read is to be judged.
@@ -137,7 +154,8 @@ impl View {
         self.layout
     }
 
-    /// All numbers of a record as they were at one moment. `None`: no such record, or its writer was stopped in the middle.
+    /// All numbers of a record as they were at one moment. `None`: no such record, or its writer
+    /// was stopped in the middle.
     #[must_use]
     pub fn read(&self, record: usize) -> Option<Vec<u64>> {
         let all = words_of(&self.mapping, self.layout.bytes()?);

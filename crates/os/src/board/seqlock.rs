@@ -1,9 +1,11 @@
-//! A sequence lock (H.-J. Boehm, "Can seqlocks get along with programming language memory models?", MSPC 2012): one writer who never
-//! waits, readers who notice that they were disturbed and look again.
+//! A sequence lock (H.-J. Boehm, "Can seqlocks get along with programming language memory models?",
+//! MSPC 2012): one writer who never waits, readers who notice that they were disturbed and look
+//! again.
 
 use super::sync::{Cell, Ordering, fence};
 
-/// How often a reader looks before it takes the writer for stopped in the middle (killed, or held by a debugger).
+/// How often a reader looks before it takes the writer for stopped in the middle (killed, or held
+/// by a debugger).
 const LOOKS: usize = 1000;
 
 /// Write the first words; the others stay. Only one at a time may call this for one record.

@@ -30,7 +30,11 @@ fn what_is_written_is_found_and_gone_with_its_board() {
     assert_eq!((found.view.read(1), found.view.read(3)), (Some(vec![0; 10]), None));
     board.write(3, &[9]);
     board.write(1, &[5; 99]);
-    assert_eq!((found.view.read(1), found.view.read(2).unwrap()[0]), (Some(vec![5; 10]), 1), "no record reaches into the next");
+    assert_eq!(
+        (found.view.read(1), found.view.read(2).unwrap()[0]),
+        (Some(vec![5; 10]), 1),
+        "no record reaches into the next"
+    );
     drop(board);
     assert!(find(&name).unwrap().is_empty());
     assert_eq!(found.view.read(2).unwrap()[2], 3, "who looks keeps what it looks at");
@@ -39,13 +43,25 @@ fn what_is_written_is_found_and_gone_with_its_board() {
 #[test]
 fn nobody_else_can_write_or_resize() {
     let (name, board) = board("sealed");
-    let path = std::path::PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&board._file)));
+    let path = std::path::PathBuf::from(format!(
+        "/proc/self/fd/{}",
+        std::os::fd::AsRawFd::as_raw_fd(&board._file)
+    ));
     let again = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
     assert_eq!(ftruncate(&again, 0), Err(Errno::PERM));
     assert_eq!(ftruncate(&again, 1 << 20), Err(Errno::PERM));
     assert_eq!(rustix::io::write(&again, b"x"), Err(Errno::PERM));
     // SAFETY: a new mapping at an address of the kernel's choice.
-    let mapped = unsafe { mmap(std::ptr::null_mut(), 4096, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &again, 0) };
+    let mapped = unsafe {
+        mmap(
+            std::ptr::null_mut(),
+            4096,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED,
+            &again,
+            0,
+        )
+    };
     assert_eq!(mapped.unwrap_err(), Errno::PERM);
     assert_eq!(again.metadata().unwrap().len(), LAYOUT.bytes().unwrap() as u64);
     assert_eq!(only(&name).view.read(0), Some(vec![0; 10]));
@@ -105,7 +121,10 @@ fn a_reader_beside_a_writer_sees_whole_records() {
         let mut last = 0;
         while !done.load(Ordering::Acquire) {
             let Some(seen) = found.view.read(0) else { continue };
-            assert!(seen.iter().all(|number| *number == seen[0]) && seen[0] >= last, "{seen:?} after {last}");
+            assert!(
+                seen.iter().all(|number| *number == seen[0]) && seen[0] >= last,
+                "{seen:?} after {last}"
+            );
             last = seen[0];
         }
     });

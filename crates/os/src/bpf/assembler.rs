@@ -1,8 +1,10 @@
-//! Instructions of the kernel's virtual machine (RFC 9669), and jumps to places that are named before they are known.
+//! Instructions of the kernel's virtual machine (RFC 9669), and jumps to places that are named
+//! before they are known.
 
 use rustix::fd::{AsRawFd, BorrowedFd};
 
-/// One instruction, as the kernel reads it (RFC 9669, section 3). Little-endian machines only: the order of the two registers in their byte is theirs.
+/// One instruction, as the kernel reads it (RFC 9669, section 3). Little-endian machines only: the
+/// order of the two registers in their byte is theirs.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Instruction {
@@ -13,8 +15,8 @@ pub(crate) struct Instruction {
     immediate: i32,
 }
 
-/// A register, by its number. What it is for says the calling convention (RFC 9669, section 2.2): 0 is the result, 1 to 5 are arguments and
-/// lost in calls, 6 to 9 are kept, 10 leads to the stack.
+/// A register, by its number. What it is for says the calling convention (RFC 9669, section 2.2): 0
+/// is the result, 1 to 5 are arguments and lost in calls, 6 to 9 are kept, 10 leads to the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Register(pub(crate) u8);
 
@@ -93,7 +95,12 @@ impl<L: Copy + PartialEq + core::fmt::Debug> Assembler<L> {
     }
 
     fn push(&mut self, code: u8, to: Register, from: u8, offset: i16, immediate: i32) {
-        self.instructions.push(Instruction { code, registers: to.0 | from << 4, offset, immediate });
+        self.instructions.push(Instruction {
+            code,
+            registers: to.0 | from << 4,
+            offset,
+            immediate,
+        });
     }
 
     /// `to = *(base + offset)`, filled up with zeros.
@@ -106,8 +113,9 @@ impl<L: Copy + PartialEq + core::fmt::Debug> Assembler<L> {
         self.push(STORE | width.bits(), base, from.0, offset, 0);
     }
 
-    /// What comes before is seen by others before anything that comes after happens, as far as the memory model of the kernel goes: an atomic
-    /// addition that tells the value before. `scratch` is lost, and eight bytes of the stack at `offset`.
+    /// What comes before is seen by others before anything that comes after happens, as far as the
+    /// memory model of the kernel goes: an atomic addition that tells the value before. `scratch`
+    /// is lost, and eight bytes of the stack at `offset`.
     pub(crate) fn full_barrier(&mut self, offset: i16, scratch: Register) {
         let stack = Register(10);
         self.set(scratch, 0);
@@ -214,7 +222,10 @@ mod tests {
         one.place("end");
         one.exit_with(2);
         let program = one.finish().unwrap();
-        assert_eq!(program[0], Instruction { code: 0x16, registers: 1, offset: 1, immediate: 0x8000_0001_u32 as i32 });
+        assert_eq!(
+            program[0],
+            Instruction { code: 0x16, registers: 1, offset: 1, immediate: 0x8000_0001_u32 as i32 }
+        );
         assert_eq!(program.len(), 4);
     }
 

@@ -55,7 +55,8 @@ struct MapCreate {
 }
 
 impl Map {
-    /// A ring of `bytes` (a power of two, and whole pages) that programs write to and one process reads.
+    /// A ring of `bytes` (a power of two, and whole pages) that programs write to and one process
+    /// reads.
     pub(crate) fn ring(bytes: u32) -> Result<Map, Errno> {
         Map::create(number::MAP_RING, 0, 0, bytes, 0)
     }
@@ -66,7 +67,8 @@ impl Map {
     }
 
     fn create(kind: u32, key: u32, value: u32, entries: u32, flags: u32) -> Result<Map, Errno> {
-        let mut ask = MapCreate { kind, key, value, entries, flags, inner: 0, numa_node: 0, name: NAME };
+        let mut ask =
+            MapCreate { kind, key, value, entries, flags, inner: 0, numa_node: 0, name: NAME };
         // SAFETY: the structure is the beginning of what the command reads, and leads nowhere.
         unsafe { call_for_fd(number::MAP_CREATE, &mut ask) }.map(Map)
     }
@@ -88,10 +90,12 @@ struct ProgramLoad {
     expected: u32,
 }
 
-/// Have the kernel check a program that sees packets as they come in, above the card's driver and below IP.
+/// Have the kernel check a program that sees packets as they come in, above the card's driver and
+/// below IP.
 ///
 /// # Errors
-/// EPERM: it takes CAP_BPF and CAP_NET_ADMIN. EINVAL, EACCES: the kernel knows less than the program asks for.
+/// EPERM: it takes CAP_BPF and CAP_NET_ADMIN. EINVAL, EACCES: the kernel knows less than the
+/// program asks for.
 pub(crate) fn load_classifier(program: &[Instruction]) -> Result<Loaded, Errno> {
     let count = u32::try_from(program.len()).map_err(|_| Errno::TOOBIG)?;
     let mut ask = ProgramLoad {
@@ -108,8 +112,8 @@ pub(crate) fn load_classifier(program: &[Instruction]) -> Result<Loaded, Errno> 
         interface: 0,
         expected: number::TCX_INGRESS,
     };
-    // SAFETY: the structure is the beginning of what the command reads; the instructions, as many as it says, and the terminated text outlive
-    // the call, which only reads them.
+    // SAFETY: the structure is the beginning of what the command reads; the instructions, as many
+    // as it says, and the terminated text outlive the call, which only reads them.
     unsafe { call_for_fd(number::PROGRAM_LOAD, &mut ask) }.map(Loaded)
 }
 
@@ -121,12 +125,18 @@ struct LinkCreate {
     flags: u32,
 }
 
-/// Have a program see what comes in at an interface of this network namespace, behind those that are there.
+/// Have a program see what comes in at an interface of this network namespace, behind those that
+/// are there.
 ///
 /// # Errors
 /// EINVAL: older than Linux 6.6.
 pub(crate) fn attach_to_ingress(program: &Loaded, interface: u32) -> Result<Link, Errno> {
-    let mut ask = LinkCreate { program: program.0.as_raw_fd().cast_unsigned(), interface, kind: number::TCX_INGRESS, flags: 0 };
+    let mut ask = LinkCreate {
+        program: program.0.as_raw_fd().cast_unsigned(),
+        interface,
+        kind: number::TCX_INGRESS,
+        flags: 0,
+    };
     // SAFETY: the structure is the beginning of what the command reads, and leads nowhere.
     unsafe { call_for_fd(number::LINK_CREATE, &mut ask) }.map(|fd| Link { _fd: fd })
 }
@@ -145,7 +155,8 @@ unsafe fn call_for_fd<T>(command: libc::c_long, ask: &mut T) -> Result<OwnedFd, 
 /// # Safety
 /// As [`call_for_fd`]; what it leads to to be written to, may be.
 unsafe fn call<T>(command: libc::c_long, ask: &mut T) -> Result<i32, Errno> {
-    // SAFETY: the kernel reads and writes as many bytes as it is told; the rest by the caller's promise.
+    // SAFETY: the kernel reads and writes as many bytes as it is told; the rest by the caller's
+    // promise.
     let answer = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *ask, size_of::<T>()) };
     match i32::try_from(answer) {
         Ok(answer) if answer >= 0 => Ok(answer),
@@ -179,7 +190,8 @@ pub(crate) fn run_on(program: &Loaded, frame: &[u8]) -> Result<i32, Errno> {
         duration: 0,
         context: [0; 4],
     };
-    // SAFETY: the structure is the beginning of what the command uses; the frame, as long as it says, is only read.
+    // SAFETY: the structure is the beginning of what the command uses; the frame, as long as it
+    // says, is only read.
     unsafe { call(number::PROGRAM_TEST_RUN, &mut ask) }?;
     Ok(ask.result.cast_signed())
 }

@@ -5,8 +5,8 @@ use rustix::io::{Errno, read, write};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Signalled or not. Any thread may signal; the descriptor is readable while it is signalled, so that it can be polled together
-/// with sockets (also by `select` and async runtimes).
+/// Signalled or not. Any thread may signal; the descriptor is readable while it is signalled, so
+/// that it can be polled together with sockets (also by `select` and async runtimes).
 #[derive(Debug)]
 pub struct Event(OwnedFd);
 
@@ -21,13 +21,15 @@ impl Event {
 
     /// Signal. Signals do not add up: one [`Event::clear`] takes back all that came before it.
     pub fn signal(&self) {
-        // The only failure of a write of one to an eventfd that is open is a counter at its maximum: then it is signalled already.
+        // The only failure of a write of one to an eventfd that is open is a counter at its
+        // maximum: then it is signalled already.
         while let Err(Errno::INTR) = write(&self.0, &1u64.to_ne_bytes()) {}
     }
 
     /// No longer signalled. Was it?
     ///
-    /// Look at whatever the signal stands for *after* this call: what is signalled later is then not missed.
+    /// Look at whatever the signal stands for *after* this call: what is signalled later is then
+    /// not missed.
     pub fn clear(&self) -> bool {
         let mut count = [0; 8];
         loop {

@@ -1,5 +1,5 @@
-//! Cores and waiting: how many this process may use, pinning to one, whether it is shared, what ends a sleep, what lets one thread
-//! in at a time, what work has cost.
+//! Cores and waiting: how many this process may use, pinning to one, whether it is shared, what
+//! ends a sleep, what lets one thread in at a time, what work has cost.
 
 mod event;
 mod gate;

@@ -2,12 +2,13 @@
 
 use core::mem::MaybeUninit;
 
-/// How often the calling thread has lost its core although it wanted to go on: to a thread that the kernel preferred. Neither
-/// interrupts nor a hypervisor count. One system call (`getrusage(2)`).
+/// How often the calling thread has lost its core although it wanted to go on: to a thread that the
+/// kernel preferred. Neither interrupts nor a hypervisor count. One system call (`getrusage(2)`).
 #[must_use]
 pub fn preemptions() -> u64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the room is as large as what the kernel writes there, and zeros are a valid value if it writes nothing.
+    // SAFETY: the room is as large as what the kernel writes there, and zeros are a valid value if
+    // it writes nothing.
     let usage = unsafe {
         libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
         usage.assume_init()
@@ -24,7 +25,10 @@ mod tests {
     /// Two threads that both want one core: each loses it to the other in the end.
     #[test]
     fn threads_that_share_a_core_are_preempted() {
-        let Some(&core) = Topology::detect().ok().as_ref().and_then(|machine| machine.cpus.first()) else { return };
+        let Some(&core) = Topology::detect().ok().as_ref().and_then(|machine| machine.cpus.first())
+        else {
+            return;
+        };
         let done = AtomicU32::new(0);
         let spin = || {
             pin_to_core(core).unwrap();

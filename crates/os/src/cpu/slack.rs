@@ -3,8 +3,9 @@
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-/// Whether this thread's timers are exact, or may be late so that they need no interrupt of their own. On a virtual machine each timer's
-/// interrupt takes its core away for 50 µs, a regular tick's too; one that waits for the tick costs nothing beside it.
+/// Whether this thread's timers are exact, or may be late so that they need no interrupt of their
+/// own. On a virtual machine each timer's interrupt takes its core away for 50 µs, a regular tick's
+/// too; one that waits for the tick costs nothing beside it.
 #[derive(Debug)]
 pub struct TimerSlack {
     lax: bool,
@@ -21,7 +22,8 @@ impl TimerSlack {
     /// One system call if that is a change. A system that refuses wakes the thread in time.
     pub fn set_lax(&mut self, lax: bool) {
         if std::mem::replace(&mut self.lax, lax) != lax {
-            let slack = if lax { u64::try_from(self.slack.as_nanos()).unwrap_or(u64::MAX) } else { 0 };
+            let slack =
+                if lax { u64::try_from(self.slack.as_nanos()).unwrap_or(u64::MAX) } else { 0 };
             // 0 is the default again.
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(slack));
         }

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 /// Counts the processor time of this process: all threads, in user and system mode.
 ///
-/// If the process has one core for itself, the time of that core's `ksoftirqd` counts too: the kernel does there what it could not do
-/// at once on the process's behalf (receiving, mostly), and otherwise it would be nobody's.
+/// If the process has one core for itself, the time of that core's `ksoftirqd` counts too: the
+/// kernel does there what it could not do at once on the process's behalf (receiving, mostly), and
+/// otherwise it would be nobody's.
 #[derive(Debug)]
 pub struct Meter {
     softirq: Option<PathBuf>,
@@ -19,7 +20,8 @@ impl Meter {
     #[must_use]
     pub fn new() -> Self {
         let machine = Topology::detect().ok();
-        let own = machine.and_then(|machine| if let [core] = machine.cpus[..] { Some(core) } else { None });
+        let own = machine
+            .and_then(|machine| if let [core] = machine.cpus[..] { Some(core) } else { None });
         Self { softirq: own.and_then(|core| find_softirq_thread(Path::new("/proc"), core)) }
     }
 
@@ -27,8 +29,12 @@ impl Meter {
     #[must_use]
     pub fn spent(&self) -> Duration {
         let process = clock_gettime(ClockId::ProcessCPUTime);
-        let own = Duration::new(u64::try_from(process.tv_sec).unwrap_or(0), u32::try_from(process.tv_nsec).unwrap_or(0));
-        let softirq = self.softirq.as_deref().and_then(|thread| std::fs::read_to_string(thread).ok());
+        let own = Duration::new(
+            u64::try_from(process.tv_sec).unwrap_or(0),
+            u32::try_from(process.tv_nsec).unwrap_or(0),
+        );
+        let softirq =
+            self.softirq.as_deref().and_then(|thread| std::fs::read_to_string(thread).ok());
         own + softirq.as_deref().and_then(run_time).unwrap_or_default()
     }
 }
@@ -43,11 +49,14 @@ impl Default for Meter {
 fn find_softirq_thread(proc: &Path, core: usize) -> Option<PathBuf> {
     let name = format!("ksoftirqd/{core}");
     let threads = std::fs::read_dir(proc).ok()?.filter_map(Result::ok).map(|entry| entry.path());
-    let named = |thread: &PathBuf| std::fs::read_to_string(thread.join("comm")).is_ok_and(|comm| comm.trim() == name);
+    let named = |thread: &PathBuf| {
+        std::fs::read_to_string(thread.join("comm")).is_ok_and(|comm| comm.trim() == name)
+    };
     threads.into_iter().find(named).map(|thread| thread.join("schedstat"))
 }
 
-/// The first number of a `schedstat`: nanoseconds on a processor (Linux, Documentation/scheduler/sched-stats.rst).
+/// The first number of a `schedstat`: nanoseconds on a processor (Linux,
+/// Documentation/scheduler/sched-stats.rst).
 fn run_time(schedstat: &str) -> Option<Duration> {
     schedstat.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
@@ -68,7 +77,10 @@ mod tests {
 
     #[test]
     fn schedstat_is_understood() {
-        assert_eq!(run_time("2466687035 60854184296 55709\n"), Some(Duration::from_nanos(2_466_687_035)));
+        assert_eq!(
+            run_time("2466687035 60854184296 55709\n"),
+            Some(Duration::from_nanos(2_466_687_035))
+        );
         assert_eq!(run_time(""), None);
     }
 }

@@ -7,14 +7,17 @@ use std::path::Path;
 /// A logical processor's number, as the kernel counts.
 pub type CpuId = usize;
 
-/// What this process may use, as of now: a container's set and quota may be smaller than the machine.
+/// What this process may use, as of now: a container's set and quota may be smaller than the
+/// machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     /// The logical processors of our affinity mask, in order.
     pub cpus: Vec<CpuId>,
-    /// One logical processor of each core: the best ones to pin to, since two on one core share its units.
+    /// One logical processor of each core: the best ones to pin to, since two on one core share its
+    /// units.
     pub cores: Vec<CpuId>,
-    /// How many threads may run at the same time without being throttled: `cpus`, or less if a control group's quota says so.
+    /// How many threads may run at the same time without being throttled: `cpus`, or less if a
+    /// control group's quota says so.
     pub parallelism: usize,
 }
 
@@ -33,20 +36,24 @@ impl Topology {
         Ok(Self { cpus, cores, parallelism })
     }
 
-    /// May each of `processes` processes, this one and others like it, have `threads` threads spin at the same time, and still leave nobody waiting
-    /// for a processor? `others`: on which processors those of them may run that have told; one that several may use is a part of one for each.
+    /// May each of `processes` processes, this one and others like it, have `threads` threads spin
+    /// at the same time, and still leave nobody waiting for a processor? `others`: on which
+    /// processors those of them may run that have told; one that several may use is a part of one
+    /// for each.
     #[must_use]
     pub fn has_room_for(&self, threads: usize, processes: usize, others: &[Vec<CpuId>]) -> bool {
         const WHOLE: usize = 1 << 16;
         // Whom a quota is shared with the kernel does not say.
-        let within_quota = self.parallelism >= self.cpus.len() || threads.saturating_mul(processes) <= self.parallelism;
+        let within_quota = self.parallelism >= self.cpus.len()
+            || threads.saturating_mul(processes) <= self.parallelism;
         let users = |cpu: &CpuId| 1 + others.iter().filter(|cpus| cpus.contains(cpu)).count();
         let share: usize = self.cpus.iter().map(|cpu| WHOLE.div_ceil(users(cpu))).sum();
         within_quota && threads.saturating_mul(WHOLE) <= share
     }
 }
 
-/// How many threads of this process may run at the same time: [`Topology::parallelism`], or 1 if the kernel does not say.
+/// How many threads of this process may run at the same time: [`Topology::parallelism`], or 1 if
+/// the kernel does not say.
 #[must_use]
 pub fn usable_cores() -> usize {
     Topology::detect().map_or(1, |topology| topology.parallelism)
@@ -58,9 +65,11 @@ pub fn usable_cores() -> usize {
 /// There is no such processor, or this process may not use it: the error says which ones it may.
 pub fn pin_to_core(cpu: CpuId) -> io::Result<()> {
     let refused = |error: io::Error| {
-        let allowed = Topology::detect().map_or_else(|_| "unknown".into(), |topology| cpulist(&topology.cpus));
-        let text =
-            format!("cannot run on processor {cpu}: {error}; this process may use {allowed} (see taskset, cpuset cgroups)");
+        let allowed = Topology::detect()
+            .map_or_else(|_| "unknown".into(), |topology| cpulist(&topology.cpus));
+        let text = format!(
+            "cannot run on processor {cpu}: {error}; this process may use {allowed} (see taskset, cpuset cgroups)"
+        );
         io::Error::new(error.kind(), text)
     };
     if cpu >= CpuSet::MAX_CPU {
@@ -71,7 +80,8 @@ pub fn pin_to_core(cpu: CpuId) -> io::Result<()> {
     sched_setaffinity(None, &mask).map_err(|error| refused(error.into()))
 }
 
-/// The first allowed processor of each core. Where `/sys` does not say, each processor counts as a core.
+/// The first allowed processor of each core. Where `/sys` does not say, each processor counts as a
+/// core.
 fn cores(cpus: &[CpuId], sys: &Path) -> Vec<CpuId> {
     let mut taken: Vec<CpuId> = Vec::new();
     let mut cores = Vec::new();
@@ -81,7 +91,8 @@ fn cores(cpus: &[CpuId], sys: &Path) -> Vec<CpuId> {
         }
         cores.push(*cpu);
         let file = sys.join(format!("cpu{cpu}/topology/thread_siblings_list"));
-        let siblings = std::fs::read_to_string(file).ok().and_then(|text| parse_cpulist(text.trim()));
+        let siblings =
+            std::fs::read_to_string(file).ok().and_then(|text| parse_cpulist(text.trim()));
         taken.extend(siblings.unwrap_or_default());
     }
     cores
@@ -112,7 +123,8 @@ pub fn cpulist(cpus: &[CpuId]) -> String {
             _ => parts.push((*cpu, *cpu)),
         }
     }
-    let text = |(first, last)| if first == last { format!("{first}") } else { format!("{first}-{last}") };
+    let text =
+        |(first, last)| if first == last { format!("{first}") } else { format!("{first}-{last}") };
     parts.into_iter().map(text).collect::<Vec<_>>().join(",")
 }
 
@@ -129,12 +141,19 @@ mod tests {
         assert!(!topology.cpus.is_empty() && !topology.cores.is_empty());
         assert!(topology.cores.iter().all(|core| topology.cpus.contains(core)));
         assert!(topology.parallelism >= 1 && topology.parallelism <= topology.cpus.len());
-        assert!(topology.has_room_for(1, 1, &[]) && !topology.has_room_for(topology.cpus.len() + 1, 1, &[]));
+        assert!(
+            topology.has_room_for(1, 1, &[])
+                && !topology.has_room_for(topology.cpus.len() + 1, 1, &[])
+        );
     }
 
     #[test]
     fn who_spins_leaves_room_for_the_others() {
-        let on = |cpus: &[usize], parallelism| Topology { cpus: cpus.into(), cores: cpus.into(), parallelism };
+        let on = |cpus: &[usize], parallelism| Topology {
+            cpus: cpus.into(),
+            cores: cpus.into(),
+            parallelism,
+        };
         let same = |cpus: &[usize], others: usize| vec![cpus.to_vec(); others];
         // All of them anywhere.
         assert!(on(&[0, 1], 2).has_room_for(1, 2, &same(&[0, 1], 1)));

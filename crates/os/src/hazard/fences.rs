@@ -1,8 +1,9 @@
 //! Fences between two steps of two sides, whose cost one side can bear alone.
 //!
-//! `membarrier` makes each processor that runs a thread of a process that has registered for it pass a full fence before the call returns. So
-//! the frequent side need only see that its compiler keeps the order of its two steps: wherever the fence falls, it is as if it stood
-//! between them, or both steps come before it, or after.
+//! `membarrier` makes each processor that runs a thread of a process that has registered for it
+//! pass a full fence before the call returns. So the frequent side need only see that its compiler
+//! keeps the order of its two steps: wherever the fence falls, it is as if it stood between them,
+//! or both steps come before it, or after.
 
 use std::sync::atomic::{Ordering, compiler_fence, fence};
 
@@ -19,7 +20,8 @@ pub(crate) enum Reach {
     Machine,
 }
 
-/// The fence of the frequent side; the other side, if it is asymmetric, has called [`heavy`] with a reach that includes this thread.
+/// The fence of the frequent side; the other side, if it is asymmetric, has called [`heavy`] with a
+/// reach that includes this thread.
 #[inline]
 pub(crate) fn light(asymmetric: bool) {
     if asymmetric { compiler_fence(Ordering::SeqCst) } else { fence(Ordering::SeqCst) }
@@ -34,13 +36,16 @@ impl Reach {
     }
 }
 
-/// Does this process have its fences made by the kernel, and register to have others make them? Found out once.
+/// Does this process have its fences made by the kernel, and register to have others make them?
+/// Found out once.
 #[inline]
 pub(crate) fn are_asymmetric(reach: Reach) -> bool {
     static FOUND: OnceLock<[bool; 2]> = OnceLock::new();
     let [process, machine] = *FOUND.get_or_init(|| {
         let wanted = !Without::from_env().unwrap_or_default().membarrier;
-        let works = |register, reach: Reach| wanted && membarrier(register).is_ok() && membarrier(reach.command()).is_ok();
+        let works = |register, reach: Reach| {
+            wanted && membarrier(register).is_ok() && membarrier(reach.command()).is_ok()
+        };
         [
             works(MembarrierCommand::RegisterPrivateExpedited, Reach::Process),
             works(MembarrierCommand::RegisterGlobalExpedited, Reach::Machine),
@@ -52,12 +57,13 @@ pub(crate) fn are_asymmetric(reach: Reach) -> bool {
     }
 }
 
-/// The fence of the rare side. Threads with [`light`] fences pass one too, if [`are_asymmetric`] says so.
+/// The fence of the rare side. Threads with [`light`] fences pass one too, if [`are_asymmetric`]
+/// says so.
 pub(crate) fn heavy(reach: Reach) {
     fence(Ordering::SeqCst);
     if are_asymmetric(reach) && membarrier(reach.command()).is_err() {
-        // It worked before: a filter has been installed since, and the frequent side goes on without fences. No processor keeps a
-        // store to itself for so long.
+        // It worked before: a filter has been installed since, and the frequent side goes on
+        // without fences. No processor keeps a store to itself for so long.
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }

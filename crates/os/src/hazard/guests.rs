@@ -1,11 +1,14 @@
 //! Something that many hold for a moment, and that is to stay for as long as one of them does.
 //!
-//! Each time that an `Arc` is handed on or dropped, one locked instruction waits until all that was stored before has reached the cache. A [`Guest`] is
-//! counted by plain stores, in a line of its thread's own; nobody knows how many there are. When the [`Host`] goes, those of all threads are added
-//! up, and from then on counted one by one (as the Linux kernel's `percpu_ref` does). It is a [`Hazard`] that keeps both ways of counting apart.
+//! Each time that an `Arc` is handed on or dropped, one locked instruction waits until all that was
+//! stored before has reached the cache. A [`Guest`] is counted by plain stores, in a line of its
+//! thread's own; nobody knows how many there are. When the [`Host`] goes, those of all threads are
+//! added up, and from then on counted one by one (as the Linux kernel's `percpu_ref` does). It is a
+//! [`Hazard`] that keeps both ways of counting apart.
 //!
-//! And a guest is a number of two bytes, not an address: what holds one may be returned in two registers. Once stored in parts and loaded as a whole, as
-//! happens to whatever is larger, it would have to wait for the same.
+//! And a guest is a number of two bytes, not an address: what holds one may be returned in two
+//! registers. Once stored in parts and loaded as a whole, as happens to whatever is larger, it
+//! would have to wait for the same.
 
 use super::Hazard;
 use super::PLACES;
@@ -50,11 +53,13 @@ struct House<T> {
     origin: Origin,
 }
 
-/// How many more have come than gone in one thread, which alone writes it: below zero where others brought them. The sum means something.
+/// How many more have come than gone in one thread, which alone writes it: below zero where others
+/// brought them. The sum means something.
 #[repr(align(64))]
 struct Count(AtomicUsize);
 
-// SAFETY: all hold a shared reference to what is inside, and whichever is the last drops it, as with an `Arc`.
+// SAFETY: all hold a shared reference to what is inside, and whichever is the last drops it, as
+// with an `Arc`.
 unsafe impl<T: Send + Sync> Send for Host<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for Host<T> {}
@@ -74,7 +79,13 @@ impl<T> Host<T> {
             number
         };
         let counts = std::array::from_fn(|_| Count(AtomicUsize::new(0)));
-        let house = House { inside, hazard: Hazard::default(), counts, others: AtomicUsize::new(HOST), origin: Origin::here() };
+        let house = House {
+            inside,
+            hazard: Hazard::default(),
+            counts,
+            others: AtomicUsize::new(HOST),
+            origin: Origin::here(),
+        };
         HOUSE[usize::from(number)].store(Box::into_raw(Box::new(house)).cast(), Ordering::Relaxed);
         Some(Host(number, PhantomData))
     }
@@ -85,14 +96,17 @@ impl<T> Host<T> {
     pub fn invite(&self) -> Guest<T> {
         let house = self.house();
         match house.count() {
-            Some(count) => count.0.store(count.0.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed),
+            Some(count) => {
+                count.0.store(count.0.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed)
+            }
             None => _ = house.others.fetch_add(1, Ordering::Relaxed),
         }
         Guest(self.0, PhantomData)
     }
 
     fn house(&self) -> &House<T> {
-        // SAFETY: the house of this number was built with what is inside of it, and stands while its host is there.
+        // SAFETY: the house of this number was built with what is inside of it, and stands while
+        // its host is there.
         unsafe { &*House::at(self.0) }
     }
 }
@@ -120,7 +134,8 @@ impl<T> House<T> {
         self.counts.get(place()?)
     }
 
-    /// How many the counts of all threads hold, when nobody is let in any more, and whoever goes is counted otherwise.
+    /// How many the counts of all threads hold, when nobody is let in any more, and whoever goes is
+    /// counted otherwise.
     fn sum(&self) -> usize {
         self.counts.iter().fold(0, |sum, count| sum.wrapping_add(count.0.load(Ordering::Relaxed)))
     }
@@ -157,7 +172,8 @@ impl<T> Drop for Host<T> {
 impl<T> Drop for Guest<T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the house of this number was built with what is inside of it, and stands while a guest is there.
+        // SAFETY: the house of this number was built with what is inside of it, and stands while a
+        // guest is there.
         let house = unsafe { &*House::<T>::at(self.0) };
         if let Some(count) = house.count()
             && let Some(_inside) = house.hazard.enter_by_mark()
@@ -170,7 +186,8 @@ impl<T> Drop for Guest<T> {
 }
 
 impl<T> Guest<T> {
-    /// Where this thread's mark is in use, or the host has gone. Apart, for the sake of the others: what is not called has nothing to save.
+    /// Where this thread's mark is in use, or the host has gone. Apart, for the sake of the others:
+    /// what is not called has nothing to save.
     #[cold]
     fn leave_uncounted(&self) {
         // SAFETY: as in `drop`. (No argument: the last to leave takes it down.)
@@ -259,7 +276,8 @@ mod tests {
         assert!(is_over());
     }
 
-    /// Guests go in other threads than they came in, of which there are more than places, before and after the host.
+    /// Guests go in other threads than they came in, of which there are more than places, before
+    /// and after the host.
     #[test]
     fn guests_go_wherever_they_like() {
         let (host, is_over) = house();
@@ -303,7 +321,8 @@ mod tests {
     fn all_go_at_once() {
         for _ in 0..200 {
             let (host, is_over) = house();
-            let guests: Vec<Vec<_>> = (0..3).map(|_| (0..50).map(|_| host.invite()).collect()).collect();
+            let guests: Vec<Vec<_>> =
+                (0..3).map(|_| (0..50).map(|_| host.invite()).collect()).collect();
             std::thread::scope(|scope| {
                 for some in guests {
                     scope.spawn(|| drop(some));

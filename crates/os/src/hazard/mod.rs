@@ -1,11 +1,14 @@
-//! Who is inside something that may end, so that its end can wait for them: hazard marks (Michael 2004), set and cleared by plain stores.
+//! Who is inside something that may end, so that its end can wait for them: hazard marks (Michael
+//! 2004), set and cleared by plain stores.
 //!
-//! Who goes in marks itself first and looks then whether it is over; who ends it says so first and looks then at the marks. With a fence
-//! between the two steps of each, one of them sees the other (Dekker's argument). Going in is frequent and an end is rare, so where the kernel
-//! permits it the fence of those who go in is left to who ends it (`fences`).
+//! Who goes in marks itself first and looks then whether it is over; who ends it says so first and
+//! looks then at the marks. With a fence between the two steps of each, one of them sees the other
+//! (Dekker's argument). Going in is frequent and an end is rare, so where the kernel permits it the
+//! fence of those who go in is left to who ends it (`fences`).
 //!
-//! Each thread has a place for its mark; threads for which there is none are counted instead. [`Hazard`] is for threads of this
-//! process; what two processes share has its marks in memory that both map (`neighbour::marks`).
+//! Each thread has a place for its mark; threads for which there is none are counted instead.
+//! [`Hazard`] is for threads of this process; what two processes share has its marks in memory that
+//! both map (`neighbour::marks`).
 
 #[cfg_attr(all(test, loom), allow(dead_code))]
 pub(crate) mod fences;
@@ -34,7 +37,8 @@ pub(crate) const PLACES: usize = 64;
 #[cfg(all(test, loom))]
 pub(crate) const PLACES: usize = 2;
 
-/// The mark of one thread: which hazard it is inside, 0 for none. Only that thread writes it, and does so often.
+/// The mark of one thread: which hazard it is inside, 0 for none. Only that thread writes it, and
+/// does so often.
 #[repr(align(128))]
 #[derive(Debug)]
 struct Mark(AtomicUsize);
@@ -46,13 +50,15 @@ loom::lazy_static! {
     static ref MARKS: [Mark; PLACES] = [Mark(AtomicUsize::new(0)), Mark(AtomicUsize::new(0))];
 }
 
-/// Does this process make fences for processes that share memory with it? The kernel is asked once, which is cheap while there is one thread.
+/// Does this process make fences for processes that share memory with it? The kernel is asked once,
+/// which is cheap while there is one thread.
 #[must_use]
 pub fn makes_fences() -> bool {
     fences::are_asymmetric(Reach::Machine)
 }
 
-/// Make them: between what this process has said (that something is over, that it sleeps) and what it looks at afterwards.
+/// Make them: between what this process has said (that something is over, that it sleeps) and what
+/// it looks at afterwards.
 pub fn make_fences() {
     fences::heavy(Reach::Machine);
 }
@@ -129,7 +135,8 @@ impl Hazard {
 
     /// Is somebody inside? Means something once it has ended.
     fn is_inside(&self) -> bool {
-        self.counted.load(Ordering::Acquire) != 0 || MARKS.iter().any(|mark| mark.0.load(Ordering::Acquire) == self.name())
+        self.counted.load(Ordering::Acquire) != 0
+            || MARKS.iter().any(|mark| mark.0.load(Ordering::Acquire) == self.name())
     }
 
     /// What its marks say: it stays in its place for as long as somebody is inside.
@@ -185,7 +192,12 @@ mod tests {
         // Inside two at once: one of them is counted.
         let inner = other.enter().unwrap();
         one.end();
-        assert!(one.enter().is_none() && one.is_ending() && other.enter().is_some() && !other.is_ending());
+        assert!(
+            one.enter().is_none()
+                && one.is_ending()
+                && other.enter().is_some()
+                && !other.is_ending()
+        );
         drop(outer);
         assert!(!one.is_ending());
         other.end();
@@ -194,7 +206,8 @@ mod tests {
         assert!(!other.is_ending());
     }
 
-    /// More threads than places: those without one are counted, and places of threads that have ended are taken again.
+    /// More threads than places: those without one are counted, and places of threads that have
+    /// ended are taken again.
     #[test]
     fn any_number_of_threads_is_seen() {
         let hazard = Arc::new(Hazard::default());
@@ -229,7 +242,8 @@ mod tests {
                 places.sort_unstable();
                 let taken = places.len();
                 places.dedup();
-                // Threads of other tests have places, too; threads that wait for each other all at once have different ones.
+                // Threads of other tests have places, too; threads that wait for each other all at
+                // once have different ones.
                 assert!(taken == places.len() && taken > 0 && taken <= PLACES, "{taken}");
             });
         }

@@ -1,7 +1,9 @@
-//! Marks and ends, tried by loom: with a fence on each side, and with both made by the side that ends.
+//! Marks and ends, tried by loom: with a fence on each side, and with both made by the side that
+//! ends.
 //!
-//! What `membarrier` does is modelled as what it promises: somewhere in the other thread's steps, between the call's begin and its end, that
-//! thread passes a full fence. Each place where that can be is a model of its own.
+//! What `membarrier` does is modelled as what it promises: somewhere in the other thread's steps,
+//! between the call's begin and its end, that thread passes a full fence. Each place where that can
+//! be is a model of its own.
 
 use super::{Hazard, Host, PLACES};
 use crate::models::model;
@@ -19,7 +21,8 @@ loom::thread_local! {
     static PLACE: usize = NEXT.replace(NEXT.get().wrapping_add(1)) % PLACES;
 }
 
-/// Of two threads at a time. (Loom runs all threads of a model on one of the system's: those of other models, at the same time, do not count.)
+/// Of two threads at a time. (Loom runs all threads of a model on one of the system's: those of
+/// other models, at the same time, do not count.)
 pub(super) fn place() -> Option<usize> {
     PLACE.try_with(|place| *place).ok()
 }
@@ -94,7 +97,9 @@ fn one_inside_one_ends(place: Option<usize>, fence_at: Option<usize>) {
             })
         };
         let (hazard, used) = &*shared;
-        hazard.end_by(|| if fence_at.is_some() { interruption.heavy() } else { fence(Ordering::SeqCst) });
+        hazard.end_by(|| {
+            if fence_at.is_some() { interruption.heavy() } else { fence(Ordering::SeqCst) }
+        });
         while hazard.is_ending() {
             thread::yield_now();
         }

@@ -18,14 +18,15 @@ pub struct LocalAddress {
     pub loopback: bool,
 }
 
-/// All addresses of all interfaces that are up, loopback last. Link-local IPv6 addresses are left out: they mean nothing
-/// without the peer's own interface number.
+/// All addresses of all interfaces that are up, loopback last. Link-local IPv6 addresses are left
+/// out: they mean nothing without the peer's own interface number.
 ///
 /// # Errors
 /// The interfaces could not be listed.
 pub fn local_addresses() -> io::Result<Vec<LocalAddress>> {
     let probe = Probe::open()?;
-    let mut found: Vec<LocalAddress> = interfaces::list()?.into_iter().filter_map(|one| usable(one, &probe)).collect();
+    let mut found: Vec<LocalAddress> =
+        interfaces::list()?.into_iter().filter_map(|one| usable(one, &probe)).collect();
     found.sort_by_key(|local| local.loopback);
     Ok(found)
 }
@@ -36,15 +37,16 @@ fn usable(one: Interface, probe: &Probe) -> Option<LocalAddress> {
     Some(LocalAddress { address, interface: one.name, mtu, loopback })
 }
 
-/// Bytes of the largest IP packet that the path to this address carries, as far as this machine knows: the interface's, or less
-/// if a router has said so.
+/// Bytes of the largest IP packet that the path to this address carries, as far as this machine
+/// knows: the interface's, or less if a router has said so.
 ///
 /// # Errors
 /// No route, or no address family.
 pub fn path_mtu(to: SocketAddr) -> io::Result<usize> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-    // Sends nothing: for UDP this only looks up the route. Port 0 cannot be connected to, any other will do.
+    // Sends nothing: for UDP this only looks up the route. Port 0 cannot be connected to, any other
+    // will do.
     let port = if to.port() == 0 { 9 } else { to.port() };
     connect(&socket, &SocketAddr::new(to.ip(), port))?;
     let mtu = if to.is_ipv4() { sockopt::ip_mtu(&socket)? } else { sockopt::ipv6_mtu(&socket)? };
@@ -65,10 +67,13 @@ mod tests {
     #[test]
     fn loopback_is_found_marked_and_last() {
         let all = local_addresses().unwrap();
-        let loopback = all.iter().find(|local| local.address.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST)).unwrap();
+        let loopback =
+            all.iter().find(|local| local.address.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST)).unwrap();
         assert!(loopback.loopback && loopback.mtu >= 1280, "{loopback:?}");
         assert!(all.is_sorted_by_key(|local| local.loopback));
-        assert!(all.iter().all(|local| !matches!(local.address, SocketAddr::V6(v6) if v6.ip().is_unicast_link_local())));
+        assert!(all.iter().all(
+            |local| !matches!(local.address, SocketAddr::V6(v6) if v6.ip().is_unicast_link_local())
+        ));
     }
 
     #[test]

@@ -1,6 +1,8 @@
-//! What every link must do, whatever carries its datagrams. A new link is added at the end, as one line.
+//! What every link must do, whatever carries its datagrams. A new link is added at the end, as one
+//! line.
 //!
-//! Datagrams may be lost where a link says so, but not here: over loopback and with few bytes on the way nothing is dropped.
+//! Datagrams may be lost where a link says so, but not here: over loopback and with few bytes on
+//! the way nothing is dropped.
 
 use super::{Bind, Fault, FaultSettings, Link, Outgoing, Pcapng, Tap, Trace, UdpLink};
 use crate::memory::{Gather, Region, RegionTable};
@@ -57,7 +59,9 @@ pub(super) fn take(link: &mut dyn Link, count: usize) -> Vec<(SocketAddr, Vec<u8
     while taken.len() < count {
         assert!(wait_readable(link, deadline), "{} of {count} datagrams came", taken.len());
         let before = taken.len();
-        let told = link.receive(&mut |arrival| taken.push((arrival.from, arrival.bytes.to_vec()))).unwrap();
+        let told = link
+            .receive(&mut |arrival| taken.push((arrival.from, arrival.bytes.to_vec())))
+            .unwrap();
         assert_eq!(told, taken.len() - before, "what receive says is what it hands over");
     }
     assert_eq!(taken.len(), count);
@@ -80,15 +84,23 @@ fn send_all(link: &mut dyn Link, mut batch: &[Outgoing<'_>]) {
 /// Datagrams to be sent: to which receiver, and the lengths of head, payload and tag.
 type Plan = Vec<(usize, [usize; 3])>;
 
-/// Sends a plan's datagrams by each lane, and checks that each receiver gets its own, whole, each once, from the right address.
+/// Sends a plan's datagrams by each lane, and checks that each receiver gets its own, whole, each
+/// once, from the right address.
 fn carries(sender: &mut dyn Link, receivers: &mut [Box<dyn Link>], ip: IpAddr, plan: &Plan) {
     carries_by(Lane::Small, sender, receivers, ip, plan);
     carries_by(Lane::Bulk, sender, receivers, ip, plan);
 }
 
-fn carries_by(lane: Lane, sender: &mut dyn Link, receivers: &mut [Box<dyn Link>], ip: IpAddr, plan: &Plan) {
+fn carries_by(
+    lane: Lane,
+    sender: &mut dyn Link,
+    receivers: &mut [Box<dyn Link>],
+    ip: IpAddr,
+    plan: &Plan,
+) {
     let from = port_of(sender, ip, lane);
-    let to: Vec<SocketAddr> = receivers.iter().map(|receiver| port_of(&**receiver, ip, lane)).collect();
+    let to: Vec<SocketAddr> =
+        receivers.iter().map(|receiver| port_of(&**receiver, ip, lane)).collect();
     let mut rest: &[(usize, [usize; 3])] = plan;
     let mut number = 0;
     while !rest.is_empty() {
@@ -97,22 +109,40 @@ fn carries_by(lane: Lane, sender: &mut dyn Link, receivers: &mut [Box<dyn Link>]
             bytes += head + payload + tag;
             bytes <= BYTES_ON_THE_WAY
         };
-        let (part, later) = rest.split_at(rest.iter().take(DATAGRAMS_ON_THE_WAY).take_while(fits).count().max(1));
+        let (part, later) =
+            rest.split_at(rest.iter().take(DATAGRAMS_ON_THE_WAY).take_while(fits).count().max(1));
         rest = later;
         // Head, payload and tag are pieces of one pattern; payloads lie in a region of their own.
-        let whole: Vec<Vec<u8>> =
-            part.iter().enumerate().map(|(at, (_, lens))| pattern(number + at, lens.iter().sum())).collect();
+        let whole: Vec<Vec<u8>> = part
+            .iter()
+            .enumerate()
+            .map(|(at, (_, lens))| pattern(number + at, lens.iter().sum()))
+            .collect();
         number += part.len();
-        let payloads: Vec<Gather> = part.iter().zip(&whole).map(|((_, lens), bytes)| in_region(bytes, lens)).collect();
+        let payloads: Vec<Gather> =
+            part.iter().zip(&whole).map(|((_, lens), bytes)| in_region(bytes, lens)).collect();
         let mut batch = Vec::new();
-        for (((receiver, [head, payload, _]), bytes), gather) in part.iter().zip(&whole).zip(&payloads) {
+        for (((receiver, [head, payload, _]), bytes), gather) in
+            part.iter().zip(&whole).zip(&payloads)
+        {
             let (head, tag) = (&bytes[..*head], &bytes[head + payload..]);
-            batch.push(Outgoing { to: &to[*receiver], lane, mode: SendMode::Any, head, payload: gather, tag });
+            batch.push(Outgoing {
+                to: &to[*receiver],
+                lane,
+                mode: SendMode::Any,
+                head,
+                payload: gather,
+                tag,
+            });
         }
         send_all(sender, &batch);
         for (index, receiver) in receivers.iter_mut().enumerate() {
-            let mut want: Vec<&Vec<u8>> =
-                part.iter().zip(&whole).filter(|((to, _), _)| *to == index).map(|(_, bytes)| bytes).collect();
+            let mut want: Vec<&Vec<u8>> = part
+                .iter()
+                .zip(&whole)
+                .filter(|((to, _), _)| *to == index)
+                .map(|(_, bytes)| bytes)
+                .collect();
             let mut got = take(&mut **receiver, want.len());
             assert!(got.iter().all(|(who, _)| *who == from), "every datagram says who sent it");
             got.sort();
@@ -141,15 +171,19 @@ fn all_sizes(make: Make<'_>) {
     let (mut sender, mut receivers) = pair(make, V4);
     let max = sender.datagram_max_to(address_of(&*receivers[0], V4)).min(sender.datagram_max());
     let plan = [0, 1, 2, 24, 1232, 1366 + 44, 1472, 4096, 8192 + 44, 9000, 30_000, max];
-    let plan =
-        plan.into_iter().filter(|len| *len <= max).map(|len| (0, [len.min(24), len.saturating_sub(40), len.clamp(24, 40) - 24]));
+    let plan = plan
+        .into_iter()
+        .filter(|len| *len <= max)
+        .map(|len| (0, [len.min(24), len.saturating_sub(40), len.clamp(24, 40) - 24]));
     carries(&mut *sender, &mut receivers, V4, &plan.collect());
 }
 
 fn runs_and_odd_tails(make: Make<'_>) {
     let (mut sender, mut receivers) = pair(make, V4);
     let mut plan = Plan::new();
-    for (count, len) in [(1, 1000), (2, 1000), (64, 1000), (65, 1000), (130, 500), (7, 8192), (200, 1)] {
+    for (count, len) in
+        [(1, 1000), (2, 1000), (64, 1000), (65, 1000), (130, 500), (7, 8192), (200, 1)]
+    {
         plan.extend(vec![(0, [40, len, 4]); count]);
         plan.push((0, [40, len / 2, 4]));
         plan.push((0, [40, 0, 0]));
@@ -181,7 +215,8 @@ fn anything(make: Make<'_>) {
     let max = sender.datagram_max_to(address_of(&*receivers[0], V4)).min(9000) - 100;
     let mut state = 1_u64;
     let mut random = move |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % below
     };
     let mut plan = Plan::new();
@@ -233,8 +268,18 @@ fn too_big_is_told_and_the_rest_goes(make: Make<'_>) {
         payload: &Gather::EMPTY,
         tag: &[],
     };
-    send_all(&mut *sender, &[outgoing(100), outgoing(bytes.len()), outgoing(bytes.len()), outgoing(200), outgoing(200)]);
-    let got: Vec<usize> = take(&mut *receivers[0], 3).iter().map(|(_, bytes)| bytes.len()).collect();
+    send_all(
+        &mut *sender,
+        &[
+            outgoing(100),
+            outgoing(bytes.len()),
+            outgoing(bytes.len()),
+            outgoing(200),
+            outgoing(200),
+        ],
+    );
+    let got: Vec<usize> =
+        take(&mut *receivers[0], 3).iter().map(|(_, bytes)| bytes.len()).collect();
     assert_eq!(got, [100, 200, 200]);
     let told = sender.poll_too_big().unwrap();
     assert_eq!((told.to, told.tried), (to, bytes.len()));
@@ -288,7 +333,8 @@ fn says_where_it_is(make: Make<'_>) {
     assert!(link.datagram_max_to(address_of(&*link, V4)) <= link.datagram_max());
 }
 
-/// What is small is received before bulk that was sent before it, whether bulk is being received already or not.
+/// What is small is received before bulk that was sent before it, whether bulk is being received
+/// already or not.
 fn small_passes_bulk(make: Make<'_>) {
     let (mut sender, mut receivers) = pair(make, V4);
     let Some(receiver) = receivers.first_mut() else { return };
@@ -296,15 +342,30 @@ fn small_passes_bulk(make: Make<'_>) {
         return;
     }
     let bytes = vec![7; 60_000];
-    let (small, bulk) = (port_of(&**receiver, V4, Lane::Small), port_of(&**receiver, V4, Lane::Bulk));
+    let (small, bulk) =
+        (port_of(&**receiver, V4, Lane::Small), port_of(&**receiver, V4, Lane::Bulk));
     let mut most = 0;
     for _ in 0..3 {
-        let big = Outgoing { to: &bulk, lane: Lane::Bulk, mode: SendMode::Any, head: &bytes, payload: &Gather::EMPTY, tag: &[] };
+        let big = Outgoing {
+            to: &bulk,
+            lane: Lane::Bulk,
+            mode: SendMode::Any,
+            head: &bytes,
+            payload: &Gather::EMPTY,
+            tag: &[],
+        };
         // What does not fit into the buffer is lost: also then there is much before the small one.
         (0..70).for_each(|_| send_all(&mut *sender, std::slice::from_ref(&big)));
         send_all(
             &mut *sender,
-            &[Outgoing { to: &small, lane: Lane::Small, mode: SendMode::Any, head: b"small", payload: &Gather::EMPTY, tag: &[] }],
+            &[Outgoing {
+                to: &small,
+                lane: Lane::Small,
+                mode: SendMode::Any,
+                head: b"small",
+                payload: &Gather::EMPTY,
+                tag: &[],
+            }],
         );
         let (mut before, mut came) = (0, false);
         let deadline = Instant::now() + DEADLINE;
@@ -355,8 +416,15 @@ fn udp(ip: IpAddr, without: &str) -> UdpLink {
 
 fn tapped(ip: IpAddr) -> Tap<UdpLink> {
     let mut tap = Tap::new(udp(ip, ""));
-    tap.record("capture".into(), Box::new(Pcapng::new("test")), Box::new(std::io::sink()), u64::MAX).unwrap();
-    tap.record("trace".into(), Box::<Trace>::default(), Box::new(std::io::sink()), u64::MAX).unwrap();
+    tap.record(
+        "capture".into(),
+        Box::new(Pcapng::new("test")),
+        Box::new(std::io::sink()),
+        u64::MAX,
+    )
+    .unwrap();
+    tap.record("trace".into(), Box::<Trace>::default(), Box::new(std::io::sink()), u64::MAX)
+        .unwrap();
     tap
 }
 
@@ -374,7 +442,8 @@ conformance! {
     fault_without_faults: |ip| Box::new(Fault::new(udp(ip, ""), FaultSettings::default())) as Box<dyn Link>;
 }
 
-/// A link bound to everything reaches both families; what is sent to its loopback address comes from there.
+/// A link bound to everything reaches both families; what is sent to its loopback address comes
+/// from there.
 #[test]
 fn a_wildcard_link_carries_both_families() {
     let (mut sender, mut receivers) = (everywhere(), vec![Box::new(everywhere()) as Box<dyn Link>]);

@@ -1,6 +1,8 @@
-//! What `bench` needs to measure how fast bare UDP is on a machine, without any of Oikaze's own path in between.
+//! What `bench` needs to measure how fast bare UDP is on a machine, without any of Oikaze's own
+//! path in between.
 //!
-//! The two socket options below have no safe interface elsewhere; everything else the floors need (`sendmsg`, `recvmsg`) has.
+//! The two socket options below have no safe interface elsewhere; everything else the floors need
+//! (`sendmsg`, `recvmsg`) has.
 
 use std::io;
 
@@ -22,10 +24,16 @@ pub fn receive_joined(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_udp_option(socket, libc::UDP_GRO, 1)
 }
 
-fn set_udp_option(socket: BorrowedFd<'_>, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+fn set_udp_option(
+    socket: BorrowedFd<'_>,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
     let size = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the descriptor is open for as long as it is borrowed; the kernel reads `size` bytes at `value`, which is a
-    // local of that size and outlives the call.
-    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, option, (&raw const value).cast(), size) };
+    // SAFETY: the descriptor is open for as long as it is borrowed; the kernel reads `size` bytes
+    // at `value`, which is a local of that size and outlives the call.
+    let result = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, option, (&raw const value).cast(), size)
+    };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -1,4 +1,5 @@
-//! IP packets with a UDP datagram in them, that the kernel does not look at: its checks are made here, and its headers.
+//! IP packets with a UDP datagram in them, that the kernel does not look at: its checks are made
+//! here, and its headers.
 
 use super::Arrival;
 use arrayvec::ArrayVec;
@@ -8,7 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 const IPV4: usize = 20;
 const IPV6: usize = 40;
 const UDP: usize = 8;
-/// Of the field for marks (RFC 3168, section 5): may be marked instead of dropped; and both bits, Congestion Experienced.
+/// Of the field for marks (RFC 3168, section 5): may be marked instead of dropped; and both bits,
+/// Congestion Experienced.
 pub(super) const ECT_0: u8 = 2;
 pub(super) const CE: u8 = 3;
 
@@ -21,8 +23,9 @@ pub struct Received<'a> {
     pub to: SocketAddr,
 }
 
-/// The datagram in an IP packet (version 4 without options, or 6 without extensions); `None` if the packet contradicts itself, or is `checked` and
-/// its UDP checksum is wrong. What lies behind the datagram is padding of the frame.
+/// The datagram in an IP packet (version 4 without options, or 6 without extensions); `None` if the
+/// packet contradicts itself, or is `checked` and its UDP checksum is wrong. What lies behind the
+/// datagram is padding of the frame.
 #[must_use]
 pub fn datagram(packet: &[u8], checked: bool) -> Option<Received<'_>> {
     let ([ip, to], mark, udp, addresses) = match packet.first()? >> 4 {
@@ -35,7 +38,9 @@ pub fn datagram(packet: &[u8], checked: bool) -> Option<Received<'_>> {
     let len = usize::from(u16::from_be_bytes([len, len_low]));
     let datagram = udp.get(..len)?;
     let bytes = datagram.get(UDP..)?;
-    if checked && !is_unaltered(datagram, addresses, u16::from_ne_bytes([sum, sum_low]), ip.is_ipv4()) {
+    if checked
+        && !is_unaltered(datagram, addresses, u16::from_ne_bytes([sum, sum_low]), ip.is_ipv4())
+    {
         return None;
     }
     let from = SocketAddr::new(ip, u16::from_be_bytes([from, from_low]));
@@ -43,7 +48,8 @@ pub fn datagram(packet: &[u8], checked: bool) -> Option<Received<'_>> {
     Some(Received { arrival: Arrival { from, bytes, congested: mark & CE == CE }, to })
 }
 
-/// The sender and the receiver, the byte with the mark, what lies behind the header, and both addresses as they lie in it.
+/// The sender and the receiver, the byte with the mark, what lies behind the header, and both
+/// addresses as they lie in it.
 type Parts<'a> = ([IpAddr; 2], u8, &'a [u8], &'a [u8]);
 
 fn v4(packet: &[u8]) -> Option<Parts<'_>> {
@@ -54,7 +60,10 @@ fn v4(packet: &[u8]) -> Option<Parts<'_>> {
     }
     let total = usize::from(u16::from_be_bytes([header[2], header[3]]));
     let addresses = packet.get(12..IPV4)?;
-    let ends = [Ipv4Addr::from(*addresses.first_chunk::<4>()?), Ipv4Addr::from(*addresses.last_chunk::<4>()?)];
+    let ends = [
+        Ipv4Addr::from(*addresses.first_chunk::<4>()?),
+        Ipv4Addr::from(*addresses.last_chunk::<4>()?),
+    ];
     Some((ends.map(IpAddr::from), header[1], packet.get(IPV4..total)?, addresses))
 }
 
@@ -62,16 +71,21 @@ fn v6(packet: &[u8]) -> Option<Parts<'_>> {
     let (header, _) = packet.split_first_chunk::<IPV6>()?;
     let payload = usize::from(u16::from_be_bytes([header[4], header[5]]));
     let addresses = packet.get(8..IPV6)?;
-    let ends = [Ipv6Addr::from(*addresses.first_chunk::<16>()?), Ipv6Addr::from(*addresses.last_chunk::<16>()?)];
-    // The traffic class stands across two bytes (RFC 8200, section 3): its last two bits are in the second.
+    let ends = [
+        Ipv6Addr::from(*addresses.first_chunk::<16>()?),
+        Ipv6Addr::from(*addresses.last_chunk::<16>()?),
+    ];
+    // The traffic class stands across two bytes (RFC 8200, section 3): its last two bits are in the
+    // second.
     Some((ends.map(IpAddr::from), header[1] >> 4, packet.get(IPV6..)?.get(..payload)?, addresses))
 }
 
 /// Bytes of the headers that [`headers`] writes, at most.
 pub const HEADERS_MAX: usize = IPV6 + UDP;
 
-/// Headers for datagrams from here to there (of one family), that may be marked instead of dropped (ECT(0), RFC 3168), and are never cut;
-/// [`finish`] fills in what depends on the datagram. `None`: two families.
+/// Headers for datagrams from here to there (of one family), that may be marked instead of dropped
+/// (ECT(0), RFC 3168), and are never cut; [`finish`] fills in what depends on the datagram. `None`:
+/// two families.
 #[must_use]
 pub fn headers(from: SocketAddr, to: SocketAddr) -> Option<ArrayVec<u8, HEADERS_MAX>> {
     const DONT_FRAGMENT: u8 = 0x40;
@@ -93,7 +107,8 @@ pub fn headers(from: SocketAddr, to: SocketAddr) -> Option<ArrayVec<u8, HEADERS_
     Some(headers)
 }
 
-/// The lengths and checksums of a packet that begins with [`headers`]. `None`: it does not, or is too long.
+/// The lengths and checksums of a packet that begins with [`headers`]. `None`: it does not, or is
+/// too long.
 pub fn finish(packet: &mut [u8]) -> Option<()> {
     let is_v4 = packet.first()? >> 4 == 4;
     let (ip, addresses_at) = if is_v4 { (IPV4, 12) } else { (IPV6, 8) };
@@ -119,14 +134,16 @@ pub fn finish(packet: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// What the UDP checksum covers beside the datagram: addresses, protocol, length (RFC 768, RFC 8200, section 8.1).
+/// What the UDP checksum covers beside the datagram: addresses, protocol, length (RFC 768, RFC
+/// 8200, section 8.1).
 fn beside(addresses: &[u8], len: usize) -> u64 {
     const PROTOCOL: u16 = 17;
     sum(addresses) + u64::from((len as u16).to_be()) + u64::from(PROTOCOL.to_be())
 }
 
-/// Does the UDP checksum (RFC 768) hold? Where the sender is a virtual device of this machine, its kernel leaves it to the card that is not
-/// there: then only the addresses are summed up, and nothing has been on a wire.
+/// Does the UDP checksum (RFC 768) hold? Where the sender is a virtual device of this machine, its
+/// kernel leaves it to the card that is not there: then only the addresses are summed up, and
+/// nothing has been on a wire.
 fn is_unaltered(datagram: &[u8], addresses: &[u8], told: u16, may_be_none: bool) -> bool {
     if told == 0 {
         return may_be_none;
@@ -138,7 +155,8 @@ fn is_unaltered(datagram: &[u8], addresses: &[u8], told: u16, may_be_none: bool)
 /// 16-bit words as they lie, added up (RFC 1071); an odd byte is filled up with zero.
 fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
-    let rest_as_word = rest.iter().enumerate().map(|(at, byte)| u64::from(*byte) << (8 * at)).sum::<u64>();
+    let rest_as_word =
+        rest.iter().enumerate().map(|(at, byte)| u64::from(*byte) << (8 * at)).sum::<u64>();
     words.iter().map(|word| u64::from(u32::from_le_bytes(*word))).sum::<u64>() + rest_as_word
 }
 
@@ -157,7 +175,12 @@ pub(in crate::link) mod tests {
     use proptest::prelude::*;
 
     /// A packet as a kernel would send it.
-    pub(in crate::link) fn packet(from: SocketAddr, to: SocketAddr, mark: u8, body: &[u8]) -> Vec<u8> {
+    pub(in crate::link) fn packet(
+        from: SocketAddr,
+        to: SocketAddr,
+        mark: u8,
+        body: &[u8],
+    ) -> Vec<u8> {
         let len = (UDP + body.len()) as u16;
         let (mut packet, addresses) = match (from.ip(), to.ip()) {
             (IpAddr::V4(a), IpAddr::V4(b)) => {
@@ -180,7 +203,8 @@ pub(in crate::link) mod tests {
             }
             _ => unreachable!("one family"),
         };
-        let mut udp: Vec<u8> = [from.port(), to.port(), len, 0].into_iter().flat_map(u16::to_be_bytes).collect();
+        let mut udp: Vec<u8> =
+            [from.port(), to.port(), len, 0].into_iter().flat_map(u16::to_be_bytes).collect();
         udp.extend(body);
         let sum = match !slow_sum(&[&addresses, &[0, 17], &len.to_be_bytes(), &udp]) {
             0 => 0xffff,
@@ -194,7 +218,10 @@ pub(in crate::link) mod tests {
     /// As RFC 1071 says it.
     fn slow_sum(parts: &[&[u8]]) -> u16 {
         let bytes = parts.concat();
-        let mut sum: u32 = bytes.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(*word.get(1).unwrap_or(&0))).sum();
+        let mut sum: u32 = bytes
+            .chunks(2)
+            .map(|word| u32::from(word[0]) << 8 | u32::from(*word.get(1).unwrap_or(&0)))
+            .sum();
         while sum >> 16 > 0 {
             sum = (sum & 0xffff) + (sum >> 16);
         }
@@ -203,9 +230,12 @@ pub(in crate::link) mod tests {
 
     fn ends() -> impl Strategy<Value = (SocketAddr, SocketAddr)> {
         let ports = (any::<u16>(), any::<u16>());
-        let v4 = (any::<[u8; 4]>(), any::<[u8; 4]>()).prop_map(|(a, b)| (IpAddr::from(a), IpAddr::from(b)));
-        let v6 = (any::<[u8; 16]>(), any::<[u8; 16]>()).prop_map(|(a, b)| (IpAddr::from(a), IpAddr::from(b)));
-        (prop_oneof![v4, v6], ports).prop_map(|((a, b), (p, q))| (SocketAddr::new(a, p), SocketAddr::new(b, q)))
+        let v4 = (any::<[u8; 4]>(), any::<[u8; 4]>())
+            .prop_map(|(a, b)| (IpAddr::from(a), IpAddr::from(b)));
+        let v6 = (any::<[u8; 16]>(), any::<[u8; 16]>())
+            .prop_map(|(a, b)| (IpAddr::from(a), IpAddr::from(b)));
+        (prop_oneof![v4, v6], ports)
+            .prop_map(|((a, b), (p, q))| (SocketAddr::new(a, p), SocketAddr::new(b, q)))
     }
 
     proptest! {

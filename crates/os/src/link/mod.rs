@@ -1,8 +1,9 @@
 //! Datagrams in and out.
 //!
-//! A [`Link`] carries datagrams, unreliably: what it accepts may be lost, repeated or late, and everything above copes with that.
-//! [`UdpLink`] is the one for Ethernet; [`Fault`] wraps any link and loses, repeats, reorders, damages and delays by a seed;
-//! [`Tap`] writes down what goes through another.
+//! A [`Link`] carries datagrams, unreliably: what it accepts may be lost, repeated or late, and
+//! everything above copes with that. [`UdpLink`] is the one for Ethernet; [`Fault`] wraps any link
+//! and loses, repeats, reorders, damages and delays by a seed; [`Tap`] writes down what goes
+//! through another.
 
 mod addresses;
 #[cfg(test)]
@@ -16,7 +17,10 @@ mod tap;
 mod udp;
 
 pub use addresses::{LocalAddress, local_addresses, path_mtu};
-pub use fault::{Corruption, FAULT_VARIABLE, Fate, Fault, FaultPlan, FaultSettings, FaultSyntax, Reseal, Tampering, Verdict};
+pub use fault::{
+    Corruption, FAULT_VARIABLE, Fate, Fault, FaultPlan, FaultSettings, FaultSyntax, Reseal,
+    Tampering, Verdict,
+};
 pub use oikaze_protocol::wind::SendMode;
 pub use sink::{Foreseen, Scattered, Sink};
 pub use statistics::{Offload, Statistics};
@@ -94,16 +98,17 @@ pub struct TooBig {
 
 /// Carries datagrams. One owner at a time; nothing here blocks.
 pub trait Link: Send {
-    /// Send datagrams, in order; how many were taken. Fewer than all: there is no room now, try the rest later. A datagram that
-    /// cannot reach its peer (no route, too big for the path) counts as taken and is lost; see [`Link::statistics`] and
-    /// [`Link::poll_too_big`].
+    /// Send datagrams, in order; how many were taken. Fewer than all: there is no room now, try the
+    /// rest later. A datagram that cannot reach its peer (no route, too big for the path) counts as
+    /// taken and is lost; see [`Link::statistics`] and [`Link::poll_too_big`].
     ///
     /// # Errors
     /// Only what makes the link useless.
     fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize>;
 
     /// Take what has arrived, one bounded burst: `take` is called for each datagram. How many; more
-    /// may be waiting, also if none came: a link may look at its parts in turn, and [`Link::fd`] tells who sleeps.
+    /// may be waiting, also if none came: a link may look at its parts in turn, and [`Link::fd`]
+    /// tells who sleeps.
     ///
     /// # Errors
     /// Only what makes the link useless.
@@ -117,8 +122,9 @@ pub trait Link: Send {
         self.receive(&mut |arrival| sink.take(arrival))
     }
 
-    /// Look again, for who waits and has found nothing a moment ago: a few times, until something comes, where that is most likely, as quickly
-    /// as can be. It says nothing of the rest, for which [`Link::receive_into`] must be called again soon.
+    /// Look again, for who waits and has found nothing a moment ago: a few times, until something
+    /// comes, where that is most likely, as quickly as can be. It says nothing of the rest, for
+    /// which [`Link::receive_into`] must be called again soon.
     ///
     /// # Errors
     /// As there.
@@ -132,8 +138,8 @@ pub trait Link: Send {
     /// The interfaces could not be listed.
     fn local_addresses(&self) -> io::Result<Vec<LocalAddress>>;
 
-    /// The port, at all addresses of the link, at which peers shall send bulk and from which bulk is sent: so it never stands in front of what
-    /// is small. `None`: one port for all.
+    /// The port, at all addresses of the link, at which peers shall send bulk and from which bulk
+    /// is sent: so it never stands in front of what is small. `None`: one port for all.
     fn bulk_port(&self) -> Option<u16> {
         None
     }
@@ -153,7 +159,8 @@ pub trait Link: Send {
         false
     }
 
-    /// Do a few datagrams of so many bytes get to this peer sooner if each is in one piece here, and goes to the port for what is small?
+    /// Do a few datagrams of so many bytes get to this peer sooner if each is in one piece here,
+    /// and goes to the port for what is small?
     fn has_short_way(&mut self, to: SocketAddr, len: usize) -> bool {
         let _ = (to, len);
         false
@@ -162,11 +169,13 @@ pub trait Link: Send {
     /// Bytes of datagrams of `len` bytes that may wait to be received before some are lost.
     fn receive_buffer(&self, len: usize) -> usize;
 
-    /// Becomes readable when something has arrived (level-triggered), while the link is [watched](Link::watch).
+    /// Becomes readable when something has arrived (level-triggered), while the link is
+    /// [watched](Link::watch).
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Somebody is about to sleep on [`Link::fd`] (`true`), or does so no more (`false`): one call of either kind for each sleeper. To
-    /// be watched costs each datagram that arrives half a microsecond.
+    /// Somebody is about to sleep on [`Link::fd`] (`true`), or does so no more (`false`): one call
+    /// of either kind for each sleeper. To be watched costs each datagram that arrives half a
+    /// microsecond.
     ///
     /// # Errors
     /// The link cannot be watched; it must be asked again and again instead.
@@ -175,24 +184,28 @@ pub trait Link: Send {
         Ok(())
     }
 
-    /// When the link should be called again though [`Link::fd`] announces nothing: [`Link::receive`] has something to give then, or
-    /// [`Link::send`], which had no room, may have some.
+    /// When the link should be called again though [`Link::fd`] announces nothing:
+    /// [`Link::receive`] has something to give then, or [`Link::send`], which had no room, may have
+    /// some.
     fn next_wakeup(&self) -> Option<Instant> {
         None
     }
 
-    /// A datagram that was too big for its path, so that smaller ones are made. At most one is kept for each peer.
+    /// A datagram that was too big for its path, so that smaller ones are made. At most one is kept
+    /// for each peer.
     fn poll_too_big(&mut self) -> Option<TooBig> {
         None
     }
 
-    /// Nothing was heard of this peer for long, though it was asked. The link receives from it by the plainest way until it is heard, and for
-    /// good if only that way brings something again and again (WIND-8.13).
+    /// Nothing was heard of this peer for long, though it was asked. The link receives from it by
+    /// the plainest way until it is heard, and for good if only that way brings something again and
+    /// again (WIND-8.13).
     fn unheard(&mut self, peer: SocketAddr) {
         let _ = peer;
     }
 
-    /// Something a person should be told, once: a mechanism that turned out not to work, a buffer that is too small.
+    /// Something a person should be told, once: a mechanism that turned out not to work, a buffer
+    /// that is too small.
     fn notice(&mut self) -> Option<String> {
         None
     }

@@ -4,7 +4,8 @@ use super::Arrival;
 use crate::memory::Places;
 use std::net::SocketAddr;
 
-/// What will probably come next by the bulk lane: datagrams that are alike, whose payloads belong one behind the other, in few places.
+/// What will probably come next by the bulk lane: datagrams that are alike, whose payloads belong
+/// one behind the other, in few places.
 #[derive(Debug)]
 pub struct Foreseen {
     /// Bytes before the payload of each.
@@ -13,8 +14,8 @@ pub struct Foreseen {
     pub payload: usize,
     /// Bytes behind it.
     pub tag: usize,
-    /// Where the payloads belong, as many as there is room for, none across two places. Whatever comes, these bytes, and no others, may hold
-    /// anything afterwards.
+    /// Where the payloads belong, as many as there is room for, none across two places. Whatever
+    /// comes, these bytes, and no others, may hold anything afterwards.
     pub places: Places,
 }
 
@@ -38,19 +39,21 @@ pub trait Sink {
     /// One has arrived.
     fn take(&mut self, arrival: Arrival<'_>);
 
-    /// Was the one that was taken last from a peer, unaltered, and none that had come before, which anybody may say again? Only then it is believed by
-    /// which way it seems to have come.
+    /// Was the one that was taken last from a peer, unaltered, and none that had come before, which
+    /// anybody may say again? Only then it is believed by which way it seems to have come.
     fn was_a_peers(&self) -> bool {
         false
     }
 
-    /// Bulk is about to be received: where would it belong? Asked again before each call that receives.
+    /// Bulk is about to be received: where would it belong? Asked again before each call that
+    /// receives.
     fn foresee(&mut self) -> Option<Foreseen> {
         None
     }
 
-    /// Is this what was foreseen at that place in the order, from 0? Asked for the datagrams of a call in their order, up to the first that
-    /// is not, before any is handed over: this one and all behind it are taken out of their places and handed over as any others.
+    /// Is this what was foreseen at that place in the order, from 0? Asked for the datagrams of a
+    /// call in their order, up to the first that is not, before any is handed over: this one and
+    /// all behind it are taken out of their places and handed over as any others.
     fn confirm(&mut self, index: usize, scattered: &Scattered<'_>) -> bool {
         let _ = (index, scattered);
         false

@@ -20,7 +20,8 @@ pub struct Statistics {
     pub datagrams_out: u64,
     /// Of these, how many went past the kernel's IP, as frames.
     pub frames_out: u64,
-    /// Likewise, how many had the pages of their payloads taken instead of copied, by the kernel at least.
+    /// Likewise, how many had the pages of their payloads taken instead of copied, by the kernel at
+    /// least.
     pub spliced: u64,
     /// Bytes of all that were taken.
     pub bytes_out: u64,
@@ -44,9 +45,11 @@ pub struct Statistics {
     pub too_big: u64,
     /// Buffers dropped because they were cut short or made no sense.
     pub truncated: u64,
-    /// Datagrams the kernel dropped because our receive buffer was full (a group that came as one buffer counts once).
+    /// Datagrams the kernel dropped because our receive buffer was full (a group that came as one
+    /// buffer counts once).
     pub overflowed: u64,
-    /// Peers that are received from by the plain socket only, because nothing came otherwise (WIND-8.13).
+    /// Peers that are received from by the plain socket only, because nothing came otherwise
+    /// (WIND-8.13).
     pub receive_paths_avoided: u64,
     /// Bytes of a socket's send buffer in the kernel, the smallest if they differ.
     pub send_buffer: usize,

@@ -8,12 +8,17 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use oikaze_protocol::rma::{Accumulation, Combine, Number, Width};
 
 impl Region {
-    /// Combine `values` with the elements from `offset` on, each atomically with respect to peers' accumulates and atomics, as
-    /// [`Combine`] says.
+    /// Combine `values` with the elements from `offset` on, each atomically with respect to peers'
+    /// accumulates and atomics, as [`Combine`] says.
     ///
     /// # Errors
     /// [`AccessError`]: out of bounds, misaligned, lent for reading, or the lending scope has ended. Nothing has changed then.
-    pub fn accumulate<T: Number>(&self, offset: u64, combine: Combine, values: &[T]) -> Result<(), AccessError> {
+    pub fn accumulate<T: Number>(
+        &self,
+        offset: u64,
+        combine: Combine,
+        values: &[T],
+    ) -> Result<(), AccessError> {
         let how = Accumulation { element: T::ELEMENT, combine };
         let wide = size_of::<T>() as u64;
         self.with_elements(Side::Program, offset, how, values.len() as u64 * wide, |at| {
@@ -24,25 +29,41 @@ impl Region {
         })
     }
 
-    /// As [`Region::accumulate`], of elements as they stand in memory. Those that are not whole are left out.
-    pub(super) fn accumulate_from(&self, side: Side, offset: u64, how: Accumulation, elements: &[u8]) -> Result<(), AccessError> {
+    /// As [`Region::accumulate`], of elements as they stand in memory. Those that are not whole are
+    /// left out.
+    pub(super) fn accumulate_from(
+        &self,
+        side: Side,
+        offset: u64,
+        how: Accumulation,
+        elements: &[u8],
+    ) -> Result<(), AccessError> {
         self.with_elements(side, offset, how, elements.len() as u64, |at| match how.width() {
             Width::W32 => {
                 for (index, element) in elements.as_chunks::<4>().0.iter().enumerate() {
                     // SAFETY: `with_elements` vouches for so many elements behind `at`.
-                    unsafe { combine_one(at.byte_add(4 * index), how, u64::from(u32::from_ne_bytes(*element))) };
+                    unsafe {
+                        combine_one(
+                            at.byte_add(4 * index),
+                            how,
+                            u64::from(u32::from_ne_bytes(*element)),
+                        )
+                    };
                 }
             }
             Width::W64 => {
                 for (index, element) in elements.as_chunks::<8>().0.iter().enumerate() {
                     // SAFETY: as above.
-                    unsafe { combine_one(at.byte_add(8 * index), how, u64::from_ne_bytes(*element)) };
+                    unsafe {
+                        combine_one(at.byte_add(8 * index), how, u64::from_ne_bytes(*element))
+                    };
                 }
             }
         })
     }
 
-    /// Calls `act` with a pointer to `len` bytes of writable, aligned elements that stay valid until it returns.
+    /// Calls `act` with a pointer to `len` bytes of writable, aligned elements that stay valid
+    /// until it returns.
     fn with_elements(
         &self,
         side: Side,
@@ -66,9 +87,11 @@ impl Region {
 /// Combine one element.
 ///
 /// # Safety
-/// `at` is valid for a read and write of the element's width, and aligned to it; nobody has references to it but atomic ones.
+/// `at` is valid for a read and write of the element's width, and aligned to it; nobody has
+/// references to it but atomic ones.
 unsafe fn combine_one(at: NonNull<u8>, how: Accumulation, other: u64) {
-    // The order of releases and acquires is as with atomics: who sees an element sees what its writer saw.
+    // The order of releases and acquires is as with atomics: who sees an element sees what its
+    // writer saw.
     let (order, seen) = (Ordering::AcqRel, Ordering::Acquire);
     match (how.width(), how.of_integers(other)) {
         (Width::W32, Some(op)) => {
@@ -82,7 +105,9 @@ unsafe fn combine_one(at: NonNull<u8>, how: Accumulation, other: u64) {
         (Width::W32, None) => {
             // SAFETY: the caller vouches for it.
             let word = unsafe { AtomicU32::from_ptr(at.cast().as_ptr()) };
-            let _always = word.fetch_update(order, seen, |here| Some(how.of_floats(u64::from(here), other) as u32));
+            let _always = word.fetch_update(order, seen, |here| {
+                Some(how.of_floats(u64::from(here), other) as u32)
+            });
         }
         (Width::W64, None) => {
             // SAFETY: the caller vouches for it.

@@ -1,7 +1,8 @@
 //! How much memory can still be taken without waking the out-of-memory killer.
 //!
-//! Under the usual overcommit a memory file is granted page by page, so asking for too much does not fail: it kills. What the
-//! kernel says is available (and what the control group leaves) is asked first. A guess, good for clear mistakes.
+//! Under the usual overcommit a memory file is granted page by page, so asking for too much does
+//! not fail: it kills. What the kernel says is available (and what the control group leaves) is
+//! asked first. A guess, good for clear mistakes.
 
 use std::fs::read_to_string;
 use std::path::Path;
@@ -15,8 +16,13 @@ pub fn has_memory_for(len: usize) -> bool {
 /// Bytes that can still be had, by each limit that is known, with whose it is.
 pub(crate) fn memory_left() -> Vec<(usize, &'static str)> {
     let machine = read_to_string("/proc/meminfo").ok().and_then(|text| of_machine(&text));
-    let group = read_to_string("/proc/self/cgroup").ok().and_then(|text| of_group(&text, Path::new("/sys/fs/cgroup")));
-    let limits = [(machine, "the machine's free memory and swap"), (group, "the control group's memory limit")];
+    let group = read_to_string("/proc/self/cgroup")
+        .ok()
+        .and_then(|text| of_group(&text, Path::new("/sys/fs/cgroup")));
+    let limits = [
+        (machine, "the machine's free memory and swap"),
+        (group, "the control group's memory limit"),
+    ];
     limits.into_iter().filter_map(|(available, limit)| Some((available?, limit))).collect()
 }
 
@@ -24,7 +30,12 @@ pub(crate) fn memory_left() -> Vec<(usize, &'static str)> {
 fn of_machine(text: &str) -> Option<usize> {
     let field = |name: &str| -> Option<usize> {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.trim_start_matches(':').split_whitespace().next()?.parse::<usize>().ok()?.checked_mul(1024)
+        line.trim_start_matches(':')
+            .split_whitespace()
+            .next()?
+            .parse::<usize>()
+            .ok()?
+            .checked_mul(1024)
     };
     field("MemAvailable")?.checked_add(field("SwapFree").unwrap_or(0))
 }
@@ -44,8 +55,12 @@ const VERSION_1: Version = Version {
     used: "memory.usage_in_bytes",
     cached: ["total_inactive_file", "total_active_file"],
 };
-const VERSION_2: Version =
-    Version { mount: "", limit: "memory.max", used: "memory.current", cached: ["inactive_file", "active_file"] };
+const VERSION_2: Version = Version {
+    mount: "",
+    limit: "memory.max",
+    used: "memory.current",
+    cached: ["inactive_file", "active_file"],
+};
 
 /// What the tightest of the control groups above us leaves. `text` is `/proc/self/cgroup`.
 fn of_group(text: &str, root: &Path) -> Option<usize> {
@@ -54,15 +69,21 @@ fn of_group(text: &str, root: &Path) -> Option<usize> {
         let (controllers, path) = (parts.next()?, parts.next()?.trim_start_matches('/'));
         match controllers {
             "" => Some((VERSION_2, path)),
-            list if list.split(',').any(|controller| controller == "memory") => Some((VERSION_1, path)),
+            list if list.split(',').any(|controller| controller == "memory") => {
+                Some((VERSION_1, path))
+            }
             _ => None,
         }
     });
     let lefts = paths.filter_map(|(version, path)| {
         let mount = root.join(version.mount);
         let own = mount.join(path);
-        // Inside a container the path may be the host's; what is mounted there is then our own group.
-        own.ancestors().take_while(|group| group.starts_with(&mount)).filter_map(|group| left_in(group, &version)).min()
+        // Inside a container the path may be the host's; what is mounted there is then our own
+        // group.
+        own.ancestors()
+            .take_while(|group| group.starts_with(&mount))
+            .filter_map(|group| left_in(group, &version))
+            .min()
     });
     lefts.min()
 }
@@ -71,8 +92,12 @@ fn left_in(group: &Path, version: &Version) -> Option<usize> {
     let number = |file: &str| read_to_string(group.join(file)).ok()?.trim().parse::<usize>().ok();
     let limit = number(version.limit)?;
     let stat = read_to_string(group.join("memory.stat")).unwrap_or_default();
-    let field = |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<usize>().ok());
-    let cached = version.cached.iter().filter_map(|name| field(name)).fold(0, usize::saturating_add);
+    let field = |name: &str| {
+        stat.lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<usize>().ok())
+    };
+    let cached =
+        version.cached.iter().filter_map(|name| field(name)).fold(0, usize::saturating_add);
     Some(limit.saturating_sub(number(version.used)?.saturating_sub(cached)))
 }
 
@@ -105,7 +130,8 @@ mod tests {
     }
 
     fn tree(name: &str, files: &[(&str, &str)]) -> Tree {
-        let root = std::env::temp_dir().join(format!("oikaze-groups-{}-{name}", std::process::id()));
+        let root =
+            std::env::temp_dir().join(format!("oikaze-groups-{}-{name}", std::process::id()));
         for (file, content) in files {
             let file = root.join(file);
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();

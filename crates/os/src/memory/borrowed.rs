@@ -1,8 +1,9 @@
 //! Memory of the program, lent to the runtime until a scope ends.
 //!
-//! A send may be repeated long after the call that began it has returned, and reads its source again each time. So memory that
-//! the program may free can only be lent inside a closure: when the closure ends, the loan is revoked, and accesses under way
-//! are waited for, before the program gets its memory back. The shape is that of `std::thread::scope`.
+//! A send may be repeated long after the call that began it has returned, and reads its source
+//! again each time. So memory that the program may free can only be lent inside a closure: when the
+//! closure ends, the loan is revoked, and accesses under way are waited for, before the program
+//! gets its memory back. The shape is that of `std::thread::scope`.
 
 use super::Region;
 use crate::origin::Origin;
@@ -16,7 +17,8 @@ use std::sync::Mutex;
 #[derive(Debug)]
 pub struct Scope<'scope, 'env: 'scope> {
     lent: Mutex<Vec<Region>>,
-    // Invariant in both lifetimes, as in `std::thread::Scope`: neither may be shortened or stretched.
+    // Invariant in both lifetimes, as in `std::thread::Scope`: neither may be shortened or
+    // stretched.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
@@ -36,7 +38,8 @@ impl<'env> Scope<'_, 'env> {
     fn lend(&self, at: NonNull<u8>, len: usize, writable: bool) -> Region {
         let region = Region::borrowed(at, len, writable);
         let mut lent = self.lent.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // A scope that lends again and again would keep every gate: forget those that nobody else knows of.
+        // A scope that lends again and again would keep every gate: forget those that nobody else
+        // knows of.
         if lent.len() == lent.capacity() {
             lent.retain(|region| !region.is_last());
         }
@@ -45,14 +48,16 @@ impl<'env> Scope<'_, 'env> {
     }
 
     fn close(&self) {
-        for region in self.lent.lock().unwrap_or_else(std::sync::PoisonError::into_inner).drain(..) {
+        for region in self.lent.lock().unwrap_or_else(std::sync::PoisonError::into_inner).drain(..)
+        {
             region.close();
         }
     }
 }
 
-/// Runs `body` with a [`Scope`] that lends memory. All loans end before this returns or unwinds: later accesses through regions
-/// that were kept fail with [`Closed`](super::AccessError::Closed), accesses under way are waited for.
+/// Runs `body` with a [`Scope`] that lends memory. All loans end before this returns or unwinds:
+/// later accesses through regions that were kept fail with [`Closed`](super::AccessError::Closed),
+/// accesses under way are waited for.
 ///
 /// A [`Gather`](super::Gather) is an access under way: whoever keeps one makes the scope wait.
 ///
@@ -101,20 +106,23 @@ pub fn scope<'env, R>(body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>)
 }
 
 impl Region {
-    /// Memory of the program's, lent until [`Region::end_loan`]: for faces in other languages, whose memory (`malloc`, a NumPy array) no lifetime of
-    /// Rust's tells of. It is registered as any other, and is refused where it belongs to a shared array. Rust itself has [`scope`].
+    /// Memory of the program's, lent until [`Region::end_loan`]: for faces in other languages,
+    /// whose memory (`malloc`, a NumPy array) no lifetime of Rust's tells of. It is registered as
+    /// any other, and is refused where it belongs to a shared array. Rust itself has [`scope`].
     ///
     /// # Safety
-    /// The `len` bytes at `at` stay mapped, readable and, if so said, `writable`, until `end_loan` has returned. As long as others may write there
-    /// nobody has references to them; else nobody has `&mut` ones. (Races of plain loads and stores: see [the module](super).)
+    /// The `len` bytes at `at` stay mapped, readable and, if so said, `writable`, until `end_loan`
+    /// has returned. As long as others may write there nobody has references to them; else nobody
+    /// has `&mut` ones. (Races of plain loads and stores: see [the module](super).)
     #[must_use]
     pub unsafe fn lent(at: NonNull<u8>, len: usize, writable: bool) -> Region {
         Region::borrowed(at, len, writable)
     }
 
-    /// The program has lent memory back: accesses under way are waited for, and whatever is asked of the region from now on fails
-    /// ([`Closed`](super::AccessError::Closed)), through all its clones. Deregister it before, so that peers and operations hear of it. Nothing
-    /// happens to a region that is not lent.
+    /// The program has lent memory back: accesses under way are waited for, and whatever is asked
+    /// of the region from now on fails ([`Closed`](super::AccessError::Closed)), through all its
+    /// clones. Deregister it before, so that peers and operations hear of it. Nothing happens to a
+    /// region that is not lent.
     pub fn end_loan(&self) {
         self.close();
     }
@@ -245,7 +253,8 @@ mod tests {
         let (give, take) = mpsc::channel();
         let (done, seen) = mpsc::channel();
         let other = std::thread::spawn(move || {
-            let (region, hold): (Region, (NonNullSend, super::super::region::Hold)) = take.recv().unwrap();
+            let (region, hold): (Region, (NonNullSend, super::super::region::Hold)) =
+                take.recv().unwrap();
             while !region.is_closed() {
                 std::thread::yield_now();
             }

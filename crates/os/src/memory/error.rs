@@ -18,8 +18,11 @@ pub enum MemoryError {
         /// What to do about it.
         remedy: &'static str,
     },
-    /// There is less memory than asked for, and taking it page by page would end in the out-of-memory killer.
-    #[error("could not reserve {bytes} bytes: only {available} bytes are available ({limit}); use less, or raise the limit")]
+    /// There is less memory than asked for, and taking it page by page would end in the
+    /// out-of-memory killer.
+    #[error(
+        "could not reserve {bytes} bytes: only {available} bytes are available ({limit}); use less, or raise the limit"
+    )]
     NotAvailable {
         /// How much was asked for.
         bytes: usize,
@@ -32,7 +35,9 @@ pub enum MemoryError {
     #[error("a region of {0} bytes makes no sense; ask for 1 byte to 2^47 bytes")]
     Length(usize),
     /// Rights that the memory itself cannot grant.
-    #[error("this memory was lent for reading; write and atomic rights cannot be granted, borrow it mutably instead")]
+    #[error(
+        "this memory was lent for reading; write and atomic rights cannot be granted, borrow it mutably instead"
+    )]
     ReadOnly,
     /// The region's two mappings show different bytes.
     #[error(
@@ -40,10 +45,14 @@ pub enum MemoryError {
     )]
     Torn,
     /// Files are mapped in whole pages.
-    #[error("a file cannot be mapped from byte {0} on, which is inside a page; begin at a multiple of the page size")]
+    #[error(
+        "a file cannot be mapped from byte {0} on, which is inside a page; begin at a multiple of the page size"
+    )]
     FileOffset(u64),
     /// A region grows into address space that was set aside for it, and never shrinks.
-    #[error("a region of {len} bytes cannot have {asked}: it may grow to {capacity}; make it with a larger capacity")]
+    #[error(
+        "a region of {len} bytes cannot have {asked}: it may grow to {capacity}; make it with a larger capacity"
+    )]
     Capacity {
         /// The length that was asked for.
         asked: usize,
@@ -78,15 +87,21 @@ pub enum MemoryError {
 impl MemoryError {
     pub(crate) fn system(what: &'static str, bytes: usize, why: Errno) -> MemoryError {
         let remedy = match why {
-            Errno::NOMEM => "use less memory, or look at ulimit -v, the container's memory limit and vm.overcommit_memory",
+            Errno::NOMEM => {
+                "use less memory, or look at ulimit -v, the container's memory limit and vm.overcommit_memory"
+            }
             Errno::NOSPC => {
                 "memory for shared files (tmpfs) is full: use less, or free some in /dev/shm and the container's limit"
             }
             Errno::MFILE | Errno::NFILE => "too many open files: raise ulimit -n",
             Errno::FBIG => "the file size limit is lower: raise ulimit -f",
             Errno::AGAIN => "locked memory is limited: raise ulimit -l",
-            Errno::PERM | Errno::ACCESS => "the sandbox forbids it: permit memfd_create and mmap in the seccomp profile",
-            Errno::NOSYS => "the kernel is too old or the sandbox hides the call: Linux 5.15 or newer is needed",
+            Errno::PERM | Errno::ACCESS => {
+                "the sandbox forbids it: permit memfd_create and mmap in the seccomp profile"
+            }
+            Errno::NOSYS => {
+                "the kernel is too old or the sandbox hides the call: Linux 5.15 or newer is needed"
+            }
             _ => "see the system's message",
         };
         MemoryError::System { what, bytes, why, remedy }
@@ -107,7 +122,9 @@ pub enum AccessError {
         size: u64,
     },
     /// An atomic access to a word that is not aligned.
-    #[error("the word at offset {offset} is not at a multiple of {width} bytes in memory; atomics of {width} bytes need that")]
+    #[error(
+        "the word at offset {offset} is not at a multiple of {width} bytes in memory; atomics of {width} bytes need that"
+    )]
     Misaligned {
         /// Where.
         offset: u64,
@@ -115,7 +132,9 @@ pub enum AccessError {
         width: u64,
     },
     /// Pages that cannot be had.
-    #[error("{len} bytes at offset {offset} cannot be had: the file they belong to was truncated, or its disk failed")]
+    #[error(
+        "{len} bytes at offset {offset} cannot be had: the file they belong to was truncated, or its disk failed"
+    )]
     Lost {
         /// First byte.
         offset: u64,

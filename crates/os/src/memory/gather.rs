@@ -3,7 +3,8 @@
 use super::region::Hold;
 use core::ptr::NonNull;
 
-/// Checked bytes of a region that stay in place for as long as this lives: what a link gathers a datagram's payload from.
+/// Checked bytes of a region that stay in place for as long as this lives: what a link gathers a
+/// datagram's payload from.
 ///
 /// Short-lived: a scope that lent the memory waits for it.
 #[derive(Debug)]
@@ -39,8 +40,9 @@ impl Gather {
         self.len == 0
     }
 
-    /// May the network read the bytes after this is gone, whatever they are by then (WIND-5.5)? Not what is lent, whose scope's end is to be the
-    /// end of that, nor pages of a shared array, which its home writes at any time.
+    /// May the network read the bytes after this is gone, whatever they are by then (WIND-5.5)? Not
+    /// what is lent, whose scope's end is to be the end of that, nor pages of a shared array, which
+    /// its home writes at any time.
     #[must_use]
     pub fn may_be_read_late(&self) -> bool {
         self.hold.as_ref().is_some_and(Hold::may_be_read_late)
@@ -52,21 +54,28 @@ impl Gather {
         self.at.as_ptr()
     }
 
-    /// Look at the bytes, for a checksum or a simulated wire. Should somebody change them meanwhile, the checksum is of some mixture, the datagram
-    /// is dropped by its receiver, and the source is read again, into a copy that nobody changes (WIND-5.5).
+    /// Look at the bytes, for a checksum or a simulated wire. Should somebody change them
+    /// meanwhile, the checksum is of some mixture, the datagram is dropped by its receiver, and the
+    /// source is read again, into a copy that nobody changes (WIND-5.5).
     pub fn with_bytes<R>(&self, look: impl FnOnce(&[u8]) -> R) -> R {
-        // SAFETY: valid for `len` bytes while `self` lives (an empty one dangles but is aligned); bytes have no invalid
-        // values. A writer races with `look`, as it would with the kernel's copy.
+        // SAFETY: valid for `len` bytes while `self` lives (an empty one dangles but is aligned);
+        // bytes have no invalid values. A writer races with `look`, as it would with the kernel's
+        // copy.
         look(unsafe { core::slice::from_raw_parts(self.at.as_ptr(), self.len) })
     }
 
     /// Append the bytes to `into`.
     pub fn append_to(&self, into: &mut Vec<u8>) {
         into.reserve(self.len);
-        // SAFETY: room for `len` bytes was just made; the source is valid while `self` lives, and a vector overlaps no
-        // region. Afterwards the first `len` bytes behind the old length are initialized.
+        // SAFETY: room for `len` bytes was just made; the source is valid while `self` lives, and a
+        // vector overlaps no region. Afterwards the first `len` bytes behind the old length are
+        // initialized.
         unsafe {
-            core::ptr::copy_nonoverlapping(self.at.as_ptr(), into.as_mut_ptr().add(into.len()), self.len);
+            core::ptr::copy_nonoverlapping(
+                self.at.as_ptr(),
+                into.as_mut_ptr().add(into.len()),
+                self.len,
+            );
             into.set_len(into.len() + self.len);
         }
     }

@@ -1,8 +1,10 @@
 //! Huge pages for regions: asked for, never relied on.
 //!
-//! A region that is at least as long as a huge page begins at a multiple of one. Private memory is then advised, and the kernel decides at
-//! the first touch of each. A memory file is *collapsed* while it is made: by Linux 6.1 that works whatever the policy for tmpfs, and with
-//! a file that has one page of each huge one it costs less than to give it all its small pages. What is refused has small pages.
+//! A region that is at least as long as a huge page begins at a multiple of one. Private memory is
+//! then advised, and the kernel decides at the first touch of each. A memory file is *collapsed*
+//! while it is made: by Linux 6.1 that works whatever the policy for tmpfs, and with a file that
+//! has one page of each huge one it costs less than to give it all its small pages. What is refused
+//! has small pages.
 
 use super::mapping::Mapping;
 use super::{MemoryError, memfd};
@@ -16,7 +18,8 @@ use std::sync::OnceLock;
 pub enum PageSize {
     /// The smallest: the whole region can change place page by page.
     Small,
-    /// Huge ones, wherever the kernel grants them: touched first and moved as one, each 2 MiB on most machines. The usual choice.
+    /// Huge ones, wherever the kernel grants them: touched first and moved as one, each 2 MiB on
+    /// most machines. The usual choice.
     Huge,
 }
 
@@ -28,7 +31,8 @@ const COLLAPSE: libc::c_int = 25;
 pub fn huge_page() -> Option<usize> {
     static SIZE: OnceLock<Option<usize>> = OnceLock::new();
     *SIZE.get_or_init(|| {
-        let text = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").ok()?;
+        let text =
+            std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").ok()?;
         let switched_off = Without::from_env().is_ok_and(|without| without.huge);
         text.trim().parse().ok().filter(|size: &usize| size.is_power_of_two() && !switched_off)
     })
@@ -39,13 +43,18 @@ pub(super) fn suits(len: usize, pages: PageSize) -> Option<usize> {
     huge_page().filter(|size| pages == PageSize::Huge && len >= *size)
 }
 
-/// Private memory, of huge pages if they suit. Small ones begin like huge ones, too: their page tables do, and pages that move between tables
-/// one by one cost an interrupt of each other processor for every table.
+/// Private memory, of huge pages if they suit. Small ones begin like huge ones, too: their page
+/// tables do, and pages that move between tables one by one cost an interrupt of each other
+/// processor for every table.
 pub(super) fn anonymous(len: usize, pages: PageSize) -> Result<Mapping, MemoryError> {
-    let Some(size) = huge_page().filter(|size| len >= *size) else { return Mapping::anonymous(len) };
+    let Some(size) = huge_page().filter(|size| len >= *size) else {
+        return Mapping::anonymous(len);
+    };
     let mapping = Mapping::anonymous_aligned(len, size)?;
-    let advice = if pages == PageSize::Huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
-    // SAFETY: a live mapping of ours; the advice changes none of its bytes. A kernel that refuses it does no harm.
+    let advice =
+        if pages == PageSize::Huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
+    // SAFETY: a live mapping of ours; the advice changes none of its bytes. A kernel that refuses
+    // it does no harm.
     let _ = unsafe { madvise(mapping.base().as_ptr().cast(), mapping.len(), advice) };
     Ok(mapping)
 }
@@ -66,7 +75,8 @@ pub(super) fn fill(file: &OwnedFd, alias: &Mapping, pages: PageSize) -> Result<(
 
 /// Make one huge page of what is there; `false` if the kernel will not.
 fn collapse(alias: &Mapping, at: usize, size: usize) -> bool {
-    // SAFETY: inside the alias, whose file has this page: it can be read, and other bytes than those that are read are nobody's yet.
+    // SAFETY: inside the alias, whose file has this page: it can be read, and other bytes than
+    // those that are read are nobody's yet.
     unsafe { alias.base().add(at).read_volatile() };
     // SAFETY: inside the alias; collapsing changes no bytes.
     unsafe { libc::madvise(alias.base().as_ptr().add(at).cast(), size, COLLAPSE) == 0 }
@@ -81,7 +91,11 @@ mod tests {
     fn field(region: &Region, name: &str) -> usize {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let start = format!("{:x}-", region.view_ptr().addr());
-        let line = maps.lines().skip_while(|line| !line.starts_with(&start)).find_map(|line| line.strip_prefix(name)).unwrap();
+        let line = maps
+            .lines()
+            .skip_while(|line| !line.starts_with(&start))
+            .find_map(|line| line.strip_prefix(name))
+            .unwrap();
         line.split_whitespace().next().unwrap().parse().unwrap()
     }
 
@@ -89,7 +103,11 @@ mod tests {
     fn large_regions_begin_where_huge_pages_do_and_those_of_small_ones_ask_for_none() {
         let Some(size) = huge_page() else { return };
         let small = Region::private_of(2 * size + 1, PageSize::Small).unwrap();
-        for region in [&Region::shared(2 * size + 1).unwrap(), &Region::private(2 * size + 1).unwrap(), &small] {
+        for region in [
+            &Region::shared(2 * size + 1).unwrap(),
+            &Region::private(2 * size + 1).unwrap(),
+            &small,
+        ] {
             assert!(region.view_ptr().addr().is_multiple_of(size), "{region:?}");
         }
         small.fill(0, 2 * size as u64, 1).unwrap();

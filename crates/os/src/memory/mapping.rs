@@ -9,16 +9,17 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 /// The longest mapping: the user half of a 48-bit address space.
 const LEN_MAX: usize = 1 << 47;
 
-/// `len` bytes at `base`, mapped by us and by nobody else unmapped. Bytes inside are shared with anyone (threads, peers, other
-/// mappings of the same file): they are only reached through raw pointers.
+/// `len` bytes at `base`, mapped by us and by nobody else unmapped. Bytes inside are shared with
+/// anyone (threads, peers, other mappings of the same file): they are only reached through raw
+/// pointers.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: a mapping is an address range that stays valid until it is dropped; it has no thread affinity, and the type itself
-// hands out raw pointers only.
+// SAFETY: a mapping is an address range that stays valid until it is dropped; it has no thread
+// affinity, and the type itself hands out raw pointers only.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -27,19 +28,24 @@ impl Mapping {
     /// Zeroed private memory, given pages as it is touched.
     pub(crate) fn anonymous(len: usize) -> Result<Mapping, MemoryError> {
         let len = whole_pages(len)?;
-        // SAFETY: a new mapping at an address of the kernel's choice (no MAP_FIXED) cannot overlap anything.
-        let base = unsafe { mmap_anonymous(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) }
-            .map_err(|why| MemoryError::system("map private memory", len, why))?;
+        // SAFETY: a new mapping at an address of the kernel's choice (no MAP_FIXED) cannot overlap
+        // anything.
+        let base = unsafe {
+            mmap_anonymous(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+        }
+        .map_err(|why| MemoryError::system("map private memory", len, why))?;
         Mapping::adopt(base, len)
     }
 
-    /// As [`Mapping::anonymous`], of address space for memory that may be needed later: none is promised now.
+    /// As [`Mapping::anonymous`], of address space for memory that may be needed later: none is
+    /// promised now.
     pub(crate) fn anonymous_unpromised(len: usize) -> Result<Mapping, MemoryError> {
         let len = whole_pages(len)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: as in `anonymous`.
-        let base = unsafe { mmap_anonymous(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags) }
-            .map_err(|why| MemoryError::system("reserve address space for memory", len, why))?;
+        let base =
+            unsafe { mmap_anonymous(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags) }
+                .map_err(|why| MemoryError::system("reserve address space for memory", len, why))?;
         Mapping::adopt(base, len)
     }
 
@@ -47,15 +53,18 @@ impl Mapping {
     pub(crate) fn of_file(file: BorrowedFd<'_>, len: usize) -> Result<Mapping, MemoryError> {
         let len = whole_pages(len)?;
         // SAFETY: as in `anonymous`.
-        let base = unsafe { mmap(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0) }
-            .map_err(|why| MemoryError::system("map shared memory", len, why))?;
+        let base = unsafe {
+            mmap(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file, 0)
+        }
+        .map_err(|why| MemoryError::system("map shared memory", len, why))?;
         Mapping::adopt(base, len)
     }
 
     /// As [`Mapping::anonymous`], beginning at a multiple of `align` bytes (a power of two).
     pub(crate) fn anonymous_aligned(len: usize, align: usize) -> Result<Mapping, MemoryError> {
         let place = Mapping::reserved("map private memory", len, align)?;
-        let (flags, rights) = (MapFlags::PRIVATE | MapFlags::FIXED, ProtFlags::READ | ProtFlags::WRITE);
+        let (flags, rights) =
+            (MapFlags::PRIVATE | MapFlags::FIXED, ProtFlags::READ | ProtFlags::WRITE);
         // SAFETY: replaces nothing but our own reservation, which nobody knows yet.
         unsafe { mmap_anonymous(place.base.as_ptr().cast(), place.len, rights, flags) }
             .map_err(|why| MemoryError::system("map private memory", len, why))?;
@@ -63,32 +72,44 @@ impl Mapping {
     }
 
     /// As [`Mapping::of_file`], beginning at a multiple of `align` bytes (a power of two).
-    pub(crate) fn of_file_aligned(file: BorrowedFd<'_>, len: usize, align: usize) -> Result<Mapping, MemoryError> {
+    pub(crate) fn of_file_aligned(
+        file: BorrowedFd<'_>,
+        len: usize,
+        align: usize,
+    ) -> Result<Mapping, MemoryError> {
         let place = Mapping::reserved("map shared memory", len, align)?;
-        let (flags, rights) = (MapFlags::SHARED | MapFlags::FIXED, ProtFlags::READ | ProtFlags::WRITE);
+        let (flags, rights) =
+            (MapFlags::SHARED | MapFlags::FIXED, ProtFlags::READ | ProtFlags::WRITE);
         // SAFETY: as in `anonymous_aligned`.
         unsafe { mmap(place.base.as_ptr().cast(), place.len, rights, flags, file, 0) }
             .map_err(|why| MemoryError::system("map shared memory", len, why))?;
         Ok(place)
     }
 
-    /// Have other bytes of a file behind a part of a mapping of files, from one moment to the next: a thread that touches it meanwhile sees the one
-    /// or the other. All in whole pages.
-    pub(crate) fn replace(&self, at: usize, file: BorrowedFd<'_>, offset: u64, len: usize) -> std::io::Result<()> {
+    /// Have other bytes of a file behind a part of a mapping of files, from one moment to the next:
+    /// a thread that touches it meanwhile sees the one or the other. All in whole pages.
+    pub(crate) fn replace(
+        &self,
+        at: usize,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+    ) -> std::io::Result<()> {
         let page = rustix::param::page_size();
         let inside = at.checked_add(len).is_some_and(|end| end <= self.len);
         if !inside || len == 0 || !at.is_multiple_of(page) || !len.is_multiple_of(page) {
             return Err(std::io::ErrorKind::InvalidInput.into());
         }
-        let (flags, rights) = (MapFlags::SHARED | MapFlags::FIXED, ProtFlags::READ | ProtFlags::WRITE);
-        // SAFETY: inside this mapping, which nobody else unmaps; what is mapped there now is readable and writable, as what it replaces, and is only
-        // reached through raw pointers.
+        let (flags, rights) =
+            (MapFlags::SHARED | MapFlags::FIXED, ProtFlags::READ | ProtFlags::WRITE);
+        // SAFETY: inside this mapping, which nobody else unmaps; what is mapped there now is
+        // readable and writable, as what it replaces, and is only reached through raw pointers.
         unsafe { mmap(self.base.as_ptr().add(at).cast(), len, rights, flags, file, offset) }?;
         Ok(())
     }
 
-    /// Have the kernel keep account of a part by itself, in whole pages, so that to [replace](Mapping::replace) it takes no room in that account; or
-    /// no longer.
+    /// Have the kernel keep account of a part by itself, in whole pages, so that to
+    /// [replace](Mapping::replace) it takes no room in that account; or no longer.
     pub(crate) fn keep_apart(&self, at: usize, len: usize, apart: bool) -> std::io::Result<()> {
         if at.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(std::io::ErrorKind::InvalidInput.into());
@@ -105,13 +126,21 @@ impl Mapping {
         let len = whole_pages(len)?;
         let whole = whole_pages(len + align)?;
         // SAFETY: as in `anonymous`.
-        let base = unsafe { mmap_anonymous(null_mut(), whole, ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE) }
-            .map_err(|why| MemoryError::system(what, whole, why))?;
+        let base = unsafe {
+            mmap_anonymous(
+                null_mut(),
+                whole,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }
+        .map_err(|why| MemoryError::system(what, whole, why))?;
         let before = base.addr().next_multiple_of(align) - base.addr();
         let first = base.wrapping_byte_add(before);
         for (at, rest) in [(base, before), (first.wrapping_byte_add(len), whole - len - before)] {
             if rest > 0 {
-                // SAFETY: a part of what was just mapped, which nobody knows yet. What cannot be given back stays, and harms nobody.
+                // SAFETY: a part of what was just mapped, which nobody knows yet. What cannot be
+                // given back stays, and harms nobody.
                 let _ = unsafe { munmap(at, rest) };
             }
         }
@@ -119,7 +148,12 @@ impl Mapping {
     }
 
     /// Bytes of any file from `offset` on, in whole pages, shared with its other mappings.
-    pub(crate) fn of_part_of_file(file: BorrowedFd<'_>, offset: u64, len: usize, writable: bool) -> Result<Mapping, MemoryError> {
+    pub(crate) fn of_part_of_file(
+        file: BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+        writable: bool,
+    ) -> Result<Mapping, MemoryError> {
         let len = whole_pages(len)?;
         let rights = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: as in `anonymous`.
@@ -128,7 +162,8 @@ impl Mapping {
         Mapping::adopt(base, len)
     }
 
-    /// As [`Mapping::of_file`], but writing through it ends the process: for bytes that are only looked at.
+    /// As [`Mapping::of_file`], but writing through it ends the process: for bytes that are only
+    /// looked at.
     pub(crate) fn of_file_for_reading(file: &OwnedFd, len: usize) -> Result<Mapping, MemoryError> {
         let len = whole_pages(len)?;
         // SAFETY: as in `anonymous`.
@@ -155,8 +190,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `adopt`'s caller and is unmapped only here; whoever holds a pointer into it holds
-        // this value too. Unmapping a whole valid mapping cannot fail.
+        // SAFETY: the range was mapped by `adopt`'s caller and is unmapped only here; whoever holds
+        // a pointer into it holds this value too. Unmapping a whole valid mapping cannot fail.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
@@ -185,12 +220,23 @@ mod tests {
 
     #[test]
     fn aligned_mappings_begin_where_they_should_and_leave_nothing_behind() {
-        let count = || std::fs::read_to_string("/proc/self/statm").unwrap().split(' ').next().unwrap().parse::<usize>().unwrap();
+        let count = || {
+            std::fs::read_to_string("/proc/self/statm")
+                .unwrap()
+                .split(' ')
+                .next()
+                .unwrap()
+                .parse::<usize>()
+                .unwrap()
+        };
         let align = 2 << 20;
         let before = count();
         for _ in 0..200 {
             let mapping = Mapping::anonymous_aligned(3 * 4096, align).unwrap();
-            assert_eq!((mapping.base().addr().get() % align, mapping.len()), (0, whole_pages(3 * 4096).unwrap()));
+            assert_eq!(
+                (mapping.base().addr().get() % align, mapping.len()),
+                (0, whole_pages(3 * 4096).unwrap())
+            );
             // SAFETY: inside the mapping, which nobody else knows.
             unsafe { mapping.base().add(mapping.len() - 1).write(7) };
         }
@@ -202,6 +248,9 @@ mod tests {
     #[test]
     fn more_than_the_machine_has_is_an_error_that_says_what_to_do() {
         let text = Mapping::anonymous(1 << 46).unwrap_err().to_string();
-        assert!(text.contains("could not map private memory") && text.contains("ulimit -v"), "{text}");
+        assert!(
+            text.contains("could not map private memory") && text.contains("ulimit -v"),
+            "{text}"
+        );
     }
 }

@@ -3,27 +3,32 @@
 use super::MemoryError;
 use super::mapping::whole_pages;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals};
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals,
+};
 use rustix::fs::{fstat, fstatfs, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use std::io;
 
-/// A memory file of at least `len` bytes (whole pages) that can neither shrink nor grow: no peer that holds the descriptor can make our
-/// accesses fail. It has no pages yet: each touch of a new one takes memory, and a machine that has run out ends the process with SIGBUS.
-/// So [`reserve`] first what is going to be touched.
+/// A memory file of at least `len` bytes (whole pages) that can neither shrink nor grow: no peer
+/// that holds the descriptor can make our accesses fail. It has no pages yet: each touch of a new
+/// one takes memory, and a machine that has run out ends the process with SIGBUS. So [`reserve`]
+/// first what is going to be touched.
 pub(super) fn sparse(name: &str, len: usize) -> Result<OwnedFd, MemoryError> {
     let len = whole_pages(len)?;
     // Past this limit the kernel sends SIGXFSZ, which ends the process before the error is seen.
     if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < len as u64) {
         return Err(MemoryError::system("size a memory file", len, Errno::FBIG));
     }
-    // Linux 6.3 wants to be told that it is not executable (vm.memfd_noexec); older kernels do not know the flag.
+    // Linux 6.3 wants to be told that it is not executable (vm.memfd_noexec); older kernels do not
+    // know the flag.
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL)
         .or_else(|why| if why == Errno::INVAL { memfd_create(name, flags) } else { Err(why) })
         .map_err(|why| MemoryError::system("create a memory file", len, why))?;
-    ftruncate(&file, len as u64).map_err(|why| MemoryError::system("size a memory file", len, why))?;
+    ftruncate(&file, len as u64)
+        .map_err(|why| MemoryError::system("size a memory file", len, why))?;
     fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
         .map_err(|why| MemoryError::system("seal a memory file", len, why))?;
     Ok(file)
@@ -41,14 +46,17 @@ pub(crate) fn sealed(name: &str, len: usize) -> Result<OwnedFd, MemoryError> {
 /// Bytes of a memory file that another process has handed over.
 ///
 /// # Errors
-/// An access to them could end this process: the file may become shorter, or takes its pages from those that are set aside as huge ones, of which there may
-/// be none left by then.
+/// An access to them could end this process: the file may become shorter, or takes its pages from
+/// those that are set aside as huge ones, of which there may be none left by then.
 pub(crate) fn lasting_len(file: impl AsFd) -> io::Result<u64> {
     /// Of 32 bits everywhere.
     const HUGETLBFS: u32 = 0x9584_58f6;
     let sealed = fcntl_get_seals(&file)?.contains(SealFlags::SHRINK);
     if !sealed || fstatfs(&file)?.f_type as u32 == HUGETLBFS {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory file is not sealed, or of hugetlbfs"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the memory file is not sealed, or of hugetlbfs",
+        ));
     }
     Ok(u64::try_from(fstat(&file)?.st_size).unwrap_or(0))
 }
@@ -59,7 +67,9 @@ pub(super) fn reserve(file: &OwnedFd, offset: usize, len: usize) -> Result<(), M
         match fallocate(file, FallocateFlags::empty(), offset as u64, len as u64) {
             Ok(()) => return Ok(()),
             Err(Errno::INTR) => {}
-            Err(why) => return Err(MemoryError::system("reserve memory for a memory file", len, why)),
+            Err(why) => {
+                return Err(MemoryError::system("reserve memory for a memory file", len, why));
+            }
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Memory that peers reach, and memory that is sent from.
 //!
-//! - [`Region`]: counted memory of one of three kinds (shared, private, borrowed), read and written by copy.
-//! - [`RegionTable`]: the regions of one engine, by slot and by key, with rights and bounds; what the protocol calls
-//!   [`Memory`](oikaze_protocol::rma::Memory).
+//! - [`Region`]: counted memory of one of three kinds (shared, private, borrowed), read and written
+//!   by copy.
+//! - [`RegionTable`]: the regions of one engine, by slot and by key, with rights and bounds; what
+//!   the protocol calls [`Memory`](oikaze_protocol::rma::Memory).
 //! - [`Gather`]: bytes of a region on their way into an iovec.
 //! - [`Scatter`]: bytes of a region that an iovec is filled into.
 //! - [`fifo`]: queues in regions that peers push to.
@@ -11,10 +12,11 @@
 //! - [`scope`]: memory of the program lent to the runtime until the scope ends.
 //!
 //! ## Races
-//! Peers write regions whenever they like, so no reference to the inside of a region is ever handed out for keeps: bytes are
-//! copied in and out through raw pointers, and words are loaded and stored atomically. Two copies that meet at the same bytes
-//! leave some mixture of both, which is what the remote side of any one-sided network promises; bytes have no invalid
-//! values, so the mixture is never worse than wrong data. Programs order their accesses by signals (an atomic word written
+//! Peers write regions whenever they like, so no reference to the inside of a region is ever handed
+//! out for keeps: bytes are copied in and out through raw pointers, and words are loaded and stored
+//! atomically. Two copies that meet at the same bytes leave some mixture of both, which is what the
+//! remote side of any one-sided network promises; bytes have no invalid values, so the mixture is
+//! never worse than wrong data. Programs order their accesses by signals (an atomic word written
 //! after the data: release, read with acquire) or by completions.
 
 mod accumulate;

@@ -42,17 +42,19 @@ pub enum RegionKind {
     Alias,
 }
 
-/// Who touches the bytes: the program (through the view, which may be tracked) or the runtime (through the alias, which
-/// never traps).
+/// Who touches the bytes: the program (through the view, which may be tracked) or the runtime
+/// (through the alias, which never traps).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Program,
     Runtime,
 }
 
-/// Counted memory; clones are the same memory, which is given back when the last clone and the last [`super::Gather`] is gone.
+/// Counted memory; clones are the same memory, which is given back when the last clone and the last
+/// [`super::Gather`] is gone.
 ///
-/// All methods copy, and check their bounds; single words are changed atomically ([`Region::word`]). See [the module](super) about races.
+/// All methods copy, and check their bounds; single words are changed atomically
+/// ([`Region::word`]). See [the module](super) about races.
 #[derive(Clone, Debug)]
 pub struct Region {
     inner: Arc<Inner>,
@@ -87,14 +89,16 @@ enum Backing {
     Alias { _owner: Arc<dyn Owner> },
 }
 
-// SAFETY: the pointers lead into memory that the backing keeps alive (or, if lent, whose end waits at the gate for every
-// access); it is reached through raw copies and atomics only, from any thread.
+// SAFETY: the pointers lead into memory that the backing keeps alive (or, if lent, whose end waits
+// at the gate for every access); it is reached through raw copies and atomics only, from any
+// thread.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
 
 impl Region {
-    /// Zeroed memory in a file of its own, mapped twice. All of it is reserved now, in huge pages where the kernel grants them.
+    /// Zeroed memory in a file of its own, mapped twice. All of it is reserved now, in huge pages
+    /// where the kernel grants them.
     ///
     /// # Errors
     /// [`MemoryError`]: not enough memory, a limit, a sandbox.
@@ -120,7 +124,8 @@ impl Region {
         Ok(Region::new(at, at_alias, len, pages, Backing::Shared { view, alias, backed }))
     }
 
-    /// Zeroed memory of this process alone, given pages as it is touched, huge ones where the kernel grants them.
+    /// Zeroed memory of this process alone, given pages as it is touched, huge ones where the
+    /// kernel grants them.
     ///
     /// # Errors
     /// [`MemoryError`]: not enough memory, a limit.
@@ -128,8 +133,8 @@ impl Region {
         Region::private_of(len, PageSize::Huge)
     }
 
-    /// As [`Region::private`], of pages of this size: small ones for memory that is touched here and there, or whose pages change place in
-    /// small numbers.
+    /// As [`Region::private`], of pages of this size: small ones for memory that is touched here
+    /// and there, or whose pages change place in small numbers.
     ///
     /// # Errors
     /// As [`Region::private`].
@@ -147,11 +152,13 @@ impl Region {
         Region::private(len)
     }
 
-    /// `len` bytes at `at`, which `owner` keeps mapped readable and writable and untracked: the alias of a shared array.
+    /// `len` bytes at `at`, which `owner` keeps mapped readable and writable and untracked: the
+    /// alias of a shared array.
     ///
     /// # Safety
-    /// The bytes stay mapped so for as long as `owner` lives, and no `&mut` reference into them exists meanwhile (`&` references
-    /// and views through other mappings are under the rule of the [module](super)).
+    /// The bytes stay mapped so for as long as `owner` lives, and no `&mut` reference into them
+    /// exists meanwhile (`&` references and views through other mappings are under the rule of the
+    /// [module](super)).
     pub(crate) unsafe fn from_alias(owner: Arc<dyn Owner>, at: NonNull<u8>, len: usize) -> Region {
         Region::new(at, at, len, PageSize::Small, Backing::Alias { _owner: owner })
     }
@@ -161,7 +168,13 @@ impl Region {
         Region::new(at, at, len, PageSize::Small, Backing::Borrowed { gate: Gate::new(), writable })
     }
 
-    fn new(view: NonNull<u8>, alias: NonNull<u8>, len: usize, pages: PageSize, backing: Backing) -> Region {
+    fn new(
+        view: NonNull<u8>,
+        alias: NonNull<u8>,
+        len: usize,
+        pages: PageSize,
+        backing: Backing,
+    ) -> Region {
         Region {
             inner: Arc::new(Inner {
                 view,
@@ -232,7 +245,10 @@ impl Region {
 
     #[inline]
     pub(super) fn writable(&self) -> bool {
-        !matches!(self.inner.backing, Backing::Borrowed { writable: false, .. } | Backing::File { writable: false, .. })
+        !matches!(
+            self.inner.backing,
+            Backing::Borrowed { writable: false, .. } | Backing::File { writable: false, .. }
+        )
     }
 
     /// Has the scope that lent the memory ended?
@@ -241,7 +257,8 @@ impl Region {
         matches!(&self.inner.backing, Backing::Borrowed { gate, .. } if gate.is_closed())
     }
 
-    /// The file of a shared region, for a peer on this machine to map; none once pages of it may have changed place with a neighbour's.
+    /// The file of a shared region, for a peer on this machine to map; none once pages of it may
+    /// have changed place with a neighbour's.
     #[must_use]
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
         match &self.inner.backing {
@@ -250,7 +267,8 @@ impl Region {
         }
     }
 
-    /// Where the program's view begins, for C and NumPy. Peers may write behind it; null for memory that was lent.
+    /// Where the program's view begins, for C and NumPy. Peers may write behind it; null for memory
+    /// that was lent.
     #[must_use]
     pub fn view_ptr(&self) -> *mut u8 {
         match self.inner.backing {
@@ -259,7 +277,8 @@ impl Region {
         }
     }
 
-    /// What its owner says of a FIFO here, in the bits of its shape; never what its memory says, which others may write.
+    /// What its owner says of a FIFO here, in the bits of its shape; never what its memory says,
+    /// which others may write.
     pub(super) fn fifo_bits(&self) -> &AtomicU64 {
         &self.inner.fifo
     }

@@ -1,4 +1,5 @@
-//! Pages that may be elsewhere: those of files. Who must not wait for a disk asks first, and leaves the fetching to a thread (MEM-1.10).
+//! Pages that may be elsewhere: those of files. Who must not wait for a disk asks first, and leaves
+//! the fetching to a thread (MEM-1.10).
 
 use super::Region;
 use core::ptr::NonNull;
@@ -17,15 +18,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Pages that are asked for at a time, so that the answer has a place on the stack.
 const PAGES_A_CALL: usize = 256;
 
-/// Does the kernel tell this process which pages of the file are in memory? Since Linux 5.2 it says "all" of one that is neither its own nor one that it
-/// may write (mincore(2)).
+/// Does the kernel tell this process which pages of the file are in memory? Since Linux 5.2 it says
+/// "all" of one that is neither its own nor one that it may write (mincore(2)).
 pub(super) fn is_told(file: BorrowedFd<'_>) -> bool {
     fstat(file).is_ok_and(|stat| stat.st_uid == geteuid().as_raw())
-        || accessat(CWD, format!("/proc/self/fd/{}", file.as_raw_fd()), Access::WRITE_OK, AtFlags::EACCESS).is_ok()
+        || accessat(
+            CWD,
+            format!("/proc/self/fd/{}", file.as_raw_fd()),
+            Access::WRITE_OK,
+            AtFlags::EACCESS,
+        )
+        .is_ok()
 }
 
-/// Are all pages of these bytes in memory? Those of a file, in the page cache, if that [is told](is_told); whether they are mapped as well is a small
-/// matter. If the kernel does not say, they are taken to be.
+/// Are all pages of these bytes in memory? Those of a file, in the page cache, if that [is
+/// told](is_told); whether they are mapped as well is a small matter. If the kernel does not say,
+/// they are taken to be.
 pub(super) fn is_present(at: NonNull<u8>, len: usize) -> bool {
     let page = rustix::param::page_size();
     let begin = at.as_ptr().addr() & !(page - 1);
@@ -33,7 +41,8 @@ pub(super) fn is_present(at: NonNull<u8>, len: usize) -> bool {
     for start in (begin..end).step_by(PAGES_A_CALL * page) {
         let bytes = (end - start).min(PAGES_A_CALL * page);
         let mut answer = [0_u8; PAGES_A_CALL];
-        // SAFETY: the answer has a byte for each page asked for; the kernel looks at no memory but that.
+        // SAFETY: the answer has a byte for each page asked for; the kernel looks at no memory but
+        // that.
         let failed = unsafe { libc::mincore(start as *mut _, bytes, answer.as_mut_ptr()) } != 0;
         if !failed && answer.iter().take(bytes.div_ceil(page)).any(|page| page & 1 == 0) {
             return false;
@@ -52,7 +61,8 @@ pub(super) fn populate(at: NonNull<u8>, len: usize, writing: bool) -> Result<(),
     let begin = at.as_ptr().wrapping_sub(before);
     let advice = if writing { Advice::LinuxPopulateWrite } else { Advice::LinuxPopulateRead };
     loop {
-        // SAFETY: populating changes no byte, whatever is mapped there; callers hold the region, unless it was lent and the loan is over.
+        // SAFETY: populating changes no byte, whatever is mapped there; callers hold the region,
+        // unless it was lent and the loan is over.
         match unsafe { madvise(begin.cast(), len + before, advice) } {
             Err(Errno::INTR | Errno::AGAIN) => {}
             outcome => return outcome,
@@ -93,8 +103,8 @@ impl Wanted {
     }
 }
 
-/// Ranges of one registration that are being fetched, and those that could not be, until somebody has been told; so many of each at most
-/// ([`FETCHED_AT_ONCE`]).
+/// Ranges of one registration that are being fetched, and those that could not be, until somebody
+/// has been told; so many of each at most ([`FETCHED_AT_ONCE`]).
 #[derive(Debug, Default)]
 pub(super) struct Lost(Mutex<Ranges>);
 
@@ -105,7 +115,8 @@ struct Ranges {
 }
 
 impl Lost {
-    /// Could any of this not be fetched? Who asks tells others, and the next who wants it tries again.
+    /// Could any of this not be fetched? Who asks tells others, and the next who wants it tries
+    /// again.
     pub fn take(&self, range: &Range<u64>) -> bool {
         let lost = &mut self.ranges().lost;
         let before = lost.len();
@@ -113,7 +124,8 @@ impl Lost {
         lost.len() < before
     }
 
-    /// Somebody wants these bytes; are they not being fetched already, and is there room for more? (If not, whoever wants them asks again.)
+    /// Somebody wants these bytes; are they not being fetched already, and is there room for more?
+    /// (If not, whoever wants them asks again.)
     fn begin(&self, range: &Range<u64>) -> bool {
         let fetching = &mut self.ranges().fetching;
         let new = fetching.len() < FETCHED_AT_ONCE && !fetching.contains(range);
@@ -147,7 +159,8 @@ pub(super) struct Fetcher {
 }
 
 impl Fetcher {
-    /// Fetch these pages, soon. If no thread can be had, nothing is fetched, and whoever wants them is told so in the end.
+    /// Fetch these pages, soon. If no thread can be had, nothing is fetched, and whoever wants them
+    /// is told so in the end.
     pub fn fetch(&self, region: &Region, range: Range<u64>, right: Rights, lost: &Arc<Lost>) {
         if let Some(disk) = region.disk() {
             return disk.want(&range);
@@ -165,7 +178,13 @@ impl Fetcher {
         match &*sender {
             Some(sender) => {
                 // It ends only when the sender is dropped.
-                let _ = sender.send(Wanted { region: region.clone(), at: range.start, range, right, lost: Arc::clone(lost) });
+                let _ = sender.send(Wanted {
+                    region: region.clone(),
+                    at: range.start,
+                    range,
+                    right,
+                    lost: Arc::clone(lost),
+                });
             }
             // The next who asks tries again.
             None => lost.end(range, true),
@@ -200,9 +219,13 @@ mod tests {
 
     /// A file of sevens whose pages are on the disk alone.
     fn evicted() -> (File, Region) {
-        let path =
-            std::env::temp_dir().join(format!("oikaze-residence-{}-{:?}", std::process::id(), std::thread::current().id()));
-        let mut file = File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+        let path = std::env::temp_dir().join(format!(
+            "oikaze-residence-{}-{:?}",
+            std::process::id(),
+            std::thread::current().id()
+        ));
+        let mut file =
+            File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         file.write_all(&vec![7; LEN]).unwrap();
         let region = Region::of_file(file.as_fd(), 0, LEN, true).unwrap();
@@ -222,16 +245,23 @@ mod tests {
         let mut table = RegionTable::new();
         let registered = table.insert(region.clone(), Rights::ALL).unwrap();
         let at = (3 * 4096, 10 * 4096);
-        assert!(!region.is_present(at.0, at.1), "is the file of this test on a disk, whose pages can be dropped?");
+        assert!(
+            !region.is_present(at.0, at.1),
+            "is the file of this test on a disk, whose pages can be dropped?"
+        );
         let ask = || table.locate(registered.key, at.0, at.1, Rights::WRITE);
         assert_eq!(ask(), Err(Refusal::NotPresent));
-        assert!(table.gather(&Segment { region: registered.slot, offset: at.0, len: at.1 }).is_none());
+        assert!(
+            table.gather(&Segment { region: registered.slot, offset: at.0, len: at.1 }).is_none()
+        );
         assert!(table.is_inside(registered.slot, at.0, at.1));
         while !region.is_present(at.0, at.1) {
             std::thread::yield_now();
         }
         assert_eq!(ask(), Ok(registered.slot));
-        assert!(table.gather(&Segment { region: registered.slot, offset: at.0, len: at.1 }).is_some());
+        assert!(
+            table.gather(&Segment { region: registered.slot, offset: at.0, len: at.1 }).is_some()
+        );
     }
 
     #[test]
@@ -262,14 +292,23 @@ mod tests {
         let region = Region::of_file(file.as_fd(), 0, len as usize, false).unwrap();
         let lost = Arc::new(Lost::default());
         assert!(lost.begin(&(0..len)));
-        let first = Wanted { region: region.clone(), range: 0..len, at: 0, right: Rights::READ, lost: Arc::clone(&lost) };
+        let first = Wanted {
+            region: region.clone(),
+            range: 0..len,
+            at: 0,
+            right: Rights::READ,
+            lost: Arc::clone(&lost),
+        };
         let rest = first.fetch().unwrap();
         assert!(region.is_present(0, PIECE) && !region.is_present(len - 1, 1));
         assert!(rest.fetch().and_then(Wanted::fetch).is_none());
-        assert!(region.is_present(0, len) && lost.ranges().fetching.is_empty() && !lost.take(&(0..len)));
+        assert!(
+            region.is_present(0, len) && lost.ranges().fetching.is_empty() && !lost.take(&(0..len))
+        );
     }
 
-    /// Of a file of somebody else that may only be read the kernel says that all of it is in memory.
+    /// Of a file of somebody else that may only be read the kernel says that all of it is in
+    /// memory.
     #[test]
     fn files_of_others_are_not_taken_to_be_present() {
         if !rustix::process::geteuid().is_root() {
@@ -284,13 +323,17 @@ mod tests {
             let nobody = rustix::process::Uid::from_raw(65534);
             rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
             let region = Region::of_file(readable.as_fd(), 0, LEN, false).unwrap();
-            assert!(is_present(region.at(Side::Runtime, 0), LEN), "this kernel tells: then nothing is tried here");
+            assert!(
+                is_present(region.at(Side::Runtime, 0), LEN),
+                "this kernel tells: then nothing is tried here"
+            );
             assert!(!region.is_present(0, LEN as u64));
             region.make_present(0, LEN as u64, Rights::READ).unwrap();
             assert!(region.is_present(0, LEN as u64));
         });
         let outcome = other.join();
-        rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable).unwrap();
+        rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)
+            .unwrap();
         outcome.unwrap();
     }
 
@@ -300,7 +343,17 @@ mod tests {
         let (_file, region) = evicted();
         let lost = Arc::new(Lost::default());
         assert!(lost.begin(&(0..LEN as u64)));
-        assert!(Wanted { region: region.clone(), range: 0..LEN as u64, at: 0, right: Rights::READ, lost }.fetch().is_none());
+        assert!(
+            Wanted {
+                region: region.clone(),
+                range: 0..LEN as u64,
+                at: 0,
+                right: Rights::READ,
+                lost
+            }
+            .fetch()
+            .is_none()
+        );
         assert!(!region.is_present(0, LEN as u64));
     }
 
@@ -320,7 +373,11 @@ mod tests {
             }
         };
         fetch(Rights::READ);
-        assert!(table.gather(&Segment { region: registered.slot, offset: 0, len: LEN as u64 }).is_some());
+        assert!(
+            table
+                .gather(&Segment { region: registered.slot, offset: 0, len: LEN as u64 })
+                .is_some()
+        );
         assert_eq!(blocks(), 0);
         table.write(registered.slot, 4096, &[1]);
         assert!(blocks() > 0);
@@ -341,13 +398,21 @@ mod tests {
     #[test]
     fn only_files_are_asked_for() {
         let mut table = RegionTable::new();
-        for region in [Region::private(LEN).unwrap(), Region::shared_with_capacity(LEN, LEN).unwrap()] {
+        for region in
+            [Region::private(LEN).unwrap(), Region::shared_with_capacity(LEN, LEN).unwrap()]
+        {
             assert_eq!(region.may_be_absent(), super::super::swap::is_on());
             let registered = table.insert(region, Rights::ALL).unwrap();
-            assert!(table.locate(registered.key, 0, LEN as u64, Rights::WRITE).is_ok(), "fresh memory needs no disk");
+            assert!(
+                table.locate(registered.key, 0, LEN as u64, Rights::WRITE).is_ok(),
+                "fresh memory needs no disk"
+            );
         }
         let file = File::open("/proc/self/exe").unwrap();
-        assert!(matches!(Region::of_file(file.as_fd(), 5, 4096, false), Err(MemoryError::FileOffset(5))));
+        assert!(matches!(
+            Region::of_file(file.as_fd(), 5, 4096, false),
+            Err(MemoryError::FileOffset(5))
+        ));
         let region = Region::of_file(file.as_fd(), 4096, 4096, false).unwrap();
         assert_eq!(region.rights(), Rights::READ);
         let mut bytes = [0; 8];

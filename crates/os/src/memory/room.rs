@@ -1,11 +1,13 @@
 //! Room for memory that is about to be taken, reserved among all processes of this machine.
 //!
-//! A memory file takes its pages one by one. Two nodes that look at the same free memory at the same moment both find room, and the
-//! kernel kills one of them. So a process that takes memory first reserves it in a ledger that the others read (MEM-24.4).
+//! A memory file takes its pages one by one. Two nodes that look at the same free memory at the
+//! same moment both find room, and the kernel kills one of them. So a process that takes memory
+//! first reserves it in a ledger that the others read (MEM-24.4).
 //!
-//! The ledger is a set of record locks (`F_OFD_SETLK`) on `/proc/meminfo`, which every process of a container can open: each
-//! reservation is a shared lock on as many bytes as are reserved. The kernel gives the locks back when a process ends, however
-//! it ends. Where such locks cannot be had, the memory is looked at and not reserved.
+//! The ledger is a set of record locks (`F_OFD_SETLK`) on `/proc/meminfo`, which every process of a
+//! container can open: each reservation is a shared lock on as many bytes as are reserved. The
+//! kernel gives the locks back when a process ends, however it ends. Where such locks cannot be
+//! had, the memory is looked at and not reserved.
 
 use super::MemoryError;
 use super::available::memory_left;
@@ -20,7 +22,8 @@ const LEDGER: &str = "/proc/meminfo";
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// Longest wait for others: they zero their memory meanwhile, at some GB a second.
 const WAIT_MAX: Duration = Duration::from_secs(60);
-/// Longest wait for one that holds the whole ledger: nobody needs it for longer than some microseconds.
+/// Longest wait for one that holds the whole ledger: nobody needs it for longer than some
+/// microseconds.
 const LEDGER_TIME: Duration = Duration::from_secs(2);
 /// Reservations that are looked at; a machine has no more nodes that start at one moment.
 const RESERVATIONS_MAX: usize = 1024;
@@ -38,7 +41,10 @@ pub(super) fn reserve(len: usize) -> Result<Reservation, MemoryError> {
     reserve_of(len, memory_left)
 }
 
-fn reserve_of(len: usize, left: impl Fn() -> Vec<(usize, &'static str)>) -> Result<Reservation, MemoryError> {
+fn reserve_of(
+    len: usize,
+    left: impl Fn() -> Vec<(usize, &'static str)>,
+) -> Result<Reservation, MemoryError> {
     let needed = len.saturating_add((len >> BESIDE_SHIFT).max(BESIDE_MIN).min(len));
     let begun = Instant::now();
     let ledger = File::open(LEDGER).ok();
@@ -46,7 +52,9 @@ fn reserve_of(len: usize, left: impl Fn() -> Vec<(usize, &'static str)>) -> Resu
         let alone = ledger.as_ref().is_some_and(enter);
         // A lock that is in the way when it is asked for is another process's reservation.
         let reserved = ledger.as_ref().map(reserved_by_others).unwrap_or_default();
-        let short = left().into_iter().find(|(available, _)| available.saturating_sub(reserved.sum) < needed);
+        let short = left()
+            .into_iter()
+            .find(|(available, _)| available.saturating_sub(reserved.sum) < needed);
         let (refused, for_good) = match short {
             None => {
                 let kept = ledger.filter(|ledger| lock(ledger, reserved.end, len));
@@ -72,7 +80,8 @@ fn reserve_of(len: usize, left: impl Fn() -> Vec<(usize, &'static str)>) -> Resu
     }
 }
 
-/// Keeps other processes from reserving. False if one of them does so for too long: then this one does without.
+/// Keeps other processes from reserving. False if one of them does so for too long: then this one
+/// does without.
 fn enter(ledger: &File) -> bool {
     let begun = Instant::now();
     while flock(ledger, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -105,7 +114,8 @@ fn reserved_by_others(ledger: &File) -> Reserved {
     for _ in 0..RESERVATIONS_MAX {
         let Some((start, end)) = ranges.pop() else { break };
         let Some((at, until)) = lock_of_another(ledger, start, end) else { continue };
-        // Adjacent locks may be told as one, and overlapping ones not at all: locks do not overlap here (`reserve_of`).
+        // Adjacent locks may be told as one, and overlapping ones not at all: locks do not overlap
+        // here (`reserve_of`).
         found.sum = found.sum.saturating_add(until.min(end) - at.max(start));
         found.end = found.end.max(until);
         ranges.extend([(start, at), (until, end)].into_iter().filter(|(start, end)| start < end));
@@ -123,7 +133,8 @@ fn lock_of_another(ledger: &File, start: usize, end: usize) -> Option<(usize, us
     }
     let at = usize::try_from(lock.l_start).ok()?;
     // Length 0: to the end of all files.
-    let len = usize::try_from(lock.l_len).ok().filter(|len| *len > 0).unwrap_or(i64::MAX as usize - at);
+    let len =
+        usize::try_from(lock.l_len).ok().filter(|len| *len > 0).unwrap_or(i64::MAX as usize - at);
     Some((at, at.saturating_add(len)))
 }
 
@@ -135,7 +146,8 @@ fn lock(ledger: &File, at: usize, len: usize) -> bool {
 }
 
 fn record(kind: libc::c_int, at: usize, len: usize) -> libc::flock {
-    // SAFETY: plain data. Zeros are a record from the start of the file, and the process number that OFD locks want.
+    // SAFETY: plain data. Zeros are a record from the start of the file, and the process number
+    // that OFD locks want.
     let mut record: libc::flock = unsafe { std::mem::zeroed() };
     record.l_type = kind as libc::c_short;
     record.l_whence = libc::SEEK_SET as libc::c_short;
@@ -153,7 +165,8 @@ mod tests {
     const LIMIT: &str = "a limit of the test";
     const MANY: usize = 1 << 40;
 
-    /// MEM-24.4: of several that reserve at the same moment, as many get room as there is room for. A look alone finds room for all.
+    /// MEM-24.4: of several that reserve at the same moment, as many get room as there is room for.
+    /// A look alone finds room for all.
     #[test]
     fn room_reserved_at_one_moment_is_given_once() {
         // So large that what other tests reserve meanwhile does not matter.
@@ -179,8 +192,13 @@ mod tests {
     #[test]
     fn room_beyond_the_limit_is_refused() {
         let refused = reserve_of(2 * MANY, || vec![(MANY, LIMIT)]).unwrap_err();
-        let MemoryError::NotAvailable { bytes, available, limit } = refused else { panic!("{refused}") };
-        assert!((bytes, limit) == (2 * MANY, LIMIT) && available <= MANY && available > MANY / 2, "{available}");
+        let MemoryError::NotAvailable { bytes, available, limit } = refused else {
+            panic!("{refused}")
+        };
+        assert!(
+            (bytes, limit) == (2 * MANY, LIMIT) && available <= MANY && available > MANY / 2,
+            "{available}"
+        );
     }
 
     #[test]

@@ -6,7 +6,8 @@ use core::ops::Range;
 use core::ptr::NonNull;
 use oikaze_protocol::limits::FORESEEN_MAX;
 
-/// Checked, writable bytes of a region that stay in place for as long as this lives: where a link may receive payloads that belong there.
+/// Checked, writable bytes of a region that stay in place for as long as this lives: where a link
+/// may receive payloads that belong there.
 ///
 /// Short-lived, as a [`Gather`](super::Gather): a scope that lent the memory waits for it.
 #[derive(Debug)]
@@ -16,7 +17,8 @@ pub struct Scatter {
     hold: Hold,
 }
 
-// SAFETY: the bytes stay valid while the hold lives, on whatever thread; they are reached by raw copies (see the module about races).
+// SAFETY: the bytes stay valid while the hold lives, on whatever thread; they are reached by raw
+// copies (see the module about races).
 unsafe impl Send for Scatter {}
 
 impl Scatter {
@@ -37,7 +39,8 @@ impl Scatter {
         self.len == 0
     }
 
-    /// Could a byte of the one be a byte of the other? One memory may be registered twice, and be at two addresses.
+    /// Could a byte of the one be a byte of the other? One memory may be registered twice, and be
+    /// at two addresses.
     fn may_overlap(&self, other: &Scatter) -> bool {
         let (here, there) = (self.addresses(), other.addresses());
         (here.start < there.end && there.start < here.end) || self.hold.may_be_also(&other.hold)
@@ -48,15 +51,17 @@ impl Scatter {
         start..start + self.len
     }
 
-    /// Address of `len` bytes from `start` on, for an iovec; `None` if they stick out. Not to be used after this value is gone.
+    /// Address of `len` bytes from `start` on, for an iovec; `None` if they stick out. Not to be
+    /// used after this value is gone.
     pub(crate) fn place(&mut self, start: usize, len: usize) -> Option<*mut u8> {
         let inside = start.checked_add(len)? <= self.len;
         // SAFETY: inside the bytes that the hold keeps.
         inside.then(|| unsafe { self.at.as_ptr().add(start) })
     }
 
-    /// The bytes as they are now; `None` if they stick out. A program that writes there meanwhile, which it may not (MEM-3.3), is
-    /// in a race with whoever looks, and what was received is found damaged.
+    /// The bytes as they are now; `None` if they stick out. A program that writes there meanwhile,
+    /// which it may not (MEM-3.3), is in a race with whoever looks, and what was received is found
+    /// damaged.
     #[must_use]
     pub fn part(&self, start: usize, len: usize) -> Option<&[u8]> {
         let inside = start.checked_add(len)? <= self.len;
@@ -64,22 +69,25 @@ impl Scatter {
         inside.then(|| unsafe { core::slice::from_raw_parts(self.at.as_ptr().add(start), len) })
     }
 
-    /// Copy in, as the kernel would: for links that are none of the kernel's. Nothing happens if the bytes stick out.
+    /// Copy in, as the kernel would: for links that are none of the kernel's. Nothing happens if
+    /// the bytes stick out.
     pub fn fill(&mut self, start: usize, bytes: &[u8]) {
         if let Some(at) = self.place(start, bytes.len()) {
-            // SAFETY: `place` has checked that so many bytes are ours to write; who reads there meanwhile is under
-            // the rule of `crate::memory` about races.
+            // SAFETY: `place` has checked that so many bytes are ours to write; who reads there
+            // meanwhile is under the rule of `crate::memory` about races.
             unsafe { core::ptr::copy(bytes.as_ptr(), at, bytes.len()) }
         }
     }
 }
 
-/// Several of these, counted as one behind the other, no byte in two of them. What is asked for lies in one of them.
+/// Several of these, counted as one behind the other, no byte in two of them. What is asked for
+/// lies in one of them.
 #[derive(Debug, Default)]
 pub struct Places(ArrayVec<Scatter, FORESEEN_MAX>);
 
 impl Places {
-    /// One more; false if there is no room, or if what is received there could overwrite what was received to one that is here.
+    /// One more; false if there is no room, or if what is received there could overwrite what was
+    /// received to one that is here.
     #[must_use]
     pub fn push(&mut self, scatter: Scatter) -> bool {
         !self.0.iter().any(|here| here.may_overlap(&scatter)) && self.0.try_push(scatter).is_ok()
@@ -139,7 +147,8 @@ mod tests {
     use oikaze_protocol::wind::Segment;
     use std::os::fd::AsFd;
 
-    /// Can there be a place in the first of these and then one in the second, of so many bytes at these offsets?
+    /// Can there be a place in the first of these and then one in the second, of so many bytes at
+    /// these offsets?
     fn together(regions: [&Region; 2], offsets: [u64; 2], len: u64) -> bool {
         let (mut table, mut places) = (RegionTable::new(), Places::default());
         let pushed = regions.into_iter().zip(offsets).map(|(region, offset)| {
@@ -153,7 +162,13 @@ mod tests {
     #[test]
     fn no_byte_is_in_two_places() {
         let (one, other) = (Region::private(PAGE).unwrap(), Region::private(PAGE).unwrap());
-        for (offsets, apart) in [([0, 100], true), ([100, 0], true), ([0, 99], false), ([99, 0], false), ([7, 7], false)] {
+        for (offsets, apart) in [
+            ([0, 100], true),
+            ([100, 0], true),
+            ([0, 99], false),
+            ([99, 0], false),
+            ([7, 7], false),
+        ] {
             // One memory by two registrations, and two.
             assert_eq!(together([&one, &one], offsets, 100), apart, "{offsets:?}");
             assert!(together([&one, &other], offsets, 100));
@@ -169,7 +184,10 @@ mod tests {
         with_borrowed_mut(&mut lent, |lent| {
             assert!(together([lent, lent], [0, 100], 100));
             assert!(together([lent, &Region::private(PAGE).unwrap()], [0, 0], 100));
-            assert!(!together([lent, &shared], [0, 0], 100), "it could be the program's view of that");
+            assert!(
+                !together([lent, &shared], [0, 0], 100),
+                "it could be the program's view of that"
+            );
             assert!(!together([&shared, lent], [0, 0], 100));
         });
         let file = super::super::memfd::sparse("oikaze-test", PAGE).unwrap();

@@ -1,4 +1,5 @@
-//! Single words of a region, changed atomically: by the program, and by peers through the runtime (MEM-5.1).
+//! Single words of a region, changed atomically: by the program, and by peers through the runtime
+//! (MEM-5.1).
 
 use super::AccessError;
 use super::region::{Region, Side};
@@ -7,7 +8,8 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use oikaze_protocol::rma::{AtomicOp, Change, Width, Word};
 
-/// A word of a region that peers, too, may change; see [`Region::word`]. Each change acquires and releases.
+/// A word of a region that peers, too, may change; see [`Region::word`]. Each change acquires and
+/// releases.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalWord<'r, T> {
     region: &'r Region,
@@ -16,7 +18,8 @@ pub struct LocalWord<'r, T> {
 }
 
 impl Region {
-    /// The aligned word at `offset`, of 32 or 64 bits. (What is wrong with the offset is said when it is used.)
+    /// The aligned word at `offset`, of 32 or 64 bits. (What is wrong with the offset is said when
+    /// it is used.)
     #[must_use]
     #[inline]
     pub fn word<T: Word>(&self, offset: u64) -> LocalWord<'_, T> {
@@ -53,7 +56,12 @@ impl Region {
     ///
     /// # Errors
     /// As [`Region::atomic`].
-    pub fn compare_exchange(&self, offset: u64, expected: u64, new: u64) -> Result<u64, AccessError> {
+    pub fn compare_exchange(
+        &self,
+        offset: u64,
+        expected: u64,
+        new: u64,
+    ) -> Result<u64, AccessError> {
         self.atomic(offset, AtomicOp::compare_swap(expected, new))
     }
 
@@ -65,7 +73,8 @@ impl Region {
         self.atomic(offset, AtomicOp::swap(value))
     }
 
-    /// One atomic operation on the aligned word at `offset` (acquire and release); the old value, zero above its width.
+    /// One atomic operation on the aligned word at `offset` (acquire and release); the old value,
+    /// zero above its width.
     ///
     /// # Errors
     /// [`AccessError`]: out of bounds, misaligned, lent for reading, or the lending scope has ended.
@@ -73,7 +82,12 @@ impl Region {
         self.atomic_from(Side::Program, offset, op)
     }
 
-    pub(super) fn atomic_from(&self, side: Side, offset: u64, op: AtomicOp) -> Result<u64, AccessError> {
+    pub(super) fn atomic_from(
+        &self,
+        side: Side,
+        offset: u64,
+        op: AtomicOp,
+    ) -> Result<u64, AccessError> {
         self.check_writable()?;
         self.with_word(side, offset, op.width(), |word| match op.width() {
             // SAFETY: `with_word` vouches for an aligned word of this width.
@@ -83,8 +97,9 @@ impl Region {
         })
     }
 
-    /// Calls `act` with a pointer to an aligned word of this width that stays valid until it returns. Nobody has references to it but
-    /// atomic ones. Who writes through it has made sure that the region may be written.
+    /// Calls `act` with a pointer to an aligned word of this width that stays valid until it
+    /// returns. Nobody has references to it but atomic ones. Who writes through it has made sure
+    /// that the region may be written.
     #[inline]
     pub(super) fn with_word<R>(
         &self,
@@ -117,16 +132,24 @@ impl<T: Word> LocalWord<'_, T> {
             let width = T::WIDTH.bytes() as usize;
             self.region.read(self.offset, bytes.get_mut(..width).unwrap_or_default())?;
             return Ok(T::from_bits(match T::WIDTH {
-                Width::W32 => u64::from(u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])),
+                Width::W32 => {
+                    u64::from(u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+                }
                 Width::W64 => u64::from_ne_bytes(bytes),
             }));
         }
-        let bits = self.region.with_word(Side::Program, self.offset, T::WIDTH, |word| match T::WIDTH {
-            // SAFETY: `with_word` vouches for an aligned word of this width; nobody has references to it but atomic ones.
-            Width::W32 => u64::from(unsafe { AtomicU32::from_ptr(word.cast().as_ptr()) }.load(Ordering::Acquire)),
-            // SAFETY: as above.
-            Width::W64 => unsafe { AtomicU64::from_ptr(word.cast().as_ptr()) }.load(Ordering::Acquire),
-        })?;
+        let bits =
+            self.region.with_word(Side::Program, self.offset, T::WIDTH, |word| match T::WIDTH {
+                // SAFETY: `with_word` vouches for an aligned word of this width; nobody has
+                // references to it but atomic ones.
+                Width::W32 => u64::from(
+                    unsafe { AtomicU32::from_ptr(word.cast().as_ptr()) }.load(Ordering::Acquire),
+                ),
+                Width::W64 => {
+                    // SAFETY: as above.
+                    unsafe { AtomicU64::from_ptr(word.cast().as_ptr()) }.load(Ordering::Acquire)
+                }
+            })?;
         Ok(T::from_bits(bits))
     }
 
@@ -139,10 +162,14 @@ impl<T: Word> LocalWord<'_, T> {
         self.region.check_writable()?;
         let bits = value.to_bits();
         self.region.with_word(Side::Program, self.offset, T::WIDTH, |word| match T::WIDTH {
-            // SAFETY: `with_word` vouches for an aligned word of this width; nobody has references to it but atomic ones.
-            Width::W32 => unsafe { AtomicU32::from_ptr(word.cast().as_ptr()) }.store(bits as u32, Ordering::Release),
-            // SAFETY: as above.
-            Width::W64 => unsafe { AtomicU64::from_ptr(word.cast().as_ptr()) }.store(bits, Ordering::Release),
+            // SAFETY: `with_word` vouches for an aligned word of this width; nobody has references
+            // to it but atomic ones.
+            Width::W32 => unsafe { AtomicU32::from_ptr(word.cast().as_ptr()) }
+                .store(bits as u32, Ordering::Release),
+            Width::W64 => {
+                // SAFETY: as above.
+                unsafe { AtomicU64::from_ptr(word.cast().as_ptr()) }.store(bits, Ordering::Release)
+            }
         })
     }
 
@@ -219,14 +246,22 @@ impl<T: Word> LocalWord<'_, T> {
 macro_rules! change {
     ($name:ident, $bits:ty: $unsigned:ident, $signed:ident) => {
         /// # Safety
-        /// `word` is valid and aligned for the call, and nobody has references to it but atomic ones.
+        /// `word` is valid and aligned for the call, and nobody has references to it but atomic
+        /// ones.
         pub(super) unsafe fn $name(word: NonNull<$bits>, change: Change) -> $bits {
             // SAFETY: the caller vouches for it.
-            let (unsigned, signed) = unsafe { ($unsigned::from_ptr(word.as_ptr()), $signed::from_ptr(word.cast().as_ptr())) };
+            let (unsigned, signed) = unsafe {
+                ($unsigned::from_ptr(word.as_ptr()), $signed::from_ptr(word.cast().as_ptr()))
+            };
             match change {
                 Change::Add(add) => unsigned.fetch_add(add as $bits, Ordering::AcqRel),
                 Change::CompareSwap { expected, new } => unsigned
-                    .compare_exchange(expected as $bits, new as $bits, Ordering::AcqRel, Ordering::Acquire)
+                    .compare_exchange(
+                        expected as $bits,
+                        new as $bits,
+                        Ordering::AcqRel,
+                        Ordering::Acquire,
+                    )
                     .unwrap_or_else(|old| old),
                 Change::Swap(new) => unsigned.swap(new as $bits, Ordering::AcqRel),
                 Change::And(bits) => unsigned.fetch_and(bits as $bits, Ordering::AcqRel),
@@ -234,8 +269,12 @@ macro_rules! change {
                 Change::Xor(bits) => unsigned.fetch_xor(bits as $bits, Ordering::AcqRel),
                 Change::Min(other) => unsigned.fetch_min(other as $bits, Ordering::AcqRel),
                 Change::Max(other) => unsigned.fetch_max(other as $bits, Ordering::AcqRel),
-                Change::MinSigned(other) => signed.fetch_min((other as $bits).cast_signed(), Ordering::AcqRel).cast_unsigned(),
-                Change::MaxSigned(other) => signed.fetch_max((other as $bits).cast_signed(), Ordering::AcqRel).cast_unsigned(),
+                Change::MinSigned(other) => signed
+                    .fetch_min((other as $bits).cast_signed(), Ordering::AcqRel)
+                    .cast_unsigned(),
+                Change::MaxSigned(other) => signed
+                    .fetch_max((other as $bits).cast_signed(), Ordering::AcqRel)
+                    .cast_unsigned(),
             }
         }
     };

@@ -1,12 +1,16 @@
-//! One direction between two neighbours: a ring of records, one writer, one reader (spec/memory.md, MEM-16).
+//! One direction between two neighbours: a ring of records, one writer, one reader (spec/memory.md,
+//! MEM-16).
 //!
-//! A record's heading is written last, and the reader looks at the place where the next heading will stand: so a small record is one cache
-//! line that changes hands (the FIFO elements of UCX's shared-memory transport carry such a mark; Aeron's log buffers publish a frame
-//! by its length). What stands there before is 0, because the writer clears the place behind a record before it publishes the record.
+//! A record's heading is written last, and the reader looks at the place where the next heading
+//! will stand: so a small record is one cache line that changes hands (the FIFO elements of UCX's
+//! shared-memory transport carry such a mark; Aeron's log buffers publish a frame by its length).
+//! What stands there before is 0, because the writer clears the place behind a record before it
+//! publishes the record.
 //!
-//! The reader tells how far it has come by one position, which settles messages and frees their room. What it has refused stands in a
-//! small ring of its own, told before the position passes it, so that the news of a refusal needs no room in the ring of the other direction, which
-//! may be full.
+//! The reader tells how far it has come by one position, which settles messages and frees their
+//! room. What it has refused stands in a small ring of its own, told before the position passes it,
+//! so that the news of a refusal needs no room in the ring of the other direction, which may be
+//! full.
 
 mod glance;
 mod reader;
@@ -58,7 +62,8 @@ pub(super) const CHANNEL: usize = CONTROL + RING;
 /// Written by the reader: how far it has come, and the credit it has given back.
 const SETTLED: usize = 0;
 const RETURNED: usize = 8;
-/// Set by the reader before it sleeps, taken back by the writer that wakes it; and whether the reader then makes the writer's fence, too.
+/// Set by the reader before it sleeps, taken back by the writer that wakes it; and whether the
+/// reader then makes the writer's fence, too.
 const ASLEEP: usize = LINE;
 const MAKES_FENCES: usize = LINE + 8;
 /// Positions in the ring of refusals; written by the reader, by the writer.
@@ -66,7 +71,9 @@ const REFUSED: usize = 2 * LINE;
 const HEARD: usize = 3 * LINE;
 const REFUSALS_AT: usize = 4 * LINE;
 
-const _: () = assert!(REFUSALS_AT + 16 * REFUSALS <= CONTROL && REFUSALS.is_power_of_two() && RING.is_power_of_two());
+const _: () = assert!(
+    REFUSALS_AT + 16 * REFUSALS <= CONTROL && REFUSALS.is_power_of_two() && RING.is_power_of_two()
+);
 
 /// Bytes from the ring's beginning.
 const fn offset(position: u64) -> usize {
@@ -86,11 +93,14 @@ const fn refusal_place(position: u64) -> usize {
 #[error("the ring has no room")]
 pub struct Full;
 
-/// Must the reader be woken? Between what it is to see and this look there is a fence (MEM-16.5, MEM-18.5).
+/// Must the reader be woken? Between what it is to see and this look there is a fence (MEM-16.5,
+/// MEM-18.5).
 ///
-/// The thread that takes the mark back wakes it. If it loses its core before it does, others of its process that put something in find no mark: the
-/// reader sleeps for as long as that thread is kept from running, or until its next look, which is never far (`SLEEP_MAX` in `oikaze`). If its
-/// process ends, the socket wakes the reader. To ring first and take the mark back then would have it taken back from a later sleep.
+/// The thread that takes the mark back wakes it. If it loses its core before it does, others of its
+/// process that put something in find no mark: the reader sleeps for as long as that thread is kept
+/// from running, or until its next look, which is never far (`SLEEP_MAX` in `oikaze`). If its
+/// process ends, the socket wakes the reader. To ring first and take the mark back then would have
+/// it taken back from a later sleep.
 #[inline]
 pub(super) fn is_asleep(memory: &Memory) -> bool {
     memory.load(ASLEEP, Ordering::Relaxed) != 0 && memory.swap(ASLEEP, 0, Ordering::AcqRel) != 0

@@ -2,14 +2,15 @@
 
 use core::ptr::NonNull;
 
-/// Sizes that are copied by registers of 32 bytes, where the processor has them. From some 2 KiB on C libraries use `rep movsb` where processors say
-/// that it is quick; it is slow to begin. (AMD EPYC of 2022, glibc 2.36: 8 KiB take 76 ns instead of 92; from 16 KiB on it is all the same, and
+/// Sizes that are copied by registers of 32 bytes, where the processor has them. From some 2 KiB on
+/// C libraries use `rep movsb` where processors say that it is quick; it is slow to begin. (AMD
+/// EPYC of 2022, glibc 2.36: 8 KiB take 76 ns instead of 92; from 16 KiB on it is all the same, and
 /// asking for lines ahead takes longer.)
 #[cfg(target_arch = "x86_64")]
 const BY_REGISTERS: core::ops::Range<usize> = 2048..16_384;
 
-/// Copy bytes; a word, as most are that are put alone, without a call, and at once. Memory that is mapped twice may be both ends; what becomes of
-/// bytes that overlap so is not said.
+/// Copy bytes; a word, as most are that are put alone, without a call, and at once. Memory that is
+/// mapped twice may be both ends; what becomes of bytes that overlap so is not said.
 ///
 /// # Safety
 /// As many bytes at `to` are valid for writing, and nobody has references to them.
@@ -80,15 +81,23 @@ mod tests {
     fn all_bytes_arrive_and_none_beside_them() {
         const MOST: usize = 16_500;
         let source: Vec<u8> = (0..MOST + 64).map(|n| (n % 251) as u8 | 1).collect();
-        let sizes = (0..300).chain(2040..2320).chain((2320..MOST).step_by(377)).chain(16_370..16_400);
+        let sizes =
+            (0..300).chain(2040..2320).chain((2320..MOST).step_by(377)).chain(16_370..16_400);
         for (turn, len) in sizes.enumerate() {
             let (from, at) = (turn % 61, turn % 37);
             let mut there = vec![0; MOST + 128];
             let to = NonNull::new(there[at..].as_mut_ptr()).unwrap();
             // SAFETY: room for `len` bytes from there on, and nobody else looks.
             unsafe { copy(&source[from..from + len], to) }
-            assert_eq!(there[at..at + len], source[from..from + len], "{len} bytes from {from} to {at}");
-            assert!(there[..at].iter().chain(&there[at + len..]).all(|byte| *byte == 0), "{len} bytes from {from} to {at}");
+            assert_eq!(
+                there[at..at + len],
+                source[from..from + len],
+                "{len} bytes from {from} to {at}"
+            );
+            assert!(
+                there[..at].iter().chain(&there[at + len..]).all(|byte| *byte == 0),
+                "{len} bytes from {from} to {at}"
+            );
         }
     }
 }

@@ -1,19 +1,25 @@
-//! Where a node can be called by others on its machine: Unix sockets, under a name of its network namespace, and in a directory.
+//! Where a node can be called by others on its machine: Unix sockets, under a name of its network
+//! namespace, and in a directory.
 
 use super::line::Line;
 use crate::origin::Origin;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, chmod};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
+    socket_with,
+};
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Callers that wait to be heard, at each socket; the kernel may allow for fewer (net.core.somaxconn).
+/// Callers that wait to be heard, at each socket; the kernel may allow for fewer
+/// (net.core.somaxconn).
 const WAITING: i32 = 512;
-/// No more callers than these can be there at one moment: what the kernel keeps waiting, one more than asked for, at both sockets.
+/// No more callers than these can be there at one moment: what the kernel keeps waiting, one more
+/// than asked for, at both sockets.
 pub const CALLERS_MAX: usize = 2 * (WAITING as usize + 1);
 /// What the files of sockets begin with, in a directory that may hold others.
 const PREFIX: &str = "oikaze-";
@@ -22,7 +28,10 @@ const UNFINISHED: &str = ".oikaze-";
 /// After so long an unfinished one is of a process that was killed meanwhile.
 const UNFINISHED_TIME: Duration = Duration::from_secs(60);
 
-const _: () = assert!(WAITING as usize > oikaze_protocol::limits::NEIGHBOURS_MAX, "all neighbours may call at once");
+const _: () = assert!(
+    WAITING as usize > oikaze_protocol::limits::NEIGHBOURS_MAX,
+    "all neighbours may call at once"
+);
 
 fn open() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -49,16 +58,21 @@ impl Doorway {
         Ok(Doorway { by_name, in_directory: None, origin: Origin::here() })
     }
 
-    /// Called also by a file of that name in a directory that other network namespaces see, too. What dead processes left there is removed.
+    /// Called also by a file of that name in a directory that other network namespaces see, too.
+    /// What dead processes left there is removed.
     ///
     /// # Errors
     /// The directory is not there, or not writable; its path is too long for a socket (108 bytes).
     pub fn open_in(&mut self, directory: &Path, name: &str) -> io::Result<()> {
         remove_stale(directory);
-        let (path, unfinished) = (directory.join(format!("{PREFIX}{name}")), directory.join(format!("{UNFINISHED}{name}")));
+        let (path, unfinished) = (
+            directory.join(format!("{PREFIX}{name}")),
+            directory.join(format!("{UNFINISHED}{name}")),
+        );
         let socket = open()?;
         bind(&socket, &SocketAddrUnix::new(&unfinished)?)?;
-        // Others look through the directory at this moment: under its own name it appears when it can be called.
+        // Others look through the directory at this moment: under its own name it appears when it
+        // can be called.
         let finish = || {
             chmod(&unfinished, Mode::RUSR | Mode::WUSR)?;
             listen(&socket, WAITING)?;
@@ -90,7 +104,10 @@ impl Doorway {
     pub fn next_caller(&self) -> Option<io::Result<Line>> {
         self.descriptors().find_map(|socket| {
             loop {
-                return match accept_with(socket.as_fd(), SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                return match accept_with(
+                    socket.as_fd(),
+                    SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+                ) {
                     Ok(line) => Some(Line::new(line)),
                     Err(Errno::AGAIN) => None,
                     // Gone again; another one may wait behind it.
@@ -143,7 +160,8 @@ fn remove_stale(directory: &Path) {
         }
         let name = entry.file_name();
         let name = name.to_string_lossy();
-        let stale = (name.starts_with(PREFIX) && refuses(&entry.path())) || (name.starts_with(UNFINISHED) && is_left(&entry));
+        let stale = (name.starts_with(PREFIX) && refuses(&entry.path()))
+            || (name.starts_with(UNFINISHED) && is_left(&entry));
         if stale {
             // Another user's it cannot remove, if the directory is like /tmp.
             let _ = std::fs::remove_file(entry.path());
@@ -153,7 +171,8 @@ fn remove_stale(directory: &Path) {
 
 /// Does nobody listen there?
 fn refuses(path: &Path) -> bool {
-    let called = |address| open().is_ok_and(|socket| connect(&socket, &address) == Err(Errno::CONNREFUSED));
+    let called =
+        |address| open().is_ok_and(|socket| connect(&socket, &address) == Err(Errno::CONNREFUSED));
     SocketAddrUnix::new(path).is_ok_and(called)
 }
 
@@ -196,7 +215,10 @@ mod tests {
         let path = doorway.file().unwrap().to_owned();
         let caller = Doorway::call_file(&path).unwrap();
         caller.say(b"by file", None).unwrap();
-        assert_eq!(doorway.next_caller().unwrap().unwrap().hear().unwrap().unwrap().bytes(), b"by file");
+        assert_eq!(
+            doorway.next_caller().unwrap().unwrap().hear().unwrap().unwrap().bytes(),
+            b"by file"
+        );
         drop((doorway, living));
         assert!(!path.exists() && Doorway::call_name(&name).is_err());
         mine.iter().for_each(|path| assert_eq!(std::fs::read(path).unwrap(), b"mine"));
@@ -214,7 +236,8 @@ mod tests {
     #[test]
     fn a_socket_that_cannot_be_called_yet_is_not_taken_for_a_dead_one() {
         let directory = directory("unfinished");
-        let [young, old] = ["young", "old"].map(|name| directory.join(format!("{UNFINISHED}{name}")));
+        let [young, old] =
+            ["young", "old"].map(|name| directory.join(format!("{UNFINISHED}{name}")));
         let sockets = [&young, &old].map(|path| {
             let socket = open().unwrap();
             bind(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();

@@ -1,5 +1,6 @@
-//! Regions of one node that a neighbour has mapped (spec/memory.md, MEM-18): it reaches them by itself, until they are taken back. Who is
-//! inside meanwhile stands in memory that both map ([`Marks`]).
+//! Regions of one node that a neighbour has mapped (spec/memory.md, MEM-18): it reaches them by
+//! itself, until they are taken back. Who is inside meanwhile stands in memory that both map
+//! ([`Marks`]).
 
 use super::copy::copy;
 use super::line::Line;
@@ -45,7 +46,10 @@ impl Grants {
     pub fn give(&mut self, slot: u32, region: &Region) -> Option<usize> {
         let Grants { marks, given, any } = self;
         // One that was taken back is free when nobody can look at it any more.
-        let (index, given) = given.iter_mut().enumerate().find(|(index, given)| given.is_none() || marks.is_dropped(*index))?;
+        let (index, given) = given
+            .iter_mut()
+            .enumerate()
+            .find(|(index, given)| given.is_none() || marks.is_dropped(*index))?;
         *given = Some((slot, region.downgrade()));
         marks.begin(index);
         *any = true;
@@ -59,7 +63,8 @@ impl Grants {
         }
     }
 
-    /// The neighbour is let into this region no more, once [fences](crate::hazard::make_fences) are made. Had it been given the region?
+    /// The neighbour is let into this region no more, once [fences](crate::hazard::make_fences) are
+    /// made. Had it been given the region?
     #[must_use]
     pub fn take_back(&self, slot: u32) -> bool {
         self.end(self.all().1.filter(|(number, ..)| *number == slot))
@@ -81,26 +86,36 @@ impl Grants {
         given.inspect(|(_, index, _)| self.marks.end(*index)).count() > 0
     }
 
-    /// Is somebody inside who is let in no more, whatever number the region was given under? (Others may come and go for ever.)
+    /// Is somebody inside who is let in no more, whatever number the region was given under?
+    /// (Others may come and go for ever.)
     #[must_use]
     pub fn is_inside(&self, region: &Region) -> bool {
         let (marks, mut given) = self.all();
-        given.any(|(_, index, given)| given.is(region) && marks.is_over(index) && marks.is_inside(index))
+        given.any(|(_, index, given)| {
+            given.is(region) && marks.is_over(index) && marks.is_inside(index)
+        })
     }
 
     /// The regions that are given, with their numbers and lines, and the marks there.
     pub(super) fn all(&self) -> (&Marks, impl Iterator<Item = (u32, usize, &WeakRegion)>) {
         let given = self.given.iter().enumerate();
-        (&self.marks, given.filter_map(|(index, given)| given.as_ref().map(|(slot, region)| (*slot, index, region))))
+        (
+            &self.marks,
+            given.filter_map(|(index, given)| {
+                given.as_ref().map(|(slot, region)| (*slot, index, region))
+            }),
+        )
     }
 }
 
-/// Returns whether a region of these rights is mapped for writing: a change of a word needs that, too (MEM-18.1).
+/// Returns whether a region of these rights is mapped for writing: a change of a word needs that,
+/// too (MEM-18.1).
 fn is_writable(rights: Rights) -> bool {
     rights.contains(Rights::WRITE) || rights.contains(Rights::ATOMIC)
 }
 
-/// A descriptor of a region's file to give away: for reading alone where neither writing nor changes of words are granted.
+/// A descriptor of a region's file to give away: for reading alone where neither writing nor
+/// changes of words are granted.
 ///
 /// # Errors
 /// The kernel opens it no second time (`/proc` is not mounted).
@@ -129,8 +144,8 @@ impl Bell {
     }
 }
 
-/// A neighbour's region, mapped here. Every access is checked against what is mapped and granted; what does not pass is for the owner to
-/// judge, by the other way.
+/// A neighbour's region, mapped here. Every access is checked against what is mapped and granted;
+/// what does not pass is for the owner to judge, by the other way.
 #[derive(Debug)]
 pub struct Mapped {
     region: Region,
@@ -147,7 +162,8 @@ pub struct Mapped {
     origin: Origin,
 }
 
-// SAFETY: the pointer leads into the region's memory, which is reached from any thread, through raw copies and atomics only.
+// SAFETY: the pointer leads into the region's memory, which is reached from any thread, through raw
+// copies and atomics only.
 unsafe impl Send for Mapped {}
 // SAFETY: as above.
 unsafe impl Sync for Mapped {}
@@ -176,7 +192,10 @@ impl Mapped {
         let Gift { file, len, rights, index, makes_fences } = gift;
         let (len, rights, index) = (*len, *rights, *index);
         if len == 0 || lasting_len(file)? < len as u64 || index >= GRANTS {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the region's memory is shorter than it is said to be"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the region's memory is shorter than it is said to be",
+            ));
         }
         let mapping = if !is_writable(rights) {
             Mapping::of_file_for_reading(file, len)
@@ -187,12 +206,24 @@ impl Mapped {
         };
         let mapping = Arc::new(mapping.map_err(io::Error::other)?);
         let at = mapping.base();
-        // SAFETY: `len` bytes that the mapping, which the region counts, keeps mapped; nobody makes `&mut` references into them. They are written
-        // only where `rights` has WRITE or ATOMIC (see `reaches`), and then the mapping is writable.
+        // SAFETY: `len` bytes that the mapping, which the region counts, keeps mapped; nobody makes
+        // `&mut` references into them. They are written only where `rights` has WRITE or ATOMIC
+        // (see `reaches`), and then the mapping is writable.
         let region = unsafe { Region::from_alias(mapping, at, len) };
         let asymmetric = *makes_fences && fences::are_asymmetric(Reach::Machine);
         let (marks, cut_off) = (Marks::new(memory), AtomicBool::new(false));
-        Ok(Mapped { region, at, len: len as u64, rights, marks, index, asymmetric, bell, cut_off, origin: Origin::here() })
+        Ok(Mapped {
+            region,
+            at,
+            len: len as u64,
+            rights,
+            marks,
+            index,
+            asymmetric,
+            bell,
+            cut_off,
+            origin: Origin::here(),
+        })
     }
 
     /// The owner is gone: nothing is done here any more.
@@ -200,13 +231,15 @@ impl Mapped {
         self.cut_off.store(true, Ordering::SeqCst);
     }
 
-    /// Returns whether operations pass this mapping by: the owner has taken the region back, or is gone.
+    /// Returns whether operations pass this mapping by: the owner has taken the region back, or is
+    /// gone.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.cut_off.load(Ordering::Relaxed) || self.marks.is_over(self.index)
     }
 
-    /// May this be done here? The same for as long as the region is mapped, so that nobody need be inside to ask.
+    /// May this be done here? The same for as long as the region is mapped, so that nobody need be
+    /// inside to ask.
     #[inline]
     fn reaches(&self, right: Rights, offset: u64, len: u64) -> bool {
         let inside = offset.checked_add(len).is_some_and(|end| end <= self.len);
@@ -216,9 +249,10 @@ impl Mapped {
     /// Go in, unless it is over, and out again. Whoever waits for what is changed there is woken.
     #[inline(always)]
     fn inside<R>(&self, changes: bool, act: impl FnOnce() -> R) -> Option<R> {
-        // Whoever sees what is stored here from now on is to see all that this thread has stored before, in this region or another: an earlier
-        // put is complete. A light fence keeps no processor from turning two plain stores round; this one, where the processor does not, is no
-        // instruction.
+        // Whoever sees what is stored here from now on is to see all that this thread has stored
+        // before, in this region or another: an earlier put is complete. A light fence keeps no
+        // processor from turning two plain stores round; this one, where the processor does not, is
+        // no instruction.
         fence(Ordering::AcqRel);
         let seen = self.marks.set(self.index, place());
         fences::light(self.asymmetric);
@@ -233,8 +267,9 @@ impl Mapped {
         outcome
     }
 
-    /// Something is about to be written there: its line comes here while that goes its way through all that must be looked at first. (A put of 8
-    /// bytes is seen after 63 ns instead of 79, measured in turns.)
+    /// Something is about to be written there: its line comes here while that goes its way through
+    /// all that must be looked at first. (A put of 8 bytes is seen after 63 ns instead of 79,
+    /// measured in turns.)
     #[inline]
     pub fn claim(&self, offset: u64) {
         if offset < self.len {
@@ -247,23 +282,33 @@ impl Mapped {
     #[inline]
     #[must_use]
     pub fn write(&self, offset: u64, bytes: &[u8], signal: Option<(u64, u64)>) -> bool {
-        let may_signal = signal.is_none_or(|(at, _)| at.is_multiple_of(8) && self.reaches(Rights::ATOMIC, at, 8));
+        let may_signal = signal
+            .is_none_or(|(at, _)| at.is_multiple_of(8) && self.reaches(Rights::ATOMIC, at, 8));
         if !may_signal || !self.reaches(Rights::WRITE, offset, bytes.len() as u64) {
             return false;
         }
         let done = self.inside(true, || {
-            // SAFETY: `offset` is inside the mapping, and all of `bytes` behind it; where `rights` has WRITE it is writable. Bytes of another region
-            // of the same memory may overlap. Who reads there meanwhile is under the rule of `crate::memory` about races.
+            // SAFETY: `offset` is inside the mapping, and all of `bytes` behind it; where `rights`
+            // has WRITE it is writable. Bytes of another region of the same memory may overlap. Who
+            // reads there meanwhile is under the rule of `crate::memory` about races.
             unsafe { copy(bytes, self.at.add(offset as usize)) };
             signal.is_none_or(|(at, add)| self.region.fetch_add(at, add).is_ok())
         });
         done == Some(true)
     }
 
-    /// Write bytes of a region of ours, as [`Mapped::write`]; `false` also if they are out of its bounds.
+    /// Write bytes of a region of ours, as [`Mapped::write`]; `false` also if they are out of its
+    /// bounds.
     #[inline]
     #[must_use]
-    pub fn write_from(&self, offset: u64, from: &Region, at: u64, len: u64, signal: Option<(u64, u64)>) -> bool {
+    pub fn write_from(
+        &self,
+        offset: u64,
+        from: &Region,
+        at: u64,
+        len: u64,
+        signal: Option<(u64, u64)>,
+    ) -> bool {
         from.with_bytes(at, len, |bytes| self.write(offset, bytes, signal)).is_ok_and(|done| done)
     }
 

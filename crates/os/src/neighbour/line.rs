@@ -4,8 +4,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use rustix::process::{Pid, PidfdFlags, geteuid, pidfd_open};
 use rustix::time::Timespec;
@@ -32,7 +32,8 @@ pub struct Stranger {
 #[derive(Debug)]
 pub struct Line {
     socket: OwnedFd,
-    /// Readable when the other process has ended, also if a child of it still has its end of the line.
+    /// Readable when the other process has ended, also if a child of it still has its end of the
+    /// line.
     process: Option<OwnedFd>,
 }
 
@@ -82,7 +83,8 @@ impl Line {
         poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ended| ended > 0)
     }
 
-    /// No more is said, by either side: the other one sees the end, also if this end is still held somewhere.
+    /// No more is said, by either side: the other one sees the end, also if this end is still held
+    /// somewhere.
     pub fn end(&self) {
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
@@ -99,7 +101,12 @@ impl Line {
             control.push(SendAncillaryMessage::ScmRights(descriptors));
         }
         loop {
-            match sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            match sendmsg(
+                &self.socket,
+                &[IoSlice::new(bytes)],
+                &mut control,
+                SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+            ) {
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
                 Err(why) => return Err(why.into()),
@@ -122,25 +129,37 @@ impl Line {
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         let received = loop {
-            match recvmsg(&self.socket, &mut [IoSliceMut::new(&mut said.bytes)], &mut control, flags) {
+            match recvmsg(
+                &self.socket,
+                &mut [IoSliceMut::new(&mut said.bytes)],
+                &mut control,
+                flags,
+            ) {
                 Ok(received) => break received,
-                // Said once, of an other end that has ended without having heard all; behind it comes what it had said.
+                // Said once, of an other end that has ended without having heard all; behind it
+                // comes what it had said.
                 Err(Errno::INTR | Errno::CONNRESET) => {}
                 Err(Errno::AGAIN) => return Ok(None),
                 Err(why) => return Err(why.into()),
             }
         };
-        // Descriptors beyond the first are closed by the kernel (there was no room for them) or here.
+        // Descriptors beyond the first are closed by the kernel (there was no room for them) or
+        // here.
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-                descriptors.for_each(|descriptor| said.descriptor = said.descriptor.take().or(Some(descriptor)));
+                descriptors.for_each(|descriptor| {
+                    said.descriptor = said.descriptor.take().or(Some(descriptor))
+                });
             }
         }
         if received.bytes == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         if received.flags.contains(ReturnFlags::TRUNC) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "more was said than anybody says"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "more was said than anybody says",
+            ));
         }
         said.len = received.bytes;
         Ok(Some(said))
@@ -159,7 +178,8 @@ impl AsFd for Line {
     }
 }
 
-/// Process (0: it has no number here) and user at the other end, as of when it called, or began to listen.
+/// Process (0: it has no number here) and user at the other end, as of when it called, or began to
+/// listen.
 fn peer_of(socket: &OwnedFd) -> io::Result<(i32, u32)> {
     let mut who = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
@@ -171,8 +191,9 @@ fn peer_of(socket: &OwnedFd) -> io::Result<(i32, u32)> {
     if refused != 0 { Err(io::Error::last_os_error()) } else { Ok((who.pid, who.uid)) }
 }
 
-/// What tells of the end of the process at the other end, which has this number here. One of another pid namespace has none (0); of that the socket
-/// tells, from Linux 6.5 on. Before, the line's end has to do.
+/// What tells of the end of the process at the other end, which has this number here. One of
+/// another pid namespace has none (0); of that the socket tells, from Linux 6.5 on. Before, the
+/// line's end has to do.
 fn process_of(socket: &OwnedFd, pid: i32) -> Option<OwnedFd> {
     let mut process: libc::c_int = -1;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
@@ -245,18 +266,32 @@ mod tests {
     #[test]
     fn a_descriptor_that_finds_no_room_is_missing_and_nothing_else() {
         let mut called = Command::new(std::env::current_exe().unwrap());
-        called.args(["--exact", "neighbour::line::tests::hears_where_no_descriptor_is_free", "--nocapture"]).env(SHORT, "1");
+        called
+            .args([
+                "--exact",
+                "neighbour::line::tests::hears_where_no_descriptor_is_free",
+                "--nocapture",
+            ])
+            .env(SHORT, "1");
         let output = called.output().unwrap();
-        assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("heard"), "{output:?}");
+        assert!(
+            output.status.success() && String::from_utf8_lossy(&output.stdout).contains("heard"),
+            "{output:?}"
+        );
     }
 
-    /// MEM-18.6: what a neighbour of another pid namespace was in the middle of is over when it was killed.
+    /// MEM-18.6: what a neighbour of another pid namespace was in the middle of is over when it was
+    /// killed.
     #[test]
     fn the_end_of_a_process_without_a_number_is_seen_after_the_line_has_ended() {
         let place = std::env::temp_dir().join(format!("oikaze-line-{}", std::process::id()));
         let doorway = UnixListener::bind(&place).unwrap();
         let mut called = Command::new(std::env::current_exe().unwrap());
-        let mut caller = called.args(["--exact", "neighbour::line::tests::calls_and_waits"]).env(CALL, &place).spawn().unwrap();
+        let mut caller = called
+            .args(["--exact", "neighbour::line::tests::calls_and_waits"])
+            .env(CALL, &place)
+            .spawn()
+            .unwrap();
         let socket = OwnedFd::from(doorway.accept().unwrap().0);
         std::fs::remove_file(&place).unwrap();
         let Some(process) = process_of(&socket, 0) else {
@@ -292,7 +327,8 @@ mod tests {
         other.wake();
     }
 
-    /// The kernel tells first that the other end has left something unread, and then what it had said.
+    /// The kernel tells first that the other end has left something unread, and then what it had
+    /// said.
     #[test]
     fn what_was_said_before_the_end_is_heard_also_if_the_other_end_has_not_heard_all() {
         let (one, other) = line_pair().unwrap();

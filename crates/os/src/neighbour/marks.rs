@@ -1,8 +1,9 @@
-//! Who is inside a region that a neighbour has mapped (spec/memory.md, MEM-18.3), in memory that both map: as [`crate::hazard`] for what
-//! belongs to one process.
+//! Who is inside a region that a neighbour has mapped (spec/memory.md, MEM-18.3), in memory that
+//! both map: as [`crate::hazard`] for what belongs to one process.
 //!
-//! Each mapped region has a line, where its owner says that it is over, and where those inside are counted that have set no mark. Each of the
-//! neighbour's threads that has a place has a line for its mark: which region it is inside.
+//! Each mapped region has a line, where its owner says that it is over, and where those inside are
+//! counted that have set no mark. Each of the neighbour's threads that has a place has a line for
+//! its mark: which region it is inside.
 
 use super::memory::{Memory, Ordering};
 use crate::hazard::PLACES;
@@ -82,7 +83,9 @@ impl Marks {
     /// Owner: is somebody inside?
     pub fn is_inside(&self, index: usize) -> bool {
         let marked = |place: usize| self.0.load(mark(place), Ordering::Acquire) == name(index);
-        !self.is_dropped(index) && (self.0.load(line(index) + COUNTED, Ordering::Acquire) != 0 || (0..PLACES).any(marked))
+        !self.is_dropped(index)
+            && (self.0.load(line(index) + COUNTED, Ordering::Acquire) != 0
+                || (0..PLACES).any(marked))
     }
 
     /// Owner: has the neighbour forgotten the region? Then nobody of it can go in.
@@ -90,7 +93,8 @@ impl Marks {
         self.0.load(line(index) + DROPPED, Ordering::Acquire) != 0
     }
 
-    /// Neighbour: this thread goes in. A fence must follow, and a look whether it is [over](Marks::is_over).
+    /// Neighbour: this thread goes in. A fence must follow, and a look whether it is
+    /// [over](Marks::is_over).
     #[inline]
     pub fn set(&self, index: usize, place: Option<usize>) -> Seen {
         // A thread that is inside another region already has its mark in use.

@@ -1,4 +1,5 @@
-//! Memory that another process writes at any moment: words as atomics, bytes by copies through raw pointers, every place checked.
+//! Memory that another process writes at any moment: words as atomics, bytes by copies through raw
+//! pointers, every place checked.
 
 #[cfg(all(test, loom))]
 pub(super) use loom::sync::atomic::fence;
@@ -36,7 +37,8 @@ mod real {
     use core::sync::atomic::AtomicU64;
     use std::sync::Arc;
 
-    /// A range of a mapping of a sealed file. Places are bytes from its start; what does not lie inside reads as 0 and is written nowhere.
+    /// A range of a mapping of a sealed file. Places are bytes from its start; what does not lie
+    /// inside reads as 0 and is written nowhere.
     #[derive(Clone, Debug)]
     pub(in crate::neighbour) struct Memory {
         /// Where it begins, in the mapping.
@@ -49,11 +51,13 @@ mod real {
 
     static NOWHERE: AtomicU64 = AtomicU64::new(0);
 
-    /// What is there will be written soon: its cache line is taken from whoever has it, and nobody waits for that.
+    /// What is there will be written soon: its cache line is taken from whoever has it, and nobody
+    /// waits for that.
     #[inline]
     pub(in crate::neighbour) fn claim(at: *mut u8) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a hint, which reads and writes nothing that a program sees, wherever it points. Processors that do not know it pass over it.
+        // SAFETY: a hint, which reads and writes nothing that a program sees, wherever it points.
+        // Processors that do not know it pass over it.
         unsafe {
             core::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags));
         }
@@ -61,7 +65,8 @@ mod real {
         let _ = at;
     }
 
-    // SAFETY: the pointer leads into the mapping, which is counted and may be reached from any thread, through atomics and raw copies.
+    // SAFETY: the pointer leads into the mapping, which is counted and may be reached from any
+    // thread, through atomics and raw copies.
     unsafe impl Send for Memory {}
     // SAFETY: as above.
     unsafe impl Sync for Memory {}
@@ -86,8 +91,9 @@ mod real {
         #[inline]
         fn word(&self, place: usize) -> &AtomicU64 {
             match self.at(place, 8) {
-                // SAFETY: inside a readable and writable mapping of a file that cannot shrink, for as long as `self` is borrowed;
-                // aligned, for the mapping begins at a page, the range at a word. Only atomics reach words, in either process.
+                // SAFETY: inside a readable and writable mapping of a file that cannot shrink, for
+                // as long as `self` is borrowed; aligned, for the mapping begins at a page, the
+                // range at a word. Only atomics reach words, in either process.
                 Some(at) if place.is_multiple_of(8) => unsafe { AtomicU64::from_ptr(at.cast()) },
                 _ => self.nowhere,
             }
@@ -107,7 +113,8 @@ mod real {
             self.word(place).swap(value, order)
         }
 
-        /// What stands there will be overwritten soon: its cache line is taken from whoever has it, and nobody waits for that.
+        /// What stands there will be overwritten soon: its cache line is taken from whoever has it,
+        /// and nobody waits for that.
         #[inline]
         pub fn claim(&self, place: usize) {
             if let Some(at) = self.at(place, 1) {
@@ -134,8 +141,9 @@ mod real {
                 Part::Region(gather, from, _) if len > 0 => unsafe { gather.as_ptr().add(*from) },
                 Part::Region(..) => return,
             };
-            // SAFETY: both ranges are valid for `len` bytes (`at` has checked the one, `len` the other); a ring is nobody's region, so
-            // that they do not overlap. Whoever else writes there meanwhile spoils bytes, of which any value is valid.
+            // SAFETY: both ranges are valid for `len` bytes (`at` has checked the one, `len` the
+            // other); a ring is nobody's region, so that they do not overlap. Whoever else writes
+            // there meanwhile spoils bytes, of which any value is valid.
             unsafe { core::ptr::copy_nonoverlapping(from, at, len) }
         }
 
@@ -151,7 +159,8 @@ mod real {
         pub fn append(&self, place: usize, len: usize, into: &mut Vec<u8>) {
             let Some(at) = self.at(place, len) else { return };
             into.reserve(len);
-            // SAFETY: as in `read`: room for `len` bytes was just made, and they are initialised when the length says so.
+            // SAFETY: as in `read`: room for `len` bytes was just made, and they are initialised
+            // when the length says so.
             unsafe {
                 core::ptr::copy_nonoverlapping(at, into.as_mut_ptr().add(into.len()), len);
                 into.set_len(into.len() + len);

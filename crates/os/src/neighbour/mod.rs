@@ -1,14 +1,17 @@
-//! Two nodes of one machine: memory that both map, and a Unix socket between them (spec/memory.md, MEM-16).
+//! Two nodes of one machine: memory that both map, and a Unix socket between them (spec/memory.md,
+//! MEM-16).
 //!
-//! - [`Doorway`]: where a node can be called by others, a Unix socket; [`Line`]: one such connection, over which descriptors go, which
-//!   wakes who sleeps, and whose end is the other process's end.
+//! - [`Doorway`]: where a node can be called by others, a Unix socket; [`Line`]: one such
+//!   connection, over which descriptors go, which wakes who sleeps, and whose end is the other
+//!   process's end.
 //! - [`Pair`]: one side of two rings ([`Writer`], [`Reader`]) in memory that both processes map.
-//! - [`Mapped`]: a neighbour's region that is reached without asking its owner; [`Grants`] is the owner's side,
-//!   [`Straggler`] what is left of a neighbour that was given up while it was inside.
+//! - [`Mapped`]: a neighbour's region that is reached without asking its owner; [`Grants`] is the
+//!   owner's side, [`Straggler`] what is left of a neighbour that was given up while it was inside.
 //! - [`Watch`]: one descriptor for all lines of a node.
 //!
-//! The memory is a sealed file, so that nobody can make the other's accesses fail. Whatever is read from it is copied before it is judged, and no
-//! reference into it is ever made: a neighbour that writes nonsense, or writes at any moment, spoils what it sends and nothing else.
+//! The memory is a sealed file, so that nobody can make the other's accesses fail. Whatever is read
+//! from it is copied before it is judged, and no reference into it is ever made: a neighbour that
+//! writes nonsense, or writes at any moment, spoils what it sends and nothing else.
 
 mod channel;
 #[cfg(not(all(test, loom)))]

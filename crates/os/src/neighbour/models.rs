@@ -31,14 +31,18 @@ fn take(reader: &mut Reader) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// MEM-16.1: records of one and two lines through a ring of four, so that one is skipped at the end: each comes once, whole, in order.
+/// MEM-16.1: records of one and two lines through a ring of four, so that one is skipped at the
+/// end: each comes once, whole, in order.
 #[test]
 fn loom_records() {
     model(3, || {
         let (mut writer, mut reader) = channel();
         let lens = [56, 120, 120];
         let writing = thread::spawn(move || {
-            let put = (1..).zip(lens).take_while(|(number, len)| put(&mut writer, *number, *len).is_some()).count();
+            let put = (1..)
+                .zip(lens)
+                .take_while(|(number, len)| put(&mut writer, *number, *len).is_some())
+                .count();
             (writer, put)
         });
         let mut taken = Vec::new();
@@ -47,15 +51,17 @@ fn loom_records() {
         }
         let (mut writer, put) = writing.join().unwrap();
         taken.extend(std::iter::from_fn(|| take(&mut reader)));
-        let expected: Vec<Vec<u8>> = (1..).zip(lens).take(put).map(|(number, len)| vec![number as u8; len]).collect();
+        let expected: Vec<Vec<u8>> =
+            (1..).zip(lens).take(put).map(|(number, len)| vec![number as u8; len]).collect();
         assert_eq!(taken, expected);
         writer.settled().unwrap();
         assert!(put >= 2 && writer.is_settled());
     });
 }
 
-/// MEM-16.10: a writer begins anew when its reader has kept up, and goes on where it has not; each record comes once, whole, in order. Behind the
-/// third record of one line the ring is half full, or empty.
+/// MEM-16.10: a writer begins anew when its reader has kept up, and goes on where it has not; each
+/// record comes once, whole, in order. Behind the third record of one line the ring is half full,
+/// or empty.
 #[test]
 fn loom_begins_anew() {
     static WENT_ON: AtomicBool = AtomicBool::new(false);
@@ -153,8 +159,8 @@ fn loom_sleep_of_who_makes_the_fence() {
     }
 }
 
-/// MEM-18.3, MEM-18.5: who reaches a region that its owner ends has got in and is waited for, or does not get in; with fences on both sides,
-/// or all made by the owner.
+/// MEM-18.3, MEM-18.5: who reaches a region that its owner ends has got in and is waited for, or
+/// does not get in; with fences on both sides, or all made by the owner.
 fn one_reaches_one_ends(place: Option<usize>, fence_at: Option<usize>) {
     model(3, move || {
         let marks = Marks::new(Memory::of(layout::ALL));
@@ -162,7 +168,8 @@ fn one_reaches_one_ends(place: Option<usize>, fence_at: Option<usize>) {
         let used = Arc::new(UnsafeCell::new(0));
         let interruption = Interruption::new();
         let reaching = {
-            let (marks, used, interruption) = (marks.clone(), Arc::clone(&used), Arc::clone(&interruption));
+            let (marks, used, interruption) =
+                (marks.clone(), Arc::clone(&used), Arc::clone(&interruption));
             thread::spawn(move || {
                 let step = |step| fence_at.iter().for_each(|at| interruption.step(*at, step));
                 step(0);

@@ -51,10 +51,14 @@ impl Pair {
     /// Map the memory.
     ///
     /// # Errors
-    /// It is not as [`shared_memory`] makes it, so that an access could fail; or it cannot be mapped.
+    /// It is not as [`shared_memory`] makes it, so that an access could fail; or it cannot be
+    /// mapped.
     pub fn new(memory: &OwnedFd, side: Side, line: Line) -> io::Result<Pair> {
         if lasting_len(memory)? != BYTES as u64 {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory is of another size"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the memory is of another size",
+            ));
         }
         let mapping = Arc::new(Mapping::of_file(memory.as_fd(), BYTES).map_err(io::Error::other)?);
         let half = |at: usize| Memory::new(Arc::clone(&mapping), at * CHANNEL, CHANNEL);

@@ -1,5 +1,5 @@
-//! A neighbour that was given up while its process lives: it was stopped, or has said nothing for long. When it goes on, it finishes what it was in
-//! the middle of (spec/memory.md, MEM-18.6).
+//! A neighbour that was given up while its process lives: it was stopped, or has said nothing for
+//! long. When it goes on, it finishes what it was in the middle of (spec/memory.md, MEM-18.6).
 
 use super::line::Line;
 use super::marks::Marks;
@@ -11,13 +11,15 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Straggler {
     marks: Marks,
-    /// Where it is inside: line, and the region, whatever has become of the number that it was given under.
+    /// Where it is inside: line, and the region, whatever has become of the number that it was
+    /// given under.
     inside: Vec<(usize, WeakRegion)>,
     line: Arc<Line>,
 }
 
 impl Straggler {
-    /// Of a neighbour that is let into no region any more, fences made; `None` if nothing is left of it to be afraid of.
+    /// Of a neighbour that is let into no region any more, fences made; `None` if nothing is left
+    /// of it to be afraid of.
     #[must_use]
     pub fn of(pair: &Pair) -> Option<Straggler> {
         let (marks, given) = pair.grants.all();
@@ -29,11 +31,14 @@ impl Straggler {
         (!straggler.is_gone()).then_some(straggler)
     }
 
-    /// Has its process ended, or is it inside nowhere any more: has it come out, or has nobody any use for the memory that it is in?
+    /// Has its process ended, or is it inside nowhere any more: has it come out, or has nobody any
+    /// use for the memory that it is in?
     pub fn is_gone(&mut self) -> bool {
         let Straggler { marks, inside, line } = self;
-        inside
-            .retain(|(line, region)| marks.is_inside(*line) && region.upgrade().is_some_and(|region| !region.has_left_memory()));
+        inside.retain(|(line, region)| {
+            marks.is_inside(*line)
+                && region.upgrade().is_some_and(|region| !region.has_left_memory())
+        });
         inside.is_empty() || line.process_has_ended()
     }
 

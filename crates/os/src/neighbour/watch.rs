@@ -39,7 +39,12 @@ impl Watch {
     /// The kernel has no room.
     pub fn add(&self, number: u32, line: &Line) -> io::Result<()> {
         let on = |data: u64| epoll::EventData::new_u64(data);
-        epoll::add(&self.0, line, on(number.into()), epoll::EventFlags::IN | epoll::EventFlags::RDHUP)?;
+        epoll::add(
+            &self.0,
+            line,
+            on(number.into()),
+            epoll::EventFlags::IN | epoll::EventFlags::RDHUP,
+        )?;
         if let Some(process) = line.process() {
             epoll::add(&self.0, process, on(PROCESS | u64::from(number)), epoll::EventFlags::IN)?;
         }
@@ -57,12 +62,20 @@ impl Watch {
 
     /// What has happened; asks the kernel, and does not wait.
     pub fn look(&self, mut tell: impl FnMut(Called)) {
-        let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; AT_ONCE];
-        let count = epoll::wait(&self.0, events.as_mut_slice(), Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap_or(0);
+        let mut events = [epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(0),
+        }; AT_ONCE];
+        let count =
+            epoll::wait(&self.0, events.as_mut_slice(), Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))
+                .unwrap_or(0);
         for event in events.iter().take(count) {
             let (data, flags) = (event.data.u64(), event.flags);
             let gone = epoll::EventFlags::HUP | epoll::EventFlags::RDHUP | epoll::EventFlags::ERR;
-            tell(Called { number: data as u32, ended: data & PROCESS != 0 || flags.intersects(gone) });
+            tell(Called {
+                number: data as u32,
+                ended: data & PROCESS != 0 || flags.intersects(gone),
+            });
         }
     }
 }

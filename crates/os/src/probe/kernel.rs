@@ -62,18 +62,30 @@ fn seccomp(status: &str) -> Finding {
         _ => "unknown",
     };
     // A filter as such harms nothing; what it forbids shows where it is tried.
-    Finding::new("seccomp", found, "any that permits userfaultfd (docs/seccomp-oikaze.json)", Verdict::Good)
+    Finding::new(
+        "seccomp",
+        found,
+        "any that permits userfaultfd (docs/seccomp-oikaze.json)",
+        Verdict::Good,
+    )
 }
 
 fn has(status: &str, capability: u32) -> bool {
-    let set = status_field(status, "CapEff").and_then(|set| u64::from_str_radix(&set, 16).ok()).unwrap_or(0);
+    let set = status_field(status, "CapEff")
+        .and_then(|set| u64::from_str_radix(&set, 16).ok())
+        .unwrap_or(0);
     set >> capability & 1 == 1
 }
 
 fn capabilities(status: &str) -> [Finding; 2] {
     let yes = |capability| if has(status, capability) { "yes" } else { "no" };
     [
-        Finding::new("CAP_SYS_PTRACE", yes(CAP_SYS_PTRACE), "optional: gives full userfaultfd", Verdict::Good),
+        Finding::new(
+            "CAP_SYS_PTRACE",
+            yes(CAP_SYS_PTRACE),
+            "optional: gives full userfaultfd",
+            Verdict::Good,
+        ),
         Finding::new(
             "CAP_NET_ADMIN",
             yes(CAP_NET_ADMIN),
@@ -84,13 +96,22 @@ fn capabilities(status: &str) -> [Finding; 2] {
 }
 
 fn unprivileged() -> Finding {
-    let found = number::<u32>("/proc/sys/vm/unprivileged_userfaultfd").map_or("not there".to_owned(), |n| n.to_string());
-    Finding::new("vm.unprivileged_userfaultfd", found, "optional: 1 gives full userfaultfd to everyone", Verdict::Good)
+    let found = number::<u32>("/proc/sys/vm/unprivileged_userfaultfd")
+        .map_or("not there".to_owned(), |n| n.to_string());
+    Finding::new(
+        "vm.unprivileged_userfaultfd",
+        found,
+        "optional: 1 gives full userfaultfd to everyone",
+        Verdict::Good,
+    )
 }
 
 fn mode(kind: TrackerKind) -> Finding {
     let (what, needed) = match kind {
-        TrackerKind::UserfaultfdFull => ("userfaultfd, full", "so that system calls may be given invalid pages of shared arrays"),
+        TrackerKind::UserfaultfdFull => (
+            "userfaultfd, full",
+            "so that system calls may be given invalid pages of shared arrays",
+        ),
         _ => ("userfaultfd, user mode only", "for fast tracking without privileges"),
     };
     match shared::open(kind) {
@@ -105,8 +126,12 @@ fn features() -> Vec<Finding> {
         Ok(list) => list,
         Err(e) => {
             let asked = format!("could not be asked: {e}");
-            let finding =
-                Finding::new("userfaultfd features", asked, "minor faults and write-protect on shmem", Verdict::Degraded);
+            let finding = Finding::new(
+                "userfaultfd features",
+                asked,
+                "minor faults and write-protect on shmem",
+                Verdict::Degraded,
+            );
             return vec![finding.fix("See \"userfaultfd, user mode only\".")];
         }
     };
@@ -114,7 +139,9 @@ fn features() -> Vec<Finding> {
         let (needed, ok) = match (feature.needed, feature.there) {
             (true, true) => ("for page tracking", Verdict::Good),
             (true, false) => ("for page tracking by userfaultfd", Verdict::Degraded),
-            (false, _) if feature.name.ends_with("MOVE") => ("for moving pages instead of bytes", Verdict::Good),
+            (false, _) if feature.name.ends_with("MOVE") => {
+                ("for moving pages instead of bytes", Verdict::Good)
+            }
             (false, _) => ("by nothing yet", Verdict::Good),
         };
         let found = if feature.there { "yes" } else { "no" };

@@ -19,13 +19,17 @@ pub(super) fn findings() -> Vec<Finding> {
 }
 
 fn mappings() -> Finding {
-    let needed = format!("{MAPPINGS} (each run of equal pages is one, where pages are tracked by mprotect)");
+    let needed =
+        format!("{MAPPINGS} (each run of equal pages is one, where pages are tracked by mprotect)");
     match number::<u64>("/proc/sys/vm/max_map_count") {
         Some(limit) => {
             let ok = if limit >= MAPPINGS { Verdict::Good } else { Verdict::Degraded };
-            Finding::new("vm.max_map_count", limit.to_string(), needed, ok).fix("sysctl -w vm.max_map_count=1048576")
+            Finding::new("vm.max_map_count", limit.to_string(), needed, ok)
+                .fix("sysctl -w vm.max_map_count=1048576")
         }
-        None => Finding::new("vm.max_map_count", "unknown (/proc/sys is hidden)", needed, Verdict::Good),
+        None => {
+            Finding::new("vm.max_map_count", "unknown (/proc/sys is hidden)", needed, Verdict::Good)
+        }
     }
 }
 
@@ -43,7 +47,9 @@ fn memory() -> Finding {
             Finding::new("memory left", format!("{} ({limit})", bytes(left)), needed, ok)
                 .fix("Raise the container's memory limit or end other programs; arrays are divided among nodes, so more nodes help too.")
         }
-        None => Finding::new("memory left", "unknown (/proc/meminfo is hidden)", needed, Verdict::Good),
+        None => {
+            Finding::new("memory left", "unknown (/proc/meminfo is hidden)", needed, Verdict::Good)
+        }
     }
 }
 
@@ -52,7 +58,12 @@ fn shm() -> Finding {
         Ok(stat) => format!("{} free", bytes(stat.f_bavail.saturating_mul(stat.f_frsize))),
         Err(e) => format!("not there ({e})"),
     };
-    Finding::new("/dev/shm", found, "nothing: memory files (memfd) do not count there", Verdict::Good)
+    Finding::new(
+        "/dev/shm",
+        found,
+        "nothing: memory files (memfd) do not count there",
+        Verdict::Good,
+    )
 }
 
 fn locked() -> Finding {
@@ -64,8 +75,13 @@ fn files() -> Finding {
     let limit = getrlimit(Resource::Nofile).current;
     let ok = if limit.is_none_or(|l| l >= FILES) { Verdict::Good } else { Verdict::Degraded };
     let found = limit.map_or("unlimited".to_owned(), |l| l.to_string());
-    Finding::new("open files (ulimit -n)", found, format!("{FILES}: sockets, and one file for each array"), ok)
-        .fix("Raise it: ulimit -n 4096")
+    Finding::new(
+        "open files (ulimit -n)",
+        found,
+        format!("{FILES}: sockets, and one file for each array"),
+        ok,
+    )
+    .fix("Raise it: ulimit -n 4096")
 }
 
 fn cores() -> Finding {

@@ -1,7 +1,8 @@
-//! What this machine offers, for `oikaze doctor`: each thing as found, as needed, and what to do about the difference.
+//! What this machine offers, for `oikaze doctor`: each thing as found, as needed, and what to do
+//! about the difference.
 //!
-//! Features are tried, not looked up: a version says what a kernel may be able to do, a sandbox decides what it will. Nothing here
-//! changes the machine, and everything tried is undone.
+//! Features are tried, not looked up: a version says what a kernel may be able to do, a sandbox
+//! decides what it will. Nothing here changes the machine, and everything tried is undone.
 
 mod kernel;
 mod limits;
@@ -52,7 +53,12 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(what: &'static str, found: impl Into<String>, needed: impl Into<String>, ok: Verdict) -> Finding {
+    fn new(
+        what: &'static str,
+        found: impl Into<String>,
+        needed: impl Into<String>,
+        ok: Verdict,
+    ) -> Finding {
         Finding { what, found: found.into(), needed: needed.into(), ok, fix: String::new() }
     }
 
@@ -72,7 +78,8 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Look at everything. Takes some milliseconds; the first time after the machine has started, some 50 more.
+/// Look at everything. Takes some milliseconds; the first time after the machine has started, some
+/// 50 more.
 #[must_use]
 pub fn probe(without: &Without) -> Vec<Finding> {
     let mut findings = kernel::findings(without);
@@ -95,7 +102,8 @@ fn number<T: FromStr>(path: &str) -> Option<T> {
 
 /// A field of /proc/self/status, such as `CapEff`.
 fn status_field(text: &str, name: &str) -> Option<String> {
-    text.lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim().to_owned()))
+    text.lines()
+        .find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim().to_owned()))
 }
 
 /// Bytes as people say them, rounded down.
@@ -126,7 +134,10 @@ mod tests {
     fn what_is_switched_off_is_not_called_missing() {
         let findings = probe(&Without::parse("uffd,gso").unwrap());
         let tracker = findings.iter().find(|f| f.what == "page tracking").unwrap();
-        assert!(tracker.found.starts_with("mprotect") && tracker.ok == Verdict::Degraded, "{tracker}");
+        assert!(
+            tracker.found.starts_with("mprotect") && tracker.ok == Verdict::Degraded,
+            "{tracker}"
+        );
     }
 
     #[test]

@@ -8,14 +8,26 @@ use crate::without::Without;
 use oikaze_protocol::limits::{SOCKET_BUFFER, SOCKET_BUFFER_LEAST};
 
 pub(super) fn findings(without: &Without) -> Vec<Finding> {
-    let mut findings = vec![sysctl("net.core.rmem_max", "rmem_max"), sysctl("net.core.wmem_max", "wmem_max")];
-    findings.extend(std::fs::read_to_string("/proc/sys/net/ipv4/udp_mem").ok().and_then(|text| udp_memory(&text)));
+    let mut findings =
+        vec![sysctl("net.core.rmem_max", "rmem_max"), sysctl("net.core.wmem_max", "wmem_max")];
+    findings.extend(
+        std::fs::read_to_string("/proc/sys/net/ipv4/udp_mem")
+            .ok()
+            .and_then(|text| udp_memory(&text)),
+    );
     let ask = |ip: IpAddr| Bind { addresses: vec![ip], without: *without, ..Bind::default() };
     match UdpLink::bind(&ask(Ipv4Addr::LOCALHOST.into())) {
         Ok(link) => findings.extend(of_link(&link)),
         Err(e) => {
-            let finding = Finding::new("UDP", e.to_string(), "for everything between nodes", Verdict::Missing);
-            findings.push(finding.fix("Permit UDP sockets in the sandbox; is the loopback interface up?"));
+            let finding = Finding::new(
+                "UDP",
+                e.to_string(),
+                "for everything between nodes",
+                Verdict::Missing,
+            );
+            findings.push(
+                finding.fix("Permit UDP sockets in the sandbox; is the loopback interface up?"),
+            );
         }
     }
     let (found, ok) = match UdpLink::bind(&ask(Ipv6Addr::LOCALHOST.into())) {
@@ -30,14 +42,19 @@ pub(super) fn findings(without: &Without) -> Vec<Finding> {
 
 /// Tried at all interfaces, for a moment.
 fn early_receive(without: &Without) -> Finding {
-    let state = UdpLink::bind(&Bind { without: *without, ..Bind::default() }).map(|link| link.statistics().early_receive);
+    let state = UdpLink::bind(&Bind { without: *without, ..Bind::default() })
+        .map(|link| link.statistics().early_receive);
     let (found, ok) = match state {
         Ok(Offload::On) => ("yes (tried)", Verdict::Good),
         Ok(Offload::Off) => ("switched off by OIKAZE_WITHOUT", Verdict::Degraded),
-        Ok(Offload::Refused) => ("not permitted, or not known to this kernel, or no Ethernet interface", Verdict::Degraded),
+        Ok(Offload::Refused) => (
+            "not permitted, or not known to this kernel, or no Ethernet interface",
+            Verdict::Degraded,
+        ),
         Err(_) => ("no UDP (see there)", Verdict::Degraded),
     };
-    let needed = "for small messages past the kernel's IP: 2.8 instead of 4.4 µs where it was measured";
+    let needed =
+        "for small messages past the kernel's IP: 2.8 instead of 4.4 µs where it was measured";
     Finding::new("early receive (tcx), frames", found, needed, ok).fix(
         "Linux 6.6, and root or: setcap cap_bpf,cap_net_admin,cap_net_raw+ep PROGRAM; for a container, --cap-add with the same three. \
          Without it small messages go by the sockets.",
@@ -48,17 +65,25 @@ fn sysctl(what: &'static str, file: &str) -> Finding {
     let needed = format!("{} at the least, or CAP_NET_ADMIN", bytes(SOCKET_BUFFER_LEAST as u64));
     match number::<u64>(&format!("/proc/sys/net/core/{file}")) {
         Some(limit) => {
-            let ok = if limit >= SOCKET_BUFFER_LEAST as u64 { Verdict::Good } else { Verdict::Degraded };
+            let ok =
+                if limit >= SOCKET_BUFFER_LEAST as u64 { Verdict::Good } else { Verdict::Degraded };
             Finding::new(what, bytes(limit), needed, ok).fix(raise(what, SOCKET_BUFFER))
         }
         // Not shown inside containers with their own network.
-        None => Finding::new(what, "hidden (see the socket buffer, which was tried)", needed, Verdict::Good),
+        None => Finding::new(
+            what,
+            "hidden (see the socket buffer, which was tried)",
+            needed,
+            Verdict::Good,
+        ),
     }
 }
 
 /// What to do about a limit of the system, now and for good.
 fn raise(what: &str, value: usize) -> String {
-    format!("sysctl -w {what}={value} (on the host, for a container); a line in /etc/sysctl.d keeps it")
+    format!(
+        "sysctl -w {what}={value} (on the host, for a container); a line in /etc/sysctl.d keeps it"
+    )
 }
 
 /// All UDP sockets of the system together; the third number is the most, in pages.
@@ -69,9 +94,16 @@ fn udp_memory(text: &str) -> Option<Finding> {
     // A node's buffers, both ways, twice over: the kernel counts what a datagram occupies.
     let least = 4 * SOCKET_BUFFER as u64;
     let ok = if pages.saturating_mul(page) >= least { Verdict::Good } else { Verdict::Degraded };
-    let needed = format!("{} for each node here, or arrivals are dropped though a socket has room", bytes(least));
+    let needed = format!(
+        "{} for each node here, or arrivals are dropped though a socket has room",
+        bytes(least)
+    );
     let enough = 8 * least / page;
-    let fix = format!("sysctl -w {what}=\"{} {} {enough}\"; a line in /etc/sysctl.d keeps it", enough / 2, enough * 3 / 4);
+    let fix = format!(
+        "sysctl -w {what}=\"{} {} {enough}\"; a line in /etc/sysctl.d keeps it",
+        enough / 2,
+        enough * 3 / 4
+    );
     Some(Finding::new(what, bytes(pages.saturating_mul(page)), needed, ok).fix(fix))
 }
 
@@ -81,7 +113,11 @@ fn of_link(link: &UdpLink) -> [Finding; 5] {
         // The kernel says twice what it was asked for: its own bookkeeping is in it.
         let granted = counted / 2;
         let ok = if granted >= SOCKET_BUFFER_LEAST { Verdict::Good } else { Verdict::Degraded };
-        let needed = format!("{}; {} is asked for", bytes(SOCKET_BUFFER_LEAST as u64), bytes(SOCKET_BUFFER as u64));
+        let needed = format!(
+            "{}; {} is asked for",
+            bytes(SOCKET_BUFFER_LEAST as u64),
+            bytes(SOCKET_BUFFER as u64)
+        );
         Finding::new(what, bytes(granted as u64), needed, ok).fix(raise(limit, SOCKET_BUFFER))
     };
     let offload = |what, state: Offload, verb: &str| {
@@ -90,8 +126,13 @@ fn of_link(link: &UdpLink) -> [Finding; 5] {
             Offload::Off => ("switched off by OIKAZE_WITHOUT", Verdict::Degraded),
             Offload::Refused => ("refused by the kernel", Verdict::Degraded),
         };
-        Finding::new(what, found, format!("to {verb} several datagrams by one call (twice the bandwidth)"), ok)
-            .fix("Linux 5.15 has it; remove it from OIKAZE_WITHOUT.")
+        Finding::new(
+            what,
+            found,
+            format!("to {verb} several datagrams by one call (twice the bandwidth)"),
+            ok,
+        )
+        .fix("Linux 5.15 has it; remove it from OIKAZE_WITHOUT.")
     };
     [
         buffer("UDP receive buffer", statistics.receive_buffer, "net.core.rmem_max"),
@@ -109,7 +150,8 @@ fn without_copy(state: Offload) -> Finding {
         Offload::Refused => ("no, says the kernel's version", Verdict::Degraded),
     };
     let needed = "6.5, to send bulk at jumbo MTUs without a copy, where the card gathers";
-    Finding::new("splice to UDP", found, needed, ok).fix("Linux 6.5 has it; remove it from OIKAZE_WITHOUT.")
+    Finding::new("splice to UDP", found, needed, ok)
+        .fix("Linux 6.5 has it; remove it from OIKAZE_WITHOUT.")
 }
 
 #[cfg(test)]
@@ -119,8 +161,12 @@ mod tests {
     #[test]
     fn little_memory_for_udp_is_told_with_what_to_do() {
         let page = rustix::param::page_size() as u64;
-        let few = udp_memory(&format!("10\t20\t{}\n", 4 * SOCKET_BUFFER as u64 / page - 1)).unwrap();
-        assert!(few.ok == Verdict::Degraded && few.fix.contains("sysctl -w net.ipv4.udp_mem="), "{few:?}");
+        let few =
+            udp_memory(&format!("10\t20\t{}\n", 4 * SOCKET_BUFFER as u64 / page - 1)).unwrap();
+        assert!(
+            few.ok == Verdict::Degraded && few.fix.contains("sysctl -w net.ipv4.udp_mem="),
+            "{few:?}"
+        );
         let enough = udp_memory(&format!("10 20 {}", 4 * SOCKET_BUFFER as u64 / page)).unwrap();
         assert_eq!(enough.ok, Verdict::Good);
         assert!(udp_memory("10 20").is_none() && udp_memory("a b c").is_none());
@@ -128,7 +174,8 @@ mod tests {
 
     #[test]
     fn a_small_buffer_is_told_with_what_to_do() {
-        let bind = Bind { addresses: vec![Ipv4Addr::LOCALHOST.into()], buffer: 1, ..Bind::default() };
+        let bind =
+            Bind { addresses: vec![Ipv4Addr::LOCALHOST.into()], buffer: 1, ..Bind::default() };
         let small = of_link(&UdpLink::bind(&bind).unwrap());
         for (finding, limit) in small.iter().zip(["rmem_max", "wmem_max"]) {
             assert!(finding.ok == Verdict::Degraded && finding.fix.contains(limit), "{finding:?}");

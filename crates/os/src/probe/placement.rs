@@ -11,20 +11,38 @@ pub(super) fn findings(without: &Without) -> Vec<Finding> {
     let mut findings = vec![huge()];
     match placement.why_not() {
         Some(why) => {
-            let finding = Finding::new("moving pages", format!("no: {why}"), needed, Verdict::Degraded);
+            let finding =
+                Finding::new("moving pages", format!("no: {why}"), needed, Verdict::Degraded);
             findings.push(finding.fix("Upgrade the kernel, permit userfaultfd (docs/KERNELS.md), and clear OIKAZE_WITHOUT."));
         }
         None => findings.push(Finding::new("moving pages", "works (tried)", needed, Verdict::Good)),
     }
     if let Some(calibration) = placement.calibration() {
         let needed = "measured once a boot: sizes from which each beats a copy";
-        findings.push(Finding::new("moving pays, alone", text(&calibration.alone), needed, Verdict::Good));
-        findings.push(Finding::new("moving pays, beside a busy thread", text(&calibration.beside), needed, Verdict::Good));
+        findings.push(Finding::new(
+            "moving pays, alone",
+            text(&calibration.alone),
+            needed,
+            Verdict::Good,
+        ));
+        findings.push(Finding::new(
+            "moving pays, beside a busy thread",
+            text(&calibration.beside),
+            needed,
+            Verdict::Good,
+        ));
     }
     if let Some(doubted) = placement.doubted() {
         let needed = "a file of the user's own, as it was written";
-        let finding = Finding::new("what was measured before", format!("not believed: {doubted}"), needed, Verdict::Degraded);
-        findings.push(finding.fix("It was measured anew and replaced where possible; if this stays, remove the file."));
+        let finding = Finding::new(
+            "what was measured before",
+            format!("not believed: {doubted}"),
+            needed,
+            Verdict::Degraded,
+        );
+        findings.push(finding.fix(
+            "It was measured anew and replaced where possible; if this stays, remove the file.",
+        ));
     }
     findings
 }
@@ -33,7 +51,12 @@ fn huge() -> Finding {
     let needed = "optional: regions are touched and moved by huge pages";
     match huge_page() {
         Some(size) => Finding::new("huge pages", bytes(size as u64), needed, Verdict::Good),
-        None => Finding::new("huge pages", "none, or switched off by OIKAZE_WITHOUT=huge", needed, Verdict::Good),
+        None => Finding::new(
+            "huge pages",
+            "none, or switched off by OIKAZE_WITHOUT=huge",
+            needed,
+            Verdict::Good,
+        ),
     }
 }
 
@@ -45,7 +68,11 @@ fn text(found: &Crossovers) -> String {
         ("install", found.install),
         ("huge exchange", found.huge),
     ];
-    sizes.map(|(what, from)| format!("{what} {}", from.map_or("never".to_owned(), |from| bytes(from as u64)))).join(", ")
+    sizes
+        .map(|(what, from)| {
+            format!("{what} {}", from.map_or("never".to_owned(), |from| bytes(from as u64)))
+        })
+        .join(", ")
 }
 
 #[cfg(test)]
@@ -54,15 +81,25 @@ mod tests {
 
     #[test]
     fn sizes_are_said_in_words() {
-        let found = Crossovers { moving: Some(64 << 10), exchange: Some(192 << 10), ..Crossovers::default() };
-        assert_eq!(text(&found), "move 64 KiB, take never, exchange 192 KiB, install never, huge exchange never");
+        let found = Crossovers {
+            moving: Some(64 << 10),
+            exchange: Some(192 << 10),
+            ..Crossovers::default()
+        };
+        assert_eq!(
+            text(&found),
+            "move 64 KiB, take never, exchange 192 KiB, install never, huge exchange never"
+        );
     }
 
     #[test]
     fn what_is_switched_off_is_said() {
         let findings = findings(&Without::parse("move").unwrap());
         let moving = findings.iter().find(|finding| finding.what == "moving pages").unwrap();
-        assert!(moving.ok == Verdict::Degraded && moving.found.contains("OIKAZE_WITHOUT=move"), "{moving}");
+        assert!(
+            moving.ok == Verdict::Degraded && moving.found.contains("OIKAZE_WITHOUT=move"),
+            "{moving}"
+        );
         assert!(findings.iter().all(|finding| !finding.what.starts_with("moving pays")));
     }
 }

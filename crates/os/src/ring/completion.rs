@@ -1,5 +1,6 @@
-//! One completer, one taker: Lamport's queue. Each side keeps what it last saw of the other's position, and looks again only when that is
-//! not enough, so that the positions' cache lines do not travel with every entry.
+//! One completer, one taker: Lamport's queue. Each side keeps what it last saw of the other's
+//! position, and looks again only when that is not enough, so that the positions' cache lines do
+//! not travel with every entry.
 
 use super::slot::{Position, Words, slot};
 use super::sync::{Arc, Ordering};

@@ -4,7 +4,8 @@ use super::{completion, submission};
 use crate::models::model;
 use loom::thread;
 
-/// Two submitters with two requests each through two slots: each is taken once, whole, and in its submitter's order.
+/// Two submitters with two requests each through two slots: each is taken once, whole, and in its
+/// submitter's order.
 #[test]
 fn loom_submission() {
     model(2, || {
@@ -13,7 +14,11 @@ fn loom_submission() {
             .into_iter()
             .map(|who| {
                 let submitter = submitter.clone();
-                thread::spawn(move || (1..=2).filter(|index| submitter.submit(&[who + index, who + index]).is_ok()).count())
+                thread::spawn(move || {
+                    (1..=2)
+                        .filter(|index| submitter.submit(&[who + index, who + index]).is_ok())
+                        .count()
+                })
             })
             .collect();
         let mut taken = Vec::new();
@@ -25,7 +30,11 @@ fn loom_submission() {
         assert_eq!(taken.len(), submitted, "lost or repeated");
         assert!(taken.iter().all(|[first, second]| first == second), "torn");
         for who in [10, 20] {
-            let own: Vec<u64> = taken.iter().map(|[first, _]| *first).filter(|first| first / 10 * 10 == who).collect();
+            let own: Vec<u64> = taken
+                .iter()
+                .map(|[first, _]| *first)
+                .filter(|first| first / 10 * 10 == who)
+                .collect();
             assert!(own.is_sorted(), "out of order");
         }
         assert!(requests.is_empty());

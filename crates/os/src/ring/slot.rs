@@ -2,7 +2,8 @@
 
 use super::sync::{AtomicU64, Ordering};
 
-/// A position that one side writes often: alone in its pair of cache lines (two, because processors fetch them in pairs).
+/// A position that one side writes often: alone in its pair of cache lines (two, because processors
+/// fetch them in pairs).
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct Position(pub AtomicU64);
@@ -13,7 +14,8 @@ impl Position {
     }
 }
 
-/// The words of one entry. Written and read relaxed: something else, released and acquired, says whose they are.
+/// The words of one entry. Written and read relaxed: something else, released and acquired, says
+/// whose they are.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Words<const N: usize>([AtomicU64; N]);
@@ -30,7 +32,9 @@ impl<const N: usize> Words<N> {
     }
 
     pub fn read(&self) -> [u64; N] {
-        std::array::from_fn(|index| self.0.get(index).map_or(0, |word| word.load(Ordering::Relaxed)))
+        std::array::from_fn(|index| {
+            self.0.get(index).map_or(0, |word| word.load(Ordering::Relaxed))
+        })
     }
 }
 

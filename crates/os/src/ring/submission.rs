@@ -1,9 +1,10 @@
 //! Many submitters, one taker: Vyukov's bounded queue, with the taker's side simplified for one.
 //!
-//! Each slot carries a turn number. `turn == position`: free for the submitter of that position. `turn == position + 1`: filled, for
-//! the taker. The taker sets it to `position + capacity`: free for the next round. A submitter claims a position by compare-and-swap on the
-//! tail, fills the slot, and publishes it with the turn; a submitter that stops in between holds up those behind it, so that each
-//! application has a ring of its own.
+//! Each slot carries a turn number. `turn == position`: free for the submitter of that position.
+//! `turn == position + 1`: filled, for the taker. The taker sets it to `position + capacity`: free
+//! for the next round. A submitter claims a position by compare-and-swap on the tail, fills the
+//! slot, and publishes it with the turn; a submitter that stops in between holds up those behind
+//! it, so that each application has a ring of its own.
 
 use super::slot::{Position, Words, slot};
 use super::sync::{Arc, AtomicU64, Ordering};
@@ -63,7 +64,8 @@ impl<const N: usize> Submitter<N> {
                 },
                 // Still the request of one round ago.
                 ..0 => return Err(Full),
-                // Another submitter was faster; else this is no turn that anybody has made, and none will come of it.
+                // Another submitter was faster; else this is no turn that anybody has made, and
+                // none will come of it.
                 1.. => match self.0.tail.0.load(Ordering::Relaxed) {
                     tail if tail == position => return Err(Full),
                     tail => position = tail,
@@ -89,7 +91,8 @@ impl<const N: usize> Requests<N> {
         Some(request)
     }
 
-    /// Is there nothing to take? (A request that is being put in at this moment counts when it is in.)
+    /// Is there nothing to take? (A request that is being put in at this moment counts when it is
+    /// in.)
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.filled(self.0.head.0.load(Ordering::Relaxed)).is_none()

@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 use std::thread;
 
 proptest! {
-    /// `true`: put in; `false`: take out. After any prefix both rings say what a bounded queue says.
+    /// `true`: put in; `false`: take out. After any prefix both rings say what a bounded queue
+    /// says.
     #[test]
     fn like_a_bounded_queue(capacity in 0..40usize, steps in prop::collection::vec(any::<bool>(), 0..400)) {
         let (submitter, mut requests) = submission::<3>(capacity);
@@ -37,7 +38,8 @@ proptest! {
 
 const EACH: u64 = 20_000;
 
-/// Every request arrives once and whole, those of one submitter in their order, through a ring that is nearly always full.
+/// Every request arrives once and whole, those of one submitter in their order, through a ring that
+/// is nearly always full.
 #[test]
 fn many_submitters() {
     const SUBMITTERS: u64 = 3;

@@ -71,7 +71,9 @@ impl Declared {
             return pair(&|d| format!("{} bytes", d.bytes));
         }
         if self.element != other.element {
-            return pair(&|d| format!("elements of type {} with {} bytes each", d.element.kind, d.element.size));
+            return pair(&|d| {
+                format!("elements of type {} with {} bytes each", d.element.kind, d.element.size)
+            });
         }
         if self.page != other.page {
             return pair(&|d| format!("pages of {} bytes", d.page));
@@ -80,7 +82,9 @@ impl Declared {
             return pair(&Declared::homes_text);
         }
         if self.number != other.number {
-            return pair(&|d| format!("the number {} (some nodes have declared an array more)", d.number));
+            return pair(&|d| {
+                format!("the number {} (some nodes have declared an array more)", d.number)
+            });
         }
         None
     }
@@ -100,7 +104,8 @@ impl Call {
         match self {
             Call::Reduce(reduction) => {
                 let (op, values) = (reduction.op, &reduction.values);
-                let kind = ["f64", "i64", "u64"].get(kind_of(values) as usize).copied().unwrap_or("");
+                let kind =
+                    ["f64", "i64", "u64"].get(kind_of(values) as usize).copied().unwrap_or("");
                 format!("reduce ({op:?} of {} {kind})", values.len())
             }
             Call::Unfit(_) => String::from("something it cannot do"),
@@ -119,7 +124,13 @@ impl Call {
             Call::Declare(d) => {
                 out.byte(2);
                 out.bytes(d.name.as_bytes());
-                for number in [u64::from(d.number), d.bytes, u64::from(d.element.kind), u64::from(d.element.size), d.page] {
+                for number in [
+                    u64::from(d.number),
+                    d.bytes,
+                    u64::from(d.element.kind),
+                    u64::from(d.element.size),
+                    d.page,
+                ] {
                     out.number(number);
                 }
                 out.byte(d.homes.0);
@@ -193,7 +204,8 @@ pub(super) fn read_values(reader: &mut Reader<'_>) -> Result<Values, Refusal> {
 }
 
 pub(super) fn write_text(text: &str, out: &mut Writer) {
-    let end = (0..=text.len().min(TEXT_MAX)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    let end =
+        (0..=text.len().min(TEXT_MAX)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     out.bytes(text.get(..end).unwrap_or_default().as_bytes());
 }
 
@@ -205,8 +217,11 @@ pub(super) fn read_text(reader: &mut Reader<'_>, max: usize) -> Result<String, R
     }
 }
 
-/// Do all mean the same? `Ok` with what the reduction gives, if it is one; else what is wrong, for every node to read.
-pub(super) fn agree<'a>(calls: impl Iterator<Item = (Rank, &'a Call)> + Clone) -> Result<Option<Values>, String> {
+/// Do all mean the same? `Ok` with what the reduction gives, if it is one; else what is wrong, for
+/// every node to read.
+pub(super) fn agree<'a>(
+    calls: impl Iterator<Item = (Rank, &'a Call)> + Clone,
+) -> Result<Option<Values>, String> {
     for (rank, call) in calls.clone() {
         if let Call::Unfit(reason) = call {
             return Err(format!("node {rank} cannot go on: {reason}"));
@@ -230,7 +245,8 @@ pub(super) fn agree<'a>(calls: impl Iterator<Item = (Rank, &'a Call)> + Clone) -
                     ));
                 }
             }
-            (Call::Reduce(a), Call::Reduce(b)) if a.op == b.op && combine(a.op, sum.as_mut(), &b.values) => {}
+            (Call::Reduce(a), Call::Reduce(b))
+                if a.op == b.op && combine(a.op, sum.as_mut(), &b.values) => {}
             _ => {
                 let (ours, theirs) = (first.text(), call.text());
                 return Err(format!(
@@ -265,7 +281,8 @@ fn combine(op: ReduceOp, sum: Option<&mut Values>, with: &Values) -> bool {
     }
 }
 
-/// Minimum and maximum by total order, so that −0 and 0 give the same bits everywhere; a NaN stays a NaN.
+/// Minimum and maximum by total order, so that −0 and 0 give the same bits everywhere; a NaN stays
+/// a NaN.
 fn float(op: ReduceOp, a: f64, b: f64) -> f64 {
     let smaller = a.total_cmp(&b).is_le();
     match op {

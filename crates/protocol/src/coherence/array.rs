@@ -1,4 +1,5 @@
-//! One shared array on this node: what was declared, where its pages live, and the state of each (COH-2, COH-3).
+//! One shared array on this node: what was declared, where its pages live, and the state of each
+//! (COH-2, COH-3).
 
 use super::fetch::Streams;
 use super::{ArrayId, Declaration, Homes};
@@ -66,8 +67,15 @@ impl Homes {
                 let rank = u128::from(page) * u128::from(nodes) / u128::from(pages.max(1));
                 Rank::try_from(rank).unwrap_or(last).min(last)
             }
-            Homes::Cyclic { pages: run } => (page / (*run).max(1) % u64::from(nodes.max(1))) as Rank,
-            Homes::Explicit(ranks) => usize::try_from(page).ok().and_then(|page| ranks.get(page)).copied().unwrap_or(0).min(last),
+            Homes::Cyclic { pages: run } => {
+                (page / (*run).max(1) % u64::from(nodes.max(1))) as Rank
+            }
+            Homes::Explicit(ranks) => usize::try_from(page)
+                .ok()
+                .and_then(|page| ranks.get(page))
+                .copied()
+                .unwrap_or(0)
+                .min(last),
         }
     }
 
@@ -75,12 +83,19 @@ impl Homes {
     #[must_use]
     pub fn block(rank: Rank, pages: u64, nodes: u32) -> Range<u64> {
         let nodes = u128::from(nodes.max(1));
-        let start = |rank: u128| u64::try_from((rank * u128::from(pages)).div_ceil(nodes)).unwrap_or(pages).min(pages);
+        let start = |rank: u128| {
+            u64::try_from((rank * u128::from(pages)).div_ceil(nodes)).unwrap_or(pages).min(pages)
+        };
         start(u128::from(rank))..start(u128::from(rank) + 1)
     }
 
     /// The pages homed at `rank`, in runs, of `pages` pages on `nodes` nodes.
-    pub fn runs(&self, rank: Rank, pages: u64, nodes: u32) -> impl Iterator<Item = Range<u64>> + '_ {
+    pub fn runs(
+        &self,
+        rank: Rank,
+        pages: u64,
+        nodes: u32,
+    ) -> impl Iterator<Item = Range<u64>> + '_ {
         let is_home = move |page: &u64| self.home(*page, pages, nodes) == rank;
         let mut block = Some(Homes::block(rank, pages, nodes));
         let mut next = 0;
@@ -111,10 +126,16 @@ impl Declaration {
             return Some(format!("its name has {} bytes, allowed are 1 to {NAME_MAX}", name.len()));
         }
         if pages == 0 || pages > ARRAY_PAGES_MAX {
-            return Some(format!("it has {} bytes, allowed are 1 to {}", self.bytes, ARRAY_PAGES_MAX * PAGE as u64));
+            return Some(format!(
+                "it has {} bytes, allowed are 1 to {}",
+                self.bytes,
+                ARRAY_PAGES_MAX * PAGE as u64
+            ));
         }
         match &self.homes {
-            Homes::Cyclic { pages: 0 } => Some(String::from("cyclic homes need at least 1 page a turn")),
+            Homes::Cyclic { pages: 0 } => {
+                Some(String::from("cyclic homes need at least 1 page a turn"))
+            }
             Homes::Explicit(ranks) if ranks.len() as u64 != pages => {
                 Some(format!("it names {} homes for its {pages} pages", ranks.len()))
             }
@@ -139,7 +160,8 @@ pub(super) struct Array {
     states: Vec<State>,
     /// What a dirty page was when it was last clean.
     pub twins: BTreeMap<u64, Box<[u8]>>,
-    /// Pages homed here that our interval of this number names and nobody has fetched since (COH-3.5).
+    /// Pages homed here that our interval of this number names and nobody has fetched since
+    /// (COH-3.5).
     pub noticed: BTreeMap<u64, u64>,
     pub streams: Streams,
 }
@@ -175,7 +197,11 @@ impl Array {
 
     /// A page outside the array is invalid.
     pub fn state(&self, page: u64) -> State {
-        usize::try_from(page).ok().and_then(|page| self.states.get(page)).copied().unwrap_or(State::Invalid)
+        usize::try_from(page)
+            .ok()
+            .and_then(|page| self.states.get(page))
+            .copied()
+            .unwrap_or(State::Invalid)
     }
 
     pub fn set(&mut self, page: u64, state: State) {
@@ -241,12 +267,20 @@ mod tests {
             let all = homes(&Homes::Block, pages, nodes);
             for rank in 0..nodes {
                 let block = Homes::block(rank, pages, nodes);
-                assert!((0..pages).all(|page| (all[page as usize] == rank) == block.contains(&page)));
+                assert!(
+                    (0..pages).all(|page| (all[page as usize] == rank) == block.contains(&page))
+                );
             }
-            for homes in [Homes::Block, Homes::Cyclic { pages: 1 }, Homes::Cyclic { pages: 3 }, Homes::Explicit(all)] {
+            for homes in [
+                Homes::Block,
+                Homes::Cyclic { pages: 1 },
+                Homes::Cyclic { pages: 3 },
+                Homes::Explicit(all),
+            ] {
                 for rank in 0..nodes {
                     let mine: Vec<u64> = homes.runs(rank, pages, nodes).flatten().collect();
-                    let expected: Vec<u64> = (0..pages).filter(|page| homes.home(*page, pages, nodes) == rank).collect();
+                    let expected: Vec<u64> =
+                        (0..pages).filter(|page| homes.home(*page, pages, nodes) == rank).collect();
                     assert_eq!(mine, expected, "{homes:?}, node {rank} of {nodes}");
                     assert!(homes.runs(rank, pages, nodes).all(|run| !run.is_empty()));
                 }

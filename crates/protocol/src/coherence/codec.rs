@@ -1,4 +1,5 @@
-//! Bytes of coherence's own messages (COH-9): numbers as LEB128, everything read is checked (COH-9.1).
+//! Bytes of coherence's own messages (COH-9): numbers as LEB128, everything read is checked
+//! (COH-9.1).
 
 use crate::wind::{Head, Refusal};
 use alloc::vec::Vec;
@@ -67,7 +68,8 @@ impl<'a> Reader<'a> {
         u32::try_from(self.number()?).map_err(|_| Refusal::Malformed)
     }
 
-    /// A count of things of at least `each` bytes that must still be in here: so that nothing is allocated for a lie.
+    /// A count of things of at least `each` bytes that must still be in here: so that nothing is
+    /// allocated for a lie.
     pub fn count(&mut self, each: usize) -> Result<usize, Refusal> {
         let count = usize::try_from(self.number()?).map_err(|_| Refusal::Malformed)?;
         match count.checked_mul(each) {
@@ -123,7 +125,8 @@ pub(super) enum Headline {
     Question { wait: Wait },
     /// It is, or it is not.
     Reply { wait: Wait, owed: bool },
-    /// The sender leaves the job after `epoch` collectives; `silent`: nor does it send messages any more (COH-6.7).
+    /// The sender leaves the job after `epoch` collectives; `silent`: nor does it send messages any
+    /// more (COH-6.7).
     Leaving { epoch: u64, silent: bool },
 }
 
@@ -220,7 +223,9 @@ impl Headline {
             9 => Headline::Died { rank: small(a)? },
             10 if b <= 1 => Headline::Leaving { epoch: a, silent: b == 1 },
             11 => Headline::Question { wait: Wait::from_fields([a, b, c])? },
-            12 => Headline::Reply { wait: Wait::from_fields([a & !OWED, b, c])?, owed: a & OWED != 0 },
+            12 => {
+                Headline::Reply { wait: Wait::from_fields([a & !OWED, b, c])?, owed: a & OWED != 0 }
+            }
             _ => return Err(Refusal::Malformed),
         })
     }

@@ -20,7 +20,8 @@ pub(super) enum Outcome {
     Agreed(Option<super::Values>),
     Mismatch(String),
     Dead(Rank),
-    /// For a node that leaves: others called something else, so it arrives again at the next collective (COH-6.9).
+    /// For a node that leaves: others called something else, so it arrives again at the next
+    /// collective (COH-6.9).
     Again,
 }
 
@@ -47,7 +48,8 @@ impl Collective {
         self.queue.push_back((call, token));
     }
 
-    /// Between the closing of its interval and the end of the collective? Intervals closed now are late (COH-6.5).
+    /// Between the closing of its interval and the end of the collective? Intervals closed now are
+    /// late (COH-6.5).
     pub fn is_waiting(&self) -> bool {
         self.current.as_ref().is_some_and(|current| current.told != u64::MAX)
     }
@@ -64,7 +66,8 @@ impl Collective {
 }
 
 impl Coherence {
-    /// Collectives that another node may have passed by now: one more than this one, if this one has arrived (COH-7.4).
+    /// Collectives that another node may have passed by now: one more than this one, if this one
+    /// has arrived (COH-7.4).
     pub(super) fn epoch_possible(&self) -> u64 {
         let arrived = self.collective.current.as_ref().is_some_and(|current| current.arrived);
         // After a death a collective may have been given up here and not elsewhere.
@@ -81,7 +84,9 @@ impl Coherence {
         let impediment = self.collective_impediment(&call.doing());
         let call = match impediment {
             // The others do not know of it: tell them where they wait for us.
-            Some(error @ (CoherenceError::Refused { .. } | CoherenceError::Machine(_))) if self.dead.is_empty() => {
+            Some(error @ (CoherenceError::Refused { .. } | CoherenceError::Machine(_)))
+                if self.dead.is_empty() =>
+            {
                 Call::Unfit(error.to_string())
             }
             Some(error) => {
@@ -118,7 +123,8 @@ impl Coherence {
         current.arrived = true;
         let mut body = Writer::default();
         if let Some(broken) = &self.broken {
-            // Called before something of ours was refused: what the others would be told of may not be at its home (COH-8.4).
+            // Called before something of ours was refused: what the others would be told of may not
+            // be at its home (COH-8.4).
             current.call = Call::Unfit(broken.to_string());
             current.told = self.knowledge.base.get(self.me);
             current.call.write(&mut body);
@@ -134,28 +140,44 @@ impl Coherence {
         self.post(0, Class::Unordered, Headline::Arrive { epoch: self.epoch }, body.0, purpose);
     }
 
-    /// Rank 0 has refused our arrival, so it has not counted it: we come again, this time with nothing but the reason. If it will not
-    /// hear even that, nobody here waits for it.
+    /// Rank 0 has refused our arrival, so it has not counted it: we come again, this time with
+    /// nothing but the reason. If it will not hear even that, nobody here waits for it.
     pub(super) fn arrival_refused(&mut self, said_why: bool) {
         if !said_why {
             let known = self.knowledge.base.clone();
             return self.arrive(&known);
         }
-        if let (Some(current), Some(error)) = (self.collective.current.take(), self.broken.clone()) {
+        if let (Some(current), Some(error)) = (self.collective.current.take(), self.broken.clone())
+        {
             self.fail(current.token, error);
         }
     }
 
-    /// Rank 0 says how the collective ended, what everybody knows now, and which of our copies are old.
-    pub(super) fn depart(&mut self, from: Rank, epoch: u64, body: &[u8], pages: &mut dyn Pages) -> Result<(), Refusal> {
+    /// Rank 0 says how the collective ended, what everybody knows now, and which of our copies are
+    /// old.
+    pub(super) fn depart(
+        &mut self,
+        from: Rank,
+        epoch: u64,
+        body: &[u8],
+        pages: &mut dyn Pages,
+    ) -> Result<(), Refusal> {
         let expected = self.collective.current.as_ref().is_some_and(|current| current.arrived);
         if from != 0 || epoch != self.epoch || !expected {
             // After a death this node has perhaps given up already.
-            return if from == 0 && !self.dead.is_empty() { Ok(()) } else { Err(Refusal::Malformed) };
+            return if from == 0 && !self.dead.is_empty() {
+                Ok(())
+            } else {
+                Err(Refusal::Malformed)
+            };
         }
         let mut reader = Reader(body);
         let outcome = match reader.byte()? {
-            0 => Outcome::Agreed(if reader.byte()? == 1 { Some(agreement::read_values(&mut reader)?) } else { None }),
+            0 => Outcome::Agreed(if reader.byte()? == 1 {
+                Some(agreement::read_values(&mut reader)?)
+            } else {
+                None
+            }),
             1 => Outcome::Mismatch(agreement::read_text(&mut reader, usize::MAX)?),
             2 => Outcome::Dead(reader.number_u32()?),
             3 => Outcome::Again,
@@ -167,7 +189,10 @@ impl Coherence {
         // Not passed: nothing is known by all, and rank 0 does not count it either (COH-8.2).
         if let Outcome::Dead(rank) = outcome {
             if let Some(Current { call, token, .. }) = self.collective.current.take() {
-                self.fail(token, CoherenceError::NodeDead { doing: call.doing().to_string(), rank });
+                self.fail(
+                    token,
+                    CoherenceError::NodeDead { doing: call.doing().to_string(), rank },
+                );
             }
             if rank < self.nodes {
                 self.bury(rank, pages);
@@ -227,7 +252,8 @@ impl Coherence {
         self.done(current.token, value);
     }
 
-    /// A node that has left is done when those who must hear it from this one (rank 0) have: it may fall silent then.
+    /// A node that has left is done when those who must hear it from this one (rank 0) have: it may
+    /// fall silent then.
     pub(super) fn end_leaving(&mut self) {
         if self.posted.values().any(|posted| matches!(posted.purpose, Purpose::LastDeparture)) {
             return;
@@ -237,25 +263,32 @@ impl Coherence {
         }
     }
 
-    /// A node has died: what we wait for here fails. Once arrived at the last collective, only rank 0 can say whether the dead one
-    /// was missing or had just left before us (COH-6.6).
+    /// A node has died: what we wait for here fails. Once arrived at the last collective, only rank
+    /// 0 can say whether the dead one was missing or had just left before us (COH-6.6).
     pub(super) fn collective_death(&mut self, rank: Rank) {
-        let waits_for_rank_0 =
-            |current: &Current| current.arrived && current.call == Call::Leave && rank != 0 && !self.dead.contains(&0);
+        let waits_for_rank_0 = |current: &Current| {
+            current.arrived && current.call == Call::Leave && rank != 0 && !self.dead.contains(&0)
+        };
         if self.collective.current.as_ref().is_some_and(waits_for_rank_0) {
             return;
         }
         self.fail_collectives(&CoherenceError::NodeDead { doing: String::new(), rank });
     }
 
-    /// Fail what is called. It stays, without anybody waiting for it here: others may wait for this node in it (COH-8.4).
+    /// Fail what is called. It stays, without anybody waiting for it here: others may wait for this
+    /// node in it (COH-8.4).
     pub(super) fn fail_collectives(&mut self, error: &CoherenceError) {
         let mut failed: VecDeque<(Doing, Token)> = VecDeque::new();
         if let Some(current) = &mut self.collective.current {
-            failed.push_back((current.call.doing(), core::mem::replace(&mut current.token, Token::NONE)));
+            failed.push_back((
+                current.call.doing(),
+                core::mem::replace(&mut current.token, Token::NONE),
+            ));
         }
         let queue = self.collective.queue.iter_mut();
-        failed.extend(queue.map(|(call, token)| (call.doing(), core::mem::replace(token, Token::NONE))));
+        failed.extend(
+            queue.map(|(call, token)| (call.doing(), core::mem::replace(token, Token::NONE))),
+        );
         for (doing, token) in failed {
             let said = match error {
                 CoherenceError::Refused { .. } | CoherenceError::Machine(_) => None,

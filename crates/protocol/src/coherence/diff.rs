@@ -1,8 +1,10 @@
-//! Differences between a page and its twin (COH-5.2): found by 64-bit words, told by bytes (COH-1.2, 1.3).
+//! Differences between a page and its twin (COH-5.2): found by 64-bit words, told by bytes
+//! (COH-1.2, 1.3).
 //!
-//! A byte that this node did not change is never told: another node may be writing it at this moment. So a page is sent whole
-//! only if every byte of it has changed; a page with scattered changes is sent as a bit per byte and the changed bytes, which
-//! is never longer than a page and an eighth.
+//! A byte that this node did not change is never told: another node may be writing it at this
+//! moment. So a page is sent whole only if every byte of it has changed; a page with scattered
+//! changes is sent as a bit per byte and the changed bytes, which is never longer than a page and
+//! an eighth.
 
 use super::codec::{Reader, Writer};
 use crate::limits::PAGE;
@@ -76,9 +78,12 @@ fn encode_mask(runs: &[Range<usize>], now: &[u8], out: &mut Writer) {
 /// Read a body made by [`encode`]: `apply(page, offset in the page, bytes)` for each run.
 ///
 /// # Errors
-/// [`Refusal::Malformed`]; `apply` may have been called for what was sound until then, so check first with an `apply` that does
-/// nothing.
-pub(super) fn decode(body: &[u8], mut apply: impl FnMut(u64, usize, &[u8]) -> Result<(), Refusal>) -> Result<(), Refusal> {
+/// [`Refusal::Malformed`]; `apply` may have been called for what was sound until then, so check
+/// first with an `apply` that does nothing.
+pub(super) fn decode(
+    body: &[u8],
+    mut apply: impl FnMut(u64, usize, &[u8]) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
     let mut reader = Reader(body);
     while !reader.0.is_empty() {
         let page = reader.number()?;
@@ -101,7 +106,10 @@ fn decode_runs(
         let gap = usize::try_from(reader.number()?).map_err(|_| Refusal::Malformed)?;
         let bytes = reader.bytes()?;
         let start = at.checked_add(gap).ok_or(Refusal::Malformed)?;
-        at = start.checked_add(bytes.len()).filter(|end| *end <= PAGE).ok_or(Refusal::OutOfBounds)?;
+        at = start
+            .checked_add(bytes.len())
+            .filter(|end| *end <= PAGE)
+            .ok_or(Refusal::OutOfBounds)?;
         if bytes.is_empty() {
             return Err(Refusal::Malformed);
         }

@@ -1,4 +1,5 @@
-//! What happens when a node is dead or makes no sense (COH-8): nobody waits for ever, and nothing wrong goes unsaid.
+//! What happens when a node is dead or makes no sense (COH-8): nobody waits for ever, and nothing
+//! wrong goes unsaid.
 
 use super::array::{PageId, State};
 use super::codec::Headline;
@@ -60,15 +61,28 @@ impl Coherence {
             return Some(broken.clone());
         }
         if let Some(lost) = &self.lost_page {
-            let array = self.arrays.get(lost.page.0 as usize).map(|array| array.name.clone()).unwrap_or_default();
-            return Some(CoherenceError::PageLost { doing, array, page: lost.page.1, rank: lost.home });
+            let array = self
+                .arrays
+                .get(lost.page.0 as usize)
+                .map(|array| array.name.clone())
+                .unwrap_or_default();
+            return Some(CoherenceError::PageLost {
+                doing,
+                array,
+                page: lost.page.1,
+                rank: lost.home,
+            });
         }
         None
     }
 
     /// Why a collective cannot succeed: it needs every node.
     pub(super) fn collective_impediment(&self, doing: &Doing) -> Option<CoherenceError> {
-        let dead = || self.dead.first().map(|rank| CoherenceError::NodeDead { doing: doing.to_string(), rank: *rank });
+        let dead = || {
+            self.dead
+                .first()
+                .map(|rank| CoherenceError::NodeDead { doing: doing.to_string(), rank: *rank })
+        };
         self.impediment(doing).or_else(dead)
     }
 
@@ -76,18 +90,27 @@ impl Coherence {
     pub(super) fn lock_impediment(&self, doing: Doing, lock: u64) -> Option<CoherenceError> {
         let manager = self.manager(lock);
         let dead = || self.lost_diff.or_else(|| self.dead.contains(&manager).then_some(manager));
-        let hopeless = || dead().map(|rank| CoherenceError::NodeDead { doing: doing.to_string(), rank });
+        let hopeless =
+            || dead().map(|rank| CoherenceError::NodeDead { doing: doing.to_string(), rank });
         self.impediment(&doing).or_else(hopeless)
     }
 
-    /// A page cannot be fetched: the thread goes on with its last bytes, and the next synchronisation says so (COH-8.3).
-    pub(super) fn lose_page(&mut self, id: PageId, home: Rank, access: Access, pages: &mut dyn Pages) {
+    /// A page cannot be fetched: the thread goes on with its last bytes, and the next
+    /// synchronisation says so (COH-8.3).
+    pub(super) fn lose_page(
+        &mut self,
+        id: PageId,
+        home: Rank,
+        access: Access,
+        pages: &mut dyn Pages,
+    ) {
         self.lost_page.get_or_insert(Lost { page: id, home });
         pages.lost(id.0, id.1, home);
         if let Some(array) = self.arrays.get_mut(id.0 as usize) {
             array.set(id.1, State::Read);
         }
-        // It may never have been here: a page that was never written through the alias cannot be mapped.
+        // It may never have been here: a page that was never written through the alias cannot be
+        // mapped.
         let mut last = vec![0u8; PAGE];
         pages.read(id.0, id.1, &mut last);
         pages.write(id.0, id.1 * PAGE as u64, &last);
@@ -97,7 +120,8 @@ impl Coherence {
         pages.install(id.0, id.1..id.1 + 1, access);
     }
 
-    /// A node that this node has found dead: all others are told, for they may not be talking to it (COH-8.1).
+    /// A node that this node has found dead: all others are told, for they may not be talking to it
+    /// (COH-8.1).
     pub(super) fn report_death(&mut self, rank: Rank, pages: &mut dyn Pages) {
         if rank >= self.nodes || rank == self.me {
             return;
@@ -105,7 +129,13 @@ impl Coherence {
         if !self.left && !self.dead.contains(&rank) {
             let me = self.me;
             for other in (0..self.nodes).filter(|other| *other != me && *other != rank) {
-                self.post(other, Class::Unordered, Headline::Died { rank }, Vec::new(), Purpose::Control(Doing::Message));
+                self.post(
+                    other,
+                    Class::Unordered,
+                    Headline::Died { rank },
+                    Vec::new(),
+                    Purpose::Control(Doing::Message),
+                );
             }
         }
         self.bury(rank, pages);
@@ -113,7 +143,12 @@ impl Coherence {
 
     /// A node is dead: all that waits for it ends (COH-8.2).
     pub(super) fn bury(&mut self, rank: Rank, pages: &mut dyn Pages) {
-        let gone: Vec<u64> = self.posted.iter().filter(|(_, posted)| posted.to == rank).map(|(number, _)| *number).collect();
+        let gone: Vec<u64> = self
+            .posted
+            .iter()
+            .filter(|(_, posted)| posted.to == rank)
+            .map(|(number, _)| *number)
+            .collect();
         for number in gone {
             if let Some(Posted { purpose: Purpose::Diff, .. }) = self.posted.remove(&number) {
                 self.releases.settled(number, rank);
@@ -129,7 +164,13 @@ impl Coherence {
         // Perhaps only others have lost it: it must not wait for answers that will not come.
         self.post_to_dead(rank, Class::Unordered, Headline::Died { rank });
         self.notify_dead_of_leaving(rank);
-        let runs: Vec<u64> = self.fetches.runs.iter().filter(|(_, run)| run.home == rank).map(|(number, _)| *number).collect();
+        let runs: Vec<u64> = self
+            .fetches
+            .runs
+            .iter()
+            .filter(|(_, run)| run.home == rank)
+            .map(|(number, _)| *number)
+            .collect();
         for number in runs {
             self.give_up_run(number, pages);
         }
@@ -138,19 +179,31 @@ impl Coherence {
         self.lock_death(rank, pages);
     }
 
-    /// Posts a message without a body to a node that counts as dead here. Nobody learns what becomes of it.
+    /// Posts a message without a body to a node that counts as dead here. Nobody learns what
+    /// becomes of it.
     pub(super) fn post_to_dead(&mut self, dead: Rank, class: Class, head: Headline) {
         let (head, body, token) = (head.write(), Body::Empty, Token::NONE);
-        self.out.push_back((dead, Message { class, urgent: false, credited: false, head, body, token }));
+        self.out.push_back((
+            dead,
+            Message { class, urgent: false, credited: false, head, body, token },
+        ));
     }
 
-    /// A message was refused, or one of our own made no sense: shared memory cannot go on. Every pending and later
-    /// synchronisation of this node fails, and takes part in collectives only to make them fail everywhere (COH-8.4).
-    pub(super) fn break_down(&mut self, doing: Doing, rank: Rank, refusal: Refusal, pages: &mut dyn Pages) {
+    /// A message was refused, or one of our own made no sense: shared memory cannot go on. Every
+    /// pending and later synchronisation of this node fails, and takes part in collectives only to
+    /// make them fail everywhere (COH-8.4).
+    pub(super) fn break_down(
+        &mut self,
+        doing: Doing,
+        rank: Rank,
+        refusal: Refusal,
+        pages: &mut dyn Pages,
+    ) {
         self.break_with(CoherenceError::Refused { doing: doing.to_string(), rank, refusal }, pages);
     }
 
-    /// Has the machine done what it was told to? If not, shared memory cannot go on here either (COH-8.5).
+    /// Has the machine done what it was told to? If not, shared memory cannot go on here either
+    /// (COH-8.5).
     pub(super) fn look_at_machine(&mut self, pages: &mut dyn Pages) {
         if self.broken.is_none()
             && let Some(why) = pages.failure()
@@ -184,7 +237,9 @@ impl Coherence {
     /// A message of ours was refused.
     pub(super) fn message_refused(&mut self, number: u64, refusal: Refusal, pages: &mut dyn Pages) {
         let Some(Posted { to, purpose }) = self.posted.remove(&number) else { return };
-        if matches!(refusal, Refusal::Malformed | Refusal::UnknownObject) && !matches!(purpose, Purpose::Pages) {
+        if matches!(refusal, Refusal::Malformed | Refusal::UnknownObject)
+            && !matches!(purpose, Purpose::Pages)
+        {
             self.contradicts(to, Nonsense::RefusedShared { refusal });
         }
         match purpose {

@@ -1,4 +1,5 @@
-//! Fetching pages from their homes (COH-3.3): in runs, the demanded page first, several runs at a time.
+//! Fetching pages from their homes (COH-3.3): in runs, the demanded page first, several runs at a
+//! time.
 
 use super::array::{Array, PageId, State};
 use super::codec::{Headline, PageRun};
@@ -17,7 +18,8 @@ pub const FETCH_RUN_MAX: u32 = 32;
 /// Sequences of faults followed at a time, per array.
 const STREAMS: usize = 8;
 
-/// Recent sequences of faults of one array: a fault that continues one fetches twice as far (COH-3.4).
+/// Recent sequences of faults of one array: a fault that continues one fetches twice as far
+/// (COH-3.4).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Streams(Vec<Stream>);
 
@@ -99,9 +101,19 @@ fn run_of_invalid(array: &Array, page: u64, reach: u64) -> u64 {
 
 impl Coherence {
     /// Ask for an invalid page, and for those after it that will probably be needed.
-    pub(super) fn demand(&mut self, id: PageId, access: Access, within: Option<u64>, pages: &mut dyn Pages) -> bool {
+    pub(super) fn demand(
+        &mut self,
+        id: PageId,
+        access: Access,
+        within: Option<u64>,
+        pages: &mut dyn Pages,
+    ) -> bool {
         let (array, first) = id;
-        let Some(known) = self.arrays.get_mut(array as usize).filter(|known| known.contains(first, 1)) else { return false };
+        let Some(known) =
+            self.arrays.get_mut(array as usize).filter(|known| known.contains(first, 1))
+        else {
+            return false;
+        };
         let home = known.home(first);
         if self.dead.contains(&home) {
             self.lose_page(id, home, access, pages);
@@ -127,12 +139,14 @@ impl Coherence {
         self.fetches.runs.insert(number, Run { pages: run, home, answer: None, slots });
         self.statistics.fetches += 1;
         // The home must have our own earlier changes before it answers (COH-5.4).
-        let class = if self.releases.are_on_their_way_to(home) { Class::Ordered } else { Class::Unordered };
+        let class =
+            if self.releases.are_on_their_way_to(home) { Class::Ordered } else { Class::Unordered };
         self.post(home, class, Headline::Fetch(run), Vec::new(), Purpose::Fetch(number));
         false
     }
 
-    /// A thread wants a page that is on its way; it may be here already, waiting for the rest of its run.
+    /// A thread wants a page that is on its way; it may be here already, waiting for the rest of
+    /// its run.
     pub(super) fn want(&mut self, id: PageId, access: Access, pages: &mut dyn Pages) -> bool {
         let wanted = self.fetches.wanted.entry(id).or_insert(access);
         if access == Access::Write {
@@ -149,16 +163,27 @@ impl Coherence {
         if planted(Bug::ForgetStaleFetch) {
             return;
         }
-        let run = self.fetches.of_page.get(&id).and_then(|number| self.fetches.runs.get_mut(number));
+        let run =
+            self.fetches.of_page.get(&id).and_then(|number| self.fetches.runs.get_mut(number));
         if let Some(slot) = run.and_then(|run| run.slot(id.1)) {
             slot.stale = true;
         }
     }
 
     /// An answer begins: is it one that we asked for, from whom we asked?
-    pub(super) fn expect_pages(&mut self, from: Rank, number: u64, pages: PageRun, len: u64) -> Result<(), Refusal> {
+    pub(super) fn expect_pages(
+        &mut self,
+        from: Rank,
+        number: u64,
+        pages: PageRun,
+        len: u64,
+    ) -> Result<(), Refusal> {
         let run = self.fetches.runs.get_mut(&pages.id).ok_or(Refusal::UnknownObject)?;
-        if run.home != from || run.pages != pages || len != u64::from(pages.count) * PAGE as u64 || run.answer.is_some() {
+        if run.home != from
+            || run.pages != pages
+            || len != u64::from(pages.count) * PAGE as u64
+            || run.answer.is_some()
+        {
             return Err(Refusal::Malformed);
         }
         run.answer = Some(number);
@@ -167,12 +192,20 @@ impl Coherence {
     }
 
     /// Bytes of an answer.
-    pub(super) fn place_pages(&mut self, from: Rank, number: u64, offset: u64, bytes: &[u8], pages: &mut dyn Pages) {
+    pub(super) fn place_pages(
+        &mut self,
+        from: Rank,
+        number: u64,
+        offset: u64,
+        bytes: &[u8],
+        pages: &mut dyn Pages,
+    ) {
         let Some(id) = self.fetches.answers.get(&(from, number)).copied() else { return };
         let Some(run) = self.fetches.runs.get_mut(&id) else { return };
         let len = run.slots.len() * PAGE;
-        let Some(start) =
-            usize::try_from(offset).ok().filter(|start| start.checked_add(bytes.len()).is_some_and(|end| end <= len))
+        let Some(start) = usize::try_from(offset)
+            .ok()
+            .filter(|start| start.checked_add(bytes.len()).is_some_and(|end| end <= len))
         else {
             return;
         };
@@ -190,14 +223,25 @@ impl Coherence {
     }
 
     /// A fragmented answer is whole.
-    pub(super) fn pages_arrived(&mut self, from: Rank, number: u64, pages: &mut dyn Pages) -> Result<(), Refusal> {
+    pub(super) fn pages_arrived(
+        &mut self,
+        from: Rank,
+        number: u64,
+        pages: &mut dyn Pages,
+    ) -> Result<(), Refusal> {
         let id = self.fetches.answers.remove(&(from, number)).ok_or(Refusal::UnknownObject)?;
         self.decide_filled(id, true, pages);
         Ok(())
     }
 
     /// An answer that came in one piece.
-    pub(super) fn take_pages(&mut self, from: Rank, run: PageRun, body: &[u8], pages: &mut dyn Pages) -> Result<(), Refusal> {
+    pub(super) fn take_pages(
+        &mut self,
+        from: Rank,
+        run: PageRun,
+        body: &[u8],
+        pages: &mut dyn Pages,
+    ) -> Result<(), Refusal> {
         // No fragmented message has this number: Wind counts from zero and never comes here.
         let number = u64::MAX;
         self.expect_pages(from, number, run, body.len() as u64)?;
@@ -205,7 +249,8 @@ impl Coherence {
         self.pages_arrived(from, number, pages)
     }
 
-    /// Decide every page of a run that is complete: those that somebody waits for at once, the others together at the end.
+    /// Decide every page of a run that is complete: those that somebody waits for at once, the
+    /// others together at the end.
     fn decide_filled(&mut self, number: u64, all: bool, pages: &mut dyn Pages) {
         let Some(mut run) = self.fetches.runs.remove(&number) else { return };
         let mut install: Vec<PageId> = Vec::new();
@@ -214,7 +259,10 @@ impl Coherence {
         let first = run.pages.first;
         for (page, slot) in (first..).zip(run.slots.iter_mut()) {
             let id = (run.pages.array, page);
-            if slot.decided || slot.filled < PAGE || (!all && !self.fetches.wanted.contains_key(&id)) {
+            if slot.decided
+                || slot.filled < PAGE
+                || (!all && !self.fetches.wanted.contains_key(&id))
+            {
                 continue;
             }
             slot.decided = true;
@@ -249,7 +297,8 @@ impl Coherence {
         self.touches_due |= decided;
     }
 
-    /// Give up a run: its home is dead or has refused it. Every page of it that is not here yet keeps its last bytes (COH-3.8).
+    /// Give up a run: its home is dead or has refused it. Every page of it that is not here yet
+    /// keeps its last bytes (COH-3.8).
     pub(super) fn give_up_run(&mut self, number: u64, pages: &mut dyn Pages) {
         let Some(run) = self.fetches.runs.remove(&number) else { return };
         if let Some(answer) = run.answer {

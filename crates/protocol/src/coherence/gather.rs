@@ -1,4 +1,5 @@
-//! Rank 0 in a collective (COH-6): gathers the arrivals, checks that all mean the same, and lets everybody go.
+//! Rank 0 in a collective (COH-6): gathers the arrivals, checks that all mean the same, and lets
+//! everybody go.
 
 use super::agreement::{self, Call};
 use super::codec::{Headline, Reader, Writer};
@@ -30,17 +31,32 @@ pub(super) struct Gather {
 
 impl Coherence {
     /// A node has arrived, and all that it wrote is at its homes.
-    pub(super) fn gather_arrival(&mut self, from: Rank, epoch: u64, body: &[u8], pages: &mut dyn Pages) -> Result<(), Refusal> {
+    pub(super) fn gather_arrival(
+        &mut self,
+        from: Rank,
+        epoch: u64,
+        body: &[u8],
+        pages: &mut dyn Pages,
+    ) -> Result<(), Refusal> {
         let mut reader = Reader(body);
         let call = Call::read(&mut reader)?;
         let (vector, intervals) = self.knowledge.read(&mut reader, &self.arrays)?;
         reader.end()?;
-        if self.me != 0 || intervals.iter().any(|interval| interval.writer != from && !interval.late) {
+        if self.me != 0
+            || intervals.iter().any(|interval| interval.writer != from && !interval.late)
+        {
             return Err(Refusal::Malformed);
         }
         let known = self.gather.arrivals.contains_key(&from);
         if planted(Bug::ReleaseBarrierEarly) && epoch < self.gather.epoch {
-            self.send_departure(from, epoch, &call, &Outcome::Agreed(None), &vector, &Runs::default());
+            self.send_departure(
+                from,
+                epoch,
+                &call,
+                &Outcome::Agreed(None),
+                &vector,
+                &Runs::default(),
+            );
             return Ok(());
         }
         if epoch != self.gather.epoch || known {
@@ -48,7 +64,8 @@ impl Coherence {
         }
         self.gather.arrivals.insert(from, Arrival { call, vector, intervals });
         self.gather_death();
-        let enough = if planted(Bug::ReleaseBarrierEarly) { self.nodes.max(2) - 1 } else { self.nodes };
+        let enough =
+            if planted(Bug::ReleaseBarrierEarly) { self.nodes.max(2) - 1 } else { self.nodes };
         if self.gather.arrivals.len() >= enough as usize {
             self.let_go();
         }
@@ -61,20 +78,25 @@ impl Coherence {
         self.gather.epoch == epoch && self.gather.arrivals.contains_key(&rank)
     }
 
-    /// Who has not come to the collective that others have come to, as rank 0 knows it; empty on other ranks.
+    /// Who has not come to the collective that others have come to, as rank 0 knows it; empty on
+    /// other ranks.
     #[must_use]
     pub fn late(&self) -> Vec<Rank> {
         let arrivals = &self.gather.arrivals;
-        (0..self.nodes).filter(|rank| !arrivals.is_empty() && !arrivals.contains_key(rank)).collect()
+        (0..self.nodes)
+            .filter(|rank| !arrivals.is_empty() && !arrivals.contains_key(rank))
+            .collect()
     }
 
-    /// Nodes that have come to the collective that rank 0 gathers, in rank order; empty on other ranks.
+    /// Nodes that have come to the collective that rank 0 gathers, in rank order; empty on other
+    /// ranks.
     #[must_use]
     pub fn gathered(&self) -> Vec<Rank> {
         self.gather.arrivals.keys().copied().collect()
     }
 
-    /// All are here: what everybody knows from now on, and for each node the pages that it does not know to be old (COH-6.4).
+    /// All are here: what everybody knows from now on, and for each node the pages that it does not
+    /// know to be old (COH-6.4).
     fn let_go(&mut self) {
         let arrivals = core::mem::take(&mut self.gather.arrivals);
         let epoch = self.gather.epoch;
@@ -82,16 +104,22 @@ impl Coherence {
         let mut base = Vector::new(self.nodes);
         for (rank, arrival) in &arrivals {
             base.raise(*rank, arrival.vector.get(*rank));
-            arrival.intervals.iter().for_each(|interval| base.raise(interval.writer, interval.last));
+            arrival
+                .intervals
+                .iter()
+                .for_each(|interval| base.raise(interval.writer, interval.last));
         }
-        let outcome = match agreement::agree(arrivals.iter().map(|(rank, arrival)| (*rank, &arrival.call))) {
-            Ok(values) => Outcome::Agreed(values),
-            Err(text) => Outcome::Mismatch(text),
-        };
-        // Leaving nodes go on leaving, whatever the others called (COH-6.9); a node that cannot go on is told to all (COH-8.4).
+        let outcome =
+            match agreement::agree(arrivals.iter().map(|(rank, arrival)| (*rank, &arrival.call))) {
+                Ok(values) => Outcome::Agreed(values),
+                Err(text) => Outcome::Mismatch(text),
+            };
+        // Leaving nodes go on leaving, whatever the others called (COH-6.9); a node that cannot go
+        // on is told to all (COH-8.4).
         let unfit = arrivals.values().any(|arrival| matches!(arrival.call, Call::Unfit(_)));
         for (rank, arrival) in &arrivals {
-            let again = !unfit && arrival.call == Call::Leave && matches!(outcome, Outcome::Mismatch(_));
+            let again =
+                !unfit && arrival.call == Call::Leave && matches!(outcome, Outcome::Mismatch(_));
             let outcome = if again { &Outcome::Again } else { &outcome };
             let news = arrivals.values().flat_map(|other| &other.intervals);
             let news = news.filter(|i| i.writer != *rank && i.last > arrival.vector.get(i.writer));
@@ -100,7 +128,15 @@ impl Coherence {
         }
     }
 
-    fn send_departure(&mut self, to: Rank, epoch: u64, call: &Call, outcome: &Outcome, base: &Vector, runs: &Runs) {
+    fn send_departure(
+        &mut self,
+        to: Rank,
+        epoch: u64,
+        call: &Call,
+        outcome: &Outcome,
+        base: &Vector,
+        runs: &Runs,
+    ) {
         let mut body = Writer::default();
         match outcome {
             Outcome::Agreed(values) => {
@@ -127,11 +163,19 @@ impl Coherence {
 
     /// If somebody who has not arrived is dead, those who have wait in vain: they are told.
     pub(super) fn gather_death(&mut self) {
-        let missing = self.dead.iter().find(|rank| !self.gather.arrivals.contains_key(rank)).copied();
+        let missing =
+            self.dead.iter().find(|rank| !self.gather.arrivals.contains_key(rank)).copied();
         let Some(dead) = missing.filter(|_| self.me == 0) else { return };
         let (epoch, zero) = (self.gather.epoch, Vector::new(self.nodes));
         for (rank, arrival) in core::mem::take(&mut self.gather.arrivals) {
-            self.send_departure(rank, epoch, &arrival.call, &Outcome::Dead(dead), &zero, &Runs::default());
+            self.send_departure(
+                rank,
+                epoch,
+                &arrival.call,
+                &Outcome::Dead(dead),
+                &zero,
+                &Runs::default(),
+            );
         }
     }
 }

@@ -11,9 +11,15 @@ use crate::planted::{Bug, planted};
 use crate::wind::{Body, Class, Message, Refusal, Segment};
 
 impl Coherence {
-    /// Somebody asks for pages. They are write-protected before their bytes are read, so that what this node writes later becomes
-    /// a notice. The bytes are gathered when they are sent, and again at each retransmission (COH-3.7 says why that is right).
-    pub(super) fn serve(&mut self, from: Rank, run: PageRun, pages: &mut dyn Pages) -> Result<(), Refusal> {
+    /// Somebody asks for pages. They are write-protected before their bytes are read, so that what
+    /// this node writes later becomes a notice. The bytes are gathered when they are sent, and
+    /// again at each retransmission (COH-3.7 says why that is right).
+    pub(super) fn serve(
+        &mut self,
+        from: Rank,
+        run: PageRun,
+        pages: &mut dyn Pages,
+    ) -> Result<(), Refusal> {
         let region = *self.regions.get(&run.array).ok_or(Refusal::UnknownObject)?;
         let array = self.arrays.get(run.array as usize).ok_or(Refusal::UnknownObject)?;
         let count = u64::from(run.count);
@@ -47,22 +53,35 @@ impl Coherence {
         self.statistics.served_pages += count;
         let range = run.first..run.first + count;
         let body = if pages.has_pending(run.array, range.clone()) {
-            // Guards here keep old bytes in memory (COH-3.9): the answer is a copy with the new ones.
+            // Guards here keep old bytes in memory (COH-3.9): the answer is a copy with the new
+            // ones.
             let mut newest = alloc::vec![0; run.count as usize * PAGE];
-            range.zip(newest.chunks_exact_mut(PAGE)).for_each(|(page, into)| pages.read_newest(run.array, page, into));
+            range
+                .zip(newest.chunks_exact_mut(PAGE))
+                .for_each(|(page, into)| pages.read_newest(run.array, page, into));
             Body::Inline(newest)
         } else {
-            Body::Segment(Segment { region, offset: run.first * PAGE as u64, len: count * PAGE as u64 })
+            Body::Segment(Segment {
+                region,
+                offset: run.first * PAGE as u64,
+                len: count * PAGE as u64,
+            })
         };
         let head = Headline::Pages(run).write();
         let token = self.await_settling(from, Purpose::Pages);
-        let message = Message { class: Class::Unordered, urgent: false, credited: false, head, body, token };
+        let message =
+            Message { class: Class::Unordered, urgent: false, credited: false, head, body, token };
         self.out.push_back((from, message));
         Ok(())
     }
 
     /// Changes to pages homed here. Checked as a whole before the first byte is written.
-    pub(super) fn apply_diff(&mut self, id: u32, body: &[u8], pages: &mut dyn Pages) -> Result<(), Refusal> {
+    pub(super) fn apply_diff(
+        &mut self,
+        id: u32,
+        body: &[u8],
+        pages: &mut dyn Pages,
+    ) -> Result<(), Refusal> {
         let array = self.arrays.get(id as usize).ok_or(Refusal::UnknownObject)?;
         let mut last = None;
         let mut applied = 0;
@@ -85,8 +104,9 @@ impl Coherence {
         if pages.failure().is_some() { Err(Refusal::NoRoom) } else { Ok(()) }
     }
 
-    /// A collective is over that told everybody our intervals up to `told`: of pages that those name and that nobody has fetched
-    /// since, all copies are invalid, so they need no tracking any more.
+    /// A collective is over that told everybody our intervals up to `told`: of pages that those
+    /// name and that nobody has fetched since, all copies are invalid, so they need no tracking any
+    /// more.
     pub(super) fn untrack(&mut self, told: u64, pages: &mut dyn Pages) {
         for (id, array) in (0..).zip(self.arrays.iter_mut()) {
             let mut free = alloc::vec::Vec::new();

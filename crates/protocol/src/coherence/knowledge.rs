@@ -1,4 +1,5 @@
-//! What this node knows of others' intervals: a vector time, and the intervals themselves since the last barrier (COH-4.3).
+//! What this node knows of others' intervals: a vector time, and the intervals themselves since the
+//! last barrier (COH-4.3).
 
 use super::array::Array;
 use super::codec::{Reader, Writer};
@@ -66,16 +67,26 @@ pub(super) struct Knowledge {
     /// By writer and last number. Also holds what this node knows only as the manager of a lock.
     store: BTreeMap<(Rank, u64), Interval>,
     inserted: u64,
-    /// How much each manager was told in unlocks (they are ordered, so it knows all of it when the next comes).
+    /// How much each manager was told in unlocks (they are ordered, so it knows all of it when the
+    /// next comes).
     told: BTreeMap<Rank, Vector>,
-    /// Our own intervals up to this number were told at the last collective that this node arrived at.
+    /// Our own intervals up to this number were told at the last collective that this node arrived
+    /// at.
     pub arrived: u64,
 }
 
 impl Knowledge {
     pub fn new(me: Rank, nodes: u32) -> Knowledge {
         let zero = Vector::new(nodes);
-        Knowledge { me, vector: zero.clone(), base: zero, store: BTreeMap::new(), inserted: 0, told: BTreeMap::new(), arrived: 0 }
+        Knowledge {
+            me,
+            vector: zero.clone(),
+            base: zero,
+            store: BTreeMap::new(),
+            inserted: 0,
+            told: BTreeMap::new(),
+            arrived: 0,
+        }
     }
 
     /// Close our own interval: its number.
@@ -100,32 +111,55 @@ impl Knowledge {
 
     /// Bound what is kept: join the older half of a writer's intervals into one.
     fn join_old(&mut self, writer: Rank) {
-        let kept: Vec<u64> = self.store.range((writer, 0)..=(writer, u64::MAX)).map(|((_, last), _)| *last).collect();
+        let kept: Vec<u64> = self
+            .store
+            .range((writer, 0)..=(writer, u64::MAX))
+            .map(|((_, last), _)| *last)
+            .collect();
         if kept.len() <= KEPT_APART {
             return;
         }
-        let old: Vec<Interval> =
-            kept.iter().take(KEPT_APART / 2).filter_map(|last| self.store.remove(&(writer, *last))).collect();
+        let old: Vec<Interval> = kept
+            .iter()
+            .take(KEPT_APART / 2)
+            .filter_map(|last| self.store.remove(&(writer, *last)))
+            .collect();
         let joined = Interval::join(writer, old.iter());
         self.store.insert((writer, joined.last), joined);
     }
 
-    /// Intervals that `high` knows and `low` does not (and, where some were joined, perhaps a few more: never fewer).
-    pub fn between<'a>(&'a self, low: &'a Vector, high: &'a Vector) -> impl Iterator<Item = &'a Interval> + Clone {
+    /// Intervals that `high` knows and `low` does not (and, where some were joined, perhaps a few
+    /// more: never fewer).
+    pub fn between<'a>(
+        &'a self,
+        low: &'a Vector,
+        high: &'a Vector,
+    ) -> impl Iterator<Item = &'a Interval> + Clone {
         (0..self.base.0.len() as Rank).flat_map(move |writer| {
             let unknown = (writer, low.get(writer).saturating_add(1))..=(writer, u64::MAX);
-            self.store.range(unknown).map(|(_, interval)| interval).filter(move |interval| interval.first <= high.get(writer))
+            self.store
+                .range(unknown)
+                .map(|(_, interval)| interval)
+                .filter(move |interval| interval.first <= high.get(writer))
         })
     }
 
     /// What another node knows. Nobody knows more of this one than it has done.
     pub fn read_vector(&self, reader: &mut Reader<'_>) -> Result<Vector, Refusal> {
         let vector = Vector::read(reader, self.nodes())?;
-        if vector.get(self.me) <= self.vector.get(self.me) { Ok(vector) } else { Err(Refusal::Malformed) }
+        if vector.get(self.me) <= self.vector.get(self.me) {
+            Ok(vector)
+        } else {
+            Err(Refusal::Malformed)
+        }
     }
 
     /// What another node knows, and tells.
-    pub fn read(&self, reader: &mut Reader<'_>, arrays: &[Array]) -> Result<(Vector, Vec<Interval>), Refusal> {
+    pub fn read(
+        &self,
+        reader: &mut Reader<'_>,
+        arrays: &[Array],
+    ) -> Result<(Vector, Vec<Interval>), Refusal> {
         let vector = self.read_vector(reader)?;
         let intervals = Interval::read_all(reader, self.nodes(), arrays)?;
         let own = self.vector.get(self.me);
@@ -148,9 +182,11 @@ impl Knowledge {
         self.told.insert(manager, told);
     }
 
-    /// What this node tells at a collective: its own intervals since the last, and late ones it has learnt (COH-6.5).
+    /// What this node tells at a collective: its own intervals since the last, and late ones it has
+    /// learnt (COH-6.5).
     pub fn arrival<'a>(&'a self, vector: &'a Vector) -> impl Iterator<Item = &'a Interval> + Clone {
-        self.between(&self.base, vector).filter(|i| (i.writer == self.me && i.last > self.arrived) || i.late)
+        self.between(&self.base, vector)
+            .filter(|i| (i.writer == self.me && i.last > self.arrived) || i.late)
     }
 
     /// A collective is over: everybody knows everything up to `base`.

@@ -21,8 +21,9 @@ pub(super) struct Leavers {
 }
 
 impl Coherence {
-    /// Gives back the locks that this node holds and tells all others that it leaves. The caller has seen its one-sided
-    /// operations end. The second notice follows all messages of this node, as class *sync* does.
+    /// Gives back the locks that this node holds and tells all others that it leaves. The caller
+    /// has seen its one-sided operations end. The second notice follows all messages of this node,
+    /// as class *sync* does.
     pub(super) fn announce_leaving(&mut self, pages: &mut dyn Pages) {
         if core::mem::replace(&mut self.leavers.announced, true) {
             return;
@@ -42,8 +43,8 @@ impl Coherence {
         self.dead.clone().into_iter().for_each(|dead| self.notify_dead_of_leaving(dead));
     }
 
-    /// Tells a node that counts as dead here that this node leaves, if it does. Perhaps only others have lost that node, and both
-    /// are survivors, who wait for each other (END-4.3).
+    /// Tells a node that counts as dead here that this node leaves, if it does. Perhaps only others
+    /// have lost that node, and both are survivors, who wait for each other (END-4.3).
     pub(super) fn notify_dead_of_leaving(&mut self, dead: Rank) {
         if self.leavers.announced {
             let epoch = self.epoch;
@@ -66,7 +67,12 @@ impl Coherence {
     }
 
     /// Another node leaves.
-    pub(super) fn take_leaving(&mut self, from: Rank, epoch: u64, silent: bool) -> Result<(), Refusal> {
+    pub(super) fn take_leaving(
+        &mut self,
+        from: Rank,
+        epoch: u64,
+        silent: bool,
+    ) -> Result<(), Refusal> {
         // A collective that this node has not called yet cannot be over (COH-9.1).
         if epoch > self.epoch.saturating_add(1) {
             return Err(Refusal::Malformed);
@@ -79,8 +85,8 @@ impl Coherence {
 
     /// The node for whose sake the collective that comes next here cannot succeed.
     fn leaver(&self) -> Option<Rank> {
-        // A leaving node that has passed more collectives than this one took part in the current one (its departure is still
-        // on the way here).
+        // A leaving node that has passed more collectives than this one took part in the current
+        // one (its departure is still on the way here).
         self.leavers.epochs.iter().find(|(_, epoch)| **epoch <= self.epoch).map(|(rank, _)| *rank)
     }
 
@@ -90,13 +96,14 @@ impl Coherence {
         Some(CoherenceError::NodeLeaving { doing: call.doing().to_string(), rank })
     }
 
-    /// Fails what is called and needs a leaving node (COH-6.8). A call that rank 0 may know of stays, without anybody waiting for
-    /// it here.
+    /// Fails what is called and needs a leaving node (COH-6.8). A call that rank 0 may know of
+    /// stays, without anybody waiting for it here.
     pub(super) fn fail_by_leaving(&mut self) {
         let Some(rank) = self.leaver() else { return };
         let error = |doing: Doing| CoherenceError::NodeLeaving { doing: doing.to_string(), rank };
         let mut failed = Vec::new();
-        if let Some(Current { call, token, .. }) = self.collective.current.as_mut().filter(|current| current.call != Call::Leave)
+        if let Some(Current { call, token, .. }) =
+            self.collective.current.as_mut().filter(|current| current.call != Call::Leave)
         {
             failed.push((core::mem::replace(token, Token::NONE), call.doing()));
         }

@@ -1,4 +1,5 @@
-//! Locks (COH-7), as seen by a node that wants them. A lock's manager is its number modulo the number of nodes.
+//! Locks (COH-7), as seen by a node that wants them. A lock's manager is its number modulo the
+//! number of nodes.
 
 use super::codec::{Headline, Reader, Writer};
 use super::failure::Doing;
@@ -52,7 +53,10 @@ impl Locks {
 impl Locks {
     /// Lock and number of each request that is not answered.
     pub fn waiting(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.requests.iter().filter(|(_, request)| request.early.is_none()).map(|(number, request)| (request.lock, *number))
+        self.requests
+            .iter()
+            .filter(|(_, request)| request.early.is_none())
+            .map(|(number, request)| (request.lock, *number))
     }
 
     /// Does this node want the lock by this request, or has it?
@@ -84,7 +88,13 @@ impl Coherence {
         let mut body = Writer::default();
         self.knowledge.vector.write(&mut body);
         let purpose = Purpose::Control(Doing::Lock(lock));
-        self.post(self.manager(lock), Class::Ordered, Headline::Acquire { lock, request }, body.0, purpose);
+        self.post(
+            self.manager(lock),
+            Class::Ordered,
+            Headline::Acquire { lock, request },
+            body.0,
+            purpose,
+        );
     }
 
     pub(super) fn release_lock(&mut self, lock: u64, token: Token, pages: &mut dyn Pages) {
@@ -94,7 +104,8 @@ impl Coherence {
         }
     }
 
-    /// Our diffs are at their homes: the lock may go, with what its next holder may not know (COH-7.2).
+    /// Our diffs are at their homes: the lock may go, with what its next holder may not know
+    /// (COH-7.2).
     pub(super) fn give_back(&mut self, lock: u64, request: u64, vector: &Vector) {
         let manager = self.manager(lock);
         let mut body = Writer::default();
@@ -122,8 +133,13 @@ impl Coherence {
     ) -> Result<(), Refusal> {
         let mut reader = Reader(body);
         let epoch_possible = self.epoch_possible();
-        let known = self.locks.requests.get_mut(&request).filter(|known| known.lock == lock && known.early.is_none());
-        let Some(known) = known.filter(|_| lock % u64::from(self.nodes.max(1)) == u64::from(from)) else {
+        let known = self
+            .locks
+            .requests
+            .get_mut(&request)
+            .filter(|known| known.lock == lock && known.early.is_none());
+        let Some(known) = known.filter(|_| lock % u64::from(self.nodes.max(1)) == u64::from(from))
+        else {
             return Err(Refusal::UnknownObject);
         };
         let code = reader.byte()?;
@@ -152,13 +168,26 @@ impl Coherence {
         Ok(())
     }
 
-    /// Take every grant whose epoch this node has reached. If somebody is dead, the epoch may never come: those fail.
+    /// Take every grant whose epoch this node has reached. If somebody is dead, the epoch may never
+    /// come: those fail.
     pub(super) fn take_deferred_grants(&mut self, pages: &mut dyn Pages) {
         let hopeless = self.dead.first().copied();
-        let ready = |request: &Request| request.early.as_ref().is_some_and(|g| g.epoch <= self.epoch || hopeless.is_some());
-        let ready: Vec<u64> = self.locks.requests.iter().filter(|(_, r)| ready(r)).map(|(number, _)| *number).collect();
+        let ready = |request: &Request| {
+            request.early.as_ref().is_some_and(|g| g.epoch <= self.epoch || hopeless.is_some())
+        };
+        let ready: Vec<u64> = self
+            .locks
+            .requests
+            .iter()
+            .filter(|(_, r)| ready(r))
+            .map(|(number, _)| *number)
+            .collect();
         for number in ready {
-            let Some(Request { lock, token, early: Some(grant) }) = self.locks.requests.remove(&number) else { continue };
+            let Some(Request { lock, token, early: Some(grant) }) =
+                self.locks.requests.remove(&number)
+            else {
+                continue;
+            };
             let in_time = grant.epoch <= self.epoch;
             if in_time {
                 self.learn(grant, pages);
@@ -175,7 +204,10 @@ impl Coherence {
                     let dead = rank.map(|rank| CoherenceError::NodeDead { doing, rank });
                     let error = self.broken.clone().or(dead);
                     token.into_iter().zip(error).for_each(|(token, error)| self.fail(token, error));
-                    self.begin_release(Then::Unlock { lock, request: number, token: Token::NONE }, pages);
+                    self.begin_release(
+                        Then::Unlock { lock, request: number, token: Token::NONE },
+                        pages,
+                    );
                 }
             }
         }
@@ -184,7 +216,8 @@ impl Coherence {
     /// COH-7.3: everything that happened before the last unlock is known here from now on.
     fn learn(&mut self, grant: Grant, pages: &mut dyn Pages) {
         let vector = &self.knowledge.vector;
-        let news = grant.intervals.iter().filter(|i| i.writer != self.me && i.last > vector.get(i.writer));
+        let news =
+            grant.intervals.iter().filter(|i| i.writer != self.me && i.last > vector.get(i.writer));
         let runs = Runs::union(news.map(|interval| &interval.runs));
         if !planted(Bug::SkipInvalidation) {
             self.invalidate(&runs, pages);
@@ -200,11 +233,21 @@ impl Coherence {
     /// Locks that the dead node managed, had or wanted.
     pub(super) fn lock_death(&mut self, rank: Rank, pages: &mut dyn Pages) {
         let nodes = u64::from(self.nodes.max(1));
-        let lost: Vec<u64> =
-            self.locks.requests.iter().filter(|(_, r)| r.lock % nodes == u64::from(rank)).map(|(n, _)| *n).collect();
+        let lost: Vec<u64> = self
+            .locks
+            .requests
+            .iter()
+            .filter(|(_, r)| r.lock % nodes == u64::from(rank))
+            .map(|(n, _)| *n)
+            .collect();
         for number in lost {
-            if let Some(Request { lock, token: Some(token), .. }) = self.locks.requests.remove(&number) {
-                self.fail(token, CoherenceError::NodeDead { doing: Doing::Lock(lock).to_string(), rank });
+            if let Some(Request { lock, token: Some(token), .. }) =
+                self.locks.requests.remove(&number)
+            {
+                self.fail(
+                    token,
+                    CoherenceError::NodeDead { doing: Doing::Lock(lock).to_string(), rank },
+                );
             }
         }
         self.take_deferred_grants(pages);
@@ -213,7 +256,8 @@ impl Coherence {
 
     /// Nobody gets a lock here any more: what is granted later goes straight back.
     pub(super) fn fail_locks(&mut self, error: &CoherenceError, _pages: &mut dyn Pages) {
-        let tokens: Vec<Token> = self.locks.requests.values_mut().filter_map(|request| request.token.take()).collect();
+        let tokens: Vec<Token> =
+            self.locks.requests.values_mut().filter_map(|request| request.token.take()).collect();
         tokens.into_iter().for_each(|token| self.fail(token, error.clone()));
     }
 }

@@ -134,10 +134,13 @@ impl Managed {
     /// Does this request wait?
     pub fn is_queued(&self, rank: Rank, lock: u64, request: u64) -> bool {
         let known = self.locks.get(&lock);
-        known.is_some_and(|lock| lock.queue.iter().any(|waiting| (waiting.rank, waiting.request) == (rank, request)))
+        known.is_some_and(|lock| {
+            lock.queue.iter().any(|waiting| (waiting.rank, waiting.request) == (rank, request))
+        })
     }
 
-    /// Keep idle locks of such a past no longer apart. Who acquires one of them learns more than it must, never less.
+    /// Keep idle locks of such a past no longer apart. Who acquires one of them learns more than it
+    /// must, never less.
     fn forget(&mut self, may_be: impl Fn(&Past) -> bool) {
         let Managed { locks, forgotten, .. } = self;
         locks.retain(|_, lock| {
@@ -152,7 +155,13 @@ impl Managed {
 }
 
 impl Coherence {
-    pub(super) fn manage_acquire(&mut self, from: Rank, lock: u64, request: u64, body: &[u8]) -> Result<(), Refusal> {
+    pub(super) fn manage_acquire(
+        &mut self,
+        from: Rank,
+        lock: u64,
+        request: u64,
+        body: &[u8],
+    ) -> Result<(), Refusal> {
         let mut reader = Reader(body);
         let vector = self.knowledge.read_vector(&mut reader)?;
         reader.end()?;
@@ -175,7 +184,14 @@ impl Coherence {
         Ok(())
     }
 
-    pub(super) fn manage_unlock(&mut self, from: Rank, lock: u64, request: u64, epoch: u64, body: &[u8]) -> Result<(), Refusal> {
+    pub(super) fn manage_unlock(
+        &mut self,
+        from: Rank,
+        lock: u64,
+        request: u64,
+        epoch: u64,
+        body: &[u8],
+    ) -> Result<(), Refusal> {
         let mut reader = Reader(body);
         let told = match reader.byte()? {
             0 => Some(self.knowledge.read(&mut reader, &self.arrays)?),
@@ -201,8 +217,9 @@ impl Coherence {
         Ok(())
     }
 
-    /// Give a free lock to the first in its queue, with the intervals that it lacks. What this node has forgotten since a barrier,
-    /// the acquirer knows when it has passed that barrier: so the grant says as of which epoch it is (COH-7.4).
+    /// Give a free lock to the first in its queue, with the intervals that it lacks. What this node
+    /// has forgotten since a barrier, the acquirer knows when it has passed that barrier: so the
+    /// grant says as of which epoch it is (COH-7.4).
     fn grant_next(&mut self, lock: u64) {
         while let Some(managed) = self.managed.locks.get_mut(&lock) {
             if managed.holder.is_some() {
@@ -228,7 +245,10 @@ impl Coherence {
                     managed.holder = Some((next.rank, next.request));
                     body.byte(0);
                     managed.past.vector.write(&mut body);
-                    Interval::write_all(self.knowledge.between(&next.vector, &managed.past.vector), &mut body);
+                    Interval::write_all(
+                        self.knowledge.between(&next.vector, &managed.past.vector),
+                        &mut body,
+                    );
                 }
             }
             let head = Headline::Grant { lock, request: next.request, epoch };
@@ -244,7 +264,8 @@ impl Coherence {
             first: lock.queue.front().map(|waiting| waiting.rank),
             waiting: lock.queue.len(),
         };
-        (self.manager(lock) == self.me).then(|| self.managed.locks.get(&lock).map(view).unwrap_or_default())
+        (self.manager(lock) == self.me)
+            .then(|| self.managed.locks.get(&lock).map(view).unwrap_or_default())
     }
 
     /// A collective is over: a past that everybody knows need not be told by any lock (COH-7.6).
@@ -292,7 +313,10 @@ mod tests {
         }
         assert!(managed.locks.len() <= KEPT_APART);
         let first = managed.entry(0).unwrap();
-        assert!(first.past.vector.get(0) >= KEPT_APART as u64 && first.past.epoch >= KEPT_APART as u64 / 100);
+        assert!(
+            first.past.vector.get(0) >= KEPT_APART as u64
+                && first.past.epoch >= KEPT_APART as u64 / 100
+        );
         let base = vector(u64::MAX);
         managed.forget(|past| base.covers(&past.vector));
         assert!(managed.locks.is_empty());

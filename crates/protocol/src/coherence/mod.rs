@@ -29,7 +29,9 @@ pub use manager::LockView;
 pub use pages::{Access, ArrayId, Pages};
 pub use post::CONTROL_MAX;
 pub use statistics::Statistics;
-pub use types::{CoherenceError, CoherenceEvent, Declaration, Element, Homes, ReduceOp, Reduction, Value, Values};
+pub use types::{
+    CoherenceError, CoherenceEvent, Declaration, Element, Homes, ReduceOp, Reduction, Value, Values,
+};
 
 use crate::Rank;
 use crate::rma::Kind;
@@ -48,7 +50,8 @@ pub const KIND: u8 = Kind::Coherence as u8;
 /// Tokens of messages that coherence posts have this top byte: see [`Coherence::owns`].
 const TOKENS: u64 = 0xC0 << 56;
 
-/// One node's view of all shared arrays, its part in locks and collectives, and its duties as a home and as a manager.
+/// One node's view of all shared arrays, its part in locks and collectives, and its duties as a
+/// home and as a manager.
 #[derive(Debug)]
 pub struct Coherence {
     me: Rank,
@@ -70,7 +73,8 @@ pub struct Coherence {
     gather: gather::Gather,
     locks: lock::Locks,
     managed: manager::Managed,
-    /// The first that this node has heard of first: what follows, as of nodes that end because of that, is no cause (COH-8.2).
+    /// The first that this node has heard of first: what follows, as of nodes that end because of
+    /// that, is no cause (COH-8.2).
     dead: Vec<Rank>,
     lost_page: Option<failure::Lost>,
     /// A dead home that did not get our changes.
@@ -130,14 +134,16 @@ impl Coherence {
         }
     }
 
-    /// Is this the token of a message that coherence posted? Its settling must be told to [`Self::acknowledged`] and the like.
+    /// Is this the token of a message that coherence posted? Its settling must be told to
+    /// [`Self::acknowledged`] and the like.
     #[must_use]
     pub fn owns(token: Token) -> bool {
         token.0 >> 56 == TOKENS >> 56
     }
 
-    /// The number that the next [`Self::declare`] will give. Its memory must stand in `pages`, and its alias must be told by
-    /// [`Self::set_alias_region`], before `declare`: others may fetch from it as soon as they have all declared it (COH-2.3).
+    /// The number that the next [`Self::declare`] will give. Its memory must stand in `pages`, and
+    /// its alias must be told by [`Self::set_alias_region`], before `declare`: others may fetch
+    /// from it as soon as they have all declared it (COH-2.3).
     #[must_use]
     pub fn next_array(&self) -> ArrayId {
         self.arrays.len() as ArrayId
@@ -148,12 +154,22 @@ impl Coherence {
         self.regions.insert(array, region);
     }
 
-    /// Declare an array together with all other nodes; done (with its number) when all have declared the same. Pages homed
-    /// here are writable then, all others invalid.
-    pub fn declare(&mut self, declaration: Declaration, token: Token, pages: &mut dyn Pages) -> ArrayId {
+    /// Declare an array together with all other nodes; done (with its number) when all have
+    /// declared the same. Pages homed here are writable then, all others invalid.
+    pub fn declare(
+        &mut self,
+        declaration: Declaration,
+        token: Token,
+        pages: &mut dyn Pages,
+    ) -> ArrayId {
         // One without pages was not agreed on.
-        let taken = self.arrays.iter().any(|array| array.pages > 0 && array.name == declaration.name);
-        let problem = if taken { Some("an array of that name exists already".into()) } else { declaration.problem(self.nodes) };
+        let taken =
+            self.arrays.iter().any(|array| array.pages > 0 && array.name == declaration.name);
+        let problem = if taken {
+            Some("an array of that name exists already".into())
+        } else {
+            declaration.problem(self.nodes)
+        };
         if let Some(problem) = problem {
             let problem = format!("declare array \"{}\": {problem}", declaration.name);
             return self.declare_unfit(declaration, problem, token, pages);
@@ -166,8 +182,8 @@ impl Coherence {
         number
     }
 
-    /// Take this node's part in a declaration that it cannot go along with, so that all nodes are told why (COH-6.3). It uses
-    /// a number up, as every declaration does.
+    /// Take this node's part in a declaration that it cannot go along with, so that all nodes are
+    /// told why (COH-6.3). It uses a number up, as every declaration does.
     pub fn declare_unfit(
         &mut self,
         mut declaration: Declaration,
@@ -183,7 +199,8 @@ impl Coherence {
         number
     }
 
-    /// Not all have declared the same: the name is free again. The number stays used up, as it does on every node.
+    /// Not all have declared the same: the name is free again. The number stays used up, as it does
+    /// on every node.
     fn disown(&mut self, number: ArrayId) {
         if let Some(array) = self.arrays.get_mut(number as usize) {
             array.disown();
@@ -197,9 +214,17 @@ impl Coherence {
         self.arrays.get(array as usize).map(|array| (array.name.as_str(), array.pages))
     }
 
-    /// Make pages valid for `access`; done when each has been since this call. (Another thread's acquire may invalidate them
-    /// again, or its release may end `Write`: ask [`Self::holds`] in the same turn before relying on it.)
-    pub fn touch(&mut self, array: ArrayId, range: Range<u64>, access: Access, token: Token, pages: &mut dyn Pages) {
+    /// Make pages valid for `access`; done when each has been since this call. (Another thread's
+    /// acquire may invalidate them again, or its release may end `Write`: ask [`Self::holds`] in
+    /// the same turn before relying on it.)
+    pub fn touch(
+        &mut self,
+        array: ArrayId,
+        range: Range<u64>,
+        access: Access,
+        token: Token,
+        pages: &mut dyn Pages,
+    ) {
         self.begin_touch(array, range, access, token);
         self.settle(pages);
     }
@@ -215,12 +240,20 @@ impl Coherence {
     #[must_use]
     pub fn holds(&self, array: ArrayId, range: Range<u64>, access: Access) -> bool {
         let known = self.arrays.get(array as usize);
-        known.is_some_and(|known| range.end <= known.pages && range.clone().all(|page| known.state(page).holds(access)))
+        known.is_some_and(|known| {
+            range.end <= known.pages && range.clone().all(|page| known.state(page).holds(access))
+        })
     }
 
-    /// A thread touched a page and sleeps. `access` is what it wanted if the tracker can tell; otherwise a touch of a readable
-    /// page counts as a write.
-    pub fn fault(&mut self, array: ArrayId, page: u64, access: Option<Access>, pages: &mut dyn Pages) {
+    /// A thread touched a page and sleeps. `access` is what it wanted if the tracker can tell;
+    /// otherwise a touch of a readable page counts as a write.
+    pub fn fault(
+        &mut self,
+        array: ArrayId,
+        page: u64,
+        access: Option<Access>,
+        pages: &mut dyn Pages,
+    ) {
         self.take_fault((array, page), access, pages);
         self.settle(pages);
     }
@@ -231,8 +264,8 @@ impl Coherence {
         self.settle(pages);
     }
 
-    /// Combine one vector of each node, in rank order, so that the result is the same bits on every node and in every run. Also
-    /// a barrier.
+    /// Combine one vector of each node, in rank order, so that the result is the same bits on every
+    /// node and in every run. Also a barrier.
     pub fn reduce(&mut self, reduction: Reduction, token: Token, pages: &mut dyn Pages) {
         let count = reduction.values.len();
         let call = if count <= REDUCE_MAX {
@@ -244,27 +277,31 @@ impl Coherence {
         self.settle(pages);
     }
 
-    /// The last collective: a barrier after which this node answers nothing. Its death is no error to others then.
+    /// The last collective: a barrier after which this node answers nothing. Its death is no error
+    /// to others then.
     pub fn leave(&mut self, token: Token, pages: &mut dyn Pages) {
         self.announce_leaving(pages);
         self.collective.call(Call::Leave, token);
         self.settle(pages);
     }
 
-    /// Acquire a lock (any number); done when held, with everything visible that happened before its last unlock.
+    /// Acquire a lock (any number); done when held, with everything visible that happened before
+    /// its last unlock.
     pub fn lock(&mut self, lock: u64, token: Token, pages: &mut dyn Pages) {
         self.acquire(lock, token);
         self.settle(pages);
     }
 
-    /// Release a lock; done when all writes of this node are at their homes and the lock is given back.
+    /// Release a lock; done when all writes of this node are at their homes and the lock is given
+    /// back.
     pub fn unlock(&mut self, lock: u64, token: Token, pages: &mut dyn Pages) {
         self.release_lock(lock, token, pages);
         self.settle(pages);
     }
 
-    /// Nobody waits any longer for this operation (a time limit passed): no event comes. A lock that is granted later is given
-    /// back at once; a collective goes on, for the other nodes wait for it (COH-7.5).
+    /// Nobody waits any longer for this operation (a time limit passed): no event comes. A lock
+    /// that is granted later is given back at once; a collective goes on, for the other nodes wait
+    /// for it (COH-7.5).
     pub fn cancel(&mut self, token: Token, pages: &mut dyn Pages) {
         self.touches.retain(|touch| touch.token != token);
         self.collective.cancel(token);
@@ -273,12 +310,21 @@ impl Coherence {
         self.settle(pages);
     }
 
-    /// A whole message for coherence (its head begins with [`KIND`]), not admitted with [`Admission::Place`].
+    /// A whole message for coherence (its head begins with [`KIND`]), not admitted with
+    /// [`Admission::Place`].
     ///
     /// # Errors
     /// A refusal, if it makes no sense; nothing has been changed then.
-    pub fn receive(&mut self, from: Rank, head: &[u8], body: &[u8], pages: &mut dyn Pages) -> Result<(), Refusal> {
-        let result = self.check_sender(from).and_then(|()| self.handle(from, codec::Headline::read(head)?, body, pages));
+    pub fn receive(
+        &mut self,
+        from: Rank,
+        head: &[u8],
+        body: &[u8],
+        pages: &mut dyn Pages,
+    ) -> Result<(), Refusal> {
+        let result = self
+            .check_sender(from)
+            .and_then(|()| self.handle(from, codec::Headline::read(head)?, body, pages));
         self.statistics.refused += u64::from(result.is_err());
         self.settle(pages);
         result
@@ -299,7 +345,14 @@ impl Coherence {
     }
 
     /// Bytes of an admitted message.
-    pub fn place(&mut self, from: Rank, number: u64, offset: u64, bytes: &[u8], pages: &mut dyn Pages) {
+    pub fn place(
+        &mut self,
+        from: Rank,
+        number: u64,
+        offset: u64,
+        bytes: &[u8],
+        pages: &mut dyn Pages,
+    ) {
         self.place_pages(from, number, offset, bytes, pages);
         self.settle(pages);
     }
@@ -308,8 +361,15 @@ impl Coherence {
     ///
     /// # Errors
     /// A refusal, if no such message was admitted.
-    pub fn arrived(&mut self, from: Rank, number: u64, head: &[u8], pages: &mut dyn Pages) -> Result<(), Refusal> {
-        let result = codec::Headline::read(head).and_then(|_| self.pages_arrived(from, number, pages));
+    pub fn arrived(
+        &mut self,
+        from: Rank,
+        number: u64,
+        head: &[u8],
+        pages: &mut dyn Pages,
+    ) -> Result<(), Refusal> {
+        let result =
+            codec::Headline::read(head).and_then(|_| self.pages_arrived(from, number, pages));
         self.settle(pages);
         result
     }

@@ -10,8 +10,8 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Intervals and runs told in one message; beyond this, those of one writer are joined, and gaps closed: it invalidates too much, never
-/// too little (COH-4.5).
+/// Intervals and runs told in one message; beyond this, those of one writer are joined, and gaps
+/// closed: it invalidates too much, never too little (COH-4.5).
 pub(super) const TOLD_MAX: usize = 1 << 20;
 // The longest interval before its runs; a run has at most 15 bytes.
 const _: () = assert!(TOLD_MAX as u64 * (5 + 10 + 10 + 1 + 5) < CONTROL_MAX);
@@ -40,14 +40,17 @@ impl Runs {
         let mut out: Vec<(ArrayId, Range<u64>)> = Vec::new();
         for (array, range) in all {
             match out.last_mut() {
-                Some((a, last)) if *a == array && last.end >= range.start => last.end = last.end.max(range.end),
+                Some((a, last)) if *a == array && last.end >= range.start => {
+                    last.end = last.end.max(range.end)
+                }
                 _ => out.push((array, range)),
             }
         }
         Runs(out)
     }
 
-    /// At most so many, if no array needs more: the smallest gaps between them are closed, so that pages are named that nobody wrote.
+    /// At most so many, if no array needs more: the smallest gaps between them are closed, so that
+    /// pages are named that nobody wrote.
     pub fn at_most(mut self, limit: usize) -> Runs {
         let mut gap = 1;
         while self.0.len() > limit && gap < ARRAY_PAGES_MAX {
@@ -91,13 +94,15 @@ impl Runs {
     }
 }
 
-/// What one node wrote between two of its releases; several in a row may have been joined into one (COH-4.1, COH-4.5).
+/// What one node wrote between two of its releases; several in a row may have been joined into one
+/// (COH-4.1, COH-4.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Interval {
     pub writer: Rank,
     pub first: u64,
     pub last: u64,
-    /// Made while its writer waited in a collective, so not part of what the writer told there (COH-6.5).
+    /// Made while its writer waited in a collective, so not part of what the writer told there
+    /// (COH-6.5).
     pub late: bool,
     pub runs: Runs,
 }
@@ -111,8 +116,13 @@ impl Interval {
         self.runs.write(out);
     }
 
-    pub fn read(reader: &mut Reader<'_>, nodes: u32, arrays: &[Array]) -> Result<Interval, Refusal> {
-        let (writer, first, more, late) = (reader.number_u32()?, reader.number()?, reader.number()?, reader.byte()?);
+    pub fn read(
+        reader: &mut Reader<'_>,
+        nodes: u32,
+        arrays: &[Array],
+    ) -> Result<Interval, Refusal> {
+        let (writer, first, more, late) =
+            (reader.number_u32()?, reader.number()?, reader.number()?, reader.byte()?);
         let last = first.checked_add(more).ok_or(Refusal::Malformed)?;
         if writer >= nodes || first == 0 || late > 1 {
             return Err(Refusal::Malformed);
@@ -121,16 +131,27 @@ impl Interval {
     }
 
     /// Several of one writer as one.
-    pub fn join<'a>(writer: Rank, intervals: impl Iterator<Item = &'a Interval> + Clone) -> Interval {
+    pub fn join<'a>(
+        writer: Rank,
+        intervals: impl Iterator<Item = &'a Interval> + Clone,
+    ) -> Interval {
         let first = intervals.clone().map(|interval| interval.first).min().unwrap_or(1);
         let last = intervals.clone().map(|interval| interval.last).max().unwrap_or(1);
         let late = intervals.clone().any(|interval| interval.late);
-        Interval { writer, first, last, late, runs: Runs::union(intervals.map(|interval| &interval.runs)) }
+        Interval {
+            writer,
+            first,
+            last,
+            late,
+            runs: Runs::union(intervals.map(|interval| &interval.runs)),
+        }
     }
 
     /// All that goes into one message.
     pub fn write_all<'a>(intervals: impl Iterator<Item = &'a Interval> + Clone, out: &mut Writer) {
-        let (count, runs) = intervals.clone().fold((0, 0), |(count, runs), interval| (count + 1, runs + interval.runs.0.len()));
+        let (count, runs) = intervals
+            .clone()
+            .fold((0, 0), |(count, runs), interval| (count + 1, runs + interval.runs.0.len()));
         if count + runs <= TOLD_MAX {
             out.number(count as u64);
             return intervals.for_each(|interval| interval.write(out));
@@ -146,7 +167,11 @@ impl Interval {
         }
     }
 
-    pub fn read_all(reader: &mut Reader<'_>, nodes: u32, arrays: &[Array]) -> Result<Vec<Interval>, Refusal> {
+    pub fn read_all(
+        reader: &mut Reader<'_>,
+        nodes: u32,
+        arrays: &[Array],
+    ) -> Result<Vec<Interval>, Refusal> {
         let count = reader.count(5)?;
         if count > (nodes as usize).saturating_mul(INTERVALS_MAX) {
             return Err(Refusal::NoRoom);
@@ -169,7 +194,8 @@ mod tests {
         Interval { writer, first: number, last: number, late: number == 7, runs }
     }
 
-    /// COH-4.5: whatever is known fits into one message that its receiver accepts (COH-9.1), and no page is left out.
+    /// COH-4.5: whatever is known fits into one message that its receiver accepts (COH-9.1), and no
+    /// page is left out.
     #[test]
     fn what_is_too_much_is_told_joined() {
         let declaration = Declaration {
@@ -179,7 +205,8 @@ mod tests {
             homes: Homes::Block,
         };
         let arrays = vec![Array::new(declaration, 0, 3)];
-        let known: Vec<Interval> = (0..3).flat_map(|writer| (5..15).map(move |number| sparse(writer, number))).collect();
+        let known: Vec<Interval> =
+            (0..3).flat_map(|writer| (5..15).map(move |number| sparse(writer, number))).collect();
         let mut body = Writer::default();
         Interval::write_all(known.iter(), &mut body);
         assert!(body.0.len() as u64 <= CONTROL_MAX / 2, "{} bytes", body.0.len());
@@ -193,12 +220,20 @@ mod tests {
         }
         let mut body = Writer::default();
         Interval::write_all(known.iter().take(1), &mut body);
-        assert_eq!(Interval::read_all(&mut Reader(&body.0), 3, &arrays).unwrap(), known[..1], "what is not too much, as it is");
+        assert_eq!(
+            Interval::read_all(&mut Reader(&body.0), 3, &arrays).unwrap(),
+            known[..1],
+            "what is not too much, as it is"
+        );
     }
 
     #[test]
     fn the_smallest_gaps_are_closed_first() {
-        let runs = || Runs::from_pages([0, 2, 10, 30, 31, 200].map(|page| (0, page)).into_iter().chain([(1, 4)]));
+        let runs = || {
+            Runs::from_pages(
+                [0, 2, 10, 30, 31, 200].map(|page| (0, page)).into_iter().chain([(1, 4)]),
+            )
+        };
         let at_most = |limit| runs().at_most(limit).0;
         assert_eq!(at_most(6), runs().0);
         assert_eq!(at_most(5), [(0, 0..3), (0, 10..11), (0, 30..32), (0, 200..201), (1, 4..5)]);

@@ -1,4 +1,5 @@
-//! Messages out and in: posting with a purpose, the way to this node itself, and the dispatch of what arrives (COH-9).
+//! Messages out and in: posting with a purpose, the way to this node itself, and the dispatch of
+//! what arrives (COH-9).
 
 use super::codec::Headline;
 use super::failure::Doing;
@@ -10,7 +11,8 @@ use alloc::vec::Vec;
 /// The largest body of a message that is not pages: notices, vectors, diffs.
 pub const CONTROL_MAX: u64 = 64 << 20;
 
-/// Answers owed to one peer: asked for, and not acknowledged. More than a node asks of another at a time with hundreds of threads.
+/// Answers owed to one peer: asked for, and not acknowledged. More than a node asks of another at a
+/// time with hundreds of threads.
 const OWED_MAX: usize = 1 << 16;
 
 /// What a posted message was for: told when it is settled.
@@ -22,7 +24,8 @@ pub(super) enum Purpose {
     Fetch(u64),
     /// The end of the last collective.
     LastDeparture,
-    /// The arrival at a collective; `says_why`: of a node that cannot go on, with nothing but the reason.
+    /// The arrival at a collective; `says_why`: of a node that cannot go on, with nothing but the
+    /// reason.
     Arrival { doing: Doing, says_why: bool },
     /// The answer to a fetch; who asked may have given it up meanwhile.
     Pages,
@@ -42,9 +45,17 @@ pub(super) struct Posted {
 }
 
 impl Coherence {
-    /// Post one message; what is for this node goes through a queue of its own and the same code. Messages to the dead are
-    /// dropped: whoever depends on them was or will be told by [`Coherence::node_died`].
-    pub(super) fn post(&mut self, to: Rank, class: Class, head: Headline, body: Vec<u8>, purpose: Purpose) {
+    /// Post one message; what is for this node goes through a queue of its own and the same code.
+    /// Messages to the dead are dropped: whoever depends on them was or will be told by
+    /// [`Coherence::node_died`].
+    pub(super) fn post(
+        &mut self,
+        to: Rank,
+        class: Class,
+        head: Headline,
+        body: Vec<u8>,
+        purpose: Purpose,
+    ) {
         if to == self.me {
             self.local.push_back((head, body));
             return;
@@ -62,7 +73,10 @@ impl Coherence {
         }
         let token = self.await_settling(to, purpose);
         let body = if body.is_empty() { Body::Empty } else { Body::Inline(body) };
-        self.out.push_back((to, Message { class, urgent, credited: false, head: head.write(), body, token }));
+        self.out.push_back((
+            to,
+            Message { class, urgent, credited: false, head: head.write(), body, token },
+        ));
     }
 
     /// The token of a message that is posted next.
@@ -121,7 +135,13 @@ impl Coherence {
     }
 
     /// One whole message, from another node or this one.
-    pub(super) fn handle(&mut self, from: Rank, head: Headline, body: &[u8], pages: &mut dyn Pages) -> Result<(), Refusal> {
+    pub(super) fn handle(
+        &mut self,
+        from: Rank,
+        head: Headline,
+        body: &[u8],
+        pages: &mut dyn Pages,
+    ) -> Result<(), Refusal> {
         let empty = || if body.is_empty() { Ok(()) } else { Err(Refusal::Malformed) };
         match head {
             Headline::Fetch(run) => empty().and_then(|()| self.serve(from, run, pages)),
@@ -130,9 +150,15 @@ impl Coherence {
             Headline::Arrive { epoch } => self.gather_arrival(from, epoch, body, pages),
             Headline::Depart { epoch } => self.depart(from, epoch, body, pages),
             Headline::Acquire { lock, request } => self.manage_acquire(from, lock, request, body),
-            Headline::Grant { lock, request, epoch } => self.take_grant(from, lock, request, epoch, body, pages),
-            Headline::Unlock { lock, request, epoch } => self.manage_unlock(from, lock, request, epoch, body),
-            Headline::Leaving { epoch, silent } => empty().and_then(|()| self.take_leaving(from, epoch, silent)),
+            Headline::Grant { lock, request, epoch } => {
+                self.take_grant(from, lock, request, epoch, body, pages)
+            }
+            Headline::Unlock { lock, request, epoch } => {
+                self.manage_unlock(from, lock, request, epoch, body)
+            }
+            Headline::Leaving { epoch, silent } => {
+                empty().and_then(|()| self.take_leaving(from, epoch, silent))
+            }
             Headline::Question { wait } => empty().and_then(|()| self.take_question(from, wait)),
             Headline::Reply { wait, owed } => empty().map(|()| self.take_reply(from, wait, owed)),
             Headline::Died { rank } => {
@@ -140,7 +166,8 @@ impl Coherence {
                 if rank >= self.nodes {
                     return Err(Refusal::Malformed);
                 }
-                // Who takes this node for dead answers it nothing any more: to each other, both are.
+                // Who takes this node for dead answers it nothing any more: to each other, both
+                // are.
                 self.bury(if rank == self.me { from } else { rank }, pages);
                 Ok(())
             }

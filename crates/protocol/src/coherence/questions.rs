@@ -1,7 +1,9 @@
-//! Questions about waits that last (COH-13): a request that was acknowledged and is not known, or whose answer got lost, is found out.
+//! Questions about waits that last (COH-13): a request that was acknowledged and is not known, or
+//! whose answer got lost, is found out.
 //!
-//! An acknowledgement says that a datagram came, and a checksum that nothing was damaged by accident. A datagram that was forged on the
-//! way can pass for either. Who waits for an answer therefore asks now and then whether it is still owed.
+//! An acknowledgement says that a datagram came, and a checksum that nothing was damaged by
+//! accident. A datagram that was forged on the way can pass for either. Who waits for an answer
+//! therefore asks now and then whether it is still owed.
 
 use super::codec::{Headline, Wait};
 use super::failure::Doing;
@@ -33,7 +35,8 @@ struct Asked {
 }
 
 impl Coherence {
-    /// Asks about waits that have lasted for `every` (COH-13.1). Call it again at [`Self::next_question`].
+    /// Asks about waits that have lasted for `every` (COH-13.1). Call it again at
+    /// [`Self::next_question`].
     pub fn ask(&mut self, now: Time, every: Duration) {
         if !self.may_wait() {
             if self.questions.next.take().is_some() {
@@ -70,9 +73,15 @@ impl Coherence {
     fn waits(&self) -> BTreeSet<(Rank, Wait)> {
         let collective = self.collective.current.as_ref().filter(|current| current.arrived);
         let collective = collective.map(|_| (0, Wait::Collective { epoch: self.epoch }));
-        let locks = self.locks.waiting().map(|(lock, request)| (self.manager(lock), Wait::Lock { lock, request }));
+        let locks = self
+            .locks
+            .waiting()
+            .map(|(lock, request)| (self.manager(lock), Wait::Lock { lock, request }));
         let pages = self.fetches.runs.iter().map(|(id, run)| (run.home, Wait::Pages { id: *id }));
-        let holders = self.managed.holders_waited_for().map(|(rank, lock, request)| (rank, Wait::Holder { lock, request }));
+        let holders = self
+            .managed
+            .holders_waited_for()
+            .map(|(rank, lock, request)| (rank, Wait::Holder { lock, request }));
         let all = collective.into_iter().chain(locks).chain(pages).chain(holders);
         all.filter(|(rank, _)| *rank != self.me && !self.dead.contains(rank)).collect()
     }
@@ -98,7 +107,13 @@ impl Coherence {
             asked.vain += 1;
             asked.posted = Some(number);
             // Ordered: behind the request, or the unlock, that it is about.
-            self.post(rank, Class::Ordered, Headline::Question { wait }, Vec::new(), Purpose::Control(Doing::Message));
+            self.post(
+                rank,
+                Class::Ordered,
+                Headline::Question { wait },
+                Vec::new(),
+                Purpose::Control(Doing::Message),
+            );
         }
     }
 
@@ -130,17 +145,28 @@ impl Coherence {
             Wait::Collective { epoch } => self.is_gathered(to, epoch),
             Wait::Lock { lock, request } => self.managed.is_queued(to, lock, request),
             Wait::Pages { .. } => false,
-            Wait::Holder { lock, request } => self.locks.knows(lock, request) || self.releases.will_unlock(lock, request),
+            Wait::Holder { lock, request } => {
+                self.locks.knows(lock, request) || self.releases.will_unlock(lock, request)
+            }
         };
         let answers = |purpose: &Purpose| match (wait, purpose) {
-            (Wait::Collective { .. }, Purpose::LastDeparture | Purpose::Control(Doing::Barrier | Doing::Reduce)) => true,
+            (
+                Wait::Collective { .. },
+                Purpose::LastDeparture | Purpose::Control(Doing::Barrier | Doing::Reduce),
+            ) => true,
             (Wait::Collective { .. }, Purpose::Control(Doing::Declare(_) | Doing::Leave)) => true,
             (Wait::Lock { lock, .. }, Purpose::Grant(granted)) => lock == *granted,
             (Wait::Pages { .. }, Purpose::Pages) => true,
-            (Wait::Holder { lock, .. }, Purpose::Control(Doing::Unlock(unlocked))) => lock == *unlocked,
+            (Wait::Holder { lock, .. }, Purpose::Control(Doing::Unlock(unlocked))) => {
+                lock == *unlocked
+            }
             _ => false,
         };
-        known || self.posted.values().any(|Posted { to: rank, purpose }| *rank == to && answers(purpose))
+        known
+            || self
+                .posted
+                .values()
+                .any(|Posted { to: rank, purpose }| *rank == to && answers(purpose))
     }
 
     /// Another node replies.

@@ -1,4 +1,5 @@
-//! Releases (COH-5): what this node has written goes to its homes and is acknowledged there before anybody is told.
+//! Releases (COH-5): what this node has written goes to its homes and is acknowledged there before
+//! anybody is told.
 
 use super::array::{self, PageId, State};
 use super::codec::{Headline, Writer};
@@ -31,7 +32,8 @@ pub(super) enum Then {
 struct Release {
     /// Diff messages with smaller numbers must be settled.
     boundary: u64,
-    /// What this node knew when it began: no more may be told, for what came later is perhaps not at its home yet.
+    /// What this node knew when it began: no more may be told, for what came later is perhaps not
+    /// at its home yet.
     vector: Vector,
     then: Then,
 }
@@ -43,7 +45,8 @@ pub(super) struct Releases {
     pub outstanding: BTreeSet<u64>,
     /// How many of them go to each home.
     pub diffs_to: BTreeMap<Rank, u32>,
-    /// Pages whose changes went home before their interval was closed, because another's notice named them.
+    /// Pages whose changes went home before their interval was closed, because another's notice
+    /// named them.
     early: BTreeSet<PageId>,
     queue: VecDeque<Release>,
 }
@@ -78,7 +81,8 @@ impl Releases {
     }
 
     fn parcels(&self) -> Parcels {
-        let behind = self.diffs_to.iter().filter(|(_, count)| **count > 0).map(|(home, _)| *home).collect();
+        let behind =
+            self.diffs_to.iter().filter(|(_, count)| **count > 0).map(|(home, _)| *home).collect();
         Parcels { bodies: BTreeMap::new(), behind }
     }
 
@@ -102,7 +106,8 @@ impl Coherence {
         self.releases.queue.push_back(Release { boundary, vector, then });
     }
 
-    /// COH-5.1: all dirty pages become read-only *first*, so that other threads' stores from now on trap into a new interval.
+    /// COH-5.1: all dirty pages become read-only *first*, so that other threads' stores from now on
+    /// trap into a new interval.
     fn close_interval(&mut self, pages: &mut dyn Pages) {
         let dirty = core::mem::take(&mut self.dirty);
         for (array, range) in array::ranges(dirty.iter().copied()) {
@@ -139,7 +144,8 @@ impl Coherence {
         }
     }
 
-    /// Compare a page with its twin, which ends here; its changes go into the parcel for its home. Is there any? (COH-5.3)
+    /// Compare a page with its twin, which ends here; its changes go into the parcel for its home.
+    /// Is there any? (COH-5.3)
     fn parcel(&mut self, id: PageId, parcels: &mut Parcels, pages: &mut dyn Pages) -> bool {
         let Some(array) = self.arrays.get_mut(id.0 as usize) else { return false };
         let Some(twin) = array.twins.remove(&id.1) else { return false };
@@ -173,14 +179,16 @@ impl Coherence {
             return;
         }
         self.statistics.diff_bytes += body.0.len() as u64;
-        // An unordered message is settled when it is delivered, which here means applied. But an earlier change to the same page must
-        // not be applied after this one: if one may be on its way, this one is ordered, and settled only when delivered (COH-5.5).
+        // An unordered message is settled when it is delivered, which here means applied. But an
+        // earlier change to the same page must not be applied after this one: if one may be on its
+        // way, this one is ordered, and settled only when delivered (COH-5.5).
         let class = if is_behind { Class::Sync } else { Class::Unordered };
         self.post(home, class, Headline::Diff { array }, body.0, Purpose::Diff);
     }
 
-    /// COH-4.4: others have written these pages. Copies here become invalid; one that is dirty here (two writers on one page) gives
-    /// its changes to its home first, and they are named in our next interval.
+    /// COH-4.4: others have written these pages. Copies here become invalid; one that is dirty here
+    /// (two writers on one page) gives its changes to its home first, and they are named in our
+    /// next interval.
     pub(super) fn invalidate(&mut self, runs: &Runs, pages: &mut dyn Pages) {
         let mut clean: Vec<PageId> = Vec::new();
         let mut dirty: Vec<PageId> = Vec::new();
@@ -200,7 +208,8 @@ impl Coherence {
             }
         }
         self.statistics.invalidated_pages += (clean.len() + dirty.len()) as u64;
-        // Unmapped first: a store of another thread from here on traps, and is not lost between diff and unmapping.
+        // Unmapped first: a store of another thread from here on traps, and is not lost between
+        // diff and unmapping.
         let mut all: Vec<PageId> = clean.iter().chain(&dirty).copied().collect();
         all.sort_unstable();
         for (array, range) in array::ranges(all) {

@@ -27,7 +27,13 @@ pub(super) struct Touch {
 }
 
 impl Coherence {
-    pub(super) fn begin_touch(&mut self, array: ArrayId, range: Range<u64>, access: Access, token: Token) {
+    pub(super) fn begin_touch(
+        &mut self,
+        array: ArrayId,
+        range: Range<u64>,
+        access: Access,
+        token: Token,
+    ) {
         let doing = || String::from("touch");
         let Some(known) = self.arrays.get(array as usize).filter(|known| known.agreed) else {
             return self.fail(token, CoherenceError::UnknownArray { doing: doing(), array });
@@ -42,7 +48,14 @@ impl Coherence {
             };
             return self.fail(token, error);
         }
-        self.touches.push(Touch { array, next: range.start, asked: range.start, end: range.end, access, token });
+        self.touches.push(Touch {
+            array,
+            next: range.start,
+            asked: range.start,
+            end: range.end,
+            access,
+            token,
+        });
         self.touches_due = true;
     }
 
@@ -50,7 +63,9 @@ impl Coherence {
     pub(super) fn advance_touches(&mut self, pages: &mut dyn Pages) {
         let mut waiting = core::mem::take(&mut self.touches);
         waiting.retain_mut(|touch| {
-            while touch.next < touch.end && self.ensure((touch.array, touch.next), touch.access, Some(touch.end), pages) {
+            while touch.next < touch.end
+                && self.ensure((touch.array, touch.next), touch.access, Some(touch.end), pages)
+            {
                 touch.next += 1;
             }
             let ahead = touch.end.min(touch.next.saturating_add(TOUCH_AHEAD));
@@ -69,11 +84,17 @@ impl Coherence {
 
     /// One fault of a thread that sleeps until the page is mapped for what it wants.
     pub(super) fn take_fault(&mut self, id: PageId, access: Option<Access>, pages: &mut dyn Pages) {
-        let Some(array) = self.arrays.get(id.0 as usize).filter(|array| array.contains(id.1, 1)) else { return };
+        let Some(array) = self.arrays.get(id.0 as usize).filter(|array| array.contains(id.1, 1))
+        else {
+            return;
+        };
         let state = array.state(id.1);
-        let access = access.unwrap_or(if state.holds(Access::Read) { Access::Write } else { Access::Read });
+        let access =
+            access.unwrap_or(if state.holds(Access::Read) { Access::Write } else { Access::Read });
         match access {
-            Access::Write if state != State::Write && state != State::HomeWrite => self.statistics.write_faults += 1,
+            Access::Write if state != State::Write && state != State::HomeWrite => {
+                self.statistics.write_faults += 1
+            }
             Access::Read if !state.holds(Access::Read) => self.statistics.read_faults += 1,
             _ => {}
         }
@@ -87,9 +108,15 @@ impl Coherence {
         }
     }
 
-    /// Make one page valid for `access`: `true` if it is now, otherwise it has been asked for. `within`: fetch ahead up to
-    /// there; otherwise as far as the faults so far suggest.
-    pub(super) fn ensure(&mut self, id: PageId, access: Access, within: Option<u64>, pages: &mut dyn Pages) -> bool {
+    /// Make one page valid for `access`: `true` if it is now, otherwise it has been asked for.
+    /// `within`: fetch ahead up to there; otherwise as far as the faults so far suggest.
+    pub(super) fn ensure(
+        &mut self,
+        id: PageId,
+        access: Access,
+        within: Option<u64>,
+        pages: &mut dyn Pages,
+    ) -> bool {
         let (array, page) = id;
         let Some(known) = self.arrays.get_mut(array as usize) else { return false };
         let one = page..page + 1;

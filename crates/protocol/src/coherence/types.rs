@@ -9,7 +9,8 @@ use alloc::vec::Vec;
 /// What the elements of an array are. Compared between nodes, never interpreted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Element {
-    /// A number for the type, the same in every program that wants to share it (the caller's own list).
+    /// A number for the type, the same in every program that wants to share it (the caller's own
+    /// list).
     pub kind: u32,
     /// Bytes of one element.
     pub size: u32,
@@ -120,7 +121,8 @@ pub enum CoherenceEvent {
         /// Why.
         error: CoherenceError,
     },
-    /// What another node says contradicts what this one knows: no sound peer does that, and the connection must end (COH-8.9).
+    /// What another node says contradicts what this one knows: no sound peer does that, and the
+    /// connection must end (COH-8.9).
     Contradiction {
         /// Its rank.
         rank: Rank,
@@ -131,7 +133,8 @@ pub enum CoherenceEvent {
     Leaving {
         /// Its rank.
         rank: Rank,
-        /// False: its one-sided operations on this node have ended. True: its messages have arrived, too.
+        /// False: its one-sided operations on this node have ended. True: its messages have
+        /// arrived, too.
         silent: bool,
     },
 }
@@ -140,7 +143,9 @@ pub enum CoherenceEvent {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CoherenceError {
     /// A node that the operation needs is dead.
-    #[error("{doing}: node {rank} is dead; the job cannot go on without it: look at its output and restart the job")]
+    #[error(
+        "{doing}: node {rank} is dead; the job cannot go on without it: look at its output and restart the job"
+    )]
     NodeDead {
         /// What was tried.
         doing: String,
@@ -188,7 +193,9 @@ pub enum CoherenceError {
     #[error("{0}")]
     Mismatch(String),
     /// An unlock of what is not locked by this node.
-    #[error("unlock {lock}: this node does not hold lock {lock}; every unlock must follow its own lock")]
+    #[error(
+        "unlock {lock}: this node does not hold lock {lock}; every unlock must follow its own lock"
+    )]
     NotHeld {
         /// The lock.
         lock: u64,
@@ -226,7 +233,9 @@ pub enum CoherenceError {
         limit: u64,
     },
     /// A peer refused what only a different version, or a bug, would make it refuse.
-    #[error("{doing}: node {rank} refused it: {refusal}; do all nodes run the same program and version?")]
+    #[error(
+        "{doing}: node {rank} refused it: {refusal}; do all nodes run the same program and version?"
+    )]
     Refused {
         /// What was tried.
         doing: String,
@@ -236,7 +245,9 @@ pub enum CoherenceError {
         refusal: Refusal,
     },
     /// The machine could not change pages as it was told.
-    #[error("a page of shared memory could not be changed: what was computed since then is not to be trusted. {0}")]
+    #[error(
+        "a page of shared memory could not be changed: what was computed since then is not to be trusted. {0}"
+    )]
     Machine(String),
     /// This node has left.
     #[error("{doing}: this node has left the job; shared memory ends with leave()")]

@@ -1,7 +1,8 @@
 //! The target of an accumulate (MEM-12): elements are combined as they arrive.
 //!
-//! A fragment may end in the middle of an element. Such an element waits, in as many bytes as have come of it, until the rest is here;
-//! all others are combined straight out of the datagram, so that no memory is taken for the body, however long it is.
+//! A fragment may end in the middle of an element. Such an element waits, in as many bytes as have
+//! come of it, until the rest is here; all others are combined straight out of the datagram, so
+//! that no memory is taken for the body, however long it is.
 
 use super::serve::{bytes_of, length, within};
 use super::{Accumulation, Memory, Rights, Rma, Transfer};
@@ -27,7 +28,8 @@ impl Accumulate {
         self.check_in(region, memory)
     }
 
-    /// The same once more, when elements of it may have been combined: it is refused for absent pages no more (MEM-1.11).
+    /// The same once more, when elements of it may have been combined: it is refused for absent
+    /// pages no more (MEM-1.11).
     fn check_begun(&self, memory: &mut impl Memory) -> Result<u32, Refusal> {
         let region = memory.locate_begun(self.key, self.offset, self.len, Rights::ATOMIC)?;
         self.check_in(region, memory)
@@ -62,7 +64,14 @@ pub(super) struct Cuts(BTreeMap<(u64, u64), Cut>);
 
 impl Cuts {
     /// Part of an element has come, from its byte `at` on: all of it, if that completes it.
-    fn add(&mut self, message: u64, index: u64, width: usize, at: usize, part: &[u8]) -> Result<Option<[u8; 8]>, Refusal> {
+    fn add(
+        &mut self,
+        message: u64,
+        index: u64,
+        width: usize,
+        at: usize,
+        part: &[u8],
+    ) -> Result<Option<[u8; 8]>, Refusal> {
         if part.is_empty() {
             return Ok(None);
         }
@@ -129,7 +138,8 @@ impl Rma {
         memory: &mut impl Memory,
     ) -> Result<(), Refusal> {
         debug_assert_eq!(asked.len, length(body));
-        let region = if transfer.is_some() { asked.check_begun(memory)? } else { asked.check(memory)? };
+        let region =
+            if transfer.is_some() { asked.check_begun(memory)? } else { asked.check(memory)? };
         match (bytes_of(body), transfer) {
             (Some(bytes), _) => memory.accumulate(region, asked.offset, asked.how, bytes),
             (None, Some(Transfer::Accumulate { asked: begun, missed })) if begun == asked => {
@@ -164,13 +174,16 @@ fn place(
         }
         memory.accumulate(region, asked.offset + index * width, asked.how, elements)
     };
-    let (first, rest) = bytes.split_at(if begun == 0 { 0 } else { (wide - begun).min(bytes.len()) });
+    let (first, rest) =
+        bytes.split_at(if begun == 0 { 0 } else { (wide - begun).min(bytes.len()) });
     let (middle, last) = rest.split_at(rest.len() / wide * wide);
     let next = start.div_ceil(width);
     if !middle.is_empty() {
         combine(next, middle)?;
     }
-    for (index, at, part) in [(start / width, begun, first), (next + (middle.len() / wide) as u64, 0, last)] {
+    for (index, at, part) in
+        [(start / width, begun, first), (next + (middle.len() / wide) as u64, 0, last)]
+    {
         if let Some(element) = cuts.add(number, index, wide, at, part)? {
             combine(index, element.get(..wide).unwrap_or_default())?;
         }

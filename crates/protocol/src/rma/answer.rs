@@ -1,9 +1,12 @@
-//! The requester again: answers come in. An answer counts only if its ticket is outstanding, was given to the node that answers, and
-//! asks for exactly this kind and length (MEM-4.3); a forged one changes nothing.
+//! The requester again: answers come in. An answer counts only if its ticket is outstanding, was
+//! given to the node that answers, and asks for exactly this kind and length (MEM-4.3); a forged
+//! one changes nothing.
 
 use super::serve::{bytes_of, length};
 use super::ticket::Asked;
-use super::{Destination, Memory, Published, Rma, RmaError, RmaEvent, TicketId, Transfer, Value, names};
+use super::{
+    Destination, Memory, Published, Rma, RmaError, RmaEvent, TicketId, Transfer, Value, names,
+};
 use crate::Rank;
 use crate::planted::{Bug, planted};
 use crate::wind::{Admission, Delivered, Refusal, Token};
@@ -31,7 +34,12 @@ impl Rma {
     }
 
     /// Where the answer in message `number` goes, while somebody waits for it.
-    pub(super) fn destination(&mut self, from: Rank, number: u64, id: TicketId) -> Option<&Destination> {
+    pub(super) fn destination(
+        &mut self,
+        from: Rank,
+        number: u64,
+        id: TicketId,
+    ) -> Option<&Destination> {
         match self.tickets.answerable(from, id) {
             Some(ticket) if ticket.answering == Some(number) => match &ticket.asked {
                 Asked::Data(into) => Some(into),
@@ -74,16 +82,28 @@ impl Rma {
     }
 
     /// The old value of a word.
-    pub(super) fn deliver_old(&mut self, from: Rank, id: TicketId, old: u64) -> Result<(), Refusal> {
+    pub(super) fn deliver_old(
+        &mut self,
+        from: Rank,
+        id: TicketId,
+        old: u64,
+    ) -> Result<(), Refusal> {
         match self.asked(from, id)? {
-            Asked::Old(width) if old & !width.mask() == 0 => self.succeed(Token(id.token), Value::Old(old)),
+            Asked::Old(width) if old & !width.mask() == 0 => {
+                self.succeed(Token(id.token), Value::Old(old))
+            }
             _ => return Err(self.bad_answer(from, id)),
         }
         Ok(())
     }
 
     /// The region of the name that was looked up.
-    pub(super) fn deliver_found(&mut self, from: Rank, id: TicketId, published: Published) -> Result<(), Refusal> {
+    pub(super) fn deliver_found(
+        &mut self,
+        from: Rank,
+        id: TicketId,
+        published: Published,
+    ) -> Result<(), Refusal> {
         match self.asked(from, id)? {
             Asked::Name(_) => self.succeed(Token(id.token), Value::Found(published)),
             _ => return Err(self.bad_answer(from, id)),
@@ -92,7 +112,13 @@ impl Rma {
     }
 
     /// No such name; some that are there.
-    pub(super) fn deliver_missing(&mut self, from: Rank, id: TicketId, count: u32, list: &[u8]) -> Result<(), Refusal> {
+    pub(super) fn deliver_missing(
+        &mut self,
+        from: Rank,
+        id: TicketId,
+        count: u32,
+        list: &[u8],
+    ) -> Result<(), Refusal> {
         let name = match self.asked(from, id)? {
             Asked::Name(name) => String::clone(name),
             _ => return Err(self.bad_answer(from, id)),
@@ -102,8 +128,14 @@ impl Rma {
         Ok(())
     }
 
-    /// The data of a get will not come: its region went away after the get was served. What came of it may have been placed.
-    pub(super) fn deliver_gone(&mut self, from: Rank, id: TicketId, refusal: Refusal) -> Result<(), Refusal> {
+    /// The data of a get will not come: its region went away after the get was served. What came of
+    /// it may have been placed.
+    pub(super) fn deliver_gone(
+        &mut self,
+        from: Rank,
+        id: TicketId,
+        refusal: Refusal,
+    ) -> Result<(), Refusal> {
         match self.asked(from, id)? {
             Asked::Data(_) => self.fail(Token(id.token), RmaError::Refused(refusal)),
             _ => return Err(self.bad_answer(from, id)),
@@ -112,7 +144,13 @@ impl Rma {
     }
 
     /// Data of this length may come now, as the answer to this get: where does it go?
-    fn expect_data(&mut self, from: Rank, id: TicketId, len: u64, memory: &impl Memory) -> Result<Destination, Refusal> {
+    fn expect_data(
+        &mut self,
+        from: Rank,
+        id: TicketId,
+        len: u64,
+        memory: &impl Memory,
+    ) -> Result<Destination, Refusal> {
         let ticket = self.tickets.answerable(from, id).ok_or(Refusal::NotAsked)?;
         if ticket.answering.is_some() {
             return Err(Refusal::NotAsked);
@@ -131,7 +169,12 @@ impl Rma {
         self.tickets.answerable(from, id).map(|ticket| &ticket.asked).ok_or(Refusal::NotAsked)
     }
 
-    fn still_there(&mut self, into: &Destination, token: Token, memory: &impl Memory) -> Result<(), Refusal> {
+    fn still_there(
+        &mut self,
+        into: &Destination,
+        token: Token,
+        memory: &impl Memory,
+    ) -> Result<(), Refusal> {
         if into.is_there(memory) {
             return Ok(());
         }
@@ -139,7 +182,8 @@ impl Rma {
         Err(Refusal::NotAsked)
     }
 
-    /// The right node, the right ticket, the wrong answer: another will not come, so the request ends here (MEM-4.4).
+    /// The right node, the right ticket, the wrong answer: another will not come, so the request
+    /// ends here (MEM-4.4).
     fn bad_answer(&mut self, from: Rank, id: TicketId) -> Refusal {
         self.fail(Token(id.token), RmaError::BadAnswer(from));
         Refusal::Malformed

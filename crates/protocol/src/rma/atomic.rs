@@ -29,7 +29,8 @@ impl Width {
     }
 }
 
-/// What becomes of a word. Operands are bits, signed ones in two's complement; those above the word's width are zero.
+/// What becomes of a word. Operands are bits, signed ones in two's complement; those above the
+/// word's width are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Wrapping add.
@@ -64,7 +65,9 @@ impl Change {
     fn map(self, change: impl Fn(u64) -> u64) -> Change {
         match self {
             Change::Add(first) => Change::Add(change(first)),
-            Change::CompareSwap { expected, new } => Change::CompareSwap { expected: change(expected), new: change(new) },
+            Change::CompareSwap { expected, new } => {
+                Change::CompareSwap { expected: change(expected), new: change(new) }
+            }
             Change::Swap(first) => Change::Swap(change(first)),
             Change::And(first) => Change::And(change(first)),
             Change::Or(first) => Change::Or(change(first)),
@@ -136,7 +139,10 @@ impl AtomicOp {
     /// Store `new` if the word is `expected`.
     #[must_use]
     pub fn compare_swap<T: Word>(expected: T, new: T) -> AtomicOp {
-        AtomicOp { width: T::WIDTH, change: Change::CompareSwap { expected: expected.to_bits(), new: new.to_bits() } }
+        AtomicOp {
+            width: T::WIDTH,
+            change: Change::CompareSwap { expected: expected.to_bits(), new: new.to_bits() },
+        }
     }
 
     /// Store.
@@ -167,14 +173,20 @@ impl AtomicOp {
     #[must_use]
     pub fn min<T: Word>(other: T) -> AtomicOp {
         let other = other.to_bits();
-        AtomicOp { width: T::WIDTH, change: if T::SIGNED { Change::MinSigned(other) } else { Change::Min(other) } }
+        AtomicOp {
+            width: T::WIDTH,
+            change: if T::SIGNED { Change::MinSigned(other) } else { Change::Min(other) },
+        }
     }
 
     /// The greater of both, as values of this type.
     #[must_use]
     pub fn max<T: Word>(other: T) -> AtomicOp {
         let other = other.to_bits();
-        AtomicOp { width: T::WIDTH, change: if T::SIGNED { Change::MaxSigned(other) } else { Change::Max(other) } }
+        AtomicOp {
+            width: T::WIDTH,
+            change: if T::SIGNED { Change::MaxSigned(other) } else { Change::Max(other) },
+        }
     }
 
     /// How long the word is.

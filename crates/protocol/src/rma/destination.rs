@@ -29,20 +29,28 @@ impl Destination {
         self.len() == 0
     }
 
-    /// Where it is: the region, and the first byte and the length of what it reaches there (`None`: further than any memory).
+    /// Where it is: the region, and the first byte and the length of what it reaches there (`None`:
+    /// further than any memory).
     #[must_use]
     pub fn place(&self) -> (u32, Option<(u64, u64)>) {
         match self {
             Destination::Range(segment) => (segment.region, Some((segment.offset, segment.len))),
-            Destination::Rows(rows) => (rows.region, rows.block.hull().map(|hull| (rows.block.offset, hull))),
+            Destination::Rows(rows) => {
+                (rows.region, rows.block.hull().map(|hull| (rows.block.offset, hull)))
+            }
         }
     }
 
     /// Is all of it inside a live region?
     pub(super) fn is_there(&self, memory: &impl Memory) -> bool {
         match self {
-            Destination::Range(segment) => memory.covers(segment.region, segment.offset, segment.len),
-            Destination::Rows(rows) => rows.block.hull().is_some_and(|hull| memory.covers(rows.region, rows.block.offset, hull)),
+            Destination::Range(segment) => {
+                memory.covers(segment.region, segment.offset, segment.len)
+            }
+            Destination::Rows(rows) => rows
+                .block
+                .hull()
+                .is_some_and(|hull| memory.covers(rows.region, rows.block.offset, hull)),
         }
     }
 
@@ -50,7 +58,8 @@ impl Destination {
     pub(super) fn write(&self, start: u64, bytes: &[u8], memory: &mut impl Memory) {
         match self {
             Destination::Range(segment) => {
-                let inside = start.checked_add(bytes.len() as u64).is_some_and(|end| end <= segment.len);
+                let inside =
+                    start.checked_add(bytes.len() as u64).is_some_and(|end| end <= segment.len);
                 if let Some(at) = segment.offset.checked_add(start).filter(|_| inside) {
                     memory.write(segment.region, at, bytes);
                 }

@@ -26,9 +26,11 @@ pub enum Element {
 pub enum Combine {
     /// Their sum. Integers wrap; floating-point numbers are rounded as the processor adds.
     Sum = 1,
-    /// The smaller one. A NaN gives way to a number, and −0 is smaller than +0 (IEEE 754-2019, `minimumNumber`).
+    /// The smaller one. A NaN gives way to a number, and −0 is smaller than +0 (IEEE 754-2019,
+    /// `minimumNumber`).
     Min = 2,
-    /// The greater one. A NaN gives way to a number, and +0 is greater than −0 (IEEE 754-2019, `maximumNumber`).
+    /// The greater one. A NaN gives way to a number, and +0 is greater than −0 (IEEE 754-2019,
+    /// `maximumNumber`).
     Max = 3,
 }
 
@@ -51,8 +53,9 @@ impl Accumulation {
         }
     }
 
-    /// Of integers: the change of a word that combines `other` with it. `None`: no processor does it in one instruction, so that
-    /// [`Accumulation::of_floats`] must be tried until nobody has come between.
+    /// Of integers: the change of a word that combines `other` with it. `None`: no processor does
+    /// it in one instruction, so that [`Accumulation::of_floats`] must be tried until nobody has
+    /// come between.
     #[must_use]
     pub fn of_integers(self, other: u64) -> Option<AtomicOp> {
         Some(match self.element {
@@ -160,9 +163,13 @@ mod tests {
     fn all(combine: Combine, here: f64, other: f64) -> (f64, f32) {
         let wide = Accumulation { element: Element::F64, combine };
         let narrow = Accumulation { element: Element::F32, combine };
-        let short = narrow.of_floats(u64::from((here as f32).to_bits()), u64::from((other as f32).to_bits()));
+        let short = narrow
+            .of_floats(u64::from((here as f32).to_bits()), u64::from((other as f32).to_bits()));
         assert_eq!(short >> 32, 0);
-        (f64::from_bits(wide.of_floats(here.to_bits(), other.to_bits())), f32::from_bits(short as u32))
+        (
+            f64::from_bits(wide.of_floats(here.to_bits(), other.to_bits())),
+            f32::from_bits(short as u32),
+        )
     }
 
     /// MEM-12.3.
@@ -176,13 +183,19 @@ mod tests {
         }
         for (here, other) in [(0.0, -0.0), (-0.0, 0.0)] {
             let (min, max) = (all(Combine::Min, here, other), all(Combine::Max, here, other));
-            assert!(min.0.is_sign_negative() && min.1.is_sign_negative() && max.0.is_sign_positive() && max.1.is_sign_positive());
+            assert!(
+                min.0.is_sign_negative()
+                    && min.1.is_sign_negative()
+                    && max.0.is_sign_positive()
+                    && max.1.is_sign_positive()
+            );
         }
         assert!(all(Combine::Sum, f64::INFINITY, f64::NEG_INFINITY).0.is_nan());
         assert_eq!(all(Combine::Max, f64::NEG_INFINITY, -5.0), (-5.0, -5.0));
     }
 
-    /// MEM-12.3: integers are left to the processor's own change of a word, which is as wide and as signed as they are.
+    /// MEM-12.3: integers are left to the processor's own change of a word, which is as wide and as
+    /// signed as they are.
     #[test]
     fn integers_are_changes_of_words() {
         use crate::rma::{AtomicOp as Op, Combine::*, Element::*};

@@ -22,7 +22,8 @@ pub enum Value {
 /// Something that the application waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RmaEvent {
-    /// *Complete*: a put is in the peer's memory and visible there, a get in ours, an atomic's old value is known (MEM-7.1).
+    /// *Complete*: a put is in the peer's memory and visible there, a get in ours, an atomic's old
+    /// value is known (MEM-7.1).
     Done {
         /// Of the operation.
         token: Token,
@@ -61,7 +62,9 @@ pub enum RmaError {
     #[error("the peer refused: {0}")]
     Refused(Refusal),
     /// The peer is gone, and with it the answer.
-    #[error("node {0} has died or was restarted before it confirmed; whether the operation took place there is not known")]
+    #[error(
+        "node {0} has died or was restarted before it confirmed; whether the operation took place there is not known"
+    )]
     PeerDead(Rank),
     /// The caller gave up.
     #[error("cancelled before it was confirmed; whether it took place at the peer is not known")]
@@ -79,22 +82,34 @@ pub enum RmaError {
         count: u32,
     },
     /// The answer of the peer does not fit the request.
-    #[error("node {0} answered with something that was not asked for: the two nodes run different versions, or it is broken")]
+    #[error(
+        "node {0} answered with something that was not asked for: the two nodes run different versions, or it is broken"
+    )]
     BadAnswer(Rank),
     /// The region that a get was to fill is gone.
-    #[error("the region this get was to fill was removed before the data came; keep it until the get is done")]
+    #[error(
+        "the region this get was to fill was removed before the data came; keep it until the get is done"
+    )]
     DestinationGone,
     /// The region that an operation was to send from is gone.
-    #[error("the region this operation was to read from is not registered any more; register its memory again")]
+    #[error(
+        "the region this operation was to read from is not registered any more; register its memory again"
+    )]
     SourceGone,
     /// Memory of our own that is not there.
-    #[error("pages of this operation's own memory cannot be had: the file they belong to was truncated, or its disk failed")]
+    #[error(
+        "pages of this operation's own memory cannot be had: the file they belong to was truncated, or its disk failed"
+    )]
     Absent,
     /// Too many operations wait for answers.
-    #[error("{TICKETS_MAX} gets, atomics and lookups are already waiting for answers; wait for some of them first")]
+    #[error(
+        "{TICKETS_MAX} gets, atomics and lookups are already waiting for answers; wait for some of them first"
+    )]
     TooMany,
     /// An operation with an answer must have a token of its own.
-    #[error("token {0:?} is in use or is none: an operation that is answered needs a token of its own")]
+    #[error(
+        "token {0:?} is in use or is none: an operation that is answered needs a token of its own"
+    )]
     BadToken(Token),
     /// A list that cannot be begun.
     #[error("{count} entries are more than one list has ({max}); cut it into several")]
@@ -119,7 +134,9 @@ pub enum RmaError {
     #[error("\"{0}\" cannot be a name: it must have 1 to {NAME_MAX} bytes of UTF-8")]
     BadName(String),
     /// A name stands for one region at a time.
-    #[error("something is already published as \"{0}\" here; withdraw it first, or take another name")]
+    #[error(
+        "something is already published as \"{0}\" here; withdraw it first, or take another name"
+    )]
     NameTaken(String),
     /// The table is full.
     #[error("{NAMES_MAX} names are already published here; withdraw some first")]
@@ -142,7 +159,10 @@ fn listed(there: &[String], count: u32) -> String {
     }
     let more = (count as usize).saturating_sub(there.len());
     if more > 0 {
-        text.push_str(&alloc::format!("{}{more} more", if there.is_empty() { "" } else { " and " }));
+        text.push_str(&alloc::format!(
+            "{}{more} more",
+            if there.is_empty() { "" } else { " and " }
+        ));
     }
     text
 }

@@ -1,7 +1,8 @@
 //! Heads: the first bytes of a message, which say what it is (spec/memory.md, MEM-2).
 //!
-//! Little-endian, fixed length for each kind, no padding: for every kind there is exactly one encoding of a meaning, and a head that
-//! is one byte too long or too short, or has a bit set that means nothing, is malformed (MEM-2.2).
+//! Little-endian, fixed length for each kind, no padding: for every kind there is exactly one
+//! encoding of a meaning, and a head that is one byte too long or too short, or has a bit set that
+//! means nothing, is malformed (MEM-2.2).
 
 use super::{Accumulation, AtomicOp, Kind, Rights, kind};
 use crate::block::Block;
@@ -10,8 +11,8 @@ use crate::wind::{Head, Refusal};
 
 /// What the requester calls its request; comes back in the answer.
 ///
-/// The serial makes a ticket unique for the life of the requester, so that an answer that comes late never meets another request that
-/// was given the same token (MEM-4.2).
+/// The serial makes a ticket unique for the life of the requester, so that an answer that comes
+/// late never meets another request that was given the same token (MEM-4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TicketId {
     /// The requester's token.
@@ -25,7 +26,8 @@ impl TicketId {
     pub const NONE: TicketId = TicketId { token: 0, serial: 0 };
 }
 
-/// An add to an aligned 64-bit word of a region of the same node, after the data of a put is in place (MEM-3.5).
+/// An add to an aligned 64-bit word of a region of the same node, after the data of a put is in
+/// place (MEM-3.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signal {
     /// Key of the word's region.
@@ -173,36 +175,68 @@ impl Operation {
     pub fn encode(&self) -> Head {
         let mut out = Writer(Head::new());
         match *self {
-            Operation::Put { key, offset, signal: None } => out.kind(Kind::Put).word(key).word(offset),
-            Operation::Put { key, offset, signal: Some(signal) } => {
-                out.kind(Kind::PutSignal).word(key).word(offset).word(signal.key).word(signal.offset).word(signal.add)
+            Operation::Put { key, offset, signal: None } => {
+                out.kind(Kind::Put).word(key).word(offset)
             }
-            Operation::Get { ticket, key, offset, len } => out.kind(Kind::Get).ticket(ticket).word(key).word(offset).word(len),
+            Operation::Put { key, offset, signal: Some(signal) } => out
+                .kind(Kind::PutSignal)
+                .word(key)
+                .word(offset)
+                .word(signal.key)
+                .word(signal.offset)
+                .word(signal.add),
+            Operation::Get { ticket, key, offset, len } => {
+                out.kind(Kind::Get).ticket(ticket).word(key).word(offset).word(len)
+            }
             Operation::Atomic { ticket, key, offset, op } => {
                 let (number, first, second) = op.encode();
-                out.kind(Kind::Atomic).ticket(ticket).word(key).word(offset).byte(number).word(first).word(second)
+                out.kind(Kind::Atomic)
+                    .ticket(ticket)
+                    .word(key)
+                    .word(offset)
+                    .byte(number)
+                    .word(first)
+                    .word(second)
             }
-            Operation::Accumulate { key, offset, how } => out.kind(Kind::Accumulate).word(key).word(offset).bytes(&how.encode()),
+            Operation::Accumulate { key, offset, how } => {
+                out.kind(Kind::Accumulate).word(key).word(offset).bytes(&how.encode())
+            }
             Operation::Push { key, offset } => out.kind(Kind::Push).word(key).word(offset),
-            Operation::PutBlock { key, block, signal: None } => out.kind(Kind::PutBlock).word(key).block(block),
-            Operation::PutBlock { key, block, signal: Some(signal) } => {
-                out.kind(Kind::PutBlockSignal).word(key).block(block).word(signal.key).word(signal.offset).word(signal.add)
+            Operation::PutBlock { key, block, signal: None } => {
+                out.kind(Kind::PutBlock).word(key).block(block)
             }
-            Operation::GetBlock { ticket, key, block } => out.kind(Kind::GetBlock).ticket(ticket).word(key).block(block),
+            Operation::PutBlock { key, block, signal: Some(signal) } => out
+                .kind(Kind::PutBlockSignal)
+                .word(key)
+                .block(block)
+                .word(signal.key)
+                .word(signal.offset)
+                .word(signal.add),
+            Operation::GetBlock { ticket, key, block } => {
+                out.kind(Kind::GetBlock).ticket(ticket).word(key).block(block)
+            }
             Operation::Lookup { ticket } => out.kind(Kind::Lookup).ticket(ticket),
             Operation::User { tag } => out.kind(Kind::User).word(tag),
             Operation::Data { ticket } => out.kind(Kind::Data).ticket(ticket),
             Operation::Old { ticket, old } => out.kind(Kind::Old).ticket(ticket).word(old),
-            Operation::Found { ticket, published } => {
-                out.kind(Kind::Found).ticket(ticket).word(published.key).word(published.len).byte(published.rights.0)
+            Operation::Found { ticket, published } => out
+                .kind(Kind::Found)
+                .ticket(ticket)
+                .word(published.key)
+                .word(published.len)
+                .byte(published.rights.0),
+            Operation::Missing { ticket, count } => {
+                out.kind(Kind::Missing).ticket(ticket).half(count)
             }
-            Operation::Missing { ticket, count } => out.kind(Kind::Missing).ticket(ticket).half(count),
-            Operation::Gone { ticket, refusal } => out.kind(Kind::Gone).ticket(ticket).byte(refusal as u8),
+            Operation::Gone { ticket, refusal } => {
+                out.kind(Kind::Gone).ticket(ticket).byte(refusal as u8)
+            }
         };
         out.0
     }
 
-    /// From bytes that a peer sent; `None` if they make no sense (MEM-2.2). Heads of [`Kind::Coherence`] are not of this layer.
+    /// From bytes that a peer sent; `None` if they make no sense (MEM-2.2). Heads of
+    /// [`Kind::Coherence`] are not of this layer.
     #[must_use]
     pub fn decode(head: &[u8]) -> Option<Operation> {
         let mut bytes = Reader(head.get(1..)?);
@@ -218,15 +252,24 @@ impl Operation {
                 offset: bytes.word()?,
                 len: bytes.word()?,
             },
-            Kind::Atomic => {
-                Operation::Atomic { ticket: bytes.ticket()?, key: bytes.word()?, offset: bytes.word()?, op: bytes.atomic()? }
-            }
+            Kind::Atomic => Operation::Atomic {
+                ticket: bytes.ticket()?,
+                key: bytes.word()?,
+                offset: bytes.word()?,
+                op: bytes.atomic()?,
+            },
             Kind::Accumulate => {
                 let (key, offset) = (bytes.word()?, bytes.word()?);
-                Operation::Accumulate { key, offset, how: Accumulation::decode(bytes.byte()?, bytes.byte()?)? }
+                Operation::Accumulate {
+                    key,
+                    offset,
+                    how: Accumulation::decode(bytes.byte()?, bytes.byte()?)?,
+                }
             }
             Kind::Push => Operation::Push { key: bytes.word()?, offset: bytes.word()? },
-            Kind::PutBlock => Operation::PutBlock { key: bytes.word()?, block: bytes.block()?, signal: None },
+            Kind::PutBlock => {
+                Operation::PutBlock { key: bytes.word()?, block: bytes.block()?, signal: None }
+            }
             Kind::PutBlockSignal => {
                 let (key, block) = (bytes.word()?, bytes.block()?);
                 Operation::PutBlock { key, block, signal: Some(bytes.signal()?) }
@@ -236,20 +279,29 @@ impl Operation {
                 key: bytes.word()?,
                 block: bytes.block()?,
             },
-            Kind::Lookup => Operation::Lookup { ticket: bytes.ticket().filter(|ticket| *ticket != TicketId::NONE)? },
+            Kind::Lookup => Operation::Lookup {
+                ticket: bytes.ticket().filter(|ticket| *ticket != TicketId::NONE)?,
+            },
             Kind::User => Operation::User { tag: bytes.word()? },
             Kind::Data => Operation::Data { ticket: bytes.ticket()? },
             Kind::Old => Operation::Old { ticket: bytes.ticket()?, old: bytes.word()? },
             Kind::Found => {
                 let ticket = bytes.ticket()?;
-                let published = Published { key: bytes.word()?, len: bytes.word()?, rights: Rights(bytes.byte()?) };
+                let published = Published {
+                    key: bytes.word()?,
+                    len: bytes.word()?,
+                    rights: Rights(bytes.byte()?),
+                };
                 if !Rights::ALL.contains(published.rights) {
                     return None;
                 }
                 Operation::Found { ticket, published }
             }
             Kind::Missing => Operation::Missing { ticket: bytes.ticket()?, count: bytes.half()? },
-            Kind::Gone => Operation::Gone { ticket: bytes.ticket()?, refusal: Refusal::from_code(bytes.byte()?)? },
+            Kind::Gone => Operation::Gone {
+                ticket: bytes.ticket()?,
+                refusal: Refusal::from_code(bytes.byte()?)?,
+            },
             Kind::Coherence | Kind::Unknown => return None,
         };
         bytes.0.is_empty().then_some(operation)
@@ -319,7 +371,14 @@ impl Reader<'_> {
     /// MEM-10.2: countable, not empty, and in its one form.
     fn block(&mut self) -> Option<Block> {
         let (offset, row, rows, planes) = (self.long()?, self.half()?, self.half()?, self.half()?);
-        let block = Block { offset, row, rows, planes, row_stride: self.long()?, plane_stride: self.long()? };
+        let block = Block {
+            offset,
+            row,
+            rows,
+            planes,
+            row_stride: self.long()?,
+            plane_stride: self.long()?,
+        };
         let countable = block.len().is_some_and(|len| len <= BODY_MAX) && !block.is_empty();
         (countable && block == block.tidy()).then_some(block)
     }

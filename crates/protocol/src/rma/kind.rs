@@ -44,7 +44,8 @@ pub enum Kind {
     Gone = 0x85,
 }
 
-/// What a head is about; [`Kind::Unknown`] if nothing is known of it. Says nothing about whether the rest is well formed.
+/// What a head is about; [`Kind::Unknown`] if nothing is known of it. Says nothing about whether
+/// the rest is well formed.
 #[must_use]
 pub fn kind(head: &[u8]) -> Kind {
     match head.first().copied() {
@@ -78,7 +79,14 @@ pub fn costs_credit(head: &[u8]) -> bool {
 /// Is the body of such a message placed where it belongs, if the message is admitted at all?
 #[must_use]
 pub fn places(class: Class, head: &[u8]) -> bool {
-    let placed =
-        matches!(kind(head), Kind::Put | Kind::PutSignal | Kind::PutBlock | Kind::PutBlockSignal | Kind::Accumulate | Kind::Data);
+    let placed = matches!(
+        kind(head),
+        Kind::Put
+            | Kind::PutSignal
+            | Kind::PutBlock
+            | Kind::PutBlockSignal
+            | Kind::Accumulate
+            | Kind::Data
+    );
     class == Class::Unordered && placed
 }

@@ -32,9 +32,12 @@ impl Rights {
 impl core::fmt::Display for Rights {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let mut first = true;
-        for (right, name) in
-            [(Rights::READ, "read"), (Rights::WRITE, "write"), (Rights::ATOMIC, "atomic"), (Rights::PUSH, "push")]
-        {
+        for (right, name) in [
+            (Rights::READ, "read"),
+            (Rights::WRITE, "write"),
+            (Rights::ATOMIC, "atomic"),
+            (Rights::PUSH, "push"),
+        ] {
             if self.contains(right) {
                 write!(f, "{}{name}", if first { "" } else { " and " })?;
                 first = false;
@@ -51,16 +54,20 @@ impl core::ops::BitOr for Rights {
     }
 }
 
-/// The machine's table of regions, as the protocol sees it. `oikaze-os` has the real one; tests have vectors.
+/// The machine's table of regions, as the protocol sees it. `oikaze-os` has the real one; tests
+/// have vectors.
 pub trait Memory {
-    /// Find the region with this key and check right and bounds (without overflow): its slot in the table.
+    /// Find the region with this key and check right and bounds (without overflow): its slot in the
+    /// table.
     ///
     /// # Errors
-    /// [`Refusal::UnknownKey`], [`Refusal::NotPermitted`], [`Refusal::OutOfBounds`] (MEM-1.2, 1.3 and 1.4);
-    /// [`Refusal::NotPresent`] and [`Refusal::Lost`] (MEM-1.10) if that is all that is in the way.
+    /// [`Refusal::UnknownKey`], [`Refusal::NotPermitted`], [`Refusal::OutOfBounds`] (MEM-1.2, 1.3
+    /// and 1.4); [`Refusal::NotPresent`] and [`Refusal::Lost`] (MEM-1.10) if that is all that is in
+    /// the way.
     fn locate(&self, key: u64, offset: u64, len: u64, right: Rights) -> Result<u32, Refusal>;
 
-    /// As [`Memory::locate`], for an operation of which something has happened already: absent pages are waited for, for it cannot be sent again.
+    /// As [`Memory::locate`], for an operation of which something has happened already: absent
+    /// pages are waited for, for it cannot be sent again.
     ///
     /// # Errors
     /// As [`Memory::locate`], but for [`Refusal::NotPresent`].
@@ -83,12 +90,18 @@ pub trait Memory {
     /// [`Refusal::Misaligned`], [`Refusal::OutOfBounds`].
     fn atomic(&mut self, region: u32, offset: u64, op: AtomicOp) -> Result<u64, Refusal>;
 
-    /// Combine whole elements, as they stand in memory, with those from `offset` on, each atomically. What can be wrong is found before
-    /// the first one changes, also if there are none.
+    /// Combine whole elements, as they stand in memory, with those from `offset` on, each
+    /// atomically. What can be wrong is found before the first one changes, also if there are none.
     ///
     /// # Errors
     /// [`Refusal::Misaligned`], [`Refusal::OutOfBounds`], [`Refusal::NotPermitted`].
-    fn accumulate(&mut self, region: u32, offset: u64, how: Accumulation, elements: &[u8]) -> Result<(), Refusal>;
+    fn accumulate(
+        &mut self,
+        region: u32,
+        offset: u64,
+        how: Accumulation,
+        elements: &[u8],
+    ) -> Result<(), Refusal>;
 
     /// The longest element of the FIFO that the region's owner has made at its beginning, in bytes.
     ///
@@ -99,6 +112,7 @@ pub trait Memory {
     /// Put an element into that FIFO, behind all others.
     ///
     /// # Errors
-    /// [`Refusal::Full`], [`Refusal::NoFifo`], [`Refusal::TooLong`], [`Refusal::NotPermitted`] (MEM-13). Nothing has changed then.
+    /// [`Refusal::Full`], [`Refusal::NoFifo`], [`Refusal::TooLong`], [`Refusal::NotPermitted`]
+    /// (MEM-13). Nothing has changed then.
     fn push(&mut self, region: u32, element: &[u8]) -> Result<(), Refusal>;
 }

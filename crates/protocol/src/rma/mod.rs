@@ -1,8 +1,9 @@
 //! One-sided operations and messages (spec/memory.md), as segments, never bytes.
 //!
-//! An [`Rma`] is both ends at once. As *requester* it turns a call into one message for Wind ([`Rma::put`], [`Rma::get`],
-//! [`Rma::atomic`], [`Rma::lookup`], [`Rma::user`]); as *target* it serves what arrives ([`Rma::admit`], [`Rma::place`],
-//! [`Rma::deliver`]) and queues answers ([`Rma::poll_answer`]). It never transmits and never keeps a pointer: memory is whatever the
+//! An [`Rma`] is both ends at once. As *requester* it turns a call into one message for Wind
+//! ([`Rma::put`], [`Rma::get`], [`Rma::atomic`], [`Rma::lookup`], [`Rma::user`]); as *target* it
+//! serves what arrives ([`Rma::admit`], [`Rma::place`], [`Rma::deliver`]) and queues answers
+//! ([`Rma::poll_answer`]). It never transmits and never keeps a pointer: memory is whatever the
 //! caller hands in as [`Memory`].
 //!
 //! | operation | message | complete when |
@@ -59,15 +60,16 @@ use unanswered::Unanswered;
 
 /// A fragmented message whose bytes go straight to their place: where that is.
 ///
-/// A put names its region by key at every fragment, not by slot, so that a region which is removed in the middle, and a slot that is
-/// then given to another region, can never be hit (MEM-3.4).
+/// A put names its region by key at every fragment, not by slot, so that a region which is removed
+/// in the middle, and a slot that is then given to another region, can never be hit (MEM-3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Transfer {
     Put {
         key: u64,
         offset: u64,
         len: u64,
-        /// Why some of it was not placed: the whole is refused for that, whatever is permitted by then (MEM-3.8).
+        /// Why some of it was not placed: the whole is refused for that, whatever is permitted by
+        /// then (MEM-3.8).
         missed: Option<Refusal>,
     },
     Rows {
@@ -123,7 +125,8 @@ struct Serving {
     ticket: TicketId,
 }
 
-/// Tokens with this top byte are ours: answers to gets, whose source must stay until they are settled.
+/// Tokens with this top byte are ours: answers to gets, whose source must stay until they are
+/// settled.
 const SERVING: u64 = 0xFD << 56;
 
 impl Rma {
@@ -163,7 +166,8 @@ impl Rma {
         self.refusals.look()
     }
 
-    /// The next answer to post to a peer; if Wind cannot take it now, give it back with [`Rma::defer_answer`].
+    /// The next answer to post to a peer; if Wind cannot take it now, give it back with
+    /// [`Rma::defer_answer`].
     pub fn poll_answer(&mut self) -> Option<(Rank, Message)> {
         let (to, message) = self.answers.pop_front()?;
         if let Some(peer) = self.peers.get_mut(&to) {
@@ -195,41 +199,51 @@ impl Rma {
         self.serving.values().any(|serving| serving.region == region)
     }
 
-    /// The region in this slot is being taken away. Whose gets it was still serving is told so; the messages that were to bring them
-    /// the data are returned, to be cancelled at Wind, so that nothing is gathered from whatever has the slot next (MEM-4.6).
+    /// The region in this slot is being taken away. Whose gets it was still serving is told so; the
+    /// messages that were to bring them the data are returned, to be cancelled at Wind, so that
+    /// nothing is gathered from whatever has the slot next (MEM-4.6).
     #[must_use]
     pub fn region_removed(&mut self, region: u32) -> Vec<(Rank, Token)> {
         self.end_serving(|serving| (serving.region == region).then_some(Refusal::UnknownKey))
     }
 
-    /// Pages of the region in this slot cannot be had any more: as [`Rma::region_removed`] for the gets it was serving (MEM-1.10).
+    /// Pages of the region in this slot cannot be had any more: as [`Rma::region_removed`] for the
+    /// gets it was serving (MEM-1.10).
     #[must_use]
     pub fn source_lost(&mut self, region: u32) -> Vec<(Rank, Token)> {
         self.end_serving(|serving| (serving.region == region).then_some(Refusal::Lost))
     }
 
-    /// The bytes of this answer cannot be had any more: as [`Rma::source_lost`], for the one get that it was to serve.
+    /// The bytes of this answer cannot be had any more: as [`Rma::source_lost`], for the one get
+    /// that it was to serve.
     pub fn answer_lost(&mut self, token: Token) {
         if let Some(serving) = self.serving.remove(&token) {
             self.tell_gone(&serving, Refusal::Lost);
         }
     }
 
-    /// The region in this slot grants something else from now on: as [`Rma::region_removed`] for those gets that it does not serve any
-    /// more (MEM-1.7).
+    /// The region in this slot grants something else from now on: as [`Rma::region_removed`] for
+    /// those gets that it does not serve any more (MEM-1.7).
     #[must_use]
     pub fn rights_changed(&mut self, region: u32, memory: &impl Memory) -> Vec<(Rank, Token)> {
         self.end_serving(|serving| {
             let Serving { key, offset, len, .. } = *serving;
-            let refusal =
-                || memory.locate(key, offset, len, Rights::READ).err().filter(|refusal| *refusal != Refusal::NotPresent);
+            let refusal = || {
+                memory
+                    .locate(key, offset, len, Rights::READ)
+                    .err()
+                    .filter(|refusal| *refusal != Refusal::NotPresent)
+            };
             (serving.region == region).then(refusal).flatten()
         })
     }
 
     fn end_serving(&mut self, why: impl Fn(&Serving) -> Option<Refusal>) -> Vec<(Rank, Token)> {
-        let ended: Vec<(Token, Serving, Refusal)> =
-            self.serving.iter().filter_map(|(token, serving)| Some((*token, *serving, why(serving)?))).collect();
+        let ended: Vec<(Token, Serving, Refusal)> = self
+            .serving
+            .iter()
+            .filter_map(|(token, serving)| Some((*token, *serving, why(serving)?)))
+            .collect();
         if ended.is_empty() {
             return Vec::new();
         }
@@ -238,7 +252,9 @@ impl Rma {
         }
         // However many they are, what waits is looked through once.
         let Self { answers, serving, .. } = self;
-        answers.retain(|(_, message)| !Rma::owns(message.token) || serving.contains_key(&message.token));
+        answers.retain(|(_, message)| {
+            !Rma::owns(message.token) || serving.contains_key(&message.token)
+        });
         for (_, serving, refusal) in &ended {
             self.tell_gone(serving, *refusal);
         }
@@ -247,7 +263,12 @@ impl Rma {
     }
 
     fn tell_gone(&mut self, serving: &Serving, refusal: Refusal) {
-        self.answer(serving.to, &Operation::Gone { ticket: serving.ticket, refusal }, Body::Empty, Token::NONE);
+        self.answer(
+            serving.to,
+            &Operation::Gone { ticket: serving.ticket, refusal },
+            Body::Empty,
+            Token::NONE,
+        );
     }
 
     /// Upper's `withdrawn`: the peer took a message back that it may have begun (MEM-7.5).
@@ -256,14 +277,16 @@ impl Rma {
         let _ = self.end(from, number);
     }
 
-    /// Is this token, in an event of Wind's, of this layer's own making? Then it goes to [`Rma::acknowledged`] and its like, too.
+    /// Is this token, in an event of Wind's, of this layer's own making? Then it goes to
+    /// [`Rma::acknowledged`] and its like, too.
     #[must_use]
     pub fn owns(token: Token) -> bool {
         token != Token::NONE && token.0 >> 56 == SERVING >> 56
     }
 
-    /// May a message with this head be sent again after it was refused as *not present*? Then nothing has happened, or what has happened may
-    /// happen again (bytes of a put). An accumulate is refused so before its first element only.
+    /// May a message with this head be sent again after it was refused as *not present*? Then
+    /// nothing has happened, or what has happened may happen again (bytes of a put). An accumulate
+    /// is refused so before its first element only.
     #[must_use]
     pub fn may_repeat(head: &[u8]) -> bool {
         !matches!(kind(head), Kind::Coherence | Kind::Unknown)
@@ -275,8 +298,9 @@ impl Rma {
         self.tickets.len()
     }
 
-    /// Upper's `abandon`: the connection has failed, or another process has come up at this rank. What it had begun here will not be
-    /// finished, what we asked it will not be answered (MEM-7.4).
+    /// Upper's `abandon`: the connection has failed, or another process has come up at this rank.
+    /// What it had begun here will not be finished, what we asked it will not be answered
+    /// (MEM-7.4).
     pub fn abandon(&mut self, from: Rank) {
         self.peers.remove(&from);
         self.answers.retain(|(to, _)| *to != from);
@@ -297,7 +321,14 @@ impl Rma {
     /// Queue an answer.
     fn answer(&mut self, to: Rank, operation: &Operation, body: Body, token: Token) {
         self.peers.entry(to).or_default().answers += 1;
-        let message = Message { class: Class::Unordered, urgent: false, credited: false, head: operation.encode(), body, token };
+        let message = Message {
+            class: Class::Unordered,
+            urgent: false,
+            credited: false,
+            head: operation.encode(),
+            body,
+            token,
+        };
         self.answers.push_back((to, message));
     }
 

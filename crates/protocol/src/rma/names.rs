@@ -58,7 +58,8 @@ impl Names {
         Some(published)
     }
 
-    /// Returns whether the name, by the bytes that a peer sent, was withdrawn and not published again.
+    /// Returns whether the name, by the bytes that a peer sent, was withdrawn and not published
+    /// again.
     pub fn is_withdrawn(&self, name: &[u8]) -> bool {
         core::str::from_utf8(name).is_ok_and(|name| self.1.serials.contains_key(name))
     }
@@ -128,7 +129,8 @@ mod tests {
     use crate::rma::Rights;
     use alloc::format;
 
-    /// MEM-6.6: a name that is published again is withdrawn no more, and only the latest are remembered.
+    /// MEM-6.6: a name that is published again is withdrawn no more, and only the latest are
+    /// remembered.
     #[test]
     fn withdrawn_names_are_remembered_up_to_the_bound() {
         let mut names = Names::default();

@@ -1,4 +1,5 @@
-//! What this node refused to peers: its owner can ask who wanted what, and why it was not done (MEM-1.9).
+//! What this node refused to peers: its owner can ask who wanted what, and why it was not done
+//! (MEM-1.9).
 
 use super::{Kind, Memory, Operation, Rights, Signal, kind};
 use crate::limits::REFUSALS_KEPT;
@@ -74,7 +75,8 @@ pub struct Access {
 /// An access that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Counts all that were refused, from 1 on: whoever looks now and then sees how many are between.
+    /// Counts all that were refused, from 1 on: whoever looks now and then sees how many are
+    /// between.
     pub serial: u64,
     /// To whom.
     pub from: Rank,
@@ -101,7 +103,14 @@ impl Log {
 
     /// A message with this head, and a body of `len` bytes, is being refused.
     #[cold]
-    pub fn note(&mut self, from: Rank, head: &[u8], len: u64, refusal: Refusal, memory: &impl Memory) {
+    pub fn note(
+        &mut self,
+        from: Rank,
+        head: &[u8],
+        len: u64,
+        refusal: Refusal,
+        memory: &impl Memory,
+    ) {
         *self.counters.of(refusal) += 1;
         if refusal == Refusal::NotPresent {
             return;
@@ -110,30 +119,50 @@ impl Log {
             // Nobody's fault, and often.
             return;
         }
-        let Some(access) = Operation::decode(head).and_then(|operation| wanted(&operation, len, memory)) else { return };
+        let Some(access) =
+            Operation::decode(head).and_then(|operation| wanted(&operation, len, memory))
+        else {
+            return;
+        };
         if self.latest.len() >= REFUSALS_KEPT {
             self.latest.pop_front();
         }
         self.serial += 1;
-        self.latest.push_back(Refused { serial: self.serial, from, operation: kind(head), access, refusal });
+        self.latest.push_back(Refused {
+            serial: self.serial,
+            from,
+            operation: kind(head),
+            access,
+            refusal,
+        });
     }
 }
 
-/// The memory that the operation names; of a put with a signal, the signal's word if it was for that.
+/// The memory that the operation names; of a put with a signal, the signal's word if it was for
+/// that.
 fn wanted(operation: &Operation, len: u64, memory: &impl Memory) -> Option<Access> {
     Some(match *operation {
-        Operation::Put { key, offset, signal } => put(Access { key, offset, len, right: Rights::WRITE }, signal, memory),
+        Operation::Put { key, offset, signal } => {
+            put(Access { key, offset, len, right: Rights::WRITE }, signal, memory)
+        }
         Operation::PutBlock { key, block, signal } => {
             let len = block.hull().unwrap_or(u64::MAX);
             put(Access { key, offset: block.offset, len, right: Rights::WRITE }, signal, memory)
         }
-        Operation::GetBlock { key, block, .. } => {
-            Access { key, offset: block.offset, len: block.hull().unwrap_or(u64::MAX), right: Rights::READ }
-        }
+        Operation::GetBlock { key, block, .. } => Access {
+            key,
+            offset: block.offset,
+            len: block.hull().unwrap_or(u64::MAX),
+            right: Rights::READ,
+        },
         Operation::Get { key, offset, len, .. } => Access { key, offset, len, right: Rights::READ },
-        Operation::Atomic { key, offset, op, .. } => Access { key, offset, len: op.width().bytes(), right: Rights::ATOMIC },
+        Operation::Atomic { key, offset, op, .. } => {
+            Access { key, offset, len: op.width().bytes(), right: Rights::ATOMIC }
+        }
         Operation::Push { key, offset } => Access { key, offset, len, right: Rights::PUSH },
-        Operation::Accumulate { key, offset, .. } => Access { key, offset, len, right: Rights::ATOMIC },
+        Operation::Accumulate { key, offset, .. } => {
+            Access { key, offset, len, right: Rights::ATOMIC }
+        }
         _ => return None,
     })
 }

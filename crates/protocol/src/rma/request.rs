@@ -1,40 +1,65 @@
 //! The requester: calls become messages, Wind's events become completions (MEM-7.3).
 
 use super::ticket::Asked;
-use super::{Accumulation, AtomicOp, Operation, Rma, RmaError, RmaEvent, Signal, TicketId, Value, names};
+use super::{
+    Accumulation, AtomicOp, Operation, Rma, RmaError, RmaEvent, Signal, TicketId, Value, names,
+};
 use crate::Rank;
 use crate::limits::{BODY_MAX, FIFO_ELEMENT_MAX, MESSAGE_MAX};
 use crate::wind::{Body, Class, Message, Refusal, Segment, Token};
 use alloc::borrow::ToOwned;
 
 impl Rma {
-    /// Write `body` at `offset` of the region with this key; then, if asked, add to a word (MEM-3, MEM-3.1, 3.6).
+    /// Write `body` at `offset` of the region with this key; then, if asked, add to a word (MEM-3,
+    /// MEM-3.1, 3.6).
     ///
     /// # Errors
     /// Longer than one operation carries.
-    pub fn put(&mut self, key: u64, offset: u64, body: Body, signal: Option<Signal>, token: Token) -> Result<Message, RmaError> {
+    pub fn put(
+        &mut self,
+        key: u64,
+        offset: u64,
+        body: Body,
+        signal: Option<Signal>,
+        token: Token,
+    ) -> Result<Message, RmaError> {
         fits(body.len(), BODY_MAX)?;
         let urgent = token != Token::NONE;
         let head = Operation::Put { key, offset, signal }.encode();
         Ok(Message { class: Class::Unordered, urgent, credited: false, head, body, token })
     }
 
-    /// Read `into.len` bytes at `offset` of the region with this key of node `to`, into a region of ours (MEM-4).
+    /// Read `into.len` bytes at `offset` of the region with this key of node `to`, into a region of
+    /// ours (MEM-4).
     ///
     /// # Errors
     /// Too long, too many outstanding, or a token that is none or in use.
-    pub fn get(&mut self, to: Rank, key: u64, offset: u64, into: Segment, token: Token) -> Result<Message, RmaError> {
+    pub fn get(
+        &mut self,
+        to: Rank,
+        key: u64,
+        offset: u64,
+        into: Segment,
+        token: Token,
+    ) -> Result<Message, RmaError> {
         fits(into.len, BODY_MAX)?;
         let ticket = self.tickets.open(to, Asked::Data(into.into()), token)?;
         Ok(request(&Operation::Get { ticket, key, offset, len: into.len }, Body::Empty, token))
     }
 
-    /// Change an aligned word of node `to`; its old value is the result. At most once (MEM-5). With [`Token::NONE`] nobody waits, and no
-    /// answer is sent.
+    /// Change an aligned word of node `to`; its old value is the result. At most once (MEM-5). With
+    /// [`Token::NONE`] nobody waits, and no answer is sent.
     ///
     /// # Errors
     /// Too many outstanding, or a token in use.
-    pub fn atomic(&mut self, to: Rank, key: u64, offset: u64, op: AtomicOp, token: Token) -> Result<Message, RmaError> {
+    pub fn atomic(
+        &mut self,
+        to: Rank,
+        key: u64,
+        offset: u64,
+        op: AtomicOp,
+        token: Token,
+    ) -> Result<Message, RmaError> {
         if token == Token::NONE {
             return Ok(Rma::change(key, offset, op, token));
         }
@@ -42,25 +67,48 @@ impl Rma {
         Ok(request(&Operation::Atomic { ticket, key, offset, op }, Body::Empty, token))
     }
 
-    /// As [`Rma::atomic`], but nobody wants the old value: no answer is sent, and it is done when Wind has the acknowledgement (MEM-5.4).
+    /// As [`Rma::atomic`], but nobody wants the old value: no answer is sent, and it is done when
+    /// Wind has the acknowledgement (MEM-5.4).
     #[must_use]
     pub fn change(key: u64, offset: u64, op: AtomicOp, token: Token) -> Message {
         let head = Operation::Atomic { ticket: TicketId::NONE, key, offset, op }.encode();
-        Message { class: Class::Unordered, urgent: token != Token::NONE, credited: false, head, body: Body::Empty, token }
+        Message {
+            class: Class::Unordered,
+            urgent: token != Token::NONE,
+            credited: false,
+            head,
+            body: Body::Empty,
+            token,
+        }
     }
 
-    /// Combine the elements of `body` with those from `offset` on of the region with this key, each at most once (MEM-12).
+    /// Combine the elements of `body` with those from `offset` on of the region with this key, each
+    /// at most once (MEM-12).
     ///
     /// # Errors
     /// Longer than one operation carries.
-    pub fn accumulate(key: u64, offset: u64, how: Accumulation, body: Body, token: Token) -> Result<Message, RmaError> {
+    pub fn accumulate(
+        key: u64,
+        offset: u64,
+        how: Accumulation,
+        body: Body,
+        token: Token,
+    ) -> Result<Message, RmaError> {
         fits(body.len(), BODY_MAX)?;
         let head = Operation::Accumulate { key, offset, how }.encode();
-        Ok(Message { class: Class::Unordered, urgent: token != Token::NONE, credited: false, head, body, token })
+        Ok(Message {
+            class: Class::Unordered,
+            urgent: token != Token::NONE,
+            credited: false,
+            head,
+            body,
+            token,
+        })
     }
 
-    /// Put an element into the FIFO of the region with this key, behind those that were pushed to that node before, and at most once
-    /// (MEM-13). Somebody waits for it: it is acknowledged at once if `urgent`.
+    /// Put an element into the FIFO of the region with this key, behind those that were pushed to
+    /// that node before, and at most once (MEM-13). Somebody waits for it: it is acknowledged at
+    /// once if `urgent`.
     ///
     /// # Errors
     /// Longer than any FIFO's slots.
@@ -87,11 +135,18 @@ impl Rma {
     pub fn user(class: Class, tag: u64, body: Body, token: Token) -> Result<Message, RmaError> {
         fits(body.len(), MESSAGE_MAX)?;
         let urgent = class == Class::Sync;
-        Ok(Message { class, urgent, credited: true, head: Operation::User { tag }.encode(), body, token })
+        Ok(Message {
+            class,
+            urgent,
+            credited: true,
+            head: Operation::User { tag }.encode(),
+            body,
+            token,
+        })
     }
 
-    /// Wind: the message with this token has been delivered at the peer. Completes what is not answered; of a request it says only that
-    /// an answer will come (MEM-7.2).
+    /// Wind: the message with this token has been delivered at the peer. Completes what is not
+    /// answered; of a request it says only that an answer will come (MEM-7.2).
     pub fn acknowledged(&mut self, token: Token) {
         if !self.settled_elsewhere(token) && self.tickets.settle(token).is_none() {
             self.done(token, Value::Nothing);
@@ -108,8 +163,9 @@ impl Rma {
         self.end_of_message(token, RmaError::PeerDead(node));
     }
 
-    /// The caller no longer waits. From now on nothing is placed for this operation, so the destination of a get may go (MEM-4.5). Its
-    /// message must be cancelled at Wind, which tells of it no more. `false`: no such request waits.
+    /// The caller no longer waits. From now on nothing is placed for this operation, so the
+    /// destination of a get may go (MEM-4.5). Its message must be cancelled at Wind, which tells of
+    /// it no more. `false`: no such request waits.
     pub fn cancel(&mut self, token: Token) -> bool {
         let waits = self.tickets.forget(token);
         if waits {
@@ -118,7 +174,8 @@ impl Rma {
         waits
     }
 
-    /// The message that a call above (or [`Rma::poll_answer`]) returned could not be posted and never will be: forget it, without an event.
+    /// The message that a call above (or [`Rma::poll_answer`]) returned could not be posted and
+    /// never will be: forget it, without an event.
     pub fn unposted(&mut self, message: &Message) {
         if !self.settled_elsewhere(message.token) {
             self.tickets.forget(message.token);
@@ -147,7 +204,14 @@ impl Rma {
 }
 
 fn request(operation: &Operation, body: Body, token: Token) -> Message {
-    Message { class: Class::Unordered, urgent: false, credited: false, head: operation.encode(), body, token }
+    Message {
+        class: Class::Unordered,
+        urgent: false,
+        credited: false,
+        head: operation.encode(),
+        body,
+        token,
+    }
 }
 
 fn fits(len: u64, max: u64) -> Result<(), RmaError> {

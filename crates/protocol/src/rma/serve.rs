@@ -2,7 +2,10 @@
 
 use super::accumulate::Accumulate;
 use super::strided::{PutBlock, deliver_block, place_rows};
-use super::{AtomicOp, Destination, Memory, Operation, Rights, Rma, RmaEvent, Serving, Signal, TicketId, Transfer, Width};
+use super::{
+    AtomicOp, Destination, Memory, Operation, Rights, Rma, RmaEvent, Serving, Signal, TicketId,
+    Transfer, Width,
+};
 use crate::Rank;
 use crate::limits::{ANSWER_INLINE, MESSAGE_MAX, NAME_MAX, NAMES_LISTED};
 use crate::planted::{Bug, planted};
@@ -10,8 +13,17 @@ use crate::wind::{Admission, Body, Class, Delivered, Refusal, Segment, Token};
 use alloc::vec::Vec;
 
 impl Rma {
-    /// Upper's `admit`: a fragmented message has begun. Rights and bounds are checked before the first byte is placed (MEM-3.2).
-    pub fn admit(&mut self, from: Rank, number: u64, class: Class, head: &[u8], len: u64, memory: &mut impl Memory) -> Admission {
+    /// Upper's `admit`: a fragmented message has begun. Rights and bounds are checked before the
+    /// first byte is placed (MEM-3.2).
+    pub fn admit(
+        &mut self,
+        from: Rank,
+        number: u64,
+        class: Class,
+        head: &[u8],
+        len: u64,
+        memory: &mut impl Memory,
+    ) -> Admission {
         let admitted = match Operation::decode(head) {
             Some(Operation::Put { key, offset, signal }) if class == Class::Unordered => {
                 self.admit_put(from, number, Put { key, offset, len, signal }, memory)
@@ -22,7 +34,9 @@ impl Rma {
             Some(Operation::PutBlock { key, block, signal }) if class == Class::Unordered => {
                 self.admit_block(from, number, PutBlock { key, block, signal }, len, memory)
             }
-            Some(Operation::Data { ticket }) if class == Class::Unordered => self.admit_data(from, number, ticket, len, memory),
+            Some(Operation::Data { ticket }) if class == Class::Unordered => {
+                self.admit_data(from, number, ticket, len, memory)
+            }
             Some(Operation::Push { key, offset }) => admit_push(key, offset, len, memory),
             Some(Operation::User { .. }) => room(len, MESSAGE_MAX, Refusal::NoRoom),
             Some(Operation::Lookup { .. }) => room(len, NAME_MAX as u64, Refusal::Malformed),
@@ -35,22 +49,41 @@ impl Rma {
         })
     }
 
-    fn admit_put(&mut self, from: Rank, number: u64, put: Put, memory: &mut impl Memory) -> Result<Admission, Refusal> {
+    fn admit_put(
+        &mut self,
+        from: Rank,
+        number: u64,
+        put: Put,
+        memory: &mut impl Memory,
+    ) -> Result<Admission, Refusal> {
         put.check(memory)?;
-        self.begin(from, number, Transfer::Put { key: put.key, offset: put.offset, len: put.len, missed: None })?;
+        self.begin(
+            from,
+            number,
+            Transfer::Put { key: put.key, offset: put.offset, len: put.len, missed: None },
+        )?;
         if planted(Bug::SignalBeforeData) {
             raise(put.signal, memory)?;
         }
         Ok(Admission::Place)
     }
 
-    /// Upper's `place`: verified bytes of an admitted message. Ignored if their place is gone, or was never granted (MEM-3.3).
-    pub fn place(&mut self, from: Rank, number: u64, start: u64, bytes: &[u8], memory: &mut impl Memory) {
+    /// Upper's `place`: verified bytes of an admitted message. Ignored if their place is gone, or
+    /// was never granted (MEM-3.3).
+    pub fn place(
+        &mut self,
+        from: Rank,
+        number: u64,
+        start: u64,
+        bytes: &[u8],
+        memory: &mut impl Memory,
+    ) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         match peer.transfers.get_mut(&number) {
             Some(Transfer::Put { key, offset, len, missed }) => {
                 let Some(at) = within(*offset, *len, start, bytes) else { return };
-                // By key again: the region may be gone by now, and its slot another's, or grant less (MEM-3.4, MEM-1.7).
+                // By key again: the region may be gone by now, and its slot another's, or grant
+                // less (MEM-3.4, MEM-1.7).
                 let right = if planted(Bug::ForgetRights) { Rights::NONE } else { Rights::WRITE };
                 match memory.locate(*key, at, bytes.len() as u64, right) {
                     Ok(region) => memory.write(region, at, bytes),
@@ -77,18 +110,32 @@ impl Rma {
         }
     }
 
-    /// Where bytes of an admitted message would be placed now: [`Rma::place`] writes them there and nowhere else (MEM-3.7). Rows are not
-    /// one place.
-    pub fn place_of(&mut self, from: Rank, number: u64, start: u64, len: u64, memory: &impl Memory) -> Option<Segment> {
+    /// Where bytes of an admitted message would be placed now: [`Rma::place`] writes them there and
+    /// nowhere else (MEM-3.7). Rows are not one place.
+    pub fn place_of(
+        &mut self,
+        from: Rank,
+        number: u64,
+        start: u64,
+        len: u64,
+        memory: &impl Memory,
+    ) -> Option<Segment> {
         let (region, offset, whole) = match self.peers.get(&from)?.transfers.get(&number)? {
             Transfer::Put { key, offset, len: whole, .. } => {
-                // As `place` asks: of these bytes alone, for to look whether pages are there takes the longer the more there are.
+                // As `place` asks: of these bytes alone, for to look whether pages are there takes
+                // the longer the more there are.
                 start.checked_add(len).filter(|end| end <= whole)?;
-                (memory.locate(*key, offset.checked_add(start)?, len, Rights::WRITE).ok()?, *offset, *whole)
+                (
+                    memory.locate(*key, offset.checked_add(start)?, len, Rights::WRITE).ok()?,
+                    *offset,
+                    *whole,
+                )
             }
             Transfer::Data { ticket } => {
                 let ticket = *ticket;
-                let Destination::Range(Segment { region, offset, len }) = *self.destination(from, number, ticket)? else {
+                let Destination::Range(Segment { region, offset, len }) =
+                    *self.destination(from, number, ticket)?
+                else {
                     return None;
                 };
                 (region, offset, len)
@@ -104,7 +151,8 @@ impl Rma {
     /// Upper's `deliver`: a message is whole and it is its turn (MEM-2.3, 2.4).
     ///
     /// # Errors
-    /// A refusal, told to the sender. Nothing was changed then, except that bytes of a fragmented put may have been placed.
+    /// A refusal, told to the sender. Nothing was changed then, except that bytes of a fragmented
+    /// put may have been placed.
     pub fn deliver(
         &mut self,
         from: Rank,
@@ -132,27 +180,51 @@ impl Rma {
         memory: &mut impl Memory,
     ) -> Result<(), Refusal> {
         // Only what came in fragments and was placed was begun.
-        let transfer = if matches!(body, Delivered::Placed(_)) { self.end(from, number) } else { None };
+        let transfer =
+            if matches!(body, Delivered::Placed(_)) { self.end(from, number) } else { None };
         let operation = Operation::decode(head).ok_or(Refusal::Malformed)?;
         match operation {
-            Operation::Put { key, offset, signal } => {
-                deliver_put(Put { key, offset, len: length(&body), signal }, transfer, &body, memory)
+            Operation::Put { key, offset, signal } => deliver_put(
+                Put { key, offset, len: length(&body), signal },
+                transfer,
+                &body,
+                memory,
+            ),
+            Operation::Accumulate { key, offset, how } => Rma::deliver_accumulate(
+                Accumulate { key, offset, len: length(&body), how },
+                transfer,
+                &body,
+                memory,
+            ),
+            Operation::PutBlock { key, block, signal } => {
+                deliver_block(PutBlock { key, block, signal }, transfer, &body, memory)
             }
-            Operation::Accumulate { key, offset, how } => {
-                Rma::deliver_accumulate(Accumulate { key, offset, len: length(&body), how }, transfer, &body, memory)
+            Operation::Push { key, offset } => {
+                push(key, offset, bytes_of(&body).ok_or(Refusal::Malformed)?, memory)
             }
-            Operation::PutBlock { key, block, signal } => deliver_block(PutBlock { key, block, signal }, transfer, &body, memory),
-            Operation::Push { key, offset } => push(key, offset, bytes_of(&body).ok_or(Refusal::Malformed)?, memory),
-            Operation::Data { ticket } => self.deliver_data(from, number, ticket, transfer, &body, memory),
+            Operation::Data { ticket } => {
+                self.deliver_data(from, number, ticket, transfer, &body, memory)
+            }
             Operation::User { tag } => self.deliver_user(from, class, tag, body),
-            Operation::Lookup { ticket } => self.serve_lookup(from, ticket, bytes_of(&body).ok_or(Refusal::Malformed)?),
-            Operation::Missing { ticket, count } => {
-                self.deliver_missing(from, ticket, count, bytes_of(&body).ok_or(Refusal::Malformed)?)
+            Operation::Lookup { ticket } => {
+                self.serve_lookup(from, ticket, bytes_of(&body).ok_or(Refusal::Malformed)?)
             }
+            Operation::Missing { ticket, count } => self.deliver_missing(
+                from,
+                ticket,
+                count,
+                bytes_of(&body).ok_or(Refusal::Malformed)?,
+            ),
             _ if length(&body) != 0 => Err(Refusal::Malformed),
-            Operation::Get { ticket, key, offset, len } => self.serve_get(from, ticket, key, offset, len, memory),
-            Operation::GetBlock { ticket, key, block } => self.serve_get_block(from, ticket, (key, block), memory),
-            Operation::Atomic { ticket, key, offset, op } => self.serve_atomic(from, ticket, key, offset, op, memory),
+            Operation::Get { ticket, key, offset, len } => {
+                self.serve_get(from, ticket, key, offset, len, memory)
+            }
+            Operation::GetBlock { ticket, key, block } => {
+                self.serve_get_block(from, ticket, (key, block), memory)
+            }
+            Operation::Atomic { ticket, key, offset, op } => {
+                self.serve_atomic(from, ticket, key, offset, op, memory)
+            }
             Operation::Old { ticket, old } => self.deliver_old(from, ticket, old),
             Operation::Found { ticket, published } => self.deliver_found(from, ticket, published),
             Operation::Gone { ticket, refusal } => self.deliver_gone(from, ticket, refusal),
@@ -174,8 +246,12 @@ impl Rma {
         let (body, token) = if len <= ANSWER_INLINE {
             (read_now(region, offset, len, memory)?, Token::NONE)
         } else {
-            // The link gathers it at each transmission: the region must stay until that is over (MEM-4.6).
-            (Body::Segment(Segment { region, offset, len }), self.serve(Serving { region, key, offset, len, to: from, ticket }))
+            // The link gathers it at each transmission: the region must stay until that is over
+            // (MEM-4.6).
+            (
+                Body::Segment(Segment { region, offset, len }),
+                self.serve(Serving { region, key, offset, len, to: from, ticket }),
+            )
         };
         self.answer(from, &Operation::Data { ticket }, body, token);
         Ok(())
@@ -213,7 +289,9 @@ impl Rma {
             return Err(Refusal::Malformed);
         }
         match self.names.find(name) {
-            Some(published) => self.answer(from, &Operation::Found { ticket, published }, Body::Empty, Token::NONE),
+            Some(published) => {
+                self.answer(from, &Operation::Found { ticket, published }, Body::Empty, Token::NONE)
+            }
             None if self.names.is_withdrawn(name) => return Err(Refusal::Withdrawn),
             None => {
                 let (count, list) = (self.names.count(), self.names.list());
@@ -225,7 +303,13 @@ impl Rma {
     }
 
     /// MEM-8.1.
-    fn deliver_user(&mut self, from: Rank, class: Class, tag: u64, body: Delivered<'_>) -> Result<(), Refusal> {
+    fn deliver_user(
+        &mut self,
+        from: Rank,
+        class: Class,
+        tag: u64,
+        body: Delivered<'_>,
+    ) -> Result<(), Refusal> {
         let body = match body {
             Delivered::Bytes(bytes) => bytes.to_vec(),
             Delivered::Owned(bytes) => bytes,
@@ -246,7 +330,8 @@ struct Put {
 }
 
 impl Put {
-    /// Data and signal are both checked before either is done: a put that is refused at once has changed nothing (MEM-3.2).
+    /// Data and signal are both checked before either is done: a put that is refused at once has
+    /// changed nothing (MEM-3.2).
     fn check(&self, memory: &impl Memory) -> Result<u32, Refusal> {
         let len = if planted(Bug::CheckFirstByte) { self.len.min(1) } else { self.len };
         let region = memory.locate(self.key, self.offset, len, Rights::WRITE)?;
@@ -267,7 +352,12 @@ pub(super) fn raise(signal: Option<Signal>, memory: &mut impl Memory) -> Result<
 }
 
 /// The data of a put is here, or already at its place: finish it, and only then signal (MEM-3.5).
-fn deliver_put(put: Put, transfer: Option<Transfer>, body: &Delivered<'_>, memory: &mut impl Memory) -> Result<(), Refusal> {
+fn deliver_put(
+    put: Put,
+    transfer: Option<Transfer>,
+    body: &Delivered<'_>,
+    memory: &mut impl Memory,
+) -> Result<(), Refusal> {
     let region = put.check(memory)?;
     if planted(Bug::SignalBeforeData) && transfer.is_none() {
         raise(put.signal, memory)?;
@@ -276,7 +366,8 @@ fn deliver_put(put: Put, transfer: Option<Transfer>, body: &Delivered<'_>, memor
         Some(bytes) => memory.write(region, put.offset, bytes),
         None => match transfer {
             Some(Transfer::Put { missed: Some(refusal), .. }) => return Err(refusal),
-            Some(Transfer::Put { key, offset, len, .. }) if (key, offset, len) == (put.key, put.offset, put.len) => {}
+            Some(Transfer::Put { key, offset, len, .. })
+                if (key, offset, len) == (put.key, put.offset, put.len) => {}
             _ => return Err(Refusal::Malformed),
         },
     }
@@ -298,14 +389,20 @@ fn push(key: u64, offset: u64, element: &[u8], memory: &mut impl Memory) -> Resu
     memory.push(region, element)
 }
 
-/// The region of a FIFO: there is none but at a region's beginning (MEM-13.1), where no element of another can be taken for one.
+/// The region of a FIFO: there is none but at a region's beginning (MEM-13.1), where no element of
+/// another can be taken for one.
 fn locate_fifo(key: u64, offset: u64, memory: &impl Memory) -> Result<u32, Refusal> {
     let region = memory.locate(key, offset, 0, Rights::PUSH)?;
     if offset == 0 { Ok(region) } else { Err(Refusal::NoFifo) }
 }
 
 /// The region of an aligned word that peers may change.
-pub(super) fn locate_word(key: u64, offset: u64, width: Width, memory: &impl Memory) -> Result<u32, Refusal> {
+pub(super) fn locate_word(
+    key: u64,
+    offset: u64,
+    width: Width,
+    memory: &impl Memory,
+) -> Result<u32, Refusal> {
     let region = memory.locate(key, offset, width.bytes(), Rights::ATOMIC)?;
     if offset.is_multiple_of(width.bytes()) { Ok(region) } else { Err(Refusal::Misaligned) }
 }
@@ -318,7 +415,8 @@ fn read_now(region: u32, offset: u64, len: u64, memory: &impl Memory) -> Result<
     Body::filled(len, |bytes| memory.read(region, offset, bytes)).ok_or(Refusal::OutOfBounds)
 }
 
-/// Where `bytes`, `start` bytes into a transfer of `len` bytes at `offset`, belong; `None` if they stick out.
+/// Where `bytes`, `start` bytes into a transfer of `len` bytes at `offset`, belong; `None` if they
+/// stick out.
 pub(super) fn within(offset: u64, len: u64, start: u64, bytes: &[u8]) -> Option<u64> {
     let end = start.checked_add(bytes.len() as u64)?;
     (end <= len).then(|| offset.checked_add(start)).flatten()

@@ -1,7 +1,8 @@
 //! Blocks: operations on rows of a region, packed on their way (spec/memory.md, MEM-10).
 //!
-//! The requester's and the target's part. The region must grant the right on the block's *hull*, from its first byte to its last, gaps
-//! included: one check, however many rows there are (MEM-10.4).
+//! The requester's and the target's part. The region must grant the right on the block's *hull*,
+//! from its first byte to its last, gaps included: one check, however many rows there are
+//! (MEM-10.4).
 
 use super::destination::{Destination, read_rows, write_rows};
 use super::serve::{bytes_of, length, locate_word, raise};
@@ -16,8 +17,8 @@ use alloc::sync::Arc;
 
 /// The requester.
 impl Rma {
-    /// Write `body`, packed rows, to a block of the region with this key; then, if asked, add to a word (MEM-10.1). Rows that follow each
-    /// other without a gap travel as any put.
+    /// Write `body`, packed rows, to a block of the region with this key; then, if asked, add to a
+    /// word (MEM-10.1). Rows that follow each other without a gap travel as any put.
     ///
     /// # Errors
     /// A bad block; a body of another length.
@@ -37,14 +38,28 @@ impl Rma {
             return self.put(key, block.offset, body, signal, token);
         }
         let head = Operation::PutBlock { key, block: block.tidy(), signal }.encode();
-        Ok(Message { class: Class::Unordered, urgent: token != Token::NONE, credited: false, head, body, token })
+        Ok(Message {
+            class: Class::Unordered,
+            urgent: token != Token::NONE,
+            credited: false,
+            head,
+            body,
+            token,
+        })
     }
 
     /// Read a block of the region with this key of node `to` into memory of ours.
     ///
     /// # Errors
     /// A bad block; a destination of another length; as [`Rma::get`].
-    pub fn get_block(&mut self, to: Rank, key: u64, block: Block, into: Destination, token: Token) -> Result<Message, RmaError> {
+    pub fn get_block(
+        &mut self,
+        to: Rank,
+        key: u64,
+        block: Block,
+        into: Destination,
+        token: Token,
+    ) -> Result<Message, RmaError> {
         let len = block.check_source()?;
         if let Destination::Rows(rows) = &into {
             rows.block.check_destination()?;
@@ -58,7 +73,14 @@ impl Rma {
             None => Operation::GetBlock { ticket, key, block: block.tidy() },
         };
         let head = operation.encode();
-        Ok(Message { class: Class::Unordered, urgent: false, credited: false, head, body: Body::Empty, token })
+        Ok(Message {
+            class: Class::Unordered,
+            urgent: false,
+            credited: false,
+            head,
+            body: Body::Empty,
+            token,
+        })
     }
 }
 
@@ -71,7 +93,8 @@ pub(super) struct PutBlock {
 }
 
 impl PutBlock {
-    /// Everything that can refuse it, before the first byte is placed and again when it is whole (MEM-10.4).
+    /// Everything that can refuse it, before the first byte is placed and again when it is whole
+    /// (MEM-10.4).
     fn check(&self, len: u64, memory: &impl Memory) -> Result<Rows, Refusal> {
         if self.block.len() != Some(len) || !self.block.is_disjoint() {
             return Err(Refusal::Malformed);
@@ -118,21 +141,33 @@ impl Rma {
             (body.ok_or(Refusal::OutOfBounds)?, Token::NONE)
         } else {
             // What it was granted on: the block's hull.
-            let (region, offset, len) = (rows.region, block.offset, block.hull().unwrap_or(u64::MAX));
-            (Body::Rows(Arc::new(rows)), self.serve(Serving { region, key, offset, len, to: from, ticket }))
+            let (region, offset, len) =
+                (rows.region, block.offset, block.hull().unwrap_or(u64::MAX));
+            (
+                Body::Rows(Arc::new(rows)),
+                self.serve(Serving { region, key, offset, len, to: from, ticket }),
+            )
         };
         self.answer(from, &Operation::Data { ticket }, body, token);
         Ok(())
     }
 }
 
-/// Bytes of a fragmented block come to their rows. By key again: the region may be gone by now, and its slot another's (MEM-3.4).
+/// Bytes of a fragmented block come to their rows. By key again: the region may be gone by now, and
+/// its slot another's (MEM-3.4).
 ///
 /// # Errors
 /// They have no place: the whole is to be refused for that (MEM-3.8).
-pub(super) fn place_rows(key: u64, block: Block, start: u64, bytes: &[u8], memory: &mut impl Memory) -> Result<(), Refusal> {
+pub(super) fn place_rows(
+    key: u64,
+    block: Block,
+    start: u64,
+    bytes: &[u8],
+    memory: &mut impl Memory,
+) -> Result<(), Refusal> {
     let rows = locate_rows(key, block, Rights::WRITE, memory)?;
-    let start = if planted(Bug::MisplaceRow) { start - start % u64::from(block.row) } else { start };
+    let start =
+        if planted(Bug::MisplaceRow) { start - start % u64::from(block.row) } else { start };
     write_rows(&rows, start, bytes, memory);
     Ok(())
 }
@@ -159,7 +194,12 @@ pub(super) fn deliver_block(
     if planted(Bug::SignalBeforeData) { Ok(()) } else { raise(put.signal, memory) }
 }
 
-fn locate_rows(key: u64, block: Block, right: Rights, memory: &impl Memory) -> Result<Rows, Refusal> {
+fn locate_rows(
+    key: u64,
+    block: Block,
+    right: Rights,
+    memory: &impl Memory,
+) -> Result<Rows, Refusal> {
     let hull = block.hull().ok_or(Refusal::OutOfBounds)?;
     let region = memory.locate(key, block.offset, hull, right)?;
     Ok(Rows { region, block })

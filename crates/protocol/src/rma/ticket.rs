@@ -22,9 +22,10 @@ pub(super) enum Asked {
 
 /// One request.
 ///
-/// Unless it is taken back, two things must happen before it is forgotten, in either order: its user is told the end, and Wind settles
-/// the message that carried it. (The answer often comes before the acknowledgement of the request is read, and a token that is not known here is taken for a
-/// put's.)
+/// Unless it is taken back, two things must happen before it is forgotten, in either order: its
+/// user is told the end, and Wind settles the message that carried it. (The answer often comes
+/// before the acknowledgement of the request is read, and a token that is not known here is taken
+/// for a put's.)
 #[derive(Clone, Debug)]
 pub(super) struct Ticket {
     serial: u64,
@@ -55,7 +56,15 @@ impl Tickets {
             return Err(RmaError::TooMany);
         }
         self.serial += 1;
-        let ticket = Ticket { serial: self.serial, to, asked, answering: None, told: false, settled: false, parts: 0 };
+        let ticket = Ticket {
+            serial: self.serial,
+            to,
+            asked,
+            answering: None,
+            told: false,
+            settled: false,
+            parts: 0,
+        };
         self.open.insert(token, ticket);
         Ok(TicketId { token: token.0, serial: self.serial })
     }
@@ -84,7 +93,8 @@ impl Tickets {
         first
     }
 
-    /// Wind has settled the request. `None`: not a request of ours; else whether somebody still waits for the answer.
+    /// Wind has settled the request. `None`: not a request of ours; else whether somebody still
+    /// waits for the answer.
     pub fn settle(&mut self, token: Token) -> Option<bool> {
         let ticket = self.open.get_mut(&token)?;
         ticket.settled = true;
@@ -102,10 +112,15 @@ impl Tickets {
 
     /// Who still waits for this node.
     pub fn waiting_for(&self, node: Rank) -> Vec<Token> {
-        self.open.iter().filter(|(_, ticket)| ticket.to == node && !ticket.told).map(|(token, _)| *token).collect()
+        self.open
+            .iter()
+            .filter(|(_, ticket)| ticket.to == node && !ticket.told)
+            .map(|(token, _)| *token)
+            .collect()
     }
 
-    /// Of each peer the oldest request that it has acknowledged and not answered: its serial, and how many parts of the answer have come.
+    /// Of each peer the oldest request that it has acknowledged and not answered: its serial, and
+    /// how many parts of the answer have come.
     pub fn oldest_unanswered(&self) -> BTreeMap<Rank, (u64, u32)> {
         let mut oldest = BTreeMap::new();
         for ticket in self.open.values().filter(|ticket| ticket.settled && !ticket.told) {

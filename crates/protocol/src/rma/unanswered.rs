@@ -1,7 +1,8 @@
 //! Requests that were acknowledged and are never answered (MEM-4.8).
 //!
-//! An acknowledgement says that a datagram came. One that was forged on the way can pass for it, and then nobody answers the request. A peer
-//! answers in the order of the requests, so the oldest one tells: while older answers come, the others may have to wait.
+//! An acknowledgement says that a datagram came. One that was forged on the way can pass for it,
+//! and then nobody answers the request. A peer answers in the order of the requests, so the oldest
+//! one tells: while older answers come, the others may have to wait.
 
 use super::{Rma, RmaEvent};
 use crate::Rank;
@@ -29,8 +30,8 @@ struct Oldest {
 }
 
 impl Rma {
-    /// Looks for peers that owe an answer and bring nothing of it for three times `every` (MEM-4.8); each is told as
-    /// [`RmaEvent::Unanswered`]. Call it again at [`Rma::next_look`].
+    /// Looks for peers that owe an answer and bring nothing of it for three times `every`
+    /// (MEM-4.8); each is told as [`RmaEvent::Unanswered`]. Call it again at [`Rma::next_look`].
     pub fn look_for_unanswered(&mut self, now: Time, every: Duration) {
         if self.tickets.len() == 0 {
             if self.unanswered.next.take().is_some() {

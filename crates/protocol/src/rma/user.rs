@@ -1,4 +1,5 @@
-//! The head of a user's message, which alone is of one length always: where a few nanoseconds count it is written and read without the rest.
+//! The head of a user's message, which alone is of one length always: where a few nanoseconds count
+//! it is written and read without the rest.
 
 use super::Kind;
 

@@ -3,7 +3,10 @@
 use super::interactive::Interactive;
 use super::ranges::RangeSet;
 use super::refusals::Refusals;
-use crate::limits::{ACK_DELAY, ACK_EVERY, ACK_HOLD, ACK_RANGES_MAX, NUMBERS_AHEAD_MAX, RECEIVED_RANGES_MAX, REFUSALS_MAX};
+use crate::limits::{
+    ACK_DELAY, ACK_EVERY, ACK_HOLD, ACK_RANGES_MAX, NUMBERS_AHEAD_MAX, RECEIVED_RANGES_MAX,
+    REFUSALS_MAX,
+};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use crate::wire::{Builder, Lane, RefusedMessage, Told};
@@ -69,18 +72,20 @@ impl Arrivals {
         }
     }
 
-    /// Can this be the number of a datagram? Not if it is farther ahead than any window reaches (WIND-3.2).
+    /// Can this be the number of a datagram? Not if it is farther ahead than any window reaches
+    /// (WIND-3.2).
     pub fn is_plausible(&self, number: u64) -> bool {
         number <= self.largest.saturating_add(NUMBERS_AHEAD_MAX)
     }
 
     /// Has this datagram not come before? (WIND-3.2)
     pub fn is_new(&self, number: u64) -> bool {
-        planted(Bug::AcceptDuplicateDatagram) || (number >= self.floor && !self.seen.contains(number))
+        planted(Bug::AcceptDuplicateDatagram)
+            || (number >= self.floor && !self.seen.contains(number))
     }
 
-    /// The datagram of this number brings an acknowledgement. Has none been lost since the one before: has every datagram between
-    /// them come?
+    /// The datagram of this number brings an acknowledgement. Has none been lost since the one
+    /// before: has every datagram between them come?
     pub fn acknowledgement_came(&mut self, number: u64) -> bool {
         let before = self.acknowledged_by;
         self.acknowledged_by = before.max(number);
@@ -118,7 +123,8 @@ impl Arrivals {
         }
         self.pending += 1;
         // What came just before, as the fragments before the last one did, is answered with it.
-        let others_wait = |deadline: Time| deadline > now + ACK_HOLD && deadline < now + (ACK_DELAY - ACK_HOLD);
+        let others_wait =
+            |deadline: Time| deadline > now + ACK_HOLD && deadline < now + (ACK_DELAY - ACK_HOLD);
         let held = match wants {
             Wants::Answer => self.interactive.asked(now, !self.deadline.is_some_and(others_wait)),
             _ => None,
@@ -153,8 +159,8 @@ impl Arrivals {
         self.deadline
     }
 
-    /// What an ACK frame tells: ranges, largest first, without a number that is withheld. They are filled where they stay: returned, they
-    /// would be moved whole, however few they are.
+    /// What an ACK frame tells: ranges, largest first, without a number that is withheld. They are
+    /// filled where they stay: returned, they would be moved whole, however few they are.
     pub fn list(&self, refusals: &Refusals, ranges: &mut Ranges) {
         if planted(Bug::AcknowledgeUnreceived) {
             return ranges.push(1..=self.largest);
@@ -172,9 +178,10 @@ impl Arrivals {
         }
     }
 
-    /// Write an ACK frame of these ranges ([`list`](Self::list)), into a datagram with a message of ours or one without. What to remember of
-    /// it: the largest number told, see [`confirm`](Self::confirm), and what [`Refusals::tell`] says of the first so many refusals. It must be
-    /// acknowledged if it tells any.
+    /// Write an ACK frame of these ranges ([`list`](Self::list)), into a datagram with a message of
+    /// ours or one without. What to remember of it: the largest number told, see
+    /// [`confirm`](Self::confirm), and what [`Refusals::tell`] says of the first so many refusals.
+    /// It must be acknowledged if it tells any.
     pub fn write(
         &mut self,
         now: Time,

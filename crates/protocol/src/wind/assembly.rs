@@ -39,7 +39,13 @@ pub(super) enum Filled {
 }
 
 impl Assembly {
-    pub fn new(class: Class, credited: bool, head: Head, len: u64, destination: Destination) -> Assembly {
+    pub fn new(
+        class: Class,
+        credited: bool,
+        head: Head,
+        len: u64,
+        destination: Destination,
+    ) -> Assembly {
         Assembly { class, credited, head, len, destination, have: RangeSet::new() }
     }
 
@@ -52,11 +58,18 @@ impl Assembly {
         self.have.missing(from..self.len).next()
     }
 
-    /// Take bytes in. `place` is called for those that have not come before, each once (WIRE-3.5, WIND-4.1).
+    /// Take bytes in. `place` is called for those that have not come before, each once (WIRE-3.5,
+    /// WIND-4.1).
     pub fn fill(&mut self, offset: u64, bytes: &[u8], mut place: impl FnMut(u64, &[u8])) -> Filled {
-        let Some(end) = offset.checked_add(bytes.len() as u64).filter(|end| *end <= self.len) else { return Filled::Outside };
+        let Some(end) = offset.checked_add(bytes.len() as u64).filter(|end| *end <= self.len)
+        else {
+            return Filled::Outside;
+        };
         let range = offset..end;
-        if self.have.pieces() >= BODY_RANGES_MAX && self.have.would_add_piece(&range) && offset != self.have.first_missing(0) {
+        if self.have.pieces() >= BODY_RANGES_MAX
+            && self.have.would_add_piece(&range)
+            && offset != self.have.first_missing(0)
+        {
             return Filled::TooScattered;
         }
         for new in self.have.missing(range.clone()) {
@@ -78,7 +91,8 @@ fn part<'b>(bytes: &'b [u8], offset: u64, wanted: &Range<u64>) -> Option<&'b [u8
     bytes.get(start..end)
 }
 
-/// Bytes to their place in a buffer that is as long as what has come so far, gaps filled with zeros for the time being.
+/// Bytes to their place in a buffer that is as long as what has come so far, gaps filled with zeros
+/// for the time being.
 fn copy(buffer: &mut Vec<u8>, at: u64, bytes: &[u8]) {
     let Ok(at) = usize::try_from(at) else { return };
     if at >= buffer.len() {
@@ -133,7 +147,8 @@ mod tests {
     #[test]
     fn scattered_pieces_are_bounded_and_the_lowest_always_get_in() {
         let len = 4 * BODY_RANGES_MAX as u64;
-        let mut assembly = Assembly::new(Class::Unordered, false, Head::new(), len, Destination::Place);
+        let mut assembly =
+            Assembly::new(Class::Unordered, false, Head::new(), len, Destination::Place);
         for n in 0..BODY_RANGES_MAX as u64 {
             assert_eq!(assembly.fill(2 * n + 1, &[0], |_, _| {}), Filled::New);
         }

@@ -1,5 +1,5 @@
-//! An acknowledgement that came beside a message: what the message causes is waited for, what the acknowledgement settles is not, so it
-//! is heeded afterwards (WIND-3.11).
+//! An acknowledgement that came beside a message: what the message causes is waited for, what the
+//! acknowledgement settles is not, so it is heeded afterwards (WIND-3.11).
 
 use super::connection::Connection;
 use crate::time::Time;
@@ -15,9 +15,14 @@ pub(super) struct Beside {
 }
 
 impl Connection {
-    /// Leave this acknowledgement for [`heed_beside`](Self::heed_beside), if nothing waits for the room that it makes and it is of the most
-    /// frequent kind. False: heed it now.
-    pub(super) fn put_off(&mut self, now: Time, by: (Lane, u64), ack: &Acknowledgement<'_>) -> bool {
+    /// Leave this acknowledgement for [`heed_beside`](Self::heed_beside), if nothing waits for the
+    /// room that it makes and it is of the most frequent kind. False: heed it now.
+    pub(super) fn put_off(
+        &mut self,
+        now: Time,
+        by: (Lane, u64),
+        ack: &Acknowledgement<'_>,
+    ) -> bool {
         let lane = ack.told.lane;
         let sending = &self.sending[lane];
         let waits = !self.is_quiet()
@@ -25,14 +30,18 @@ impl Connection {
             || self.outbox.is_blocked()
             || self.refusals.len() > 0
             || sending.flight.in_flight() * 2 >= sending.window(now);
-        let Some(ack) = ack.alone().filter(|_| !waits && lane == Lane::Small && sending.flight.has_sent(ack.largest)) else {
+        let Some(ack) = ack
+            .alone()
+            .filter(|_| !waits && lane == Lane::Small && sending.flight.has_sent(ack.largest))
+        else {
             return false;
         };
         self.beside = Some(Beside { at: now, by, ack });
         true
     }
 
-    /// Heed the acknowledgement that [`receive_ahead`](Self::receive_ahead) has left. Had it left one?
+    /// Heed the acknowledgement that [`receive_ahead`](Self::receive_ahead) has left. Had it left
+    /// one?
     pub fn heed_beside(&mut self) -> bool {
         let Some(Beside { at, by, ack }) = self.beside.take() else { return false };
         self.acknowledged(at, by, &ack)

@@ -1,5 +1,5 @@
-//! One peer: the type, its contract, and what its owner may ask of it. The way in is in `receive`, the way out in `transmit`,
-//! what time brings in `timers`.
+//! One peer: the type, its contract, and what its owner may ask of it. The way in is in `receive`,
+//! the way out in `transmit`, what time brings in `timers`.
 
 use super::arrivals::Arrivals;
 use super::beside::Beside;
@@ -16,7 +16,10 @@ use super::refusals::Refusals;
 use super::repair::BulkPortDoubt;
 use super::rtt::RoundTrip;
 use super::send_mode::AckPath;
-use super::{Death, Event, Fallback, Introduction, Latency, Message, Nonsense, PostError, Settings, Statistics, Token, Upper};
+use super::{
+    Death, Event, Fallback, Introduction, Latency, Message, Nonsense, PostError, Settings,
+    Statistics, Token, Upper,
+};
 use crate::Rank;
 use crate::limits::{DATAGRAM_MIN, POST_INLINE, POST_INLINE_ALONE, QUIET_MAX, SMALL_WINDOW_MAX};
 use crate::planted::{Bug, planted};
@@ -29,17 +32,20 @@ use core::time::Duration;
 /// CLOSE is said so often, for nobody acknowledges it.
 pub(super) const FAREWELLS: u8 = 3;
 
-/// One peer, reliably: the state machine of spec/wind.md. It does nothing by itself and knows no clock.
+/// One peer, reliably: the state machine of spec/wind.md. It does nothing by itself and knows no
+/// clock.
 ///
 /// # Contract
 ///
 /// In one turn the owner calls, in this order:
 ///
-/// 1. [`receive`](Self::receive) for each datagram for this connection whose seal is right. It calls up through [`Upper`] and
-///    marks what is due; it never emits.
+/// 1. [`receive`](Self::receive) for each datagram for this connection whose seal is right. It
+///    calls up through [`Upper`] and marks what is due; it never emits.
 /// 2. [`timeout`](Self::timeout) if [`next_timeout`](Self::next_timeout) has come.
-/// 3. [`post`](Self::post), [`consumed`](Self::consumed), [`cancel`](Self::cancel), [`close`](Self::close) as wanted.
-/// 4. [`transmit`](Self::transmit) while it yields something (it does when [`has_due`](Self::has_due)); stopping early is fine.
+/// 3. [`post`](Self::post), [`consumed`](Self::consumed), [`cancel`](Self::cancel),
+///    [`close`](Self::close) as wanted.
+/// 4. [`transmit`](Self::transmit) while it yields something (it does when
+///    [`has_due`](Self::has_due)); stopping early is fine.
 /// 5. [`poll_event`](Self::poll_event) until it is empty.
 ///
 /// Any other order is sound too; it only costs time. Time never goes back.
@@ -60,7 +66,8 @@ pub struct Connection {
     pub(super) liveness: Liveness,
     /// A sign of life is to be asked for.
     pub(super) ping: PerLane<bool>,
-    /// Bulk goes to the peer's one port for all: nothing came through by that of its own (WIND-8.9).
+    /// Bulk goes to the peer's one port for all: nothing came through by that of its own
+    /// (WIND-8.9).
     pub(super) shuns_bulk_port: bool,
     pub(super) bulk_port_doubt: BulkPortDoubt,
     /// How acknowledgements that go alone fare.
@@ -89,10 +96,16 @@ pub(super) enum Phase {
 }
 
 impl Connection {
-    /// A connection to `peer`, which has `paths` candidate addresses (numbered from 0). Nothing is sent before
-    /// [`connect`](Self::connect) or before the peer calls (WIND-1.1).
+    /// A connection to `peer`, which has `paths` candidate addresses (numbered from 0). Nothing is
+    /// sent before [`connect`](Self::connect) or before the peer calls (WIND-1.1).
     #[must_use]
-    pub fn new(settings: Settings, me: Introduction, peer: Rank, paths: u8, now: Time) -> Connection {
+    pub fn new(
+        settings: Settings,
+        me: Introduction,
+        peer: Rank,
+        paths: u8,
+        now: Time,
+    ) -> Connection {
         let me = Introduction {
             datagram_max: settings.datagram_max,
             receive_buffer: settings.receive_buffer,
@@ -127,14 +140,16 @@ impl Connection {
         }
     }
 
-    /// Start calling the peer: HELLOs go to every candidate path in rotation until one answers (WIND-1.4).
+    /// Start calling the peer: HELLOs go to every candidate path in rotation until one answers
+    /// (WIND-1.4).
     pub fn connect(&mut self, now: Time) {
         if self.phase == Phase::Open {
             self.handshake.call(now);
         }
     }
 
-    /// The id by which the peer names this connection. Changes when the peer restarts ([`Event::Restarted`]).
+    /// The id by which the peer names this connection. Changes when the peer restarts
+    /// ([`Event::Restarted`]).
     #[must_use]
     pub fn id(&self) -> u64 {
         self.handshake.me.connection
@@ -168,8 +183,13 @@ impl Connection {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let in_flight = self.sending.both().iter().any(|sending| !sending.flight.is_empty());
-        let untold = self.refusals.is_due() || self.arrivals.both().iter().any(|arrivals| arrivals.has_news());
-        self.outbox.is_empty() && self.inbox.is_empty() && !in_flight && !untold && self.beside.is_none()
+        let untold = self.refusals.is_due()
+            || self.arrivals.both().iter().any(|arrivals| arrivals.has_news());
+        self.outbox.is_empty()
+            && self.inbox.is_empty()
+            && !in_flight
+            && !untold
+            && self.beside.is_none()
     }
 
     /// Queue a message, at any time, also before establishment. Its number.
@@ -187,26 +207,30 @@ impl Connection {
         Ok(number)
     }
 
-    /// Its body begins with a page, and pages that are in one datagram each are sent for less: cut this message, which was just posted, between
-    /// them (WIND-2.5).
+    /// Its body begins with a page, and pages that are in one datagram each are sent for less: cut
+    /// this message, which was just posted, between them (WIND-2.5).
     pub fn cut_between_pages(&mut self, number: u64) {
         self.outbox.cut_between_pages(number);
     }
 
-    /// Is a body of `len` bytes, behind a head of `head`, better copied now, to travel whole, than gathered later as fragments? One of
-    /// few bytes always; a larger one if it fits into a datagram and nothing else is under way, so that somebody may wait for it alone.
+    /// Is a body of `len` bytes, behind a head of `head`, better copied now, to travel whole, than
+    /// gathered later as fragments? One of few bytes always; a larger one if it fits into a
+    /// datagram and nothing else is under way, so that somebody may wait for it alone.
     #[must_use]
     pub fn is_better_whole(&self, head: usize, len: u64) -> bool {
-        len <= POST_INLINE || (len <= POST_INLINE_ALONE && self.outbox.holds(head, len) && self.is_quiet())
+        len <= POST_INLINE
+            || (len <= POST_INLINE_ALONE && self.outbox.holds(head, len) && self.is_quiet())
     }
 
     /// Nothing waits, and hardly anything is in flight.
     pub(super) fn is_quiet(&self) -> bool {
-        let in_flight: u64 = self.sending.both().map(|sending| sending.flight.in_flight()).iter().sum();
+        let in_flight: u64 =
+            self.sending.both().map(|sending| sending.flight.in_flight()).iter().sum();
         in_flight <= QUIET_MAX && !self.outbox.has_small() && !self.outbox.has_bulk()
     }
 
-    /// Would [`post`](Self::post) answer [`PostError::Full`]? There is room again when the peer has acknowledged something.
+    /// Would [`post`](Self::post) answer [`PostError::Full`]? There is room again when the peer has
+    /// acknowledged something.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.phase == Phase::Open && self.outbox.is_full()
@@ -228,14 +252,16 @@ impl Connection {
         !self.events.is_empty()
     }
 
-    /// So many *credited* messages delivered earlier have been read, with bodies of so many bytes together: their credit goes back to the
-    /// peer. Once for each such message that was delivered and not refused.
+    /// So many *credited* messages delivered earlier have been read, with bodies of so many bytes
+    /// together: their credit goes back to the peer. Once for each such message that was delivered
+    /// and not refused.
     pub fn consumed(&mut self, messages: u64, bytes: u64) {
         self.inbox.consumed(messages, bytes);
     }
 
-    /// Forget the source of the messages with this token: it is never gathered again. No event follows for it. The peer learns
-    /// that their numbers are done; whether it had them already is not known.
+    /// Forget the source of the messages with this token: it is never gathered again. No event
+    /// follows for it. The peer learns that their numbers are done; whether it had them already is
+    /// not known.
     pub fn cancel(&mut self, token: Token) {
         self.cancel_all(|other| other == token);
     }
@@ -249,23 +275,23 @@ impl Connection {
         }
     }
 
-    /// The peer may have so many bytes of each lane in flight to us (WIND-9.10); it is told with the next acknowledgement. An owner that
-    /// never says lets it have the whole receive buffer.
+    /// The peer may have so many bytes of each lane in flight to us (WIND-9.10); it is told with
+    /// the next acknowledgement. An owner that never says lets it have the whole receive buffer.
     pub fn grant(&mut self, bytes: u64) {
         let share = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.arrivals.both_mut().into_iter().for_each(|arrivals| arrivals.share = share);
     }
 
-    /// The datagram that [`receive`](Self::receive) is given next, of this lane, came marked CE: some queue on its way is filling
-    /// (WIND-9.5).
+    /// The datagram that [`receive`](Self::receive) is given next, of this lane, came marked CE:
+    /// some queue on its way is filling (WIND-9.5).
     pub fn marked(&mut self, lane: Lane) {
         let arrivals = &mut self.arrivals[lane];
         arrivals.marked = arrivals.marked.wrapping_add(1);
         self.statistics.marked_received += 1;
     }
 
-    /// Say goodbye. Messages not settled fail; [`Event::Dead`] follows at once, the CLOSE at the next `transmit`, and again
-    /// twice if the connection is kept for that long.
+    /// Say goodbye. Messages not settled fail; [`Event::Dead`] follows at once, the CLOSE at the
+    /// next `transmit`, and again twice if the connection is kept for that long.
     pub fn close(&mut self, now: Time) {
         if self.phase != Phase::Open {
             return;
@@ -273,7 +299,8 @@ impl Connection {
         self.part(now, Death::Closed);
     }
 
-    /// The owner has found that what the peer says cannot be: the connection ends, and the peer is told why (WIND-7.9).
+    /// The owner has found that what the peer says cannot be: the connection ends, and the peer is
+    /// told why (WIND-7.9).
     pub fn give_up(&mut self, now: Time, nonsense: Nonsense) {
         if self.phase == Phase::Open {
             self.part(now, Death::Nonsense(nonsense));
@@ -291,21 +318,25 @@ impl Connection {
 
     /// Tell the owner of a fallback, once (WIND-8.12).
     pub(super) fn fall_back(&mut self, fallback: Fallback) {
-        let known = |told: &Fallback| core::mem::discriminant(told) == core::mem::discriminant(&fallback);
-        if !self.told_fallbacks.iter().any(known) && self.told_fallbacks.try_push(fallback).is_ok() {
+        let known =
+            |told: &Fallback| core::mem::discriminant(told) == core::mem::discriminant(&fallback);
+        if !self.told_fallbacks.iter().any(known) && self.told_fallbacks.try_push(fallback).is_ok()
+        {
             self.events.push_back(Event::Fallback(fallback));
         }
     }
 
-    /// The owner knows from elsewhere that the peer is gone: as after the failure time (WIND-7.2), at once.
+    /// The owner knows from elsewhere that the peer is gone: as after the failure time (WIND-7.2),
+    /// at once.
     pub fn end(&mut self, death: Death) {
         if self.phase == Phase::Open {
             self.die(death);
         }
     }
 
-    /// As [`end`](Self::end), of a peer that is still being met: what it said last, perhaps why it left, may be on its way, and is waited for
-    /// until then, whether or not the two know each other by then.
+    /// As [`end`](Self::end), of a peer that is still being met: what it said last, perhaps why it
+    /// left, may be on its way, and is waited for until then, whether or not the two know each
+    /// other by then.
     pub fn end_by(&mut self, at: Time, death: Death) {
         self.ends = Some((at, death));
     }
@@ -319,12 +350,15 @@ impl Connection {
     /// Both ends know each other now.
     pub(super) fn established(&mut self, now: Time) {
         let Some(them) = self.handshake.them else { return };
-        let datagram_max = usize::from(self.settings.datagram_max.min(them.datagram_max)).max(DATAGRAM_MIN);
+        let datagram_max =
+            usize::from(self.settings.datagram_max.min(them.datagram_max)).max(DATAGRAM_MIN);
         self.mtu = Mtu::new(datagram_max);
         let buffer = u64::from(them.receive_buffer);
         let window = self.settings.window_max.min(buffer);
         let nodes = self.handshake.me.nodes;
-        for (sending, most) in self.sending.both_mut().into_iter().zip([window.min(SMALL_WINDOW_MAX), window]) {
+        for (sending, most) in
+            self.sending.both_mut().into_iter().zip([window.min(SMALL_WINDOW_MAX), window])
+        {
             sending.controller = self.settings.congestion.controller(datagram_max as u64, most);
             sending.gate = Gate::new(buffer, nodes);
         }
@@ -340,7 +374,8 @@ impl Connection {
             Heard::Stale => self.statistics.stale += 1,
             Heard::Established => self.established(now),
             Heard::Misfit(refusal) => {
-                // An established peer cannot have become unfit; an old or misled HELLO is only answered.
+                // An established peer cannot have become unfit; an old or misled HELLO is only
+                // answered.
                 if !self.handshake.is_established() {
                     self.die(Death::Refused(refusal));
                 }
@@ -360,7 +395,8 @@ impl Connection {
     /// All that was known of the peer's datagrams and messages.
     fn forget(&mut self) {
         self.sending = PerLane::each(|_| Sending::new(&self.settings));
-        self.inbox = Inbox::new(self.settings.held_max, self.settings.assembly_max, self.settings.credit);
+        self.inbox =
+            Inbox::new(self.settings.held_max, self.settings.assembly_max, self.settings.credit);
         if !planted(Bug::KeepNumbersOfDead) {
             let share = self.arrivals.small.share;
             self.arrivals = PerLane::each(|lane| Arrivals::new(lane, share));

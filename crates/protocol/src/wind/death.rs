@@ -19,7 +19,9 @@ pub enum Death {
     #[error("it damaged the memory that it shares with this node")]
     Damaged,
     /// The peer was let into memory of this node, was to leave it, and did not.
-    #[error("it was to leave memory of this node, and did not in time: it is stopped there, or does not keep to what is agreed")]
+    #[error(
+        "it was to leave memory of this node, and did not in time: it is stopped there, or does not keep to what is agreed"
+    )]
     Stuck,
     /// The peer (or this end) said goodbye.
     #[error("the connection was closed")]
@@ -31,7 +33,9 @@ pub enum Death {
     #[error("it is heard, but {0}")]
     NoProgress(Stuck),
     /// The peer has acknowledged, granted or refused what there never was (WIND-7.8).
-    #[error("what it sends makes no sense: {0}; a datagram was forged or damaged on the way, or the two run different releases")]
+    #[error(
+        "what it sends makes no sense: {0}; a datagram was forged or damaged on the way, or the two run different releases"
+    )]
     Nonsense(Nonsense),
     /// The peer has ended the connection for this reason.
     #[error("it ended the connection: {0}")]
@@ -40,7 +44,9 @@ pub enum Death {
     #[error("handshake refused: {0}")]
     Refused(HandshakeRefusal),
     /// No candidate path was ever answered (WIND-1.8).
-    #[error("no address of the peer ever answered: is it running, and does a firewall let UDP through?")]
+    #[error(
+        "no address of the peer ever answered: is it running, and does a firewall let UDP through?"
+    )]
     Unreachable,
 }
 
@@ -59,7 +65,12 @@ pub struct HandshakeRefusal {
 
 impl HandshakeRefusal {
     pub(super) fn from_frame(frame: &Refuse) -> HandshakeRefusal {
-        HandshakeRefusal { misfit: frame.misfit, mine: frame.yours, theirs: frame.mine, by_peer: true }
+        HandshakeRefusal {
+            misfit: frame.misfit,
+            mine: frame.yours,
+            theirs: frame.mine,
+            by_peer: true,
+        }
     }
 }
 
@@ -69,19 +80,33 @@ impl core::fmt::Display for HandshakeRefusal {
         let by = if self.by_peer { " (found by the peer)" } else { "" };
         match self.misfit {
             Misfit::Version => {
-                write!(f, "wire format {mine} here, {theirs} at the peer{by}: run the same release on all nodes")
+                write!(
+                    f,
+                    "wire format {mine} here, {theirs} at the peer{by}: run the same release on all nodes"
+                )
             }
-            Misfit::Nodes => write!(f, "{mine} nodes here, {theirs} at the peer{by}: start all nodes as one job"),
-            Misfit::PageSize => write!(f, "pages of {mine} bytes here, {theirs} at the peer{by}: use builds with one page size"),
+            Misfit::Nodes => {
+                write!(f, "{mine} nodes here, {theirs} at the peer{by}: start all nodes as one job")
+            }
+            Misfit::PageSize => write!(
+                f,
+                "pages of {mine} bytes here, {theirs} at the peer{by}: use builds with one page size"
+            ),
             Misfit::ByteOrder => {
-                write!(f, "byte order {mine} here, {theirs} at the peer{by} (1 = little, 2 = big): they cannot share memory")
+                write!(
+                    f,
+                    "byte order {mine} here, {theirs} at the peer{by} (1 = little, 2 = big): they cannot share memory"
+                )
             }
             Misfit::Architecture => write!(
                 f,
                 "architecture {mine} here, {theirs} at the peer{by} (1 = x86-64, 2 = AArch64, 3 = RISC-V 64): use one kind of machine"
             ),
             Misfit::Rank => {
-                write!(f, "rank {mine} here, {theirs} at the peer{by}: an address in the job's list belongs to another node")
+                write!(
+                    f,
+                    "rank {mine} here, {theirs} at the peer{by}: an address in the job's list belongs to another node"
+                )
             }
             Misfit::Seal => write!(
                 f,
@@ -113,7 +138,10 @@ impl fmt::Display for Stuck {
         let Stuck { datagrams, messages, oldest, oldest_len, lasted_ms, bulk } = self;
         let lane = if *bulk { "bulk" } else { "small" };
         let seconds = f64::from(*lasted_ms) / 1e3;
-        write!(f, "has acknowledged nothing of {datagrams} {lane} datagrams for {seconds:.1} s; {messages} messages wait")?;
+        write!(
+            f,
+            "has acknowledged nothing of {datagrams} {lane} datagrams for {seconds:.1} s; {messages} messages wait"
+        )?;
         if let Some(class) = oldest {
             write!(f, " (oldest: {class:?}, {oldest_len} bytes)")?;
         }

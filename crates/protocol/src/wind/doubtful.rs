@@ -1,7 +1,8 @@
-//! Datagrams declared lost, remembered for a while: an acknowledgement for one says that its loss was spurious (WIND-5.6).
+//! Datagrams declared lost, remembered for a while: an acknowledgement for one says that its loss
+//! was spurious (WIND-5.6).
 //!
-//! Datagram numbers are never used twice, so such an acknowledgement cannot mean the retransmission (what TCP needs time stamps or
-//! D-SACK for: RFC 3522, RFC 3708).
+//! Datagram numbers are never used twice, so such an acknowledgement cannot mean the retransmission
+//! (what TCP needs time stamps or D-SACK for: RFC 3522, RFC 3708).
 
 use super::flight::{Cause, Item};
 use crate::limits::{LOST_ITEMS_REMEMBERED, LOST_REMEMBERED};
@@ -41,7 +42,8 @@ impl Doubtful {
         self.records.is_empty()
     }
 
-    /// Remember a datagram. They come in the order of their numbers, because the oldest in flight are lost first.
+    /// Remember a datagram. They come in the order of their numbers, because the oldest in flight
+    /// are lost first.
     pub fn add(&mut self, doubt: Doubt, items: impl Iterator<Item = Item>) {
         if self.records.back().is_some_and(|last| last.doubt.number >= doubt.number) {
             return;
@@ -61,17 +63,29 @@ impl Doubtful {
         }
     }
 
-    /// These numbers are acknowledged. Calls `on_item` for all that the doubtful among them carried, then `on_doubt`.
-    pub fn clear(&mut self, acked: &RangeInclusive<u64>, mut on_item: impl FnMut(Item), mut on_doubt: impl FnMut(Doubt)) {
+    /// These numbers are acknowledged. Calls `on_item` for all that the doubtful among them
+    /// carried, then `on_doubt`.
+    pub fn clear(
+        &mut self,
+        acked: &RangeInclusive<u64>,
+        mut on_item: impl FnMut(Item),
+        mut on_doubt: impl FnMut(Doubt),
+    ) {
         let least = if planted(Bug::TrustDoubts) { 0 } else { *acked.start() };
         let first = self.records.partition_point(|record| record.doubt.number < least);
         if self.records.get(first).is_none_or(|record| record.doubt.number > *acked.end()) {
             return;
         }
-        let mut item = self.records.range(..first).map(|record| record.items as usize).sum::<usize>();
-        for record in self.records.range_mut(first..).take_while(|record| record.doubt.number <= *acked.end()) {
+        let mut item =
+            self.records.range(..first).map(|record| record.items as usize).sum::<usize>();
+        for record in
+            self.records.range_mut(first..).take_while(|record| record.doubt.number <= *acked.end())
+        {
             if !core::mem::replace(&mut record.cleared, true) {
-                self.items.range(item..item + record.items as usize).copied().for_each(&mut on_item);
+                self.items
+                    .range(item..item + record.items as usize)
+                    .copied()
+                    .for_each(&mut on_item);
                 on_doubt(record.doubt);
             }
             item += record.items as usize;
@@ -87,7 +101,8 @@ impl Doubtful {
     }
 }
 
-/// What was lost for which the window was reduced, once: if all of it proves spurious, the reduction was wrong.
+/// What was lost for which the window was reduced, once: if all of it proves spurious, the
+/// reduction was wrong.
 #[derive(Clone, Copy, Debug, Default, Hash)]
 pub(super) struct Episode {
     number: u32,
@@ -97,8 +112,8 @@ pub(super) struct Episode {
 }
 
 impl Episode {
-    /// A datagram sent at `sent` counts as lost: the event's number, and whether it has just begun. What was sent before an event
-    /// began is part of it.
+    /// A datagram sent at `sent` counts as lost: the event's number, and whether it has just begun.
+    /// What was sent before an event began is part of it.
     pub fn lost(&mut self, sent: Time, now: Time) -> (u32, bool) {
         let begins = self.number == 0 || sent > self.began;
         if begins {
@@ -166,8 +181,12 @@ mod tests {
         let mut doubtful = Doubtful::default();
         (1..10_000).for_each(|number| doubtful.add(doubt(number), items(number)));
         assert_eq!(doubtful.records.len(), LOST_REMEMBERED);
-        (10_000..20_000).for_each(|number| doubtful.add(doubt(number), (0..100).map(Item::Message)));
-        assert!(doubtful.items.len() <= LOST_ITEMS_REMEMBERED && doubtful.records.len() <= LOST_ITEMS_REMEMBERED / 100);
+        (10_000..20_000)
+            .for_each(|number| doubtful.add(doubt(number), (0..100).map(Item::Message)));
+        assert!(
+            doubtful.items.len() <= LOST_ITEMS_REMEMBERED
+                && doubtful.records.len() <= LOST_ITEMS_REMEMBERED / 100
+        );
         let mut cleared = 0;
         doubtful.clear(&(0..=30_000), |_| {}, |_| cleared += 1);
         assert!(cleared > 0 && doubtful.is_empty() && doubtful.items.is_empty());

@@ -4,36 +4,42 @@ use super::{Death, Refusal, Rows, Segment, SendMode, Token};
 use crate::wire::Lane;
 use alloc::sync::Arc;
 
-/// In the order in which things happened; see [`Connection::poll_event`](super::Connection::poll_event).
+/// In the order in which things happened; see
+/// [`Connection::poll_event`](super::Connection::poll_event).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Both ends know each other; [`Connection::path`](super::Connection::path) is chosen.
     Established,
-    /// The message is settled: placed or taken in by the peer (and, if ordered or synchronous, delivered in its turn). Its
-    /// source is not read any more.
+    /// The message is settled: placed or taken in by the peer (and, if ordered or synchronous,
+    /// delivered in its turn). Its source is not read any more.
     Acknowledged(Token),
     /// The peer's upper layer refused the message. Its source is not read any more.
     Refused(Token, Refusal),
-    /// The peer could not take the message in now ([`Refusal::NotPresent`]): it is settled here, and returned by
-    /// [`Connection::take_returned`](super::Connection::take_returned), to be posted again.
+    /// The peer could not take the message in now ([`Refusal::NotPresent`]): it is settled here,
+    /// and returned by [`Connection::take_returned`](super::Connection::take_returned), to be
+    /// posted again.
     Returned,
     /// The connection failed before the message was settled: whether it arrived is not known.
     Failed(Token, Death),
-    /// The end. Nothing more is sent or taken in. The owner calls [`Upper::abandon`](super::Upper::abandon).
+    /// The end. Nothing more is sent or taken in. The owner calls
+    /// [`Upper::abandon`](super::Upper::abandon).
     Dead(Death),
     /// A fast path does not work and is not used any more (WIND-8.12).
     Fallback(Fallback),
-    /// Nothing came from the peer for half of the failure time: the link shall receive from it by the plainest way (WIND-8.13).
+    /// Nothing came from the peer for half of the failure time: the link shall receive from it by
+    /// the plainest way (WIND-8.13).
     Unheard,
-    /// The peer is a newer process at the same rank. All older messages have failed, `abandon` has been called, and
-    /// [`Connection::id`](super::Connection::id) *has changed*. `Established` follows when the newcomer is connected.
+    /// The peer is a newer process at the same rank. All older messages have failed, `abandon` has
+    /// been called, and [`Connection::id`](super::Connection::id) *has changed*. `Established`
+    /// follows when the newcomer is connected.
     Restarted {
         /// The newcomer's.
         incarnation: u64,
     },
 }
 
-/// Something on the way does not work, and the connection does without it from now on (WIND-8.12). Each is told once.
+/// Something on the way does not work, and the connection does without it from now on (WIND-8.12).
+/// Each is told once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fallback {
     /// Datagrams handed over as one to be cut are lost, single ones arrive.
@@ -79,7 +85,10 @@ impl core::fmt::Display for Fallback {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum PostError {
     /// Too many messages are in flight to this peer.
-    #[error("{} messages are in flight to this peer: wait until some are acknowledged", crate::limits::MESSAGES_IN_FLIGHT)]
+    #[error(
+        "{} messages are in flight to this peer: wait until some are acknowledged",
+        crate::limits::MESSAGES_IN_FLIGHT
+    )]
     Full,
     /// The connection has ended.
     #[error("the connection has ended: {0}")]
@@ -109,7 +118,8 @@ pub struct Transmit {
     pub lane: Lane,
     /// The port it goes to, if not that of the address.
     pub port: Option<u16>,
-    /// Part of a short message's bulk, while there is little else: it may go to the port of the address, as what is small does (WIND-8.9).
+    /// Part of a short message's bulk, while there is little else: it may go to the port of the
+    /// address, as what is small does (WIND-8.9).
     pub short: bool,
     /// Which of the link's fast paths it may take (WIND-8.10).
     pub mode: SendMode,
@@ -121,6 +131,16 @@ impl Transmit {
     /// A datagram of the small lane that is complete as it was appended.
     pub(super) const fn small(path: u8, handshake: bool) -> Transmit {
         let mode = SendMode::Plain;
-        Transmit { payload: None, rows: None, again: false, path, lane: Lane::Small, port: None, short: false, mode, handshake }
+        Transmit {
+            payload: None,
+            rows: None,
+            again: false,
+            path,
+            lane: Lane::Small,
+            port: None,
+            short: false,
+            mode,
+            handshake,
+        }
     }
 }

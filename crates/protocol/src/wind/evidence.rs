@@ -62,8 +62,8 @@ impl core::hash::Hash for Witness {
     fn hash<H: core::hash::Hasher>(&self, _: &mut H) {}
 }
 
-/// How long were the datagrams that arrived, of those sent after a given one? Numbers ascend and lengths descend: whatever is both
-/// older and not longer than another is of no interest.
+/// How long were the datagrams that arrived, of those sent after a given one? Numbers ascend and
+/// lengths descend: whatever is both older and not longer than another is of no interest.
 #[derive(Clone, Debug, Default)]
 struct Arrived(ArrayVec<(u64, u32), 8>);
 
@@ -129,7 +129,8 @@ mod tests {
         }
         witness.lost(5, 100);
         witness.lost(6, 8000);
-        let expected = Evidence { acked: 27, longest_acked: 8248, large_lost: 3, least_lost: 8952, lost: 2 };
+        let expected =
+            Evidence { acked: 27, longest_acked: 8248, large_lost: 3, least_lost: 8952, lost: 2 };
         assert_eq!(witness.take(), expected);
         assert_eq!(witness.take(), Evidence::default());
     }

@@ -1,7 +1,9 @@
-//! Which bytes of running messages will most likely come next, so that they can be received straight into their place (MEM-3.7).
+//! Which bytes of running messages will most likely come next, so that they can be received
+//! straight into their place (MEM-3.7).
 //!
-//! A guess: nothing that is decided depends on it. It plays the sender's part (WIND-3.6): the message that has its turn goes on until that is over
-//! or it is whole, then those have theirs that have waited longest.
+//! A guess: nothing that is decided depends on it. It plays the sender's part (WIND-3.6): the
+//! message that has its turn goes on until that is over or it is whole, then those have theirs that
+//! have waited longest.
 
 use super::Connection;
 use super::assembly::{Assembly, Destination};
@@ -37,7 +39,9 @@ impl Expected {
             Some(Ok(Frame::Open(open))) if open.number == self.message => true,
             Some(_) => return false,
         };
-        let offset = (index as u64).checked_mul(self.piece as u64).and_then(|ahead| self.offset.checked_add(ahead));
+        let offset = (index as u64)
+            .checked_mul(self.piece as u64)
+            .and_then(|ahead| self.offset.checked_add(ahead));
         frames.next().is_none()
             && opens == (self.opening > 0)
             && view.payload().len() == self.piece
@@ -66,7 +70,8 @@ impl Forecast {
         self.each.iter()
     }
 
-    /// Is this the datagram that was expected as the `index`-th (from 0), with this fragment and nothing else in it?
+    /// Is this the datagram that was expected as the `index`-th (from 0), with this fragment and
+    /// nothing else in it?
     #[must_use]
     pub fn is(&self, mut index: usize, view: &View<'_>) -> bool {
         for expected in &self.each {
@@ -81,17 +86,27 @@ impl Forecast {
     /// How far a message will have come then.
     fn end_of(&self, turn: &Turn) -> u64 {
         let told = self.each.iter().rev().find(|expected| expected.message == turn.message);
-        told.map_or(turn.end, |expected| expected.offset + (expected.pieces * expected.piece) as u64)
+        told.map_or(turn.end, |expected| {
+            expected.offset + (expected.pieces * expected.piece) as u64
+        })
     }
 
-    /// A message has a turn for at most so many fragments, of these missing bytes: the `tail` of its body, or up to what is here already. Can be
-    /// told what follows?
-    fn add(&mut self, message: u64, opening: usize, missing: Range<u64>, tail: bool, most: usize) -> bool {
+    /// A message has a turn for at most so many fragments, of these missing bytes: the `tail` of
+    /// its body, or up to what is here already. Can be told what follows?
+    fn add(
+        &mut self,
+        message: u64,
+        opening: usize,
+        missing: Range<u64>,
+        tail: bool,
+        most: usize,
+    ) -> bool {
         if most == 0 {
             return true;
         }
         let (piece, len) = (self.piece, missing.end - missing.start);
-        let whole = usize::try_from(len.checked_div(piece as u64).unwrap_or(0)).unwrap_or(usize::MAX);
+        let whole =
+            usize::try_from(len.checked_div(piece as u64).unwrap_or(0)).unwrap_or(usize::MAX);
         let pieces = whole.min(most).min(self.room);
         let expected = Expected { message, offset: missing.start, pieces, piece, opening };
         let alike = self.each.first().is_none_or(|first| first.opening == opening);
@@ -114,7 +129,8 @@ pub(super) struct Turn {
     pub opens: bool,
 }
 
-/// What is remembered to guess by. It is no part of a connection's state: two that differ in it alone behave alike.
+/// What is remembered to guess by. It is no part of a connection's state: two that differ in it
+/// alone behave alike.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Guess {
     /// Messages in the order in which they had their turns, the latest last; some may be over.
@@ -148,7 +164,11 @@ impl Guess {
     }
 
     /// What comes next, up to so many bytes, of the messages that are being gathered.
-    pub fn forecast<'a>(&self, bytes: usize, gathered: impl Fn(u64) -> Option<&'a Assembly>) -> Forecast {
+    pub fn forecast<'a>(
+        &self,
+        bytes: usize,
+        gathered: impl Fn(u64) -> Option<&'a Assembly>,
+    ) -> Forecast {
         let mut forecast = Forecast::new(self.piece, bytes);
         for (turn, most) in self.turns() {
             let Some(assembly) = gathered(turn.message) else { continue };
@@ -159,8 +179,11 @@ impl Guess {
             let opening = if turn.opens { open_frame_len(assembly.head.len()) } else { 0 };
             let tail = missing.end == assembly.len;
             // A turn goes on to a message's end if that is near.
-            let left = usize::try_from((missing.end - missing.start).div_ceil(self.piece.max(1) as u64)).unwrap_or(usize::MAX);
-            let most = if tail && left <= most + BULK_RUN_OVER as usize { most.max(left) } else { most };
+            let left =
+                usize::try_from((missing.end - missing.start).div_ceil(self.piece.max(1) as u64))
+                    .unwrap_or(usize::MAX);
+            let most =
+                if tail && left <= most + BULK_RUN_OVER as usize { most.max(left) } else { most };
             if !forecast.add(turn.message, opening, missing, tail, most) {
                 break;
             }
@@ -168,9 +191,11 @@ impl Guess {
         forecast
     }
 
-    /// Who has a turn for how many fragments: the latest goes on, then all in their order, it again as the last.
+    /// Who has a turn for how many fragments: the latest goes on, then all in their order, it again
+    /// as the last.
     fn turns(&self) -> impl Iterator<Item = (Turn, usize)> {
-        let rest = self.turns.back().map(|latest| (*latest, BULK_RUN.saturating_sub(self.run) as usize));
+        let rest =
+            self.turns.back().map(|latest| (*latest, BULK_RUN.saturating_sub(self.run) as usize));
         rest.into_iter().chain(self.turns.iter().map(|turn| (*turn, BULK_RUN as usize)))
     }
 }

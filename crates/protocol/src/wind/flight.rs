@@ -1,4 +1,5 @@
-//! What was sent and is neither acknowledged nor lost (WIND-5): small records in two rings, no allocation a datagram.
+//! What was sent and is neither acknowledged nor lost (WIND-5): small records in two rings, no
+//! allocation a datagram.
 
 mod losses;
 
@@ -78,7 +79,8 @@ pub(crate) struct Acked {
     pub undo: bool,
 }
 
-/// Of the datagrams that an acknowledgement newly tells of: the one sent last, and the least number.
+/// Of the datagrams that an acknowledgement newly tells of: the one sent last, and the least
+/// number.
 #[derive(Clone, Copy, Debug, Hash)]
 struct News {
     newest: (u64, Time),
@@ -87,7 +89,8 @@ struct News {
 
 impl News {
     fn add(news: &mut Option<News>, number: u64, sent: Time) {
-        let (newest, least) = news.map_or(((number, sent), number), |news| (news.newest, news.least));
+        let (newest, least) =
+            news.map_or(((number, sent), number), |news| (news.newest, news.least));
         *news = Some(News { newest: newest.max((number, sent)), least: least.min(number) });
     }
 }
@@ -103,11 +106,13 @@ pub(crate) struct Flight {
     datagrams: usize,
     overtaker: Option<Overtaker>,
     loss_time: Option<Time>,
-    /// The latest datagram that must be acknowledged went, or the latest acknowledgement that told something new came.
+    /// The latest datagram that must be acknowledged went, or the latest acknowledgement that told
+    /// something new came.
     last_step: Time,
     /// That datagram asked to be acknowledged at once.
     asked: bool,
-    /// A size probe went last, and so long nothing need follow whose acknowledgement would tell of its loss (WIND-8.2).
+    /// A size probe went last, and so long nothing need follow whose acknowledgement would tell of
+    /// its loss (WIND-8.2).
     unfollowed: Option<Time>,
     doubtful: Doubtful,
     episode: Episode,
@@ -183,14 +188,23 @@ impl Flight {
         self.open_items += 1;
     }
 
-    /// The datagram being written is complete, and may go so. Must it be acknowledged, and does it ask for that at once?
+    /// The datagram being written is complete, and may go so. Must it be acknowledged, and does it
+    /// ask for that at once?
     pub fn commit(&mut self, now: Time, bytes: usize, mode: SendMode, elicits: bool, asks: bool) {
         let items = core::mem::take(&mut self.open_items);
         let bytes = if elicits { u32::try_from(bytes).unwrap_or(u32::MAX) } else { 0 };
         let first_item = self.first_item + self.items.len() as u64 - u64::from(items);
         let kind = self.kind(now, bytes, mode);
-        let content = elicits && self.items.iter().rev().take(items as usize).any(|item| item.is_content());
-        self.sent.push_back(Sent { at: now, bytes, items: items as u16, kind, content, first_item });
+        let content =
+            elicits && self.items.iter().rev().take(items as usize).any(|item| item.is_content());
+        self.sent.push_back(Sent {
+            at: now,
+            bytes,
+            items: items as u16,
+            kind,
+            content,
+            first_item,
+        });
         if self.items.back() == Some(&Item::SizeProbe) && items > 0 {
             // Nobody waits for it: no window, no probe timeout.
             self.unfollowed = Some(now + self.probe.timeout(&self.rtt, asks));
@@ -205,12 +219,14 @@ impl Flight {
         }
     }
 
-    /// What the fate of the datagram that goes now will tell about fast paths. A link hands over as one what goes at once and is equally
-    /// long.
+    /// What the fate of the datagram that goes now will tell about fast paths. A link hands over as
+    /// one what goes at once and is equally long.
     fn kind(&mut self, now: Time, bytes: u32, mode: SendMode) -> Kind {
         match (mode, self.sent.back_mut()) {
             (SendMode::Plain, _) => Kind::Plain,
-            (SendMode::Any, Some(before)) if before.at == now && before.bytes == bytes && before.kind != Kind::Plain => {
+            (SendMode::Any, Some(before))
+                if before.at == now && before.bytes == bytes && before.kind != Kind::Plain =>
+            {
                 before.kind = Kind::Segment;
                 Kind::Segment
             }
@@ -253,8 +269,14 @@ impl Flight {
         }
     }
 
-    /// An ACK frame of datagrams that [were sent](Self::has_sent) came. Calls `on_item` for all that is newly acknowledged.
-    pub fn acknowledge(&mut self, now: Time, ack: &Acknowledgement<'_>, mut on_item: impl FnMut(Item)) -> Acked {
+    /// An ACK frame of datagrams that [were sent](Self::has_sent) came. Calls `on_item` for all
+    /// that is newly acknowledged.
+    pub fn acknowledge(
+        &mut self,
+        now: Time,
+        ack: &Acknowledgement<'_>,
+        mut on_item: impl FnMut(Item),
+    ) -> Acked {
         let mut acked = Acked::default();
         let mut news = None;
         // To questions a peer answers, too, that has no room for what else is in flight (WIND-5.4).
@@ -341,17 +363,23 @@ impl Flight {
         });
     }
 
-    /// What an acknowledgement that tells something new says of the path; the round trip, if it shows one.
+    /// What an acknowledgement that tells something new says of the path; the round trip, if it
+    /// shows one.
     fn learn(&mut self, now: Time, news: News, ack: &Acknowledgement<'_>) -> Option<Duration> {
         let (number, sent) = news.newest;
         let largest = self.largest_acked();
-        // The delay is since the largest number came, which may be that of a datagram that nobody waits for, as an acknowledgement.
+        // The delay is since the largest number came, which may be that of a datagram that nobody
+        // waits for, as an acknowledgement.
         let shows = match ack.largest {
             told if told == number => Some(sent),
-            told if told > largest => self.index(told).and_then(|at| self.sent.get(at)).map(|sent| sent.at),
+            told if told > largest => {
+                self.index(told).and_then(|at| self.sent.get(at)).map(|sent| sent.at)
+            }
             _ => None,
         };
-        let round_trip = shows.map(|sent| self.rtt.sample(now - sent, Duration::from_nanos(u64::from(ack.told.delay))));
+        let round_trip = shows.map(|sent| {
+            self.rtt.sample(now - sent, Duration::from_nanos(u64::from(ack.told.delay)))
+        });
         if news.least < largest {
             self.reordering.seen();
         }

@@ -1,10 +1,12 @@
-//! The credit that a receiver grants: what its peer may send that is not read yet (WIND-6.3, WIND-6.4).
+//! The credit that a receiver grants: what its peer may send that is not read yet (WIND-6.3,
+//! WIND-6.4).
 
 use super::outgoing::cost;
 use crate::limits::{CREDIT_OVERHEAD, MESSAGE_MAX};
 use crate::planted::{Bug, planted};
 
-/// All of it ever, in bytes: sums that only grow, so that a grant that is lost is made good by the next.
+/// All of it ever, in bytes: sums that only grow, so that a grant that is lost is made good by the
+/// next.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Granted {
     /// What the peer may have unread at once.
@@ -20,7 +22,8 @@ impl Granted {
         Granted { span, limit: span, used: 0, told: span }
     }
 
-    /// Returns whether the peer may send a body of so many bytes: there is credit for it, or the message is alone (WIND-6.7).
+    /// Returns whether the peer may send a body of so many bytes: there is credit for it, or the
+    /// message is alone (WIND-6.7).
     pub fn covers(&self, len: u64) -> bool {
         let is_alone = self.limit == self.used.saturating_add(self.span);
         self.used.saturating_add(cost(len)) <= self.limit || (is_alone && len <= MESSAGE_MAX)
@@ -82,7 +85,11 @@ mod tests {
     #[test]
     fn absurd_lengths_are_not_covered() {
         let granted = Granted::new(1 << 20);
-        assert!(!granted.covers(u64::MAX) && !granted.covers(u64::MAX - 1) && !granted.covers(MESSAGE_MAX + 1));
+        assert!(
+            !granted.covers(u64::MAX)
+                && !granted.covers(u64::MAX - 1)
+                && !granted.covers(MESSAGE_MAX + 1)
+        );
     }
 
     /// WIND-6.7: up to the limit of all messages, and nothing beside it until it is read.

@@ -1,8 +1,9 @@
-//! Getting to know the peer (WIND-1): symmetric, both sides may begin at once, any datagram may be lost.
+//! Getting to know the peer (WIND-1): symmetric, both sides may begin at once, any datagram may be
+//! lost.
 //!
-//! A node is *established* when it knows the peer's id and the peer has shown that it knows ours, by a HELLO that says so or by any
-//! datagram with our id. Whoever is not established repeats its HELLO and wants an answer; whoever is answers. So no loss can
-//! leave one side waiting for ever.
+//! A node is *established* when it knows the peer's id and the peer has shown that it knows ours,
+//! by a HELLO that says so or by any datagram with our id. Whoever is not established repeats its
+//! HELLO and wants an answer; whoever is answers. So no loss can leave one side waiting for ever.
 
 use super::death::HandshakeRefusal;
 use super::{Introduction, Misfit};
@@ -47,7 +48,8 @@ pub(super) struct Handshake {
     heard: u64,
     /// Which of the peer's paths brought its latest HELLO.
     their_path: u8,
-    /// The path to the peer that is proven, once established; before, the one that its latest HELLO came by.
+    /// The path to the peer that is proven, once established; before, the one that its latest HELLO
+    /// came by.
     pub path: Option<u8>,
     began: Time,
     next_hello: Option<Time>,
@@ -112,22 +114,25 @@ impl Handshake {
         self.next_hello
     }
 
-    /// Is this HELLO the latest of a process as new as the one we know (WIND-1.7)? An earlier one anybody may say again who has seen
-    /// it (WIND-1.9).
+    /// Is this HELLO the latest of a process as new as the one we know (WIND-1.7)? An earlier one
+    /// anybody may say again who has seen it (WIND-1.9).
     pub fn is_fresh(&self, hello: &Hello, number: u64) -> bool {
         let mine = &hello.mine;
         self.them.is_none_or(|them| match mine.incarnation.cmp(&them.incarnation) {
             Ordering::Less => false,
             Ordering::Greater => true,
             Ordering::Equal if mine.connection == them.connection => number > self.heard,
-            // The same process under another id: believed only from one that has seen who we are, and not any more once established.
+            // The same process under another id: believed only from one that has seen who we are,
+            // and not any more once established.
             Ordering::Equal => self.state != State::Established && self.shown(hello).is_some(),
         })
     }
 
     /// What it shows of us, if it has heard of us.
     fn shown(&self, hello: &Hello) -> Option<Shown> {
-        hello.yours.filter(|yours| yours.connection == self.me.connection && yours.incarnation == self.me.incarnation)
+        hello.yours.filter(|yours| {
+            yours.connection == self.me.connection && yours.incarnation == self.me.incarnation
+        })
     }
 
     /// A HELLO of this number came on `path`.
@@ -138,7 +143,10 @@ impl Handshake {
         if let Some(misfit) = self.misfit(hello) {
             let HandshakeRefusal { misfit: what, mine, theirs, .. } = misfit;
             let incarnation = hello.mine.incarnation;
-            self.refuse = Some((Refuse { rank: self.me.rank, misfit: what, mine, yours: theirs, incarnation }, path));
+            self.refuse = Some((
+                Refuse { rank: self.me.rank, misfit: what, mine, yours: theirs, incarnation },
+                path,
+            ));
             return Heard::Misfit(misfit);
         }
         let shows_me = self.shown(hello);
@@ -183,7 +191,10 @@ impl Handshake {
 
     /// Does this REFUSE speak to us, and now?
     pub fn refused(&self, refuse: &Refuse) -> Heard {
-        if refuse.rank != self.peer || refuse.incarnation != self.me.incarnation || self.state != State::Calling {
+        if refuse.rank != self.peer
+            || refuse.incarnation != self.me.incarnation
+            || self.state != State::Calling
+        {
             return Heard::Stale;
         }
         Heard::Misfit(HandshakeRefusal::from_frame(refuse))
@@ -221,7 +232,9 @@ impl Handshake {
     }
 
     pub fn has_due(&self, now: Time) -> bool {
-        self.refuse.is_some() || self.answer.is_some() || self.next_hello.is_some_and(|at| at <= now)
+        self.refuse.is_some()
+            || self.answer.is_some()
+            || self.next_hello.is_some_and(|at| at <= now)
     }
 
     /// Append a due handshake datagram; the path it goes to.
@@ -234,8 +247,11 @@ impl Handshake {
             Some(path) => path,
             None => self.call_again(now)?,
         };
-        let yours =
-            self.them.map(|them| Shown { connection: them.connection, incarnation: them.incarnation, path: self.their_path });
+        let yours = self.them.map(|them| Shown {
+            connection: them.connection,
+            incarnation: them.incarnation,
+            path: self.their_path,
+        });
         let answer_wanted = self.state != State::Established;
         let hello = Hello { mine: self.me, to: self.peer, path, yours, answer_wanted };
         self.datagram(into, |builder| builder.hello(&hello));
@@ -257,13 +273,15 @@ impl Handshake {
 
     fn datagram(&mut self, into: &mut Vec<u8>, write: impl FnOnce(&mut Builder<'_>)) {
         self.number += 1;
-        let mut builder = Builder::new(into, 0, self.number, SealKind::Handshake, crate::limits::DATAGRAM_MIN);
+        let mut builder =
+            Builder::new(into, 0, self.number, SealKind::Handshake, crate::limits::DATAGRAM_MIN);
         write(&mut builder);
         builder.finish(None);
     }
 }
 
-/// An id for the next life, from the last one (which is random and known to few) and from what is new. SplitMix64's finaliser.
+/// An id for the next life, from the last one (which is random and known to few) and from what is
+/// new. SplitMix64's finaliser.
 fn successor(id: u64, incarnation: u64) -> u64 {
     let mut x = id ^ incarnation.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15;
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,8 +1,8 @@
-//! Spans of time, counted in buckets whose width grows with their value: a log-linear histogram as Gil Tene's HdrHistogram, small enough to
-//! have one for each peer.
+//! Spans of time, counted in buckets whose width grows with their value: a log-linear histogram as
+//! Gil Tene's HdrHistogram, small enough to have one for each peer.
 //!
-//! Below two microseconds a bucket is 128 ns wide; from there on each doubling is cut into eight. What a bucket stands for is at most a
-//! sixteenth away from what was recorded.
+//! Below two microseconds a bucket is 128 ns wide; from there on each doubling is cut into eight.
+//! What a bucket stands for is at most a sixteenth away from what was recorded.
 
 use crate::time::Time;
 use alloc::boxed::Box;
@@ -35,9 +35,14 @@ impl Histogram {
     /// Buckets of every histogram.
     pub const BUCKETS: usize = CUT * (DOUBLINGS + 1);
 
-    /// From what [`counts`](Self::counts), [`halvings`](Self::halvings) and [`longest`](Self::longest) said.
+    /// From what [`counts`](Self::counts), [`halvings`](Self::halvings) and
+    /// [`longest`](Self::longest) said.
     #[must_use]
-    pub fn from_parts(counts: [u32; Histogram::BUCKETS], halvings: u32, longest: Duration) -> Histogram {
+    pub fn from_parts(
+        counts: [u32; Histogram::BUCKETS],
+        halvings: u32,
+        longest: Duration,
+    ) -> Histogram {
         Histogram { counts, halvings, longest: nanos(longest) }
     }
 
@@ -87,8 +92,9 @@ impl Histogram {
         self.counts.iter().all(|count| *count == 0)
     }
 
-    /// The span that `hundredths` of a percent of all spans do not exceed (nearest rank: 9990 is p99.9), within a sixteenth of its value
-    /// or 64 ns, and 10,000 exactly. `None` if there are none.
+    /// The span that `hundredths` of a percent of all spans do not exceed (nearest rank: 9990 is
+    /// p99.9), within a sixteenth of its value or 64 ns, and 10,000 exactly. `None` if there are
+    /// none.
     #[must_use]
     pub fn percentile(&self, hundredths: u32) -> Option<Duration> {
         let total = self.len();
@@ -107,17 +113,21 @@ impl Histogram {
         Some(Duration::from_nanos(middle(at).min(self.longest)))
     }
 
-    /// What was counted since `earlier`, an older look at the same histogram. Its longest span is only known to its bucket.
+    /// What was counted since `earlier`, an older look at the same histogram. Its longest span is
+    /// only known to its bucket.
     #[must_use]
     pub fn since(&self, earlier: &Histogram) -> Histogram {
         let shift = self.halvings.wrapping_sub(earlier.halvings);
         let mut since = Histogram::default();
         let mut last = None;
-        for (at, (count, (now, before))) in since.counts.iter_mut().zip(self.counts.iter().zip(&earlier.counts)).enumerate() {
+        for (at, (count, (now, before))) in
+            since.counts.iter_mut().zip(self.counts.iter().zip(&earlier.counts)).enumerate()
+        {
             *count = now.saturating_sub(before.checked_shr(shift).unwrap_or(0));
             last = if *count > 0 { Some(at) } else { last };
         }
-        let end = last.map_or(0, |at| if at + 1 < Histogram::BUCKETS { lowest(at + 1) } else { u64::MAX });
+        let end = last
+            .map_or(0, |at| if at + 1 < Histogram::BUCKETS { lowest(at + 1) } else { u64::MAX });
         since.longest = end.min(self.longest);
         since
     }
@@ -126,7 +136,14 @@ impl Histogram {
 impl core::fmt::Debug for Histogram {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let at = |hundredths| self.percentile(hundredths).unwrap_or_default();
-        write!(f, "{} spans: p50 {:?}, p99 {:?}, longest {:?}", self.len(), at(5000), at(9900), self.longest())
+        write!(
+            f,
+            "{} spans: p50 {:?}, p99 {:?}, longest {:?}",
+            self.len(),
+            at(5000),
+            at(9900),
+            self.longest()
+        )
     }
 }
 
@@ -201,7 +218,10 @@ mod tests {
 
     /// All magnitudes alike, up to the 17 s that are told apart.
     fn spans() -> impl Strategy<Value = Vec<u64>> {
-        prop::collection::vec((0..34u32, any::<u64>()).prop_map(|(bits, value)| value & ((2 << bits) - 1)), 1..400)
+        prop::collection::vec(
+            (0..34u32, any::<u64>()).prop_map(|(bits, value)| value & ((2 << bits) - 1)),
+            1..400,
+        )
     }
 
     fn is_near(found: Duration, right: u64) -> bool {

@@ -1,7 +1,8 @@
-//! Messages on their way in (WIND-2, WIND-4): which have been delivered, which are held back, which are being collected.
+//! Messages on their way in (WIND-2, WIND-4): which have been delivered, which are held back, which
+//! are being collected.
 //!
-//! One number space for all classes. Everything below `floor` is delivered; an ordered message is delivered when it is the floor,
-//! an unordered one when it is whole.
+//! One number space for all classes. Everything below `floor` is delivered; an ordered message is
+//! delivered when it is the floor, an unordered one when it is whole.
 
 mod turns;
 
@@ -90,7 +91,11 @@ impl Inbox {
     }
 
     /// A whole message came.
-    pub fn message<U: Upper>(&mut self, message: &SmallMessage<'_>, above: &mut Above<'_, U>) -> Taken {
+    pub fn message<U: Upper>(
+        &mut self,
+        message: &SmallMessage<'_>,
+        above: &mut Above<'_, U>,
+    ) -> Taken {
         let SmallMessage { number, class, credited, head, body } = *message;
         match self.first_sight(number, credited, body.len() as u64) {
             Ok(()) => {}
@@ -114,7 +119,10 @@ impl Inbox {
                 return Taken::NoRoom;
             }
             self.charge(credited, body.len() as u64);
-            self.set(number, Slot::Held(Box::new(Held { class, credited, head, body: body.to_vec() })));
+            self.set(
+                number,
+                Slot::Held(Box::new(Held { class, credited, head, body: body.to_vec() })),
+            );
             self.advance(above);
             return Taken::New;
         }
@@ -124,26 +132,38 @@ impl Inbox {
         Taken::New
     }
 
-    /// A message begins. `whole`: all of its body is in the same datagram, and is taken in too (WIND-2.10).
-    pub fn open<U: Upper>(&mut self, open: &Open<'_>, whole: Option<(Fragment, &[u8])>, above: &mut Above<'_, U>) -> Taken {
+    /// A message begins. `whole`: all of its body is in the same datagram, and is taken in too
+    /// (WIND-2.10).
+    pub fn open<U: Upper>(
+        &mut self,
+        open: &Open<'_>,
+        whole: Option<(Fragment, &[u8])>,
+        above: &mut Above<'_, U>,
+    ) -> Taken {
         let Open { number, class, credited, head, len } = *open;
         match (self.first_sight(number, credited, len), whole) {
             (Ok(()), _) => {}
-            (Err(Taken::Duplicate), Some((fragment, bytes))) => return self.fragment(fragment, true, bytes, above),
+            (Err(Taken::Duplicate), Some((fragment, bytes))) => {
+                return self.fragment(fragment, true, bytes, above);
+            }
             // A beginning is repeated until it is acknowledged: nothing strange.
             (Err(Taken::Duplicate), None) => return Taken::New,
             (Err(taken), _) => return taken,
         }
         let Ok(kept_head) = Head::try_from(head) else { return Taken::Wrong };
-        let now = whole.map(|(_, body)| body).filter(|_| class == Class::Unordered || number == self.floor);
-        // WIND-6.7: of messages beyond all credit there is one, whose room is the credit that it took.
+        let now = whole
+            .map(|(_, body)| body)
+            .filter(|_| class == Class::Unordered || number == self.floor);
+        // WIND-6.7: of messages beyond all credit there is one, whose room is the credit that it
+        // took.
         let is_placed = class == Class::Unordered && above.upper.places(class, head);
         let collected = if is_placed || self.is_alone(credited, len) { 0 } else { len };
         if now.is_none() && !self.has_room(number, collected) {
             return Taken::NoRoom;
         }
         let sound = above.upper.costs_credit(head, credited) == credited;
-        let admission = match sound.then(|| above.upper.admit(above.from, number, class, head, len)) {
+        let admission = match sound.then(|| above.upper.admit(above.from, number, class, head, len))
+        {
             None => Admission::Refuse(Refusal::Malformed),
             Some(Admission::Place) if class != Class::Unordered => Admission::Assemble,
             Some(other) => other,
@@ -167,15 +187,22 @@ impl Inbox {
                 let taken = above.deliver(number, class, head, Delivered::Bytes(body));
                 self.done(number, credited && !taken, len, above);
             }
-            (Admission::Place, None) => self.gather(number, Assembly::new(class, credited, kept_head, len, Destination::Place)),
+            (Admission::Place, None) => self
+                .gather(number, Assembly::new(class, credited, kept_head, len, Destination::Place)),
             (Admission::Assemble, None) => {
-                // Reserved, not cleared: most fragments come in order, and each byte is written once.
-                let Some(buffer) = usize::try_from(len).ok().and_then(|len| above.upper.buffer(len)) else {
+                // Reserved, not cleared: most fragments come in order, and each byte is written
+                // once.
+                let Some(buffer) =
+                    usize::try_from(len).ok().and_then(|len| above.upper.buffer(len))
+                else {
                     above.refuse(number, Refusal::NoMemory);
                     self.done(number, credited, len, above);
                     return Taken::New;
                 };
-                self.gather(number, Assembly::new(class, credited, kept_head, len, Destination::Collect(buffer)));
+                self.gather(
+                    number,
+                    Assembly::new(class, credited, kept_head, len, Destination::Collect(buffer)),
+                );
                 if let Some((fragment, bytes)) = whole {
                     return self.fragment(fragment, true, bytes, above);
                 }
@@ -190,8 +217,15 @@ impl Inbox {
     }
 
     /// Bytes of a body came, beside its beginning if that `opens`.
-    pub fn fragment<U: Upper>(&mut self, fragment: Fragment, opens: bool, bytes: &[u8], above: &mut Above<'_, U>) -> Taken {
-        // The low half names the number nearest above the floor; what lies below it is long delivered (WIRE-4.5).
+    pub fn fragment<U: Upper>(
+        &mut self,
+        fragment: Fragment,
+        opens: bool,
+        bytes: &[u8],
+        above: &mut Above<'_, U>,
+    ) -> Taken {
+        // The low half names the number nearest above the floor; what lies below it is long
+        // delivered (WIRE-4.5).
         let ahead = fragment.message_low.wrapping_sub(self.floor as u32);
         if ahead > u32::MAX / 2 {
             return Taken::Duplicate;
@@ -211,7 +245,8 @@ impl Inbox {
         self.guess.forecast(bytes, |number| self.assembly(number))
     }
 
-    /// A whole message came of which something is known already: what of it is missing is taken in (WIND-2.4).
+    /// A whole message came of which something is known already: what of it is missing is taken in
+    /// (WIND-2.4).
     fn whole<U: Upper>(&mut self, number: u64, body: &[u8], above: &mut Above<'_, U>) -> Taken {
         match self.slot(number) {
             Some(Slot::Gathering(assembly)) if assembly.len != body.len() as u64 => Taken::Wrong,
@@ -220,7 +255,13 @@ impl Inbox {
         }
     }
 
-    fn fill<U: Upper>(&mut self, number: u64, offset: u64, bytes: &[u8], above: &mut Above<'_, U>) -> Taken {
+    fn fill<U: Upper>(
+        &mut self,
+        number: u64,
+        offset: u64,
+        bytes: &[u8],
+        above: &mut Above<'_, U>,
+    ) -> Taken {
         let assembly = match self.slot(number) {
             Some(Slot::Gathering(assembly)) => assembly,
             Some(Slot::Done | Slot::Held(_)) => return Taken::Duplicate,
@@ -242,7 +283,11 @@ impl Inbox {
     }
 
     /// Its sender took a message back (WIND-2.9, WIND-4.7).
-    pub fn withdraw<U: Upper>(&mut self, withdrawal: Withdrawal, above: &mut Above<'_, U>) -> Taken {
+    pub fn withdraw<U: Upper>(
+        &mut self,
+        withdrawal: Withdrawal,
+        above: &mut Above<'_, U>,
+    ) -> Taken {
         let Withdrawal { number, charged, len } = withdrawal;
         match self.first_sight(number, charged, len) {
             Ok(()) => {
@@ -252,14 +297,17 @@ impl Inbox {
                 Taken::New
             }
             Err(Taken::Duplicate) => {
-                let Some(Slot::Gathering(assembly)) = self.slot(number) else { return Taken::Duplicate };
+                let Some(Slot::Gathering(assembly)) = self.slot(number) else {
+                    return Taken::Duplicate;
+                };
                 if (assembly.credited, assembly.len) != (charged, len) {
                     return Taken::Wrong;
                 }
                 if assembly.is_whole() {
                     return Taken::Duplicate;
                 }
-                let Some(cost) = self.assembly(number).map(|assembly| self.assembly_cost(assembly)) else {
+                let Some(cost) = self.assembly(number).map(|assembly| self.assembly_cost(assembly))
+                else {
                     return Taken::Duplicate;
                 };
                 self.held -= cost;
@@ -314,7 +362,8 @@ impl Inbox {
 
     /// WIND-6.5: the message all others wait for always gets in.
     fn has_room(&self, number: u64, len: u64) -> bool {
-        number == self.floor || self.held.saturating_add(len).saturating_add(OVERHEAD) <= self.held_max
+        number == self.floor
+            || self.held.saturating_add(len).saturating_add(OVERHEAD) <= self.held_max
     }
 
     fn reserve(&mut self, number: u64, len: u64) -> bool {
@@ -332,8 +381,8 @@ impl Inbox {
 
     /// Returns what a message that is collected takes of the bound on what is held.
     fn assembly_cost(&self, assembly: &Assembly) -> u64 {
-        let is_counted =
-            matches!(assembly.destination, Destination::Collect(_)) && !self.is_alone(assembly.credited, assembly.len);
+        let is_counted = matches!(assembly.destination, Destination::Collect(_))
+            && !self.is_alone(assembly.credited, assembly.len);
         OVERHEAD + if is_counted { assembly.len } else { 0 }
     }
 

@@ -1,10 +1,13 @@
-//! Does data of ours soon follow what asks for an acknowledgement? Then the acknowledgement rides along (WIND-3.8).
+//! Does data of ours soon follow what asks for an acknowledgement? Then the acknowledgement rides
+//! along (WIND-3.8).
 //!
-//! Two nodes that put to each other in turns would otherwise send two datagrams each way for every one that is needed. TCP calls such
-//! a connection *interactive* ("pingpong mode", RFC 1122, section 4.2.3.2, refined by measuring instead of assuming): while it is, an
-//! acknowledgement that was asked for waits a moment. What exchanges have shown is a balance: those in which data followed against those
-//! in which none did, each weighed by what it saves or costs. So a moment in which the machine did something else ends nothing, and a
-//! connection on which nothing follows any more soon has its acknowledgements at once.
+//! Two nodes that put to each other in turns would otherwise send two datagrams each way for every
+//! one that is needed. TCP calls such a connection *interactive* ("pingpong mode", RFC 1122,
+//! section 4.2.3.2, refined by measuring instead of assuming): while it is, an acknowledgement that
+//! was asked for waits a moment. What exchanges have shown is a balance: those in which data
+//! followed against those in which none did, each weighed by what it saves or costs. So a moment in
+//! which the machine did something else ends nothing, and a connection on which nothing follows any
+//! more soon has its acknowledgements at once.
 
 use crate::limits::{ACK_HOLD, INTERACTIVE_FROM, INTERACTIVE_LOSS, INTERACTIVE_MOST};
 use crate::time::Time;
@@ -12,7 +15,8 @@ use crate::time::Time;
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Interactive {
     balance: u8,
-    /// The first arrival since data of ours went that asked for an acknowledgement, then; `None` too once it is known what followed.
+    /// The first arrival since data of ours went that asked for an acknowledgement, then; `None`
+    /// too once it is known what followed.
     asked: Option<Time>,
 }
 
@@ -21,8 +25,8 @@ impl Interactive {
         Interactive { balance: 0, asked: None }
     }
 
-    /// A datagram that asks for an acknowledgement arrived; `alone`: nothing else waits to be acknowledged but what is itself held
-    /// back. Until when may it be held back?
+    /// A datagram that asks for an acknowledgement arrived; `alone`: nothing else waits to be
+    /// acknowledged but what is itself held back. Until when may it be held back?
     pub fn asked(&mut self, now: Time, alone: bool) -> Option<Time> {
         match self.asked {
             // Of several at once, such as a header and its data: what follows answers all of them.
@@ -40,7 +44,9 @@ impl Interactive {
     /// Data of ours goes.
     pub fn data_goes(&mut self, now: Time) {
         match self.asked.take() {
-            Some(asked) if now - asked <= ACK_HOLD => self.balance = (self.balance + 1).min(INTERACTIVE_MOST),
+            Some(asked) if now - asked <= ACK_HOLD => {
+                self.balance = (self.balance + 1).min(INTERACTIVE_MOST)
+            }
             Some(_) => self.in_vain(),
             None => {}
         }
@@ -103,7 +109,9 @@ mod tests {
 
     /// So many exchanges in which data follows after 3 µs, beginning at `from`.
     fn exchanges(from: u64, count: u32, held: bool) -> std::vec::Vec<(u64, Step)> {
-        (0..u64::from(count)).flat_map(|n| [(from + 10 * n, Asked(held)), (from + 10 * n + 3, Data)]).collect()
+        (0..u64::from(count))
+            .flat_map(|n| [(from + 10 * n, Asked(held)), (from + 10 * n + 3, Data)])
+            .collect()
     }
 
     fn interactive() -> Interactive {
@@ -117,8 +125,20 @@ mod tests {
     fn holds_while_it_pays() {
         let hold = u64::try_from(ACK_HOLD.as_micros()).unwrap();
         let cases: [(&str, &[(u64, Step)]); 9] = [
-            ("rides along", &[(100, Asked(true)), (101, Data), (110, Asked(true)), (113, Data), (120, Asked(true))]),
-            ("one in vain ends it", &[(100, Asked(true)), (100 + hold, Alone), (200, Asked(false))]),
+            (
+                "rides along",
+                &[
+                    (100, Asked(true)),
+                    (101, Data),
+                    (110, Asked(true)),
+                    (113, Data),
+                    (120, Asked(true)),
+                ],
+            ),
+            (
+                "one in vain ends it",
+                &[(100, Asked(true)), (100 + hold, Alone), (200, Asked(false))],
+            ),
             (
                 "data long after an end counts for nothing",
                 &[(100, Asked(true)), (100 + hold, Alone), (900, Data), (901, Asked(false))],
@@ -127,10 +147,22 @@ mod tests {
                 "an acknowledgement that had to go anyway is no failure",
                 &[(100, Asked(true)), (101, Alone), (103, Data), (110, Asked(true))],
             ),
-            ("in bulk nothing is held", &[(100, AskedAmongOthers), (101, Alone), (102, Data), (110, Asked(true))]),
-            ("acknowledgements that nobody asked for say nothing", &[(500, Alone), (900, Alone), (910, Asked(true))]),
-            ("data without a question says nothing", &[(500, Data), (900, Data), (910, Asked(true))]),
-            ("a second question while one is held", &[(100, Asked(true)), (105, Asked(true)), (110, Data), (120, Asked(true))]),
+            (
+                "in bulk nothing is held",
+                &[(100, AskedAmongOthers), (101, Alone), (102, Data), (110, Asked(true))],
+            ),
+            (
+                "acknowledgements that nobody asked for say nothing",
+                &[(500, Alone), (900, Alone), (910, Asked(true))],
+            ),
+            (
+                "data without a question says nothing",
+                &[(500, Data), (900, Data), (910, Asked(true))],
+            ),
+            (
+                "a second question while one is held",
+                &[(100, Asked(true)), (105, Asked(true)), (110, Data), (120, Asked(true))],
+            ),
             (
                 "questions one after another, and no answer",
                 &[(100, Asked(true)), (110, Asked(true)), (100 + hold, Alone), (150, Asked(false))],
@@ -153,7 +185,10 @@ mod tests {
         // A header and its data, answered together, are one exchange.
         let mut habit = Interactive::new();
         for n in 0..u64::from(INTERACTIVE_FROM) {
-            play(&mut habit, &[(1000 * n, Asked(false)), (1000 * n + 4, Asked(false)), (1000 * n + 7, Data)]);
+            play(
+                &mut habit,
+                &[(1000 * n, Asked(false)), (1000 * n + 4, Asked(false)), (1000 * n + 7, Data)],
+            );
         }
         play(&mut habit, &[(100_000, Asked(true)), (100_004, Asked(true)), (100_007, Data)]);
         // Late data is not soon data.
@@ -163,7 +198,8 @@ mod tests {
         }
     }
 
-    /// What the machine does in between, once in a while, ends nothing; where every third exchange is in vain, none is held before long.
+    /// What the machine does in between, once in a while, ends nothing; where every third exchange
+    /// is in vain, none is held before long.
     #[test]
     fn a_balance_is_kept_of_what_pays_and_what_does_not() {
         let held = |every: u64| {

@@ -60,7 +60,8 @@ pub(super) struct Sending {
     pub flight: Flight,
     pub controller: Box<dyn Controller>,
     pub gate: Gate,
-    /// Datagrams that may go although the window is full, and must go although there is nothing to say.
+    /// Datagrams that may go although the window is full, and must go although there is nothing to
+    /// say.
     pub probes: u8,
 }
 
@@ -92,6 +93,9 @@ impl Sending {
 
     /// The earliest at which something in flight is to be given up or asked for.
     pub fn next_timeout(&self) -> Option<Time> {
-        [self.flight.loss_time(), self.flight.probe_time(), self.flight.follow_time()].into_iter().flatten().min()
+        [self.flight.loss_time(), self.flight.probe_time(), self.flight.follow_time()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }

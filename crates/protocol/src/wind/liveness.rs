@@ -12,7 +12,8 @@ pub(crate) enum Pulse {
     Fine,
     /// Ask for a sign of life.
     Ask,
-    /// Half of the failure time has passed: ask, and doubt the ways by which the link receives (WIND-8.13). Said once a silence.
+    /// Half of the failure time has passed: ask, and doubt the ways by which the link receives
+    /// (WIND-8.13). Said once a silence.
     Unheard,
     Dead,
 }
@@ -43,8 +44,8 @@ impl Liveness {
         }
     }
 
-    /// This node was called. If it slept for more than half of the failure time, the silence says nothing about the peer:
-    /// whatever the peer sent may still lie in the socket (WIND-7.4).
+    /// This node was called. If it slept for more than half of the failure time, the silence says
+    /// nothing about the peer: whatever the peer sent may still lie in the socket (WIND-7.4).
     pub fn look(&mut self, now: Time) {
         if now - self.last_look > self.failure_time / 2 {
             self.grace = now + self.failure_time / 2;
@@ -69,8 +70,8 @@ impl Liveness {
         self.heard
     }
 
-    /// When a peer is given up of which nothing was acknowledged since then (WIND-7.6), not before the grace of an own sleep has passed
-    /// (WIND-7.4).
+    /// When a peer is given up of which nothing was acknowledged since then (WIND-7.6), not before
+    /// the grace of an own sleep has passed (WIND-7.4).
     pub fn stuck_at(&self, since: Time) -> Time {
         (since + self.failure_time * PROGRESS_FAILURE_TIMES).max(self.grace)
     }
@@ -80,7 +81,8 @@ impl Liveness {
         (self.heard + self.failure_time * late).max(self.grace)
     }
 
-    /// When the silence is to be told of. After an own sleep the peer first gets some time to be heard (WIND-7.4).
+    /// When the silence is to be told of. After an own sleep the peer first gets some time to be
+    /// heard (WIND-7.4).
     fn unheard_at(&self) -> Time {
         let quarter = u64::try_from((self.failure_time / 4).as_nanos()).unwrap_or(u64::MAX);
         (self.heard + self.failure_time / 2).max(Time(self.grace.0.saturating_sub(quarter)))
@@ -115,7 +117,10 @@ mod tests {
     }
 
     fn fresh() -> Liveness {
-        Liveness::new(&Settings { failure_time: Duration::from_millis(500), ..Settings::default() }, ms(0))
+        Liveness::new(
+            &Settings { failure_time: Duration::from_millis(500), ..Settings::default() },
+            ms(0),
+        )
     }
 
     /// WIND-7.1, 7.2, 8.13.
@@ -144,7 +149,11 @@ mod tests {
         life.look(ms(2000));
         assert_eq!(life.check(ms(2000)), Pulse::Ask);
         life.look(ms(2120));
-        assert_eq!(life.check(ms(2120)), Pulse::Ask, "what the peer has sent may still lie in the socket");
+        assert_eq!(
+            life.check(ms(2120)),
+            Pulse::Ask,
+            "what the peer has sent may still lie in the socket"
+        );
         life.look(ms(2200));
         assert_eq!(life.check(ms(2200)), Pulse::Unheard);
         life.look(ms(2250));

@@ -22,8 +22,9 @@ pub(super) struct Overtaker {
     pub round_trip: Duration,
 }
 
-/// `number`, sent at `sent` and before `overtaker`, is not acknowledged. A later `window` forgives more reordering; `threshold`
-/// datagrams overtaking it are proof at once, if reordering is not expected.
+/// `number`, sent at `sent` and before `overtaker`, is not acknowledged. A later `window` forgives
+/// more reordering; `threshold` datagrams overtaking it are proof at once, if reordering is not
+/// expected.
 pub(super) fn judge(
     (number, sent): (u64, Time),
     overtaker: Overtaker,
@@ -50,9 +51,18 @@ mod tests {
     fn three_later_ones_or_time() {
         let overtaker = Overtaker { number: 13, round_trip: Duration::from_nanos(100) };
         let window = Duration::from_nanos(25);
-        assert_eq!(judge((10, Time(0)), overtaker, window, Some(3), Time(1)), Verdict::LostByReordering);
-        assert_eq!(judge((11, Time(0)), overtaker, window, Some(3), Time(1)), Verdict::Wait(Time(125)));
-        assert_eq!(judge((10, Time(0)), overtaker, window, None, Time(124)), Verdict::Wait(Time(125)));
+        assert_eq!(
+            judge((10, Time(0)), overtaker, window, Some(3), Time(1)),
+            Verdict::LostByReordering
+        );
+        assert_eq!(
+            judge((11, Time(0)), overtaker, window, Some(3), Time(1)),
+            Verdict::Wait(Time(125))
+        );
+        assert_eq!(
+            judge((10, Time(0)), overtaker, window, None, Time(124)),
+            Verdict::Wait(Time(125))
+        );
         assert_eq!(judge((10, Time(0)), overtaker, window, None, Time(125)), Verdict::LostByTime);
     }
 }

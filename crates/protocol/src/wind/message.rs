@@ -8,9 +8,10 @@ use arrayvec::ArrayVec;
 
 /// The three classes of paper 004, section 3 (WIND-2.1).
 ///
-/// Messages of one connection share one number space, in the order in which they were posted (WIND-2.2). The rule across classes is
-/// kept by the receiver (WIND-2.3): an ordered (or synchronous) message is delivered when *every* message with a smaller number,
-/// of any class, is delivered, refused or withdrawn; an unordered message is delivered as soon as it is whole.
+/// Messages of one connection share one number space, in the order in which they were posted
+/// (WIND-2.2). The rule across classes is kept by the receiver (WIND-2.3): an ordered (or
+/// synchronous) message is delivered when *every* message with a smaller number, of any class, is
+/// delivered, refused or withdrawn; an unordered message is delivered as soon as it is whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Class {
@@ -18,7 +19,8 @@ pub enum Class {
     Ordered = 0,
     /// Asynchronous, exactly once, waits for nothing.
     Unordered = 1,
-    /// As `Ordered`, and the sender's wait ends when the peer has accepted it (all before it delivered too).
+    /// As `Ordered`, and the sender's wait ends when the peer has accepted it (all before it
+    /// delivered too).
     Sync = 2,
 }
 
@@ -30,7 +32,8 @@ pub type Head = ArrayVec<u8, HEAD_MAX>;
 #[error("message head longer than {HEAD_MAX} bytes")]
 pub struct HeadTooLong;
 
-/// Bytes in memory that the engine knows by number: gathered by the link at each (re)transmission, never copied here.
+/// Bytes in memory that the engine knows by number: gathered by the link at each (re)transmission,
+/// never copied here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Segment {
     /// Slot in the engine's region table.
@@ -41,7 +44,8 @@ pub struct Segment {
     pub len: u64,
 }
 
-/// Rows in memory that the engine knows by number: packed at each (re)transmission, as much of them as a fragment carries.
+/// Rows in memory that the engine knows by number: packed at each (re)transmission, as much of them
+/// as a fragment carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rows {
     /// Slot in the engine's region table.
@@ -135,7 +139,8 @@ impl Body {
     }
 }
 
-/// The poster's own name for a message; comes back in the event that settles it. [`Token::NONE`]: nobody waits, no event.
+/// The poster's own name for a message; comes back in the event that settles it. [`Token::NONE`]:
+/// nobody waits, no event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(pub u64);
 
@@ -149,9 +154,11 @@ impl Token {
 pub struct Message {
     /// How it is ordered against others.
     pub class: Class,
-    /// Somebody waits for its acknowledgement: the receiver is asked to acknowledge at once. A synchronous message always is.
+    /// Somebody waits for its acknowledgement: the receiver is asked to acknowledge at once. A
+    /// synchronous message always is.
     pub urgent: bool,
-    /// Takes of the receiver's credit (user messages, whose bodies the receiver must keep until they are read).
+    /// Takes of the receiver's credit (user messages, whose bodies the receiver must keep until
+    /// they are read).
     pub credited: bool,
     /// First bytes, for the upper layer on the other side.
     pub head: Head,

@@ -1,6 +1,7 @@
 //! Wind: one peer, reliably, in three message classes (spec/wind.md).
 //!
-//! [`Connection`] is the whole of it for users; its parts are small and pure and do not know of each other.
+//! [`Connection`] is the whole of it for users; its parts are small and pure and do not know of
+//! each other.
 
 mod arrivals;
 mod assembly;

@@ -1,15 +1,19 @@
-//! How large a datagram the path carries (WIND-8; RFC 8899, with the optimism of beginning at the top).
+//! How large a datagram the path carries (WIND-8; RFC 8899, with the optimism of beginning at the
+//! top).
 //!
-//! RFC 8899's states are here: *Base* and *Search* are [`Search::Open`] (with or without something found above the base),
-//! *Search Complete* is [`Search::Closed`]. Its *Error*, a path that does not even carry the base, is a silent peer.
+//! RFC 8899's states are here: *Base* and *Search* are [`Search::Open`] (with or without something
+//! found above the base), *Search Complete* is [`Search::Closed`]. Its *Error*, a path that does
+//! not even carry the base, is a silent peer.
 
 use super::evidence::Evidence;
 use crate::limits::{DATAGRAM_MIN, MTU_LOSSES, MTU_RAISE_MAX, MTU_RAISE_MIN, MTU_STEP};
 use crate::time::Time;
 use core::time::Duration;
 
-/// Datagrams that fit common links, with IPv6's headers and, at 1500 and 9000 bytes, with IPv4's: tunnels, Ethernet, jumbo frames.
-const COMMON: [usize; 8] = [1420 - 48, 1450 - 48, 1500 - 48, 1500 - 28, 4096 - 48, 8950 - 48, 9000 - 48, 9000 - 28];
+/// Datagrams that fit common links, with IPv6's headers and, at 1500 and 9000 bytes, with IPv4's:
+/// tunnels, Ethernet, jumbo frames.
+const COMMON: [usize; 8] =
+    [1420 - 48, 1450 - 48, 1500 - 48, 1500 - 28, 4096 - 48, 8950 - 48, 9000 - 48, 9000 - 28];
 
 /// How many datagrams arrive, of those whose size is not in doubt. Old ones count less and less.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,7 +32,8 @@ impl Others {
         }
     }
 
-    /// Is it too much of a chance that so many of one size were lost in a row, where the others do as they do (WIND-8.3)?
+    /// Is it too much of a chance that so many of one size were lost in a row, where the others do
+    /// as they do (WIND-8.3)?
     fn refute(self, in_a_row: u32) -> bool {
         let (acked, lost) = (u64::from(self.acked), u64::from(self.lost));
         acked > 0 && u64::from(in_a_row) * acked >= u64::from(MTU_LOSSES) * (acked + lost)
@@ -102,7 +107,8 @@ impl Mtu {
         }
     }
 
-    /// Of a path that carries less than any does, and never changes: for a model, in which every byte costs.
+    /// Of a path that carries less than any does, and never changes: for a model, in which every
+    /// byte costs.
     #[cfg(test)]
     pub fn fixed(size: usize) -> Mtu {
         Mtu { ceiling: size, current: size, refuted: size + 1, ..Mtu::new(size) }
@@ -114,9 +120,12 @@ impl Mtu {
         if self.care == Care::None { self.current } else { DATAGRAM_MIN }
     }
 
-    /// Bytes that the routes of both ends promise, and bytes that the path carries, if a search found these to be fewer.
+    /// Bytes that the routes of both ends promise, and bytes that the path carries, if a search
+    /// found these to be fewer.
     pub fn narrower(&self) -> Option<(usize, usize)> {
-        let found = matches!(self.search, Search::Closed) && self.care == Care::None && self.current < self.ceiling;
+        let found = matches!(self.search, Search::Closed)
+            && self.care == Care::None
+            && self.current < self.ceiling;
         found.then_some((self.ceiling, self.current))
     }
 
@@ -129,7 +138,9 @@ impl Mtu {
     /// From when on larger datagrams may be tried again, if nothing else comes before (WIND-8.7).
     #[inline]
     pub fn raise_time(&self) -> Option<Time> {
-        let waits = self.care == Care::None && matches!(self.search, Search::Closed) && self.in_flight.is_none();
+        let waits = self.care == Care::None
+            && matches!(self.search, Search::Closed)
+            && self.in_flight.is_none();
         (waits && self.raise_at != NEVER).then_some(self.raise_at)
     }
 
@@ -185,9 +196,11 @@ impl Mtu {
         }
     }
 
-    /// What became of datagrams that were not size probes. Was the size in use refuted? Then it is the base from now on.
+    /// What became of datagrams that were not size probes. Was the size in use refuted? Then it is
+    /// the base from now on.
     pub fn weigh(&mut self, now: Time, seen: Evidence) -> bool {
-        // Once only small ones go, nothing large could show that those lost were lost like any others: size probes are to tell.
+        // Once only small ones go, nothing large could show that those lost were lost like any
+        // others: size probes are to tell.
         let in_a_row = if self.care == Care::None { seen.large_lost } else { 0 };
         self.others.note(seen.acked, seen.lost + seen.large_lost - in_a_row);
         if let Search::Open { size, lost } = self.search
@@ -220,7 +233,8 @@ impl Mtu {
         fallen
     }
 
-    /// The system says that the path carries no more than this (WIND-8.8). Is less to be sent than before?
+    /// The system says that the path carries no more than this (WIND-8.8). Is less to be sent than
+    /// before?
     pub fn told(&mut self, now: Time, fits: usize) -> bool {
         let fits = fits.max(DATAGRAM_MIN);
         if fits >= self.ceiling {
@@ -256,11 +270,17 @@ impl Mtu {
     fn go_on(&mut self, now: Time) {
         let between = |size: &usize| self.current < *size && *size < self.refuted;
         let middle = usize::midpoint(self.current, self.refuted);
-        match COMMON.into_iter().rev().find(between).or((self.refuted - self.current > MTU_STEP).then_some(middle)) {
+        match COMMON
+            .into_iter()
+            .rev()
+            .find(between)
+            .or((self.refuted - self.current > MTU_STEP).then_some(middle))
+        {
             Some(size) => self.open(size),
             None => {
                 self.search = Search::Closed;
-                self.raise_at = if self.current < self.ceiling { now + self.raise_after } else { NEVER };
+                self.raise_at =
+                    if self.current < self.ceiling { now + self.raise_after } else { NEVER };
             }
         }
     }
@@ -280,7 +300,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// One round trip of bulk over a path that carries `fits` and loses nothing else; was the size in use refuted?
+    /// One round trip of bulk over a path that carries `fits` and loses nothing else; was the size
+    /// in use refuted?
     fn round_trip(mtu: &mut Mtu, now: Time, fits: usize) -> bool {
         if mtu.probe_due(now) {
             if mtu.probe() <= fits { mtu.probe_acked(now) } else { mtu.probe_lost(true) }
@@ -312,7 +333,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the path becomes, what is used fits and is close to the most that fits; and it grows back in time.
+        /// Whatever the path becomes, what is used fits and is close to the most that fits; and it
+        /// grows back in time.
         #[test]
         fn follows_the_path(ceiling in width(), paths in prop::collection::vec(width(), 1..8)) {
             let mut mtu = Mtu::new(ceiling);
@@ -357,11 +379,22 @@ mod tests {
     fn loss_of_all_sizes_is_no_proof() {
         for (others_lost, needed) in [(0, 3), (100, 6), (300, 12)] {
             let mut mtu = Mtu::new(8952);
-            mtu.weigh(Time(0), Evidence { acked: 100, longest_acked: 8952, lost: others_lost, ..Evidence::default() });
+            mtu.weigh(
+                Time(0),
+                Evidence {
+                    acked: 100,
+                    longest_acked: 8952,
+                    lost: others_lost,
+                    ..Evidence::default()
+                },
+            );
             let one = Evidence { large_lost: 1, least_lost: 8952, ..Evidence::default() };
             let small = Evidence { acked: 1, longest_acked: 100, ..one };
             let took = (1..).find(|_| mtu.weigh(Time(0), small)).unwrap();
-            assert!((needed..=needed + 1).contains(&took) || took + 1 == needed, "{others_lost}: {took}");
+            assert!(
+                (needed..=needed + 1).contains(&took) || took + 1 == needed,
+                "{others_lost}: {took}"
+            );
         }
     }
 
@@ -371,7 +404,9 @@ mod tests {
         let mut mtu = Mtu::new(8952);
         mtu.timed_out();
         assert!(mtu.size() == DATAGRAM_MIN && !mtu.probe_due(Time(1)), "nothing has been answered");
-        assert!(!mtu.weigh(Time(1), Evidence { acked: 2, longest_acked: 1000, ..Evidence::default() }));
+        assert!(
+            !mtu.weigh(Time(1), Evidence { acked: 2, longest_acked: 1000, ..Evidence::default() })
+        );
         assert!(mtu.size() == DATAGRAM_MIN && mtu.probe_due(Time(1)));
         assert_eq!(mtu.probe(), 8952);
         mtu.probe_acked(Time(2));

@@ -1,7 +1,9 @@
-//! Messages posted and not yet settled (WIND-2, WIND-4): their numbers, their state, and what is queued for sending.
+//! Messages posted and not yet settled (WIND-2, WIND-4): their numbers, their state, and what is
+//! queued for sending.
 //!
-//! Two queues take turns: *small* (whole messages, beginnings, withdrawals) and *bulk* (bodies in fragments, a few messages at a time in
-//! rotation). The front of each is always something that can be sent, so that asking whether anything is due is O(1).
+//! Two queues take turns: *small* (whole messages, beginnings, withdrawals) and *bulk* (bodies in
+//! fragments, a few messages at a time in rotation). The front of each is always something that can
+//! be sent, so that asking whether anything is due is O(1).
 
 mod again;
 mod ending;
@@ -9,7 +11,9 @@ mod settling;
 
 use super::outgoing::{Outgoing, Piece, Progress, Sizes, Stage, body_max, cost};
 use super::{Body, Class, Latency, Message, PostError, Rows, Segment};
-use crate::limits::{BULK_ACTIVE, BULK_RUN, BULK_RUN_OVER, MESSAGES_IN_FLIGHT, PAGE, PAGES_A_DATAGRAM};
+use crate::limits::{
+    BULK_ACTIVE, BULK_RUN, BULK_RUN_OVER, MESSAGES_IN_FLIGHT, PAGE, PAGES_A_DATAGRAM,
+};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
 use alloc::collections::VecDeque;
@@ -99,18 +103,25 @@ impl Outbox {
 
     /// Class and body length of the oldest message that is not settled.
     pub fn oldest(&self) -> Option<(Class, u64)> {
-        let settled = |message: &&Outgoing| matches!(message.stage, Stage::Acknowledged | Stage::Settled);
-        self.messages.iter().find(|message| !settled(message)).map(|message| (message.class, message.len))
+        let settled =
+            |message: &&Outgoing| matches!(message.stage, Stage::Acknowledged | Stage::Settled);
+        self.messages
+            .iter()
+            .find(|message| !settled(message))
+            .map(|message| (message.class, message.len))
     }
 
-    /// The most credit that the peer can have granted in all: all of it beyond what it was charged (WIND-6.4).
+    /// The most credit that the peer can have granted in all: all of it beyond what it was charged
+    /// (WIND-6.4).
     pub fn credit_possible(&self) -> u64 {
         self.credit_used.saturating_add(self.credit_most)
     }
 
-    /// Can a message of this number have been refused? Not if it was never posted, or waits for credit.
+    /// Can a message of this number have been refused? Not if it was never posted, or waits for
+    /// credit.
     pub fn may_be_refused(&self, number: u64) -> bool {
-        number < self.first || self.get(number).is_some_and(|message| message.stage != Stage::Waiting)
+        number < self.first
+            || self.get(number).is_some_and(|message| message.stage != Stage::Waiting)
     }
 
     pub fn queues(&self) -> Queues {
@@ -214,7 +225,8 @@ impl Outbox {
     fn unblock(&mut self) {
         while let Some(&number) = self.blocked.front() {
             let (used, limit) = (self.credit_used, self.credit_limit);
-            // WIND-6.7: the peer has read everything, so that even a message beyond all credit may go.
+            // WIND-6.7: the peer has read everything, so that even a message beyond all credit may
+            // go.
             let is_alone = limit == used.saturating_add(self.credit_most);
             match self.get_mut(number) {
                 Some(message) if message.stage == Stage::Waiting => {
@@ -247,7 +259,8 @@ impl Outbox {
     fn enqueue_bulk(&mut self, number: u64) {
         let Some(message) = self.get_mut(number) else { return };
         message.stage = Stage::Bulk(Progress::default());
-        // Numbers come in order but for those that had to wait for credit: others may wait for these.
+        // Numbers come in order but for those that had to wait for credit: others may wait for
+        // these.
         let at = self.bulk_waiting.partition_point(|waiting| *waiting < number);
         self.bulk_waiting.insert(at, number);
         let overdue = at == 0 && self.bulk.iter().any(|active| *active > number);
@@ -295,7 +308,8 @@ impl Outbox {
         let lost = progress.lost.iter().next();
         let from = lost.clone().unwrap_or(progress.next..message.len);
         let len = most.min(from.end - from.start);
-        let lost_left = progress.lost.pieces() > 1 || lost.is_some_and(|lost| lost.end - lost.start > len);
+        let lost_left =
+            progress.lost.pieces() > 1 || lost.is_some_and(|lost| lost.end - lost.start > len);
         let last = !lost_left && progress.next.max(from.start + len) == message.len;
         let again = from.start < progress.next;
         Some(Piece { number, offset: from.start, len: u32::try_from(len).ok()?, last, again })
@@ -306,22 +320,33 @@ impl Outbox {
         let sizes = self.sizes?;
         let row = match &message.body {
             Body::Rows(rows) => Some(rows.block.row),
-            Body::Segment(_) if message.pages && sizes.fragment / PAGE <= PAGES_A_DATAGRAM => Some(PAGE as u32),
+            Body::Segment(_) if message.pages && sizes.fragment / PAGE <= PAGES_A_DATAGRAM => {
+                Some(PAGE as u32)
+            }
             _ => None,
         };
         Some(sizes.fragment(message.len, row, (!opened).then_some(&message.head)))
     }
 
-    /// Where a piece's bytes are, if not here: in a segment; or packed from rows, among whose bytes the segment is.
+    /// Where a piece's bytes are, if not here: in a segment; or packed from rows, among whose bytes
+    /// the segment is.
     // Moved from a function's result it would be waited for.
     #[inline(always)]
     pub fn source_of(&self, piece: &Piece) -> (Option<Segment>, Option<Arc<Rows>>) {
         let len = u64::from(piece.len);
         match self.get(piece.number).map(|message| &message.body) {
-            Some(Body::Segment(whole)) => {
-                (Some(Segment { region: whole.region, offset: whole.offset.saturating_add(piece.offset), len }), None)
-            }
-            Some(Body::Rows(rows)) => (Some(Segment { region: rows.region, offset: piece.offset, len }), Some(Arc::clone(rows))),
+            Some(Body::Segment(whole)) => (
+                Some(Segment {
+                    region: whole.region,
+                    offset: whole.offset.saturating_add(piece.offset),
+                    len,
+                }),
+                None,
+            ),
+            Some(Body::Rows(rows)) => (
+                Some(Segment { region: rows.region, offset: piece.offset, len }),
+                Some(Arc::clone(rows)),
+            ),
             _ => (None, None),
         }
     }
@@ -336,12 +361,14 @@ impl Outbox {
     pub fn take_bulk(&mut self, piece: &Piece) {
         let taken = piece.offset..piece.offset + u64::from(piece.len);
         let mut ends_soon = false;
-        if let Some(Outgoing { stage: Stage::Bulk(progress), len, .. }) = self.get_mut(piece.number) {
+        if let Some(Outgoing { stage: Stage::Bulk(progress), len, .. }) = self.get_mut(piece.number)
+        {
             progress.lost.remove(taken.clone());
             progress.next = progress.next.max(taken.end);
             progress.opened |= planted(Bug::ForgetOpening);
             progress.active = !piece.last;
-            ends_soon = progress.lost.is_empty() && *len - progress.next <= u64::from(BULK_RUN_OVER * piece.len);
+            ends_soon = progress.lost.is_empty()
+                && *len - progress.next <= u64::from(BULK_RUN_OVER * piece.len);
         }
         self.run += 1;
         if !piece.last && (self.run < BULK_RUN || ends_soon) {

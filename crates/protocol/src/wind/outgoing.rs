@@ -2,7 +2,9 @@
 
 use super::ranges::RangeSet;
 use super::{Body, Class, Event, Head, Token};
-use crate::limits::{BODY_MAX, BULK_FRAME_LEN, CREDIT_OVERHEAD, FRAGMENT_STEP, HEADER_LEN, MESSAGE_MAX, PAGE};
+use crate::limits::{
+    BODY_MAX, BULK_FRAME_LEN, CREDIT_OVERHEAD, FRAGMENT_STEP, HEADER_LEN, MESSAGE_MAX, PAGE,
+};
 use crate::time::Time;
 use crate::wire::{SealKind, message_frame_len, open_frame_len};
 use alloc::collections::VecDeque;
@@ -85,8 +87,8 @@ impl Sizes {
         Sizes { frames, fragment: frames.saturating_sub(BULK_FRAME_LEN) }
     }
 
-    /// Bytes that a fragment holds at most of a body of so many, in rows of so many if it is one of rows, with the beginning of the message
-    /// beside it, if that has a head here (WIND-2.5).
+    /// Bytes that a fragment holds at most of a body of so many, in rows of so many if it is one of
+    /// rows, with the beginning of the message beside it, if that has a head here (WIND-2.5).
     pub fn fragment(self, body: u64, row: Option<u32>, head: Option<&[u8]>) -> u64 {
         let beside = head.map_or(0, |head| open_frame_len(head.len()));
         let room = self.fragment.min(self.frames.saturating_sub(BULK_FRAME_LEN + beside));
@@ -137,15 +139,26 @@ mod tests {
     /// WIND-2.5.
     #[test]
     fn a_full_fragment_is_what_fits_in_whole_cache_lines() {
-        let fragment = |datagram, head| Sizes::within(datagram, SealKind::EndToEnd).fragment(1 << 20, None, head);
+        let fragment = |datagram, head| {
+            Sizes::within(datagram, SealKind::EndToEnd).fragment(1 << 20, None, head)
+        };
         let ethernet = usize::from(DATAGRAM_ETHERNET);
-        for (datagram, alone, beside) in [(8972, 8896, 8832), (ethernet, 1408, 1280), (DATAGRAM_MIN, 1152, 1088)] {
-            assert_eq!((fragment(datagram, None), fragment(datagram, Some(&[0; HEAD_MAX]))), (alone, beside));
+        for (datagram, alone, beside) in
+            [(8972, 8896, 8832), (ethernet, 1408, 1280), (DATAGRAM_MIN, 1152, 1088)]
+        {
+            assert_eq!(
+                (fragment(datagram, None), fragment(datagram, Some(&[0; HEAD_MAX]))),
+                (alone, beside)
+            );
         }
         let sizes = Sizes::within(ethernet, SealKind::EndToEnd);
         let whole = (ethernet - HEADER_LEN - BULK_FRAME_LEN - 4) as u64;
         for (body, full) in [(whole, whole), (PAGE as u64, whole), (PAGE as u64 + 1, 1408)] {
-            assert_eq!(sizes.fragment(body, None, None), full, "a short body needs as few datagrams as can be");
+            assert_eq!(
+                sizes.fragment(body, None, None),
+                full,
+                "a short body needs as few datagrams as can be"
+            );
         }
         let jumbo = Sizes::within(8972, SealKind::EndToEnd);
         let rows = [8, 1000, 1024, 3000, 9000].map(|row| jumbo.fragment(1 << 20, Some(row), None));

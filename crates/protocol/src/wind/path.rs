@@ -1,4 +1,5 @@
-//! A connection on a path whose width changes (WIND-8): what [`Mtu`](super::mtu) finds out is put to use.
+//! A connection on a path whose width changes (WIND-8): what [`Mtu`](super::mtu) finds out is put
+//! to use.
 
 use super::Fallback;
 use super::connection::Connection;
@@ -22,8 +23,8 @@ impl Connection {
         self.recut();
     }
 
-    /// The system refused to send a datagram to the peer's candidate address `path`: it says that `fits` bytes are the most that get
-    /// there (WIND-8.8).
+    /// The system refused to send a datagram to the peer's candidate address `path`: it says that
+    /// `fits` bytes are the most that get there (WIND-8.8).
     pub fn too_big(&mut self, now: Time, path: u8, fits: usize) {
         if !self.is_established() || self.handshake.path != Some(path) {
             return;
@@ -39,18 +40,23 @@ impl Connection {
         let Connection { sending, outbox, refusals, mtu, statistics, .. } = self;
         let size = mtu.size();
         for Sending { flight, .. } in sending.both_mut() {
-            flight.give_up_larger(now, size, |cause, items| lost(outbox, refusals, mtu, statistics, cause, items));
+            flight.give_up_larger(now, size, |cause, items| {
+                lost(outbox, refusals, mtu, statistics, cause, items)
+            });
         }
     }
 
-    /// What waits is cut as the path is now, and windows are of such datagrams (WIND-6.2). Whatever has changed the size: a size probe's
-    /// arrival may have, long before this.
+    /// What waits is cut as the path is now, and windows are of such datagrams (WIND-6.2). Whatever
+    /// has changed the size: a size probe's arrival may have, long before this.
     pub(super) fn recut(&mut self) {
         let sizes = Sizes::within(self.mtu.size(), self.settings.seal);
         if !self.outbox.is_cut(sizes) {
             self.outbox.resize(sizes);
             let size = self.mtu.size() as u64;
-            self.sending.both_mut().into_iter().for_each(|sending| sending.controller.resized(size));
+            self.sending
+                .both_mut()
+                .into_iter()
+                .for_each(|sending| sending.controller.resized(size));
         }
     }
 }

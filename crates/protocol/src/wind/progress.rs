@@ -1,7 +1,8 @@
 //! Does the peer acknowledge anything of what was sent to it (WIND-7.6)?
 //!
-//! Liveness is progress. A peer that is heard, but acknowledges nothing, is of no use: something on the way loses what is sent to it, or
-//! its acknowledgements, or one end disbelieves the other. A PING that is acknowledged is no progress while parts of messages are not.
+//! Liveness is progress. A peer that is heard, but acknowledges nothing, is of no use: something on
+//! the way loses what is sent to it, or its acknowledgements, or one end disbelieves the other. A
+//! PING that is acknowledged is no progress while parts of messages are not.
 
 use crate::time::Time;
 
@@ -10,7 +11,8 @@ use crate::time::Time;
 pub(super) struct Progress {
     /// Start of the wait, while something is outstanding.
     since: Option<Time>,
-    /// Parts of messages were sent and have not all been acknowledged. They may count as lost and wait to be sent again.
+    /// Parts of messages were sent and have not all been acknowledged. They may count as lost and
+    /// wait to be sent again.
     content: bool,
     /// Datagrams in flight that carry parts of messages.
     carriers: u32,
@@ -29,7 +31,8 @@ impl Progress {
         self.carriers = self.carriers.saturating_sub(1);
     }
 
-    /// An acknowledgement told something new, perhaps about parts of messages; `in_flight`: something still is.
+    /// An acknowledgement told something new, perhaps about parts of messages; `in_flight`:
+    /// something still is.
     pub fn acknowledged(&mut self, now: Time, content: bool, in_flight: bool) {
         if content || !self.content {
             self.content = self.carriers > 0;
@@ -42,8 +45,8 @@ impl Progress {
         self.since = self.since.map(|since| since.max(now));
     }
 
-    /// Nothing waits to be sent again in this lane; `in_flight`: something still is. What has moved to the other lane, or was withdrawn,
-    /// is not waited for here.
+    /// Nothing waits to be sent again in this lane; `in_flight`: something still is. What has moved
+    /// to the other lane, or was withdrawn, is not waited for here.
     pub fn nothing_queued(&mut self, now: Time, in_flight: bool) {
         if self.content && self.carriers == 0 {
             self.content = false;
@@ -60,7 +63,8 @@ impl Progress {
     }
 }
 
-/// The exhaustive model ends long before a peer is given up: states that differ only in this are one.
+/// The exhaustive model ends long before a peer is given up: states that differ only in this are
+/// one.
 impl core::hash::Hash for Progress {
     fn hash<H: core::hash::Hasher>(&self, _: &mut H) {}
 }

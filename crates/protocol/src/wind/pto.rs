@@ -1,5 +1,6 @@
-//! Probe timeout (WIND-5.4, WIND-5.7; tail probes as in RFC 8985, section 7, then RFC 9002, section 6.2): nothing was acknowledged for so
-//! long that the peer is asked, or the oldest data is sent again.
+//! Probe timeout (WIND-5.4, WIND-5.7; tail probes as in RFC 8985, section 7, then RFC 9002, section
+//! 6.2): nothing was acknowledged for so long that the peer is asked, or the oldest data is sent
+//! again.
 
 use super::rtt::RoundTrip;
 use crate::limits::{ACK_DELAY, ACK_HOLD, PATIENCE_CALM, PATIENCE_MAX, PROBE_MAX, PROBE_MIN};
@@ -27,7 +28,8 @@ pub(super) struct Probe {
     patience: u32,
     /// … but not after so many, at which the peer answered questions and nothing else.
     heard: u32,
-    /// Answers since data was last sent again in vain; counted only while there is patience to be lost.
+    /// Answers since data was last sent again in vain; counted only while there is patience to be
+    /// lost.
     calm: u32,
     /// Data was sent again, and it is not known yet whether in vain.
     repeated: bool,
@@ -55,9 +57,11 @@ impl Probe {
     /// After the latest datagram that must be acknowledged; did that one ask for it at once?
     pub fn timeout(&self, rtt: &RoundTrip, asked: bool) -> Duration {
         let base = Self::base(rtt, asked);
-        // A slow path's base may itself be longer than the cap on doubling. But what was measured while a peer stood still may not put
-        // off probes for as long as it takes to call it dead.
-        base.saturating_mul(1 << self.in_a_row.min(16)).min(self.most.max(base)).min(self.most_of_all)
+        // A slow path's base may itself be longer than the cap on doubling. But what was measured
+        // while a peer stood still may not put off probes for as long as it takes to call it dead.
+        base.saturating_mul(1 << self.in_a_row.min(16))
+            .min(self.most.max(base))
+            .min(self.most_of_all)
     }
 
     /// The first of them.
@@ -91,7 +95,8 @@ impl Probe {
         self.in_a_row > 0
     }
 
-    /// Questions were acknowledged, and nothing of what else is in flight: the peer is not slow, it does not get that or has no room for it.
+    /// Questions were acknowledged, and nothing of what else is in flight: the peer is not slow, it
+    /// does not get that or has no room for it.
     pub fn only_heard(&mut self) {
         self.heard = self.heard.min(self.in_a_row);
     }
@@ -107,8 +112,8 @@ impl Probe {
         }
     }
 
-    /// That was what a timeout had declared lost, and no acknowledgement had got lost: the peer, or the path, had only been slow
-    /// (WIND-5.7).
+    /// That was what a timeout had declared lost, and no acknowledgement had got lost: the peer, or
+    /// the path, had only been slow (WIND-5.7).
     pub fn was_in_vain(&mut self) {
         if core::mem::take(&mut self.repeated) {
             (self.patience, self.calm) = ((self.patience + 1).min(PATIENCE_MAX), 0);
@@ -139,7 +144,10 @@ mod tests {
         }
         let mut probe = Probe::new(Duration::from_secs(5));
         let first = probe.timeout(&rtt, true);
-        assert!(first.abs_diff(Duration::from_micros(100) + ACK_HOLD) < Duration::from_micros(1), "{first:?}");
+        assert!(
+            first.abs_diff(Duration::from_micros(100) + ACK_HOLD) < Duration::from_micros(1),
+            "{first:?}"
+        );
         assert_eq!(probe.timeout(&rtt, false), first - ACK_HOLD + ACK_DELAY);
         probe.ran_out();
         assert_eq!(probe.timeout(&rtt, true), first * 2);
@@ -165,7 +173,14 @@ mod tests {
     fn what_was_repeated_in_vain_teaches_patience_and_calm_forgets_it() {
         let mut probe = Probe::new(Duration::from_secs(5));
         let (_, all) = silence(&mut probe);
-        assert_eq!(all, [Silence::Tail { first: true }, Silence::Tail { first: false }, Silence::Lost { first: true }]);
+        assert_eq!(
+            all,
+            [
+                Silence::Tail { first: true },
+                Silence::Tail { first: false },
+                Silence::Lost { first: true }
+            ]
+        );
         assert_eq!(probe.ran_out(), Silence::Lost { first: false });
         probe.answered();
         assert_eq!(silence(&mut probe).0, 0, "what was lost teaches nothing");
@@ -205,10 +220,16 @@ mod tests {
         for n in 0..200u64 {
             jittery.sample(Duration::from_micros(20 + 180 * (n % 2)), Duration::ZERO);
         }
-        assert!(Probe::base(&jittery, true) > Duration::from_micros(400), "{:?}", Probe::base(&jittery, true));
+        assert!(
+            Probe::base(&jittery, true) > Duration::from_micros(400),
+            "{:?}",
+            Probe::base(&jittery, true)
+        );
         let mut slow = RoundTrip::default();
         slow.sample(Duration::from_millis(300), Duration::ZERO);
-        assert!(Probe::new(Duration::from_secs(5)).timeout(&slow, true) >= Duration::from_millis(600));
+        assert!(
+            Probe::new(Duration::from_secs(5)).timeout(&slow, true) >= Duration::from_millis(600)
+        );
         let mut quick = RoundTrip::default();
         for _ in 0..200 {
             quick.sample(Duration::from_micros(5), Duration::ZERO);

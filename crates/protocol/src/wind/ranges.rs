@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// A set of `u64` (never `u64::MAX`). Adding at the end, the common case, is O(1); no allocation while the ranges are few.
+/// A set of `u64` (never `u64::MAX`). Adding at the end, the common case, is O(1); no allocation
+/// while the ranges are few.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct RangeSet {
     ranges: Vec<Range<u64>>,
@@ -36,7 +37,11 @@ impl RangeSet {
     /// Is the whole of a range in the set? An empty range always is.
     pub fn covers(&self, wanted: &Range<u64>) -> bool {
         let at = self.ranges.partition_point(|range| range.end <= wanted.start);
-        wanted.is_empty() || self.ranges.get(at).is_some_and(|range| range.start <= wanted.start && wanted.end <= range.end)
+        wanted.is_empty()
+            || self
+                .ranges
+                .get(at)
+                .is_some_and(|range| range.start <= wanted.start && wanted.end <= range.end)
     }
 
     /// The smallest number ≥ `from` that is missing.

@@ -16,7 +16,8 @@ use crate::wire::{Acknowledgement, Flags, Fragment, Frame, Frames, Lane, Malform
 use arrayvec::ArrayVec;
 use core::ops::Range;
 
-/// What is in a datagram, seen before anything of it is acted on: it is taken as a whole or not at all (WIRE-2.6).
+/// What is in a datagram, seen before anything of it is acted on: it is taken as a whole or not at
+/// all (WIRE-2.6).
 #[derive(Debug, Default)]
 struct Contents<'a> {
     elicits: bool,
@@ -28,7 +29,8 @@ struct Contents<'a> {
 }
 
 impl<'a> Contents<'a> {
-    /// Look at all of them. They are noted where they stay: returned, they would be moved whole, however little is in them.
+    /// Look at all of them. They are noted where they stay: returned, they would be moved whole,
+    /// however little is in them.
     fn see(&mut self, view: &View<'a>) -> Result<(), Malformed> {
         let mut frames = view.frames();
         let mut from_here = frames.clone();
@@ -45,7 +47,9 @@ impl<'a> Contents<'a> {
     fn note(&mut self, frame: &Frame<'a>) -> Result<bool, Malformed> {
         self.elicits |= frame.elicits();
         match frame {
-            Frame::Acknowledge(ack) => self.acknowledgements.try_push(*ack).map_err(|_| Malformed::Frame)?,
+            Frame::Acknowledge(ack) => {
+                self.acknowledgements.try_push(*ack).map_err(|_| Malformed::Frame)?
+            }
             Frame::Close(reason) => self.close = Some(*reason),
             Frame::Fragment(bulk) => self.fragment = Some(*bulk),
             _ => {}
@@ -75,15 +79,16 @@ struct Sum {
 }
 
 impl Connection {
-    /// A datagram for this connection arrived on `path` (the number of the peer's candidate address that it came from); its seal
-    /// was verified. Never transmits.
+    /// A datagram for this connection arrived on `path` (the number of the peer's candidate address
+    /// that it came from); its seal was verified. Never transmits.
     pub fn receive(&mut self, now: Time, view: &View<'_>, path: u8, upper: &mut impl Upper) {
         self.receive_ahead(now, view, path, upper);
         self.heed_beside();
     }
 
-    /// As [`receive`](Self::receive), but an acknowledgement that came beside a message may be left for
-    /// [`heed_beside`](Self::heed_beside), which is called before the turn ends: after what the message has caused was sent.
+    /// As [`receive`](Self::receive), but an acknowledgement that came beside a message may be left
+    /// for [`heed_beside`](Self::heed_beside), which is called before the turn ends: after what the
+    /// message has caused was sent.
     pub fn receive_ahead(&mut self, now: Time, view: &View<'_>, path: u8, upper: &mut impl Upper) {
         self.heed_beside();
         self.liveness.look(now);
@@ -94,7 +99,8 @@ impl Connection {
         }
         if view.is_handshake() {
             self.receive_handshake(now, view, path, upper);
-        } else if view.header().connection != self.id() || view.header().seal != self.settings.seal {
+        } else if view.header().connection != self.id() || view.header().seal != self.settings.seal
+        {
             self.statistics.stale += 1;
         } else {
             self.receive_data(now, view, &contents, path, upper);
@@ -111,7 +117,9 @@ impl Connection {
         let mut lives = false;
         for frame in view.frames().flatten() {
             let heard = match frame {
-                Frame::Hello(hello) if hello.mine.rank == self.peer => self.handshake.hello(now, &hello, number, path),
+                Frame::Hello(hello) if hello.mine.rank == self.peer => {
+                    self.handshake.hello(now, &hello, number, path)
+                }
                 Frame::Refuse(refuse) => self.handshake.refused(&refuse),
                 _ => Heard::Stale,
             };
@@ -125,8 +133,8 @@ impl Connection {
         }
     }
 
-    /// May the address that this handshake datagram came from be remembered as the peer's? Not if anybody may have sent it again, who has
-    /// seen it (WIND-1.9).
+    /// May the address that this handshake datagram came from be remembered as the peer's? Not if
+    /// anybody may have sent it again, who has seen it (WIND-1.9).
     #[must_use]
     pub fn is_fresh(&self, view: &View<'_>) -> bool {
         view.frames().flatten().any(|frame| match frame {
@@ -136,20 +144,30 @@ impl Connection {
         })
     }
 
-    fn receive_data(&mut self, now: Time, view: &View<'_>, contents: &Contents<'_>, path: u8, upper: &mut impl Upper) {
+    fn receive_data(
+        &mut self,
+        now: Time,
+        view: &View<'_>,
+        contents: &Contents<'_>,
+        path: u8,
+        upper: &mut impl Upper,
+    ) {
         let number = view.header().number;
         match self.phase {
             Phase::Open => {}
             Phase::Closing { left, next, death } => {
-                // WIND-7.3: who says goodbye too need not hear ours, but for not having to repeat its own. Everybody else has not heard
-                // it: say it again, soon, and as often after that as to one who is silent.
+                // WIND-7.3: who says goodbye too need not hear ours, but for not having to repeat
+                // its own. Everybody else has not heard it: say it again, soon, and as often after
+                // that as to one who is silent.
                 let lasts = now - self.liveness.heard_at() < self.settings.failure_time;
                 self.phase = match contents.close.is_some() {
                     true if left < FAREWELLS => Phase::Dead(death),
                     true => Phase::Closing { left: 1, next: now, death },
-                    false if lasts => {
-                        Phase::Closing { left: left.max(FAREWELLS - 1), next: next.min(now + FAREWELL_PAUSE_MIN), death }
-                    }
+                    false if lasts => Phase::Closing {
+                        left: left.max(FAREWELLS - 1),
+                        next: next.min(now + FAREWELL_PAUSE_MIN),
+                        death,
+                    },
                     false => Phase::Closing { left, next, death },
                 };
                 return;
@@ -191,8 +209,13 @@ impl Connection {
         self.refusals.withhold(lane, number, sum.refusals_before);
         if !sum.dropped || planted(Bug::AcknowledgeDropped) {
             self.statistics.datagrams_received += 1;
-            self.statistics.bytes_received += (view.covered().len() + view.payload().len() + view.tag().len()) as u64;
-            self.arrivals[lane].record(number, now, contents.wants(view.header().flags.has(Flags::ACK_NOW)));
+            self.statistics.bytes_received +=
+                (view.covered().len() + view.payload().len() + view.tag().len()) as u64;
+            self.arrivals[lane].record(
+                number,
+                now,
+                contents.wants(view.header().flags.has(Flags::ACK_NOW)),
+            );
         } else if contents.elicits {
             // A sender of which nothing can be taken in must still hear that we live (WIND-7.5).
             self.arrivals[lane].remind();
@@ -202,26 +225,39 @@ impl Connection {
         }
     }
 
-    /// No correct peer says this: an acknowledgement, credit or refusal of what there never was (WIND-7.8).
+    /// No correct peer says this: an acknowledgement, credit or refusal of what there never was
+    /// (WIND-7.8).
     fn nonsense(&self, contents: &Contents<'_>) -> Option<Nonsense> {
         for ack in &contents.acknowledgements {
             let flight = &self.sending[ack.told.lane].flight;
             if !flight.has_sent(ack.largest) {
-                return Some(Nonsense::Acknowledged { number: ack.largest, next: flight.next_number() });
+                return Some(Nonsense::Acknowledged {
+                    number: ack.largest,
+                    next: flight.next_number(),
+                });
             }
             let (granted, most) = (ack.told.credit, self.outbox.credit_possible());
             if granted > most {
                 return Some(Nonsense::Credit { granted, most });
             }
-            if let Some(refused) = ack.refusals().find(|refused| !self.outbox.may_be_refused(refused.number)) {
+            if let Some(refused) =
+                ack.refusals().find(|refused| !self.outbox.may_be_refused(refused.number))
+            {
                 return Some(Nonsense::Refused { number: refused.number });
             }
         }
         None
     }
 
-    /// Acknowledgements first: they may make room for what follows. Where nothing needs that, one can wait.
-    fn take_frames(&mut self, now: Time, view: &View<'_>, contents: &Contents<'_>, upper: &mut impl Upper) -> Sum {
+    /// Acknowledgements first: they may make room for what follows. Where nothing needs that, one
+    /// can wait.
+    fn take_frames(
+        &mut self,
+        now: Time,
+        view: &View<'_>,
+        contents: &Contents<'_>,
+        upper: &mut impl Upper,
+    ) -> Sum {
         let mut sum = Sum::default();
         let by = (view.header().lane(), view.header().number);
         let can_wait = contents.messages.is_some() && contents.acknowledgements.len() == 1;
@@ -233,15 +269,20 @@ impl Connection {
             }
         }
         sum.refusals_before = self.refusals.len();
-        // WIND-4.6: what cannot cause refusals is taken in all the same, for with it the peer may tell its own.
+        // WIND-4.6: what cannot cause refusals is taken in all the same, for with it the peer may
+        // tell its own.
         if self.refusals.is_withholding() && contents.messages.is_some() {
             self.statistics.over_limit += 1;
             sum.dropped = true;
             return sum;
         }
         let Connection { inbox, refusals, statistics, peer, ack_path, sending, .. } = self;
-        let mut above =
-            Above { upper, from: *peer, refusals: &mut refusals.queue, delivered: &mut statistics.messages_delivered };
+        let mut above = Above {
+            upper,
+            from: *peer,
+            refusals: &mut refusals.queue,
+            delivered: &mut statistics.messages_delivered,
+        };
         let mut worst = [0u64; 4];
         let mut note = |taken: Taken| {
             let [duplicate, no_room, unknown, wrong] = &mut worst;
@@ -291,8 +332,23 @@ impl Connection {
     }
 
     /// An ACK frame came in this datagram; `false` if it cannot be from a correct peer.
-    pub(super) fn acknowledged(&mut self, now: Time, by: (Lane, u64), ack: &Acknowledgement<'_>) -> bool {
-        let Connection { sending, outbox, arrivals, refusals, events, mtu, statistics, round_trips, .. } = self;
+    pub(super) fn acknowledged(
+        &mut self,
+        now: Time,
+        by: (Lane, u64),
+        ack: &Acknowledgement<'_>,
+    ) -> bool {
+        let Connection {
+            sending,
+            outbox,
+            arrivals,
+            refusals,
+            events,
+            mtu,
+            statistics,
+            round_trips,
+            ..
+        } = self;
         let lane = ack.told.lane;
         let Sending { flight, controller, gate, probes } = &mut sending[lane];
         statistics.acknowledgements_received += 1;
@@ -318,7 +374,9 @@ impl Connection {
             Item::Fragment { message, offset, len } => {
                 let bytes = offset..offset + u64::from(len);
                 match &mut row {
-                    Some((number, last)) if *number == message && bytes.end == last.start => last.start = offset,
+                    Some((number, last)) if *number == message && bytes.end == last.start => {
+                        last.start = offset
+                    }
                     _ => {
                         if let Some((number, before)) = row.replace((message, bytes)) {
                             outbox.acked_fragment(number, before, events);
@@ -340,8 +398,21 @@ impl Connection {
         }
         if acked.bytes > 0 {
             let Acked { bytes, datagrams, latest, round_trip, .. } = acked;
-            let sample = Sample { now, bytes, sent: latest, delay: round_trip, datagrams, marked: 0, limited };
-            statistics.marked_sent += gate.acknowledged(&mut **controller, sample, ack.told.marked, flight.rtt.smoothed());
+            let sample = Sample {
+                now,
+                bytes,
+                sent: latest,
+                delay: round_trip,
+                datagrams,
+                marked: 0,
+                limited,
+            };
+            statistics.marked_sent += gate.acknowledged(
+                &mut **controller,
+                sample,
+                ack.told.marked,
+                flight.rtt.smoothed(),
+            );
         }
         if acked.bytes + acked.spurious > 0 {
             *probes = 0;
@@ -360,12 +431,18 @@ impl Connection {
         self.detect_lost(now, lane);
         self.weigh_sizes(now, lane);
         if refused_any {
-            self.sending.both_mut().into_iter().for_each(|sending| sending.flight.progress.refused(now));
+            self.sending
+                .both_mut()
+                .into_iter()
+                .for_each(|sending| sending.flight.progress.refused(now));
         }
         Lane::BOTH.into_iter().for_each(|lane| self.note_empty_queue(now, lane));
         if ack.refusals().count() >= REFUSALS_MAX {
-            // WIND-4.6: there may be more, and then what is under way is dropped over there; what overtakes it shows that.
-            Lane::BOTH.into_iter().for_each(|lane| self.ping[lane] |= !self.sending[lane].flight.is_empty());
+            // WIND-4.6: there may be more, and then what is under way is dropped over there; what
+            // overtakes it shows that.
+            Lane::BOTH
+                .into_iter()
+                .for_each(|lane| self.ping[lane] |= !self.sending[lane].flight.is_empty());
         }
         true
     }
@@ -373,7 +450,9 @@ impl Connection {
 
 /// Is the whole body of this message in this datagram?
 fn is_whole(fragment: &Fragment, open: &Open<'_>, payload: &[u8]) -> bool {
-    fragment.message_low == open.number as u32 && fragment.offset == 0 && payload.len() as u64 == open.len
+    fragment.message_low == open.number as u32
+        && fragment.offset == 0
+        && payload.len() as u64 == open.len
 }
 
 #[cfg(test)]

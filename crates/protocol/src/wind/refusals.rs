@@ -1,5 +1,5 @@
-//! What the layer above refused, until the peer is known to know (WIND-4.6). One queue for both lanes: the first ACK frame
-//! of every datagram tells it.
+//! What the layer above refused, until the peer is known to know (WIND-4.6). One queue for both
+//! lanes: the first ACK frame of every datagram tells it.
 
 use crate::limits::REFUSALS_MAX;
 use crate::planted::{Bug, planted};
@@ -13,7 +13,8 @@ pub(super) struct Refusals {
     pub queue: VecDeque<RefusedMessage>,
     /// How many were confirmed before these.
     confirmed: u64,
-    /// This datagram caused more refusals than one can tell; it is not acknowledged before they are told.
+    /// This datagram caused more refusals than one can tell; it is not acknowledged before they are
+    /// told.
     withheld: Option<(Lane, u64)>,
     /// They, or what was withheld for them, are to be told now.
     due: bool,
@@ -29,8 +30,9 @@ impl Refusals {
         self.due
     }
 
-    /// Must they be told now, and without messages? No message is taken in before they are confirmed, and of a peer that is in the same
-    /// case only a datagram without messages is confirmed.
+    /// Must they be told now, and without messages? No message is taken in before they are
+    /// confirmed, and of a peer that is in the same case only a datagram without messages is
+    /// confirmed.
     pub fn go_alone(&self) -> bool {
         self.due && self.is_withholding()
     }
@@ -45,9 +47,10 @@ impl Refusals {
         self.withheld.filter(|withheld| withheld.0 == lane).map(|withheld| withheld.1)
     }
 
-    /// A datagram has been read; before it, so many refusals waited. If there are more now than one datagram tells, this one is
-    /// withheld, and its refusals are told from the largest number down: so the sender cannot count the message that all the
-    /// others waited for as settled before it knows of them all.
+    /// A datagram has been read; before it, so many refusals waited. If there are more now than one
+    /// datagram tells, this one is withheld, and its refusals are told from the largest number
+    /// down: so the sender cannot count the message that all the others waited for as settled
+    /// before it knows of them all.
     pub fn withhold(&mut self, lane: Lane, number: u64, before: usize) {
         if self.queue.len() > REFUSALS_MAX && self.queue.len() > before {
             if let Some(new) = self.queue.make_contiguous().get_mut(before..) {
@@ -63,7 +66,8 @@ impl Refusals {
         self.queue.len().min(REFUSALS_MAX)
     }
 
-    /// The first of them, so many, and no more than there are; what to remember of it: see [`confirm`](Self::confirm).
+    /// The first of them, so many, and no more than there are; what to remember of it: see
+    /// [`confirm`](Self::confirm).
     pub fn tell(&mut self, count: usize, told: &mut ArrayVec<RefusedMessage, REFUSALS_MAX>) -> u64 {
         let count = count.min(self.told());
         told.extend(self.queue.iter().take(count).copied());

@@ -77,14 +77,21 @@ mod tests {
     fn a_quarter_of_the_least_round_trip_doubling_up_to_the_smoothed_one() {
         let rtt = measured(100, 190);
         let mut reordering = Reordering::default();
-        assert_eq!((reordering.window(&rtt), reordering.threshold()), (micros(25), Some(REORDERING_THRESHOLD)));
+        assert_eq!(
+            (reordering.window(&rtt), reordering.threshold()),
+            (micros(25), Some(REORDERING_THRESHOLD))
+        );
         reordering.seen();
         assert_eq!((reordering.window(&rtt), reordering.threshold()), (micros(25), None));
         reordering.widen(&rtt, Time(0));
         reordering.widen(&rtt, Time(1000));
         assert_eq!(reordering.window(&rtt), micros(50), "once a round trip");
         (1..200).for_each(|n| reordering.widen(&rtt, Time(n * 1_000_000)));
-        assert!(reordering.window(&rtt).abs_diff(micros(190)) < micros(2), "{:?}", reordering.window(&rtt));
+        assert!(
+            reordering.window(&rtt).abs_diff(micros(190)) < micros(2),
+            "{:?}",
+            reordering.window(&rtt)
+        );
         assert_eq!(Reordering::default().window(&measured(4, 4)), REORDERING_MIN);
     }
 
@@ -98,6 +105,9 @@ mod tests {
         (1..REORDERING_CALM).for_each(|_| reordering.event());
         assert_eq!((reordering.window(&rtt), reordering.threshold()), (micros(50), None));
         reordering.event();
-        assert_eq!((reordering.window(&rtt), reordering.threshold()), (micros(25), Some(REORDERING_THRESHOLD)));
+        assert_eq!(
+            (reordering.window(&rtt), reordering.threshold()),
+            (micros(25), Some(REORDERING_THRESHOLD))
+        );
     }
 }

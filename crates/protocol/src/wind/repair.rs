@@ -19,16 +19,20 @@ use arrayvec::ArrayVec;
 pub(super) struct BulkPortDoubt {
     /// Largest number that was acknowledged in the bulk lane. A silence ends when it changes.
     bulk_acked: u64,
-    /// Least number of a datagram of the small lane that is sent after the latest timeout; 0 before the first.
+    /// Least number of a datagram of the small lane that is sent after the latest timeout; 0 before
+    /// the first.
     small_from: u64,
-    /// Timeouts after which the small lane got an answer before the next one came, and the bulk lane did not.
+    /// Timeouts after which the small lane got an answer before the next one came, and the bulk
+    /// lane did not.
     rounds: u8,
 }
 
 impl BulkPortDoubt {
-    /// The probe timer of the bulk lane has run out. Says whether that is enough, and starts anew then.
+    /// The probe timer of the bulk lane has run out. Says whether that is enough, and starts anew
+    /// then.
     ///
-    /// A peer that stood still and runs again may answer the small lane first, but in one round only: in the next it answers both.
+    /// A peer that stood still and runs again may answer the small lane first, but in one round
+    /// only: in the next it answers both.
     fn timed_out(&mut self, bulk_acked: u64, small_acked: u64, small_next: u64) -> bool {
         if self.bulk_acked != bulk_acked {
             *self = BulkPortDoubt { bulk_acked, ..BulkPortDoubt::default() };
@@ -57,7 +61,8 @@ impl Connection {
         let Sending { flight, controller, probes, .. } = &mut sending[lane];
         statistics.probe_timeouts += 1;
         let large = flight.has_large();
-        let silence = flight.ran_out(now, |cause, items| lost(outbox, refusals, mtu, statistics, cause, items));
+        let silence = flight
+            .ran_out(now, |cause, items| lost(outbox, refusals, mtu, statistics, cause, items));
         let first = match silence {
             // A PING is small: it gets through a path that has become narrow, too.
             Silence::Ask => {
@@ -73,7 +78,8 @@ impl Connection {
             }
         };
         statistics.tail_probes += u64::from(matches!(silence, Silence::Tail { .. }));
-        // The first asks a peer that is slow, most likely; after that two, for one of them is as likely lost as what they repeat.
+        // The first asks a peer that is slow, most likely; after that two, for one of them is as
+        // likely lost as what they repeat.
         *probes = if first { 1 } else { 2 };
         if large {
             mtu.timed_out();
@@ -88,7 +94,8 @@ impl Connection {
         if lane == Lane::Small || self.bulk_port().is_none() {
             return;
         }
-        let (small, bulk_acked) = (&self.sending.small.flight, self.sending.bulk.flight.largest_acked());
+        let (small, bulk_acked) =
+            (&self.sending.small.flight, self.sending.bulk.flight.largest_acked());
         if self.bulk_port_doubt.timed_out(bulk_acked, small.largest_acked(), small.next_number()) {
             self.shuns_bulk_port = true;
             self.statistics.bulk_ports_shunned += 1;
@@ -107,7 +114,8 @@ impl Connection {
     pub(super) fn detect_lost(&mut self, now: Time, lane: Lane) {
         let Connection { sending, outbox, refusals, mtu, statistics, .. } = self;
         let Sending { flight, controller, .. } = &mut sending[lane];
-        let latest = flight.detect_lost(now, |cause, items| lost(outbox, refusals, mtu, statistics, cause, items));
+        let latest = flight
+            .detect_lost(now, |cause, items| lost(outbox, refusals, mtu, statistics, cause, items));
         if let Some(sent) = latest {
             controller.lost(sent, now);
         }
@@ -178,7 +186,8 @@ mod tests {
     use super::*;
     use crate::limits::DATAGRAM_MIN;
 
-    /// WIND-8.3: a size probe that was given up with all that is as large was not overtaken, and refutes nothing.
+    /// WIND-8.3: a size probe that was given up with all that is as large was not overtaken, and
+    /// refutes nothing.
     #[test]
     fn a_size_probe_that_is_given_up_is_no_proof() {
         let mut mtu = Mtu::new(8952);
@@ -188,7 +197,14 @@ mod tests {
             for _ in 0..3 {
                 assert_eq!(mtu.probe(), 8952);
                 let mut items = [Item::SizeProbe].into_iter();
-                lost(&mut Outbox::new(), &mut Refusals::default(), &mut mtu, &mut Statistics::default(), cause, &mut items);
+                lost(
+                    &mut Outbox::new(),
+                    &mut Refusals::default(),
+                    &mut mtu,
+                    &mut Statistics::default(),
+                    cause,
+                    &mut items,
+                );
             }
             mtu.weigh(Time(0), small);
         }

@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-/// Before the first sample: a LAN with a busy peer. Nanoseconds, as all here: `Duration` would divide at every step.
+/// Before the first sample: a LAN with a busy peer. Nanoseconds, as all here: `Duration` would
+/// divide at every step.
 const INITIAL: u64 = 1_000_000;
 
 /// Smoothed round-trip time and its variation (WIND-5.1).
@@ -14,11 +15,12 @@ pub(crate) struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// A datagram sent `elapsed` ago was acknowledged; the peer says that it held the acknowledgement back for `delay`.
-    /// What of it the path took, as far as the peer is believed.
+    /// A datagram sent `elapsed` ago was acknowledged; the peer says that it held the
+    /// acknowledgement back for `delay`. What of it the path took, as far as the peer is believed.
     pub fn sample(&mut self, elapsed: Duration, delay: Duration) -> Duration {
         // A round trip of centuries is none.
-        let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).min(1 << 60);
+        let nanos =
+            |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).min(1 << 60);
         let (elapsed, delay) = (nanos(elapsed), nanos(delay));
         let Some(smoothed) = self.smoothed else {
             *self = RoundTrip { least: elapsed, smoothed: Some(elapsed), variation: elapsed / 2 };
@@ -26,7 +28,8 @@ impl RoundTrip {
         };
         self.least = self.least.min(elapsed);
         // The peer's delay is believed as far as the result stays possible (section 5.3).
-        let adjusted = elapsed.checked_sub(delay).filter(|rest| *rest >= self.least).unwrap_or(elapsed);
+        let adjusted =
+            elapsed.checked_sub(delay).filter(|rest| *rest >= self.least).unwrap_or(elapsed);
         self.variation = self.variation * 3 / 4 + smoothed.abs_diff(adjusted) / 4;
         self.smoothed = Some(smoothed * 7 / 8 + adjusted / 8);
         Duration::from_nanos(adjusted)
@@ -45,9 +48,12 @@ impl RoundTrip {
         Duration::from_nanos(self.least)
     }
 
-    /// What hardly any exceeds: smoothed + 4 × variation (RFC 9002, section 6.2.1), and 2 × smoothed (RFC 8985, section 7.2).
+    /// What hardly any exceeds: smoothed + 4 × variation (RFC 9002, section 6.2.1), and 2 ×
+    /// smoothed (RFC 8985, section 7.2).
     pub fn pessimistic(&self) -> Duration {
-        let nanos = self.smoothed.map_or(2 * INITIAL, |smoothed| (smoothed + 4 * self.variation).max(2 * smoothed));
+        let nanos = self
+            .smoothed
+            .map_or(2 * INITIAL, |smoothed| (smoothed + 4 * self.variation).max(2 * smoothed));
         Duration::from_nanos(nanos)
     }
 }
@@ -66,7 +72,10 @@ mod tests {
             rtt.sample(Duration::from_micros(600), Duration::from_micros(500));
         }
         let smoothed = rtt.smoothed().unwrap();
-        assert!(smoothed.abs_diff(Duration::from_micros(100)) < Duration::from_micros(2), "{smoothed:?}");
+        assert!(
+            smoothed.abs_diff(Duration::from_micros(100)) < Duration::from_micros(2),
+            "{smoothed:?}"
+        );
     }
 
     /// WIND-5.1.

@@ -1,10 +1,14 @@
 //! Which fast paths of the link a peer's datagrams may take (WIND-8.10).
 //!
-//! A link may hand the kernel several datagrams as one (segmentation offload), or small ones past its IP (kernel bypass). The system calls
-//! succeed, and a broken driver, tunnel or rule on the way loses exactly those. Only the connection sees that: what took the fast
-//! path is lost again and again, while the same content arrives when it goes one by one through the socket.
+//! A link may hand the kernel several datagrams as one (segmentation offload), or small ones past
+//! its IP (kernel bypass). The system calls succeed, and a broken driver, tunnel or rule on the way
+//! loses exactly those. Only the connection sees that: what took the fast path is lost again and
+//! again, while the same content arrives when it goes one by one through the socket.
 
-use crate::limits::{FAST_PATH_LOST_MIN, FAST_PATH_RETRY_MAX, FAST_PATH_RETRY_MIN, FAST_PATH_ROUNDS, FAST_PATH_WEIGHT};
+use crate::limits::{
+    FAST_PATH_LOST_MIN, FAST_PATH_RETRY_MAX, FAST_PATH_RETRY_MIN, FAST_PATH_ROUNDS,
+    FAST_PATH_WEIGHT,
+};
 use crate::time::Time;
 
 /// How the link may send a datagram.
@@ -25,7 +29,8 @@ pub(super) enum Kind {
     /// It went alone and may have bypassed the kernel's IP.
     #[default]
     Alone,
-    /// It may have been a segment of a train: its neighbour was sent at the same time and is as long.
+    /// It may have been a segment of a train: its neighbour was sent at the same time and is as
+    /// long.
     Segment,
     /// It went alone through the socket.
     Plain,
@@ -44,7 +49,8 @@ pub(super) struct FastPath {
     other_arrived: bool,
     /// It is not used until then; time 0 if it is in use.
     avoided_until: Time,
-    /// Times in a row that it was found to lose what takes it. Each doubles the time until it is tried again.
+    /// Times in a row that it was found to lose what takes it. Each doubles the time until it is
+    /// tried again.
     failures: u8,
 }
 
@@ -71,7 +77,8 @@ impl FastPath {
         self.other_arrived = true;
     }
 
-    /// A datagram that took it, sent at `sent`, was overtaken and counts as lost. Call [`FastPath::verdict`] for all that are lost at once.
+    /// A datagram that took it, sent at `sent`, was overtaken and counts as lost. Call
+    /// [`FastPath::verdict`] for all that are lost at once.
     pub fn lost(&mut self, sent: Time, now: Time) {
         self.score = (self.score + 1).min(FAST_PATH_LOST_MIN * 4);
         if self.other_arrived && sent > self.round_began {
@@ -84,7 +91,8 @@ impl FastPath {
         self.rounds > 0
     }
 
-    /// Is it to be avoided from now on, though it was not? Also says whether that is news: not if an earlier retry failed.
+    /// Is it to be avoided from now on, though it was not? Also says whether that is news: not if
+    /// an earlier retry failed.
     pub fn verdict(&mut self, now: Time) -> Option<bool> {
         let failed_before = self.failures > 0;
         let rounds = if failed_before { 1 } else { FAST_PATH_ROUNDS };
@@ -92,8 +100,13 @@ impl FastPath {
         if self.rounds < rounds || !enough || self.is_avoided(now) {
             return None;
         }
-        let pause = FAST_PATH_RETRY_MIN.saturating_mul(1 << self.failures.min(16)).min(FAST_PATH_RETRY_MAX);
-        *self = FastPath { avoided_until: now + pause, failures: self.failures.saturating_add(1), ..FastPath::default() };
+        let pause =
+            FAST_PATH_RETRY_MIN.saturating_mul(1 << self.failures.min(16)).min(FAST_PATH_RETRY_MAX);
+        *self = FastPath {
+            avoided_until: now + pause,
+            failures: self.failures.saturating_add(1),
+            ..FastPath::default()
+        };
         Some(!failed_before)
     }
 
@@ -102,7 +115,8 @@ impl FastPath {
     }
 }
 
-/// The link alone sees a difference: to the exhaustive model, states that differ only in this are one.
+/// The link alone sees a difference: to the exhaustive model, states that differ only in this are
+/// one.
 impl core::hash::Hash for Kind {
     fn hash<H: core::hash::Hasher>(&self, _: &mut H) {}
 }
@@ -112,7 +126,8 @@ impl core::hash::Hash for FastPath {
     fn hash<H: core::hash::Hasher>(&self, _: &mut H) {}
 }
 
-/// Acknowledgements that go alone are not acknowledged (WIND-8.11). Only what the peer sends next tells their fate: the same again, or something new.
+/// Acknowledgements that go alone are not acknowledged (WIND-8.11). Only what the peer sends next
+/// tells their fate: the same again, or something new.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AckPath {
     /// The latest one: when it went, and how.
@@ -127,7 +142,8 @@ impl AckPath {
         self.plain
     }
 
-    /// The peer asked and sent no message: what it had sent, or its acknowledgement, may have been lost.
+    /// The peer asked and sent no message: what it had sent, or its acknowledgement, may have been
+    /// lost.
     pub fn asked(&mut self) {
         self.plain = true;
     }
@@ -140,7 +156,8 @@ impl AckPath {
         }
     }
 
-    /// Small messages came; `again`: some of them for another time, so their acknowledgement may have been lost.
+    /// Small messages came; `again`: some of them for another time, so their acknowledgement may
+    /// have been lost.
     pub fn messages_came(&mut self, again: bool, bypass: &mut FastPath, now: Time) {
         self.plain |= again;
         match self.last.take() {
@@ -175,14 +192,19 @@ mod tests {
     #[test]
     fn fast_path_that_loses_everything_is_avoided_and_retried_ever_more_rarely() {
         let (mut path, mut now) = (FastPath::default(), Time(1));
-        let verdicts: std::vec::Vec<_> = (0..FAST_PATH_ROUNDS).map(|_| round(&mut path, &mut now, 32)).collect();
+        let verdicts: std::vec::Vec<_> =
+            (0..FAST_PATH_ROUNDS).map(|_| round(&mut path, &mut now, 32)).collect();
         assert!(verdicts[..verdicts.len() - 1].iter().all(Option::is_none));
         assert_eq!(verdicts.last(), Some(&Some(true)));
         for factor in [1, 2, 4] {
             assert!(path.is_avoided(now));
             now += FAST_PATH_RETRY_MIN * factor;
             assert!(!path.is_avoided(now));
-            assert_eq!(round(&mut path, &mut now, 2), Some(false), "one failed retry suffices and is no news");
+            assert_eq!(
+                round(&mut path, &mut now, 2),
+                Some(false),
+                "one failed retry suffices and is no news"
+            );
         }
     }
 

@@ -18,7 +18,8 @@ pub struct Settings {
     pub window_max: u64,
     /// Bytes of credited messages we keep for the peer before they are read.
     pub credit: u64,
-    /// Bytes of messages held back or being collected, other than the oldest one, which always gets in.
+    /// Bytes of messages held back or being collected, other than the oldest one, which always gets
+    /// in.
     pub held_max: u64,
     /// The longest message that is collected (not placed) here.
     pub assembly_max: u64,

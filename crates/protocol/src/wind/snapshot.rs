@@ -16,7 +16,8 @@ pub enum Standing {
     Ended(Death),
 }
 
-/// How a connection stands. Unlike [`Statistics`](super::Statistics), which only grow, all of this rises and falls.
+/// How a connection stands. Unlike [`Statistics`](super::Statistics), which only grow, all of this
+/// rises and falls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// Is the peer there?
@@ -58,7 +59,8 @@ pub struct Snapshot {
 /// How long things took, since the connection was made.
 #[derive(Clone, Copy, Debug)]
 pub struct Latencies<'a> {
-    /// Round trips, less the delay that the peer says it made: one for each acknowledgement that tells.
+    /// Round trips, less the delay that the peer says it made: one for each acknowledgement that
+    /// tells.
     pub round_trip: &'a Latency,
     /// Of each message, from [`Connection::post`] until it was settled by an acknowledgement.
     pub settle: &'a Latency,
@@ -77,7 +79,11 @@ impl Connection {
         let queues = self.outbox.queues();
         let PerLane { small, bulk } = &self.sending;
         // What is small tells of the path, bulk also of its own queue.
-        let rtt = if small.flight.rtt.smoothed().is_some() { &small.flight.rtt } else { &bulk.flight.rtt };
+        let rtt = if small.flight.rtt.smoothed().is_some() {
+            &small.flight.rtt
+        } else {
+            &bulk.flight.rtt
+        };
         Snapshot {
             standing,
             path: self.path(),

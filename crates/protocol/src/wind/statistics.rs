@@ -1,4 +1,5 @@
-//! What a connection counts. All only grow; what rises and falls is told by [`Snapshot`](super::Snapshot).
+//! What a connection counts. All only grow; what rises and falls is told by
+//! [`Snapshot`](super::Snapshot).
 
 use crate::counters;
 

@@ -22,7 +22,10 @@ impl Connection {
         }
         let ends = self.ends.map(|(at, _)| at);
         if !self.handshake.is_established() {
-            let gives_up = self.handshake.is_calling().then(|| self.handshake.began() + self.settings.connect_time);
+            let gives_up = self
+                .handshake
+                .is_calling()
+                .then(|| self.handshake.began() + self.settings.connect_time);
             return [gives_up, ends, self.handshake.next_timeout()].into_iter().flatten().min();
         }
         let mut first = self.liveness.next_timeout();
@@ -59,7 +62,9 @@ impl Connection {
             return self.die(death);
         }
         if !self.handshake.is_established() {
-            if self.handshake.is_calling() && now - self.handshake.began() >= self.settings.connect_time {
+            if self.handshake.is_calling()
+                && now - self.handshake.began() >= self.settings.connect_time
+            {
                 self.die(Death::Unreachable);
             }
             return;
@@ -92,11 +97,13 @@ impl Connection {
         self.ask_for_credit(now);
     }
 
-    /// Has nothing of what is outstanding in this lane been acknowledged for so long that the peer is given up (WIND-7.6)?
+    /// Has nothing of what is outstanding in this lane been acknowledged for so long that the peer
+    /// is given up (WIND-7.6)?
     fn stuck(&mut self, now: Time, lane: Lane) -> Option<Stuck> {
         self.note_empty_queue(now, lane);
         let flight = &self.sending[lane].flight;
-        let since = flight.progress.since().filter(|since| self.liveness.stuck_at(*since) <= now)?;
+        let since =
+            flight.progress.since().filter(|since| self.liveness.stuck_at(*since) <= now)?;
         let (messages, oldest) = (self.outbox.queues().unsettled, self.outbox.oldest());
         let small = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         Some(Stuck {
@@ -111,7 +118,8 @@ impl Connection {
 
     /// What was lost may be gone from this lane's queue without having been sent again.
     pub(super) fn note_empty_queue(&mut self, now: Time, lane: Lane) {
-        let queued = if lane == Lane::Bulk { self.outbox.has_bulk() } else { self.outbox.has_small() };
+        let queued =
+            if lane == Lane::Bulk { self.outbox.has_bulk() } else { self.outbox.has_small() };
         if !queued {
             let Sending { flight, probes, .. } = &mut self.sending[lane];
             let waits = !flight.is_empty() || *probes > 0 || self.ping[lane];
@@ -119,7 +127,8 @@ impl Connection {
         }
     }
 
-    /// The peer was silent: ask it (WIND-7.1), also if an answer is expected anyway, for that may have been lost.
+    /// The peer was silent: ask it (WIND-7.1), also if an answer is expected anyway, for that may
+    /// have been lost.
     fn ask(&mut self) {
         self.ping.small = !planted(Bug::ForgetKeepalive);
         self.rest();

@@ -9,7 +9,8 @@ use super::{SendMode, Transmit};
 use crate::limits::{FAREWELL_PAUSE_MIN, PROBE_MAX, SHORT_WAY_MAX};
 use crate::time::Time;
 use crate::wire::{
-    Acknowledgement, Builder, Flags, Fragment, Lane, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len,
+    Acknowledgement, Builder, Flags, Fragment, Lane, Open, SmallMessage, Withdrawal,
+    message_frame_len, open_frame_len,
 };
 use alloc::vec::Vec;
 
@@ -45,19 +46,23 @@ impl Connection {
         }
     }
 
-    /// One datagram: what is small first (WIND-3.6), then bulk. As [`transmit_by`](Self::transmit_by).
+    /// One datagram: what is small first (WIND-3.6), then bulk. As
+    /// [`transmit_by`](Self::transmit_by).
     pub fn transmit(&mut self, now: Time, into: &mut Vec<u8>) -> Option<Transmit> {
         self.transmit_by(Lane::Small, now, into).or_else(|| self.transmit_by(Lane::Bulk, now, into))
     }
 
-    /// One datagram of a lane: header, frames and inline payload are appended to `into`; a segment payload follows it on the wire; the
-    /// engine writes the tag after that. `None`: nothing is due, `into` is as it was.
+    /// One datagram of a lane: header, frames and inline payload are appended to `into`; a segment
+    /// payload follows it on the wire; the engine writes the tag after that. `None`: nothing is
+    /// due, `into` is as it was.
     ///
     /// Who serves several peers asks all for what is small before bulk (WIND-3.9).
     pub fn transmit_by(&mut self, lane: Lane, now: Time, into: &mut Vec<u8>) -> Option<Transmit> {
         if lane == Lane::Small {
             match self.phase {
-                Phase::Closing { next, left, .. } if left > 0 && next <= now => return self.write_close(now, into),
+                Phase::Closing { next, left, .. } if left > 0 && next <= now => {
+                    return self.write_close(now, into);
+                }
                 Phase::Closing { .. } => return None,
                 Phase::Dead(_) if !self.handshake.owes_refusal() => return None,
                 Phase::Dead(_) | Phase::Open => {}
@@ -82,7 +87,8 @@ impl Connection {
                 let piece = self.outbox.peek_bulk()?;
                 (payload, rows) = self.outbox.source_of(&piece);
                 again = piece.again;
-                short = mode != SendMode::Plain && self.is_short(&piece) && !self.avoids_bypass(now);
+                short =
+                    mode != SendMode::Plain && self.is_short(&piece) && !self.avoids_bypass(now);
                 self.write_bulk(now, into, &piece, payload.is_none());
             }
             Turn::Size => self.write_size_probe(lane, now, into),
@@ -90,7 +96,8 @@ impl Connection {
         Some(Transmit { payload, rows, again, path, lane, port, short, mode, handshake: false })
     }
 
-    /// Which fast paths the next datagram of a lane may take (WIND-8.10). Probes and PINGs take none, so that they arrive if anything does.
+    /// Which fast paths the next datagram of a lane may take (WIND-8.10). Probes and PINGs take
+    /// none, so that they arrive if anything does.
     fn send_mode(&self, lane: Lane, now: Time) -> SendMode {
         let Sending { flight, probes, .. } = &self.sending[lane];
         let plain = lane == Lane::Small && (self.ack_path.is_plain() || self.avoids_bypass(now));
@@ -107,10 +114,12 @@ impl Connection {
         self.sending.both().iter().any(|sending| sending.flight.bypass.is_avoided(now))
     }
 
-    /// Is little under way by the bulk lane, with this piece's whole message? One may have arrived that is not known to have yet (WIND-3.11).
+    /// Is little under way by the bulk lane, with this piece's whole message? One may have arrived
+    /// that is not known to have yet (WIND-3.11).
     fn is_short(&self, piece: &Piece) -> bool {
         let flying = self.sending.bulk.flight.in_flight();
-        flying <= 2 * SHORT_WAY_MAX && self.outbox.get(piece.number).is_some_and(|message| message.len <= SHORT_WAY_MAX)
+        flying <= 2 * SHORT_WAY_MAX
+            && self.outbox.get(piece.number).is_some_and(|message| message.len <= SHORT_WAY_MAX)
     }
 
     fn turn(&self, lane: Lane, now: Time) -> Option<Turn> {
@@ -118,18 +127,26 @@ impl Connection {
         let probes = sending.probes > 0;
         match lane {
             Lane::Small if self.refusals.go_alone() => return Some(Turn::Control),
-            Lane::Small if self.outbox.has_small() && sending.has_room(now) => return Some(Turn::Small),
+            Lane::Small if self.outbox.has_small() && sending.has_room(now) => {
+                return Some(Turn::Small);
+            }
             // Behind what is small and may go; but what may not go does not hold it up (WIND-8.5).
             _ if !probes && self.size_probe_is_due(lane, now) => return Some(Turn::Size),
-            Lane::Bulk if self.outbox.has_bulk() && (probes || sending.gate.is_open(now)) && sending.has_room(now) => {
+            Lane::Bulk
+                if self.outbox.has_bulk()
+                    && (probes || sending.gate.is_open(now))
+                    && sending.has_room(now) =>
+            {
                 return Some(Turn::Bulk);
             }
             _ => {}
         }
-        (probes || self.ping[lane] || (lane == Lane::Small && self.an_ack_is_due(now))).then_some(Turn::Control)
+        (probes || self.ping[lane] || (lane == Lane::Small && self.an_ack_is_due(now)))
+            .then_some(Turn::Control)
     }
 
-    /// A size probe goes where others are in flight, whose acknowledgement tells of its loss (WIND-8.2); with bulk, if there is any.
+    /// A size probe goes where others are in flight, whose acknowledgement tells of its loss
+    /// (WIND-8.2); with bulk, if there is any.
     fn size_probe_is_due(&self, lane: Lane, now: Time) -> bool {
         self.mtu.probe_due(now)
             && !self.sending[lane].flight.is_empty()
@@ -137,13 +154,16 @@ impl Connection {
     }
 
     fn an_ack_is_due(&self, now: Time) -> bool {
-        self.refusals.is_due() || self.inbox.credit_due() || self.arrivals.both().iter().any(|arrivals| arrivals.is_due(now))
+        self.refusals.is_due()
+            || self.inbox.credit_due()
+            || self.arrivals.both().iter().any(|arrivals| arrivals.is_due(now))
     }
 
     fn begin<'b>(&self, lane: Lane, into: &'b mut Vec<u8>) -> Builder<'b> {
         let connection = self.handshake.them.map_or(0, |them| them.connection);
         let number = self.sending[lane].flight.next_number();
-        let mut builder = Builder::new(into, connection, number, self.settings.seal, self.mtu.size());
+        let mut builder =
+            Builder::new(into, connection, number, self.settings.seal, self.mtu.size());
         if lane == Lane::Bulk {
             builder.flag(Flags::BULK_LANE);
         }
@@ -165,7 +185,11 @@ impl Connection {
     /// As many small frames as fit, with whatever acknowledgements there are.
     fn write_small(&mut self, now: Time, into: &mut Vec<u8>, messages: bool) {
         let mut builder = self.begin(Lane::Small, into);
-        let first = self.outbox.peek_small().filter(|_| messages).map_or(0, |(_, message)| small_len(message));
+        let first = self
+            .outbox
+            .peek_small()
+            .filter(|_| messages)
+            .map_or(0, |(_, message)| small_len(message));
         let told = self.write_acks(Lane::Small, now, messages, first, &mut builder);
         let mut elicits = messages && self.pack_small(Lane::Small, &mut builder);
         if elicits {
@@ -175,7 +199,9 @@ impl Connection {
                 builder.flag(Flags::ACK_NOW);
             }
         }
-        if !elicits && (told || self.ping.small || self.sending.small.probes > 0 || builder.is_empty()) {
+        if !elicits
+            && (told || self.ping.small || self.sending.small.probes > 0 || builder.is_empty())
+        {
             self.write_ping(&mut builder);
             elicits = true;
         }
@@ -203,8 +229,9 @@ impl Connection {
         self.arrivals.both_mut().into_iter().for_each(|arrivals| arrivals.data_goes(now));
     }
 
-    /// Fill the datagram from the small queue. Was there anything? While nothing is acknowledged each goes alone: one for which
-    /// the peer has no room would keep the others from being acknowledged (WIND-6.6).
+    /// Fill the datagram from the small queue. Was there anything? While nothing is acknowledged
+    /// each goes alone: one for which the peer has no room would keep the others from being
+    /// acknowledged (WIND-6.6).
     fn pack_small(&mut self, lane: Lane, builder: &mut Builder<'_>) -> bool {
         let flight = &mut self.sending[lane].flight;
         let alone = flight.probe.has_given_up();
@@ -220,7 +247,13 @@ impl Connection {
                     Item::Withdrawal(number)
                 }
                 _ => {
-                    builder.message(&SmallMessage { number, class, credited, head, body: body.bytes() });
+                    builder.message(&SmallMessage {
+                        number,
+                        class,
+                        credited,
+                        head,
+                        body: body.bytes(),
+                    });
                     if message.urgent {
                         builder.flag(Flags::ACK_NOW);
                     }
@@ -234,28 +267,37 @@ impl Connection {
         any
     }
 
-    /// One fragment, with its bytes if they are here. All of a run are equally long, so that one system call can carry them, but for a
-    /// shorter last one: acknowledgements ride with a message's last fragment, small messages with its only one (WIND-3.7).
+    /// One fragment, with its bytes if they are here. All of a run are equally long, so that one
+    /// system call can carry them, but for a shorter last one: acknowledgements ride with a
+    /// message's last fragment, small messages with its only one (WIND-3.7).
     fn write_bulk(&mut self, now: Time, into: &mut Vec<u8>, piece: &Piece, inline: bool) {
         let mut builder = self.begin(Lane::Bulk, into);
-        let Some(message @ Outgoing { stage: Stage::Bulk(progress), .. }) = self.outbox.get(piece.number) else {
+        let Some(message @ Outgoing { stage: Stage::Bulk(progress), .. }) =
+            self.outbox.get(piece.number)
+        else {
             builder.discard();
             return;
         };
         let &Outgoing { class, credited, ref head, len, urgent, .. } = message;
         let only = u64::from(piece.len) == len;
         let fragment_len = u16::try_from(piece.len).unwrap_or(u16::MAX);
-        builder.fragment(Fragment { message_low: piece.number as u32, offset: piece.offset }, fragment_len);
+        builder.fragment(
+            Fragment { message_low: piece.number as u32, offset: piece.offset },
+            fragment_len,
+        );
         let rides = piece.last && !self.sending.bulk.flight.probe.has_given_up();
-        let mut open = (!progress.opened).then_some(Open { number: piece.number, class, credited, head, len });
+        let mut open =
+            (!progress.opened).then_some(Open { number: piece.number, class, credited, head, len });
         if rides && !only {
             let beside = open.as_ref().map_or(0, |open| open_frame_len(open.head.len()));
-            let full = self.outbox.full_fragment(message, progress.opened).map_or(0, |full| full as usize);
+            let full =
+                self.outbox.full_fragment(message, progress.opened).map_or(0, |full| full as usize);
             let whole = builder.len() - piece.len as usize + full + beside;
             builder = builder.limited(whole);
             // Those before it bring the beginning, too.
             let news = self.arrivals.both().iter().any(|arrivals| arrivals.has_news());
-            open = open.filter(|_| !news || beside + Acknowledgement::frame_len(1, 0) <= builder.room());
+            open = open
+                .filter(|_| !news || beside + Acknowledgement::frame_len(1, 0) <= builder.room());
         }
         if let Some(open) = open {
             builder.open(&open);
@@ -263,7 +305,11 @@ impl Connection {
         if urgent && piece.last {
             builder.flag(Flags::ACK_NOW);
         }
-        self.sending.bulk.flight.carry(Item::Fragment { message: piece.number, offset: piece.offset, len: piece.len });
+        self.sending.bulk.flight.carry(Item::Fragment {
+            message: piece.number,
+            offset: piece.offset,
+            len: piece.len,
+        });
         self.outbox.take_bulk(piece);
         if rides {
             self.write_acks(Lane::Bulk, now, true, 0, &mut builder);
@@ -279,9 +325,17 @@ impl Connection {
         self.ping.bulk = false;
     }
 
-    /// The ACK frames of both lanes: those that are due, and those with news that leave room for `then` more bytes, so that an
-    /// acknowledgement that is not urgent pushes no message out. Do they tell refusals?
-    fn write_acks(&mut self, by: Lane, now: Time, with_message: bool, then: usize, builder: &mut Builder<'_>) -> bool {
+    /// The ACK frames of both lanes: those that are due, and those with news that leave room for
+    /// `then` more bytes, so that an acknowledgement that is not urgent pushes no message out. Do
+    /// they tell refusals?
+    fn write_acks(
+        &mut self,
+        by: Lane,
+        now: Time,
+        with_message: bool,
+        then: usize,
+        builder: &mut Builder<'_>,
+    ) -> bool {
         let everything = self.refusals.is_due();
         let (mut written, mut told) = (false, false);
         for lane in Lane::BOTH {
@@ -306,7 +360,8 @@ impl Connection {
         told
     }
 
-    /// Write the ACK frame of a lane, with so many refusals: all that are to be told, or none behind a frame that tells them (WIND-4.6).
+    /// Write the ACK frame of a lane, with so many refusals: all that are to be told, or none
+    /// behind a frame that tells them (WIND-4.6).
     fn write_ack(
         &mut self,
         (lane, ranges): (Lane, &Ranges),
@@ -318,14 +373,23 @@ impl Connection {
     ) {
         let credit = self.inbox.tell_credit();
         let told = (&mut self.refusals, refusals);
-        let (largest, through) = self.arrivals[lane].write(now, ranges, credit, with_message, told, builder);
+        let (largest, through) =
+            self.arrivals[lane].write(now, ranges, credit, with_message, told, builder);
         self.sending[by].flight.carry(Item::Told { lane, largest, refusals: through });
         self.statistics.acknowledgements_sent += 1;
         self.statistics.refusals_sent += refusals as u64;
     }
 
-    /// The datagram's frames are complete. (The builder is left where it is: a move would wait for what was just stored in parts.)
-    fn finish(&mut self, lane: Lane, now: Time, builder: &mut Builder<'_>, inline: Option<&Piece>, elicits: bool) {
+    /// The datagram's frames are complete. (The builder is left where it is: a move would wait for
+    /// what was just stored in parts.)
+    fn finish(
+        &mut self,
+        lane: Lane,
+        now: Time,
+        builder: &mut Builder<'_>,
+        inline: Option<&Piece>,
+        elicits: bool,
+    ) {
         let inline = inline.and_then(|piece| self.outbox.bytes_of(piece));
         let mode = self.send_mode(lane, now);
         let sending = &mut self.sending[lane];

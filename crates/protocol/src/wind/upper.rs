@@ -6,7 +6,8 @@ use crate::wire::RefusedMessage;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Why a message was refused by the layer above; told to the sender, whose message is then settled as refused.
+/// Why a message was refused by the layer above; told to the sender, whose message is then settled
+/// as refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[repr(u8)]
 pub enum Refusal {
@@ -46,11 +47,14 @@ pub enum Refusal {
     /// An element does not fit into the slots of its FIFO.
     #[error("the element is longer than the FIFO's slots")]
     TooLong = 12,
-    /// Pages of the range are not in memory now; they are being fetched. The message may be sent again.
+    /// Pages of the range are not in memory now; they are being fetched. The message may be sent
+    /// again.
     #[error("pages of this range are not in the peer's memory, and could not be fetched in time")]
     NotPresent = 13,
     /// Pages of the range cannot be had.
-    #[error("pages of this range cannot be had: the file they belong to was truncated, or its disk failed")]
+    #[error(
+        "pages of this range cannot be had: the file they belong to was truncated, or its disk failed"
+    )]
     Lost = 14,
     /// The receiver cannot get memory for the whole message.
     #[error("the peer has not enough free memory for a message of this length")]
@@ -89,8 +93,9 @@ impl Refusal {
 /// Where the body of a fragmented message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Straight to its place: [`Upper::place`] is called for each byte range once. Only for unordered messages: an ordered one
-    /// is collected as if `Assemble` had been said, because its bytes may not be seen before its turn.
+    /// Straight to its place: [`Upper::place`] is called for each byte range once. Only for
+    /// unordered messages: an ordered one is collected as if `Assemble` had been said, because its
+    /// bytes may not be seen before its turn.
     Place,
     /// Collected by Wind and handed over whole.
     Assemble,
@@ -114,21 +119,23 @@ pub trait Upper {
     /// A message of several fragments has begun. Called once a message, before any byte of it.
     fn admit(&mut self, from: Rank, number: u64, class: Class, head: &[u8], len: u64) -> Admission;
 
-    /// Would the body of such a message be placed, if it is admitted? Wind needs no room for it then (WIND-6.5). Where this says so,
-    /// [`admit`](Self::admit) answers `Place` or `Refuse`.
+    /// Would the body of such a message be placed, if it is admitted? Wind needs no room for it
+    /// then (WIND-6.5). Where this says so, [`admit`](Self::admit) answers `Place` or `Refuse`.
     fn places(&self, class: Class, head: &[u8]) -> bool {
         let _ = (class, head);
         false
     }
 
-    /// Does such a message cost credit, as its sender `said` or not (WIND-6.3)? What does not agree is refused.
+    /// Does such a message cost credit, as its sender `said` or not (WIND-6.3)? What does not agree
+    /// is refused.
     fn costs_credit(&self, head: &[u8], said: bool) -> bool {
         let _ = head;
         said
     }
 
-    /// An empty buffer with room for so many bytes, for a message that was admitted with [`Admission::Assemble`]. It comes back as
-    /// [`Delivered::Owned`]. `None`: there is no memory for it, and the message is refused.
+    /// An empty buffer with room for so many bytes, for a message that was admitted with
+    /// [`Admission::Assemble`]. It comes back as [`Delivered::Owned`]. `None`: there is no memory
+    /// for it, and the message is refused.
     fn buffer(&mut self, len: usize) -> Option<Vec<u8>> {
         let mut buffer = Vec::new();
         buffer.try_reserve_exact(len).is_ok().then_some(buffer)
@@ -137,23 +144,34 @@ pub trait Upper {
     /// Bytes of a message admitted with [`Admission::Place`], each exactly once, already verified.
     fn place(&mut self, from: Rank, number: u64, offset: u64, bytes: &[u8]);
 
-    /// From now on, whether what meets absent pages waits for them: what has begun and could be had only once does.
+    /// From now on, whether what meets absent pages waits for them: what has begun and could be had
+    /// only once does.
     fn wait_for_pages(&mut self, waits: bool) {
         let _ = waits;
     }
 
-    /// A message is whole and its turn has come. Called exactly once a message that was not refused before.
+    /// A message is whole and its turn has come. Called exactly once a message that was not refused
+    /// before.
     ///
     /// # Errors
     /// A refusal, which the sender is told reliably with the acknowledgement.
-    fn deliver(&mut self, from: Rank, number: u64, class: Class, head: &[u8], body: Delivered<'_>) -> Result<(), Refusal>;
+    fn deliver(
+        &mut self,
+        from: Rank,
+        number: u64,
+        class: Class,
+        head: &[u8],
+        body: Delivered<'_>,
+    ) -> Result<(), Refusal>;
 
-    /// The sender took a message back, admitted or never heard of: no more bytes of it come and it is not delivered.
+    /// The sender took a message back, admitted or never heard of: no more bytes of it come and it
+    /// is not delivered.
     fn withdrawn(&mut self, from: Rank, number: u64) {
         let _ = (from, number);
     }
 
-    /// The connection has failed or the peer has restarted: messages begun and not delivered will never be.
+    /// The connection has failed or the peer has restarted: messages begun and not delivered will
+    /// never be.
     fn abandon(&mut self, from: Rank);
 }
 

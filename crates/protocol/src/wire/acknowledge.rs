@@ -1,9 +1,10 @@
 //! The ACK frame (WIRE-4.2): ranges of datagram numbers, delay, credit, marks, share, refusals.
 //!
-//! `largest u64 | credit u64 | delay u32 (ns) | ranges u8 | refusals u8 | lane u8 | 0 u8 | marked u32 | share u32 | below u32 | (gap u32, below u32)* |
-//! (number u64, code u8)*`.
-//! The first range is `largest - below ..= largest`; each further one leaves out `gap` ≥ 1 numbers below the one before. With no range
-//! at all (when only refusals or credit can be told) `largest` and `below` are 0.
+//! `largest u64 | credit u64 | delay u32 (ns) | ranges u8 | refusals u8 | lane u8 | 0 u8 | marked
+//! u32 | share u32 | below u32 | (gap u32, below u32)* | (number u64, code u8)*`. The first range
+//! is `largest - below ..= largest`; each further one leaves out `gap` ≥ 1 numbers below the one
+//! before. With no range at all (when only refusals or credit can be told) `largest` and `below`
+//! are 0.
 
 use super::Lane;
 use super::cursor::{Reader, Write};
@@ -67,7 +68,10 @@ impl<'a> Acknowledgement<'a> {
     /// Ranges, largest numbers first, disjoint and not touching.
     #[must_use]
     pub fn ranges(&self) -> RangesDescending<'a> {
-        RangesDescending { next: (!self.none).then_some((self.largest, self.below)), rest: Reader(self.ranges) }
+        RangesDescending {
+            next: (!self.none).then_some((self.largest, self.below)),
+            rest: Reader(self.ranges),
+        }
     }
 
     /// Messages that were refused.
@@ -76,7 +80,8 @@ impl<'a> Acknowledgement<'a> {
         Refusals(Reader(self.refusals))
     }
 
-    /// The same, if it tells of one range of datagrams and refuses nothing: then it is no longer than this.
+    /// The same, if it tells of one range of datagrams and refuses nothing: then it is no longer
+    /// than this.
     #[must_use]
     pub fn alone(&self) -> Option<Acknowledgement<'static>> {
         let Acknowledgement { largest, told, none, below, ranges, refusals } = *self;
@@ -115,7 +120,8 @@ impl<'a> Acknowledgement<'a> {
         (frame.ranges().count() == ranges && frame.refusals().count() == refusals).then_some(frame)
     }
 
-    /// Write a frame. `ranges` are largest first; those after the first [`ACK_RANGES_MAX`], or that lie too far below, are left out.
+    /// Write a frame. `ranges` are largest first; those after the first [`ACK_RANGES_MAX`], or that
+    /// lie too far below, are left out.
     pub(super) fn write(
         into: &mut Vec<u8>,
         ranges: impl Iterator<Item = RangeInclusive<u64>>,
@@ -158,7 +164,11 @@ impl<'a> Acknowledgement<'a> {
         }
         let len = u16::try_from(into.len() - start).unwrap_or(0);
         patch(into, start + 2, &len.to_le_bytes());
-        patch(into, start + PREFIX_LEN + 20, &[count, u8::try_from(refusals.len()).unwrap_or(0), told.lane as u8]);
+        patch(
+            into,
+            start + PREFIX_LEN + 20,
+            &[count, u8::try_from(refusals.len()).unwrap_or(0), told.lane as u8],
+        );
     }
 }
 
@@ -183,7 +193,8 @@ impl Iterator for RangesDescending<'_> {
         let low = high.checked_sub(u64::from(below))?;
         if let (Some(gap), Some(below)) = (self.rest.u32(), self.rest.u32()) {
             // gap ≥ 1: ranges that touch would be one range.
-            self.next = low.checked_sub(u64::from(gap) + 1).filter(|_| gap > 0).map(|high| (high, below));
+            self.next =
+                low.checked_sub(u64::from(gap) + 1).filter(|_| gap > 0).map(|high| (high, below));
         }
         Some(low..=high)
     }

@@ -2,14 +2,15 @@
 
 use super::frame::{CloseReason, PREFIX_LEN, kind, put_prefix};
 use super::{
-    Acknowledgement, Flags, Fragment, Header, Hello, Open, Refuse, RefusedMessage, SealKind, SmallMessage, Told, Withdrawal,
+    Acknowledgement, Flags, Fragment, Header, Hello, Open, Refuse, RefusedMessage, SealKind,
+    SmallMessage, Told, Withdrawal,
 };
 use crate::limits::{BULK_FRAME_LEN, HEADER_LEN};
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-/// Appends one datagram to a buffer: header, frames, and (unless it lies in a segment) the payload. The caller keeps within
-/// [`Builder::room`]; the tag is written by the engine after the payload.
+/// Appends one datagram to a buffer: header, frames, and (unless it lies in a segment) the payload.
+/// The caller keeps within [`Builder::room`]; the tag is written by the engine after the payload.
 #[derive(Debug)]
 pub struct Builder<'b> {
     into: &'b mut Vec<u8>,
@@ -20,10 +21,17 @@ pub struct Builder<'b> {
 
 impl<'b> Builder<'b> {
     /// Begin a datagram of at most `datagram_max` bytes, tag included.
-    pub fn new(into: &'b mut Vec<u8>, connection: u64, number: u64, seal: SealKind, datagram_max: usize) -> Builder<'b> {
+    pub fn new(
+        into: &'b mut Vec<u8>,
+        connection: u64,
+        number: u64,
+        seal: SealKind,
+        datagram_max: usize,
+    ) -> Builder<'b> {
         let start = into.len();
         into.extend_from_slice(&[0; HEADER_LEN]);
-        let header = Header { connection, number, flags: Flags(0), seal, frames_len: 0, payload_len: 0 };
+        let header =
+            Header { connection, number, flags: Flags(0), seal, frames_len: 0, payload_len: 0 };
         Builder { into, start, limit: datagram_max.saturating_sub(seal.tag_len()), header }
     }
 
@@ -37,13 +45,16 @@ impl<'b> Builder<'b> {
     /// Bytes that may still be written.
     #[must_use]
     pub fn room(&self) -> usize {
-        self.limit.saturating_sub(self.into.len() - self.start + usize::from(self.header.payload_len))
+        self.limit
+            .saturating_sub(self.into.len() - self.start + usize::from(self.header.payload_len))
     }
 
     /// Bytes so far, with the payload set aside and the tag.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.into.len() - self.start + usize::from(self.header.payload_len) + self.header.seal.tag_len()
+        self.into.len() - self.start
+            + usize::from(self.header.payload_len)
+            + self.header.seal.tag_len()
     }
 
     /// Nothing in it yet?
@@ -87,7 +98,12 @@ impl<'b> Builder<'b> {
     }
 
     /// What has arrived: at least one range, largest first.
-    pub fn acknowledge(&mut self, ranges: impl Iterator<Item = RangeInclusive<u64>>, told: Told, refusals: &[RefusedMessage]) {
+    pub fn acknowledge(
+        &mut self,
+        ranges: impl Iterator<Item = RangeInclusive<u64>>,
+        told: Told,
+        refusals: &[RefusedMessage],
+    ) {
         Acknowledgement::write(self.into, ranges, told, refusals);
     }
 
@@ -120,8 +136,8 @@ impl<'b> Builder<'b> {
         refuse.write(self.into);
     }
 
-    /// Write the header. `inline` is the payload if it is to be copied behind the frames; its length must be the one set aside.
-    /// Bytes of the datagram, tag included.
+    /// Write the header. `inline` is the payload if it is to be copied behind the frames; its
+    /// length must be the one set aside. Bytes of the datagram, tag included.
     pub fn finish(&mut self, inline: Option<&[u8]>) -> usize {
         let frames = self.into.len() - self.start - HEADER_LEN;
         self.header.frames_len = u16::try_from(frames).unwrap_or(u16::MAX);

@@ -3,8 +3,9 @@
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 
-/// What is left to read. Every method is `None` when the bytes do not suffice. Fields that always come together are best read from the
-/// [`array`](Self::array) that they are in, whose length is seen once.
+/// What is left to read. Every method is `None` when the bytes do not suffice. Fields that always
+/// come together are best read from the [`array`](Self::array) that they are in, whose length is
+/// seen once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a>(pub &'a [u8]);
 

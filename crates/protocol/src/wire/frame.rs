@@ -1,4 +1,5 @@
-//! The frames (WIRE-3, WIRE-4). Each begins `kind u8 | flags u8 | len u16`, where `len` counts the whole frame.
+//! The frames (WIRE-3, WIRE-4). Each begins `kind u8 | flags u8 | len u16`, where `len` counts the
+//! whole frame.
 
 use super::cursor::{Reader, Write};
 use super::{Acknowledgement, Hello, Refuse};
@@ -65,7 +66,8 @@ pub struct Fragment {
     pub offset: u64,
 }
 
-/// A message that its sender has taken back: its number is done, nothing is delivered for it (WIRE-4.6).
+/// A message that its sender has taken back: its number is done, nothing is delivered for it
+/// (WIRE-4.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Withdrawal {
     /// Its number.
@@ -91,7 +93,9 @@ pub enum CloseReason {
 
 impl CloseReason {
     fn from_code(code: u8) -> Option<CloseReason> {
-        [CloseReason::Goodbye, CloseReason::NoProgress, CloseReason::Nonsense].into_iter().find(|reason| *reason as u8 == code)
+        [CloseReason::Goodbye, CloseReason::NoProgress, CloseReason::Nonsense]
+            .into_iter()
+            .find(|reason| *reason as u8 == code)
     }
 }
 
@@ -159,7 +163,14 @@ impl<'a> Frame<'a> {
     /// Must a datagram with this frame be acknowledged? (WIND-3.1)
     #[must_use]
     pub fn elicits(&self) -> bool {
-        !matches!(self, Frame::Acknowledge(_) | Frame::Close(_) | Frame::Hello(_) | Frame::Refuse(_) | Frame::Pad)
+        !matches!(
+            self,
+            Frame::Acknowledge(_)
+                | Frame::Close(_)
+                | Frame::Hello(_)
+                | Frame::Refuse(_)
+                | Frame::Pad
+        )
     }
 
     pub(super) fn parse(rest: &mut Reader<'a>) -> Option<Frame<'a>> {
@@ -169,7 +180,8 @@ impl<'a> Frame<'a> {
         let mut body = Reader(rest.take(len)?);
         body.take(PREFIX_LEN)?;
         let frame = Frame::parse_body(kind, flags, &mut body)?;
-        // HELLO may grow at its end in later versions (WIRE-4.8); all others are exactly as long as they say.
+        // HELLO may grow at its end in later versions (WIRE-4.8); all others are exactly as long as
+        // they say.
         (body.0.is_empty() || kind == kind::HELLO).then_some(frame)
     }
 
@@ -182,7 +194,11 @@ impl<'a> Frame<'a> {
                     return None;
                 }
                 let charged = flags & CREDITED != 0;
-                return Some(Frame::Withdraw(Withdrawal { charged, number: body.u64()?, len: body.u64()? }));
+                return Some(Frame::Withdraw(Withdrawal {
+                    charged,
+                    number: body.u64()?,
+                    len: body.u64()?,
+                }));
             }
             kind::HELLO => return Hello::parse(flags, body).map(Frame::Hello),
             kind::CLOSE => return CloseReason::from_code(flags).map(Frame::Close),
@@ -194,7 +210,9 @@ impl<'a> Frame<'a> {
         match kind {
             kind::PING => Some(Frame::Ping),
             kind::ACKNOWLEDGE => Acknowledgement::parse(body).map(Frame::Acknowledge),
-            kind::FRAGMENT => Some(Frame::Fragment(Fragment { message_low: body.u32()?, offset: body.u64()? })),
+            kind::FRAGMENT => {
+                Some(Frame::Fragment(Fragment { message_low: body.u32()?, offset: body.u64()? }))
+            }
             kind::REFUSE => Refuse::parse(body).map(Frame::Refuse),
             kind::PAD => body.take(body.0.len()).map(|_| Frame::Pad),
             _ => None,
@@ -269,7 +287,12 @@ impl SmallMessage<'_> {
 
 impl Open<'_> {
     pub(super) fn write(&self, into: &mut Vec<u8>) {
-        put_prefix(into, kind::OPEN, flags_of(self.class, self.credited), open_frame_len(self.head.len()));
+        put_prefix(
+            into,
+            kind::OPEN,
+            flags_of(self.class, self.credited),
+            open_frame_len(self.head.len()),
+        );
         into.put_u64(self.number);
         into.put_u64(self.len);
         put_head_len(into, self.head);
@@ -290,7 +313,12 @@ impl Withdrawal {
     pub const FRAME_LEN: usize = 20;
 
     pub(super) fn write(&self, into: &mut Vec<u8>) {
-        put_prefix(into, kind::WITHDRAW, if self.charged { CREDITED } else { 0 }, Withdrawal::FRAME_LEN);
+        put_prefix(
+            into,
+            kind::WITHDRAW,
+            if self.charged { CREDITED } else { 0 },
+            Withdrawal::FRAME_LEN,
+        );
         into.put_u64(self.number);
         into.put_u64(self.len);
     }

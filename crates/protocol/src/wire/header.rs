@@ -31,8 +31,8 @@ impl Flags {
     }
 }
 
-/// One of the two flows of datagrams between two nodes. Each has its numbers, acknowledgements and window, so that neither waits for
-/// the other (WIND-3.6).
+/// One of the two flows of datagrams between two nodes. Each has its numbers, acknowledgements and
+/// window, so that neither waits for the other (WIND-3.6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Lane {
     /// Handshakes, control, and messages that fit into a frame.
@@ -47,7 +47,8 @@ impl Lane {
     pub const BOTH: [Lane; 2] = [Lane::Small, Lane::Bulk];
 }
 
-/// `connection u64 | number u64 | flags u8 | seal u8 | frames_len u16 | payload_len u16 | reserved u16`, little-endian.
+/// `connection u64 | number u64 | flags u8 | seal u8 | frames_len u16 | payload_len u16 | reserved
+/// u16`, little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The id that the *receiver* chose; 0 in handshake datagrams (WIRE-2.1).

@@ -36,15 +36,16 @@ pub struct Introduction {
     pub receive_buffer: u32,
     /// Bytes of credited messages it will keep before they are read.
     pub credit: u64,
-    /// Where its bulk lane is, at the address of the others: what it gets there and what it sends from there; 0: nowhere of its own.
+    /// Where its bulk lane is, at the address of the others: what it gets there and what it sends
+    /// from there; 0: nowhere of its own.
     pub bulk_port: u16,
     /// The kind of seal it sets up connections with, as [`SealKind`](super::SealKind) numbers them.
     pub seal: u8,
 }
 
 impl Introduction {
-    /// This program on this machine. What [`Settings`](crate::wind::Settings) say too is filled in from there by
-    /// [`Connection::new`](crate::wind::Connection::new).
+    /// This program on this machine. What [`Settings`](crate::wind::Settings) say too is filled in
+    /// from there by [`Connection::new`](crate::wind::Connection::new).
     #[must_use]
     pub const fn here(rank: Rank, nodes: u32, incarnation: u64, connection: u64) -> Introduction {
         Introduction {
@@ -144,11 +145,18 @@ impl Hello {
         let (path, yours_path) = (body.u8()?, body.u8()?);
         body.zeros::<2>()?;
         let (connection, incarnation) = (body.u64()?, body.u64()?);
-        let yours = (connection != 0).then_some(Shown { connection, incarnation, path: yours_path });
+        let yours =
+            (connection != 0).then_some(Shown { connection, incarnation, path: yours_path });
         if yours.is_none() && (incarnation != 0 || yours_path != 0) {
             return None;
         }
-        (flags & !ANSWER_WANTED == 0).then_some(Hello { mine, to, path, yours, answer_wanted: flags & ANSWER_WANTED != 0 })
+        (flags & !ANSWER_WANTED == 0).then_some(Hello {
+            mine,
+            to,
+            path,
+            yours,
+            answer_wanted: flags & ANSWER_WANTED != 0,
+        })
     }
 
     pub(super) fn write(&self, into: &mut Vec<u8>) {
@@ -221,7 +229,13 @@ impl Refuse {
         let rank = body.u32()?;
         let misfit = Misfit::from_code(body.u8()?)?;
         body.zeros::<3>()?;
-        Some(Refuse { rank, misfit, mine: body.u64()?, yours: body.u64()?, incarnation: body.u64()? })
+        Some(Refuse {
+            rank,
+            misfit,
+            mine: body.u64()?,
+            yours: body.u64()?,
+            incarnation: body.u64()?,
+        })
     }
 
     pub(super) fn write(&self, into: &mut Vec<u8>) {

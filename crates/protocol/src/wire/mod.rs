@@ -1,8 +1,10 @@
-//! Datagram and frame formats (spec/wire.md): a checked view of bytes, and the owned meaning that moves up.
+//! Datagram and frame formats (spec/wire.md): a checked view of bytes, and the owned meaning that
+//! moves up.
 //!
-//! A datagram is `header (24) | frames | payload of at most one bulk frame | tag (≤ 16)` (WIRE-1.1). [`View::parse`] checks the outer
-//! lengths; [`View::frames`] checks each frame as it is reached. Neither ever panics, whatever the bytes are; both only borrow.
-//! [`Builder`] writes the same format. The tag is the business of a [`Seal`] that the engine owns.
+//! A datagram is `header (24) | frames | payload of at most one bulk frame | tag (≤ 16)`
+//! (WIRE-1.1). [`View::parse`] checks the outer lengths; [`View::frames`] checks each frame as it
+//! is reached. Neither ever panics, whatever the bytes are; both only borrow. [`Builder`] writes
+//! the same format. The tag is the business of a [`Seal`] that the engine owns.
 
 mod acknowledge;
 mod build;
@@ -17,7 +19,9 @@ mod view;
 
 pub use acknowledge::{Acknowledgement, RangesDescending, Refusals, RefusedMessage, Told};
 pub use build::Builder;
-pub use frame::{CloseReason, Fragment, Frame, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len};
+pub use frame::{
+    CloseReason, Fragment, Frame, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len,
+};
 pub use header::{Flags, Header, Lane};
 pub use hello::{Hello, Introduction, Misfit, Refuse, Shown};
 pub use seal::{Seal, SealKind};

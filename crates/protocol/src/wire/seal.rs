@@ -37,7 +37,8 @@ impl SealKind {
     }
 }
 
-/// Writes and checks tags. The engine owns the implementations: the protocol has no keys and no CRC instruction.
+/// Writes and checks tags. The engine owns the implementations: the protocol has no keys and no CRC
+/// instruction.
 pub trait Seal {
     /// What the header says.
     fn kind(&self) -> SealKind;
@@ -52,7 +53,8 @@ pub trait Seal {
         false
     }
 
-    /// Compute the tag over the datagram (WIRE-5.1): the first part is header and frames, those after it the payload.
+    /// Compute the tag over the datagram (WIRE-5.1): the first part is header and frames, those
+    /// after it the payload.
     fn tag(&self, parts: &[&[u8]], out: &mut [u8]);
 
     /// Is `tag` right for header and frames (`covered`) and `payload`?

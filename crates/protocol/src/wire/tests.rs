@@ -24,39 +24,63 @@ fn class() -> impl Strategy<Value = Class> {
 }
 
 fn ranges() -> impl Strategy<Value = Vec<RangeInclusive<u64>>> {
-    (any::<u32>(), prop::collection::vec((1..1000u64, 0..1000u64), 0..ACK_RANGES_MAX)).prop_map(|(start, steps)| {
-        let mut high = u64::from(start) + 100_000;
-        let mut ranges = Vec::new();
-        for (gap, below) in steps {
-            ranges.push(high - below..=high);
-            high -= below + gap + 1;
-        }
-        ranges
-    })
+    (any::<u32>(), prop::collection::vec((1..1000u64, 0..1000u64), 0..ACK_RANGES_MAX)).prop_map(
+        |(start, steps)| {
+            let mut high = u64::from(start) + 100_000;
+            let mut ranges = Vec::new();
+            for (gap, below) in steps {
+                ranges.push(high - below..=high);
+                high -= below + gap + 1;
+            }
+            ranges
+        },
+    )
 }
 
 fn told() -> impl Strategy<Value = Told> {
-    (any::<bool>(), any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(bulk, credit, delay, marked, share)| {
-        Told { lane: if bulk { Lane::Bulk } else { Lane::Small }, credit, delay, marked, share }
-    })
+    (any::<bool>(), any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>()).prop_map(
+        |(bulk, credit, delay, marked, share)| Told {
+            lane: if bulk { Lane::Bulk } else { Lane::Small },
+            credit,
+            delay,
+            marked,
+            share,
+        },
+    )
 }
 
 fn plain() -> impl Strategy<Value = Plain> {
     let bytes = |most: usize| prop::collection::vec(any::<u8>(), 0..=most);
-    let refused =
-        (any::<u64>(), 1..=16u8).prop_map(|(number, code)| RefusedMessage { number, refusal: Refusal::from_code(code).unwrap() });
+    let refused = (any::<u64>(), 1..=16u8).prop_map(|(number, code)| RefusedMessage {
+        number,
+        refusal: Refusal::from_code(code).unwrap(),
+    });
     prop_oneof![
         Just(Plain::Ping),
-        (0..3usize).prop_map(|at| Plain::Close([CloseReason::Goodbye, CloseReason::NoProgress, CloseReason::Nonsense][at])),
-        (any::<u64>(), class(), any::<bool>(), bytes(HEAD_MAX), bytes(300))
-            .prop_map(|(number, class, credited, head, body)| Plain::Message { number, class, credited, head, body }),
-        (any::<u64>(), class(), any::<bool>(), bytes(HEAD_MAX), any::<u64>())
-            .prop_map(|(number, class, credited, head, len)| Plain::Open { number, class, credited, head, len }),
-        (any::<u64>(), any::<bool>(), any::<u64>()).prop_map(|(number, charged, len)| Plain::Withdraw(Withdrawal {
-            number,
-            charged,
-            len
-        })),
+        (0..3usize).prop_map(|at| Plain::Close(
+            [CloseReason::Goodbye, CloseReason::NoProgress, CloseReason::Nonsense][at]
+        )),
+        (any::<u64>(), class(), any::<bool>(), bytes(HEAD_MAX), bytes(300)).prop_map(
+            |(number, class, credited, head, body)| Plain::Message {
+                number,
+                class,
+                credited,
+                head,
+                body
+            }
+        ),
+        (any::<u64>(), class(), any::<bool>(), bytes(HEAD_MAX), any::<u64>()).prop_map(
+            |(number, class, credited, head, len)| Plain::Open {
+                number,
+                class,
+                credited,
+                head,
+                len
+            }
+        ),
+        (any::<u64>(), any::<bool>(), any::<u64>()).prop_map(|(number, charged, len)| {
+            Plain::Withdraw(Withdrawal { number, charged, len })
+        }),
         (ranges(), told(), prop::collection::vec(refused, 0..=REFUSALS_MAX))
             .prop_map(|(ranges, told, refusals)| Plain::Acknowledge { ranges, told, refusals }),
     ]
@@ -67,10 +91,22 @@ fn write(builder: &mut Builder<'_>, plain: &Plain) {
         Plain::Ping => builder.ping(),
         Plain::Close(reason) => builder.close(*reason),
         Plain::Message { number, class, credited, head, body } => {
-            builder.message(&SmallMessage { number: *number, class: *class, credited: *credited, head, body });
+            builder.message(&SmallMessage {
+                number: *number,
+                class: *class,
+                credited: *credited,
+                head,
+                body,
+            });
         }
         Plain::Open { number, class, credited, head, len } => {
-            builder.open(&Open { number: *number, class: *class, credited: *credited, head, len: *len });
+            builder.open(&Open {
+                number: *number,
+                class: *class,
+                credited: *credited,
+                head,
+                len: *len,
+            });
         }
         Plain::Withdraw(withdrawal) => builder.withdraw(*withdrawal),
         Plain::Acknowledge { ranges, told, refusals } => {
@@ -124,7 +160,10 @@ fn read_all(bytes: &[u8]) -> usize {
             read += ack.ranges().count() + ack.refusals().count();
             let mut below = u64::MAX;
             for range in ack.ranges() {
-                assert!(range.start() <= range.end() && *range.end() < below, "descending, disjoint");
+                assert!(
+                    range.start() <= range.end() && *range.end() < below,
+                    "descending, disjoint"
+                );
                 below = *range.start();
             }
         }
@@ -233,7 +272,11 @@ fn padding_fills_a_datagram() {
         builder.pad();
         let len = builder.finish(None);
         bytes.extend([0; 4]);
-        assert_eq!((len, bytes.len()), if frames == 2 { (limit, limit) } else { (32, 32) }, "limit {limit}");
+        assert_eq!(
+            (len, bytes.len()),
+            if frames == 2 { (limit, limit) } else { (32, 32) },
+            "limit {limit}"
+        );
         let expected = [Ok(Frame::Ping), Ok(Frame::Pad)];
         assert!(View::parse(&bytes).unwrap().frames().eq(expected.into_iter().take(frames)));
         assert!(!Frame::Pad.elicits());
@@ -252,21 +295,40 @@ fn frames_out_of_place() {
         bytes
     };
     let ping_in_handshake = build(0, SealKind::Handshake, &|b| b.ping());
-    assert_eq!(View::parse(&ping_in_handshake).unwrap().frames().next(), Some(Err(Malformed::Frame)));
+    assert_eq!(
+        View::parse(&ping_in_handshake).unwrap().frames().next(),
+        Some(Err(Malformed::Frame))
+    );
     let refuse = Refuse { rank: 0, misfit: Misfit::Rank, mine: 0, yours: 0, incarnation: 0 };
     let refuse_in_data = build(5, SealKind::EndToEnd, &|b| b.refuse(&refuse));
     assert_eq!(View::parse(&refuse_in_data).unwrap().frames().next(), Some(Err(Malformed::Frame)));
     // WIRE-5.4: the handshake's seal and no other for connection 0, and the other way round.
-    assert_eq!(View::parse(&build(0, SealKind::EndToEnd, &|b| b.ping())).unwrap_err(), Malformed::Header);
-    assert_eq!(View::parse(&build(5, SealKind::Handshake, &|b| b.ping())).unwrap_err(), Malformed::Header);
+    assert_eq!(
+        View::parse(&build(0, SealKind::EndToEnd, &|b| b.ping())).unwrap_err(),
+        Malformed::Header
+    );
+    assert_eq!(
+        View::parse(&build(5, SealKind::Handshake, &|b| b.ping())).unwrap_err(),
+        Malformed::Header
+    );
     // WIRE-2.7: data goes by either lane, handshakes by the small one.
     let by_bulk = |b: &mut Builder<'_>| b.flag(Flags::BULK_LANE);
-    assert_eq!(View::parse(&build(5, SealKind::EndToEnd, &by_bulk)).unwrap().header().lane(), Lane::Bulk);
-    assert_eq!(View::parse(&build(5, SealKind::EndToEnd, &|b| b.ping())).unwrap().header().lane(), Lane::Small);
-    assert_eq!(View::parse(&build(0, SealKind::Handshake, &by_bulk)).unwrap_err(), Malformed::Header);
+    assert_eq!(
+        View::parse(&build(5, SealKind::EndToEnd, &by_bulk)).unwrap().header().lane(),
+        Lane::Bulk
+    );
+    assert_eq!(
+        View::parse(&build(5, SealKind::EndToEnd, &|b| b.ping())).unwrap().header().lane(),
+        Lane::Small
+    );
+    assert_eq!(
+        View::parse(&build(0, SealKind::Handshake, &by_bulk)).unwrap_err(),
+        Malformed::Header
+    );
 }
 
-/// WIRE-1.3, WIRE-2.1, 2.4, 2.5 and 2.6, WIRE-3.1 and 3.2: what has no meaning is malformed, field by field.
+/// WIRE-1.3, WIRE-2.1, 2.4, 2.5 and 2.6, WIRE-3.1 and 3.2: what has no meaning is malformed, field
+/// by field.
 #[test]
 fn fields_without_meaning() {
     let good = |payload: &[u8]| {
@@ -282,7 +344,8 @@ fn fields_without_meaning() {
     };
     let (small, bulk) = (good(&[]), good(b"bytes"));
     assert!(View::parse(&small).is_ok() && View::parse(&bulk).is_ok());
-    // Offsets as in section 2: connection 0, number 8, flags 16, seal 17, frames_len 18, payload_len 20, reserved 22.
+    // Offsets as in section 2: connection 0, number 8, flags 16, seal 17, frames_len 18,
+    // payload_len 20, reserved 22.
     let header = [
         (&small, 0, 0, "connection 0, the handshake's, with another seal"),
         (&small, 16, 8, "a flag that is none"),
@@ -299,9 +362,13 @@ fn fields_without_meaning() {
         assert_eq!(View::parse(&bytes).err(), Some(Malformed::Header), "{what}");
     }
     // The first frame: kind 24, flags 25, len 26.
-    for (at, value, what) in
-        [(24, 0, "kind 0"), (24, 200, "kind 200"), (25, 1, "a flag of PING"), (26, 3, "shorter"), (26, 5, "longer")]
-    {
+    for (at, value, what) in [
+        (24, 0, "kind 0"),
+        (24, 200, "kind 200"),
+        (25, 1, "a flag of PING"),
+        (26, 3, "shorter"),
+        (26, 5, "longer"),
+    ] {
         let mut bytes = small.clone();
         bytes[at] = value;
         let frames: Vec<_> = View::parse(&bytes).unwrap().frames().collect();
@@ -321,7 +388,11 @@ fn without_ranges_there_is_no_largest_number() {
     for (at, value) in [(28, 0), (28, 1), (60, 1)] {
         let mut bytes = bytes.clone();
         bytes[at] = value;
-        assert_eq!(View::parse(&bytes).unwrap().frames().all(|frame| frame.is_ok()), value == 0, "{at}");
+        assert_eq!(
+            View::parse(&bytes).unwrap().frames().all(|frame| frame.is_ok()),
+            value == 0,
+            "{at}"
+        );
     }
 }
 

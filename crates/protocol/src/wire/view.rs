@@ -21,7 +21,8 @@ pub enum Malformed {
     Frame,
 }
 
-/// One datagram whose outer lengths fit together. Whether the tag is right is for a [`Seal`](super::Seal) to say.
+/// One datagram whose outer lengths fit together. Whether the tag is right is for a
+/// [`Seal`](super::Seal) to say.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     header: Header,
@@ -42,8 +43,11 @@ impl<'a> View<'a> {
         }
         let header = Header::parse(datagram).ok_or(Malformed::Header)?;
         let cut = || Malformed::Truncated;
-        let (covered, rest) = datagram.split_at_checked(HEADER_LEN + usize::from(header.frames_len)).ok_or_else(cut)?;
-        let (payload, tag) = rest.split_at_checked(usize::from(header.payload_len)).ok_or_else(cut)?;
+        let (covered, rest) = datagram
+            .split_at_checked(HEADER_LEN + usize::from(header.frames_len))
+            .ok_or_else(cut)?;
+        let (payload, tag) =
+            rest.split_at_checked(usize::from(header.payload_len)).ok_or_else(cut)?;
         let (_, frames) = covered.split_at_checked(HEADER_LEN).ok_or_else(cut)?;
         match tag.len().cmp(&header.seal.tag_len()) {
             core::cmp::Ordering::Less => Err(Malformed::Truncated),
@@ -52,15 +56,26 @@ impl<'a> View<'a> {
         }
     }
 
-    /// As [`View::parse`], of a datagram that was received into three places: what comes before the payload, the payload, the tag.
+    /// As [`View::parse`], of a datagram that was received into three places: what comes before the
+    /// payload, the payload, the tag.
     ///
     /// # Errors
     /// As there; also if a part is not as long as the header says.
-    pub fn parse_parts(head: &'a [u8], payload: &'a [u8], tag: &'a [u8]) -> Result<View<'a>, Malformed> {
+    pub fn parse_parts(
+        head: &'a [u8],
+        payload: &'a [u8],
+        tag: &'a [u8],
+    ) -> Result<View<'a>, Malformed> {
         let header = Header::parse(head).ok_or(Malformed::Header)?;
         let (_, frames) = head.split_at_checked(HEADER_LEN).ok_or(Malformed::Truncated)?;
         let is = [frames.len(), payload.len(), tag.len()];
-        if is == [usize::from(header.frames_len), usize::from(header.payload_len), header.seal.tag_len()] {
+        if is
+            == [
+                usize::from(header.frames_len),
+                usize::from(header.payload_len),
+                header.seal.tag_len(),
+            ]
+        {
             Ok(View { header, covered: head, frames, payload, tag })
         } else {
             Err(Malformed::Header)
@@ -86,8 +101,8 @@ impl<'a> View<'a> {
         self.header.connection == 0
     }
 
-    /// Who says it sent this handshake datagram: the engine finds the connection by it. Nothing may be believed before
-    /// the MAC is verified.
+    /// Who says it sent this handshake datagram: the engine finds the connection by it. Nothing may
+    /// be believed before the MAC is verified.
     #[must_use]
     pub fn sender(&self) -> Option<crate::Rank> {
         match self.frames().next()?.ok()? {
@@ -138,7 +153,8 @@ pub struct Frames<'a> {
 }
 
 impl<'a> Frames<'a> {
-    /// WIRE-3.3: a fragment stands first, exactly in bulk datagrams; WIRE-3.4: handshake frames only in handshake datagrams.
+    /// WIRE-3.3: a fragment stands first, exactly in bulk datagrams; WIRE-3.4: handshake frames
+    /// only in handshake datagrams.
     fn may_stand_here(&self, frame: &Frame<'a>, first: bool) -> bool {
         let fragment = matches!(frame, Frame::Fragment(_));
         fragment == (first && self.bulk) && frame.is_handshake() == self.handshake

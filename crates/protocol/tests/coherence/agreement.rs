@@ -3,11 +3,18 @@
 use crate::cluster::Cluster;
 use crate::cluster::threads::{Cell, Op, Thread};
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::{Access, CoherenceError, Declaration, Element, Homes, ReduceOp, Reduction, Value, Values};
+use oikaze_protocol::coherence::{
+    Access, CoherenceError, Declaration, Element, Homes, ReduceOp, Reduction, Value, Values,
+};
 use oikaze_protocol::wind::Token;
 
 fn declaration(name: &str, bytes: u64) -> Declaration {
-    Declaration { name: name.into(), bytes, element: Element { kind: 1, size: 8 }, homes: Homes::Block }
+    Declaration {
+        name: name.into(),
+        bytes,
+        element: Element { kind: 1, size: 8 },
+        homes: Homes::Block,
+    }
 }
 
 /// Everybody gets the same text, which contains all of `parts`.
@@ -16,7 +23,9 @@ fn all_fail(cluster: &mut Cluster, tokens: &[Token], parts: &[&str]) {
     for (rank, token) in (0..).zip(tokens) {
         match cluster.take(rank, *token) {
             Some(Err(CoherenceError::Mismatch(text))) => {
-                parts.iter().for_each(|part| assert!(text.contains(part), "{text:?} lacks {part:?}"));
+                parts
+                    .iter()
+                    .for_each(|part| assert!(text.contains(part), "{text:?} lacks {part:?}"));
             }
             other => panic!("node {rank}: {other:?}"),
         }
@@ -29,7 +38,10 @@ fn declarations_that_differ_name_nodes_and_values() {
     type Change = fn(&mut Declaration);
     let cases: [(Change, [&str; 2]); 4] = [
         (|d| d.bytes = 8192, ["node 0 declared 4096 bytes", "node 2 declared 8192 bytes"]),
-        (|d| d.name = "q".into(), ["node 0 declared the name \"p\"", "node 2 declared the name \"q\""]),
+        (
+            |d| d.name = "q".into(),
+            ["node 0 declared the name \"p\"", "node 2 declared the name \"q\""],
+        ),
         (|d| d.element.size = 4, ["type 1 with 8 bytes", "type 1 with 4 bytes"]),
         (|d| d.homes = Homes::Cyclic { pages: 3 }, ["homes in blocks", "cyclic homes of 3 pages"]),
     ];
@@ -38,12 +50,16 @@ fn declarations_that_differ_name_nodes_and_values() {
         let mut other = declaration("p", 4096);
         change(&mut other);
         let declared = [declaration("p", 4096), declaration("p", 4096), other];
-        let tokens: Vec<Token> = (0..).zip(declared).map(|(rank, d)| cluster.declare_on(rank, d)).collect();
+        let tokens: Vec<Token> =
+            (0..).zip(declared).map(|(rank, d)| cluster.declare_on(rank, d)).collect();
         all_fail(&mut cluster, &tokens, &parts);
         // The job goes on: a barrier and a declaration under the next number work.
-        let tokens: Vec<Token> = (0..3).map(|rank| cluster.call(rank, |c, token, m| c.barrier(token, m))).collect();
+        let tokens: Vec<Token> =
+            (0..3).map(|rank| cluster.call(rank, |c, token, m| c.barrier(token, m))).collect();
         cluster.run_until_quiet();
-        (0..).zip(tokens).for_each(|(rank, token)| assert_eq!(cluster.take(rank, token), Some(Ok(Value::None))));
+        (0..)
+            .zip(tokens)
+            .for_each(|(rank, token)| assert_eq!(cluster.take(rank, token), Some(Ok(Value::None))));
         assert_eq!(cluster.declare("r", 2, Homes::Block), 1);
         // The names are free again.
         assert_eq!(cluster.declare("p", 2, Homes::Block), 2);
@@ -57,8 +73,10 @@ fn pages_are_answered_for_before_the_agreement_is_heard() {
     let mut early = 0;
     for seed in 0..200 {
         let mut cluster = Cluster::new(3, seed);
-        let declared = Declaration { homes: Homes::Cyclic { pages: 1 }, ..declaration("p", 3 * 4096) };
-        let tokens: Vec<Token> = (0..3).map(|rank| cluster.declare_on(rank, declared.clone())).collect();
+        let declared =
+            Declaration { homes: Homes::Cyclic { pages: 1 }, ..declaration("p", 3 * 4096) };
+        let tokens: Vec<Token> =
+            (0..3).map(|rank| cluster.declare_on(rank, declared.clone())).collect();
         let heard = (0..10_000).find_map(|_| {
             cluster.step();
             cluster.take(1, tokens[1])
@@ -67,7 +85,10 @@ fn pages_are_answered_for_before_the_agreement_is_heard() {
         if cluster.take(2, tokens[2]).is_none() {
             early += 1;
             let there = Cell::word(2, 0);
-            assert_eq!(cluster.run(vec![Thread::new(1, vec![Op::Store(there, 7), Op::Load(there)])]), [[7]]);
+            assert_eq!(
+                cluster.run(vec![Thread::new(1, vec![Op::Store(there, 7), Op::Load(there)])]),
+                [[7]]
+            );
         }
     }
     assert!(early > 20, "{early} of them");
@@ -81,8 +102,9 @@ fn an_unsound_declaration_fails_everywhere() {
     let tokens: Vec<Token> = (0..3).map(|rank| cluster.declare_on(rank, bad.clone())).collect();
     all_fail(&mut cluster, &tokens, &["home of page 1", "3 nodes"]);
     let name: String = (0..60).map(|_| 'x').collect();
-    let tokens: Vec<Token> =
-        (0..3).map(|rank| cluster.declare_on(rank, declaration(if rank == 1 { &name } else { "x" }, 8))).collect();
+    let tokens: Vec<Token> = (0..3)
+        .map(|rank| cluster.declare_on(rank, declaration(if rank == 1 { &name } else { "x" }, 8)))
+        .collect();
     all_fail(&mut cluster, &tokens, &["node 1 cannot", "60 bytes"]);
 }
 
@@ -91,21 +113,41 @@ fn an_unsound_declaration_fails_everywhere() {
 fn different_collectives_fail_everywhere() {
     let mut cluster = Cluster::new(3, 5);
     let sum = |v| Reduction { op: ReduceOp::Sum, values: v };
-    let mut tokens: Vec<Token> =
-        (0..2).map(|rank| cluster.call(rank, |c, token, m| c.reduce(sum(Values::F64(vec![1.0, 2.0])), token, m))).collect();
+    let mut tokens: Vec<Token> = (0..2)
+        .map(|rank| {
+            cluster.call(rank, |c, token, m| c.reduce(sum(Values::F64(vec![1.0, 2.0])), token, m))
+        })
+        .collect();
     tokens.push(cluster.call(2, |c, token, m| c.barrier(token, m)));
-    all_fail(&mut cluster, &tokens, &["node 2 called barrier while node 0 called reduce (Sum of 2 f64)"]);
+    all_fail(
+        &mut cluster,
+        &tokens,
+        &["node 2 called barrier while node 0 called reduce (Sum of 2 f64)"],
+    );
     let values = |rank| if rank == 1 { Values::I64(vec![1]) } else { Values::U64(vec![1]) };
-    let tokens: Vec<Token> = (0..3).map(|rank| cluster.call(rank, |c, token, m| c.reduce(sum(values(rank)), token, m))).collect();
-    all_fail(&mut cluster, &tokens, &["node 1 called reduce (Sum of 1 i64) while node 0 called reduce (Sum of 1 u64)"]);
+    let tokens: Vec<Token> = (0..3)
+        .map(|rank| cluster.call(rank, |c, token, m| c.reduce(sum(values(rank)), token, m)))
+        .collect();
+    all_fail(
+        &mut cluster,
+        &tokens,
+        &["node 1 called reduce (Sum of 1 i64) while node 0 called reduce (Sum of 1 u64)"],
+    );
 }
 
 /// COH-6.3: in rank order, so the same bits in every run, whatever order the arrivals come in.
 #[test]
 fn reductions_are_the_same_bits_in_every_run() {
-    let part =
-        |rank: Rank| vec![0.1 + f64::from(rank) * 1e16, if rank.is_multiple_of(2) { 1e-3 } else { -1e16 }, -0.0, f64::from(rank)];
-    let expected: Vec<f64> = (0..4).map(|i| (1..5).fold(part(0)[i], |sum, rank| sum + part(rank)[i])).collect();
+    let part = |rank: Rank| {
+        vec![
+            0.1 + f64::from(rank) * 1e16,
+            if rank.is_multiple_of(2) { 1e-3 } else { -1e16 },
+            -0.0,
+            f64::from(rank),
+        ]
+    };
+    let expected: Vec<f64> =
+        (0..4).map(|i| (1..5).fold(part(0)[i], |sum, rank| sum + part(rank)[i])).collect();
     for seed in 0..30 {
         let mut cluster = Cluster::new(5, seed);
         for (op, check) in [
@@ -114,13 +156,17 @@ fn reductions_are_the_same_bits_in_every_run() {
             (ReduceOp::Max, &vec![4e16, 1e-3, -0.0, 4.0]),
         ] {
             let reduce = |rank| Reduction { op, values: Values::F64(part(rank)) };
-            let tokens: Vec<Token> =
-                (0..5).map(|rank| cluster.call(rank, |c, token, m| c.reduce(reduce(rank), token, m))).collect();
+            let tokens: Vec<Token> = (0..5)
+                .map(|rank| cluster.call(rank, |c, token, m| c.reduce(reduce(rank), token, m)))
+                .collect();
             cluster.run_until_quiet();
             for (rank, token) in (0..).zip(tokens) {
                 match cluster.take(rank, token) {
                     Some(Ok(Value::Reduced(Values::F64(got)))) => {
-                        assert!(got.iter().zip(check).all(|(a, b)| a.to_bits() == b.to_bits()), "{op:?} {got:?} {check:?}");
+                        assert!(
+                            got.iter().zip(check).all(|(a, b)| a.to_bits() == b.to_bits()),
+                            "{op:?} {got:?} {check:?}"
+                        );
                     }
                     other => panic!("{other:?}"),
                 }
@@ -142,13 +188,15 @@ fn errors_say_what_to_do() {
     assert!(cluster.take(0, token).unwrap().unwrap_err().to_string().contains("declare it first"));
 }
 
-/// After leave() nothing is asked of anybody, and the silence of those who have left is no death (COH-6.6).
+/// After leave() nothing is asked of anybody, and the silence of those who have left is no death
+/// (COH-6.6).
 #[test]
 fn leaving_is_no_death() {
     for seed in 0..60 {
         let nodes = 2 + (seed % 3) as u32;
         let mut cluster = Cluster::new(nodes, seed);
-        let tokens: Vec<Token> = (0..nodes).map(|rank| cluster.call(rank, |c, token, m| c.leave(token, m))).collect();
+        let tokens: Vec<Token> =
+            (0..nodes).map(|rank| cluster.call(rank, |c, token, m| c.leave(token, m))).collect();
         let mut gone = vec![];
         while gone.len() < nodes as usize {
             assert!(cluster.step() || !gone.is_empty(), "seed {seed}");
@@ -163,7 +211,8 @@ fn leaving_is_no_death() {
     }
 }
 
-/// COH-6.7, COH-6.8 and COH-6.9: a barrier that one node will not come to fails at once, and all can leave afterwards.
+/// COH-6.7, COH-6.8 and COH-6.9: a barrier that one node will not come to fails at once, and all
+/// can leave afterwards.
 #[test]
 fn barrier_of_others_fails_when_a_node_leaves() {
     for seed in 0..100 {
@@ -174,18 +223,27 @@ fn barrier_of_others_fails_when_a_node_leaves() {
         cluster.run_until_quiet();
         assert_eq!(cluster.take(leaver, leave), None, "it waits for the others");
         // One of the others called before it heard of it in half of the runs.
-        let barriers: Vec<(Rank, Token)> =
-            others().map(|rank| (rank, cluster.call(rank, |c, token, m| c.barrier(token, m)))).collect();
+        let barriers: Vec<(Rank, Token)> = others()
+            .map(|rank| (rank, cluster.call(rank, |c, token, m| c.barrier(token, m))))
+            .collect();
         cluster.run_until_quiet();
         for (rank, token) in barriers {
             let failed = cluster.take(rank, token);
-            assert!(matches!(failed, Some(Err(CoherenceError::NodeLeaving { rank, .. })) if rank == leaver), "{failed:?}");
+            assert!(
+                matches!(failed, Some(Err(CoherenceError::NodeLeaving { rank, .. })) if rank == leaver),
+                "{failed:?}"
+            );
         }
-        let leaves: Vec<(Rank, Token)> =
-            others().map(|rank| (rank, cluster.call(rank, |c, token, m| c.leave(token, m)))).collect();
+        let leaves: Vec<(Rank, Token)> = others()
+            .map(|rank| (rank, cluster.call(rank, |c, token, m| c.leave(token, m))))
+            .collect();
         cluster.run_until_quiet();
         for (rank, token) in leaves.into_iter().chain([(leaver, leave)]) {
-            assert_eq!(cluster.take(rank, token), Some(Ok(Value::None)), "seed {seed}, node {rank}");
+            assert_eq!(
+                cluster.take(rank, token),
+                Some(Ok(Value::None)),
+                "seed {seed}, node {rank}"
+            );
         }
     }
 }
@@ -205,24 +263,33 @@ fn barrier_under_way_fails_when_a_node_leaves() {
         cluster.run_until_quiet();
         // Rank 0 may have answered before the notices came.
         let failed = cluster.take(1, barrier);
-        let named = matches!(failed, Some(Err(CoherenceError::NodeLeaving { .. } | CoherenceError::Mismatch(_))));
+        let named = matches!(
+            failed,
+            Some(Err(CoherenceError::NodeLeaving { .. } | CoherenceError::Mismatch(_)))
+        );
         assert!(named, "seed {seed}: {failed:?}");
         let last = cluster.call(1, |c, token, m| c.leave(token, m));
         cluster.run_until_quiet();
         for (rank, token) in leaves.into_iter().chain([(1, last)]) {
-            assert_eq!(cluster.take(rank, token), Some(Ok(Value::None)), "seed {seed}, node {rank}");
+            assert_eq!(
+                cluster.take(rank, token),
+                Some(Ok(Value::None)),
+                "seed {seed}, node {rank}"
+            );
         }
     }
     assert!(known_to_rank_0 > 20, "{known_to_rank_0}");
 }
 
-/// COH-6.8: a node that passes the last barrier first may leave before the others have heard of the barrier's end.
+/// COH-6.8: a node that passes the last barrier first may leave before the others have heard of the
+/// barrier's end.
 #[test]
 fn barrier_that_the_leaving_node_has_passed_succeeds() {
     let mut early = 0;
     for seed in 0..300 {
         let mut cluster = Cluster::new(3, seed);
-        let barriers: Vec<Token> = (0..3).map(|rank| cluster.call(rank, |c, token, m| c.barrier(token, m))).collect();
+        let barriers: Vec<Token> =
+            (0..3).map(|rank| cluster.call(rank, |c, token, m| c.barrier(token, m))).collect();
         let mut leaves: Vec<(Rank, Token)> = Vec::new();
         while leaves.len() < 3 {
             cluster.step();
@@ -232,10 +299,15 @@ fn barrier_that_the_leaving_node_has_passed_succeeds() {
                     leaves.push((rank, cluster.call(rank, |c, token, m| c.leave(token, m))));
                 }
             }
-            early += usize::from(leaves.len() == 1 && (1..3).any(|rank| cluster.nodes[rank].coherence.is_leaving(leaves[0].0)));
+            early += usize::from(
+                leaves.len() == 1
+                    && (1..3).any(|rank| cluster.nodes[rank].coherence.is_leaving(leaves[0].0)),
+            );
         }
         cluster.run_until_quiet();
-        leaves.into_iter().for_each(|(rank, token)| assert_eq!(cluster.take(rank, token), Some(Ok(Value::None))));
+        leaves
+            .into_iter()
+            .for_each(|(rank, token)| assert_eq!(cluster.take(rank, token), Some(Ok(Value::None))));
     }
     assert!(early > 20, "{early} notices came before the barrier's end");
 }

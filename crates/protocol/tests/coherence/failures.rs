@@ -35,7 +35,10 @@ fn a_barrier_fails_everywhere_whoever_died() {
             }
             let later = cluster.call(rank, |c, token, m| c.barrier(token, m));
             let error = cluster.take(rank, later).unwrap().unwrap_err();
-            assert!(names(&error, dead) && error.to_string().starts_with("barrier: node"), "{error}");
+            assert!(
+                names(&error, dead) && error.to_string().starts_with("barrier: node"),
+                "{error}"
+            );
         }
     }
 }
@@ -67,14 +70,17 @@ fn the_first_death_is_named_whoever_ends_after_it() {
     }
 }
 
-/// COH-8.3: a load from a dead home goes on with the last bytes, and the next synchronisation names array and page (COH-3.8).
+/// COH-8.3: a load from a dead home goes on with the last bytes, and the next synchronisation names
+/// array and page (COH-3.8).
 #[test]
 fn a_lost_page_is_named_at_the_next_synchronisation() {
     for seed in 0..30 {
         let mut cluster = Cluster::new(3, seed);
         cluster.declare("field", 3, Homes::Block);
         let first = Thread::new(0, vec![Op::Load(Cell::word(2, 0)), Op::Barrier]);
-        let rest = (1..3).map(|node| Thread::new(node, vec![Op::Store(Cell::word(2, node as usize), 5), Op::Barrier]));
+        let rest = (1..3).map(|node| {
+            Thread::new(node, vec![Op::Store(Cell::word(2, node as usize), 5), Op::Barrier])
+        });
         // A race on purpose: node 0 has an old copy, invalid after the barrier.
         cluster.run([first].into_iter().chain(rest).collect());
         cluster.kill(2);
@@ -82,11 +88,19 @@ fn a_lost_page_is_named_at_the_next_synchronisation() {
         if !faults_first {
             cluster.run_until_quiet();
         }
-        cluster.run(vec![Thread::new(0, vec![Op::Load(Cell::word(2, 0)), Op::Store(Cell::word(2, 1), 1)])]);
+        cluster.run(vec![Thread::new(
+            0,
+            vec![Op::Load(Cell::word(2, 0)), Op::Store(Cell::word(2, 1), 1)],
+        )]);
         let token = cluster.call(0, |c, token, m| c.lock(0, token, m));
         cluster.run_until_quiet();
         let error = cluster.take(0, token).unwrap().unwrap_err();
-        let lost = CoherenceError::PageLost { doing: "lock 0".into(), array: "field".into(), page: 2, rank: 2 };
+        let lost = CoherenceError::PageLost {
+            doing: "lock 0".into(),
+            array: "field".into(),
+            page: 2,
+            rank: 2,
+        };
         assert_eq!(error, lost, "seed {seed}");
         let token = cluster.call(0, |c, token, m| c.barrier(token, m));
         let text = cluster.take(0, token).unwrap().unwrap_err().to_string();
@@ -99,17 +113,22 @@ fn a_lost_page_is_named_at_the_next_synchronisation() {
 fn locks_of_the_dead_fail() {
     for seed in 0..60 {
         let mut cluster = Cluster::new(3, seed);
-        // Lock 1: node 1 manages it. Lock 2: node 2 holds it, node 0 manages lock 3, which node 2 holds as well.
+        // Lock 1: node 1 manages it. Lock 2: node 2 holds it, node 0 manages lock 3, which node 2
+        // holds as well.
         let held = [3, 4].map(|lock| cluster.call(2, |c, token, m| c.lock(lock, token, m)));
         cluster.run_until_quiet();
-        held.into_iter().for_each(|token| assert_eq!(cluster.take(2, token), Some(Ok(Value::None))));
+        held.into_iter()
+            .for_each(|token| assert_eq!(cluster.take(2, token), Some(Ok(Value::None))));
         let waiting = [2, 3, 4].map(|lock| cluster.call(0, |c, token, m| c.lock(lock, token, m)));
         cluster.steps(seed % 7);
         cluster.kill(2);
         cluster.run_until_quiet();
         for (lock, token) in [2, 3, 4].into_iter().zip(waiting) {
             match cluster.take(0, token) {
-                Some(Err(error)) => assert!(names(&error, 2) && error.to_string().contains(&format!("lock {lock}")), "{error}"),
+                Some(Err(error)) => assert!(
+                    names(&error, 2) && error.to_string().contains(&format!("lock {lock}")),
+                    "{error}"
+                ),
                 Some(Ok(_)) if lock == 2 => {} // its manager granted it before it died
                 other => panic!("seed {seed}: lock {lock}: {other:?}"),
             }
@@ -121,13 +140,15 @@ fn locks_of_the_dead_fail() {
     }
 }
 
-/// COH-8.1: two nodes that lose only each other. A third believes one of them, or each, that the other is dead; none is left without an answer.
+/// COH-8.1: two nodes that lose only each other. A third believes one of them, or each, that the
+/// other is dead; none is left without an answer.
 #[test]
 fn a_node_that_is_taken_for_dead_hears_of_it() {
     for seed in 0..40 {
         let (asks_first, at_once) = (seed % 2 == 0, seed % 4 < 2);
         let mut cluster = Cluster::new(3, seed);
-        let ask = |cluster: &mut Cluster, rank| cluster.call(rank, |c, token, m| c.lock(2, token, m));
+        let ask =
+            |cluster: &mut Cluster, rank| cluster.call(rank, |c, token, m| c.lock(2, token, m));
         let held = ask(&mut cluster, 2);
         cluster.run_until_quiet();
         assert_eq!(cluster.take(2, held), Some(Ok(Value::None)));
@@ -170,15 +191,24 @@ fn locks_between_the_living_work_after_a_collective_has_failed() {
         for (rank, lock) in [(2, 1), (1, 2), (2, 0), (0, 1)] {
             let locked = cluster.call(rank, |c, token, m| c.lock(lock, token, m));
             cluster.run_until_quiet();
-            assert_eq!(cluster.take(rank, locked), Some(Ok(Value::None)), "seed {seed}: node {rank}, lock {lock}");
+            assert_eq!(
+                cluster.take(rank, locked),
+                Some(Ok(Value::None)),
+                "seed {seed}: node {rank}, lock {lock}"
+            );
             let unlocked = cluster.call(rank, |c, token, m| c.unlock(lock, token, m));
             cluster.run_until_quiet();
-            assert_eq!(cluster.take(rank, unlocked), Some(Ok(Value::None)), "seed {seed}: node {rank}, unlock {lock}");
+            assert_eq!(
+                cluster.take(rank, unlocked),
+                Some(Ok(Value::None)),
+                "seed {seed}: node {rank}, unlock {lock}"
+            );
         }
     }
 }
 
-/// Random programs in which a node dies at a random moment: all other threads end, with an error that names it.
+/// Random programs in which a node dies at a random moment: all other threads end, with an error
+/// that names it.
 #[test]
 fn nobody_hangs_when_a_node_dies() {
     for seed in seeds(0, 1000) {
@@ -199,7 +229,11 @@ fn nobody_hangs_when_a_node_dies() {
             if step == moment {
                 cluster.kill(dead);
             }
-            let moved = if cluster.random.chance(50) { cluster.step() } else { threads::step_any(&mut cluster, &mut all, dead) };
+            let moved = if cluster.random.chance(50) {
+                cluster.step()
+            } else {
+                threads::step_any(&mut cluster, &mut all, dead)
+            };
             idle = if moved { 0 } else { idle + 1 };
             if idle > 60 && step > moment {
                 break;
@@ -207,7 +241,11 @@ fn nobody_hangs_when_a_node_dies() {
         }
         for thread in all.iter().filter(|thread| thread.node != dead) {
             assert!(thread.has_ended(), "seed {seed}: {}", thread.describe());
-            assert!(thread.failed.as_ref().is_none_or(|error| names(error, dead)), "seed {seed}: {:?}", thread.failed);
+            assert!(
+                thread.failed.as_ref().is_none_or(|error| names(error, dead)),
+                "seed {seed}: {:?}",
+                thread.failed
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Bytes that no honest peer would send (COH-9.1): refused, never a panic, and the job of the others stays right.
+//! Bytes that no honest peer would send (COH-9.1): refused, never a panic, and the job of the
+//! others stays right.
 
 use crate::cluster::threads::{Cell, Op, Thread};
 use crate::cluster::{Cluster, Node, Random};
@@ -47,7 +48,9 @@ proptest! {
 fn what_is_wrong_is_refused_with_its_reason() {
     let mut cluster = cluster();
     let node = &mut cluster.nodes[1];
-    let mut tell = |code, fields, body: &[u8]| node.coherence.receive(0, &head(code, fields), body, &mut node.machine);
+    let mut tell = |code, fields, body: &[u8]| {
+        node.coherence.receive(0, &head(code, fields), body, &mut node.machine)
+    };
     let run = |array: u64, count: u64| array | count << 32;
     // Fetch: no such array; not homed here; outside; nothing; too much.
     assert_eq!(tell(1, [run(4, 1), 3, 0], &[]), Err(Refusal::UnknownObject));
@@ -70,11 +73,15 @@ fn what_is_wrong_is_refused_with_its_reason() {
     assert_eq!(tell(8, [1, 0, 0], &[2]), Err(Refusal::Malformed));
     assert_eq!(tell(7, [1, 0, 0], &[0, 0, 0, 0, 0]), Err(Refusal::UnknownObject));
     assert_eq!(node.coherence.statistics().refused, 15);
-    assert_eq!(node.coherence.receive(8, &head(9, [2, 0, 0]), &[], &mut node.machine), Err(Refusal::Malformed));
+    assert_eq!(
+        node.coherence.receive(8, &head(9, [2, 0, 0]), &[], &mut node.machine),
+        Err(Refusal::Malformed)
+    );
     assert!(node.machine.alias(0).iter().all(|byte| *byte == 0), "nothing was written");
 }
 
-/// COH-8.4: a peer that refuses what it should not makes every synchronisation fail with its reason, everywhere, without a hang.
+/// COH-8.4: a peer that refuses what it should not makes every synchronisation fail with its
+/// reason, everywhere, without a hang.
 #[test]
 fn a_refused_message_fails_the_job_and_nobody_hangs() {
     for seed in 0..20 {
@@ -91,12 +98,16 @@ fn a_refused_message_fails_the_job_and_nobody_hangs() {
         cluster.run_until_quiet();
         for (rank, token) in (0..).zip(tokens) {
             let text = cluster.take(rank, token).unwrap().unwrap_err().to_string();
-            assert!(text.contains("node 1 cannot") && text.contains(&format!("node {to} refused")), "{text}");
+            assert!(
+                text.contains("node 1 cannot") && text.contains(&format!("node {to} refused")),
+                "{text}"
+            );
         }
     }
 }
 
-/// COH-5.4, COH-8.4: a diff refused after its node has called a barrier is not at its home, so the barrier may not end as if it were.
+/// COH-5.4, COH-8.4: a diff refused after its node has called a barrier is not at its home, so the
+/// barrier may not end as if it were.
 #[test]
 fn a_diff_refused_while_a_barrier_waits_for_it_fails_the_barrier_everywhere() {
     for seed in 0..20 {
@@ -110,7 +121,8 @@ fn a_diff_refused_while_a_barrier_waits_for_it_fails_the_barrier_everywhere() {
         assert_eq!(diff.head[..2], [KIND, 3]);
         node.coherence.refused(diff.token, Refusal::NoRoom, &mut node.machine);
         cluster.collect(1);
-        let others = [0, 2].map(|rank| (rank, cluster.call(rank, |c, token, m| c.barrier(token, m))));
+        let others =
+            [0, 2].map(|rank| (rank, cluster.call(rank, |c, token, m| c.barrier(token, m))));
         cluster.run_until_quiet();
         for (rank, token) in [(1, token)].into_iter().chain(others) {
             let text = cluster.take(rank, token).unwrap().unwrap_err().to_string();
@@ -119,7 +131,8 @@ fn a_diff_refused_while_a_barrier_waits_for_it_fails_the_barrier_everywhere() {
     }
 }
 
-/// COH-8.4: an arrival that rank 0 has refused has not been counted there: its node comes again, to say so.
+/// COH-8.4: an arrival that rank 0 has refused has not been counted there: its node comes again, to
+/// say so.
 #[test]
 fn a_refused_arrival_fails_the_collective_everywhere_and_nobody_hangs() {
     for seed in 0..20 {
@@ -134,12 +147,19 @@ fn a_refused_arrival_fails_the_collective_everywhere_and_nobody_hangs() {
         cluster.collect(1);
         let mut tokens = Vec::from(called.map(|token| (1, token)));
         for ranks in [&[0, 2][..], &[0, 2], &[0, 1, 2]] {
-            tokens.extend(ranks.iter().map(|rank| (*rank, cluster.call(*rank, |c, token, m| c.barrier(token, m)))));
+            tokens.extend(
+                ranks
+                    .iter()
+                    .map(|rank| (*rank, cluster.call(*rank, |c, token, m| c.barrier(token, m)))),
+            );
             cluster.run_until_quiet();
         }
         for (rank, token) in tokens {
-            let text =
-                cluster.take(rank, token).unwrap_or_else(|| panic!("seed {seed}: node {rank} hangs")).unwrap_err().to_string();
+            let text = cluster
+                .take(rank, token)
+                .unwrap_or_else(|| panic!("seed {seed}: node {rank} hangs"))
+                .unwrap_err()
+                .to_string();
             assert!(text.contains("node 0 refused"), "node {rank}: {text}");
         }
     }
@@ -156,11 +176,14 @@ fn a_node_whose_every_arrival_is_refused_does_not_hang() {
         while let Some((_, arrive)) = node.coherence.poll_message() {
             node.coherence.refused(arrive.token, Refusal::NoRoom, &mut node.machine);
         }
-        assert!(matches!(node.coherence.poll_event(), Some(CoherenceEvent::Failed { token: failed, .. }) if failed == token));
+        assert!(
+            matches!(node.coherence.poll_event(), Some(CoherenceEvent::Failed { token: failed, .. }) if failed == token)
+        );
     }
 }
 
-/// COH-5.4, COH-8.4: changes made under a lock that did not come home are not told; who gets the lock next hears why it is of no use.
+/// COH-5.4, COH-8.4: changes made under a lock that did not come home are not told; who gets the
+/// lock next hears why it is of no use.
 #[test]
 fn a_lock_whose_holder_could_not_bring_its_changes_home_is_broken() {
     for seed in 0..20 {
@@ -180,13 +203,21 @@ fn a_lock_whose_holder_could_not_bring_its_changes_home_is_broken() {
         node.coherence.refused(diff.token, Refusal::NoRoom, &mut node.machine);
         cluster.collect(1);
         cluster.run_until_quiet();
-        assert!(matches!(cluster.take(1, unlock), Some(Err(CoherenceError::Refused { rank: 0, .. }))));
-        let waiting = waiting.unwrap_or_else(|| cluster.call(2, |c, token, m| c.lock(lock, token, m)));
+        assert!(matches!(
+            cluster.take(1, unlock),
+            Some(Err(CoherenceError::Refused { rank: 0, .. }))
+        ));
+        let waiting =
+            waiting.unwrap_or_else(|| cluster.call(2, |c, token, m| c.lock(lock, token, m)));
         let later = cluster.call(0, |c, token, m| c.lock(lock, token, m));
         cluster.run_until_quiet();
         for (rank, token) in [(2, waiting), (0, later)] {
             let error = cluster.take(rank, token).unwrap().unwrap_err();
-            assert_eq!(error, CoherenceError::LockBroken { doing: format!("lock {lock}"), rank: 1 }, "seed {seed}");
+            assert_eq!(
+                error,
+                CoherenceError::LockBroken { doing: format!("lock {lock}"), rank: 1 },
+                "seed {seed}"
+            );
         }
         let other = cluster.call(2, |c, token, m| c.lock(8, token, m));
         cluster.run_until_quiet();
@@ -194,21 +225,32 @@ fn a_lock_whose_holder_could_not_bring_its_changes_home_is_broken() {
     }
 }
 
-/// COH-9.1: intervals are believed of their writer, within bounds, and never more of a node than it has done itself.
+/// COH-9.1: intervals are believed of their writer, within bounds, and never more of a node than it
+/// has done itself.
 #[test]
 fn intervals_that_no_sound_node_tells_are_refused() {
     let mut cluster = cluster();
     let node = &mut cluster.nodes[1];
-    let mut tell = |code, body: &[u8]| node.coherence.receive(0, &head(code, [1, 0, 0]), body, &mut node.machine);
+    let mut tell = |code, body: &[u8]| {
+        node.coherence.receive(0, &head(code, [1, 0, 0]), body, &mut node.machine)
+    };
     assert_eq!(tell(6, &[0, 0, 0]), Ok(()), "node 0 has lock 1 of node 1");
     let many = |count: u16| {
-        let intervals = (1..=count).flat_map(|number| [0, number as u8 | 0x80, (number >> 7) as u8, 0, 0, 0]);
-        [0, 0, 0, 0, count as u8 | 0x80, (count >> 7) as u8].into_iter().chain(intervals).collect::<Vec<u8>>()
+        let intervals =
+            (1..=count).flat_map(|number| [0, number as u8 | 0x80, (number >> 7) as u8, 0, 0, 0]);
+        [0, 0, 0, 0, count as u8 | 0x80, (count >> 7) as u8]
+            .into_iter()
+            .chain(intervals)
+            .collect::<Vec<u8>>()
     };
     for (wrong, refusal) in [
-        // The receiver's own time, and its own intervals: first as a vector, then as an interval up to 2⁶³.
+        // The receiver's own time, and its own intervals: first as a vector, then as an interval up
+        // to 2⁶³.
         (&[0, 0, 1, 0, 0][..], Refusal::Malformed),
-        (&[0, 0, 0, 0, 1, 1, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0], Refusal::Malformed),
+        (
+            &[0, 0, 0, 0, 1, 1, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0],
+            Refusal::Malformed,
+        ),
         // Runs of pages that are not in their order, or overlap.
         (&[0, 1, 0, 0, 1, 0, 1, 0, 0, 2, 0, 4, 1, 0, 0, 1], Refusal::Malformed),
         (&[0, 1, 0, 0, 1, 0, 1, 0, 0, 2, 0, 0, 3, 0, 2, 3], Refusal::Malformed),
@@ -220,7 +262,8 @@ fn intervals_that_no_sound_node_tells_are_refused() {
     assert_eq!(tell(8, &[0, 1, 0, 0, 1, 0, 1, 0, 0, 2, 0, 0, 3, 0, 4, 3]), Ok(()));
 }
 
-/// COH-9.1: who asks for ever and acknowledges no answer is refused, whether it asks for pages or for locks, until it does.
+/// COH-9.1: who asks for ever and acknowledges no answer is refused, whether it asks for pages or
+/// for locks, until it does.
 #[test]
 fn answers_that_are_not_acknowledged_are_bounded() {
     let mut cluster = cluster();
@@ -233,8 +276,9 @@ fn answers_that_are_not_acknowledged_are_bounded() {
         let refused = (0..100_000).find(|number| ask(node, *number).is_err());
         assert!(refused.is_some_and(|number| number > 50_000), "{refused:?}");
         assert_eq!(ask(node, 100_000), Err(Refusal::NoRoom));
-        let answers: Vec<Token> =
-            core::iter::from_fn(|| node.coherence.poll_message()).map(|(_, message)| message.token).collect();
+        let answers: Vec<Token> = core::iter::from_fn(|| node.coherence.poll_message())
+            .map(|(_, message)| message.token)
+            .collect();
         node.coherence.acknowledged(answers[0], &mut node.machine);
         assert_eq!(ask(node, 100_001), Ok(()));
         assert_eq!(ask(node, 100_002), Err(Refusal::NoRoom));

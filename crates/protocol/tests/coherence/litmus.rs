@@ -1,4 +1,5 @@
-//! The litmus shapes of release consistency, through locks and through barriers (COH-1.1): what must never be read.
+//! The litmus shapes of release consistency, through locks and through barriers (COH-1.1): what
+//! must never be read.
 
 use crate::cluster::Cluster;
 use crate::cluster::threads::{Cell, Op, Thread};
@@ -21,7 +22,8 @@ fn run(nodes: u32, seed: u64, programs: &[Vec<Op>]) -> Vec<Vec<u64>> {
     let homes = if seed.is_multiple_of(2) { Homes::Cyclic { pages: 1 } } else { Homes::Block };
     cluster.declare("x", 3, homes);
     let shift = (seed / 7) as u32;
-    let threads = (shift..).zip(programs).map(|(node, ops)| Thread::new(node % nodes, ops.clone())).collect();
+    let threads =
+        (shift..).zip(programs).map(|(node, ops)| Thread::new(node % nodes, ops.clone())).collect();
     cluster.run(threads)
 }
 
@@ -53,17 +55,33 @@ fn message_passing_through_a_lock() {
     });
 }
 
-/// x is read with no lock of its own: what happened before comes along over two different locks (COH-4.3, COH-7.3).
+/// x is read with no lock of its own: what happened before comes along over two different locks
+/// (COH-4.3, COH-7.3).
 #[test]
 fn message_passing_is_transitive_over_locks() {
     every(|nodes, seed| {
         let (x, y) = places(seed);
         let z = Cell::word(2, 100);
         let first = vec![Op::Store(x, 7), Op::Lock(1), Op::Store(y, 1), Op::Unlock(1)];
-        let second =
-            vec![Op::Lock(1), Op::Load(y), Op::Unlock(1), Op::UnlessGo(1, 0), Op::Lock(2), Op::Store(z, 1), Op::Unlock(2)];
-        // The reader has a copy of the old page first, so that forgetting to invalidate it would show.
-        let third = vec![Op::Lock(2), Op::Load(z), Op::Unlock(2), Op::UnlessGo(1, 0), Op::Expect(x, 7), Op::Expect(y, 1)];
+        let second = vec![
+            Op::Lock(1),
+            Op::Load(y),
+            Op::Unlock(1),
+            Op::UnlessGo(1, 0),
+            Op::Lock(2),
+            Op::Store(z, 1),
+            Op::Unlock(2),
+        ];
+        // The reader has a copy of the old page first, so that forgetting to invalidate it would
+        // show.
+        let third = vec![
+            Op::Lock(2),
+            Op::Load(z),
+            Op::Unlock(2),
+            Op::UnlessGo(1, 0),
+            Op::Expect(x, 7),
+            Op::Expect(y, 1),
+        ];
         run(nodes, seed, &[first, second, third]);
     });
 }
@@ -79,7 +97,10 @@ fn store_buffering() {
             run(
                 2,
                 seed,
-                &[vec![Op::Store(x, 1), Op::Barrier, Op::Expect(y, 1)], vec![Op::Store(y, 1), Op::Barrier, Op::Expect(x, 1)]],
+                &[
+                    vec![Op::Store(x, 1), Op::Barrier, Op::Expect(y, 1)],
+                    vec![Op::Store(y, 1), Op::Barrier, Op::Expect(x, 1)],
+                ],
             );
         }
     });
@@ -96,7 +117,10 @@ fn load_buffering() {
             run(
                 2,
                 seed,
-                &[vec![Op::Expect(x, 0), Op::Barrier, Op::Store(y, 1)], vec![Op::Expect(y, 0), Op::Barrier, Op::Store(x, 1)]],
+                &[
+                    vec![Op::Expect(x, 0), Op::Barrier, Op::Store(y, 1)],
+                    vec![Op::Expect(y, 0), Op::Barrier, Op::Store(x, 1)],
+                ],
             );
         }
     });
@@ -107,12 +131,23 @@ fn independent_reads_of_independent_writes() {
     every(|nodes, seed| {
         let (x, y) = places(seed);
         let reads = |a, b| all([locked(1, Op::Load(a)), locked(1, Op::Load(b))]);
-        let programs = [locked(1, Op::Store(x, 1)), locked(1, Op::Store(y, 1)), reads(x, y), reads(y, x)];
+        let programs =
+            [locked(1, Op::Store(x, 1)), locked(1, Op::Store(y, 1)), reads(x, y), reads(y, x)];
         let read = run(nodes, seed, &programs);
         assert!(!(read[2] == [1, 0] && read[3] == [1, 0]), "seed {seed}: {read:?}");
         let both = vec![Op::Load(x), Op::Load(y), Op::Barrier, Op::Expect(x, 1), Op::Expect(y, 1)];
-        // Loads before the barrier race with the stores on purpose: they bring copies that must be invalidated.
-        run(4, seed, &[vec![Op::Store(x, 1), Op::Barrier], vec![Op::Store(y, 1), Op::Barrier], both.clone(), both]);
+        // Loads before the barrier race with the stores on purpose: they bring copies that must be
+        // invalidated.
+        run(
+            4,
+            seed,
+            &[
+                vec![Op::Store(x, 1), Op::Barrier],
+                vec![Op::Store(y, 1), Op::Barrier],
+                both.clone(),
+                both,
+            ],
+        );
     });
 }
 
@@ -128,21 +163,34 @@ fn reads_of_one_place_never_go_back() {
     });
 }
 
-/// COH-5.2: two writers on disjoint bytes of one page, in every interleaving; both are there afterwards (COH-1.2).
+/// COH-5.2: two writers on disjoint bytes of one page, in every interleaving; both are there
+/// afterwards (COH-1.2).
 #[test]
 fn two_writers_on_one_page() {
     for seed in 0..SEEDS * 3 {
         let nodes = 3;
-        let cells = |odd: usize| (0..40).map(move |i| Cell { array: 0, at: 4096 + i * 2 + odd, len: 1 });
-        let writes = |odd: usize, add: u64| cells(odd).zip(add..).map(|(cell, value)| Op::Store(cell, value)).collect::<Vec<_>>();
+        let cells =
+            |odd: usize| (0..40).map(move |i| Cell { array: 0, at: 4096 + i * 2 + odd, len: 1 });
+        let writes = |odd: usize, add: u64| {
+            cells(odd).zip(add..).map(|(cell, value)| Op::Store(cell, value)).collect::<Vec<_>>()
+        };
         let check = || {
             let reads = cells(0).zip(1u64..).chain(cells(1).zip(101..));
             reads.map(|(cell, value)| Op::Expect(cell, value)).collect::<Vec<_>>()
         };
         // A lock in between makes one of them flush its dirty page early.
-        let lock = |locked: bool| if locked { vec![Op::Lock(seed % 3), Op::Unlock(seed % 3)] } else { vec![] };
-        let program =
-            |odd: usize, add| all([writes(odd, add), lock(seed % 2 == 0), writes(odd, add), vec![Op::Barrier], check()]);
+        let lock = |locked: bool| {
+            if locked { vec![Op::Lock(seed % 3), Op::Unlock(seed % 3)] } else { vec![] }
+        };
+        let program = |odd: usize, add| {
+            all([
+                writes(odd, add),
+                lock(seed % 2 == 0),
+                writes(odd, add),
+                vec![Op::Barrier],
+                check(),
+            ])
+        };
         let third = all([vec![Op::Load(Cell::word(1, 0)), Op::Barrier], check()]);
         run(nodes, seed, &[program(0, 1), program(1, 101), third]);
     }

@@ -1,4 +1,5 @@
-//! Machines that cannot change pages as they are told (COH-8.5): nobody sleeps for ever, and every node is told.
+//! Machines that cannot change pages as they are told (COH-8.5): nobody sleeps for ever, and every
+//! node is told.
 
 use crate::cluster::Cluster;
 use crate::cluster::threads::{Cell, Op, Thread};
@@ -8,7 +9,11 @@ use oikaze_protocol::coherence::{Homes, Value};
 const WHY: &str = "out of mappings";
 
 /// Fails at this node, with the machine's words.
-fn fails(cluster: &mut Cluster, rank: Rank, op: impl FnOnce(&mut Cluster) -> oikaze_protocol::wind::Token) {
+fn fails(
+    cluster: &mut Cluster,
+    rank: Rank,
+    op: impl FnOnce(&mut Cluster) -> oikaze_protocol::wind::Token,
+) {
     let token = op(cluster);
     cluster.run_until_quiet();
     let (seed, outcome) = (cluster.seed, cluster.take(rank, token));
@@ -32,7 +37,8 @@ fn a_page_that_cannot_be_mapped_is_told_to_all_nodes() {
         let mut cluster = Cluster::new(3, seed);
         cluster.declare("p", 3, Homes::Block);
         cluster.nodes[1].machine.fail_next = true;
-        let what = if seed % 2 == 0 { Op::Load(Cell::word(2, 0)) } else { Op::Store(Cell::word(1, 0), 5) };
+        let what =
+            if seed % 2 == 0 { Op::Load(Cell::word(2, 0)) } else { Op::Store(Cell::word(1, 0), 5) };
         cluster.run(vec![Thread::new(1, vec![what])]);
         barriers_fail(&mut cluster);
         barriers_fail(&mut cluster);
@@ -57,7 +63,8 @@ fn locks_fail_where_a_page_could_not_be_changed() {
     }
 }
 
-/// COH-8.5: what was to be unmapped is not: whoever waited is told, and reads no old bytes for new ones.
+/// COH-8.5: what was to be unmapped is not: whoever waited is told, and reads no old bytes for new
+/// ones.
 #[test]
 fn an_acquire_that_cannot_unmap_a_page_fails() {
     for seed in 0..30 {
@@ -72,7 +79,8 @@ fn an_acquire_that_cannot_unmap_a_page_fails() {
             fails(&mut cluster, 1, |cluster| cluster.call(1, |c, token, m| c.lock(5, token, m)));
             barriers_fail(&mut cluster);
         } else {
-            let tokens = [0, 1, 2].map(|rank| cluster.call(rank, |c, token, m| c.barrier(token, m)));
+            let tokens =
+                [0, 1, 2].map(|rank| cluster.call(rank, |c, token, m| c.barrier(token, m)));
             fails(&mut cluster, 1, |_| tokens[1]);
             barriers_fail(&mut cluster);
         }

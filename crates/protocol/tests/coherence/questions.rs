@@ -1,4 +1,5 @@
-//! Requests and answers that count as taken and never came (COH-13): found out by questions, and nothing waits for ever.
+//! Requests and answers that count as taken and never came (COH-13): found out by questions, and
+//! nothing waits for ever.
 
 use crate::cluster::{Cluster, Random};
 use oikaze_protocol::Rank;
@@ -51,7 +52,8 @@ fn part(cluster: &mut Cluster) -> usize {
     parted
 }
 
-/// Begins waits that need each sort of message once, of which one is lost; the operations that must end.
+/// Begins waits that need each sort of message once, of which one is lost; the operations that must
+/// end.
 fn begin(cluster: &mut Cluster, lost: u8) -> Vec<(Rank, Token)> {
     cluster.forged = Some(lost);
     match lost {
@@ -59,7 +61,9 @@ fn begin(cluster: &mut Cluster, lost: u8) -> Vec<(Rank, Token)> {
             // Its home is node 2.
             vec![(0, cluster.call(0, |c, token, m| c.touch(0, 2..3, Access::Read, token, m)))]
         }
-        ARRIVE | DEPART => (0..3).map(|rank| (rank, cluster.call(rank, |c, token, m| c.barrier(token, m)))).collect(),
+        ARRIVE | DEPART => (0..3)
+            .map(|rank| (rank, cluster.call(rank, |c, token, m| c.barrier(token, m))))
+            .collect(),
         // Lock 4 is managed by node 1.
         _ => {
             let first = cluster.call(2, |c, token, m| c.lock(4, token, m));
@@ -75,7 +79,8 @@ fn begin(cluster: &mut Cluster, lost: u8) -> Vec<(Rank, Token)> {
     }
 }
 
-/// COH-13.1 and COH-13.3: whichever message is lost, after so many questions the connection ends, and so does every wait.
+/// COH-13.1 and COH-13.3: whichever message is lost, after so many questions the connection ends,
+/// and so does every wait.
 #[test]
 fn waits_for_what_was_lost_end() {
     for seed in 0..10 {
@@ -92,10 +97,16 @@ fn waits_for_what_was_lost_end() {
             ask(&mut cluster, &mut clock, 1);
             assert_eq!(part(&mut cluster), 1, "seed {seed}, code {lost}");
             for (rank, token) in tokens {
-                assert!(cluster.take(rank, token).is_some(), "seed {seed}, code {lost}: node {rank} hangs");
+                assert!(
+                    cluster.take(rank, token).is_some(),
+                    "seed {seed}, code {lost}: node {rank} hangs"
+                );
             }
             ask(&mut cluster, &mut clock, 1);
-            assert!(cluster.nodes.iter().all(|node| node.coherence.next_question().is_none()), "code {lost}: nobody waits");
+            assert!(
+                cluster.nodes.iter().all(|node| node.coherence.next_question().is_none()),
+                "code {lost}: nobody waits"
+            );
         }
     }
 }
@@ -129,11 +140,15 @@ fn waits_for_what_others_have_not_done_yet_go_on() {
     }
     let last = cluster.call(0, |c, token, m| c.barrier(token, m));
     cluster.run_until_quiet();
-    for (rank, token) in [(2, held), (2, unlock), (0, last)].into_iter().chain(waiting).chain(early) {
+    for (rank, token) in [(2, held), (2, unlock), (0, last)].into_iter().chain(waiting).chain(early)
+    {
         assert_eq!(cluster.take(rank, token), Some(Ok(Value::None)), "node {rank}");
     }
     ask(&mut cluster, &mut clock, 1);
-    assert!(cluster.nodes.iter().all(|node| node.coherence.next_question().is_none()), "nobody waits");
+    assert!(
+        cluster.nodes.iter().all(|node| node.coherence.next_question().is_none()),
+        "nobody waits"
+    );
 }
 
 /// COH-13.1: a question that is not settled is not asked again.
@@ -145,7 +160,9 @@ fn a_question_on_its_way_is_not_repeated() {
     let mut questions = 0;
     for round in 0..20 {
         node.coherence.ask(Time(0) + FAILURE_TIME * round, FAILURE_TIME);
-        questions += std::iter::from_fn(|| node.coherence.poll_message()).filter(|(_, one)| one.head[1] == QUESTION).count();
+        questions += std::iter::from_fn(|| node.coherence.poll_message())
+            .filter(|(_, one)| one.head[1] == QUESTION)
+            .count();
     }
     assert_eq!(questions, 1);
     assert_eq!(node.coherence.poll_event(), None);
@@ -156,9 +173,19 @@ fn a_question_on_its_way_is_not_repeated() {
 fn questions_that_make_no_sense_are_refused() {
     let mut cluster = Cluster::new(3, 1);
     let node = &mut cluster.nodes[1];
-    let mut tell = |from, code, fields| node.coherence.receive(from, &head(code, fields), &[], &mut node.machine);
-    // Only rank 0 gathers; another's lock; a holder is asked by the manager alone; no such wait; a number where none belongs.
-    for (from, fields) in [(2, [0, 0, 0]), (2, [1, 5, 0]), (0, [3, 5, 0]), (2, [4, 0, 0]), (2, [2, 0, 1]), (2, [1 << 8, 0, 0])] {
+    let mut tell = |from, code, fields| {
+        node.coherence.receive(from, &head(code, fields), &[], &mut node.machine)
+    };
+    // Only rank 0 gathers; another's lock; a holder is asked by the manager alone; no such wait; a
+    // number where none belongs.
+    for (from, fields) in [
+        (2, [0, 0, 0]),
+        (2, [1, 5, 0]),
+        (0, [3, 5, 0]),
+        (2, [4, 0, 0]),
+        (2, [2, 0, 1]),
+        (2, [1 << 8, 0, 0]),
+    ] {
         assert_eq!(tell(from, QUESTION, fields), Err(Refusal::Malformed), "{fields:?}");
     }
     assert_eq!(tell(2, REPLY, [1 << 9, 0, 0]), Err(Refusal::Malformed));
@@ -172,20 +199,30 @@ fn questions_that_make_no_sense_are_refused() {
 /// COH-8.9: what no sound peer refuses ends the connection; what lacks room does not.
 #[test]
 fn a_refusal_that_makes_no_sense_is_a_contradiction() {
-    for (refusal, ends) in [(Refusal::Malformed, true), (Refusal::UnknownObject, true), (Refusal::NoRoom, false)] {
+    for (refusal, ends) in
+        [(Refusal::Malformed, true), (Refusal::UnknownObject, true), (Refusal::NoRoom, false)]
+    {
         let mut cluster = Cluster::new(2, 1);
         let node = &mut cluster.nodes[0];
         node.coherence.lock(1, Token(1), &mut node.machine);
         let (_, acquire) = node.coherence.poll_message().unwrap();
         node.coherence.refused(acquire.token, refusal, &mut node.machine);
         let events: Vec<_> = std::iter::from_fn(|| node.coherence.poll_event()).collect();
-        let contradiction = CoherenceEvent::Contradiction { rank: 1, nonsense: Nonsense::RefusedShared { refusal } };
+        let contradiction = CoherenceEvent::Contradiction {
+            rank: 1,
+            nonsense: Nonsense::RefusedShared { refusal },
+        };
         assert_eq!(events.contains(&contradiction), ends, "{events:?}");
-        assert!(events.iter().any(|event| matches!(event, CoherenceEvent::Failed { token: Token(1), .. })));
+        assert!(
+            events
+                .iter()
+                .any(|event| matches!(event, CoherenceEvent::Failed { token: Token(1), .. }))
+        );
     }
 }
 
-/// COH-7.4: a grant of a collective that cannot be over is refused, or its acquirer would wait for ever.
+/// COH-7.4: a grant of a collective that cannot be over is refused, or its acquirer would wait for
+/// ever.
 #[test]
 fn a_grant_from_the_future_is_refused() {
     let mut cluster = Cluster::new(2, 1);
@@ -194,7 +231,10 @@ fn a_grant_from_the_future_is_refused() {
     let grant = [0, 0, 0, 0];
     let early = node.coherence.receive(1, &head(GRANT, [1, 0, 1]), &grant, &mut node.machine);
     assert_eq!(early, Err(Refusal::Malformed));
-    assert_eq!(node.coherence.receive(1, &head(GRANT, [1, 0, 0]), &grant, &mut node.machine), Ok(()));
+    assert_eq!(
+        node.coherence.receive(1, &head(GRANT, [1, 0, 0]), &grant, &mut node.machine),
+        Ok(())
+    );
 }
 
 /// END-4.3: two survivors that others have taken for dead tell each other that they leave.
@@ -207,7 +247,10 @@ fn a_node_that_counts_as_dead_hears_of_leaving() {
             node.coherence.leave(Token(1), &mut node.machine);
         }
         let dead = if late { 0 } else { 2 };
-        assert_eq!(node.coherence.receive(0, &head(9, [dead, 0, 0]), &[], &mut node.machine), Ok(()));
+        assert_eq!(
+            node.coherence.receive(0, &head(9, [dead, 0, 0]), &[], &mut node.machine),
+            Ok(())
+        );
     }
     let notices: Vec<(Rank, u64)> = std::iter::from_fn(|| node.coherence.poll_message())
         .filter(|(_, message)| message.head[1] == LEAVING)

@@ -1,4 +1,5 @@
-//! Random programs without data races, against what a sequential machine would read (COH-2.3, COH-3.7).
+//! Random programs without data races, against what a sequential machine would read (COH-2.3,
+//! COH-3.7).
 
 use crate::cluster::programs::{PAGES, homes, run};
 use crate::cluster::threads::{Cell, Op, Thread};
@@ -20,8 +21,9 @@ fn random_programs_with_several_threads_per_node() {
     }
 }
 
-/// Intervals made by unlocks while their node waits in a barrier (COH-6.5): one thread of each node is in the barrier while
-/// others pass data on by locks, and the data must be visible beyond the next barrier of whoever got it (COH-7.4).
+/// Intervals made by unlocks while their node waits in a barrier (COH-6.5): one thread of each node
+/// is in the barrier while others pass data on by locks, and the data must be visible beyond the
+/// next barrier of whoever got it (COH-7.4).
 #[test]
 fn batons_pass_while_others_wait_in_barriers() {
     for seed in seeds(2_000_000, 600) {
@@ -40,12 +42,18 @@ fn batons_pass_while_others_wait_in_barriers() {
             let mut ops = Vec::new();
             for round in (0..rounds).filter(|round| (*round % u64::from(nodes)) as u32 == node) {
                 let again = ops.len();
-                ops.extend([Op::Lock(3), Op::Load(turn), Op::Unlock(3), Op::UnlessGo(round, again)]);
+                ops.extend([
+                    Op::Lock(3),
+                    Op::Load(turn),
+                    Op::Unlock(3),
+                    Op::UnlessGo(round, again),
+                ]);
                 ops.extend(data.iter().map(|cell| Op::Expect(*cell, round * 10)));
                 ops.extend(data.iter().map(|cell| Op::Store(*cell, round * 10 + 10)));
                 ops.extend([Op::Lock(3), Op::Store(turn, round + 1), Op::Unlock(3)]);
             }
-            // Whoever had the last turn is followed by a barrier of all; then everybody sees the end.
+            // Whoever had the last turn is followed by a barrier of all; then everybody sees the
+            // end.
             ops.extend([Op::Together(1), Op::Barrier]);
             ops.extend(data.iter().map(|cell| Op::Expect(*cell, rounds * 10)));
             threads.push(Thread::new(node, ops));

@@ -9,26 +9,38 @@ fn statistics(cluster: &Cluster, rank: usize) -> Statistics {
     *cluster.nodes[rank].coherence.statistics()
 }
 
-/// COH-3.5: pages that only their home uses are trapped once (the first touch of 2 MiB), never again.
+/// COH-3.5: pages that only their home uses are trapped once (the first touch of 2 MiB), never
+/// again.
 #[test]
 fn private_pages_are_never_trapped() {
     let mut cluster = Cluster::new(2, 1);
     cluster.declare("p", 64, Homes::Block);
     let before = cluster.network.delivered;
-    let ops: Vec<Op> = (0..3).flat_map(|round| (0..32).map(move |page| Op::Store(Cell::word(page, 1), round))).collect();
+    let ops: Vec<Op> = (0..3)
+        .flat_map(|round| (0..32).map(move |page| Op::Store(Cell::word(page, 1), round)))
+        .collect();
     cluster.run(vec![Thread::new(0, ops)]);
     let s = statistics(&cluster, 0);
-    assert_eq!((s.read_faults + s.write_faults, s.notices, s.diffs, cluster.network.delivered), (1, 0, 0, before));
+    assert_eq!(
+        (s.read_faults + s.write_faults, s.notices, s.diffs, cluster.network.delivered),
+        (1, 0, 0, before)
+    );
 }
 
-/// COH-3.5: a page read by another each round traps its home's store once a round; one that is not read any more, no longer.
+/// COH-3.5: a page read by another each round traps its home's store once a round; one that is not
+/// read any more, no longer.
 #[test]
 fn home_pages_go_back_to_untracked() {
     let mut cluster = Cluster::new(2, 2);
     cluster.declare("p", 2, Homes::Block);
     let (mut writer, mut reader) = (vec![], vec![]);
     for round in 1..6 {
-        writer.extend([Op::Store(Cell::word(0, 0), round), Op::Store(Cell::word(0, 1), round), Op::Barrier, Op::Barrier]);
+        writer.extend([
+            Op::Store(Cell::word(0, 0), round),
+            Op::Store(Cell::word(0, 1), round),
+            Op::Barrier,
+            Op::Barrier,
+        ]);
         reader.extend([Op::Barrier, Op::Expect(Cell::word(0, 0), round), Op::Barrier]);
     }
     for round in 10..20 {
@@ -54,7 +66,8 @@ fn sequential_faults_fetch_in_growing_runs() {
     assert_eq!((s.fetches, s.fetched_pages, s.stale_pages), (9, 128, 0));
     let mut cluster = Cluster::new(2, 3);
     cluster.declare("p", 256, Homes::Block);
-    let ops: Vec<Op> = (0..128).rev().step_by(2).map(|page| Op::Load(Cell::word(page, 3))).collect();
+    let ops: Vec<Op> =
+        (0..128).rev().step_by(2).map(|page| Op::Load(Cell::word(page, 3))).collect();
     cluster.run(vec![Thread::new(1, ops)]);
     assert_eq!(statistics(&cluster, 1).fetched_pages, 64, "no sequence, no fetching ahead");
 }
@@ -103,19 +116,23 @@ fn diffs_of_many_pages_are_packed() {
     cluster.run_until_quiet();
     assert!(cluster.take(1, token).is_some());
     let before = cluster.network.delivered;
-    let mut ops: Vec<Op> = (0..256).map(|page| Op::Store(Cell { array: 0, at: page * PAGE, len: 1 }, 9)).collect();
+    let mut ops: Vec<Op> =
+        (0..256).map(|page| Op::Store(Cell { array: 0, at: page * PAGE, len: 1 }, 9)).collect();
     ops.push(Op::Barrier);
     cluster.run(vec![Thread::new(1, ops), Thread::new(0, vec![Op::Barrier])]);
     assert_eq!(statistics(&cluster, 1).diffs, 256);
     assert!(cluster.network.delivered - before <= 3, "one diff, one arrival, one departure");
 }
 
-/// A lock-only program keeps a bounded number of intervals (COH-4.5): the last unlock tells no more than the first.
+/// A lock-only program keeps a bounded number of intervals (COH-4.5): the last unlock tells no more
+/// than the first.
 #[test]
 fn a_program_of_locks_alone_stays_bounded() {
     let mut cluster = Cluster::new(2, 8);
     cluster.declare("p", 2, Homes::Block);
-    let ops: Vec<Op> = (0..3000).flat_map(|_| [Op::Lock(1), Op::Add(Cell::word(0, 0), 1), Op::Unlock(1)]).collect();
+    let ops: Vec<Op> = (0..3000)
+        .flat_map(|_| [Op::Lock(1), Op::Add(Cell::word(0, 0), 1), Op::Unlock(1)])
+        .collect();
     let late = vec![Op::Lock(1), Op::Load(Cell::word(0, 0)), Op::Unlock(1)];
     cluster.run(vec![Thread::new(1, ops)]);
     let read = cluster.run(vec![Thread::new(0, late)]);

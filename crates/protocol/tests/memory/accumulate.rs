@@ -3,7 +3,9 @@
 use super::vectors::{Vectors, any_accumulation, combine};
 use super::world::World;
 use oikaze_protocol::limits::CUT_ELEMENTS_PER_PEER;
-use oikaze_protocol::rma::{Accumulation, Combine, Element, Operation, Rights, Rma, RmaEvent, Value};
+use oikaze_protocol::rma::{
+    Accumulation, Combine, Element, Operation, Rights, Rma, RmaEvent, Value,
+};
 use oikaze_protocol::wind::{Admission, Body, Class, Delivered, Refusal, Token};
 use proptest::prelude::*;
 
@@ -19,16 +21,31 @@ fn head(offset: u64, how: Accumulation) -> oikaze_protocol::wind::Head {
     Operation::Accumulate { key: 5, offset, how }.encode()
 }
 
-fn admit(rma: &mut Rma, memory: &mut Vectors, number: u64, offset: u64, how: Accumulation, len: u64) -> Admission {
+fn admit(
+    rma: &mut Rma,
+    memory: &mut Vectors,
+    number: u64,
+    offset: u64,
+    how: Accumulation,
+    len: u64,
+) -> Admission {
     rma.admit(1, number, Class::Unordered, &head(offset, how), len, memory)
 }
 
-fn finish(rma: &mut Rma, memory: &mut Vectors, number: u64, offset: u64, how: Accumulation, len: u64) -> Result<(), Refusal> {
+fn finish(
+    rma: &mut Rma,
+    memory: &mut Vectors,
+    number: u64,
+    offset: u64,
+    how: Accumulation,
+    len: u64,
+) -> Result<(), Refusal> {
     rma.deliver(1, number, Class::Unordered, &head(offset, how), Delivered::Placed(len), memory)
 }
 
 proptest! {
-    /// MEM-12.1 and MEM-12.4: cut anywhere, in any order, every element is combined once, and with its own.
+    /// MEM-12.1 and MEM-12.4: cut anywhere, in any order, every element is combined once, and with
+    /// its own.
     #[test]
     fn fragments_may_end_in_the_middle_of_an_element(
         how in any_accumulation(), count in 1..60u64, cuts in prop::collection::btree_set(1..480u64, 0..40), seed in any::<u64>()
@@ -56,7 +73,8 @@ proptest! {
     }
 }
 
-/// MEM-12.2: the body whole or in fragments, everything that can be wrong is found before anything changes.
+/// MEM-12.2: the body whole or in fragments, everything that can be wrong is found before anything
+/// changes.
 #[test]
 fn what_is_wrong_is_found_before_the_first_element() {
     let narrow = Accumulation { element: Element::F32, combine: Combine::Min };
@@ -73,9 +91,20 @@ fn what_is_wrong_is_found_before_the_first_element() {
     ];
     for (offset, how, len, refusal) in wrong {
         let (mut rma, mut memory, region) = target();
-        assert_eq!(admit(&mut rma, &mut memory, 1, offset, how, len), Admission::Refuse(refusal), "{offset} {len}");
+        assert_eq!(
+            admit(&mut rma, &mut memory, 1, offset, how, len),
+            Admission::Refuse(refusal),
+            "{offset} {len}"
+        );
         let body = vec![1; len as usize];
-        let whole = rma.deliver(1, 2, Class::Unordered, &head(offset, how), Delivered::Bytes(&body), &mut memory);
+        let whole = rma.deliver(
+            1,
+            2,
+            Class::Unordered,
+            &head(offset, how),
+            Delivered::Bytes(&body),
+            &mut memory,
+        );
         assert_eq!(whole, Err(refusal));
         assert_eq!(finish(&mut rma, &mut memory, 3, offset, how, len), Err(refusal), "never begun");
         assert_eq!(memory.bytes(region), [1; 4000]);
@@ -86,11 +115,18 @@ fn what_is_wrong_is_found_before_the_first_element() {
         let head = Operation::Accumulate { key, offset: 0, how: SUM }.encode();
         let admission = rma.admit(1, 1, Class::Unordered, &head, 80, &mut memory);
         assert_eq!(admission, Admission::Refuse(refusal));
-        assert_eq!(rma.deliver(1, 1, Class::Sync, &head, Delivered::Bytes(&[0; 8]), &mut memory), Err(refusal));
+        assert_eq!(
+            rma.deliver(1, 1, Class::Sync, &head, Delivered::Bytes(&[0; 8]), &mut memory),
+            Err(refusal)
+        );
     }
     let ordered = rma.admit(1, 1, Class::Ordered, &head(0, SUM), 80, &mut memory);
     assert_eq!(ordered, Admission::Refuse(Refusal::Malformed), "MEM-2.4");
-    assert_eq!(finish(&mut rma, &mut memory, 9, 0, SUM, 80), Err(Refusal::Malformed), "never begun");
+    assert_eq!(
+        finish(&mut rma, &mut memory, 9, 0, SUM, 80),
+        Err(Refusal::Malformed),
+        "never begun"
+    );
     assert_eq!(memory.bytes(region), [1; 4000]);
 }
 
@@ -98,9 +134,17 @@ fn what_is_wrong_is_found_before_the_first_element() {
 #[test]
 fn no_elements() {
     let (mut rma, mut memory, region) = target();
-    for (offset, result) in [(4000, Ok(())), (0, Ok(())), (4, Err(Refusal::Misaligned)), (4008, Err(Refusal::OutOfBounds))] {
+    for (offset, result) in [
+        (4000, Ok(())),
+        (0, Ok(())),
+        (4, Err(Refusal::Misaligned)),
+        (4008, Err(Refusal::OutOfBounds)),
+    ] {
         let head = head(offset, SUM);
-        assert_eq!(rma.deliver(1, 1, Class::Unordered, &head, Delivered::Bytes(&[]), &mut memory), result);
+        assert_eq!(
+            rma.deliver(1, 1, Class::Unordered, &head, Delivered::Bytes(&[]), &mut memory),
+            result
+        );
     }
     assert_eq!(memory.bytes(region), [1; 4000]);
 }
@@ -118,7 +162,8 @@ fn a_region_removed_in_the_middle() {
     assert_eq!(memory.bytes(region), [0; 4000]);
 }
 
-/// MEM-12.5: what was not combined while it was not permitted is missing in the end, whatever is permitted then.
+/// MEM-12.5: what was not combined while it was not permitted is missing in the end, whatever is
+/// permitted then.
 #[test]
 fn a_right_taken_away_and_given_back_in_the_middle() {
     let (mut rma, mut memory, region) = target();
@@ -128,10 +173,14 @@ fn a_right_taken_away_and_given_back_in_the_middle() {
     memory.slots[region as usize].as_mut().unwrap().rights = Rights::ALL;
     rma.place(1, 1, 400, &[1; 400], &mut memory);
     assert_eq!(finish(&mut rma, &mut memory, 1, 0, SUM, 800), Err(Refusal::NotPermitted));
-    assert_eq!((&memory.bytes(region)[..400], &memory.bytes(region)[400..800]), ([1; 400].as_slice(), [2; 400].as_slice()));
+    assert_eq!(
+        (&memory.bytes(region)[..400], &memory.bytes(region)[400..800]),
+        ([1; 400].as_slice(), [2; 400].as_slice())
+    );
 }
 
-/// MEM-9.1: elements of which half has come are bounded for each peer, and forgotten with their message.
+/// MEM-9.1: elements of which half has come are bounded for each peer, and forgotten with their
+/// message.
 #[test]
 fn halves_of_elements_are_bounded() {
     let (mut rma, mut memory) = (Rma::new(), Vectors::default());
@@ -151,7 +200,11 @@ fn halves_of_elements_are_bounded() {
     all(&mut rma, &mut memory, 1, 3..8);
     assert_eq!(finish(&mut rma, &mut memory, 1, 0, SUM, len), Ok(()));
     all(&mut rma, &mut memory, 2, 3..8);
-    assert_eq!(finish(&mut rma, &mut memory, 2, 0, SUM, len), Err(Refusal::NoRoom), "the second had no room for its halves");
+    assert_eq!(
+        finish(&mut rma, &mut memory, 2, 0, SUM, len),
+        Err(Refusal::NoRoom),
+        "the second had no room for its halves"
+    );
     assert!(memory.bytes(region).iter().all(|byte| *byte == 1), "once");
     // Withdrawn, and forgotten: there is room for another.
     assert_eq!(admit(&mut rma, &mut memory, 3, 0, SUM, len), Admission::Place);
@@ -165,7 +218,8 @@ fn halves_of_elements_are_bounded() {
     assert!(memory.bytes(region).iter().all(|byte| *byte == 2));
 }
 
-/// MEM-12.1, MEM-12.4: two long ones and atomics to the same elements, through the pipe, all at once.
+/// MEM-12.1, MEM-12.4: two long ones and atomics to the same elements, through the pipe, all at
+/// once.
 #[test]
 fn sums_meet() {
     for seed in 1..40 {
@@ -173,17 +227,28 @@ fn sums_meet() {
         let slot = world.region(1, 5, 800);
         let element: Vec<u8> = 7u64.to_le_bytes().repeat(100);
         for token in 0..3 {
-            let message = Rma::accumulate(5, 0, SUM, Body::Inline(element.clone()), Token(token)).unwrap();
+            let message =
+                Rma::accumulate(5, 0, SUM, Body::Inline(element.clone()), Token(token)).unwrap();
             world.post(0, 1, message);
         }
         for word in 0..100 {
-            let change = Rma::change(5, word * 8, oikaze_protocol::rma::AtomicOp::add(word), Token::NONE);
+            let change =
+                Rma::change(5, word * 8, oikaze_protocol::rma::AtomicOp::add(word), Token::NONE);
             world.post(0, 1, change);
         }
         world.run(seed);
         let mut done = world.take(0);
-        done.sort_by_key(|event| if let RmaEvent::Done { token, .. } = event { token.0 } else { u64::MAX });
-        assert_eq!(done, (0..3).map(|t| RmaEvent::Done { token: Token(t), value: Value::Nothing }).collect::<Vec<_>>());
-        (0..100).for_each(|word| assert_eq!(world.nodes[1].memory.word(slot, word * 8), 21 + word as u64));
+        done.sort_by_key(
+            |event| if let RmaEvent::Done { token, .. } = event { token.0 } else { u64::MAX },
+        );
+        assert_eq!(
+            done,
+            (0..3)
+                .map(|t| RmaEvent::Done { token: Token(t), value: Value::Nothing })
+                .collect::<Vec<_>>()
+        );
+        (0..100).for_each(|word| {
+            assert_eq!(world.nodes[1].memory.word(slot, word * 8), 21 + word as u64)
+        });
     }
 }

@@ -28,7 +28,8 @@ fn elements_are_pushed_whole() {
     let mut world = World::new(2);
     let fifo = world.nodes[1].memory.fifo(5, 4, 3 * FRAGMENT);
     let done = RmaEvent::Done { token: T, value: Value::Nothing };
-    let elements = [vec![], vec![1; 8], vec![2; FRAGMENT as usize + 1], vec![3; 3 * FRAGMENT as usize]];
+    let elements =
+        [vec![], vec![1; 8], vec![2; FRAGMENT as usize + 1], vec![3; 3 * FRAGMENT as usize]];
     for element in &elements {
         assert_eq!(push(&mut world, element.clone()), done);
     }
@@ -62,13 +63,22 @@ fn what_cannot_be_pushed_is_refused() {
         for class in [Class::Ordered, Class::Unordered, Class::Sync] {
             assert_eq!(rma.admit(1, 1, class, &head, len, &mut memory), Admission::Refuse(refusal));
             let body = vec![1; len as usize];
-            assert_eq!(rma.deliver(1, 1, class, &head, Delivered::Bytes(&body), &mut memory), Err(refusal));
-            assert_eq!(rma.deliver(1, 1, class, &head, Delivered::Owned(body), &mut memory), Err(refusal));
+            assert_eq!(
+                rma.deliver(1, 1, class, &head, Delivered::Bytes(&body), &mut memory),
+                Err(refusal)
+            );
+            assert_eq!(
+                rma.deliver(1, 1, class, &head, Delivered::Owned(body), &mut memory),
+                Err(refusal)
+            );
         }
     }
     let head = Operation::Push { key: 5, offset: 0 }.encode();
     assert_eq!(rma.admit(1, 2, Class::Ordered, &head, 50, &mut memory), Admission::Assemble);
-    assert_eq!(rma.deliver(1, 2, Class::Ordered, &head, Delivered::Placed(50), &mut memory), Err(Refusal::Malformed));
+    assert_eq!(
+        rma.deliver(1, 2, Class::Ordered, &head, Delivered::Placed(50), &mut memory),
+        Err(Refusal::Malformed)
+    );
     assert!(memory.pushed(fifo).is_empty());
     assert_eq!((rma.answers(), rma.poll_event()), (0, None));
     let long = Body::Inline(vec![0; FIFO_ELEMENT_MAX as usize + 1]);

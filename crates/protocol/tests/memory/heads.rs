@@ -4,7 +4,8 @@ use super::vectors::{any_accumulation, any_atomic};
 use oikaze_protocol::block::Block;
 use oikaze_protocol::limits::{BODY_MAX, HEAD_MAX, STRIDE_MAX};
 use oikaze_protocol::rma::{
-    Accumulation, AtomicOp, Combine, Element, Kind, Operation, Published, Rights, Signal, TicketId, kind,
+    Accumulation, AtomicOp, Combine, Element, Kind, Operation, Published, Rights, Signal, TicketId,
+    kind,
 };
 use oikaze_protocol::wind::Refusal;
 use proptest::prelude::*;
@@ -14,38 +15,66 @@ fn ticket() -> impl Strategy<Value = TicketId> {
 }
 
 fn signal() -> impl Strategy<Value = Option<Signal>> {
-    proptest::option::of(any::<(u64, u64, u64)>().prop_map(|(key, offset, add)| Signal { key, offset, add }))
+    proptest::option::of(any::<(u64, u64, u64)>().prop_map(|(key, offset, add)| Signal {
+        key,
+        offset,
+        add,
+    }))
 }
 
 fn block() -> impl Strategy<Value = Block> {
     let counts = (1..=u32::MAX, 1..200u32, 1..40u32);
     (0..=STRIDE_MAX, counts, 0..=STRIDE_MAX, 0..=STRIDE_MAX).prop_map(
         |(offset, (row, rows, planes), row_stride, plane_stride)| {
-            Block { offset, row: row.min((BODY_MAX / 8000) as u32), rows, planes, row_stride, plane_stride }.tidy()
+            Block {
+                offset,
+                row: row.min((BODY_MAX / 8000) as u32),
+                rows,
+                planes,
+                row_stride,
+                plane_stride,
+            }
+            .tidy()
         },
     )
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
-        (any::<(u64, u64)>(), signal()).prop_map(|((key, offset), signal)| Operation::Put { key, offset, signal }),
-        (any::<u64>(), block(), signal()).prop_map(|(key, block, signal)| Operation::PutBlock { key, block, signal }),
-        (ticket(), any::<u64>(), block()).prop_map(|(ticket, key, block)| Operation::GetBlock { ticket, key, block }),
-        (ticket(), any::<(u64, u64, u64)>()).prop_map(|(ticket, (key, offset, len))| Operation::Get { ticket, key, offset, len }),
+        (any::<(u64, u64)>(), signal()).prop_map(|((key, offset), signal)| Operation::Put {
+            key,
+            offset,
+            signal
+        }),
+        (any::<u64>(), block(), signal()).prop_map(|(key, block, signal)| Operation::PutBlock {
+            key,
+            block,
+            signal
+        }),
+        (ticket(), any::<u64>(), block()).prop_map(|(ticket, key, block)| Operation::GetBlock {
+            ticket,
+            key,
+            block
+        }),
+        (ticket(), any::<(u64, u64, u64)>())
+            .prop_map(|(ticket, (key, offset, len))| Operation::Get { ticket, key, offset, len }),
         (prop_oneof![ticket(), Just(TicketId::NONE)], any::<(u64, u64)>(), any_atomic())
             .prop_map(|(ticket, (key, offset), op)| Operation::Atomic { ticket, key, offset, op }),
         ticket().prop_map(|ticket| Operation::Lookup { ticket }),
         any::<(u64, u64)>().prop_map(|(key, offset)| Operation::Push { key, offset }),
-        (any::<(u64, u64)>(), any_accumulation()).prop_map(|((key, offset), how)| Operation::Accumulate { key, offset, how }),
+        (any::<(u64, u64)>(), any_accumulation())
+            .prop_map(|((key, offset), how)| Operation::Accumulate { key, offset, how }),
         any::<u64>().prop_map(|tag| Operation::User { tag }),
         ticket().prop_map(|ticket| Operation::Data { ticket }),
         (ticket(), any::<u64>()).prop_map(|(ticket, old)| Operation::Old { ticket, old }),
-        (ticket(), any::<(u64, u64)>(), 0..=15u8).prop_map(|(ticket, (key, len), rights)| Operation::Found {
-            ticket,
-            published: Published { key, len, rights: Rights(rights) }
+        (ticket(), any::<(u64, u64)>(), 0..=15u8).prop_map(|(ticket, (key, len), rights)| {
+            Operation::Found { ticket, published: Published { key, len, rights: Rights(rights) } }
         }),
         (ticket(), any::<u32>()).prop_map(|(ticket, count)| Operation::Missing { ticket, count }),
-        (ticket(), 1..=12u8).prop_map(|(ticket, code)| Operation::Gone { ticket, refusal: Refusal::from_code(code).unwrap() }),
+        (ticket(), 1..=12u8).prop_map(|(ticket, code)| Operation::Gone {
+            ticket,
+            refusal: Refusal::from_code(code).unwrap()
+        }),
     ]
 }
 
@@ -99,11 +128,14 @@ fn a_put_on_the_wire() {
 #[test]
 fn bits_that_mean_nothing_are_malformed() {
     let ticket = TicketId { token: 1, serial: 1 };
-    let mut head = Operation::Atomic { ticket, key: 1, offset: 0, op: AtomicOp::add(1u64) }.encode();
+    let mut head =
+        Operation::Atomic { ticket, key: 1, offset: 0, op: AtomicOp::add(1u64) }.encode();
     *head.last_mut().unwrap() = 1;
     assert_eq!(Operation::decode(&head), None, "the second word of a fetch-add");
 
-    let mut head = Operation::Atomic { ticket, key: 1, offset: 0, op: AtomicOp::compare_swap(1u32, 2) }.encode();
+    let mut head =
+        Operation::Atomic { ticket, key: 1, offset: 0, op: AtomicOp::compare_swap(1u32, 2) }
+            .encode();
     let at = head.len() - 16;
     for operand in [at, at + 8] {
         head[operand + 4] = 1;
@@ -131,7 +163,11 @@ fn bits_that_mean_nothing_are_malformed() {
     assert_eq!(Operation::decode(&head), None, "an unknown right");
 
     let nobody = TicketId { token: 5, serial: 0 };
-    assert_eq!(Operation::decode(&Operation::Old { ticket: nobody, old: 0 }.encode()), None, "a token without a serial");
+    assert_eq!(
+        Operation::decode(&Operation::Old { ticket: nobody, old: 0 }.encode()),
+        None,
+        "a token without a serial"
+    );
     let lookup = Operation::Lookup { ticket: TicketId::NONE }.encode();
     assert_eq!(Operation::decode(&lookup), None, "a lookup that nobody waits for");
 }

@@ -2,7 +2,9 @@
 
 use super::vectors::Vectors;
 use super::world::{FRAGMENT, World};
-use oikaze_protocol::rma::{AtomicOp, Operation, Published, Rights, Rma, RmaError, RmaEvent, TicketId};
+use oikaze_protocol::rma::{
+    AtomicOp, Operation, Published, Rights, Rma, RmaError, RmaEvent, TicketId,
+};
 use oikaze_protocol::wind::{Admission, Body, Class, Delivered, Message, Refusal, Segment, Token};
 use proptest::prelude::*;
 
@@ -10,12 +12,17 @@ const T: Token = Token(7);
 
 fn ticket_of(message: &Message) -> TicketId {
     match Operation::decode(&message.head) {
-        Some(Operation::Get { ticket, .. } | Operation::Atomic { ticket, .. } | Operation::Lookup { ticket }) => ticket,
+        Some(
+            Operation::Get { ticket, .. }
+            | Operation::Atomic { ticket, .. }
+            | Operation::Lookup { ticket },
+        ) => ticket,
         other => panic!("not a request: {other:?}"),
     }
 }
 
-/// A requester with a destination of 400 bytes of which a get fills the middle 300, and the ticket of that get.
+/// A requester with a destination of 400 bytes of which a get fills the middle 300, and the ticket
+/// of that get.
 fn waiting() -> (Rma, Vectors, u32, TicketId) {
     let (mut rma, mut memory) = (Rma::new(), Vectors::default());
     let own = memory.add(9, Rights::NONE, vec![0; 400]);
@@ -42,14 +49,23 @@ fn a_forged_answer_places_nothing() {
         let admission = rma.admit(from, number, Class::Unordered, &head, 300, &mut memory);
         assert_eq!(admission, Admission::Refuse(Refusal::NotAsked));
         rma.place(from, number, 0, &[1; 300], &mut memory);
-        let placed = rma.deliver(from, number, Class::Unordered, &head, Delivered::Placed(300), &mut memory);
+        let placed =
+            rma.deliver(from, number, Class::Unordered, &head, Delivered::Placed(300), &mut memory);
         assert_eq!(placed, Err(Refusal::NotAsked));
-        let whole = rma.deliver(from, number, Class::Unordered, &head, Delivered::Bytes(&[1; 300]), &mut memory);
+        let whole = rma.deliver(
+            from,
+            number,
+            Class::Unordered,
+            &head,
+            Delivered::Bytes(&[1; 300]),
+            &mut memory,
+        );
         assert_eq!(whole, Err(Refusal::NotAsked));
     }
     assert!(memory.bytes(own).iter().all(|byte| *byte == 0));
     assert_eq!(rma.poll_event(), None, "the request still waits for its true answer");
-    rma.deliver(1, 9, Class::Unordered, &data(ticket), Delivered::Bytes(&[2; 300]), &mut memory).unwrap();
+    rma.deliver(1, 9, Class::Unordered, &data(ticket), Delivered::Bytes(&[2; 300]), &mut memory)
+        .unwrap();
     assert!(matches!(rma.poll_event(), Some(RmaEvent::Done { .. })));
 }
 
@@ -59,15 +75,20 @@ fn only_the_first_answer_counts() {
     let (mut rma, mut memory, own, ticket) = waiting();
     let head = data(ticket);
     assert_eq!(rma.admit(1, 1, Class::Unordered, &head, 300, &mut memory), Admission::Place);
-    assert_eq!(rma.admit(1, 2, Class::Unordered, &head, 300, &mut memory), Admission::Refuse(Refusal::NotAsked));
-    let second = rma.deliver(1, 3, Class::Unordered, &head, Delivered::Bytes(&[2; 300]), &mut memory);
+    assert_eq!(
+        rma.admit(1, 2, Class::Unordered, &head, 300, &mut memory),
+        Admission::Refuse(Refusal::NotAsked)
+    );
+    let second =
+        rma.deliver(1, 3, Class::Unordered, &head, Delivered::Bytes(&[2; 300]), &mut memory);
     assert_eq!(second, Err(Refusal::NotAsked));
     rma.place(1, 2, 0, &[2; 300], &mut memory);
     rma.place(1, 1, 0, &[1; 300], &mut memory);
     rma.deliver(1, 1, Class::Unordered, &head, Delivered::Placed(300), &mut memory).unwrap();
     assert_eq!(&memory.bytes(own)[50..350], [1; 300]);
     rma.acknowledged(T);
-    let after = rma.deliver(1, 4, Class::Unordered, &head, Delivered::Bytes(&[2; 300]), &mut memory);
+    let after =
+        rma.deliver(1, 4, Class::Unordered, &head, Delivered::Bytes(&[2; 300]), &mut memory);
     assert_eq!(after, Err(Refusal::NotAsked));
     assert_eq!(rma.outstanding(), 0);
 }
@@ -81,7 +102,15 @@ fn a_wrong_answer_ends_the_request() {
         |ticket| (Operation::Data { ticket }, vec![1; 301]),
         |ticket| (Operation::Data { ticket }, vec![]),
         |ticket| (Operation::Old { ticket, old: 1 }, vec![]),
-        |ticket| (Operation::Found { ticket, published: Published { key: 1, len: 1, rights: Rights::ALL } }, vec![]),
+        |ticket| {
+            (
+                Operation::Found {
+                    ticket,
+                    published: Published { key: 1, len: 1, rights: Rights::ALL },
+                },
+                vec![],
+            )
+        },
         |ticket| (Operation::Missing { ticket, count: 0 }, vec![]),
     ];
     for wrong in wrong {
@@ -106,15 +135,22 @@ fn an_old_value_wider_than_its_word() {
     let old = Operation::Old { ticket, old: 1 << 32 }.encode();
     let result = rma.deliver(1, 1, Class::Unordered, &old, Delivered::Bytes(&[]), &mut memory);
     assert_eq!(result, Err(Refusal::Malformed));
-    assert_eq!(rma.poll_event(), Some(RmaEvent::Failed { token: T, error: RmaError::BadAnswer(1) }));
+    assert_eq!(
+        rma.poll_event(),
+        Some(RmaEvent::Failed { token: T, error: RmaError::BadAnswer(1) })
+    );
 }
 
-/// MEM-3.3, MEM-4.3: fragments that stick out of what was admitted, at either end of the arithmetic.
+/// MEM-3.3, MEM-4.3: fragments that stick out of what was admitted, at either end of the
+/// arithmetic.
 #[test]
 fn fragments_outside_the_transfer_are_ignored() {
     let (mut rma, mut memory, own, ticket) = waiting();
     let region = memory.add(5, Rights::WRITE, vec![0; 1000]);
-    assert_eq!(rma.admit(1, 1, Class::Unordered, &data(ticket), 300, &mut memory), Admission::Place);
+    assert_eq!(
+        rma.admit(1, 1, Class::Unordered, &data(ticket), 300, &mut memory),
+        Admission::Place
+    );
     let put = Operation::Put { key: 5, offset: 500, signal: None }.encode();
     assert_eq!(rma.admit(1, 2, Class::Unordered, &put, 300, &mut memory), Admission::Place);
     for number in [1, 2, 3] {
@@ -163,17 +199,24 @@ fn a_destination_removed_in_the_middle_of_a_get() {
     assert_eq!(memory.ignored, 1);
     let result = rma.deliver(1, 1, Class::Unordered, &head, Delivered::Placed(300), &mut memory);
     assert_eq!(result, Err(Refusal::NotAsked));
-    assert_eq!(rma.poll_event(), Some(RmaEvent::Failed { token: T, error: RmaError::DestinationGone }));
+    assert_eq!(
+        rma.poll_event(),
+        Some(RmaEvent::Failed { token: T, error: RmaError::DestinationGone })
+    );
 }
 
-/// MEM-4.5: cancelled before, and in the middle of, its answer; the destination's slot is another's by then.
+/// MEM-4.5: cancelled before, and in the middle of, its answer; the destination's slot is another's
+/// by then.
 #[test]
 fn nothing_is_placed_for_a_cancelled_get() {
     for begun in [false, true] {
         let (mut rma, mut memory, own, ticket) = waiting();
         let head = data(ticket);
         if begun {
-            assert_eq!(rma.admit(1, 1, Class::Unordered, &head, 300, &mut memory), Admission::Place);
+            assert_eq!(
+                rma.admit(1, 1, Class::Unordered, &head, 300, &mut memory),
+                Admission::Place
+            );
         }
         assert!(rma.cancel(T));
         assert!(!rma.cancel(T), "once");
@@ -184,10 +227,14 @@ fn nothing_is_placed_for_a_cancelled_get() {
             assert_eq!(admission, Admission::Refuse(Refusal::NotAsked));
         }
         rma.place(1, 1, 0, &[1; 300], &mut memory);
-        let result = rma.deliver(1, 1, Class::Unordered, &head, Delivered::Placed(300), &mut memory);
+        let result =
+            rma.deliver(1, 1, Class::Unordered, &head, Delivered::Placed(300), &mut memory);
         assert_eq!(result, Err(Refusal::NotAsked));
         assert!(memory.bytes(own).iter().all(|byte| *byte == 0));
-        assert_eq!(rma.poll_event(), Some(RmaEvent::Failed { token: T, error: RmaError::Cancelled }));
+        assert_eq!(
+            rma.poll_event(),
+            Some(RmaEvent::Failed { token: T, error: RmaError::Cancelled })
+        );
         assert_eq!((rma.poll_event(), rma.outstanding()), (None, 0));
     }
 }
@@ -240,7 +287,8 @@ fn bodies_where_none_belongs_and_fragments_of_the_wrong_class() {
     ];
     for operation in bodiless {
         let head = operation.encode();
-        let result = rma.deliver(1, 1, Class::Unordered, &head, Delivered::Bytes(&[0]), &mut memory);
+        let result =
+            rma.deliver(1, 1, Class::Unordered, &head, Delivered::Bytes(&[0]), &mut memory);
         assert_eq!(result, Err(Refusal::Malformed));
         let admission = rma.admit(1, 2, Class::Unordered, &head, 5000, &mut memory);
         assert_eq!(admission, Admission::Refuse(Refusal::Malformed));
@@ -250,7 +298,8 @@ fn bodies_where_none_belongs_and_fragments_of_the_wrong_class() {
         let admission = rma.admit(1, 3, Class::Ordered, &operation.encode(), 300, &mut memory);
         assert_eq!(admission, Admission::Refuse(Refusal::Malformed));
     }
-    let never_admitted = rma.deliver(1, 4, Class::Unordered, &put.encode(), Delivered::Placed(300), &mut memory);
+    let never_admitted =
+        rma.deliver(1, 4, Class::Unordered, &put.encode(), Delivered::Placed(300), &mut memory);
     assert_eq!(never_admitted, Err(Refusal::Malformed));
     assert_eq!((rma.answers(), rma.poll_event()), (0, None));
 }
@@ -271,7 +320,9 @@ fn a_garbled_list_of_names() {
         let head = Operation::Missing { ticket, count: 2 }.encode();
         rma.deliver(1, 1, Class::Unordered, &head, Delivered::Bytes(list), &mut memory).unwrap();
         match rma.poll_event() {
-            Some(RmaEvent::Failed { error: RmaError::UnknownName { there, .. }, .. }) => assert_eq!(there, expected),
+            Some(RmaEvent::Failed { error: RmaError::UnknownName { there, .. }, .. }) => {
+                assert_eq!(there, expected)
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -279,22 +330,41 @@ fn a_garbled_list_of_names() {
 
 /// Bytes of nearly valid messages, so that more than the first check is reached.
 fn nearly() -> impl Strategy<Value = Vec<u8>> {
-    let kind = prop::sample::select(vec![1u8, 2, 3, 4, 5, 6, 7, 0x10, 0x20, 0x81, 0x82, 0x83, 0x84, 0x85, 0x77]);
+    let kind = prop::sample::select(vec![
+        1u8, 2, 3, 4, 5, 6, 7, 0x10, 0x20, 0x81, 0x82, 0x83, 0x84, 0x85, 0x77,
+    ]);
     let word = prop_oneof![
-        prop::sample::select(vec![0u64, 1, 5, 7, 8, 9, 50, 300, 399, 400, 1000, u64::MAX, u64::MAX - 7]),
+        prop::sample::select(vec![
+            0u64,
+            1,
+            5,
+            7,
+            8,
+            9,
+            50,
+            300,
+            399,
+            400,
+            1000,
+            u64::MAX,
+            u64::MAX - 7
+        ]),
         any::<u64>()
     ];
-    (kind, prop::collection::vec(word, 0..8), prop::collection::vec(any::<u8>(), 0..3)).prop_map(|(kind, words, rest)| {
-        let mut head = vec![kind];
-        words.iter().for_each(|word| head.extend(word.to_le_bytes()));
-        head.extend(rest);
-        head.truncate(64);
-        head
-    })
+    (kind, prop::collection::vec(word, 0..8), prop::collection::vec(any::<u8>(), 0..3)).prop_map(
+        |(kind, words, rest)| {
+            let mut head = vec![kind];
+            words.iter().for_each(|word| head.extend(word.to_le_bytes()));
+            head.extend(rest);
+            head.truncate(64);
+            head
+        },
+    )
 }
 
 proptest! {
-    /// MEM-9.2: whatever comes in whatever order, nothing panics, and what grants no right stays as it is (MEM-1.1).
+    /// MEM-9.2: whatever comes in whatever order, nothing panics, and what grants no right stays as
+    /// it is (MEM-1.1).
     #[test]
     fn noise_harms_nothing(
         messages in prop::collection::vec((nearly(), 0..4u64, 0..3u32, 0..500u64, 0..6u8, any::<u64>()), 1..40)
@@ -328,7 +398,8 @@ fn an_impostor_in_the_middle_of_a_get() {
     let mut world = World::new(3);
     world.nodes[1].memory.add(5, Rights::READ, vec![1; 900]);
     let own = world.nodes[0].memory.add(9, Rights::NONE, vec![0; 900]);
-    let message = world.nodes[0].rma.get(1, 5, 0, Segment { region: own, offset: 0, len: 900 }, T).unwrap();
+    let message =
+        world.nodes[0].rma.get(1, 5, 0, Segment { region: own, offset: 0, len: 900 }, T).unwrap();
     let ticket = ticket_of(&message);
     world.post(0, 1, message);
     world.forge(2, 0, Operation::Data { ticket }, Body::Inline(vec![2; 900]));

@@ -2,7 +2,8 @@
 
 use super::vectors::Vectors;
 use oikaze_protocol::limits::{
-    ANSWERS_PER_PEER, BODY_MAX, MESSAGE_MAX, NAME_MAX, NAMES_LISTED, NAMES_MAX, TICKETS_MAX, TRANSFERS_PER_PEER,
+    ANSWERS_PER_PEER, BODY_MAX, MESSAGE_MAX, NAME_MAX, NAMES_LISTED, NAMES_MAX, TICKETS_MAX,
+    TRANSFERS_PER_PEER,
 };
 use oikaze_protocol::rma::{AtomicOp, Operation, Published, Rights, Rma, RmaError, TicketId};
 use oikaze_protocol::wind::{Admission, Body, Class, Delivered, Refusal, Segment, Token};
@@ -20,18 +21,30 @@ fn transfers_of_one_peer() {
     let (mut rma, mut memory, _) = target();
     let put = Operation::Put { key: 5, offset: 0, signal: None }.encode();
     for number in 0..TRANSFERS_PER_PEER as u64 {
-        assert_eq!(rma.admit(1, number, Class::Unordered, &put, 300, &mut memory), Admission::Place);
+        assert_eq!(
+            rma.admit(1, number, Class::Unordered, &put, 300, &mut memory),
+            Admission::Place
+        );
     }
     let full = Admission::Refuse(Refusal::NoRoom);
     assert_eq!(rma.admit(1, u64::MAX, Class::Unordered, &put, 300, &mut memory), full);
-    assert_eq!(rma.admit(2, 1, Class::Unordered, &put, 300, &mut memory), Admission::Place, "another peer has its own");
+    assert_eq!(
+        rma.admit(2, 1, Class::Unordered, &put, 300, &mut memory),
+        Admission::Place,
+        "another peer has its own"
+    );
     rma.deliver(1, 3, Class::Unordered, &put, Delivered::Placed(300), &mut memory).unwrap();
     assert_eq!(rma.admit(1, u64::MAX, Class::Unordered, &put, 300, &mut memory), Admission::Place);
     rma.abandon(1);
-    assert_eq!(rma.admit(1, 0, Class::Unordered, &put, 300, &mut memory), Admission::Place, "forgotten with its peer");
+    assert_eq!(
+        rma.admit(1, 0, Class::Unordered, &put, 300, &mut memory),
+        Admission::Place,
+        "forgotten with its peer"
+    );
 }
 
-/// MEM-1.10, MEM-3.7: whether pages are there is asked of a fragment, not each time of all that will come.
+/// MEM-1.10, MEM-3.7: whether pages are there is asked of a fragment, not each time of all that
+/// will come.
 #[test]
 fn where_a_fragment_goes_is_asked_of_it_alone() {
     let (mut rma, mut memory, region) = target();
@@ -48,9 +61,11 @@ fn where_a_fragment_goes_is_asked_of_it_alone() {
 #[test]
 fn an_atomic_without_room_for_its_answer_does_not_happen() {
     let (mut rma, mut memory, region) = target();
-    let head = Operation::Atomic { ticket: TICKET, key: 5, offset: 0, op: AtomicOp::add(1u64) }.encode();
+    let head =
+        Operation::Atomic { ticket: TICKET, key: 5, offset: 0, op: AtomicOp::add(1u64) }.encode();
     for number in 0..ANSWERS_PER_PEER as u64 {
-        rma.deliver(1, number, Class::Unordered, &head, Delivered::Bytes(&[]), &mut memory).unwrap();
+        rma.deliver(1, number, Class::Unordered, &head, Delivered::Bytes(&[]), &mut memory)
+            .unwrap();
     }
     let refused = rma.deliver(1, 0, Class::Unordered, &head, Delivered::Bytes(&[]), &mut memory);
     assert_eq!(refused, Err(Refusal::NoRoom));
@@ -71,7 +86,10 @@ fn requests_and_lengths() {
     }
     let next = Token(TICKETS_MAX as u64);
     assert_eq!(rma.atomic(1, 5, 0, AtomicOp::add(1u64), next), Err(RmaError::TooMany));
-    assert!(rma.cancel(Token(0)), "and Wind, where its message is cancelled too, tells of it no more");
+    assert!(
+        rma.cancel(Token(0)),
+        "and Wind, where its message is cancelled too, tells of it no more"
+    );
     assert!(rma.atomic(1, 5, 0, AtomicOp::add(1u64), next).is_ok());
 
     let long = Segment { region: 0, offset: 0, len: BODY_MAX + 1 };
@@ -79,7 +97,10 @@ fn requests_and_lengths() {
     assert_eq!(rma.get(1, 5, 0, long, Token(1 << 40)), too_long);
     assert_eq!(rma.put(5, 0, Body::Segment(long), None, Token::NONE), too_long);
     let long = Body::Segment(Segment { len: MESSAGE_MAX + 1, ..long });
-    assert!(matches!(Rma::user(Class::Ordered, 0, long, Token::NONE), Err(RmaError::TooLong { .. })));
+    assert!(matches!(
+        Rma::user(Class::Ordered, 0, long, Token::NONE),
+        Err(RmaError::TooLong { .. })
+    ));
     assert_eq!(rma.lookup(1, "x", Token::NONE), Err(RmaError::BadToken(Token::NONE)));
 }
 
@@ -93,7 +114,8 @@ fn messages_that_nobody_could_hold() {
     let over = rma.admit(1, 1, Class::Unordered, &lookup, NAME_MAX as u64 + 1, &mut memory);
     assert_eq!(over, Admission::Refuse(Refusal::Malformed));
     for name in [vec![], vec![b'x'; NAME_MAX + 1]] {
-        let result = rma.deliver(1, 1, Class::Unordered, &lookup, Delivered::Bytes(&name), &mut memory);
+        let result =
+            rma.deliver(1, 1, Class::Unordered, &lookup, Delivered::Bytes(&name), &mut memory);
         assert_eq!(result, Err(Refusal::Malformed));
     }
 }
@@ -117,12 +139,17 @@ fn names() {
     let lookup = Operation::Lookup { ticket: TICKET }.encode();
     rma.deliver(1, 1, Class::Unordered, &lookup, Delivered::Bytes(b"y"), &mut memory).unwrap();
     let (_, answer) = rma.poll_answer().unwrap();
-    assert_eq!(answer.body.len() as usize, NAMES_LISTED / (NAME_MAX + 1) * (NAME_MAX + 1), "as many as fit");
+    assert_eq!(
+        answer.body.len() as usize,
+        NAMES_LISTED / (NAME_MAX + 1) * (NAME_MAX + 1),
+        "as many as fit"
+    );
     let count = NAMES_MAX as u32;
     assert_eq!(Operation::decode(&answer.head), Some(Operation::Missing { ticket: TICKET, count }));
 }
 
-/// MEM-4.6: the region goes while one answer is with Wind and another still waits; a third peer's get from another region stays.
+/// MEM-4.6: the region goes while one answer is with Wind and another still waits; a third peer's
+/// get from another region stays.
 #[test]
 fn a_region_removed_while_it_serves() {
     let (mut rma, mut memory, region) = target();
@@ -132,7 +159,15 @@ fn a_region_removed_while_it_serves() {
         Operation::Get { ticket, key, offset: 0, len: 1000 }.encode()
     };
     for (from, key, serial) in [(1, 5, 1), (2, 5, 2), (3, 6, 3)] {
-        rma.deliver(from, 1, Class::Unordered, &get(key, serial), Delivered::Bytes(&[]), &mut memory).unwrap();
+        rma.deliver(
+            from,
+            1,
+            Class::Unordered,
+            &get(key, serial),
+            Delivered::Bytes(&[]),
+            &mut memory,
+        )
+        .unwrap();
     }
     let (_, posted) = rma.poll_answer().unwrap();
     let cancelled = rma.region_removed(region);
@@ -140,10 +175,18 @@ fn a_region_removed_while_it_serves() {
     assert!(!rma.is_serving(region) && rma.is_serving(other));
     let answers: Vec<_> = std::iter::from_fn(|| rma.poll_answer()).collect();
     let told = |to, serial| {
-        let gone = Operation::Gone { ticket: TicketId { token: 1, serial }, refusal: Refusal::UnknownKey };
-        answers.iter().filter(|(rank, message)| *rank == to && message.head == gone.encode()).count()
+        let gone =
+            Operation::Gone { ticket: TicketId { token: 1, serial }, refusal: Refusal::UnknownKey };
+        answers
+            .iter()
+            .filter(|(rank, message)| *rank == to && message.head == gone.encode())
+            .count()
     };
-    assert_eq!((answers.len(), told(1, 1), told(2, 2)), (3, 1, 1), "two are told, the third is served");
+    assert_eq!(
+        (answers.len(), told(1, 1), told(2, 2)),
+        (3, 1, 1),
+        "two are told, the third is served"
+    );
     assert_eq!(rma.region_removed(region), []);
 }
 

@@ -1,4 +1,5 @@
-//! Remote memory (spec/memory.md): two ends, a pipe between them that cuts and reorders, and oracles.
+//! Remote memory (spec/memory.md): two ends, a pipe between them that cuts and reorders, and
+//! oracles.
 
 mod accumulate;
 mod blocks;

@@ -23,7 +23,13 @@ fn pattern(len: usize) -> Vec<u8> {
 }
 
 impl World {
-    fn put(&mut self, key: u64, offset: u64, bytes: Vec<u8>, signal: Option<Signal>) -> Vec<RmaEvent> {
+    fn put(
+        &mut self,
+        key: u64,
+        offset: u64,
+        bytes: Vec<u8>,
+        signal: Option<Signal>,
+    ) -> Vec<RmaEvent> {
         let message = self.nodes[0].rma.put(key, offset, Body::Inline(bytes), signal, T).unwrap();
         self.post(0, 1, message);
         self.run(1);
@@ -54,7 +60,10 @@ fn a_put_is_there_when_it_is_done() {
         assert_eq!(world.put(5, 33, pattern(len), None), done(Value::Nothing));
         let memory = world.nodes[1].memory.bytes(slot);
         assert_eq!(&memory[33..33 + len], pattern(len));
-        assert!(memory[..33].iter().chain(&memory[33 + len..]).all(|byte| *byte == 0), "only there");
+        assert!(
+            memory[..33].iter().chain(&memory[33 + len..]).all(|byte| *byte == 0),
+            "only there"
+        );
     }
 }
 
@@ -106,8 +115,11 @@ fn narrow_words_have_neighbours() {
 fn an_atomic_that_fetches_nothing_is_done_when_it_is_acknowledged() {
     let mut world = World::new(2);
     let slot = world.region(1, 5, 64);
-    for (offset, expected) in [(8, done(Value::Nothing)), (4, refused(Refusal::Misaligned)), (64, refused(Refusal::OutOfBounds))]
-    {
+    for (offset, expected) in [
+        (8, done(Value::Nothing)),
+        (4, refused(Refusal::Misaligned)),
+        (64, refused(Refusal::OutOfBounds)),
+    ] {
         let message = Rma::change(5, offset, AtomicOp::or(6u64), T);
         world.post(0, 1, message);
         assert!(world.step(0) && world.step(0));
@@ -148,7 +160,11 @@ fn what_is_not_granted_is_refused_and_changes_nothing() {
         assert_eq!(world.put(3, 0, bytes(), None), refused(Refusal::UnknownKey));
         assert_eq!(world.get(3, 0, into), refused(Refusal::UnknownKey));
         for offset in [1001 - len, 1000, 1001, u64::MAX - 4, u64::MAX] {
-            assert_eq!(world.put(2, offset, bytes(), None), refused(Refusal::OutOfBounds), "{offset}");
+            assert_eq!(
+                world.put(2, offset, bytes(), None),
+                refused(Refusal::OutOfBounds),
+                "{offset}"
+            );
             assert_eq!(world.get(1, offset, into), refused(Refusal::OutOfBounds), "{offset}");
         }
         assert!(world.nodes[1].memory.bytes(slot).iter().all(|byte| *byte == 0));
@@ -183,7 +199,10 @@ fn misaligned_words() {
         assert_eq!(world.put(5, 0, vec![1; 8], signal), refused(Refusal::Misaligned));
     }
     assert_eq!(world.atomic(5, 57, AtomicOp::add(1u64)), refused(Refusal::OutOfBounds));
-    assert!(world.nodes[1].memory.bytes(slot).iter().all(|byte| *byte == 0), "a bad signal keeps the data out, too");
+    assert!(
+        world.nodes[1].memory.bytes(slot).iter().all(|byte| *byte == 0),
+        "a bad signal keeps the data out, too"
+    );
 }
 
 /// MEM-3.5: at no step is the signal there and a byte of the data not.
@@ -194,7 +213,8 @@ fn the_signal_comes_after_the_data() {
             let mut world = World::new(2);
             let (data, word) = (world.region(1, 5, 1000), world.region(1, 6, 8));
             let signal = Some(Signal { key: 6, offset: 0, add: 3 });
-            let message = world.nodes[0].rma.put(5, 0, Body::Inline(vec![1; len]), signal, T).unwrap();
+            let message =
+                world.nodes[0].rma.put(5, 0, Body::Inline(vec![1; len]), signal, T).unwrap();
             world.post(0, 1, message);
             for step in 0u64.. {
                 let more = world.step(seed * 1_000_003 + step * 7919);
@@ -217,7 +237,10 @@ fn a_get_is_not_done_before_its_bytes_are_there() {
         let mut world = World::new(2);
         world.nodes[1].memory.add(5, Rights::READ, vec![1; 900]);
         let own = world.nodes[0].memory.add(9, Rights::NONE, vec![0; 900]);
-        let message = world.nodes[0].rma.get(1, 5, 0, Segment { region: own, offset: 0, len: 900 }, T).unwrap();
+        let message = world.nodes[0]
+            .rma
+            .get(1, 5, 0, Segment { region: own, offset: 0, len: 900 }, T)
+            .unwrap();
         world.post(0, 1, message);
         let mut step = 0;
         while world.take(0).is_empty() {
@@ -243,7 +266,12 @@ fn names_lead_to_regions() {
     assert_eq!(lookup("inbox"), done(Value::Found(published)));
     let missing = |there: &[&str]| {
         let there: Vec<String> = there.iter().map(|name| name.to_string()).collect();
-        failed(RmaError::UnknownName { node: 1, name: "outbox".into(), count: there.len() as u32, there })
+        failed(RmaError::UnknownName {
+            node: 1,
+            name: "outbox".into(),
+            count: there.len() as u32,
+            there,
+        })
     };
     assert_eq!(lookup("outbox"), missing(&["inbox"]));
     assert_eq!(world.nodes[1].rma.withdraw("inbox"), Some(published));
@@ -268,14 +296,22 @@ fn an_unknown_name_is_explained() {
 /// MEM-8.1.
 #[test]
 fn messages_are_handed_up_whole() {
-    for (class, len) in [(Class::Ordered, 0), (Class::Unordered, 100), (Class::Sync, 1000), (Class::Unordered, 1000)] {
+    for (class, len) in [
+        (Class::Ordered, 0),
+        (Class::Unordered, 100),
+        (Class::Sync, 1000),
+        (Class::Unordered, 1000),
+    ] {
         let mut world = World::new(2);
         let message = Rma::user(class, 99, Body::Inline(pattern(len)), T).unwrap();
         assert!(message.credited);
         world.post(0, 1, message);
         world.run(1);
         assert_eq!(world.take(0), done(Value::Nothing));
-        assert_eq!(world.take(1), vec![RmaEvent::Arrived { from: 0, class, tag: 99, body: pattern(len) }]);
+        assert_eq!(
+            world.take(1),
+            vec![RmaEvent::Arrived { from: 0, class, tag: 99, body: pattern(len) }]
+        );
     }
 }
 
@@ -314,7 +350,10 @@ fn a_dead_peer_fails_what_waits_for_it() {
 fn a_message_that_was_never_posted_is_forgotten() {
     let mut rma = Rma::new();
     let message = rma.get(1, 5, 0, Segment { region: 0, offset: 0, len: 8 }, T).unwrap();
-    assert_eq!(rma.get(1, 5, 0, Segment { region: 0, offset: 0, len: 8 }, T), Err(RmaError::BadToken(T)));
+    assert_eq!(
+        rma.get(1, 5, 0, Segment { region: 0, offset: 0, len: 8 }, T),
+        Err(RmaError::BadToken(T))
+    );
     rma.unposted(&message);
     assert_eq!((rma.outstanding(), rma.poll_event()), (0, None));
     assert!(rma.get(1, 5, 0, Segment { region: 0, offset: 0, len: 8 }, T).is_ok());

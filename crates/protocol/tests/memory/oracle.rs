@@ -1,9 +1,12 @@
-//! Random operations against a dumb oracle: one after another (every value and every refusal is known), and all at once.
+//! Random operations against a dumb oracle: one after another (every value and every refusal is
+//! known), and all at once.
 
 use super::vectors::{any_accumulation, any_atomic, change, combine};
 use super::world::World;
 use oikaze_protocol::block::Block;
-use oikaze_protocol::rma::{Accumulation, AtomicOp, Destination, Rights, Rma, RmaError, RmaEvent, Signal, Value};
+use oikaze_protocol::rma::{
+    Accumulation, AtomicOp, Destination, Rights, Rma, RmaError, RmaEvent, Signal, Value,
+};
 use oikaze_protocol::wind::{Body, Refusal, Rows, Segment, Token};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -25,20 +28,29 @@ enum Op {
 
 /// Every byte's offset, in packed order.
 fn offsets(block: Block) -> Vec<u64> {
-    (0..block.planes).flat_map(|plane| (0..block.rows).map(move |row| (plane, row))).fold(Vec::new(), |mut all, (plane, row)| {
-        let at = block.offset + u64::from(plane) * block.plane_stride + u64::from(row) * block.row_stride;
-        all.extend(at..at + u64::from(block.row));
-        all
-    })
+    (0..block.planes).flat_map(|plane| (0..block.rows).map(move |row| (plane, row))).fold(
+        Vec::new(),
+        |mut all, (plane, row)| {
+            let at = block.offset
+                + u64::from(plane) * block.plane_stride
+                + u64::from(row) * block.row_stride;
+            all.extend(at..at + u64::from(block.row));
+            all
+        },
+    )
 }
 
 /// Some touch, some lie between each other; overlapping ones are made disjoint for what is written.
 fn block() -> impl Strategy<Value = Block> {
     let shape = (1..40u32, 1..6u32, 1..4u32);
-    (0..60u64, shape, 0..30u64, 0..30u64).prop_map(|(offset, (row, rows, planes), gap, plane_gap)| {
-        let stride = u64::from(row) + gap;
-        Block::new(offset, row).rows(rows, stride).planes(planes, u64::from(rows) * stride + plane_gap)
-    })
+    (0..60u64, shape, 0..30u64, 0..30u64).prop_map(
+        |(offset, (row, rows, planes), gap, plane_gap)| {
+            let stride = u64::from(row) + gap;
+            Block::new(offset, row)
+                .rows(rows, stride)
+                .planes(planes, u64::from(rows) * stride + plane_gap)
+        },
+    )
 }
 
 /// Region 3 does not exist; some offsets are wild.
@@ -53,44 +65,39 @@ fn op() -> impl Strategy<Value = Op> {
     let signal = prop::option::of((region(), offset.clone(), 1..5u64));
     let signal_of_block = signal.clone();
     prop_oneof![
-        (region(), block(), 1..=255u8, signal_of_block).prop_map(|(region, block, fill, signal)| Op::PutBlock {
-            region,
-            block,
-            fill,
-            signal
-        }),
+        (region(), block(), 1..=255u8, signal_of_block)
+            .prop_map(|(region, block, fill, signal)| Op::PutBlock { region, block, fill, signal }),
         (region(), block(), any::<bool>()).prop_map(|(region, block, range)| {
             let len = block.len().unwrap() as u32;
-            let into = if range { Block::new(7, len) } else { Block::new(3, 1).rows(len, 1 + u64::from(len % 2)) };
+            let into = if range {
+                Block::new(7, len)
+            } else {
+                Block::new(3, 1).rows(len, 1 + u64::from(len % 2))
+            };
             Op::GetBlock { region, block, into }
         }),
-        (region(), offset.clone(), len.clone(), 1..=255u8, signal).prop_map(|(region, offset, len, fill, signal)| Op::Put {
+        (region(), offset.clone(), len.clone(), 1..=255u8, signal).prop_map(
+            |(region, offset, len, fill, signal)| Op::Put { region, offset, len, fill, signal }
+        ),
+        (region(), offset.clone(), len).prop_map(|(region, offset, len)| Op::Get {
             region,
             offset,
-            len,
-            fill,
-            signal
+            len
         }),
-        (region(), offset.clone(), len).prop_map(|(region, offset, len)| Op::Get { region, offset, len }),
-        (region(), offset.clone(), any_atomic(), any::<bool>()).prop_map(|(region, offset, op, fetch)| Op::Atomic {
-            region,
-            offset,
-            op,
-            fetch
-        }),
-        (region(), offset, any_accumulation(), elements()).prop_map(|(region, offset, how, body)| Op::Accumulate {
-            region,
-            offset,
-            how,
-            body
-        }),
+        (region(), offset.clone(), any_atomic(), any::<bool>())
+            .prop_map(|(region, offset, op, fetch)| Op::Atomic { region, offset, op, fetch }),
+        (region(), offset, any_accumulation(), elements())
+            .prop_map(|(region, offset, how, body)| Op::Accumulate { region, offset, how, body }),
     ]
 }
 
-/// Bytes that make sense as elements of every kind, mostly whole ones. (No NaN among them: which one comes of two is not said.)
+/// Bytes that make sense as elements of every kind, mostly whole ones. (No NaN among them: which
+/// one comes of two is not said.)
 fn elements() -> impl Strategy<Value = Vec<u8>> {
     let len = prop_oneof![3 => (0..50usize).prop_map(|count| count * 8), 2 => (0..100usize).prop_map(|count| count * 4), 1 => 0..400usize];
-    (len, any::<u8>()).prop_map(|(len, seed)| (0..len).map(|at| (at as u8).wrapping_mul(29).wrapping_add(seed) & 0x3F).collect())
+    (len, any::<u8>()).prop_map(|(len, seed)| {
+        (0..len).map(|at| (at as u8).wrapping_mul(29).wrapping_add(seed) & 0x3F).collect()
+    })
 }
 
 /// Three regions of the target with different rights, as plain vectors.
@@ -186,24 +193,33 @@ fn post(world: &mut World, own: u32, op: &Op, token: Token) {
     let key = |region: usize| region as u64 + 10;
     let message = match *op {
         Op::Put { region, offset, len, fill, signal } => {
-            let signal = signal.map(|(region, offset, add)| Signal { key: key(region), offset, add });
+            let signal =
+                signal.map(|(region, offset, add)| Signal { key: key(region), offset, add });
             rma.put(key(region), offset, Body::Inline(vec![fill; len as usize]), signal, token)
         }
-        Op::Get { region, offset, len } => rma.get(1, key(region), offset, Segment { region: own, offset: 0, len }, token),
+        Op::Get { region, offset, len } => {
+            rma.get(1, key(region), offset, Segment { region: own, offset: 0, len }, token)
+        }
         Op::PutBlock { region, block, fill, signal } => {
-            let signal = signal.map(|(region, offset, add)| Signal { key: key(region), offset, add });
-            let body = Body::Inline((0..block.len().unwrap()).map(|nth| fill ^ nth as u8).collect());
+            let signal =
+                signal.map(|(region, offset, add)| Signal { key: key(region), offset, add });
+            let body =
+                Body::Inline((0..block.len().unwrap()).map(|nth| fill ^ nth as u8).collect());
             rma.put_block(key(region), block, body, signal, token)
         }
         Op::GetBlock { region, block, into } => {
             let into = Destination::Rows(Arc::new(Rows { region: own, block: into }));
             rma.get_block(1, key(region), block, into, token)
         }
-        Op::Atomic { region, offset, op, fetch: true } => rma.atomic(1, key(region), offset, op, token),
+        Op::Atomic { region, offset, op, fetch: true } => {
+            rma.atomic(1, key(region), offset, op, token)
+        }
         Op::Accumulate { region, offset, how, ref body } => {
             Rma::accumulate(key(region), offset, how, Body::Inline(body.clone()), token)
         }
-        Op::Atomic { region, offset, op, fetch: false } => Ok(Rma::change(key(region), offset, op, token)),
+        Op::Atomic { region, offset, op, fetch: false } => {
+            Ok(Rma::change(key(region), offset, op, token))
+        }
     };
     world.post(0, 1, message.unwrap());
 }
@@ -238,7 +254,8 @@ proptest! {
         prop_assert_eq!(world.nodes[0].rma.outstanding(), 0);
     }
 
-    /// Each put and get has a place of its own; all atomics and signals go to two words (MEM-5.2, MEM-7.3).
+    /// Each put and get has a place of its own; all atomics and signals go to two words (MEM-5.2,
+    /// MEM-7.3).
     #[test]
     fn all_at_once(lens in prop::collection::vec(0..350u64, 1..30), seed in any::<u64>()) {
         let (mut world, room) = (World::new(2), lens.len() * 400);

@@ -1,8 +1,12 @@
-//! Rights that change, and what is remembered of what they refused: MEM-1.7, MEM-1.9, MEM-3.8, MEM-6.5.
+//! Rights that change, and what is remembered of what they refused: MEM-1.7, MEM-1.9, MEM-3.8,
+//! MEM-6.5.
 
 use super::world::{FRAGMENT, World};
 use oikaze_protocol::limits::REFUSALS_KEPT;
-use oikaze_protocol::rma::{Access, AtomicOp, Kind, Operation, Published, Rights, RmaError, RmaEvent, Signal, TicketId, Value};
+use oikaze_protocol::rma::{
+    Access, AtomicOp, Kind, Operation, Published, Rights, RmaError, RmaEvent, Signal, TicketId,
+    Value,
+};
 use oikaze_protocol::wind::{Body, Refusal, Segment, Token};
 
 const T: Token = Token(7);
@@ -16,7 +20,8 @@ fn grant(world: &mut World, slot: u32, rights: Rights) {
     world.nodes[1].memory.slots[slot as usize].as_mut().unwrap().rights = rights;
 }
 
-/// MEM-3.8: for one fragment the right was not there. At the end it is; the put is refused all the same, and nothing is signalled.
+/// MEM-3.8: for one fragment the right was not there. At the end it is; the put is refused all the
+/// same, and nothing is signalled.
 #[test]
 fn a_fragment_that_was_refused_is_not_forgotten() {
     for missed in 0..LEN as u64 / FRAGMENT {
@@ -46,7 +51,10 @@ fn a_get_being_served_ends_with_its_right() {
     let mut world = World::new(2);
     let slot = world.region(1, 5, LEN);
     let own = world.nodes[0].memory.add(9, Rights::NONE, vec![0; LEN]);
-    let get = world.nodes[0].rma.get(1, 5, 0, Segment { region: own, offset: 0, len: LEN as u64 }, T).unwrap();
+    let get = world.nodes[0]
+        .rma
+        .get(1, 5, 0, Segment { region: own, offset: 0, len: LEN as u64 }, T)
+        .unwrap();
     world.post(0, 1, get);
     while !world.nodes[1].rma.is_serving(slot) {
         assert!(world.step(0));
@@ -73,7 +81,11 @@ fn what_was_refused_is_remembered() {
     let access = |key, offset, len, right| Access { key, offset, len, right };
     let ticket = TicketId { token: 1, serial: 1 };
     let put = |key, offset| Operation::Put { key, offset, signal: None };
-    let signal = |key, offset| Operation::Put { key: 6, offset: 0, signal: Some(Signal { key, offset, add: 1 }) };
+    let signal = |key, offset| Operation::Put {
+        key: 6,
+        offset: 0,
+        signal: Some(Signal { key, offset, add: 1 }),
+    };
     let atomic = |key, offset| Operation::Atomic { ticket, key, offset, op: AtomicOp::add(1u64) };
     let get = |key, offset, len| Operation::Get { ticket, key, offset, len };
     let cases = [
@@ -81,10 +93,22 @@ fn what_was_refused_is_remembered() {
         (put(6, 990), 20, Kind::Put, access(6, 990, 20, Rights::WRITE), Refusal::OutOfBounds),
         (put(7, 0), 20, Kind::Put, access(7, 0, 20, Rights::WRITE), Refusal::UnknownKey),
         (put(7, 0), 500, Kind::Put, access(7, 0, 500, Rights::WRITE), Refusal::UnknownKey),
-        (signal(5, 16), 20, Kind::PutSignal, access(5, 16, 8, Rights::ATOMIC), Refusal::NotPermitted),
+        (
+            signal(5, 16),
+            20,
+            Kind::PutSignal,
+            access(5, 16, 8, Rights::ATOMIC),
+            Refusal::NotPermitted,
+        ),
         (signal(6, 4), 500, Kind::PutSignal, access(6, 4, 8, Rights::ATOMIC), Refusal::Misaligned),
         (atomic(6, 12), 0, Kind::Atomic, access(6, 12, 8, Rights::ATOMIC), Refusal::Misaligned),
-        (get(6, u64::MAX, 2), 0, Kind::Get, access(6, u64::MAX, 2, Rights::READ), Refusal::OutOfBounds),
+        (
+            get(6, u64::MAX, 2),
+            0,
+            Kind::Get,
+            access(6, u64::MAX, 2, Rights::READ),
+            Refusal::OutOfBounds,
+        ),
     ];
     for (number, (operation, len, kind, access, refusal)) in cases.iter().enumerate() {
         let from = [0, 2][number % 2];
@@ -93,18 +117,25 @@ fn what_was_refused_is_remembered() {
         world.run(number as u64);
         let (_, latest) = world.nodes[1].rma.refusals();
         let last = latest.back().unwrap();
-        assert_eq!((last.from, last.operation, last.access, last.refusal), (from, *kind, *access, *refusal));
+        assert_eq!(
+            (last.from, last.operation, last.access, last.refusal),
+            (from, *kind, *access, *refusal)
+        );
         assert_eq!((last.serial, latest.len()), (number as u64 + 1, number + 1));
     }
     let (counters, _) = world.nodes[1].rma.refusals();
-    let counted = (counters.not_permitted, counters.out_of_bounds, counters.unknown_key, counters.misaligned);
+    let counted =
+        (counters.not_permitted, counters.out_of_bounds, counters.unknown_key, counters.misaligned);
     assert_eq!(counted, (2, 2, 2, 2));
     for _ in 0..300 {
         world.forge(0, 1, put(7, 0), Body::Inline(vec![1; 20]));
     }
     world.run(5);
     let (counters, latest) = world.nodes[1].rma.refusals();
-    assert_eq!((counters.unknown_key, latest.len(), latest.back().unwrap().serial), (302, REFUSALS_KEPT, 308));
+    assert_eq!(
+        (counters.unknown_key, latest.len(), latest.back().unwrap().serial),
+        (302, REFUSALS_KEPT, 308)
+    );
     assert_eq!(latest.front().unwrap().serial, 308 - REFUSALS_KEPT as u64 + 1);
     assert!(world.nodes[1].memory.bytes(closed).iter().all(|byte| *byte == 0));
 }

@@ -34,7 +34,14 @@ impl Requester {
     }
 
     fn answer(&mut self, peer: u32, number: u64, ticket: TicketId) {
-        self.rma.admit(peer, number, Class::Unordered, &Operation::Data { ticket }.encode(), LEN, &mut self.memory);
+        self.rma.admit(
+            peer,
+            number,
+            Class::Unordered,
+            &Operation::Data { ticket }.encode(),
+            LEN,
+            &mut self.memory,
+        );
     }
 
     /// So many looks; peers that are told to bring no answer.

@@ -1,6 +1,8 @@
 //! Memory made of vectors, and what its words and elements become: as simple as can be.
 
-use oikaze_protocol::rma::{Accumulation, AtomicOp, Change, Combine, Element, Memory, Rights, Width};
+use oikaze_protocol::rma::{
+    Accumulation, AtomicOp, Change, Combine, Element, Memory, Rights, Width,
+};
 use oikaze_protocol::wind::Refusal;
 use proptest::prelude::*;
 use std::cell::Cell;
@@ -15,7 +17,8 @@ pub struct Area {
     pub fifo: Option<(usize, u64, Vec<Vec<u8>>)>,
 }
 
-/// Memory made of vectors. The slot of a removed region is given to the next one, as a careless machine would.
+/// Memory made of vectors. The slot of a removed region is given to the next one, as a careless
+/// machine would.
 #[derive(Default)]
 pub struct Vectors {
     pub slots: Vec<Option<Area>>,
@@ -74,7 +77,8 @@ impl Vectors {
 impl Memory for Vectors {
     fn locate(&self, key: u64, offset: u64, len: u64, right: Rights) -> Result<u32, Refusal> {
         self.most_asked.set(self.most_asked.get().max(len));
-        let slot = self.slots.iter().position(|area| area.as_ref().is_some_and(|area| area.key == key));
+        let slot =
+            self.slots.iter().position(|area| area.as_ref().is_some_and(|area| area.key == key));
         let slot = slot.ok_or(Refusal::UnknownKey)? as u32;
         if !self.slots[slot as usize].as_ref().is_some_and(|area| area.rights.contains(right)) {
             return Err(Refusal::NotPermitted);
@@ -88,7 +92,9 @@ impl Memory for Vectors {
 
     fn write(&mut self, region: u32, offset: u64, bytes: &[u8]) {
         match self.range(region, offset, bytes.len() as u64) {
-            Some(range) => self.slots[region as usize].as_mut().unwrap().bytes[range].copy_from_slice(bytes),
+            Some(range) => {
+                self.slots[region as usize].as_mut().unwrap().bytes[range].copy_from_slice(bytes)
+            }
             None => self.ignored += 1,
         }
     }
@@ -107,8 +113,15 @@ impl Memory for Vectors {
         Ok(change(&mut self.slots[region as usize].as_mut().unwrap().bytes[range], op))
     }
 
-    fn accumulate(&mut self, region: u32, offset: u64, how: Accumulation, elements: &[u8]) -> Result<(), Refusal> {
-        let range = self.range(region, offset, elements.len() as u64).ok_or(Refusal::OutOfBounds)?;
+    fn accumulate(
+        &mut self,
+        region: u32,
+        offset: u64,
+        how: Accumulation,
+        elements: &[u8],
+    ) -> Result<(), Refusal> {
+        let range =
+            self.range(region, offset, elements.len() as u64).ok_or(Refusal::OutOfBounds)?;
         if !offset.is_multiple_of(how.width().bytes()) {
             return Err(Refusal::Misaligned);
         }
@@ -119,7 +132,9 @@ impl Memory for Vectors {
 
     fn fifo_element(&self, region: u32) -> Result<u64, Refusal> {
         let area = self.slots.get(region as usize).and_then(Option::as_ref);
-        area.and_then(|area| area.fifo.as_ref()).map(|(_, longest, _)| *longest).ok_or(Refusal::NoFifo)
+        area.and_then(|area| area.fifo.as_ref())
+            .map(|(_, longest, _)| *longest)
+            .ok_or(Refusal::NoFifo)
     }
 
     fn push(&mut self, region: u32, element: &[u8]) -> Result<(), Refusal> {
@@ -176,7 +191,10 @@ fn apply(old: u64, op: AtomicOp) -> u64 {
 pub fn combine(there: &mut [u8], how: Accumulation, elements: &[u8]) {
     macro_rules! each {
         ($type:ty, $sum:expr, $min:expr, $max:expr) => {
-            for (there, other) in there.chunks_exact_mut(size_of::<$type>()).zip(elements.chunks_exact(size_of::<$type>())) {
+            for (there, other) in there
+                .chunks_exact_mut(size_of::<$type>())
+                .zip(elements.chunks_exact(size_of::<$type>()))
+            {
                 let here = <$type>::from_le_bytes((&*there).try_into().unwrap());
                 let other = <$type>::from_le_bytes(other.try_into().unwrap());
                 let one: $type = match how.combine {
@@ -201,7 +219,8 @@ pub fn combine(there: &mut [u8], how: Accumulation, elements: &[u8]) {
 
 /// Elements of any kind, combined in any way.
 pub fn any_accumulation() -> impl Strategy<Value = Accumulation> {
-    let element = [Element::U32, Element::I32, Element::U64, Element::I64, Element::F32, Element::F64];
+    let element =
+        [Element::U32, Element::I32, Element::U64, Element::I64, Element::F32, Element::F64];
     let combine = [Combine::Sum, Combine::Min, Combine::Max];
     (prop::sample::select(element.to_vec()), prop::sample::select(combine.to_vec()))
         .prop_map(|(element, combine)| Accumulation { element, combine })
@@ -210,7 +229,8 @@ pub fn any_accumulation() -> impl Strategy<Value = Accumulation> {
 /// Any atomic of either width; the operands of most are such that they meet often.
 pub fn any_atomic() -> impl Strategy<Value = AtomicOp> {
     let operand = || {
-        let near = (0..4u64, any::<bool>()).prop_map(|(near, below)| if below { near.wrapping_neg() } else { near });
+        let near = (0..4u64, any::<bool>())
+            .prop_map(|(near, below)| if below { near.wrapping_neg() } else { near });
         prop_oneof![3 => near, 1 => any::<u64>()]
     };
     let width = prop_oneof![Just(Width::W32), Just(Width::W64)];

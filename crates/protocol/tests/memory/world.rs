@@ -1,5 +1,6 @@
-//! Nodes with vectors for memory, joined by a pipe that stands in for Wind: every message arrives exactly once, unordered ones in any
-//! order and in fragments, and its settlement comes back some time later.
+//! Nodes with vectors for memory, joined by a pipe that stands in for Wind: every message arrives
+//! exactly once, unordered ones in any order and in fragments, and its settlement comes back some
+//! time later.
 
 use crate::vectors::Vectors;
 use oikaze_protocol::Rank;
@@ -44,7 +45,11 @@ pub struct World {
 
 impl World {
     pub fn new(nodes: usize) -> World {
-        World { nodes: (0..nodes).map(|_| Node::default()).collect(), flights: Vec::new(), numbers: 0 }
+        World {
+            nodes: (0..nodes).map(|_| Node::default()).collect(),
+            flights: Vec::new(),
+            numbers: 0,
+        }
     }
 
     pub fn post(&mut self, from: Rank, to: Rank, message: Message) -> u64 {
@@ -74,7 +79,8 @@ impl World {
         self.flights.retain(|flight| flight.message.token != token);
     }
 
-    /// One step of one flight, chosen by `pick`: begin, one fragment, end, or settlement. `false`: nothing is in flight.
+    /// One step of one flight, chosen by `pick`: begin, one fragment, end, or settlement. `false`:
+    /// nothing is in flight.
     pub fn step(&mut self, pick: u64) -> bool {
         if self.flights.is_empty() {
             return false;
@@ -100,7 +106,9 @@ impl World {
     pub fn withdraw(&mut self, from: Rank, token: Token) {
         let Self { nodes, flights, .. } = self;
         flights.retain(|flight| {
-            let taken = flight.from == from && flight.message.token == token && !matches!(flight.stage, Stage::Settled(_));
+            let taken = flight.from == from
+                && flight.message.token == token
+                && !matches!(flight.stage, Stage::Settled(_));
             if taken {
                 nodes[flight.to as usize].rma.withdrawn(from, flight.number);
             }
@@ -113,7 +121,9 @@ impl World {
     pub fn run(&mut self, seed: u64) {
         let mut state = seed | 1;
         loop {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             if !self.step(state >> 33) {
                 return;
             }
@@ -138,7 +148,10 @@ impl World {
         match &flight.message.body {
             Body::Segment(Segment { region, offset, len }) => {
                 let mut bytes = vec![0; *len as usize];
-                assert!(self.nodes[flight.from as usize].memory.read(*region, *offset, &mut bytes), "a source went away");
+                assert!(
+                    self.nodes[flight.from as usize].memory.read(*region, *offset, &mut bytes),
+                    "a source went away"
+                );
                 bytes
             }
             Body::Rows(rows) => {
@@ -169,7 +182,9 @@ impl World {
     }
 
     fn fragment(&mut self, flight: &Flight, mut rest: VecDeque<u64>, pick: u64) -> Stage {
-        let Some(index) = rest.remove((pick % rest.len() as u64) as usize) else { return Stage::Whole };
+        let Some(index) = rest.remove((pick % rest.len() as u64) as usize) else {
+            return Stage::Whole;
+        };
         let body = self.body(flight);
         let start = index * FRAGMENT;
         let end = (start + FRAGMENT).min(body.len() as u64);
@@ -187,7 +202,11 @@ impl World {
 
     fn whole(&mut self, flight: &Flight) -> Result<(), Refusal> {
         let bytes = self.body(flight);
-        let body = if bytes.len() as u64 > FRAGMENT { Delivered::Owned(bytes) } else { Delivered::Bytes(&bytes) };
+        let body = if bytes.len() as u64 > FRAGMENT {
+            Delivered::Owned(bytes)
+        } else {
+            Delivered::Bytes(&bytes)
+        };
         self.deliver(flight, body)
     }
 

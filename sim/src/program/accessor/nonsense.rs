@@ -12,19 +12,38 @@ use oikaze_protocol::wind::{Body, Refusal};
 impl Accessor {
     pub(super) fn nonsense(&mut self, target: Rank) -> (Doing, Request) {
         let body = || Body::Inline(vec![7; 40]);
-        let (fixed, arena, words) = (self.key(target, "fixed"), self.key(target, "arena"), self.key(target, "words"));
+        let (fixed, arena, words) =
+            (self.key(target, "fixed"), self.key(target, "arena"), self.key(target, "words"));
         let closed = self.key(target, "closed");
         let end = self.target(target).found.get("arena").map_or(0, |published| published.len);
-        let put = |key, offset| Request::Put { to: target, key, offset, body: body(), signal: None };
+        let put =
+            |key, offset| Request::Put { to: target, key, offset, body: body(), signal: None };
         let sums = self.key(target, "sums");
         // 40 bytes and 400: whole, and in fragments where datagrams are short.
         let bytes = if self.random.chance(0.5) { 40 } else { 400 };
         let accumulate = |key, offset, len: usize| {
             let how = Accumulation { element: Element::U64, combine: Combine::Max };
-            Request::Accumulate { to: target, key, offset, how, body: Body::Inline(vec![0xFF; len * bytes / 40]) }
+            Request::Accumulate {
+                to: target,
+                key,
+                offset,
+                how,
+                body: Body::Inline(vec![0xFF; len * bytes / 40]),
+            }
         };
-        let push = |key, len| Request::Push { to: target, key, body: Body::Inline(vec![7; len]), urgent: false };
-        let add = |key, offset| Request::Atomic { at: target, key, offset, op: AtomicOp::add(1u64), fetch: true };
+        let push = |key, len| Request::Push {
+            to: target,
+            key,
+            body: Body::Inline(vec![7; len]),
+            urgent: false,
+        };
+        let add = |key, offset| Request::Atomic {
+            at: target,
+            key,
+            offset,
+            op: AtomicOp::add(1u64),
+            fetch: true,
+        };
         let (refusal, request) = match self.random.below(14) {
             0 => (Refusal::UnknownKey, put(1, 0)),
             1 => (Refusal::NotPermitted, put(fixed, 0)),

@@ -10,7 +10,12 @@ impl Accessor {
     /// Wait for all that is under way to this node, or to all of them.
     pub(super) fn flush(&mut self, target: Rank) -> Asked {
         let peer = self.random.chance(0.6).then_some(target);
-        let before = self.under_way.iter().filter(|one| peer.is_none_or(|peer| peer == one.target)).flat_map(awaited).collect();
+        let before = self
+            .under_way
+            .iter()
+            .filter(|one| peer.is_none_or(|peer| peer == one.target))
+            .flat_map(awaited)
+            .collect();
         let kind = if peer.is_some() { "flush" } else { "quiet" };
         Asked { kind, ..(Doing::Flush { before }, Request::Flush { peer }).into() }
     }
@@ -19,5 +24,11 @@ impl Accessor {
 /// What a flush waits for of an operation; not for other flushes.
 fn awaited(one: &UnderWay) -> impl Iterator<Item = Arc<Completion>> {
     let operation = (!matches!(one.doing, Doing::Flush { .. })).then_some(&one.completion);
-    operation.into_iter().chain(&one.earlier).chain(&one.told).cloned().collect::<Vec<_>>().into_iter()
+    operation
+        .into_iter()
+        .chain(&one.earlier)
+        .chain(&one.told)
+        .cloned()
+        .collect::<Vec<_>>()
+        .into_iter()
 }

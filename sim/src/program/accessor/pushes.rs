@@ -12,10 +12,16 @@ impl Accessor {
     /// Push an element, long or short.
     pub(super) fn push(&mut self, context: &mut Context<'_>, target: Rank) -> (Doing, Request) {
         let push = Push { thread: self.work.layout.thread, serial: self.begun };
-        let len = self.random.spread(16, FifosOracle::shape().map_or(16, |shape| shape.element())) as usize;
+        let len = self.random.spread(16, FifosOracle::shape().map_or(16, |shape| shape.element()))
+            as usize;
         context.oracle.fifos.asked(target, push);
         let body = Body::copy_of(&FifosOracle::element(push, len));
-        let request = Request::Push { to: target, key: self.key(target, "fifo"), body, urgent: self.random.chance(0.5) };
+        let request = Request::Push {
+            to: target,
+            key: self.key(target, "fifo"),
+            body,
+            urgent: self.random.chance(0.5),
+        };
         (Doing::Push(push), request)
     }
 }

@@ -1,4 +1,5 @@
-//! How a range of somebody's memory is reached: as a whole, in the rows of a block, or piece by piece as a list has it.
+//! How a range of somebody's memory is reached: as a whole, in the rows of a block, or piece by
+//! piece as a list has it.
 
 use crate::random::Random;
 use oikaze_protocol::block::Block;
@@ -48,14 +49,18 @@ impl Shape {
 
     fn list(random: &mut Random, range: &Range<u64>) -> Shape {
         let len = range.end - range.start;
-        let mut cuts: Vec<u64> = (0..2 * random.between(1, PARTS)).map(|_| range.start + random.below(len + 1)).collect();
+        let mut cuts: Vec<u64> = (0..2 * random.between(1, PARTS))
+            .map(|_| range.start + random.below(len + 1))
+            .collect();
         cuts.sort_unstable();
-        let mut pieces: Vec<Range<u64>> = cuts.as_chunks::<2>().0.iter().map(|[from, to]| *from..*to).collect();
+        let mut pieces: Vec<Range<u64>> =
+            cuts.as_chunks::<2>().0.iter().map(|[from, to]| *from..*to).collect();
         random.shuffle(&mut pieces);
         Shape::Pieces(pieces)
     }
 
-    /// As many bytes in memory of our own, of `room` bytes from `offset` on: as many rows at any distance.
+    /// As many bytes in memory of our own, of `room` bytes from `offset` on: as many rows at any
+    /// distance.
     pub fn rows_of(random: &mut Random, block: &Block, offset: u64, room: u64) -> Block {
         let (row, rows) = (u64::from(block.row), u64::from(block.rows) * u64::from(block.planes));
         let widest = (room - row) / (rows - 1).max(1);
@@ -94,7 +99,12 @@ pub(super) fn pieces_of(block: &Block) -> Vec<Range<u64>> {
 
 /// The bytes of these pieces, packed; `bytes` begin at `start`.
 pub(super) fn pack(bytes: &[u8], start: u64, pieces: &[Range<u64>]) -> Vec<u8> {
-    pieces.iter().flat_map(|piece| bytes[(piece.start - start) as usize..(piece.end - start) as usize].iter().copied()).collect()
+    pieces
+        .iter()
+        .flat_map(|piece| {
+            bytes[(piece.start - start) as usize..(piece.end - start) as usize].iter().copied()
+        })
+        .collect()
 }
 
 /// Packed bytes to their places in `bytes`, which begin at `start`.

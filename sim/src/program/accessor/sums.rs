@@ -11,7 +11,12 @@ use oikaze_protocol::wind::Body;
 
 impl Accessor {
     /// Add to some elements of a node's arrays, from our memory or from the message's own.
-    pub(super) fn accumulate(&mut self, context: &mut Context<'_>, target: Rank, slot: usize) -> (Doing, Request) {
+    pub(super) fn accumulate(
+        &mut self,
+        context: &mut Context<'_>,
+        target: Rank,
+        slot: usize,
+    ) -> (Doing, Request) {
         let (arrays, elements) = Addends::CHOICE;
         let array = self.random.index(arrays);
         let count = self.random.spread(0, (self.work.longest / 8).min(elements) as u64) as usize;
@@ -30,7 +35,13 @@ impl Accessor {
             Body::copy_of(&bytes)
         };
         let how = Accumulation { element: addends.element(), combine: Combine::Sum };
-        let request = Request::Accumulate { to: target, key: self.key(target, "sums"), offset: addends.offset(), how, body };
+        let request = Request::Accumulate {
+            to: target,
+            key: self.key(target, "sums"),
+            offset: addends.offset(),
+            how,
+            body,
+        };
         (Doing::Accumulate(addends), request)
     }
 }

@@ -22,51 +22,82 @@ impl Accessor {
         let len = self.random.spread(0, (self.work.longest as u64).min(stripe));
         let start = self.work.layout.stripe_at() + self.random.below(stripe - len + 1);
         let range = start..start + len;
-        let mut used = self.under_way.iter().filter(|one| one.target == target).filter_map(|one| one.doing.range());
+        let mut used = self
+            .under_way
+            .iter()
+            .filter(|one| one.target == target)
+            .filter_map(|one| one.doing.range());
         (!used.any(|used| used.start < range.end && range.start < used.end)).then_some(range)
     }
 
     /// What must stand in this range of our stripe.
     fn model(&mut self, target: Rank, range: &Range<u64>) -> &mut [u8] {
         let stripe = self.work.layout.stripe_at();
-        &mut self.target(target).model[(range.start - stripe) as usize..(range.end - stripe) as usize]
+        &mut self.target(target).model
+            [(range.start - stripe) as usize..(range.end - stripe) as usize]
     }
 
     /// Any shape, if what stands in its gaps is known.
     fn shape(&mut self, target: Rank, range: &Range<u64>) -> Shape {
-        if self.target(target).unknown { Shape::Whole(range.clone()) } else { Shape::any(&mut self.random, range) }
+        if self.target(target).unknown {
+            Shape::Whole(range.clone())
+        } else {
+            Shape::any(&mut self.random, range)
+        }
     }
 
-    /// Now and then the same range is written once more beforehand, and a fence stands between (MEM-15.1).
-    fn write_before(&mut self, context: &mut Context<'_>, target: Rank, range: &Range<u64>) -> Option<Arc<Completion>> {
+    /// Now and then the same range is written once more beforehand, and a fence stands between
+    /// (MEM-15.1).
+    fn write_before(
+        &mut self,
+        context: &mut Context<'_>,
+        target: Rank,
+        range: &Range<u64>,
+    ) -> Option<Arc<Completion>> {
         if self.target(target).unknown || !self.random.chance(0.15) {
             return None;
         }
         let bytes = bytes_of(self.random.word(), (range.end - range.start) as usize);
         self.model(target, range).copy_from_slice(&bytes);
         let (key, offset) = (self.key(target, "arena"), range.start);
-        let put = Request::Put { to: target, key, offset, body: Body::copy_of(&bytes), signal: None };
+        let put =
+            Request::Put { to: target, key, offset, body: Body::copy_of(&bytes), signal: None };
         let earlier = context.submit(put, None);
         context.tell(Request::Fence { peer: self.random.chance(0.7).then_some(target) });
         Some(earlier)
     }
 
-    pub(super) fn put(&mut self, context: &mut Context<'_>, target: Rank, slot: usize) -> Option<Asked> {
+    pub(super) fn put(
+        &mut self,
+        context: &mut Context<'_>,
+        target: Rank,
+        slot: usize,
+    ) -> Option<Asked> {
         let range = self.range(target)?;
         let earlier = self.write_before(context, target, &range);
         let shape = self.shape(target, &range);
         let pieces = shape.pieces();
-        let packed = bytes_of(self.random.word(), pieces.iter().map(|piece| (piece.end - piece.start) as usize).sum());
+        let packed = bytes_of(
+            self.random.word(),
+            pieces.iter().map(|piece| (piece.end - piece.start) as usize).sum(),
+        );
         // What is to stand there: what is written, and in the gaps what was there.
         let mut bytes = self.model(target, &range).to_vec();
         unpack(&packed, &mut bytes, range.start, &pieces);
         let is_list = matches!(shape, Shape::Pieces(_));
-        let signal = (!is_list && self.random.chance(0.3)).then(|| self.signal(context, target, &range, &bytes)).flatten();
-        // What is sent again for absent pages may come later than what was sent behind it (MEM-1.11).
+        let signal = (!is_list && self.random.chance(0.3))
+            .then(|| self.signal(context, target, &range, &bytes))
+            .flatten();
+        // What is sent again for absent pages may come later than what was sent behind it
+        // (MEM-1.11).
         let in_order = signal.is_none() && !context.oracle.memory.may_be_absent(target);
         let tell = (in_order && self.random.chance(0.3)).then(|| {
             let claim = Claim { offset: range.start, bytes: bytes.clone() };
-            context.oracle.messages.post((context.me, context.life), target, Class::Ordered, 9, Some(claim)).0
+            context
+                .oracle
+                .messages
+                .post((context.me, context.life), target, Class::Ordered, 9, Some(claim))
+                .0
         });
         let (key, words) = (self.key(target, "arena"), self.key(target, "words"));
         let asked = signal.map(|(word, add)| Signal { key: words, offset: word, add });
@@ -81,8 +112,18 @@ impl Accessor {
                 Ask::One(Request::Put { to: target, key, offset: range.start, body, signal: asked })
             }
             Shape::Rows(block) => {
-                let body = if self.random.chance(0.4) { self.rows(slot, &block, &packed) } else { self.body(slot, 0, &packed) };
-                Ask::One(Request::PutBlock { to: target, key, block: Box::new(block), body, signal: asked })
+                let body = if self.random.chance(0.4) {
+                    self.rows(slot, &block, &packed)
+                } else {
+                    self.body(slot, 0, &packed)
+                };
+                Ask::One(Request::PutBlock {
+                    to: target,
+                    key,
+                    block: Box::new(block),
+                    body,
+                    signal: asked,
+                })
             }
             Shape::Pieces(pieces) => {
                 let mut at = 0;
@@ -95,7 +136,12 @@ impl Accessor {
                 Ask::List(pieces.into_iter().map(part).collect())
             }
         };
-        Some(Asked { kind, doing: Doing::Put { range, bytes, signal: signal.map(|(word, _)| word), tell }, ask, earlier })
+        Some(Asked {
+            kind,
+            doing: Doing::Put { range, bytes, signal: signal.map(|(word, _)| word), tell },
+            ask,
+            earlier,
+        })
     }
 
     /// These bytes, gathered from their place in the slot or the message's own.
@@ -104,7 +150,8 @@ impl Accessor {
             return Body::copy_of(bytes);
         }
         let place = self.segment(slot, at + bytes.len());
-        let segment = Segment { offset: place.offset + at as u64, len: bytes.len() as u64, ..place };
+        let segment =
+            Segment { offset: place.offset + at as u64, len: bytes.len() as u64, ..place };
         if let Some(own) = &self.own {
             let _ = own.memory.write(segment.offset, bytes);
         }
@@ -130,11 +177,19 @@ impl Accessor {
     }
 
     /// The word and number of a signal that no put under way uses.
-    fn signal(&mut self, context: &mut Context<'_>, target: Rank, range: &Range<u64>, bytes: &[u8]) -> Option<(u64, u64)> {
+    fn signal(
+        &mut self,
+        context: &mut Context<'_>,
+        target: Rank,
+        range: &Range<u64>,
+        bytes: &[u8],
+    ) -> Option<(u64, u64)> {
         let number = self.random.below(SIGNALS);
         let word = self.work.layout.signal_at(number);
-        let in_use =
-            |one: &UnderWay| one.target == target && matches!(one.doing, Doing::Put { signal: Some(used), .. } if used == word);
+        let in_use = |one: &UnderWay| {
+            one.target == target
+                && matches!(one.doing, Doing::Put { signal: Some(used), .. } if used == word)
+        };
         if self.under_way.iter().any(in_use) {
             return None;
         }
@@ -147,17 +202,23 @@ impl Accessor {
         Some((word, add))
     }
 
-    pub(super) fn get(&mut self, context: &mut Context<'_>, target: Rank, slot: usize) -> Option<Asked> {
-        let (name, from, there, range, earlier) = if self.random.chance(0.5) && !self.target(target).unknown {
-            let range = self.range(target)?;
-            let earlier = self.write_before(context, target, &range);
-            ("arena", range.clone(), self.model(target, &range).to_vec(), Some(range), earlier)
-        } else {
-            let len = self.random.spread(0, self.work.longest.min(FIXED_LEN) as u64) as usize;
-            let at = self.random.index(FIXED_LEN - len + 1);
-            let there = context.oracle.memory.fixed(target, FIXED_LEN)[at..at + len].to_vec();
-            ("fixed", at as u64..(at + len) as u64, there, None, None)
-        };
+    pub(super) fn get(
+        &mut self,
+        context: &mut Context<'_>,
+        target: Rank,
+        slot: usize,
+    ) -> Option<Asked> {
+        let (name, from, there, range, earlier) =
+            if self.random.chance(0.5) && !self.target(target).unknown {
+                let range = self.range(target)?;
+                let earlier = self.write_before(context, target, &range);
+                ("arena", range.clone(), self.model(target, &range).to_vec(), Some(range), earlier)
+            } else {
+                let len = self.random.spread(0, self.work.longest.min(FIXED_LEN) as u64) as usize;
+                let at = self.random.index(FIXED_LEN - len + 1);
+                let there = context.oracle.memory.fixed(target, FIXED_LEN)[at..at + len].to_vec();
+                ("fixed", at as u64..(at + len) as u64, there, None, None)
+            };
         let key = self.key(target, name);
         let shape = Shape::any(&mut self.random, &from);
         let mut expected = pack(&there, from.start, &shape.pieces());
@@ -191,7 +252,8 @@ impl Accessor {
         Some(Asked { kind, doing: Doing::Get { expected, range }, ask, earlier })
     }
 
-    /// Rows of the slot as the destination of these bytes, and what the slot holds afterwards: its gaps are nobody's to write.
+    /// Rows of the slot as the destination of these bytes, and what the slot holds afterwards: its
+    /// gaps are nobody's to write.
     fn landing(&mut self, slot: usize, block: &Block, packed: &[u8]) -> (Destination, Vec<u8>) {
         let Segment { region, offset, .. } = self.segment(slot, 0);
         let rows = Shape::rows_of(&mut self.random, block, offset, self.work.longest as u64);

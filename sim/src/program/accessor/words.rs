@@ -20,7 +20,10 @@ impl Accessor {
         known.sum = known.sum.wrapping_add(add);
         let key = self.key(target, "words");
         let fetch = self.random.chance(0.6);
-        (Doing::Add { word, add, fetch }, Request::Atomic { at: target, key, offset: word, op: AtomicOp::add(add), fetch })
+        (
+            Doing::Add { word, add, fetch },
+            Request::Atomic { at: target, key, offset: word, op: AtomicOp::add(add), fetch },
+        )
     }
 
     /// Put another value into a word.
@@ -31,8 +34,12 @@ impl Accessor {
         let seen = context.oracle.memory.value(target, word);
         let expected = self.random.chance(0.7).then_some(seen);
         context.oracle.memory.word(target, word).tried.insert(new);
-        let op = expected.map_or(AtomicOp::swap(new), |expected| AtomicOp::compare_swap(expected, new));
+        let op =
+            expected.map_or(AtomicOp::swap(new), |expected| AtomicOp::compare_swap(expected, new));
         let key = self.key(target, "words");
-        (Doing::Exchange { word, expected, new }, Request::Atomic { at: target, key, offset: word, op, fetch: true })
+        (
+            Doing::Exchange { word, expected, new },
+            Request::Atomic { at: target, key, offset: word, op, fetch: true },
+        )
     }
 }

@@ -1,4 +1,5 @@
-//! Memory that a node's own operations send from and read into, and whose registration ends while they are under way (MEM-1.8).
+//! Memory that a node's own operations send from and read into, and whose registration ends while
+//! they are under way (MEM-1.8).
 
 use super::{SECRET, WRITTEN, first_run};
 use crate::program::Context;
@@ -11,7 +12,8 @@ use std::sync::Arc;
 
 /// What it holds that is registered no more: nobody may send it, nor write here.
 pub(super) const OURS: u8 = 0x5A;
-/// So often who ends a registration has no patience, and cancels what it would wait for at one of the next looks.
+/// So often who ends a registration has no patience, and cancels what it would wait for at one of
+/// the next looks.
 const IMPATIENT: f64 = 0.3;
 
 /// As long a piece to send from as to read into behind it.
@@ -35,7 +37,10 @@ impl Own {
     /// Bytes to send, and what keeps them registered meanwhile.
     pub fn source(&self, len: u64) -> Option<(Segment, Keep)> {
         let (region, holder) = self.registered.as_ref().filter(|_| self.closing.is_none())?;
-        Some((Segment { region: *region, offset: 0, len: len.min(self.half) }, Some(Arc::clone(holder))))
+        Some((
+            Segment { region: *region, offset: 0, len: len.min(self.half) },
+            Some(Arc::clone(holder)),
+        ))
     }
 
     /// Where to read into.
@@ -49,7 +54,11 @@ impl Own {
         match &self.registered {
             None => {
                 self.memory.fill(0, self.half, WRITTEN).map_err(|error| error.to_string())?;
-                let slot = context.engine.memory().insert_local(self.memory.clone()).map_err(|error| error.to_string())?;
+                let slot = context
+                    .engine
+                    .memory()
+                    .insert_local(self.memory.clone())
+                    .map_err(|error| error.to_string())?;
                 let holder: Holder = Arc::new(());
                 context.engine.memory().set_holder(slot, &holder);
                 self.registered = Some((slot, holder));
@@ -68,9 +77,13 @@ impl Own {
         self.closing
     }
 
-    /// The registration ends when nothing uses the memory any more, or when who waits has no patience. Has it?
+    /// The registration ends when nothing uses the memory any more, or when who waits has no
+    /// patience. Has it?
     pub fn end(&mut self, context: &mut Context<'_>, random: &mut Random) -> Result<bool, String> {
-        let Some((slot, holder)) = self.registered.as_ref().filter(|_| self.closing.is_some()) else { return Ok(false) };
+        let Some((slot, holder)) = self.registered.as_ref().filter(|_| self.closing.is_some())
+        else {
+            return Ok(false);
+        };
         if context.engine.is_kept(holder) {
             if !(self.impatient && random.chance(0.2)) {
                 return Ok(false);
@@ -95,7 +108,9 @@ impl Own {
         }
         match first_other(&bytes, OURS) {
             None => Ok(()),
-            Some(at) => Err(format!("byte {at} of a get's destination was written after the end of its registration")),
+            Some(at) => Err(format!(
+                "byte {at} of a get's destination was written after the end of its registration"
+            )),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The ends of phases: the node's threads wait for each other, the last of them enters the collective for all.
+//! The ends of phases: the node's threads wait for each other, the last of them enters the
+//! collective for all.
 
 use super::Sharer;
 use crate::program::Context;
@@ -8,7 +9,8 @@ use oikaze_protocol::coherence::{CoherenceError, ReduceOp, Reduction, Values};
 use oikaze_protocol::time::Time;
 use std::sync::Arc;
 
-/// What the sharing threads of one node do together: the last to arrive enters the collective for all.
+/// What the sharing threads of one node do together: the last to arrive enters the collective for
+/// all.
 #[derive(Debug, Default)]
 pub struct Together {
     /// Threads that have arrived at the end of the phase.
@@ -42,7 +44,11 @@ impl Sharer {
                 context.together.arrived = 0;
                 let request = self.request(context)?;
                 let number = context.oracle.shared.enters(context.me);
-                context.trace.event(context.now, context.me, format_args!("enters collective {number}"));
+                context.trace.event(
+                    context.now,
+                    context.me,
+                    format_args!("enters collective {number}"),
+                );
                 context.together.since = context.now;
                 context.together.under_way = Some((number, context.submit(request, None)));
             }
@@ -53,17 +59,29 @@ impl Sharer {
         context.together.under_way = None;
         match outcome {
             Err(Failure::Coherence(CoherenceError::Mismatch(said))) if self.disagree() => {
-                context.trace.event(context.now, context.me, format_args!("collective {number}: {said}"));
+                context.trace.event(
+                    context.now,
+                    context.me,
+                    format_args!("collective {number}: {said}"),
+                );
                 context.oracle.shared.is_over(number)?;
                 context.oracle.shared.disagreed(number, &said)?;
             }
             Err(failure) => {
-                context.oracle.excuse(&format!("collective {number}"), (context.me, context.life), &failure)?;
+                context.oracle.excuse(
+                    &format!("collective {number}"),
+                    (context.me, context.life),
+                    &failure,
+                )?;
                 self.give_up(context, false);
                 return Ok(false);
             }
             Ok(value) => {
-                context.trace.event(context.now, context.me, format_args!("collective {number} is over"));
+                context.trace.event(
+                    context.now,
+                    context.me,
+                    format_args!("collective {number} is over"),
+                );
                 if !context.oracle.is_disturbed() {
                     context.oracle.shared.is_over(number)?;
                 }
@@ -87,8 +105,13 @@ impl Sharer {
         let (arrays, phases) = (self.plan.arrays.len(), self.plan.phases.len());
         if let Some(declaration) = self.plan.arrays.get(self.passed) {
             let array = context.engine.coherence().next_array();
-            let alias = context.engine.pages().add(array, declaration.bytes).map_err(|error| error.to_string())?;
-            let slot = context.engine.memory().insert_local(alias).map_err(|error| error.to_string())?;
+            let alias = context
+                .engine
+                .pages()
+                .add(array, declaration.bytes)
+                .map_err(|error| error.to_string())?;
+            let slot =
+                context.engine.memory().insert_local(alias).map_err(|error| error.to_string())?;
             context.engine.coherence().set_alias_region(array, slot);
             return Ok(Request::Declare(declaration.clone()));
         }
@@ -98,14 +121,22 @@ impl Sharer {
         Ok(match &self.plan.phases[self.passed - arrays].ending {
             Ending::Barrier => Request::Barrier,
             Ending::Disagreement(odd) if *odd == context.me => Request::Barrier,
-            Ending::Disagreement(_) => Request::Reduce(Reduction { op: ReduceOp::Max, values: Values::U64(vec![1]) }),
-            Ending::Reduce(contributions, _) => Request::Reduce(contributions[context.me as usize].clone()),
+            Ending::Disagreement(_) => {
+                Request::Reduce(Reduction { op: ReduceOp::Max, values: Values::U64(vec![1]) })
+            }
+            Ending::Reduce(contributions, _) => {
+                Request::Reduce(contributions[context.me as usize].clone())
+            }
         })
     }
 
     fn check(&self, context: &Context<'_>, value: &Value) -> Result<(), String> {
         let arrays = self.plan.arrays.len();
-        let ending = self.passed.checked_sub(arrays).and_then(|phase| self.plan.phases.get(phase)).map(|phase| &phase.ending);
+        let ending = self
+            .passed
+            .checked_sub(arrays)
+            .and_then(|phase| self.plan.phases.get(phase))
+            .map(|phase| &phase.ending);
         let right = match (value, ending) {
             (Value::Array(array), _) => self.passed < arrays && *array as usize == self.passed,
             (Value::Reduced(found), Some(Ending::Reduce(_, wanted))) => bits(found) == bits(wanted),
@@ -113,12 +144,19 @@ impl Sharer {
             (Value::Done, None) => self.passed >= arrays,
             _ => false,
         };
-        if right { Ok(()) } else { Err(format!("collective {} of node {} gave {value:?}", self.passed, context.me)) }
+        if right {
+            Ok(())
+        } else {
+            Err(format!("collective {} of node {} gave {value:?}", self.passed, context.me))
+        }
     }
 
     /// Do the nodes call different things?
     fn disagree(&self) -> bool {
-        let phase = self.passed.checked_sub(self.plan.arrays.len()).and_then(|phase| self.plan.phases.get(phase));
+        let phase = self
+            .passed
+            .checked_sub(self.plan.arrays.len())
+            .and_then(|phase| self.plan.phases.get(phase));
         phase.is_some_and(|phase| matches!(phase.ending, Ending::Disagreement(_)))
     }
 }

@@ -20,9 +20,11 @@ impl Credit {
         len + CREDIT_OVERHEAD
     }
 
-    /// Returns whether there is so much left, or the message goes alone (WIND-6.7): nothing else is unread.
+    /// Returns whether there is so much left, or the message goes alone (WIND-6.7): nothing else is
+    /// unread.
     pub fn is_there(&mut self, charge: u64, writer: &Writer) -> bool {
-        let fits = |outstanding: u64| charge == 0 || outstanding == 0 || outstanding + charge <= CREDIT;
+        let fits =
+            |outstanding: u64| charge == 0 || outstanding == 0 || outstanding + charge <= CREDIT;
         if fits(self.outstanding) {
             return true;
         }

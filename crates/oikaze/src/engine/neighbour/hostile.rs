@@ -1,5 +1,6 @@
-//! A neighbour gone mad: records, positions, refusals, credit and gifts of any kind in the memory that it shares with an honest node, which has
-//! operations under way to it (MEM-16.2, MEM-9.2). Nothing panics, nothing is touched that is not granted, no turn goes on for ever, and when it is
+//! A neighbour gone mad: records, positions, refusals, credit and gifts of any kind in the memory
+//! that it shares with an honest node, which has operations under way to it (MEM-16.2, MEM-9.2).
+//! Nothing panics, nothing is touched that is not granted, no turn goes on for ever, and when it is
 //! over every operation has ended.
 //!
 //! A few hundred of them; `make soak` sets `OIKAZE_HOSTILE` to more.
@@ -28,7 +29,8 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, below: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % below
     }
 
@@ -68,7 +70,17 @@ impl Honest {
         let (closed, into) = (region(3, Rights::NONE, false), region(4, Rights::NONE, false));
         let (far, disk) = Region::staged(LEN).unwrap();
         let registered = node.engine.memory().insert(far.clone(), Rights::ALL).unwrap();
-        Self { node, now: Time(1), open, far: (far, registered), disk, readable, closed, into, begun: Vec::new() }
+        Self {
+            node,
+            now: Time(1),
+            open,
+            far: (far, registered),
+            disk,
+            readable,
+            closed,
+            into,
+            begun: Vec::new(),
+        }
     }
 
     /// As often as there is more to do, which must come to an end.
@@ -90,7 +102,10 @@ impl Honest {
         let (what, request) = match random.below(7) {
             0 => ("put", Request::Put { to: 1, key, offset, body, signal: None }),
             1 | 2 => ("get", Request::Get { from: 1, key, offset, into }),
-            3 => ("atomic", Request::Atomic { at: 1, key, offset, op: AtomicOp::add(1), fetch: true }),
+            3 => (
+                "atomic",
+                Request::Atomic { at: 1, key, offset, op: AtomicOp::add(1), fetch: true },
+            ),
             4 => ("lookup", Request::Lookup { at: 1, name: "somewhere".into() }),
             5 => ("map", Request::Map { at: 1, key }),
             _ => ("message", Request::Send { to: 1, class, tag: 1, body }),
@@ -104,7 +119,10 @@ impl Honest {
             region.read(from as u64, &mut bytes).unwrap();
             bytes.iter().all(|at| *at == byte)
         };
-        assert!(is(&self.readable, 0, 2) && is(&self.closed, 0, 3), "{seed}: what is not granted was written");
+        assert!(
+            is(&self.readable, 0, 2) && is(&self.closed, 0, 3),
+            "{seed}: what is not granted was written"
+        );
         assert!(is(&self.into, FETCHED, 4), "{seed}: more was written than was asked for");
     }
 }
@@ -128,7 +146,10 @@ impl Mad {
             }
             let end = self.pair.inward.pass(heading);
             if random.below(8) == 0 {
-                let _ = self.pair.inward.refuse(end, random.of(&[Refusal::NotPermitted, Refusal::NotPresent, Refusal::Full]));
+                let _ = self.pair.inward.refuse(
+                    end,
+                    random.of(&[Refusal::NotPermitted, Refusal::NotPresent, Refusal::Full]),
+                );
             }
             self.pair.inward.settle(end);
         }
@@ -136,7 +157,10 @@ impl Mad {
 
     /// A head that may be understood.
     fn head(&self, random: &mut Random) -> Vec<u8> {
-        let kind = random.of(&[1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0x10, 0x20, 0x81, 0x81, 0x82, 0x83, 0x84, 0x85, 0x60]);
+        let kind = random.of(&[
+            1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0x10, 0x20, 0x81, 0x81, 0x82, 0x83, 0x84, 0x85,
+            0x60,
+        ]);
         let mut head = vec![kind as u8];
         let ticket = match self.tickets.len() {
             0 => [9; 16],
@@ -146,7 +170,19 @@ impl Mad {
             head.extend_from_slice(&ticket);
         }
         let key_and_offset = |head: &mut Vec<u8>, random: &mut Random| {
-            let offset = random.of(&[0, 4, 8, 4088, 8184, 8191, 8192, 8193, u64::MAX, u64::MAX - 7, 1 << 47]);
+            let offset = random.of(&[
+                0,
+                4,
+                8,
+                4088,
+                8184,
+                8191,
+                8192,
+                8193,
+                u64::MAX,
+                u64::MAX - 7,
+                1 << 47,
+            ]);
             head.extend_from_slice(&random.of(&self.keys).to_le_bytes());
             head.extend_from_slice(&offset.to_le_bytes());
         };
@@ -169,7 +205,9 @@ impl Mad {
             8..=10 => {
                 head.extend_from_slice(&random.of(&self.keys).to_le_bytes());
                 let sizes: [usize; 6] = [6, 4, 4, 4, 6, 6];
-                sizes.iter().for_each(|size| head.extend_from_slice(&number(random).to_le_bytes()[..*size]));
+                sizes.iter().for_each(|size| {
+                    head.extend_from_slice(&number(random).to_le_bytes()[..*size])
+                });
             }
             0x10 | 0x82 => head.extend_from_slice(&number(random).to_le_bytes()),
             0x83 => {
@@ -220,18 +258,25 @@ impl Mad {
             220..245 => self.put(Heading::plain(Kind::Ask, 0), &[&key.to_le_bytes()]),
             245..270 => {
                 let flag = random.below(2) == 0;
-                self.put(Heading { flag, ..Heading::plain(Kind::Given, 0) }, &[&7u64.to_le_bytes()]);
+                self.put(
+                    Heading { flag, ..Heading::plain(Kind::Given, 0) },
+                    &[&7u64.to_le_bytes()],
+                );
             }
             270..370 => self.read(random),
             370..380 => self.pair.inward.fall_asleep(),
             380 => {
-                let position = self.pair.inward.position().wrapping_add(random.of(&[0, 64, u64::MAX]));
+                let position =
+                    self.pair.inward.position().wrapping_add(random.of(&[0, 64, u64::MAX]));
                 let _ = self.pair.inward.refuse(position, Refusal::NotPermitted);
             }
             381..390 => self.pair.inward.give_back(random.of(&[0, 128, 1 << 20, u64::MAX])),
             390 => drop(self.pair.line.say(&random.bytes(25), None)),
             391 => drop(self.pair.line.say(b"give a region without its memory", None)),
-            392 => self.put(heading(Kind::Begin), &[&random.of(&[0, 1 << 30, u64::MAX]).to_le_bytes(), &head]),
+            392 => self.put(
+                heading(Kind::Begin),
+                &[&random.of(&[0, 1 << 30, u64::MAX]).to_le_bytes(), &head],
+            ),
             393 => self.put(Heading::plain(Kind::Piece, 0), &[&vec![1; len + 1]]),
             394 => self.pair.inward.settle(random.of(&[64, 1 << 20, u64::MAX])),
             395 => self.put(Heading::plain(Kind::Withdrawn, 0), &[]),
@@ -239,12 +284,17 @@ impl Mad {
             // Who is inside which region, which is over, and which is dropped.
             400.. => {
                 let at = PAGE + 8 * random.below(2 * PAGE / 8);
-                self.memory.write_all_at(&random.of(&[0u64, 1, 2, u64::MAX]).to_le_bytes(), at as u64).unwrap();
+                self.memory
+                    .write_all_at(&random.of(&[0u64, 1, 2, u64::MAX]).to_le_bytes(), at as u64)
+                    .unwrap();
             }
             // Exchanges that it asks for, or says that it has made.
             _ => {
                 let kind = random.of(&[Kind::Swap, Kind::Swapped]);
-                self.put(Heading { flag: true, ..Heading::plain(kind, 0) }, &[&random.of(&[0u64, 1, 2]).to_le_bytes()]);
+                self.put(
+                    Heading { flag: true, ..Heading::plain(kind, 0) },
+                    &[&random.of(&[0u64, 1, 2]).to_le_bytes()],
+                );
             }
         }
     }
@@ -269,7 +319,11 @@ fn meet(seed: u64) -> bool {
             1 => honest.disk.take_wanted().into_iter().for_each(|page| honest.disk.bring(page)),
             _ => {}
         }
-        honest.turn(if random.below(8) == 0 { PRESENT_PAUSE_MAX } else { Duration::from_micros(100) });
+        honest.turn(if random.below(8) == 0 {
+            PRESENT_PAUSE_MAX
+        } else {
+            Duration::from_micros(100)
+        });
         while honest.node.engine.take_arrived().is_some() {}
         died = honest.node.engine.take_death().is_some();
         if died {
@@ -286,7 +340,8 @@ fn meet(seed: u64) -> bool {
         honest.turn(CONNECT_TIME / 100);
         died |= honest.node.engine.take_death().is_some();
     }
-    let left: Vec<&str> = honest.begun.iter().filter(|(_, one)| !one.is_done()).map(|(what, _)| *what).collect();
+    let left: Vec<&str> =
+        honest.begun.iter().filter(|(_, one)| !one.is_done()).map(|(what, _)| *what).collect();
     assert!(died && left.is_empty(), "{seed}: these have not ended: {left:?}; it died: {died}");
     honest.check(seed);
     let mut open = vec![0; LEN];
@@ -296,7 +351,8 @@ fn meet(seed: u64) -> bool {
 
 #[test]
 fn a_mad_neighbour_harms_nobody() {
-    let wanted = std::env::var("OIKAZE_HOSTILE").ok().map(|text| text.parse::<u64>().expect("a number"));
+    let wanted =
+        std::env::var("OIKAZE_HOSTILE").ok().map(|text| text.parse::<u64>().expect("a number"));
     let count = wanted.unwrap_or(300);
     let mut understood = 0;
     for seed in 0..count {
@@ -305,5 +361,8 @@ fn a_mad_neighbour_harms_nobody() {
             println!("{} of {count} mad neighbours", seed + 1);
         }
     }
-    assert!(understood > count / 10, "of {count}, {understood} did what is granted, too: else little was tried");
+    assert!(
+        understood > count / 10,
+        "of {count}, {understood} did what is granted, too: else little was tried"
+    );
 }

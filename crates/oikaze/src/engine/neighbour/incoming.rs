@@ -1,11 +1,13 @@
-//! From a neighbour: records become messages for the layers above. Everything read here was written by another process: headings are judged
-//! ([`Heading::decode`]), heads and bodies copied before anybody looks at them.
+//! From a neighbour: records become messages for the layers above. Everything read here was written
+//! by another process: headings are judged ([`Heading::decode`]), heads and bodies copied before
+//! anybody looks at them.
 
 use crate::engine::bodies::{Bodies, Body};
 use oikaze_os::neighbour::{Reader, STEP_BODY};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{
-    BODY_MAX, BODY_SHORT, CREDIT, CREDIT_OVERHEAD, HEAD_MAX, MESSAGE_MAX, RECORD_BODY, RECORD_BYTES_A_LOOK, RESERVED_MAX,
+    BODY_MAX, BODY_SHORT, CREDIT, CREDIT_OVERHEAD, HEAD_MAX, MESSAGE_MAX, RECORD_BODY,
+    RECORD_BYTES_A_LOOK, RESERVED_MAX,
 };
 use oikaze_protocol::neighbour::{Damaged, Heading, Kind};
 use oikaze_protocol::rma::{self, USER_HEAD};
@@ -40,7 +42,8 @@ pub(super) struct Incoming {
     pub asked: VecDeque<u64>,
     /// What it says to what was asked of it.
     pub given: VecDeque<Given>,
-    /// Numbers of exchanges that the neighbour wants, and of those that were asked of it, with whether they were done.
+    /// Numbers of exchanges that the neighbour wants, and of those that were asked of it, with
+    /// whether they were done.
     pub swaps: VecDeque<u64>,
     pub swapped: VecDeque<(u64, bool)>,
 }
@@ -63,7 +66,8 @@ struct Untold {
 /// Questions and answers that are not heeded yet; more are nonsense.
 const ASKED_MAX: usize = 4096;
 
-// A short body is copied with whatever stands behind it in the same step: a copy of known length is two instructions.
+// A short body is copied with whatever stands behind it in the same step: a copy of known length is
+// two instructions.
 const _: () = assert!(USER_HEAD + BODY_SHORT <= STEP_BODY);
 
 /// A message that does not fit into one record.
@@ -111,7 +115,8 @@ impl Incoming {
                 _ => self.other(from, heading, reader, upper, &mut delivery)?,
             };
             // A message of several records that was let begin ends, well or not.
-            if outcome == Err(Refusal::NotPresent) && heading.kind != Kind::Piece && self.may_stay() {
+            if outcome == Err(Refusal::NotPresent) && heading.kind != Kind::Piece && self.may_stay()
+            {
                 self.blocked = true;
                 delivery = before;
                 break;
@@ -132,8 +137,10 @@ impl Incoming {
         Ok((count, delivery))
     }
 
-    /// Take the oldest record for a user who waits for it, if it is a whole message for users and nothing is in its way: `each` is given its class, its
-    /// tag, its body; its length. All else, and whatever makes no sense, is for [`Incoming::take`]. The writer is told of several together.
+    /// Take the oldest record for a user who waits for it, if it is a whole message for users and
+    /// nothing is in its way: `each` is given its class, its tag, its body; its length. All else,
+    /// and whatever makes no sense, is for [`Incoming::take`]. The writer is told of several
+    /// together.
     #[inline]
     pub fn take_straight(
         &mut self,
@@ -142,7 +149,11 @@ impl Incoming {
         each: &mut impl FnMut(Class, u64, Body),
     ) -> Option<usize> {
         let heading = reader.peek().ok()??;
-        if heading.kind != Kind::Whole || heading.head != USER_HEAD || self.arriving.is_some() || self.has_untold() {
+        if heading.kind != Kind::Whole
+            || heading.head != USER_HEAD
+            || self.arriving.is_some()
+            || self.has_untold()
+        {
             return None;
         }
         let tag = rma::user_tag(reader.bytes(0))?;
@@ -236,8 +247,12 @@ impl Incoming {
                 self.given.push_back(Given { key: word(reader), is_there: heading.flag });
             }
             Kind::Swap if self.swaps.len() < ASKED_MAX => self.swaps.push_back(word(reader)),
-            Kind::Swapped if self.swapped.len() < ASKED_MAX => self.swapped.push_back((word(reader), heading.flag)),
-            Kind::Skip | Kind::Whole | Kind::Ask | Kind::Given | Kind::Swap | Kind::Swapped => return Err(Damaged),
+            Kind::Swapped if self.swapped.len() < ASKED_MAX => {
+                self.swapped.push_back((word(reader), heading.flag))
+            }
+            Kind::Skip | Kind::Whole | Kind::Ask | Kind::Given | Kind::Swap | Kind::Swapped => {
+                return Err(Damaged);
+            }
         }
         Ok(Ok(()))
     }
@@ -283,10 +298,13 @@ impl Incoming {
                     }
                 }
             }
-            Admission::Refuse(Refusal::NotPresent) if self.may_stay() => return Ok(Err(Refusal::NotPresent)),
+            Admission::Refuse(Refusal::NotPresent) if self.may_stay() => {
+                return Ok(Err(Refusal::NotPresent));
+            }
             Admission::Refuse(refusal) => Way::Refuse(refusal),
         };
-        self.arriving = Some(Arriving { number, class: heading.class, head, len, at: 0, charge, way });
+        self.arriving =
+            Some(Arriving { number, class: heading.class, head, len, at: 0, charge, way });
         Ok(Ok(()))
     }
 
@@ -298,7 +316,11 @@ impl Incoming {
         upper: &mut impl Upper,
         delivery: &mut Delivery,
     ) -> Result<Result<(), Refusal>, Damaged> {
-        let arriving = self.arriving.as_mut().filter(|arriving| len as u64 <= arriving.len - arriving.at).ok_or(Damaged)?;
+        let arriving = self
+            .arriving
+            .as_mut()
+            .filter(|arriving| len as u64 <= arriving.len - arriving.at)
+            .ok_or(Damaged)?;
         match &mut arriving.way {
             Way::Place => {
                 let bytes = copied(&mut self.scratch, reader, 0, len);
@@ -311,20 +333,25 @@ impl Incoming {
         if arriving.at < arriving.len {
             return Ok(Ok(()));
         }
-        let Some(Arriving { number, class, head, len, charge, way, .. }) = self.arriving.take() else { return Ok(Ok(())) };
+        let Some(Arriving { number, class, head, len, charge, way, .. }) = self.arriving.take()
+        else {
+            return Ok(Ok(()));
+        };
         delivery.messages += 1;
         delivery.bytes += len;
         let outcome = match way {
             Way::Place => upper.deliver(from, number, class, &head, Delivered::Placed(len)),
-            Way::Assemble(body) => upper.deliver(from, number, class, &head, Delivered::Owned(body)),
+            Way::Assemble(body) => {
+                upper.deliver(from, number, class, &head, Delivered::Owned(body))
+            }
             Way::Refuse(refusal) => Err(refusal),
         };
         self.charged -= if outcome.is_ok() { 0 } else { charge };
         Ok(outcome)
     }
 
-    /// A user's message takes of this node's credit (MEM-16.6). Who sends more than was granted cannot be believed: it would fill this
-    /// node's memory.
+    /// A user's message takes of this node's credit (MEM-16.6). Who sends more than was granted
+    /// cannot be believed: it would fill this node's memory.
     #[inline]
     fn charge(&mut self, len: u64) -> Result<u64, Damaged> {
         let charge = len.saturating_add(CREDIT_OVERHEAD);
@@ -377,7 +404,8 @@ impl Incoming {
     }
 }
 
-/// The body of the oldest record, a user's message that is not short. Apart, so that a short one stays in registers.
+/// The body of the oldest record, a user's message that is not short. Apart, so that a short one
+/// stays in registers.
 #[inline(never)]
 fn long_body(len: usize, reader: &Reader, bodies: &Arc<Bodies>) -> Body {
     let mut bytes = bodies.lend(len);

@@ -1,5 +1,6 @@
-//! A peer on the same machine: its messages go through rings in shared memory, with the same heads and bodies as over Wind, and the same is
-//! said of what became of them (spec/memory.md, MEM-16). The connection beside it stays: for its signs of life, and its goodbye.
+//! A peer on the same machine: its messages go through rings in shared memory, with the same heads
+//! and bodies as over Wind, and the same is said of what became of them (spec/memory.md, MEM-16).
+//! The connection beside it stays: for its signs of life, and its goodbye.
 
 mod credit;
 #[cfg(test)]
@@ -67,7 +68,8 @@ pub(super) struct Neighbour {
     incoming: Incoming,
     /// Something was put in or settled since the neighbour was last woken, if it sleeps.
     stirred: bool,
-    /// The oldest record of the ring waits for pages that are absent here, with what is behind it (MEM-1.13).
+    /// The oldest record of the ring waits for pages that are absent here, with what is behind it
+    /// (MEM-1.13).
     rest: Rest,
     /// Messages were taken straight since a turn last looked; and when one last found that.
     taken: bool,
@@ -79,7 +81,8 @@ pub(super) struct Neighbour {
     pub handed: Vec<Handed>,
     /// Pages that were handed over in the socket, and not asked for or answered yet in the ring.
     pub offers: Vec<Offer>,
-    /// A descriptor for each exchange that was asked of it: whatever else this process opens, there is one free for what comes back (MEM-20.3).
+    /// A descriptor for each exchange that was asked of it: whatever else this process opens, there
+    /// is one free for what comes back (MEM-20.3).
     pub spares: Vec<OwnedFd>,
 }
 
@@ -111,7 +114,12 @@ impl Neighbour {
 
     /// Take a message: it stands in the ring when this returns, or waits for room.
     #[inline]
-    pub fn post(&mut self, message: Message, memory: &RegionTable, now: Time) -> Result<(), PostError> {
+    pub fn post(
+        &mut self,
+        message: Message,
+        memory: &RegionTable,
+        now: Time,
+    ) -> Result<(), PostError> {
         self.counters.messages_out += 1;
         self.counters.bytes_out += message.body.len();
         let waiting = self.outgoing.waiting();
@@ -136,9 +144,15 @@ impl Neighbour {
         self.outgoing.went_straight(position, epoch);
     }
 
-    /// Take the oldest messages straight, so many at most, and hardly more bytes than [`STRAIGHT_BYTES_TOGETHER`]; see [`Incoming::take_straight`].
+    /// Take the oldest messages straight, so many at most, and hardly more bytes than
+    /// [`STRAIGHT_BYTES_TOGETHER`]; see [`Incoming::take_straight`].
     #[inline]
-    pub fn take_straight(&mut self, most: usize, bodies: &Arc<Bodies>, mut each: impl FnMut(Class, u64, Body)) {
+    pub fn take_straight(
+        &mut self,
+        most: usize,
+        bodies: &Arc<Bodies>,
+        mut each: impl FnMut(Class, u64, Body),
+    ) {
         if self.last_looks.is_some() {
             return;
         }
@@ -165,12 +179,14 @@ impl Neighbour {
         }
     }
 
-    /// Does a thread take its messages straight, and so soon that it may have most of those that are there?
+    /// Does a thread take its messages straight, and so soon that it may have most of those that
+    /// are there?
     pub fn is_taken_from(&self, now: Time) -> bool {
         self.taken_at.is_some_and(|then| now - then < STRAIGHT_LATELY)
     }
 
-    /// Settle `completion` when what went straight up to this position has been. Was anything by now?
+    /// Settle `completion` when what went straight up to this position has been. Was anything by
+    /// now?
     pub fn promise(&mut self, position: u64, completion: Arc<Completion>) -> bool {
         self.promised.push((position, completion));
         self.keep_promises()
@@ -189,8 +205,8 @@ impl Neighbour {
         self.promised.len() < before
     }
 
-    /// What is not settled never will be, for this reason: those who wait for what went straight are told. How many those are of which
-    /// epoch.
+    /// What is not settled never will be, for this reason: those who wait for what went straight
+    /// are told. How many those are of which epoch.
     pub fn end_straight(&mut self, failure: Failure) -> Vec<(u32, u32)> {
         let settled = self.pair.outward.settled().unwrap_or(self.pair.outward.settled_before());
         self.passage.end(settled, failure);
@@ -220,7 +236,8 @@ impl Neighbour {
         self.stirred = true;
     }
 
-    /// A user was handed a message of so many bytes that was taken straight; the neighbour is told at the latest when all of those were.
+    /// A user was handed a message of so many bytes that was taken straight; the neighbour is told
+    /// at the latest when all of those were.
     #[inline]
     pub fn handed(&mut self, bytes: u64, is_last: bool) {
         self.incoming.handed(bytes);
@@ -264,9 +281,15 @@ impl Neighbour {
         self.outgoing.rest.wake_up(now);
     }
 
-    /// Take in so many records at most; how many, or 1 if only refusals could be told that had waited. One whose pages are absent stays, until they
-    /// are there or that takes too long.
-    pub fn take(&mut self, from: Rank, most: usize, upper: &mut impl Upper, now: Time) -> Result<usize, Damaged> {
+    /// Take in so many records at most; how many, or 1 if only refusals could be told that had
+    /// waited. One whose pages are absent stays, until they are there or that takes too long.
+    pub fn take(
+        &mut self,
+        from: Rank,
+        most: usize,
+        upper: &mut impl Upper,
+        now: Time,
+    ) -> Result<usize, Damaged> {
         let untold = self.incoming.has_untold();
         let (came, delivered) = self.incoming.take(from, most, &mut self.pair.inward, upper)?;
         self.stirred |= came > 0 || untold;
@@ -326,7 +349,8 @@ impl Neighbour {
 
     /// Can a question be answered?
     pub fn is_asked(&self) -> bool {
-        (!self.incoming.asked.is_empty() || !self.incoming.swaps.is_empty()) && self.outgoing.may_tell()
+        (!self.incoming.asked.is_empty() || !self.incoming.swaps.is_empty())
+            && self.outgoing.may_tell()
     }
 
     pub fn next_asked(&mut self) -> Option<u64> {

@@ -1,7 +1,8 @@
 //! Towards a neighbour: messages that wait for room or credit, and those that are not settled.
 //!
-//! Records are read in their order, which satisfies all three classes (MEM-16.3). A message that the user's reading holds up (credit, MEM-16.6) must not hold
-//! up what needs none, or two nodes could wait for each other: unordered messages without credit pass those that wait for it, which
+//! Records are read in their order, which satisfies all three classes (MEM-16.3). A message that
+//! the user's reading holds up (credit, MEM-16.6) must not hold up what needs none, or two nodes
+//! could wait for each other: unordered messages without credit pass those that wait for it, which
 //! WIND-2.3 allows.
 
 use super::Settled;
@@ -10,7 +11,9 @@ use super::record::{self, Put, put_user};
 use crate::engine::again::Rest;
 use oikaze_os::memory::RegionTable;
 use oikaze_os::neighbour::{Part, Writer};
-use oikaze_protocol::limits::{BODY_MAX, GRANTS, HEAD_MAX, MESSAGE_MAX, MESSAGES_IN_FLIGHT, RECORD_BODY};
+use oikaze_protocol::limits::{
+    BODY_MAX, GRANTS, HEAD_MAX, MESSAGE_MAX, MESSAGES_IN_FLIGHT, RECORD_BODY,
+};
 use oikaze_protocol::neighbour::{Damaged, Heading, Kind};
 use oikaze_protocol::rma::USER_HEAD;
 use oikaze_protocol::time::Time;
@@ -89,7 +92,13 @@ enum What {
 
 impl Outgoing {
     #[inline]
-    pub fn post(&mut self, message: Message, memory: &RegionTable, writer: &mut Writer, now: Time) -> Result<(), PostError> {
+    pub fn post(
+        &mut self,
+        message: Message,
+        memory: &RegionTable,
+        writer: &mut Writer,
+        now: Time,
+    ) -> Result<(), PostError> {
         if self.closed {
             return Err(PostError::Dead(Death::Closed));
         }
@@ -121,12 +130,23 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Put a user's message into the ring, if nothing waits and there is room and credit for all of it in one record: the position behind
-    /// it, which its sender keeps; [`Outgoing::went_straight`] follows.
+    /// Put a user's message into the ring, if nothing waits and there is room and credit for all of
+    /// it in one record: the position behind it, which its sender keeps;
+    /// [`Outgoing::went_straight`] follows.
     #[inline]
-    pub fn put_straight(&mut self, class: Class, tag: u64, body: &[u8], writer: &mut Writer) -> Option<u64> {
+    pub fn put_straight(
+        &mut self,
+        class: Class,
+        tag: u64,
+        body: &[u8],
+        writer: &mut Writer,
+    ) -> Option<u64> {
         let charge = Credit::charge(body.len() as u64);
-        if self.closed || body.len() > RECORD_BODY || self.waiting() > 0 || !self.credit.is_there(charge, writer) {
+        if self.closed
+            || body.len() > RECORD_BODY
+            || self.waiting() > 0
+            || !self.credit.is_there(charge, writer)
+        {
             return None;
         }
         let len = USER_HEAD + body.len();
@@ -142,14 +162,16 @@ impl Outgoing {
     /// What ends at this position is of this epoch.
     #[inline]
     pub fn went_straight(&mut self, position: u64, epoch: u32) {
-        if let Some(Unsettled { end, what: What::Straight { count, epoch: same } }) = self.unsettled.back_mut()
+        if let Some(Unsettled { end, what: What::Straight { count, epoch: same } }) =
+            self.unsettled.back_mut()
             && *same == epoch
             && *count < TOGETHER
         {
             (*end, *count) = (position, *count + 1);
             return;
         }
-        self.unsettled.push_back(Unsettled { end: position, what: What::Straight { count: 1, epoch } });
+        self.unsettled
+            .push_back(Unsettled { end: position, what: What::Straight { count: 1, epoch } });
     }
 
     pub fn is_full(&self) -> bool {
@@ -158,15 +180,18 @@ impl Outgoing {
 
     #[inline]
     pub fn waiting(&self) -> usize {
-        self.passing.len() + self.lined.len() + self.told.len() + usize::from(self.under_way.is_some())
+        self.passing.len()
+            + self.lined.len()
+            + self.told.len()
+            + usize::from(self.under_way.is_some())
     }
 
     pub fn is_idle(&self) -> bool {
         self.waiting() == 0 && self.unsettled.is_empty()
     }
 
-    /// Put in what waits: the message under way, then the others in the order in which they were posted, but for those without credit.
-    /// Was anything put in?
+    /// Put in what waits: the message under way, then the others in the order in which they were
+    /// posted, but for those without credit. Was anything put in?
     pub fn pump(&mut self, memory: &RegionTable, writer: &mut Writer, now: Time) -> bool {
         let mut any = false;
         while let Some((heading, key)) = self.told.front() {
@@ -185,7 +210,12 @@ impl Outgoing {
     }
 
     /// What stopped it, if anything did.
-    fn pump_messages(&mut self, memory: &RegionTable, writer: &mut Writer, any: &mut bool) -> Option<Put> {
+    fn pump_messages(
+        &mut self,
+        memory: &RegionTable,
+        writer: &mut Writer,
+        any: &mut bool,
+    ) -> Option<Put> {
         loop {
             if let Some(stopped) = self.go_on(memory, writer, any) {
                 return Some(stopped);
@@ -206,13 +236,18 @@ impl Outgoing {
 
     fn next(&mut self, writer: &Writer) -> Option<Waiting> {
         let passing = self.passing.front().map(|waiting| waiting.number);
-        let lined = self.lined.front().map(|waiting| (waiting.number, Credit::charge_of(&waiting.message)));
+        let lined =
+            self.lined.front().map(|waiting| (waiting.number, Credit::charge_of(&waiting.message)));
         match (passing, lined) {
-            (Some(passing), Some((lined, charge))) if lined < passing && self.credit.is_there(charge, writer) => {
+            (Some(passing), Some((lined, charge)))
+                if lined < passing && self.credit.is_there(charge, writer) =>
+            {
                 self.lined.pop_front()
             }
             (Some(_), _) => self.passing.pop_front(),
-            (None, Some((_, charge))) if self.credit.is_there(charge, writer) => self.lined.pop_front(),
+            (None, Some((_, charge))) if self.credit.is_there(charge, writer) => {
+                self.lined.pop_front()
+            }
             _ => None,
         }
     }
@@ -226,11 +261,14 @@ impl Outgoing {
             return false;
         }
         if let Some(under_way) = &self.under_way {
-            let left = usize::try_from(under_way.len - under_way.at).unwrap_or(usize::MAX).min(RECORD_BODY);
+            let left = usize::try_from(under_way.len - under_way.at)
+                .unwrap_or(usize::MAX)
+                .min(RECORD_BODY);
             return writer.has_room(if under_way.body.is_some() { left } else { 0 });
         }
         let lined = self.lined.front().map(|waiting| Credit::charge_of(&waiting.message));
-        let may = !self.passing.is_empty() || lined.is_some_and(|charge| self.credit.is_there(charge, writer));
+        let may = !self.passing.is_empty()
+            || lined.is_some_and(|charge| self.credit.is_there(charge, writer));
         may && writer.has_room(HEAD_MAX + RECORD_BODY)
     }
 
@@ -239,34 +277,54 @@ impl Outgoing {
         let len = message.body.len();
         let charge = Credit::charge_of(message);
         let (class, token) = (message.class, message.token);
-        let heading = Heading { kind: Kind::Whole, class, head: message.head.len(), len: 0, flag: false };
+        let heading =
+            Heading { kind: Kind::Whole, class, head: message.head.len(), len: 0, flag: false };
         let put = if len > RECORD_BODY as u64 {
             let parts = [Part::Bytes(&len.to_le_bytes()), Part::Bytes(&message.head)];
             Put::of(writer.put(Heading { kind: Kind::Begin, ..heading }, &parts))
         } else {
             let whole = 0..usize::try_from(len).unwrap_or(usize::MAX);
-            record::put(heading, &message.head, &message.body, whole, memory, &mut self.packed, writer)
+            record::put(
+                heading,
+                &message.head,
+                &message.body,
+                whole,
+                memory,
+                &mut self.packed,
+                writer,
+            )
         };
         let Put::Done(end) = put else { return put };
         self.credit.take(charge);
         if len > RECORD_BODY as u64 {
-            self.under_way = Some(UnderWay { body: Some(message.body.clone()), len, at: 0, token, charge });
+            self.under_way =
+                Some(UnderWay { body: Some(message.body.clone()), len, at: 0, token, charge });
         } else {
             self.unsettled.push_back(Unsettled { end, what: What::Message { token, charge } });
         }
         Put::Done(end)
     }
 
-    /// Put in as much of the message under way as there is room for; what stopped it, if it is under way still.
+    /// Put in as much of the message under way as there is room for; what stopped it, if it is
+    /// under way still.
     fn go_on(&mut self, memory: &RegionTable, writer: &mut Writer, any: &mut bool) -> Option<Put> {
         while let Some(under_way) = &mut self.under_way {
             let left = usize::try_from(under_way.len - under_way.at).unwrap_or(usize::MAX);
-            let (from, len) = (usize::try_from(under_way.at).unwrap_or(usize::MAX), left.min(RECORD_BODY));
+            let (from, len) =
+                (usize::try_from(under_way.at).unwrap_or(usize::MAX), left.min(RECORD_BODY));
             let put = match &under_way.body {
                 None => Put::of(writer.put(Heading::plain(Kind::Withdrawn, 0), &[])),
                 Some(body) => {
                     let piece = Heading::plain(Kind::Piece, 0);
-                    record::put(piece, &[], body, from..from.saturating_add(len), memory, &mut self.packed, writer)
+                    record::put(
+                        piece,
+                        &[],
+                        body,
+                        from..from.saturating_add(len),
+                        memory,
+                        &mut self.packed,
+                        writer,
+                    )
                 }
             };
             let end = match put {
@@ -295,7 +353,9 @@ impl Outgoing {
     pub fn has_settled(&mut self, writer: &mut Writer) -> bool {
         match self.unsettled.front() {
             // What cannot be is for `next_settled` to say.
-            Some(Unsettled { end, what: What::Message { .. } }) => writer.settled().map_or(true, |settled| settled >= *end),
+            Some(Unsettled { end, what: What::Message { .. } }) => {
+                writer.settled().map_or(true, |settled| settled >= *end)
+            }
             // More of them may follow for ever: each step is news.
             Some(_) => writer.settled().map_or(true, |settled| settled > self.heard),
             // Nor would what waits for room ever find any.
@@ -348,7 +408,9 @@ impl Outgoing {
     }
 
     pub fn cancel(&mut self, cancelled: &impl Fn(Token) -> bool, writer: &mut Writer) {
-        let waits = |waiting: &Waiting| waiting.message.token == Token::NONE || !cancelled(waiting.message.token);
+        let waits = |waiting: &Waiting| {
+            waiting.message.token == Token::NONE || !cancelled(waiting.message.token)
+        };
         self.passing.retain(waits);
         self.lined.retain(waits);
         self.rest.end();
@@ -360,7 +422,9 @@ impl Outgoing {
             }
         }
         let is_cancelled = |token| token != Token::NONE && cancelled(token);
-        if let Some(under_way) = self.under_way.as_mut().filter(|under_way| is_cancelled(under_way.token)) {
+        if let Some(under_way) =
+            self.under_way.as_mut().filter(|under_way| is_cancelled(under_way.token))
+        {
             under_way.give_up();
             if writer.put(Heading::plain(Kind::Withdrawn, 0), &[]).is_ok() {
                 self.credit.give_back(under_way.charge);
@@ -385,11 +449,16 @@ impl Outgoing {
     }
 
     pub fn into_unsettled(self) -> impl Iterator<Item = Token> {
-        let waiting = self.passing.into_iter().chain(self.lined).map(|waiting| waiting.message.token);
+        let waiting =
+            self.passing.into_iter().chain(self.lined).map(|waiting| waiting.message.token);
         let unsettled = self.unsettled.into_iter().filter_map(|unsettled| match unsettled.what {
             What::Message { token, .. } => Some(token),
             What::Straight { .. } => None,
         });
-        self.lost.into_iter().chain(unsettled).chain(self.under_way.map(|under_way| under_way.token)).chain(waiting)
+        self.lost
+            .into_iter()
+            .chain(unsettled)
+            .chain(self.under_way.map(|under_way| under_way.token))
+            .chain(waiting)
     }
 }

@@ -26,8 +26,8 @@ impl Passage {
         Passage { glance: pair.glance(), line: Arc::clone(&pair.line), ended: OnceLock::new() }
     }
 
-    /// What has become of the message that went straight into the ring and ends at this position, if that is known: it is settled when all
-    /// up to there is (MEM-16.4).
+    /// What has become of the message that went straight into the ring and ends at this position,
+    /// if that is known: it is settled when all up to there is (MEM-16.4).
     #[inline]
     #[must_use]
     pub fn outcome(&self, position: u64) -> Option<Result<Value, Failure>> {
@@ -53,7 +53,8 @@ impl Passage {
         }
     }
 
-    /// Is something in the ring that no turn has taken, most likely? What was left there at the end nobody takes.
+    /// Is something in the ring that no turn has taken, most likely? What was left there at the end
+    /// nobody takes.
     #[inline]
     fn has_record(&self) -> bool {
         self.glance.has_record() && self.ended.get().is_none()
@@ -98,7 +99,8 @@ impl Passages {
         self.all.len()
     }
 
-    /// Was something taken out of them ahead of its reader, or is something in any? (In this order: to look at a ring takes its line from who writes it.)
+    /// Was something taken out of them ahead of its reader, or is something in any? (In this order:
+    /// to look at a ring takes its line from who writes it.)
     #[inline]
     #[must_use]
     pub fn have_records(&self) -> bool {

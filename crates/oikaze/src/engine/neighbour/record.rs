@@ -44,7 +44,8 @@ pub(super) fn put(
     Put::of(match body {
         Body::Segment(segment) => {
             // What goes now must be there, not all of it: that may be longer than memory.
-            let (offset, len) = (segment.offset.saturating_add(part.start as u64), part.len() as u64);
+            let (offset, len) =
+                (segment.offset.saturating_add(part.start as u64), part.len() as u64);
             let Some(gather) = memory.gather(&Segment { offset, len, ..*segment }) else {
                 return Put::without(memory.is_absent(segment.region, offset, len));
             };
@@ -62,11 +63,17 @@ pub(super) fn put(
 
 /// Put a user's message in, as a whole.
 ///
-/// What fits into a step goes there word by word, from registers: put together in memory and read again as it was not written, it would have to wait
-/// until all that was stored before has reached the cache, that is, the record before this one.
+/// What fits into a step goes there word by word, from registers: put together in memory and read
+/// again as it was not written, it would have to wait until all that was stored before has reached
+/// the cache, that is, the record before this one.
 // Each call would save registers, behind all that is to be stored in the ring.
 #[inline(always)]
-pub(super) fn put_user(class: Class, tag: u64, body: &[u8], writer: &mut Writer) -> Result<u64, Full> {
+pub(super) fn put_user(
+    class: Class,
+    tag: u64,
+    body: &[u8],
+    writer: &mut Writer,
+) -> Result<u64, Full> {
     let len = USER_HEAD + body.len();
     if len > STEP_BODY {
         return put_longer(class, tag, body, writer);
@@ -76,7 +83,10 @@ pub(super) fn put_user(class: Class, tag: u64, body: &[u8], writer: &mut Writer)
     let words = chunks.iter().map(|chunk| u64::from_le_bytes(*chunk)).chain([short_word(rest)]);
     // The kind takes the first byte: each word begins with the last byte of the one before.
     let mut last = u64::from(kind);
-    let shifted = [tag].into_iter().chain(words).map(|word| std::mem::replace(&mut last, word >> 56) | word << 8);
+    let shifted = [tag]
+        .into_iter()
+        .chain(words)
+        .map(|word| std::mem::replace(&mut last, word >> 56) | word << 8);
     writer.put_step(user_heading(class), len, shifted)
 }
 
@@ -95,16 +105,23 @@ fn put_longer(class: Class, tag: u64, body: &[u8], writer: &mut Writer) -> Resul
 fn short_word(bytes: &[u8]) -> u64 {
     let len = bytes.len();
     if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
-        return u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << (8 * (len - 4));
+        return u64::from(u32::from_le_bytes(*first))
+            | u64::from(u32::from_le_bytes(*last)) << (8 * (len - 4));
     }
     if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
-        return u64::from(u16::from_le_bytes(*first)) | u64::from(u16::from_le_bytes(*last)) << (8 * (len - 2));
+        return u64::from(u16::from_le_bytes(*first))
+            | u64::from(u16::from_le_bytes(*last)) << (8 * (len - 2));
     }
     bytes.first().copied().unwrap_or_default().into()
 }
 
 /// Bytes of rows, packed. `None`: they cannot be read now.
-fn packed<'s>(scratch: &'s mut Vec<u8>, rows: &Rows, part: Range<usize>, memory: &RegionTable) -> Option<&'s [u8]> {
+fn packed<'s>(
+    scratch: &'s mut Vec<u8>,
+    rows: &Rows,
+    part: Range<usize>,
+    memory: &RegionTable,
+) -> Option<&'s [u8]> {
     scratch.resize(part.len().max(scratch.len()), 0);
     let bytes = scratch.get_mut(..part.len())?;
     read_rows(rows, part.start as u64, bytes, memory).then_some(bytes)

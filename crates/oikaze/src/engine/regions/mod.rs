@@ -1,5 +1,5 @@
-//! Registrations that change and end while operations are under way: what that means for each of the places where something of a
-//! region may still be (MEM-1.7, MEM-1.8).
+//! Registrations that change and end while operations are under way: what that means for each of
+//! the places where something of a region may still be (MEM-1.7, MEM-1.8).
 
 #[cfg(test)]
 mod tests;
@@ -18,9 +18,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 impl<L: Link, P: Pages> Engine<L, P> {
-    /// Nothing can touch the region afterwards: neither peers, nor answers in flight, nor datagrams that wait for the link. (None is being
-    /// handed to the kernel or received into the region now: that happens inside turns. What the kernel has already: WIND-5.5.) The region, if
-    /// there was one. Operations of ours that still use it are for the caller to wait for, or to cancel.
+    /// Nothing can touch the region afterwards: neither peers, nor answers in flight, nor datagrams
+    /// that wait for the link. (None is being handed to the kernel or received into the region now:
+    /// that happens inside turns. What the kernel has already: WIND-5.5.) The region, if there was
+    /// one. Operations of ours that still use it are for the caller to wait for, or to cancel.
     pub fn remove_region(&mut self, slot: u32) -> Option<Region> {
         if planted(Bug::KeepRegion) {
             return self.memory.region(slot).cloned();
@@ -31,7 +32,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         Some(region)
     }
 
-    /// As [`Engine::remove_region`], and the same memory has the place again, under another number and key.
+    /// As [`Engine::remove_region`], and the same memory has the place again, under another number
+    /// and key.
     ///
     /// # Errors
     /// As [`RegionTable::renew`](oikaze_os::memory::RegionTable::renew).
@@ -61,7 +63,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
     ///
     /// # Errors
     /// As [`RegionTable::protect`](oikaze_os::memory::RegionTable::protect).
-    pub fn set_rights(&mut self, slot: u32, pages: Option<Range<u64>>, rights: Rights) -> Result<(), MemoryError> {
+    pub fn set_rights(
+        &mut self,
+        slot: u32,
+        pages: Option<Range<u64>>,
+        rights: Rights,
+    ) -> Result<(), MemoryError> {
         match pages {
             None => self.memory.set_rights(slot, rights)?,
             Some(_) if planted(Bug::IgnorePages) => {}
@@ -95,7 +102,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
     #[must_use]
     pub fn refusals(&self) -> Vec<(Refused, Option<String>)> {
         let (_, latest) = self.rma.refusals();
-        latest.iter().map(|refused| (*refused, self.rma.name_of(refused.access.key).map(str::to_owned))).collect()
+        latest
+            .iter()
+            .map(|refused| (*refused, self.rma.name_of(refused.access.key).map(str::to_owned)))
+            .collect()
     }
 
     /// How often something was refused to peers, by reasons.
@@ -111,7 +121,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.egress.both_mut().into_iter().for_each(|batch| batch.forget(slot));
     }
 
-    /// Answers from a region that will not be finished: neither their messages nor their datagrams are sent any more.
+    /// Answers from a region that will not be finished: neither their messages nor their datagrams
+    /// are sent any more.
     fn withdraw(&mut self, slot: u32, ended: &[(Rank, Token)]) {
         if planted(Bug::KeepAnswering) {
             return;
@@ -155,7 +166,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.end_operations(&tokens, failure);
     }
 
-    /// What was to be sent from a file that does not have it any more ends, whatever of it has gone (MEM-1.12).
+    /// What was to be sent from a file that does not have it any more ends, whatever of it has gone
+    /// (MEM-1.12).
     pub(super) fn end_broken(&mut self) {
         let Some(slot) = self.memory.take_broken() else { return };
         let ended = self.rma.source_lost(slot);
@@ -165,14 +177,16 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     pub(super) fn cancel(&mut self, completion: &Arc<Completion>) {
-        // It may be done already (a lock may be held): then there is nothing to cancel, and the completion says so.
+        // It may be done already (a lock may be held): then there is nothing to cancel, and the
+        // completion says so.
         self.settle_events();
         // Of a list, all parts.
         let tokens: Vec<Token> = self.operations.tokens_of(completion).collect();
         self.end_operations(&tokens, &Failure::Cancelled);
     }
 
-    /// Nothing of these operations is read, sent or placed any more. However many they are, what waits is looked through once.
+    /// Nothing of these operations is read, sent or placed any more. However many they are, what
+    /// waits is looked through once.
     fn end_operations(&mut self, tokens: &[Token], failure: &Failure) {
         if tokens.is_empty() {
             return;

@@ -4,7 +4,9 @@ use super::super::tests::{Node, open, pair, run, step};
 use super::super::{Completion, Failure, Request, Value, tracked};
 use oikaze_os::memory::{Holder, Region, Registered};
 use oikaze_protocol::block::Block;
-use oikaze_protocol::rma::{Accumulation, AtomicOp, Combine, Destination, Element, Rights, RmaError};
+use oikaze_protocol::rma::{
+    Accumulation, AtomicOp, Combine, Destination, Element, Rights, RmaError,
+};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Class, Refusal, Rows, Segment};
 use std::sync::Arc;
@@ -32,9 +34,15 @@ fn put(node: &Node, from: Registered, to: Registered) -> Arc<Completion> {
     node.ask(Request::Put { to: 1, key: to.key, offset: 0, body, signal: None })
 }
 
-fn put_keeping(node: &mut Node, from: Registered, to: Registered, keep: Option<&Holder>) -> Arc<Completion> {
+fn put_keeping(
+    node: &mut Node,
+    from: Registered,
+    to: Registered,
+    keep: Option<&Holder>,
+) -> Arc<Completion> {
     let body = Body::Segment(Segment { region: from.slot, offset: 0, len: LEN });
-    let (submission, completion) = tracked(Request::Put { to: 1, key: to.key, offset: 0, body, signal: None }, keep.cloned());
+    let (submission, completion) =
+        tracked(Request::Put { to: 1, key: to.key, offset: 0, body, signal: None }, keep.cloned());
     node.engine.submit(submission, Time(0));
     completion
 }
@@ -48,8 +56,9 @@ fn ends_as(completion: &Completion, refusal: Refusal) {
     assert_eq!(completion.outcome(), Some(Err(Failure::Remote(RmaError::Refused(refusal)))));
 }
 
-/// MEM-1.8: however far a put has come, by copy or received straight into its place, not a byte changes once the registration has ended,
-/// also not if the memory, or the entry, has another by then.
+/// MEM-1.8: however far a put has come, by copy or received straight into its place, not a byte
+/// changes once the registration has ended, also not if the memory, or the entry, has another by
+/// then.
 #[test]
 fn a_put_into_a_region_that_ends_changes_nothing_afterwards() {
     let mut cut = 0;
@@ -86,7 +95,10 @@ fn a_put_into_a_region_that_ends_changes_nothing_afterwards() {
                     ends_as(&put, Refusal::UnknownKey);
                     cut += 1;
                 }
-                assert!(bytes(&target).iter().all(|byte| *byte == CANARY), "{scatters} {at}: written after the end");
+                assert!(
+                    bytes(&target).iter().all(|byte| *byte == CANARY),
+                    "{scatters} {at}: written after the end"
+                );
             } else {
                 assert_eq!(put.outcome(), Some(Ok(Value::Done)), "it was over before");
             }
@@ -95,7 +107,8 @@ fn a_put_into_a_region_that_ends_changes_nothing_afterwards() {
     assert!(cut > 10, "{cut} were cut off in the middle");
 }
 
-/// MEM-1.8, MEM-4.6: answers that were under way are not read from the memory any more, and their requesters are told.
+/// MEM-1.8, MEM-4.6: answers that were under way are not read from the memory any more, and their
+/// requesters are told.
 #[test]
 fn a_get_from_a_region_that_ends_reads_nothing_afterwards() {
     for at in 0..20 {
@@ -121,7 +134,8 @@ fn a_get_from_a_region_that_ends_reads_nothing_afterwards() {
     }
 }
 
-/// MEM-1.7, MEM-3.8: a right that is taken is missed by what is under way, also if it is given back before the end.
+/// MEM-1.7, MEM-3.8: a right that is taken is missed by what is under way, also if it is given back
+/// before the end.
 #[test]
 fn a_right_that_is_taken_for_a_moment_ends_the_put() {
     for scatters in [false, true] {
@@ -131,7 +145,9 @@ fn a_right_that_is_taken_for_a_moment_ends_the_put() {
             let ((_, source), (target, there)) = (region(&mut a, MINE), region(&mut b, THEIRS));
             let put = put(&a, source, there);
             let (mut since, mut kept) = (0, Vec::new());
-            let range = pages.clone().map_or(0..LEN as usize, |pages| pages.start as usize..pages.end as usize);
+            let range = pages
+                .clone()
+                .map_or(0..LEN as usize, |pages| pages.start as usize..pages.end as usize);
             run(&mut a, &mut b, &mut now, |b| {
                 let begun = bytes(&target)[range.clone()].contains(&MINE);
                 since += u32::from(begun || since > 0);
@@ -142,7 +158,10 @@ fn a_right_that_is_taken_for_a_moment_ends_the_put() {
                         kept = bytes(&target);
                         assert!(kept[range.clone()].contains(&THEIRS), "it is in the middle");
                     }
-                    2..=9 => assert!(bytes(&target)[range.clone()] == kept[range.clone()], "placed without the right"),
+                    2..=9 => assert!(
+                        bytes(&target)[range.clone()] == kept[range.clone()],
+                        "placed without the right"
+                    ),
                     10 => b.engine.set_rights(there.slot, None, Rights::ALL).unwrap(),
                     _ => {}
                 }
@@ -180,7 +199,13 @@ fn a_get_under_way_ends_with_its_right() {
 #[test]
 fn a_put_from_a_file_that_is_truncated_ends() {
     let path = std::env::temp_dir().join(format!("oikaze-shrinks-{}", std::process::id()));
-    let file = std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&path)
+        .unwrap();
     std::fs::remove_file(&path).unwrap();
     file.set_len(LEN).unwrap();
     let source = Region::of_file(std::os::fd::AsFd::as_fd(&file), 0, LEN as usize, true).unwrap();
@@ -219,8 +244,8 @@ fn operations_with_regions_that_are_gone_fail_at_once() {
     assert_eq!(get.outcome(), Some(Err(Failure::Remote(RmaError::DestinationGone))));
 }
 
-/// MEM-1.5, MEM-1.8: what is asked for with a region that is being deregistered is refused when it is asked for; what was asked for before goes
-/// on, also if a fence holds it back.
+/// MEM-1.5, MEM-1.8: what is asked for with a region that is being deregistered is refused when it
+/// is asked for; what was asked for before goes on, also if a fence holds it back.
 #[test]
 fn nothing_is_begun_with_a_region_that_ends() {
     let (mut a, mut b, mut now) = pair();
@@ -237,21 +262,40 @@ fn nothing_is_begun_with_a_region_that_ends() {
     let how = Accumulation { element: Element::F64, combine: Combine::Sum };
     let sources = [
         Request::Put { to: 1, key, offset: 0, body: Body::Segment(segment), signal: None },
-        Request::PutBlock { to: 1, key, block: Box::new(block), body: Body::Rows(rows().into()), signal: None },
+        Request::PutBlock {
+            to: 1,
+            key,
+            block: Box::new(block),
+            body: Body::Rows(rows().into()),
+            signal: None,
+        },
         Request::Accumulate { to: 1, key, offset: 0, how, body: Body::Segment(segment) },
         Request::Send { to: 1, class: Class::Ordered, tag: 0, body: Body::Segment(segment) },
     ];
     let destinations = [
         Request::Get { from: 1, key, offset: 0, into: segment },
-        Request::GetBlock { from: 1, key, block: Box::new(block), into: Destination::Rows(rows().into()) },
+        Request::GetBlock {
+            from: 1,
+            key,
+            block: Box::new(block),
+            into: Destination::Rows(rows().into()),
+        },
     ];
     let sources = sources.map(|request| a.ask(request));
     let destinations = destinations.map(|request| a.ask(request));
     a.engine.turn(now);
-    assert!(sources.iter().all(|put| put.outcome() == Some(Err(Failure::Remote(RmaError::SourceGone)))));
-    assert!(destinations.iter().all(|get| get.outcome() == Some(Err(Failure::Remote(RmaError::DestinationGone)))));
+    assert!(
+        sources.iter().all(|put| put.outcome() == Some(Err(Failure::Remote(RmaError::SourceGone))))
+    );
+    assert!(
+        destinations
+            .iter()
+            .all(|get| get.outcome() == Some(Err(Failure::Remote(RmaError::DestinationGone))))
+    );
     run(&mut a, &mut b, &mut now, |_| held.iter().all(|operation| operation.is_done()));
-    assert!(held.iter().chain([&before]).all(|operation| operation.outcome() == Some(Ok(Value::Done))));
+    assert!(
+        held.iter().chain([&before]).all(|operation| operation.outcome() == Some(Ok(Value::Done)))
+    );
 }
 
 /// MEM-1.5: rows that cannot be written are found before anything is asked for, as a range is.
@@ -273,14 +317,16 @@ fn a_get_of_a_block_into_what_is_gone_asks_for_nothing() {
     assert_eq!(get.outcome(), Some(Err(Failure::Remote(RmaError::DestinationGone))));
 }
 
-/// MEM-1.8: everything that keeps a region is cut off at once: what is under way, what waits for the network, what a fence holds back, what goes to
-/// ourselves; and nothing else.
+/// MEM-1.8: everything that keeps a region is cut off at once: what is under way, what waits for
+/// the network, what a fence holds back, what goes to ourselves; and nothing else.
 #[test]
 fn what_keeps_a_region_ends_together() {
     let (mut a, mut b, mut now) = pair();
-    let ((_, mine), (_, other), (target, there)) = (region(&mut a, MINE), region(&mut a, MINE), region(&mut b, THEIRS));
+    let ((_, mine), (_, other), (target, there)) =
+        (region(&mut a, MINE), region(&mut a, MINE), region(&mut b, THEIRS));
     let holder: Holder = Arc::new(());
-    let mut kept: Vec<_> = (0..300).map(|_| put_keeping(&mut a, mine, there, Some(&holder))).collect();
+    let mut kept: Vec<_> =
+        (0..300).map(|_| put_keeping(&mut a, mine, there, Some(&holder))).collect();
     let spared = put_keeping(&mut a, other, there, None);
     let _ = a.ask(Request::Fence { peer: Some(1) });
     a.turn(now);
@@ -298,14 +344,21 @@ fn what_keeps_a_region_ends_together() {
     assert!(bytes(&target).iter().all(|byte| *byte == MINE));
 }
 
-/// A request that is taken back, at whatever moment, leaves no ticket open: there are so many, and no more (MEM-4.2).
+/// A request that is taken back, at whatever moment, leaves no ticket open: there are so many, and
+/// no more (MEM-4.2).
 #[test]
 fn what_is_taken_back_leaves_nothing_behind() {
     for at in 0..6 {
         let (mut a, mut b, mut now) = pair();
         let ((_, into), (_, there)) = (region(&mut a, MINE), region(&mut b, THEIRS));
         let get = get(&a, there, into);
-        let sum = a.ask(Request::Atomic { at: 1, key: there.key, offset: 0, op: AtomicOp::add(1u64), fetch: true });
+        let sum = a.ask(Request::Atomic {
+            at: 1,
+            key: there.key,
+            offset: 0,
+            op: AtomicOp::add(1u64),
+            fetch: true,
+        });
         let lookup = a.ask(Request::Lookup { at: 1, name: "nobody's".into() });
         a.engine.turn(now);
         for _ in 0..at {
@@ -321,12 +374,17 @@ fn what_is_taken_back_leaves_nothing_behind() {
         // And what is asked then is answered, whatever still comes of the others.
         let after = self::get(&a, there, into);
         run(&mut a, &mut b, &mut now, |_| after.is_done());
-        assert_eq!((after.outcome(), a.engine.rma.outstanding()), (Some(Ok(Value::Done)), 0), "{at}");
+        assert_eq!(
+            (after.outcome(), a.engine.rma.outstanding()),
+            (Some(Ok(Value::Done)), 0),
+            "{at}"
+        );
     }
 }
 
-/// MEM-1.7, MEM-4.6: as many gets as there may be, of which the answers wait for room, end with their right; those of pages that still may be read do not.
-/// (What waits is looked through once for all of them: each for itself, this would take a million million looks.)
+/// MEM-1.7, MEM-4.6: as many gets as there may be, of which the answers wait for room, end with
+/// their right; those of pages that still may be read do not. (What waits is looked through once
+/// for all of them: each for itself, this would take a million million looks.)
 #[test]
 fn many_gets_end_with_their_right() {
     const MANY: usize = 60_000;
@@ -365,7 +423,8 @@ fn many_gets_from_oneself_end_with_their_right() {
     let all: Vec<_> = (0..MANY)
         .map(|at| {
             let into = Segment { region: here.slot, offset: 0, len: 512 };
-            let request = Request::Get { from: 0, key: there.key, offset: 4096 * (at as u64 % 2), into };
+            let request =
+                Request::Get { from: 0, key: there.key, offset: 4096 * (at as u64 % 2), into };
             let (submission, completion) = tracked(request, None);
             node.engine.submit(submission, now);
             completion

@@ -36,7 +36,9 @@ impl Place {
     }
 
     fn write(&self, word: u64) {
-        (0..UNITS * self.unit).step_by(4096).for_each(|at| self.region.store_u64(at, word).unwrap());
+        (0..UNITS * self.unit)
+            .step_by(4096)
+            .for_each(|at| self.region.store_u64(at, word).unwrap());
     }
 
     /// The word that all pages of each unit begin with.
@@ -45,7 +47,9 @@ impl Place {
             let first = index as u64 * self.unit;
             let word = self.region.load_u64(first).unwrap();
             assert!(
-                (first..first + self.unit).step_by(4096).all(|at| self.region.load_u64(at) == Ok(word)),
+                (first..first + self.unit)
+                    .step_by(4096)
+                    .all(|at| self.region.load_u64(at) == Ok(word)),
                 "a unit is one content"
             );
             word
@@ -56,7 +60,14 @@ impl Place {
     fn swap_with(&self, there: &Place, at: Rank) -> Request {
         let (key, own) = (there.registered.key, self.registered.slot);
         self.region.leave_file();
-        Request::Swap(Box::new(Swap { at, key, offset: 0, own, own_offset: 0, len: UNITS * self.unit }))
+        Request::Swap(Box::new(Swap {
+            at,
+            key,
+            offset: 0,
+            own,
+            own_offset: 0,
+            len: UNITS * self.unit,
+        }))
     }
 }
 
@@ -69,7 +80,8 @@ fn two() -> Option<(Two, Place, Place)> {
 const ONES: [u64; UNITS as usize] = [1; UNITS as usize];
 const TWOS: [u64; UNITS as usize] = [2; UNITS as usize];
 
-/// MEM-20.1: what is in reach of others afterwards is what is behind the region now, also for puts that come through the ring.
+/// MEM-20.1: what is in reach of others afterwards is what is behind the region now, also for puts
+/// that come through the ring.
 #[test]
 fn both_have_what_the_other_had_and_peers_reach_it() {
     let Some((mut two, here, there)) = two() else { return };
@@ -79,7 +91,8 @@ fn both_have_what_the_other_had_and_peers_reach_it() {
         let (first, second) = if round % 2 == 0 { (TWOS, ONES) } else { (ONES, TWOS) };
         assert_eq!((here.words(), there.words()), (first, second));
         let body = Body::Segment(Segment { region: here.registered.slot, offset: 0, len: 4096 });
-        let put = Request::Put { to: 1, key: there.registered.key, offset: 8192, body, signal: None };
+        let put =
+            Request::Put { to: 1, key: there.registered.key, offset: 8192, body, signal: None };
         let put = two.a.ask(put);
         assert_eq!(two.outcome(&put), Ok(Value::Done));
         assert_eq!(there.region.load_u64(8192), Ok(first[0]));
@@ -88,11 +101,14 @@ fn both_have_what_the_other_had_and_peers_reach_it() {
     assert!(!here.region.pages_are_locked() && !there.region.pages_are_locked());
 }
 
-/// MEM-20.5: whoever ends, and whenever, the other one has one content or the other, whole, and is not kept waiting.
+/// MEM-20.5: whoever ends, and whenever, the other one has one content or the other, whole, and is
+/// not kept waiting.
 #[test]
 fn whoever_ends_in_between_the_other_one_has_one_content() {
     // How many turns each has before one of them ends, in this order.
-    for (turns, first_ends) in [(0, false), (1, false), (2, false), (3, false), (0, true), (1, true), (2, true), (3, true)] {
+    for (turns, first_ends) in
+        [(0, false), (1, false), (2, false), (3, false), (0, true), (1, true), (2, true), (3, true)]
+    {
         let Some((two, here, there)) = two() else { return };
         let Two { mut a, mut b, mut now } = two;
         let asked = a.ask(here.swap_with(&there, 1));
@@ -117,19 +133,25 @@ fn whoever_ends_in_between_the_other_one_has_one_content() {
             assert_eq!(words == ONES, turns >= 2, "who asked and is gone gets no answer");
         } else {
             let outcome = asked.outcome().unwrap();
-            let expected = if words == TWOS { Value::Swapped(UNITS * here.unit) } else { Value::Done };
+            let expected =
+                if words == TWOS { Value::Swapped(UNITS * here.unit) } else { Value::Done };
             assert_eq!(outcome, Ok(expected), "{turns}");
-            assert_eq!(words == TWOS, turns >= 2, "what was given is taken, also from one that is gone");
+            assert_eq!(
+                words == TWOS,
+                turns >= 2,
+                "what was given is taken, also from one that is gone"
+            );
         }
         assert!(!left.1.region.pages_are_locked());
     }
 }
 
-/// MEM-20.5: an owner that is given up while it lives, stopped anywhere between the question and its *swapped*, goes on some time: whatever it had
-/// done, no page is behind both regions then.
+/// MEM-20.5: an owner that is given up while it lives, stopped anywhere between the question and
+/// its *swapped*, goes on some time: whatever it had done, no page is behind both regions then.
 #[test]
 fn who_is_given_up_in_between_and_goes_on_shares_no_pages() {
-    // What it has done by then: nothing; it has said which its pages are; it has taken the others, too.
+    // What it has done by then: nothing; it has said which its pages are; it has taken the others,
+    // too.
     for done in 0..3 {
         let Some((mut two, here, there)) = two() else { return };
         let asked = two.a.ask(here.swap_with(&there, 1));
@@ -150,7 +172,9 @@ fn who_is_given_up_in_between_and_goes_on_shares_no_pages() {
         }
         two.a.engine.detach_neighbour(1, Death::Silent);
         match done {
-            0 => assert!(give(owner, &mut lock, offer).is_none(), "what cannot be said is not taken"),
+            0 => {
+                assert!(give(owner, &mut lock, offer).is_none(), "what cannot be said is not taken")
+            }
             1 => lock.take(0, pages).unwrap(),
             _ => {}
         }
@@ -158,15 +182,24 @@ fn who_is_given_up_in_between_and_goes_on_shares_no_pages() {
             0 => (Value::Done, (ONES, TWOS)),
             _ => (Value::Swapped(UNITS * here.unit), (TWOS, ONES)),
         };
-        assert_eq!((asked.outcome().unwrap(), (here.words(), there.words())), (Ok(expected), words), "{done}");
+        assert_eq!(
+            (asked.outcome().unwrap(), (here.words(), there.words())),
+            (Ok(expected), words),
+            "{done}"
+        );
         here.write(7);
         there.write(8);
-        assert_eq!((here.words(), there.words()), ([7; UNITS as usize], [8; UNITS as usize]), "{done}");
+        assert_eq!(
+            (here.words(), there.words()),
+            ([7; UNITS as usize], [8; UNITS as usize]),
+            "{done}"
+        );
         assert!(!here.region.pages_are_locked());
     }
 }
 
-/// MEM-20.2, MEM-20.3: what may not be, or not now, is said to be done without a page; the copy that follows finds out why.
+/// MEM-20.2, MEM-20.3: what may not be, or not now, is said to be done without a page; the copy
+/// that follows finds out why.
 #[test]
 fn what_cannot_be_exchanged_is_told() {
     let Some((mut two, here, there)) = two() else { return };
@@ -192,7 +225,9 @@ fn what_cannot_be_exchanged_is_told() {
         assert_eq!((here.words(), there.words()), (ONES, TWOS), "{which}");
     }
     let slot = there.registered.slot;
-    for (pages, rights) in [(None, Rights::READ), (None, Rights::WRITE), (Some(0..4096), Rights::READ)] {
+    for (pages, rights) in
+        [(None, Rights::READ), (None, Rights::WRITE), (Some(0..4096), Rights::READ)]
+    {
         two.b.engine.set_rights(slot, None, Rights::ALL).unwrap();
         two.b.engine.set_rights(slot, pages, rights).unwrap();
         assert_eq!(ask(&mut two, &|_| ()), Ok(Value::Done));
@@ -208,7 +243,8 @@ fn what_cannot_be_exchanged_is_told() {
     assert_eq!(ask(&mut two, &|_| ()), Ok(Value::Swapped(UNITS * here.unit)));
 }
 
-/// MEM-20.4: a neighbour that has mapped the region reaches it no more by itself, and gets it no more.
+/// MEM-20.4: a neighbour that has mapped the region reaches it no more by itself, and gets it no
+/// more.
 #[test]
 fn who_has_mapped_the_region_is_shut_out() {
     let Some((mut two, here, there)) = two() else { return };
@@ -228,7 +264,8 @@ fn who_has_mapped_the_region_is_shut_out() {
     assert_eq!((here.words(), there.words()), (TWOS, ONES));
 }
 
-/// What a neighbour says in the socket makes no sense, or comes without pages: it is one no more, and nothing has changed.
+/// What a neighbour says in the socket makes no sense, or comes without pages: it is one no more,
+/// and nothing has changed.
 #[test]
 fn nonsense_in_the_socket_ends_the_pair() {
     let said = |len: usize, word: &[u8; 4], descriptor: bool, pages: u64| {
@@ -253,13 +290,15 @@ fn nonsense_in_the_socket_ends_the_pair() {
     said(OFFER_LEN + 1, ANSWER, true, 4096);
 }
 
-/// MEM-20.3: a region that cannot take one piece more is not asked with, and is not given from: that is known before anything is said of it.
+/// MEM-20.3: a region that cannot take one piece more is not asked with, and is not given from:
+/// that is known before anything is said of it.
 #[test]
 fn who_cannot_take_neither_asks_nor_answers() {
     let Some((mut two, here, there)) = two() else { return };
     let (pieces, free) = in_pieces(&mut two.a, &here);
     let Request::Swap(swap) = pieces.swap_with(&there, 1) else { panic!() };
-    let asked = two.a.ask(Request::Swap(Box::new(Swap { own_offset: free, len: here.unit, ..*swap })));
+    let asked =
+        two.a.ask(Request::Swap(Box::new(Swap { own_offset: free, len: here.unit, ..*swap })));
     assert_eq!(two.outcome(&asked), Ok(Value::Done));
     assert_eq!((pieces.region.load_u64(free), there.words()), (Ok(7), TWOS));
     assert!(!pieces.region.pages_are_locked());
@@ -275,16 +314,21 @@ fn who_cannot_take_neither_asks_nor_answers() {
     assert!(!pieces.region.pages_are_locked());
 }
 
-/// A region of as many pieces as there may be, every second unit being one of elsewhere; and the offset of a unit that cannot be another one, which
-/// begins with 7.
+/// A region of as many pieces as there may be, every second unit being one of elsewhere; and the
+/// offset of a unit that cannot be another one, which begins with 7.
 fn in_pieces(node: &mut Node, elsewhere: &Place) -> (Place, u64) {
     const PLACES: usize = 300;
     let unit = elsewhere.unit;
     let region = Region::shared(PLACES * unit as usize).unwrap();
     let registered = node.engine.memory().insert(region.clone(), Rights::ALL).unwrap();
-    let (lock, from) = (region.lock_pages().unwrap(), elsewhere.region.lock_pages().unwrap().pages(0).unwrap().until(unit));
+    let (lock, from) = (
+        region.lock_pages().unwrap(),
+        elsewhere.region.lock_pages().unwrap().pages(0).unwrap().until(unit),
+    );
     let mut places = (1..PLACES as u64 - 1).step_by(2).map(|at| at * unit);
-    let Some(free) = places.find(|&at| lock.take(at, from.clone()).is_err()) else { panic!("there is no bound") };
+    let Some(free) = places.find(|&at| lock.take(at, from.clone()).is_err()) else {
+        panic!("there is no bound")
+    };
     drop(lock);
     region.store_u64(free, 7).unwrap();
     (Place { region, registered, unit }, free)
@@ -302,8 +346,17 @@ fn who_is_torn_grants_nothing_any_more() {
     assert!(two.b.engine.neighbours.swaps.settled.is_empty(), "all were looked at");
     two.b.engine.shut(&there.region);
     for key in [there.registered.key, again.key] {
-        let put = two.a.ask(Request::Put { to: 1, key, offset: 0, body: Body::copy_of(b"late"), signal: None });
-        assert!(matches!(two.outcome(&put), Err(Failure::Remote(RmaError::Refused(Refusal::NotPermitted)))));
+        let put = two.a.ask(Request::Put {
+            to: 1,
+            key,
+            offset: 0,
+            body: Body::copy_of(b"late"),
+            signal: None,
+        });
+        assert!(matches!(
+            two.outcome(&put),
+            Err(Failure::Remote(RmaError::Refused(Refusal::NotPermitted)))
+        ));
     }
     assert!(!mapped.write(0, b"late", None));
     assert_eq!(there.words(), ONES);
@@ -319,7 +372,8 @@ fn a_closed_region_asks_for_nothing() {
     assert_eq!((here.words(), there.words()), (ONES, TWOS));
 }
 
-/// What a neighbour asks for and what it answers lie here side by side, each as many as may be under way, and no more.
+/// What a neighbour asks for and what it answers lie here side by side, each as many as may be
+/// under way, and no more.
 #[test]
 fn as_many_may_be_under_way_in_each_direction() {
     let Some((mut two, here, _there)) = two() else { return };

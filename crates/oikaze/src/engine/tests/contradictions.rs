@@ -1,4 +1,5 @@
-//! Peers whose view of shared memory contradicts this node's: the connection ends, and every wait with it.
+//! Peers whose view of shared memory contradicts this node's: the connection ends, and every wait
+//! with it.
 
 use super::*;
 use oikaze_protocol::coherence::{Coherence, CoherenceError};
@@ -16,7 +17,8 @@ fn end_of(completion: &Completion, nodes: [&mut Node; 2], now: &mut Time) {
         b.turn(*now);
         if !completion.is_done() {
             // Nothing is on its way: on to the next deadline.
-            let next = [&a.engine, &b.engine].iter().filter_map(|engine| engine.next_timeout()).min();
+            let next =
+                [&a.engine, &b.engine].iter().filter_map(|engine| engine.next_timeout()).min();
             *now = next.map_or(*now, |next| next.max(*now));
         }
     }
@@ -40,7 +42,10 @@ fn a_peer_that_refuses_what_is_sound_is_given_up() {
         b.turn(now);
     }
     let refusal = Refusal::Malformed;
-    assert!(matches!(lock.outcome(), Some(Err(Failure::Coherence(CoherenceError::Refused { rank: 1, .. })))));
+    assert!(matches!(
+        lock.outcome(),
+        Some(Err(Failure::Coherence(CoherenceError::Refused { rank: 1, .. })))
+    ));
     says_nonsense(a, 1, Nonsense::RefusedShared { refusal });
     assert_eq!(b.engine.take_death(), Some((0, Death::GivenUp(CloseReason::Nonsense))));
 }
@@ -60,6 +65,9 @@ fn a_peer_that_has_forgotten_a_request_is_given_up() {
     assert!(!lock.is_done(), "the peer has it");
     b.engine.coherence = Coherence::new(1, 2);
     end_of(&lock, [&mut a, &mut b], &mut now);
-    assert!(matches!(lock.outcome(), Some(Err(Failure::Coherence(CoherenceError::NodeDead { rank: 1, .. })))));
+    assert!(matches!(
+        lock.outcome(),
+        Some(Err(Failure::Coherence(CoherenceError::NodeDead { rank: 1, .. })))
+    ));
     says_nonsense(a, 1, Nonsense::Forgotten);
 }

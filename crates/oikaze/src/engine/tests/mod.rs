@@ -24,7 +24,12 @@ impl Node {
         Self::with_neighbours(me, nodes, link, Vec::new())
     }
 
-    pub(super) fn with_neighbours(me: Rank, nodes: u32, link: Wire, neighbours: Vec<(Rank, Pair)>) -> Self {
+    pub(super) fn with_neighbours(
+        me: Rank,
+        nodes: u32,
+        link: Wire,
+        neighbours: Vec<(Rank, Pair)>,
+    ) -> Self {
         let submissions = Arc::new(SegQueue::new());
         let setup = Setup {
             me,
@@ -37,7 +42,8 @@ impl Node {
             secret: Secret::from_bytes([7; 32]),
             neighbours,
         };
-        let mut engine = Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0)).unwrap();
+        let mut engine =
+            Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0)).unwrap();
         engine.connect(Time(0));
         Self { engine, submissions }
     }
@@ -62,7 +68,11 @@ impl Node {
 /// Two nodes that are connected, and the time.
 pub(super) fn pair() -> (Node, Node, Time) {
     let (one, other) = (Queue::default(), Queue::default());
-    let wire = |to: &Queue, from: &Queue| Wire { to: Arc::clone(to), from: Arc::clone(from), ..Wire::default() };
+    let wire = |to: &Queue, from: &Queue| Wire {
+        to: Arc::clone(to),
+        from: Arc::clone(from),
+        ..Wire::default()
+    };
     let (mut a, mut b) = (Node::new(0, 2, wire(&one, &other)), Node::new(1, 2, wire(&other, &one)));
     let mut now = Time(0);
     while !(a.engine.is_connected(1) && b.engine.is_connected(0)) {
@@ -78,7 +88,12 @@ pub(super) fn step(now: Time) -> Time {
 }
 
 /// Turns of both, until `until` says so at the end of one of `b`'s.
-pub(super) fn run(a: &mut Node, b: &mut Node, now: &mut Time, mut until: impl FnMut(&mut Node) -> bool) {
+pub(super) fn run(
+    a: &mut Node,
+    b: &mut Node,
+    now: &mut Time,
+    mut until: impl FnMut(&mut Node) -> bool,
+) {
     for _ in 0..50_000 {
         *now = step(*now);
         a.engine.turn(*now);
@@ -137,7 +152,12 @@ fn what_is_written_while_it_is_sent_arrives() {
     let own = Region::zeroed(LEN as usize).unwrap();
     let here = a.engine.memory().insert_local(own.clone()).unwrap();
     b.engine.link_mut().changing = Some(source);
-    let get = a.ask(Request::Get { from: 1, key: there.key, offset: 0, into: Segment { region: here, offset: 0, len: LEN } });
+    let get = a.ask(Request::Get {
+        from: 1,
+        key: there.key,
+        offset: 0,
+        into: Segment { region: here, offset: 0, len: LEN },
+    });
     run(&mut a, &mut b, &mut now, |_| get.is_done());
     assert!(matches!(get.outcome(), Some(Ok(_))), "{:?}", get.outcome());
     assert!(a.engine.counters().unsealed > 0, "nothing was written between seal and wire");
@@ -150,12 +170,20 @@ fn what_is_written_while_it_is_sent_arrives() {
 fn answers_and_barriers_go_out_when_there_is_room_again() {
     let (mut a, mut b, mut now) = pair();
     let len = ANSWER_INLINE + 100;
-    let region = |node: &mut Node| node.engine.memory().insert(Region::zeroed(4096).unwrap(), Rights::ALL).unwrap();
+    let region = |node: &mut Node| {
+        node.engine.memory().insert(Region::zeroed(4096).unwrap(), Rights::ALL).unwrap()
+    };
     let (there, here) = (region(&mut b), region(&mut a));
     let into = Segment { region: here.slot, offset: 1024, len };
-    let gets: Vec<_> = (0..3).map(|_| a.ask(Request::Get { from: 1, key: there.key, offset: 0, into })).collect();
-    let word =
-        a.ask(Request::Atomic { at: 1, key: there.key, offset: 8, op: oikaze_protocol::rma::AtomicOp::add(1u64), fetch: true });
+    let gets: Vec<_> =
+        (0..3).map(|_| a.ask(Request::Get { from: 1, key: there.key, offset: 0, into })).collect();
+    let word = a.ask(Request::Atomic {
+        at: 1,
+        key: there.key,
+        offset: 8,
+        op: oikaze_protocol::rma::AtomicOp::add(1u64),
+        fetch: true,
+    });
     let here_too = a.ask(Request::Barrier);
     a.turn(now);
     // The requests are on the wire; before they are read the other has filled its connection.
@@ -176,7 +204,10 @@ fn answers_and_barriers_go_out_when_there_is_room_again() {
     }
     assert!(gets.iter().all(|get| get.outcome() == Some(Ok(Value::Done))));
     assert_eq!(word.outcome(), Some(Ok(Value::Word(0))));
-    assert_eq!((here_too.outcome(), there_too.outcome()), (Some(Ok(Value::Done)), Some(Ok(Value::Done))));
+    assert_eq!(
+        (here_too.outcome(), there_too.outcome()),
+        (Some(Ok(Value::Done)), Some(Ok(Value::Done)))
+    );
     assert!(puts.iter().all(|put| put.outcome() == Some(Ok(Value::Done))));
 }
 
@@ -259,7 +290,11 @@ fn a_turn_for_news_leaves_nothing_that_presses_and_is_followed_by_a_whole_one() 
     now = step(now);
     let told = a.ask(message(1, Class::Sync, 1));
     a.turn(now);
-    assert_eq!(b.engine.turn_for_news(now).sent, 1, "the sender of a synchronous message waits for the acknowledgement");
+    assert_eq!(
+        b.engine.turn_for_news(now).sent,
+        1,
+        "the sender of a synchronous message waits for the acknowledgement"
+    );
     a.turn(now);
     assert!(told.is_done());
     // The link has something more each time: the second turn must see to the rest all the same.
@@ -321,15 +356,23 @@ fn nothing_begins_after_the_end() {
     let before = node.ask(Request::Barrier);
     node.turn(Time(1));
     node.engine.end(&Failure::Left);
-    let after = [Request::Barrier, Request::Lock(3), put(0, 1), put(1, 1)].map(|request| node.ask(request));
+    let after =
+        [Request::Barrier, Request::Lock(3), put(0, 1), put(1, 1)].map(|request| node.ask(request));
     node.turn(Time(2));
-    assert!(after.iter().chain([&before]).all(|completion| completion.outcome() == Some(Err(Failure::Left))));
+    assert!(
+        after
+            .iter()
+            .chain([&before])
+            .all(|completion| completion.outcome() == Some(Err(Failure::Left)))
+    );
 }
 
 #[test]
 fn a_region_that_goes_takes_only_its_own_datagrams_along() {
     let (mut a, mut b, mut now) = pair();
-    let region = |node: &mut Node| node.engine.memory().insert(Region::zeroed(4096).unwrap(), Rights::ALL).unwrap();
+    let region = |node: &mut Node| {
+        node.engine.memory().insert(Region::zeroed(4096).unwrap(), Rights::ALL).unwrap()
+    };
     let (there, stays, goes) = (region(&mut b), region(&mut a), region(&mut a));
     let from = |slot| {
         let body = Body::Segment(Segment { region: slot, offset: 0, len: 4096 });

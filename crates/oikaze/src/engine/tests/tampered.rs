@@ -1,7 +1,9 @@
-//! Datagrams that somebody on the way has changed, and sealed again so that nothing is noticed (WIND-7.6 to 7.8, MEM-4.8): CRC32C keeps
-//! out accidents, not an attacker. Payloads may be wrong then; but nothing panics, and every operation ends, well or with an error.
+//! Datagrams that somebody on the way has changed, and sealed again so that nothing is noticed
+//! (WIND-7.6 to 7.8, MEM-4.8): CRC32C keeps out accidents, not an attacker. Payloads may be wrong
+//! then; but nothing panics, and every operation ends, well or with an error.
 //!
-//! Time is virtual, so that each run is had again by its seed. `make soak` sets `OIKAZE_TAMPERED` to more runs.
+//! Time is virtual, so that each run is had again by its seed. `make soak` sets `OIKAZE_TAMPERED`
+//! to more runs.
 
 use super::*;
 use oikaze_os::checksum::crc32c;
@@ -19,17 +21,27 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, below: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % below
     }
 }
 
-/// Change a few bytes of a datagram, and make its seal right again. Handshakes stay as they are: their seal takes the job's secret.
+/// Change a few bytes of a datagram, and make its seal right again. Handshakes stay as they are:
+/// their seal takes the job's secret.
 fn tamper(random: &mut Random, datagram: &mut [u8]) {
-    let Some(end) = datagram.len().checked_sub(TAG).filter(|end| *end > HEADER_LEN && datagram[..8] != [0; 8]) else { return };
+    let Some(end) =
+        datagram.len().checked_sub(TAG).filter(|end| *end > HEADER_LEN && datagram[..8] != [0; 8])
+    else {
+        return;
+    };
     for _ in 0..=random.below(3) {
         // Headers and frames more often than payloads.
-        let at = if random.below(4) > 0 { 8 + random.below((end - 8).min(120)) } else { random.below(end) };
+        let at = if random.below(4) > 0 {
+            8 + random.below((end - 8).min(120))
+        } else {
+            random.below(end)
+        };
         datagram[at] = match random.below(3) {
             0 => random.below(256) as u8,
             1 => datagram[at] ^ (1 << random.below(8)),
@@ -52,7 +64,8 @@ impl Party {
     fn new(mut node: Node) -> Self {
         let region = Region::zeroed(LEN as usize).unwrap();
         let key = node.engine.memory().insert(region, Rights::ALL).unwrap().key;
-        let local = node.engine.memory().insert_local(Region::zeroed(LEN as usize).unwrap()).unwrap();
+        let local =
+            node.engine.memory().insert_local(Region::zeroed(LEN as usize).unwrap()).unwrap();
         Self { node, key, local, begun: Vec::new() }
     }
 
@@ -61,11 +74,28 @@ impl Party {
         let segment = Segment { region: self.local, offset: 0, len };
         let class = [Class::Ordered, Class::Unordered, Class::Sync][random.below(3)];
         let (what, request) = match random.below(5) {
-            0 => ("put", Request::Put { to: peer, key, offset: 0, body: Body::Segment(segment), signal: None }),
+            0 => (
+                "put",
+                Request::Put {
+                    to: peer,
+                    key,
+                    offset: 0,
+                    body: Body::Segment(segment),
+                    signal: None,
+                },
+            ),
             1 => ("get", Request::Get { from: peer, key, offset: 0, into: segment }),
-            2 => ("atomic", Request::Atomic { at: peer, key, offset: 0, op: AtomicOp::add(1), fetch: true }),
-            3 => ("message", Request::Send { to: peer, class, tag: 1, body: Body::Segment(segment) }),
-            _ => ("short message", Request::Send { to: peer, class, tag: 1, body: Body::Inline(vec![1; 20]) }),
+            2 => (
+                "atomic",
+                Request::Atomic { at: peer, key, offset: 0, op: AtomicOp::add(1), fetch: true },
+            ),
+            3 => {
+                ("message", Request::Send { to: peer, class, tag: 1, body: Body::Segment(segment) })
+            }
+            _ => (
+                "short message",
+                Request::Send { to: peer, class, tag: 1, body: Body::Inline(vec![1; 20]) },
+            ),
         };
         self.begun.push((what, self.node.ask(request)));
     }
@@ -74,7 +104,11 @@ impl Party {
         let ended = (0..10_000).find(|_| !self.node.engine.turn(now).more);
         assert!(ended.is_some(), "one turn after another, for ever");
         while let Some(arrived) = self.node.engine.take_arrived() {
-            self.node.tell(Request::Consumed { from: arrived.from, messages: 1, bytes: arrived.body.len() as u64 });
+            self.node.tell(Request::Consumed {
+                from: arrived.from,
+                messages: 1,
+                bytes: arrived.body.len() as u64,
+            });
         }
     }
 
@@ -113,24 +147,33 @@ fn meet(seed: u64) -> (bool, u64) {
             return (died, changed);
         }
         assert!(now - last < BOUND, "seed {seed}: these have not ended: {left:?}");
-        let waiting = parties.iter_mut().any(|party| !open(&party.node.engine.link_mut().from).is_empty());
+        let waiting =
+            parties.iter_mut().any(|party| !open(&party.node.engine.link_mut().from).is_empty());
         let next = parties.iter().filter_map(|party| party.node.engine.next_timeout()).min();
         let soonest = step(now);
-        now = if waiting || steps <= OPERATIONS { soonest } else { next.unwrap_or(soonest).max(soonest).min(now + FAILURE_TIME) };
+        now = if waiting || steps <= OPERATIONS {
+            soonest
+        } else {
+            next.unwrap_or(soonest).max(soonest).min(now + FAILURE_TIME)
+        };
     }
 }
 
 /// WIND-7.6, WIND-7.8.
 #[test]
 fn operations_end_whatever_is_changed_on_the_way() {
-    let wanted = std::env::var("OIKAZE_TAMPERED").ok().map(|text| text.parse::<u64>().expect("a number"));
-    let first = std::env::var("OIKAZE_TAMPERED_FROM").map_or(0, |text| text.parse::<u64>().expect("a number"));
+    let wanted =
+        std::env::var("OIKAZE_TAMPERED").ok().map(|text| text.parse::<u64>().expect("a number"));
+    let first = std::env::var("OIKAZE_TAMPERED_FROM")
+        .map_or(0, |text| text.parse::<u64>().expect("a number"));
     let count = wanted.unwrap_or(100);
     let (mut died, mut changed) = (0, 0);
     for seed in first..first + count {
         let (ended, datagrams) = meet(seed);
         (died, changed) = (died + u64::from(ended), changed + datagrams);
     }
-    println!("{count} runs from seed {first}: {changed} datagrams changed, {died} runs in which a connection ended");
+    println!(
+        "{count} runs from seed {first}: {changed} datagrams changed, {died} runs in which a connection ended"
+    );
     assert!(count < 10 || (changed > count && died < count), "little was tried");
 }

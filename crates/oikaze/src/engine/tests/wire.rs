@@ -21,7 +21,8 @@ pub(in crate::engine) struct Wire {
     pub(in crate::engine) full: bool,
     /// Takes no bulk.
     pub(in crate::engine) full_of_bulk: bool,
-    /// Receives as sockets do: equal datagrams in one buffer, scattered if the engine foresees them.
+    /// Receives as sockets do: equal datagrams in one buffer, scattered if the engine foresees
+    /// them.
     pub(in crate::engine) scatters: bool,
     /// Datagrams that came to their place.
     pub(in crate::engine) in_place: usize,
@@ -37,19 +38,27 @@ pub(in crate::engine) struct Wire {
 const BUFFER: usize = 64 << 10;
 
 impl Wire {
-    /// One run of equal datagrams, as the kernel joins them, with the first payloads where they are foreseen to belong.
+    /// One run of equal datagrams, as the kernel joins them, with the first payloads where they are
+    /// foreseen to belong.
     fn run(&mut self, sink: &mut dyn Sink, run: &[Vec<u8>]) {
         let arrivals = |sink: &mut dyn Sink, some: &[Vec<u8>]| {
             some.iter().for_each(|bytes| sink.take(Arrival::new(address(0), bytes)));
         };
-        let Some(Foreseen { head, payload, tag, mut places }) = sink.foresee() else { return arrivals(sink, run) };
-        let Some(stride) = run.first().map(Vec::len).filter(|len| *len == head + payload + tag) else {
+        let Some(Foreseen { head, payload, tag, mut places }) = sink.foresee() else {
+            return arrivals(sink, run);
+        };
+        let Some(stride) = run.first().map(Vec::len).filter(|len| *len == head + payload + tag)
+        else {
             // It has been written to all the same.
-            (0..places.len() / payload).for_each(|slot| places.fill(slot * payload, &vec![0x33; payload]));
+            (0..places.len() / payload)
+                .for_each(|slot| places.fill(slot * payload, &vec![0x33; payload]));
             return arrivals(sink, run);
         };
         let slots = (places.len() / payload).min(run.len());
-        run[..slots].iter().enumerate().for_each(|(at, bytes)| places.fill(at * payload, &bytes[head..head + payload]));
+        run[..slots]
+            .iter()
+            .enumerate()
+            .for_each(|(at, bytes)| places.fill(at * payload, &bytes[head..head + payload]));
         let one = |at: usize| Scattered {
             from: address(0),
             head: &run[at][..head],
@@ -58,7 +67,8 @@ impl Wire {
             congested: false,
         };
         let placed = (0..slots).take_while(|at| sink.confirm(*at, &one(*at))).count();
-        let copies: Vec<Vec<u8>> = (placed..slots).map(one).map(|one| [one.head, one.payload, one.tag].concat()).collect();
+        let copies: Vec<Vec<u8>> =
+            (placed..slots).map(one).map(|one| [one.head, one.payload, one.tag].concat()).collect();
         (0..placed).for_each(|at| sink.take_scattered(one(at)));
         self.in_place += placed;
         arrivals(sink, &copies);
@@ -89,9 +99,16 @@ impl Link for Wire {
             region.read(0, &mut first).unwrap();
             region.fill(0, 1, first[0].wrapping_add(1)).unwrap();
         }
-        let taken = batch.iter().take_while(|datagram| !(self.full_of_bulk && datagram.lane == Lane::Bulk)).count();
+        let taken = batch
+            .iter()
+            .take_while(|datagram| !(self.full_of_bulk && datagram.lane == Lane::Bulk))
+            .count();
         for datagram in &batch[..taken] {
-            if let Some(short) = self.short_way.as_mut().filter(|_| datagram.lane == Lane::Small && is_bulk(datagram.head)) {
+            if let Some(short) = self
+                .short_way
+                .as_mut()
+                .filter(|_| datagram.lane == Lane::Small && is_bulk(datagram.head))
+            {
                 assert!(datagram.payload.is_empty(), "it is not in one piece");
                 *short += 1;
             }
@@ -121,7 +138,11 @@ impl Link for Wire {
         let burst: Vec<Vec<u8>> = open(&self.from).drain(..).collect();
         let mut rest = &burst[..];
         while let Some(first) = rest.first() {
-            let alike = rest.iter().take(BUFFER / first.len().max(1)).take_while(|bytes| bytes.len() == first.len()).count();
+            let alike = rest
+                .iter()
+                .take(BUFFER / first.len().max(1))
+                .take_while(|bytes| bytes.len() == first.len())
+                .count();
             let (run, later) = rest.split_at(alike.max(1));
             self.run(sink, run);
             rest = later;

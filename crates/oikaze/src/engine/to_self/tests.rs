@@ -5,7 +5,9 @@ use super::super::{Completion, Failure, Request, Value, tracked};
 use super::TO_SELF_A_TURN;
 use oikaze_os::memory::{Region, Registered};
 use oikaze_protocol::block::Block;
-use oikaze_protocol::limits::{CREDIT, MESSAGES_IN_FLIGHT, PAGE, POST_INLINE, PRESENT_PAUSE_MAX, PRESENT_TIME};
+use oikaze_protocol::limits::{
+    CREDIT, MESSAGES_IN_FLIGHT, PAGE, POST_INLINE, PRESENT_PAUSE_MAX, PRESENT_TIME,
+};
 use oikaze_protocol::rma::{Accumulation, Combine, Element, Rights, RmaError};
 use oikaze_protocol::wind::{Body, Class, Refusal, Rows, Segment};
 use std::sync::Arc;
@@ -16,7 +18,8 @@ fn send(node: &Node, class: Class, tag: u64, bytes: usize) -> Arc<Completion> {
     node.ask(Request::Send { to: 0, class, tag, body: Body::Inline(vec![1; bytes]) })
 }
 
-/// MEM-8.1: a program that sends to itself and does not read does not fill its memory; what it reads makes room.
+/// MEM-8.1: a program that sends to itself and does not read does not fill its memory; what it
+/// reads makes room.
 #[test]
 fn messages_to_oneself_wait_for_credit() {
     let (mut node, _, now) = pair();
@@ -29,7 +32,13 @@ fn messages_to_oneself_wait_for_credit() {
     // What takes no credit is not held up.
     let region = Region::zeroed(64).unwrap();
     let there = node.engine.memory().insert(region, Rights::ALL).unwrap();
-    let put = node.ask(Request::Put { to: 0, key: there.key, offset: 0, body: Body::copy_of(&[1; 8]), signal: None });
+    let put = node.ask(Request::Put {
+        to: 0,
+        key: there.key,
+        offset: 0,
+        body: Body::copy_of(&[1; 8]),
+        signal: None,
+    });
     node.turn(now);
     assert_eq!(put.outcome(), Some(Ok(Value::Done)));
     // One that is cancelled while it waits is not delivered.
@@ -39,14 +48,16 @@ fn messages_to_oneself_wait_for_credit() {
         node.turn(now);
         let arrived = node.engine.take_arrived().expect("what is read makes room");
         tags.push(arrived.tag);
-        let _ = node.ask(Request::Consumed { from: 0, messages: 1, bytes: arrived.body.len() as u64 });
+        let _ =
+            node.ask(Request::Consumed { from: 0, messages: 1, bytes: arrived.body.len() as u64 });
         assert!(done() <= tags.len() + fits + 1);
     }
     assert_eq!(tags, (0..60).filter(|tag| *tag != 40).collect::<Vec<_>>());
     assert_eq!(sent[40].outcome(), Some(Err(Failure::Cancelled)));
 }
 
-/// MEM-8.1: what there is credit for goes when the one before it, for which there was none, is cancelled.
+/// MEM-8.1: what there is credit for goes when the one before it, for which there was none, is
+/// cancelled.
 #[test]
 fn who_is_cancelled_holds_up_nobody() {
     let (mut node, _, now) = pair();
@@ -56,8 +67,12 @@ fn who_is_cancelled_holds_up_nobody() {
     assert_eq!([&read, &long, &short].map(|one| one.is_done()), [true, false, false]);
     let _ = node.ask(Request::Cancel { completion: Arc::clone(&long) });
     node.turn(now);
-    assert_eq!((long.outcome(), short.outcome()), (Some(Err(Failure::Cancelled)), Some(Ok(Value::Done))));
-    let tags: Vec<_> = std::iter::from_fn(|| node.engine.take_arrived()).map(|one| one.tag).collect();
+    assert_eq!(
+        (long.outcome(), short.outcome()),
+        (Some(Err(Failure::Cancelled)), Some(Ok(Value::Done)))
+    );
+    let tags: Vec<_> =
+        std::iter::from_fn(|| node.engine.take_arrived()).map(|one| one.tag).collect();
     assert_eq!(tags, [0, 2]);
 }
 
@@ -78,8 +93,13 @@ fn a_source_that_has_gone_again_is_waited_for() {
     let read = node.engine.take_arrived().unwrap().body.len() as u64;
     let _ = node.ask(Request::Consumed { from: 0, messages: 1, bytes: read });
     node.turn(now);
-    assert_eq!((waiting.outcome(), behind.outcome()), (Some(Ok(Value::Done)), Some(Ok(Value::Done))));
-    let arrived: Vec<_> = std::iter::from_fn(|| node.engine.take_arrived()).map(|one| (one.tag, one.body.to_vec())).collect();
+    assert_eq!(
+        (waiting.outcome(), behind.outcome()),
+        (Some(Ok(Value::Done)), Some(Ok(Value::Done)))
+    );
+    let arrived: Vec<_> = std::iter::from_fn(|| node.engine.take_arrived())
+        .map(|one| (one.tag, one.body.to_vec()))
+        .collect();
     assert_eq!(arrived, [(1, vec![7; PAGE]), (2, vec![1])]);
 }
 
@@ -106,21 +126,30 @@ fn message_beyond_all_credit_goes_alone() {
 fn what_can_never_be_taken_fails_at_once() {
     let (mut node, _, now) = pair();
     let read = send(&node, Class::Ordered, 0, CREDIT as usize - 1000);
-    let waiting: Vec<_> = (0..MESSAGES_IN_FLIGHT + 10).map(|_| send(&node, Class::Ordered, 1, 1000)).collect();
+    let waiting: Vec<_> =
+        (0..MESSAGES_IN_FLIGHT + 10).map(|_| send(&node, Class::Ordered, 1, 1000)).collect();
     node.turn(now);
     assert!(read.is_done());
-    let too_many = |one: &&Arc<Completion>| one.outcome() == Some(Err(Failure::TooMany { peer: 0 }));
+    let too_many =
+        |one: &&Arc<Completion>| one.outcome() == Some(Err(Failure::TooMany { peer: 0 }));
     assert_eq!(waiting.iter().filter(too_many).count(), 10);
     assert_eq!(waiting.iter().filter(|one| one.is_done()).count(), 10);
 }
 
-/// MEM-1.10, MEM-4.6: of a file that was truncated after they were served, too, gets end, each of them.
+/// MEM-1.10, MEM-4.6: of a file that was truncated after they were served, too, gets end, each of
+/// them.
 #[test]
 fn gets_of_a_file_that_is_truncated_end() {
     for len in [POST_INLINE, 2 * POST_INLINE] {
         let (mut node, _, mut now) = pair();
         let path = std::env::temp_dir().join(format!("oikaze-truncated-{}", std::process::id()));
-        let file = std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+        let file = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)
+            .unwrap();
         std::fs::remove_file(&path).unwrap();
         file.set_len(PAGE as u64).unwrap();
         let source = Region::of_file(std::os::fd::AsFd::as_fd(&file), 0, PAGE, true).unwrap();
@@ -130,7 +159,8 @@ fn gets_of_a_file_that_is_truncated_end() {
         let into = Segment { region, offset: 0, len };
         let gets: Vec<_> = (0..2000)
             .map(|_| {
-                let (submission, get) = tracked(Request::Get { from: 0, key: there.key, offset: 0, into }, None);
+                let (submission, get) =
+                    tracked(Request::Get { from: 0, key: there.key, offset: 0, into }, None);
                 node.engine.submit(submission, now);
                 get
             })
@@ -153,7 +183,8 @@ fn gets_of_a_file_that_is_truncated_end() {
 /// Some turns' worth, whose bytes are told apart.
 fn long(node: &mut Node) -> (Region, Registered, Vec<u8>) {
     let len = 3 * TO_SELF_A_TURN as usize + 12_345;
-    let (region, bytes) = (Region::zeroed(len).unwrap(), (0..len).map(|at| (at % 251) as u8).collect::<Vec<u8>>());
+    let (region, bytes) =
+        (Region::zeroed(len).unwrap(), (0..len).map(|at| (at % 251) as u8).collect::<Vec<u8>>());
     region.write(0, &bytes).unwrap();
     let registered = node.engine.memory().insert(region.clone(), Rights::ALL).unwrap();
     (region, registered, bytes)
@@ -197,14 +228,21 @@ fn what_is_long_is_moved_turn_by_turn() {
             assert!(work.more || asked.is_done(), "{which}");
             turns += 1;
         }
-        assert_eq!((asked.outcome(), turns >= 4), (Some(Ok(Value::Done)), true), "{which}: {turns} turns");
+        assert_eq!(
+            (asked.outcome(), turns >= 4),
+            (Some(Ok(Value::Done)), true),
+            "{which}: {turns} turns"
+        );
         assert!(is_there(&other, &bytes[..bytes.len() / 5000 * 5000]), "{which}");
     }
     // Nor more of them that are shorter.
     let each = TO_SELF_A_TURN / 8;
     let body = || Body::Segment(Segment { len: each, ..here });
-    let many: Vec<_> =
-        (0..40).map(|_| node.ask(Request::Put { to: 0, key, offset: len - each, body: body(), signal: None })).collect();
+    let many: Vec<_> = (0..40)
+        .map(|_| {
+            node.ask(Request::Put { to: 0, key, offset: len - each, body: body(), signal: None })
+        })
+        .collect();
     node.engine.turn(now);
     assert_eq!(many.iter().filter(|put| put.is_done()).count(), 8);
     node.turn(now);
@@ -227,8 +265,12 @@ fn what_is_long_is_cancelled_in_the_middle() {
     other.fill(0, len, 0).unwrap();
     node.engine.turn(now);
     assert!(is_there(&other, &vec![0; bytes.len()]));
-    let get =
-        node.ask(Request::Get { from: 0, key: source.key, offset: 0, into: Segment { region: there.slot, offset: 0, len } });
+    let get = node.ask(Request::Get {
+        from: 0,
+        key: source.key,
+        offset: 0,
+        into: Segment { region: there.slot, offset: 0, len },
+    });
     // In its middle its right is taken.
     while !other.load_u64(0).is_ok_and(|word| word != 0) {
         node.engine.turn(now);

@@ -1,4 +1,5 @@
-//! Choice among many addresses: the best come first, every kind is kept, and only then the rest is cut (WIND-11.6).
+//! Choice among many addresses: the best come first, every kind is kept, and only then the rest is
+//! cut (WIND-11.6).
 
 use super::is_virtual;
 use crate::job::JobError;
@@ -8,7 +9,8 @@ use std::net::{IpAddr, SocketAddr};
 /// Addresses of the launcher that nodes are told; a variable of the environment must hold them.
 const STORE_ADDRESSES_MAX: usize = 128;
 
-/// Keeps `max` of these items, in their order. Kinds take turns, so that many items of one kind displace none of another kind.
+/// Keeps `max` of these items, in their order. Kinds take turns, so that many items of one kind
+/// displace none of another kind.
 pub(super) fn spread<T, K: PartialEq>(items: Vec<T>, max: usize, kind: impl Fn(&T) -> K) -> Vec<T> {
     if items.len() <= max {
         return items;
@@ -33,7 +35,12 @@ pub(super) fn spread<T, K: PartialEq>(items: Vec<T>, max: usize, kind: impl Fn(&
     turns.truncate(max);
     let mut kept: Vec<usize> = turns.into_iter().map(|(_, at)| at).collect();
     kept.sort_unstable();
-    items.into_iter().enumerate().filter(|(at, _)| kept.binary_search(at).is_ok()).map(|(_, item)| item).collect()
+    items
+        .into_iter()
+        .enumerate()
+        .filter(|(at, _)| kept.binary_search(at).is_ok())
+        .map(|(_, item)| item)
+        .collect()
 }
 
 /// Bits that two addresses have in common at their beginning; 0 for different families.
@@ -45,18 +52,20 @@ pub(super) fn common_bits(a: IpAddr, b: IpAddr) -> u32 {
     }
 }
 
-/// Addresses at which nodes on other hosts can reach a store on `port`: those that have a meaning there, bridges of containers
-/// after cables, loopback last.
+/// Addresses at which nodes on other hosts can reach a store on `port`: those that have a meaning
+/// there, bridges of containers after cables, loopback last.
 ///
 /// # Errors
 /// The system does not list its interfaces.
 pub fn of_store(port: u16) -> Result<Vec<SocketAddr>, JobError> {
-    let all = interfaces::list().map_err(JobError::system("list this host's network interfaces"))?;
+    let all =
+        interfaces::list().map_err(JobError::system("list this host's network interfaces"))?;
     Ok(choose_store(all, port))
 }
 
 fn choose_store(all: Vec<Interface>, port: u16) -> Vec<SocketAddr> {
-    let order = |one: &Interface| (one.address.is_loopback(), is_virtual(&one.name), one.address.is_ipv6());
+    let order =
+        |one: &Interface| (one.address.is_loopback(), is_virtual(&one.name), one.address.is_ipv6());
     let mut found: Vec<Interface> = all.into_iter().filter(Interface::is_usable).collect();
     found.sort_by_key(order);
     let chosen = spread(found, STORE_ADDRESSES_MAX, order);
@@ -78,11 +87,19 @@ mod tests {
     /// WIND-11.6.
     #[test]
     fn store_of_a_host_with_many_bridges_is_found_at_its_cable() {
-        let interface =
-            |name: String, address: String| Interface { name, index: 1, address: address.parse().unwrap(), prefix: 24, up: true };
+        let interface = |name: String, address: String| Interface {
+            name,
+            index: 1,
+            address: address.parse().unwrap(),
+            prefix: 24,
+            up: true,
+        };
         let bridges = (0..250).map(|at| interface(format!("br-{at}"), format!("172.17.{at}.1")));
-        let last = [("lo", "127.0.0.1"), ("wg0", "10.88.0.1"), ("wg0", "fd00::1"), ("wg0", "fe80::1")];
-        let all = bridges.chain(last.map(|(name, address)| interface(name.into(), address.into()))).collect();
+        let last =
+            [("lo", "127.0.0.1"), ("wg0", "10.88.0.1"), ("wg0", "fd00::1"), ("wg0", "fe80::1")];
+        let all = bridges
+            .chain(last.map(|(name, address)| interface(name.into(), address.into())))
+            .collect();
         let chosen = choose_store(all, 9);
         assert_eq!(chosen.len(), STORE_ADDRESSES_MAX);
         assert_eq!(chosen[..2], ["10.88.0.1:9".parse().unwrap(), "[fd00::1]:9".parse().unwrap()]);

@@ -49,20 +49,35 @@ fn two_namespaces_of_one_host_do_not_share_loopback() {
 
 #[test]
 fn whose_processors_are_shared_is_told_by_the_nodes_of_this_machine() {
-    let on =
-        |boot_id, processors: Option<&str>| Some(Reachable { processors: processors.map(Into::into), ..node(boot_id, &[LO]) });
-    let others =
-        [on("x", Some("1,4-5")), None, on("y", Some("0")), on("x", None), on("x", Some("5-")), on("x", Some("0-99999999"))];
+    let on = |boot_id, processors: Option<&str>| {
+        Some(Reachable { processors: processors.map(Into::into), ..node(boot_id, &[LO]) })
+    };
+    let others = [
+        on("x", Some("1,4-5")),
+        None,
+        on("y", Some("0")),
+        on("x", None),
+        on("x", Some("5-")),
+        on("x", Some("0-99999999")),
+    ];
     let found: Vec<_> = processors_here(&node("x", &[LO]), &others, &[0, 1]).collect();
     assert_eq!(found, [vec![1, 4, 5], vec![0, 1], vec![0, 1], vec![0, 1]]);
 }
 
 #[test]
 fn the_classic_trap_of_equal_bridges() {
-    // Both hosts have docker0 172.17.0.1: sending there would reach ourselves, so it is no candidate at all; another container
-    // network's address comes last, also behind a routed one.
+    // Both hosts have docker0 172.17.0.1: sending there would reach ourselves, so it is no
+    // candidate at all; another container network's address comes last, also behind a routed one.
     let a = node("x", &[DOCKER, ("eth0", 2, "10.0.0.1", 24)]);
-    let b = node("y", &[DOCKER, ("br-1f", 4, "172.18.0.1", 16), ("eth1", 5, "192.168.9.2", 24), ("eth0", 2, "10.0.0.2", 24)]);
+    let b = node(
+        "y",
+        &[
+            DOCKER,
+            ("br-1f", 4, "172.18.0.1", 16),
+            ("eth1", 5, "192.168.9.2", 24),
+            ("eth0", 2, "10.0.0.2", 24),
+        ],
+    );
     let found = order(&a, &b);
     let expected = [
         ("10.0.0.2:4000".to_owned(), Likelihood::SameSubnet),
@@ -89,7 +104,10 @@ fn published_and_read_back() {
     assert_eq!(Reachable::of(&job, 0, Duration::from_secs(1)).unwrap(), here);
     assert!(here.host.shares_loopback(&HostIdentity::here().unwrap()));
     job.put("reachable/1", b"{}").unwrap();
-    assert!(matches!(Reachable::of(&job, 1, Duration::from_secs(1)), Err(JobError::Malformed { rank: 1, .. })));
+    assert!(matches!(
+        Reachable::of(&job, 1, Duration::from_secs(1)),
+        Err(JobError::Malformed { rank: 1, .. })
+    ));
 }
 
 #[test]
@@ -106,17 +124,23 @@ fn the_matrix_says_what_was_tried_and_what_to_do() {
     let text = Unreachable { peers: vec![1, 2], tried, remedy, left_out: 3 }.to_string();
     assert!(text.starts_with("joining the job: nodes 1, 2 cannot be reached"), "{text}");
     assert!(text.contains("     0     1  10.0.0.2:4000   eth0       no answer in 3 s"), "{text}");
-    assert!(text.contains("3 addresses more") && text.ends_with("What to do: let it through"), "{text}");
+    assert!(
+        text.contains("3 addresses more") && text.ends_with("What to do: let it through"),
+        "{text}"
+    );
     assert!(Unreachable::default().to_string().contains("no address"));
 }
 
 /// WIND-11.6.
 #[test]
 fn cable_that_comes_after_many_bridges_is_a_candidate() {
-    let bridges = |third: u32| (0..70).map(move |at| (format!("foo{at}"), at + 10, format!("172.{third}.{at}.1")));
+    let bridges = |third: u32| {
+        (0..70).map(move |at| (format!("foo{at}"), at + 10, format!("172.{third}.{at}.1")))
+    };
     let host = |boot_id: &str, third: u32, cables: &[(&str, u32, &str, u8)]| {
         let list: Vec<_> = bridges(third).collect();
-        let list = list.iter().map(|(name, index, address)| (name.as_str(), *index, address.as_str(), 24));
+        let list =
+            list.iter().map(|(name, index, address)| (name.as_str(), *index, address.as_str(), 24));
         let mut node = node(boot_id, &list.chain(cables.iter().copied()).collect::<Vec<_>>());
         node = Reachable::publishing(node.host, 4000, node.addresses);
         node
@@ -126,7 +150,8 @@ fn cable_that_comes_after_many_bridges_is_a_candidate() {
         let a = host("x", 17, &[("wg0", 99, "10.88.1.1", 24), ("wg0", 99, "fd00:1::1", 64)]);
         let b = host("y", third, &[("wg0", 99, "10.88.2.1", 24), ("wg0", 99, "fd00:2::1", 64)]);
         let (found, left_out) = choose(&a, &b);
-        let has = |address: &str| found.iter().any(|candidate| candidate.to.ip().to_string() == address);
+        let has =
+            |address: &str| found.iter().any(|candidate| candidate.to.ip().to_string() == address);
         assert!(has("10.88.2.1") && has("fd00:2::1"), "{found:?}");
         assert_eq!(left_out > 0, third == 18);
     }

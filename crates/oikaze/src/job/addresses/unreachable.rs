@@ -1,4 +1,5 @@
-//! Error of a node that another one does not reach: each address that was tried, with cause and remedy.
+//! Error of a node that another one does not reach: each address that was tried, with cause and
+//! remedy.
 
 use super::Candidate;
 use crate::job::reason::{Reason, Transport, remedies};
@@ -8,7 +9,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-/// Time for errors that the network reports, such as a closed port. Addresses were called for seconds before.
+/// Time for errors that the network reports, such as a closed port. Addresses were called for
+/// seconds before.
 const REPORT_TIME: Duration = Duration::from_millis(300);
 
 /// One line of the matrix of what was tried.
@@ -40,7 +42,8 @@ pub struct Unreachable {
 }
 
 impl Unreachable {
-    /// Notes a peer that did not connect. `told`: cause for all its addresses, if one is known; else each is looked into.
+    /// Notes a peer that did not connect. `told`: cause for all its addresses, if one is known;
+    /// else each is looked into.
     pub(crate) fn add(
         &mut self,
         from: u32,
@@ -75,22 +78,31 @@ impl Unreachable {
     }
 }
 
-/// Asks the kernel for the cause of each address's silence: its route, and the errors that the network reports.
+/// Asks the kernel for the cause of each address's silence: its route, and the errors that the
+/// network reports.
 fn look_into(addresses: &[SocketAddr]) -> Vec<Reason> {
     let probe = |to: SocketAddr| -> io::Result<UdpSocket> {
         let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+        let socket = socket_with(
+            family,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            None,
+        )?;
         connect(&socket, &to)?;
         let socket = UdpSocket::from(socket);
         // No datagram of Wind: the peer drops it.
         socket.send(&[0])?;
         Ok(socket)
     };
-    let probes: Vec<(IpAddr, io::Result<UdpSocket>)> = addresses.iter().map(|&to| (to.ip(), probe(to))).collect();
+    let probes: Vec<(IpAddr, io::Result<UdpSocket>)> =
+        addresses.iter().map(|&to| (to.ip(), probe(to))).collect();
     if probes.iter().any(|(_, probe)| probe.is_ok()) {
         std::thread::sleep(REPORT_TIME);
     }
-    let cause = |(to, probe): (IpAddr, io::Result<UdpSocket>)| match probe.and_then(|probe| probe.take_error()) {
+    let cause = |(to, probe): (IpAddr, io::Result<UdpSocket>)| match probe
+        .and_then(|probe| probe.take_error())
+    {
         Ok(None) => Reason::NoAnswer,
         Ok(Some(why)) | Err(why) => Reason::of(&why, to),
     };
@@ -113,12 +125,23 @@ impl fmt::Display for Unreachable {
             );
         }
         writeln!(f, "joining the job: node{plural} {peers} cannot be reached over UDP. Tried:")?;
-        let address = self.tried.iter().map(|tried| tried.address.to_string().len()).max().unwrap_or(0).max(7);
-        let interface = self.tried.iter().map(|tried| tried.interface.len()).max().unwrap_or(0).max(9);
+        let address = self
+            .tried
+            .iter()
+            .map(|tried| tried.address.to_string().len())
+            .max()
+            .unwrap_or(0)
+            .max(7);
+        let interface =
+            self.tried.iter().map(|tried| tried.interface.len()).max().unwrap_or(0).max(9);
         writeln!(f, "  from    to  {:address$}  {:interface$}  result", "address", "interface")?;
         for tried in &self.tried {
             let to = tried.address.to_string();
-            writeln!(f, "  {:>4}  {:>4}  {to:address$}  {:interface$}  {}", tried.from, tried.to, tried.interface, tried.result)?;
+            writeln!(
+                f,
+                "  {:>4}  {:>4}  {to:address$}  {:interface$}  {}",
+                tried.from, tried.to, tried.interface, tried.result
+            )?;
         }
         if self.left_out > 0 {
             writeln!(

@@ -1,4 +1,5 @@
-//! `oikaze agent`: runs the nodes of one host for a launcher on another, and ends them when the launcher goes away.
+//! `oikaze agent`: runs the nodes of one host for a launcher on another, and ends them when the
+//! launcher goes away.
 
 use super::crew::{Crew, Work};
 use super::ending::Ending;
@@ -7,7 +8,9 @@ use super::guard::Guard;
 use super::output::Sink;
 use super::pipe::{Control, News, Order, Up, VERSION};
 use super::program::find_program;
-use super::{Event, SIGCHLD, SIGKILL, SIGSTOP, SIGXFSZ, forward_signals, stop_myself, stops, take_signals};
+use super::{
+    Event, SIGCHLD, SIGKILL, SIGSTOP, SIGXFSZ, forward_signals, stop_myself, stops, take_signals,
+};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +20,8 @@ use std::time::Duration;
 /// How long output may still come after the last node has ended.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
-/// Serve one job: order on standard input, news on standard output. From the main thread only, before any other is started.
+/// Serve one job: order on standard input, news on standard output. From the main thread only,
+/// before any other is started.
 ///
 /// # Errors
 /// No usable order, or the launcher is gone.
@@ -26,13 +30,21 @@ pub fn agent(helper: &Path) -> Result<(), LaunchError> {
     let mut input = BufReader::new(std::io::stdin());
     let mut line = String::new();
     input.read_line(&mut line).map_err(LaunchError::system("read the launcher's order"))?;
-    let usage =
-        |why: &str| LaunchError::Usage(format!("{why}: `oikaze agent` is started by `oikaze run --hosts`, of the same release"));
-    let order: Order = serde_json::from_str(&line).map_err(|_| usage("no order on standard input"))?;
+    let usage = |why: &str| {
+        LaunchError::Usage(format!(
+            "{why}: `oikaze agent` is started by `oikaze run --hosts`, of the same release"
+        ))
+    };
+    let order: Order =
+        serde_json::from_str(&line).map_err(|_| usage("no order on standard input"))?;
     if order.version != VERSION {
-        return Err(usage(&format!("the launcher speaks version {}, this agent {VERSION}", order.version)));
+        return Err(usage(&format!(
+            "the launcher speaks version {}, this agent {VERSION}",
+            order.version
+        )));
     }
-    let up = Arc::new(Up::open(std::io::stdout()).map_err(LaunchError::system("answer the launcher"))?);
+    let up =
+        Arc::new(Up::open(std::io::stdout()).map_err(LaunchError::system("answer the launcher"))?);
     let ranks = order.first..order.first.saturating_add(order.count);
     let (events, inbox) = channel();
     forward_signals(signals, events.clone())?;
@@ -41,7 +53,10 @@ pub fn agent(helper: &Path) -> Result<(), LaunchError> {
     let started = work(order, &up).and_then(|work| {
         let crew = Crew::start(&work, &|_| Vec::new(), &sink, &events, &mut guard)?;
         let listen = move || listen(input, &events);
-        std::thread::Builder::new().name("orders".into()).spawn(listen).map_err(LaunchError::system("start a thread"))?;
+        std::thread::Builder::new()
+            .name("orders".into())
+            .spawn(listen)
+            .map_err(LaunchError::system("start a thread"))?;
         Ok(crew)
     });
     match started {
@@ -63,11 +78,13 @@ fn work<W: std::io::Write + Send>(order: Order, up: &Up<W>) -> Result<Work, Laun
     let name = program.next().ok_or_else(broken)?;
     let directory = Some(PathBuf::from(&order.directory.0)).filter(|directory| directory.is_dir());
     match &directory {
-        Some(directory) => {
-            std::env::set_current_dir(directory).map_err(LaunchError::system(format!("enter {}", directory.display())))?
-        }
+        Some(directory) => std::env::set_current_dir(directory)
+            .map_err(LaunchError::system(format!("enter {}", directory.display())))?,
         None => {
-            up.tell(&News::Note(format!("{} does not exist there: running in the home directory", order.directory.0.display())));
+            up.tell(&News::Note(format!(
+                "{} does not exist there: running in the home directory",
+                order.directory.0.display()
+            )));
         }
     }
     Ok(Work {
@@ -96,7 +113,12 @@ fn listen(input: impl BufRead, events: &Sender<Event>) {
     let _ = events.send(Event::LauncherGone);
 }
 
-fn serve<W: std::io::Write + Send>(mut crew: Crew, inbox: &Receiver<Event>, up: &Up<W>, guard: &mut Guard) {
+fn serve<W: std::io::Write + Send>(
+    mut crew: Crew,
+    inbox: &Receiver<Event>,
+    up: &Up<W>,
+    guard: &mut Guard,
+) {
     loop {
         for (rank, how) in crew.reap(guard) {
             up.tell(&News::Ended(rank, how));
@@ -115,7 +137,9 @@ fn serve<W: std::io::Write + Send>(mut crew: Crew, inbox: &Receiver<Event>, up: 
                 stop_myself();
             }
             Some(Event::Signal(signal)) => crew.signal(signal),
-            Some(Event::Ended(..) | Event::HostClosed(..) | Event::Notice(_) | Event::Answers(_)) => {}
+            Some(
+                Event::Ended(..) | Event::HostClosed(..) | Event::Notice(_) | Event::Answers(_),
+            ) => {}
             // What nodes have written is not lost because its reader is slow.
             None if up.is_busy() => {}
             None => return,

@@ -67,7 +67,8 @@ impl Crew {
         Crew { nodes: Vec::new(), streams: 0 }
     }
 
-    /// Start all nodes of this host. To be called from a thread that lives as long as they should (the main thread).
+    /// Start all nodes of this host. To be called from a thread that lives as long as they should
+    /// (the main thread).
     ///
     /// # Errors
     /// The system refuses; those started before are killed again.
@@ -81,14 +82,21 @@ impl Crew {
         let mut crew = Crew::empty();
         let secret = match work.secret_in_environment {
             true => None,
-            false => Some(work.secret.inheritance().map_err(LaunchError::system("put the job's secret into a memory file"))?),
+            false => Some(
+                work.secret
+                    .inheritance()
+                    .map_err(LaunchError::system("put the job's secret into a memory file"))?,
+            ),
         };
         for rank in work.ranks.clone() {
             let mut command = command(work, rank, &wrap(rank), secret.as_ref());
-            let doing = || LaunchError::system(format!("start {} as node {rank}", work.program.display()));
-            let mut child = command.spawn().map_err(|why| program::refused(&work.program, rank, why))?;
+            let doing =
+                || LaunchError::system(format!("start {} as node {rank}", work.program.display()));
+            let mut child =
+                command.spawn().map_err(|why| program::refused(&work.program, rank, why))?;
             let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-            let pid = pid.ok_or_else(|| doing()(std::io::Error::other("a process without number")))?;
+            let pid =
+                pid.ok_or_else(|| doing()(std::io::Error::other("a process without number")))?;
             guard.group(pid);
             let (out, err) = (child.stdout.take(), child.stderr.take());
             crew.nodes.push(Node { rank, child, pid });
@@ -114,7 +122,10 @@ impl Crew {
             // Nobody listens any more when the launcher has stopped waiting for output.
             let _ = events.send(Event::Drained);
         };
-        std::thread::Builder::new().name(format!("output {rank}")).spawn(run).map_err(LaunchError::system("start a thread"))?;
+        std::thread::Builder::new()
+            .name(format!("output {rank}"))
+            .spawn(run)
+            .map_err(LaunchError::system("start a thread"))?;
         self.streams += 1;
         Ok(())
     }
@@ -123,7 +134,8 @@ impl Crew {
     pub fn reap(&mut self, guard: &mut Guard) -> Vec<(Rank, Ending)> {
         let mut ended = Vec::new();
         self.nodes.retain_mut(|node| {
-            // Looked at first, reaped later: until then its number cannot be given to a stranger, so its group can be killed.
+            // Looked at first, reaped later: until then its number cannot be given to a stranger,
+            // so its group can be killed.
             let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
             match waitid(WaitId::Pid(node.pid), look) {
                 Ok(None) => return true,
@@ -133,7 +145,12 @@ impl Crew {
             }
             guard.forget(node.pid);
             let how = node.child.wait().map_or_else(
-                |why| Ending::Lost(format!("ended, but its status is not known ({why})"), super::ending::STATUS_LAUNCHER),
+                |why| {
+                    Ending::Lost(
+                        format!("ended, but its status is not known ({why})"),
+                        super::ending::STATUS_LAUNCHER,
+                    )
+                },
                 Ending::from,
             );
             ended.push((node.rank, how));
@@ -205,7 +222,9 @@ fn command(work: &Work, rank: Rank, wrap: &[String], secret: Option<&Inheritance
     command.env_remove(environment::SECRET_FD);
     if let Some(secret) = secret {
         // Also that of a job in which this launcher itself runs.
-        command.env_remove(environment::SECRET).env(environment::SECRET_FD, secret.number().to_string());
+        command
+            .env_remove(environment::SECRET)
+            .env(environment::SECRET_FD, secret.number().to_string());
         secret.pass_to(&mut command);
     }
     command.stdin(if work.input && rank == 0 { Stdio::inherit() } else { Stdio::null() });

@@ -1,4 +1,5 @@
-//! Why an ELF file is no program of this machine: its header and its loader, read as far as the kernel reads them.
+//! Why an ELF file is no program of this machine: its header and its loader, read as far as the
+//! kernel reads them.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -17,7 +18,8 @@ const HEADERS_MAX: u64 = 256;
 /// Maximum length of the loader's path (PATH_MAX of Linux).
 const PATH_MAX: usize = 4096;
 
-/// Processors by their number in the header (`e_machine`), with the name that `std::env::consts::ARCH` gives them.
+/// Processors by their number in the header (`e_machine`), with the name that
+/// `std::env::consts::ARCH` gives them.
 const MACHINES: [(u16, &str); 12] = [
     (3, "x86"),
     (8, "mips"),
@@ -60,12 +62,17 @@ fn header(bytes: &[u8]) -> Option<Header> {
         _ => return None,
     };
     let at = |at, len| number(bytes, at, len, big);
-    let (table, entry, entries) = if wide { (at(32, 8)?, at(54, 2)?, at(56, 2)?) } else { (at(28, 4)?, at(42, 2)?, at(44, 2)?) };
+    let (table, entry, entries) = if wide {
+        (at(32, 8)?, at(54, 2)?, at(56, 2)?)
+    } else {
+        (at(28, 4)?, at(42, 2)?, at(44, 2)?)
+    };
     let (kind, machine) = (u16::try_from(at(16, 2)?).ok()?, u16::try_from(at(18, 2)?).ok()?);
     Some(Header { wide, big, kind, machine, table, entry, entries })
 }
 
-/// True if this machine runs programs of that processor, perhaps because the kernel was built for it: 32 bits on 64.
+/// True if this machine runs programs of that processor, perhaps because the kernel was built for
+/// it: 32 bits on 64.
 fn runs(machine: u16, big: bool) -> bool {
     let fits = |name: &str| match std::env::consts::ARCH {
         "x86_64" => name == "x86_64" || name == "x86",
@@ -75,7 +82,9 @@ fn runs(machine: u16, big: bool) -> bool {
     };
     let known = MACHINES.iter().any(|(_, name)| fits(name));
     // On a processor that is not listed the kernel decides.
-    !known || (big == cfg!(target_endian = "big") && MACHINES.iter().any(|(number, name)| *number == machine && fits(name)))
+    !known
+        || (big == cfg!(target_endian = "big")
+            && MACHINES.iter().any(|(number, name)| *number == machine && fits(name)))
 }
 
 /// Why the kernel would refuse this ELF file; `None` if nothing speaks against it.
@@ -86,12 +95,19 @@ pub fn why_not(file: &File) -> Option<String> {
     let Some(header) = header(bytes.get(..len)?) else { return Some(damaged.to_owned()) };
     if !runs(header.machine, header.big) {
         let name = MACHINES.iter().find(|(number, _)| *number == header.machine);
-        let name = name.map_or_else(|| format!("processor {}", header.machine), |(_, name)| (*name).to_owned());
+        let name = name.map_or_else(
+            || format!("processor {}", header.machine),
+            |(_, name)| (*name).to_owned(),
+        );
         let here = std::env::consts::ARCH;
-        return Some(format!("it is built for another machine ({name}, and this one is {here}): build it for {here}"));
+        return Some(format!(
+            "it is built for another machine ({name}, and this one is {here}): build it for {here}"
+        ));
     }
     if !TYPES.contains(&header.kind) {
-        return Some("it is an object file or a core dump, not a program: link it first".to_owned());
+        return Some(
+            "it is an object file or a core dump, not a program: link it first".to_owned(),
+        );
     }
     match loader(file, &header) {
         Err(()) => Some(damaged.to_owned()),
@@ -123,7 +139,8 @@ fn loader(file: &File, header: &Header) -> Result<Option<Vec<u8>>, ()> {
         if at(0, 4)? != u64::from(PT_INTERP) {
             continue;
         }
-        let (offset, len) = if header.wide { (at(8, 8)?, at(32, 8)?) } else { (at(4, 4)?, at(16, 4)?) };
+        let (offset, len) =
+            if header.wide { (at(8, 8)?, at(32, 8)?) } else { (at(4, 4)?, at(16, 4)?) };
         let len = usize::try_from(len).ok().filter(|len| (2..=PATH_MAX).contains(len)).ok_or(())?;
         let mut path = vec![0; len];
         file.read_exact_at(&mut path, offset).map_err(drop)?;
@@ -140,7 +157,8 @@ mod tests {
     use std::io::Write;
 
     fn file(bytes: &[u8]) -> File {
-        let (mut reading, name) = (None, format!("oikaze-elf-{}-{:?}", std::process::id(), std::thread::current().id()));
+        let (mut reading, name) =
+            (None, format!("oikaze-elf-{}-{:?}", std::process::id(), std::thread::current().id()));
         let path = std::env::temp_dir().join(name);
         if std::fs::File::create(&path).and_then(|mut file| file.write_all(bytes)).is_ok() {
             reading = File::open(&path).ok();
@@ -151,7 +169,9 @@ mod tests {
 
     fn own() -> Vec<u8> {
         let mut bytes = vec![0; 1 << 16];
-        let len = File::open(std::env::current_exe().unwrap()).and_then(|own| own.read_at(&mut bytes, 0)).unwrap();
+        let len = File::open(std::env::current_exe().unwrap())
+            .and_then(|own| own.read_at(&mut bytes, 0))
+            .unwrap();
         bytes.truncate(len);
         bytes
     }
@@ -162,13 +182,16 @@ mod tests {
         let good = own();
         assert_eq!(why_not(&file(&good)), None);
         let mut foreign = good.clone();
-        foreign[18..20].copy_from_slice(&if cfg!(target_arch = "s390x") { 62u16 } else { 22 }.to_ne_bytes());
+        foreign[18..20]
+            .copy_from_slice(&if cfg!(target_arch = "s390x") { 62u16 } else { 22 }.to_ne_bytes());
         assert!(why_not(&file(&foreign)).unwrap().contains("another machine"));
         let mut object = good.clone();
         object[16..18].copy_from_slice(&1u16.to_ne_bytes());
         assert!(why_not(&file(&object)).unwrap().contains("object file"));
         assert!(why_not(&file(&good[..20])).unwrap().contains("cut off"));
-        if let Some(at) = good.windows(5).position(|window| window == b"/lib6" || window == b"/lib/") {
+        if let Some(at) =
+            good.windows(5).position(|window| window == b"/lib6" || window == b"/lib/")
+        {
             let mut unloadable = good.clone();
             unloadable[at + 1] = b'x';
             let why = why_not(&file(&unloadable)).unwrap();

@@ -47,7 +47,10 @@ impl From<ExitStatus> for Ending {
         match (status.code(), status.signal()) {
             (Some(code), _) => Ending::Status(u8::try_from(code).unwrap_or(u8::MAX)),
             (None, Some(signal)) => Ending::Signal(signal),
-            (None, None) => Ending::Lost("stopped in a way that the system does not tell".into(), STATUS_LAUNCHER),
+            (None, None) => Ending::Lost(
+                "stopped in a way that the system does not tell".into(),
+                STATUS_LAUNCHER,
+            ),
         }
     }
 }
@@ -57,7 +60,9 @@ impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Ending::Status(status) => write!(f, "ended with status {status}"),
-            Ending::Signal(signal) => write!(f, "was killed by signal {signal} ({})", signal_name(*signal)),
+            Ending::Signal(signal) => {
+                write!(f, "was killed by signal {signal} ({})", signal_name(*signal))
+            }
             Ending::Lost(why, _) => f.write_str(why),
         }
     }

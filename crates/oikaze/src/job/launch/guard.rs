@@ -1,7 +1,9 @@
-//! A launcher that is killed cannot clean up. Its guard can: a small process of its own group that waits at the end of a pipe.
+//! A launcher that is killed cannot clean up. Its guard can: a small process of its own group that
+//! waits at the end of a pipe.
 //!
-//! Children die with the launcher by the kernel's hand (`PR_SET_PDEATHSIG`), but their own children do not, and network
-//! namespaces stay for ever. The guard is told of both as they come and go; when the pipe closes without a word, it acts.
+//! Children die with the launcher by the kernel's hand (`PR_SET_PDEATHSIG`), but their own children
+//! do not, and network namespaces stay for ever. The guard is told of both as they come and go;
+//! when the pipe closes without a word, it acts.
 
 use super::error::LaunchError;
 use super::netns;
@@ -27,7 +29,9 @@ impl Guard {
         let mut command = Command::new(helper);
         command.arg("guard").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         isolate(&mut command, false);
-        let mut child = command.spawn().map_err(LaunchError::system(format!("start {} guard", helper.display())))?;
+        let mut child = command
+            .spawn()
+            .map_err(LaunchError::system(format!("start {} guard", helper.display())))?;
         let pipe = child.stdin.take();
         Ok(Guard { child, pipe })
     }

@@ -1,6 +1,7 @@
 //! One stream's unfinished line: all of its bytes, and how a terminal shows it.
 
-/// A longer line is printed in pieces of this length, so that a node cannot fill the launcher's memory.
+/// A longer line is printed in pieces of this length, so that a node cannot fill the launcher's
+/// memory.
 pub const LINE_MAX: usize = 16 << 20;
 
 /// Bytes since the last newline.
@@ -20,7 +21,8 @@ impl Line {
         Line { live, ..Line::default() }
     }
 
-    /// Takes bytes and hands out each line that is finished, without its newline. Nothing is lost unless the line is live.
+    /// Takes bytes and hands out each line that is finished, without its newline. Nothing is lost
+    /// unless the line is live.
     pub fn push(&mut self, mut bytes: &[u8], mut line: impl FnMut(&[u8])) {
         while let Some(end) = bytes.iter().position(|&byte| byte == b'\n') {
             let (front, rest) = bytes.split_at(end);
@@ -34,7 +36,8 @@ impl Line {
 
     fn append(&mut self, mut bytes: &[u8], line: &mut impl FnMut(&[u8])) {
         while self.bytes.len() + bytes.len() > LINE_MAX {
-            let (front, rest) = bytes.split_at(LINE_MAX.saturating_sub(self.bytes.len()).min(bytes.len()));
+            let (front, rest) =
+                bytes.split_at(LINE_MAX.saturating_sub(self.bytes.len()).min(bytes.len()));
             self.bytes.extend(front);
             line(&self.bytes);
             self.bytes.clear();
@@ -48,10 +51,16 @@ impl Line {
         }
     }
 
-    /// Length of the front that a terminal no longer shows: up to the last carriage return that text follows.
+    /// Length of the front that a terminal no longer shows: up to the last carriage return that
+    /// text follows.
     fn overwritten(&self) -> usize {
         let text = self.bytes.iter().rposition(|&byte| byte != b'\r').unwrap_or(0);
-        self.bytes.get(..text).unwrap_or_default().iter().rposition(|&byte| byte == b'\r').map_or(0, |at| at + 1)
+        self.bytes
+            .get(..text)
+            .unwrap_or_default()
+            .iter()
+            .rposition(|&byte| byte == b'\r')
+            .map_or(0, |at| at + 1)
     }
 
     /// The line as it is printed.
@@ -87,7 +96,9 @@ mod tests {
     fn line_beyond_the_maximum_is_printed_in_pieces_without_loss() {
         let (mut line, mut all, mut pieces) = (Line::new(false), 0, 0);
         for _ in 0..3 {
-            line.push(&vec![b'x'; LINE_MAX / 2 + 1], |piece| (all, pieces) = (all + piece.len(), pieces + 1));
+            line.push(&vec![b'x'; LINE_MAX / 2 + 1], |piece| {
+                (all, pieces) = (all + piece.len(), pieces + 1)
+            });
         }
         assert_eq!((pieces, all + line.shown().len()), (1, 3 * (LINE_MAX / 2 + 1)));
     }

@@ -1,8 +1,11 @@
 //! The launcher: `oikaze run`.
 //!
-//! - [`plan`]: which nodes run where. [`program`]: what they run. [`netns`]: one machine as several.
-//! - `crew`: children on this host. `remote` and [`agent`]: children on others, over ssh; `pipe`: what the two say.
-//! - [`policy`]: when to pass on, wait, terminate, kill. [`guard`]: cleans up after a launcher that was killed itself.
+//! - [`plan`]: which nodes run where. [`program`]: what they run. [`netns`]: one machine as
+//!   several.
+//! - `crew`: children on this host. `remote` and [`agent`]: children on others, over ssh; `pipe`:
+//!   what the two say.
+//! - [`policy`]: when to pass on, wait, terminate, kill. [`guard`]: cleans up after a launcher that
+//!   was killed itself.
 //! - [`output`]: lines of many nodes on one terminal. [`ending`]: exit statuses.
 
 pub mod agent;
@@ -64,9 +67,13 @@ enum Event {
 
 /// The signals that a launcher reads like messages. Before any thread is started.
 fn take_signals() -> Result<Signals, LaunchError> {
-    // SIGXFSZ is taken so that a write beyond `ulimit -f` fails with EFBIG, and does not kill (LAUNCH-5.3). SIGTTOU is taken
-    // too: a launcher in the background writes its nodes' output to the terminal even after `stty tostop`.
-    let all = [SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGXFSZ];
+    // SIGXFSZ is taken so that a write beyond `ulimit -f` fails with EFBIG, and does not kill
+    // (LAUNCH-5.3). SIGTTOU is taken too: a launcher in the background writes its nodes' output to
+    // the terminal even after `stty tostop`.
+    let all = [
+        SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGTERM, SIGCHLD, SIGCONT, SIGTSTP, SIGTTIN,
+        SIGTTOU, SIGXFSZ,
+    ];
     Signals::take(&all).map_err(LaunchError::system("take over signals"))
 }
 
@@ -75,7 +82,8 @@ fn stops(signal: i32) -> bool {
     matches!(signal, SIGTSTP | SIGTTIN | SIGTTOU)
 }
 
-/// Stops this process until SIGCONT. By SIGSTOP, as the kernel ignores SIGTSTP in a process group that no shell watches.
+/// Stops this process until SIGCONT. By SIGSTOP, as the kernel ignores SIGTSTP in a process group
+/// that no shell watches.
 fn stop_myself() {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
 }
@@ -89,7 +97,10 @@ fn forward_signals(signals: Signals, events: Sender<Event>) -> Result<(), Launch
             }
         }
     };
-    std::thread::Builder::new().name("signals".into()).spawn(forward).map_err(LaunchError::system("start a thread"))?;
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(forward)
+        .map_err(LaunchError::system("start a thread"))?;
     Ok(())
 }
 

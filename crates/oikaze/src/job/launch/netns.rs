@@ -1,7 +1,8 @@
-//! One machine as several: a network namespace for each node, joined by a bridge in a namespace of its own.
+//! One machine as several: a network namespace for each node, joined by a bridge in a namespace of
+//! its own.
 //!
-//! Everything is named `oik-<pid of the launcher>-<rank or bridge>`, so that a later launcher can tell what a dead one left
-//! behind. Needs root and the `ip` command.
+//! Everything is named `oik-<pid of the launcher>-<rank or bridge>`, so that a later launcher can
+//! tell what a dead one left behind. Needs root and the `ip` command.
 
 use super::error::LaunchError;
 use super::guard::Guard;
@@ -39,8 +40,14 @@ impl Cabling {
     #[must_use]
     pub fn address(&self, rank: u32) -> Ipv4Addr {
         let [a, b] = self.network;
-        // 1 to 250 in the last byte: neither the network's own address nor broadcast, and the bridge's x.y.255.254 stays free.
-        Ipv4Addr::new(a, b, u8::try_from(rank / 250).unwrap_or(u8::MAX), u8::try_from(rank % 250 + 1).unwrap_or(u8::MAX))
+        // 1 to 250 in the last byte: neither the network's own address nor broadcast, and the
+        // bridge's x.y.255.254 stays free.
+        Ipv4Addr::new(
+            a,
+            b,
+            u8::try_from(rank / 250).unwrap_or(u8::MAX),
+            u8::try_from(rank % 250 + 1).unwrap_or(u8::MAX),
+        )
     }
 
     fn bridge(&self) -> Ipv4Addr {
@@ -63,24 +70,33 @@ impl Network {
     /// No `ip` command, not root, or what `ip` says.
     pub fn make(nodes: u32, cabling: Cabling, guard: &mut Guard) -> Result<Network, LaunchError> {
         if nodes > NODES_MAX {
-            return Err(LaunchError::Usage(format!("--netns has addresses for {NODES_MAX} nodes, not {nodes}")));
+            return Err(LaunchError::Usage(format!(
+                "--netns has addresses for {NODES_MAX} nodes, not {nodes}"
+            )));
         }
         remove_leftovers();
-        let mut network = Network { names: Vec::new(), cabling, prefix: format!("oik-{}", std::process::id()) };
+        let mut network =
+            Network { names: Vec::new(), cabling, prefix: format!("oik-{}", std::process::id()) };
         network.add("bridge", guard)?;
         let Cabling { mtu, .. } = network.cabling;
-        let mut bridge = format!("link set lo up\nlink add br0 type bridge\nlink set br0 mtu {mtu} up\n");
+        let mut bridge =
+            format!("link set lo up\nlink add br0 type bridge\nlink set br0 mtu {mtu} up\n");
         let _ = writeln!(bridge, "address add {}/16 dev br0", network.cabling.bridge());
         for rank in 0..nodes {
             network.add(&rank.to_string(), guard)?;
-            let _ =
-                writeln!(bridge, "link add n{rank} mtu {mtu} type veth peer name eth0 mtu {mtu} netns {}", network.name(rank));
+            let _ = writeln!(
+                bridge,
+                "link add n{rank} mtu {mtu} type veth peer name eth0 mtu {mtu} netns {}",
+                network.name(rank)
+            );
             let _ = writeln!(bridge, "link set n{rank} master br0 up");
         }
         ip(&["-n", &network.bridge_name(), "-batch", "-"], &bridge)?;
         for rank in 0..nodes {
-            let commands =
-                format!("link set lo up\naddress add {}/16 dev eth0\nlink set eth0 up\n", network.cabling.address(rank));
+            let commands = format!(
+                "link set lo up\naddress add {}/16 dev eth0\nlink set eth0 up\n",
+                network.cabling.address(rank)
+            );
             ip(&["-n", &network.name(rank), "-batch", "-"], &commands)?;
         }
         Ok(network)
@@ -112,13 +128,16 @@ impl Network {
         let path = Path::new(NAMES).join(self.bridge_name());
         let address = IpAddr::V4(self.cabling.bridge());
         let ports = ports.to_vec();
-        // A thread of its own enters the namespace and ends there; the socket belongs to the namespace for ever.
+        // A thread of its own enters the namespace and ends there; the socket belongs to the
+        // namespace for ever.
         let enter = move || {
             let namespace = std::fs::File::open(&path)?;
             move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
             super::bind(address, &ports)
         };
-        let listener = std::thread::spawn(enter).join().unwrap_or_else(|_| Err(std::io::Error::other("the thread failed")));
+        let listener = std::thread::spawn(enter)
+            .join()
+            .unwrap_or_else(|_| Err(std::io::Error::other("the thread failed")));
         listener.map_err(LaunchError::system("open the store's port inside the bridge's namespace"))
     }
 
@@ -138,11 +157,19 @@ impl Drop for Network {
 /// Kill who is still inside and remove a namespace; what is not there is no matter.
 pub fn remove(name: &str) {
     let inside = Command::new("ip").args(["netns", "pids", name]).stderr(Stdio::null()).output();
-    let inside = inside.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    for pid in inside.split_whitespace().filter_map(|pid| pid.parse().ok()).filter_map(Pid::from_raw) {
+    let inside = inside
+        .map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+        .unwrap_or_default();
+    for pid in
+        inside.split_whitespace().filter_map(|pid| pid.parse().ok()).filter_map(Pid::from_raw)
+    {
         let _ = kill_process(pid, Signal::KILL);
     }
-    let _ = Command::new("ip").args(["netns", "del", name]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let _ = Command::new("ip")
+        .args(["netns", "del", name])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
 }
 
 /// The launcher whose namespace this is; `None` if it is none of ours.
@@ -156,7 +183,8 @@ fn launcher_of(name: &str) -> Option<u32> {
 fn remove_leftovers() {
     let Ok(names) = std::fs::read_dir(NAMES) else { return };
     for name in names.filter_map(|entry| entry.ok()?.file_name().into_string().ok()) {
-        let dead = launcher_of(&name).is_some_and(|pid| !PathBuf::from(format!("/proc/{pid}")).exists());
+        let dead =
+            launcher_of(&name).is_some_and(|pid| !PathBuf::from(format!("/proc/{pid}")).exists());
         if dead {
             remove(&name);
         }
@@ -167,14 +195,19 @@ fn remove_leftovers() {
 fn ip(arguments: &[&str], input: &str) -> Result<(), LaunchError> {
     let command = format!("ip {}", arguments.join(" "));
     let failed = |why: String| LaunchError::Network { command: command.clone(), why };
-    let mut child =
-        match Command::new("ip").args(arguments).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn() {
-            Ok(child) => child,
-            Err(why) if why.kind() == std::io::ErrorKind::NotFound => {
-                return Err(failed("was not found: install the package iproute2".into()));
-            }
-            Err(why) => return Err(failed(format!("cannot be started: {why}"))),
-        };
+    let mut child = match Command::new("ip")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+    {
+        Ok(child) => child,
+        Err(why) if why.kind() == std::io::ErrorKind::NotFound => {
+            return Err(failed("was not found: install the package iproute2".into()));
+        }
+        Err(why) => return Err(failed(format!("cannot be started: {why}"))),
+    };
     // If ip ends early it says why on its standard error.
     let _ = child.stdin.take().map(|mut pipe| pipe.write_all(input.as_bytes()));
     let output = child.wait_with_output().map_err(|why| failed(why.to_string()))?;
@@ -182,8 +215,11 @@ fn ip(arguments: &[&str], input: &str) -> Result<(), LaunchError> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
-    let hint =
-        if said.contains("not permitted") || said.contains("ermission denied") { ": --netns needs root, try sudo" } else { "" };
+    let hint = if said.contains("not permitted") || said.contains("ermission denied") {
+        ": --netns needs root, try sudo"
+    } else {
+        ""
+    };
     Err(failed(format!("failed ({said}){hint}")))
 }
 
@@ -194,7 +230,8 @@ mod tests {
     #[test]
     fn addresses_are_distinct_and_usable() {
         let cabling = Cabling::default();
-        let all: std::collections::HashSet<_> = (0..1000).map(|rank| cabling.address(rank)).collect();
+        let all: std::collections::HashSet<_> =
+            (0..1000).map(|rank| cabling.address(rank)).collect();
         assert_eq!(all.len(), 1000);
         assert!(!all.contains(&cabling.bridge()));
         assert_eq!(cabling.address(0), Ipv4Addr::new(10, 77, 0, 1));

@@ -1,8 +1,9 @@
 //! Output of many nodes on one pair of streams.
 //!
-//! Without prefix, bytes pass as they come (LAUNCH-5.1). With prefix, whole lines pass, each with its rank in front, and no
-//! byte is lost (LAUNCH-5.2). On a terminal, a progress bar (text redrawn after a carriage return) of rank 0 is shown live below
-//! the lines of the others; of another rank, only its last state is shown.
+//! Without prefix, bytes pass as they come (LAUNCH-5.1). With prefix, whole lines pass, each with
+//! its rank in front, and no byte is lost (LAUNCH-5.2). On a terminal, a progress bar (text redrawn
+//! after a carriage return) of rank 0 is shown live below the lines of the others; of another rank,
+//! only its last state is shown.
 
 use super::line::Line;
 use oikaze_protocol::Rank;
@@ -60,7 +61,8 @@ pub fn pump(mut from: impl Read, rank: Rank, stream: Stream, sink: &dyn Sink) {
         match from.read(&mut chunk) {
             Ok(0) => break,
             Ok(len) => {
-                // Dropping our end of the pipe gives the child what `| head` would give it: SIGPIPE.
+                // Dropping our end of the pipe gives the child what `| head` would give it:
+                // SIGPIPE.
                 if !sink.write(rank, stream, chunk.get(..len).unwrap_or_default()) {
                     break;
                 }
@@ -102,9 +104,20 @@ impl Terminal {
 
     /// On any two writers; `live`: which are terminals.
     #[must_use]
-    pub fn on(prefix: bool, live: [bool; 2], out: Box<dyn Write + Send>, err: Box<dyn Write + Send>) -> Terminal {
+    pub fn on(
+        prefix: bool,
+        live: [bool; 2],
+        out: Box<dyn Write + Send>,
+        err: Box<dyn Write + Send>,
+    ) -> Terminal {
         let screen = Screen { lines: HashMap::new(), drawing: None, out, err, broken: false };
-        Terminal { prefix, live, screen: Mutex::new(screen), busy: Busy::default(), lost: OnceLock::new() }
+        Terminal {
+            prefix,
+            live,
+            screen: Mutex::new(screen),
+            busy: Busy::default(),
+            lost: OnceLock::new(),
+        }
     }
 
     fn with(&self, act: impl FnOnce(&mut Screen) -> std::io::Result<()>) -> bool {
@@ -187,22 +200,32 @@ impl Sink for Terminal {
         }
         let front = front(rank);
         self.with(|screen| {
-            let mut line = screen.lines.remove(&(rank, stream)).unwrap_or_else(|| Line::new(self.is_live(stream)));
+            let mut line = screen
+                .lines
+                .remove(&(rank, stream))
+                .unwrap_or_else(|| Line::new(self.is_live(stream)));
             let mut finished = Vec::new();
             line.push(bytes, |text| finished.push(text.to_vec()));
-            if rank == 0 && self.is_live(stream) && (line.drawing().is_some() || !finished.is_empty()) {
+            if rank == 0
+                && self.is_live(stream)
+                && (line.drawing().is_some() || !finished.is_empty())
+            {
                 let erased = screen.drawing.as_ref().is_none_or(|(drawn, _)| *drawn == stream);
                 if erased {
                     screen.erase()?;
                 }
-                finished.iter().try_for_each(|text| screen.print(stream, front.as_bytes(), text))?;
+                finished
+                    .iter()
+                    .try_for_each(|text| screen.print(stream, front.as_bytes(), text))?;
                 if let Some(drawing) = line.drawing() {
                     screen.erase()?;
                     screen.drawing = Some((stream, [front.as_bytes(), drawing].concat()));
                     screen.redraw()?;
                 }
             } else {
-                finished.iter().try_for_each(|text| screen.print(stream, front.as_bytes(), text))?;
+                finished
+                    .iter()
+                    .try_for_each(|text| screen.print(stream, front.as_bytes(), text))?;
             }
             screen.lines.insert((rank, stream), line);
             Ok(())
@@ -216,7 +239,11 @@ impl Sink for Terminal {
             if rank == 0 && screen.drawing.as_ref().is_some_and(|(drawn, _)| *drawn == stream) {
                 screen.erase()?;
             }
-            if line.is_empty() { Ok(()) } else { screen.print(stream, front.as_bytes(), line.shown()) }
+            if line.is_empty() {
+                Ok(())
+            } else {
+                screen.print(stream, front.as_bytes(), line.shown())
+            }
         });
     }
 
@@ -285,8 +312,20 @@ mod tests {
         terminal.write(0, Stream::Err, b"\r20 %");
         terminal.write(0, Stream::Err, b"\n");
         let clear = "\r\x1b[K";
-        let expected =
-            [clear, "[0] 10 %", clear, "[1] hello\n", clear, "[0] 10 %", clear, clear, "[0] 20 %", clear, "[0] 20 %\n"].concat();
+        let expected = [
+            clear,
+            "[0] 10 %",
+            clear,
+            "[1] hello\n",
+            clear,
+            "[0] 10 %",
+            clear,
+            clear,
+            "[0] 20 %",
+            clear,
+            "[0] 20 %\n",
+        ]
+        .concat();
         assert_eq!(paper.text(), expected);
     }
 
@@ -294,7 +333,8 @@ mod tests {
     #[test]
     fn bytes_without_prefix_pass_as_they_come() {
         let (terminal, paper) = terminal(false, false);
-        let parts: [(Rank, &[u8]); 4] = [(0, b"ten %\r"), (1, b"a,b\r\n\0\xff"), (0, b"no"), (1, b" end")];
+        let parts: [(Rank, &[u8]); 4] =
+            [(0, b"ten %\r"), (1, b"a,b\r\n\0\xff"), (0, b"no"), (1, b" end")];
         for (rank, part) in parts {
             terminal.write(rank, Stream::Out, part);
         }
@@ -320,7 +360,8 @@ mod tests {
     }
 
     proptest! {
-        /// However the bytes are cut into reads, each stream's lines come out whole, in order, with its prefix.
+        /// However the bytes are cut into reads, each stream's lines come out whole, in order, with
+        /// its prefix.
         #[test]
         fn cutting_does_not_matter(texts in proptest::collection::vec("[a-z\n]{0,30}", 3), cuts in proptest::collection::vec((0usize..3, 1usize..6), 0..40)) {
             let (terminal, paper) = terminal(true, false);

@@ -1,7 +1,9 @@
-//! What a launcher and its agent on another host say to each other over ssh's standard input and output.
+//! What a launcher and its agent on another host say to each other over ssh's standard input and
+//! output.
 //!
-//! Down: one JSON line with the order (the secret travels here, never in argv), then one JSON line for each signal. Up: a magic
-//! line (what comes before it is a login shell's chatter), then frames `kind u8 | rank u32 | length u32 | bytes`, little-endian.
+//! Down: one JSON line with the order (the secret travels here, never in argv), then one JSON line
+//! for each signal. Up: a magic line (what comes before it is a login shell's chatter), then frames
+//! `kind u8 | rank u32 | length u32 | bytes`, little-endian.
 
 use super::ending::Ending;
 use super::output::{Busy, Sink, Stream};
@@ -22,7 +24,8 @@ pub const MAGIC: &str = "OIKAZE-AGENT 2";
 /// Bytes of one frame.
 const FRAME_MAX: usize = 1 << 20;
 
-/// A word of the system, of any bytes: text in JSON where it is UTF-8, else an array of bytes (LAUNCH-6.2).
+/// A word of the system, of any bytes: text in JSON where it is UTF-8, else an array of bytes
+/// (LAUNCH-6.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Spelled", into = "Spelled")]
 pub struct Word(pub OsString);
@@ -134,7 +137,16 @@ impl Order {
         let fault = self.fault.clone();
         let explain_after = self.explain_after_ms.map(Duration::from_millis);
         let keep_going = self.keep_going;
-        let settings = Settings { ports, failure_time, time_limit, fault, checksum, congestion, keep_going, explain_after };
+        let settings = Settings {
+            ports,
+            failure_time,
+            time_limit,
+            fault,
+            checksum,
+            congestion,
+            keep_going,
+            explain_after,
+        };
         Some((Secret::from_hex(&self.secret)?, settings))
     }
 }
@@ -167,7 +179,9 @@ impl News {
             News::OutputEnd(rank, stream) => (2 + number(*stream), *rank, Vec::new()),
             News::Ended(rank, Ending::Status(status)) => (5, *rank, vec![*status]),
             News::Ended(rank, Ending::Signal(signal)) => (6, *rank, signal.to_le_bytes().to_vec()),
-            News::Ended(rank, Ending::Lost(why, status)) => (7, *rank, [&[*status][..], why.as_bytes()].concat()),
+            News::Ended(rank, Ending::Lost(why, status)) => {
+                (7, *rank, [&[*status][..], why.as_bytes()].concat())
+            }
             News::Note(text) => (8, 0, text.clone().into_bytes()),
         };
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -182,7 +196,9 @@ impl News {
             (3, []) => News::OutputEnd(rank, Stream::Out),
             (4, []) => News::OutputEnd(rank, Stream::Err),
             (5, [status]) => News::Ended(rank, Ending::Status(*status)),
-            (6, signal) => News::Ended(rank, Ending::Signal(i32::from_le_bytes(signal.try_into().ok()?))),
+            (6, signal) => {
+                News::Ended(rank, Ending::Signal(i32::from_le_bytes(signal.try_into().ok()?)))
+            }
             (7, [status, why @ ..]) => News::Ended(rank, Ending::Lost(text(why), *status)),
             (8, why) => News::Note(text(why)),
             _ => return None,
@@ -201,9 +217,13 @@ impl News {
         let (mut rank, mut length) = ([0; 4], [0; 4]);
         from.read_exact(&mut rank)?;
         from.read_exact(&mut length)?;
-        let foreign = || io::Error::new(io::ErrorKind::InvalidData, "not the words of an agent of this release");
-        let length =
-            usize::try_from(u32::from_le_bytes(length)).ok().filter(|&length| length <= FRAME_MAX).ok_or_else(foreign)?;
+        let foreign = || {
+            io::Error::new(io::ErrorKind::InvalidData, "not the words of an agent of this release")
+        };
+        let length = usize::try_from(u32::from_le_bytes(length))
+            .ok()
+            .filter(|&length| length <= FRAME_MAX)
+            .ok_or_else(foreign)?;
         let mut bytes = vec![0; length];
         from.read_exact(&mut bytes)?;
         let [kind] = kind;
@@ -257,11 +277,13 @@ mod tests {
     fn news() -> impl Strategy<Value = News> {
         let stream = || prop_oneof![Just(Stream::Out), Just(Stream::Err)];
         prop_oneof![
-            (any::<u32>(), stream(), proptest::collection::vec(any::<u8>(), 0..50)).prop_map(|(r, s, b)| News::Output(r, s, b)),
+            (any::<u32>(), stream(), proptest::collection::vec(any::<u8>(), 0..50))
+                .prop_map(|(r, s, b)| News::Output(r, s, b)),
             (any::<u32>(), stream()).prop_map(|(r, s)| News::OutputEnd(r, s)),
             (any::<u32>(), any::<u8>()).prop_map(|(r, s)| News::Ended(r, Ending::Status(s))),
             (any::<u32>(), any::<i32>()).prop_map(|(r, s)| News::Ended(r, Ending::Signal(s))),
-            (any::<u32>(), any::<u8>(), ".{0,20}").prop_map(|(r, s, t)| News::Ended(r, Ending::Lost(t, s))),
+            (any::<u32>(), any::<u8>(), ".{0,20}")
+                .prop_map(|(r, s, t)| News::Ended(r, Ending::Lost(t, s))),
             ".{0,20}".prop_map(News::Note),
         ]
     }

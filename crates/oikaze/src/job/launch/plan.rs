@@ -20,17 +20,26 @@ impl FromStr for Host {
     fn from_str(text: &str) -> Result<Host, String> {
         // An IPv6 address has more than one colon and no count unless it stands in brackets.
         let (name, count) = match text.rsplit_once(':') {
-            Some((name, count)) if !name.contains(':') || name.ends_with(']') => (name, Some(count)),
+            Some((name, count)) if !name.contains(':') || name.ends_with(']') => {
+                (name, Some(count))
+            }
             _ => (text, None),
         };
         let name = name.trim_start_matches('[').trim_end_matches(']');
-        if name.is_empty() || name.starts_with('-') || name.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        if name.is_empty()
+            || name.starts_with('-')
+            || name.contains(|c: char| c.is_whitespace() || c.is_control())
+        {
             return Err(format!("{text:?} is not a host: give NAME, USER@NAME or NAME:NODES"));
         }
         let nodes = match count.map(str::parse) {
             None => None,
             Some(Ok(nodes)) if (1..=NODES_MAX).contains(&nodes) => Some(nodes),
-            Some(_) => return Err(format!("{text:?}: after the colon stands how many nodes, 1 to {NODES_MAX}")),
+            Some(_) => {
+                return Err(format!(
+                    "{text:?}: after the colon stands how many nodes, 1 to {NODES_MAX}"
+                ));
+            }
         };
         Ok(Host { name: name.to_owned(), nodes })
     }
@@ -49,10 +58,14 @@ pub fn place(nodes: Option<u32>, hosts: &[Host]) -> Result<Vec<Range<Rank>>, Lau
     if !(1..=NODES_MAX).contains(&total) {
         return Err(LaunchError::Usage(format!("a job has 1 to {NODES_MAX} nodes, not {total}")));
     }
-    let counts = said.unwrap_or_else(|| (0..hosts).map(|host| total / hosts + u32::from(host < total % hosts)).collect());
+    let counts = said.unwrap_or_else(|| {
+        (0..hosts).map(|host| total / hosts + u32::from(host < total % hosts)).collect()
+    });
     let sum: u32 = counts.iter().sum();
     if sum != total {
-        return Err(LaunchError::Usage(format!("-n says {total} nodes, but --hosts has room for {sum}: leave one of them out")));
+        return Err(LaunchError::Usage(format!(
+            "-n says {total} nodes, but --hosts has room for {sum}: leave one of them out"
+        )));
     }
     let mut next = 0;
     Ok(counts

@@ -20,7 +20,8 @@ pub const ASK_TIME: Duration = Duration::from_secs(1);
 const COLLECT_TIME: Duration = Duration::from_secs(3);
 /// Status of a job that a node aborted without a failing status of its own.
 const STATUS_ABORTED: u8 = 1;
-/// After SIGKILL a process ends unless the kernel holds it (a dead network disk): waiting longer helps nobody.
+/// After SIGKILL a process ends unless the kernel holds it (a dead network disk): waiting longer
+/// helps nobody.
 pub const KILL_TIME: Duration = Duration::from_secs(5);
 
 /// What the launcher shall do.
@@ -45,7 +46,8 @@ enum Stage {
     Grace(Duration),
     /// The time limit has passed; the nodes' answers are awaited until then.
     Asking(Duration),
-    /// The nodes have been told that the time limit has passed, and may end by their own errors until then.
+    /// The nodes have been told that the time limit has passed, and may end by their own errors
+    /// until then.
     TimedOut(Duration),
     /// Asked to end until then.
     Terminating(Duration),
@@ -73,7 +75,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// For `size` nodes, given `grace` after a first failure and a `limit` for the whole job, both counted from time zero.
+    /// For `size` nodes, given `grace` after a first failure and a `limit` for the whole job, both
+    /// counted from time zero.
     #[must_use]
     pub fn new(size: u32, grace: Duration, limit: Option<Duration>) -> Policy {
         let stage = Stage::Running;
@@ -108,8 +111,9 @@ impl Policy {
         self.told || self.stage == Stage::GivenUp || self.limit.is_some_and(|limit| limit <= now)
     }
 
-    /// The job's status: of the node that was killed while nobody here had killed any, else of the first failure (or of the node
-    /// that aborted the job), else 0. The status of an aborted job is never 0.
+    /// The job's status: of the node that was killed while nobody here had killed any, else of the
+    /// first failure (or of the node that aborted the job), else 0. The status of an aborted job is
+    /// never 0.
     #[must_use]
     pub fn status(&self) -> u8 {
         self.status.unwrap_or(if self.aborter.is_some() { STATUS_ABORTED } else { 0 })
@@ -120,7 +124,8 @@ impl Policy {
         self.keep_going = true;
     }
 
-    /// A node has aborted the job: the others may end by their own errors, then are ended (LAUNCH-3.1).
+    /// A node has aborted the job: the others may end by their own errors, then are ended
+    /// (LAUNCH-3.1).
     pub fn aborted(&mut self, now: Duration, rank: Rank, why: &str) {
         if self.status.is_none() {
             self.aborter = Some(rank);
@@ -130,7 +135,8 @@ impl Policy {
             0 => String::new(),
             left => format!("; {left} nodes have {} s to end", self.grace.as_secs_f32()),
         };
-        self.actions.push(Action::Say(format!("node {rank} aborted the job: {}{rest}", one_line(why))));
+        self.actions
+            .push(Action::Say(format!("node {rank} aborted the job: {}{rest}", one_line(why))));
         if self.stage == Stage::Running {
             self.stage = Stage::Grace(now + self.grace);
         }
@@ -141,18 +147,27 @@ impl Policy {
         if !self.living.remove(&rank) {
             return;
         }
-        self.actions.push(Action::Ended(NodeEnd { rank, how: how.to_string(), success: how.is_success() }));
+        self.actions.push(Action::Ended(NodeEnd {
+            rank,
+            how: how.to_string(),
+            success: how.is_success(),
+        }));
         if how.is_success() {
             return;
         }
-        // Its neighbours hear of a killed process sooner than its launcher does, and may have ended of it by then.
-        let killed = *how == Ending::Signal(SIGKILL) && matches!(self.stage, Stage::Running | Stage::Grace(_)) && !self.told;
+        // Its neighbours hear of a killed process sooner than its launcher does, and may have ended
+        // of it by then.
+        let killed = *how == Ending::Signal(SIGKILL)
+            && matches!(self.stage, Stage::Running | Stage::Grace(_))
+            && !self.told;
         if self.keep_going && self.stage == Stage::Running {
             return self.survived(rank, how);
         }
-        // Others fail because of the abort; only the aborter's own failure, and not one by the launcher's signals, counts.
+        // Others fail because of the abort; only the aborter's own failure, and not one by the
+        // launcher's signals, counts.
         let by_itself = matches!(self.stage, Stage::Running | Stage::Grace(_));
-        let unknown = self.status.is_none() && self.aborter.is_none_or(|aborter| aborter == rank && by_itself);
+        let unknown = self.status.is_none()
+            && self.aborter.is_none_or(|aborter| aborter == rank && by_itself);
         let first = unknown || (killed && self.status != Some(how.status()));
         if first {
             self.status = Some(how.status());
@@ -165,7 +180,8 @@ impl Policy {
                 0 => String::new(),
                 left => format!("; {left} more have {} s to end", self.grace.as_secs_f32()),
             };
-            self.actions.push(Action::Say(format!("node {rank} {how}{rest} (exit status {status})")));
+            self.actions
+                .push(Action::Say(format!("node {rank} {how}{rest} (exit status {status})")));
             self.explain(how);
         }
         if self.stage == Stage::Running {
@@ -201,10 +217,14 @@ impl Policy {
                 self.interrupted = true;
                 self.actions.push(Action::Signal(signal));
             }
-            // The launcher has been told to go: its nodes may not stay behind for longer than it takes to end in order.
+            // The launcher has been told to go: its nodes may not stay behind for longer than it
+            // takes to end in order.
             SIGTERM | SIGHUP => {
                 self.actions.push(Action::Signal(signal));
-                if matches!(self.stage, Stage::Running | Stage::Grace(_) | Stage::Asking(_) | Stage::TimedOut(_)) {
+                if matches!(
+                    self.stage,
+                    Stage::Running | Stage::Grace(_) | Stage::Asking(_) | Stage::TimedOut(_)
+                ) {
                     self.stage = Stage::Terminating(now + self.grace);
                 }
             }
@@ -230,7 +250,10 @@ impl Policy {
         match self.stage {
             Stage::Running => self.limit,
             Stage::Grace(at) => Some(self.limit.map_or(at, |limit| limit.min(at))),
-            Stage::Asking(at) | Stage::TimedOut(at) | Stage::Terminating(at) | Stage::Killing(at) => Some(at),
+            Stage::Asking(at)
+            | Stage::TimedOut(at)
+            | Stage::Terminating(at)
+            | Stage::Killing(at) => Some(at),
             Stage::GivenUp => None,
         }
     }
@@ -253,12 +276,18 @@ impl Policy {
             }
             Stage::Grace(at) if at <= now => {
                 self.actions.push(Action::Signal(SIGTERM));
-                self.actions.push(Action::Say(format!("terminating {}: still there after that time", self.who())));
+                self.actions.push(Action::Say(format!(
+                    "terminating {}: still there after that time",
+                    self.who()
+                )));
                 self.stage = Stage::Terminating(now + TERM_TIME);
             }
             Stage::Terminating(at) if at <= now => self.kill(now, "no end after SIGTERM"),
             Stage::Killing(at) if at <= now => {
-                self.actions.push(Action::Say(format!("{} did not end after SIGKILL: the kernel holds it", self.who())));
+                self.actions.push(Action::Say(format!(
+                    "{} did not end after SIGKILL: the kernel holds it",
+                    self.who()
+                )));
                 self.status.get_or_insert(super::ending::STATUS_LAUNCHER);
                 self.stage = Stage::GivenUp;
             }
@@ -266,7 +295,8 @@ impl Policy {
         }
     }
 
-    /// The nodes have said what they are doing, or have not, before the time limit ends them (LAUNCH-3.3, END-3.3).
+    /// The nodes have said what they are doing, or have not, before the time limit ends them
+    /// (LAUNCH-3.3, END-3.3).
     pub fn answered(&mut self, now: Duration, answers: &[(Rank, Option<String>)]) {
         if !matches!(self.stage, Stage::Asking(_)) {
             return;
@@ -288,7 +318,8 @@ const ABORT_TIME: Duration = Duration::from_secs(1);
 
 const NO_ANSWER: &str = "no answer: it has not joined or does not run";
 
-/// Text of a node for one line of the launcher: control characters could change the terminal, or pretend to be another line.
+/// Text of a node for one line of the launcher: control characters could change the terminal, or
+/// pretend to be another line.
 fn one_line(text: &str) -> String {
     text.trim_end().replace(char::is_control, " ")
 }

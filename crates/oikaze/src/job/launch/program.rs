@@ -1,7 +1,8 @@
 //! Finds the program of a job, and says why it cannot be run.
 //!
-//! The kernel answers an exec with a number that blames the program for what its interpreter or loader lacks, and the C library
-//! gives what the kernel does not know to `sh`. So the file is read before it is started (LAUNCH-6.1).
+//! The kernel answers an exec with a number that blames the program for what its interpreter or
+//! loader lacks, and the C library gives what the kernel does not know to `sh`. So the file is read
+//! before it is started (LAUNCH-6.1).
 
 use super::elf;
 use super::error::LaunchError;
@@ -33,10 +34,16 @@ pub fn find_program(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, La
 }
 
 fn find(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, LaunchError> {
-    let not_found =
-        |place: &str, hint: String| LaunchError::NotFound { program: program.to_owned(), place: place.to_owned(), hint };
-    let refused = |why: &str| LaunchError::NotExecutable { program: program.to_owned(), why: why.to_owned() };
-    let absolute = |path: &Path| std::path::absolute(path).map_err(LaunchError::system("find the current directory"));
+    let not_found = |place: &str, hint: String| LaunchError::NotFound {
+        program: program.to_owned(),
+        place: place.to_owned(),
+        hint,
+    };
+    let refused =
+        |why: &str| LaunchError::NotExecutable { program: program.to_owned(), why: why.to_owned() };
+    let absolute = |path: &Path| {
+        std::path::absolute(path).map_err(LaunchError::system("find the current directory"))
+    };
     if program.as_bytes().contains(&b'/') {
         let path = Path::new(program);
         return match std::fs::metadata(path) {
@@ -60,9 +67,14 @@ fn find(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, LaunchError> {
         Some(why) => Err(refused(why)),
         None if !program.is_empty() && Path::new(program).is_file() => {
             let name = program.display();
-            Err(not_found("in PATH", format!("; there is one in this directory: did you mean ./{name}?")))
+            Err(not_found(
+                "in PATH",
+                format!("; there is one in this directory: did you mean ./{name}?"),
+            ))
         }
-        None => Err(not_found("in PATH", "; give its path, or add its directory to PATH".to_owned())),
+        None => {
+            Err(not_found("in PATH", "; give its path, or add its directory to PATH".to_owned()))
+        }
     }
 }
 
@@ -72,13 +84,16 @@ fn executable(meta: &std::fs::Metadata) -> Result<(), &'static str> {
     } else if !meta.is_file() {
         Err("it is no regular file")
     } else if meta.permissions().mode() & 0o111 == 0 {
-        Err("it is not executable; try `chmod +x`, or run it by its interpreter, e.g. `python3 PROGRAM`")
+        Err(
+            "it is not executable; try `chmod +x`, or run it by its interpreter, e.g. `python3 PROGRAM`",
+        )
     } else {
         Ok(())
     }
 }
 
-/// Why the system would refuse this file, or give it to the wrong program; `None` if nothing speaks against it.
+/// Why the system would refuse this file, or give it to the wrong program; `None` if nothing speaks
+/// against it.
 fn why_not(program: &Path) -> Option<String> {
     let mut path = program.to_owned();
     for _ in 0..SCRIPTS_MAX {
@@ -90,7 +105,11 @@ fn why_not(program: &Path) -> Option<String> {
             return None;
         }
         let Some(line) = head.strip_prefix(b"#!") else {
-            let of = if path == program { String::new() } else { format!("its interpreter {}: ", path.display()) };
+            let of = if path == program {
+                String::new()
+            } else {
+                format!("its interpreter {}: ", path.display())
+            };
             return why_no_binary(&file, &head).map(|why| of + &why);
         };
         path = match interpreter(line) {
@@ -103,8 +122,7 @@ fn why_not(program: &Path) -> Option<String> {
 
 /// The interpreter that a script's first line names, behind `#!`; or what is wrong with that line.
 fn interpreter(line: &[u8]) -> Result<PathBuf, String> {
-    const DOS: &str =
-        "its first line ends with a carriage return, as DOS writes it; convert it, e.g. `sed -i 's/\\r$//' PROGRAM`";
+    const DOS: &str = "its first line ends with a carriage return, as DOS writes it; convert it, e.g. `sed -i 's/\\r$//' PROGRAM`";
     let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let mut words = line.split(|byte| b" \t".contains(byte)).filter(|word| !word.is_empty());
     let name = words.next().unwrap_or_default();
@@ -112,15 +130,25 @@ fn interpreter(line: &[u8]) -> Result<PathBuf, String> {
     let path = Path::new(OsStr::from_bytes(name));
     match std::fs::metadata(path) {
         // `env` finds what is named next, but not with a carriage return at its end.
-        Ok(_) if name.ends_with(b"/env") && words.next_back().is_some_and(|word| word.ends_with(b"\r")) => Err(DOS.to_owned()),
+        Ok(_)
+            if name.ends_with(b"/env")
+                && words.next_back().is_some_and(|word| word.ends_with(b"\r")) =>
+        {
+            Err(DOS.to_owned())
+        }
         Ok(meta) => match executable(&meta) {
             Ok(()) => Ok(path.to_owned()),
-            Err(why) => Err(format!("its first line names the interpreter {}, but {why}", shown(name))),
+            Err(why) => {
+                Err(format!("its first line names the interpreter {}, but {why}", shown(name)))
+            }
         },
-        Err(_) if name.is_empty() || name == b"\r" => Err("its first line, `#!`, names no interpreter".to_owned()),
-        Err(_) if name.ends_with(b"\r") => {
-            Err(format!("its interpreter is {} with a carriage return: {DOS}", shown(name.trim_ascii_end())))
+        Err(_) if name.is_empty() || name == b"\r" => {
+            Err("its first line, `#!`, names no interpreter".to_owned())
         }
+        Err(_) if name.ends_with(b"\r") => Err(format!(
+            "its interpreter is {} with a carriage return: {DOS}",
+            shown(name.trim_ascii_end())
+        )),
         Err(_) => Err(format!(
             "its first line names the interpreter {}, which is not there: install it, or correct that line",
             shown(name)
@@ -128,7 +156,8 @@ fn interpreter(line: &[u8]) -> Result<PathBuf, String> {
     }
 }
 
-/// Why a file that is no script is no program of this machine. What looks like text is: the C library gives it to `sh`.
+/// Why a file that is no script is no program of this machine. What looks like text is: the C
+/// library gives it to `sh`.
 fn why_no_binary(file: &File, head: &[u8]) -> Option<String> {
     if head.starts_with(elf::MAGIC) {
         return elf::why_not(file);
@@ -139,7 +168,9 @@ fn why_no_binary(file: &File, head: &[u8]) -> Option<String> {
     }
     let system = match head {
         [b'M', b'Z', ..] => "built for another machine (Windows)",
-        [0xca, 0xfe, 0xba, 0xbe, ..] | [0xcf | 0xce, 0xfa, 0xed, 0xfe, ..] => "built for another machine (macOS), or Java",
+        [0xca, 0xfe, 0xba, 0xbe, ..] | [0xcf | 0xce, 0xfa, 0xed, 0xfe, ..] => {
+            "built for another machine (macOS), or Java"
+        }
         _ => "neither a program of Linux nor a script",
     };
     Some(format!("it is {system}"))
@@ -152,7 +183,8 @@ fn has_handler(head: &[u8], path: &Path) -> bool {
     texts.into_iter().any(|text| handles(&text, head, path))
 }
 
-/// True if the handler described by this text (as the kernel prints it) takes a file that begins so.
+/// True if the handler described by this text (as the kernel prints it) takes a file that begins
+/// so.
 fn handles(text: &str, head: &[u8], path: &Path) -> bool {
     let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     if !text.starts_with("enabled") || value("interpreter").is_none() {
@@ -168,7 +200,9 @@ fn handles(text: &str, head: &[u8], path: &Path) -> bool {
     let Some(magic) = value("magic").and_then(bytes) else { return false };
     let mask = value("mask").and_then(bytes).unwrap_or_else(|| vec![0xff; magic.len()]);
     let offset = value("offset").and_then(|text| text.parse().ok()).unwrap_or(0);
-    let Some(found) = head.get(offset..).filter(|found| found.len() >= magic.len()) else { return false };
+    let Some(found) = head.get(offset..).filter(|found| found.len() >= magic.len()) else {
+        return false;
+    };
     found.iter().zip(&magic).zip(&mask).all(|((found, magic), mask)| found & mask == magic & mask)
 }
 
@@ -183,13 +217,26 @@ pub fn refused(program: &Path, rank: u32, why: io::Error) -> LaunchError {
              (see `mount` for noexec)"
         }
         Some(Errno::NOEXEC) => "it is built for another machine, or is no program",
-        Some(Errno::TXTBSY) => "it is being written; wait until the copy or the linker has finished",
-        Some(Errno::TOOBIG) => "its arguments and environment together are longer than the system allows; put them into a file",
-        Some(Errno::ISDIR | Errno::LIBBAD | Errno::INVAL) => "its loader or interpreter is damaged or no program",
-        Some(Errno::LOOP | Errno::NAMETOOLONG) => "its path leads through too many links, or is too long",
-        _ => return LaunchError::system(format!("start {} as node {rank}", program.display()))(why),
+        Some(Errno::TXTBSY) => {
+            "it is being written; wait until the copy or the linker has finished"
+        }
+        Some(Errno::TOOBIG) => {
+            "its arguments and environment together are longer than the system allows; put them into a file"
+        }
+        Some(Errno::ISDIR | Errno::LIBBAD | Errno::INVAL) => {
+            "its loader or interpreter is damaged or no program"
+        }
+        Some(Errno::LOOP | Errno::NAMETOOLONG) => {
+            "its path leads through too many links, or is too long"
+        }
+        _ => {
+            return LaunchError::system(format!("start {} as node {rank}", program.display()))(why);
+        }
     };
-    LaunchError::NotExecutable { program: program.as_os_str().to_owned(), why: format!("{meaning} ({why})") }
+    LaunchError::NotExecutable {
+        program: program.as_os_str().to_owned(),
+        why: format!("{meaning} ({why})"),
+    }
 }
 
 #[cfg(test)]
@@ -203,7 +250,10 @@ mod tests {
         let find = |name: &str, path| find_program(OsStr::new(name), path);
         assert!(find("sh", Some(&path)).unwrap().is_absolute());
         assert!(matches!(find("no-such-program", Some(&path)), Err(LaunchError::NotFound { .. })));
-        assert!(matches!(find("./no-such-program", Some(&path)), Err(LaunchError::NotFound { .. })));
+        assert!(matches!(
+            find("./no-such-program", Some(&path)),
+            Err(LaunchError::NotFound { .. })
+        ));
         assert!(matches!(find("", None), Err(LaunchError::NotFound { .. })));
         for name in ["/etc/passwd", "/etc", "/dev/null"] {
             assert!(matches!(find(name, None), Err(LaunchError::NotExecutable { .. })));
@@ -229,14 +279,20 @@ mod tests {
 
     #[test]
     fn handler_takes_files_by_magic_mask_and_extension() {
-        let text = "enabled\ninterpreter /usr/bin/qemu\nflags: \noffset 1\nmagic 454c00\nmask ffff00\n";
-        assert!(handles(text, b"\x7fEL\xb7", Path::new("x")) && !handles(text, b"\x7fEX\xb7", Path::new("x")));
+        let text =
+            "enabled\ninterpreter /usr/bin/qemu\nflags: \noffset 1\nmagic 454c00\nmask ffff00\n";
+        assert!(
+            handles(text, b"\x7fEL\xb7", Path::new("x"))
+                && !handles(text, b"\x7fEX\xb7", Path::new("x"))
+        );
         assert!(
             !handles(text, b"\x7fE", Path::new("x"))
                 && !handles(&text.replace("enabled", "disabled"), b"\x7fEL\xb7", Path::new("x"))
         );
         let text = "enabled\ninterpreter /usr/bin/java\nflags: \nextension .jar\n";
-        assert!(handles(text, b"PK", Path::new("a.jar")) && !handles(text, b"PK", Path::new("a.zip")));
+        assert!(
+            handles(text, b"PK", Path::new("a.jar")) && !handles(text, b"PK", Path::new("a.zip"))
+        );
         assert!(!handles("enabled\n", b"x", Path::new("status")));
     }
 }

@@ -32,10 +32,15 @@ pub struct Remote {
     closed: bool,
 }
 
-/// How another host is entered: `OIKAZE_RSH`, else ssh, which may not ask for passwords (nobody could answer for several).
+/// How another host is entered: `OIKAZE_RSH`, else ssh, which may not ask for passwords (nobody
+/// could answer for several).
 fn shell(rsh: Option<&str>) -> Vec<String> {
     let usual = "ssh -T -x -o BatchMode=yes -o ConnectTimeout=10";
-    rsh.filter(|rsh| !rsh.trim().is_empty()).unwrap_or(usual).split_whitespace().map(str::to_owned).collect()
+    rsh.filter(|rsh| !rsh.trim().is_empty())
+        .unwrap_or(usual)
+        .split_whitespace()
+        .map(str::to_owned)
+        .collect()
 }
 
 /// For the shell at the other end.
@@ -70,7 +75,9 @@ impl Remote {
     ) -> Result<Remote, LaunchError> {
         let shell = shell(rsh);
         let agent = quoted(agent.as_os_str());
-        let (first, rest) = shell.split_first().ok_or_else(|| LaunchError::Usage("OIKAZE_RSH names no command".into()))?;
+        let (first, rest) = shell
+            .split_first()
+            .ok_or_else(|| LaunchError::Usage("OIKAZE_RSH names no command".into()))?;
         let mut command = Command::new(first);
         command.args(rest).arg(host).arg(&agent).arg("agent");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -83,27 +90,44 @@ impl Remote {
         let mut child = command.spawn().map_err(doing())?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| doing()(std::io::Error::other("a process without number")))?;
-        let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (input, output, errors) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let last_words = Arc::new(Mutex::new(String::new()));
         let living = (order.first..order.first + order.count).collect();
         let words = Arc::clone(&last_words);
-        let mut remote =
-            Remote { host: host.to_owned(), shell: shell.join(" "), living, child, pid, input, last_words, closed: false };
+        let mut remote = Remote {
+            host: host.to_owned(),
+            shell: shell.join(" "),
+            living,
+            child,
+            pid,
+            input,
+            last_words,
+            closed: false,
+        };
         remote.send(order);
         let thread = |name: &str| std::thread::Builder::new().name(format!("{name} {host}"));
         let (host, say, shown) = (host.to_owned(), Arc::clone(terminal), Arc::clone(terminal));
         let complain = move || {
-            for line in errors.into_iter().flat_map(|errors| BufReader::new(errors).lines().map_while(Result::ok)) {
+            for line in errors
+                .into_iter()
+                .flat_map(|errors| BufReader::new(errors).lines().map_while(Result::ok))
+            {
                 say.say(&format!("{host}: {line}"));
                 *words.lock().unwrap_or_else(PoisonError::into_inner) = line;
             }
         };
-        let complaining = thread("errors of").spawn(complain).map_err(LaunchError::system("start a thread"))?;
+        let complaining =
+            thread("errors of").spawn(complain).map_err(LaunchError::system("start a thread"))?;
         let events = events.clone();
         let listen = move || {
-            let why = output.map_or(Ok(()), |output| listen(output, index, &shown, &events)).err().map(|why| why.to_string());
+            let why = output
+                .map_or(Ok(()), |output| listen(output, index, &shown, &events))
+                .err()
+                .map(|why| why.to_string());
             let _ = complaining.join();
-            // Wait without reaping: its number stays its own until the launcher has seen this event.
+            // Wait without reaping: its number stays its own until the launcher has seen this
+            // event.
             let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
             let _ = events.send(Event::HostClosed(index, why));
         };
@@ -142,14 +166,24 @@ impl Remote {
         let status = self.child.wait().ok();
         let how = status.map_or_else(String::new, |status| format!(" with {status}"));
         let words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let said = [why.unwrap_or_default(), words].into_iter().filter(|said| !said.is_empty()).collect::<Vec<_>>().join("; ");
+        let said = [why.unwrap_or_default(), words]
+            .into_iter()
+            .filter(|said| !said.is_empty())
+            .collect::<Vec<_>>()
+            .join("; ");
         let said = if said.is_empty() { said } else { format!(" ({said})") };
         let hint = match status.and_then(|status| status.code()) {
-            Some(127) => "Oikaze must be installed there at the same path, or be named by --agent".to_owned(),
+            Some(127) => {
+                "Oikaze must be installed there at the same path, or be named by --agent".to_owned()
+            }
             _ => format!("check that `{} {} true` works without a password", self.shell, self.host),
         };
-        let why = format!("was lost: the remote shell on host {} ended{how}{said}; {hint}", self.host);
-        std::mem::take(&mut self.living).into_iter().map(|rank| (rank, Ending::Lost(why.clone(), STATUS_LAUNCHER))).collect()
+        let why =
+            format!("was lost: the remote shell on host {} ended{how}{said}; {hint}", self.host);
+        std::mem::take(&mut self.living)
+            .into_iter()
+            .map(|rank| (rank, Ending::Lost(why.clone(), STATUS_LAUNCHER)))
+            .collect()
     }
 
     /// Has the remote shell ended?
@@ -161,7 +195,8 @@ impl Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        // Closing the input tells the agent to end its nodes; only one that does not listen is cut off, with what it said last.
+        // Closing the input tells the agent to end its nodes; only one that does not listen is cut
+        // off, with what it said last.
         self.input = None;
         if !self.living.is_empty() && !self.closed {
             let _ = kill_process_group(self.pid, Signal::KILL);
@@ -171,7 +206,12 @@ impl Drop for Remote {
 }
 
 /// Hand an agent's news on until it ends.
-fn listen(output: impl Read, index: usize, terminal: &Terminal, events: &Sender<Event>) -> std::io::Result<()> {
+fn listen(
+    output: impl Read,
+    index: usize,
+    terminal: &Terminal,
+    events: &Sender<Event>,
+) -> std::io::Result<()> {
     let mut output = BufReader::new(output);
     let mut line = Vec::new();
     for _ in 0..CHATTER_MAX {
@@ -182,7 +222,8 @@ fn listen(output: impl Read, index: usize, terminal: &Terminal, events: &Sender<
         if line.trim_ascii_end() == MAGIC.as_bytes() {
             while let Some(news) = News::read(&mut output)? {
                 match news {
-                    // By this thread: a slow reader of ours holds up the nodes there, instead of filling the memory here.
+                    // By this thread: a slow reader of ours holds up the nodes there, instead of
+                    // filling the memory here.
                     News::Output(rank, stream, bytes) => {
                         // If nobody reads any more, its own next line finds out.
                         terminal.write(rank, stream, &bytes);

@@ -12,8 +12,8 @@ use super::policy::{ASK_TIME, Action, Policy};
 use super::program::find_program;
 use super::remote::Remote;
 use super::{
-    Event, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGSTOP, SIGTERM, SIGXFSZ, bind, bind_everywhere, forward_signals,
-    stop_myself, stops, take_signals,
+    Event, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGSTOP, SIGTERM, SIGXFSZ, bind,
+    bind_everywhere, forward_signals, stop_myself, stops, take_signals,
 };
 use crate::job::addresses;
 use crate::job::clock::{Clock, TICK};
@@ -32,9 +32,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// What the others get beyond the failure time to end by their own errors after one node has failed.
+/// What the others get beyond the failure time to end by their own errors after one node has
+/// failed.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long output may still come after the last node has ended: only a process that left its group can hold it open.
+/// How long output may still come after the last node has ended: only a process that left its group
+/// can hold it open.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 
 /// Question to all nodes before the time limit ends them.
@@ -69,8 +71,9 @@ pub struct Options {
     pub rsh: Option<String>,
 }
 
-/// Run a job and wait for its end: the status of the first node that failed, else 0. From the main thread, before any other
-/// thread is started: it takes signals over, and children live no longer than the thread that starts them.
+/// Run a job and wait for its end: the status of the first node that failed, else 0. From the main
+/// thread, before any other thread is started: it takes signals over, and children live no longer
+/// than the thread that starts them.
 ///
 /// # Errors
 /// Nothing was left running if the job could not be started.
@@ -78,7 +81,10 @@ pub fn run(options: &Options) -> Result<u8, LaunchError> {
     let signals = take_signals()?;
     let blocks = plan::place(options.nodes, &options.hosts)?;
     let size = blocks.last().map_or(0, |block| block.end);
-    let name = options.program.first().ok_or_else(|| LaunchError::Usage("no program: oikaze run -n 4 -- PROGRAM ...".into()))?;
+    let name = options
+        .program
+        .first()
+        .ok_or_else(|| LaunchError::Usage("no program: oikaze run -n 4 -- PROGRAM ...".into()))?;
     // Looked for before anything is started; on other hosts, their agents look.
     let program = match options.hosts.is_empty() {
         true => find_program(name, std::env::var_os("PATH").as_deref())?,
@@ -113,7 +119,15 @@ pub fn run(options: &Options) -> Result<u8, LaunchError> {
         // A terminal would stop a node that reads it, as it is not in the foreground group.
         input: !std::io::stdin().is_terminal(),
     };
-    let mut job = Job { crew: Crew::empty(), remotes: Vec::new(), server, guard, terminal, words, events: events.clone() };
+    let mut job = Job {
+        crew: Crew::empty(),
+        remotes: Vec::new(),
+        server,
+        guard,
+        terminal,
+        words,
+        events: events.clone(),
+    };
     if options.hosts.is_empty() {
         job.start_here(&work, network.as_ref(), &events)?;
     } else {
@@ -132,8 +146,9 @@ pub fn run(options: &Options) -> Result<u8, LaunchError> {
     drop(guard);
     words.end();
     if let Some(why) = terminal.lost() {
-        let lost =
-            format!("the nodes' output could not be written ({why}): what came after is lost; write it to where there is room");
+        let lost = format!(
+            "the nodes' output could not be written ({why}): what came after is lost; write it to where there is room"
+        );
         // Standard error may be that very file.
         let _ = writeln!(std::io::stderr(), "oikaze: {lost}");
         return Ok(if status == 0 { STATUS_LAUNCHER } else { status });
@@ -141,7 +156,8 @@ pub fn run(options: &Options) -> Result<u8, LaunchError> {
     Ok(status)
 }
 
-/// The launcher's own lines. A reader who has stopped reading holds up the thread that writes them, and not the one that ends the job.
+/// The launcher's own lines. A reader who has stopped reading holds up the thread that writes them,
+/// and not the one that ends the job.
 struct Words {
     lines: Sender<String>,
     /// Closed when all have been written.
@@ -155,7 +171,10 @@ impl Words {
             let _open: Sender<()> = open;
             said.iter().for_each(|line| terminal.say(&line));
         };
-        std::thread::Builder::new().name("words".into()).spawn(say).map_err(LaunchError::system("start a thread"))?;
+        std::thread::Builder::new()
+            .name("words".into())
+            .spawn(say)
+            .map_err(LaunchError::system("start a thread"))?;
         Ok(Words { lines, written })
     }
 
@@ -171,15 +190,22 @@ impl Words {
 }
 
 /// The store's socket and where nodes find it.
-fn open_store(options: &Options, network: Option<&Network>) -> Result<(TcpListener, String), LaunchError> {
+fn open_store(
+    options: &Options,
+    network: Option<&Network>,
+) -> Result<(TcpListener, String), LaunchError> {
     let range = options.settings.ports;
     let ports: Vec<u16> = range.map_or_else(|| vec![0], |range| range.iter().collect());
     let failed = |why: std::io::Error| match range {
         Some(range) => LaunchError::PortsInUse { range: range.to_string(), last: why.to_string() },
         None => LaunchError::system("open a TCP port for the job's store")(why),
     };
-    let port =
-        |listener: &TcpListener| listener.local_addr().map(|at| at.port()).map_err(LaunchError::system("open the store's port"));
+    let port = |listener: &TcpListener| {
+        listener
+            .local_addr()
+            .map(|at| at.port())
+            .map_err(LaunchError::system("open the store's port"))
+    };
     if let Some(network) = network {
         let listener = network.listen(&ports)?;
         let at = network.store(port(&listener)?).to_string();
@@ -191,7 +217,11 @@ fn open_store(options: &Options, network: Option<&Network>) -> Result<(TcpListen
         return Ok((listener, at));
     }
     let listener = bind_everywhere(&ports).map_err(failed)?;
-    let at = addresses::of_store(port(&listener)?)?.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let at = addresses::of_store(port(&listener)?)?
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(",");
     Ok((listener, at))
 }
 
@@ -204,11 +234,15 @@ fn variables(options: &Options) -> Vec<(OsString, OsString)> {
     variables
 }
 
-/// A user's own `OIKAZE_…` variables hold on other hosts too; those that a launcher sets are set anew.
+/// A user's own `OIKAZE_…` variables hold on other hosts too; those that a launcher sets are set
+/// anew.
 fn inherited() -> impl Iterator<Item = (OsString, OsString)> {
     use environment::{INCARNATION, LOCAL_RANK, LOCAL_SIZE, RANK, SECRET, SECRET_FD, SIZE, STORE};
-    let ours = [STORE, RANK, SIZE, LOCAL_RANK, LOCAL_SIZE, SECRET, SECRET_FD, INCARNATION, "OIKAZE_RSH"];
-    let theirs = move |name: &OsString| name.as_bytes().starts_with(b"OIKAZE_") && !ours.iter().any(|ours| name == ours);
+    let ours =
+        [STORE, RANK, SIZE, LOCAL_RANK, LOCAL_SIZE, SECRET, SECRET_FD, INCARNATION, "OIKAZE_RSH"];
+    let theirs = move |name: &OsString| {
+        name.as_bytes().starts_with(b"OIKAZE_") && !ours.iter().any(|ours| name == ours)
+    };
     std::env::vars_os().filter(move |(name, _)| theirs(name))
 }
 
@@ -223,9 +257,16 @@ struct Job {
 }
 
 impl Job {
-    fn start_here(&mut self, work: &Work, network: Option<&Network>, events: &Sender<Event>) -> Result<(), LaunchError> {
+    fn start_here(
+        &mut self,
+        work: &Work,
+        network: Option<&Network>,
+        events: &Sender<Event>,
+    ) -> Result<(), LaunchError> {
         let inside = |rank: Rank| match network {
-            Some(network) => ["ip", "netns", "exec", &network.name(rank)].map(str::to_owned).to_vec(),
+            Some(network) => {
+                ["ip", "netns", "exec", &network.name(rank)].map(str::to_owned).to_vec()
+            }
             None => Vec::new(),
         };
         let sink: Arc<dyn Sink> = self.terminal.clone();
@@ -240,20 +281,30 @@ impl Job {
         options: &Options,
         events: &Sender<Event>,
     ) -> Result<(), LaunchError> {
-        let directory = std::env::current_dir().map_err(LaunchError::system("find the current directory"))?;
-        for (host, block) in options.hosts.iter().zip(blocks).filter(|(_, block)| !block.is_empty()) {
+        let directory =
+            std::env::current_dir().map_err(LaunchError::system("find the current directory"))?;
+        for (host, block) in options.hosts.iter().zip(blocks).filter(|(_, block)| !block.is_empty())
+        {
             let index = self.remotes.len();
             let mut order = Order::new(&work.secret, &work.settings);
             order.store.clone_from(&work.store);
-            (order.size, order.first, order.count) = (work.size, block.start, block.end - block.start);
+            (order.size, order.first, order.count) =
+                (work.size, block.start, block.end - block.start);
             order.incarnation = work.incarnation;
             order.secret_in_environment = work.secret_in_environment;
             order.program = options.program.iter().cloned().map(Word).collect();
             order.directory = Word(directory.clone().into_os_string());
             let environment = inherited().chain(work.environment.iter().cloned());
-            order.environment = environment.map(|(name, value)| (Word(name), Word(value))).collect();
-            let remote =
-                Remote::start((index, &host.name), options.rsh.as_deref(), &options.agent, &order, &self.terminal, events)?;
+            order.environment =
+                environment.map(|(name, value)| (Word(name), Word(value))).collect();
+            let remote = Remote::start(
+                (index, &host.name),
+                options.rsh.as_deref(),
+                &options.agent,
+                &order,
+                &self.terminal,
+                events,
+            )?;
             self.remotes.push(remote);
         }
         Ok(())
@@ -266,7 +317,8 @@ impl Job {
         loop {
             let now = clock.now();
             let ended = self.crew.reap(&mut self.guard);
-            // The notice of an abort is in the inbox before any node ends because of it (LAUNCH-3.1).
+            // The notice of an abort is in the inbox before any node ends because of it
+            // (LAUNCH-3.1).
             let mut has_taken = false;
             while let Ok(event) = inbox.try_recv() {
                 self.take(event, now, &mut policy);
@@ -288,7 +340,8 @@ impl Job {
             // An agent leaves when all its nodes' output has been passed on.
             let drained = self.crew.is_drained() && self.remotes.iter().all(Remote::is_closed);
             if policy.is_over() && (drained || drain_until.is_some_and(|until| until <= now)) {
-                // What the nodes have written is not lost because its reader is slow, unless the user wants an end.
+                // What the nodes have written is not lost because its reader is slow, unless the
+                // user wants an end.
                 if drained || policy.wants_an_end(now) || !self.terminal.is_busy() {
                     return policy.status();
                 }
@@ -331,7 +384,8 @@ impl Job {
                 let answers = self.server.asking_all(QUESTION, ASK_TIME);
                 let events = self.events.clone();
                 let wait = move || _ = events.send(Event::Answers(answers()));
-                // Without a thread there are no answers, and the policy goes on when its own limit has passed.
+                // Without a thread there are no answers, and the policy goes on when its own limit
+                // has passed.
                 let _ = std::thread::Builder::new().name("questions".into()).spawn(wait);
             }
             Action::Say(text) => self.words.say(text),
@@ -341,7 +395,8 @@ impl Job {
     fn take(&mut self, event: Event, now: Duration, policy: &mut Policy) {
         match event {
             Event::Signal(SIGCHLD | SIGXFSZ) | Event::LauncherGone => {}
-            // Ctrl-Z: the whole job stops, then the launcher. SIGCONT is passed on like any other signal (LAUNCH-4.1).
+            // Ctrl-Z: the whole job stops, then the launcher. SIGCONT is passed on like any other
+            // signal (LAUNCH-4.1).
             Event::Signal(signal) if stops(signal) => {
                 self.signal(SIGSTOP);
                 stop_myself();
@@ -357,7 +412,11 @@ impl Job {
                 }
             }
             Event::HostClosed(index, why) => {
-                let lost: Vec<(Rank, Ending)> = self.remotes.get_mut(index).map(|remote| remote.closed(why)).unwrap_or_default();
+                let lost: Vec<(Rank, Ending)> = self
+                    .remotes
+                    .get_mut(index)
+                    .map(|remote| remote.closed(why))
+                    .unwrap_or_default();
                 for (rank, how) in lost {
                     policy.ended(now, rank, &how);
                 }

@@ -1,10 +1,13 @@
-//! How two nodes of one machine agree to share memory, in three steps. Each node says in the job's store how it has done a step, and so nobody
-//! waits for what will not come, nor for a stranger who calls and says nothing:
+//! How two nodes of one machine agree to share memory, in three steps. Each node says in the job's
+//! store how it has done a step, and so nobody waits for what will not come, nor for a stranger who
+//! calls and says nothing:
 //!
-//! 1. *Called*: it has called those of lower rank, and said to each what there is to be said. That lies in their sockets when they read this.
-//! 2. *Answered*: it has heard those of higher rank that called, and answered. The answer lies in their sockets.
-//! 3. *Used*: it has heard the answers, and has the last word on each pair. So there is no pair of which one node uses the rings and the
-//!    other does not.
+//! 1. *Called*: it has called those of lower rank, and said to each what there is to be said. That
+//!    lies in their sockets when they read this.
+//! 2. *Answered*: it has heard those of higher rank that called, and answered. The answer lies in
+//!    their sockets.
+//! 3. *Used*: it has heard the answers, and has the last word on each pair. So there is no pair of
+//!    which one node uses the rings and the other does not.
 
 use super::Why;
 use crate::error::remedy;
@@ -90,7 +93,12 @@ impl<'a> Meeting<'a> {
 
     /// As [`Meeting::new`], with the time that others are given.
     #[cfg(test)]
-    pub fn with_patience(job: &'a dyn Bootstrap, doorway: &'a Doorway, patience: Duration, limit: Duration) -> Self {
+    pub fn with_patience(
+        job: &'a dyn Bootstrap,
+        doorway: &'a Doorway,
+        patience: Duration,
+        limit: Duration,
+    ) -> Self {
         Meeting { job, doorway, patience, limit }
     }
 
@@ -103,9 +111,12 @@ impl<'a> Meeting<'a> {
             return Ok(Outcomes::new());
         }
         let me = self.job.rank();
-        let (above, below): (Vec<_>, Vec<_>) = callable.into_iter().partition(|(rank, _)| *rank > me);
-        let calls: BTreeMap<Rank, Result<Calling, Why>> =
-            below.into_iter().map(|(rank, way)| (rank, self.call(rank, &way).map_err(|why| not_called(&why)))).collect();
+        let (above, below): (Vec<_>, Vec<_>) =
+            callable.into_iter().partition(|(rank, _)| *rank > me);
+        let calls: BTreeMap<Rank, Result<Calling, Why>> = below
+            .into_iter()
+            .map(|(rank, way)| (rank, self.call(rank, &way).map_err(|why| not_called(&why))))
+            .collect();
         self.tell(Step::Called, &calls)?;
         let answered = self.answer_all(above.into_iter().map(|(rank, _)| rank))?;
         self.tell(Step::Answered, &answered)?;
@@ -122,25 +133,37 @@ impl<'a> Meeting<'a> {
     }
 
     /// Say how a step went.
-    pub fn tell<T>(&self, step: Step, outcomes: &BTreeMap<Rank, Result<T, Why>>) -> Result<(), JobError> {
-        let verdicts =
-            outcomes.iter().map(|(rank, outcome)| (*rank, outcome.as_ref().err().map(|why| clip(why, VERDICT_MAX).to_owned())));
-        let text = serde_json::to_vec(&Verdicts(verdicts.collect())).map_err(|why| JobError::System {
-            doing: "write this node's neighbours as JSON".into(),
-            source: io::Error::other(why),
-        })?;
+    pub fn tell<T>(
+        &self,
+        step: Step,
+        outcomes: &BTreeMap<Rank, Result<T, Why>>,
+    ) -> Result<(), JobError> {
+        let verdicts = outcomes.iter().map(|(rank, outcome)| {
+            (*rank, outcome.as_ref().err().map(|why| clip(why, VERDICT_MAX).to_owned()))
+        });
+        let text =
+            serde_json::to_vec(&Verdicts(verdicts.collect())).map_err(|why| JobError::System {
+                doing: "write this node's neighbours as JSON".into(),
+                source: io::Error::other(why),
+            })?;
         self.job.put(&step.key(self.job.rank()), &text)
     }
 
-    /// How a step of another node went, as far as it concerns this one. It may be late with all but the last one, which it does alone.
+    /// How a step of another node went, as far as it concerns this one. It may be late with all but
+    /// the last one, which it does alone.
     fn heed(&self, step: Step, rank: Rank, within: Duration) -> Result<Result<(), Why>, JobError> {
         let key = step.key(rank);
         let text = match self.job.get(&key, within) {
             Ok(text) => text,
             Err(JobError::TimedOut { .. }) if step != Step::Used => {
-                return Ok(Err(format!("it took too long to say whom it has {} (stopped, or on a busy machine)", step.name())));
+                return Ok(Err(format!(
+                    "it took too long to say whom it has {} (stopped, or on a busy machine)",
+                    step.name()
+                )));
             }
-            Err(JobError::TimedOut { .. }) => return Err(JobError::Stalled { rank, limit: within }),
+            Err(JobError::TimedOut { .. }) => {
+                return Err(JobError::Stalled { rank, limit: within });
+            }
             Err(why) => return Err(why),
         };
         let told: Verdicts = serde_json::from_slice(&text).map_err(|why| JobError::Malformed {
@@ -178,7 +201,11 @@ impl<'a> Meeting<'a> {
         let deadline = Instant::now() + self.patience;
         let (mut coming, mut outcomes) = (Vec::new(), Outcomes::new());
         for rank in ranks {
-            match self.heed(Step::Called, rank, deadline.saturating_duration_since(Instant::now()))? {
+            match self.heed(
+                Step::Called,
+                rank,
+                deadline.saturating_duration_since(Instant::now()),
+            )? {
                 Ok(()) => coming.push(rank),
                 Err(why) => {
                     outcomes.insert(rank, Err(why));
@@ -189,10 +216,16 @@ impl<'a> Meeting<'a> {
         Ok(outcomes)
     }
 
-    /// Answer those that have called, and send away whoever else has. Nothing is waited for: all of it is there.
-    pub fn be_called(&self, coming: &[Rank], mut next: impl FnMut() -> Option<io::Result<Line>>) -> Outcomes {
+    /// Answer those that have called, and send away whoever else has. Nothing is waited for: all of
+    /// it is there.
+    pub fn be_called(
+        &self,
+        coming: &[Rank],
+        mut next: impl FnMut() -> Option<io::Result<Line>>,
+    ) -> Outcomes {
         let mut outcomes = Outcomes::new();
-        let mut why = "its call has not come: is another process behind its socket's name?".to_owned();
+        let mut why =
+            "its call has not come: is another process behind its socket's name?".to_owned();
         for _ in 0..CALLERS_MAX {
             if outcomes.len() == coming.len() {
                 break;
@@ -223,34 +256,54 @@ impl<'a> Meeting<'a> {
         let strange = |why: &'static str| io::Error::new(io::ErrorKind::InvalidData, why);
         let mut said = line.hear()?.ok_or_else(|| strange("a call without a word"))?;
         let memory = said.descriptor.take();
-        let (told, mac) = said.bytes().split_at_checked(HELLO_LEN - MAC).ok_or_else(|| strange("too short a call"))?;
+        let (told, mac) = said
+            .bytes()
+            .split_at_checked(HELLO_LEN - MAC)
+            .ok_or_else(|| strange("too short a call"))?;
         if !self.job.secret().verify(&[HELLO, told], mac) || mac.len() != MAC {
             return Err(strange("another job's call"));
         }
-        let number =
-            |at: usize| told.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map_or(Rank::MAX, Rank::from_le_bytes);
+        let number = |at: usize| {
+            told.get(at..at + 4)
+                .and_then(|bytes| bytes.try_into().ok())
+                .map_or(Rank::MAX, Rank::from_le_bytes)
+        };
         let (from, to, nonce) = (number(0), number(4), told.get(8..).unwrap_or_default());
         if to != self.job.rank() || !coming.contains(&from) {
             return Err(strange("a call for another node"));
         }
         let Some(memory) = memory else { return Err(strange("a call without memory")) };
-        let welcome = self.job.secret().mac(&[WELCOME, &from.to_le_bytes(), &to.to_le_bytes(), nonce]);
+        let welcome =
+            self.job.secret().mac(&[WELCOME, &from.to_le_bytes(), &to.to_le_bytes(), nonce]);
         if let Err(why) = line.say(&welcome, None) {
             return Ok((from, Err(format!("its call could not be answered: {why}"))));
         }
-        Ok((from, Pair::new(&memory, Side::Called, line).map_err(|why| format!("its memory cannot be used: {why}"))))
+        Ok((
+            from,
+            Pair::new(&memory, Side::Called, line)
+                .map_err(|why| format!("its memory cannot be used: {why}")),
+        ))
     }
 
-    fn hear_answers(&self, calls: BTreeMap<Rank, Result<Calling, Why>>) -> Result<Outcomes, JobError> {
+    fn hear_answers(
+        &self,
+        calls: BTreeMap<Rank, Result<Calling, Why>>,
+    ) -> Result<Outcomes, JobError> {
         // Who is to answer may have waited for another one all its time; and be late as well.
         let deadline = Instant::now() + 2 * self.patience;
         let mut outcomes = Outcomes::new();
         for (rank, call) in calls {
             let outcome = match call {
                 Err(why) => Err(why),
-                Ok(call) => match self.heed(Step::Answered, rank, deadline.saturating_duration_since(Instant::now()))? {
+                Ok(call) => match self.heed(
+                    Step::Answered,
+                    rank,
+                    deadline.saturating_duration_since(Instant::now()),
+                )? {
                     Err(why) => Err(why),
-                    Ok(()) => self.hear_answer(call).map_err(|why| format!("its answer cannot be used: {why}")),
+                    Ok(()) => self
+                        .hear_answer(call)
+                        .map_err(|why| format!("its answer cannot be used: {why}")),
                 },
             };
             outcomes.insert(rank, outcome);
@@ -262,7 +315,8 @@ impl<'a> Meeting<'a> {
         let Calling { rank, line, memory, nonce } = call;
         let strange = |why: &'static str| io::Error::new(io::ErrorKind::InvalidData, why);
         let said = line.hear()?.ok_or_else(|| strange("it has not said a word"))?;
-        let parts: [&[u8]; 4] = [WELCOME, &self.job.rank().to_le_bytes(), &rank.to_le_bytes(), &nonce];
+        let parts: [&[u8]; 4] =
+            [WELCOME, &self.job.rank().to_le_bytes(), &rank.to_le_bytes(), &nonce];
         if !self.job.secret().verify(&parts, said.bytes()) {
             return Err(strange("it shows no knowledge of this job's secret"));
         }

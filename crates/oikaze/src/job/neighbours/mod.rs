@@ -1,7 +1,9 @@
-//! Which nodes of a job share memory with this one: they find each other, and agree, before the first message (spec/memory.md, MEM-16.8).
+//! Which nodes of a job share memory with this one: they find each other, and agree, before the
+//! first message (spec/memory.md, MEM-16.8).
 //!
-//! Each node opens a [`Doorway`] and publishes where it is. Of two nodes on one machine, of one user, that can reach each other's doorway, the one of
-//! higher rank calls, makes the memory and hands it over ([`meeting`]).
+//! Each node opens a [`Doorway`] and publishes where it is. Of two nodes on one machine, of one
+//! user, that can reach each other's doorway, the one of higher rank calls, makes the memory and
+//! hands it over ([`meeting`]).
 
 mod meeting;
 #[cfg(test)]
@@ -20,7 +22,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A directory that nodes in other network namespaces of this machine see, too: containers that share it share memory.
+/// A directory that nodes in other network namespaces of this machine see, too: containers that
+/// share it share memory.
 pub const VARIABLE: &str = "OIKAZE_SHM_DIR";
 /// Why two nodes of one machine talk over UDP all the same.
 type Why = String;
@@ -45,12 +48,12 @@ impl Neighbourhood {
     /// Open the doorway, unless the user does not want it.
     pub fn open(job: &dyn Bootstrap, without: &Without) -> Neighbourhood {
         let mut notices = Vec::new();
-        let directory = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()).map(PathBuf::from);
+        let directory =
+            std::env::var_os(VARIABLE).filter(|text| !text.is_empty()).map(PathBuf::from);
         let doorway = match unwanted(job, without) {
             Some(why) => Err(why),
-            None => {
-                open_doorway(directory.as_deref(), &mut notices).map_err(|why| format!("no Unix socket to be called at: {why}"))
-            }
+            None => open_doorway(directory.as_deref(), &mut notices)
+                .map_err(|why| format!("no Unix socket to be called at: {why}")),
         };
         Neighbourhood { doorway, notices }
     }
@@ -75,7 +78,9 @@ impl Neighbourhood {
         let here: Vec<(Rank, &Reachable)> = (0..)
             .zip(all)
             .filter_map(|(rank, theirs)| Some((rank, theirs.as_ref()?)))
-            .filter(|(rank, theirs)| *rank != job.rank() && theirs.host.boot_id == mine.host.boot_id)
+            .filter(|(rank, theirs)| {
+                *rank != job.rank() && theirs.host.boot_id == mine.host.boot_id
+            })
             .collect();
         if here.is_empty() {
             return Ok(found);
@@ -94,7 +99,10 @@ impl Neighbourhood {
             match way_to(mine, theirs) {
                 Ok(way) if callable.len() < NEIGHBOURS_MAX => callable.push((rank, way)),
                 Ok(_) => {
-                    whys.insert(rank, format!("this node shares memory with {NEIGHBOURS_MAX} others already"));
+                    whys.insert(
+                        rank,
+                        format!("this node shares memory with {NEIGHBOURS_MAX} others already"),
+                    );
                 }
                 Err(why) => {
                     whys.insert(rank, why);
@@ -119,7 +127,10 @@ fn unwanted(job: &dyn Bootstrap, without: &Without) -> Option<Why> {
     }
 }
 
-fn open_doorway(directory: Option<&Path>, notices: &mut Vec<String>) -> io::Result<(Doorway, Callable)> {
+fn open_doorway(
+    directory: Option<&Path>,
+    notices: &mut Vec<String>,
+) -> io::Result<(Doorway, Callable)> {
     let mut random = [0; 16];
     getrandom::fill(&mut random).map_err(|why| io::Error::other(why.to_string()))?;
     let name = format!("{:032x}", u128::from_ne_bytes(random));
@@ -133,7 +144,11 @@ fn open_doorway(directory: Option<&Path>, notices: &mut Vec<String>) -> io::Resu
         ));
     }
     let file = doorway.file().map(|path| path.to_string_lossy().into_owned());
-    let callable = Callable { user: rustix::process::geteuid().as_raw(), name: format!("oikaze-{name}"), file };
+    let callable = Callable {
+        user: rustix::process::geteuid().as_raw(),
+        name: format!("oikaze-{name}"),
+        file,
+    };
     Ok((doorway, callable))
 }
 
@@ -149,7 +164,9 @@ fn way_to(mine: &Reachable, theirs: &Reachable) -> Result<WayTo, Why> {
     }
     match (&me.file, &them.file) {
         (Some(_), Some(file)) => Ok(WayTo::File(file.into())),
-        _ => Err(format!("it is in another network namespace; set {VARIABLE} to a directory that both see")),
+        _ => Err(format!(
+            "it is in another network namespace; set {VARIABLE} to a directory that both see"
+        )),
     }
 }
 
@@ -167,7 +184,8 @@ impl Found {
         }
         self.unshared = whys.len() as u64;
         for (rank, why) in whys {
-            self.notices.push(format!("node {rank} is on this machine, but is talked to over UDP: {why}"));
+            self.notices
+                .push(format!("node {rank} is on this machine, but is talked to over UDP: {why}"));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Meetings of a few nodes, each on its own thread, in a store in memory. Their patience is an hour: what would be waited for in vain would
-//! be noticed.
+//! Meetings of a few nodes, each on its own thread, in a store in memory. Their patience is an
+//! hour: what would be waited for in vain would be noticed.
 
 use super::meeting::{Meeting, Outcomes, Step, WayTo};
 use crate::job::bootstrap::Alone;
@@ -66,7 +66,8 @@ fn store() -> Alone {
 /// A doorway that nobody else has, and its name.
 fn doorway() -> (Doorway, String) {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    let name = format!("oikaze-meeting-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let name =
+        format!("oikaze-meeting-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     (Doorway::open(&name).unwrap(), name)
 }
 
@@ -90,7 +91,8 @@ fn all_meet(strangers: impl FnOnce(&[String])) -> Vec<Outcomes> {
                 let (names, store) = (&names, &store);
                 scope.spawn(move || {
                     let others = (0..3).zip(names).filter(|(other, _)| *other != rank);
-                    let ways = others.map(|(other, name)| (other, WayTo::Name(name.clone()))).collect();
+                    let ways =
+                        others.map(|(other, name)| (other, WayTo::Name(name.clone()))).collect();
                     patient(&Place { rank, store }, doorway).hold(ways).unwrap()
                 })
             })
@@ -119,7 +121,9 @@ fn a_caller_that_says_nothing_or_nonsense_holds_up_nobody() {
             lines.push(babbling);
         }
     });
-    assert!(outcomes.iter().all(|outcomes| outcomes.len() == 2 && outcomes.values().all(Result::is_ok)));
+    assert!(
+        outcomes.iter().all(|outcomes| outcomes.len() == 2 && outcomes.values().all(Result::is_ok))
+    );
 }
 
 /// As with two containers of one machine, each with a directory of that name for itself.
@@ -129,12 +133,23 @@ fn who_cannot_be_called_does_not_wait_for_a_call() {
     let doorways = [doorway().0, doorway().0];
     let hold = |rank: Rank| {
         let way = WayTo::File(Path::new("/nowhere/oikaze").into());
-        patient(&Place { rank, store: &store }, &doorways[rank as usize]).hold(vec![(1 - rank, way)]).unwrap()
+        patient(&Place { rank, store: &store }, &doorways[rank as usize])
+            .hold(vec![(1 - rank, way)])
+            .unwrap()
     };
-    let [called, caller] =
-        std::thread::scope(|scope| [0, 1].map(|rank| scope.spawn(move || hold(rank))).map(|one| one.join().unwrap()));
-    assert!(why(&caller, 0).starts_with("it could not be called: No such file"), "{}", why(&caller, 0));
-    assert!(why(&called, 1).starts_with("it says: it could not be called: No such file"), "{}", why(&called, 1));
+    let [called, caller] = std::thread::scope(|scope| {
+        [0, 1].map(|rank| scope.spawn(move || hold(rank))).map(|one| one.join().unwrap())
+    });
+    assert!(
+        why(&caller, 0).starts_with("it could not be called: No such file"),
+        "{}",
+        why(&caller, 0)
+    );
+    assert!(
+        why(&called, 1).starts_with("it says: it could not be called: No such file"),
+        "{}",
+        why(&called, 1)
+    );
 }
 
 #[test]
@@ -147,14 +162,19 @@ fn a_node_without_descriptors_says_so_and_goes_on() {
         Some(Err(io::Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error())))
     });
     assert_eq!(asked, 1);
-    assert!([1, 2].iter().all(|rank| why(&outcomes, *rank).ends_with("raise ulimit -n")), "{}", why(&outcomes, 1));
+    assert!(
+        [1, 2].iter().all(|rank| why(&outcomes, *rank).ends_with("raise ulimit -n")),
+        "{}",
+        why(&outcomes, 1)
+    );
 }
 
 #[test]
 fn strangers_without_end_are_not_heard_without_end() {
     let store = store();
     let (job, (doorway, _)) = (Place { rank: 0, store: &store }, doorway());
-    let outcomes = patient(&job, &doorway).be_called(&[1], || Some(Err(io::ErrorKind::PermissionDenied.into())));
+    let outcomes = patient(&job, &doorway)
+        .be_called(&[1], || Some(Err(io::ErrorKind::PermissionDenied.into())));
     assert!(why(&outcomes, 1).starts_with("its call has not come"));
 }
 
@@ -164,9 +184,18 @@ fn a_node_that_is_late_is_talked_to_over_the_network() {
     let store = store();
     let (job, (doorway, name)) = (Place { rank: 1, store: &store }, doorway());
     let meeting = Meeting::with_patience(&job, &doorway, Duration::ZERO, LIMIT);
-    let outcomes = meeting.hold(vec![(0, WayTo::Name(name.clone())), (2, WayTo::Name(name))]).unwrap();
-    assert!(why(&outcomes, 2).starts_with("it took too long to say whom it has called"), "{}", why(&outcomes, 2));
-    assert!(why(&outcomes, 0).starts_with("it took too long to say whom it has answered"), "{}", why(&outcomes, 0));
+    let outcomes =
+        meeting.hold(vec![(0, WayTo::Name(name.clone())), (2, WayTo::Name(name))]).unwrap();
+    assert!(
+        why(&outcomes, 2).starts_with("it took too long to say whom it has called"),
+        "{}",
+        why(&outcomes, 2)
+    );
+    assert!(
+        why(&outcomes, 0).starts_with("it took too long to say whom it has answered"),
+        "{}",
+        why(&outcomes, 0)
+    );
 }
 
 /// MEM-16.8: no pair of which one node uses the rings and the other does not.
@@ -178,7 +207,9 @@ fn the_caller_has_the_last_word() {
     let caller = patient(&above, &other);
     let call = caller.call(0, &WayTo::Name(name)).unwrap();
     caller.tell(Step::Called, &BTreeMap::from([(0, Ok(()))])).unwrap();
-    caller.tell(Step::Used, &BTreeMap::from([(0, Err::<(), _>("no room to map it".to_owned()))])).unwrap();
+    caller
+        .tell(Step::Used, &BTreeMap::from([(0, Err::<(), _>("no room to map it".to_owned()))]))
+        .unwrap();
     let outcomes = patient(&below, &doorway).hold(vec![(1, WayTo::Name("unused".into()))]).unwrap();
     assert_eq!(why(&outcomes, 1), "it says: no room to map it");
     drop(call);

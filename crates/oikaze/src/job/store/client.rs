@@ -1,6 +1,8 @@
-//! A node's end of the store: a [`Bootstrap`] over one TCP connection, used by any number of threads.
+//! A node's end of the store: a [`Bootstrap`] over one TCP connection, used by any number of
+//! threads.
 //!
-//! `connect` opens the connection. `resume` opens another one when it is lost, and asks again for all that was not answered.
+//! `connect` opens the connection. `resume` opens another one when it is lost, and asks again for
+//! all that was not answered.
 
 pub(super) mod answering;
 mod connect;
@@ -76,7 +78,8 @@ impl Client {
         let limit = settings.time_limit.unwrap_or(MEET_TIME);
         let process = Process::new()?;
         let (addresses, unresolved) = connect::resolve(&place.store);
-        let search = Search { place: &place, process: &process, unresolved, limit, is_cancelled: &|| false };
+        let search =
+            Search { place: &place, process: &process, unresolved, limit, is_cancelled: &|| false };
         let Connected { stream, address, key } = search.connect(&addresses)?;
         let shared = Arc::new(Shared::default());
         let (link, reading) = Link::new(stream, address, &key, process)?;
@@ -146,12 +149,23 @@ impl Client {
             let Some(left) = limit.checked_sub(now).filter(|left| !left.is_zero()) else {
                 return Err(JobError::StoreLost { why: format!("no answer in {limit:?}") });
             };
-            state = self.shared.changed.wait_timeout(state, left.min(TICK)).unwrap_or_else(PoisonError::into_inner).0;
+            state = self
+                .shared
+                .changed
+                .wait_timeout(state, left.min(TICK))
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
     }
 
-    /// Ask for something that may take until `timeout`; the store itself watches the limit and says what is missing.
-    fn ask_within(&self, request: &Request, what: String, timeout: Duration) -> Result<Vec<u8>, JobError> {
+    /// Ask for something that may take until `timeout`; the store itself watches the limit and says
+    /// what is missing.
+    fn ask_within(
+        &self,
+        request: &Request,
+        what: String,
+        timeout: Duration,
+    ) -> Result<Vec<u8>, JobError> {
         match self.ask(request, timeout.saturating_add(ANSWER_TIME))? {
             Reply::Done(value) => Ok(value),
             Reply::Refused(why) => Err(JobError::Refused { why }),
@@ -159,7 +173,9 @@ impl Client {
             Reply::Aborted(why) => Err(JobError::Aborted { why }),
             Reply::Gone(NodeEnd { rank, how, .. }) => Err(JobError::NodeEnded { rank, how, what }),
             // Both come only unasked, and are no answer to a request.
-            Reply::Ended(_) | Reply::Question(_) => Err(JobError::StoreLost { why: "an answer of the wrong kind".into() }),
+            Reply::Ended(_) | Reply::Question(_) => {
+                Err(JobError::StoreLost { why: "an answer of the wrong kind".into() })
+            }
         }
     }
 }
@@ -195,18 +211,31 @@ impl Bootstrap for Client {
     fn put(&self, key: &str, value: &[u8]) -> Result<(), JobError> {
         check_key(key)?;
         check_value(value)?;
-        self.ask_within(&Request::Put(key.to_owned(), value.to_vec()), format!("publishing {key:?}"), ANSWER_TIME).map(drop)
+        self.ask_within(
+            &Request::Put(key.to_owned(), value.to_vec()),
+            format!("publishing {key:?}"),
+            ANSWER_TIME,
+        )
+        .map(drop)
     }
 
     fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, JobError> {
         check_key(key)?;
-        self.ask_within(&Request::Get(key.to_owned(), milliseconds(timeout)), format!("publication of {key:?}"), timeout)
+        self.ask_within(
+            &Request::Get(key.to_owned(), milliseconds(timeout)),
+            format!("publication of {key:?}"),
+            timeout,
+        )
     }
 
     fn fence(&self, name: &str, timeout: Duration) -> Result<(), JobError> {
         check_key(name)?;
-        self.ask_within(&Request::Fence(name.to_owned(), milliseconds(timeout)), "the meeting of all nodes".to_owned(), timeout)
-            .map(drop)
+        self.ask_within(
+            &Request::Fence(name.to_owned(), milliseconds(timeout)),
+            "the meeting of all nodes".to_owned(),
+            timeout,
+        )
+        .map(drop)
     }
 
     fn abort(&self, why: &str) {
@@ -257,7 +286,8 @@ impl Bootstrap for Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // The connection is the parent's in a child of fork, which has no reading thread either (MEM-24.2).
+        // The connection is the parent's in a child of fork, which has no reading thread either
+        // (MEM-24.2).
         if !self.origin.is_here() {
             return;
         }
@@ -277,9 +307,14 @@ fn read_content(mut stream: &TcpStream, sealed: bool) -> std::io::Result<Vec<u8>
     Ok(content)
 }
 
-/// Hands each answer to its asker, records news, and passes questions to the answering thread, until the connection is lost;
-/// returns why.
-fn read_replies(stream: &TcpStream, seal: &mut Seal, shared: &Shared, answering: &mut Answering) -> String {
+/// Hands each answer to its asker, records news, and passes questions to the answering thread,
+/// until the connection is lost; returns why.
+fn read_replies(
+    stream: &TcpStream,
+    seal: &mut Seal,
+    shared: &Shared,
+    answering: &mut Answering,
+) -> String {
     loop {
         let content = match read_content(stream, true) {
             Ok(content) => content,

@@ -1,10 +1,14 @@
-//! The job's store: a small table of published values and fences, embedded in the launcher, reached over TCP.
+//! The job's store: a small table of published values and fences, embedded in the launcher, reached
+//! over TCP.
 //!
-//! - [`protocol`]: frames and what they mean; bounded, checked, sealed by a key that both ends derive from the job's secret.
+//! - [`protocol`]: frames and what they mean; bounded, checked, sealed by a key that both ends
+//!   derive from the job's secret.
 //! - `seal`: frames cut from a stream, sealed by the session's key.
 //! - [`table`]: what the store decides, without I/O or clock.
-//! - `questions` and `surveys`: questions to nodes on their way. `client::answering`: a node's thread that answers them.
-//! - `places`: which process holds which rank. `patience`: TCP's options for paths that lose packets.
+//! - `questions` and `surveys`: questions to nodes on their way. `client::answering`: a node's
+//!   thread that answers them.
+//! - `places`: which process holds which rank. `patience`: TCP's options for paths that lose
+//!   packets.
 //! - [`server`]: one thread that polls all connections. [`client`]: a node's end.
 
 pub mod client;

@@ -16,7 +16,8 @@ pub struct Claim {
 struct Place {
     claim: Claim,
     is_connected: bool,
-    /// Others may know what the process has published, so that no other process can stand in for it.
+    /// Others may know what the process has published, so that no other process can stand in for
+    /// it.
     has_published: bool,
 }
 
@@ -25,7 +26,8 @@ struct Place {
 pub(super) struct Places(BTreeMap<Rank, Place>);
 
 impl Places {
-    /// Gives a rank to a connection. Returns true if it continues an earlier connection of the same process.
+    /// Gives a rank to a connection. Returns true if it continues an earlier connection of the same
+    /// process.
     ///
     /// # Errors
     /// The reason for which the connection cannot have the rank.

@@ -1,9 +1,11 @@
-//! Frames of the store's protocol: `length u32 | body | tag`, little-endian; the tag only after the handshake.
+//! Frames of the store's protocol: `length u32 | body | tag`, little-endian; the tag only after the
+//! handshake.
 //!
-//! Handshake: the store greets with its version and a nonce; the node answers with its version, place and nonce and proves the
-//! secret over all of it; the store proves it too. Labels differ by direction, so no proof can be reflected. From then on each
-//! frame carries 16 bytes of HMAC-SHA256 under a session key over direction, number and body: nobody on the path can put words
-//! in, leave some out or repeat them. Values are not encrypted; the secret itself never travels here.
+//! Handshake: the store greets with its version and a nonce; the node answers with its version,
+//! place and nonce and proves the secret over all of it; the store proves it too. Labels differ by
+//! direction, so no proof can be reflected. From then on each frame carries 16 bytes of HMAC-SHA256
+//! under a session key over direction, number and body: nobody on the path can put words in, leave
+//! some out or repeat them. Values are not encrypted; the secret itself never travels here.
 
 use crate::job::{KEY_MAX, NodeEnd, Secret, VALUE_MAX};
 
@@ -113,7 +115,8 @@ impl Greeting {
         [&MAGIC[..], &self.version.to_le_bytes(), &self.nonce].concat()
     }
 
-    /// From a body. Later versions may append, so only the front is looked at if the version is not ours.
+    /// From a body. Later versions may append, so only the front is looked at if the version is not
+    /// ours.
     ///
     /// # Errors
     /// Not a greeting.
@@ -164,7 +167,8 @@ impl Proof {
     /// Does the node know the secret?
     #[must_use]
     pub fn verify(&self, secret: &Secret, greeting: &Greeting) -> bool {
-        secret.verify(&[b"oikaze store: node's proof", &greeting.encode(), &self.claims()], &self.mac)
+        secret
+            .verify(&[b"oikaze store: node's proof", &greeting.encode(), &self.claims()], &self.mac)
     }
 
     /// The store's proof in return.
@@ -176,13 +180,27 @@ impl Proof {
     /// The store's proof that a refusal in these words is its own.
     #[must_use]
     pub fn refusal(&self, secret: &Secret, greeting: &Greeting, why: &str) -> [u8; 32] {
-        secret.mac(&[b"oikaze store: store's refusal", &greeting.encode(), &self.claims(), clip(why).as_bytes()])
+        secret.mac(&[
+            b"oikaze store: store's refusal",
+            &greeting.encode(),
+            &self.claims(),
+            clip(why).as_bytes(),
+        ])
     }
 
     /// Is a refusal in these words the store's own?
     #[must_use]
-    pub fn verify_refusal(&self, secret: &Secret, greeting: &Greeting, why: &str, mac: &[u8; 32]) -> bool {
-        secret.verify(&[b"oikaze store: store's refusal", &greeting.encode(), &self.claims(), why.as_bytes()], mac)
+    pub fn verify_refusal(
+        &self,
+        secret: &Secret,
+        greeting: &Greeting,
+        why: &str,
+        mac: &[u8; 32],
+    ) -> bool {
+        secret.verify(
+            &[b"oikaze store: store's refusal", &greeting.encode(), &self.claims(), why.as_bytes()],
+            mac,
+        )
     }
 
     /// The key of the connection that follows.
@@ -352,10 +370,14 @@ impl Request {
             4 => Request::Abort(cursor.text()?),
             5 => Request::KeepGoing,
             6 => {
-                let (rank, limit) = (u32::from_le_bytes(cursor.array()?), u64::from_le_bytes(cursor.array()?));
+                let (rank, limit) =
+                    (u32::from_le_bytes(cursor.array()?), u64::from_le_bytes(cursor.array()?));
                 Request::Ask(rank, limit, cursor.long_text(QUESTION_MAX)?)
             }
-            7 => Request::Answer(u32::from_le_bytes(cursor.array()?), cursor.long_text(QUESTION_MAX)?),
+            7 => Request::Answer(
+                u32::from_le_bytes(cursor.array()?),
+                cursor.long_text(QUESTION_MAX)?,
+            ),
             _ => return Err(Malformed("unknown operation")),
         };
         cursor.end()?;

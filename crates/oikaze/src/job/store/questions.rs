@@ -1,4 +1,5 @@
-//! Questions that nodes and the launcher ask nodes: what is open, from where, until when. LAUNCH-2.2. No I/O, no clock.
+//! Questions that nodes and the launcher ask nodes: what is open, from where, until when.
+//! LAUNCH-2.2. No I/O, no clock.
 
 use oikaze_protocol::Rank;
 use std::collections::BTreeMap;
@@ -25,7 +26,8 @@ struct Question {
     text: String,
 }
 
-/// Open questions by number. Each one is handed back exactly once, unless its asker disconnects first.
+/// Open questions by number. Each one is handed back exactly once, unless its asker disconnects
+/// first.
 #[derive(Default)]
 pub struct Questions {
     open: BTreeMap<u32, Question>,
@@ -37,10 +39,19 @@ impl Questions {
     ///
     /// # Errors
     /// Too many questions are open.
-    pub fn ask(&mut self, asker: Asker, to: Rank, deadline: Duration, text: String) -> Result<u32, String> {
+    pub fn ask(
+        &mut self,
+        asker: Asker,
+        to: Rank,
+        deadline: Duration,
+        text: String,
+    ) -> Result<u32, String> {
         if let Asker::Node(rank, _) = asker {
-            let of_nodes = || self.open.values().filter(|open| matches!(open.asker, Asker::Node(..)));
-            let asked = of_nodes().filter(|open| matches!(open.asker, Asker::Node(of, _) if of == rank)).count();
+            let of_nodes =
+                || self.open.values().filter(|open| matches!(open.asker, Asker::Node(..)));
+            let asked = of_nodes()
+                .filter(|open| matches!(open.asker, Asker::Node(of, _) if of == rank))
+                .count();
             if asked >= ASKED_MAX {
                 return Err(format!("{ASKED_MAX} questions of node {rank} are open already"));
             }
@@ -58,7 +69,8 @@ impl Questions {
         Ok(self.last)
     }
 
-    /// Closes a question that `from` has answered. `None` if no such question to `from` is open (late, or invented).
+    /// Closes a question that `from` has answered. `None` if no such question to `from` is open
+    /// (late, or invented).
     pub fn answered(&mut self, from: Rank, number: u32) -> Option<(Asker, Rank)> {
         if self.open.get(&number)?.to != from {
             return None;
@@ -68,7 +80,10 @@ impl Questions {
 
     /// Open questions to a node: number and text.
     pub fn open_to(&self, to: Rank) -> impl Iterator<Item = (u32, &str)> {
-        self.open.iter().filter(move |(_, open)| open.to == to).map(|(number, open)| (*number, open.text.as_str()))
+        self.open
+            .iter()
+            .filter(move |(_, open)| open.to == to)
+            .map(|(number, open)| (*number, open.text.as_str()))
     }
 
     /// Closes all questions to a node that can no longer answer.
@@ -93,8 +108,13 @@ impl Questions {
     }
 
     fn close(&mut self, wanted: impl Fn(&Question) -> bool) -> Vec<(Asker, Rank)> {
-        let closed: Vec<u32> = self.open.iter().filter(|(_, open)| wanted(open)).map(|(number, _)| *number).collect();
-        closed.into_iter().filter_map(|number| self.open.remove(&number)).map(|closed| (closed.asker, closed.to)).collect()
+        let closed: Vec<u32> =
+            self.open.iter().filter(|(_, open)| wanted(open)).map(|(number, _)| *number).collect();
+        closed
+            .into_iter()
+            .filter_map(|number| self.open.remove(&number))
+            .map(|closed| (closed.asker, closed.to))
+            .collect()
     }
 }
 

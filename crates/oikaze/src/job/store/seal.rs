@@ -67,7 +67,8 @@ pub fn length(front: [u8; LENGTH_LEN], sealed: bool) -> Result<usize, Malformed>
     if length > max { Err(Malformed("longer than any frame")) } else { Ok(length) }
 }
 
-/// Take the content of one whole frame off the front of what has been read; `None` if more must be read.
+/// Take the content of one whole frame off the front of what has been read; `None` if more must be
+/// read.
 ///
 /// # Errors
 /// As [`length`].

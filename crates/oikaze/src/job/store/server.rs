@@ -36,7 +36,8 @@ enum Command {
     AskAll(String, Duration, Sender<Answer>),
 }
 
-/// Function that the store's thread calls for each wish of a node that concerns the launcher. It must not block.
+/// Function that the store's thread calls for each wish of a node that concerns the launcher. It
+/// must not block.
 type Notify = Box<dyn FnMut(Notice) + Send>;
 
 /// The running store; it stops when this is dropped.
@@ -63,7 +64,12 @@ impl Server {
     ///
     /// # Errors
     /// As [`Server::start`].
-    pub fn start_with(listener: TcpListener, size: u32, secret: Secret, notify: Notify) -> Result<Server, JobError> {
+    pub fn start_with(
+        listener: TcpListener,
+        size: u32,
+        secret: Secret,
+        notify: Notify,
+    ) -> Result<Server, JobError> {
         let doing = "start the job's store";
         listener.set_nonblocking(true).map_err(JobError::system(doing))?;
         let port = listener.local_addr().map_err(JobError::system(doing))?.port();
@@ -73,10 +79,26 @@ impl Server {
         admission::lengthen_queue(&listener).map_err(JobError::system(doing))?;
         let strangers_max = admission::strangers_max();
         let (clock, rests_until, connections) = (Clock::new(), Duration::ZERO, Vec::new());
-        let doors = Doors { listener, woken, commands: receiver, secret, strangers_max, clock, rests_until, connections };
+        let doors = Doors {
+            listener,
+            woken,
+            commands: receiver,
+            secret,
+            strangers_max,
+            clock,
+            rests_until,
+            connections,
+        };
         let serve = move || doors.serve(Table::new(size), notify);
         let thread = spawn("oikaze store", serve).map_err(JobError::system(doing))?;
-        Ok(Server { commands, wake: Some(wake), thread: Some(thread), port, size, origin: Origin::here() })
+        Ok(Server {
+            commands,
+            wake: Some(wake),
+            thread: Some(thread),
+            port,
+            size,
+            origin: Origin::here(),
+        })
     }
 
     /// The TCP port it listens on.
@@ -95,15 +117,20 @@ impl Server {
         self.tell(Command::Ended(end));
     }
 
-    /// Asks all nodes a question at once and waits for their answers, at most for `limit` (and one second to collect them).
-    /// `None`: the node is not connected, or did not answer in time.
+    /// Asks all nodes a question at once and waits for their answers, at most for `limit` (and one
+    /// second to collect them). `None`: the node is not connected, or did not answer in time.
     #[must_use]
     pub fn ask_all(&self, question: &str, limit: Duration) -> Vec<(Rank, Option<String>)> {
         self.asking_all(question, limit)()
     }
 
-    /// As [`Server::ask_all`]: the question is sent now, and the returned function waits for the answers on any thread.
-    pub fn asking_all(&self, question: &str, limit: Duration) -> impl FnOnce() -> Vec<(Rank, Option<String>)> + Send + use<> {
+    /// As [`Server::ask_all`]: the question is sent now, and the returned function waits for the
+    /// answers on any thread.
+    pub fn asking_all(
+        &self,
+        question: &str,
+        limit: Duration,
+    ) -> impl FnOnce() -> Vec<(Rank, Option<String>)> + Send + use<> {
         let (to, answers) = channel();
         self.tell(Command::AskAll(clip_to(question, QUESTION_MAX).to_owned(), limit, to));
         let (size, deadline) = (self.size, Instant::now() + limit + COLLECT_TIME);
@@ -170,7 +197,9 @@ impl Doors {
                 match command {
                     Command::Abort(why) => table.abort(&why),
                     Command::Ended(end) => table.ended(end),
-                    Command::AskAll(question, limit, to) => surveys.begin(now, &mut table, &question, limit, to),
+                    Command::AskAll(question, limit, to) => {
+                        surveys.begin(now, &mut table, &question, limit, to)
+                    }
                 }
             }
             self.accept(now);
@@ -207,12 +236,15 @@ impl Doors {
         let rest = Some(self.rests_until).filter(|&until| until > now);
         let deadline = deadlines.chain(table.next_timeout()).chain(rest).min();
         // Rounded up, so that a deadline has passed when the wait ends.
-        let left = deadline.map(|deadline| (deadline.saturating_sub(now) + Duration::from_millis(1)).min(TICK));
+        let left = deadline
+            .map(|deadline| (deadline.saturating_sub(now) + Duration::from_millis(1)).min(TICK));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         let knock = if self.rests_until <= now { PollFlags::IN } else { PollFlags::empty() };
-        let mut fds = vec![PollFd::new(&self.woken, PollFlags::IN), PollFd::new(&self.listener, knock)];
+        let mut fds =
+            vec![PollFd::new(&self.woken, PollFlags::IN), PollFd::new(&self.listener, knock)];
         fds.extend(self.connections.iter().map(|connection| {
-            let write = if connection.unsent.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
+            let write =
+                if connection.unsent.is_empty() { PollFlags::empty() } else { PollFlags::OUT };
             PollFd::new(&connection.stream, PollFlags::IN | write)
         }));
         // An interrupted or failed poll is a turn without news.
@@ -224,7 +256,9 @@ impl Doors {
             match woken.read(&mut bytes) {
                 Ok(0) => return false,
                 Ok(_) => {}
-                Err(why) => return matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+                Err(why) => {
+                    return matches!(why.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
+                }
             }
         }
     }
@@ -240,7 +274,9 @@ impl Doors {
             }
         }
         while let Some((rank, id, reply)) = table.poll_reply() {
-            if let Some(connection) = at.get(&rank).and_then(|&index| self.connections.get_mut(index)) {
+            if let Some(connection) =
+                at.get(&rank).and_then(|&index| self.connections.get_mut(index))
+            {
                 connection.push(id, &reply);
             }
         }
@@ -318,7 +354,8 @@ impl Connection {
         }
         match self.phase {
             Phase::Stranger(_, deadline) => self.closed |= deadline <= now,
-            // The other end closes when it has read the refusal; closing first could reset the connection before.
+            // The other end closes when it has read the refusal; closing first could reset the
+            // connection before.
             Phase::Leaving(deadline) => self.closed |= deadline <= now,
             Phase::Node(..) => {}
         }

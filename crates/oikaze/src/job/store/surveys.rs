@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
-/// Questions of the launcher to all nodes: where the answers go, and how many are missing, by token.
+/// Questions of the launcher to all nodes: where the answers go, and how many are missing, by
+/// token.
 #[derive(Default)]
 pub struct Surveys {
     open: HashMap<u64, (Sender<Answer>, u32)>,
@@ -15,10 +16,18 @@ pub struct Surveys {
 
 impl Surveys {
     /// Asks all nodes; the answers go to `to`, one for each node.
-    pub fn begin(&mut self, now: Duration, table: &mut Table, question: &str, limit: Duration, to: Sender<Answer>) {
+    pub fn begin(
+        &mut self,
+        now: Duration,
+        table: &mut Table,
+        question: &str,
+        limit: Duration,
+        to: Sender<Answer>,
+    ) {
         self.last += 1;
         self.open.insert(self.last, (to, table.size()));
-        (0..table.size()).for_each(|rank| table.ask(now, self.last, rank, limit, question.to_owned()));
+        (0..table.size())
+            .for_each(|rank| table.ask(now, self.last, rank, limit, question.to_owned()));
     }
 
     /// Hands the table's answers to their askers.
@@ -38,10 +47,17 @@ impl Surveys {
 }
 
 /// Waits for the answers of all nodes, at most until `deadline`. `None`: this node gave none.
-pub fn collect(size: u32, deadline: Instant, answers: &Receiver<Answer>) -> Vec<(Rank, Option<String>)> {
+pub fn collect(
+    size: u32,
+    deadline: Instant,
+    answers: &Receiver<Answer>,
+) -> Vec<(Rank, Option<String>)> {
     let mut all: BTreeMap<Rank, Option<String>> = (0..size).map(|rank| (rank, None)).collect();
     for _ in 0..size {
-        let Ok(answer) = answers.recv_timeout(deadline.saturating_duration_since(Instant::now())) else { break };
+        let Ok(answer) = answers.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        else {
+            break;
+        };
         all.insert(answer.rank, answer.text);
     }
     all.into_iter().collect()

@@ -1,4 +1,5 @@
-//! What the store decides: values, fences, ends of processes, who waits for what. No I/O, no clock; time is an argument.
+//! What the store decides: values, fences, ends of processes, who waits for what. No I/O, no clock;
+//! time is an argument.
 
 use super::places::{Claim, Places};
 use super::protocol::{Reply, Request, UNASKED};
@@ -39,7 +40,8 @@ pub struct Table {
     waiting: Vec<Waiting>,
     ended: BTreeMap<Rank, NodeEnd>,
     places: Places,
-    /// Requests for fences that all nodes have come to. Asked again after a loss, they are answered as before (WIND-11.3).
+    /// Requests for fences that all nodes have come to. Asked again after a loss, they are answered
+    /// as before (WIND-11.3).
     settled: HashMap<Rank, VecDeque<u32>>,
     aborted: Option<String>,
     questions: Questions,
@@ -100,10 +102,17 @@ impl Table {
     /// Why not.
     pub fn connect(&mut self, rank: Rank, size: u32, claim: Claim) -> Result<(), String> {
         if size != self.size {
-            return Err(format!("it was told that the job has {size} nodes, but it has {}", self.size));
+            return Err(format!(
+                "it was told that the job has {size} nodes, but it has {}",
+                self.size
+            ));
         }
         if rank >= self.size {
-            return Err(format!("rank {rank} is out of range: the job has {} nodes, 0 to {}", self.size, self.size - 1));
+            return Err(format!(
+                "rank {rank} is out of range: the job has {} nodes, 0 to {}",
+                self.size,
+                self.size - 1
+            ));
         }
         let taken = self.places.take(rank, claim);
         let is_same_process = match &self.aborted {
@@ -114,8 +123,10 @@ impl Table {
         self.forget(rank);
         if is_same_process {
             // An answer that was lost is given again (LAUNCH-2.4).
-            let again =
-                self.questions.open_to(rank).map(|(number, question)| (rank, number, Reply::Question(question.to_owned())));
+            let again = self
+                .questions
+                .open_to(rank)
+                .map(|(number, question)| (rank, number, Reply::Question(question.to_owned())));
             self.replies.extend(again);
         } else {
             self.settled.remove(&rank);
@@ -180,7 +191,9 @@ impl Table {
             }
             Request::Get(key, limit) => match self.values.get(&key) {
                 Some(value) => self.replies.push_back((rank, id, Reply::Done(value.clone()))),
-                None if let Some(end) = self.publisher_ended(&key) => self.reply(rank, id, Reply::Gone(end.clone())),
+                None if let Some(end) = self.publisher_ended(&key) => {
+                    self.reply(rank, id, Reply::Gone(end.clone()))
+                }
                 None if self.is_last(rank) => self.reply(rank, id, alone()),
                 None => self.wait(rank, id, On::Value, key, now, limit),
             },
@@ -197,7 +210,8 @@ impl Table {
         }
     }
 
-    /// The launcher asks a node (LAUNCH-2.3); [`Table::poll_answer`] brings the answer with the same token.
+    /// The launcher asks a node (LAUNCH-2.3); [`Table::poll_answer`] brings the answer with the
+    /// same token.
     pub fn ask(&mut self, now: Duration, token: u64, to: Rank, limit: Duration, question: String) {
         self.ask_node(now.saturating_add(limit), Asker::Launcher(token), to, question);
     }
@@ -215,8 +229,12 @@ impl Table {
     /// Hands an answer, or why there is none, to the asker.
     fn answer(&mut self, asker: Asker, to: Rank, answer: Result<String, String>) {
         match (asker, answer) {
-            (Asker::Launcher(token), text) => self.answers.push_back(Answer { token, rank: to, text: text.ok() }),
-            (Asker::Node(rank, id), Ok(text)) => self.reply(rank, id, Reply::Done(text.into_bytes())),
+            (Asker::Launcher(token), text) => {
+                self.answers.push_back(Answer { token, rank: to, text: text.ok() })
+            }
+            (Asker::Node(rank, id), Ok(text)) => {
+                self.reply(rank, id, Reply::Done(text.into_bytes()))
+            }
             (Asker::Node(rank, id), Err(why)) => self.reply(rank, id, Reply::TimedOut(why)),
         }
     }
@@ -228,7 +246,8 @@ impl Table {
         }
     }
 
-    /// The end of the only node that publishes this key: `PREFIX/RANK` and `PREFIX/RANK/…` are published by the node of that rank.
+    /// The end of the only node that publishes this key: `PREFIX/RANK` and `PREFIX/RANK/…` are
+    /// published by the node of that rank.
     fn publisher_ended(&self, key: &str) -> Option<&NodeEnd> {
         publisher(key).and_then(|rank| self.ended.get(&rank))
     }
@@ -242,12 +261,17 @@ impl Table {
             return if *old == value {
                 Reply::Done(Vec::new())
             } else {
-                Reply::Refused(format!("{key:?} has another value already, and what is published does not change"))
+                Reply::Refused(format!(
+                    "{key:?} has another value already, and what is published does not change"
+                ))
             };
         }
         let more = key.len() + value.len();
         if self.bytes + more > BYTES_MAX {
-            return Reply::Refused(format!("the store is full ({} of {BYTES_MAX} bytes)", self.bytes));
+            return Reply::Refused(format!(
+                "the store is full ({} of {BYTES_MAX} bytes)",
+                self.bytes
+            ));
         }
         self.bytes += more;
         let replies = &mut self.replies;
@@ -285,7 +309,9 @@ impl Table {
             self.remember(rank, id);
             return self.reply(rank, id, Reply::Done(Vec::new()));
         }
-        if let Some((_, end)) = self.ended.iter().find(|(gone, _)| **gone != rank && !here.contains(gone)) {
+        if let Some((_, end)) =
+            self.ended.iter().find(|(gone, _)| **gone != rank && !here.contains(gone))
+        {
             let why = Reply::Gone(end.clone());
             self.settle_fence(&name, &why);
             return self.reply(rank, id, why);
@@ -294,7 +320,10 @@ impl Table {
     }
 
     fn at_fence<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Rank> + 'a {
-        self.waiting.iter().filter(move |waiting| waiting.on == On::Fence && waiting.name == name).map(|waiting| waiting.rank)
+        self.waiting
+            .iter()
+            .filter(move |waiting| waiting.on == On::Fence && waiting.name == name)
+            .map(|waiting| waiting.rank)
     }
 
     fn settle_fence(&mut self, name: &str, reply: &Reply) {
@@ -318,9 +347,9 @@ impl Table {
         }
     }
 
-    /// Records that the process of a node has ended, and tells all connected nodes (LAUNCH-1.1). Waits that need this node fail: fences to
-    /// which it has not come, values that only it publishes (LAUNCH-1.2), and any value if no
-    /// other node is left.
+    /// Records that the process of a node has ended, and tells all connected nodes (LAUNCH-1.1).
+    /// Waits that need this node fail: fences to which it has not come, values that only it
+    /// publishes (LAUNCH-1.2), and any value if no other node is left.
     pub fn ended(&mut self, end: NodeEnd) {
         let rank = end.rank;
         if self.ended.contains_key(&rank) {
@@ -340,14 +369,20 @@ impl Table {
             !vain
         });
         let waiting = std::mem::take(&mut self.waiting);
-        let (vain, rest) = waiting.into_iter().partition(|waiting| waiting.on == On::Value && self.is_last(waiting.rank));
+        let (vain, rest) = waiting
+            .into_iter()
+            .partition(|waiting| waiting.on == On::Value && self.is_last(waiting.rank));
         self.waiting = rest;
         let vain: Vec<Waiting> = vain;
         for waiting in vain {
             self.reply(waiting.rank, waiting.id, alone());
         }
-        let mut names: Vec<String> =
-            self.waiting.iter().filter(|waiting| waiting.on == On::Fence).map(|waiting| waiting.name.clone()).collect();
+        let mut names: Vec<String> = self
+            .waiting
+            .iter()
+            .filter(|waiting| waiting.on == On::Fence)
+            .map(|waiting| waiting.name.clone())
+            .collect();
         names.sort_unstable();
         names.dedup();
         for name in names {
@@ -357,12 +392,15 @@ impl Table {
         }
     }
 
-    /// Have all nodes but this one ended? (A job of one may still wait for another thread of its own.)
+    /// Have all nodes but this one ended? (A job of one may still wait for another thread of its
+    /// own.)
     fn is_last(&self, rank: Rank) -> bool {
-        self.size > 1 && (0..self.size).all(|other| other == rank || self.ended.contains_key(&other))
+        self.size > 1
+            && (0..self.size).all(|other| other == rank || self.ended.contains_key(&other))
     }
 
-    /// End the job for everyone: whoever waits is told, whoever is connected too. The first reason stays.
+    /// End the job for everyone: whoever waits is told, whoever is connected too. The first reason
+    /// stays.
     pub fn abort(&mut self, why: &str) {
         if self.aborted.is_some() {
             return;
@@ -380,7 +418,11 @@ impl Table {
     /// When [`Table::timeout`] should be called next.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Duration> {
-        self.waiting.iter().map(|waiting| waiting.deadline).chain(self.questions.next_timeout()).min()
+        self.waiting
+            .iter()
+            .map(|waiting| waiting.deadline)
+            .chain(self.questions.next_timeout())
+            .min()
     }
 
     /// Tell those whose time limit has passed.
@@ -405,8 +447,16 @@ impl Table {
         let here: BTreeSet<Rank> = self.at_fence(name).collect();
         let missing: Vec<Rank> = (0..self.size).filter(|rank| !here.contains(rank)).collect();
         let named: Vec<String> = missing.iter().take(8).map(Rank::to_string).collect();
-        let more = if missing.len() > named.len() { format!(" and {} more", missing.len() - named.len()) } else { String::new() };
-        format!("node{} {}{more} did not come", if missing.len() > 1 { "s" } else { "" }, named.join(", "))
+        let more = if missing.len() > named.len() {
+            format!(" and {} more", missing.len() - named.len())
+        } else {
+            String::new()
+        };
+        format!(
+            "node{} {}{more} did not come",
+            if missing.len() > 1 { "s" } else { "" },
+            named.join(", ")
+        )
     }
 
     /// The next answer to be sent.

@@ -46,7 +46,10 @@ fn nodes_meet() {
                 let big = vec![node.rank() as u8; crate::job::VALUE_MAX];
                 node.put(&format!("big/{}", node.rank()), &big).unwrap();
                 for peer in 0..3u8 {
-                    assert_eq!(node.get(&format!("big/{peer}"), LONG).unwrap(), vec![peer; crate::job::VALUE_MAX]);
+                    assert_eq!(
+                        node.get(&format!("big/{peer}"), LONG).unwrap(),
+                        vec![peer; crate::job::VALUE_MAX]
+                    );
                 }
                 for _ in 0..20 {
                     node.fence("same name", LONG).unwrap();
@@ -82,7 +85,9 @@ fn several_threads_of_a_node_wait_at_once() {
 fn strangers_are_told_why() {
     let server = serve(2);
     let _first = join(&server, 0, 2).unwrap();
-    let refusal = |result: Result<Client, JobError>| result.err().map(|why| why.to_string()).unwrap_or_default();
+    let refusal = |result: Result<Client, JobError>| {
+        result.err().map(|why| why.to_string()).unwrap_or_default()
+    };
     assert!(refusal(join(&server, 0, 2)).contains("node 0 has joined already"));
     assert!(refusal(join(&server, 2, 2)).contains("rank 2 is out of range"));
     assert!(refusal(join(&server, 1, 3)).contains("3 nodes, but it has 2"));
@@ -97,7 +102,8 @@ fn a_place_can_be_taken_again_after_leaving() {
     let server = serve(1);
     for _ in 0..3 {
         let deadline = std::time::Instant::now() + LONG;
-        // The store learns of a closed connection when it next polls: until then the place is taken.
+        // The store learns of a closed connection when it next polls: until then the place is
+        // taken.
         while let Err(why) = join(&server, 0, 1) {
             assert!(std::time::Instant::now() < deadline, "{why}");
             std::thread::yield_now();
@@ -109,11 +115,18 @@ fn a_place_can_be_taken_again_after_leaving() {
 fn nobody_listens() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let server = serve(1);
-    let nowhere = Place { store: format!("127.0.0.1:{free},no.such.host.invalid:1"), ..place(&server, 0, 1) };
+    let nowhere =
+        Place { store: format!("127.0.0.1:{free},no.such.host.invalid:1"), ..place(&server, 0, 1) };
     let said = Client::connect(nowhere, Settings::default()).err().unwrap().to_string();
-    assert!(said.contains(&format!("127.0.0.1:{free}: ")) && said.contains("no.such.host.invalid"), "{said}");
+    assert!(
+        said.contains(&format!("127.0.0.1:{free}: ")) && said.contains("no.such.host.invalid"),
+        "{said}"
+    );
     // One good address among bad ones is enough.
-    let mixed = Place { store: format!("127.0.0.1:{free},127.0.0.1:{}", server.port()), ..place(&server, 0, 1) };
+    let mixed = Place {
+        store: format!("127.0.0.1:{free},127.0.0.1:{}", server.port()),
+        ..place(&server, 0, 1)
+    };
     Client::connect(mixed, Settings::default()).unwrap();
 }
 
@@ -129,7 +142,10 @@ fn deaths_and_time_limits_are_told() {
         let get = scope.spawn(|| nodes[1].get("late", LONG));
         server.abort("node 2 was killed by signal 9");
         for said in [fence.join().unwrap().unwrap_err(), get.join().unwrap().unwrap_err()] {
-            assert!(matches!(&said, JobError::Aborted { why } if why == "node 2 was killed by signal 9"), "{said}");
+            assert!(
+                matches!(&said, JobError::Aborted { why } if why == "node 2 was killed by signal 9"),
+                "{said}"
+            );
         }
     });
     assert!(matches!(nodes[2].put("x", b""), Err(JobError::Aborted { .. })));
@@ -159,7 +175,10 @@ fn another_version_is_named_by_both_ends() {
         let _ = stream.read(&mut [0; 16]);
     });
     let server = serve(1);
-    let said = Client::connect(Place { store, ..place(&server, 0, 1) }, Settings::default()).err().unwrap().to_string();
+    let said = Client::connect(Place { store, ..place(&server, 0, 1) }, Settings::default())
+        .err()
+        .unwrap()
+        .to_string();
     newer.join().unwrap();
     assert!(said.contains(&format!("store speaks version {}", VERSION + 1)), "{said}");
 
@@ -193,12 +212,16 @@ fn an_impostor_is_not_believed() {
     let store = listener.local_addr().unwrap().to_string();
     let impostor = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        stream.write_all(&seal::plain(&Greeting { version: VERSION, nonce: [1; NONCE_LEN] }.encode())).unwrap();
+        stream
+            .write_all(&seal::plain(&Greeting { version: VERSION, nonce: [1; NONCE_LEN] }.encode()))
+            .unwrap();
         stream.write_all(&seal::plain(&Verdict::Welcome([0; 32]).encode())).unwrap();
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let server = serve(1);
-    let said = Client::connect(Place { store, ..place(&server, 0, 1) }, Settings::default()).err().unwrap();
+    let said = Client::connect(Place { store, ..place(&server, 0, 1) }, Settings::default())
+        .err()
+        .unwrap();
     impostor.join().unwrap();
     assert!(matches!(said, JobError::NotOurStore { .. }), "{said}");
 }
@@ -206,7 +229,8 @@ fn an_impostor_is_not_believed() {
 #[test]
 fn idle_strangers_keep_nobody_out() {
     let server = serve(1);
-    let mut idle: Vec<_> = (0..80).map(|_| TcpStream::connect(("127.0.0.1", server.port())).unwrap()).collect();
+    let mut idle: Vec<_> =
+        (0..80).map(|_| TcpStream::connect(("127.0.0.1", server.port())).unwrap()).collect();
     for stream in idle.iter_mut().take(64) {
         stream.read_exact(&mut [0; 4]).unwrap();
     }
@@ -228,12 +252,14 @@ fn hostile_bytes_close_only_their_own_connection() {
 fn request() -> impl Strategy<Value = Request> {
     let key = || "[a-c]{0,2}";
     prop_oneof![
-        (key(), proptest::collection::vec(any::<u8>(), 0..3)).prop_map(|(key, value)| Request::Put(key, value)),
+        (key(), proptest::collection::vec(any::<u8>(), 0..3))
+            .prop_map(|(key, value)| Request::Put(key, value)),
         (key(), 0u64..20).prop_map(|(key, limit)| Request::Get(key, limit)),
         (key(), 0u64..20).prop_map(|(key, limit)| Request::Fence(key, limit)),
         "[a-z ]{0,9}".prop_map(Request::Abort),
         Just(Request::KeepGoing),
-        (0u32..4, 0u64..20, "[a-z ]{0,9}").prop_map(|(rank, limit, text)| Request::Ask(rank, limit, text)),
+        (0u32..4, 0u64..20, "[a-z ]{0,9}")
+            .prop_map(|(rank, limit, text)| Request::Ask(rank, limit, text)),
     ]
 }
 
@@ -256,7 +282,8 @@ proptest! {
     #[test]
     fn any_bytes_are_refused_or_understood(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = (Greeting::decode(&bytes), Proof::decode(&bytes), Verdict::decode(&bytes), Reply::decode(&bytes));
-        // Reasons are for people: they may be cleaned of what is no text. All else comes back as it was.
+        // Reasons are for people: they may be cleaned of what is no text. All else comes back as it
+        // was.
         if let Ok((id, request)) = Request::decode(&bytes)
             && !matches!(request, Request::Abort(_) | Request::Ask(..) | Request::Answer(..))
         {
@@ -289,7 +316,8 @@ proptest! {
         }
     }
 
-    /// Every request is answered exactly once by the time all limits have passed, and with what a map would say.
+    /// Every request is answered exactly once by the time all limits have passed, and with what a
+    /// map would say.
     #[test]
     fn the_table_answers_everything_once(steps in proptest::collection::vec((0u32..3, request(), 0u64..8), 0..60)) {
         let mut table = Table::new(3);

@@ -1,4 +1,5 @@
-//! Answers to questions about this node, and questions to other nodes ([`Bootstrap::ask_node`](crate::job::Bootstrap::ask_node)).
+//! Answers to questions about this node, and questions to other nodes
+//! ([`Bootstrap::ask_node`](crate::job::Bootstrap::ask_node)).
 
 use super::cause::{COLLECTIVE, DOING, Facts, HOLDS, LOCK, NOT_HELD, thread_text};
 use super::{Node, WaitSubject, Waits, lock};
@@ -8,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long an answer waits for threads of this node to say what they wait for: they look at the clock at least ten times a
-/// second.
+/// How long an answer waits for threads of this node to say what they wait for: they look at the
+/// clock at least ten times a second.
 const REGISTER_TIME: Duration = Duration::from_millis(150);
 /// After the first thread has said so, the others get this long.
 const REGISTER_MORE: Duration = Duration::from_millis(10);
@@ -21,14 +22,24 @@ const LATE_MAX: usize = 32;
 const ASK_TIME: Duration = Duration::from_millis(700);
 
 impl Waits {
-    /// Answers a question from what this node knows. Asks nobody, so that no two nodes wait for each other's answer.
+    /// Answers a question from what this node knows. Asks nobody, so that no two nodes wait for
+    /// each other's answer.
     pub(super) fn answer(&self, question: &str) -> String {
-        let number = |prefix: &str| question.strip_prefix(prefix).and_then(|number| number.parse::<u64>().ok());
+        let number = |prefix: &str| {
+            question.strip_prefix(prefix).and_then(|number| number.parse::<u64>().ok())
+        };
         if question == DOING {
             self.doing()
         } else if question == COLLECTIVE {
-            self.with_node(|node| node.with_engine(|engine| (engine.coherence().late(), engine.coherence().gathered())))
-                .map_or_else(|| "is joining".to_owned(), |(late, arrived)| collective_answer(&late, &arrived))
+            self.with_node(|node| {
+                node.with_engine(|engine| {
+                    (engine.coherence().late(), engine.coherence().gathered())
+                })
+            })
+            .map_or_else(
+                || "is joining".to_owned(),
+                |(late, arrived)| collective_answer(&late, &arrived),
+            )
         } else if let Some(number) = number(LOCK) {
             self.with_node(|node| node.with_engine(|engine| engine.coherence().lock_view(number)))
                 .flatten()
@@ -37,7 +48,13 @@ impl Waits {
             let held = lock(&self.held);
             held.iter().find(|held| held.lock == number).map_or_else(
                 || NOT_HELD.to_owned(),
-                |held| format!("for {:.1} s {}", held.since.elapsed().as_secs_f64(), thread_text(&held.thread)),
+                |held| {
+                    format!(
+                        "for {:.1} s {}",
+                        held.since.elapsed().as_secs_f64(),
+                        thread_text(&held.thread)
+                    )
+                },
             )
         } else {
             "does not understand the question".to_owned()
@@ -57,15 +74,19 @@ impl Waits {
         self.let_waits_register();
         let mut waits = lock(&self.entries).waits.clone();
         waits.sort_by_key(|wait| wait.begun);
-        let text = |wait: &Arc<super::Wait>| format!("waits for {} ({:.1} s)", wait.subject, wait.begun.elapsed().as_secs_f64());
+        let text = |wait: &Arc<super::Wait>| {
+            format!("waits for {} ({:.1} s)", wait.subject, wait.begun.elapsed().as_secs_f64())
+        };
         let mut parts: Vec<String> = waits.iter().take(SHOWN_MAX).map(text).collect();
         if waits.len() > SHOWN_MAX {
             parts.push(format!("{} more threads wait", waits.len() - SHOWN_MAX));
         }
         // Rank 0 and managers of locks know more than that they wait.
-        let is_collective = |wait: &Arc<super::Wait>| matches!(wait.subject, WaitSubject::Collective(_));
+        let is_collective =
+            |wait: &Arc<super::Wait>| matches!(wait.subject, WaitSubject::Collective(_));
         if waits.iter().any(is_collective)
-            && let Some(late) = self.with_node(|node| node.with_engine(|engine| engine.coherence().late()))
+            && let Some(late) =
+                self.with_node(|node| node.with_engine(|engine| engine.coherence().late()))
             && !late.is_empty()
         {
             let has = if late.len() == 1 { "has" } else { "have" };
@@ -78,10 +99,19 @@ impl Waits {
             });
         }
         let held = lock(&self.held);
-        let locks: Vec<String> = held.iter().take(SHOWN_MAX).map(|held| held.lock.to_string()).collect();
+        let locks: Vec<String> =
+            held.iter().take(SHOWN_MAX).map(|held| held.lock.to_string()).collect();
         if !locks.is_empty() {
-            let more = if held.len() > SHOWN_MAX { format!(" and {} more", held.len() - SHOWN_MAX) } else { String::new() };
-            parts.push(format!("holds lock{} {}{more}", if held.len() == 1 { "" } else { "s" }, locks.join(", ")));
+            let more = if held.len() > SHOWN_MAX {
+                format!(" and {} more", held.len() - SHOWN_MAX)
+            } else {
+                String::new()
+            };
+            parts.push(format!(
+                "holds lock{} {}{more}",
+                if held.len() == 1 { "" } else { "s" },
+                locks.join(", ")
+            ));
         }
         parts.join("; ")
     }
@@ -151,8 +181,19 @@ impl Facts for Asking<'_> {
     }
 
     fn end_of(&self, rank: Rank) -> Option<String> {
-        let ended = self.waits.bootstrap.ended().into_iter().find(|end| end.rank == rank).map(|end| end.how);
-        let lost = || self.waits.with_node(|node| node.death_of(rank)).flatten().map(|death| format!("is lost: {death}"));
+        let ended = self
+            .waits
+            .bootstrap
+            .ended()
+            .into_iter()
+            .find(|end| end.rank == rank)
+            .map(|end| end.how);
+        let lost = || {
+            self.waits
+                .with_node(|node| node.death_of(rank))
+                .flatten()
+                .map(|death| format!("is lost: {death}"))
+        };
         ended.or_else(lost)
     }
 }

@@ -1,7 +1,8 @@
-//! Finds out why a wait lasts (MEM-21.2): asks the nodes that know, and puts their answers into one sentence. No I/O of its own.
+//! Finds out why a wait lasts (MEM-21.2): asks the nodes that know, and puts their answers into one
+//! sentence. No I/O of its own.
 //!
-//! Answers are lines of text that [`super::answers`] writes. A node answers from what it knows itself and never asks in turn, so
-//! that two nodes that ask each other never wait for each other.
+//! Answers are lines of text that [`super::answers`] writes. A node answers from what it knows
+//! itself and never asks in turn, so that two nodes that ask each other never wait for each other.
 
 use super::subject::{WaitSubject, WaitingThread, nodes_text};
 use oikaze_protocol::Rank;
@@ -41,7 +42,8 @@ pub(super) trait Facts {
 pub(super) struct Cause {
     /// Follows "node 1 has waited 5 s for barrier: ".
     pub text: String,
-    /// False if another node has the same reason to wait and prints it: one line for each cause, not for each node.
+    /// False if another node has the same reason to wait and prints it: one line for each cause,
+    /// not for each node.
     pub is_spokesman: bool,
 }
 
@@ -52,21 +54,32 @@ impl Cause {
 }
 
 /// Finds out why a thread of this node waits.
-pub(super) fn cause(facts: &dyn Facts, subject: &WaitSubject, waiter: Option<&WaitingThread>) -> Cause {
+pub(super) fn cause(
+    facts: &dyn Facts,
+    subject: &WaitSubject,
+    waiter: Option<&WaitingThread>,
+) -> Cause {
     let peer = match subject {
         WaitSubject::Collective(_) => return collective(facts),
         WaitSubject::Lock(lock) => return of_lock(facts, *lock, waiter),
         WaitSubject::Join { nodes, .. } => return Cause::of(states(facts, nodes, nodes.len())),
-        WaitSubject::Message { from: peer, .. } | WaitSubject::Word { by: peer, .. } | WaitSubject::Operation { peer, .. } => {
-            *peer
-        }
+        WaitSubject::Message { from: peer, .. }
+        | WaitSubject::Word { by: peer, .. }
+        | WaitSubject::Operation { peer, .. } => *peer,
         WaitSubject::Pop { .. } => None,
-        WaitSubject::Push { owner, .. } | WaitSubject::Name { owner, .. } | WaitSubject::Page { home: owner, .. } => Some(*owner),
+        WaitSubject::Push { owner, .. }
+        | WaitSubject::Name { owner, .. }
+        | WaitSubject::Page { home: owner, .. } => Some(*owner),
     };
     Cause::of(match peer {
-        Some(peer) if peer == facts.me() => "only another thread of this node can end the wait".to_owned(),
+        Some(peer) if peer == facts.me() => {
+            "only another thread of this node can end the wait".to_owned()
+        }
         Some(peer) => state(facts, peer, &mut Vec::new()),
-        None if facts.nodes() == 1 => "this job has no other node; only another thread of this node can end the wait".to_owned(),
+        None if facts.nodes() == 1 => {
+            "this job has no other node; only another thread of this node can end the wait"
+                .to_owned()
+        }
         None => {
             let others: Vec<Rank> = (0..facts.nodes()).filter(|rank| *rank != facts.me()).collect();
             states(facts, &others, others.len())
@@ -76,7 +89,8 @@ pub(super) fn cause(facts: &dyn Facts, subject: &WaitSubject, waiter: Option<&Wa
 
 /// The first few of `total` nodes.
 fn states(facts: &dyn Facts, ranks: &[Rank], total: usize) -> String {
-    let mut text: Vec<String> = ranks.iter().take(NODES_SHOWN).map(|rank| state(facts, *rank, &mut Vec::new())).collect();
+    let mut text: Vec<String> =
+        ranks.iter().take(NODES_SHOWN).map(|rank| state(facts, *rank, &mut Vec::new())).collect();
     if total > NODES_SHOWN {
         text.push(format!("and {} more nodes", total - NODES_SHOWN));
     }
@@ -94,37 +108,52 @@ fn state(facts: &dyn Facts, rank: Rank, followed: &mut Vec<u64>) -> String {
     let held = lock_in(&doing).map(|lock| holder(facts, lock, followed));
     format!(
         "node {rank} {doing}{}",
-        held.map_or_else(String::new, |held| format!("; lock {lock} is {held}", lock = lock_in(&doing).unwrap_or_default()))
+        held.map_or_else(String::new, |held| format!(
+            "; lock {lock} is {held}",
+            lock = lock_in(&doing).unwrap_or_default()
+        ))
     )
 }
 
 fn collective(facts: &dyn Facts) -> Cause {
     let Some(answer) = facts.end_of(0).map_or_else(|| facts.ask(0, COLLECTIVE), |_| None) else {
-        let text = format!("{}; only node 0 knows who has not come", state(facts, 0, &mut Vec::new()));
+        let text =
+            format!("{}; only node 0 knows who has not come", state(facts, 0, &mut Vec::new()));
         return Cause { text, is_spokesman: facts.me() <= 1 };
     };
     let (late, first) = (numbers(&answer, "late"), numbers(&answer, "first"));
     let late: Vec<Rank> = late.into_iter().filter_map(|rank| Rank::try_from(rank).ok()).collect();
     if late.contains(&facts.me()) {
-        return Cause::of("what this node wrote to shared arrays is still on its way to its home nodes".to_owned());
+        return Cause::of(
+            "what this node wrote to shared arrays is still on its way to its home nodes"
+                .to_owned(),
+        );
     }
-    let missing = numbers(&answer, "missing").first().map_or(late.len(), |count| usize::try_from(*count).unwrap_or(usize::MAX));
+    let missing = numbers(&answer, "missing")
+        .first()
+        .map_or(late.len(), |count| usize::try_from(*count).unwrap_or(usize::MAX));
     let has = if missing == 1 { "has" } else { "have" };
     let text = match late.is_empty() {
         true => "all nodes have come, and the answer of node 0 is on its way".to_owned(),
-        false => format!("{} {has} not come; {}", nodes_text(&late, missing), states(facts, &late, missing)),
+        false => format!(
+            "{} {has} not come; {}",
+            nodes_text(&late, missing),
+            states(facts, &late, missing)
+        ),
     };
     Cause { text, is_spokesman: first.first().is_none_or(|first| *first == u64::from(facts.me())) }
 }
 
 fn of_lock(facts: &dyn Facts, lock: u64, waiter: Option<&WaitingThread>) -> Cause {
     let view = lock_view(facts, lock);
-    let is_first = view.as_ref().ok().and_then(|view| view.first).is_none_or(|first| first == facts.me());
+    let is_first =
+        view.as_ref().ok().and_then(|view| view.first).is_none_or(|first| first == facts.me());
     let text = match view {
         Ok(LockAnswer { holder: Some(holder), .. }) if holder == facts.me() => {
             let since = facts.ask(holder, &format!("{HOLDS}{lock}")).unwrap_or_default();
             let own = waiter.is_some_and(|waiter| since.ends_with(&thread_text(waiter)));
-            let deadlock = if own { ", the one that waits: it waits for itself (deadlock)" } else { "" };
+            let deadlock =
+                if own { ", the one that waits: it waits for itself (deadlock)" } else { "" };
             format!("held by this node itself {since}{deadlock}")
         }
         _ => holder(facts, lock, &mut Vec::new()),
@@ -149,12 +178,14 @@ fn lock_view(facts: &dyn Facts, lock: u64) -> Result<LockAnswer, String> {
         Some(end) => return Err(format!("managed by node {manager}, which {end}")),
         None => facts.ask(manager, &format!("{LOCK}{lock}")),
     };
-    let answer = answer.ok_or_else(|| format!("managed by node {manager}, which does not say who holds it"))?;
+    let answer = answer
+        .ok_or_else(|| format!("managed by node {manager}, which does not say who holds it"))?;
     let one = |word| numbers(&answer, word).first().and_then(|rank| Rank::try_from(*rank).ok());
     Ok(LockAnswer { holder: one("holder"), first: one("first") })
 }
 
-/// Who holds a lock, since when, and what that node does. Follows locks that wait for one another, each once.
+/// Who holds a lock, since when, and what that node does. Follows locks that wait for one another,
+/// each once.
 fn holder(facts: &dyn Facts, lock: u64, followed: &mut Vec<u64>) -> String {
     followed.push(lock);
     let holder = match lock_view(facts, lock) {
@@ -191,7 +222,10 @@ fn lock_in(doing: &str) -> Option<u64> {
 /// Numbers that follow `word` in an answer such as `late 2 5; first 0`.
 fn numbers(answer: &str, word: &str) -> Vec<u64> {
     let part = answer.split("; ").find_map(|part| part.strip_prefix(word)?.strip_prefix(' '));
-    part.into_iter().flat_map(str::split_whitespace).map_while(|number| number.parse().ok()).collect()
+    part.into_iter()
+        .flat_map(str::split_whitespace)
+        .map_while(|number| number.parse().ok())
+        .collect()
 }
 
 /// An answer made fit for a terminal line: other nodes may send anything.
@@ -227,7 +261,10 @@ mod tests {
     }
 
     fn told(me: Rank, nodes: u32, answers: &[(Rank, &str, &str)]) -> Told {
-        let answers = answers.iter().map(|&(rank, question, answer)| ((rank, question.to_owned()), answer.to_owned())).collect();
+        let answers = answers
+            .iter()
+            .map(|&(rank, question, answer)| ((rank, question.to_owned()), answer.to_owned()))
+            .collect();
         Told { me, nodes, answers, ends: BTreeMap::new() }
     }
 
@@ -256,11 +293,20 @@ mod tests {
                 is_spokesman: true,
             }
         );
-        assert!(!cause(&told(1, 3, &answers), &barrier, None).is_spokesman, "node 0 says it for all");
+        assert!(
+            !cause(&told(1, 3, &answers), &barrier, None).is_spokesman,
+            "node 0 says it for all"
+        );
         let silent = told(1, 3, &[]);
-        assert!(text(&silent, &barrier).starts_with("node 0 does not say what it does"), "{}", text(&silent, &barrier));
+        assert!(
+            text(&silent, &barrier).starts_with("node 0 does not say what it does"),
+            "{}",
+            text(&silent, &barrier)
+        );
         let many = told(0, 99, &[(0, COLLECTIVE, "late 1 2 3 4 5 6 7 8; first 0; missing 90")]);
-        assert!(text(&many, &barrier).starts_with("nodes 1, 2, 3, 4, 5, 6, 7, 8, 82 more have not come; node 1 does not say"));
+        assert!(text(&many, &barrier).starts_with(
+            "nodes 1, 2, 3, 4, 5, 6, 7, 8, 82 more have not come; node 1 does not say"
+        ));
         assert!(text(&many, &barrier).ends_with("; and 87 more nodes"));
         let own = told(1, 2, &[(0, COLLECTIVE, "late 1; first 0")]);
         assert!(text(&own, &barrier).contains("on its way to its home nodes"));
@@ -288,7 +334,10 @@ mod tests {
             ),
             "{text}"
         );
-        assert!(text.ends_with("which waits for lock 2 (5.0 s): these waits form a cycle (deadlock)"), "{text}");
+        assert!(
+            text.ends_with("which waits for lock 2 (5.0 s): these waits form a cycle (deadlock)"),
+            "{text}"
+        );
     }
 
     /// MEM-21.2.
@@ -296,16 +345,32 @@ mod tests {
     fn lock_taken_twice_by_one_thread_is_called_a_deadlock() {
         let waiter = WaitingThread::current();
         let holds = format!("for 5.0 s {}", thread_text(&waiter));
-        let facts = told(1, 2, &[(1, "lock 3", "holder 1; waiting 1; first 1"), (1, "holds 3", &holds)]);
+        let facts =
+            told(1, 2, &[(1, "lock 3", "holder 1; waiting 1; first 1"), (1, "holds 3", &holds)]);
         let found = cause(&facts, &WaitSubject::Lock(3), Some(&waiter));
-        assert_eq!(found.text, format!("held by this node itself {holds}, the one that waits: it waits for itself (deadlock)"));
-        let other = told(1, 2, &[(1, "lock 3", "holder 1; waiting 1; first 1"), (1, "holds 3", "for 1.0 s by thread \"x\"")]);
+        assert_eq!(
+            found.text,
+            format!(
+                "held by this node itself {holds}, the one that waits: it waits for itself (deadlock)"
+            )
+        );
+        let other = told(
+            1,
+            2,
+            &[
+                (1, "lock 3", "holder 1; waiting 1; first 1"),
+                (1, "holds 3", "for 1.0 s by thread \"x\""),
+            ],
+        );
         assert_eq!(
             cause(&other, &WaitSubject::Lock(3), Some(&waiter)).text,
             "held by this node itself for 1.0 s by thread \"x\""
         );
         let second = told(0, 2, &[(1, "lock 3", "holder 1; waiting 2; first 1")]);
-        assert!(!cause(&second, &WaitSubject::Lock(3), None).is_spokesman, "node 1 waits longest and says it");
+        assert!(
+            !cause(&second, &WaitSubject::Lock(3), None).is_spokesman,
+            "node 1 waits longest and says it"
+        );
     }
 
     /// MEM-21.2.
@@ -314,10 +379,16 @@ mod tests {
         let mut facts = told(0, 3, &[(1, DOING, "computes\n\x1b[2Jfor ever")]);
         facts.ends.insert(2, "was killed by signal 9 (SIGKILL)".into());
         let message = WaitSubject::Message { from: None, count: 1 };
-        assert_eq!(text(&facts, &message), "node 1 computes  [2Jfor ever; node 2 was killed by signal 9 (SIGKILL)");
+        assert_eq!(
+            text(&facts, &message),
+            "node 1 computes  [2Jfor ever; node 2 was killed by signal 9 (SIGKILL)"
+        );
         assert!(numbers("late x; late 1", "late").is_empty() && numbers("", "late").is_empty());
         assert_eq!(clean(&"x".repeat(9999)).len(), ANSWER_MAX);
         let alone = told(0, 1, &[]);
-        assert!(text(&alone, &WaitSubject::Pop { fifo: "f".into() }).starts_with("this job has no other node"));
+        assert!(
+            text(&alone, &WaitSubject::Pop { fifo: "f".into() })
+                .starts_with("this job has no other node")
+        );
     }
 }

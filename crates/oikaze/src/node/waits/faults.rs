@@ -1,10 +1,12 @@
-//! Loads and stores that wait for a page: their threads sleep in the kernel, so the thread that takes page faults registers them.
+//! Loads and stores that wait for a page: their threads sleep in the kernel, so the thread that
+//! takes page faults registers them.
 
 use super::{Node, Registered, WaitSubject};
 use oikaze_os::memory::shared::FaultAt;
 use std::time::{Duration, Instant};
 
-/// Maximum number of page faults watched at a time. Later ones are served like all others, and not explained.
+/// Maximum number of page faults watched at a time. Later ones are served like all others, and not
+/// explained.
 const WATCHED_MAX: usize = 256;
 /// Time between two looks at page faults that have not been served.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -27,8 +29,15 @@ impl Faults {
     /// A thread has touched a page that is not here.
     pub fn add(&mut self, fault: &FaultAt) {
         if self.open.len() < WATCHED_MAX {
-            self.open.retain(|open| (open.array, open.page) != (fault.array, fault.page) || open.registered.is_some());
-            self.open.push(OpenFault { array: fault.array, page: fault.page, begun: Instant::now(), registered: None });
+            self.open.retain(|open| {
+                (open.array, open.page) != (fault.array, fault.page) || open.registered.is_some()
+            });
+            self.open.push(OpenFault {
+                array: fault.array,
+                page: fault.page,
+                begun: Instant::now(),
+                registered: None,
+            });
         }
     }
 
@@ -37,7 +46,8 @@ impl Faults {
         !self.open.is_empty()
     }
 
-    /// Forgets faults that have been served, and registers those that last. Costs a comparison while there is none.
+    /// Forgets faults that have been served, and registers those that last. Costs a comparison
+    /// while there is none.
     pub fn look(&mut self, node: &Node) {
         if self.open.is_empty() {
             return;
@@ -48,9 +58,12 @@ impl Faults {
         }
         self.looked = Some(Instant::now());
         let register_after = node.waits.register_after();
-        // The engine asks for the page in its next turn: a fault that has just come may not be known there.
+        // The engine asks for the page in its next turn: a fault that has just come may not be
+        // known there.
         node.with_engine(|engine| {
-            let mut is_open = |open: &OpenFault| engine.coherence().fetching_from(open.array, open.page).is_some();
+            let mut is_open = |open: &OpenFault| {
+                engine.coherence().fetching_from(open.array, open.page).is_some()
+            };
             self.open.retain(|open| open.begun.elapsed() < LOOK_EVERY || is_open(open));
         });
         for open in &mut self.open {
@@ -58,10 +71,14 @@ impl Faults {
                 let (array, page) = (open.array, open.page);
                 let known = node.with_engine(|engine| {
                     let coherence = engine.coherence();
-                    coherence.array(array).map(|(name, _)| name.to_owned()).zip(coherence.fetching_from(array, page))
+                    coherence
+                        .array(array)
+                        .map(|(name, _)| name.to_owned())
+                        .zip(coherence.fetching_from(array, page))
                 });
-                open.registered =
-                    known.map(|(array, home)| node.waits.register(WaitSubject::Page { array, page, home }, open.begun));
+                open.registered = known.map(|(array, home)| {
+                    node.waits.register(WaitSubject::Page { array, page, home }, open.begun)
+                });
             }
         }
     }

@@ -1,8 +1,10 @@
-//! Waits that explain themselves (MEM-21): which threads of this node are blocked, for what, since when, and why.
+//! Waits that explain themselves (MEM-21): which threads of this node are blocked, for what, since
+//! when, and why.
 //!
-//! A wait costs nothing until it has lasted [`REGISTER_AFTER`]: the waiting thread looks at the clock anyway. Then the thread
-//! enters it here, and removes it at its end. A thread of its own ([`watcher`]) explains waits that last; it starts with the
-//! first entry and sleeps while there is none.
+//! A wait costs nothing until it has lasted [`REGISTER_AFTER`]: the waiting thread looks at the
+//! clock anyway. Then the thread enters it here, and removes it at its end. A thread of its own
+//! ([`watcher`]) explains waits that last; it starts with the first entry and sleeps while there is
+//! none.
 
 mod answers;
 mod cause;
@@ -95,7 +97,9 @@ impl Waits {
         // Not an `Arc`: the bootstrap keeps the function, and the registry the bootstrap.
         let answering = Arc::downgrade(&waits);
         waits.bootstrap.on_question(Box::new(move |question| {
-            answering.upgrade().map_or_else(|| "has left the job".to_owned(), |waits| waits.answer(question))
+            answering
+                .upgrade()
+                .map_or_else(|| "has left the job".to_owned(), |waits| waits.answer(question))
         }));
         waits
     }
@@ -118,7 +122,12 @@ impl Waits {
 
     /// Registers a wait of the calling thread until the entry is dropped.
     pub fn register(self: &Arc<Self>, subject: WaitSubject, begun: Instant) -> Registered {
-        let wait = Arc::new(Wait { subject, begun, thread: WaitingThread::current(), state: Mutex::default() });
+        let wait = Arc::new(Wait {
+            subject,
+            begun,
+            thread: WaitingThread::current(),
+            state: Mutex::default(),
+        });
         let mut entries = lock(&self.entries);
         entries.waits.push(Arc::clone(&wait));
         self.count.store(entries.waits.len(), Ordering::Relaxed);
@@ -133,7 +142,11 @@ impl Waits {
 
     /// A thread of this node holds this lock of the job from now on.
     pub fn took_lock(&self, number: u64) {
-        lock(&self.held).push(HeldLock { lock: number, since: Instant::now(), thread: WaitingThread::current() });
+        lock(&self.held).push(HeldLock {
+            lock: number,
+            since: Instant::now(),
+            thread: WaitingThread::current(),
+        });
     }
 
     /// This node gives the lock back.
@@ -159,8 +172,12 @@ impl Waits {
         waits.sort_by_key(|wait| wait.begun);
         let mut text = String::new();
         for wait in waits {
-            let cause = lock(&wait.state).cause.as_ref().map_or_else(String::new, |cause| format!(": {cause}"));
-            let one = format!("{:.0} s for {}{cause}", wait.begun.elapsed().as_secs_f64(), wait.subject);
+            let cause = lock(&wait.state)
+                .cause
+                .as_ref()
+                .map_or_else(String::new, |cause| format!(": {cause}"));
+            let one =
+                format!("{:.0} s for {}{cause}", wait.begun.elapsed().as_secs_f64(), wait.subject);
             if !text.is_empty() {
                 text.push_str(" | ");
             }
@@ -208,7 +225,8 @@ pub(crate) struct LongWait<'s> {
 }
 
 impl LongWait<'_> {
-    /// Registers the wait if it has lasted long, or if somebody asks. Called with the time of now, again and again.
+    /// Registers the wait if it has lasted long, or if somebody asks. Called with the time of now,
+    /// again and again.
     #[inline]
     pub fn look(&mut self, now: Time) {
         if now >= self.due || self.waits.is_asked() {
@@ -235,6 +253,12 @@ impl Node {
 
     /// A wait that is never explained: it is short, or part of one that is.
     pub(super) fn short_wait(&self) -> LongWait<'_> {
-        LongWait { waits: &self.waits, subject: None, begun: self.start, due: Time(u64::MAX), registered: None }
+        LongWait {
+            waits: &self.waits,
+            subject: None,
+            begun: self.start,
+            due: Time(u64::MAX),
+            registered: None,
+        }
     }
 }

@@ -4,7 +4,8 @@ use oikaze_protocol::Rank;
 use std::fmt;
 use std::thread::{Thread, ThreadId};
 
-/// Subject of a blocked thread's wait. Displayed, it ends the sentence "node 1 has waited 5 s for …".
+/// Subject of a blocked thread's wait. Displayed, it ends the sentence "node 1 has waited 5 s for
+/// …".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WaitSubject {
     /// All nodes, in a collective operation.
@@ -39,7 +40,9 @@ impl WaitSubject {
 impl fmt::Display for WaitSubject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WaitSubject::Collective(what) if what == "leave" => f.write_str("all nodes to leave the job"),
+            WaitSubject::Collective(what) if what == "leave" => {
+                f.write_str("all nodes to leave the job")
+            }
             WaitSubject::Collective(what) => f.write_str(what),
             WaitSubject::Lock(lock) => write!(f, "lock {lock}"),
             WaitSubject::Message { from, count } => {
@@ -54,24 +57,34 @@ impl fmt::Display for WaitSubject {
             }
             WaitSubject::Word { offset, region, by } => {
                 match region {
-                    Some(region) => write!(f, "a change of the word at offset {offset} of region \"{region}\"")?,
+                    Some(region) => {
+                        write!(f, "a change of the word at offset {offset} of region \"{region}\"")?
+                    }
                     None => write!(f, "a change of the word at offset {offset} of a region")?,
                 }
                 by.map_or(Ok(()), |by| write!(f, " by node {by}"))
             }
             WaitSubject::Pop { fifo } => write!(f, "an element of FIFO \"{fifo}\""),
-            WaitSubject::Push { fifo, owner } => write!(f, "room in FIFO \"{fifo}\" of node {owner}"),
+            WaitSubject::Push { fifo, owner } => {
+                write!(f, "room in FIFO \"{fifo}\" of node {owner}")
+            }
             WaitSubject::Name { name, owner } => write!(f, "node {owner} to publish \"{name}\""),
             WaitSubject::Operation { what, .. } => f.write_str(what),
             WaitSubject::Page { array, page, home } => {
-                write!(f, "page {page} of array \"{array}\" from its home, node {home} (a load or store)")
+                write!(
+                    f,
+                    "page {page} of array \"{array}\" from its home, node {home} (a load or store)"
+                )
             }
-            WaitSubject::Join { nodes, what } => write!(f, "{} to {what}", nodes_text(nodes, nodes.len())),
+            WaitSubject::Join { nodes, what } => {
+                write!(f, "{} to {what}", nodes_text(nodes, nodes.len()))
+            }
         }
     }
 }
 
-/// Names `total` nodes, of which `ranks` are the first: "node 2", "nodes 2, 5", and of many the first eight.
+/// Names `total` nodes, of which `ranks` are the first: "node 2", "nodes 2, 5", and of many the
+/// first eight.
 pub(super) fn nodes_text(ranks: &[Rank], total: usize) -> String {
     const SHOWN_MAX: usize = 8;
     let mut text: Vec<String> = ranks.iter().take(SHOWN_MAX).map(Rank::to_string).collect();
@@ -95,7 +108,9 @@ impl WaitingThread {
     }
 
     fn of(thread: &Thread) -> Self {
-        let name = thread.name().map_or_else(|| format!("{:?}", thread.id()), |name| format!("\"{name}\""));
+        let name = thread
+            .name()
+            .map_or_else(|| format!("{:?}", thread.id()), |name| format!("\"{name}\""));
         Self { id: thread.id(), name }
     }
 }

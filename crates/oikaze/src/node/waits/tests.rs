@@ -18,11 +18,18 @@ fn waits_are_shown_while_they_last_and_no_longer() {
     let second = waits.register(WaitSubject::Message { from: Some(1), count: 1 }, Instant::now());
     assert_eq!(waits.board_text(), "0 s for lock 3 | 0 s for a message from node 1");
     let doing = waits.answer("doing");
-    assert!(doing.starts_with("waits for lock 3 (0.") && doing.contains("; waits for a message from node 1 (0."), "{doing}");
+    assert!(
+        doing.starts_with("waits for lock 3 (0.")
+            && doing.contains("; waits for a message from node 1 (0."),
+        "{doing}"
+    );
     drop(first);
     assert!(!waits.answer("doing").contains("lock"));
     drop(second);
-    assert_eq!((waits.board_text().as_str(), waits.answer("doing").as_str()), ("", "is joining the job"));
+    assert_eq!(
+        (waits.board_text().as_str(), waits.answer("doing").as_str()),
+        ("", "is joining the job")
+    );
     waits.close();
     assert_eq!(waits.answer("doing"), "has left the job");
 }

@@ -1,4 +1,5 @@
-//! The thread that explains waits which last (MEM-21.1): one line on stderr for each, then again after 60 s and every 10 minutes.
+//! The thread that explains waits which last (MEM-21.1): one line on stderr for each, then again
+//! after 60 s and every 10 minutes.
 
 use super::answers::Asking;
 use super::cause::{Cause, cause};
@@ -19,7 +20,8 @@ const ROUND: Duration = Duration::from_secs(1);
 const LINES_MAX: usize = 4;
 /// Maximum time that one round spends on asking other nodes.
 const ASK_TIME: Duration = Duration::from_secs(2);
-/// Nodes explain one after the other, this far apart, so that a large job does not ask one node all at once.
+/// Nodes explain one after the other, this far apart, so that a large job does not ask one node all
+/// at once.
 const SPREAD: Duration = Duration::from_millis(1);
 /// Ranks that are spread.
 const SPREAD_MAX: u32 = 1000;
@@ -43,16 +45,25 @@ impl Waits {
     /// Sleeps until waits are to be explained, at `earliest` or later. `None`: the node ends.
     fn next_due(&self, earliest: Option<Instant>) -> Option<Vec<Arc<Wait>>> {
         let Some(after) = self.explain_after else { return self.sleep_until_closed() };
-        let after = after.saturating_add(SPREAD.saturating_mul(self.bootstrap.rank().min(SPREAD_MAX)));
+        let after =
+            after.saturating_add(SPREAD.saturating_mul(self.bootstrap.rank().min(SPREAD_MAX)));
         let mut entries = lock(&self.entries);
         loop {
             if entries.closed {
                 return None;
             }
-            let left = |wait: &Arc<Wait>| lock(&wait.state).next.unwrap_or(after).saturating_sub(wait.begun.elapsed());
-            let pause = earliest.map_or(Duration::ZERO, |earliest| earliest.saturating_duration_since(Instant::now()));
+            let left = |wait: &Arc<Wait>| {
+                lock(&wait.state).next.unwrap_or(after).saturating_sub(wait.begun.elapsed())
+            };
+            let pause = earliest.map_or(Duration::ZERO, |earliest| {
+                earliest.saturating_duration_since(Instant::now())
+            });
             match entries.waits.iter().map(left).min().map(|left| left.max(pause)) {
-                Some(Duration::ZERO) => return Some(entries.waits.iter().filter(|wait| left(wait).is_zero()).cloned().collect()),
+                Some(Duration::ZERO) => {
+                    return Some(
+                        entries.waits.iter().filter(|wait| left(wait).is_zero()).cloned().collect(),
+                    );
+                }
                 Some(left) => entries = entries.wait_timeout(&self.changed, left),
                 None => entries = entries.wait(&self.changed),
             }
@@ -104,7 +115,8 @@ impl Waits {
 
     fn line(&self, subject: &str, oldest: &Wait, others: usize, cause: &str) -> String {
         let waited = waited_text(oldest.begun.elapsed());
-        let mut line = format!("oikaze: node {} has waited {waited} for {subject}", self.bootstrap.rank());
+        let mut line =
+            format!("oikaze: node {} has waited {waited} for {subject}", self.bootstrap.rank());
         if others > 0 {
             // Writing to a string cannot fail.
             let _ = write!(line, " (so have {others} more of its threads)");

@@ -1,18 +1,23 @@
-//! A lock for what one thread at a time is in for a moment, which others can ask for more while it is taken.
+//! A lock for what one thread at a time is in for a moment, which others can ask for more while it
+//! is taken.
 //!
-//! Lock, question and sleepers are bits of one word. Whoever is about to change something shares no cache line but this with others, and goes in
-//! and out by one locked instruction each: such an instruction waits until all that was stored before has reached the cache, whoever has the lines.
+//! Lock, question and sleepers are bits of one word. Whoever is about to change something shares no
+//! cache line but this with others, and goes in and out by one locked instruction each: such an
+//! instruction waits until all that was stored before has reached the cache, whoever has the lines.
 //!
-//! All that is done to one word has one order, and a thread that has done something to it sees that or what came later. So one who asks and
-//! then finds the word taken has asked before the holder leaves; and a holder that has left finds the question by a mere load, or it came
-//! after, when it was open. No fence is needed for that.
+//! All that is done to one word has one order, and a thread that has done something to it sees that
+//! or what came later. So one who asks and then finds the word taken has asked before the holder
+//! leaves; and a holder that has left finds the question by a mere load, or it came after, when it
+//! was open. No fence is needed for that.
 //!
-//! A thread that goes in [often](Gate::try_enter_often), for moments, while no other does, becomes the *favourite*: it leaves the word taken, and
-//! says by plain stores whether it is inside (biased locking: Dice, Moir and Scherer, Quickly Reacquirable Locks, 2003). Whoever else wants
-//! to go in withdraws the favour and makes the favourite's fence as in [`crate::hazard`]. If the favourite is out then, it stays out, and they
-//! are in. Else it finds the favour withdrawn when it leaves, and leaves as anybody does: it opens, wakes, and looks what it was asked. Nobody
-//! waits for it who need not: it may sleep inside, for the very thread that looks in. Each withdrawal takes some microseconds, and makes the next
-//! favour harder to come by.
+//! A thread that goes in [often](Gate::try_enter_often), for moments, while no other does, becomes
+//! the *favourite*: it leaves the word taken, and says by plain stores whether it is inside (biased
+//! locking: Dice, Moir and Scherer, Quickly Reacquirable Locks, 2003). Whoever else wants to go in
+//! withdraws the favour and makes the favourite's fence as in [`crate::hazard`]. If the favourite
+//! is out then, it stays out, and they are in. Else it finds the favour withdrawn when it leaves,
+//! and leaves as anybody does: it opens, wakes, and looks what it was asked. Nobody waits for it
+//! who need not: it may sleep inside, for the very thread that looks in. Each withdrawal takes some
+//! microseconds, and makes the next favour harder to come by.
 
 #[cfg(all(test, loom))]
 mod models;
@@ -45,9 +50,11 @@ const ASKED: u32 = 2;
 const AWAITED: u32 = 4;
 /// It is taken for the favourite, inside or not, whose place stands above.
 const FAVOURED: u32 = 8;
-/// It was, and is taken for whoever [claims](Gate::claim) it first: one who wants to go in, and has seen the favourite out, or the favourite.
+/// It was, and is taken for whoever [claims](Gate::claim) it first: one who wants to go in, and has
+/// seen the favourite out, or the favourite.
 const WITHDRAWN: u32 = 16;
-/// Who has withdrawn it still looks whether the favourite is out. There is none meanwhile: what is seen of the mark tells nothing of a later favour.
+/// Who has withdrawn it still looks whether the favourite is out. There is none meanwhile: what is
+/// seen of the mark tells nothing of a later favour.
 const DOUBTED: u32 = 32;
 const PLACE_SHIFT: u32 = 8;
 const PLACE: u32 = !0 << PLACE_SHIFT;
@@ -60,7 +67,8 @@ pub struct Gate<T> {
     word: AtomicU32,
     /// Is the thread of this place inside as the favourite? Written by that thread.
     marks: [AtomicBool; PLACES],
-    /// Whose place came often last, how many times one after another, and how many it takes. Written by who is in.
+    /// Whose place came often last, how many times one after another, and how many it takes.
+    /// Written by who is in.
     latest: AtomicU32,
     streak: AtomicU32,
     patience: AtomicU32,
@@ -115,7 +123,8 @@ impl<T> Gate<T> {
         if word & FAVOURED != 0 {
             return self.enter_out_of_favour();
         }
-        // Seen late, this says that somebody is in who has just left: so it would have been a moment ago.
+        // Seen late, this says that somebody is in who has just left: so it would have been a
+        // moment ago.
         if word & TAKEN != 0 {
             return None;
         }
@@ -126,7 +135,8 @@ impl<T> Gate<T> {
         }
     }
 
-    /// The same, for a thread that comes again soon, and stays for a moment: it may become the favourite.
+    /// The same, for a thread that comes again soon, and stays for a moment: it may become the
+    /// favourite.
     #[inline]
     pub fn try_enter_often(&self) -> Option<Inside<'_, T>> {
         let word = self.word.load(Ordering::Relaxed);
@@ -146,11 +156,13 @@ impl<T> Gate<T> {
         Some(inside)
     }
 
-    /// This thread, which is in, is the favourite from now on, if none but it came often for long: its mark.
+    /// This thread, which is in, is the favourite from now on, if none but it came often for long:
+    /// its mark.
     fn favour(&self) -> Option<&AtomicBool> {
         let place = place().filter(|_| self.may_favour)?;
         let before = self.latest.load(Ordering::Relaxed);
-        let streak = if before == place { self.streak.load(Ordering::Relaxed).saturating_add(1) } else { 0 };
+        let streak =
+            if before == place { self.streak.load(Ordering::Relaxed).saturating_add(1) } else { 0 };
         self.latest.store(place, Ordering::Relaxed);
         self.streak.store(streak, Ordering::Relaxed);
         if streak < self.patience.load(Ordering::Relaxed) {
@@ -160,7 +172,8 @@ impl<T> Gate<T> {
         let mark = self.mark(favoured)?;
         mark.store(true, Ordering::Relaxed);
         // Not if somebody has asked or sleeps. Who finds it favoured finds the mark.
-        if self.word.compare_exchange(TAKEN, favoured, Ordering::Release, Ordering::Relaxed).is_ok() {
+        if self.word.compare_exchange(TAKEN, favoured, Ordering::Release, Ordering::Relaxed).is_ok()
+        {
             return Some(mark);
         }
         mark.store(false, Ordering::Relaxed);
@@ -183,7 +196,8 @@ impl<T> Gate<T> {
             if let Some(inside) = self.enter_out_of_favour() {
                 return inside;
             }
-            // Who leaves from here on sees that it is awaited, and wakes nobody before this thread sleeps.
+            // Who leaves from here on sees that it is awaited, and wakes nobody before this thread
+            // sleeps.
             asleep = self.opened.wait(asleep).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -202,7 +216,8 @@ impl<T> Gate<T> {
         self.enter_after_all(mark)
     }
 
-    /// Not as the favourite any more. Who has withdrawn the favour may have taken this thread for one that is inside, and looks what it was asked.
+    /// Not as the favourite any more. Who has withdrawn the favour may have taken this thread for
+    /// one that is inside, and looks what it was asked.
     #[cold]
     fn enter_after_all(&self, mark: &AtomicBool) -> Option<Inside<'_, T>> {
         let inside = self.claim(mark, 0);
@@ -210,7 +225,8 @@ impl<T> Gate<T> {
         inside
     }
 
-    /// The same, on the way out: unless who has withdrawn the favour has seen that, and is in, leave as anybody does.
+    /// The same, on the way out: unless who has withdrawn the favour has seen that, and is in,
+    /// leave as anybody does.
     #[cold]
     fn leave_after_all(&self, mark: &AtomicBool) {
         drop(self.claim(mark, 0));
@@ -218,8 +234,11 @@ impl<T> Gate<T> {
 
     #[cold]
     fn enter_out_of_favour(&self) -> Option<Inside<'_, T>> {
-        let withdrawn = |word| if word & FAVOURED == 0 { None } else { Some(word ^ (FAVOURED | WITHDRAWN | DOUBTED)) };
-        let before = self.word.fetch_update(Ordering::Acquire, Ordering::Relaxed, withdrawn).ok()?;
+        let withdrawn = |word| {
+            if word & FAVOURED == 0 { None } else { Some(word ^ (FAVOURED | WITHDRAWN | DOUBTED)) }
+        };
+        let before =
+            self.word.fetch_update(Ordering::Acquire, Ordering::Relaxed, withdrawn).ok()?;
         let mark = self.mark(before)?;
         heavy();
         // If it is inside, it sees the favour withdrawn when it leaves.
@@ -230,11 +249,18 @@ impl<T> Gate<T> {
         inside
     }
 
-    /// Be in, and then undo this, if the favour was withdrawn from the thread of this mark, and nobody else has claimed what was taken for it.
+    /// Be in, and then undo this, if the favour was withdrawn from the thread of this mark, and
+    /// nobody else has claimed what was taken for it.
     #[cold]
     fn claim(&self, mark: &AtomicBool, undo: u32) -> Option<Inside<'_, T>> {
         let is_its = |word| self.mark(word).is_some_and(|its| std::ptr::eq(its, mark));
-        let claimed = |word| if word & WITHDRAWN != 0 && is_its(word) { Some(word & !(WITHDRAWN | PLACE | undo)) } else { None };
+        let claimed = |word| {
+            if word & WITHDRAWN != 0 && is_its(word) {
+                Some(word & !(WITHDRAWN | PLACE | undo))
+            } else {
+                None
+            }
+        };
         self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claimed).ok()?;
         let patience = self.patience.load(Ordering::Relaxed).saturating_mul(2).min(PATIENCE_MAX);
         self.patience.store(patience, Ordering::Relaxed);
@@ -287,7 +313,8 @@ impl<T> Gate<T> {
 }
 
 impl<T> Inside<'_, T> {
-    /// Take back what was asked: all that was done before any of the questions is seen from here on.
+    /// Take back what was asked: all that was done before any of the questions is seen from here
+    /// on.
     pub fn answer(&mut self) {
         self.gate.word.fetch_and(!ASKED, Ordering::AcqRel);
     }

@@ -60,7 +60,8 @@ fn enter_often<T>(gate: &Gate<T>) -> Inside<'_, T> {
     gate.try_enter_often().unwrap_or_else(|| gate.enter())
 }
 
-/// The favourite goes in and out while another withdraws the favour: one at a time is inside, and it opens when all are out.
+/// The favourite goes in and out while another withdraws the favour: one at a time is inside, and
+/// it opens when all are out.
 #[test]
 fn loom_gate_takes_its_favour_back() {
     model(4, || {
@@ -94,7 +95,8 @@ fn loom_gate_opens_after_all_who_look_in() {
             thread::spawn(move || look_in(&gate))
         });
         let entered = 1 + look_in(&gate) + look_in(&gate);
-        let entered: u32 = entered + others.into_iter().map(|other| other.join().unwrap()).sum::<u32>();
+        let entered: u32 =
+            entered + others.into_iter().map(|other| other.join().unwrap()).sum::<u32>();
         assert_eq!(*gate.try_enter().unwrap(), entered);
     });
 }

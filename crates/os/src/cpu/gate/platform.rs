@@ -11,7 +11,8 @@ mod real {
 
     pub const PLACES: usize = crate::hazard::PLACES;
 
-    /// Times one after another that a thread must have come often to become the favourite, at first.
+    /// Times one after another that a thread must have come often to become the favourite, at
+    /// first.
     pub const PATIENCE: u32 = 256;
 
     #[inline]
@@ -34,7 +35,8 @@ mod real {
     }
 }
 
-/// Each thread of a model is the favourite as soon as it comes often. That one side may make the other's fence is tried in `hazard::models`.
+/// Each thread of a model is the favourite as soon as it comes often. That one side may make the
+/// other's fence is tried in `hazard::models`.
 #[cfg(loom)]
 mod modelled {
     use loom::sync::atomic::fence;
@@ -44,7 +46,8 @@ mod modelled {
     pub const PLACES: usize = 4;
     pub const PATIENCE: u32 = 0;
 
-    // Loom runs all threads of a model on one of the system's: those of other models, at the same time, do not count.
+    // Loom runs all threads of a model on one of the system's: those of other models, at the same
+    // time, do not count.
     std::thread_local! {
         static NEXT: Cell<u32> = const { Cell::new(0) };
     }

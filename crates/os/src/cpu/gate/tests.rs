@@ -69,7 +69,9 @@ fn a_favourite_is_waited_for() {
 fn who_only_looks_in_waits_for_nobody() {
     let gate = Gate::new(0);
     (0..=PATIENCE).for_each(|_| *gate.try_enter_often().unwrap() += 1);
-    let look_in = || std::thread::scope(|threads| threads.spawn(|| gate.try_enter().is_some()).join().unwrap());
+    let look_in = || {
+        std::thread::scope(|threads| threads.spawn(|| gate.try_enter().is_some()).join().unwrap())
+    };
     let inside = gate.enter();
     assert!(!look_in() && !look_in());
     gate.ask();

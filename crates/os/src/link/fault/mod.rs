@@ -5,7 +5,9 @@ mod plan;
 mod tests;
 
 pub use plan::Verdict;
-pub use plan::{Corruption, Fate, FaultPlan, FaultSettings, FaultSyntax, Tampering, VARIABLE as FAULT_VARIABLE};
+pub use plan::{
+    Corruption, Fate, FaultPlan, FaultSettings, FaultSyntax, Tampering, VARIABLE as FAULT_VARIABLE,
+};
 
 use super::{Arrival, Link, LocalAddress, Outgoing, Sink, Statistics, TooBig};
 use rustix::fd::BorrowedFd;
@@ -18,19 +20,22 @@ const REORDER_TIME: Duration = Duration::from_millis(1);
 /// Datagrams held back; more are lost, as in a router.
 const HELD_MAX: usize = 4096;
 
-/// Makes the checksum of a changed datagram right again, so that the receiver does not notice the change.
+/// Makes the checksum of a changed datagram right again, so that the receiver does not notice the
+/// change.
 pub trait Reseal: std::fmt::Debug + Send {
     /// Writes the tag that the bytes before it must have.
     fn reseal(&self, datagram: &mut [u8]);
 }
 
-/// Wraps a link. Faults happen on arrival, so each node's own seed decides what it suffers; sending is untouched.
+/// Wraps a link. Faults happen on arrival, so each node's own seed decides what it suffers; sending
+/// is untouched.
 #[derive(Debug)]
 pub struct Fault<L> {
     inner: L,
     plan: FaultPlan,
     held: Held,
-    /// `None`: datagrams that are tampered with keep their checksum, and are dropped by the receiver.
+    /// `None`: datagrams that are tampered with keep their checksum, and are dropped by the
+    /// receiver.
     reseal: Option<Box<dyn Reseal>>,
 }
 
@@ -169,7 +174,11 @@ impl<L: Link> Link for Fault<L> {
     }
 
     fn receive_again(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
-        if self.settings().is_clear() { self.inner.receive_again(sink) } else { self.receive_into(sink) }
+        if self.settings().is_clear() {
+            self.inner.receive_again(sink)
+        } else {
+            self.receive_into(sink)
+        }
     }
 
     fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {

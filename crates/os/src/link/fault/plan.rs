@@ -1,4 +1,5 @@
-//! What goes wrong with each datagram: a pure function of a seed, so that any failure can be had again.
+//! What goes wrong with each datagram: a pure function of a seed, so that any failure can be had
+//! again.
 
 use core::fmt;
 use core::str::FromStr;
@@ -20,7 +21,8 @@ pub struct FaultSettings {
     pub reorder: f64,
     /// One bit turned.
     pub corrupt: f64,
-    /// A few bytes changed and the checksum made right again, as an attacker on the path could do it.
+    /// A few bytes changed and the checksum made right again, as an attacker on the path could do
+    /// it.
     pub tamper: f64,
     /// Late by `delay_time`.
     pub delay: f64,
@@ -79,11 +81,18 @@ impl FromStr for FaultSettings {
                 "tamper" => settings.tamper = chance(value)?,
                 "seed" => settings.seed = value.parse().map_err(|_| fail("not a whole number"))?,
                 "delay" => {
-                    let (share, time) = value.split_once(':').ok_or_else(|| fail("a delay needs a time, as in 0.1:2ms"))?;
+                    let (share, time) = value
+                        .split_once(':')
+                        .ok_or_else(|| fail("a delay needs a time, as in 0.1:2ms"))?;
                     settings.delay = chance(share)?;
-                    settings.delay_time = span(time).ok_or_else(|| fail("not a time such as 2ms, 500us, 1s"))?;
+                    settings.delay_time =
+                        span(time).ok_or_else(|| fail("not a time such as 2ms, 500us, 1s"))?;
                 }
-                _ => return Err(fail("unknown fault (known are loss, duplicate, reorder, corrupt, tamper, delay, seed)")),
+                _ => {
+                    return Err(fail(
+                        "unknown fault (known are loss, duplicate, reorder, corrupt, tamper, delay, seed)",
+                    ));
+                }
             }
         }
         Ok(settings)
@@ -106,7 +115,11 @@ fn span(text: &str) -> Option<Duration> {
 impl fmt::Display for FaultSettings {
     /// As [`FromStr`] reads it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "loss={},duplicate={},reorder={},corrupt={}", self.loss, self.duplicate, self.reorder, self.corrupt)?;
+        write!(
+            f,
+            "loss={},duplicate={},reorder={},corrupt={}",
+            self.loss, self.duplicate, self.reorder, self.corrupt
+        )?;
         write!(f, ",tamper={}", self.tamper)?;
         write!(f, ",delay={}:{}us,seed={}", self.delay, self.delay_time.as_micros(), self.seed)
     }
@@ -169,7 +182,9 @@ impl Tampering {
     /// Changes them. What names the connection stays as it is.
     pub fn apply(self, bytes: &mut [u8]) {
         let mut random = Random(self.seed);
-        let Some(changeable) = bytes.get_mut(NAMED..).filter(|bytes| !bytes.is_empty()) else { return };
+        let Some(changeable) = bytes.get_mut(NAMED..).filter(|bytes| !bytes.is_empty()) else {
+            return;
+        };
         for _ in 0..=random.below(TAMPERED_MAX) {
             let all = random.below(4) == 0;
             let len = if all { changeable.len() } else { changeable.len().min(TAMPERED_HEAD) };
@@ -198,7 +213,8 @@ pub struct Verdict {
 pub struct FaultPlan {
     settings: FaultSettings,
     random: Random,
-    /// Numbers for what is tampered with. Of their own, so that the other faults of a seed stay what they were.
+    /// Numbers for what is tampered with. Of their own, so that the other faults of a seed stay
+    /// what they were.
     tampering: Random,
 }
 
@@ -224,7 +240,8 @@ impl FaultPlan {
 
     fn fate(&mut self) -> Option<Fate> {
         let FaultSettings { loss, reorder, corrupt, tamper, delay, delay_time, .. } = self.settings;
-        // Every number is drawn, whatever the others say: one setting changed leaves the other faults where they were.
+        // Every number is drawn, whatever the others say: one setting changed leaves the other
+        // faults where they were.
         let lost = self.random.chance(loss);
         let (turned, at) = (self.random.chance(corrupt), self.random.next());
         let (behind, by) = (self.random.chance(reorder), self.random.next());
@@ -269,7 +286,8 @@ mod tests {
 
     #[test]
     fn the_syntax_is_read_and_written() {
-        let text = "loss=0.05,duplicate=0.25,reorder=0.5,corrupt=0.01,tamper=0.02,delay=0.1:2ms,seed=7";
+        let text =
+            "loss=0.05,duplicate=0.25,reorder=0.5,corrupt=0.01,tamper=0.02,delay=0.1:2ms,seed=7";
         let settings: FaultSettings = text.parse().unwrap();
         let want = FaultSettings {
             seed: 7,
@@ -301,7 +319,10 @@ mod tests {
             ("seed=-1", "not a whole number"),
         ] {
             let error = text.parse::<FaultSettings>().unwrap_err().to_string();
-            assert!(error.contains(why) && error.contains(text) && error.contains("for example"), "{text}: {error}");
+            assert!(
+                error.contains(why) && error.contains(text) && error.contains("for example"),
+                "{text}: {error}"
+            );
         }
     }
 
@@ -324,11 +345,29 @@ mod tests {
         let near = |value: f64, want: f64| (value - want).abs() < 0.02;
         assert!(near(share(verdicts.len() - fates.len(), verdicts.len()), 0.1));
         // A second copy may be lost as well.
-        assert!(near(share(verdicts.iter().filter(|verdict| verdict.second.is_some()).count(), verdicts.len()), 0.18));
-        assert!(near(share(fates.iter().filter(|fate| fate.overtaken > 0).count(), fates.len()), 0.3));
-        assert!(near(share(fates.iter().filter(|fate| fate.corrupt.is_some()).count(), fates.len()), 0.05));
-        assert!(near(share(fates.iter().filter(|fate| fate.tamper.is_some()).count(), fates.len()), 0.15));
-        assert!(near(share(fates.iter().filter(|fate| !fate.delay.is_zero()).count(), fates.len()), 0.4));
+        assert!(near(
+            share(
+                verdicts.iter().filter(|verdict| verdict.second.is_some()).count(),
+                verdicts.len()
+            ),
+            0.18
+        ));
+        assert!(near(
+            share(fates.iter().filter(|fate| fate.overtaken > 0).count(), fates.len()),
+            0.3
+        ));
+        assert!(near(
+            share(fates.iter().filter(|fate| fate.corrupt.is_some()).count(), fates.len()),
+            0.05
+        ));
+        assert!(near(
+            share(fates.iter().filter(|fate| fate.tamper.is_some()).count(), fates.len()),
+            0.15
+        ));
+        assert!(near(
+            share(fates.iter().filter(|fate| !fate.delay.is_zero()).count(), fates.len()),
+            0.4
+        ));
     }
 
     proptest! {

@@ -79,12 +79,19 @@ fn everything_lost_is_nothing() {
 #[test]
 fn everything_twice() {
     let want: Vec<u32> = (0..100).flat_map(|number| [number, number]).collect();
-    assert_eq!(numbers(&run(FaultSettings { duplicate: 1.0, ..FaultSettings::default() }, 100, 7)), want);
+    assert_eq!(
+        numbers(&run(FaultSettings { duplicate: 1.0, ..FaultSettings::default() }, 100, 7)),
+        want
+    );
 }
 
 #[test]
 fn a_reordered_datagram_is_overtaken_by_few() {
-    let taken = numbers(&run(FaultSettings { reorder: 0.3, seed: 5, ..FaultSettings::default() }, 1000, 10));
+    let taken = numbers(&run(
+        FaultSettings { reorder: 0.3, seed: 5, ..FaultSettings::default() },
+        1000,
+        10,
+    ));
     assert!(!taken.is_sorted());
     let mut sorted = taken.clone();
     sorted.sort_unstable();
@@ -94,8 +101,10 @@ fn a_reordered_datagram_is_overtaken_by_few() {
 #[test]
 fn a_delayed_datagram_asks_to_be_called_for() {
     let delay_time = Duration::from_millis(2);
-    let mut link =
-        Fault::new(Numbers { next: 0, burst: 1, end: 1 }, FaultSettings { delay: 1.0, delay_time, ..FaultSettings::default() });
+    let mut link = Fault::new(
+        Numbers { next: 0, burst: 1, end: 1 },
+        FaultSettings { delay: 1.0, delay_time, ..FaultSettings::default() },
+    );
     let now = Instant::now();
     assert_eq!(link.receive_at(now, &mut |_| panic!("too early")).unwrap(), 0);
     assert_eq!(link.next_wakeup(), Some(now + delay_time));
@@ -162,7 +171,8 @@ fn a_tampered_datagram_has_a_right_checksum() {
 }
 
 proptest! {
-    /// Every number comes no more often than duplication explains, losses and copies as the plan decides them.
+    /// Every number comes no more often than duplication explains, losses and copies as the plan
+    /// decides them.
     #[test]
     fn what_comes_is_what_the_plan_says(
         seed: u64, loss in 0.0..0.5, duplicate in 0.0..0.5, reorder in 0.0..0.5, delay in 0.0..0.5, burst in 1_u32..80,

@@ -1,7 +1,8 @@
-//! A link that writes down what goes through another: as a capture for Wireshark, or as a line of text for each datagram.
+//! A link that writes down what goes through another: as a capture for Wireshark, or as a line of
+//! text for each datagram.
 //!
-//! Recording never stands in the way: what it writes is bounded, and a file that is full or cannot be written to ends the recording,
-//! not the job ([`Link::notice`] says so).
+//! Recording never stands in the way: what it writes is bounded, and a file that is full or cannot
+//! be written to ends the recording, not the job ([`Link::notice`] says so).
 
 mod packet;
 mod pcapng;
@@ -84,7 +85,8 @@ impl Store {
         self.record.clear();
         self.recorder.record(datagram, &mut self.record);
         let Some(left) = self.left.checked_sub(self.record.len() as u64) else {
-            return self.end("it is as large as it may become; OIKAZE_PCAP_LIMIT sets how large that is");
+            return self
+                .end("it is as large as it may become; OIKAZE_PCAP_LIMIT sets how large that is");
         };
         if let Err(why) = out.write_all(&self.record) {
             return self.end(&why.to_string());
@@ -118,7 +120,8 @@ pub struct Tap<L> {
 impl<L: Link> Tap<L> {
     /// Around a link, recording nothing yet.
     pub fn new(inner: L) -> Self {
-        let here = inner.local_addresses().unwrap_or_default().iter().map(|local| local.address).collect();
+        let here =
+            inner.local_addresses().unwrap_or_default().iter().map(|local| local.address).collect();
         Self { inner, stores: Vec::new(), here, notices: VecDeque::new() }
     }
 
@@ -138,7 +141,14 @@ impl<L: Link> Tap<L> {
         out.write_all(&begin)?;
         out.flush()?;
         let left = limit.saturating_sub(begin.len() as u64);
-        self.stores.push(Store { name, recorder, out: Some(out), left, datagrams: 0, record: Vec::new() });
+        self.stores.push(Store {
+            name,
+            recorder,
+            out: Some(out),
+            left,
+            datagrams: 0,
+            record: Vec::new(),
+        });
         Ok(())
     }
 
@@ -156,12 +166,15 @@ fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Which of our addresses a peer most likely sees in this lane, at a port of its own if there is one.
+/// Which of our addresses a peer most likely sees in this lane, at a port of its own if there is
+/// one.
 fn seen_by(here: &[SocketAddr], bulk: Option<u16>, peer: SocketAddr, lane: Lane) -> SocketAddr {
     let alike = |mine: &&SocketAddr| mine.is_ipv4() == peer.is_ipv4();
-    let near = |mine: &&SocketAddr| alike(mine) && mine.ip().is_loopback() == peer.ip().is_loopback();
+    let near =
+        |mine: &&SocketAddr| alike(mine) && mine.ip().is_loopback() == peer.ip().is_loopback();
     let unknown = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-    let mut mine = here.iter().find(near).or_else(|| here.iter().find(alike)).copied().unwrap_or(unknown);
+    let mut mine =
+        here.iter().find(near).or_else(|| here.iter().find(alike)).copied().unwrap_or(unknown);
     if let (Lane::Bulk, Some(port)) = (lane, bulk) {
         mine.set_port(port);
     }
@@ -174,11 +187,15 @@ impl<L: Link> Link for Tap<L> {
         if self.is_recording() {
             let at = now();
             for outgoing in batch.iter().take(sent) {
-                let (from, to) = (seen_by(&self.here, self.bulk_port(), *outgoing.to, outgoing.lane), *outgoing.to);
+                let (from, to) = (
+                    seen_by(&self.here, self.bulk_port(), *outgoing.to, outgoing.lane),
+                    *outgoing.to,
+                );
                 outgoing.payload.with_bytes(|payload| {
                     let parts = [outgoing.head, payload, outgoing.tag];
                     let datagram = Passing { at, sent: true, from, to, parts, congested: false };
-                    self.notices.extend(self.stores.iter_mut().filter_map(|store| store.take(&datagram)));
+                    self.notices
+                        .extend(self.stores.iter_mut().filter_map(|store| store.take(&datagram)));
                 });
             }
         }
@@ -197,7 +214,8 @@ impl<L: Link> Link for Tap<L> {
             let at = *at.get_or_insert_with(now);
             let lane = View::parse(bytes).map_or(Lane::Small, |view| view.header().lane());
             let to = seen_by(here, bulk, from, lane);
-            let datagram = Passing { at, sent: false, from, to, parts: [bytes, &[], &[]], congested };
+            let datagram =
+                Passing { at, sent: false, from, to, parts: [bytes, &[], &[]], congested };
             notices.extend(stores.iter_mut().filter_map(|store| store.take(&datagram)));
             take(arrival);
         })?;
@@ -209,7 +227,11 @@ impl<L: Link> Link for Tap<L> {
     }
 
     fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
-        if self.is_recording() { self.receive(&mut |arrival| sink.take(arrival)) } else { self.inner.receive_into(sink) }
+        if self.is_recording() {
+            self.receive(&mut |arrival| sink.take(arrival))
+        } else {
+            self.inner.receive_into(sink)
+        }
     }
 
     fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {

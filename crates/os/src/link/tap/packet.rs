@@ -1,4 +1,5 @@
-//! The IP and UDP headers that a datagram has had, or would have had, as far as they matter to whoever looks at a capture.
+//! The IP and UDP headers that a datagram has had, or would have had, as far as they matter to
+//! whoever looks at a capture.
 
 use super::Passing;
 use std::net::IpAddr;
@@ -19,7 +20,8 @@ pub(super) fn write(datagram: &Passing<'_>, into: &mut Vec<u8>) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
             let [high, low] = len(20 + UDP_LEN);
             let start = into.len();
-            // Version and header length, class, length, identification, don't fragment, hops, protocol, checksum.
+            // Version and header length, class, length, identification, don't fragment, hops,
+            // protocol, checksum.
             into.extend([0x45, class, high, low, 0, 0, 0x40, 0, HOPS, UDP, 0, 0]);
             into.extend(from.octets().into_iter().chain(to.octets()));
             let sum = checksum(&[into.get(start..).unwrap_or_default()]).to_be_bytes();
@@ -39,9 +41,20 @@ pub(super) fn write(datagram: &Passing<'_>, into: &mut Vec<u8>) {
             addresses
         }
     };
-    let ([high, low], ports) = (len(UDP_LEN), [datagram.from.port().to_be_bytes(), datagram.to.port().to_be_bytes()].concat());
+    let ([high, low], ports) = (
+        len(UDP_LEN),
+        [datagram.from.port().to_be_bytes(), datagram.to.port().to_be_bytes()].concat(),
+    );
     let [first, second, third] = datagram.parts;
-    let sum = checksum(&[&addresses, &[0, UDP, high, low], &ports, &[high, low, 0, 0], first, second, third]);
+    let sum = checksum(&[
+        &addresses,
+        &[0, UDP, high, low],
+        &ports,
+        &[high, low, 0, 0],
+        first,
+        second,
+        third,
+    ]);
     into.extend(ports);
     into.extend([high, low]);
     // A checksum of 0 would mean that there is none (RFC 768).
@@ -70,6 +83,9 @@ mod tests {
     fn the_example_of_rfc_1071() {
         // Section 3: the sum is ddf2.
         assert_eq!(checksum(&[&[0x00, 0x01, 0xf2], &[0x03, 0xf4, 0xf5, 0xf6, 0xf7]]), !0xddf2);
-        assert_eq!(checksum(&[&[0x00, 0x01, 0xf2], &[], &[0x03, 0xf4, 0xf5, 0xf6], &[0xf7]]), !0xddf2);
+        assert_eq!(
+            checksum(&[&[0x00, 0x01, 0xf2], &[], &[0x03, 0xf4, 0xf5, 0xf6], &[0xf7]]),
+            !0xddf2
+        );
     }
 }

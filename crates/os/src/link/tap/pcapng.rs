@@ -1,5 +1,5 @@
-//! Captures as Wireshark, tshark and tcpdump read them: pcapng (draft-ietf-opsawg-pcapng), one interface of raw IP packets, times in
-//! nanoseconds, each packet with its direction.
+//! Captures as Wireshark, tshark and tcpdump read them: pcapng (draft-ietf-opsawg-pcapng), one
+//! interface of raw IP packets, times in nanoseconds, each packet with its direction.
 
 use super::{Passing, Recorder, packet};
 
@@ -62,7 +62,9 @@ impl Recorder for Pcapng {
         let len = u32::try_from(self.packet.len()).unwrap_or(u32::MAX);
         block(into, PACKET, |body| {
             // The interface, the time's halves, bytes here, bytes on the wire.
-            [0, (at >> 32) as u32, at as u32, len, len].iter().for_each(|word| body.extend(word.to_le_bytes()));
+            [0, (at >> 32) as u32, at as u32, len, len]
+                .iter()
+                .for_each(|word| body.extend(word.to_le_bytes()));
             body.extend_from_slice(&self.packet);
             pad(body, self.packet.len());
             option(body, FLAGS, &(if datagram.sent { OUTBOUND } else { INBOUND }).to_le_bytes());

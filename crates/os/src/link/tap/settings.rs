@@ -39,12 +39,15 @@ impl TapSettings {
     /// The limit makes no sense.
     pub fn from_env() -> Result<Option<Self>, TapSyntax> {
         let text = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
-        let (pcap, trace) = (text(PCAP_VARIABLE).map(PathBuf::from), text(TRACE_VARIABLE).map(PathBuf::from));
-        let limit = text(PCAP_LIMIT_VARIABLE).map_or(Ok(CAPTURE_MAX), |text| bytes(&text).ok_or(TapSyntax(text)))?;
+        let (pcap, trace) =
+            (text(PCAP_VARIABLE).map(PathBuf::from), text(TRACE_VARIABLE).map(PathBuf::from));
+        let limit = text(PCAP_LIMIT_VARIABLE)
+            .map_or(Ok(CAPTURE_MAX), |text| bytes(&text).ok_or(TapSyntax(text)))?;
         Ok((pcap.is_some() || trace.is_some()).then_some(Self { pcap, trace, limit }))
     }
 
-    /// Record what goes through a link, as node `rank`. What could not be opened is told, and not recorded.
+    /// Record what goes through a link, as node `rank`. What could not be opened is told, and not
+    /// recorded.
     pub fn attach<L: Link>(&self, link: L, rank: u32) -> (Tap<L>, Vec<String>) {
         let mut tap = Tap::new(link);
         let mut failed = Vec::new();
@@ -57,8 +60,13 @@ impl TapSettings {
                 failed.push(format!("{name} has at most {allowed} bytes, as `ulimit -f` allows: use `ulimit -f unlimited`"));
             }
             let limit = self.limit.min(allowed);
-            if let Err(why) = open(&path).and_then(|file| tap.record(name, recorder, Box::new(file), limit)) {
-                failed.push(format!("datagrams are not recorded: could not write {}: {why}", path.display()));
+            if let Err(why) =
+                open(&path).and_then(|file| tap.record(name, recorder, Box::new(file), limit))
+            {
+                failed.push(format!(
+                    "datagrams are not recorded: could not write {}: {why}",
+                    path.display()
+                ));
             }
         };
         record(&self.pcap, Box::new(Pcapng::new(&format!("node {rank}"))));
@@ -106,11 +114,17 @@ mod tests {
 
     #[test]
     fn limits_and_names() {
-        assert_eq!((bytes("4096"), bytes("64M"), bytes("2G")), (Some(4096), Some(64 << 20), Some(2 << 30)));
+        assert_eq!(
+            (bytes("4096"), bytes("64M"), bytes("2G")),
+            (Some(4096), Some(64 << 20), Some(2 << 30))
+        );
         for bad in ["", "M", "1", "-1", "64MB", "99999999999G"] {
             assert_eq!(bytes(bad), None, "{bad}");
         }
         let name = |path: &str| of_rank(Path::new(path), 3);
-        assert_eq!((name("/tmp/x.pcapng"), name("y")), (PathBuf::from("/tmp/x.3.pcapng"), PathBuf::from("y.3")));
+        assert_eq!(
+            (name("/tmp/x.pcapng"), name("y")),
+            (PathBuf::from("/tmp/x.3.pcapng"), PathBuf::from("y.3"))
+        );
     }
 }

@@ -50,10 +50,16 @@ fn read(mut file: &[u8]) -> Vec<Read> {
     let mut packets = Vec::new();
     while !file.is_empty() {
         let (kind, len) = (word(file, 0), word(file, 4) as usize);
-        assert_eq!((len % 4, word(file, len - 4) as usize), (0, len), "the length stands at both ends");
+        assert_eq!(
+            (len % 4, word(file, len - 4) as usize),
+            (0, len),
+            "the length stands at both ends"
+        );
         let body = &file[8..len - 4];
         match kind {
-            0x0a0d_0d0a => assert_eq!((word(body, 0), &body[4..8]), (0x1a2b_3c4d, &[1, 0, 0, 0][..])),
+            0x0a0d_0d0a => {
+                assert_eq!((word(body, 0), &body[4..8]), (0x1a2b_3c4d, &[1, 0, 0, 0][..]))
+            }
             1 => assert_eq!((word(body, 0), word(body, 4)), (101, 0)),
             6 => packets.push(packet(body)),
             other => panic!("block {other}"),
@@ -98,7 +104,8 @@ fn packet(body: &[u8]) -> Read {
 fn sum(bytes: &[u8]) -> u16 {
     let mut sum = 0u16;
     for pair in bytes.chunks(2) {
-        let (next, carry) = sum.overflowing_add(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
+        let (next, carry) =
+            sum.overflowing_add(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
         sum = next + u16::from(carry);
     }
     sum
@@ -110,7 +117,8 @@ fn udp() -> UdpLink {
 
 fn recorded(limit: u64) -> (Tap<UdpLink>, Shared) {
     let (mut tap, file) = (Tap::new(udp()), Shared::default());
-    tap.record("the record".into(), Box::new(Pcapng::new("test")), Box::new(file.clone()), limit).unwrap();
+    tap.record("the record".into(), Box::new(Pcapng::new("test")), Box::new(file.clone()), limit)
+        .unwrap();
     (tap, file)
 }
 
@@ -122,8 +130,15 @@ fn send(from: &mut Tap<UdpLink>, to: SocketAddr, datagrams: &[Vec<u8>]) {
     for datagram in datagrams {
         let (head, tag) = datagram.split_at(datagram.len() / 2);
         assert_eq!(
-            from.send(&[Outgoing { to: &to, lane: Lane::Small, mode: SendMode::Any, head, payload: &Gather::EMPTY, tag }])
-                .unwrap(),
+            from.send(&[Outgoing {
+                to: &to,
+                lane: Lane::Small,
+                mode: SendMode::Any,
+                head,
+                payload: &Gather::EMPTY,
+                tag
+            }])
+            .unwrap(),
             1
         );
     }
@@ -132,7 +147,8 @@ fn send(from: &mut Tap<UdpLink>, to: SocketAddr, datagrams: &[Vec<u8>]) {
 #[test]
 fn both_ends_write_down_what_went_between_them() {
     let ((mut one, one_file), (mut two, two_file)) = (recorded(1 << 20), recorded(1 << 20));
-    let datagrams: Vec<Vec<u8>> = (0..20u8).map(|number| vec![number; usize::from(number) * 7]).collect();
+    let datagrams: Vec<Vec<u8>> =
+        (0..20u8).map(|number| vec![number; usize::from(number) * 7]).collect();
     let (here, there) = (address(&one), address(&two));
     send(&mut one, there, &datagrams);
     take(&mut two, datagrams.len());
@@ -142,11 +158,18 @@ fn both_ends_write_down_what_went_between_them() {
     assert_eq!(one.receive(&mut |_| {}).unwrap() + two.receive(&mut |_| {}).unwrap(), 0);
     for (file, is_one) in [(one_file, true), (two_file, false)] {
         let packets = read(&file.bytes());
-        assert!(packets.is_sorted_by_key(|packet| packet.at) && packets[0].at > 1_700_000_000 * 1_000_000_000);
-        let (out, back): (Vec<_>, Vec<_>) = packets.into_iter().partition(|packet| packet.sent == is_one);
+        assert!(
+            packets.is_sorted_by_key(|packet| packet.at)
+                && packets[0].at > 1_700_000_000 * 1_000_000_000
+        );
+        let (out, back): (Vec<_>, Vec<_>) =
+            packets.into_iter().partition(|packet| packet.sent == is_one);
         assert!(out.iter().map(|packet| &packet.bytes).eq(&datagrams));
         assert!(back.iter().map(|packet| &packet.bytes).eq(&datagrams[..3]));
-        assert!(out.iter().all(|packet| (packet.from, packet.to, packet.congested) == (here, there, false)));
+        assert!(
+            out.iter()
+                .all(|packet| (packet.from, packet.to, packet.congested) == (here, there, false))
+        );
         assert!(back.iter().all(|packet| (packet.from, packet.to) == (there, here)));
     }
 }
@@ -164,14 +187,24 @@ fn bulk_is_written_down_at_its_own_port() {
     builder.finish(Some(&[7; 50]));
     head.extend([0; 4]);
     let to = SocketAddr::new(V4, ports[1].0);
-    let bulk = Outgoing { to: &to, lane: Lane::Bulk, mode: SendMode::Any, head: &head, payload: &Gather::EMPTY, tag: &[] };
+    let bulk = Outgoing {
+        to: &to,
+        lane: Lane::Bulk,
+        mode: SendMode::Any,
+        head: &head,
+        payload: &Gather::EMPTY,
+        tag: &[],
+    };
     assert_eq!(one.send(&[bulk]).unwrap(), 1);
     take(&mut two, 1);
     send(&mut one, SocketAddr::new(V4, ports[1].1), &[b"garbage, or small".to_vec()]);
     take(&mut two, 1);
     assert_eq!(one.receive(&mut |_| {}).unwrap() + two.receive(&mut |_| {}).unwrap(), 0);
     for file in [one_file, two_file] {
-        let written: Vec<_> = read(&file.bytes()).iter().map(|packet| (packet.from.port(), packet.to.port())).collect();
+        let written: Vec<_> = read(&file.bytes())
+            .iter()
+            .map(|packet| (packet.from.port(), packet.to.port()))
+            .collect();
         assert_eq!(written, [(ports[0].0, ports[1].0), (ports[0].1, ports[1].1)]);
     }
 }
@@ -182,16 +215,26 @@ fn both_families_and_marks() {
     let mut file = Vec::new();
     let mut recorder = Pcapng::new("x");
     recorder.begin(&mut file);
-    for (address, len, congested) in [(v4, 0, true), (v6, 9, true), (v4, 65_507, false), (v6, 1, false)] {
+    for (address, len, congested) in
+        [(v4, 0, true), (v6, 9, true), (v4, 65_507, false), (v6, 1, false)]
+    {
         let bytes = vec![0xff; len];
         let parts = [&bytes[..len / 3], &bytes[len / 3..len / 2], &bytes[len / 2..]];
         recorder.record(
-            &Passing { at: Duration::from_nanos(5), sent: true, from: address, to: address, parts, congested },
+            &Passing {
+                at: Duration::from_nanos(5),
+                sent: true,
+                from: address,
+                to: address,
+                parts,
+                congested,
+            },
             &mut file,
         );
     }
     let packets = read(&file);
-    let found: Vec<_> = packets.iter().map(|packet| (packet.to, packet.bytes.len(), packet.congested)).collect();
+    let found: Vec<_> =
+        packets.iter().map(|packet| (packet.to, packet.bytes.len(), packet.congested)).collect();
     assert_eq!(found, [(v4, 0, true), (v6, 9, true), (v4, 65_507, false), (v6, 1, false)]);
 }
 
@@ -202,7 +245,11 @@ fn a_full_record_ends_and_the_link_goes_on() {
     send(&mut one, address(&two), &vec![vec![1; 1000]; 10]);
     assert_eq!(take(&mut two, 10).len(), 10);
     let notice = one.notice().unwrap();
-    assert!(notice.contains("the record ends after 3 datagrams") && notice.contains("OIKAZE_PCAP_LIMIT"), "{notice}");
+    assert!(
+        notice.contains("the record ends after 3 datagrams")
+            && notice.contains("OIKAZE_PCAP_LIMIT"),
+        "{notice}"
+    );
     assert_eq!(one.notice(), None, "told once");
     let bytes = file.bytes();
     assert!(bytes.len() <= 4096);
@@ -215,14 +262,19 @@ fn a_file_that_cannot_be_written_to_ends_the_record_only() {
     impl Write for Full {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             // The beginning fits, nothing else does.
-            if bytes.len() < 200 { Ok(bytes.len()) } else { Err(io::Error::from(io::ErrorKind::StorageFull)) }
+            if bytes.len() < 200 {
+                Ok(bytes.len())
+            } else {
+                Err(io::Error::from(io::ErrorKind::StorageFull))
+            }
         }
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
     }
     let mut one = Tap::new(udp());
-    one.record("the record".into(), Box::new(Pcapng::new("test")), Box::new(Full), u64::MAX).unwrap();
+    one.record("the record".into(), Box::new(Pcapng::new("test")), Box::new(Full), u64::MAX)
+        .unwrap();
     let mut two = udp();
     send(&mut one, address(&two), &vec![vec![1; 1000]; 4]);
     assert_eq!(take(&mut two, 4).len(), 4);
@@ -239,8 +291,20 @@ fn text_says_what_datagrams_say() {
     let mut bytes = Vec::new();
     let mut builder = Builder::new(&mut bytes, 0xabc, 9, SealKind::EndToEnd, 1400);
     builder.fragment(Fragment { message_low: 3, offset: 100 }, 50);
-    builder.open(&Open { number: 3, class: Class::Unordered, credited: false, head: &[1; 8], len: 4000 });
-    builder.message(&SmallMessage { number: 4, class: Class::Sync, credited: true, head: &[2; 5], body: &[3; 6] });
+    builder.open(&Open {
+        number: 3,
+        class: Class::Unordered,
+        credited: false,
+        head: &[1; 8],
+        len: 4000,
+    });
+    builder.message(&SmallMessage {
+        number: 4,
+        class: Class::Sync,
+        credited: true,
+        head: &[2; 5],
+        body: &[3; 6],
+    });
     builder.ping();
     builder.finish(Some(&[7; 50]));
     let address = SocketAddr::new(V4, 77);
@@ -254,7 +318,13 @@ fn text_says_what_datagrams_say() {
     };
     let (mut trace, mut text) = (Trace::default(), Vec::new());
     trace.record(&passing, &mut text);
-    passing = Passing { at: Duration::from_micros(1510), sent: false, parts: [b"garbage", b"", b""], congested: true, ..passing };
+    passing = Passing {
+        at: Duration::from_micros(1510),
+        sent: false,
+        parts: [b"garbage", b"", b""],
+        congested: true,
+        ..passing
+    };
     trace.record(&passing, &mut text);
     let expected = "0.000000 > 127.0.0.1:77 0000000000000abc #9 FRAGMENT 3 100..150 OPEN 3 Unordered 8+4000 MESSAGE 4 Sync 5+6 PING\n\
                     0.001500 < 127.0.0.1:77 7 bytes: datagram is truncated congested\n";
@@ -266,7 +336,11 @@ fn files_are_named_by_rank_and_for_their_user_only() {
     use std::os::unix::fs::PermissionsExt;
     let directory = std::env::temp_dir().join(format!("oikaze-tap-{}", std::process::id()));
     std::fs::create_dir(&directory).unwrap();
-    let settings = TapSettings { pcap: Some(directory.join("x.pcapng")), trace: Some(directory.join("none/y")), limit: 1 << 20 };
+    let settings = TapSettings {
+        pcap: Some(directory.join("x.pcapng")),
+        trace: Some(directory.join("none/y")),
+        limit: 1 << 20,
+    };
     let path = directory.join("x.3.pcapng");
     std::fs::write(&path, b"of long ago").unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();

@@ -5,7 +5,8 @@ use oikaze_protocol::wire::{CloseReason, Flags, Frame, View};
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-/// Writes lines: seconds since the first datagram, `>` sent or `<` received, the peer, `#number`, the frames.
+/// Writes lines: seconds since the first datagram, `>` sent or `<` received, the peer, `#number`,
+/// the frames.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     begun: Option<Duration>,
@@ -77,18 +78,36 @@ fn write_frame(line: &mut String, frame: &Frame<'_>, payload: usize) -> fmt::Res
         }
         Frame::Message(message) => {
             let (number, class) = (message.number, message.class);
-            write!(line, " MESSAGE {number} {class:?} {}+{}", message.head.len(), message.body.len())
+            write!(
+                line,
+                " MESSAGE {number} {class:?} {}+{}",
+                message.head.len(),
+                message.body.len()
+            )
         }
-        Frame::Open(open) => write!(line, " OPEN {} {:?} {}+{}", open.number, open.class, open.head.len(), open.len),
+        Frame::Open(open) => {
+            write!(line, " OPEN {} {:?} {}+{}", open.number, open.class, open.head.len(), open.len)
+        }
         Frame::Fragment(fragment) => {
             let from = fragment.offset;
-            write!(line, " FRAGMENT {} {from}..{}", fragment.message_low, from.saturating_add(payload as u64))
+            write!(
+                line,
+                " FRAGMENT {} {from}..{}",
+                fragment.message_low,
+                from.saturating_add(payload as u64)
+            )
         }
         Frame::Withdraw(withdrawal) => write!(line, " WITHDRAW {}", withdrawal.number),
         Frame::Hello(hello) => {
-            write!(line, " HELLO rank {} of {} to {}", hello.mine.rank, hello.mine.nodes, hello.to)?;
+            write!(
+                line,
+                " HELLO rank {} of {} to {}",
+                hello.mine.rank, hello.mine.nodes, hello.to
+            )?;
             hello.yours.map_or(Ok(()), |yours| write!(line, ", knows {:016x}", yours.connection))
         }
-        Frame::Refuse(refuse) => write!(line, " REFUSE {:?} mine {} yours {}", refuse.misfit, refuse.mine, refuse.yours),
+        Frame::Refuse(refuse) => {
+            write!(line, " REFUSE {:?} mine {} yours {}", refuse.misfit, refuse.mine, refuse.yours)
+        }
     }
 }

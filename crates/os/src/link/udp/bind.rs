@@ -31,7 +31,14 @@ pub struct Bind {
 impl Default for Bind {
     fn default() -> Bind {
         let without = Without::default();
-        Bind { addresses: Vec::new(), ports: Ports::ANY, sharers: 1, without, checked_by_udp: false, buffer: SOCKET_BUFFER }
+        Bind {
+            addresses: Vec::new(),
+            ports: Ports::ANY,
+            sharers: 1,
+            without,
+            checked_by_udp: false,
+            buffer: SOCKET_BUFFER,
+        }
     }
 }
 
@@ -106,7 +113,9 @@ pub enum BindError {
         address: IpAddr,
     },
     /// No such address here.
-    #[error("cannot be reached at {address}: no interface of this machine has that address (ip address shows what there is)")]
+    #[error(
+        "cannot be reached at {address}: no interface of this machine has that address (ip address shows what there is)"
+    )]
     NotOurs {
         /// What was asked for.
         address: IpAddr,
@@ -136,7 +145,9 @@ impl BindError {
     pub(super) fn of(at: SocketAddr, why: Errno) -> BindError {
         let address = at.ip();
         match why {
-            Errno::ADDRINUSE => BindError::InUse { ports: Ports { first: at.port(), last: at.port() }, address },
+            Errno::ADDRINUSE => {
+                BindError::InUse { ports: Ports { first: at.port(), last: at.port() }, address }
+            }
             Errno::ADDRNOTAVAIL => BindError::NotOurs { address },
             Errno::ACCESS | Errno::PERM => BindError::Forbidden { address, port: at.port(), why },
             why => BindError::System { what: "bind a UDP socket", why },
@@ -160,7 +171,9 @@ pub(super) fn open(ask: &Bind) -> Result<Opened, BindError> {
     let mut notices = Vec::new();
     let bulk = if ask.without.lanes { Ok(Vec::new()) } else { open_for_bulk(ask) };
     let bulk = bulk.unwrap_or_else(|why| {
-        notices.push(format!("no port of its own for bulk ({why}): small messages will wait behind it"));
+        notices.push(format!(
+            "no port of its own for bulk ({why}): small messages will wait behind it"
+        ));
         Vec::new()
     });
     notices.extend(small_buffer(small.iter().chain(&bulk), ask.buffer));
@@ -172,7 +185,10 @@ fn open_for_bulk(ask: &Bind) -> Result<Vec<Socket>, String> {
     if ask.ports.hold_two_for(ask.sharers) {
         open_one_of(ask.ports.iter().rev(), ask).map_err(|why| why.to_string())
     } else {
-        Err(format!("{} leaves room for one port each; give two for each node of a machine", ask.ports))
+        Err(format!(
+            "{} leaves room for one port each; give two for each node of a machine",
+            ask.ports
+        ))
     }
 }
 
@@ -181,18 +197,29 @@ fn open_one_of(ports: impl Iterator<Item = u16>, ask: &Bind) -> Result<Vec<Socke
     let mut refused = None;
     for port in ports {
         for _ in 0..if port == 0 { ATTEMPTS } else { 1 } {
-            match if ask.addresses.is_empty() { open_everywhere(port, ask) } else { open_at(port, ask) } {
-                Err(BindError::InUse { address, .. }) => refused = Some(BindError::InUse { ports: ask.ports, address }),
+            match if ask.addresses.is_empty() {
+                open_everywhere(port, ask)
+            } else {
+                open_at(port, ask)
+            } {
+                Err(BindError::InUse { address, .. }) => {
+                    refused = Some(BindError::InUse { ports: ask.ports, address })
+                }
                 done => return done,
             }
         }
     }
-    Err(refused.unwrap_or(BindError::System { what: "open any socket: no port to bind to", why: Errno::ADDRNOTAVAIL }))
+    Err(refused.unwrap_or(BindError::System {
+        what: "open any socket: no port to bind to",
+        why: Errno::ADDRNOTAVAIL,
+    }))
 }
 
 /// All addresses of both families, by one socket; a machine without IPv6 is reached by the other.
 fn open_everywhere(port: u16, ask: &Bind) -> Result<Vec<Socket>, BindError> {
-    let open = |ip: IpAddr, both| Socket::open(SocketAddr::new(ip, port), both, ask.buffer, &ask.without).map(|one| vec![one]);
+    let open = |ip: IpAddr, both| {
+        Socket::open(SocketAddr::new(ip, port), both, ask.buffer, &ask.without).map(|one| vec![one])
+    };
     if !ask.without.ipv6 {
         match open(Ipv6Addr::UNSPECIFIED.into(), true) {
             Err(BindError::System { why: Errno::AFNOSUPPORT, .. } | BindError::NotOurs { .. }) => {}
@@ -206,12 +233,16 @@ fn open_everywhere(port: u16, ask: &Bind) -> Result<Vec<Socket>, BindError> {
 fn open_at(mut port: u16, ask: &Bind) -> Result<Vec<Socket>, BindError> {
     let mut sockets: Vec<Socket> = Vec::new();
     for address in ask.addresses.iter().filter(|address| address.is_ipv4() || !ask.without.ipv6) {
-        let socket = Socket::open(SocketAddr::new(*address, port), false, ask.buffer, &ask.without)?;
+        let socket =
+            Socket::open(SocketAddr::new(*address, port), false, ask.buffer, &ask.without)?;
         port = socket.local.port();
         sockets.push(socket);
     }
     if sockets.is_empty() {
-        return Err(BindError::System { what: "find an address to bind to", why: Errno::AFNOSUPPORT });
+        return Err(BindError::System {
+            what: "find an address to bind to",
+            why: Errno::AFNOSUPPORT,
+        });
     }
     Ok(sockets)
 }
@@ -234,7 +265,10 @@ mod tests {
     #[test]
     fn ports_are_read() {
         assert_eq!("7000".parse(), Ok(Ports { first: 7000, last: 7000 }));
-        assert_eq!("7000-7003".parse::<Ports>().unwrap().iter().collect::<Vec<_>>(), [7000, 7001, 7002, 7003]);
+        assert_eq!(
+            "7000-7003".parse::<Ports>().unwrap().iter().collect::<Vec<_>>(),
+            [7000, 7001, 7002, 7003]
+        );
         for text in ["", "0", "7-6", "70000", "-", "1-", "a-b", "0-5", "1-2-3"] {
             assert!(text.parse::<Ports>().is_err(), "{text}");
         }
@@ -243,6 +277,8 @@ mod tests {
         }
         assert_eq!(Ports::ANY.iter().collect::<Vec<_>>(), [0]);
         let eight: Ports = "7000-7007".parse().unwrap();
-        assert!(eight.hold_two_for(4) && !eight.hold_two_for(5) && Ports::ANY.hold_two_for(usize::MAX));
+        assert!(
+            eight.hold_two_for(4) && !eight.hold_two_for(5) && Ports::ANY.hold_two_for(usize::MAX)
+        );
     }
 }

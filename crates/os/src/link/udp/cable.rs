@@ -1,4 +1,5 @@
-//! Links at both ends of a cable between two network namespaces: what comes early, and what goes as frames. As root only.
+//! Links at both ends of a cable between two network namespaces: what comes early, and what goes as
+//! frames. As root only.
 
 use super::splice::tests as splice_tests;
 use super::{Bind, UdpLink};
@@ -31,31 +32,43 @@ impl Cable {
 }
 
 fn go_to(namespace: &File) {
-    move_into_link_name_space(std::os::fd::AsFd::as_fd(namespace), Some(LinkNameSpaceType::Network)).unwrap();
+    move_into_link_name_space(
+        std::os::fd::AsFd::as_fd(namespace),
+        Some(LinkNameSpaceType::Network),
+    )
+    .unwrap();
 }
 
 fn ip(line: &str) {
     assert!(Command::new("ip").args(line.split(' ')).status().unwrap().success(), "ip {line}");
 }
 
-/// This thread is left at the second end, so that neither may open sockets later without going there (`connect`). `None`: not permitted.
+/// This thread is left at the second end, so that neither may open sockets later without going
+/// there (`connect`). `None`: not permitted.
 pub(super) fn cable(addresses: [&str; 2], without: [&str; 2]) -> Option<Cable> {
     let namespace = || {
         // SAFETY: concerns this thread alone, which ends with the test.
-        (unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0).then(|| File::open("/proc/thread-self/ns/net").unwrap())
+        (unsafe { libc::unshare(libc::CLONE_NEWNET) } == 0)
+            .then(|| File::open("/proc/thread-self/ns/net").unwrap())
     };
     let Some(first) = namespace() else {
         skip("network namespaces take root");
         return None;
     };
     let second = namespace().unwrap();
-    let home = format!("/proc/{}/fd/{}", std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&first));
+    let home =
+        format!("/proc/{}/fd/{}", std::process::id(), std::os::fd::AsRawFd::as_raw_fd(&first));
     ip(&format!("link add there type veth peer name here netns {home}"));
     let mut ends = Vec::new();
     let devices = [(&first, "here"), (&second, "there")];
-    for ((namespace, device), (address, without)) in devices.into_iter().zip(addresses.into_iter().zip(without)) {
+    for ((namespace, device), (address, without)) in
+        devices.into_iter().zip(addresses.into_iter().zip(without))
+    {
         go_to(namespace);
-        ip(&format!("address add {address} dev {device} {}", if address.contains(':') { "nodad" } else { "broadcast +" }));
+        ip(&format!(
+            "address add {address} dev {device} {}",
+            if address.contains(':') { "nodad" } else { "broadcast +" }
+        ));
         ip(&format!("link set {device} mtu 9000 up"));
         let without = Without::parse(without).unwrap();
         let link = UdpLink::bind(&Bind { without, ..Bind::default() }).unwrap();
@@ -88,9 +101,24 @@ pub(super) fn in_a_thread(test: impl FnOnce() + Send + 'static) {
 }
 
 /// Sends so many bytes and returns how they came.
-fn across(from: &mut UdpLink, to: &mut (SocketAddr, UdpLink), lane: Lane, body: &[u8]) -> (SocketAddr, Vec<u8>) {
-    let at = SocketAddr::new(to.0.ip(), if lane == Lane::Bulk { to.1.bulk_port().unwrap() } else { to.0.port() });
-    let one = Outgoing { to: &at, lane, mode: SendMode::Any, head: body, payload: &Gather::EMPTY, tag: &[] };
+fn across(
+    from: &mut UdpLink,
+    to: &mut (SocketAddr, UdpLink),
+    lane: Lane,
+    body: &[u8],
+) -> (SocketAddr, Vec<u8>) {
+    let at = SocketAddr::new(
+        to.0.ip(),
+        if lane == Lane::Bulk { to.1.bulk_port().unwrap() } else { to.0.port() },
+    );
+    let one = Outgoing {
+        to: &at,
+        lane,
+        mode: SendMode::Any,
+        head: body,
+        payload: &Gather::EMPTY,
+        tag: &[],
+    };
     assert_eq!(from.send(&[one]).unwrap(), 1);
     let begun = Instant::now();
     let mut came = None;
@@ -105,7 +133,11 @@ fn across(from: &mut UdpLink, to: &mut (SocketAddr, UdpLink), lane: Lane, body: 
 fn links_on_a_cable_receive_early_what_is_small() {
     for addresses in [["10.7.0.1/24", "10.7.0.2/24"], ["fd00:7::1/64", "fd00:7::2/64"]] {
         in_a_thread(move || {
-            let Some(Cable { ends: [mut one, mut other], .. }) = cable(addresses, ["connect", "connect,early"]) else { return };
+            let Some(Cable { ends: [mut one, mut other], .. }) =
+                cable(addresses, ["connect", "connect,early"])
+            else {
+                return;
+            };
             let early = [&one, &other].map(|(_, link)| link.statistics().early_receive);
             if early == [Offload::Refused, Offload::Off] {
                 return skipped("this kernel has no tcx (Linux 6.6)");
@@ -113,8 +145,14 @@ fn links_on_a_cable_receive_early_what_is_small() {
             assert_eq!(early, [Offload::On, Offload::Off]);
             for len in (0..600).chain([2000, 2001, 5000, 8000, 8900]) {
                 let body: Vec<u8> = (0..len).map(|at| (at * 7 + len) as u8 | 1).collect();
-                assert_eq!(across(&mut other.1, &mut one, Lane::Small, &body), (other.0, body.clone()));
-                assert_eq!(across(&mut one.1, &mut other, Lane::Small, &body), (one.0, body.clone()));
+                assert_eq!(
+                    across(&mut other.1, &mut one, Lane::Small, &body),
+                    (other.0, body.clone())
+                );
+                assert_eq!(
+                    across(&mut one.1, &mut other, Lane::Small, &body),
+                    (one.0, body.clone())
+                );
             }
             let early = |link: &UdpLink| link.statistics().early;
             // But for those too short to say whose they are.
@@ -152,7 +190,12 @@ fn links_on_a_cable_receive_early_what_is_small() {
             assert_eq!(other.1.send(&[to]).unwrap(), 1);
             one.1.watch(true).unwrap();
             let readable = |link: &UdpLink| {
-                poll(&mut [PollFd::from_borrowed_fd(link.fd().unwrap(), PollFlags::IN)], Some(&Timespec::default())).unwrap() > 0
+                poll(
+                    &mut [PollFd::from_borrowed_fd(link.fd().unwrap(), PollFlags::IN)],
+                    Some(&Timespec::default()),
+                )
+                .unwrap()
+                    > 0
             };
             assert!(readable(&one.1));
             while one.1.receive(&mut |_| ()).unwrap() == 0 {}
@@ -176,8 +219,14 @@ fn nothing_is_lost_that_fits_into_ring_and_socket() {
         const COUNT: u32 = 300;
         for number in 0..COUNT {
             let body = [&number.to_le_bytes()[..], &[1; 4000]].concat();
-            let datagram =
-                Outgoing { to: &at, lane: Lane::Small, mode: SendMode::Any, head: &body, payload: &Gather::EMPTY, tag: &[] };
+            let datagram = Outgoing {
+                to: &at,
+                lane: Lane::Small,
+                mode: SendMode::Any,
+                head: &body,
+                payload: &Gather::EMPTY,
+                tag: &[],
+            };
             assert_eq!(other.send(&[datagram]).unwrap(), 1);
         }
         let mut came = std::collections::BTreeSet::new();
@@ -203,9 +252,16 @@ fn ping_pong_of(cable: &mut Cable, first: u32, count: u32, peers: bool) {
     for number in first..first + count {
         for (from, to) in [(0, 1), (1, 0)] {
             let [source, target] = [from, to].map(|end| cable.ends[end].0);
-            let body = [number.to_le_bytes().as_slice(), &vec![7; 4 + number as usize % 1500]].concat();
-            let one =
-                Outgoing { to: &target, lane: Lane::Small, mode: SendMode::Any, head: &body, payload: &Gather::EMPTY, tag: &[] };
+            let body =
+                [number.to_le_bytes().as_slice(), &vec![7; 4 + number as usize % 1500]].concat();
+            let one = Outgoing {
+                to: &target,
+                lane: Lane::Small,
+                mode: SendMode::Any,
+                head: &body,
+                payload: &Gather::EMPTY,
+                tag: &[],
+            };
             assert_eq!(cable.at(from).send(&[one]).unwrap(), 1);
             let begun = Instant::now();
             let mut taken = Taken { came: None, peers };
@@ -230,7 +286,11 @@ fn peers_that_are_heard_early_are_sent_frames() {
             ping_pong_of(&mut cable, 0, 200, false);
             assert_eq!(frames(&cable), [0, 0], "anybody could have sent that");
             ping_pong(&mut cable, 0, 1000);
-            assert!(frames(&cable).iter().all(|frames| (900..=1000).contains(frames)), "{:?}", frames(&cable));
+            assert!(
+                frames(&cable).iter().all(|frames| (900..=1000).contains(frames)),
+                "{:?}",
+                frames(&cable)
+            );
             // One who hears nothing goes the way of the sockets before long.
             let (target, before) = (cable.ends[1].0, frames(&cable)[0]);
             for _ in 0..100 {
@@ -267,13 +327,16 @@ fn peers_that_are_heard_early_are_sent_frames() {
     }
 }
 
-/// A few datagrams at once go so, too, after they were tried by the sockets now and then; more are cut by the kernel.
+/// A few datagrams at once go so, too, after they were tried by the sockets now and then; more are
+/// cut by the kernel.
 #[test]
 fn a_few_datagrams_have_a_short_way() {
     in_a_thread(|| {
         let Some(mut cable) = cable(["10.7.0.1/24", "10.7.0.2/24"], ["", ""]) else { return };
         let ends = [0, 1].map(|end| cable.ends[end].0);
-        let asked = |cable: &mut Cable| (0..1000).filter(|_| cable.at(0).has_short_way(ends[1], 1400)).count();
+        let asked = |cable: &mut Cable| {
+            (0..1000).filter(|_| cable.at(0).has_short_way(ends[1], 1400)).count()
+        };
         let tried = asked(&mut cable);
         assert!((50..100).contains(&tried), "{tried} of 1000, and nothing was heard");
         ping_pong(&mut cable, 0, 200);
@@ -294,15 +357,21 @@ fn a_few_datagrams_have_a_short_way() {
             let (mut came, begun) = (0, Instant::now());
             while came < count {
                 assert!(begun.elapsed() < Duration::from_secs(20), "{came} of {count} came");
-                came += cable.at(1).receive(&mut |arrival| assert_eq!(arrival.bytes, bytes)).unwrap();
+                came +=
+                    cable.at(1).receive(&mut |arrival| assert_eq!(arrival.bytes, bytes)).unwrap();
             }
-            assert_eq!(frames(&cable)[0] - before, if by_frames { count as u64 } else { 0 }, "{count}");
+            assert_eq!(
+                frames(&cable)[0] - before,
+                if by_frames { count as u64 } else { 0 },
+                "{count}"
+            );
             ping_pong(&mut cable, 0, 1);
         }
     });
 }
 
-/// Nothing tells of it but what comes from there: frames to the one before are lost meanwhile, as on a bad wire.
+/// Nothing tells of it but what comes from there: frames to the one before are lost meanwhile, as
+/// on a bad wire.
 #[test]
 fn a_host_that_has_another_card_is_found_again() {
     in_a_thread(|| {
@@ -325,9 +394,12 @@ fn a_host_that_has_another_card_is_found_again() {
                     tag: &[],
                 };
                 cable.at(from).send(&[one]).unwrap();
-                // Over a cable of this machine it is there by now, or when a kernel thread has had its turn.
+                // Over a cable of this machine it is there by now, or when a kernel thread has had
+                // its turn.
                 let mut taken = Taken { came: None, peers: true };
-                (0..2000).for_each(|_| arrived[to] |= cable.at(to).receive_into(&mut taken).unwrap() > 0);
+                (0..2000).for_each(|_| {
+                    arrived[to] |= cable.at(to).receive_into(&mut taken).unwrap() > 0
+                });
             }
         }
         // Ways are looked at no more often than ten times a second.
@@ -356,7 +428,9 @@ fn where_the_kernel_would_go_another_way_no_frames_are_sent() {
 fn frames_and_early_receive_can_be_switched_off() {
     for (without, expected) in [("early", [false, true]), ("frames", [false, true])] {
         in_a_thread(move || {
-            let Some(mut cable) = cable(["10.7.0.1/24", "10.7.0.2/24"], [without, ""]) else { return };
+            let Some(mut cable) = cable(["10.7.0.1/24", "10.7.0.2/24"], [without, ""]) else {
+                return;
+            };
             ping_pong(&mut cable, 0, 200);
             assert_eq!(frames(&cable).map(|frames| frames > 100), expected);
         });
@@ -373,7 +447,12 @@ fn bulk(cable: &mut Cable, batches: std::ops::Range<u32>) {
         let ends = splice_tests::ends(batch);
         let (mut rest, mut came) = (&splice_tests::outgoing(&to, &ends, &payloads)[..], Vec::new());
         while came.len() < ends.len() {
-            assert!(begun.elapsed() < Duration::from_secs(30), "batch {batch}: {} to go, {} came", rest.len(), came.len());
+            assert!(
+                begun.elapsed() < Duration::from_secs(30),
+                "batch {batch}: {} to go, {} came",
+                rest.len(),
+                came.len()
+            );
             rest = &rest[cable.at(0).send(rest).unwrap()..];
             cable.at(1).receive(&mut |arrival| came.push(arrival.bytes.to_vec())).unwrap();
         }
@@ -398,17 +477,28 @@ fn spliced_bulk_outlives_full_queues_and_narrow_paths() {
         let to = SocketAddr::new(cable.ends[1].0.ip(), cable.ends[1].1.bulk_port().unwrap());
         let (_region, payloads) = splice_tests::payloads(0);
         let ends = splice_tests::ends(0);
-        assert_eq!(cable.at(0).send(&splice_tests::outgoing(&to, &ends, &payloads)).unwrap(), ends.len());
-        assert_eq!((cable.ends[0].1.statistics().too_big, spliced(&cable)), (ends.len() as u64, before));
+        assert_eq!(
+            cable.at(0).send(&splice_tests::outgoing(&to, &ends, &payloads)).unwrap(),
+            ends.len()
+        );
+        assert_eq!(
+            (cable.ends[0].1.statistics().too_big, spliced(&cable)),
+            (ends.len() as u64, before)
+        );
         ip("link set here mtu 9000");
         bulk(&mut cable, 0..100);
         go_to(&cable.namespaces[0]);
         assert!(spliced(&cable) > before + 1000);
-        // A line that is slower than we are, with a queue that holds more than the socket may have on the way.
-        let tbf = ["qdisc", "add", "dev", "here", "root", "tbf", "rate", "400mbit", "burst", "64kb", "limit", "500mb"];
+        // A line that is slower than we are, with a queue that holds more than the socket may have
+        // on the way.
+        let tbf = [
+            "qdisc", "add", "dev", "here", "root", "tbf", "rate", "400mbit", "burst", "64kb",
+            "limit", "500mb",
+        ];
         assert!(Command::new("tc").args(tbf).status().unwrap().success());
         for connected in &cable.ends[0].1.connected.bulk.sockets {
-            rustix::net::sockopt::set_socket_send_buffer_size(&connected.socket.fd, 1 << 15).unwrap();
+            rustix::net::sockopt::set_socket_send_buffer_size(&connected.socket.fd, 1 << 15)
+                .unwrap();
         }
         let before = spliced(&cable);
         bulk(&mut cable, 0..40);

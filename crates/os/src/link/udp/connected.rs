@@ -1,9 +1,10 @@
 //! Connected sockets for the few peers that are talked to most.
 //!
-//! A connected UDP socket keeps its route, and what arrives for it is found with its route, too: on two hosts joined by a veth pair an
-//! exchange of 8 bytes takes 4.6 µs each way instead of 5.9, and bulk goes faster by a twentieth, half of it by the sender's socket and
-//! half by the receiver's. They are bound to the link's own port, so that a peer does not notice; what it sends is found by the pair of
-//! addresses before the link's own socket is considered. Each lane has its own.
+//! A connected UDP socket keeps its route, and what arrives for it is found with its route, too: on
+//! two hosts joined by a veth pair an exchange of 8 bytes takes 4.6 µs each way instead of 5.9, and
+//! bulk goes faster by a twentieth, half of it by the sender's socket and half by the receiver's.
+//! They are bound to the link's own port, so that a peer does not notice; what it sends is found by
+//! the pair of addresses before the link's own socket is considered. Each lane has its own.
 
 use super::early::Way;
 use super::frames::{Frames, Outlets};
@@ -19,7 +20,8 @@ pub(super) const CONNECTED_MAX: usize = 4;
 const CANDIDATES: usize = 16;
 /// Calls after which a candidate gets its socket.
 const WORTH_IT: u32 = 64;
-/// Calls after which candidates and failures are forgotten, and sockets closed that were not used meanwhile.
+/// Calls after which candidates and failures are forgotten, and sockets closed that were not used
+/// meanwhile.
 const PERIOD: u32 = 1 << 16;
 /// Sockets that could not be made, or used, before no more are tried for the rest of a period.
 const FAILURES_MAX: u32 = 3;
@@ -36,8 +38,9 @@ pub(super) struct Connected {
 }
 
 impl Drop for Connected {
-    /// A child of a fork may hold the socket, too, for long, and would get what the peer sends. Connected to itself it gets nothing,
-    /// and sockets that allow others do not keep the next one from the port.
+    /// A child of a fork may hold the socket, too, for long, and would get what the peer sends.
+    /// Connected to itself it gets nothing, and sockets that allow others do not keep the next one
+    /// from the port.
     fn drop(&mut self) {
         let _ = self.socket.share(true);
         let _ = rustix::net::connect(&self.socket.fd, &self.socket.local);
@@ -54,7 +57,8 @@ pub(super) struct ConnectedSet {
 }
 
 impl ConnectedSet {
-    /// A call is made for this peer: the index of its own socket, if it has one, and else whether it is worth one.
+    /// A call is made for this peer: the index of its own socket, if it has one, and else whether
+    /// it is worth one.
     pub(super) fn note(&mut self, peer: SocketAddr) -> (Option<usize>, bool) {
         self.calls += 1;
         if self.calls >= PERIOD {
@@ -62,11 +66,16 @@ impl ConnectedSet {
             self.candidates.clear();
             self.sockets.retain(|connected| std::mem::take(&mut connected.used) > 0);
         }
-        if let Some((own, connected)) = self.sockets.iter_mut().enumerate().find(|(_, connected)| connected.to == peer) {
+        if let Some((own, connected)) =
+            self.sockets.iter_mut().enumerate().find(|(_, connected)| connected.to == peer)
+        {
             connected.used += 1;
             return (Some(own), false);
         }
-        (None, !self.sockets.is_full() && self.failures < FAILURES_MAX && self.count(peer) >= WORTH_IT)
+        (
+            None,
+            !self.sockets.is_full() && self.failures < FAILURES_MAX && self.count(peer) >= WORTH_IT,
+        )
     }
 
     /// Has somebody on this host a socket of its own, or is there one left?
@@ -76,8 +85,10 @@ impl ConnectedSet {
 
     /// Calls for a candidate.
     fn count(&mut self, peer: SocketAddr) -> u32 {
-        let Some((_, calls)) = self.candidates.iter_mut().find(|(candidate, _)| *candidate == peer) else {
-            // When there are more candidates than places, the others must wait for the period's end.
+        let Some((_, calls)) = self.candidates.iter_mut().find(|(candidate, _)| *candidate == peer)
+        else {
+            // When there are more candidates than places, the others must wait for the period's
+            // end.
             let _ = self.candidates.try_push((peer, 1));
             return 1;
         };
@@ -85,12 +96,20 @@ impl ConnectedSet {
         *calls
     }
 
-    /// Connect a socket to this peer, on the port of `own`. No error: the link's own socket serves as well.
-    pub(super) fn connect(&mut self, to: SocketAddr, own: &Socket, buffer: usize, without: &Without) -> Option<&Socket> {
+    /// Connect a socket to this peer, on the port of `own`. No error: the link's own socket serves
+    /// as well.
+    pub(super) fn connect(
+        &mut self,
+        to: SocketAddr,
+        own: &Socket,
+        buffer: usize,
+        without: &Without,
+    ) -> Option<&Socket> {
         self.candidates.retain(|(candidate, _)| *candidate != to);
         match self.open(to, own, buffer, without) {
             Ok(socket) => {
-                let _ = self.sockets.try_push(Connected { to, socket, frames: Frames::new(), used: 0 });
+                let _ =
+                    self.sockets.try_push(Connected { to, socket, frames: Frames::new(), used: 0 });
                 self.sockets.last().map(|connected| &connected.socket)
             }
             Err(_) => {
@@ -100,10 +119,22 @@ impl ConnectedSet {
         }
     }
 
-    /// While the new socket takes the port, all sockets on it must allow that; at other times none does, so that two programs that are
-    /// given one port still find out.
-    fn open(&self, to: SocketAddr, own: &Socket, buffer: usize, without: &Without) -> Result<Socket, Errno> {
-        let share = |yes| self.sockets.iter().map(|connected| &connected.socket).chain([own]).try_for_each(|one| one.share(yes));
+    /// While the new socket takes the port, all sockets on it must allow that; at other times none
+    /// does, so that two programs that are given one port still find out.
+    fn open(
+        &self,
+        to: SocketAddr,
+        own: &Socket,
+        buffer: usize,
+        without: &Without,
+    ) -> Result<Socket, Errno> {
+        let share = |yes| {
+            self.sockets
+                .iter()
+                .map(|connected| &connected.socket)
+                .chain([own])
+                .try_for_each(|one| one.share(yes))
+        };
         let opened = share(true).and_then(|()| Socket::connect(own, to, buffer, without));
         share(false).and(opened)
     }
@@ -122,7 +153,8 @@ impl ConnectedSet {
         }
     }
 
-    /// This socket does not reach its peer, or not any more (it has ended, say): without it. One that was of use says nothing of other peers'.
+    /// This socket does not reach its peer, or not any more (it has ended, say): without it. One
+    /// that was of use says nothing of other peers'.
     pub(super) fn give_up(&mut self, index: usize) {
         if index < self.sockets.len() {
             let given_up = self.sockets.remove(index);
@@ -170,8 +202,15 @@ mod tests {
     fn at_a_periods_end_nobody_is_given_the_socket_of_another() {
         let mut set = ConnectedSet::default();
         for number in 1..4 {
-            let socket = Socket::open(([127, 0, 0, 1], 0).into(), false, 1 << 16, &Without::default()).unwrap();
-            set.sockets.push(Connected { to: peer(number), socket, frames: Frames::new(), used: 0 });
+            let socket =
+                Socket::open(([127, 0, 0, 1], 0).into(), false, 1 << 16, &Without::default())
+                    .unwrap();
+            set.sockets.push(Connected {
+                to: peer(number),
+                socket,
+                frames: Frames::new(),
+                used: 0,
+            });
         }
         for call in 1..2 * PERIOD {
             let to = peer(2 + call as u16 % 2);
@@ -186,8 +225,14 @@ mod tests {
     }
 
     fn say(link: &mut UdpLink, to: SocketAddr) {
-        let one =
-            Outgoing { to: &to, lane: Lane::Small, mode: SendMode::Any, head: b"anyone?", payload: &Gather::EMPTY, tag: &[] };
+        let one = Outgoing {
+            to: &to,
+            lane: Lane::Small,
+            mode: SendMode::Any,
+            head: b"anyone?",
+            payload: &Gather::EMPTY,
+            tag: &[],
+        };
         assert_eq!(link.send(&[one]).unwrap(), 1);
     }
 
@@ -222,7 +267,11 @@ mod tests {
         let gone = one_that_is_gone(&mut one);
         say(&mut one, gone);
         let told = &socket_of(&one, gone).unwrap().fd;
-        poll(&mut [PollFd::new(told, PollFlags::empty())], Some(&Timespec { tv_sec: 60, tv_nsec: 0 })).unwrap();
+        poll(
+            &mut [PollFd::new(told, PollFlags::empty())],
+            Some(&Timespec { tv_sec: 60, tv_nsec: 0 }),
+        )
+        .unwrap();
         // Somebody else may have the port by now.
         let Ok(mut back) = link(Ports::range(gone.port(), gone.port()).unwrap()) else { return };
         say(&mut one, gone);

@@ -1,19 +1,22 @@
 //! Peers that may be heard by the link's own socket only (WIND-8.13).
 //!
-//! A tcx program, or a socket connected to a peer, may take the peer's datagrams and deliver none. No system call fails then. The connection
-//! notices that the peer is silent. The link closes both fast paths until the peer is heard. A fast path that works brings something when it
-//! is open again. One that does not leaves the peer silent anew.
+//! A tcx program, or a socket connected to a peer, may take the peer's datagrams and deliver none.
+//! No system call fails then. The connection notices that the peer is silent. The link closes both
+//! fast paths until the peer is heard. A fast path that works brings something when it is open
+//! again. One that does not leaves the peer silent anew.
 
 use super::UdpLink;
 use arrayvec::ArrayVec;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// Peers that are doubted at a time. More are silent together only where the fast paths are not the cause.
+/// Peers that are doubted at a time. More are silent together only where the fast paths are not the
+/// cause.
 const DOUBTED_MAX: usize = 16;
 /// Silences in a row that only the link's own socket has ended, before the fast paths are given up.
 const ROUNDS: u8 = 3;
-/// Time from the first datagram that ends a silence until the fast paths are open again. What was on its way to the socket has come by then.
+/// Time from the first datagram that ends a silence until the fast paths are open again. What was
+/// on its way to the socket has come by then.
 const REOPEN_TIME: Duration = Duration::from_millis(100);
 
 /// Peers of which nothing was heard while a fast path was open to them.
@@ -60,14 +63,19 @@ impl Doubts {
         }
     }
 
-    /// The link's own socket has brought a datagram of this peer. Says whether the fast paths are given up now.
+    /// The link's own socket has brought a datagram of this peer. Says whether the fast paths are
+    /// given up now.
     pub(super) fn heard_plain(&mut self, peer: SocketAddr, now: Instant) -> bool {
         let Some(at) = self.position(peer) else { return false };
         let Some(doubt) = self.0.get_mut(at) else { return false };
         match doubt.stage {
             Stage::Silent => {
                 doubt.rounds += 1;
-                doubt.stage = if doubt.rounds >= ROUNDS { Stage::Avoided } else { Stage::Heard(now + REOPEN_TIME) };
+                doubt.stage = if doubt.rounds >= ROUNDS {
+                    Stage::Avoided
+                } else {
+                    Stage::Heard(now + REOPEN_TIME)
+                };
                 return doubt.stage == Stage::Avoided;
             }
             // The peer has another way here than the fast paths.
@@ -116,7 +124,8 @@ impl UdpLink {
         self.looks.not_early();
     }
 
-    /// After there was no room in the ring, a sleep or a doubt: may datagrams be received early again?
+    /// After there was no room in the ring, a sleep or a doubt: may datagrams be received early
+    /// again?
     pub(super) fn may_receive_early(&mut self) -> bool {
         self.sleepers == 0 && (self.doubts.is_empty() || !self.doubts.close_early(Instant::now()))
     }

@@ -1,9 +1,12 @@
-//! Small datagrams sent as frames: the kernel's way through UDP, IP, routes and neighbours is longer than all the rest of their journey.
+//! Small datagrams sent as frames: the kernel's way through UDP, IP, routes and neighbours is
+//! longer than all the rest of their journey.
 //!
-//! What is known of the way to a peer is how its own datagrams come ([`Way`]): by which interface, from which card. So it is only used for peers
-//! whose datagrams come [early](super::early), while they come, and if the kernel would send from the same address and with the interface's
-//! MTU: over tunnels and IPsec it would not. The interface's queues and rules for what leaves (tc, nftables' egress) are heeded; the
-//! firewall's rules for output have let the handshake pass, which goes by the socket (WIND-10.5), as does a datagram now and then.
+//! What is known of the way to a peer is how its own datagrams come ([`Way`]): by which interface,
+//! from which card. So it is only used for peers whose datagrams come [early](super::early), while
+//! they come, and if the kernel would send from the same address and with the interface's MTU: over
+//! tunnels and IPsec it would not. The interface's queues and rules for what leaves (tc, nftables'
+//! egress) are heeded; the firewall's rules for output have let the handshake pass, which goes by
+//! the socket (WIND-10.5), as does a datagram now and then.
 
 use super::UdpLink;
 use super::early::{ETHERNET_LEN, Way};
@@ -22,20 +25,24 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a frame, at most: of longer ones the kernel's way is a small part.
 const FRAME_MAX: usize = 2048;
-/// A peer of whom nothing came early for so long after a frame, or for so many frames, may have moved.
+/// A peer of whom nothing came early for so long after a frame, or for so many frames, may have
+/// moved.
 const UNHEARD_TIME: Duration = Duration::from_millis(5);
 const UNHEARD_MAX: u32 = 8;
-/// So many to one peer go sooner each by itself than cut from one by the kernel, and joined again: a message of 5 KiB at an MTU of 1500.
+/// So many to one peer go sooner each by itself than cut from one by the kernel, and joined again:
+/// a message of 5 KiB at an MTU of 1500.
 const FEW: usize = 4;
-/// While a peer is not heard, what could go so goes to its port for what is small once in so many times, by the socket: then it may be heard.
+/// While a peer is not heard, what could go so goes to its port for what is small once in so many
+/// times, by the socket: then it may be heard.
 const TRIED: u32 = 16;
-/// So often the socket is used all the same, for firewalls forget a conversation that they do not see; and the kernel asked whether it would still
-/// go this way.
+/// So often the socket is used all the same, for firewalls forget a conversation that they do not
+/// see; and the kernel asked whether it would still go this way.
 const BY_SOCKET: Duration = Duration::from_secs(5);
 /// Ways are looked at no more often than this: one that keeps changing is none.
 const CHANGE: Duration = Duration::from_millis(100);
 
-/// Interfaces that frames go out by, each with a socket that is kept: to close one takes the kernel milliseconds.
+/// Interfaces that frames go out by, each with a socket that is kept: to close one takes the kernel
+/// milliseconds.
 #[derive(Debug, Default)]
 pub(super) struct Outlets(Vec<Outlet>);
 
@@ -54,7 +61,11 @@ impl Outlets {
     fn open(&mut self, number: u32) -> Option<&Outlet> {
         if !self.0.iter().any(|outlet| outlet.number == number) {
             let name = interfaces::list().ok()?.into_iter().find(|one| one.index == number)?.name;
-            self.0.push(Outlet { number, socket: packet_socket(number)?, mtu: Probe::open().ok()?.mtu(&name)? });
+            self.0.push(Outlet {
+                number,
+                socket: packet_socket(number)?,
+                mtu: Probe::open().ok()?.mtu(&name)?,
+            });
         }
         self.get(number)
     }
@@ -88,9 +99,11 @@ struct Open {
 }
 
 impl UdpLink {
-    /// Send one of few small datagrams past the socket of its peer; `None`: it is to go by the socket.
+    /// Send one of few small datagrams past the socket of its peer; `None`: it is to go by the
+    /// socket.
     pub(super) fn send_frame(&mut self, own: usize, one: &Outgoing<'_>) -> Option<Sent> {
-        let connected = self.connected.small.sockets.get_mut(own).filter(|_| one.len() == one.head.len())?;
+        let connected =
+            self.connected.small.sockets.get_mut(own).filter(|_| one.len() == one.head.len())?;
         let sent = connected.frames.send(one.head, &connected.socket, &self.outlets)?;
         self.statistics.frames_out += u64::from(matches!(sent, Sent::Whole));
         Some(sent)
@@ -101,7 +114,8 @@ impl UdpLink {
         if self.early.is_none() || self.without.frames {
             return false;
         }
-        let own = self.note(to, Lane::Small).and_then(|own| self.connected.small.sockets.get_mut(own));
+        let own =
+            self.note(to, Lane::Small).and_then(|own| self.connected.small.sockets.get_mut(own));
         own.is_some_and(|connected| connected.frames.may_take(len))
     }
 }
@@ -129,7 +143,9 @@ impl Frames {
     /// Shall a few datagrams of so many bytes be tried so?
     pub(super) fn may_take(&mut self, len: usize) -> bool {
         match &self.open {
-            Some(open) => open.headers + len <= FRAME_MAX && self.unheard.0 + FEW as u32 <= UNHEARD_MAX,
+            Some(open) => {
+                open.headers + len <= FRAME_MAX && self.unheard.0 + FEW as u32 <= UNHEARD_MAX
+            }
             // Two that have nothing small for each other would never be heard.
             None => {
                 self.asked = self.asked.wrapping_add(1);
@@ -139,7 +155,12 @@ impl Frames {
     }
 
     /// Send a datagram; `None`: it is to go by the socket.
-    pub(super) fn send(&mut self, datagram: &[u8], socket: &Socket, outlets: &Outlets) -> Option<Sent> {
+    pub(super) fn send(
+        &mut self,
+        datagram: &[u8],
+        socket: &Socket,
+        outlets: &Outlets,
+    ) -> Option<Sent> {
         let open = self.open.as_mut()?;
         let outlet = outlets.get(open.interface)?;
         // A handshake's connection is 0 (WIRE-2.1).
@@ -165,7 +186,9 @@ impl Frames {
         frame.get_mut(open.headers..)?.copy_from_slice(datagram);
         ip::finish(frame.get_mut(ETHERNET_LEN..)?)?;
         *count += 1;
-        match rustix::io::retry_on_intr(|| rustix::net::send(&outlet.socket, frame, SendFlags::DONTWAIT)) {
+        match rustix::io::retry_on_intr(|| {
+            rustix::net::send(&outlet.socket, frame, SendFlags::DONTWAIT)
+        }) {
             // Dropped at the interface, which UDP does not tell of: as good as lost on the way.
             Ok(_) | Err(Errno::NOBUFS) => Some(Sent::Whole),
             Err(Errno::AGAIN | Errno::NOMEM) => None,
@@ -183,9 +206,14 @@ pub(super) fn are_few<T>(run: impl Iterator<Item = T>) -> bool {
     run.take(FEW + 1).count() <= FEW
 }
 
-/// Would the kernel send by an interface of this MTU to whom this socket is connected to? A tunnel has a smaller one, and so has IPsec.
+/// Would the kernel send by an interface of this MTU to whom this socket is connected to? A tunnel
+/// has a smaller one, and so has IPsec.
 fn is_way_of(socket: &Socket, mtu: usize) -> bool {
-    let of_route = if socket.local.is_ipv4() { sockopt::ip_mtu(&socket.fd) } else { sockopt::ipv6_mtu(&socket.fd) };
+    let of_route = if socket.local.is_ipv4() {
+        sockopt::ip_mtu(&socket.fd)
+    } else {
+        sockopt::ipv6_mtu(&socket.fd)
+    };
     of_route.is_ok_and(|route| route as usize == mtu)
 }
 
@@ -198,7 +226,8 @@ impl Open {
         }
         let [addresses @ .., _, _] = way.ethernet.as_slice() else { return None };
         let (ours, theirs) = addresses.split_at_checked(addresses.len() / 2)?;
-        let headers = [theirs, ours, way.ethernet.last_chunk::<2>()?, &ip::headers(way.ours, peer)?].concat();
+        let headers =
+            [theirs, ours, way.ethernet.last_chunk::<2>()?, &ip::headers(way.ours, peer)?].concat();
         let mut frame = Box::new([0; FRAME_MAX]);
         frame.get_mut(..headers.len())?.copy_from_slice(&headers);
         Some(Open { interface: way.interface, frame, headers: headers.len() })
@@ -209,7 +238,9 @@ impl Open {
 fn packet_socket(interface: u32) -> Option<OwnedFd> {
     // No protocol: nothing is heard by it.
     // SAFETY: plain numbers.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) };
+    let fd = unsafe {
+        libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0)
+    };
     if fd < 0 {
         return None;
     }

@@ -10,24 +10,29 @@ use std::io;
 
 /// Datagrams after which a look at a socket of small ones ends.
 const BURST: usize = 64;
-/// Who waits looks so often before anything else: what comes is seen half a look after it came, on the average, and whatever is done between two looks
-/// makes them longer.
+/// Who waits looks so often before anything else: what comes is seen half a look after it came, on
+/// the average, and whatever is done between two looks makes them longer.
 const LOOKS_AT_ONCE: usize = 4;
-/// And in what comes early, where a look is a load and not a system call, so often in place of each of those.
+/// And in what comes early, where a look is a load and not a system call, so often in place of each
+/// of those.
 const LOOKS_AT_RING: usize = 16;
 /// Quiet sockets are looked at every so many times.
 const LOOK_ASIDE: usize = 12;
-/// So often at most a look at quiet ones is put off, because of what the hot one has or may have at any moment.
+/// So often at most a look at quiet ones is put off, because of what the hot one has or may have at
+/// any moment.
 const PUT_OFF: usize = 24;
-/// After something small came, its sender's next, or its answer to ours, is expected for so many looks.
+/// After something small came, its sender's next, or its answer to ours, is expected for so many
+/// looks.
 const EXPECTED: usize = 24;
 /// Bulk is looked at each time for so many looks after it had something.
 const BULK_LATELY: usize = 64;
-/// Small messages that came within so many looks may be followed by others, for which bulk leaves room.
+/// Small messages that came within so many looks may be followed by others, for which bulk leaves
+/// room.
 const SMALL_LATELY: usize = 512;
 /// Sockets are quiet when for so many looks all that came was early.
 const SOCKET_LATELY: usize = 64;
-/// Bytes of bulk between two looks at what is small, when such came lately: less than an unloaded round trip.
+/// Bytes of bulk between two looks at what is small, when such came lately: less than an unloaded
+/// round trip.
 const TAKEN_AMONG_SMALL: usize = BUFFER_LEN / 2;
 /// And when none did: a turn's own cost is nothing against these.
 const TAKEN_ALONE: usize = 4 * BUFFER_LEN;
@@ -77,7 +82,8 @@ impl Looks {
         }
     }
 
-    /// There are more sockets of bulk from this index on: the hot one stays, for what it still has came before what they will have.
+    /// There are more sockets of bulk from this index on: the hot one stays, for what it still has
+    /// came before what they will have.
     pub(super) fn more_bulk(&mut self, at: usize, more: usize) {
         if self.hot_bulk >= at {
             self.hot_bulk += more;
@@ -93,8 +99,9 @@ impl Looks {
         self.count.wrapping_sub(self.bulk) < BULK_LATELY
     }
 
-    /// Is it time for the quiet ones? They cost more than the hot one, for which somebody waits: best is the first look that finds nothing
-    /// there after something, when the next is least likely to be just about to come.
+    /// Is it time for the quiet ones? They cost more than the hot one, for which somebody waits:
+    /// best is the first look that finds nothing there after something, when the next is least
+    /// likely to be just about to come.
     fn may_look_aside(&self) -> bool {
         let since = self.count.wrapping_sub(self.aside_at);
         let lull = self.count.wrapping_sub(self.small);
@@ -105,8 +112,8 @@ impl Looks {
 const COUNTED_LEAST: usize = 1024;
 
 impl UdpLink {
-    /// One look: at the socket of small datagrams that had something last; at that of bulk, if it had something lately; every few
-    /// times at one of the others.
+    /// One look: at the socket of small datagrams that had something last; at that of bulk, if it
+    /// had something lately; every few times at one of the others.
     pub(super) fn look(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
         self.looks.count = self.looks.count.wrapping_add(1);
         let now = self.looks.count;
@@ -121,7 +128,9 @@ impl UdpLink {
         // Somebody may wait for what is small; bulk can wait once.
         self.looks.bulk_waits = small > 0 && !self.looks.bulk_waits;
         let aside = self.looks.may_look_aside();
-        if !self.bulk.is_empty() && (aside || (self.looks.is_bulk_lately() && !self.looks.bulk_waits)) {
+        if !self.bulk.is_empty()
+            && (aside || (self.looks.is_bulk_lately() && !self.looks.bulk_waits))
+        {
             taken += self.look_at_bulk(self.looks.hot_bulk, sink)?;
             self.looks.hot_bulk = self.next_bulk();
         }
@@ -132,7 +141,8 @@ impl UdpLink {
         Ok(taken)
     }
 
-    /// Some more looks for who waits, until something comes: at the hot socket alone, unless bulk comes.
+    /// Some more looks for who waits, until something comes: at the hot socket alone, unless bulk
+    /// comes.
     pub(super) fn look_again(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
         if self.looks.is_bulk_lately() {
             return self.look(sink);
@@ -156,7 +166,8 @@ impl UdpLink {
     /// What has come before the sockets got it.
     fn look_at_early(&mut self, sink: &mut dyn Sink) -> usize {
         let Some(early) = self.early.as_mut().filter(|early| !early.is_empty()) else { return 0 };
-        let (peers, outlets, frames) = (&mut self.connected.small, &mut self.outlets, !self.without.frames);
+        let (peers, outlets, frames) =
+            (&mut self.connected.small, &mut self.outlets, !self.without.frames);
         let doubts = &mut self.doubts;
         let taken = early.take(BURST, &mut self.statistics, &mut |arrival, way| {
             let from = arrival.from;
@@ -206,9 +217,14 @@ impl UdpLink {
     /// Sockets that bulk came to lately take turns: several peers send it, each to one of its own.
     fn next_bulk(&self) -> usize {
         let (connected, hot) = (&self.connected.bulk.sockets, self.looks.hot_bulk);
-        let came = connected.iter().map(|connected| connected.socket.came).chain(self.bulk.iter().map(|own| own.came));
-        let mut lately =
-            came.enumerate().filter(|(_, came)| self.looks.count.wrapping_sub(*came) < BULK_LATELY).map(|(index, _)| index);
+        let came = connected
+            .iter()
+            .map(|connected| connected.socket.came)
+            .chain(self.bulk.iter().map(|own| own.came));
+        let mut lately = came
+            .enumerate()
+            .filter(|(_, came)| self.looks.count.wrapping_sub(*came) < BULK_LATELY)
+            .map(|(index, _)| index);
         let first = lately.next();
         let next = first.filter(|first| *first > hot).or_else(|| lately.find(|index| *index > hot));
         next.or(first).unwrap_or(hot)
@@ -244,8 +260,8 @@ impl UdpLink {
 
     /// How many datagrams a socket had.
     ///
-    /// A quiet socket is asked for one buffer, which is what a lone small message takes and the quickest way to hear that nothing
-    /// is there; one that had something, for several.
+    /// A quiet socket is asked for one buffer, which is what a lone small message takes and the
+    /// quickest way to hear that nothing is there; one that had something, for several.
     fn look_at_small(&mut self, index: usize, sink: &mut dyn Sink) -> io::Result<usize> {
         let Some(socket) = at(&mut self.connected.small, &mut self.sockets, index) else {
             // There were more when it became hot.
@@ -257,7 +273,9 @@ impl UdpLink {
             let was_busy = socket.busy;
             let burst = match &mut self.doubts {
                 doubts if doubts.is_empty() => {
-                    self.pool.receive(socket, was_busy, &mut self.statistics, &mut |arrival| sink.take(arrival))?
+                    self.pool.receive(socket, was_busy, &mut self.statistics, &mut |arrival| {
+                        sink.take(arrival)
+                    })?
                 }
                 doubts => {
                     let (now, is_fast) = (std::time::Instant::now(), socket.peer.is_some());
@@ -291,8 +309,8 @@ impl UdpLink {
         Ok(taken)
     }
 
-    /// Likewise of bulk, up to a number of bytes. Several buffers are asked for only as long as they are small: partial batches, or
-    /// single datagrams where the kernel does not join them.
+    /// Likewise of bulk, up to a number of bytes. Several buffers are asked for only as long as
+    /// they are small: partial batches, or single datagrams where the kernel does not join them.
     fn look_at_bulk(&mut self, index: usize, sink: &mut dyn Sink) -> io::Result<usize> {
         let Some(socket) = at(&mut self.connected.bulk, &mut self.bulk, index) else {
             self.looks.hot_bulk = 0;
@@ -303,9 +321,14 @@ impl UdpLink {
         let share = if among_small { TAKEN_AMONG_SMALL } else { TAKEN_ALONE };
         let (mut taken, mut bytes) = (0, 0);
         while bytes < share {
-            let guess = if !socket.busy && !self.without.foresee && self.patience.allows() { sink.foresee() } else { None };
+            let guess = if !socket.busy && !self.without.foresee && self.patience.allows() {
+                sink.foresee()
+            } else {
+                None
+            };
             let burst = if let Some(foreseen) = guess {
-                let (burst, outcome) = self.pool.receive_foreseen(socket, foreseen, &mut self.statistics, sink)?;
+                let (burst, outcome) =
+                    self.pool.receive_foreseen(socket, foreseen, &mut self.statistics, sink)?;
                 match outcome {
                     Guess::Untried => {}
                     Guess::Wrong => self.patience.learn(false),
@@ -316,7 +339,9 @@ impl UdpLink {
                 }
                 burst
             } else {
-                self.pool.receive(socket, socket.busy, &mut self.statistics, &mut |arrival| sink.take(arrival))?
+                self.pool.receive(socket, socket.busy, &mut self.statistics, &mut |arrival| {
+                    sink.take(arrival)
+                })?
             };
             taken += burst.datagrams;
             bytes += burst.bytes.max(burst.datagrams * COUNTED_LEAST);
@@ -338,18 +363,25 @@ impl UdpLink {
 }
 
 /// A lane's socket with this index: the connected ones come first, then the link's own.
-fn at<'s>(connected: &'s mut ConnectedSet, own: &'s mut [Socket], index: usize) -> Option<&'s mut Socket> {
+fn at<'s>(
+    connected: &'s mut ConnectedSet,
+    own: &'s mut [Socket],
+    index: usize,
+) -> Option<&'s mut Socket> {
     match index.checked_sub(connected.sockets.len()) {
         None => connected.sockets.get_mut(index).map(|connected| &mut connected.socket),
         Some(index) => own.get_mut(index),
     }
 }
 
-/// The socket to send from, of several that differ by address: one of the peer's family, on loopback if the peer is.
+/// The socket to send from, of several that differ by address: one of the peer's family, on
+/// loopback if the peer is.
 pub(super) fn reaching(sockets: &[Socket], to: std::net::SocketAddr) -> Option<usize> {
     let fits = |socket: &Socket| socket.both || socket.local.is_ipv4() == to.is_ipv4();
     let best = |socket: &Socket| {
-        fits(socket) && (socket.local.ip().is_unspecified() || socket.local.ip().is_loopback() == to.ip().is_loopback())
+        fits(socket)
+            && (socket.local.ip().is_unspecified()
+                || socket.local.ip().is_loopback() == to.ip().is_loopback())
     };
     sockets.iter().position(best).or_else(|| sockets.iter().position(fits))
 }

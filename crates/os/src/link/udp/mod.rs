@@ -1,8 +1,9 @@
 //! UDP over IPv4 and IPv6.
 //!
-//! [`bind`] opens the sockets, [`send`] gathers datagrams into as few calls as the kernel takes (GSO), [`receive`] takes bursts
-//! and cuts what the kernel has put together (GRO), [`look`] decides where it looks. Bulk has sockets of its own on a second port, so that it
-//! fills no buffer that small messages need, and is passed by them.
+//! [`bind`] opens the sockets, [`send`] gathers datagrams into as few calls as the kernel takes
+//! (GSO), [`receive`] takes bursts and cuts what the kernel has put together (GRO), [`look`]
+//! decides where it looks. Bulk has sockets of its own on a second port, so that it fills no buffer
+//! that small messages need, and is passed by them.
 
 mod bind;
 #[cfg(test)]
@@ -52,12 +53,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 use watch::watch_one;
 
-/// A full send buffer is tried again after this: about what a gigabit interface takes to send a tenth of a small one.
+/// A full send buffer is tried again after this: about what a gigabit interface takes to send a
+/// tenth of a small one.
 const FULL_TIME: Duration = Duration::from_micros(200);
 /// Paths whose datagrams were too big that are remembered until somebody asks.
 const TOO_BIG_MAX: usize = 256;
 
-/// UDP sockets: one for each address asked for, or one for all addresses of both families; and as many on a second port.
+/// UDP sockets: one for each address asked for, or one for all addresses of both families; and as
+/// many on a second port.
 #[derive(Debug)]
 pub struct UdpLink {
     /// All on the link's port.
@@ -101,8 +104,8 @@ impl UdpLink {
     pub fn bind(ask: &Bind) -> Result<UdpLink, BindError> {
         let bind::Opened { small: sockets, bulk, mut notices } = bind::open(ask)?;
         let all = || sockets.iter().chain(&bulk);
-        let watch =
-            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|why| BindError::System { what: "watch sockets (epoll)", why })?;
+        let watch = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(|why| BindError::System { what: "watch sockets (epoll)", why })?;
         let served = |ip| sockets.iter().any(|socket| socket.serves(ip));
         let wanted = !ask.without.early && ask.sharers <= early::SHARERS_MAX;
         let port = sockets.first().map_or(0, |socket| socket.local.port());
@@ -174,18 +177,21 @@ impl UdpLink {
         if lane == Lane::Bulk { &self.bulk } else { &self.sockets }
     }
 
-    /// Which sockets, and which of them, send to this peer in this lane. Where bulk has no sockets of its own, it goes by the small
-    /// ones.
+    /// Which sockets, and which of them, send to this peer in this lane. Where bulk has no sockets
+    /// of its own, it goes by the small ones.
     fn route(&mut self, to: SocketAddr, lane: Lane) -> Route {
         let lane = if self.bulk.is_empty() { Lane::Small } else { lane };
         let own = self.note(to, lane);
         match own {
             Some(own) => Route::Connected(lane, own),
-            None => look::reaching(self.own(lane), to).map_or(Route::None, |own| Route::Own(lane, own)),
+            None => {
+                look::reaching(self.own(lane), to).map_or(Route::None, |own| Route::Own(lane, own))
+            }
         }
     }
 
-    /// A call for this peer was or will be made in this lane: the index of its own socket, if it has one. It may be worth one now.
+    /// A call for this peer was or will be made in this lane: the index of its own socket, if it
+    /// has one. It may be worth one now.
     fn note(&mut self, peer: SocketAddr, lane: Lane) -> Option<usize> {
         let (own, worth_it) = self.connected[lane].note(peer);
         if worth_it && !self.without.connect && !self.doubts.closes(peer) {
@@ -206,7 +212,9 @@ impl UdpLink {
             return self.settle(core::slice::from_ref(first), sent);
         }
         let socket = match route {
-            Route::Connected(lane, own) => self.connected[lane].sockets.get_mut(own).map(|connected| &mut connected.socket),
+            Route::Connected(lane, own) => {
+                self.connected[lane].sockets.get_mut(own).map(|connected| &mut connected.socket)
+            }
             Route::Own(Lane::Small, own) => self.sockets.get_mut(own),
             Route::Own(Lane::Bulk, own) => self.bulk.get_mut(own),
             Route::None => None,
@@ -217,9 +225,11 @@ impl UdpLink {
         };
         let cut = socket.gso && self.refusals.allow(first.to.ip());
         let run = batch.get(..send::run_length(batch, cut)).unwrap_or_default();
-        let (mut run, mut sent, was_spliced) = splice::send_or_copy(self.splice.as_mut(), socket, run);
+        let (mut run, mut sent, was_spliced) =
+            splice::send_or_copy(self.splice.as_mut(), socket, run);
         if run.len() > 1 && matches!(sent, Sent::Unfit | Sent::TooBig) {
-            // Either the mechanism is refused, or the segments are too big for the path: the first by itself tells.
+            // Either the mechanism is refused, or the segments are too big for the path: the first
+            // by itself tells.
             let doubt = matches!(sent, Sent::Unfit);
             run = run.get(..1).unwrap_or_default();
             sent = send::send(socket, run);
@@ -237,14 +247,17 @@ impl UdpLink {
             }
         } else if run.len() > 1 && matches!(sent, Sent::Whole) && !self.refusals.is_empty() {
             self.refusals.worked(first.to.ip());
-            self.statistics.gso = if self.refusals.is_empty() { Offload::On } else { Offload::Refused };
+            self.statistics.gso =
+                if self.refusals.is_empty() { Offload::On } else { Offload::Refused };
         }
-        if matches!(sent, Sent::TooBig) && first.len() <= DATAGRAM_MIN && socket.distrust_routers() {
+        if matches!(sent, Sent::TooBig) && first.len() <= DATAGRAM_MIN && socket.distrust_routers()
+        {
             sent = send::send(socket, run);
         }
         if let (Sent::Unreachable | Sent::Unfit, Route::Connected(lane, own)) = (&sent, route) {
             self.connected[lane].give_up(own);
-            // What the kernel tells may be of what went before, and then it has not tried this: it goes by the link's own socket.
+            // What the kernel tells may be of what went before, and then it has not tried this: it
+            // goes by the link's own socket.
             return Ok(ControlFlow::Continue(0));
         }
         self.settle(run, sent)
@@ -254,13 +267,16 @@ impl UdpLink {
     fn connect(&mut self, to: SocketAddr, lane: Lane) {
         let own = if lane == Lane::Bulk { &self.bulk } else { &self.sockets };
         let Some(own) = look::reaching(own, to).and_then(|index| own.get(index)) else { return };
-        // Small datagrams are seldom joined, and one that never is needs no control message to be cut by.
+        // Small datagrams are seldom joined, and one that never is needs no control message to be
+        // cut by.
         let joined = lane == Lane::Bulk || self.bulk.is_empty();
         let without = Without { gro: self.without.gro || !joined, ..self.without };
         let set = &mut self.connected[lane];
         let before = set.sockets.len();
         let connected = set.connect(to, own, self.buffer, &without);
-        if self.sleepers > 0 && connected.is_some_and(|socket| watch_one(&self.watch, socket.fd.as_fd()).is_err()) {
+        if self.sleepers > 0
+            && connected.is_some_and(|socket| watch_one(&self.watch, socket.fd.as_fd()).is_err())
+        {
             set.give_up(before);
         }
         if lane == Lane::Bulk {
@@ -273,7 +289,8 @@ impl UdpLink {
             Sent::Whole => {
                 self.statistics.calls_out += 1;
                 self.statistics.datagrams_out += run.len() as u64;
-                self.statistics.bytes_out += run.iter().map(|datagram| datagram.len() as u64).sum::<u64>();
+                self.statistics.bytes_out +=
+                    run.iter().map(|datagram| datagram.len() as u64).sum::<u64>();
             }
             Sent::NoRoom => {
                 self.statistics.would_block += 1;
@@ -292,7 +309,8 @@ impl UdpLink {
 
     fn tell_too_big(&mut self, to: SocketAddr, tried: usize) {
         if self.too_big.len() < TOO_BIG_MAX && self.too_big.iter().all(|told| told.to != to) {
-            // The kernel may believe in a larger path than it takes; then half, down to what every path must carry.
+            // The kernel may believe in a larger path than it takes; then half, down to what every
+            // path must carry.
             let fits = match self.datagram_max_to(to) {
                 known if known < tried => known,
                 _ => (tried / 2).max(DATAGRAM_MIN).min(tried.saturating_sub(1)),
@@ -363,7 +381,8 @@ impl Link for UdpLink {
     }
 
     fn prefers_pages(&self, to: IpAddr) -> bool {
-        self.splice.as_ref().is_some_and(|splice| splice.state() == Offload::On) && self.connected.bulk.may_have(to)
+        self.splice.as_ref().is_some_and(|splice| splice.state() == Offload::On)
+            && self.connected.bulk.may_have(to)
     }
 
     fn has_short_way(&mut self, to: SocketAddr, len: usize) -> bool {
@@ -380,7 +399,8 @@ impl Link for UdpLink {
         Some(self.watch.as_fd())
     }
 
-    /// A socket in the set costs the sender of each datagram to it, on the same machine, and else the interrupt, half a microsecond.
+    /// A socket in the set costs the sender of each datagram to it, on the same machine, and else
+    /// the interrupt, half a microsecond.
     fn watch(&mut self, yes: bool) -> io::Result<()> {
         self.watch_for_sleepers(yes)
     }
@@ -403,7 +423,8 @@ impl Link for UdpLink {
 
     fn statistics(&self) -> Statistics {
         let overflowed = self.all_sockets().map(Socket::overflowed).sum();
-        let (spliced, splice) = self.splice.as_ref().map_or((0, self.statistics.splice), Splice::statistics);
+        let (spliced, splice) =
+            self.splice.as_ref().map_or((0, self.statistics.splice), Splice::statistics);
         Statistics { overflowed, spliced, splice, ..self.statistics }
     }
 }

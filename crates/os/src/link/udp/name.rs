@@ -12,7 +12,10 @@ pub(super) struct Name {
 impl Name {
     /// Room for the kernel to write one.
     pub(super) const fn empty() -> Name {
-        Name { storage: MaybeUninit::uninit(), len: size_of::<libc::sockaddr_storage>() as libc::socklen_t }
+        Name {
+            storage: MaybeUninit::uninit(),
+            len: size_of::<libc::sockaddr_storage>() as libc::socklen_t,
+        }
     }
 
     /// For a socket of both families (`both`) or of the address's own.
@@ -20,7 +23,9 @@ impl Name {
         let mut name = Name::empty();
         let address = match address {
             // Such a socket knows IPv4 addresses as IPv6 ones (RFC 3493, section 3.7).
-            SocketAddr::V4(v4) if both => SocketAddr::V6(SocketAddrV6::new(v4.ip().to_ipv6_mapped(), v4.port(), 0, 0)),
+            SocketAddr::V4(v4) if both => {
+                SocketAddr::V6(SocketAddrV6::new(v4.ip().to_ipv6_mapped(), v4.port(), 0, 0))
+            }
             own => own,
         };
         match address {
@@ -43,7 +48,8 @@ impl Name {
 
     fn put<T: Copy>(&mut self, address: T) {
         const { assert!(size_of::<T>() <= size_of::<libc::sockaddr_storage>()) };
-        // SAFETY: the storage is larger (checked above) and aligned for every socket address; `T` is plain data.
+        // SAFETY: the storage is larger (checked above) and aligned for every socket address; `T`
+        // is plain data.
         unsafe { self.storage.as_mut_ptr().cast::<T>().write(address) };
         self.len = size_of::<T>() as libc::socklen_t;
     }
@@ -71,14 +77,17 @@ impl Name {
         if len < size_of::<libc::sa_family_t>() {
             return None;
         }
-        // SAFETY: the family comes first, and `len` bytes are written (the caller's promise); aligned for every address.
+        // SAFETY: the family comes first, and `len` bytes are written (the caller's promise);
+        // aligned for every address.
         let family = unsafe { self.as_ptr().cast::<libc::sa_family_t>().read() };
         if libc::c_int::from(family) == libc::AF_INET && len >= size_of::<libc::sockaddr_in>() {
             // SAFETY: of this family, and as many bytes as it has are written.
             let v4 = unsafe { self.as_ptr().cast::<libc::sockaddr_in>().read() };
             let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
             Some(SocketAddr::V4(SocketAddrV4::new(ip, u16::from_be(v4.sin_port))))
-        } else if libc::c_int::from(family) == libc::AF_INET6 && len >= size_of::<libc::sockaddr_in6>() {
+        } else if libc::c_int::from(family) == libc::AF_INET6
+            && len >= size_of::<libc::sockaddr_in6>()
+        {
             // SAFETY: of this family, and as many bytes as it has are written.
             let v6 = unsafe { self.as_ptr().cast::<libc::sockaddr_in6>().read() };
             let (ip, port) = (Ipv6Addr::from(v6.sin6_addr.s6_addr), u16::from_be(v6.sin6_port));
@@ -105,8 +114,10 @@ mod tests {
                 let name = Name::of(address, both);
                 // SAFETY: written by `of`.
                 assert_eq!(unsafe { name.read(name.len()) }, Some(address));
-                // SAFETY: less than was written.
-                assert_eq!(unsafe { (name.read(0), name.read(1), name.read(4), name.read(15)) }, (None, None, None, None));
+                for len in [0, 1, 4, 15] {
+                    // SAFETY: less than was written.
+                    assert_eq!(unsafe { name.read(len) }, None);
+                }
             }
         }
     }

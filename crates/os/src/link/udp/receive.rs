@@ -54,7 +54,8 @@ impl Pool {
         statistics: &mut Statistics,
         take: &mut dyn FnMut(Arrival<'_>),
     ) -> io::Result<Burst> {
-        // A waiting thread asks again and again: setting up for one costs a fraction of setting up for several.
+        // A waiting thread asks again and again: setting up for one costs a fraction of setting up
+        // for several.
         match socket.peer {
             _ if several => self.receive_some::<BUFFERS>(socket, statistics, take),
             Some(from) if !socket.gro => self.receive_one(socket, from, statistics, take),
@@ -62,8 +63,9 @@ impl Pool {
         }
     }
 
-    /// One datagram of the one peer that this socket hears: by the plainest call, which takes 0.1 µs less than the others if nothing is
-    /// there and 0.2 µs less if something is. Whether it was marked stays unknown; where there are many, the others are read otherwise.
+    /// One datagram of the one peer that this socket hears: by the plainest call, which takes 0.1
+    /// µs less than the others if nothing is there and 0.2 µs less if something is. Whether it was
+    /// marked stays unknown; where there are many, the others are read otherwise.
     fn receive_one(
         &mut self,
         socket: &Socket,
@@ -73,7 +75,9 @@ impl Pool {
     ) -> io::Result<Burst> {
         let Some(buffer) = self.bytes.get_mut(..BUFFER_LEN) else { return Ok(Burst::NONE) };
         let one = || recv(&socket.fd, &mut *buffer, RecvFlags::DONTWAIT).map(|(len, _)| len);
-        let Some(bytes) = heed(one)?.and_then(|len| self.bytes.get(..len)) else { return Ok(Burst::NONE) };
+        let Some(bytes) = heed(one)?.and_then(|len| self.bytes.get(..len)) else {
+            return Ok(Burst::NONE);
+        };
         take(Arrival::new(from, bytes));
         statistics.bytes_in += bytes.len() as u64;
         statistics.datagrams_in += 1;
@@ -93,7 +97,12 @@ impl Pool {
         let mut vectors: [libc::iovec; N] = unsafe { core::mem::zeroed() };
         // SAFETY: as above.
         let mut messages: [libc::mmsghdr; N] = unsafe { core::mem::zeroed() };
-        let rooms = self.bytes.chunks_exact_mut(BUFFER_LEN).zip(&mut vectors).zip(&mut names).zip(&mut controls);
+        let rooms = self
+            .bytes
+            .chunks_exact_mut(BUFFER_LEN)
+            .zip(&mut vectors)
+            .zip(&mut names)
+            .zip(&mut controls);
         for ((((buffer, vector), name), control), message) in rooms.zip(&mut messages) {
             *vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
             let name = socket.peer.is_none().then(|| name.write(Name::empty()));
@@ -101,12 +110,17 @@ impl Pool {
         }
         let filled = call(socket.fd.as_fd(), &mut messages)?;
         let (mut datagrams, mut total) = (0, 0);
-        for ((buffer, name), message) in self.bytes.chunks_exact(BUFFER_LEN).zip(&names).zip(&messages).take(filled) {
+        for ((buffer, name), message) in
+            self.bytes.chunks_exact(BUFFER_LEN).zip(&names).zip(&messages).take(filled)
+        {
             let bytes = buffer.get(..message.msg_len as usize);
-            // SAFETY: without a peer the name was initialized above; the kernel has filled this message, so it has written `msg_namelen`
-            // bytes of it.
-            let from = socket.peer.or_else(|| unsafe { name.assume_init_ref().read(message.msg_hdr.msg_namelen) });
-            let (Some(bytes), Some(from), false) = (bytes, from, is_cut_short(&message.msg_hdr)) else {
+            // SAFETY: without a peer the name was initialized above; the kernel has filled this
+            // message, so it has written `msg_namelen` bytes of it.
+            let from = socket
+                .peer
+                .or_else(|| unsafe { name.assume_init_ref().read(message.msg_hdr.msg_namelen) });
+            let (Some(bytes), Some(from), false) = (bytes, from, is_cut_short(&message.msg_hdr))
+            else {
                 statistics.truncated += 1;
                 continue;
             };
@@ -121,7 +135,8 @@ impl Pool {
     }
 }
 
-/// Lead the kernel to the room for one message: for its bytes, for what is told beside them, and for its sender, unless that is known.
+/// Lead the kernel to the room for one message: for its bytes, for what is told beside them, and
+/// for its sender, unless that is known.
 pub(super) fn lead(
     header: &mut libc::msghdr,
     pieces: &mut [libc::iovec],
@@ -132,7 +147,8 @@ pub(super) fn lead(
         (header.msg_name, header.msg_namelen) = (name.as_mut_ptr().cast(), name.len());
     }
     (header.msg_iov, header.msg_iovlen) = (pieces.as_mut_ptr(), pieces.len() as _);
-    (header.msg_control, header.msg_controllen) = (control.as_mut_ptr().cast(), size_of::<ControlRoom>() as _);
+    (header.msg_control, header.msg_controllen) =
+        (control.as_mut_ptr().cast(), size_of::<ControlRoom>() as _);
 }
 
 /// Was there not room enough?
@@ -143,18 +159,24 @@ pub(super) fn is_cut_short(header: &libc::msghdr) -> bool {
 /// How many messages were filled: none if nothing is there.
 pub(super) fn call(fd: BorrowedFd<'_>, messages: &mut [libc::mmsghdr]) -> io::Result<usize> {
     let filled = heed(|| match messages {
-        // SAFETY: the header leads to a buffer, a name and control room that outlive the call, with their true lengths.
-        [one] => match unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut one.msg_hdr, libc::MSG_DONTWAIT) } {
-            len if len < 0 => Err(last_error()),
-            len => {
-                one.msg_len = len as libc::c_uint;
-                Ok(1)
+        [one] => {
+            // SAFETY: the header leads to a buffer, a name and control room that outlive the call,
+            // with their true lengths.
+            match unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut one.msg_hdr, libc::MSG_DONTWAIT) }
+            {
+                len if len < 0 => Err(last_error()),
+                len => {
+                    one.msg_len = len as libc::c_uint;
+                    Ok(1)
+                }
             }
-        },
+        }
         _ => {
             let (first, count) = (messages.as_mut_ptr(), messages.len() as libc::c_uint);
             // SAFETY: as above, for each of `count` headers.
-            let filled = unsafe { libc::recvmmsg(fd.as_raw_fd(), first, count, libc::MSG_DONTWAIT as _, null_mut()) };
+            let filled = unsafe {
+                libc::recvmmsg(fd.as_raw_fd(), first, count, libc::MSG_DONTWAIT as _, null_mut())
+            };
             usize::try_from(filled).map_err(|_| last_error())
         }
     })?;
@@ -168,12 +190,15 @@ pub(super) fn last_error() -> Errno {
 
 /// Receive; `None` if nothing is there, an error if the socket is of no use.
 fn heed(mut receive: impl FnMut() -> Result<usize, Errno>) -> io::Result<Option<usize>> {
-    // Each pending error (an ICMP message about a peer that is gone) costs one call; a burst of them must not hold us here.
+    // Each pending error (an ICMP message about a peer that is gone) costs one call; a burst of
+    // them must not hold us here.
     for _ in 0..BUFFERS {
         match receive() {
             Ok(count) => return Ok(Some(count)),
             Err(Errno::AGAIN | Errno::NOMEM | Errno::NOBUFS) => return Ok(None),
-            Err(error @ (Errno::BADF | Errno::NOTSOCK | Errno::FAULT | Errno::INVAL | Errno::NOSYS)) => return Err(error.into()),
+            Err(
+                error @ (Errno::BADF | Errno::NOTSOCK | Errno::FAULT | Errno::INVAL | Errno::NOSYS),
+            ) => return Err(error.into()),
             // Interrupted, or an error of some peer: look again.
             Err(_) => {}
         }
@@ -192,14 +217,17 @@ pub(super) struct Told {
 
 pub(super) fn told(header: &libc::msghdr) -> Told {
     let mut told = Told::default();
-    // SAFETY: the kernel has written `msg_controllen` bytes of well-formed control messages into the room that the header
-    // leads to; the macros stay inside it, and each kind's data is as long as what is read of it.
+    // SAFETY: the kernel has written `msg_controllen` bytes of well-formed control messages into
+    // the room that the header leads to; the macros stay inside it, and each kind's data is as long
+    // as what is read of it.
     unsafe {
         let mut at = libc::CMSG_FIRSTHDR(header);
         while let Some(control) = at.as_ref() {
             let data = libc::CMSG_DATA(at);
             match (control.cmsg_level, control.cmsg_type) {
-                (libc::SOL_UDP, libc::UDP_GRO) => told.size = usize::try_from(data.cast::<libc::c_int>().read_unaligned()).ok(),
+                (libc::SOL_UDP, libc::UDP_GRO) => {
+                    told.size = usize::try_from(data.cast::<libc::c_int>().read_unaligned()).ok()
+                }
                 // One byte.
                 (libc::IPPROTO_IP, libc::IP_TOS) => told.congested = data.read() & CE == CE,
                 (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
@@ -213,7 +241,8 @@ pub(super) fn told(header: &libc::msghdr) -> Told {
     told
 }
 
-/// Cuts a buffer into datagrams of `size`, the last of which may be shorter; how many. A datagram without bytes is one, too.
+/// Cuts a buffer into datagrams of `size`, the last of which may be shorter; how many. A datagram
+/// without bytes is one, too.
 pub(super) fn cut(bytes: &[u8], size: Option<usize>, each: &mut dyn FnMut(&[u8])) -> usize {
     match size {
         Some(size) if size > 0 && size < bytes.len() => {

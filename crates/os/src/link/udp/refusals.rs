@@ -1,12 +1,13 @@
-//! Where the kernel refuses to cut datagrams (`UDP_SEGMENT`) although it knows how: a device without checksum offload (`EIO`), or one
-//! with a transform (IPsec) on the way.
+//! Where the kernel refuses to cut datagrams (`UDP_SEGMENT`) although it knows how: a device
+//! without checksum offload (`EIO`), or one with a transform (IPsec) on the way.
 //!
-//! Which device a destination is reached by only the kernel knows, and routes change; so refusals are remembered by destination,
-//! others are not slowed, and now and then it is tried again.
+//! Which device a destination is reached by only the kernel knows, and routes change; so refusals
+//! are remembered by destination, others are not slowed, and now and then it is tried again.
 
 use std::net::IpAddr;
 
-/// After a refusal so many datagrams go one by one before it is tried again; twice as many each time.
+/// After a refusal so many datagrams go one by one before it is tried again; twice as many each
+/// time.
 const PAUSE_MIN: u32 = 10_000;
 /// At last so many.
 const PAUSE_MAX: u32 = 10_000_000;

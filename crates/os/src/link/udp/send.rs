@@ -1,7 +1,7 @@
 //! Datagrams out: as many as one call takes.
 //!
-//! `UDP_SEGMENT` cuts one long message into datagrams of equal size, of which the last may be shorter. Header, payload and tag
-//! of each are gathered from where they lie.
+//! `UDP_SEGMENT` cuts one long message into datagrams of equal size, of which the last may be
+//! shorter. Header, payload and tag of each are gathered from where they lie.
 
 use super::super::Outgoing;
 use super::name::Name;
@@ -39,8 +39,8 @@ pub(super) enum Sent {
     Broken(io::Error),
 }
 
-/// How many of the first datagrams can go in one call: by the same lane to the same peer, of equal size but for a
-/// shorter last one.
+/// How many of the first datagrams can go in one call: by the same lane to the same peer, of equal
+/// size but for a shorter last one.
 pub(super) fn run_length(batch: &[Outgoing<'_>], gso: bool) -> usize {
     let Some(first) = batch.first() else { return 0 };
     let size = first.len();
@@ -76,10 +76,11 @@ pub(super) fn send(socket: &mut Socket, run: &[Outgoing<'_>]) -> Sent {
         return Sent::Unfit;
     }
     match run {
-        // A quarter of a microsecond less than with a message header, which the kernel would have to fetch and take apart.
-        [one] if socket.peer.is_some() && one.len() == one.head.len() => {
-            uninterrupted(|| rustix::net::send(&socket.fd, one.head, SendFlags::DONTWAIT | SendFlags::NOSIGNAL))
-        }
+        // A quarter of a microsecond less than with a message header, which the kernel would have
+        // to fetch and take apart.
+        [one] if socket.peer.is_some() && one.len() == one.head.len() => uninterrupted(|| {
+            rustix::net::send(&socket.fd, one.head, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
+        }),
         _ => send_gathered(socket, run),
     }
 }
@@ -95,7 +96,8 @@ fn send_gathered(socket: &Socket, run: &[Outgoing<'_>]) -> Sent {
         pieces.push(datagram.payload.as_ptr(), datagram.payload.len());
         pieces.push(datagram.tag.as_ptr(), datagram.tag.len());
     }
-    // SAFETY: `msghdr` is plain data for which zeros are valid (its padding differs between C libraries).
+    // SAFETY: `msghdr` is plain data for which zeros are valid (its padding differs between C
+    // libraries).
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
     let name = Name::of(*first.to, socket.both);
     if socket.peer.is_none() {
@@ -109,8 +111,9 @@ fn send_gathered(socket: &Socket, run: &[Outgoing<'_>]) -> Sent {
         control.segment(first.len() as u16, &mut message);
     }
     uninterrupted(|| {
-        // SAFETY: the name, the pieces and the control message live until the call returns; the pieces lead to slices
-        // that `run` borrows and to bytes that its gathers keep in place; the kernel only reads them.
+        // SAFETY: the name, the pieces and the control message live until the call returns; the
+        // pieces lead to slices that `run` borrows and to bytes that its gathers keep in place; the
+        // kernel only reads them.
         let sent = unsafe { libc::sendmsg(socket.fd.as_raw_fd(), &raw const message, FLAGS) };
         usize::try_from(sent).map_err(|_| last_error())
     })
@@ -126,7 +129,8 @@ pub(super) fn uninterrupted(call: impl Fn() -> Result<usize, Errno>) -> Sent {
             Err(Errno::MSGSIZE) => Sent::TooBig,
             Err(Errno::INVAL | Errno::IO | Errno::NOPROTOOPT | Errno::OPNOTSUPP) => Sent::Unfit,
             Err(error @ (Errno::BADF | Errno::NOTSOCK | Errno::PIPE)) => Sent::Broken(error.into()),
-            // No route, refused by a firewall or by the peer (told by ICMP), interface gone: as good as lost on the way.
+            // No route, refused by a firewall or by the peer (told by ICMP), interface gone: as
+            // good as lost on the way.
             Err(_) => Sent::Unreachable,
         };
     }
@@ -143,7 +147,12 @@ pub(super) struct Pieces {
 
 impl Pieces {
     pub(super) fn new() -> Pieces {
-        Pieces { slots: [const { MaybeUninit::uninit() }; SEGMENTS_MAX * PIECES], count: 0, at: core::ptr::null(), len: 0 }
+        Pieces {
+            slots: [const { MaybeUninit::uninit() }; SEGMENTS_MAX * PIECES],
+            count: 0,
+            at: core::ptr::null(),
+            len: 0,
+        }
     }
 
     /// For a system call: this many.
@@ -163,7 +172,8 @@ impl Pieces {
         let joins = self.count > 0 && self.at.wrapping_add(self.len) == at;
         (self.at, self.len) = if joins { (self.at, self.len + len) } else { (at, len) };
         self.count += usize::from(!joins);
-        if let Some(slot) = self.count.checked_sub(1).and_then(|latest| self.slots.get_mut(latest)) {
+        if let Some(slot) = self.count.checked_sub(1).and_then(|latest| self.slots.get_mut(latest))
+        {
             slot.write(libc::iovec { iov_base: self.at.cast_mut().cast(), iov_len: self.len });
         }
     }
@@ -213,7 +223,8 @@ mod tests {
 
     fn lengths(sizes: &[(u8, usize)], gso: bool) -> usize {
         let bytes = vec![0; 70_000];
-        let peers: Vec<SocketAddr> = sizes.iter().map(|(peer, _)| ([127, 0, 0, *peer], 1).into()).collect();
+        let peers: Vec<SocketAddr> =
+            sizes.iter().map(|(peer, _)| ([127, 0, 0, *peer], 1).into()).collect();
         let batch: Vec<Outgoing<'_>> = sizes
             .iter()
             .zip(&peers)

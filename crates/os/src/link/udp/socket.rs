@@ -8,7 +8,9 @@ use core::mem::size_of;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::sockopt;
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, connect, getsockname, socket_with};
+use rustix::net::{
+    AddressFamily, RecvFlags, SocketFlags, SocketType, bind, connect, getsockname, socket_with,
+};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A bound, non-blocking UDP socket.
@@ -18,7 +20,8 @@ pub(super) struct Socket {
     pub(super) local: SocketAddr,
     /// Whom it is connected to, if it is: it sends nowhere else.
     pub(super) peer: Option<SocketAddr>,
-    /// Bound to the IPv6 wildcard and open to IPv4, too: one socket to poll, and one system call a look.
+    /// Bound to the IPv6 wildcard and open to IPv4, too: one socket to poll, and one system call a
+    /// look.
     pub(super) both: bool,
     /// One call may send several datagrams.
     pub(super) gso: bool,
@@ -40,17 +43,27 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Bind to `local` (port 0: one of the kernel's choice); the IPv6 wildcard takes in IPv4, if `both`.
-    pub(super) fn open(local: SocketAddr, both: bool, buffer: usize, without: &Without) -> Result<Socket, BindError> {
+    /// Bind to `local` (port 0: one of the kernel's choice); the IPv6 wildcard takes in IPv4, if
+    /// `both`.
+    pub(super) fn open(
+        local: SocketAddr,
+        both: bool,
+        buffer: usize,
+        without: &Without,
+    ) -> Result<Socket, BindError> {
         let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let fd = socket_with(family, SocketType::DGRAM, flags, None).map_err(|why| BindError::System {
-            what: if local.is_ipv4() { "open an IPv4 socket" } else { "open an IPv6 socket" },
-            why,
+        let fd = socket_with(family, SocketType::DGRAM, flags, None).map_err(|why| {
+            BindError::System {
+                what: if local.is_ipv4() { "open an IPv4 socket" } else { "open an IPv6 socket" },
+                why,
+            }
         })?;
         if local.is_ipv6() {
-            sockopt::set_ipv6_v6only(&fd, !both)
-                .map_err(|why| BindError::System { what: "choose the families of an IPv6 socket", why })?;
+            sockopt::set_ipv6_v6only(&fd, !both).map_err(|why| BindError::System {
+                what: "choose the families of an IPv6 socket",
+                why,
+            })?;
         }
         forbid_fragments(fd.as_fd(), local.is_ipv4() || both, local.is_ipv6());
         may_be_marked(fd.as_fd(), local.is_ipv4() || both, local.is_ipv6());
@@ -64,10 +77,21 @@ impl Socket {
     }
 
     /// Bind to the port of `own`, which must [allow it](Socket::share), and connect to `to`.
-    pub(super) fn connect(own: &Socket, to: SocketAddr, buffer: usize, without: &Without) -> Result<Socket, Errno> {
+    pub(super) fn connect(
+        own: &Socket,
+        to: SocketAddr,
+        buffer: usize,
+        without: &Without,
+    ) -> Result<Socket, Errno> {
         let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let fd = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
-        let everywhere: IpAddr = if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let fd = socket_with(
+            family,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            None,
+        )?;
+        let everywhere: IpAddr =
+            if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let ip = if own.local.ip().is_unspecified() { everywhere } else { own.local.ip() };
         if to.is_ipv6() {
             sockopt::set_ipv6_v6only(&fd, true)?;
@@ -78,7 +102,8 @@ impl Socket {
         bind(&fd, &SocketAddr::new(ip, own.local.port()))?;
         sockopt::set_socket_reuseaddr(&fd, false)?;
         connect(&fd, &to)?;
-        // What came from anybody between the two calls is lost, as on a bad wire: from here on all is the peer's.
+        // What came from anybody between the two calls is lost, as on a bad wire: from here on all
+        // is the peer's.
         while rustix::net::recv(&fd, &mut [0; 0], RecvFlags::TRUNC).is_ok() {}
         let local = SocketAddr::try_from(getsockname(&fd)?)?;
         let mut socket = Socket::with_options(fd, local, Some(to), false, buffer, without);
@@ -88,8 +113,8 @@ impl Socket {
         Ok(socket)
     }
 
-    /// From now on, those that arrive tell whether they were marked (a system that refuses that has no marks, and nothing follows from none). Each
-    /// bears 40 ns for it, also if nobody listens.
+    /// From now on, those that arrive tell whether they were marked (a system that refuses that has
+    /// no marks, and nothing follows from none). Each bears 40 ns for it, also if nobody listens.
     pub(super) fn hear_marks(&mut self) {
         if !std::mem::replace(&mut self.hears_marks, true) {
             let (v4, v6) = (self.local.is_ipv4() || self.both, self.local.is_ipv6());
@@ -112,7 +137,8 @@ impl Socket {
         without: &Without,
     ) -> Socket {
         let (send_buffer, receive_buffer) = enlarge_buffers(fd.as_fd(), buffer);
-        // Asking for segments of 0 bytes changes nothing and tells whether the kernel knows the option.
+        // Asking for segments of 0 bytes changes nothing and tells whether the kernel knows the
+        // option.
         let gso = !without.gso && set(fd.as_fd(), libc::UDP_SEGMENT, 0).is_ok();
         let gro = !without.gro && set(fd.as_fd(), libc::UDP_GRO, 1).is_ok();
         let (busy, came, hears_marks, believes_routers) = (false, 0, false, true);
@@ -133,23 +159,33 @@ impl Socket {
         }
     }
 
-    /// Cut what is longer into datagrams of so many bytes, where a call does not say how; 0: nothing.
+    /// Cut what is longer into datagrams of so many bytes, where a call does not say how; 0:
+    /// nothing.
     pub(super) fn segment(&mut self, bytes: usize) -> Result<(), Errno> {
         if self.segment != bytes {
-            set(self.fd.as_fd(), libc::UDP_SEGMENT, c_int::try_from(bytes).map_err(|_| Errno::INVAL)?)?;
+            set(
+                self.fd.as_fd(),
+                libc::UDP_SEGMENT,
+                c_int::try_from(bytes).map_err(|_| Errno::INVAL)?,
+            )?;
             self.segment = bytes;
         }
         Ok(())
     }
 
-    /// Somebody (ICMP can be forged) has told the system that a path carries less than every path must: from now on only the
-    /// interface's own size counts here, and Wind finds out the rest (RFC 8899, section 4.6.1). False if that was so already.
+    /// Somebody (ICMP can be forged) has told the system that a path carries less than every path
+    /// must: from now on only the interface's own size counts here, and Wind finds out the rest
+    /// (RFC 8899, section 4.6.1). False if that was so already.
     pub(super) fn distrust_routers(&mut self) -> bool {
         let believed = core::mem::replace(&mut self.believes_routers, false);
         if believed {
             let (v4, v6) = (self.local.is_ipv4() || self.both, self.local.is_ipv6());
-            let _ = v4.then(|| sockopt::set_ip_mtu_discover(&self.fd, sockopt::Ipv4PathMtuDiscovery::PROBE));
-            let _ = v6.then(|| sockopt::set_ipv6_mtu_discover(&self.fd, sockopt::Ipv6PathMtuDiscovery::PROBE));
+            let _ = v4.then(|| {
+                sockopt::set_ip_mtu_discover(&self.fd, sockopt::Ipv4PathMtuDiscovery::PROBE)
+            });
+            let _ = v6.then(|| {
+                sockopt::set_ipv6_mtu_discover(&self.fd, sockopt::Ipv6PathMtuDiscovery::PROBE)
+            });
         }
         believed
     }
@@ -162,21 +198,28 @@ impl Socket {
 
     /// Datagrams the kernel dropped for want of room.
     pub(super) fn overflowed(&self) -> u64 {
-        // linux/sock_diag.h: SO_MEMINFO answers an array of counters, SK_MEMINFO_DROPS is the ninth.
+        // linux/sock_diag.h: SO_MEMINFO answers an array of counters, SK_MEMINFO_DROPS is the
+        // ninth.
         const SK_MEMINFO_VARS: usize = 9;
         const SK_MEMINFO_DROPS: usize = 8;
         let mut counters = [0_u32; SK_MEMINFO_VARS];
         let mut len = size_of::<[u32; SK_MEMINFO_VARS]>() as libc::socklen_t;
         // SAFETY: the kernel writes at most `len` bytes into the array.
         let answer = unsafe {
-            libc::getsockopt(self.fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, counters.as_mut_ptr().cast(), &raw mut len)
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_MEMINFO,
+                counters.as_mut_ptr().cast(),
+                &raw mut len,
+            )
         };
         if answer == 0 { counters.get(SK_MEMINFO_DROPS).copied().unwrap_or(0).into() } else { 0 }
     }
 }
 
-/// A datagram that does not fit is an error here and now, and not fragments that are lost one by one. A kernel that cannot
-/// (there is none we know of) sends fragments, which still works.
+/// A datagram that does not fit is an error here and now, and not fragments that are lost one by
+/// one. A kernel that cannot (there is none we know of) sends fragments, which still works.
 fn forbid_fragments(fd: BorrowedFd<'_>, ipv4: bool, ipv6: bool) {
     if ipv4 {
         let _ = sockopt::set_ip_mtu_discover(fd, sockopt::Ipv4PathMtuDiscovery::DO);
@@ -186,27 +229,42 @@ fn forbid_fragments(fd: BorrowedFd<'_>, ipv4: bool, ipv6: bool) {
     }
 }
 
-/// Datagrams say that they may be marked instead of dropped (ECT(0), RFC 3168); a system that refuses that sends them as before.
+/// Datagrams say that they may be marked instead of dropped (ECT(0), RFC 3168); a system that
+/// refuses that sends them as before.
 fn may_be_marked(fd: BorrowedFd<'_>, ipv4: bool, ipv6: bool) {
     let _ = ipv4.then(|| sockopt::set_ip_tos(fd, ECT_0));
     let _ = ipv6.then(|| sockopt::set_ipv6_tclass(fd, ECT_0.into()));
 }
 
-/// As large as allowed: past the limit if privileged, else up to net.core.{w,r}mem_max. What came of it, as the kernel counts
-/// (twice the bytes asked for, since its own bookkeeping is in it).
+/// As large as allowed: past the limit if privileged, else up to net.core.{w,r}mem_max. What came
+/// of it, as the kernel counts (twice the bytes asked for, since its own bookkeeping is in it).
 fn enlarge_buffers(fd: BorrowedFd<'_>, bytes: usize) -> (usize, usize) {
-    let send = sockopt::set_socket_send_buffer_size_force(fd, bytes).or_else(|_| sockopt::set_socket_send_buffer_size(fd, bytes));
-    let receive =
-        sockopt::set_socket_recv_buffer_size_force(fd, bytes).or_else(|_| sockopt::set_socket_recv_buffer_size(fd, bytes));
+    let send = sockopt::set_socket_send_buffer_size_force(fd, bytes)
+        .or_else(|_| sockopt::set_socket_send_buffer_size(fd, bytes));
+    let receive = sockopt::set_socket_recv_buffer_size_force(fd, bytes)
+        .or_else(|_| sockopt::set_socket_recv_buffer_size(fd, bytes));
     // A refusal leaves the default, which the answers below tell.
     let _ = (send, receive);
-    (sockopt::socket_send_buffer_size(fd).unwrap_or(0), sockopt::socket_recv_buffer_size(fd).unwrap_or(0))
+    (
+        sockopt::socket_send_buffer_size(fd).unwrap_or(0),
+        sockopt::socket_recv_buffer_size(fd).unwrap_or(0),
+    )
 }
 
 fn set(fd: BorrowedFd<'_>, option: c_int, value: c_int) -> Result<(), Errno> {
     // SAFETY: the kernel reads one int.
     let answer = unsafe {
-        libc::setsockopt(fd.as_raw_fd(), libc::SOL_UDP, option, (&raw const value).cast(), size_of::<c_int>() as libc::socklen_t)
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_UDP,
+            option,
+            (&raw const value).cast(),
+            size_of::<c_int>() as libc::socklen_t,
+        )
     };
-    if answer == 0 { Ok(()) } else { Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL)) }
+    if answer == 0 {
+        Ok(())
+    } else {
+        Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL))
+    }
 }

@@ -1,10 +1,14 @@
-//! Bulk out without a copy: the kernel sends the pages in which the payloads lie (`vmsplice`, then `splice` into the socket).
+//! Bulk out without a copy: the kernel sends the pages in which the payloads lie (`vmsplice`, then
+//! `splice` into the socket).
 //!
-//! `MSG_ZEROCOPY` would tell when those pages are free again, at a price, and copies all the same where the receiver is on this machine. Here
-//! nobody is told, and nobody needs to be: a source is in use until its operation has ended, and what comes later is a duplicate, which an honest
-//! receiver drops whatever it holds by then (WIND-5.5). Heads and tags, which are ours, are copied into pages that are written once.
+//! `MSG_ZEROCOPY` would tell when those pages are free again, at a price, and copies all the same
+//! where the receiver is on this machine. Here nobody is told, and nobody needs to be: a source is
+//! in use until its operation has ended, and what comes later is a duplicate, which an honest
+//! receiver drops whatever it holds by then (WIND-5.5). Heads and tags, which are ours, are copied
+//! into pages that are written once.
 //!
-//! Only whole pages pay: each piece of a page is taken, told of and given back by itself, and a call carries few of them.
+//! Only whole pages pay: each piece of a page is taken, told of and given back by itself, and a
+//! call carries few of them.
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -19,7 +23,8 @@ use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
 
-/// Pieces that one call hands over (fs/splice.c: `splice_to_socket`), and one buffer of the network takes (`MAX_SKB_FRAGS`, less its first).
+/// Pieces that one call hands over (fs/splice.c: `splice_to_socket`), and one buffer of the network
+/// takes (`MAX_SKB_FRAGS`, less its first).
 const PIECES_MAX: usize = 16;
 /// With fewer datagrams in a call, copies are quicker.
 const WORTH_IT: usize = 4;
@@ -28,7 +33,8 @@ const HEADS: usize = 1 << 20;
 
 /// Times in a row that it was refused until it is given up.
 const FAILURES_MAX: u32 = 8;
-/// Before it, the network takes pieces one by one, each a datagram where the family is IPv6, and tells less than it has sent (`sendpage`).
+/// Before it, the network takes pieces one by one, each a datagram where the family is IPv6, and
+/// tells less than it has sent (`sendpage`).
 const OLDEST: (u32, u32) = (6, 5);
 
 /// What it takes.
@@ -41,8 +47,8 @@ pub(super) struct Splice {
     sent: u64,
 }
 
-/// Send the beginning of a run without a copy, if that is something for it, else all of it: what was tried, what became of it, and whether it
-/// was without a copy.
+/// Send the beginning of a run without a copy, if that is something for it, else all of it: what
+/// was tried, what became of it, and whether it was without a copy.
 pub(super) fn send_or_copy<'r, 'a>(
     mut splice: Option<&mut Splice>,
     socket: &mut Socket,
@@ -74,7 +80,12 @@ impl Splice {
         if kernel_version().is_none_or(|version| version < OLDEST) {
             return Err(Errno::NOSYS);
         }
-        Ok(Splice { pipe: pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?, heads: Heads::new()?, failures: 0, sent: 0 })
+        Ok(Splice {
+            pipe: pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?,
+            heads: Heads::new()?,
+            failures: 0,
+            sent: 0,
+        })
     }
 
     /// Is it still used?
@@ -88,9 +99,16 @@ impl Splice {
     }
 
     /// Send the first datagrams of a run. `None`: this is nothing for them.
-    fn send<'r, 'a>(&mut self, socket: &mut Socket, run: &'r [Outgoing<'a>]) -> Option<Spliced<'r, 'a>> {
+    fn send<'r, 'a>(
+        &mut self,
+        socket: &mut Socket,
+        run: &'r [Outgoing<'a>],
+    ) -> Option<Spliced<'r, 'a>> {
         let run = run.get(..fitting(run)).filter(|run| run.len() >= WORTH_IT)?;
-        if self.state() != Offload::On || socket.peer.is_none() || socket.segment(run.first()?.len()).is_err() {
+        if self.state() != Offload::On
+            || socket.peer.is_none()
+            || socket.segment(run.first()?.len()).is_err()
+        {
             return None;
         }
         let (total, pieces) = (run.iter().map(Outgoing::len).sum(), self.heads.pieces(run)?);
@@ -99,9 +117,11 @@ impl Splice {
             self.empty();
             return Some(Spliced::Refused(run));
         }
-        let sent = uninterrupted(|| match splice(&self.pipe.0, None, &socket.fd, None, total, SpliceFlags::NONBLOCK) {
-            Ok(less) if less != total => Err(Errno::IO),
-            told => told,
+        let sent = uninterrupted(|| {
+            match splice(&self.pipe.0, None, &socket.fd, None, total, SpliceFlags::NONBLOCK) {
+                Ok(less) if less != total => Err(Errno::IO),
+                told => told,
+            }
         });
         match sent {
             Sent::Whole => {
@@ -135,27 +155,38 @@ impl Splice {
 
     /// Put pieces into the pipe: their bytes.
     fn take(&self, pieces: &Pieces) -> Result<usize, Errno> {
-        // SAFETY: the pieces lead to pages of `heads`, written once, and to bytes that the gathers of a run keep in place until they are part of
-        // the pipe; from then on the kernel holds their pages, and only reads them.
-        let taken = unsafe { libc::vmsplice(self.pipe.1.as_raw_fd(), pieces.as_ptr(), pieces.count(), libc::SPLICE_F_NONBLOCK) };
+        // SAFETY: the pieces lead to pages of `heads`, written once, and to bytes that the gathers
+        // of a run keep in place until they are part of the pipe; from then on the kernel holds
+        // their pages, and only reads them.
+        let taken = unsafe {
+            libc::vmsplice(
+                self.pipe.1.as_raw_fd(),
+                pieces.as_ptr(),
+                pieces.count(),
+                libc::SPLICE_F_NONBLOCK,
+            )
+        };
         usize::try_from(taken).map_err(|_| last_error())
     }
 }
 
-/// How many of the first datagrams fit into one call, and have whole pages of payload that may be read late.
+/// How many of the first datagrams fit into one call, and have whole pages of payload that may be
+/// read late.
 fn fitting(run: &[Outgoing<'_>]) -> usize {
     let page = rustix::param::page_size();
     // A tag and the head behind it are one.
     let mut pieces = 1;
     let fits = |Outgoing { payload, .. }: &&Outgoing<'_>| {
         pieces += payload.len() / page + 1;
-        let whole = !payload.is_empty() && payload.len() % page == 0 && payload.as_ptr().addr() % page == 0;
+        let whole =
+            !payload.is_empty() && payload.len() % page == 0 && payload.as_ptr().addr() % page == 0;
         whole && payload.may_be_read_late() && pieces <= PIECES_MAX
     };
     run.iter().take_while(fits).count()
 }
 
-/// Pages for heads and tags. What was written is never written again, for the network may not have read it yet.
+/// Pages for heads and tags. What was written is never written again, for the network may not have
+/// read it yet.
 #[derive(Debug)]
 struct Heads {
     pages: Mapping,
@@ -170,7 +201,8 @@ impl Heads {
 
     /// The pieces of a run, heads and tags copied.
     fn pieces(&mut self, run: &[Outgoing<'_>]) -> Option<Pieces> {
-        let mut at = self.room(run.iter().map(|datagram| datagram.head.len() + datagram.tag.len()).sum())?;
+        let mut at =
+            self.room(run.iter().map(|datagram| datagram.head.len() + datagram.tag.len()).sum())?;
         let mut pieces = Pieces::new();
         let mut copy = |pieces: &mut Pieces, bytes: &[u8]| {
             let to = self.pages.base().as_ptr().wrapping_add(at);

@@ -23,7 +23,12 @@ fn a_port_in_use_is_an_error_that_says_what_to_do() {
     let error = bind(ports).unwrap_err();
     assert_eq!(error, BindError::InUse { ports, address: HERE });
     let text = error.to_string();
-    assert!(text.contains(&format!("port {}", first.port())) && text.contains("--ports") && text.contains("127.0.0.1"), "{text}");
+    assert!(
+        text.contains(&format!("port {}", first.port()))
+            && text.contains("--ports")
+            && text.contains("127.0.0.1"),
+        "{text}"
+    );
     // A wildcard collides with the address, too.
     let everywhere = Bind { ports, ..Bind::default() };
     assert!(matches!(UdpLink::bind(&everywhere), Err(BindError::InUse { .. })));
@@ -42,13 +47,22 @@ fn bulk_has_a_port_of_its_own() {
     let both = bind(Ports::ANY).unwrap();
     assert!(both.bulk_port().is_some_and(|port| port != both.port()));
     let without = Without::parse("lanes").unwrap();
-    let mut one = UdpLink::bind(&Bind { addresses: vec![HERE], without, ..Bind::default() }).unwrap();
-    assert_eq!((one.bulk_port(), one.notice().filter(|notice| notice.contains("bulk"))), (None, None));
+    let mut one =
+        UdpLink::bind(&Bind { addresses: vec![HERE], without, ..Bind::default() }).unwrap();
+    assert_eq!(
+        (one.bulk_port(), one.notice().filter(|notice| notice.contains("bulk"))),
+        (None, None)
+    );
     // A range is kept to; who comes later finds its first port before the others' second ones.
-    let Some(ports) = Ports::range(both.port().max(2000) - 500, both.port().max(2000) - 1) else { return };
+    let Some(ports) = Ports::range(both.port().max(2000) - 500, both.port().max(2000) - 1) else {
+        return;
+    };
     let (first, second) = (bind(ports).unwrap(), bind(ports).unwrap());
     let bulk = [&first, &second].map(|link| link.bulk_port().unwrap());
-    assert!(bulk.iter().all(|bulk| ports.iter().any(|port| port == *bulk) && *bulk > second.port()), "{bulk:?} {second:?}");
+    assert!(
+        bulk.iter().all(|bulk| ports.iter().any(|port| port == *bulk) && *bulk > second.port()),
+        "{bulk:?} {second:?}"
+    );
 }
 
 #[test]
@@ -57,20 +71,39 @@ fn a_range_with_one_port_for_each_has_none_for_bulk_and_says_so() {
     let Some(ports) = Ports::range(free, free) else { return };
     let mut link = bind(ports).unwrap();
     let notice = link.notice().unwrap();
-    assert!(link.bulk_port().is_none() && notice.contains("bulk") && notice.contains("two for each"), "{notice}");
+    assert!(
+        link.bulk_port().is_none() && notice.contains("bulk") && notice.contains("two for each"),
+        "{notice}"
+    );
 }
 
 /// Either end may have been told to do without.
 #[test]
 fn a_link_without_lanes_speaks_with_one_that_has_them() {
-    let without = |words| Bind { addresses: vec![HERE], without: Without::parse(words).unwrap(), ..Bind::default() };
-    let (mut with, mut none) = (UdpLink::bind(&without("")).unwrap(), UdpLink::bind(&without("lanes")).unwrap());
+    let without = |words| Bind {
+        addresses: vec![HERE],
+        without: Without::parse(words).unwrap(),
+        ..Bind::default()
+    };
+    let (mut with, mut none) =
+        (UdpLink::bind(&without("")).unwrap(), UdpLink::bind(&without("lanes")).unwrap());
     let (to_none, port, bulk) = (none.bound()[0], with.port(), with.bulk_port().unwrap());
     for _ in 0..100 {
         let to = |port| SocketAddr::new(HERE, port);
         let sent = |to: [_; 2], from: &mut UdpLink| {
-            let out = |to, lane, head| Outgoing { to, lane, mode: SendMode::Any, head, payload: &Gather::EMPTY, tag: &[] };
-            assert_eq!(from.send(&[out(&to[0], Lane::Bulk, b"bulk"), out(&to[1], Lane::Small, b"small")]).unwrap(), 2);
+            let out = |to, lane, head| Outgoing {
+                to,
+                lane,
+                mode: SendMode::Any,
+                head,
+                payload: &Gather::EMPTY,
+                tag: &[],
+            };
+            assert_eq!(
+                from.send(&[out(&to[0], Lane::Bulk, b"bulk"), out(&to[1], Lane::Small, b"small")])
+                    .unwrap(),
+                2
+            );
         };
         sent([to_none; 2], &mut with);
         let mut came = take(&mut none, 2);
@@ -82,7 +115,10 @@ fn a_link_without_lanes_speaks_with_one_that_has_them() {
         assert!(take(&mut with, 2).iter().all(|(from, _)| *from == to_none));
     }
     // Each of the peer's ports is worth a socket, whose lane it is or not.
-    assert_eq!(none.connected.small.sockets.iter().map(|one| one.to.port()).collect::<Vec<_>>(), [bulk, port]);
+    assert_eq!(
+        none.connected.small.sockets.iter().map(|one| one.to.port()).collect::<Vec<_>>(),
+        [bulk, port]
+    );
 }
 
 #[test]
@@ -99,15 +135,30 @@ fn offloads_can_be_switched_off() {
     let both = bind(Ports::ANY).unwrap().statistics();
     assert_ne!(both.gso, Offload::Off);
     let without = Without::parse("gso,gro").unwrap();
-    let none = UdpLink::bind(&Bind { addresses: vec![HERE], without, ..Bind::default() }).unwrap().statistics();
+    let none = UdpLink::bind(&Bind { addresses: vec![HERE], without, ..Bind::default() })
+        .unwrap()
+        .statistics();
     assert_eq!((none.gso, none.gro), (Offload::Off, Offload::Off));
 }
 
 /// Sends `count` datagrams of `len` bytes, of which `arrive` get there: their lengths.
-fn send_to(sender: &mut UdpLink, receiver: &mut UdpLink, count: usize, len: usize, arrive: usize) -> Vec<usize> {
+fn send_to(
+    sender: &mut UdpLink,
+    receiver: &mut UdpLink,
+    count: usize,
+    len: usize,
+    arrive: usize,
+) -> Vec<usize> {
     let (to, bytes) = (receiver.bound()[0], vec![1; len]);
     let batch: Vec<Outgoing<'_>> = (0..count)
-        .map(|_| Outgoing { to: &to, lane: Lane::Small, mode: SendMode::Any, head: &bytes, payload: &Gather::EMPTY, tag: &[] })
+        .map(|_| Outgoing {
+            to: &to,
+            lane: Lane::Small,
+            mode: SendMode::Any,
+            head: &bytes,
+            payload: &Gather::EMPTY,
+            tag: &[],
+        })
         .collect();
     assert_eq!(sender.send(&batch).unwrap(), count);
     take(receiver, arrive).iter().map(|(_, bytes)| bytes.len()).collect()
@@ -123,7 +174,8 @@ fn a_run_is_one_call() {
     }
 }
 
-/// A kernel refuses `UDP_SEGMENT` on a socket that writes no checksums, as it does for devices that cannot.
+/// A kernel refuses `UDP_SEGMENT` on a socket that writes no checksums, as it does for devices that
+/// cannot.
 #[test]
 fn a_refusal_at_run_time_is_remembered_told_once_and_tried_again() {
     let (mut sender, mut receiver) = (bind(Ports::ANY).unwrap(), bind(Ports::ANY).unwrap());
@@ -133,7 +185,9 @@ fn a_refusal_at_run_time_is_remembered_told_once_and_tried_again() {
     let no_checksums = |sender: &UdpLink, no: libc::c_int| {
         let fd = sender.sockets[0].fd.as_raw_fd();
         // SAFETY: the kernel reads one int.
-        let set = unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_NO_CHECK, (&raw const no).cast(), 4) };
+        let set = unsafe {
+            libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_NO_CHECK, (&raw const no).cast(), 4)
+        };
         assert_eq!(set, 0);
     };
     no_checksums(&sender, 1);
@@ -148,8 +202,10 @@ fn a_refusal_at_run_time_is_remembered_told_once_and_tried_again() {
     assert_eq!((sender.statistics().unreachable, sender.statistics().too_big), (0, 0));
     // The device can again, and that is found out in time.
     no_checksums(&sender, 0);
-    let sent = |sender: &mut UdpLink, receiver: &mut UdpLink| send_to(sender, receiver, 20, 100, 20);
-    assert!((0..600).any(|_| sent(&mut sender, &mut receiver) == vec![100; 20] && sender.statistics().gso == Offload::On));
+    let sent =
+        |sender: &mut UdpLink, receiver: &mut UdpLink| send_to(sender, receiver, 20, 100, 20);
+    assert!((0..600).any(|_| sent(&mut sender, &mut receiver) == vec![100; 20]
+        && sender.statistics().gso == Offload::On));
     let calls = sender.statistics().calls_out;
     sent(&mut sender, &mut receiver);
     assert_eq!((sender.statistics().calls_out - calls, sender.notice()), (1, None));
@@ -159,11 +215,19 @@ fn a_refusal_at_run_time_is_remembered_told_once_and_tried_again() {
 fn what_a_full_receive_buffer_drops_is_counted() {
     let small = Bind { addresses: vec![HERE], buffer: 1, ..Bind::default() };
     let without = Without::parse("gso").unwrap();
-    let mut sender = UdpLink::bind(&Bind { addresses: vec![HERE], without, ..Bind::default() }).unwrap();
+    let mut sender =
+        UdpLink::bind(&Bind { addresses: vec![HERE], without, ..Bind::default() }).unwrap();
     let mut receiver = UdpLink::bind(&small).unwrap();
     let bytes = [1; 1000];
     let to = receiver.bound()[0];
-    let out = Outgoing { to: &to, lane: Lane::Small, mode: SendMode::Any, head: &bytes, payload: &Gather::EMPTY, tag: &[] };
+    let out = Outgoing {
+        to: &to,
+        lane: Lane::Small,
+        mode: SendMode::Any,
+        head: &bytes,
+        payload: &Gather::EMPTY,
+        tag: &[],
+    };
     for _ in 0..100 {
         assert_eq!(sender.send(std::slice::from_ref(&out)).unwrap(), 1);
     }
@@ -183,7 +247,16 @@ fn a_full_buffer_asks_to_be_tried_again() {
     assert_eq!(sender.next_wakeup(), None);
     // Loopback takes everything, so the kernel's answer is made up.
     let to = receiver.bound()[0];
-    let refused = |lane| [Outgoing { to: &to, lane, mode: SendMode::Any, head: b"later", payload: &Gather::EMPTY, tag: &[] }];
+    let refused = |lane| {
+        [Outgoing {
+            to: &to,
+            lane,
+            mode: SendMode::Any,
+            head: b"later",
+            payload: &Gather::EMPTY,
+            tag: &[],
+        }]
+    };
     assert_eq!(sender.settle(&refused(Lane::Small), Sent::NoRoom).unwrap(), ControlFlow::Break(()));
     assert!(sender.next_wakeup().is_some());
     assert_eq!(sender.statistics().would_block, 1);
@@ -199,8 +272,8 @@ fn a_full_buffer_asks_to_be_tried_again() {
     assert!(sender.next_wakeup().is_some());
 }
 
-/// In a network namespace of its own, whose loopback carries 1500 bytes: segments that do not fit their path are told, and are
-/// not mistaken for a refusal of `UDP_SEGMENT`.
+/// In a network namespace of its own, whose loopback carries 1500 bytes: segments that do not fit
+/// their path are told, and are not mistaken for a refusal of `UDP_SEGMENT`.
 #[test]
 fn segments_too_big_for_their_path_are_told() {
     let tested = std::thread::spawn(|| {
@@ -223,7 +296,8 @@ fn segments_too_big_for_their_path_are_told() {
     }
 }
 
-/// WIND-8.8: whatever a router says of a path (or somebody in its name), what every path must carry goes.
+/// WIND-8.8: whatever a router says of a path (or somebody in its name), what every path must carry
+/// goes.
 #[test]
 fn a_path_that_is_said_to_carry_next_to_nothing() {
     let tested = std::thread::spawn(|| {
@@ -231,8 +305,24 @@ fn a_path_that_is_said_to_carry_next_to_nothing() {
             return false;
         }
         // What the kernel would have learned from ICMP.
-        let told = ["-4", "route", "change", "table", "local", "local", "127.0.0.1", "dev", "lo", "mtu", "600"];
-        if !std::process::Command::new("ip").args(told).status().is_ok_and(|status| status.success()) {
+        let told = [
+            "-4",
+            "route",
+            "change",
+            "table",
+            "local",
+            "local",
+            "127.0.0.1",
+            "dev",
+            "lo",
+            "mtu",
+            "600",
+        ];
+        if !std::process::Command::new("ip")
+            .args(told)
+            .status()
+            .is_ok_and(|status| status.success())
+        {
             return false;
         }
         let (mut sender, mut receiver) = (bind(Ports::ANY).unwrap(), bind(Ports::ANY).unwrap());
@@ -249,13 +339,15 @@ fn a_path_that_is_said_to_carry_next_to_nothing() {
     }
 }
 
-/// Moves this thread into a new network namespace with a loopback interface of so many bytes. `false`: not permitted.
+/// Moves this thread into a new network namespace with a loopback interface of so many bytes.
+/// `false`: not permitted.
 fn narrow_namespace(mtu: libc::c_int) -> bool {
     // SAFETY: concerns this thread alone, which ends with the test.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
         return false;
     }
-    // SAFETY: plain system calls; `request` is plain data for which zeros are valid, and is named and large enough.
+    // SAFETY: plain system calls; `request` is plain data for which zeros are valid, and is named
+    // and large enough.
     unsafe {
         let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM, 0);
         let mut request: libc::ifreq = core::mem::zeroed();
@@ -270,13 +362,18 @@ fn narrow_namespace(mtu: libc::c_int) -> bool {
     true
 }
 
-/// Datagrams to and fro, often enough for a socket of the peer's own; everything arrives from the one port, before and after.
+/// Datagrams to and fro, often enough for a socket of the peer's own; everything arrives from the
+/// one port, before and after.
 #[test]
 fn a_peer_that_is_talked_to_often_gets_a_socket_of_its_own() {
     for address in [HERE, IpAddr::V6(std::net::Ipv6Addr::LOCALHOST)] {
-        let everywhere = |without: &str| UdpLink::bind(&Bind { without: Without::parse(without).unwrap(), ..Bind::default() });
+        let everywhere = |without: &str| {
+            UdpLink::bind(&Bind { without: Without::parse(without).unwrap(), ..Bind::default() })
+        };
         let (mut one, mut other) = (everywhere("").unwrap(), everywhere("connect").unwrap());
-        if address.is_ipv6() && !local_addresses().unwrap().iter().any(|local| local.address.ip() == address) {
+        if address.is_ipv6()
+            && !local_addresses().unwrap().iter().any(|local| local.address.ip() == address)
+        {
             continue;
         }
         // Bulk gets one on its own port, and what comes there is told by that.
@@ -285,25 +382,51 @@ fn a_peer_that_is_talked_to_often_gets_a_socket_of_its_own() {
             let [one_at, other_at] = [&one, &other].map(|link| port_of(link, address, lane));
             for number in 0..200_u32 {
                 let bytes = number.to_le_bytes();
-                let to = |to| Outgoing { to, lane, mode: SendMode::Any, head: &bytes, payload: &Gather::EMPTY, tag: &[] };
+                let to = |to| Outgoing {
+                    to,
+                    lane,
+                    mode: SendMode::Any,
+                    head: &bytes,
+                    payload: &Gather::EMPTY,
+                    tag: &[],
+                };
                 assert_eq!(one.send(&[to(&other_at)]).unwrap(), 1);
                 assert_eq!(take(&mut other, 1), [(one_at, bytes.to_vec())]);
                 assert_eq!(other.send(&[to(&one_at)]).unwrap(), 1);
                 assert_eq!(take(&mut one, 1), [(other_at, bytes.to_vec())]);
             }
-            assert_eq!(one.connected[lane].sockets.iter().map(|connected| connected.to).collect::<Vec<_>>(), [other_at]);
+            assert_eq!(
+                one.connected[lane]
+                    .sockets
+                    .iter()
+                    .map(|connected| connected.to)
+                    .collect::<Vec<_>>(),
+                [other_at]
+            );
             assert!(other.connected[lane].sockets.is_empty(), "switched off");
         }
         let [one_at, other_at] = [&one, &other].map(|link| port_of(link, address, Lane::Small));
         // A third is heard beside it, by the link's own socket.
         let mut third = everywhere("").unwrap();
-        let hello =
-            Outgoing { to: &one_at, lane: Lane::Small, mode: SendMode::Any, head: b"hello", payload: &Gather::EMPTY, tag: &[] };
+        let hello = Outgoing {
+            to: &one_at,
+            lane: Lane::Small,
+            mode: SendMode::Any,
+            head: b"hello",
+            payload: &Gather::EMPTY,
+            tag: &[],
+        };
         assert_eq!(third.send(&[hello]).unwrap(), 1);
-        assert_eq!(take(&mut one, 1), [(SocketAddr::new(address, third.port()), b"hello".to_vec())]);
+        assert_eq!(
+            take(&mut one, 1),
+            [(SocketAddr::new(address, third.port()), b"hello".to_vec())]
+        );
         // The port is not free for others, and the peer's going disturbs nobody.
         let ports = Ports::range(one.port(), one.port()).unwrap();
-        assert!(matches!(UdpLink::bind(&Bind { ports, ..Bind::default() }), Err(BindError::InUse { .. })));
+        assert!(matches!(
+            UdpLink::bind(&Bind { ports, ..Bind::default() }),
+            Err(BindError::InUse { .. })
+        ));
         drop(other);
         for _ in 0..3 {
             let bytes = Outgoing {
@@ -341,7 +464,10 @@ fn marks_are_told_and_sent() {
                 peer.send_to(&[field], (home, link.port())).unwrap();
                 let (before, begun) = (seen.len(), Instant::now());
                 while seen.len() == before && begun.elapsed() < Duration::from_secs(10) {
-                    link.receive(&mut |arrival| seen.push((arrival.bytes.to_vec(), arrival.congested))).unwrap();
+                    link.receive(&mut |arrival| {
+                        seen.push((arrival.bytes.to_vec(), arrival.congested))
+                    })
+                    .unwrap();
                 }
             }
             let expected: Vec<_> = [0_u8, 1, 2, 3].map(|field| (vec![field], field == 3)).into();
@@ -354,14 +480,22 @@ fn marks_are_told_and_sent() {
     }
 }
 
-/// WIND-9.5: a peer's own socket does not ask as long as its datagrams come one by one; where many come, it does.
+/// WIND-9.5: a peer's own socket does not ask as long as its datagrams come one by one; where many
+/// come, it does.
 #[test]
 fn a_peers_own_socket_hears_marks_when_many_come() {
     use rustix::net::sockopt;
     let (mut one, mut other) = (bind(Ports::ANY).unwrap(), bind(Ports::ANY).unwrap());
     let [one_at, other_at] = [&one, &other].map(|link| port_of(link, HERE, Lane::Small));
     let send = |link: &mut UdpLink, to: &SocketAddr| {
-        let datagram = Outgoing { to, lane: Lane::Small, mode: SendMode::Any, head: b"one", payload: &Gather::EMPTY, tag: &[] };
+        let datagram = Outgoing {
+            to,
+            lane: Lane::Small,
+            mode: SendMode::Any,
+            head: b"one",
+            payload: &Gather::EMPTY,
+            tag: &[],
+        };
         assert_eq!(link.send(&[datagram]).unwrap(), 1);
     };
     for _ in 0..200 {
@@ -370,7 +504,9 @@ fn a_peers_own_socket_hears_marks_when_many_come() {
         send(&mut other, &one_at);
         take(&mut one, 1);
     }
-    let own = |link: &UdpLink| sockopt::ip_recvtos(&link.connected[Lane::Small].sockets[0].socket.fd).unwrap();
+    let own = |link: &UdpLink| {
+        sockopt::ip_recvtos(&link.connected[Lane::Small].sockets[0].socket.fd).unwrap()
+    };
     assert!(!own(&one));
     // From a router that marks all, one of a burst of them or the next must tell.
     sockopt::set_ip_tos(&other.connected[Lane::Small].sockets[0].socket.fd, 3).unwrap();
@@ -388,12 +524,25 @@ fn a_peers_own_socket_hears_marks_when_many_come() {
 /// WIND-9.5: bulk's marks are heard also where the kernel joins no datagrams.
 #[test]
 fn a_peers_own_socket_for_bulk_hears_marks_without_gro() {
-    let link =
-        || UdpLink::bind(&Bind { addresses: vec![HERE], without: Without::parse("gro").unwrap(), ..Bind::default() }).unwrap();
+    let link = || {
+        UdpLink::bind(&Bind {
+            addresses: vec![HERE],
+            without: Without::parse("gro").unwrap(),
+            ..Bind::default()
+        })
+        .unwrap()
+    };
     let (mut one, mut other) = (link(), link());
     let [one_at, other_at] = [&one, &other].map(|link| port_of(link, HERE, Lane::Bulk));
     for _ in 0..200 {
-        let to = |to| Outgoing { to, lane: Lane::Bulk, mode: SendMode::Any, head: b"bulk", payload: &Gather::EMPTY, tag: &[] };
+        let to = |to| Outgoing {
+            to,
+            lane: Lane::Bulk,
+            mode: SendMode::Any,
+            head: b"bulk",
+            payload: &Gather::EMPTY,
+            tag: &[],
+        };
         assert_eq!(one.send(&[to(&other_at)]).unwrap(), 1);
         take(&mut other, 1);
         assert_eq!(other.send(&[to(&one_at)]).unwrap(), 1);

@@ -7,7 +7,8 @@ use rustix::io::Errno;
 use std::io;
 
 impl UdpLink {
-    /// One more sleeper, or one less. While there is any, all sockets are watched, and all that comes goes to them.
+    /// One more sleeper, or one less. While there is any, all sockets are watched, and all that
+    /// comes goes to them.
     pub(super) fn watch_for_sleepers(&mut self, yes: bool) -> io::Result<()> {
         if !yes {
             self.sleepers = self.sleepers.saturating_sub(1);
@@ -15,8 +16,11 @@ impl UdpLink {
             return Ok(());
         }
         self.looks.not_early();
-        let early = self.early.as_mut().map_or(Ok(()), |early| watch_one(&self.watch, early.shut_gate()));
-        let watched = early.and_then(|()| self.all_sockets().try_for_each(|socket| watch_one(&self.watch, socket.fd.as_fd())));
+        let early =
+            self.early.as_mut().map_or(Ok(()), |early| watch_one(&self.watch, early.shut_gate()));
+        let watched = early.and_then(|()| {
+            self.all_sockets().try_for_each(|socket| watch_one(&self.watch, socket.fd.as_fd()))
+        });
         if let Err(why) = watched {
             self.unwatch_if_nobody_sleeps();
             return Err(why.into());

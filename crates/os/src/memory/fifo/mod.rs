@@ -1,7 +1,9 @@
-//! FIFOs in regions (MEM-13): many producers, by way of the engine or by mapping the region, and many consumers at the owner.
+//! FIFOs in regions (MEM-13): many producers, by way of the engine or by mapping the region, and
+//! many consumers at the owner.
 //!
-//! [`shape`] says where everything lies, [`queue`] how elements are handed over, this file puts the two into a region's memory. The shape is
-//! the one that the owner made the FIFO with, for producers and consumers alike: what the memory says is nobody's proof.
+//! [`shape`] says where everything lies, [`queue`] how elements are handed over, this file puts the
+//! two into a region's memory. The shape is the one that the owner made the FIFO with, for
+//! producers and consumers alike: what the memory says is nobody's proof.
 
 mod queue;
 mod shape;
@@ -28,7 +30,9 @@ pub enum FifoError {
     #[error(transparent)]
     Access(#[from] AccessError),
     /// Its words are not those of a FIFO any more.
-    #[error("this FIFO was written over: whoever may write its region, or change its words, must leave them alone")]
+    #[error(
+        "this FIFO was written over: whoever may write its region, or change its words, must leave them alone"
+    )]
     Destroyed,
 }
 
@@ -64,18 +68,26 @@ impl Fifo {
         self.shape
     }
 
-    /// Append the oldest element to `into` and take it out; `false`: there is none. Any number of threads may do so.
+    /// Append the oldest element to `into` and take it out; `false`: there is none. Any number of
+    /// threads may do so.
     ///
     /// # Errors
     /// [`FifoError`]: somebody has written over it.
     pub fn try_pop(&self, into: &mut Vec<u8>) -> Result<bool, FifoError> {
-        self.region.with_fifo(Side::Program, self.shape, |cells| pop(cells, self.shape, into))?.map_err(|_| FifoError::Destroyed)
+        self.region
+            .with_fifo(Side::Program, self.shape, |cells| pop(cells, self.shape, into))?
+            .map_err(|_| FifoError::Destroyed)
     }
 }
 
 impl Region {
     /// Put an element into the FIFO of this shape.
-    pub(super) fn fifo_push(&self, side: Side, shape: Shape, element: &[u8]) -> Result<(), Refusal> {
+    pub(super) fn fifo_push(
+        &self,
+        side: Side,
+        shape: Shape,
+        element: &[u8],
+    ) -> Result<(), Refusal> {
         if element.len() as u64 > shape.element() {
             return Err(Refusal::TooLong);
         }
@@ -86,14 +98,19 @@ impl Region {
         })
     }
 
-    /// The FIFO that the region's owner has made here. What the memory says is not asked: it holds elements, which are whatever their pushers
-    /// want (MEM-13.3).
+    /// The FIFO that the region's owner has made here. What the memory says is not asked: it holds
+    /// elements, which are whatever their pushers want (MEM-13.3).
     pub(super) fn fifo_shape(&self) -> Result<Shape, Refusal> {
         Shape::from_bits(self.fifo_bits().load(Ordering::Acquire)).ok_or(Refusal::NoFifo)
     }
 
     /// Calls `act` with the words of a FIFO of this shape, which stay valid until it returns.
-    fn with_fifo<R>(&self, side: Side, shape: Shape, act: impl FnOnce(&InMemory) -> R) -> Result<R, AccessError> {
+    fn with_fifo<R>(
+        &self,
+        side: Side,
+        shape: Shape,
+        act: impl FnOnce(&InMemory) -> R,
+    ) -> Result<R, AccessError> {
         self.check_writable()?;
         self.reach(side, 0, shape.bytes(), |at| {
             if !at.cast::<u64>().is_aligned() {
@@ -104,8 +121,9 @@ impl Region {
     }
 }
 
-/// The words of a queue in a region. Made by [`Region::with_fifo`] alone, which vouches for `shape.bytes()` writable bytes at `at`, aligned to 8,
-/// to which nobody has references but atomic ones.
+/// The words of a queue in a region. Made by [`Region::with_fifo`] alone, which vouches for
+/// `shape.bytes()` writable bytes at `at`, aligned to 8, to which nobody has references but atomic
+/// ones.
 struct InMemory {
     at: NonNull<u8>,
     shape: Shape,
@@ -119,7 +137,8 @@ impl InMemory {
             Cell::Turn(position) => self.shape.slot(position),
             Cell::Length(position) => self.shape.slot(position) + 8,
         };
-        // SAFETY: see `InMemory`; every slot of every position lies inside the shape, at a multiple of 8.
+        // SAFETY: see `InMemory`; every slot of every position lies inside the shape, at a multiple
+        // of 8.
         unsafe { AtomicU64::from_ptr(self.at.byte_add(offset as usize).cast().as_ptr()) }
     }
 
@@ -145,16 +164,21 @@ impl Cells for InMemory {
 
     fn write(&self, position: u64, bytes: &[u8]) {
         let len = bytes.len().min(self.shape.element() as usize);
-        // SAFETY: see `InMemory`; an element has room for so many bytes. They are somebody else's, not of this region.
+        // SAFETY: see `InMemory`; an element has room for so many bytes. They are somebody else's,
+        // not of this region.
         unsafe { self.element(position).as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), len) }
     }
 
     fn read(&self, position: u64, len: u64, into: &mut Vec<u8>) {
         let len = len.min(self.shape.element()) as usize;
         into.reserve(len);
-        // SAFETY: see `InMemory`; an element has so many bytes, and the vector room for them, which are set before they count.
+        // SAFETY: see `InMemory`; an element has so many bytes, and the vector room for them, which
+        // are set before they count.
         unsafe {
-            into.spare_capacity_mut().as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(self.element(position).as_ptr(), len);
+            into.spare_capacity_mut()
+                .as_mut_ptr()
+                .cast::<u8>()
+                .copy_from_nonoverlapping(self.element(position).as_ptr(), len);
             into.set_len(into.len() + len);
         }
     }

@@ -1,4 +1,5 @@
-//! Producers and consumers that map the same region, in every order in which they can meet ([`crate::models`]).
+//! Producers and consumers that map the same region, in every order in which they can meet
+//! ([`crate::models`]).
 
 use super::queue::{Cell, Cells, pop, push};
 use super::shape::Shape;
@@ -9,7 +10,8 @@ use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;
 use loom::thread;
 
-/// A queue of two slots. Elements are cells that loom watches: who reads one while another writes it is found out.
+/// A queue of two slots. Elements are cells that loom watches: who reads one while another writes
+/// it is found out.
 struct Model {
     tail: AtomicU64,
     head: AtomicU64,
@@ -68,15 +70,18 @@ impl Cells for Model {
     }
     fn write(&self, position: u64, bytes: &[u8]) {
         // SAFETY: the queue hands the slot to one producer; loom finds out if it does not.
-        self.elements[position as usize % 2].with_mut(|element| unsafe { (&mut *element)[..bytes.len()].copy_from_slice(bytes) });
+        self.elements[position as usize % 2]
+            .with_mut(|element| unsafe { (&mut *element)[..bytes.len()].copy_from_slice(bytes) });
     }
     fn read(&self, position: u64, len: u64, into: &mut Vec<u8>) {
         // SAFETY: the queue hands the slot to one consumer; loom finds out if it does not.
-        self.elements[position as usize % 2].with(|element| into.extend_from_slice(unsafe { &(&*element)[..len as usize] }));
+        self.elements[position as usize % 2]
+            .with(|element| into.extend_from_slice(unsafe { &(&*element)[..len as usize] }));
     }
 }
 
-/// Two producers with two elements each, one consumer meanwhile: each element comes out once, whole, and in its producer's order.
+/// Two producers with two elements each, one consumer meanwhile: each element comes out once,
+/// whole, and in its producer's order.
 #[test]
 fn loom_fifo_of_two_producers() {
     model(2, || {
@@ -94,13 +99,18 @@ fn loom_fifo_of_two_producers() {
         assert_eq!(out.len(), pushed, "lost or repeated");
         assert!(out.iter().all(|element| element.len() == 2 && element[0] == element[1]), "torn");
         for who in [10, 20] {
-            let own: Vec<u8> = out.iter().map(|element| element[0]).filter(|first| first / 10 * 10 == who).collect();
+            let own: Vec<u8> = out
+                .iter()
+                .map(|element| element[0])
+                .filter(|first| first / 10 * 10 == who)
+                .collect();
             assert!(own.is_sorted_by(|a, b| a < b), "out of order");
         }
     });
 }
 
-/// One producer with three elements through two slots, two consumers: each comes out once, and a slot is not filled before it is empty.
+/// One producer with three elements through two slots, two consumers: each comes out once, and a
+/// slot is not filled before it is empty.
 #[test]
 fn loom_fifo_of_two_consumers() {
     model(2, || {

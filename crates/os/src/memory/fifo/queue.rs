@@ -1,11 +1,15 @@
-//! The hand-over: Vyukov's bounded queue of many producers and many consumers, over words that anybody may have written.
+//! The hand-over: Vyukov's bounded queue of many producers and many consumers, over words that
+//! anybody may have written.
 //!
-//! Each slot carries a turn. `turn == position`: free for the producer that claims this position of the tail. `turn == position + 1`: filled,
-//! for the consumer that claims this position of the head, which sets it to `position + slots`: free for the next round. Whatever stands
-//! there instead was written by somebody who should not have: both sides say so, touch nothing but this queue, and end (MEM-13.4).
+//! Each slot carries a turn. `turn == position`: free for the producer that claims this position of
+//! the tail. `turn == position + 1`: filled, for the consumer that claims this position of the
+//! head, which sets it to `position + slots`: free for the next round. Whatever stands there
+//! instead was written by somebody who should not have: both sides say so, touch nothing but this
+//! queue, and end (MEM-13.4).
 //!
-//! To tell that from a turn that is merely old, positions are released and acquired, too: who knows one sees no turn from before the one that its
-//! slot had when it was claimed one round ago. (Vyukov's own leaves them relaxed; loom found the difference.)
+//! To tell that from a turn that is merely old, positions are released and acquired, too: who knows
+//! one sees no turn from before the one that its slot had when it was claimed one round ago.
+//! (Vyukov's own leaves them relaxed; loom found the difference.)
 
 use super::shape::Shape;
 use core::sync::atomic::Ordering;
@@ -48,11 +52,12 @@ pub(super) enum NotPushed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Destroyed;
 
-/// Others may be faster so often before a producer gives up, and a consumer finds nothing: nobody is held up for long by who writes
-/// positions all the time.
+/// Others may be faster so often before a producer gives up, and a consumer finds nothing: nobody
+/// is held up for long by who writes positions all the time.
 const TRIES: usize = 1000;
 
-/// Put an element in (of at most the length that the shape permits), behind all that were put in before (MEM-13.2).
+/// Put an element in (of at most the length that the shape permits), behind all that were put in
+/// before (MEM-13.2).
 pub(super) fn push(queue: &impl Cells, shape: Shape, element: &[u8]) -> Result<(), NotPushed> {
     let mut tail = queue.load(Cell::Tail, Ordering::Acquire);
     for _ in 0..TRIES {
@@ -70,7 +75,11 @@ pub(super) fn push(queue: &impl Cells, shape: Shape, element: &[u8]) -> Result<(
             // The element of one round ago is there, or on its way in, or on its way out.
             behind @ ..0 => {
                 let before = behind.wrapping_add_unsigned(shape.slots());
-                return Err(if (0..=1).contains(&before) { NotPushed::Full } else { NotPushed::Destroyed });
+                return Err(if (0..=1).contains(&before) {
+                    NotPushed::Full
+                } else {
+                    NotPushed::Destroyed
+                });
             }
             // Another producer was faster: then the tail has moved.
             1.. => {
@@ -85,7 +94,8 @@ pub(super) fn push(queue: &impl Cells, shape: Shape, element: &[u8]) -> Result<(
     Err(NotPushed::Full)
 }
 
-/// Take the oldest element out, appending it; `false`: there is none. (One that is being put in at this moment is there when it is in.)
+/// Take the oldest element out, appending it; `false`: there is none. (One that is being put in at
+/// this moment is there when it is in.)
 pub(super) fn pop(queue: &impl Cells, shape: Shape, into: &mut Vec<u8>) -> Result<bool, Destroyed> {
     let mut head = queue.load(Cell::Head, Ordering::Acquire);
     for _ in 0..TRIES {
@@ -99,12 +109,17 @@ pub(super) fn pop(queue: &impl Cells, shape: Shape, into: &mut Vec<u8>) -> Resul
                     if sound {
                         queue.read(head, len, into);
                     }
-                    queue.store(Cell::Turn(head), head.wrapping_add(shape.slots()), Ordering::Release);
+                    queue.store(
+                        Cell::Turn(head),
+                        head.wrapping_add(shape.slots()),
+                        Ordering::Release,
+                    );
                     return if sound { Ok(true) } else { Err(Destroyed) };
                 }
                 Err(now) => head = now,
             },
-            // Free; or the element of one round ago is still on its way out, to a consumer that takes its time.
+            // Free; or the element of one round ago is still on its way out, to a consumer that
+            // takes its time.
             -1 => return Ok(false),
             behind @ ..-1 if behind.wrapping_add_unsigned(shape.slots()) == 0 => return Ok(false),
             ..-1 => return Err(Destroyed),

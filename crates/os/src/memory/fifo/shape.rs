@@ -15,7 +15,8 @@ pub(super) const MAGIC: u64 = 0x2e4a_7ae3_6c16_1290;
 pub(super) const MAGIC_AT: u64 = 0;
 pub(super) const SLOTS_AT: u64 = 8;
 pub(super) const ELEMENT_AT: u64 = 16;
-/// The positions are alone in their pairs of cache lines: producers write the one, consumers the other.
+/// The positions are alone in their pairs of cache lines: producers write the one, consumers the
+/// other.
 pub(super) const TAIL_AT: u64 = 128;
 pub(super) const HEAD_AT: u64 = 256;
 const HEADER_LEN: u64 = 384;
@@ -23,7 +24,8 @@ const HEADER_LEN: u64 = 384;
 const SLOT_HEADER: u64 = 16;
 
 impl Shape {
-    /// At least `slots` elements (a power of two, two at least) of up to `element` bytes; `None` if there is nothing of that size.
+    /// At least `slots` elements (a power of two, two at least) of up to `element` bytes; `None` if
+    /// there is nothing of that size.
     #[must_use]
     pub fn new(slots: u64, element: u64) -> Option<Shape> {
         let slots = slots.max(2).checked_next_power_of_two()?;

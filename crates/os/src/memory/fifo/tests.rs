@@ -52,7 +52,8 @@ proptest! {
         }
     }
 
-    /// MEM-13.4: whatever is written over it, both ends end, say something that can be, and touch nothing outside it.
+    /// MEM-13.4: whatever is written over it, both ends end, say something that can be, and touch
+    /// nothing outside it.
     #[test]
     fn a_destroyed_queue_is_an_error_and_harms_nothing_else(
         damage in prop::collection::vec((0..70u64, prop_oneof![0..9u64, any::<u64>(), (0..9u64).prop_map(u64::wrapping_neg)]), 1..6),
@@ -106,8 +107,9 @@ fn what_is_destroyed_is_said() {
     }
 }
 
-/// MEM-13.1, MEM-13.4: elements are the pushers' own bytes. One that looks like the header of a FIFO of long elements, of which the next push
-/// names the place, does not let that push write over its neighbours.
+/// MEM-13.1, MEM-13.4: elements are the pushers' own bytes. One that looks like the header of a
+/// FIFO of long elements, of which the next push names the place, does not let that push write over
+/// its neighbours.
 #[test]
 fn a_fifo_forged_inside_an_element_is_none() {
     let shape = Shape::new(32, 512).unwrap();
@@ -128,13 +130,17 @@ fn a_fifo_forged_inside_an_element_is_none() {
     let inside = shape.slot(0) + 16;
     assert_eq!(push(2, inside, &[0xEE; 4096]), Err(Refusal::NoFifo));
     let head = Operation::Push { key, offset: inside }.encode();
-    assert_eq!(rma.admit(1, 3, Class::Ordered, &head, 4096, &mut table), Admission::Refuse(Refusal::NoFifo));
+    assert_eq!(
+        rma.admit(1, 3, Class::Ordered, &head, 4096, &mut table),
+        Admission::Refuse(Refusal::NoFifo)
+    );
     assert_eq!(pop(&fifo), Ok(Some(forged.to_vec())));
     assert_eq!(pop(&fifo), Ok(Some(vec![7; 100])));
     assert_eq!(pop(&fifo), Ok(None));
 }
 
-/// MEM-13.3: what the memory says of a FIFO is nobody's proof of one: neither a header that somebody has written, nor one that was written over.
+/// MEM-13.3: what the memory says of a FIFO is nobody's proof of one: neither a header that
+/// somebody has written, nor one that was written over.
 #[test]
 fn what_the_memory_says_makes_no_fifo() {
     let region = Region::private(16384).unwrap();
@@ -147,7 +153,10 @@ fn what_the_memory_says_makes_no_fifo() {
     assert_eq!(table.push(slot, &[1]), Err(Refusal::NoFifo));
     let fifo = Fifo::format(region.clone(), Shape::new(4, 64).unwrap()).unwrap();
     region.store_u64(ELEMENT_AT, 4096).unwrap();
-    assert_eq!((table.fifo_element(slot), table.push(slot, &[1; 65])), (Ok(64), Err(Refusal::TooLong)));
+    assert_eq!(
+        (table.fifo_element(slot), table.push(slot, &[1; 65])),
+        (Ok(64), Err(Refusal::TooLong))
+    );
     assert_eq!((table.push(slot, &[1]), pop(&fifo)), (Ok(()), Ok(Some(vec![1]))));
     // It may be made anew, in another shape.
     Fifo::format(region, Shape::new(2, 8).unwrap()).unwrap();
@@ -163,16 +172,22 @@ fn places_where_no_fifo_is() {
     let region = Region::private(4096).unwrap();
     let mut table = RegionTable::new();
     let slot = table.insert(region.clone(), Rights::ALL).unwrap().slot;
-    assert_eq!((table.push(slot, &[1]), table.fifo_element(slot)), (Err(Refusal::NoFifo), Err(Refusal::NoFifo)));
+    assert_eq!(
+        (table.push(slot, &[1]), table.fifo_element(slot)),
+        (Err(Refusal::NoFifo), Err(Refusal::NoFifo))
+    );
     assert_eq!(table.push(slot + 1, &[1]), Err(Refusal::NoFifo));
     let shape = Shape::new(1000, 8).unwrap();
     assert!(matches!(Fifo::format(region, shape), Err(AccessError::OutOfBounds { .. })));
-    for (slots, element) in [(4, 0), (4, FIFO_ELEMENT_MAX + 1), (FIFO_SLOTS_MAX + 1, 8), (u64::MAX, 8)] {
+    for (slots, element) in
+        [(4, 0), (4, FIFO_ELEMENT_MAX + 1), (FIFO_SLOTS_MAX + 1, 8), (u64::MAX, 8)]
+    {
         assert_eq!(Shape::new(slots, element), None);
     }
 }
 
-/// MEM-13.2: each element comes out once and whole, and those of one producer in their order, also for each of several consumers.
+/// MEM-13.2: each element comes out once and whole, and those of one producer in their order, also
+/// for each of several consumers.
 #[test]
 fn producers_and_consumers_lose_nothing() {
     const EACH: u64 = 20_000;
@@ -185,7 +200,8 @@ fn producers_and_consumers_lose_nothing() {
                 let mut table = RegionTable::new();
                 let slot = table.insert_local(region).unwrap();
                 for number in 0..EACH {
-                    let element = (producer << 32 | number).to_ne_bytes().repeat(1 + number as usize % 3);
+                    let element =
+                        (producer << 32 | number).to_ne_bytes().repeat(1 + number as usize % 3);
                     while let Err(refusal) = table.push(slot, &element) {
                         assert_eq!(refusal, Refusal::Full);
                         std::thread::yield_now();
@@ -205,7 +221,12 @@ fn producers_and_consumers_lose_nothing() {
                             continue;
                         };
                         left.fetch_sub(1, Ordering::Relaxed);
-                        let words: Vec<u64> = element.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+                        let words: Vec<u64> = element
+                            .as_chunks::<8>()
+                            .0
+                            .iter()
+                            .map(|word| u64::from_ne_bytes(*word))
+                            .collect();
                         let number = words[0] & u64::from(u32::MAX);
                         assert_eq!(words, vec![words[0]; 1 + number as usize % 3]);
                         taken.push(words[0]);
@@ -217,10 +238,17 @@ fn producers_and_consumers_lose_nothing() {
         consumers.into_iter().map(|consumer| consumer.join().unwrap()).collect()
     });
     for producer in 0..2 {
-        let own = |taken: &Vec<u64>| taken.iter().copied().filter(|word| word >> 32 == producer).collect::<Vec<_>>();
+        let own = |taken: &Vec<u64>| {
+            taken.iter().copied().filter(|word| word >> 32 == producer).collect::<Vec<_>>()
+        };
         assert!(taken.iter().all(|taken| own(taken).is_sorted_by(|a, b| a < b)));
     }
     let mut all = taken.concat();
     all.sort_unstable();
-    assert_eq!(all, (0..2).flat_map(|producer| (0..EACH).map(move |number| producer << 32 | number)).collect::<Vec<_>>());
+    assert_eq!(
+        all,
+        (0..2)
+            .flat_map(|producer| (0..EACH).map(move |number| producer << 32 | number))
+            .collect::<Vec<_>>()
+    );
 }

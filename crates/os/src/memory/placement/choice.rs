@@ -9,7 +9,8 @@ use core::ops::Range;
 
 /// Less is copied on any machine: a call into the kernel costs more.
 pub(super) const LEAST: usize = 16 << 10;
-/// From here on it costs little to find out whether the destination of a transfer is empty: the kernel refuses at once if it is not.
+/// From here on it costs little to find out whether the destination of a transfer is empty: the
+/// kernel refuses at once if it is not.
 const TRY_FROM: usize = 128 << 10;
 
 /// What was chosen.
@@ -21,7 +22,8 @@ pub(super) struct Choice {
     pub take_by_exchange: bool,
 }
 
-/// `huge` is the size of the pages of both, if they are huge; `crossovers` is asked only if it matters.
+/// `huge` is the size of the pages of both, if they are huge; `crossovers` is asked only if it
+/// matters.
 pub(super) fn choose(
     act: Act,
     way: Way,
@@ -37,14 +39,20 @@ pub(super) fn choose(
         (Way::Move, _) => all,
         (Way::Auto, Some(size)) => {
             let moved = huge_moves::whole(to.at.addr().get(), from.at.addr().get(), to.len, size);
-            if !moved.is_empty() && crossovers().huge.is_some() { Choice { moved, ..all } } else { nothing }
+            if !moved.is_empty() && crossovers().huge.is_some() {
+                Choice { moved, ..all }
+            } else {
+                nothing
+            }
         }
         (Way::Auto, None) => {
             let crossovers = crossovers();
             match act {
                 Act::Exchange if pays(crossovers.exchange) => all,
                 Act::Transfer if pays(crossovers.taking) => all,
-                Act::Transfer if to.len >= TRY_FROM && pays(crossovers.moving) => Choice { take_by_exchange: false, ..all },
+                Act::Transfer if to.len >= TRY_FROM && pays(crossovers.moving) => {
+                    Choice { take_by_exchange: false, ..all }
+                }
                 _ => nothing,
             }
         }

@@ -7,7 +7,9 @@ use super::super::{AccessError, RegionKind};
 #[non_exhaustive]
 pub enum PlacementError {
     /// An offset inside a page.
-    #[error("offset {offset} is not at a multiple of the page size, {page} bytes; only whole pages change place")]
+    #[error(
+        "offset {offset} is not at a multiple of the page size, {page} bytes; only whole pages change place"
+    )]
     Misaligned {
         /// Bytes from the region's start.
         offset: u64,
@@ -21,13 +23,17 @@ pub enum PlacementError {
         pages: u64,
     },
     /// The same bytes on both sides.
-    #[error("the two ranges have bytes in common, from {at:#x} on; pages change place only between ranges apart")]
+    #[error(
+        "the two ranges have bytes in common, from {at:#x} on; pages change place only between ranges apart"
+    )]
     Overlap {
         /// Address of the first of them.
         at: usize,
     },
     /// Memory of a shared array.
-    #[error("this memory belongs to a shared array, whose pages the runtime keeps account of; copy its elements instead")]
+    #[error(
+        "this memory belongs to a shared array, whose pages the runtime keeps account of; copy its elements instead"
+    )]
     SharedArray,
     /// Out of bounds, lent for reading, or the loan is over.
     #[error(transparent)]
@@ -45,7 +51,9 @@ pub enum PlacementError {
         why: String,
     },
     /// Memory that has only one mapping.
-    #[error("only a shared region has a view of its own to install pages in, and this is {kind:?} memory")]
+    #[error(
+        "only a shared region has a view of its own to install pages in, and this is {kind:?} memory"
+    )]
     NoView {
         /// Its kind.
         kind: RegionKind,

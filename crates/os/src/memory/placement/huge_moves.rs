@@ -2,8 +2,9 @@
 
 use core::ops::Range;
 
-/// Bytes from the start of two ranges of `len` bytes, at addresses `a` and `b`, in which both have the same whole huge pages of `size`
-/// bytes; empty if there are none. What is before and after would have to be cut out of huge pages, which costs more than its copy.
+/// Bytes from the start of two ranges of `len` bytes, at addresses `a` and `b`, in which both have
+/// the same whole huge pages of `size` bytes; empty if there are none. What is before and after
+/// would have to be cut out of huge pages, which costs more than its copy.
 #[must_use]
 pub fn whole(a: usize, b: usize, len: usize, size: usize) -> Range<usize> {
     if !a.abs_diff(b).is_multiple_of(size) {

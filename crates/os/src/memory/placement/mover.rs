@@ -1,4 +1,5 @@
-//! Moving pages within this process, by `UFFDIO_MOVE` (Linux 6.8), with copies of those that the kernel refuses.
+//! Moving pages within this process, by `UFFDIO_MOVE` (Linux 6.8), with copies of those that the
+//! kernel refuses.
 
 use super::super::huge::huge_page;
 use super::super::mapping::Mapping;
@@ -36,7 +37,8 @@ pub(in super::super) struct Watched(AtomicU32);
 const NOT_YET: u32 = 0;
 /// The kernel has said no.
 const REFUSED: u32 = u32::MAX;
-/// Refusals in a row up to which each doubles what is copied before the kernel is asked again: 16 pages at a time at last.
+/// Refusals in a row up to which each doubles what is copied before the kernel is asked again: 16
+/// pages at a time at last.
 const DOUBLINGS: u32 = 4;
 /// How often in a row the kernel may ask for patience.
 const PATIENCE: u32 = 16;
@@ -77,7 +79,12 @@ impl Mover {
     pub fn watch(&self, memory: &Mapping, watched: &Watched) -> bool {
         match watched.0.load(Ordering::Relaxed) {
             NOT_YET => {
-                let taken = uffd_sys::register_for_moves(&self.fd, memory.base().addr().get(), memory.len()).is_ok();
+                let taken = uffd_sys::register_for_moves(
+                    &self.fd,
+                    memory.base().addr().get(),
+                    memory.len(),
+                )
+                .is_ok();
                 watched.0.store(if taken { self.number } else { REFUSED }, Ordering::Relaxed);
                 taken
             }
@@ -85,12 +92,12 @@ impl Mover {
         }
     }
 
-    /// Bring the bytes at `from` to `to`: by moving pages where the kernel does that, else by copying. What is at `from` afterwards is
-    /// nothing, or what was there.
+    /// Bring the bytes at `from` to `to`: by moving pages where the kernel does that, else by
+    /// copying. What is at `from` afterwards is nothing, or what was there.
     ///
     /// # Safety
-    /// Whole pages, of private anonymous mappings of ours, readable and writable; no byte is in both ranges, no reference to any of them
-    /// exists. `to` is watched.
+    /// Whole pages, of private anonymous mappings of ours, readable and writable; no byte is in
+    /// both ranges, no reference to any of them exists. `to` is watched.
     pub unsafe fn carry(&self, to: NonNull<u8>, from: NonNull<u8>, len: usize) -> Placed {
         let (mut placed, mut done) = (Placed::default(), 0);
         let (mut refusals, mut waits) = (0, 0);
@@ -117,7 +124,8 @@ impl Mover {
         placed
     }
 
-    /// Move pages from `from` to `to` for as long as the places are empty and the pages movable; the bytes done, from the start.
+    /// Move pages from `from` to `to` for as long as the places are empty and the pages movable;
+    /// the bytes done, from the start.
     ///
     /// # Safety
     /// As [`Mover::carry`].
@@ -138,15 +146,22 @@ impl Mover {
     ///
     /// # Safety
     /// As [`Mover::carry`]; both are watched. `huge`: both begin at huge pages.
-    pub unsafe fn exchange(&self, a: NonNull<u8>, b: NonNull<u8>, len: usize, huge: bool) -> Placed {
+    pub unsafe fn exchange(
+        &self,
+        a: NonNull<u8>,
+        b: NonNull<u8>,
+        len: usize,
+        huge: bool,
+    ) -> Placed {
         let spare = self.huge.as_ref().filter(|_| huge).unwrap_or(&self.small);
         let spare = spare.lock().unwrap_or_else(PoisonError::into_inner);
         let chunk = CHUNK.max(huge_page().filter(|_| huge).unwrap_or(0));
         let mut placed = Placed::default();
         for done in (0..len).step_by(chunk) {
             let some = chunk.min(len - done);
-            // SAFETY: inside the ranges, for which the caller vouches; the spare place is ours, watched, and has room for a chunk. Whatever was
-            // only copied is still at its source, where the next step finds it and is refused: so that is copied over, too.
+            // SAFETY: inside the ranges, for which the caller vouches; the spare place is ours,
+            // watched, and has room for a chunk. Whatever was only copied is still at its source,
+            // where the next step finds it and is refused: so that is copied over, too.
             unsafe {
                 let (a, b) = (a.add(done), b.add(done));
                 let aside = spare.place_for(b);

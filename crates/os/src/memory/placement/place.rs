@@ -11,7 +11,8 @@ use crate::without::Without;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
 
-/// Decisions after which it is looked again whether other threads run: a look takes as long as copying some 100 KiB.
+/// Decisions after which it is looked again whether other threads run: a look takes as long as
+/// copying some 100 KiB.
 const LOOK_AGAIN: u32 = 256;
 
 /// How bytes are to come to their place.
@@ -37,13 +38,17 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// With what the kernel offers and the user has not switched off; what is quickest here is measured when it is first of interest.
+    /// With what the kernel offers and the user has not switched off; what is quickest here is
+    /// measured when it is first of interest.
     #[must_use]
     pub fn new(without: &Without) -> Placement {
-        let switched_off = [("uffd", without.uffd), ("move", without.page_move)].into_iter().find(|(_, off)| *off);
+        let switched_off =
+            [("uffd", without.uffd), ("move", without.page_move)].into_iter().find(|(_, off)| *off);
         let mover = match switched_off {
             Some((word, _)) => Err(format!("switched off by OIKAZE_WITHOUT={word}")),
-            None => Mover::open().map_err(|why| format!("the kernel does not offer it here: {why}")),
+            None => {
+                Mover::open().map_err(|why| format!("the kernel does not offer it here: {why}"))
+            }
         };
         Placement { mover, calibration: OnceLock::new(), decisions: AtomicU32::new(0) }
     }
@@ -54,7 +59,8 @@ impl Placement {
         Placement { calibration: (calibration, None).into(), ..Placement::new(without) }
     }
 
-    /// That of this process, opened at the first call, without what `OIKAZE_WITHOUT` names. If the kernel does not move pages, that is said once.
+    /// That of this process, opened at the first call, without what `OIKAZE_WITHOUT` names. If the
+    /// kernel does not move pages, that is said once.
     #[must_use]
     pub fn of_this_process() -> &'static Placement {
         static PLACEMENT: OnceLock<Placement> = OnceLock::new();
@@ -69,14 +75,16 @@ impl Placement {
         })
     }
 
-    /// From which sizes on moving pages pays: from a file, or measured now (less than 50 ms). `None` if pages are not moved here.
+    /// From which sizes on moving pages pays: from a file, or measured now (less than 50 ms).
+    /// `None` if pages are not moved here.
     #[must_use]
     pub fn calibration(&self) -> Option<&Calibration> {
         let mover = self.mover.as_ref().ok()?;
         Some(&self.calibration.get_or_init(|| Calibration::of_this_machine(mover)).0)
     }
 
-    /// The file of an earlier calibration that was there and not believed, and why; it was measured anew.
+    /// The file of an earlier calibration that was there and not believed, and why; it was measured
+    /// anew.
     #[must_use]
     pub fn doubted(&self) -> Option<&str> {
         self.calibration.get()?.1.as_deref()
@@ -90,7 +98,8 @@ impl Placement {
         let count = seen & !BUSY;
         let busy = if count.is_multiple_of(LOOK_AGAIN) { others_run() } else { seen & BUSY != 0 };
         // Threads that meet here look a little more or less often.
-        self.decisions.store(((count + 1) % LOOK_AGAIN) | if busy { BUSY } else { 0 }, Ordering::Relaxed);
+        self.decisions
+            .store(((count + 1) % LOOK_AGAIN) | if busy { BUSY } else { 0 }, Ordering::Relaxed);
         if busy { calibration.beside } else { calibration.alone }
     }
 
@@ -100,15 +109,23 @@ impl Placement {
         self.mover.as_ref().err().map(String::as_str)
     }
 
-    /// Exchange the contents of two ranges of `pages` pages each (MEM-17.1). Nobody may touch them meanwhile; see [the module](super).
+    /// Exchange the contents of two ranges of `pages` pages each (MEM-17.1). Nobody may touch them
+    /// meanwhile; see [the module](super).
     ///
     /// # Errors
     /// [`PlacementError`], with nothing changed.
-    pub fn exchange(&self, a: Pages<'_>, b: Pages<'_>, pages: u64, way: Way) -> Result<Placed, PlacementError> {
+    pub fn exchange(
+        &self,
+        a: Pages<'_>,
+        b: Pages<'_>,
+        pages: u64,
+        way: Way,
+    ) -> Result<Placed, PlacementError> {
         self.exchange_in_steps(a, b, pages, way, &mut |step| step())
     }
 
-    /// As [`Placement::exchange`], a few MiB at a time: `each` is given the steps, and runs each of them where it wants.
+    /// As [`Placement::exchange`], a few MiB at a time: `each` is given the steps, and runs each of
+    /// them where it wants.
     ///
     /// # Errors
     /// As [`Placement::exchange`].
@@ -124,12 +141,19 @@ impl Placement {
         self.act(Act::Exchange, &a, &b, way, each)
     }
 
-    /// Bring the contents of `pages` pages at `from` to `to` (MEM-17.3); what is at `from` afterwards is not said. As for
-    /// [`Placement::exchange`], nobody may touch either range meanwhile.
+    /// Bring the contents of `pages` pages at `from` to `to` (MEM-17.3); what is at `from`
+    /// afterwards is not said. As for [`Placement::exchange`], nobody may touch either range
+    /// meanwhile.
     ///
     /// # Errors
     /// As [`Placement::exchange`].
-    pub fn transfer(&self, from: Pages<'_>, to: Pages<'_>, pages: u64, way: Way) -> Result<Placed, PlacementError> {
+    pub fn transfer(
+        &self,
+        from: Pages<'_>,
+        to: Pages<'_>,
+        pages: u64,
+        way: Way,
+    ) -> Result<Placed, PlacementError> {
         self.transfer_in_steps(from, to, pages, way, &mut |step| step())
     }
 
@@ -170,18 +194,24 @@ impl Placement {
         };
         let huge = to.region.huge_pages();
         let way = if mover.is_some() { way } else { Way::Copy };
-        let Choice { moved, take_by_exchange } = choose(act, way, (to, from), huge, || self.crossovers());
+        let Choice { moved, take_by_exchange } =
+            choose(act, way, (to, from), huge, || self.crossovers());
         // A demand may begin anywhere: then huge pages are cut.
-        let huge = huge.filter(|size| [to, from].iter().all(|span| (span.at.addr().get() + moved.start).is_multiple_of(*size)));
+        let huge = huge.filter(|size| {
+            [to, from].iter().all(|span| (span.at.addr().get() + moved.start).is_multiple_of(*size))
+        });
         let moves = mover.map(|mover| Moves { mover, huge: huge.is_some(), take_by_exchange });
         let most = CHUNK.max(huge.unwrap_or(0));
         let mut placed = Placed::default();
-        for (part, moves) in [(0..moved.start, None), (moved.clone(), moves), (moved.end..to.len, None)] {
+        for (part, moves) in
+            [(0..moved.start, None), (moved.clone(), moves), (moved.end..to.len, None)]
+        {
             for first in part.clone().step_by(most) {
                 let len = most.min(part.end - first);
                 // SAFETY: the step is inside both spans.
                 let (to, from) = unsafe { (to.at.add(first), from.at.add(first)) };
-                // SAFETY: spans are mapped, writable, held, and apart; a mover was given only for private memory, which it watches.
+                // SAFETY: spans are mapped, writable, held, and apart; a mover was given only for
+                // private memory, which it watches.
                 each(&mut || placed += unsafe { step::run(act, moves, to, from, len) });
             }
         }
@@ -195,7 +225,10 @@ impl Placement {
             return Err("this process was forked, and would move its parent's pages".into());
         }
         for span in [to, from] {
-            let (memory, watched) = span.region.private_memory().ok_or("only private regions can be moved within a process")?;
+            let (memory, watched) = span
+                .region
+                .private_memory()
+                .ok_or("only private regions can be moved within a process")?;
             if !mover.watch(memory, watched) {
                 return Err("the kernel does not let this region be registered".into());
             }

@@ -1,12 +1,13 @@
-//! Does the mover do here what it should? Three pages of each of two ranges; takes some microseconds.
+//! Does the mover do here what it should? Three pages of each of two ranges; takes some
+//! microseconds.
 
 use super::super::mapping::Mapping;
 use super::mover::{Mover, Placed, Watched};
 use super::page_size;
 use std::io;
 
-/// Try it; what it does wrong, if anything. Afterwards it can be relied on that a page present at the destination is never taken for done,
-/// also if there is a hole at the source.
+/// Try it; what it does wrong, if anything. Afterwards it can be relied on that a page present at
+/// the destination is never taken for done, also if there is a hole at the source.
 pub(super) fn run(mover: &Mover) -> io::Result<()> {
     let page = page_size();
     let map = || Mapping::anonymous(3 * page).map_err(io::Error::other);
@@ -19,8 +20,8 @@ pub(super) fn run(mover: &Mover) -> io::Result<()> {
         // SAFETY: the first byte of one of its three pages, which only this function knows.
         unsafe { memory.base().add(index * page).read_volatile() }
     };
-    // Page 0 moves, page 1 is a hole at both, page 2 is a hole at the source and present at the destination.
-    // SAFETY: as above; the ranges are whole, apart, private and watched.
+    // Page 0 moves, page 1 is a hole at both, page 2 is a hole at the source and present at the
+    // destination. SAFETY: as above; the ranges are whole, apart, private and watched.
     let placed = unsafe {
         from.base().write_volatile(7);
         to.base().add(2 * page).write_volatile(9);
@@ -28,7 +29,9 @@ pub(super) fn run(mover: &Mover) -> io::Result<()> {
     };
     let expected = Placed { moved: 2 * page as u64, copied: page as u64 };
     if placed != expected {
-        return Err(wrong("the kernel takes a page for moved that is not, or refuses one that should be"));
+        return Err(wrong(
+            "the kernel takes a page for moved that is not, or refuses one that should be",
+        ));
     }
     let found = [byte(&to, 0), byte(&to, 1), byte(&to, 2), byte(&from, 0)];
     if found == [7, 0, 0, 0] { Ok(()) } else { Err(wrong("bytes did not arrive")) }

@@ -39,7 +39,8 @@ pub(super) struct Span<'r> {
 }
 
 impl<'r> Span<'r> {
-    /// Everything is checked before anything is changed (MEM-17.2), and the memory of shared arrays is refused (MEM-17.4).
+    /// Everything is checked before anything is changed (MEM-17.2), and the memory of shared arrays
+    /// is refused (MEM-17.4).
     pub fn check(place: Pages<'r>, pages: u64) -> Result<Span<'r>, PlacementError> {
         let (region, offset, page) = (place.region, place.offset, page_size() as u64);
         if region.kind() == RegionKind::Alias {

@@ -7,11 +7,13 @@ use rustix::fd::OwnedFd;
 use rustix::mm::{Advice, madvise};
 use std::io;
 
-/// Bytes that change place at a time: so few that what the kernel keeps of their pages is still in the cache when they move again.
+/// Bytes that change place at a time: so few that what the kernel keeps of their pages is still in
+/// the cache when they move again.
 pub(super) const CHUNK: usize = 2 << 20;
 
-/// Address space for one chunk, at any place within a unit, the size of a huge page: such a page moves as one only between places that are
-/// congruent, and small ones interrupt the other processors once for each page table that they are in, before or after.
+/// Address space for one chunk, at any place within a unit, the size of a huge page: such a page
+/// moves as one only between places that are congruent, and small ones interrupt the other
+/// processors once for each page table that they are in, before or after.
 #[derive(Debug)]
 pub(super) struct Spare {
     mapping: Mapping,
@@ -38,7 +40,10 @@ impl Spare {
 
     /// Drop what was left behind.
     pub fn clear(&self) {
-        // SAFETY: our own mapping, of which nobody knows; what is in it has been copied to where it belongs.
-        let _ = unsafe { madvise(self.mapping.base().as_ptr().cast(), self.mapping.len(), Advice::LinuxDontNeed) };
+        // SAFETY: our own mapping, of which nobody knows; what is in it has been copied to where it
+        // belongs.
+        let _ = unsafe {
+            madvise(self.mapping.base().as_ptr().cast(), self.mapping.len(), Advice::LinuxDontNeed)
+        };
     }
 }

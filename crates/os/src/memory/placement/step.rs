@@ -24,9 +24,15 @@ pub(super) struct Moves<'m> {
 }
 
 /// # Safety
-/// `len` bytes at both places are mapped, writable, held, and apart, without references to them; with a mover they are whole pages of
-/// private regions that it watches.
-pub(super) unsafe fn run(act: Act, moves: Option<Moves<'_>>, to: NonNull<u8>, from: NonNull<u8>, len: usize) -> Placed {
+/// `len` bytes at both places are mapped, writable, held, and apart, without references to them;
+/// with a mover they are whole pages of private regions that it watches.
+pub(super) unsafe fn run(
+    act: Act,
+    moves: Option<Moves<'_>>,
+    to: NonNull<u8>,
+    from: NonNull<u8>,
+    len: usize,
+) -> Placed {
     match (act, moves) {
         // SAFETY: the caller vouches.
         (Act::Exchange, Some(moves)) => unsafe { moves.mover.exchange(to, from, len, moves.huge) },
@@ -39,8 +45,9 @@ pub(super) unsafe fn run(act: Act, moves: Option<Moves<'_>>, to: NonNull<u8>, fr
     }
 }
 
-/// Into an empty place pages are moved. A full one is not emptied first: giving its pages back costs more than to move them to where the new ones
-/// come from, and those would have to be found again by page faults.
+/// Into an empty place pages are moved. A full one is not emptied first: giving its pages back
+/// costs more than to move them to where the new ones come from, and those would have to be found
+/// again by page faults.
 ///
 /// # Safety
 /// As [`run`] with a mover.
@@ -52,7 +59,11 @@ unsafe fn transfer(moves: Moves<'_>, to: NonNull<u8>, from: NonNull<u8>, len: us
         // SAFETY: the caller vouches for both ranges, inside which this is.
         placed += unsafe {
             let (to, from, rest) = (to.add(done), from.add(done), len - done);
-            if moves.take_by_exchange { moves.mover.exchange(to, from, rest, moves.huge) } else { copy::copy(to, from, rest) }
+            if moves.take_by_exchange {
+                moves.mover.exchange(to, from, rest, moves.huge)
+            } else {
+                copy::copy(to, from, rest)
+            }
         };
     }
     placed

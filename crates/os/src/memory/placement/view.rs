@@ -9,38 +9,45 @@ use rustix::mm::{Advice, madvise};
 fn view_of(place: Pages<'_>, pages: u64) -> Result<(*mut u8, usize), PlacementError> {
     let span = Span::check(place, pages)?;
     match place.region.kind() {
-        // SAFETY: the offset is inside the region, whose view is as long as its alias.
-        RegionKind::Shared => Ok((unsafe { place.region.view_ptr().add(place.offset as usize) }, span.len)),
+        RegionKind::Shared => {
+            // SAFETY: the offset is inside the region, whose view is as long as its alias.
+            Ok((unsafe { place.region.view_ptr().add(place.offset as usize) }, span.len))
+        }
         kind => Err(PlacementError::NoView { kind }),
     }
 }
 
-/// Map pages of a shared region, whose bytes came through the alias, into the program's view, so that it takes no fault there (MEM-17.6).
-/// By one read a run of pages, for the kernel maps those around it: that is quicker than the calls that ask for it.
+/// Map pages of a shared region, whose bytes came through the alias, into the program's view, so
+/// that it takes no fault there (MEM-17.6). By one read a run of pages, for the kernel maps those
+/// around it: that is quicker than the calls that ask for it.
 ///
 /// # Errors
 /// [`PlacementError`]: bad pages, or a region without a view.
 pub fn install(place: Pages<'_>, pages: u64) -> Result<(), PlacementError> {
-    /// Bytes that the kernel maps around a page that is read, from a multiple of it on (`fault_around_bytes`).
+    /// Bytes that the kernel maps around a page that is read, from a multiple of it on
+    /// (`fault_around_bytes`).
     const AROUND: usize = 64 << 10;
     let (at, len) = view_of(place, pages)?;
     let mut done = 0;
     while done < len {
         let next = at.wrapping_add(done);
-        // SAFETY: inside the view; the file has all its pages. Others may write there: the byte is read for its page's sake.
+        // SAFETY: inside the view; the file has all its pages. Others may write there: the byte is
+        // read for its page's sake.
         unsafe { next.read_volatile() };
         done += AROUND - next.addr() % AROUND;
     }
     Ok(())
 }
 
-/// Take pages out of the program's view; their bytes stay, and come back by [`install`] or at the next touch.
+/// Take pages out of the program's view; their bytes stay, and come back by [`install`] or at the
+/// next touch.
 ///
 /// # Errors
 /// As [`install`].
 pub fn retract(place: Pages<'_>, pages: u64) -> Result<(), PlacementError> {
     let (at, len) = view_of(place, pages)?;
-    // SAFETY: inside the view, a shared file mapping of ours: unmapping its pages loses no byte, and any touch maps them again.
+    // SAFETY: inside the view, a shared file mapping of ours: unmapping its pages loses no byte,
+    // and any touch maps them again.
     let _ = unsafe { madvise(at.cast(), len, Advice::LinuxDontNeed) };
     Ok(())
 }

@@ -30,24 +30,38 @@ impl Region {
     pub fn fill(&self, offset: u64, len: u64, value: u8) -> Result<(), AccessError> {
         self.check_writable()?;
         // SAFETY: `reach` vouches for `len` bytes at `at` for the length of the call.
-        self.reach(Side::Program, offset, len, |at| unsafe { at.as_ptr().write_bytes(value, len as usize) })
+        self.reach(Side::Program, offset, len, |at| unsafe {
+            at.as_ptr().write_bytes(value, len as usize)
+        })
     }
 
-    pub(in crate::memory) fn read_from(&self, side: Side, offset: u64, into: &mut [u8]) -> Result<(), AccessError> {
+    pub(in crate::memory) fn read_from(
+        &self,
+        side: Side,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<(), AccessError> {
         self.reach(side, offset, into.len() as u64, |at| {
-            // SAFETY: `reach` vouches for the source; the destination is an exclusive slice. They do not overlap: no
-            // reference into a region exists outside this crate, except to lent memory, whose owner has lent it to us.
+            // SAFETY: `reach` vouches for the source; the destination is an exclusive slice. They
+            // do not overlap: no reference into a region exists outside this crate, except to lent
+            // memory, whose owner has lent it to us.
             unsafe { core::ptr::copy_nonoverlapping(at.as_ptr(), into.as_mut_ptr(), into.len()) }
         })
     }
 
     #[inline]
-    pub(in crate::memory) fn write_from(&self, side: Side, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
+    pub(in crate::memory) fn write_from(
+        &self,
+        side: Side,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), AccessError> {
         self.check_writable()?;
         self.reach(side, offset, bytes.len() as u64, |at| {
             // Received straight into its place: there is nothing to do.
             if !core::ptr::eq(bytes.as_ptr(), at.as_ptr()) {
-                // SAFETY: as in `read_from`, the other way round; a source that was received into a region may overlap.
+                // SAFETY: as in `read_from`, the other way round; a source that was received into a
+                // region may overlap.
                 unsafe { core::ptr::copy(bytes.as_ptr(), at.as_ptr(), bytes.len()) }
             }
         })
@@ -68,7 +82,8 @@ impl Region {
         }
     }
 
-    /// Calls `touch` with a pointer to `len` bytes at `offset` that stay valid (and, if lent, lent) until it returns.
+    /// Calls `touch` with a pointer to `len` bytes at `offset` that stay valid (and, if lent, lent)
+    /// until it returns.
     #[inline]
     pub(in crate::memory) fn reach<R>(
         &self,
@@ -92,12 +107,17 @@ impl Region {
             Side::Program => self.inner.view,
             Side::Runtime => self.inner.alias,
         };
-        // SAFETY: callers have checked the offset against the length of the one allocation that `base` begins.
+        // SAFETY: callers have checked the offset against the length of the one allocation that
+        // `base` begins.
         unsafe { base.add(offset as usize) }
     }
 
     /// Bytes at `offset` for as long as the answer lives, through the alias.
-    pub(in crate::memory) fn hold(&self, offset: u64, len: u64) -> Result<(NonNull<u8>, Hold), AccessError> {
+    pub(in crate::memory) fn hold(
+        &self,
+        offset: u64,
+        len: u64,
+    ) -> Result<(NonNull<u8>, Hold), AccessError> {
         self.check_bounds(offset, len)?;
         if let Backing::Borrowed { gate, .. } = &self.inner.backing
             && !gate.enter()
@@ -123,20 +143,29 @@ impl Region {
         (!self.is_closed()).then(|| start..start + self.len())
     }
 
-    /// Look at bytes where they are: the source of a copy. Should somebody change them meanwhile, what is copied is some mixture. (Through the
-    /// program's own mapping: what it has just stored there is still on its way to the cache, from where a processor takes it at another
-    /// address of the same memory no sooner.)
+    /// Look at bytes where they are: the source of a copy. Should somebody change them meanwhile,
+    /// what is copied is some mixture. (Through the program's own mapping: what it has just stored
+    /// there is still on its way to the cache, from where a processor takes it at another address
+    /// of the same memory no sooner.)
     ///
-    /// For this crate alone: any clone of the region can change the bytes under the slice, so `look` must hand it to a copy and do
-    /// nothing else with it (MEM-1.14).
+    /// For this crate alone: any clone of the region can change the bytes under the slice, so
+    /// `look` must hand it to a copy and do nothing else with it (MEM-1.14).
     ///
     /// # Errors
     /// [`AccessError`]: out of bounds, or the lending scope has ended.
     #[inline]
-    pub(crate) fn with_bytes<R>(&self, offset: u64, len: u64, look: impl FnOnce(&[u8]) -> R) -> Result<R, AccessError> {
-        // SAFETY: `reach` vouches for `len` bytes at `at` for the length of the call; bytes have no invalid values. As with
-        // [`Gather::with_bytes`], a writer races with `look` as with the kernel's copy.
-        self.reach(Side::Program, offset, len, |at| look(unsafe { core::slice::from_raw_parts(at.as_ptr(), len as usize) }))
+    pub(crate) fn with_bytes<R>(
+        &self,
+        offset: u64,
+        len: u64,
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> Result<R, AccessError> {
+        self.reach(Side::Program, offset, len, |at| {
+            // SAFETY: `reach` vouches for `len` bytes at `at` for the length of the call; bytes
+            // have no invalid values. As with [`Gather::with_bytes`], a writer races with `look` as
+            // with the kernel's copy.
+            look(unsafe { core::slice::from_raw_parts(at.as_ptr(), len as usize) })
+        })
     }
 }
 
@@ -151,12 +180,13 @@ impl Hold {
         self.region.may_be_read_late()
     }
 
-    /// Could these be two regions of one memory, at other addresses? Of files and shared memory there are other mappings, of which a program can
-    /// lend one.
+    /// Could these be two regions of one memory, at other addresses? Of files and shared memory
+    /// there are other mappings, of which a program can lend one.
     pub(in crate::memory) fn may_be_also(&self, other: &Hold) -> bool {
         use RegionKind::{Borrowed, File, Shared};
         let kinds = (self.region.kind(), other.region.kind());
-        let may = matches!(kinds, (Shared | File, Borrowed | File) | (Borrowed | File, Shared | File));
+        let may =
+            matches!(kinds, (Shared | File, Borrowed | File) | (Borrowed | File, Shared | File));
         may && !Arc::ptr_eq(&self.region.inner, &other.region.inner)
     }
 }

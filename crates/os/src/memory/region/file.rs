@@ -8,14 +8,21 @@ use oikaze_protocol::rma::Rights;
 use rustix::fd::BorrowedFd;
 
 impl Region {
-    /// `len` bytes of a file from `offset` (whole pages) on, as other mappings of it see them. Its pages need not be in memory: an operation that
-    /// meets absent ones waits until a thread has fetched them, and nobody else does. If the file is truncated, operations on what is gone
-    /// fail; the program's own access to that ends it (SIGBUS) with a message (MEM-1.15), as for any mapping, and so does a
-    /// truncation in the very moment in which bytes are copied or summed up here: shrink no file that is in use.
+    /// `len` bytes of a file from `offset` (whole pages) on, as other mappings of it see them. Its
+    /// pages need not be in memory: an operation that meets absent ones waits until a thread has
+    /// fetched them, and nobody else does. If the file is truncated, operations on what is gone
+    /// fail; the program's own access to that ends it (SIGBUS) with a message (MEM-1.15), as for
+    /// any mapping, and so does a truncation in the very moment in which bytes are copied or summed
+    /// up here: shrink no file that is in use.
     ///
     /// # Errors
     /// [`MemoryError`]: an offset inside a page; a file that cannot be mapped so.
-    pub fn of_file(file: BorrowedFd<'_>, offset: u64, len: usize, writable: bool) -> Result<Region, MemoryError> {
+    pub fn of_file(
+        file: BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+        writable: bool,
+    ) -> Result<Region, MemoryError> {
         if !offset.is_multiple_of(rustix::param::page_size() as u64) {
             return Err(MemoryError::FileOffset(offset));
         }
@@ -24,11 +31,17 @@ impl Region {
         // Without the handler a SIGBUS ends the process all the same, in silence.
         let named = NamedMapping::new(file, offset, at, len).ok();
         let told = residence::is_told(file);
-        Ok(Region::new(at, at, len, PageSize::Small, Backing::File { _named: named, _memory: memory, writable, told }))
+        Ok(Region::new(
+            at,
+            at,
+            len,
+            PageSize::Small,
+            Backing::File { _named: named, _memory: memory, writable, told },
+        ))
     }
 
-    /// May pages of it be absent, so that whoever touches them waits for a disk? Those of a file, what was lent, which may be one's, and any
-    /// where the machine swaps; but a shared array's.
+    /// May pages of it be absent, so that whoever touches them waits for a disk? Those of a file,
+    /// what was lent, which may be one's, and any where the machine swaps; but a shared array's.
     #[must_use]
     pub fn may_be_absent(&self) -> bool {
         match self.inner.backing {
@@ -39,7 +52,8 @@ impl Region {
         }
     }
 
-    /// Are the pages of this range in memory? Those that were a moment ago are taken to be, unless they are a file's.
+    /// Are the pages of this range in memory? Those that were a moment ago are taken to be, unless
+    /// they are a file's.
     #[must_use]
     pub fn is_present(&self, offset: u64, len: u64) -> bool {
         if len == 0 || !self.may_be_absent() || self.check_bounds(offset, len).is_err() {
@@ -50,25 +64,26 @@ impl Region {
             Backing::Staged { disk, .. } => disk.is_present(offset, len as u64),
             Backing::File { told, .. } if *told => residence::is_present(at, len),
             Backing::File { .. } => swap::is_mapped(at, len),
-            Backing::Private { .. } => {
-                swap::is_present(at, len, |pages| residence::is_present(at, len) || !swap::is_swapped(pages))
-            }
+            Backing::Private { .. } => swap::is_present(at, len, |pages| {
+                residence::is_present(at, len) || !swap::is_swapped(pages)
+            }),
             // As good as present is what never was anywhere.
             Backing::Shared { alias, backed, .. } => swap::is_present(at, len, |pages| {
                 let start = alias.base().as_ptr().addr();
                 let is_hole = |file| !swap::has_data(file, pages.start - start..pages.end - start);
                 residence::is_present(at, len) || backed.file().is_some_and(is_hole)
             }),
-            // Nobody knows what is behind it: what was never touched is fetched once. Nor what follows there when the loan is over.
-            Backing::Borrowed { gate, .. } => {
-                gate.visit().is_none_or(|_stays| swap::is_present(at, len, |_| swap::is_mapped(at, len)))
-            }
+            // Nobody knows what is behind it: what was never touched is fetched once. Nor what
+            // follows there when the loan is over.
+            Backing::Borrowed { gate, .. } => gate
+                .visit()
+                .is_none_or(|_stays| swap::is_present(at, len, |_| swap::is_mapped(at, len))),
             Backing::Alias { .. } => true,
         }
     }
 
-    /// Have the pages of this range in memory, for what is to be done there: to read a file, its holes need no room. Waits for the disk, if
-    /// they may be there.
+    /// Have the pages of this range in memory, for what is to be done there: to read a file, its
+    /// holes need no room. Waits for the disk, if they may be there.
     ///
     /// # Errors
     /// Out of bounds; [`AccessError::Lost`]: they cannot be had.
@@ -85,6 +100,7 @@ impl Region {
             return Ok(());
         }
         let writing = self.writable() && right != Rights::READ;
-        residence::populate(self.at(Side::Runtime, offset), len as usize, writing).map_err(|_| AccessError::Lost { offset, len })
+        residence::populate(self.at(Side::Runtime, offset), len as usize, writing)
+            .map_err(|_| AccessError::Lost { offset, len })
     }
 }

@@ -1,8 +1,9 @@
-//! Which pages of which memory files are behind a shared region: those of its own file, until some have changed place with those of a region of
-//! another process (MEM-20).
+//! Which pages of which memory files are behind a shared region: those of its own file, until some
+//! have changed place with those of a region of another process (MEM-20).
 //!
-//! To take other pages is one call for each of the two mappings, which replaces what was there from one moment to the next. It pays for huge pages
-//! alone: small ones have to be found again one by one, which takes longer than to copy their bytes.
+//! To take other pages is one call for each of the two mappings, which replaces what was there from
+//! one moment to the next. It pays for huge pages alone: small ones have to be found again one by
+//! one, which takes longer than to copy their bytes.
 
 use super::super::lasting_len;
 use super::super::mapping::Mapping;
@@ -21,8 +22,9 @@ const RUNS_MAX: usize = 256;
 /// What comes into the middle of a run makes three of it.
 const PIECES_ADDED: usize = 2;
 
-/// Mappings that a region whose pages change place keeps in hand: as many as a process may have (`vm.max_map_count`), it may make none before another
-/// is given up. One for each of its two where fewer pages come than it has made ready for, and one to undo the first.
+/// Mappings that a region whose pages change place keeps in hand: as many as a process may have
+/// (`vm.max_map_count`), it may make none before another is given up. One for each of its two where
+/// fewer pages come than it has made ready for, and one to undo the first.
 const SPARES: usize = 3;
 const SPARES_TO_UNDO: usize = 1;
 
@@ -32,7 +34,8 @@ pub enum NotTaken {
     /// Nothing has changed.
     #[error(transparent)]
     Refused(#[from] io::Error),
-    /// The region's two mappings do not agree any more: other threads have made mappings of all that was given up for this.
+    /// The region's two mappings do not agree any more: other threads have made mappings of all
+    /// that was given up for this.
     #[error("one of the region's two mappings has the new pages and one the old ones: {0}")]
     Torn(io::Error),
 }
@@ -55,7 +58,10 @@ impl FilePages {
     pub fn received(file: OwnedFd, offset: u64, len: u64) -> io::Result<FilePages> {
         let size = lasting_len(&file)?;
         if len == 0 || offset.checked_add(len).is_none_or(|end| end > size) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is shorter than it is said to be"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the file is shorter than it is said to be",
+            ));
         }
         Ok(FilePages { file: Arc::new(file), offset, len })
     }
@@ -77,8 +83,10 @@ impl FilePages {
     }
 
     fn is_of(&self, other: &FilePages) -> bool {
-        let identity = |pages: &FilePages| fstat(&pages.file).ok().map(|stat| (stat.st_dev, stat.st_ino));
-        Arc::ptr_eq(&self.file, &other.file) || identity(self).is_some_and(|this| identity(other) == Some(this))
+        let identity =
+            |pages: &FilePages| fstat(&pages.file).ok().map(|stat| (stat.st_dev, stat.st_ino));
+        Arc::ptr_eq(&self.file, &other.file)
+            || identity(self).is_some_and(|this| identity(other) == Some(this))
     }
 }
 
@@ -97,7 +105,10 @@ impl Run {
     /// The part of it that is in this range of the region.
     fn within(&self, from: u64, to: u64) -> Option<Run> {
         let (from, to) = (from.max(self.at), to.min(self.end()));
-        (from < to).then(|| Run { at: from, pages: self.pages.clone().from(from - self.at).until(to - from) })
+        (from < to).then(|| Run {
+            at: from,
+            pages: self.pages.clone().from(from - self.at).until(to - from),
+        })
     }
 
     fn goes_on_with(&self, next: &Run) -> bool {
@@ -130,7 +141,10 @@ pub(super) struct Backed {
 impl Backed {
     pub fn by(file: OwnedFd, len: usize) -> Backed {
         let own = Arc::new(file);
-        let runs = vec![Run { at: 0, pages: FilePages { file: Arc::clone(&own), offset: 0, len: len as u64 } }];
+        let runs = vec![Run {
+            at: 0,
+            pages: FilePages { file: Arc::clone(&own), offset: 0, len: len as u64 },
+        }];
         Backed {
             own,
             renewed: OnceLock::new(),
@@ -158,7 +172,8 @@ impl Backed {
         self.renewed.get().is_some()
     }
 
-    /// It takes its memory from this one from here on. There is no second time: nobody else maps its memory any more.
+    /// It takes its memory from this one from here on. There is no second time: nobody else maps
+    /// its memory any more.
     pub fn renew(&self, file: Arc<OwnedFd>) {
         let _ = self.renewed.set(file);
     }
@@ -183,7 +198,8 @@ impl Backed {
         Ok(())
     }
 
-    /// Make a mapping. Spares are given up for it one by one, and only where there is no other way, until so many are left.
+    /// Make a mapping. Spares are given up for it one by one, and only where there is no other way,
+    /// until so many are left.
     fn with_spares(&self, left: usize, mut make: impl FnMut() -> io::Result<()>) -> io::Result<()> {
         loop {
             let refused = match make() {
@@ -202,11 +218,15 @@ impl Backed {
 /// The same runs with other pages at one place.
 fn with(runs: &[Run], new: Run) -> Vec<Run> {
     // A file that is known already is kept open once.
-    let known = runs.iter().find(|run| run.pages.is_of(&new.pages)).map(|run| Arc::clone(&run.pages.file));
+    let known =
+        runs.iter().find(|run| run.pages.is_of(&new.pages)).map(|run| Arc::clone(&run.pages.file));
     let pages = FilePages { file: known.unwrap_or(new.pages.file), ..new.pages };
     let new = Run { pages, ..new };
-    let mut all: Vec<Run> =
-        runs.iter().flat_map(|run| [run.within(0, new.at), run.within(new.end(), u64::MAX)]).flatten().collect();
+    let mut all: Vec<Run> = runs
+        .iter()
+        .flat_map(|run| [run.within(0, new.at), run.within(new.end(), u64::MAX)])
+        .flatten()
+        .collect();
     all.push(new);
     all.sort_unstable_by_key(|run| run.at);
     all.dedup_by(|next, run| {
@@ -236,31 +256,42 @@ impl PagesLock {
     #[must_use]
     pub fn pages(&self, offset: u64) -> Option<FilePages> {
         let runs = self.region.backed()?.runs();
-        runs.iter().find_map(|run| run.within(offset, u64::MAX)).filter(|run| run.at == offset).map(|run| run.pages)
+        runs.iter()
+            .find_map(|run| run.within(offset, u64::MAX))
+            .filter(|run| run.at == offset)
+            .map(|run| run.pages)
     }
 
-    /// Make sure of being able to take pages at this place, or fewer (MEM-20.3): however many pieces the region consists of already, and however many
-    /// mappings this process has. `false`: it cannot.
+    /// Make sure of being able to take pages at this place, or fewer (MEM-20.3): however many
+    /// pieces the region consists of already, and however many mappings this process has. `false`:
+    /// it cannot.
     #[must_use]
     pub fn prepare(&mut self, offset: u64, len: u64) -> bool {
-        let Backing::Shared { view, alias, backed } = &self.region.inner.backing else { return false };
-        let (Ok(at), Ok(len)) = (usize::try_from(offset), usize::try_from(len)) else { return false };
+        let Backing::Shared { view, alias, backed } = &self.region.inner.backing else {
+            return false;
+        };
+        let (Ok(at), Ok(len)) = (usize::try_from(offset), usize::try_from(len)) else {
+            return false;
+        };
         if backed.runs().len() + PIECES_ADDED > RUNS_MAX {
             return false;
         }
         self.prepared = Some((at, len));
-        let apart = [alias, view].into_iter().all(|mapping| mapping.keep_apart(at, len, true).is_ok());
+        let apart =
+            [alias, view].into_iter().all(|mapping| mapping.keep_apart(at, len, true).is_ok());
         apart && backed.save_up().is_ok()
     }
 
-    /// Put other pages behind the region, at `offset`: what it had there it has no more. Threads that touch them meanwhile see the one or the
-    /// other.
+    /// Put other pages behind the region, at `offset`: what it had there it has no more. Threads
+    /// that touch them meanwhile see the one or the other.
     ///
     /// # Errors
-    /// They are not inside the region, not in units of [`Region::exchange_unit`], or from too many places (MEM-20.3); the kernel says no.
+    /// They are not inside the region, not in units of [`Region::exchange_unit`], or from too many
+    /// places (MEM-20.3); the kernel says no.
     pub fn take(&self, offset: u64, pages: FilePages) -> Result<(), NotTaken> {
         let unit = self.region.exchange_unit().unwrap_or(u64::MAX);
-        let whole = [offset, pages.offset, pages.len].iter().all(|number| number.is_multiple_of(unit));
+        let whole =
+            [offset, pages.offset, pages.len].iter().all(|number| number.is_multiple_of(unit));
         if !whole || self.region.check_bounds(offset, pages.len).is_err() {
             return Err(io::Error::from(io::ErrorKind::InvalidInput).into());
         }
@@ -289,14 +320,18 @@ impl PagesLock {
         let mut runs = backed.runs();
         let new = with(&runs, Run { at: offset, pages });
         if new.len() > RUNS_MAX {
-            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, "its pages come from too many places already").into());
+            return Err(io::Error::new(
+                io::ErrorKind::QuotaExceeded,
+                "its pages come from too many places already",
+            )
+            .into());
         }
         let mut put = |mapping: &Mapping, runs: &[Run], left: usize| {
             let mut concerned = runs.iter().filter_map(|run| run.within(offset, end));
             concerned.try_for_each(|run| backed.with_spares(left, || replace(mapping, &run)))
         };
-        // A mapping that would be one too many the kernel refuses before it touches the old one; in want of memory it may have left a hole, into
-        // which what was there is put back.
+        // A mapping that would be one too many the kernel refuses before it touches the old one; in
+        // want of memory it may have left a hole, into which what was there is put back.
         if let Err(why) = put(alias, &new, SPARES_TO_UNDO) {
             let _ = put(alias, &runs, 0);
             return Err(why.into());
@@ -315,7 +350,9 @@ impl PagesLock {
 
 impl Drop for PagesLock {
     fn drop(&mut self) {
-        if let (Backing::Shared { view, alias, .. }, Some((at, len))) = (&self.region.inner.backing, self.prepared) {
+        if let (Backing::Shared { view, alias, .. }, Some((at, len))) =
+            (&self.region.inner.backing, self.prepared)
+        {
             for mapping in [alias, view] {
                 // What stays apart harms nobody.
                 let _ = mapping.keep_apart(at, len, false);
@@ -335,7 +372,8 @@ impl Region {
         }
     }
 
-    /// In multiples of how many bytes its pages can change place with those of another process; `None`: they cannot.
+    /// In multiples of how many bytes its pages can change place with those of another process;
+    /// `None`: they cannot.
     #[must_use]
     pub fn exchange_unit(&self) -> Option<u64> {
         static OFF: OnceLock<bool> = OnceLock::new();
@@ -344,7 +382,8 @@ impl Region {
         self.huge_pages().map(|size| size as u64)
     }
 
-    /// Keep others from changing what is behind it; `None` if somebody does already, or nothing can be changed.
+    /// Keep others from changing what is behind it; `None` if somebody does already, or nothing can
+    /// be changed.
     #[must_use]
     pub fn lock_pages(&self) -> Option<PagesLock> {
         let free = !self.backed()?.locked.swap(true, Ordering::Acquire);
@@ -357,13 +396,15 @@ impl Region {
         self.backed().is_some_and(|backed| backed.locked.load(Ordering::Acquire))
     }
 
-    /// Does the program see other bytes in it than the runtime, for good ([`NotTaken::Torn`])? Then it can grant nothing.
+    /// Does the program see other bytes in it than the runtime, for good ([`NotTaken::Torn`])? Then
+    /// it can grant nothing.
     #[must_use]
     pub fn is_torn(&self) -> bool {
         self.backed().is_some_and(|backed| backed.torn.load(Ordering::Acquire))
     }
 
-    /// From here on [`Region::file`] says nothing: who maps it would not see what is behind the region.
+    /// From here on [`Region::file`] says nothing: who maps it would not see what is behind the
+    /// region.
     pub fn leave_file(&self) {
         if let Some(backed) = self.backed() {
             backed.left.store(true, Ordering::Release);

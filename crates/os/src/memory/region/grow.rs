@@ -39,11 +39,13 @@ impl Region {
         whole_pages(len)?;
         let memory = Mapping::anonymous_unpromised(capacity.max(len))?;
         let (at, capacity, watched) = (memory.base(), memory.len(), Watched::default());
-        Ok(Region::new(at, at, capacity, PageSize::Small, Backing::Private { memory, watched }).of_length(len))
+        Ok(Region::new(at, at, capacity, PageSize::Small, Backing::Private { memory, watched })
+            .of_length(len))
     }
 
-    /// Make it longer. The bytes stay where they are (who holds a pointer keeps it), so that it can grow only into address space that was
-    /// set aside when it was made; what is added is zero. Two threads that make it grow leave the greater length.
+    /// Make it longer. The bytes stay where they are (who holds a pointer keeps it), so that it can
+    /// grow only into address space that was set aside when it was made; what is added is zero. Two
+    /// threads that make it grow leave the greater length.
     ///
     /// # Errors
     /// [`MemoryError`]: past the capacity, or shorter than it is; not enough memory.

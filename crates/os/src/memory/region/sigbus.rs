@@ -1,7 +1,8 @@
 //! Says which file's region a SIGBUS came from, before the process ends by it (MEM-1.15).
 //!
-//! The handler runs on a thread that may hold any lock, so it takes none and allocates nothing. As in [`crate::memory::shared`]'s handler
-//! for SIGSEGV, it walks a list whose entries are never freed, and then does what would have happened without it.
+//! The handler runs on a thread that may hold any lock, so it takes none and allocates nothing. As
+//! in [`crate::memory::shared`]'s handler for SIGSEGV, it walks a list whose entries are never
+//! freed, and then does what would have happened without it.
 
 use super::super::shared::segv_chain;
 use crate::signals::locked_without_signals;
@@ -24,7 +25,8 @@ struct Entry {
     next: *const Entry,
 }
 
-// SAFETY: `next` is written before the entry is published and never again; it leads to an entry that is never freed.
+// SAFETY: `next` is written before the entry is published and never again; it leads to an entry
+// that is never freed.
 unsafe impl Sync for Entry {}
 
 static FIRST: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
@@ -38,26 +40,35 @@ pub(super) struct NamedMapping {
 }
 
 impl NamedMapping {
-    /// Makes the mapping known. The handler is installed again if the program has put another one over it.
+    /// Makes the mapping known. The handler is installed again if the program has put another one
+    /// over it.
     ///
     /// # Errors
     /// The handler cannot be installed.
-    pub fn new(file: BorrowedFd<'_>, offset: u64, at: NonNull<u8>, len: usize) -> io::Result<NamedMapping> {
+    pub fn new(
+        file: BorrowedFd<'_>,
+        offset: u64,
+        at: NonNull<u8>,
+        len: usize,
+    ) -> io::Result<NamedMapping> {
         let link = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let path = rustix::fs::readlink(link, Vec::new()).unwrap_or_else(|_| c"(its name is not known)".to_owned());
-        let _one = locked_without_signals(|| REGISTERING.lock().unwrap_or_else(PoisonError::into_inner));
+        let path = rustix::fs::readlink(link, Vec::new())
+            .unwrap_or_else(|_| c"(its name is not known)".to_owned());
+        let _one =
+            locked_without_signals(|| REGISTERING.lock().unwrap_or_else(PoisonError::into_inner));
         segv_chain::ensure(libc::SIGBUS, on_sigbus)?;
-        let entry = entries().find(|entry| entry.len.load(Ordering::Relaxed) == 0).unwrap_or_else(|| {
-            let entry: &'static Entry = Box::leak(Box::new(Entry {
-                base: AtomicUsize::new(0),
-                len: AtomicUsize::new(0),
-                offset: AtomicU64::new(0),
-                path: AtomicPtr::new(ptr::null_mut()),
-                next: FIRST.load(Ordering::Relaxed),
-            }));
-            FIRST.store(ptr::from_ref(entry).cast_mut(), Ordering::Release);
-            entry
-        });
+        let entry =
+            entries().find(|entry| entry.len.load(Ordering::Relaxed) == 0).unwrap_or_else(|| {
+                let entry: &'static Entry = Box::leak(Box::new(Entry {
+                    base: AtomicUsize::new(0),
+                    len: AtomicUsize::new(0),
+                    offset: AtomicU64::new(0),
+                    path: AtomicPtr::new(ptr::null_mut()),
+                    next: FIRST.load(Ordering::Relaxed),
+                }));
+                FIRST.store(ptr::from_ref(entry).cast_mut(), Ordering::Release);
+                entry
+            });
         entry.base.store(at.as_ptr().addr(), Ordering::Relaxed);
         entry.offset.store(offset, Ordering::Relaxed);
         entry.path.store(path.as_ptr().cast_mut(), Ordering::Relaxed);
@@ -69,7 +80,8 @@ impl NamedMapping {
 
 impl Drop for NamedMapping {
     fn drop(&mut self) {
-        let _one = locked_without_signals(|| REGISTERING.lock().unwrap_or_else(PoisonError::into_inner));
+        let _one =
+            locked_without_signals(|| REGISTERING.lock().unwrap_or_else(PoisonError::into_inner));
         self.entry.len.store(0, Ordering::Release);
     }
 }
@@ -81,13 +93,19 @@ fn entries() -> impl Iterator<Item = &'static Entry> {
     std::iter::successors(first, |entry| unsafe { entry.next.as_ref() })
 }
 
-extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel passes a valid siginfo. Only signals of the kernel (positive code) carry an address.
+extern "C" fn on_sigbus(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: the kernel passes a valid siginfo. Only signals of the kernel (positive code) carry
+    // an address.
     let address = unsafe { ((*info).si_code > 0).then(|| (*info).si_addr().addr()) };
     let found = address.and_then(|address| {
         entries().find_map(|entry| {
             let len = entry.len.load(Ordering::Acquire);
-            let at = address.checked_sub(entry.base.load(Ordering::Relaxed)).filter(|at| *at < len)?;
+            let at =
+                address.checked_sub(entry.base.load(Ordering::Relaxed)).filter(|at| *at < len)?;
             Some((entry, at))
         })
     });
@@ -99,7 +117,8 @@ extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context
 
 fn say(entry: &Entry, at: usize) {
     let path = entry.path.load(Ordering::Relaxed);
-    // SAFETY: a thread touches the mapping right now, so its region has not gone, which keeps the path.
+    // SAFETY: a thread touches the mapping right now, so its region has not gone, which keeps the
+    // path.
     let path = unsafe { CStr::from_ptr(path) };
     let mut line = Line::default();
     line.push(b"oikaze: touching byte ");
@@ -169,6 +188,9 @@ mod tests {
         assert_eq!(&line.bytes[..line.len], b"0 9 10 18446744073709551615 ");
         line.push(&[b'x'; 5000]);
         line.push(&[b'y'; 100]);
-        assert!(line.bytes[..line.len].ends_with(&[b'y'; 100]), "what follows a long path is there");
+        assert!(
+            line.bytes[..line.len].ends_with(&[b'y'; 100]),
+            "what follows a long path is there"
+        );
     }
 }

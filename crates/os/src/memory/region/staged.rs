@@ -1,4 +1,5 @@
-//! Memory whose pages come and go as somebody says: what a file's do by a disk and a thread, a simulated cluster does by its events.
+//! Memory whose pages come and go as somebody says: what a file's do by a disk and a thread, a
+//! simulated cluster does by its events.
 
 use super::super::{MemoryError, PageSize, huge};
 use super::{Backing, Region};
@@ -7,7 +8,8 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Where the pages of a [staged](Region::staged) region are while they are absent; clones are the same.
+/// Where the pages of a [staged](Region::staged) region are while they are absent; clones are the
+/// same.
 #[derive(Clone, Debug, Default)]
 pub struct Disk(Arc<Mutex<Pages>>);
 
@@ -18,7 +20,8 @@ struct Pages {
 }
 
 impl Region {
-    /// Memory of this process alone that [may be absent](Region::may_be_absent), and what makes its pages so. It keeps what was written.
+    /// Memory of this process alone that [may be absent](Region::may_be_absent), and what makes its
+    /// pages so. It keeps what was written.
     ///
     /// # Errors
     /// As [`Region::private`].
@@ -65,7 +68,8 @@ impl Disk {
 
     pub(in super::super) fn want(&self, range: &Range<u64>) {
         let mut pages = self.lock();
-        let wanted: Vec<u64> = pages.absent.range(pages_of(range.start, range.end - range.start)).copied().collect();
+        let wanted: Vec<u64> =
+            pages.absent.range(pages_of(range.start, range.end - range.start)).copied().collect();
         pages.wanted.extend(wanted);
     }
 

@@ -1,5 +1,5 @@
-//! Tracks which byte ranges of an array are lent to guards of this process: `RefCell`, by ranges. Bytes that arrive from other nodes
-//! do not change memory that a guard has shown (COH-3.9).
+//! Tracks which byte ranges of an array are lent to guards of this process: `RefCell`, by ranges.
+//! Bytes that arrive from other nodes do not change memory that a guard has shown (COH-3.9).
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -14,9 +14,11 @@ use super::pending::PendingBytes;
 use crate::origin::Origin;
 use crate::signals::{Locked, locked};
 
-/// A registry of the byte ranges that are lent out. Readers may overlap readers; a writer overlaps nobody.
+/// A registry of the byte ranges that are lent out. Readers may overlap readers; a writer overlaps
+/// nobody.
 ///
-/// It answers only for this process. Between nodes the program's own synchronisation does (spec/coherence.md: data-race freedom).
+/// It answers only for this process. Between nodes the program's own synchronisation does
+/// (spec/coherence.md: data-race freedom).
 #[derive(Debug, Default)]
 pub struct Borrows {
     held: Mutex<Held>,
@@ -41,14 +43,16 @@ struct Entry {
     writer: bool,
     taker: Taker,
     taken_at: &'static Location<'static>,
-    /// Pages that the guard has shown and that were invalidated since. Its bytes in them stay as they are.
+    /// Pages that the guard has shown and that were invalidated since. Its bytes in them stay as
+    /// they are.
     shown: BTreeSet<usize>,
 }
 
 /// Where arriving bytes come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Incoming {
-    /// A home's answer to a fetch. A guard has shown the page only if the page was invalidated while the guard lived.
+    /// A home's answer to a fetch. A guard has shown the page only if the page was invalidated
+    /// while the guard lived.
     Fetched,
     /// Another node's diff to a page whose home is here, which a guard may show at any time.
     Diff,
@@ -87,7 +91,9 @@ impl Held {
                 Incoming::Diff => runs.push(common),
                 Incoming::Fetched => {
                     let shown = entry.shown.range(common.start / PAGE..common.end.div_ceil(PAGE));
-                    runs.extend(shown.map(|page| overlap(&common, &(page * PAGE..(page + 1) * PAGE))));
+                    runs.extend(
+                        shown.map(|page| overlap(&common, &(page * PAGE..(page + 1) * PAGE))),
+                    );
                 }
             }
         }
@@ -144,14 +150,24 @@ impl Borrows {
 
     /// Lend out `bytes`, or say which guard is in the way.
     #[track_caller]
-    pub(super) fn borrow(&self, array: &str, bytes: Range<usize>, writer: bool) -> Result<u64, SharedError> {
+    pub(super) fn borrow(
+        &self,
+        array: &str,
+        bytes: Range<usize>,
+        writer: bool,
+    ) -> Result<u64, SharedError> {
         let taken_at = Location::caller();
         let mut held = self.lock();
         let overlaps = |e: &&Entry| !overlap(&e.bytes, &bytes).is_empty();
         let conflict = held.ranges.iter().filter(overlaps).find(|e| writer || e.writer);
         if let Some(e) = conflict {
             return Err(SharedError::invalid(
-                format!("{} bytes {}..{} of array {array:?}", if writer { "writing" } else { "reading" }, bytes.start, bytes.end),
+                format!(
+                    "{} bytes {}..{} of array {array:?}",
+                    if writer { "writing" } else { "reading" },
+                    bytes.start,
+                    bytes.end
+                ),
                 format!("{} is alive in this process", e.describe()),
                 "Drop that guard first, or cut the range so that threads hold disjoint parts.",
             ));
@@ -164,9 +180,11 @@ impl Borrows {
         Ok(ticket)
     }
 
-    /// Ends a loan. Bytes that waited for it alone go to memory before anybody else can borrow them.
+    /// Ends a loan. Bytes that waited for it alone go to memory before anybody else can borrow
+    /// them.
     pub(super) fn give_back(&self, ticket: u64, alias: &impl AliasBytes) {
-        // In a child of fork the lock may be held for ever, by a thread that the child does not have (MEM-24.2).
+        // In a child of fork the lock may be held for ever, by a thread that the child does not
+        // have (MEM-24.2).
         if !self.origin.is_here() {
             return;
         }
@@ -186,8 +204,16 @@ impl Borrows {
         }
     }
 
-    /// Puts arriving bytes into memory, those under guards that have shown them excepted: these wait (COH-3.9).
-    pub(super) fn place(&self, array: &str, at: usize, bytes: &[u8], incoming: Incoming, alias: &impl AliasBytes) {
+    /// Puts arriving bytes into memory, those under guards that have shown them excepted: these
+    /// wait (COH-3.9).
+    pub(super) fn place(
+        &self,
+        array: &str,
+        at: usize,
+        bytes: &[u8],
+        incoming: Incoming,
+        alias: &impl AliasBytes,
+    ) {
         // Held to the end, so that no guard begins in the middle of the copy.
         let mut held = self.lock();
         let covered = held.covered(&(at..at + bytes.len()), incoming);

@@ -76,7 +76,8 @@ pub fn choose(without: &Without) -> Result<Choice, SharedError> {
             Err(e) => passed_over.push((kind, e.reason())),
         }
     }
-    let reasons: Vec<_> = passed_over.iter().map(|(kind, reason)| format!("{kind}: {reason}")).collect();
+    let reasons: Vec<_> =
+        passed_over.iter().map(|(kind, reason)| format!("{kind}: {reason}")).collect();
     Err(SharedError::invalid(
         "finding a way to track touches of shared pages",
         reasons.join("; "),
@@ -93,13 +94,25 @@ mod tests {
         let choice = choose(&Without::parse("uffd").unwrap()).unwrap();
         assert_eq!(choice.tracker.kind(), TrackerKind::Mprotect);
         let report = choice.to_string();
-        assert!(report.starts_with("mprotect + SIGSEGV; not full userfaultfd (switched off by OIKAZE_WITHOUT=uffd)"), "{report}");
-        assert_ne!(choose(&Without::parse("uffd-full").unwrap()).unwrap().tracker.kind(), TrackerKind::UserfaultfdFull);
+        assert!(
+            report.starts_with(
+                "mprotect + SIGSEGV; not full userfaultfd (switched off by OIKAZE_WITHOUT=uffd)"
+            ),
+            "{report}"
+        );
+        assert_ne!(
+            choose(&Without::parse("uffd-full").unwrap()).unwrap().tracker.kind(),
+            TrackerKind::UserfaultfdFull
+        );
     }
 
     #[test]
     fn nothing_left_is_an_error_that_names_all() {
         let text = choose(&Without::parse("uffd,mprotect").unwrap()).unwrap_err().to_string();
-        assert!(text.contains("userfaultfd for user mode only") && text.contains("OIKAZE_WITHOUT=mprotect"), "{text}");
+        assert!(
+            text.contains("userfaultfd for user mode only")
+                && text.contains("OIKAZE_WITHOUT=mprotect"),
+            "{text}"
+        );
     }
 }

@@ -18,7 +18,11 @@ pub struct SharedError {
 impl SharedError {
     /// An error from its three parts. `tried` has no full stop, `remedy` is a sentence.
     #[must_use]
-    pub fn new(tried: impl Into<Cow<'static, str>>, why: io::Error, remedy: impl Into<Cow<'static, str>>) -> SharedError {
+    pub fn new(
+        tried: impl Into<Cow<'static, str>>,
+        why: io::Error,
+        remedy: impl Into<Cow<'static, str>>,
+    ) -> SharedError {
         SharedError { tried: tried.into(), why, remedy: remedy.into() }
     }
 
@@ -36,10 +40,14 @@ impl SharedError {
     #[must_use]
     pub fn memory(tried: impl Into<Cow<'static, str>>, e: MemoryError) -> SharedError {
         match e {
-            MemoryError::System { why, remedy, .. } => SharedError::new(tried, why.into(), sentence(remedy)),
-            other => {
-                SharedError::new(tried, io::Error::new(io::ErrorKind::OutOfMemory, other), "Use more nodes or a smaller array.")
+            MemoryError::System { why, remedy, .. } => {
+                SharedError::new(tried, why.into(), sentence(remedy))
             }
+            other => SharedError::new(
+                tried,
+                io::Error::new(io::ErrorKind::OutOfMemory, other),
+                "Use more nodes or a smaller array.",
+            ),
         }
     }
 
@@ -71,5 +79,8 @@ impl SharedError {
 /// Remedies of memory are written to follow a semicolon.
 fn sentence(remedy: &str) -> String {
     let mut letters = remedy.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).chain(['.']).collect()).unwrap_or_default()
+    letters
+        .next()
+        .map(|first| first.to_uppercase().chain(letters).chain(['.']).collect())
+        .unwrap_or_default()
 }

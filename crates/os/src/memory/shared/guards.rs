@@ -36,7 +36,8 @@ pub struct WriteGuard<'a, T> {
 }
 
 impl<T> ReadGuard<'_, T> {
-    /// A page of this guard that was lost with its home, and the home: see [`SharedMemory::lost_page`].
+    /// A page of this guard that was lost with its home, and the home: see
+    /// [`SharedMemory::lost_page`].
     #[must_use]
     pub fn lost_page(&self) -> Option<(u64, u32)> {
         self.loan.memory.lost_page(&self.loan.bytes)
@@ -44,7 +45,8 @@ impl<T> ReadGuard<'_, T> {
 }
 
 impl<T> WriteGuard<'_, T> {
-    /// A page of this guard that was lost with its home, and the home: see [`SharedMemory::lost_page`].
+    /// A page of this guard that was lost with its home, and the home: see
+    /// [`SharedMemory::lost_page`].
     #[must_use]
     pub fn lost_page(&self) -> Option<(u64, u32)> {
         self.loan.memory.lost_page(&self.loan.bytes)
@@ -71,7 +73,8 @@ impl<T> DerefMut for WriteGuard<'_, T> {
     }
 }
 
-// Printing the elements would touch pages, and a touch may wait for another node: only the length is shown.
+// Printing the elements would touch pages, and a touch may wait for another node: only the length
+// is shown.
 impl<T> fmt::Debug for ReadGuard<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReadGuard").field("len", &self.elements.len()).finish_non_exhaustive()
@@ -101,7 +104,9 @@ impl SharedMemory {
             )
         };
         if size == 0 || align_of::<T>() > PAGE {
-            return Err(refuse("elements of this type have no bytes, or an alignment beyond a page".into()));
+            return Err(refuse(
+                "elements of this type have no bytes, or an alignment beyond a page".into(),
+            ));
         }
         if elements.start > elements.end {
             return Err(refuse("the range ends before it starts".into()));
@@ -123,9 +128,10 @@ impl SharedMemory {
         let first = (self.view().base() + bytes.start) as *const T;
         let ticket = self.borrows().borrow(self.name(), bytes.clone(), false)?;
         let loan = Loan { memory: self, ticket, bytes };
-        // SAFETY: inside the view, which lives as long as `self`; aligned, since the view starts on a page and `T`'s size is a
-        // multiple of its alignment; any bits are a `T` (Pod). No guard of this process writes here, and no byte that another
-        // node sends gets here before the loan has ended (registry, COH-3.9).
+        // SAFETY: inside the view, which lives as long as `self`; aligned, since the view starts on
+        // a page and `T`'s size is a multiple of its alignment; any bits are a `T` (Pod). No guard
+        // of this process writes here, and no byte that another node sends gets here before the
+        // loan has ended (registry, COH-3.9).
         let elements = unsafe { std::slice::from_raw_parts(first, elements.len()) };
         Ok(ReadGuard { elements, loan })
     }
@@ -135,7 +141,10 @@ impl SharedMemory {
     /// # Errors
     /// Outside the array, or a live guard of this process covers some of them.
     #[track_caller]
-    pub fn slice_mut<T: Pod>(&self, elements: Range<usize>) -> Result<WriteGuard<'_, T>, SharedError> {
+    pub fn slice_mut<T: Pod>(
+        &self,
+        elements: Range<usize>,
+    ) -> Result<WriteGuard<'_, T>, SharedError> {
         let bytes = self.element_bytes::<T>(&elements)?;
         self.expect_touches(&bytes, Access::Write)?;
         let first = (self.view().base() + bytes.start) as *mut T;

@@ -1,4 +1,5 @@
-//! Counts guards that are alive, so that a barrier or a lock can be refused without a search (COH-6.10).
+//! Counts guards that are alive, so that a barrier or a lock can be refused without a search
+//! (COH-6.10).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,5 @@
-//! Pages of an array that were lost with their homes: a thread that touched one goes on with old bytes (COH-8.3).
+//! Pages of an array that were lost with their homes: a thread that touched one goes on with old
+//! bytes (COH-8.3).
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +27,8 @@ impl LostPages {
 }
 
 impl SharedMemory {
-    /// A page with any of these bytes that was lost with its home, and the home's rank. The bytes in it are old (COH-8.8).
+    /// A page with any of these bytes that was lost with its home, and the home's rank. The bytes
+    /// in it are old (COH-8.8).
     #[must_use]
     pub fn lost_page(&self, bytes: &Range<usize>) -> Option<(u64, Rank)> {
         if !self.lost.are_any.load(Ordering::Acquire) || bytes.is_empty() {

@@ -1,6 +1,7 @@
 //! The tracker that works everywhere: `mprotect` and SIGSEGV.
 //!
-//! Slower than userfaultfd, and each run of pages with another protection is a mapping of its own to the kernel (`vm.max_map_count`).
+//! Slower than userfaultfd, and each run of pages with another protection is a mapping of its own
+//! to the kernel (`vm.max_map_count`).
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -20,7 +21,8 @@ use crate::signals::{locked, locked_without_signals};
 /// Notes taken by one system call.
 const NOTES: usize = 64;
 
-/// Tracks by page protection. Faults come through a pipe: its writing end blocks (a toucher sleeps anyway), its reading end does not.
+/// Tracks by page protection. Faults come through a pipe: its writing end blocks (a toucher sleeps
+/// anyway), its reading end does not.
 #[derive(Debug)]
 pub struct Mprotect {
     notes: io::PipeReader,
@@ -48,14 +50,25 @@ impl Mprotect {
     /// # Errors
     /// No descriptor left.
     pub fn new() -> Result<Mprotect, SharedError> {
-        let failed = |e| SharedError::new("opening a pipe for page faults", e, "Raise the limit on open files (ulimit -n).");
+        let failed = |e| {
+            SharedError::new(
+                "opening a pipe for page faults",
+                e,
+                "Raise the limit on open files (ulimit -n).",
+            )
+        };
         let (notes, touchers) = io::pipe().map_err(failed)?;
         rustix::io::ioctl_fionbio(&notes, true).map_err(|e| failed(e.into()))?;
         Ok(Mprotect { notes, touchers })
     }
 
-    /// Give each of these pages the level that `target` makes of its present one, in runs of equals.
-    fn change(view: &View, pages: Range<u64>, target: impl Fn(Level) -> Level) -> Result<(), SharedError> {
+    /// Give each of these pages the level that `target` makes of its present one, in runs of
+    /// equals.
+    fn change(
+        view: &View,
+        pages: Range<u64>,
+        target: impl Fn(Level) -> Level,
+    ) -> Result<(), SharedError> {
         view.span(&pages)?;
         let words = view.kept::<Words>().ok_or_else(|| {
             SharedError::invalid(
@@ -65,7 +78,8 @@ impl Mprotect {
             )
         })?;
         let _one = locked(|| words.changing.lock().unwrap_or_else(PoisonError::into_inner));
-        // Where pages trap from here on that did not before, the handler must still be ours (COH-8.6).
+        // Where pages trap from here on that did not before, the handler must still be ours
+        // (COH-8.6).
         if words
             .pages
             .get(pages.start as usize..pages.end as usize)
@@ -81,7 +95,8 @@ impl Mprotect {
             let len = run.len() * PAGE;
             let old = run.first().map_or(UNMAPPED, PageWord::level);
             let new = target(old);
-            // The word never promises more than the mapping, or a toucher would try again and again.
+            // The word never promises more than the mapping, or a toucher would try again and
+            // again.
             if new > old {
                 protect(start, len, new)?;
                 mark(run, new);
@@ -96,7 +111,11 @@ impl Mprotect {
 }
 
 fn no_handler(e: io::Error) -> SharedError {
-    SharedError::new("installing a SIGSEGV handler", e, "Allow sigaction and sigprocmask in the sandbox.")
+    SharedError::new(
+        "installing a SIGSEGV handler",
+        e,
+        "Allow sigaction and sigprocmask in the sandbox.",
+    )
 }
 
 /// Note the new level and wake who waits.
@@ -114,15 +133,21 @@ fn protect(start: usize, len: usize, level: Level) -> Result<(), SharedError> {
         READABLE => MprotectFlags::READ,
         _ => MprotectFlags::READ | MprotectFlags::WRITE,
     };
-    // SAFETY: inside a view, a live mapping of ours; only how touches of it trap changes, and every trap is handled (`segv`).
+    // SAFETY: inside a view, a live mapping of ours; only how touches of it trap changes, and every
+    // trap is handled (`segv`).
     unsafe { rustix::mm::mprotect(start as *mut _, len, flags) }.map_err(|e| {
         let e = io::Error::from(e);
-        let remedy = if e.raw_os_error() == Some(libc::ENOMEM) { mappings_remedy() } else { "Please report this.".into() };
+        let remedy = if e.raw_os_error() == Some(libc::ENOMEM) {
+            mappings_remedy()
+        } else {
+            "Please report this.".into()
+        };
         SharedError::new(format!("mprotect of {len} bytes at {start:#x}"), e, remedy)
     })
 }
 
-/// ENOMEM from mprotect means, nearly always, too many mappings: say how many there are and how many there may be.
+/// ENOMEM from mprotect means, nearly always, too many mappings: say how many there are and how
+/// many there may be.
 fn mappings_remedy() -> String {
     let here = std::fs::read_to_string("/proc/self/maps").map_or(0, |maps| maps.lines().count());
     let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
@@ -142,20 +167,32 @@ impl Tracker for Mprotect {
         protect(view.base(), view.len(), UNMAPPED)?;
         let pages = (0..view.pages()).map(|_| PageWord::default()).collect();
         if !view.keep(Words { base: view.base(), pages, changing: Mutex::new(()) }) {
-            return Err(SharedError::invalid("tracking a view", "it is tracked already", "This is a bug in the runtime."));
+            return Err(SharedError::invalid(
+                "tracking a view",
+                "it is tracked already",
+                "This is a bug in the runtime.",
+            ));
         }
         let words = view.kept::<Words>().map_or(&[][..], |words| &words.pages);
-        let watched = Watched { base: view.base(), words, array: view.array(), pipe: self.touchers.as_raw_fd() };
-        // SAFETY: who touches a view borrows its `SharedMemory`, which keeps the view and with it the words (whose drop makes the
-        // handler forget them), and this tracker with its pipe.
+        let watched = Watched {
+            base: view.base(),
+            words,
+            array: view.array(),
+            pipe: self.touchers.as_raw_fd(),
+        };
+        // SAFETY: who touches a view borrows its `SharedMemory`, which keeps the view and with it
+        // the words (whose drop makes the handler forget them), and this tracker with its pipe.
         unsafe { segv::watch(watched) }.map_err(no_handler)
     }
 
     fn detach(&self, view: &View) {
-        // Whoever sleeps goes on, untracked. All in one call, which joins mappings and so cannot run out of them. The handler keeps
-        // knowing the view until it goes, for the sake of threads whose fault was on its way.
+        // Whoever sleeps goes on, untracked. All in one call, which joins mappings and so cannot
+        // run out of them. The handler keeps knowing the view until it goes, for the sake of
+        // threads whose fault was on its way.
         if let Some(words) = view.kept::<Words>() {
-            let _one = locked_without_signals(|| words.changing.lock().unwrap_or_else(PoisonError::into_inner));
+            let _one = locked_without_signals(|| {
+                words.changing.lock().unwrap_or_else(PoisonError::into_inner)
+            });
             let _ = protect(view.base(), view.len(), WRITABLE);
             mark(&words.pages, WRITABLE);
         }
@@ -165,15 +202,29 @@ impl Tracker for Mprotect {
         Mprotect::change(view, pages, |_| level_of(access))
     }
 
-    fn set_access(&self, view: &View, pages: Range<u64>, access: Access) -> Result<(), SharedError> {
-        Mprotect::change(view, pages, |old| if old == UNMAPPED { UNMAPPED } else { level_of(access) })
+    fn set_access(
+        &self,
+        view: &View,
+        pages: Range<u64>,
+        access: Access,
+    ) -> Result<(), SharedError> {
+        Mprotect::change(
+            view,
+            pages,
+            |old| if old == UNMAPPED { UNMAPPED } else { level_of(access) },
+        )
     }
 
     fn invalidate(&self, view: &View, pages: Range<u64>) -> Result<(), SharedError> {
         Mprotect::change(view, pages, |_| UNMAPPED)
     }
 
-    fn expect_touches(&self, view: &View, pages: Range<u64>, access: Access) -> Result<(), SharedError> {
+    fn expect_touches(
+        &self,
+        view: &View,
+        pages: Range<u64>,
+        access: Access,
+    ) -> Result<(), SharedError> {
         let words = view.kept::<Words>().map_or(&[][..], |words| &words.pages);
         let touched = words.get(pages.start as usize..pages.end as usize).unwrap_or_default();
         // Pages that permit the access do not trap: their guards cost no system call.
@@ -194,7 +245,8 @@ impl Tracker for Mprotect {
             match (&self.notes).read(&mut buffer) {
                 Ok(0) => break,
                 Ok(len) => {
-                    let (notes, _) = buffer.get(..len).unwrap_or_default().as_chunks::<{ Note::LEN }>();
+                    let (notes, _) =
+                        buffer.get(..len).unwrap_or_default().as_chunks::<{ Note::LEN }>();
                     into.extend(notes.iter().map(|&bytes| {
                         let Note { array, access, page } = Note::from_bytes(bytes);
                         FaultAt { array, page, access }

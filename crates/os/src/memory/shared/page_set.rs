@@ -12,8 +12,9 @@ use super::error::SharedError;
 use super::live_guards::LiveGuards;
 use super::shared_memory::SharedMemory;
 
-/// All arrays' memory. Coherence's calls cannot fail by themselves. With the first that does no view is tracked any more, for what
-/// coherence takes the pages to be they may not be; [`Pages::failure`] tells it (COH-8.5).
+/// All arrays' memory. Coherence's calls cannot fail by themselves. With the first that does no
+/// view is tracked any more, for what coherence takes the pages to be they may not be;
+/// [`Pages::failure`] tells it (COH-8.5).
 #[derive(Debug, Default)]
 pub struct PageSet {
     arrays: BTreeMap<ArrayId, Arc<SharedMemory>>,
@@ -34,7 +35,8 @@ impl PageSet {
         &self.guards
     }
 
-    /// Why `doing` is refused: a guard that is alive, of the calling thread if `of_this_thread` (COH-6.10, COH-7.7).
+    /// Why `doing` is refused: a guard that is alive, of the calling thread if `of_this_thread`
+    /// (COH-6.10, COH-7.7).
     #[must_use]
     pub fn guard_in_the_way(&self, doing: &str, of_this_thread: bool) -> Option<SharedError> {
         self.iter().find_map(|memory| {
@@ -58,7 +60,8 @@ impl PageSet {
         self.arrays.remove(&array)
     }
 
-    /// Forget all arrays and track them no more: who waits in one goes on, and who touches one later meets its last bytes here.
+    /// Forget all arrays and track them no more: who waits in one goes on, and who touches one
+    /// later meets its last bytes here.
     pub fn release(&mut self) {
         for memory in std::mem::take(&mut self.arrays).into_values() {
             memory.release();
@@ -137,7 +140,8 @@ impl Pages for PageSet {
 
     fn read(&self, array: ArrayId, page: u64, into: &mut [u8]) {
         self.with(array, |m| {
-            let offset = usize::try_from(page).ok().and_then(|p| p.checked_mul(PAGE)).unwrap_or(usize::MAX);
+            let offset =
+                usize::try_from(page).ok().and_then(|p| p.checked_mul(PAGE)).unwrap_or(usize::MAX);
             m.read(offset, into)
         });
     }
@@ -156,7 +160,8 @@ impl Pages for PageSet {
 
     fn read_newest(&self, array: ArrayId, page: u64, into: &mut [u8]) {
         self.with(array, |m| {
-            let offset = usize::try_from(page).ok().and_then(|p| p.checked_mul(PAGE)).unwrap_or(usize::MAX);
+            let offset =
+                usize::try_from(page).ok().and_then(|p| p.checked_mul(PAGE)).unwrap_or(usize::MAX);
             m.read_newest(offset, into)
         });
     }
@@ -181,7 +186,10 @@ mod tests {
     fn set_of(pages: usize) -> PageSet {
         let tracker = choose(&Without::default()).unwrap().tracker;
         let mut set = PageSet::new();
-        assert!(set.insert(Arc::new(SharedMemory::new(5, "p", pages * PAGE, tracker).unwrap())).is_none());
+        assert!(
+            set.insert(Arc::new(SharedMemory::new(5, "p", pages * PAGE, tracker).unwrap()))
+                .is_none()
+        );
         set
     }
 

@@ -1,8 +1,9 @@
 //! One page's state under mprotect, in a word that threads can sleep on.
 //!
-//! Bits: 0–1 access (0 unmapped, 1 read, 2 write) · 2 somebody waits to read · 3 somebody waits to write · 4–31 how often the access
-//! changed. A sleeper passes the whole word to `futex`, so a change between its look and its sleep keeps it awake: no wake-up
-//! is lost. Only the tracker changes the access; only sleepers set the waiting bits. All of it is async-signal-safe.
+//! Bits: 0–1 access (0 unmapped, 1 read, 2 write) · 2 somebody waits to read · 3 somebody waits to
+//! write · 4–31 how often the access changed. A sleeper passes the whole word to `futex`, so a
+//! change between its look and its sleep keeps it awake: no wake-up is lost. Only the tracker
+//! changes the access; only sleepers set the waiting bits. All of it is async-signal-safe.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -39,8 +40,8 @@ impl PageWord {
         self.0.load(Ordering::Acquire) & ACCESS
     }
 
-    /// The tracker's side: the page now has this level. True if somebody may sleep on the word: then call [`wake`](Self::wake).
-    /// One thread at a time.
+    /// The tracker's side: the page now has this level. True if somebody may sleep on the word:
+    /// then call [`wake`](Self::wake). One thread at a time.
     pub(super) fn change(&self, level: Level) -> bool {
         let changes = (self.0.load(Ordering::Relaxed) >> CHANGES).wrapping_add(1);
         let old = self.0.swap((changes << CHANGES) | level, Ordering::AcqRel);
@@ -52,10 +53,12 @@ impl PageWord {
         futex(&self.0, libc::FUTEX_WAKE, i32::MAX as u32);
     }
 
-    /// The toucher's side: sleep until the page may permit what was tried, then return, so that the touch is tried again.
+    /// The toucher's side: sleep until the page may permit what was tried, then return, so that the
+    /// touch is tried again.
     ///
-    /// `wanted` is what the processor said was tried, if it did; else a touch of an unmapped page is taken for a load and one of a
-    /// readable page for a store. `tell` reports the fault; it runs once for each time that nobody waits for the same yet.
+    /// `wanted` is what the processor said was tried, if it did; else a touch of an unmapped page
+    /// is taken for a load and one of a readable page for a store. `tell` reports the fault; it
+    /// runs once for each time that nobody waits for the same yet.
     pub(super) fn wait(&self, wanted: Option<Access>, tell: impl Fn(Option<Access>)) {
         let first = self.level();
         let needed = wanted.map_or(first + 1, level_of);
@@ -68,9 +71,14 @@ impl PageWord {
             }
             let bit = if needed == WRITABLE { WAITS_WRITE } else { WAITS_READ };
             if seen & bit == 0 {
-                // A handler between the two would see the bit, and sleep on a fault that nobody has been told of.
+                // A handler between the two would see the bit, and sleep on a fault that nobody has
+                // been told of.
                 let _calm = SignalsBlocked::begin();
-                if self.0.compare_exchange(seen, seen | bit, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                if self
+                    .0
+                    .compare_exchange(seen, seen | bit, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_err()
+                {
                     continue;
                 }
                 tell(wanted.or((needed == WRITABLE).then_some(Access::Write)));
@@ -82,8 +90,8 @@ impl PageWord {
 }
 
 fn futex(word: &AtomicU32, operation: libc::c_int, value: u32) {
-    // SAFETY: the word is live for the whole call and 4-byte aligned; no time limit, no second word. A failure (changed word,
-    // interruption) is what callers expect.
+    // SAFETY: the word is live for the whole call and 4-byte aligned; no time limit, no second
+    // word. A failure (changed word, interruption) is what callers expect.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -146,7 +154,8 @@ mod tests {
         NESTED.wait(Some(Access::Read), |_| {});
     }
 
-    /// COH-8.7: a signal handler that touches the page whose fault its thread is about to report does not keep the report back.
+    /// COH-8.7: a signal handler that touches the page whose fault its thread is about to report
+    /// does not keep the report back.
     #[test]
     fn fault_is_told_before_a_handler_sleeps_on_the_same_page() {
         let handler: extern "C" fn(libc::c_int) = touch_the_same_page;

@@ -34,10 +34,9 @@ impl PendingBytes {
 
     /// Keeps the byte that arrived for `at`, where memory holds `kept` for now.
     pub fn set(&mut self, at: usize, arrived: u8, kept: u8) {
-        let page = self
-            .pages
-            .entry(at / PAGE)
-            .or_insert_with(|| Box::new(PendingPage { waits: [0; PAGE / 64], arrived: [0; PAGE], kept: [0; PAGE] }));
+        let page = self.pages.entry(at / PAGE).or_insert_with(|| {
+            Box::new(PendingPage { waits: [0; PAGE / 64], arrived: [0; PAGE], kept: [0; PAGE] })
+        });
         let at = at % PAGE;
         page.waits[at / 64] |= 1 << (at % 64);
         page.arrived[at] = arrived;
@@ -71,7 +70,8 @@ impl PendingBytes {
         }
     }
 
-    /// Takes out the bytes for which `is_free` holds, and hands out the place of each, what arrived, and what memory held then.
+    /// Takes out the bytes for which `is_free` holds, and hands out the place of each, what
+    /// arrived, and what memory held then.
     pub fn take(&mut self, is_free: impl Fn(usize) -> bool, mut apply: impl FnMut(usize, u8, u8)) {
         self.pages.retain(|number, page| {
             for at in 0..PAGE {

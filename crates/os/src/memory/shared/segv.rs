@@ -1,8 +1,10 @@
-//! The process's SIGSEGV handler: finds out whose page was touched, reports it, sleeps until it is ready.
+//! The process's SIGSEGV handler: finds out whose page was touched, reports it, sleeps until it is
+//! ready.
 //!
-//! The handler runs on a thread that may hold any lock, so it takes none and allocates nothing: it walks a list whose entries are
-//! never freed, writes to a pipe and waits on a futex (signal-safety(7): `write` is safe; `futex` is a bare system call).
-//! A fault elsewhere goes to the handlers of the program ([`super::segv_chain`]).
+//! The handler runs on a thread that may hold any lock, so it takes none and allocates nothing: it
+//! walks a list whose entries are never freed, writes to a pipe and waits on a futex
+//! (signal-safety(7): `write` is safe; `futex` is a bare system call). A fault elsewhere goes to
+//! the handlers of the program ([`super::segv_chain`]).
 
 use std::io;
 use std::os::fd::RawFd;
@@ -18,7 +20,8 @@ use super::segv_chain;
 use crate::origin::Origin;
 use crate::signals::locked_without_signals;
 
-/// One fault on its way through the pipe: 16 bytes, so that a write is whole or not at all (pipe(7): `PIPE_BUF`).
+/// One fault on its way through the pipe: 16 bytes, so that a write is whole or not at all
+/// (pipe(7): `PIPE_BUF`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Note {
     pub(super) array: ArrayId,
@@ -35,7 +38,8 @@ impl Note {
             Some(Access::Read) => 1,
             Some(Access::Write) => 2,
         };
-        (u128::from(self.page) << 64 | u128::from(access) << 32 | u128::from(self.array)).to_ne_bytes()
+        (u128::from(self.page) << 64 | u128::from(access) << 32 | u128::from(self.array))
+            .to_ne_bytes()
     }
 
     pub(super) fn from_bytes(bytes: [u8; Note::LEN]) -> Note {
@@ -49,7 +53,8 @@ impl Note {
     }
 }
 
-/// A watched view. Entries are made once and used again, never freed, so the handler may walk them at any moment.
+/// A watched view. Entries are made once and used again, never freed, so the handler may walk them
+/// at any moment.
 #[derive(Debug)]
 struct Entry {
     /// Odd while it is being changed.
@@ -63,7 +68,8 @@ struct Entry {
     next: *const Entry,
 }
 
-// SAFETY: `next` is written before the entry is published and never again; it leads to an entry that is never freed.
+// SAFETY: `next` is written before the entry is published and never again; it leads to an entry
+// that is never freed.
 unsafe impl Sync for Entry {}
 
 static FIRST: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
@@ -84,10 +90,11 @@ pub(super) struct Watched<'a> {
 /// Report touches of this view from now on.
 ///
 /// # Safety
-/// `view.words` and `view.pipe` must stay valid until [`forget`] is called for this base, which must not happen while a thread touches
-/// the view.
+/// `view.words` and `view.pipe` must stay valid until [`forget`] is called for this base, which
+/// must not happen while a thread touches the view.
 pub(super) unsafe fn watch(view: Watched<'_>) -> io::Result<()> {
-    let _one = locked_without_signals(|| REGISTERING.lock().unwrap_or_else(PoisonError::into_inner));
+    let _one =
+        locked_without_signals(|| REGISTERING.lock().unwrap_or_else(PoisonError::into_inner));
     WATCHER.get_or_init(Origin::here);
     ensure()?;
     let entry = entries().find(|e| e.len.load(Ordering::Relaxed) == 0).unwrap_or_else(|| {
@@ -115,14 +122,18 @@ pub(super) unsafe fn watch(view: Watched<'_>) -> io::Result<()> {
 
 /// Report touches of the view that begins here no more.
 pub(super) fn forget(base: usize) {
-    let _one = locked_without_signals(|| REGISTERING.lock().unwrap_or_else(PoisonError::into_inner));
-    if let Some(entry) = entries().find(|e| e.len.load(Ordering::Relaxed) != 0 && e.base.load(Ordering::Relaxed) == base) {
+    let _one =
+        locked_without_signals(|| REGISTERING.lock().unwrap_or_else(PoisonError::into_inner));
+    if let Some(entry) = entries()
+        .find(|e| e.len.load(Ordering::Relaxed) != 0 && e.base.load(Ordering::Relaxed) == base)
+    {
         entry.change(|e| e.len.store(0, Ordering::Relaxed));
     }
 }
 
 impl Entry {
-    /// Change fields so that the handler sees all of it or skips the entry (a sequence lock). Under `REGISTERING`.
+    /// Change fields so that the handler sees all of it or skips the entry (a sequence lock). Under
+    /// `REGISTERING`.
     fn change(&self, store: impl FnOnce(&Entry)) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
@@ -131,12 +142,13 @@ impl Entry {
         self.version.store(version.wrapping_add(2), Ordering::Release);
     }
 
-    /// The page's word, array, number and pipe, if the address is in this view. An entry in the middle of a change is not it: a
-    /// view that is being touched is neither new nor going.
+    /// The page's word, array, number and pipe, if the address is in this view. An entry in the
+    /// middle of a change is not it: a view that is being touched is neither new nor going.
     fn find(&self, address: usize) -> Option<(*const PageWord, ArrayId, u64, RawFd)> {
         let version = self.version.load(Ordering::Acquire);
         let (base, len) = (self.base.load(Ordering::Relaxed), self.len.load(Ordering::Relaxed));
-        let (words, array) = (self.words.load(Ordering::Relaxed), self.array.load(Ordering::Relaxed));
+        let (words, array) =
+            (self.words.load(Ordering::Relaxed), self.array.load(Ordering::Relaxed));
         let pipe = self.pipe.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         if version % 2 == 1 || self.version.load(Ordering::Relaxed) != version {
@@ -163,7 +175,8 @@ pub(super) fn ensure() -> io::Result<()> {
 extern "C" fn on_segv(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: errno belongs to the interrupted code; it is put back below.
     let errno = unsafe { *libc::__errno_location() };
-    // SAFETY: the kernel passes a valid siginfo. Only signals of the kernel (positive code) carry an address.
+    // SAFETY: the kernel passes a valid siginfo. Only signals of the kernel (positive code) carry
+    // an address.
     let address = unsafe { ((*info).si_code > 0).then(|| (*info).si_addr() as usize) };
     match address.and_then(|a| entries().find_map(|e| e.find(a))) {
         // The view is not mapped in a child of fork, and nobody there would answer.
@@ -172,7 +185,8 @@ extern "C" fn on_segv(signal: libc::c_int, info: *mut libc::siginfo_t, context: 
             segv_chain::pass_on(signal, info, context);
         }
         Some((word, array, page, pipe)) => {
-            // SAFETY: inside the words of a view that a thread is touching right now, so it has not gone (`watch`).
+            // SAFETY: inside the words of a view that a thread is touching right now, so it has not
+            // gone (`watch`).
             let word = unsafe { &*word };
             word.wait(tried(context), |access| write_note(pipe, Note { array, access, page }));
         }
@@ -202,7 +216,8 @@ fn say(text: &str) {
 fn tried(context: *mut libc::c_void) -> Option<Access> {
     // Bit 1 of the page fault's error code: the access was a write (Intel SDM vol. 3, 4.7).
     // SAFETY: with SA_SIGINFO the third argument is the interrupted thread's ucontext.
-    let code = unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_ERR as usize] };
+    let code =
+        unsafe { (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs[libc::REG_ERR as usize] };
     Some(if code & 2 == 0 { Access::Read } else { Access::Write })
 }
 
@@ -214,8 +229,8 @@ fn tried(_context: *mut libc::c_void) -> Option<Access> {
 
 fn write_note(pipe: RawFd, note: Note) {
     let bytes = note.to_bytes();
-    // A full pipe holds us up until the reader has caught up. Any other failure cannot be told from here.
-    // SAFETY: plain write of a live buffer.
+    // A full pipe holds us up until the reader has caught up. Any other failure cannot be told from
+    // here. SAFETY: plain write of a live buffer.
     while unsafe { libc::write(pipe, bytes.as_ptr().cast(), bytes.len()) } < 0
         && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
     {}

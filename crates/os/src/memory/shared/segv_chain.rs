@@ -1,13 +1,16 @@
-//! The process's SIGSEGV action: keeping our handler installed, and passing on the faults that are not ours. The same for SIGBUS, whose
-//! handler names the file that became shorter (MEM-1.15).
+//! The process's SIGSEGV action: keeping our handler installed, and passing on the faults that are
+//! not ours. The same for SIGBUS, whose handler names the file that became shorter (MEM-1.15).
 //!
-//! A program may install a handler of its own at any time (a crash reporter, Python's faulthandler), and a thread may block the
-//! signal. A fault on a shared page would then end the process without a word. So action and mask are looked at whenever an array
-//! is made, a page is about to trap, or a guard is taken on pages that trap ([`ensure`]). A handler that was installed over ours
-//! becomes the one that is called for faults elsewhere; the handlers before it follow in turn (COH-8.6).
+//! A program may install a handler of its own at any time (a crash reporter, Python's
+//! faulthandler), and a thread may block the signal. A fault on a shared page would then end the
+//! process without a word. So action and mask are looked at whenever an array is made, a page is
+//! about to trap, or a guard is taken on pages that trap ([`ensure`]). A handler that was installed
+//! over ours becomes the one that is called for faults elsewhere; the handlers before it follow in
+//! turn (COH-8.6).
 //!
-//! Many handlers pass what they cannot explain to the one that they found, which may be ours. [`Passed`] marks a `siginfo_t` that
-//! went to them from here, so that the fault goes on to the next older handler instead of round in a circle.
+//! Many handlers pass what they cannot explain to the one that they found, which may be ours.
+//! [`Passed`] marks a `siginfo_t` that went to them from here, so that the fault goes on to the
+//! next older handler instead of round in a circle.
 
 use crate::signals::locked_without_signals;
 use std::io;
@@ -18,7 +21,8 @@ use std::sync::{Mutex, PoisonError};
 
 type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
 
-/// A handler of the program's. Never freed: a fault on another thread may be passing through the list.
+/// A handler of the program's. Never freed: a fault on another thread may be passing through the
+/// list.
 struct Saved {
     action: libc::sigaction,
     older: *const Saved,
@@ -35,8 +39,8 @@ fn newest(signal: libc::c_int) -> &'static AtomicPtr<Saved> {
     if signal == libc::SIGBUS { &NEWEST_OF_BUS } else { &NEWEST }
 }
 
-/// Sees to it that `ours` handles this signal, SIGSEGV or SIGBUS, and that this thread does not block it. Costs two system calls if all
-/// is well.
+/// Sees to it that `ours` handles this signal, SIGSEGV or SIGBUS, and that this thread does not
+/// block it. Costs two system calls if all is well.
 pub(in crate::memory) fn ensure(signal: libc::c_int, ours: Handler) -> io::Result<()> {
     if !is_ours(&current(signal)?, ours) {
         install(signal, ours)?;
@@ -67,7 +71,8 @@ fn install(signal: libc::c_int, ours: Handler) -> io::Result<()> {
     }
     let newest = self::newest(signal).load(Ordering::Relaxed);
     // SAFETY: null, or a leaked box.
-    let is_known = unsafe { newest.as_ref() }.is_some_and(|saved| saved.action.sa_sigaction == found.sa_sigaction);
+    let is_known = unsafe { newest.as_ref() }
+        .is_some_and(|saved| saved.action.sa_sigaction == found.sa_sigaction);
     if !is_known {
         // Known before our handler can run.
         let saved = Box::leak(Box::new(Saved { action: found, older: newest }));
@@ -76,11 +81,13 @@ fn install(signal: libc::c_int, ours: Handler) -> io::Result<()> {
     // SAFETY: `sigaction` is plain data; zeros are an empty mask, no flags, the default action.
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     action.sa_sigaction = ours as usize;
-    // SA_NODEFER: a handler of the program's that interrupts our sleep may itself touch a page that is not here.
-    // No SA_ONSTACK: such a handler would share the alternate stack with us, which holds two or three frames and no more (8 KiB by
-    // default; a frame with AVX-512 state is 3.5 KiB). The price: a stack overflow ends the process without Rust's message.
+    // SA_NODEFER: a handler of the program's that interrupts our sleep may itself touch a page that
+    // is not here. No SA_ONSTACK: such a handler would share the alternate stack with us, which
+    // holds two or three frames and no more (8 KiB by default; a frame with AVX-512 state is 3.5
+    // KiB). The price: a stack overflow ends the process without Rust's message.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
-    // SAFETY: the handler has the signature SA_SIGINFO asks for and is async-signal-safe (module docs of `segv`).
+    // SAFETY: the handler has the signature SA_SIGINFO asks for and is async-signal-safe (module
+    // docs of `segv`).
     match unsafe { libc::sigaction(signal, &action, ptr::null_mut()) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -127,23 +134,31 @@ impl Passed {
     /// The handler that follows, if this information came from here.
     ///
     /// # Safety
-    /// `info` is what a SIGSEGV handler was given: it lies on a stack, with at least as many readable bytes before it as `Passed` has.
+    /// `info` is what a SIGSEGV handler was given: it lies on a stack, with at least as many
+    /// readable bytes before it as `Passed` has.
     unsafe fn next(info: *const libc::siginfo_t) -> Option<*const Saved> {
         let at = info.wrapping_byte_sub(std::mem::offset_of!(Passed, info)).cast::<usize>();
         let next = at.wrapping_byte_add(std::mem::offset_of!(Passed, next)).cast::<*const Saved>();
-        // SAFETY: as the caller says. The kernel puts the structure above other parts of its frame, or above the interrupted stack.
+        // SAFETY: as the caller says. The kernel puts the structure above other parts of its frame,
+        // or above the interrupted stack.
         let (mark, next) = unsafe { (at.read_volatile(), next.read_volatile()) };
         (mark == at.addr() ^ MARK).then_some(next)
     }
 }
 
 /// Does what would have happened without us, for a fault that is not ours. Async-signal-safe.
-pub(in crate::memory) fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+pub(in crate::memory) fn pass_on(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
     // SAFETY: called by the handler, with what it was given.
-    let next = unsafe { Passed::next(info) }.unwrap_or_else(|| newest(signal).load(Ordering::Acquire).cast_const());
+    let next = unsafe { Passed::next(info) }
+        .unwrap_or_else(|| newest(signal).load(Ordering::Acquire).cast_const());
     // SAFETY: null, or a leaked box.
     let saved = unsafe { next.as_ref() };
-    // SAFETY: the kernel passes a valid siginfo. A positive code is the kernel's own: a fault, not a signal that was sent.
+    // SAFETY: the kernel passes a valid siginfo. A positive code is the kernel's own: a fault, not
+    // a signal that was sent.
     let is_fault = unsafe { (*info).si_code > 0 };
     match saved.map_or(libc::SIG_DFL, |saved| saved.action.sa_sigaction) {
         libc::SIG_IGN if !is_fault => {}
@@ -154,7 +169,12 @@ pub(in crate::memory) fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t
 }
 
 /// Calls a handler of the program's with the signals blocked that it asked for.
-fn call(saved: &Saved, signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+fn call(
+    saved: &Saved,
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
     let Saved { action, older } = saved;
     let mut blocked = action.sa_mask;
     if action.sa_flags & libc::SA_NODEFER == 0 {
@@ -164,7 +184,8 @@ fn call(saved: &Saved, signal: libc::c_int, info: *mut libc::siginfo_t, context:
     }
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: both sets are valid for the call.
-    let masked = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &blocked, before.as_mut_ptr()) } == 0;
+    let masked =
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &blocked, before.as_mut_ptr()) } == 0;
     if action.sa_flags & libc::SA_SIGINFO != 0 {
         // SAFETY: the kernel passes a valid siginfo.
         let mut passed = Passed { mark: 0, next: *older, info: unsafe { *info } };
@@ -177,7 +198,8 @@ fn call(saved: &Saved, signal: libc::c_int, info: *mut libc::siginfo_t, context:
         unsafe { (&raw mut passed.mark).write_volatile(0) };
     } else {
         // SAFETY: neither a special value nor SA_SIGINFO: a function of the plain type.
-        let handler: extern "C" fn(libc::c_int) = unsafe { std::mem::transmute(action.sa_sigaction) };
+        let handler: extern "C" fn(libc::c_int) =
+            unsafe { std::mem::transmute(action.sa_sigaction) };
         handler(signal);
     }
     if masked {
@@ -186,9 +208,11 @@ fn call(saved: &Saved, signal: libc::c_int, info: *mut libc::siginfo_t, context:
     }
 }
 
-/// Ends the process with the signal, and a core if one is wanted. A fault does so when it is tried again.
+/// Ends the process with the signal, and a core if one is wanted. A fault does so when it is tried
+/// again.
 fn end(signal: libc::c_int, is_fault: bool) {
-    // SAFETY: zeros are the default action; raising a signal touches nothing else. Both are async-signal-safe.
+    // SAFETY: zeros are the default action; raising a signal touches nothing else. Both are
+    // async-signal-safe.
     unsafe {
         let default: libc::sigaction = MaybeUninit::zeroed().assume_init();
         libc::sigaction(signal, &default, ptr::null_mut());

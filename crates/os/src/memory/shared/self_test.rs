@@ -1,4 +1,5 @@
-//! Does a tracker do here what it should? Two pages, one thread that touches them; takes well under a millisecond.
+//! Does a tracker do here what it should? Two pages, one thread that touches them; takes well under
+//! a millisecond.
 
 use std::io;
 use std::sync::Arc;
@@ -28,7 +29,13 @@ pub(super) fn run(tracker: &Arc<dyn Tracker>) -> Result<(), SharedError> {
         let toucher = std::thread::Builder::new()
             .name("oikaze-tracker".into())
             .spawn_scoped(threads, || touch(&memory))
-            .map_err(|e| SharedError::new("starting a thread", e, "Raise the limit on processes (ulimit -u)."))?;
+            .map_err(|e| {
+                SharedError::new(
+                    "starting a thread",
+                    e,
+                    "Raise the limit on processes (ulimit -u).",
+                )
+            })?;
         let answered = answer(&memory);
         if answered.is_err() {
             // Whatever it waits for will not come: let it go on.
@@ -57,10 +64,16 @@ fn touch(memory: &SharedMemory) -> Result<(), SharedError> {
     if let Some(word) = std::hint::black_box(&mut memory.slice_mut::<u64>(0..1)?[..]).first_mut() {
         *word = 8;
     }
-    if let Some(word) = std::hint::black_box(&mut memory.slice_mut::<u64>(WORDS..WORDS + 1)?[..]).first_mut() {
+    if let Some(word) =
+        std::hint::black_box(&mut memory.slice_mut::<u64>(WORDS..WORDS + 1)?[..]).first_mut()
+    {
         *word = 9;
     }
-    if loaded == Some(7) { Ok(()) } else { Err(wrong("a load gave other bytes than are in the page")) }
+    if loaded == Some(7) {
+        Ok(())
+    } else {
+        Err(wrong("a load gave other bytes than are in the page"))
+    }
 }
 
 /// Expect these faults, in this order, and map just what each asks for.
@@ -75,18 +88,31 @@ fn answer(memory: &SharedMemory) -> Result<(), SharedError> {
     memory.install(1..2, Access::Write)
 }
 
-/// The next fault; it must be on this page. A store may be reported as unknown, and a load must not be reported as a store.
-fn next_fault(memory: &SharedMemory, page: u64, access: Access) -> Result<Option<Access>, SharedError> {
+/// The next fault; it must be on this page. A store may be reported as unknown, and a load must not
+/// be reported as a store.
+fn next_fault(
+    memory: &SharedMemory,
+    page: u64,
+    access: Access,
+) -> Result<Option<Access>, SharedError> {
     let tracker = memory.tracker();
     let deadline = Instant::now() + PATIENCE;
     let mut faults = Vec::new();
     loop {
-        tracker.faults(&mut faults).map_err(|e| SharedError::new("reading page faults", e, "See docs/KERNELS.md."))?;
+        tracker
+            .faults(&mut faults)
+            .map_err(|e| SharedError::new("reading page faults", e, "See docs/KERNELS.md."))?;
         match faults.first() {
-            Some(&FaultAt { array: ARRAY, page: at, access: tried }) if at == page && tried.is_none_or(|t| t == access) => {
+            Some(&FaultAt { array: ARRAY, page: at, access: tried })
+                if at == page && tried.is_none_or(|t| t == access) =>
+            {
                 return Ok(tried);
             }
-            Some(other) => return Err(wrong(&format!("expected a fault ({access:?}) on page {page}, got {other:?}"))),
+            Some(other) => {
+                return Err(wrong(&format!(
+                    "expected a fault ({access:?}) on page {page}, got {other:?}"
+                )));
+            }
             None => {}
         }
         let left = deadline.saturating_duration_since(Instant::now());
@@ -94,10 +120,17 @@ fn next_fault(memory: &SharedMemory, page: u64, access: Access) -> Result<Option
             return Err(wrong(&format!("no fault ({access:?}) was reported for page {page}")));
         }
         let mut wait = [PollFd::from_borrowed_fd(tracker.fd(), PollFlags::IN)];
-        let limit = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
+        let limit =
+            Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
         match poll(&mut wait, Some(&limit)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(SharedError::new("waiting for page faults", e.into(), "See docs/KERNELS.md.")),
+            Err(e) => {
+                return Err(SharedError::new(
+                    "waiting for page faults",
+                    e.into(),
+                    "See docs/KERNELS.md.",
+                ));
+            }
         }
     }
 }
@@ -123,13 +156,27 @@ mod tests {
         fn detach(&self, view: &View) {
             self.0.detach(view);
         }
-        fn install(&self, view: &View, pages: Range<u64>, access: Access) -> Result<(), SharedError> {
+        fn install(
+            &self,
+            view: &View,
+            pages: Range<u64>,
+            access: Access,
+        ) -> Result<(), SharedError> {
             match access {
-                Access::Read => Err(SharedError::new("mapping", io::Error::from_raw_os_error(libc::EINVAL), "Upgrade.")),
+                Access::Read => Err(SharedError::new(
+                    "mapping",
+                    io::Error::from_raw_os_error(libc::EINVAL),
+                    "Upgrade.",
+                )),
                 Access::Write => self.0.install(view, pages, access),
             }
         }
-        fn set_access(&self, view: &View, pages: Range<u64>, access: Access) -> Result<(), SharedError> {
+        fn set_access(
+            &self,
+            view: &View,
+            pages: Range<u64>,
+            access: Access,
+        ) -> Result<(), SharedError> {
             self.0.set_access(view, pages, access)
         }
         fn invalidate(&self, view: &View, pages: Range<u64>) -> Result<(), SharedError> {

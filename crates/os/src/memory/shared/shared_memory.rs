@@ -25,16 +25,17 @@ use crate::origin::Origin;
 /// From this size on it is looked whether there is as much memory; the look costs some 50 µs.
 const CHECKED: usize = 16 << 20;
 
-/// One array: a sealed memfd, the application's tracked view of it and the runtime's untracked alias.
+/// One array: a sealed memfd, the application's tracked view of it and the runtime's untracked
+/// alias.
 ///
 /// # Soundness of guards
 ///
-/// [`slice`](Self::slice) and [`slice_mut`](Self::slice_mut) are safe functions over memory that other *nodes* change. The
-/// [`Borrows`] registry makes them sound, whatever the program does:
+/// [`slice`](Self::slice) and [`slice_mut`](Self::slice_mut) are safe functions over memory that
+/// other *nodes* change. The [`Borrows`] registry makes them sound, whatever the program does:
 ///
 /// - It refuses a guard that overlaps a guard which writes, or any guard if it writes itself.
-/// - Bytes that arrive from other nodes and differ from what a live guard has shown wait in the registry until the guard ends
-///   (COH-3.9). Only a program with a data race has such bytes.
+/// - Bytes that arrive from other nodes and differ from what a live guard has shown wait in the
+///   registry until the guard ends (COH-3.9). Only a program with a data race has such bytes.
 #[derive(Debug)]
 pub struct SharedMemory {
     name: String,
@@ -51,19 +52,28 @@ pub struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// Memory for array number `array` of `bytes` bytes, rounded up to whole pages, all pages unmapped and zero.
+    /// Memory for array number `array` of `bytes` bytes, rounded up to whole pages, all pages
+    /// unmapped and zero.
     ///
     /// # Errors
     /// No descriptor, address space or permission left; each with what to do.
-    pub fn new(array: ArrayId, name: &str, bytes: usize, tracker: Arc<dyn Tracker>) -> Result<SharedMemory, SharedError> {
-        let failed = |e| SharedError::memory(format!("making shared array {name:?} of {bytes} bytes"), e);
+    pub fn new(
+        array: ArrayId,
+        name: &str,
+        bytes: usize,
+        tracker: Arc<dyn Tracker>,
+    ) -> Result<SharedMemory, SharedError> {
+        let failed =
+            |e| SharedError::memory(format!("making shared array {name:?} of {bytes} bytes"), e);
         let len = whole_pages(bytes.max(1)).map_err(failed)?;
         // The name shows in /proc/PID/maps only; the kernel allows 249 bytes and no NUL.
-        let label: String = format!("oikaze:{name}").chars().filter(|c| !c.is_control()).take(60).collect();
+        let label: String =
+            format!("oikaze:{name}").chars().filter(|c| !c.is_control()).take(60).collect();
         let file = memfd::sparse(&label, len).map_err(failed)?;
         let map = || Mapping::of_file(file.as_fd(), len).map_err(failed);
         let (alias, view) = (Arc::new(map()?), map()?);
-        // Pages are tracked one by one (4 KiB); a huge page would hide touches. EINVAL: a kernel without huge pages.
+        // Pages are tracked one by one (4 KiB); a huge page would hide touches. EINVAL: a kernel
+        // without huge pages.
         match advise(&view, Advice::LinuxNoHugepage) {
             Ok(()) | Err(MemoryError::System { why: Errno::INVAL, .. }) => {}
             Err(e) => return Err(failed(e)),
@@ -135,21 +145,24 @@ impl SharedMemory {
         &self.borrows
     }
 
-    /// Address of the view, for C and NumPy, where the rule of data-race freedom stands in the docs only.
+    /// Address of the view, for C and NumPy, where the rule of data-race freedom stands in the docs
+    /// only.
     #[must_use]
     pub fn view_address(&self) -> *mut u8 {
         self.view.base() as *mut u8
     }
 
-    /// The alias as a region: what messages of pages are gathered from and placed into. [`populate`](Self::populate) first what
-    /// is placed there.
+    /// The alias as a region: what messages of pages are gathered from and placed into.
+    /// [`populate`](Self::populate) first what is placed there.
     #[must_use]
     pub fn alias_region(&self) -> Region {
-        // SAFETY: the region keeps the alias mapped, readable and writable; the alias has no references into it, only copies.
+        // SAFETY: the region keeps the alias mapped, readable and writable; the alias has no
+        // references into it, only copies.
         unsafe { Region::from_alias(self.alias.clone(), self.alias.base(), self.alias.len()) }
     }
 
-    /// Another descriptor of the memory file (a second mapping of it is untracked, as the alias is).
+    /// Another descriptor of the memory file (a second mapping of it is untracked, as the alias
+    /// is).
     ///
     /// # Errors
     /// No descriptor left.
@@ -157,7 +170,8 @@ impl SharedMemory {
         Ok(File::from(self.file.try_clone()?))
     }
 
-    /// Give these pages memory now, so that running out is an error here and not a signal at some later store.
+    /// Give these pages memory now, so that running out is an error here and not a signal at some
+    /// later store.
     ///
     /// # Errors
     /// Not enough memory, or outside the array.
@@ -175,8 +189,12 @@ impl SharedMemory {
                 end += 1;
             }
             let (offset, len) = (at as usize * PAGE, (end - at) as usize * PAGE);
-            self.allocate(offset, len)
-                .map_err(|e| SharedError::memory(format!("finding memory for {len} bytes of shared array {:?}", self.name), e))?;
+            self.allocate(offset, len).map_err(|e| {
+                SharedError::memory(
+                    format!("finding memory for {len} bytes of shared array {:?}", self.name),
+                    e,
+                )
+            })?;
             for page in at..end {
                 self.present_word(page).fetch_or(1 << (page % 64), Ordering::Relaxed);
             }
@@ -224,7 +242,8 @@ impl SharedMemory {
         self.borrows.invalidate(pages.clone(), || self.tracker.invalidate(&self.view, pages))
     }
 
-    /// Track the view no more: all its pages show what this node has, and whoever waits in it goes on.
+    /// Track the view no more: all its pages show what this node has, and whoever waits in it goes
+    /// on.
     pub(super) fn release(&self) {
         self.tracker.detach(&self.view);
     }
@@ -246,12 +265,20 @@ impl SharedMemory {
     /// Outside the array, or no memory.
     pub(super) fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), SharedError> {
         self.check("reading", offset, into.len())?;
-        // SAFETY: inside the alias, which lives as long as `self`; `into` is our caller's own memory, so the two do not overlap.
-        unsafe { ptr::copy_nonoverlapping(self.alias.base().as_ptr().add(offset), into.as_mut_ptr(), into.len()) };
+        // SAFETY: inside the alias, which lives as long as `self`; `into` is our caller's own
+        // memory, so the two do not overlap.
+        unsafe {
+            ptr::copy_nonoverlapping(
+                self.alias.base().as_ptr().add(offset),
+                into.as_mut_ptr(),
+                into.len(),
+            )
+        };
         Ok(())
     }
 
-    /// As [`read`](Self::read), with the bytes that have arrived since and wait for the end of guards.
+    /// As [`read`](Self::read), with the bytes that have arrived since and wait for the end of
+    /// guards.
     pub(super) fn read_newest(&self, offset: usize, into: &mut [u8]) -> Result<(), SharedError> {
         self.read(offset, into)?;
         self.borrows.overlay(offset, into);
@@ -263,8 +290,8 @@ impl SharedMemory {
         self.borrows.has_pending(pages)
     }
 
-    /// Copy bytes in, through the alias: never traps, seen in the view at once where it is mapped. Bytes that a live guard has
-    /// shown wait until it ends.
+    /// Copy bytes in, through the alias: never traps, seen in the view at once where it is mapped.
+    /// Bytes that a live guard has shown wait until it ends.
     ///
     /// # Errors
     /// Outside the array, or no memory.
@@ -272,7 +299,8 @@ impl SharedMemory {
         self.place(offset, bytes, Incoming::Fetched)
     }
 
-    /// As [`write`](Self::write), of a diff to pages whose home is here: all bytes under live guards wait.
+    /// As [`write`](Self::write), of a diff to pages whose home is here: all bytes under live
+    /// guards wait.
     pub(super) fn merge(&self, offset: usize, bytes: &[u8]) -> Result<(), SharedError> {
         self.place(offset, bytes, Incoming::Diff)
     }
@@ -292,7 +320,11 @@ impl SharedMemory {
 }
 
 impl SharedMemory {
-    pub(super) fn expect_touches(&self, bytes: &Range<usize>, access: Access) -> Result<(), SharedError> {
+    pub(super) fn expect_touches(
+        &self,
+        bytes: &Range<usize>,
+        access: Access,
+    ) -> Result<(), SharedError> {
         let pages = (bytes.start / PAGE) as u64..bytes.end.div_ceil(PAGE) as u64;
         self.tracker.expect_touches(&self.view, pages, access)
     }
@@ -303,29 +335,38 @@ impl AliasBytes for SharedMemory {
         if at >= self.alias.len() {
             return 0;
         }
-        // SAFETY: inside the alias, which lives as long as `self`. Volatile: a write guard's thread may store there meanwhile.
+        // SAFETY: inside the alias, which lives as long as `self`. Volatile: a write guard's thread
+        // may store there meanwhile.
         unsafe { self.alias.base().as_ptr().add(at).read_volatile() }
     }
 
     fn store(&self, at: usize, bytes: &[u8]) {
         if at.checked_add(bytes.len()).is_some_and(|end| end <= self.alias.len()) {
-            // SAFETY: inside the alias; `place` has given it memory, so no SIGBUS. The registry calls this only for bytes that no
-            // live guard has shown.
-            unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), self.alias.base().as_ptr().add(at), bytes.len()) };
+            // SAFETY: inside the alias; `place` has given it memory, so no SIGBUS. The registry
+            // calls this only for bytes that no live guard has shown.
+            unsafe {
+                ptr::copy_nonoverlapping(
+                    bytes.as_ptr(),
+                    self.alias.base().as_ptr().add(at),
+                    bytes.len(),
+                )
+            };
         }
     }
 }
 
 /// Advise the kernel about a whole mapping, in a way that changes none of its bytes.
 fn advise(mapping: &Mapping, advice: Advice) -> Result<(), MemoryError> {
-    // SAFETY: a live mapping of ours; NOHUGEPAGE and DONTFORK, the only advice used, keep its bytes.
+    // SAFETY: a live mapping of ours; NOHUGEPAGE and DONTFORK, the only advice used, keep its
+    // bytes.
     unsafe { rustix::mm::madvise(mapping.base().as_ptr().cast(), mapping.len(), advice) }
         .map_err(|why| MemoryError::system("advise on shared memory", mapping.len(), why))
 }
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        // The descriptor of userfaultfd that a child of fork inherits acts on the parent's memory (MEM-24.2).
+        // The descriptor of userfaultfd that a child of fork inherits acts on the parent's memory
+        // (MEM-24.2).
         if self.origin.is_here() {
             self.release();
         }
@@ -359,7 +400,10 @@ mod tests {
     #[test]
     fn what_cannot_be_had_is_an_error_that_says_so() {
         let text = array(1 << 46).and_then(|m| m.populate(0..m.pages())).unwrap_err().to_string();
-        assert!(text.contains("array \"p\"") && (text.contains("available") || text.contains("memory")), "{text}");
+        assert!(
+            text.contains("array \"p\"") && (text.contains("available") || text.contains("memory")),
+            "{text}"
+        );
         assert!(array(usize::MAX).is_err());
     }
 
@@ -369,7 +413,13 @@ mod tests {
         assert_eq!((memory.bytes(), memory.pages()), (100, 1));
         memory.install(0..1, Access::Write).unwrap();
         assert_eq!(memory.slice::<u64>(0..12).unwrap().len(), 12);
-        assert!(memory.slice::<u64>(0..13).unwrap_err().to_string().contains("the array has 12 of them"));
+        assert!(
+            memory
+                .slice::<u64>(0..13)
+                .unwrap_err()
+                .to_string()
+                .contains("the array has 12 of them")
+        );
         assert!(memory.slice_mut::<u64>(usize::MAX / 8..usize::MAX / 4).is_err());
         #[allow(clippy::reversed_empty_ranges)]
         let backwards = 3..2;

@@ -19,14 +19,16 @@ use crate::origin::OriginBound;
 pub enum TrackerKind {
     /// userfaultfd that also traps touches from inside system calls.
     UserfaultfdFull,
-    /// userfaultfd for faults of user code only: a system call given an invalid page fails with `EFAULT`.
+    /// userfaultfd for faults of user code only: a system call given an invalid page fails with
+    /// `EFAULT`.
     UserfaultfdUserMode,
     /// `mprotect` and a `SIGSEGV` handler: a system call given an invalid page fails with `EFAULT`.
     Mprotect,
 }
 
 impl TrackerKind {
-    /// Does a system call that touches an invalid page wait for it (true), or fail with `EFAULT` (false)?
+    /// Does a system call that touches an invalid page wait for it (true), or fail with `EFAULT`
+    /// (false)?
     #[must_use]
     pub const fn traps_system_calls(self) -> bool {
         matches!(self, TrackerKind::UserfaultfdFull)
@@ -50,8 +52,9 @@ pub struct FaultAt {
     pub array: ArrayId,
     /// Which of its pages.
     pub page: u64,
-    /// What the thread tried, if the processor tells loads from stores (userfaultfd and x86-64 do). `None`: a load, or a store to
-    /// an unmapped page, which is reported as a store once the page is mapped read-only.
+    /// What the thread tried, if the processor tells loads from stores (userfaultfd and x86-64 do).
+    /// `None`: a load, or a store to an unmapped page, which is reported as a store once the page
+    /// is mapped read-only.
     pub access: Option<Access>,
 }
 
@@ -59,7 +62,8 @@ pub struct FaultAt {
 #[derive(Debug)]
 pub struct View {
     array: ArrayId,
-    /// What the tracker keeps for as long as the view can be touched. Dropped before the mapping goes.
+    /// What the tracker keeps for as long as the view can be touched. Dropped before the mapping
+    /// goes.
     attachment: OriginBound<OnceLock<Box<dyn Any + Send + Sync>>>,
     /// A child of fork does not inherit the mapping, and may have others at the same addresses.
     mapping: OriginBound<Mapping>,
@@ -67,7 +71,11 @@ pub struct View {
 
 impl View {
     pub(super) fn new(array: ArrayId, mapping: Mapping) -> View {
-        View { array, attachment: OriginBound::new(OnceLock::new()), mapping: OriginBound::new(mapping) }
+        View {
+            array,
+            attachment: OriginBound::new(OnceLock::new()),
+            mapping: OriginBound::new(mapping),
+        }
     }
 
     /// Keep this for as long as the view lives; false if something is kept already.
@@ -129,16 +137,19 @@ impl View {
 /// Rules that every backend keeps (the conformance suite checks them):
 ///
 /// - After [`attach`](Tracker::attach) all pages are unmapped.
-/// - A thread that touches a page beyond its mapping sleeps, and at least one [`FaultAt`] for that page comes out of
-///   [`faults`](Tracker::faults). Several threads on one page may give one event or several.
-/// - *Every change of a page's mapping wakes all threads that sleep on it.* They try again; one that still may not sleeps again and gives
-///   a new event. So nobody who changes pages must remember who waits, and an event may be out of date when it is read.
-/// - An event for a page whose mapping already permits the access is answered with `install` of that page as it is: the kernel may
-///   drop a mapping by itself (swap).
-/// - After `set_access(.., Read)` returned, every later store traps, in whichever thread: what the alias shows then is all that was
-///   stored before.
+/// - A thread that touches a page beyond its mapping sleeps, and at least one [`FaultAt`] for that
+///   page comes out of [`faults`](Tracker::faults). Several threads on one page may give one event
+///   or several.
+/// - *Every change of a page's mapping wakes all threads that sleep on it.* They try again; one
+///   that still may not sleeps again and gives a new event. So nobody who changes pages must
+///   remember who waits, and an event may be out of date when it is read.
+/// - An event for a page whose mapping already permits the access is answered with `install` of
+///   that page as it is: the kernel may drop a mapping by itself (swap).
+/// - After `set_access(.., Read)` returned, every later store traps, in whichever thread: what the
+///   alias shows then is all that was stored before.
 ///
-/// Calls for one page must not overlap (the engine's turn serialises them). `faults` may run beside everything.
+/// Calls for one page must not overlap (the engine's turn serialises them). `faults` may run beside
+/// everything.
 pub trait Tracker: Send + Sync + fmt::Debug {
     /// Which mechanism this is.
     fn kind(&self) -> TrackerKind;
@@ -149,10 +160,12 @@ pub trait Tracker: Send + Sync + fmt::Debug {
     /// The system call that failed and what to do.
     fn attach(&self, view: &View) -> Result<(), SharedError>;
 
-    /// Stop tracking a view: all its pages become writable and untracked, and all who wait in it go on.
+    /// Stop tracking a view: all its pages become writable and untracked, and all who wait in it go
+    /// on.
     fn detach(&self, view: &View);
 
-    /// Map pages whose bytes exist in the memfd, or give mapped ones this access. Wakes their waiters.
+    /// Map pages whose bytes exist in the memfd, or give mapped ones this access. Wakes their
+    /// waiters.
     ///
     /// # Errors
     /// The system call that failed and what to do.
@@ -162,7 +175,8 @@ pub trait Tracker: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// The system call that failed and what to do.
-    fn set_access(&self, view: &View, pages: Range<u64>, access: Access) -> Result<(), SharedError>;
+    fn set_access(&self, view: &View, pages: Range<u64>, access: Access)
+    -> Result<(), SharedError>;
 
     /// Unmap pages; their bytes stay in the memfd. Wakes their waiters (who fault again).
     ///
@@ -170,11 +184,17 @@ pub trait Tracker: Send + Sync + fmt::Debug {
     /// The system call that failed and what to do.
     fn invalidate(&self, view: &View, pages: Range<u64>) -> Result<(), SharedError>;
 
-    /// A thread of the program's is about to touch these pages: makes sure that the touch is noticed where it must be.
+    /// A thread of the program's is about to touch these pages: makes sure that the touch is
+    /// noticed where it must be.
     ///
     /// # Errors
     /// The system call that failed and what to do.
-    fn expect_touches(&self, view: &View, pages: Range<u64>, access: Access) -> Result<(), SharedError> {
+    fn expect_touches(
+        &self,
+        view: &View,
+        pages: Range<u64>,
+        access: Access,
+    ) -> Result<(), SharedError> {
         let _ = (view, pages, access);
         Ok(())
     }

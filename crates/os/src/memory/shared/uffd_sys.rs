@@ -16,8 +16,10 @@ const CONTINUE_MODE_WP: u64 = 1 << 1;
 /// `UFFDIO_WRITEPROTECT_MODE_WP`, not in `linux-raw-sys`.
 const WRITEPROTECT_MODE_WP: u64 = 1 << 0;
 
-/// `UFFDIO_MOVE` (Linux 6.8), not in `linux-raw-sys`: its structure is as long as `UFFDIO_COPY`'s, whose number differs in the last byte.
-const UFFDIO_MOVE: u64 = op::UFFDIO_COPY as u64 - sys::_UFFDIO_COPY as u64 + sys::_UFFDIO_MOVE as u64;
+/// `UFFDIO_MOVE` (Linux 6.8), not in `linux-raw-sys`: its structure is as long as `UFFDIO_COPY`'s,
+/// whose number differs in the last byte.
+const UFFDIO_MOVE: u64 =
+    op::UFFDIO_COPY as u64 - sys::_UFFDIO_COPY as u64 + sys::_UFFDIO_MOVE as u64;
 const _: () = assert!(size_of::<sys::uffdio_copy>() == size_of::<sys::uffdio_move>());
 /// `UFFDIO_MOVE_MODE_DONTWAKE` and `UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES`, not in `linux-raw-sys`.
 const MOVE_QUIETLY_WITH_HOLES: u64 = 1 << 0 | 1 << 1;
@@ -33,7 +35,8 @@ pub(crate) mod feature {
     pub(crate) const POISON: u64 = sys::UFFD_FEATURE_POISON as u64;
     pub(crate) const WP_ASYNC: u64 = sys::UFFD_FEATURE_WP_ASYNC as u64;
     pub(crate) const MOVE: u64 = sys::UFFD_FEATURE_MOVE as u64;
-    /// What moving pages needs: ranges are registered for write-protect faults, which nobody ever asks for, so that nothing traps.
+    /// What moving pages needs: ranges are registered for write-protect faults, which nobody ever
+    /// asks for, so that nothing traps.
     pub(crate) const MOVER: u64 = MOVE | PAGEFAULT_FLAG_WP;
     /// What the tracker needs.
     pub(crate) const TRACKER: u64 = MISSING_SHMEM | PAGEFAULT_FLAG_WP | MINOR_SHMEM | WP_SHMEM;
@@ -47,13 +50,15 @@ pub(crate) struct RawFault {
 }
 
 fn ioctl<T>(fd: RawFd, request: u64, argument: &mut T) -> io::Result<()> {
-    // SAFETY: every caller in this file passes the structure that belongs to `request`; the kernel writes only inside it. The
-    // effect on memory is the caller's to justify. The casts suit both libcs (request is c_ulong or c_int).
+    // SAFETY: every caller in this file passes the structure that belongs to `request`; the kernel
+    // writes only inside it. The effect on memory is the caller's to justify. The casts suit both
+    // libcs (request is c_ulong or c_int).
     let result = unsafe { libc::ioctl(fd, request as _, std::ptr::from_mut(argument)) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A new descriptor that also traps faults from inside system calls: by the system call, else by `/dev/userfaultfd`.
+/// A new descriptor that also traps faults from inside system calls: by the system call, else by
+/// `/dev/userfaultfd`.
 pub(crate) fn open_full() -> io::Result<OwnedFd> {
     open(0).or_else(|by_call| open_device().map_err(|_| by_call))
 }
@@ -71,9 +76,19 @@ fn open(flags: u32) -> io::Result<OwnedFd> {
 }
 
 fn open_device() -> io::Result<OwnedFd> {
-    let device = OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC).open("/dev/userfaultfd")?;
+    let device = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_CLOEXEC)
+        .open("/dev/userfaultfd")?;
     // SAFETY: this request takes flags by value and makes a new descriptor; touches no memory.
-    let fd = unsafe { libc::ioctl(device.as_raw_fd(), USERFAULTFD_IOC_NEW as _, libc::O_CLOEXEC | libc::O_NONBLOCK) };
+    let fd = unsafe {
+        libc::ioctl(
+            device.as_raw_fd(),
+            USERFAULTFD_IOC_NEW as _,
+            libc::O_CLOEXEC | libc::O_NONBLOCK,
+        )
+    };
     owned(fd.into())
 }
 
@@ -94,8 +109,11 @@ pub(crate) fn handshake(fd: &OwnedFd, wanted: u64) -> io::Result<u64> {
 
 /// Watch a range for missing, minor and write-protect faults.
 pub(crate) fn register(fd: &OwnedFd, start: usize, len: usize) -> io::Result<()> {
-    let mode = sys::UFFDIO_REGISTER_MODE_MISSING | sys::UFFDIO_REGISTER_MODE_MINOR | sys::UFFDIO_REGISTER_MODE_WP;
-    let mut register = sys::uffdio_register { range: range(start, len), mode: mode.into(), ioctls: 0 };
+    let mode = sys::UFFDIO_REGISTER_MODE_MISSING
+        | sys::UFFDIO_REGISTER_MODE_MINOR
+        | sys::UFFDIO_REGISTER_MODE_WP;
+    let mut register =
+        sys::uffdio_register { range: range(start, len), mode: mode.into(), ioctls: 0 };
     ioctl(fd.as_raw_fd(), op::UFFDIO_REGISTER.into(), &mut register)
 }
 
@@ -106,15 +124,17 @@ pub(crate) fn register_for_moves(fd: &OwnedFd, start: usize, len: usize) -> io::
     ioctl(fd.as_raw_fd(), op::UFFDIO_REGISTER.into(), &mut register)
 }
 
-/// Move pages from `from` to `to`, where none may be. Holes stay holes. The bytes done, from the start: fewer than `len`, or none, if the
-/// kernel wants to be asked again.
+/// Move pages from `from` to `to`, where none may be. Holes stay holes. The bytes done, from the
+/// start: fewer than `len`, or none, if the kernel wants to be asked again.
 pub(crate) fn move_pages(fd: &OwnedFd, to: usize, from: usize, len: usize) -> io::Result<usize> {
     let (dst, src, len) = (to as u64, from as u64, len as u64);
     let mut request = sys::uffdio_move { dst, src, len, mode: MOVE_QUIETLY_WITH_HOLES, move_: 0 };
     match ioctl(fd.as_raw_fd(), UFFDIO_MOVE, &mut request) {
         Ok(()) => Ok(len as usize),
         // In part: `move_` says how much. Not at all: it is the negated error.
-        Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => Ok(usize::try_from(request.move_).unwrap_or(0)),
+        Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => {
+            Ok(usize::try_from(request.move_).unwrap_or(0))
+        }
         Err(e) => Err(e),
     }
 }
@@ -129,14 +149,20 @@ pub(crate) fn unregister(fd: &OwnedFd, start: usize, len: usize) -> io::Result<(
 pub(crate) enum Continued {
     /// All of it.
     All,
-    /// This many bytes from the start; the next page was mapped already, or the kernel wants to be asked again.
+    /// This many bytes from the start; the next page was mapped already, or the kernel wants to be
+    /// asked again.
     Part(usize),
     /// Nothing: the first page is mapped already.
     Mapped,
 }
 
 /// Map what the page cache holds, writable or write-protected, and wake who waits.
-pub(crate) fn map_continue(fd: &OwnedFd, start: usize, len: usize, protected: bool) -> io::Result<Continued> {
+pub(crate) fn map_continue(
+    fd: &OwnedFd,
+    start: usize,
+    len: usize,
+    protected: bool,
+) -> io::Result<Continued> {
     let mode = if protected { CONTINUE_MODE_WP } else { 0 };
     let mut request = sys::uffdio_continue { range: range(start, len), mode, mapped: 0 };
     match ioctl(fd.as_raw_fd(), op::UFFDIO_CONTINUE.into(), &mut request) {
@@ -152,7 +178,12 @@ pub(crate) fn map_continue(fd: &OwnedFd, start: usize, len: usize, protected: bo
 }
 
 /// Protect mapped pages from writing, or allow it again and wake who waits.
-pub(crate) fn write_protect(fd: &OwnedFd, start: usize, len: usize, protect: bool) -> io::Result<()> {
+pub(crate) fn write_protect(
+    fd: &OwnedFd,
+    start: usize,
+    len: usize,
+    protect: bool,
+) -> io::Result<()> {
     let mode = if protect { WRITEPROTECT_MODE_WP } else { 0 };
     loop {
         let mut request = sys::uffdio_writeprotect { range: range(start, len), mode };
@@ -168,25 +199,37 @@ pub(crate) fn wake(fd: &OwnedFd, start: usize, len: usize) -> io::Result<()> {
     ioctl(fd.as_raw_fd(), op::UFFDIO_WAKE.into(), &mut range(start, len))
 }
 
-/// Read up to `N` events without waiting; calls `take` for each page fault. The number of events, 0 if none waits.
-pub(crate) fn read_faults<const N: usize>(fd: &OwnedFd, mut take: impl FnMut(RawFault)) -> io::Result<usize> {
+/// Read up to `N` events without waiting; calls `take` for each page fault. The number of events, 0
+/// if none waits.
+pub(crate) fn read_faults<const N: usize>(
+    fd: &OwnedFd,
+    mut take: impl FnMut(RawFault),
+) -> io::Result<usize> {
     let mut events = [const { MaybeUninit::<sys::uffd_msg>::uninit() }; N];
     // SAFETY: the kernel writes whole messages into the array, at most its size.
-    let got = unsafe { libc::read(fd.as_raw_fd(), events.as_mut_ptr().cast(), size_of_val(&events)) };
+    let got =
+        unsafe { libc::read(fd.as_raw_fd(), events.as_mut_ptr().cast(), size_of_val(&events)) };
     let count = match usize::try_from(got) {
         Ok(bytes) => bytes / size_of::<sys::uffd_msg>(),
         Err(_) => {
             let e = io::Error::last_os_error();
-            return if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) { Ok(0) } else { Err(e) };
+            return if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EINTR)) {
+                Ok(0)
+            } else {
+                Err(e)
+            };
         }
     };
     for event in events.iter().take(count) {
         // SAFETY: the kernel filled the first `count` messages.
         let event = unsafe { event.assume_init_ref() };
         if u32::from(event.event) == sys::UFFD_EVENT_PAGEFAULT {
-            // SAFETY: the event says that this variant of the union is the one filled; any bits are valid integers.
+            // SAFETY: the event says that this variant of the union is the one filled; any bits are
+            // valid integers.
             let fault = unsafe { event.arg.pagefault };
-            let write = fault.flags & u64::from(sys::UFFD_PAGEFAULT_FLAG_WRITE | sys::UFFD_PAGEFAULT_FLAG_WP) != 0;
+            let write = fault.flags
+                & u64::from(sys::UFFD_PAGEFAULT_FLAG_WRITE | sys::UFFD_PAGEFAULT_FLAG_WP)
+                != 0;
             take(RawFault { address: fault.address as usize, write });
         }
     }

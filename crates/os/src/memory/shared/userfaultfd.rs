@@ -1,7 +1,8 @@
 //! The tracker over userfaultfd: minor faults and synchronous write-protect on shmem.
 //!
-//! A page is mapped by `UFFDIO_CONTINUE` of what the page cache holds, write-protected or not, and unmapped by `MADV_DONTNEED`. A touch of
-//! an unmapped page is a minor fault, or a missing fault where the memfd has a hole; both mean the same to us.
+//! A page is mapped by `UFFDIO_CONTINUE` of what the page cache holds, write-protected or not, and
+//! unmapped by `MADV_DONTNEED`. A touch of an unmapped page is a minor fault, or a missing fault
+//! where the memfd has a hole; both mean the same to us.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -31,7 +32,8 @@ pub struct Userfaultfd {
 }
 
 impl Userfaultfd {
-    /// Faults of user code and of system calls. Needs CAP_SYS_PTRACE, `vm.unprivileged_userfaultfd=1`, or `/dev/userfaultfd`.
+    /// Faults of user code and of system calls. Needs CAP_SYS_PTRACE,
+    /// `vm.unprivileged_userfaultfd=1`, or `/dev/userfaultfd`.
     ///
     /// # Errors
     /// Not permitted, or the kernel lacks a feature.
@@ -47,7 +49,10 @@ impl Userfaultfd {
         Userfaultfd::open(uffd_sys::open_user_mode, TrackerKind::UserfaultfdUserMode)
     }
 
-    fn open(open: fn() -> io::Result<OwnedFd>, kind: TrackerKind) -> Result<Userfaultfd, SharedError> {
+    fn open(
+        open: fn() -> io::Result<OwnedFd>,
+        kind: TrackerKind,
+    ) -> Result<Userfaultfd, SharedError> {
         let fd = open().map_err(|e| {
             let remedy = match e.raw_os_error() {
                 Some(libc::ENOSYS) => "This kernel was built without userfaultfd, or the container's seccomp profile hides it.",
@@ -83,7 +88,9 @@ impl Userfaultfd {
 
 fn failed(call: &str, start: usize, len: usize, e: io::Error) -> SharedError {
     let remedy = match e.raw_os_error() {
-        Some(libc::ENOMEM) => "The machine or container is out of memory: use more nodes or smaller arrays.",
+        Some(libc::ENOMEM) => {
+            "The machine or container is out of memory: use more nodes or smaller arrays."
+        }
         Some(libc::EINVAL) => "The kernel may be too old: set OIKAZE_WITHOUT=uffd to use mprotect.",
         _ => "Set OIKAZE_WITHOUT=uffd to use mprotect, and please report this.",
     };
@@ -103,7 +110,8 @@ pub struct Feature {
     pub there: bool,
 }
 
-/// Ask the kernel for its userfaultfd features. (That pages can be mapped write-protected, 6.4, is not among those it names.)
+/// Ask the kernel for its userfaultfd features. (That pages can be mapped write-protected, 6.4, is
+/// not among those it names.)
 ///
 /// # Errors
 /// userfaultfd cannot be opened at all.
@@ -117,7 +125,12 @@ pub fn userfaultfd_features() -> io::Result<Vec<Feature>> {
         ("userfaultfd WP_ASYNC", "6.7", feature::WP_ASYNC),
         ("userfaultfd MOVE", "6.8", feature::MOVE),
     ];
-    let feature = |(name, since, bit)| Feature { name, since, needed: feature::TRACKER & bit != 0, there: there & bit != 0 };
+    let feature = |(name, since, bit)| Feature {
+        name,
+        since,
+        needed: feature::TRACKER & bit != 0,
+        there: there & bit != 0,
+    };
     Ok(known.map(feature).to_vec())
 }
 
@@ -128,14 +141,17 @@ impl Tracker for Userfaultfd {
 
     fn attach(&self, view: &View) -> Result<(), SharedError> {
         let (start, len) = (view.base(), view.len());
-        uffd_sys::register(&self.fd, start, len).map_err(|e| failed("UFFDIO_REGISTER", start, len, e))?;
-        let mut views = locked_without_signals(|| self.views.write().unwrap_or_else(PoisonError::into_inner));
+        uffd_sys::register(&self.fd, start, len)
+            .map_err(|e| failed("UFFDIO_REGISTER", start, len, e))?;
+        let mut views =
+            locked_without_signals(|| self.views.write().unwrap_or_else(PoisonError::into_inner));
         views.insert(start, (len, view.array()));
         Ok(())
     }
 
     fn detach(&self, view: &View) {
-        locked_without_signals(|| self.views.write().unwrap_or_else(PoisonError::into_inner)).remove(&view.base());
+        locked_without_signals(|| self.views.write().unwrap_or_else(PoisonError::into_inner))
+            .remove(&view.base());
         // The view is unmapped next, which unregisters as well; a failure here changes nothing.
         let _ = uffd_sys::unregister(&self.fd, view.base(), view.len());
     }
@@ -147,7 +163,8 @@ impl Tracker for Userfaultfd {
                 Ok(Continued::All) => len,
                 Ok(Continued::Part(done)) => done.min(len),
                 Ok(Continued::Mapped) => {
-                    // Mapped already: only its protection may change. Protecting does not wake, so wake by hand.
+                    // Mapped already: only its protection may change. Protecting does not wake, so
+                    // wake by hand.
                     self.protect(start, PAGE, access)?;
                     self.wake(start, PAGE)?;
                     PAGE
@@ -160,7 +177,12 @@ impl Tracker for Userfaultfd {
         Ok(())
     }
 
-    fn set_access(&self, view: &View, pages: Range<u64>, access: Access) -> Result<(), SharedError> {
+    fn set_access(
+        &self,
+        view: &View,
+        pages: Range<u64>,
+        access: Access,
+    ) -> Result<(), SharedError> {
         match view.span(&pages)? {
             (_, 0) => Ok(()),
             (start, len) => self.protect(start, len, access),
@@ -172,11 +194,12 @@ impl Tracker for Userfaultfd {
         if len == 0 {
             return Ok(());
         }
-        // SAFETY: inside the view, a live shared file mapping: its pages are unmapped, their bytes stay in the page cache, and the
-        // next touch traps because the range is registered.
+        // SAFETY: inside the view, a live shared file mapping: its pages are unmapped, their bytes
+        // stay in the page cache, and the next touch traps because the range is registered.
         unsafe { rustix::mm::madvise(start as *mut _, len, Advice::LinuxDontNeed) }
             .map_err(|e| failed("madvise(MADV_DONTNEED)", start, len, e.into()))?;
-        // A thread that waits to write to a page that was mapped read-only must fault anew, as a touch of an unmapped page.
+        // A thread that waits to write to a page that was mapped read-only must fault anew, as a
+        // touch of an unmapped page.
         self.wake(start, len)
     }
 
@@ -189,7 +212,8 @@ impl Tracker for Userfaultfd {
         loop {
             let views = self.views.read().unwrap_or_else(PoisonError::into_inner);
             let got = uffd_sys::read_faults::<EVENTS>(&self.fd, |fault| {
-                // The kernel rounds addresses down to pages unless asked not to; an unknown one belongs to a view just detached.
+                // The kernel rounds addresses down to pages unless asked not to; an unknown one
+                // belongs to a view just detached.
                 if let Some((base, (len, array))) = views.range(..=fault.address).next_back()
                     && fault.address - base < *len
                 {

@@ -6,14 +6,30 @@ use crate::memory::AccessError;
 use oikaze_protocol::rma::{Accumulation, AtomicOp, Memory, Rights};
 use oikaze_protocol::wind::Refusal;
 
-/// What peers may ask (spec/memory.md, MEM-1): everything is checked here, without overflow, and goes through the alias.
+/// What peers may ask (spec/memory.md, MEM-1): everything is checked here, without overflow, and
+/// goes through the alias.
 impl RegionTable {
-    fn locate_present(&self, key: u64, offset: u64, len: u64, right: Rights, waits: bool) -> Result<u32, Refusal> {
+    fn locate_present(
+        &self,
+        key: u64,
+        offset: u64,
+        len: u64,
+        right: Rights,
+        waits: bool,
+    ) -> Result<u32, Refusal> {
         let slot = self.keys.find(key).ok_or(Refusal::UnknownKey)?;
-        let entry = self.entry(slot).filter(|entry| !entry.region.is_closed()).ok_or(Refusal::UnknownKey)?;
+        let entry = self
+            .entry(slot)
+            .filter(|entry| !entry.region.is_closed())
+            .ok_or(Refusal::UnknownKey)?;
         let inside = entry.region.check_bounds(offset, len).map_err(refusal);
-        // Whoever may not even knock is not told how long the region is. Of a page there is no saying where there is none.
-        let permitted = if inside.is_ok() { entry.permits(offset, len, right) } else { entry.rights.contains(right) };
+        // Whoever may not even knock is not told how long the region is. Of a page there is no
+        // saying where there is none.
+        let permitted = if inside.is_ok() {
+            entry.permits(offset, len, right)
+        } else {
+            entry.rights.contains(right)
+        };
         if !permitted {
             return Err(Refusal::NotPermitted);
         }
@@ -44,7 +60,8 @@ impl Memory for RegionTable {
     }
 
     fn write(&mut self, region: u32, offset: u64, bytes: &[u8]) {
-        // What was made present when the operation began has hardly gone since; if so, this turn waits for it.
+        // What was made present when the operation began has hardly gone since; if so, this turn
+        // waits for it.
         let written = self.region(region).is_some_and(|region| {
             region.make_present(offset, bytes.len() as u64, Rights::WRITE).is_ok()
                 && region.write_from(Side::Runtime, offset, bytes).is_ok()
@@ -56,7 +73,9 @@ impl Memory for RegionTable {
         let Some(entry) = self.entry(region) else { return false };
         let there = match &entry.lost {
             None => true,
-            Some(lost) => self.fetch_source(region, entry, lost, offset, into.len() as u64).is_some(),
+            Some(lost) => {
+                self.fetch_source(region, entry, lost, offset, into.len() as u64).is_some()
+            }
         };
         there && entry.region.read_from(Side::Runtime, offset, into).is_ok()
     }
@@ -72,7 +91,13 @@ impl Memory for RegionTable {
         region.atomic_from(Side::Runtime, offset, op).map_err(refusal)
     }
 
-    fn accumulate(&mut self, region: u32, offset: u64, how: Accumulation, elements: &[u8]) -> Result<(), Refusal> {
+    fn accumulate(
+        &mut self,
+        region: u32,
+        offset: u64,
+        how: Accumulation,
+        elements: &[u8],
+    ) -> Result<(), Refusal> {
         let region = self.region(region).ok_or(Refusal::OutOfBounds)?;
         region.accumulate_from(Side::Runtime, offset, how, elements).map_err(refusal)
     }

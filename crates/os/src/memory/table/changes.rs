@@ -1,14 +1,16 @@
 //! Registrations that change: shut, registered anew, with other rights.
 
 use super::super::MemoryError;
-use super::{Entry, GENERATION_MASK, PageRights, RegionTable, Registered, grantable, index_of, slot_of};
+use super::{
+    Entry, GENERATION_MASK, PageRights, RegionTable, Registered, grantable, index_of, slot_of,
+};
 use core::ops::Range;
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::rma::Rights;
 
 impl RegionTable {
-    /// Shut peers out of a region, for good: its key means nothing any more, nor does its number. Operations of ours that know its slot go
-    /// on.
+    /// Shut peers out of a region, for good: its key means nothing any more, nor does its number.
+    /// Operations of ours that know its slot go on.
     pub fn close(&mut self, slot: u32) {
         let Some(entry) = self.entry_mut(slot) else { return };
         entry.closed = true;
@@ -18,7 +20,8 @@ impl RegionTable {
         }
     }
 
-    /// The same memory, registered anew in the same place: what was known of it before means nothing any more (MEM-1.8).
+    /// The same memory, registered anew in the same place: what was known of it before means
+    /// nothing any more (MEM-1.8).
     ///
     /// # Errors
     /// As [`RegionTable::insert`]; [`MemoryError::NotRegistered`].
@@ -50,11 +53,18 @@ impl RegionTable {
         Ok(())
     }
 
-    /// Grant this to peers on these pages from now on (MEM-1.6): bytes in whole pages, or to the region's end.
+    /// Grant this to peers on these pages from now on (MEM-1.6): bytes in whole pages, or to the
+    /// region's end.
     ///
     /// # Errors
-    /// A range that cuts pages or lies outside; rights that lent memory cannot grant; no such region.
-    pub fn protect(&mut self, slot: u32, range: Range<u64>, rights: Rights) -> Result<(), MemoryError> {
+    /// A range that cuts pages or lies outside; rights that lent memory cannot grant; no such
+    /// region.
+    pub fn protect(
+        &mut self,
+        slot: u32,
+        range: Range<u64>,
+        rights: Rights,
+    ) -> Result<(), MemoryError> {
         let entry = self.entry_mut(slot).ok_or(MemoryError::NotRegistered)?;
         grantable(&entry.region, rights)?;
         let (Range { start, end }, size) = (range, entry.region.len() as u64);
@@ -62,7 +72,8 @@ impl RegionTable {
         if start > end || end > size || !whole(start) || !(whole(end) || end == size) {
             return Err(MemoryError::NotPages { start, end, size });
         }
-        let mut pages = entry.pages.take().unwrap_or_else(|| Box::new(PageRights::uniform(entry.rights)));
+        let mut pages =
+            entry.pages.take().unwrap_or_else(|| Box::new(PageRights::uniform(entry.rights)));
         pages.set(start / PAGE as u64..end.div_ceil(PAGE as u64), rights);
         // As many as before, all the same: nothing to look up.
         entry.pages = (!pages.is_uniform()).then_some(pages);

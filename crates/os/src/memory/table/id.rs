@@ -2,8 +2,9 @@
 
 use super::{INDEX_BITS, REGIONS_MAX};
 
-/// The name of a registered region on its own node: a plain number, which can be kept, copied and handed through C. It means one
-/// registration; when that has ended it means nothing, never another region (MEM-1.5).
+/// The name of a registered region on its own node: a plain number, which can be kept, copied and
+/// handed through C. It means one registration; when that has ended it means nothing, never another
+/// region (MEM-1.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct RegionId(u64);
@@ -15,7 +16,8 @@ impl RegionId {
         self.0
     }
 
-    /// From a number. Any will do: one that was not given out by [`RegionId::to_bits`] names no region.
+    /// From a number. Any will do: one that was not given out by [`RegionId::to_bits`] names no
+    /// region.
     #[must_use]
     pub const fn from_bits(bits: u64) -> RegionId {
         RegionId(bits)

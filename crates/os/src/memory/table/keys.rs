@@ -33,7 +33,8 @@ impl Keys {
             if self.drawn.is_empty() {
                 let mut bytes = [0; KEYS_DRAWN * 8];
                 getrandom::fill(&mut bytes).map_err(|_| MemoryError::Random("getrandom failed"))?;
-                self.drawn.extend(bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)));
+                self.drawn
+                    .extend(bytes.as_chunks::<8>().0.iter().map(|word| u64::from_ne_bytes(*word)));
             }
             match self.drawn.pop() {
                 Some(key) if key != 0 && !self.slots.contains_key(&key) => return Ok(key),

@@ -1,5 +1,5 @@
-//! The regions of one engine: the path table. An entry is all there is to a registration, however long the memory; nothing is
-//! touched or pinned.
+//! The regions of one engine: the path table. An entry is all there is to a registration, however
+//! long the memory; nothing is touched or pinned.
 
 mod asked;
 mod changes;
@@ -29,16 +29,19 @@ use std::sync::{Arc, Weak};
 const INDEX_BITS: u32 = 20;
 /// Regions registered at the same time.
 pub const REGIONS_MAX: usize = 1 << INDEX_BITS;
-/// A place is used again only when at least so many are free: a slot from before is then known for stale for
-/// `REUSE_AFTER` × 2^12 insertions. (What is in flight is cut off when its region goes; this is the second line.)
+/// A place is used again only when at least so many are free: a slot from before is then known for
+/// stale for `REUSE_AFTER` × 2^12 insertions. (What is in flight is cut off when its region goes;
+/// this is the second line.)
 const REUSE_AFTER: usize = 64;
-/// Generations are counted to here: at a registration a microsecond, that is half a year in one place.
+/// Generations are counted to here: at a registration a microsecond, that is half a year in one
+/// place.
 const GENERATION_MASK: u64 = u64::MAX >> INDEX_BITS;
 
 /// A region that peers can reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registered {
-    /// Its number for as long as it is registered, for [`Segment::region`]: index and the low bits of the generation.
+    /// Its number for as long as it is registered, for [`Segment::region`]: index and the low bits
+    /// of the generation.
     pub slot: u32,
     /// Its name for good.
     pub id: RegionId,
@@ -49,7 +52,8 @@ pub struct Registered {
 /// Whoever keeps a region registered, for those who know it by its number alone.
 pub type Holder = Arc<dyn Any + Send + Sync>;
 
-/// Regions by slot (our own segments) and by key (peers' requests). Everything a peer can say is checked here.
+/// Regions by slot (our own segments) and by key (peers' requests). Everything a peer can say is
+/// checked here.
 #[derive(Debug, Default)]
 pub struct RegionTable {
     places: Vec<Place>,
@@ -75,12 +79,14 @@ struct Entry {
     /// Of every page, unless `pages` says otherwise.
     rights: Rights,
     key: Option<u64>,
-    /// Where some pages grant something else (MEM-1.6). Few regions have such: the others pay one look at a pointer.
+    /// Where some pages grant something else (MEM-1.6). Few regions have such: the others pay one
+    /// look at a pointer.
     pages: Option<Box<PageRights>>,
     holder: Option<Weak<dyn Any + Send + Sync>>,
     /// It is being deregistered (MEM-1.8).
     closed: bool,
-    /// Pages of it may be absent (MEM-1.10); those that could not be fetched. Few regions are so, and the others pay one look at a pointer.
+    /// Pages of it may be absent (MEM-1.10); those that could not be fetched. Few regions are so,
+    /// and the others pay one look at a pointer.
     lost: Option<Arc<Lost>>,
 }
 
@@ -127,7 +133,8 @@ impl RegionTable {
         self.put(Entry::new(region, Rights::NONE, None)).map(slot_of)
     }
 
-    /// Forget a region: its slot, id and key mean nothing from now on. The region, if the slot was live.
+    /// Forget a region: its slot, id and key mean nothing from now on. The region, if the slot was
+    /// live.
     pub fn remove(&mut self, slot: u32) -> Option<Region> {
         let place = self.places.get_mut(index_of(slot)).filter(|place| place.has(slot))?;
         let entry = place.entry.take()?;
@@ -151,18 +158,20 @@ impl RegionTable {
         self.entry(slot).is_some_and(|entry| entry.pages.is_some())
     }
 
-    /// Whoever drops the last of these ends the registration; those who know the region by its number keep it by one of them.
+    /// Whoever drops the last of these ends the registration; those who know the region by its
+    /// number keep it by one of them.
     pub fn set_holder(&mut self, slot: u32, holder: &Holder) {
         if let Some(entry) = self.entry_mut(slot) {
             entry.holder = Some(Arc::downgrade(holder));
         }
     }
 
-    /// The region of this name, for an operation: its slot, its length, and what keeps it. `None`: it is registered no more, or
-    /// being deregistered (MEM-1.5).
+    /// The region of this name, for an operation: its slot, its length, and what keeps it. `None`:
+    /// it is registered no more, or being deregistered (MEM-1.5).
     #[must_use]
     pub fn resolve(&self, id: RegionId) -> Option<(u32, &Region, Option<Holder>)> {
-        let place = self.places.get(id.index()).filter(|place| place.generation == id.generation())?;
+        let place =
+            self.places.get(id.index()).filter(|place| place.generation == id.generation())?;
         let entry = place.entry.as_ref().filter(|entry| !entry.closed)?;
         let holder = match &entry.holder {
             None => None,
@@ -174,7 +183,8 @@ impl RegionTable {
     /// The slot of a registration that has not ended, whether or not operations may begin.
     #[must_use]
     pub fn slot(&self, id: RegionId) -> Option<u32> {
-        let place = self.places.get(id.index()).filter(|place| place.generation == id.generation())?;
+        let place =
+            self.places.get(id.index()).filter(|place| place.generation == id.generation())?;
         place.entry.as_ref().map(|_| slot_of(id))
     }
 
@@ -184,13 +194,19 @@ impl RegionTable {
         self.entry(slot).is_none_or(|entry| entry.closed)
     }
 
-    /// May an operation begin with it? `keep`, which is what the operation keeps, tells the registration from a later one with the same slot:
-    /// slots, other than ids, are used again.
+    /// May an operation begin with it? `keep`, which is what the operation keeps, tells the
+    /// registration from a later one with the same slot: slots, other than ids, are used again.
     #[must_use]
     pub fn may_begin(&self, slot: u32, keep: Option<&Holder>) -> bool {
-        let is_other = |holder: &Weak<_>, keep: &Holder| !core::ptr::addr_eq(holder.as_ptr(), Arc::as_ptr(keep));
+        let is_other = |holder: &Weak<_>, keep: &Holder| {
+            !core::ptr::addr_eq(holder.as_ptr(), Arc::as_ptr(keep))
+        };
         self.entry(slot).is_some_and(|entry| {
-            let other = entry.holder.as_ref().zip(keep).is_some_and(|(holder, keep)| is_other(holder, keep));
+            let other = entry
+                .holder
+                .as_ref()
+                .zip(keep)
+                .is_some_and(|(holder, keep)| is_other(holder, keep));
             !entry.closed && !other
         })
     }
@@ -198,7 +214,10 @@ impl RegionTable {
     /// The name of the region in a live slot.
     #[must_use]
     pub fn id(&self, slot: u32) -> Option<RegionId> {
-        let place = self.places.get(index_of(slot)).filter(|place| place.has(slot) && place.entry.is_some())?;
+        let place = self
+            .places
+            .get(index_of(slot))
+            .filter(|place| place.has(slot) && place.entry.is_some())?;
         Some(place.id(index_of(slot)))
     }
 
@@ -223,24 +242,32 @@ impl RegionTable {
     /// Where this memory is registered, under whatever number.
     #[must_use]
     pub fn slots_of(&self, region: &Region) -> Vec<u32> {
-        let is_it = |place: &Place| place.entry.as_ref().is_some_and(|entry| entry.region.is_same(region));
+        let is_it =
+            |place: &Place| place.entry.as_ref().is_some_and(|entry| entry.region.is_same(region));
         let found = self.places.iter().enumerate().filter(|(_, place)| is_it(place));
         found.map(|(index, place)| slot_of(place.id(index))).collect()
     }
 
-    /// The region with this key, its slot and rights, if a neighbour may reach it by itself: its memory is a file, and every page grants the
-    /// same, reading, or writing and what else there is (MEM-18.1).
+    /// The region with this key, its slot and rights, if a neighbour may reach it by itself: its
+    /// memory is a file, and every page grants the same, reading, or writing and what else there is
+    /// (MEM-18.1).
     #[must_use]
     pub fn mappable(&self, key: u64) -> Option<(u32, &Region, Rights)> {
         let slot = self.keys.find(key)?;
         let entry = self.entry(slot).filter(|entry| !entry.closed && entry.pages.is_none())?;
         // Where only PUSH is granted, a mapping would let a peer harm the FIFO (MEM-13.4).
-        let whole = [Rights::READ, Rights::WRITE, Rights::ATOMIC].into_iter().any(|right| entry.rights.contains(right));
-        (entry.region.kind() == RegionKind::Shared && whole).then_some((slot, &entry.region, entry.rights))
+        let whole = [Rights::READ, Rights::WRITE, Rights::ATOMIC]
+            .into_iter()
+            .any(|right| entry.rights.contains(right));
+        (entry.region.kind() == RegionKind::Shared && whole).then_some((
+            slot,
+            &entry.region,
+            entry.rights,
+        ))
     }
 
-    /// Bytes to be sent, kept in place until the answer is dropped. `None` if the segment is not inside a live region, or the
-    /// scope that lent the memory has ended.
+    /// Bytes to be sent, kept in place until the answer is dropped. `None` if the segment is not
+    /// inside a live region, or the scope that lent the memory has ended.
     #[must_use]
     pub fn gather(&self, segment: &Segment) -> Option<Gather> {
         let entry = self.entry(segment.region)?;
@@ -255,13 +282,17 @@ impl RegionTable {
     /// Does this begin with a page, of memory that [may be read late](Gather::may_be_read_late)?
     #[must_use]
     pub fn begins_with_page(&self, segment: &Segment) -> bool {
-        let region = self.entry(segment.region).map(|entry| &entry.region).filter(|region| region.may_be_read_late());
+        let region = self
+            .entry(segment.region)
+            .map(|entry| &entry.region)
+            .filter(|region| region.may_be_read_late());
         let begin = region.and_then(|region| region.hold(segment.offset, segment.len).ok());
         begin.is_some_and(|(at, _)| at.addr().get() % PAGE == 0)
     }
 
-    /// Bytes to be received straight into their place, kept there until the answer is dropped. `None` as for [`RegionTable::gather`], if
-    /// the memory was lent for reading, and for shared arrays, whose pages may never hold what was not verified.
+    /// Bytes to be received straight into their place, kept there until the answer is dropped.
+    /// `None` as for [`RegionTable::gather`], if the memory was lent for reading, and for shared
+    /// arrays, whose pages may never hold what was not verified.
     #[must_use]
     pub fn scatter(&self, segment: Segment) -> Option<Scatter> {
         let region = self.region(segment.region)?;
@@ -300,7 +331,8 @@ impl RegionTable {
 
     fn put(&mut self, entry: Entry) -> Result<RegionId, MemoryError> {
         let may_grow = self.places.len() < REGIONS_MAX;
-        let free = if may_grow && self.free.len() < REUSE_AFTER { None } else { self.free.pop_front() };
+        let free =
+            if may_grow && self.free.len() < REUSE_AFTER { None } else { self.free.pop_front() };
         let index = match free {
             Some(index) => index as usize,
             None if may_grow => {
@@ -316,7 +348,8 @@ impl RegionTable {
 }
 
 impl Place {
-    /// Is this slot of the registration that is here now? (By the bits of the generation that a slot has.)
+    /// Is this slot of the registration that is here now? (By the bits of the generation that a
+    /// slot has.)
     fn has(&self, slot: u32) -> bool {
         self.generation as u32 & (u32::MAX >> INDEX_BITS) == slot >> INDEX_BITS
     }

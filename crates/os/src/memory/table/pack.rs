@@ -1,17 +1,19 @@
-//! Bytes of regions packed into memory of ours: those that are in no one place, and those that are to stay as they are from now on.
+//! Bytes of regions packed into memory of ours: those that are in no one place, and those that are
+//! to stay as they are from now on.
 
 use super::RegionTable;
 use oikaze_protocol::wind::{Rows, Segment};
 
 impl RegionTable {
-    /// Append a copy of a segment. `false`: nothing can be [gathered](RegionTable::gather) there, and nothing was appended.
+    /// Append a copy of a segment. `false`: nothing can be [gathered](RegionTable::gather) there,
+    /// and nothing was appended.
     #[must_use]
     pub fn pack(&self, segment: &Segment, into: &mut Vec<u8>) -> bool {
         self.gather(segment).map(|bytes| bytes.append_to(into)).is_some()
     }
 
-    /// Append the packed bytes of rows, `len` of them from `start` on. `false`: some cannot be gathered, now or at all; what was appended then is to
-    /// be forgotten.
+    /// Append the packed bytes of rows, `len` of them from `start` on. `false`: some cannot be
+    /// gathered, now or at all; what was appended then is to be forgotten.
     #[must_use]
     pub fn pack_rows(&self, rows: &Rows, start: u64, len: u64, into: &mut Vec<u8>) -> bool {
         let Rows { region, block } = rows;
@@ -20,15 +22,21 @@ impl RegionTable {
         let mut pieces = block.pieces(start, len);
         if entry.lost.is_some() {
             // Of what lies between the rows nothing needs to be present.
-            return pieces
-                .all(|piece| self.pack(&Segment { region: *region, offset: piece.offset, len: piece.len as u64 }, into));
+            return pieces.all(|piece| {
+                self.pack(
+                    &Segment { region: *region, offset: piece.offset, len: piece.len as u64 },
+                    into,
+                )
+            });
         }
         let hull = block.hull().and_then(|len| entry.region.lend(block.offset, len).ok());
         hull.is_some_and(|hull| {
             hull.with_bytes(|hull| {
                 pieces.all(|piece| {
                     let begin = usize::try_from(piece.offset - block.offset).unwrap_or(usize::MAX);
-                    hull.get(begin..begin.saturating_add(piece.len)).map(|row| into.extend_from_slice(row)).is_some()
+                    hull.get(begin..begin.saturating_add(piece.len))
+                        .map(|row| into.extend_from_slice(row))
+                        .is_some()
                 })
             })
         })

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 /// Runs of pages with equal rights: as long as the changes that were made, not as the region.
 #[derive(Clone, Debug)]
 pub(super) struct PageRights {
-    /// What holds from this page to the next that is here; there is always one for page 0, and no two in a row are equal.
+    /// What holds from this page to the next that is here; there is always one for page 0, and no
+    /// two in a row are equal.
     runs: BTreeMap<u64, Rights>,
 }
 
@@ -30,7 +31,8 @@ impl PageRights {
             return;
         }
         let after = self.of(pages.end);
-        let within: Vec<u64> = self.runs.range(pages.start..=pages.end).map(|(page, _)| *page).collect();
+        let within: Vec<u64> =
+            self.runs.range(pages.start..=pages.end).map(|(page, _)| *page).collect();
         for page in within {
             self.runs.remove(&page);
         }

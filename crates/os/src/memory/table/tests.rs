@@ -62,22 +62,32 @@ impl Known {
         }
         let end = u128::from(offset) + u128::from(len);
         if end > u128::from(self.len) {
-            return Err(if self.whole.contains(right) { Refusal::OutOfBounds } else { Refusal::NotPermitted });
+            return Err(if self.whole.contains(right) {
+                Refusal::OutOfBounds
+            } else {
+                Refusal::NotPermitted
+            });
         }
-        let touched = (offset..(offset + len).max(offset + 1)).step_by(64).chain([(offset + len).max(offset + 1) - 1]);
-        let granted = touched.map(|at| self.pages[(at / P) as usize]).all(|rights| rights.contains(right));
+        let touched = (offset..(offset + len).max(offset + 1))
+            .step_by(64)
+            .chain([(offset + len).max(offset + 1) - 1]);
+        let granted =
+            touched.map(|at| self.pages[(at / P) as usize]).all(|rights| rights.contains(right));
         if granted { Ok(self.registered.slot) } else { Err(Refusal::NotPermitted) }
     }
 }
 
 fn apply(table: &mut RegionTable, all: &mut Vec<Known>, step: Step) -> Result<(), TestCaseError> {
     let new = |all: &[Known], registered: Registered| {
-        let old = |known: &Known| known.registered.id == registered.id || known.registered.key == registered.key;
+        let old = |known: &Known| {
+            known.registered.id == registered.id || known.registered.key == registered.key
+        };
         !all.iter().any(old)
     };
     match step {
         Step::Insert { rights } => {
-            let region = Region::private_with_capacity(P as usize + 100, (PAGES * P) as usize).unwrap();
+            let region =
+                Region::private_with_capacity(P as usize + 100, (PAGES * P) as usize).unwrap();
             let registered = table.insert(region.clone(), Rights(rights)).unwrap();
             prop_assert!(new(all, registered), "nothing is used twice");
             all.push(Known::new(registered, region, Rights(rights), P + 100));
@@ -99,19 +109,30 @@ fn apply(table: &mut RegionTable, all: &mut Vec<Known>, step: Step) -> Result<()
             if let Ok(registered) = renewed {
                 known.live = false;
                 let (region, len) = (known.region.clone(), known.len);
-                prop_assert_eq!(index_of(registered.slot), index_of(known.registered.slot), "the same entry");
+                prop_assert_eq!(
+                    index_of(registered.slot),
+                    index_of(known.registered.slot),
+                    "the same entry"
+                );
                 prop_assert!(new(all, registered), "nothing is used twice");
                 all.push(Known::new(registered, region, Rights(rights), len));
             }
         }
         Step::SetRights { which, rights } => {
             let Some(known) = all.get_mut(which) else { return Ok(()) };
-            prop_assert_eq!(table.set_rights(known.registered.slot, Rights(rights)).is_ok(), known.live);
+            prop_assert_eq!(
+                table.set_rights(known.registered.slot, Rights(rights)).is_ok(),
+                known.live
+            );
             (known.whole, known.pages) = (Rights(rights), vec![Rights(rights); PAGES as usize + 1]);
         }
         Step::Protect { which, pages: (first, last), rights } => {
             let Some(known) = all.get_mut(which) else { return Ok(()) };
-            let end = if last * P > known.len && (last - 1) * P < known.len { known.len } else { last * P };
+            let end = if last * P > known.len && (last - 1) * P < known.len {
+                known.len
+            } else {
+                last * P
+            };
             let fits = first * P <= end && end <= known.len;
             let outcome = table.protect(known.registered.slot, first * P..end, Rights(rights));
             prop_assert_eq!(outcome.is_ok(), known.live && fits, "{:?}", outcome);
@@ -124,14 +145,19 @@ fn apply(table: &mut RegionTable, all: &mut Vec<Known>, step: Step) -> Result<()
             let (region, fits) = (known.region.clone(), len >= known.len && len <= PAGES * P);
             prop_assert_eq!(region.grow(len as usize).is_ok(), fits);
             // One piece of memory may have been registered again and again.
-            for known in all.iter_mut().filter(|known| fits && known.region.view_ptr() == region.view_ptr()) {
+            for known in
+                all.iter_mut().filter(|known| fits && known.region.view_ptr() == region.view_ptr())
+            {
                 known.len = len;
             }
         }
         Step::Ask { which, offset, len, right } => {
             let Some(known) = all.get(which) else { return Ok(()) };
             let Registered { key, slot, id } = known.registered;
-            prop_assert_eq!(table.locate(key, offset, len, Rights(right)), known.answer(offset, len, Rights(right)));
+            prop_assert_eq!(
+                table.locate(key, offset, len, Rights(right)),
+                known.answer(offset, len, Rights(right))
+            );
             let usable = known.live && !known.closed;
             prop_assert_eq!(table.resolve(id).map(|(slot, ..)| slot), usable.then_some(slot));
             let inside = u128::from(offset) + u128::from(len) <= u128::from(known.len);
@@ -157,7 +183,8 @@ proptest! {
     }
 }
 
-/// A number from long ago names nothing, also when the slot, which has fewer bits, has come round (MEM-1.5).
+/// A number from long ago names nothing, also when the slot, which has fewer bits, has come round
+/// (MEM-1.5).
 #[test]
 fn an_id_is_never_used_again() {
     let mut table = RegionTable::new();
@@ -167,7 +194,11 @@ fn an_id_is_never_used_again() {
     for _ in 0..1 << 12 {
         now = table.renew(now.slot, Rights::ALL).unwrap();
     }
-    assert_eq!((now.slot, now.id == first.id), (first.slot, false), "the slot is the same again, the id is not");
+    assert_eq!(
+        (now.slot, now.id == first.id),
+        (first.slot, false),
+        "the slot is the same again, the id is not"
+    );
     assert!(table.resolve(first.id).is_none() && table.resolve(now.id).is_some());
     for bits in [0, 1, u64::MAX, first.id.to_bits() ^ 1] {
         assert!(table.resolve(RegionId::from_bits(bits)).is_none(), "{bits:#x}");
@@ -178,7 +209,8 @@ fn an_id_is_never_used_again() {
 fn rights_are_granted_to_whole_pages() {
     let mut table = RegionTable::new();
     let slot = table.insert(Region::private(2 * PAGE + 10).unwrap(), Rights::ALL).unwrap().slot;
-    for range in [1..P, 0..P - 1, P..2 * P + 9, 2 * P..4 * P, 3 * P..3 * P, u64::MAX - 1..u64::MAX] {
+    for range in [1..P, 0..P - 1, P..2 * P + 9, 2 * P..4 * P, 3 * P..3 * P, u64::MAX - 1..u64::MAX]
+    {
         let error = table.protect(slot, range.clone(), Rights::NONE).unwrap_err();
         assert!(error.to_string().contains("not whole pages of 4096 bytes"), "{error}");
     }
@@ -194,7 +226,8 @@ fn rights_are_granted_to_whole_pages() {
 fn a_table_that_is_full_says_so() {
     let mut table = RegionTable::new();
     let region = Region::private(64).unwrap();
-    let slots: Vec<u32> = (0..REGIONS_MAX).map(|_| table.insert_local(region.clone()).unwrap()).collect();
+    let slots: Vec<u32> =
+        (0..REGIONS_MAX).map(|_| table.insert_local(region.clone()).unwrap()).collect();
     let error = table.insert(region.clone(), Rights::ALL).unwrap_err();
     assert_eq!(error, MemoryError::TableFull(REGIONS_MAX));
     assert!(error.to_string().contains("1048576 regions are registered"), "{error}");
@@ -204,7 +237,10 @@ fn a_table_that_is_full_says_so() {
 
 #[test]
 fn a_region_grows_into_what_was_set_aside() {
-    for region in [Region::shared_with_capacity(100, 3 * PAGE).unwrap(), Region::private_with_capacity(100, 3 * PAGE).unwrap()] {
+    for region in [
+        Region::shared_with_capacity(100, 3 * PAGE).unwrap(),
+        Region::private_with_capacity(100, 3 * PAGE).unwrap(),
+    ] {
         let view = region.view_ptr();
         region.fill(0, 100, 7).unwrap();
         assert!(region.write(100, &[1]).is_err());
@@ -225,13 +261,21 @@ fn a_region_grows_into_what_was_set_aside() {
 fn what_begins_with_a_page_is_told_by_where_it_lies() {
     let mut table = RegionTable::new();
     let region = table.insert_local(Region::zeroed(3 * PAGE).unwrap()).unwrap();
-    let begins = |table: &RegionTable, region, offset| table.begins_with_page(&Segment { region, offset, len: P });
-    assert_eq!([0, P, 8, P - 1].map(|offset| begins(&table, region, offset)), [true, true, false, false]);
+    let begins = |table: &RegionTable, region, offset| {
+        table.begins_with_page(&Segment { region, offset, len: P })
+    };
+    assert_eq!(
+        [0, P, 8, P - 1].map(|offset| begins(&table, region, offset)),
+        [true, true, false, false]
+    );
     assert!(!begins(&table, region, 3 * P), "there is nothing");
     assert!(!begins(&table, region + 1, 0), "nor there");
     let bytes = vec![0_u8; 3 * PAGE];
     crate::memory::scope(|scope| {
         let lent = table.insert_local(scope.borrow(&bytes)).unwrap();
-        assert!((0..P).all(|offset| !begins(&table, lent, offset)), "what is lent is lent until the scope ends");
+        assert!(
+            (0..P).all(|offset| !begins(&table, lent, offset)),
+            "what is lent is lent until the scope ends"
+        );
     });
 }

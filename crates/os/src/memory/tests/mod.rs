@@ -21,7 +21,10 @@ fn slots_and_keys_are_not_used_again_soon() {
         assert!(keys.insert(key), "key {key:#x} again");
         bits.iter_mut().enumerate().for_each(|(bit, count)| *count += (key >> bit & 1) as usize);
         assert!(table.locate(key, 0, 64, Rights::READ).is_ok());
-        assert_eq!(table.locate(key ^ 1 << (round % 64), 0, 64, Rights::READ), Err(Refusal::UnknownKey));
+        assert_eq!(
+            table.locate(key ^ 1 << (round % 64), 0, 64, Rights::READ),
+            Err(Refusal::UnknownKey)
+        );
         assert!(table.remove(slot).is_some());
         assert_eq!(table.locate(key, 0, 64, Rights::READ), Err(Refusal::UnknownKey));
         assert!(table.remove(slot).is_none());
@@ -80,11 +83,24 @@ fn typed_words_are_what_their_type_says() {
     let (narrow, wide) = (region.word::<i32>(4), region.word::<u64>(8));
     narrow.store(-3).unwrap();
     assert_eq!((narrow.fetch_min(2), narrow.fetch_max(2), narrow.load()), (Ok(-3), Ok(-3), Ok(2)));
-    assert_eq!((region.word::<u32>(0).load(), region.word::<u64>(0).load()), (Ok(0), Ok(2 << 32)), "nobody else's half");
-    assert_eq!((wide.swap(6), wide.fetch_and(3), wide.fetch_or(8), wide.fetch_xor(1)), (Ok(0), Ok(6), Ok(2), Ok(10)));
-    assert_eq!((wide.compare_swap(11, 1), wide.compare_swap(11, 2), wide.fetch_add(u64::MAX)), (Ok(11), Ok(1), Ok(1)));
+    assert_eq!(
+        (region.word::<u32>(0).load(), region.word::<u64>(0).load()),
+        (Ok(0), Ok(2 << 32)),
+        "nobody else's half"
+    );
+    assert_eq!(
+        (wide.swap(6), wide.fetch_and(3), wide.fetch_or(8), wide.fetch_xor(1)),
+        (Ok(0), Ok(6), Ok(2), Ok(10))
+    );
+    assert_eq!(
+        (wide.compare_swap(11, 1), wide.compare_swap(11, 2), wide.fetch_add(u64::MAX)),
+        (Ok(11), Ok(1), Ok(1))
+    );
     assert_eq!(wide.load(), Ok(0));
-    assert_eq!(region.word::<u32>(62).load(), Err(AccessError::OutOfBounds { offset: 62, len: 4, size: 64 }));
+    assert_eq!(
+        region.word::<u32>(62).load(),
+        Err(AccessError::OutOfBounds { offset: 62, len: 4, size: 64 })
+    );
     assert_eq!(region.word::<u32>(2).swap(1), Err(AccessError::Misaligned { offset: 2, width: 4 }));
     with_borrowed(&[1, 2, 3, 4, 5], |region| {
         assert_eq!(region.word::<u32>(1).load(), Ok(u32::from_ne_bytes([2, 3, 4, 5])));
@@ -106,18 +122,28 @@ fn elements_are_combined_as_their_type_says() {
     region.accumulate(100, Combine::Max, &[0xFFFF_FFF0_u32, 3]).unwrap();
     assert_eq!((region.word::<i32>(100).load(), region.word::<i32>(104).load()), (Ok(-3), Ok(3)));
     region.accumulate(104, Combine::Sum, &[u32::MAX]).unwrap();
-    assert_eq!((region.word::<u32>(104).load(), region.word::<u32>(108).load()), (Ok(2), Ok(0)), "nothing is carried");
+    assert_eq!(
+        (region.word::<u32>(104).load(), region.word::<u32>(108).load()),
+        (Ok(2), Ok(0)),
+        "nothing is carried"
+    );
     let nothing: [f32; 0] = [];
     region.accumulate(4096, Combine::Sum, &nothing).unwrap();
     assert_eq!(
         region.accumulate(4092, Combine::Sum, &[1_u64]),
         Err(AccessError::OutOfBounds { offset: 4092, len: 8, size: 4096 })
     );
-    assert_eq!(region.accumulate(4, Combine::Sum, &[1_u64, 2]), Err(AccessError::Misaligned { offset: 4, width: 8 }));
-    with_borrowed(&[0; 8], |lent| assert_eq!(lent.accumulate(0, Combine::Sum, &[1_u32]), Err(AccessError::ReadOnly)));
+    assert_eq!(
+        region.accumulate(4, Combine::Sum, &[1_u64, 2]),
+        Err(AccessError::Misaligned { offset: 4, width: 8 })
+    );
+    with_borrowed(&[0; 8], |lent| {
+        assert_eq!(lent.accumulate(0, Combine::Sum, &[1_u32]), Err(AccessError::ReadOnly))
+    });
 }
 
-/// MEM-12.4: sums of floating-point numbers that are exact lose nothing, from both mappings, beside atomics of the same width.
+/// MEM-12.4: sums of floating-point numbers that are exact lose nothing, from both mappings, beside
+/// atomics of the same width.
 #[test]
 fn threads_lose_no_element() {
     let region = Region::shared(4096).unwrap();
@@ -132,7 +158,8 @@ fn threads_lose_no_element() {
                         region.accumulate(0, Combine::Sum, &[1.0_f64; 4]).unwrap();
                         region.word::<u32>(64).fetch_add(1).unwrap();
                     } else {
-                        let ones: Vec<u8> = [1.0_f64; 4].iter().flat_map(|one| one.to_ne_bytes()).collect();
+                        let ones: Vec<u8> =
+                            [1.0_f64; 4].iter().flat_map(|one| one.to_ne_bytes()).collect();
                         table.accumulate(slot, 0, add, &ones).unwrap();
                         let one = Accumulation { element: Element::U32, combine: Combine::Sum };
                         table.accumulate(slot, 64, one, &1_u32.to_ne_bytes()).unwrap();
@@ -156,7 +183,8 @@ fn threads_lose_no_addition() {
                 let slot = table.insert_local(region.clone()).unwrap();
                 scope.spawn(move || {
                     for _ in 0..5000 {
-                        // Half of them as the program does, half as a peer does: through the other mapping.
+                        // Half of them as the program does, half as a peer does: through the other
+                        // mapping.
                         if thread % 2 == 0 {
                             region.fetch_add(8, 1).unwrap();
                         } else {
@@ -177,7 +205,11 @@ fn one_thread_wins_each_exchange() {
         let threads: Vec<_> = (0..4_u64)
             .map(|_| {
                 let region = region.clone();
-                scope.spawn(move || (0..2000_u64).filter(|n| region.compare_exchange(0, *n, n + 1) == Ok(*n)).count())
+                scope.spawn(move || {
+                    (0..2000_u64)
+                        .filter(|n| region.compare_exchange(0, *n, n + 1) == Ok(*n))
+                        .count()
+                })
             })
             .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
@@ -229,12 +261,16 @@ fn nonsense_is_refused_with_its_reason() {
     let error = region.read(90, &mut [0; 11]).unwrap_err();
     assert_eq!(error, AccessError::OutOfBounds { offset: 90, len: 11, size: 100 });
     assert_eq!(error.to_string(), "11 bytes at offset 90 lie outside a region of 100 bytes");
-    assert_eq!(region.fill(u64::MAX, 2, 1), Err(AccessError::OutOfBounds { offset: u64::MAX, len: 2, size: 100 }));
+    assert_eq!(
+        region.fill(u64::MAX, 2, 1),
+        Err(AccessError::OutOfBounds { offset: u64::MAX, len: 2, size: 100 })
+    );
     assert_eq!(region.store_u64(4, 1), Err(AccessError::Misaligned { offset: 4, width: 8 }));
     assert!(region.load_u64(96).is_err());
 }
 
-/// What may be received straight into its place (MEM-3.7): live, inside, writable, and no page of a shared array.
+/// What may be received straight into its place (MEM-3.7): live, inside, writable, and no page of a
+/// shared array.
 #[test]
 fn a_scatter_leads_into_what_may_be_written_and_nowhere_else() {
     let mut table = RegionTable::new();
@@ -251,7 +287,13 @@ fn a_scatter_leads_into_what_may_be_written_and_nowhere_else() {
     );
     let mut bytes = [0; 100];
     region.read(0, &mut bytes).unwrap();
-    assert!(bytes.iter().enumerate().all(|(index, byte)| *byte == if (25..30).contains(&index) { index as u8 - 24 } else { 0 }));
+    assert!(
+        bytes
+            .iter()
+            .enumerate()
+            .all(|(index, byte)| *byte
+                == if (25..30).contains(&index) { index as u8 - 24 } else { 0 })
+    );
     // What was received there is written there: nothing changes, and nothing is lost.
     table.write(slot, 25, scatter.part(15, 5).unwrap());
     assert_eq!(scatter.part(15, 5), Some([1, 2, 3, 4, 5].as_slice()));
@@ -265,14 +307,18 @@ fn a_scatter_leads_into_what_may_be_written_and_nowhere_else() {
     let kept = scope(|scope| {
         let read = table.insert_local(scope.borrow(&read)).unwrap();
         let write = table.insert_local(scope.borrow_mut(&mut write)).unwrap();
-        assert!(table.scatter(at(read, 0, 8)).is_none() && table.scatter(at(write, 0, 8)).is_some());
+        assert!(
+            table.scatter(at(read, 0, 8)).is_none() && table.scatter(at(write, 0, 8)).is_some()
+        );
         write
     });
     assert!(table.scatter(at(kept, 0, 8)).is_none(), "the loan is over");
     let owner: std::sync::Arc<dyn super::region::Owner> = std::sync::Arc::new(());
     let mut page = vec![0_u8; 64];
     // SAFETY: the page outlives the table's use of it below, and nobody else refers to it.
-    let alias = unsafe { Region::from_alias(owner, core::ptr::NonNull::new(page.as_mut_ptr()).unwrap(), 64) };
+    let alias = unsafe {
+        Region::from_alias(owner, core::ptr::NonNull::new(page.as_mut_ptr()).unwrap(), 64)
+    };
     let alias = table.insert_local(alias).unwrap();
     assert!(table.scatter(at(alias, 0, 8)).is_none(), "a shared array");
 }

@@ -8,8 +8,7 @@ use proptest::prelude::*;
 
 /// Offsets and lengths near what can go wrong: inside, at the end, past it, overflowing.
 fn place() -> impl Strategy<Value = (u64, u64)> {
-    let offset =
-        prop_oneof![4 => 0_u64..300, 1 => Just(u64::MAX), 1 => any::<u64>(), 1 => (0_u64..40).prop_map(|n| u64::MAX - n)];
+    let offset = prop_oneof![4 => 0_u64..300, 1 => Just(u64::MAX), 1 => any::<u64>(), 1 => (0_u64..40).prop_map(|n| u64::MAX - n)];
     let len = prop_oneof![6 => 0_u64..300, 1 => Just(u64::MAX), 1 => any::<u64>()];
     (offset, len)
 }
@@ -25,8 +24,10 @@ fn block() -> impl Strategy<Value = Block> {
 
 /// All bytes of a block, of its hull's.
 fn packed(block: &Block, hull: &[u8]) -> Vec<u8> {
-    let starts = (0..u64::from(block.planes))
-        .flat_map(|plane| (0..u64::from(block.rows)).map(move |row| plane * block.plane_stride + row * block.row_stride));
+    let starts = (0..u64::from(block.planes)).flat_map(|plane| {
+        (0..u64::from(block.rows))
+            .map(move |row| plane * block.plane_stride + row * block.row_stride)
+    });
     starts.flat_map(|start| hull[start as usize..][..block.row as usize].to_vec()).collect()
 }
 
@@ -113,14 +114,23 @@ fn apply(table: &mut RegionTable, oracle: &mut Oracle, step: Step) -> Result<(),
             prop_assert!(key != 0);
             (slot, Some(key))
         };
-        prop_assert!(oracle.all.iter().all(|old| old.slot != slot && (key.is_none() || old.key != key)), "nothing is used twice");
+        prop_assert!(
+            oracle.all.iter().all(|old| old.slot != slot && (key.is_none() || old.key != key)),
+            "nothing is used twice"
+        );
         oracle.all.push(Old { slot, key, rights, live: true, bytes: vec![0; len], region });
         return Ok(());
     }
     let which = match &step {
         Step::Insert { .. } => return Ok(()),
-        Step::Remove { which } | Step::Locate { which, .. } | Step::Covers { which, .. } | Step::Write { which, .. } => *which,
-        Step::Read { which, .. } | Step::Gather { which, .. } | Step::Pack { which, .. } | Step::Atomic { which, .. } => *which,
+        Step::Remove { which }
+        | Step::Locate { which, .. }
+        | Step::Covers { which, .. }
+        | Step::Write { which, .. } => *which,
+        Step::Read { which, .. }
+        | Step::Gather { which, .. }
+        | Step::Pack { which, .. }
+        | Step::Atomic { which, .. } => *which,
     };
     let Some(old) = oracle.all.get_mut(which) else { return Ok(()) };
     match step {
@@ -242,7 +252,8 @@ proptest! {
             apply(&mut table, &mut oracle, step)?;
         }
         prop_assert_eq!(table.len(), oracle.all.iter().filter(|old| old.live).count());
-        // The program's own view shows what peers did through the alias, also of regions that were removed.
+        // The program's own view shows what peers did through the alias, also of regions that were
+        // removed.
         for old in &oracle.all {
             let mut bytes = vec![0; old.bytes.len()];
             old.region.read(0, &mut bytes).unwrap();

@@ -10,7 +10,8 @@ use crate::neighbour::memory::{Memory, Ordering};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// What any thread may see of both rings at any time, without having them: hints, but for what the reader of ours has settled.
+/// What any thread may see of both rings at any time, without having them: hints, but for what the
+/// reader of ours has settled.
 #[derive(Clone, Debug)]
 pub struct Glance {
     ours: Memory,

@@ -81,7 +81,8 @@ impl Reader {
 
     /// The oldest record is done with. The position behind it.
     ///
-    /// One step is guessed by a branch, not computed from the heading: the processor fetches the next record while it waits for this one.
+    /// One step is guessed by a branch, not computed from the heading: the processor fetches the
+    /// next record while it waits for this one.
     #[inline]
     pub fn pass(&mut self, heading: Heading) -> u64 {
         if heading.stride() == RECORD_STEP {
@@ -125,7 +126,8 @@ impl Reader {
         self.refused.wrapping_sub(self.memory.load(HEARD, Ordering::Acquire)) < REFUSALS as u64
     }
 
-    /// Tell the writer that the record which ends at this position is refused; before that position is settled.
+    /// Tell the writer that the record which ends at this position is refused; before that position
+    /// is settled.
     ///
     /// # Errors
     /// [`Full`]: it has not heard of earlier ones.
@@ -146,13 +148,15 @@ impl Reader {
         self.memory.store(RETURNED, bytes, Ordering::Relaxed);
     }
 
-    /// Each time that this process is about to sleep it makes the fences of others, too ([`crate::hazard::make_fences`]).
+    /// Each time that this process is about to sleep it makes the fences of others, too
+    /// ([`crate::hazard::make_fences`]).
     #[cfg(not(all(test, loom)))]
     pub(in crate::neighbour) fn make_fences(&self) {
         self.memory.store(MAKES_FENCES, 1, Ordering::Relaxed);
     }
 
-    /// This process is about to sleep. Afterwards it makes [fences](crate::hazard::make_fences) and looks once more (MEM-16.5).
+    /// This process is about to sleep. Afterwards it makes [fences](crate::hazard::make_fences) and
+    /// looks once more (MEM-16.5).
     pub fn fall_asleep(&self) {
         self.memory.store(ASLEEP, 1, Ordering::Relaxed);
     }

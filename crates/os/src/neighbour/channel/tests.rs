@@ -40,7 +40,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// MEM-16.1, MEM-16.4: a ring is a bounded queue, and what becomes of each record is told once, in order.
+    /// MEM-16.1, MEM-16.4: a ring is a bounded queue, and what becomes of each record is told once,
+    /// in order.
     #[test]
     fn a_ring_is_a_queue(steps in prop::collection::vec(step(), 1..400)) {
         let memory = memory();
@@ -84,7 +85,8 @@ proptest! {
         }
     }
 
-    /// MEM-16.2: whatever stands in the memory, nothing is read or written outside the ring, and nothing panics.
+    /// MEM-16.2: whatever stands in the memory, nothing is read or written outside the ring, and
+    /// nothing panics.
     #[test]
     fn garbage_is_an_error_or_a_record(words in prop::collection::vec((0..CHANNEL / 8, any::<u64>(), any::<bool>()), 1..300)) {
         let memory = memory();
@@ -120,7 +122,8 @@ fn a_position_that_cannot_be_is_not_believed() {
     assert_eq!(writer.settled(), Err(Damaged), "it went back");
 }
 
-/// MEM-16.2, MEM-16.4: a writer that goes on where it has no room would be read for ever, with more refusals kept than a ring holds messages.
+/// MEM-16.2, MEM-16.4: a writer that goes on where it has no room would be read for ever, with more
+/// refusals kept than a ring holds messages.
 #[test]
 fn a_writer_that_overruns_what_is_not_settled_is_not_believed() {
     let memory = memory();
@@ -143,7 +146,9 @@ fn a_writer_that_overruns_what_is_not_settled_is_not_believed() {
 fn small_records_whose_reader_keeps_up_stay_at_the_beginning() {
     let memory = memory();
     let (mut writer, mut reader) = (Writer::new(memory.clone()), Reader::new(memory));
-    let put = |writer: &mut Writer| writer.put(Heading::plain(Kind::Piece, 0), &[Part::Bytes(b"small")]).is_ok();
+    let put = |writer: &mut Writer| {
+        writer.put(Heading::plain(Kind::Piece, 0), &[Part::Bytes(b"small")]).is_ok()
+    };
     for _ in 0..10_000 {
         assert!(put(&mut writer) && offset(writer.tail) <= WARM);
         let (position, bytes) = take(&mut reader).unwrap();
@@ -156,7 +161,8 @@ fn small_records_whose_reader_keeps_up_stay_at_the_beginning() {
     for _ in 0..left {
         caught_up = take(&mut reader).unwrap().0;
     }
-    // It stays behind for more than a lap, in records that leave nothing of the ring, and catches up.
+    // It stays behind for more than a lap, in records that leave nothing of the ring, and catches
+    // up.
     reader.settle(caught_up);
     let mut waiting = std::collections::VecDeque::new();
     for n in 0..3 * RING / 64 {

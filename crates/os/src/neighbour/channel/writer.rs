@@ -1,13 +1,16 @@
 //! The writer's end.
 
 use super::layout::{RING, SMALL, WARM};
-use super::{Full, HEARD, REFUSED, RETURNED, SETTLED, STEP_BODY, is_asleep, offset, place, refusal_place};
+use super::{
+    Full, HEARD, REFUSED, RETURNED, SETTLED, STEP_BODY, is_asleep, offset, place, refusal_place,
+};
 use crate::neighbour::memory::{Memory, Ordering, Part, fence};
 use oikaze_protocol::limits::RECORD_STEP;
 use oikaze_protocol::neighbour::{Damaged, HEADING, Heading, Kind, stride};
 use oikaze_protocol::wind::Refusal;
 
-/// Bytes between the tail and the line that is asked for: what is written there later waits for no other processor.
+/// Bytes between the tail and the line that is asked for: what is written there later waits for no
+/// other processor.
 const AHEAD: u64 = 8 * RECORD_STEP as u64;
 
 /// Looks for room before a record has to wait: some microseconds.
@@ -31,8 +34,8 @@ impl Writer {
         Writer { memory, tail: 0, turn_back: WARM, settled: 0, heard: 0 }
     }
 
-    /// Put a record in: a heading (its length is that of the parts), the parts one after another. The position behind it: when the reader
-    /// has come so far, the record is settled.
+    /// Put a record in: a heading (its length is that of the parts), the parts one after another.
+    /// The position behind it: when the reader has come so far, the record is settled.
     ///
     /// # Errors
     /// [`Full`]; nothing was written.
@@ -51,12 +54,18 @@ impl Writer {
         Ok(self.tail)
     }
 
-    /// As [`Writer::put`], a record of one step: what follows its heading, of which `len` bytes count, word by word.
+    /// As [`Writer::put`], a record of one step: what follows its heading, of which `len` bytes
+    /// count, word by word.
     ///
     /// # Errors
     /// [`Full`]; nothing was written.
     #[inline]
-    pub fn put_step(&mut self, heading: Heading, len: usize, words: impl Iterator<Item = u64>) -> Result<u64, Full> {
+    pub fn put_step(
+        &mut self,
+        heading: Heading,
+        len: usize,
+        words: impl Iterator<Item = u64>,
+    ) -> Result<u64, Full> {
         let heading = Heading { len: len.min(STEP_BODY), ..heading };
         let start = self.make_room(RECORD_STEP)?;
         let (mut at, end) = (place(start) + HEADING, place(start) + RECORD_STEP);
@@ -71,8 +80,8 @@ impl Writer {
         Ok(self.tail)
     }
 
-    /// Wait a moment until there is room for such a record and some more: a reader that keeps up makes it in less time than it takes to put
-    /// the record by. Is there?
+    /// Wait a moment until there is room for such a record and some more: a reader that keeps up
+    /// makes it in less time than it takes to put the record by. Is there?
     #[cold]
     pub fn await_room(&mut self, len: usize) -> bool {
         let mut look = || {
@@ -93,7 +102,8 @@ impl Writer {
         RING - (self.tail - self.settled) as usize
     }
 
-    /// What is left behind the tail up to the ring's end, if a record does not fit there; and the record; and the next one's heading.
+    /// What is left behind the tail up to the ring's end, if a record does not fit there; and the
+    /// record; and the next one's heading.
     fn needed(&self, stride: usize) -> usize {
         let left = RING - offset(self.tail);
         let skipped = if left < stride { left } else { 0 };
@@ -115,12 +125,15 @@ impl Writer {
         Ok(self.tail)
     }
 
-    /// A reader that keeps up finds the beginning of the ring in its caches, as the writer does; the rest would only drive out other things
-    /// (MEM-16.10).
+    /// A reader that keeps up finds the beginning of the ring in its caches, as the writer does;
+    /// the rest would only drive out other things (MEM-16.10).
     #[cold]
     fn begin_anew(&mut self, stride: usize) {
         let left = RING - offset(self.tail);
-        if self.look() && self.tail - self.settled <= (WARM / 2) as u64 && self.free() >= left + stride + HEADING {
+        if self.look()
+            && self.tail - self.settled <= (WARM / 2) as u64
+            && self.free() >= left + stride + HEADING
+        {
             self.skip();
         } else {
             self.turn_back = offset(self.tail) + WARM;
@@ -132,10 +145,16 @@ impl Writer {
         self.publish(self.tail, Heading::plain(Kind::Skip, RING - offset(self.tail) - HEADING));
     }
 
-    /// First the place behind it says that nothing is there yet, then the heading says that the record is.
+    /// First the place behind it says that nothing is there yet, then the heading says that the
+    /// record is.
     #[inline]
     fn publish(&mut self, start: u64, heading: Heading) {
-        let next = start + if heading.kind == Kind::Skip { (HEADING + heading.len) as u64 } else { heading.stride() as u64 };
+        let next = start
+            + if heading.kind == Kind::Skip {
+                (HEADING + heading.len) as u64
+            } else {
+                heading.stride() as u64
+            };
         self.memory.store(place(next), 0, Ordering::Relaxed);
         self.memory.claim(place(next + AHEAD));
         self.memory.store(place(start), heading.encode(), Ordering::Release);
@@ -204,8 +223,9 @@ impl Writer {
         self.memory.load(RETURNED, Ordering::Relaxed)
     }
 
-    /// What was put in, or told, is seen by the reader when it looks for the last time before it sleeps. Does it sleep already? Then it must be woken: it
-    /// takes who asks for the one who does.
+    /// What was put in, or told, is seen by the reader when it looks for the last time before it
+    /// sleeps. Does it sleep already? Then it must be woken: it takes who asks for the one who
+    /// does.
     #[must_use]
     pub fn must_wake(&self) -> bool {
         fence(Ordering::SeqCst);

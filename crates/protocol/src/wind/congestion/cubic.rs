@@ -21,7 +21,8 @@ pub struct Cubic {
     /// The window at which there was no more room; the curve is flat there.
     origin: u64,
     round_trip: Duration,
-    /// Window, threshold and origin before the last reduction, if that was for a loss or a stall (WIND-9.6).
+    /// Window, threshold and origin before the last reduction, if that was for a loss or a stall
+    /// (WIND-9.6).
     undo: Option<(u64, u64, u64)>,
 }
 
@@ -31,7 +32,8 @@ struct Epoch {
     start: Time,
     /// From its start to the flat part, in milliseconds.
     flat_after: u64,
-    /// The window that Reno would have (section 4.3), and its acknowledged bytes without effect yet.
+    /// The window that Reno would have (section 4.3), and its acknowledged bytes without effect
+    /// yet.
     reno: u64,
     reno_rest: u64,
 }
@@ -47,14 +49,25 @@ impl Cubic {
     pub(super) fn resume(limits: Limits, window: u64) -> Cubic {
         let window = limits.clamp(window);
         let round_trip = Duration::ZERO;
-        Cubic { limits, window, threshold: window, rest: 0, cut: None, epoch: None, origin: window, round_trip, undo: None }
+        Cubic {
+            limits,
+            window,
+            threshold: window,
+            rest: 0,
+            cut: None,
+            epoch: None,
+            origin: window,
+            round_trip,
+            undo: None,
+        }
     }
 
     /// The curve at `after` milliseconds (section 4.2).
     fn curve(&self, epoch: &Epoch, after: u64) -> u64 {
         let offset = i128::from(after) - i128::from(epoch.flat_after);
         let scale = i128::from(C.1) * 1_000_000_000;
-        let rise = i128::from(self.limits.datagram) * i128::from(C.0) * offset.saturating_pow(3) / scale;
+        let rise =
+            i128::from(self.limits.datagram) * i128::from(C.0) * offset.saturating_pow(3) / scale;
         let window = (i128::from(self.origin) + rise).clamp(0, i128::from(self.limits.most));
         u64::try_from(window).unwrap_or(0)
     }
@@ -64,12 +77,18 @@ impl Cubic {
         self.origin = self.origin.max(self.window);
         let missing = u128::from(self.origin - self.window) * u128::from(C.1) * 1_000_000_000;
         let cubed = missing / (u128::from(C.0) * u128::from(self.limits.datagram));
-        Epoch { start: now, flat_after: cube_root(u64::try_from(cubed).unwrap_or(u64::MAX)), reno: self.window, reno_rest: 0 }
+        Epoch {
+            start: now,
+            flat_after: cube_root(u64::try_from(cubed).unwrap_or(u64::MAX)),
+            reno: self.window,
+            reno_rest: 0,
+        }
     }
 
     fn avoid(&mut self, sample: &Sample) {
         let mut epoch = self.epoch.unwrap_or_else(|| self.begin_epoch(sample.now));
-        // Section 4.3: 3 (1 − β) / (1 + β) datagrams a round trip until the old maximum is reached, then one.
+        // Section 4.3: 3 (1 − β) / (1 + β) datagrams a round trip until the old maximum is reached,
+        // then one.
         let parts = if epoch.reno < self.origin { 9 } else { 17 };
         epoch.reno_rest += sample.bytes * self.limits.datagram * parts / 17;
         epoch.reno += epoch.reno_rest / epoch.reno.max(1);
@@ -88,7 +107,8 @@ impl Cubic {
         }
     }
 
-    /// Shrink to `percent`, once for each event (sections 4.6 and 4.7); may that turn out to have been wrong?
+    /// Shrink to `percent`, once for each event (sections 4.6 and 4.7); may that turn out to have
+    /// been wrong?
     fn shrink(&mut self, percent: u64, undoable: bool, sent: Time, now: Time) {
         if self.cut.is_some_and(|cut| sent <= cut) {
             return;
@@ -96,7 +116,11 @@ impl Cubic {
         self.undo = undoable.then_some((self.window, self.threshold, self.origin));
         self.cut = Some(now);
         // Fast convergence: who has less than before gives way to newcomers.
-        self.origin = if self.window < self.origin { self.window / 200 * (100 + percent) } else { self.window };
+        self.origin = if self.window < self.origin {
+            self.window / 200 * (100 + percent)
+        } else {
+            self.window
+        };
         self.window = self.limits.clamp(self.window / 100 * percent);
         self.threshold = self.window;
         self.epoch = None;
@@ -139,7 +163,8 @@ impl Controller for Cubic {
         if let Some((window, threshold, origin)) = self.undo.take()
             && window > self.window
         {
-            (self.window, self.threshold, self.origin, self.epoch) = (window, threshold, origin, None);
+            (self.window, self.threshold, self.origin, self.epoch) =
+                (window, threshold, origin, None);
         }
     }
 
@@ -179,7 +204,10 @@ mod tests {
     fn cube_roots() {
         for value in [0, 1, 7, 8, 26, 27, 999, 1000, u64::MAX] {
             let root = cube_root(value);
-            assert!(root.pow(3) <= value && (root + 1).checked_pow(3).is_none_or(|next| next > value), "{value}");
+            assert!(
+                root.pow(3) <= value && (root + 1).checked_pow(3).is_none_or(|next| next > value),
+                "{value}"
+            );
         }
     }
 
@@ -189,7 +217,15 @@ mod tests {
             let sent = now;
             now += round_trip;
             let bytes = cubic.window();
-            let sample = Sample { now, bytes, sent, delay: Some(round_trip), datagrams: 1, marked: 0, limited: true };
+            let sample = Sample {
+                now,
+                bytes,
+                sent,
+                delay: Some(round_trip),
+                datagrams: 1,
+                marked: 0,
+                limited: true,
+            };
             cubic.acknowledged(&sample);
         }
         now
@@ -197,7 +233,8 @@ mod tests {
 
     #[test]
     fn the_curve_is_that_of_the_rfc() {
-        // 10 Gb/s and 100 ms would be 83,333 datagrams; here 1000 at the loss, so K = cbrt(300 / 0.4) = 9.086 s.
+        // 10 Gb/s and 100 ms would be 83,333 datagrams; here 1000 at the loss, so K = cbrt(300 /
+        // 0.4) = 9.086 s.
         let limits = Limits::new(1000, 1 << 40);
         let mut cubic = Cubic::resume(limits, 1_000_000);
         let start = Time(1_000_000_000);

@@ -1,9 +1,12 @@
-//! The default: a delay target in the manner of Swift (Kumar and others, SIGCOMM 2020) with the marks of DCTCP (RFC 8257).
+//! The default: a delay target in the manner of Swift (Kumar and others, SIGCOMM 2020) with the
+//! marks of DCTCP (RFC 8257).
 //!
-//! Swift's target is tens of microseconds, measured by network cards. Here a round trip passes two hosts whose processors are shared, so
-//! the target is milliseconds: it keeps deep queues short, marks keep shallow ones from filling, and an idle path is never throttled.
-//! It is the same for all, and not relative to the least round trip seen: who comes late has never seen the path without a queue, and
-//! would allow itself more than the others. A path that is longer than the target is no data centre's, and left to CUBIC (`rivals`).
+//! Swift's target is tens of microseconds, measured by network cards. Here a round trip passes two
+//! hosts whose processors are shared, so the target is milliseconds: it keeps deep queues short,
+//! marks keep shallow ones from filling, and an idle path is never throttled. It is the same for
+//! all, and not relative to the least round trip seen: who comes late has never seen the path
+//! without a queue, and would allow itself more than the others. A path that is longer than the
+//! target is no data centre's, and left to CUBIC (`rivals`).
 
 use super::rivals::{Finding, Rivals};
 use super::{Controller, HASTE, HASTE_DOUBLING, Limits, Sample};
@@ -15,10 +18,12 @@ use core::time::Duration;
 const TARGET: Duration = Duration::from_millis(2);
 /// One below this shows that nothing queues.
 const CALM: Duration = Duration::from_millis(1);
-/// Flow scaling: what is added to the target of the smallest window, and the window in datagrams from which on nothing is.
+/// Flow scaling: what is added to the target of the smallest window, and the window in datagrams
+/// from which on nothing is.
 const SCALING: Duration = Duration::from_millis(2);
 const SCALING_UNTIL: u64 = 256;
-/// A window of so many bytes goes in several bursts (WIND-9.8), and its acknowledgements come so (WIND-9.3).
+/// A window of so many bytes goes in several bursts (WIND-9.8), and its acknowledgements come so
+/// (WIND-9.3).
 const STEADY: u64 = 4 * PACING_BURST;
 /// Round trips without a signal until growth doubles with each.
 const PATIENCE: u32 = 8;
@@ -41,7 +46,8 @@ pub struct Delay {
     clean: u32,
     /// Signals about what was sent before this moment are part of the same event (WIND-9.1).
     cut: Option<Time>,
-    /// Window and threshold before the last reduction, if that was for a loss or a stall (WIND-9.6).
+    /// Window and threshold before the last reduction, if that was for a loss or a stall
+    /// (WIND-9.6).
     undo: Option<(u64, u64)>,
     rivals: Rivals,
 }
@@ -83,7 +89,8 @@ impl Round {
         self.heard = now;
     }
 
-    /// Most of it was silence, though much was under way: a host stood still, for a queue lets its content through bit by bit.
+    /// Most of it was silence, though much was under way: a host stood still, for a queue lets its
+    /// content through bit by bit.
     fn stood_still(&self) -> bool {
         self.window >= STEADY && self.silence >= (self.heard - self.start) / 4 * 3
     }
@@ -109,10 +116,12 @@ impl Delay {
 
     /// What a small window's target is longer: as 1 / √window.
     fn scaling(&self) -> Duration {
-        let thousandths = |datagrams: u64| 1_000_000 / (datagrams.saturating_mul(1_000_000)).isqrt().max(1);
+        let thousandths =
+            |datagrams: u64| 1_000_000 / (datagrams.saturating_mul(1_000_000)).isqrt().max(1);
         let (small, large) = (thousandths(2), thousandths(SCALING_UNTIL));
         let now = thousandths(self.window / self.limits.datagram).clamp(large, small);
-        SCALING * u32::try_from(now - large).unwrap_or(0) / u32::try_from(small - large).unwrap_or(1)
+        SCALING * u32::try_from(now - large).unwrap_or(0)
+            / u32::try_from(small - large).unwrap_or(1)
     }
 
     /// By how much this delay exceeds the target.
@@ -129,17 +138,20 @@ impl Delay {
         (self.clean, self.rest, self.round.signal) = (0, 0, true);
     }
 
-    /// React to marks and to the round trip's delay, which is the least of those it has shown so far: a processor that was taken away for
-    /// a moment delays some, a queue delays all. Was there a signal? (WIND-9.3, WIND-9.5)
+    /// React to marks and to the round trip's delay, which is the least of those it has shown so
+    /// far: a processor that was taken away for a moment delays some, a queue delays all. Was there
+    /// a signal? (WIND-9.3, WIND-9.5)
     fn heed(&mut self, sample: &Sample) -> bool {
         let ends = sample.sent >= self.round.start;
-        let delay = Some(self.round.least).filter(|least| ends && *least < Duration::MAX && !self.round.stood_still());
+        let delay = Some(self.round.least)
+            .filter(|least| ends && *least < Duration::MAX && !self.round.stood_still());
         let excess = delay.and_then(|delay| self.excess(delay).map(|excess| (excess, delay)));
         if sample.marked == 0 && excess.is_none() {
             return false;
         }
         if self.cut.is_none_or(|cut| sample.sent > cut) {
-            let by_marks = if sample.marked > 0 { share_of(self.window, self.fraction, 2 * ALL) } else { 0 };
+            let by_marks =
+                if sample.marked > 0 { share_of(self.window, self.fraction, 2 * ALL) } else { 0 };
             let by_delay = excess.map_or(0, |(excess, delay)| {
                 let part = share_of(self.window, nanos(excess) / 5 * 4, nanos(delay));
                 part.min(self.window / 2)
@@ -171,7 +183,8 @@ impl Delay {
     fn end_round(&mut self, now: Time) {
         let Round { least, datagrams, marked, signal, limited, window, .. } = self.round;
         if datagrams > 0 {
-            self.fraction = self.fraction - self.fraction / 16 + share_of(ALL, marked.min(datagrams), datagrams) / 16;
+            self.fraction = self.fraction - self.fraction / 16
+                + share_of(ALL, marked.min(datagrams), datagrams) / 16;
         }
         self.clean = if signal { 0 } else { self.clean.saturating_add(u32::from(limited)) };
         if least < Duration::MAX {
@@ -182,7 +195,8 @@ impl Delay {
                 _ => Finding::Mixed,
             };
             if let Some(window) = self.rivals.round(now, finding, window, self.limits) {
-                (self.window, self.threshold, self.clean, self.cut, self.undo) = (window, window, 0, None, None);
+                (self.window, self.threshold, self.clean, self.cut, self.undo) =
+                    (window, window, 0, None, None);
             }
         }
         self.round = Round::new(now, self.window());
@@ -227,7 +241,8 @@ impl Controller for Delay {
         if let Some(cubic) = self.rivals.contest_mut() {
             cubic.spurious(now);
         } else if let Some((window, threshold)) = self.undo.take() {
-            (self.window, self.threshold) = (self.window.max(window), self.threshold.max(threshold));
+            (self.window, self.threshold) =
+                (self.window.max(window), self.threshold.max(threshold));
         }
     }
 

@@ -1,4 +1,5 @@
-//! What may go now: the window, the grant and the pace together; and what acknowledgements say of them.
+//! What may go now: the window, the grant and the pace together; and what acknowledgements say of
+//! them.
 
 use super::pacer::Pacer;
 use super::share::Grant;
@@ -64,7 +65,8 @@ impl Gate {
         self.grant.told(now, share);
     }
 
-    /// An ACK has come and acknowledges `sample`, but for the marks, of which it counts `marked` in all (WIND-9.5); how many are new.
+    /// An ACK has come and acknowledges `sample`, but for the marks, of which it counts `marked` in
+    /// all (WIND-9.5); how many are new.
     pub fn acknowledged(
         &mut self,
         controller: &mut dyn Controller,
@@ -72,7 +74,8 @@ impl Gate {
         marked: u32,
         round_trip: Option<Duration>,
     ) -> u64 {
-        // An acknowledgement that was overtaken counts less than what is known: modulo 2³², half of all differences are negative.
+        // An acknowledgement that was overtaken counts less than what is known: modulo 2³², half of
+        // all differences are negative.
         let new = marked.wrapping_sub(self.marked);
         let new = if new > u32::MAX / 2 { 0 } else { new };
         self.marked = self.marked.wrapping_add(new);
@@ -108,7 +111,15 @@ mod tests {
     #[test]
     fn marks_are_told_once_and_believed_no_further_than_they_can_be() {
         let (mut gate, mut counter) = (Gate::new(1 << 20, 2), Counter(0));
-        let sample = Sample { now: Time(9), bytes: 8000, sent: Time(1), delay: None, datagrams: 8, marked: 0, limited: true };
+        let sample = Sample {
+            now: Time(9),
+            bytes: 8000,
+            sent: Time(1),
+            delay: None,
+            datagrams: 8,
+            marked: 0,
+            limited: true,
+        };
         let mut told = |gate: &mut Gate, marked: u32| {
             gate.acknowledged(&mut counter, sample, marked, None);
             counter.0
@@ -129,8 +140,15 @@ mod tests {
         let mut gate = Gate::new(1 << 20, 2);
         let mut controller = Algorithm::Delay.controller(8952, 1 << 20);
         let (at, round_trip) = (Time(1_000_000), Duration::from_millis(100));
-        let sample =
-            Sample { now: at, bytes: 1, sent: Time(1), delay: Some(round_trip), datagrams: 1, marked: 0, limited: false };
+        let sample = Sample {
+            now: at,
+            bytes: 1,
+            sent: Time(1),
+            delay: Some(round_trip),
+            datagrams: 1,
+            marked: 0,
+            limited: false,
+        };
         gate.acknowledged(&mut *controller, sample, 0, Some(round_trip));
         assert_eq!((gate.is_open(at), gate.opens()), (true, None));
         let mut sent = 0;

@@ -1,4 +1,5 @@
-//! How much may be in flight, and how fast it goes (WIND-9). A new algorithm is a new [`Controller`].
+//! How much may be in flight, and how fast it goes (WIND-9). A new algorithm is a new
+//! [`Controller`].
 
 mod cubic;
 mod delay;
@@ -49,8 +50,8 @@ pub trait Controller: Send + Sync {
     /// Datagrams were lost, the latest of them sent at `sent`.
     fn lost(&mut self, sent: Time, now: Time);
 
-    /// All that was lost since the window was last reduced ([`lost`](Self::lost) or [`stalled`](Self::stalled)) has arrived after all:
-    /// the reduction was wrong (WIND-5.6).
+    /// All that was lost since the window was last reduced ([`lost`](Self::lost) or
+    /// [`stalled`](Self::stalled)) has arrived after all: the reduction was wrong (WIND-5.6).
     fn spurious(&mut self, now: Time);
 
     /// Nothing was acknowledged through several probe timeouts.
@@ -65,7 +66,8 @@ pub trait Controller: Send + Sync {
     }
 }
 
-/// Percent of the window a round trip: enough to use all of it although timers are late, and while it doubles.
+/// Percent of the window a round trip: enough to use all of it although timers are late, and while
+/// it doubles.
 const HASTE: u64 = 125;
 const HASTE_DOUBLING: u64 = 200;
 

@@ -1,13 +1,15 @@
-//! Not faster than (WIND-9.8): a leaky bucket without a timer. What went leaks out at the pace; while no more than a burst is left in it,
-//! more may go.
+//! Not faster than (WIND-9.8): a leaky bucket without a timer. What went leaks out at the pace;
+//! while no more than a burst is left in it, more may go.
 
 use crate::limits::{PACING_BURST, PACING_SPAN};
 use crate::time::Time;
 use core::time::Duration;
 
-/// Nanoseconds in which `rate` bytes leak, as a power of two: the way of a datagram has no division.
+/// Nanoseconds in which `rate` bytes leak, as a power of two: the way of a datagram has no
+/// division.
 const UNIT: u32 = 30;
-/// After this many nanoseconds the bucket is empty, whatever was in it. No product of it and a rate overflows.
+/// After this many nanoseconds the bucket is empty, whatever was in it. No product of it and a rate
+/// overflows.
 const EMPTIES: u64 = 1 << 29;
 /// Faster than this (34 GB/s) is no pace.
 const RATE_MAX: u64 = 1 << 34;
@@ -25,13 +27,14 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
-    /// So many percent of `window` bytes a round trip, from now on. No pace if the window is no more than a burst: then
-    /// acknowledgements set it.
+    /// So many percent of `window` bytes a round trip, from now on. No pace if the window is no
+    /// more than a burst: then acknowledgements set it.
     pub fn set_pace(&mut self, now: Time, window: u64, percent: u64, round_trip: Duration) {
         let nanos = nanos(round_trip).max(1);
         // 2²⁶ × 2⁸ / 100 × 2³⁰ fits; a larger window's pace is that of 64 MiB.
         let part = window.min(1 << 26) * percent.min(1 << 8) / 100;
-        // Beyond the largest there is no pace, whatever the burst: nor may the product below overflow for a round trip of nothing.
+        // Beyond the largest there is no pace, whatever the burst: nor may the product below
+        // overflow for a round trip of nothing.
         let rate = Some((part << UNIT) / nanos).filter(|rate| *rate <= RATE_MAX).unwrap_or(0);
         self.burst = PACING_BURST.max((rate * nanos_of_span()) >> UNIT);
         let rate = if window <= self.burst { 0 } else { rate };
@@ -57,13 +60,16 @@ impl Pacer {
 
     /// When the next may go, unless it might when we last looked.
     pub fn release(&self) -> Option<Time> {
-        let above = self.debt.checked_sub(self.burst).filter(|above| self.rate > 0 && *above > 0)?;
+        let above =
+            self.debt.checked_sub(self.burst).filter(|above| self.rate > 0 && *above > 0)?;
         Some(self.at + Duration::from_nanos((above << UNIT).div_ceil(self.rate)))
     }
 
     fn left(&self, now: Time) -> u64 {
         match nanos(now - self.at) {
-            elapsed if elapsed < EMPTIES && self.rate > 0 => self.debt.saturating_sub((elapsed * self.rate) >> UNIT),
+            elapsed if elapsed < EMPTIES && self.rate > 0 => {
+                self.debt.saturating_sub((elapsed * self.rate) >> UNIT)
+            }
             _ => 0,
         }
     }
@@ -127,7 +133,8 @@ mod tests {
         assert!((50_000_000..50_200_000).contains(&bytes), "{bytes}");
     }
 
-    /// A pace that becomes quicker (the queue that was has gone) does not make wait for what was sent at the slower one.
+    /// A pace that becomes quicker (the queue that was has gone) does not make wait for what was
+    /// sent at the slower one.
     #[test]
     fn a_debt_is_bytes_and_not_time() {
         let mut pacer = at_rate(4_000_000);

@@ -1,4 +1,5 @@
-//! Is the delay ours? (WIND-9.4) Whoever yields to every queue starves beside those who fill it, and on a path that is long.
+//! Is the delay ours? (WIND-9.4) Whoever yields to every queue starves beside those who fill it,
+//! and on a path that is long.
 
 use super::{Controller, Cubic, Limits};
 use crate::time::Time;
@@ -52,8 +53,15 @@ impl Rivals {
         self.contest.as_mut().map(|contest| &mut contest.cubic)
     }
 
-    /// A round trip is over, in which the window was at most `window`. When a contest ends by it: the window to go on with.
-    pub fn round(&mut self, now: Time, finding: Finding, window: u64, limits: Limits) -> Option<u64> {
+    /// A round trip is over, in which the window was at most `window`. When a contest ends by it:
+    /// the window to go on with.
+    pub fn round(
+        &mut self,
+        now: Time,
+        finding: Finding,
+        window: u64,
+        limits: Limits,
+    ) -> Option<u64> {
         if let Some(contest) = &self.contest {
             let calm = finding == Finding::Calm;
             if !calm && now < contest.test_at {
@@ -75,7 +83,8 @@ impl Rivals {
         }
         self.stubborn += 1;
         if self.stubborn >= STUBBORN {
-            // As a newcomer begins: what it gets of a full queue it must take, and a long path has room.
+            // As a newcomer begins: what it gets of a full queue it must take, and a long path has
+            // room.
             let cubic = match self.testing {
                 true => Cubic::resume(limits, self.before),
                 false => Cubic::new(Limits { first: limits.clamp(self.before), ..limits }),
@@ -110,11 +119,19 @@ mod tests {
         assert_eq!(rivals.contest().map(Controller::window), Some(50_000));
         let tested = Time(0) + TEST_MIN;
         assert_eq!(rivals.round(Time(1), Finding::Mixed, 0, limits), None);
-        assert_eq!(rivals.round(tested, Finding::Stubborn, 0, limits), Some(50_000), "put to the test");
+        assert_eq!(
+            rivals.round(tested, Finding::Stubborn, 0, limits),
+            Some(50_000),
+            "put to the test"
+        );
         for _ in 0..6 {
             rivals.round(tested, Finding::Stubborn, 5000, limits);
         }
-        assert_eq!(rivals.contest().map(Controller::window), Some(50_000), "it still does not obey");
+        assert_eq!(
+            rivals.contest().map(Controller::window),
+            Some(50_000),
+            "it still does not obey"
+        );
         assert_eq!(rivals.round(tested, Finding::Calm, 0, limits), Some(50_000));
         assert!(rivals.contest().is_none());
     }

@@ -1,4 +1,5 @@
-//! Receiver-driven credit (WIND-9.9 to WIND-9.11): those that send to a node share its receive buffer, and it says how.
+//! Receiver-driven credit (WIND-9.9 to WIND-9.11): those that send to a node share its receive
+//! buffer, and it says how.
 
 use crate::Rank;
 use crate::limits::{ALLOWANCE_MIN, GRANT_TIME};
@@ -6,7 +7,8 @@ use crate::time::Time;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// What each of a node's peers may have in flight to it at any time, in bytes. Both ends compute it.
+/// What each of a node's peers may have in flight to it at any time, in bytes. Both ends compute
+/// it.
 pub(crate) fn allowance(buffer: u64, nodes: u32) -> u64 {
     let peers = u64::from(nodes.saturating_sub(1)).max(1);
     (buffer / 4 / peers).max(ALLOWANCE_MIN).min(buffer.max(1))
@@ -67,7 +69,15 @@ impl Shares {
     #[must_use]
     pub fn new(buffer: u64, nodes: u32) -> Shares {
         let peers = (0..nodes).map(|_| Peer::default()).collect();
-        Shares { buffer, nodes, allowance: allowance(buffer, nodes), peers, senders: 0, each: 0, queue: VecDeque::new() }
+        Shares {
+            buffer,
+            nodes,
+            allowance: allowance(buffer, nodes),
+            peers,
+            senders: 0,
+            each: 0,
+            queue: VecDeque::new(),
+        }
     }
 
     /// A datagram of this peer was received.
@@ -103,7 +113,8 @@ impl Shares {
     /// From now on so many send.
     fn divide(&mut self, senders: u64) {
         let others = u64::from(self.nodes.saturating_sub(1)).saturating_sub(senders);
-        self.each = (self.buffer.saturating_sub(others * self.allowance) / senders.max(1)).max(self.allowance);
+        self.each = (self.buffer.saturating_sub(others * self.allowance) / senders.max(1))
+            .max(self.allowance);
         self.senders = senders;
     }
 
@@ -115,11 +126,14 @@ impl Shares {
 
     /// Who was not heard of for so long that its grant has ended is none any more.
     fn expire(&mut self, now: Time) {
-        while let Some(&(_, rank)) = self.queue.front().filter(|(at, _)| now - *at >= 2 * GRANT_TIME) {
+        while let Some(&(_, rank)) =
+            self.queue.front().filter(|(at, _)| now - *at >= 2 * GRANT_TIME)
+        {
             self.queue.pop_front();
             let Some(peer) = self.peers.get_mut(rank as usize) else { continue };
             if peer.sends && now - peer.heard < 2 * GRANT_TIME {
-                // It is looked at again when that is over; in between it may be taken for a sender for as long once more.
+                // It is looked at again when that is over; in between it may be taken for a sender
+                // for as long once more.
                 self.queue.push_back((now, rank));
             } else {
                 let sent = core::mem::replace(&mut peer.sends, false);

@@ -9,7 +9,8 @@ use std::vec::Vec;
 
 const DATAGRAM: u64 = 1000;
 
-/// One flow on a path: acknowledgements come after the base round trip and what queues, once a quarter of a round trip.
+/// One flow on a path: acknowledgements come after the base round trip and what queues, once a
+/// quarter of a round trip.
 struct Path {
     now: Time,
     base: Duration,
@@ -26,7 +27,15 @@ struct Path {
 impl Path {
     fn new(base_us: u64, rate: u64) -> Path {
         let base = Duration::from_micros(base_us);
-        Path { now: Time(1_000_000), base, rate, room: u64::MAX, mark_from: u64::MAX, foreign: 0, lost: 0 }
+        Path {
+            now: Time(1_000_000),
+            base,
+            rate,
+            room: u64::MAX,
+            mark_from: u64::MAX,
+            foreign: 0,
+            lost: 0,
+        }
     }
 
     /// The window's bytes beyond what the path holds queue up.
@@ -48,7 +57,15 @@ impl Path {
             let marked = if queue > self.mark_from { datagrams } else { 0 };
             let sent = Time(self.now.0.saturating_sub(delay.as_nanos() as u64));
             let bytes = window / 4;
-            controller.acknowledged(&Sample { now: self.now, bytes, sent, delay: Some(delay), datagrams, marked, limited: true });
+            controller.acknowledged(&Sample {
+                now: self.now,
+                bytes,
+                sent,
+                delay: Some(delay),
+                datagrams,
+                marked,
+                limited: true,
+            });
         }
     }
 
@@ -82,7 +99,10 @@ fn a_deep_queue_stays_at_the_target() {
     let mut flow = delay(64 << 20);
     path.rounds(&mut flow, 300);
     let standing = Duration::from_micros(path.queue(flow.window()) / path.rate);
-    assert!((Duration::from_micros(1000)..Duration::from_micros(2600)).contains(&standing), "{standing:?}");
+    assert!(
+        (Duration::from_micros(1000)..Duration::from_micros(2600)).contains(&standing),
+        "{standing:?}"
+    );
     assert_eq!(path.lost, 0);
 }
 
@@ -92,7 +112,15 @@ fn stand_still(flow: &mut Delay, now: &mut Time, span: Duration) {
     *now += span;
     for quarter in 0..4 {
         let (sent, delay) = (Time(sent.0 + quarter), Some(span));
-        flow.acknowledged(&Sample { now: *now, bytes: window / 4, sent, delay, datagrams: 9, marked: 0, limited: true });
+        flow.acknowledged(&Sample {
+            now: *now,
+            bytes: window / 4,
+            sent,
+            delay,
+            datagrams: 9,
+            marked: 0,
+            limited: true,
+        });
     }
 }
 
@@ -136,7 +164,10 @@ fn marks_keep_a_shallow_queue_from_filling() {
     }
     let bdp = 125_000;
     assert_eq!(path.lost, 0);
-    assert!(windows.iter().all(|window| (bdp / 10 * 9..bdp + 200_000).contains(window)), "{windows:?}");
+    assert!(
+        windows.iter().all(|window| (bdp / 10 * 9..bdp + 200_000).contains(window)),
+        "{windows:?}"
+    );
 }
 
 /// WIND-9.5: a path that wipes marks out is judged by what is left.
@@ -144,7 +175,15 @@ fn marks_keep_a_shallow_queue_from_filling() {
 fn without_marks_nothing_is_believed_marked() {
     let mut flow = delay(1 << 20);
     let before = flow.window();
-    let sample = Sample { now: Time(9), bytes: 0, sent: Time(8), delay: None, datagrams: 0, marked: 0, limited: false };
+    let sample = Sample {
+        now: Time(9),
+        bytes: 0,
+        sent: Time(8),
+        delay: None,
+        datagrams: 0,
+        marked: 0,
+        limited: false,
+    };
     flow.acknowledged(&sample);
     assert_eq!(flow.window(), before);
 }
@@ -187,7 +226,8 @@ fn a_loss_that_was_none_is_undone() {
     }
 }
 
-/// WIND-5.6, WIND-9.6: of an event that found the window reduced already nothing is undone, and nothing from before that.
+/// WIND-5.6, WIND-9.6: of an event that found the window reduced already nothing is undone, and
+/// nothing from before that.
 #[test]
 fn a_reduction_from_before_another_is_not_undone() {
     for algorithm in [Algorithm::Delay, Algorithm::Cubic] {
@@ -195,7 +235,15 @@ fn a_reduction_from_before_another_is_not_undone() {
         Path::new(100, 1 << 30).rounds(&mut *flow, 10);
         flow.lost(Time(50_000_000), Time(60_000_000));
         let (now, sent) = (Time(70_000_000), Time(65_000_000));
-        flow.acknowledged(&Sample { now, bytes: DATAGRAM, sent, delay: None, datagrams: 1, marked: 1, limited: true });
+        flow.acknowledged(&Sample {
+            now,
+            bytes: DATAGRAM,
+            sent,
+            delay: None,
+            datagrams: 1,
+            marked: 1,
+            limited: true,
+        });
         flow.lost(Time(66_000_000), Time(71_000_000));
         let before = (flow.window(), flow.haste());
         flow.spurious(Time(72_000_000));
@@ -228,7 +276,8 @@ fn algorithms_have_names() {
 }
 
 proptest! {
-    /// WIND-6.2: whatever happens, the window stays between its bounds and nothing overflows (WIND-6.2).
+    /// WIND-6.2: whatever happens, the window stays between its bounds and nothing overflows
+    /// (WIND-6.2).
     #[test]
     fn no_history_leads_out_of_bounds(
         cubic in any::<bool>(),

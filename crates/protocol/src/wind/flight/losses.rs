@@ -1,4 +1,5 @@
-//! What counts as lost: overtaken, too large for its path, or unanswered for too long (WIND-5.2, WIND-5.4, WIND-8.4).
+//! What counts as lost: overtaken, too large for its path, or unanswered for too long (WIND-5.2,
+//! WIND-5.4, WIND-8.4).
 
 use super::super::doubtful::Doubt;
 use super::super::loss::{self, Verdict};
@@ -11,8 +12,13 @@ use crate::time::Time;
 const PROBED: usize = 2;
 
 impl Flight {
-    /// Find what is lost by now. Calls `on_lost` for each datagram's items; when the latest of them was sent.
-    pub fn detect_lost(&mut self, now: Time, mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>)) -> Option<Time> {
+    /// Find what is lost by now. Calls `on_lost` for each datagram's items; when the latest of them
+    /// was sent.
+    pub fn detect_lost(
+        &mut self,
+        now: Time,
+        mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>),
+    ) -> Option<Time> {
         self.loss_time = None;
         let overtaker = self.overtaker?;
         let (window, threshold) = (self.reordering.window(&self.rtt), self.reordering.threshold());
@@ -24,7 +30,8 @@ impl Flight {
                 break;
             }
             if sent.bytes > 0 {
-                let cause = match loss::judge((number, sent.at), overtaker, window, threshold, now) {
+                let cause = match loss::judge((number, sent.at), overtaker, window, threshold, now)
+                {
                     Verdict::LostByReordering => Cause::Reordering,
                     Verdict::LostByTime => Cause::Time,
                     Verdict::Wait(until) => {
@@ -40,8 +47,9 @@ impl Flight {
         latest
     }
 
-    /// Declare a datagram lost, if it is in flight; for a loss that `counts` the window will be reduced. Was it in flight? Then when
-    /// it was sent, unless it was a size probe, whose loss says nothing about congestion (WIND-8.2).
+    /// Declare a datagram lost, if it is in flight; for a loss that `counts` the window will be
+    /// reduced. Was it in flight? Then when it was sent, unless it was a size probe, whose loss
+    /// says nothing about congestion (WIND-8.2).
     fn lose(
         &mut self,
         at: usize,
@@ -77,8 +85,14 @@ impl Flight {
         Some(Some(sent.at))
     }
 
-    /// The path does not carry datagrams of more than `size` bytes: those in flight are lost, which is not congestion (WIND-8.4).
-    pub fn give_up_larger(&mut self, now: Time, size: usize, mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>)) {
+    /// The path does not carry datagrams of more than `size` bytes: those in flight are lost, which
+    /// is not congestion (WIND-8.4).
+    pub fn give_up_larger(
+        &mut self,
+        now: Time,
+        size: usize,
+        mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>),
+    ) {
         for at in 0..self.sent.len() {
             if self.sent.get(at).is_some_and(|sent| sent.bytes as usize > size) {
                 self.lose(at, now, Cause::Size, false, &mut on_lost);
@@ -87,9 +101,13 @@ impl Flight {
         self.trim();
     }
 
-    /// The probe timer ran out. What that means: of the datagrams in flight none, the oldest two or all count as lost, so that their
-    /// content is sent again (WIND-5.4).
-    pub fn ran_out(&mut self, now: Time, mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>)) -> Silence {
+    /// The probe timer ran out. What that means: of the datagrams in flight none, the oldest two or
+    /// all count as lost, so that their content is sent again (WIND-5.4).
+    pub fn ran_out(
+        &mut self,
+        now: Time,
+        mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>),
+    ) -> Silence {
         let silence = self.probe.ran_out();
         let (mut left, counts) = match silence {
             Silence::Ask => (0, false),

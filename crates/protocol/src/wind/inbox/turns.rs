@@ -1,4 +1,5 @@
-//! Whose turn it is: what was held back or collected, and nothing is before it any more (WIND-2.8, WIND-2.11).
+//! Whose turn it is: what was held back or collected, and nothing is before it any more (WIND-2.8,
+//! WIND-2.11).
 
 use super::super::assembly::{Assembly, Destination};
 use super::super::upper::Above;
@@ -17,7 +18,9 @@ impl Inbox {
                     self.floor += 1;
                 }
                 Some(Slot::Held(_)) => self.complete(number, above),
-                Some(Slot::Gathering(assembly)) if assembly.is_whole() => self.complete(number, above),
+                Some(Slot::Gathering(assembly)) if assembly.is_whole() => {
+                    self.complete(number, above)
+                }
                 _ => break,
             }
         }
@@ -41,12 +44,18 @@ impl Inbox {
 
     /// Deliver a whole message that is held or gathered; its slot is done (WIND-2.11).
     pub(super) fn complete<U: Upper>(&mut self, number: u64, above: &mut Above<'_, U>) {
-        let assembly_cost = self.assembly(number).map_or(0, |assembly| self.assembly_cost(assembly));
+        let assembly_cost =
+            self.assembly(number).map_or(0, |assembly| self.assembly_cost(assembly));
         let Some(slot) = self.slot(number) else { return };
         let (taken, credited, len, cost) = match core::mem::replace(slot, Slot::Done) {
             Slot::Held(held) => {
                 let len = held.body.len() as u64;
-                (above.deliver(number, held.class, &held.head, Delivered::Owned(held.body)), held.credited, len, len + OVERHEAD)
+                (
+                    above.deliver(number, held.class, &held.head, Delivered::Owned(held.body)),
+                    held.credited,
+                    len,
+                    len + OVERHEAD,
+                )
             }
             Slot::Gathering(assembly) => {
                 let (len, cost, credited) = (assembly.len, assembly_cost, assembly.credited);

@@ -1,4 +1,5 @@
-//! What goes again, or goes otherwise: after a loss, after a timeout, when the path has become narrower.
+//! What goes again, or goes otherwise: after a loss, after a timeout, when the path has become
+//! narrower.
 
 use super::super::outgoing::{Outgoing, Sizes, Stage};
 use super::Outbox;
@@ -11,13 +12,15 @@ impl Outbox {
         self.sizes == Some(sizes)
     }
 
-    /// Datagrams have another size from now on. Whole messages that wait and do not fit any more go in fragments (WIND-2.4).
+    /// Datagrams have another size from now on. Whole messages that wait and do not fit any more go
+    /// in fragments (WIND-2.4).
     pub fn resize(&mut self, sizes: Sizes) {
         self.sizes = Some(sizes);
         let mut small = core::mem::take(&mut self.small);
         small.retain(|&number| {
-            let stays =
-                self.get(number).is_none_or(|message| message.stage != Stage::Small { queued: true } || sizes.hold(message));
+            let stays = self.get(number).is_none_or(|message| {
+                message.stage != Stage::Small { queued: true } || sizes.hold(message)
+            });
             if !stays {
                 self.enqueue_bulk(number);
             }
@@ -36,7 +39,9 @@ impl Outbox {
         }
         let again = match &mut message.stage {
             Stage::Withdrawn { .. } if planted(Bug::ForgetWithdrawal) => false,
-            Stage::Small { queued } | Stage::Withdrawn { queued } => !core::mem::replace(queued, true),
+            Stage::Small { queued } | Stage::Withdrawn { queued } => {
+                !core::mem::replace(queued, true)
+            }
             // It goes in fragments by now, and they carry its beginning.
             Stage::Bulk(_) | Stage::Waiting | Stage::Acknowledged | Stage::Settled => false,
         };
@@ -49,22 +54,29 @@ impl Outbox {
 
     /// A datagram with these bytes was lost.
     pub fn lost_fragment(&mut self, number: u64, bytes: Range<u64>) {
-        let Some(Outgoing { stage: Stage::Bulk(progress), .. }) = self.get_mut(number) else { return };
+        let Some(Outgoing { stage: Stage::Bulk(progress), .. }) = self.get_mut(number) else {
+            return;
+        };
         for missing in progress.acked.missing(bytes) {
             progress.lost.insert(missing);
         }
         if !progress.lost.is_empty() && !core::mem::replace(&mut progress.active, true) {
-            let at = self.bulk.iter().position(|active| *active > number).unwrap_or(self.bulk.len());
+            let at =
+                self.bulk.iter().position(|active| *active > number).unwrap_or(self.bulk.len());
             self.bulk.insert(at, number);
             self.run = 0;
         }
     }
 
-    /// Nothing is acknowledged any more; perhaps the peer has room only for the message that all others wait for. Begin with the
-    /// lowest numbers again (WIND-6.5).
+    /// Nothing is acknowledged any more; perhaps the peer has room only for the message that all
+    /// others wait for. Begin with the lowest numbers again (WIND-6.5).
     pub fn begin_with_lowest(&mut self) {
         self.small.make_contiguous().sort_unstable();
-        while self.bulk_waiting.front().is_some_and(|waiting| self.bulk.iter().any(|active| active > waiting)) {
+        while self
+            .bulk_waiting
+            .front()
+            .is_some_and(|waiting| self.bulk.iter().any(|active| active > waiting))
+        {
             self.activate(self.bulk.len() + 1);
         }
         self.bulk.make_contiguous().sort_unstable();

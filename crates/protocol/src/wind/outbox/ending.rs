@@ -15,7 +15,10 @@ impl Outbox {
             }
             message.token = Token::NONE;
             message.body = Body::Empty;
-            if !matches!(message.stage, Stage::Acknowledged | Stage::Settled | Stage::Withdrawn { .. }) {
+            if !matches!(
+                message.stage,
+                Stage::Acknowledged | Stage::Settled | Stage::Withdrawn { .. }
+            ) {
                 message.stage = Stage::Withdrawn { queued: true };
                 if self.sizes.is_some() {
                     self.small.push_back(self.first + at as u64);
@@ -27,8 +30,8 @@ impl Outbox {
         self.drop_stale();
     }
 
-    /// The connection has ended, or the peer is a new one: everything unsettled has failed, and what came back and was not taken by
-    /// then (WIND-4.5); numbers begin anew.
+    /// The connection has ended, or the peer is a new one: everything unsettled has failed, and
+    /// what came back and was not taken by then (WIND-4.5); numbers begin anew.
     pub fn fail(&mut self, death: Death, events: &mut VecDeque<Event>) {
         for message in self.messages.drain(..) {
             if message.stage != Stage::Settled {

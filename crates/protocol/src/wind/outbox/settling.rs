@@ -12,7 +12,9 @@ impl Outbox {
     pub fn acked_small(&mut self, number: u64, withdrawal: bool, events: &mut VecDeque<Event>) {
         match self.get_mut(number).map(|message| &mut message.stage) {
             // In bulk: it had gone whole, and was to go again in fragments.
-            Some(Stage::Small { .. } | Stage::Bulk(_)) if !withdrawal => self.arrived(number, events),
+            Some(Stage::Small { .. } | Stage::Bulk(_)) if !withdrawal => {
+                self.arrived(number, events)
+            }
             // Taken back, but the message itself had arrived already: that settles it as well.
             Some(Stage::Withdrawn { .. }) => self.settle(number),
             _ => {}
@@ -31,7 +33,8 @@ impl Outbox {
         }
     }
 
-    /// All of the message has arrived: an unordered one is settled, the others in their turn (WIND-4.2, WIND-4.4).
+    /// All of the message has arrived: an unordered one is settled, the others in their turn
+    /// (WIND-4.2, WIND-4.4).
     fn arrived(&mut self, number: u64, events: &mut VecDeque<Event>) {
         let Some(message) = self.get_mut(number) else { return };
         message.body = Body::Empty;
@@ -52,7 +55,8 @@ impl Outbox {
         let told = matches!(message.stage, Stage::Settled | Stage::Withdrawn { .. });
         if !told && refusal == Refusal::NotPresent && message.token != Token::NONE {
             let Outgoing { class, urgent, credited, head, token, .. } = message;
-            let (class, urgent, credited, head, token) = (*class, *urgent, *credited, head.clone(), *token);
+            let (class, urgent, credited, head, token) =
+                (*class, *urgent, *credited, head.clone(), *token);
             let body = core::mem::replace(&mut message.body, Body::Empty);
             self.returned.push_back(Message { class, urgent, credited, head, body, token });
             events.push_back(Event::Returned);
@@ -70,7 +74,8 @@ impl Outbox {
         }
     }
 
-    /// After acknowledgements: tell of ordered messages whose turn has come, forget what is settled, tidy the queues (WIND-4.8).
+    /// After acknowledgements: tell of ordered messages whose turn has come, forget what is
+    /// settled, tidy the queues (WIND-4.8).
     pub fn advance(&mut self, events: &mut VecDeque<Event>) {
         while let Some(message) = self.messages.front() {
             match message.stage {

@@ -4,7 +4,10 @@ use super::channel::Faults;
 use super::world::{Node, Words, World};
 use crate::limits::{DATAGRAM_MIN, MESSAGES_IN_FLIGHT, NUMBERS_AHEAD_MAX};
 use crate::wind::*;
-use crate::wire::{Builder, Flags, Hello, Open, RefusedMessage, SealKind, Shown, SmallMessage, Told, View, Withdrawal};
+use crate::wire::{
+    Builder, Flags, Hello, Open, RefusedMessage, SealKind, Shown, SmallMessage, Told, View,
+    Withdrawal,
+};
 use std::vec::Vec;
 
 /// Node 0 is told this, in a datagram of this number of the small lane, as if by its peer.
@@ -23,7 +26,11 @@ fn say(world: &mut World, number: u64, write: impl FnOnce(&mut Builder<'_>)) {
 fn greet(world: &mut World, number: u64, incarnation: u64) {
     let [Node { connection, upper, .. }, other] = &mut world.nodes;
     let mine = Introduction { incarnation, ..other.connection.handshake.me };
-    let yours = Some(Shown { connection: connection.id(), incarnation: connection.handshake.me.incarnation, path: 0 });
+    let yours = Some(Shown {
+        connection: connection.id(),
+        incarnation: connection.handshake.me.incarnation,
+        path: 0,
+    });
     let mut bytes = Vec::new();
     let mut builder = Builder::new(&mut bytes, 0, number, SealKind::Handshake, DATAGRAM_MIN);
     builder.hello(&Hello { mine, to: 0, path: 0, yours, answer_wanted: true });
@@ -41,51 +48,85 @@ fn established() -> World {
     world
 }
 
-/// WIND-7.8: what there never was ends the connection with a reason at both ends, and nothing that comes with it is heeded.
+/// WIND-7.8: what there never was ends the connection with a reason at both ends, and nothing that
+/// comes with it is heeded.
 #[test]
 fn nonsense_ends_the_connection_with_a_reason_at_both_ends() {
     let credit = Settings::default().credit;
     let refused = |number| [RefusedMessage { number, refusal: Refusal::NotPermitted }];
     let told = |lane, credit| Told { lane, credit, ..Told::default() };
     let cases: [(u64, Told, Vec<RefusedMessage>, Nonsense); 4] = [
-        (999, Told::default(), refused(0).to_vec(), Nonsense::Acknowledged { number: 999, next: 1 }),
+        (
+            999,
+            Told::default(),
+            refused(0).to_vec(),
+            Nonsense::Acknowledged { number: 999, next: 1 },
+        ),
         (5, told(Lane::Bulk, 0), Vec::new(), Nonsense::Acknowledged { number: 5, next: 2 }),
-        (1, told(Lane::Bulk, credit + 1), Vec::new(), Nonsense::Credit { granted: credit + 1, most: credit }),
+        (
+            1,
+            told(Lane::Bulk, credit + 1),
+            Vec::new(),
+            Nonsense::Credit { granted: credit + 1, most: credit },
+        ),
         (1, told(Lane::Bulk, 0), refused(1).to_vec(), Nonsense::Refused { number: 1 }),
     ];
     for (number, told, refusals, nonsense) in cases {
         let mut world = established();
         let head = Words { id: 1, refuse: false, place: true }.head(0);
         let body = Body::Segment(Segment { region: 1, offset: 0, len: 20_000 });
-        let message = Message { class: Class::Unordered, urgent: false, credited: false, head, body, token: Token(1) };
+        let message = Message {
+            class: Class::Unordered,
+            urgent: false,
+            credited: false,
+            head,
+            body,
+            token: Token(1),
+        };
         let now = world.now;
         let connection = &mut world.nodes[0].connection;
         connection.post(now, message).unwrap();
         assert!(connection.transmit(now, &mut Vec::new()).is_some());
         let least = number.min(1);
-        say(&mut world, NEW, |builder| builder.acknowledge([least.max(number)..=number].into_iter(), told, &refusals));
+        say(&mut world, NEW, |builder| {
+            builder.acknowledge([least.max(number)..=number].into_iter(), told, &refusals)
+        });
         assert!(!world.nodes[0].connection.is_established());
-        world.run(|world| world.nodes[1].events.contains(&Event::Dead(Death::GivenUp(CloseReason::Nonsense))));
+        world.run(|world| {
+            world.nodes[1].events.contains(&Event::Dead(Death::GivenUp(CloseReason::Nonsense)))
+        });
         let death = Death::Nonsense(nonsense);
-        assert_eq!(world.nodes[0].events, [Event::Established, Event::Failed(Token(1), death), Event::Dead(death)]);
+        assert_eq!(
+            world.nodes[0].events,
+            [Event::Established, Event::Failed(Token(1), death), Event::Dead(death)]
+        );
         assert_eq!(world.nodes[0].connection.snapshot().standing, Standing::Ended(death));
     }
 }
 
-/// WIND-4.5: a message that came back as *not present*, and was not taken by then, fails with all others.
+/// WIND-4.5: a message that came back as *not present*, and was not taken by then, fails with all
+/// others.
 #[test]
 fn what_came_back_fails_with_the_connection() {
     for ends in ["closed", "dead", "restarted"] {
         let mut world = established();
         let head = Words { id: 1, refuse: false, place: false }.head(0);
-        let message =
-            Message { class: Class::Unordered, urgent: false, credited: false, head, body: Body::Empty, token: Token(7) };
+        let message = Message {
+            class: Class::Unordered,
+            urgent: false,
+            credited: false,
+            head,
+            body: Body::Empty,
+            token: Token(7),
+        };
         let now = world.now;
         let connection = &mut world.nodes[0].connection;
         let number = connection.post(now, message).unwrap();
         assert!(connection.transmit(now, &mut Vec::new()).is_some());
         let refused = [RefusedMessage { number, refusal: Refusal::NotPresent }];
-        say(&mut world, NEW, |builder| builder.acknowledge([1..=1].into_iter(), Told::default(), &refused));
+        say(&mut world, NEW, |builder| {
+            builder.acknowledge([1..=1].into_iter(), Told::default(), &refused)
+        });
         match ends {
             "closed" => say(&mut world, NEW + 1, |builder| builder.close(CloseReason::Goodbye)),
             "dead" => world.nodes[0].connection.end(Death::Ended),
@@ -95,13 +136,15 @@ fn what_came_back_fails_with_the_connection() {
         let (mut failed, mut returned) = (0, 0);
         while let Some(event) = connection.poll_event() {
             failed += usize::from(matches!(event, Event::Failed(Token(7), _)));
-            returned += usize::from(event == Event::Returned && connection.take_returned().is_some());
+            returned +=
+                usize::from(event == Event::Returned && connection.take_returned().is_some());
         }
         assert_eq!((failed, returned), (1, 0), "{ends}");
     }
 }
 
-/// WIND-6.3: who sends what costs credit as if it cost none could fill the peer's memory, and was never charged for what is given back.
+/// WIND-6.3: who sends what costs credit as if it cost none could fill the peer's memory, and was
+/// never charged for what is given back.
 #[test]
 fn what_is_not_credited_as_it_should_be_is_refused() {
     for charges in [true, false] {
@@ -117,7 +160,9 @@ fn what_is_not_credited_as_it_should_be_is_refused() {
             say(&mut world, NEW + 10 + number, |builder| builder.open(&open));
         }
         let connection = &mut world.nodes[0].connection;
-        assert!(connection.refusals.queue.iter().all(|refused| refused.refusal == Refusal::Malformed));
+        assert!(
+            connection.refusals.queue.iter().all(|refused| refused.refusal == Refusal::Malformed)
+        );
         assert_eq!((connection.refusals.len(), connection.inbox.held()), (4, 0));
         let given_back = if credited { 2 * (10_000 + 128) + 2 * (4 + 128) } else { 0 };
         assert_eq!(connection.inbox.tell_credit(), granted + given_back);
@@ -134,11 +179,15 @@ fn a_withdrawal_gives_back_what_was_charged() {
     let open = Open { number: 0, class: Class::Ordered, credited: true, head: &head, len: 100 };
     say(&mut world, NEW, |builder| builder.open(&open));
     for (charged, len) in [(true, u64::MAX), (true, 99), (false, 100)] {
-        say(&mut world, NEW + 1, |builder| builder.withdraw(Withdrawal { number: 0, charged, len }));
+        say(&mut world, NEW + 1, |builder| {
+            builder.withdraw(Withdrawal { number: 0, charged, len })
+        });
     }
     assert_eq!(world.nodes[0].connection.statistics().malformed, 3);
     assert_eq!(world.nodes[0].connection.inbox.tell_credit(), granted);
-    say(&mut world, NEW + 1, |builder| builder.withdraw(Withdrawal { number: 0, charged: true, len: 100 }));
+    say(&mut world, NEW + 1, |builder| {
+        builder.withdraw(Withdrawal { number: 0, charged: true, len: 100 })
+    });
     assert_eq!(world.nodes[0].connection.inbox.tell_credit(), granted + 100 + 128);
 }
 
@@ -153,7 +202,8 @@ fn a_newcomer_gets_no_credit_for_what_others_sent() {
     assert_eq!(connection.inbox.tell_credit(), granted);
 }
 
-/// WIRE-2.2: neither the number before the first nor the last of all, which has none after it, is a datagram's.
+/// WIRE-2.2: neither the number before the first nor the last of all, which has none after it, is a
+/// datagram's.
 #[test]
 fn numbers_that_no_datagram_has_are_not_taken_in() {
     let mut world = established();
@@ -173,7 +223,8 @@ fn numbers_that_no_datagram_has_are_not_taken_in() {
     assert!(world.nodes[0].connection.transmit(world.now, &mut Vec::new()).is_some());
 }
 
-/// WIND-1.9, WIND-7.2: who repeats what a peer once said does not keep it alive, and gets no answer.
+/// WIND-1.9, WIND-7.2: who repeats what a peer once said does not keep it alive, and gets no
+/// answer.
 #[test]
 fn an_old_hello_is_no_sign_of_life() {
     let mut world = established();
@@ -208,13 +259,21 @@ fn replays_and_malformed_datagrams_are_no_sign_of_life() {
     assert_eq!(world.nodes[0].events.last(), Some(&Event::Dead(Death::Silent)));
 }
 
-/// WIND-5.1: the largest number acknowledged shows a round trip, also if nobody waits for that datagram itself, as an acknowledgement.
+/// WIND-5.1: the largest number acknowledged shows a round trip, also if nobody waits for that
+/// datagram itself, as an acknowledgement.
 #[test]
 fn an_acknowledgement_that_is_acknowledged_shows_a_round_trip() {
     let mut world = established();
     let now = world.now;
     let head = Words { id: 1, refuse: false, place: false }.head(0);
-    let message = Message { class: Class::Ordered, urgent: false, credited: false, head, body: Body::Empty, token: Token(1) };
+    let message = Message {
+        class: Class::Ordered,
+        urgent: false,
+        credited: false,
+        head,
+        body: Body::Empty,
+        token: Token(1),
+    };
     let connection = &mut world.nodes[0].connection;
     let number = connection.sending.small.flight.next_number();
     connection.post(now, message).unwrap();
@@ -226,12 +285,18 @@ fn an_acknowledgement_that_is_acknowledged_shows_a_round_trip() {
     let connection = &mut world.nodes[0].connection;
     assert!(connection.transmit(now, &mut Vec::new()).is_some());
     assert_eq!(connection.sending.small.flight.next_number(), number + 2);
-    let shown = |world: &World| world.nodes[0].connection.round_trips.histogram().map_or(0, |histogram| histogram.len());
+    let shown = |world: &World| {
+        world.nodes[0].connection.round_trips.histogram().map_or(0, |histogram| histogram.len())
+    };
     let before = shown(&world);
     world.now += std::time::Duration::from_micros(30);
-    say(&mut world, NEW + 1, |builder| builder.acknowledge([1..=number + 1].into_iter(), Told::default(), &[]));
+    say(&mut world, NEW + 1, |builder| {
+        builder.acknowledge([1..=number + 1].into_iter(), Told::default(), &[])
+    });
     assert_eq!(shown(&world), before + 1);
     // Nothing new is told.
-    say(&mut world, NEW + 2, |builder| builder.acknowledge([1..=number + 1].into_iter(), Told::default(), &[]));
+    say(&mut world, NEW + 2, |builder| {
+        builder.acknowledge([1..=number + 1].into_iter(), Told::default(), &[])
+    });
     assert_eq!(shown(&world), before + 1);
 }

@@ -57,7 +57,13 @@ pub struct Channel {
 
 impl Channel {
     pub fn new(faults: Faults, seed: u64) -> Channel {
-        Channel { faults, delay: Duration::from_micros(20), random: Random::new(seed), under_way: BTreeMap::new(), count: 0 }
+        Channel {
+            faults,
+            delay: Duration::from_micros(20),
+            random: Random::new(seed),
+            under_way: BTreeMap::new(),
+            count: 0,
+        }
     }
 
     pub fn send(&mut self, now: Time, arrival: Arrival) {
@@ -71,7 +77,8 @@ impl Channel {
                 let at = self.random.below(arrival.bytes.len() as u64) as usize;
                 arrival.bytes[at] ^= 1 << self.random.below(8);
             }
-            let late = if self.random.chance(self.faults.reorder) { self.random.below(300) } else { 0 };
+            let late =
+                if self.random.chance(self.faults.reorder) { self.random.below(300) } else { 0 };
             let at = now + self.delay + Duration::from_micros(late);
             self.count += 1;
             self.under_way.insert((at, self.count), arrival);
@@ -83,6 +90,9 @@ impl Channel {
     }
 
     pub fn take(&mut self, now: Time) -> Option<Arrival> {
-        self.under_way.first_entry().filter(|entry| entry.key().0 <= now).map(|entry| entry.remove())
+        self.under_way
+            .first_entry()
+            .filter(|entry| entry.key().0 <= now)
+            .map(|entry| entry.remove())
     }
 }

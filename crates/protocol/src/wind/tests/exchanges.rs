@@ -38,7 +38,8 @@ fn think(world: &mut World, span: Duration) {
     }
 }
 
-/// Connected; time goes on in small steps, so that what the application does between them comes in time.
+/// Connected; time goes on in small steps, so that what the application does between them comes in
+/// time.
 fn established(seed: u64) -> World {
     let mut world = World::established(Settings::default(), Faults::default(), seed);
     world.stride = Duration::from_micros(1);
@@ -66,7 +67,10 @@ fn one_datagram_each_way_once_it_is_learned() {
     assert!((200..=204).contains(&datagrams), "{datagrams} datagrams for 100 exchanges");
     // Everything is settled all the same, the last after a short wait.
     world.run(World::is_idle);
-    let outcomes = world.nodes.iter().map(|node| node.events.iter().filter(|e| matches!(e, Event::Acknowledged(_))).count());
+    let outcomes = world
+        .nodes
+        .iter()
+        .map(|node| node.events.iter().filter(|e| matches!(e, Event::Acknowledged(_))).count());
     assert_eq!(outcomes.sum::<usize>() as u64, 2 * (learning + 100));
 }
 
@@ -90,10 +94,14 @@ fn one_answer_acknowledges_all_that_it_answers() {
     };
     both(&mut world, u64::from(INTERACTIVE_FROM) + 1);
     let datagrams = both(&mut world, 100);
-    assert!((400..=404).contains(&datagrams), "{datagrams} datagrams for 100 exchanges of two messages each way");
+    assert!(
+        (400..=404).contains(&datagrams),
+        "{datagrams} datagrams for 100 exchanges of two messages each way"
+    );
 }
 
-/// Bodies that need several datagrams answer each other: the acknowledgement goes with the last of them.
+/// Bodies that need several datagrams answer each other: the acknowledgement goes with the last of
+/// them.
 #[test]
 fn fragments_that_answer_bring_the_acknowledgement() {
     let mut world = established(15);
@@ -112,7 +120,10 @@ fn fragments_that_answer_bring_the_acknowledgement() {
     };
     both(&mut world, u64::from(INTERACTIVE_FROM) + 1);
     let datagrams = both(&mut world, 100);
-    assert!((600..=604).contains(&datagrams), "{datagrams} datagrams for 100 exchanges of three each way");
+    assert!(
+        (600..=604).contains(&datagrams),
+        "{datagrams} datagrams for 100 exchanges of three each way"
+    );
     assert_eq!(world.nodes[0].connection.statistics().unknown_fragments, 0);
 }
 
@@ -122,7 +133,8 @@ fn slow_answers_are_acknowledged_at_once() {
     let mut world = established(12);
     let datagrams = exchanges(&mut world, 0, 50, ACK_HOLD * 4);
     assert_eq!(datagrams, 200, "an acknowledgement of its own for each");
-    // A message after fast exchanges whose answer never comes is acknowledged after the hold, and soon the next ones at once.
+    // A message after fast exchanges whose answer never comes is acknowledged after the hold, and
+    // soon the next ones at once.
     exchanges(&mut world, 50, 49, Duration::from_micros(3));
     let took: Vec<Duration> = (99..107)
         .map(|number| {
@@ -136,8 +148,8 @@ fn slow_answers_are_acknowledged_at_once() {
     assert!(took[7] < world.channel.delay * 2 + Duration::from_micros(2), "{took:?}");
 }
 
-/// Node 1's message brings the acknowledgement of node 0's, for which something else may be `waiting`: is that heeded at once, and
-/// afterwards?
+/// Node 1's message brings the acknowledgement of node 0's, for which something else may be
+/// `waiting`: is that heeded at once, and afterwards?
 fn beside(waiting: bool) -> [bool; 2] {
     let mut world = established(14);
     exchanges(&mut world, 0, u64::from(INTERACTIVE_FROM) + 1, Duration::from_micros(3));

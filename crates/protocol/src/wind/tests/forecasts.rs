@@ -13,7 +13,8 @@ const GROUP: usize = 7;
 /// Bytes of a full fragment.
 const FULL: usize = 1408;
 
-/// Hands bulk on in groups, as a link receives it: how many datagrams came that were foretold, and how many in all.
+/// Hands bulk on in groups, as a link receives it: how many datagrams came that were foretold, and
+/// how many in all.
 fn arrive(world: &mut World, bulk: &[Vec<u8>], lens: &[u64]) -> (usize, usize) {
     let (now, peer) = (world.now, &mut world.nodes[1]);
     let mut foretold = 0;
@@ -23,11 +24,15 @@ fn arrive(world: &mut World, bulk: &[Vec<u8>], lens: &[u64]) -> (usize, usize) {
         for expected in forecast.iter() {
             let end = expected.offset + (expected.pieces * expected.piece) as u64;
             assert!(end <= lens[expected.message as usize], "{expected:?} sticks out");
-            assert!((expected.offset..end).all(|byte| told.insert((expected.message, byte))), "{expected:?} told twice");
+            assert!(
+                (expected.offset..end).all(|byte| told.insert((expected.message, byte))),
+                "{expected:?} told twice"
+            );
         }
         assert!(told.len() <= GROUP * FULL);
         let views: Vec<View<'_>> = group.iter().map(|bytes| View::parse(bytes).unwrap()).collect();
-        foretold += views.iter().enumerate().take_while(|(index, view)| forecast.is(*index, view)).count();
+        foretold +=
+            views.iter().enumerate().take_while(|(index, view)| forecast.is(*index, view)).count();
         for view in &views {
             peer.connection.receive(now, view, 0, &mut peer.upper);
         }
@@ -35,12 +40,20 @@ fn arrive(world: &mut World, bulk: &[Vec<u8>], lens: &[u64]) -> (usize, usize) {
     (foretold, bulk.len())
 }
 
-/// WIND-3.6: several messages take turns, some begin while others are under way; one has a last piece that is shorter.
+/// WIND-3.6: several messages take turns, some begin while others are under way; one has a last
+/// piece that is shorter.
 #[test]
 fn turns_of_messages_are_foretold() {
     let mut world = established(Settings::default());
     let full = FULL as u64;
-    let lens = [400 * full, 400 * full + 5, full * u64::from(BULK_RUN), full * u64::from(BULK_RUN + 4), 300_000, 400 * full];
+    let lens = [
+        400 * full,
+        400 * full + 5,
+        full * u64::from(BULK_RUN),
+        full * u64::from(BULK_RUN + 4),
+        300_000,
+        400 * full,
+    ];
     let (mut foretold, mut all) = (0, 0);
     for (id, len) in (0..).zip(lens) {
         world.nodes[0].connection.post(world.now, message(Class::Unordered, id, len)).unwrap();
@@ -64,11 +77,13 @@ fn turns_of_messages_are_foretold() {
         }
     }
     assert_eq!(world.nodes[1].upper.order.len(), lens.len());
-    // Not a message's first group, nor those after which its beginning is not repeated any more or a shorter piece has come.
+    // Not a message's first group, nor those after which its beginning is not repeated any more or
+    // a shorter piece has come.
     assert!(foretold * 100 >= all * 85, "{foretold} of {all}");
 }
 
-/// WIND-3.6: what is left of a message behind its turn does not wait for all others if it is little.
+/// WIND-3.6: what is left of a message behind its turn does not wait for all others if it is
+/// little.
 #[test]
 fn a_turn_goes_on_to_a_messages_end_if_that_is_near() {
     // The first fragments are shorter, with the beginning beside them.
@@ -84,7 +99,9 @@ fn a_turn_goes_on_to_a_messages_end_if_that_is_near() {
             let now = world.now;
             let bulk = send(&mut world.nodes[0], now);
             for bytes in &bulk {
-                if let Some(Ok(Frame::Fragment(fragment))) = View::parse(bytes).unwrap().frames().next() {
+                if let Some(Ok(Frame::Fragment(fragment))) =
+                    View::parse(bytes).unwrap().frames().next()
+                {
                     order.push(fragment.message_low);
                 }
             }

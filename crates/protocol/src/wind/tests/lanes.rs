@@ -1,4 +1,5 @@
-//! What is small and bulk go their own ways (WIND-3.6), and bulk finds another if its own is closed.
+//! What is small and bulk go their own ways (WIND-3.6), and bulk finds another if its own is
+//! closed.
 
 use super::channel::Faults;
 use super::packing::{established, is_small, message, send};
@@ -20,7 +21,8 @@ fn neither_lane_waits_for_the_others_window() {
     world.nodes[0].connection.post(now, message(Class::Unordered, 2, 8)).unwrap();
     let small = send(&mut world.nodes[0], now);
     assert!(small.len() == 1 && is_small(&small[0]));
-    // The small one arrives first; its acknowledgement says nothing of the others, and they are not taken for lost.
+    // The small one arrives first; its acknowledgement says nothing of the others, and they are not
+    // taken for lost.
     let peer = &mut world.nodes[1];
     peer.connection.receive(now, &View::parse(&small[0]).unwrap(), 0, &mut peer.upper);
     assert_eq!(peer.upper.order, [1]);
@@ -43,7 +45,9 @@ fn short_messages_may_take_the_short_way() {
     let mut went = |len: u64| {
         let connection = &mut world.nodes[0].connection;
         connection.post(now, message(Class::Unordered, len, len)).unwrap();
-        let next = || connection.transmit_by(Lane::Bulk, now, &mut Vec::new()).map(|transmit| transmit.short);
+        let next = || {
+            connection.transmit_by(Lane::Bulk, now, &mut Vec::new()).map(|transmit| transmit.short)
+        };
         core::iter::from_fn(next).collect::<Vec<_>>()
     };
     assert_eq!(went(4096), [true; 3]);
@@ -60,7 +64,10 @@ fn bulk_takes_the_port_for_all_where_its_own_is_closed() {
         world.run(|world| world.nodes[1].upper.placed_bytes >= 300_000 * id);
         let mut bytes = std::vec::Vec::new();
         world.nodes[0].connection.post(world.now, message(Class::Unordered, 0, 3000)).unwrap();
-        world.nodes[0].connection.transmit_by(Lane::Bulk, world.now, &mut bytes).map(|transmit| transmit.port)
+        world.nodes[0]
+            .connection
+            .transmit_by(Lane::Bulk, world.now, &mut bytes)
+            .map(|transmit| transmit.port)
     };
     let mut open = World::established(Settings::default(), Faults::default(), 3);
     assert_eq!(transfer(&mut open, 1), Some(Some(7001)));
@@ -78,7 +85,8 @@ fn bulk_takes_the_port_for_all_where_its_own_is_closed() {
     assert_eq!(asleep.nodes[0].connection.statistics().bulk_ports_shunned, 0);
 }
 
-/// WIND-8.9: a peer that stands still for long, right after it was heard, and gets all that was lost meanwhile later, says nothing of a port.
+/// WIND-8.9: a peer that stands still for long, right after it was heard, and gets all that was
+/// lost meanwhile later, says nothing of a port.
 #[test]
 fn peer_that_stalls_after_it_was_heard_keeps_its_bulk_port() {
     for (seed, steps) in (0..20).flat_map(|seed| [2, 5, 9, 14].map(|steps| (seed, steps))) {
@@ -96,7 +104,11 @@ fn peer_that_stalls_after_it_was_heard_keeps_its_bulk_port() {
             (0..steps).for_each(|_| world.step());
         }
         world.run(|world| world.nodes[0].events.contains(&Event::Acknowledged(Token(1))));
-        assert_eq!(world.nodes[0].connection.statistics().bulk_ports_shunned, 0, "seed {seed}, {steps} steps");
+        assert_eq!(
+            world.nodes[0].connection.statistics().bulk_ports_shunned,
+            0,
+            "seed {seed}, {steps} steps"
+        );
         assert_eq!(world.nodes[0].fallbacks, [], "seed {seed}, {steps} steps");
     }
 }

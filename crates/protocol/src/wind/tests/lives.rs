@@ -9,7 +9,14 @@ use std::vec::Vec;
 
 fn message(class: Class, id: u64, len: u64) -> Message {
     let head = Words { id, refuse: false, place: false }.head(0);
-    Message { class, urgent: true, credited: false, head, body: Body::Inline(body(id, 0, len)), token: Token(id) }
+    Message {
+        class,
+        urgent: true,
+        credited: false,
+        head,
+        body: Body::Inline(body(id, 0, len)),
+        token: Token(id),
+    }
 }
 
 fn both_established(world: &World) -> bool {
@@ -17,14 +24,23 @@ fn both_established(world: &World) -> bool {
 }
 
 fn died(world: &World, n: usize) -> Option<Death> {
-    world.nodes[n].events.iter().find_map(|event| if let Event::Dead(death) = event { Some(*death) } else { None })
+    world.nodes[n]
+        .events
+        .iter()
+        .find_map(|event| if let Event::Dead(death) = event { Some(*death) } else { None })
 }
 
-/// WIND-1: 1,000 handshakes at 30 % loss, half of them begun by both sides at once, with a dead first path (WIND-1.1, 1.4).
+/// WIND-1: 1,000 handshakes at 30 % loss, half of them begun by both sides at once, with a dead
+/// first path (WIND-1.1, 1.4).
 #[test]
 fn a_thousand_handshakes_at_thirty_percent_loss() {
     for seed in 0..1000 {
-        let faults = Faults { loss: 0.3, duplicate: 0.1, reorder: 0.3, corrupt: if seed % 2 == 0 { 0.3 } else { 0.0 } };
+        let faults = Faults {
+            loss: 0.3,
+            duplicate: 0.1,
+            reorder: 0.3,
+            corrupt: if seed % 2 == 0 { 0.3 } else { 0.0 },
+        };
         let mut world = World::new(Settings::default(), faults, seed);
         world.dead_path = seed % 3 == 0;
         world.nodes[0].connection.connect(world.now);
@@ -35,7 +51,10 @@ fn a_thousand_handshakes_at_thirty_percent_loss() {
         world.run(both_established);
         assert!(world.now.0 < 5_000_000_000, "seed {seed}: {:?}", world.now);
         if world.dead_path {
-            assert!(world.nodes.iter().all(|node| node.connection.path() == Some(1)), "the path that works is chosen");
+            assert!(
+                world.nodes.iter().all(|node| node.connection.path() == Some(1)),
+                "the path that works is chosen"
+            );
         }
         world.run(World::is_idle);
         assert!(world.nodes[1].upper.delivered.contains(&0));
@@ -61,7 +80,8 @@ fn unconfirmed() -> World {
     world
 }
 
-/// WIND-7.3: who knows the peer and was not shown its own id yet says goodbye, too, for the peer may be established.
+/// WIND-7.3: who knows the peer and was not shown its own id yet says goodbye, too, for the peer
+/// may be established.
 #[test]
 fn goodbye_is_said_before_the_other_is_sure() {
     let mut world = unconfirmed();
@@ -72,11 +92,16 @@ fn goodbye_is_said_before_the_other_is_sure() {
     assert!(world.now - closed < Duration::from_millis(100), "{:?}", world.now - closed);
 }
 
-/// MEM-16.7: who has ended, as is known from elsewhere, is lost then, whether or not the two have come to know each other meanwhile.
+/// MEM-16.7: who has ended, as is known from elsewhere, is lost then, whether or not the two have
+/// come to know each other meanwhile.
 #[test]
 fn an_end_known_from_elsewhere_is_not_put_off_by_meeting() {
     for meets in [false, true] {
-        let mut world = World::new(Settings::default(), Faults { loss: if meets { 0.0 } else { 1.0 }, ..Faults::default() }, 7);
+        let mut world = World::new(
+            Settings::default(),
+            Faults { loss: if meets { 0.0 } else { 1.0 }, ..Faults::default() },
+            7,
+        );
         world.nodes[0].connection.connect(world.now);
         let at = world.now + Duration::from_millis(500);
         world.nodes[0].connection.end_by(at, Death::Ended);
@@ -98,7 +123,10 @@ fn nobody_there_is_unreachable() {
     world.nodes[0].connection.connect(world.now);
     world.nodes[0].connection.post(world.now, message(Class::Ordered, 7, 10)).unwrap();
     world.run(|world| died(world, 0).is_some());
-    assert_eq!(world.nodes[0].events, [Event::Failed(Token(7), Death::Unreachable), Event::Dead(Death::Unreachable)]);
+    assert_eq!(
+        world.nodes[0].events,
+        [Event::Failed(Token(7), Death::Unreachable), Event::Dead(Death::Unreachable)]
+    );
     assert_eq!(
         world.nodes[0].connection.post(world.now, message(Class::Ordered, 8, 1)),
         Err(PostError::Dead(Death::Unreachable))
@@ -128,7 +156,11 @@ fn unfit_peers_are_refused_with_both_values() {
         world.nodes[0].connection = Connection::new(settings, me, 1, 1, world.now);
         world.nodes[0].connection.connect(world.now);
         world.run(|world| died(world, 0).is_some() && died(world, 1).is_some());
-        let [Some(Death::Refused(zero)), Some(Death::Refused(one))] = [died(&world, 0), died(&world, 1)] else { panic!() };
+        let [Some(Death::Refused(zero)), Some(Death::Refused(one))] =
+            [died(&world, 0), died(&world, 1)]
+        else {
+            panic!()
+        };
         assert_eq!((zero.misfit, one.misfit), (expected, expected));
         assert_eq!((zero.mine, zero.theirs), (one.theirs, one.mine));
         assert!(zero.mine != zero.theirs && zero.by_peer && !one.by_peer);
@@ -143,7 +175,10 @@ fn a_restarted_peer_is_a_new_one() {
         let mut world = World::established(Settings::default(), faults, seed);
         for id in 0..20 {
             world.nodes[0].connection.post(world.now, message(Class::Ordered, id, 3000)).unwrap();
-            world.nodes[1].connection.post(world.now, message(Class::Unordered, 100 + id, 3000)).unwrap();
+            world.nodes[1]
+                .connection
+                .post(world.now, message(Class::Unordered, 100 + id, 3000))
+                .unwrap();
         }
         (0..seed).for_each(|_| world.step());
         let old_id = world.nodes[0].connection.id();
@@ -159,13 +194,22 @@ fn a_restarted_peer_is_a_new_one() {
         world.run(both_established);
         assert_ne!(world.nodes[0].connection.id(), old_id);
         let events = &world.nodes[0].events;
-        let restarted = events.iter().position(|event| *event == Event::Restarted { incarnation: 11 }).expect("told");
+        let restarted = events
+            .iter()
+            .position(|event| *event == Event::Restarted { incarnation: 11 })
+            .expect("told");
         assert_eq!(events.last(), Some(&Event::Established));
         assert!(events[restarted..].iter().all(|event| !matches!(event, Event::Failed(..))));
         world.nodes[0].events.clear();
         for id in 0..5 {
-            world.nodes[0].connection.post(world.now, message(Class::Sync, 200 + id, 2000)).unwrap();
-            world.nodes[1].connection.post(world.now, message(Class::Sync, 300 + id, 2000)).unwrap();
+            world.nodes[0]
+                .connection
+                .post(world.now, message(Class::Sync, 200 + id, 2000))
+                .unwrap();
+            world.nodes[1]
+                .connection
+                .post(world.now, message(Class::Sync, 300 + id, 2000))
+                .unwrap();
         }
         world.run(World::is_idle);
         let expected: Vec<Event> = (0..5).map(|id| Event::Acknowledged(Token(200 + id))).collect();
@@ -173,7 +217,8 @@ fn a_restarted_peer_is_a_new_one() {
     }
 }
 
-/// WIND-1.7: a process that is older than the one we know, or of the same age with another id, is not heard.
+/// WIND-1.7: a process that is older than the one we know, or of the same age with another id, is
+/// not heard.
 #[test]
 fn an_older_process_is_not_heard() {
     for incarnation in [9, 10] {
@@ -190,7 +235,8 @@ fn an_older_process_is_not_heard() {
     }
 }
 
-/// WIND-7: a peer that is gone is dead after the failure time, and everything unsettled fails (WIND-7.2).
+/// WIND-7: a peer that is gone is dead after the failure time, and everything unsettled fails
+/// (WIND-7.2).
 #[test]
 fn a_silent_peer_dies_after_the_failure_time() {
     let settings = Settings { failure_time: Duration::from_millis(500), ..Settings::default() };
@@ -209,12 +255,14 @@ fn a_silent_peer_dies_after_the_failure_time() {
     assert!(world.nodes[0].events.contains(&Event::Failed(Token(1), Death::Silent)));
 }
 
-/// WIND-7.4: a node that slept does not call the others dead, and is not dead itself before the failure time.
+/// WIND-7.4: a node that slept does not call the others dead, and is not dead itself before the
+/// failure time.
 #[test]
 fn a_stall_is_not_death() {
     let settings = Settings { failure_time: Duration::from_secs(1), ..Settings::default() };
     for seed in 0..20 {
-        let mut world = World::established(settings, Faults { loss: 0.3, ..Faults::default() }, seed);
+        let mut world =
+            World::established(settings, Faults { loss: 0.3, ..Faults::default() }, seed);
         for _ in 0..4 {
             world.nodes[0].asleep = true;
             world.run_for(Duration::from_millis(500));
@@ -228,7 +276,8 @@ fn a_stall_is_not_death() {
     }
 }
 
-/// WIND-5.4, WIND-7.1: a round trip measured while somebody stood still does not put off probes and questions beyond its death.
+/// WIND-5.4, WIND-7.1: a round trip measured while somebody stood still does not put off probes and
+/// questions beyond its death.
 #[test]
 fn a_stall_is_not_a_slow_path() {
     let settings = Settings { failure_time: Duration::from_secs(1), ..Settings::default() };
@@ -250,22 +299,30 @@ fn a_stall_is_not_a_slow_path() {
 #[test]
 fn goodbye_is_heard_and_carries_the_last_acknowledgement() {
     let mut world = World::established(Settings::default(), Faults::default(), 8);
-    world.nodes[1].connection.post(world.now, Message { urgent: false, ..message(Class::Unordered, 1, 10) }).unwrap();
+    world.nodes[1]
+        .connection
+        .post(world.now, Message { urgent: false, ..message(Class::Unordered, 1, 10) })
+        .unwrap();
     world.run(|world| world.nodes[0].upper.delivered.contains(&0));
     world.nodes[0].connection.close(world.now);
     world.run(|world| died(world, 1).is_some());
     assert_eq!(died(&world, 0), Some(Death::Closed));
-    assert_eq!(world.nodes[1].events.iter().filter(|e| **e == Event::Acknowledged(Token(1))).count(), 1);
+    assert_eq!(
+        world.nodes[1].events.iter().filter(|e| **e == Event::Acknowledged(Token(1))).count(),
+        1
+    );
     assert_eq!(died(&world, 1), Some(Death::Closed));
 }
 
 /// WIND-7.3: two who part at the same time need one goodbye each; one that is lost is said again.
 #[test]
 fn who_hears_goodbye_after_saying_it_is_done() {
-    let parted = |world: &World| world.nodes.iter().all(|node| node.connection.next_timeout().is_none());
+    let parted =
+        |world: &World| world.nodes.iter().all(|node| node.connection.next_timeout().is_none());
     for (loss, seeds) in [(0.0, 0..1), (0.3, 0..50)] {
         for seed in seeds {
-            let mut world = World::established(Settings::default(), Faults { loss, ..Faults::default() }, seed);
+            let mut world =
+                World::established(Settings::default(), Faults { loss, ..Faults::default() }, seed);
             let (before, now) = (world.datagrams, world.now);
             world.nodes.iter_mut().for_each(|node| node.connection.close(now));
             world.run(parted);
@@ -275,33 +332,52 @@ fn who_hears_goodbye_after_saying_it_is_done() {
     }
 }
 
-/// WIND-4.7: what was taken back is never gathered again, its number is done, and what comes after it arrives.
+/// WIND-4.7: what was taken back is never gathered again, its number is done, and what comes after
+/// it arrives.
 #[test]
 fn a_cancelled_message_blocks_nobody() {
     for seed in 0..30 {
-        let mut world = World::established(Settings::default(), Faults { loss: 0.2, ..Faults::default() }, seed);
+        let mut world = World::established(
+            Settings::default(),
+            Faults { loss: 0.2, ..Faults::default() },
+            seed,
+        );
         let head = Words { id: 1, refuse: false, place: seed % 2 == 0 }.head(0);
         let segment = Body::Segment(Segment { region: 1, offset: 0, len: 300_000 });
-        let big =
-            Message { class: Class::Unordered, urgent: false, credited: seed % 3 == 0, head, body: segment, token: Token(1) };
+        let big = Message {
+            class: Class::Unordered,
+            urgent: false,
+            credited: seed % 3 == 0,
+            head,
+            body: segment,
+            token: Token(1),
+        };
         world.nodes[0].connection.post(world.now, big).unwrap();
         world.nodes[0].connection.post(world.now, message(Class::Ordered, 2, 10)).unwrap();
         (0..seed * 2).for_each(|_| world.step());
         world.nodes[0].connection.cancel(Token(1));
         world.run(World::is_idle);
         assert!(world.nodes[1].upper.delivered.contains(&1), "seed {seed}");
-        let outcomes =
-            world.nodes[0].events.iter().filter(|e| matches!(e, Event::Acknowledged(Token(1)) | Event::Failed(..))).count();
-        assert_eq!(outcomes, usize::from(world.nodes[0].events.contains(&Event::Acknowledged(Token(1)))));
+        let outcomes = world.nodes[0]
+            .events
+            .iter()
+            .filter(|e| matches!(e, Event::Acknowledged(Token(1)) | Event::Failed(..)))
+            .count();
+        assert_eq!(
+            outcomes,
+            usize::from(world.nodes[0].events.contains(&Event::Acknowledged(Token(1))))
+        );
     }
 }
 
-/// WIND-6.4: nothing is sent beyond the credit, and it comes back; a message larger than all credit goes alone (WIND-6.7).
+/// WIND-6.4: nothing is sent beyond the credit, and it comes back; a message larger than all credit
+/// goes alone (WIND-6.7).
 #[test]
 fn credit_runs_out_and_comes_back() {
     let settings = Settings { credit: 10_000, ..Settings::default() };
     for seed in 0..10 {
-        let mut world = World::established(settings, Faults { loss: 0.3, ..Faults::default() }, seed);
+        let mut world =
+            World::established(settings, Faults { loss: 0.3, ..Faults::default() }, seed);
         for id in 0..30 {
             let number = world.nodes[0]
                 .connection
@@ -332,18 +408,30 @@ fn credit_runs_out_and_comes_back() {
 #[test]
 fn many_refusals_at_once_are_all_told() {
     for seed in 0..20 {
-        let mut world = World::established(Settings::default(), Faults { loss: 0.3, ..Faults::default() }, seed);
+        let mut world = World::established(
+            Settings::default(),
+            Faults { loss: 0.3, ..Faults::default() },
+            seed,
+        );
         for id in 0..200 {
             let head = Words { id, refuse: true, place: false }.head(0);
-            world.nodes[0].connection.post(world.now, Message { head, ..message(Class::Sync, id, 0) }).unwrap();
+            world.nodes[0]
+                .connection
+                .post(world.now, Message { head, ..message(Class::Sync, id, 0) })
+                .unwrap();
         }
         world.run(World::is_idle);
-        let refused = world.nodes[0].events.iter().filter(|event| matches!(event, Event::Refused(..))).count();
+        let refused = world.nodes[0]
+            .events
+            .iter()
+            .filter(|event| matches!(event, Event::Refused(..)))
+            .count();
         assert_eq!(refused, 200, "seed {seed}");
     }
 }
 
-/// WIND-7.3: to whoever goes on sending it is said again, but not all at once, for then one short loss takes all of it.
+/// WIND-7.3: to whoever goes on sending it is said again, but not all at once, for then one short
+/// loss takes all of it.
 #[test]
 fn goodbye_outlives_a_loss_while_the_other_goes_on_sending() {
     for micros in [1000, 10_000] {
@@ -351,7 +439,10 @@ fn goodbye_outlives_a_loss_while_the_other_goes_on_sending() {
         world.stride = Duration::from_micros(5);
         let head = Words { id: 1, refuse: false, place: true }.head(0);
         let body = Body::Segment(Segment { region: 1, offset: 0, len: 8 << 20 });
-        world.nodes[1].connection.post(world.now, Message { head, body, ..message(Class::Unordered, 1, 0) }).unwrap();
+        world.nodes[1]
+            .connection
+            .post(world.now, Message { head, body, ..message(Class::Unordered, 1, 0) })
+            .unwrap();
         world.run(|world| world.nodes[0].upper.placed_bytes > 1 << 20);
         world.nodes[0].connection.close(world.now);
         let (closed, said) = (world.now, world.nodes[0].connection.statistics().datagrams_sent);

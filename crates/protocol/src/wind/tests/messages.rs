@@ -30,10 +30,14 @@ fn random_message(random: &mut Random, id: u64, refusals: bool) -> (Message, boo
     let refuse = refusals && random.below(5) == 0;
     let words = Words { id, refuse, place: class == Class::Unordered && random.below(2) == 0 };
     let segment = Segment { region: id as u32, offset: 0, len };
-    let body = if random.below(2) == 0 { Body::Segment(segment) } else { Body::Inline(body(id, 0, len)) };
+    let body =
+        if random.below(2) == 0 { Body::Segment(segment) } else { Body::Inline(body(id, 0, len)) };
     let head = words.head(random.below(56) as usize);
     let urgent = class == Class::Sync;
-    (Message { class, urgent, credited: random.below(3) == 0, head, body, token: Token(id) }, refuse)
+    (
+        Message { class, urgent, credited: random.below(3) == 0, head, body, token: Token(id) },
+        refuse,
+    )
 }
 
 fn post(world: &mut World, n: usize, message: Message, refuse: bool, ledger: &mut Ledger) {
@@ -45,7 +49,8 @@ fn post(world: &mut World, n: usize, message: Message, refuse: bool, ledger: &mu
     ledger.insert(token, Posted { number, refuse, outcomes: 0 });
 }
 
-/// WIND-2 and WIND-4.4: an event says no more than what is true at the receiver by then (WIND-4.1, 4.2).
+/// WIND-2 and WIND-4.4: an event says no more than what is true at the receiver by then (WIND-4.1,
+/// 4.2).
 fn settle(world: &mut World, n: usize, ledger: &mut Ledger) {
     let events = core::mem::take(&mut world.nodes[n].events);
     let upper = &world.nodes[1 - n].upper;
@@ -54,23 +59,41 @@ fn settle(world: &mut World, n: usize, ledger: &mut Ledger) {
             Event::Acknowledged(token) => (token, false),
             Event::Refused(token, _) => (token, true),
             Event::Established => continue,
-            other => panic!("node {n}: {other:?}; {:#?}", world.nodes.each_ref().map(|n| *n.connection.statistics())),
+            other => panic!(
+                "node {n}: {other:?}; {:#?}",
+                world.nodes.each_ref().map(|n| *n.connection.statistics())
+            ),
         };
         let posted = ledger.get_mut(&token.0).unwrap();
         posted.outcomes += 1;
         assert_eq!((posted.outcomes, refused), (1, posted.refuse), "{posted:?}");
-        assert!(upper.delivered.contains(&posted.number) || upper.refused.contains(&posted.number), "{posted:?} is not there");
+        assert!(
+            upper.delivered.contains(&posted.number) || upper.refused.contains(&posted.number),
+            "{posted:?} is not there"
+        );
     }
 }
 
-pub(super) fn exchange(settings: Settings, faults: Faults, seed: u64, count: u64, refusals: bool) -> World {
+pub(super) fn exchange(
+    settings: Settings,
+    faults: Faults,
+    seed: u64,
+    count: u64,
+    refusals: bool,
+) -> World {
     let mut world = World::established(settings, faults, seed);
     exchange_on(&mut world, seed, count, refusals, |_| {});
     world
 }
 
 /// `meanwhile` changes the world now and then.
-pub(super) fn exchange_on(world: &mut World, seed: u64, count: u64, refusals: bool, mut meanwhile: impl FnMut(&mut World)) {
+pub(super) fn exchange_on(
+    world: &mut World,
+    seed: u64,
+    count: u64,
+    refusals: bool,
+    mut meanwhile: impl FnMut(&mut World),
+) {
     let mut random = Random::new(seed ^ 0xfeed);
     let mut ledgers = [Ledger::new(), Ledger::new()];
     world.stride = core::time::Duration::from_micros(200);
@@ -103,11 +126,15 @@ pub(super) fn exchange_on(world: &mut World, seed: u64, count: u64, refusals: bo
         );
     }
     for (n, ledger) in ledgers.iter().enumerate() {
-        assert!(ledger.values().all(|posted| posted.outcomes == 1), "node {n}: every message has one outcome");
+        assert!(
+            ledger.values().all(|posted| posted.outcomes == 1),
+            "node {n}: every message has one outcome"
+        );
         let upper = &world.nodes[1 - n].upper;
         assert_eq!(upper.delivered.len() + upper.refused.len(), ledger.len());
         // WIND-3.2: no datagram is taken twice.
-        let (sent, taken) = (world.nodes[n].connection.statistics(), world.nodes[1 - n].connection.statistics());
+        let (sent, taken) =
+            (world.nodes[n].connection.statistics(), world.nodes[1 - n].connection.statistics());
         assert!(taken.datagrams_received <= sent.datagrams_sent);
         assert_eq!((sent.malformed, taken.malformed), (0, 0));
     }
@@ -123,7 +150,10 @@ fn a_perfect_channel_loses_nothing_and_repeats_nothing() {
         let world = exchange(settings, Faults::default(), 1, 400, false);
         for node in &world.nodes {
             let s = node.connection.statistics();
-            assert_eq!((s.lost_by_reordering, s.duplicate_messages, s.duplicate_datagrams, s.malformed), (0, 0, 0, 0));
+            assert_eq!(
+                (s.lost_by_reordering, s.duplicate_messages, s.duplicate_datagrams, s.malformed),
+                (0, 0, 0, 0)
+            );
         }
     }
 }
@@ -146,7 +176,8 @@ fn all_classes_through_every_kind_of_fault() {
     }
 }
 
-/// Every kind of channel, roomy and tight, by seed. (Seeds 10,048 and 10,730 found livelocks when there was little room.)
+/// Every kind of channel, roomy and tight, by seed. (Seeds 10,048 and 10,730 found livelocks when
+/// there was little room.)
 #[test]
 fn a_thousand_channels() {
     for seed in 10_000..11_000 {
@@ -159,8 +190,11 @@ fn a_thousand_channels() {
         };
         let roomy = random.below(2) == 0;
         let settings = if random.below(2) == 0 { jumbo() } else { Settings::default() };
-        let settings =
-            if roomy { settings } else { Settings { credit: 120_000, held_max: 3000, receive_buffer: 30_000, ..settings } };
+        let settings = if roomy {
+            settings
+        } else {
+            Settings { credit: 120_000, held_max: 3000, receive_buffer: 30_000, ..settings }
+        };
         exchange(settings, faults, seed, 80, random.below(2) == 0);
     }
 }
@@ -176,21 +210,30 @@ fn half_of_everything_lost_both_ways() {
 /// WIND-6.5, WIND-6.6.
 #[test]
 fn little_room_and_little_credit_never_deadlock() {
-    let tight = Settings { credit: 120_000, held_max: 3000, receive_buffer: 30_000, ..Settings::default() };
+    let tight =
+        Settings { credit: 120_000, held_max: 3000, receive_buffer: 30_000, ..Settings::default() };
     let faults = Faults { loss: 0.1, reorder: 0.2, ..Faults::default() };
-    let worlds: Vec<World> = (0..4).map(|seed| exchange(tight, faults, 500 + seed, 150, true)).collect();
-    assert!(worlds.iter().any(|w| w.nodes.iter().any(|n| n.connection.statistics().over_limit > 0)), "the limit was reached");
+    let worlds: Vec<World> =
+        (0..4).map(|seed| exchange(tight, faults, 500 + seed, 150, true)).collect();
+    assert!(
+        worlds.iter().any(|w| w.nodes.iter().any(|n| n.connection.statistics().over_limit > 0)),
+        "the limit was reached"
+    );
 }
 
-/// WIND-5.4, WIND-6.6: patience does not keep a sender whose questions are answered from seeing that nothing of its messages is taken in.
+/// WIND-5.4, WIND-6.6: patience does not keep a sender whose questions are answered from seeing
+/// that nothing of its messages is taken in.
 #[test]
 fn patience_is_no_hindrance_where_there_is_little_room() {
-    let tight = Settings { credit: 120_000, held_max: 3000, receive_buffer: 30_000, ..Settings::default() };
+    let tight =
+        Settings { credit: 120_000, held_max: 3000, receive_buffer: 30_000, ..Settings::default() };
     let faults = Faults { loss: 0.1, reorder: 0.2, ..Faults::default() };
     let took = |silences: u32| -> core::time::Duration {
         let one = |seed| {
             let mut world = World::established(tight, faults, seed);
-            for sending in world.nodes.iter_mut().flat_map(|node| node.connection.sending.both_mut()) {
+            for sending in
+                world.nodes.iter_mut().flat_map(|node| node.connection.sending.both_mut())
+            {
                 (0..silences).for_each(|_| sending.flight.probe.learn_patience());
             }
             let begun = world.now;
@@ -203,7 +246,8 @@ fn patience_is_no_hindrance_where_there_is_little_room() {
     assert!(patient < usual * 2, "{patient:?} instead of {usual:?}");
 }
 
-/// WIND-6.5: bodies that are placed as they come take no room, so that several long ones go at once and nothing of them is sent twice.
+/// WIND-6.5: bodies that are placed as they come take no room, so that several long ones go at once
+/// and nothing of them is sent twice.
 #[test]
 fn what_is_placed_takes_no_room() {
     let settings = Settings { held_max: 3000, ..jumbo() };
@@ -211,7 +255,14 @@ fn what_is_placed_takes_no_room() {
     let placed = |id| {
         let head = Words { id, refuse: false, place: true }.head(0);
         let body = Body::Inline(body(id, 0, 300_000));
-        Message { class: Class::Unordered, urgent: false, credited: false, head, body, token: Token(id) }
+        Message {
+            class: Class::Unordered,
+            urgent: false,
+            credited: false,
+            head,
+            body,
+            token: Token(id),
+        }
     };
     for id in 1..=3 {
         world.nodes[0].connection.post(world.now, placed(id)).unwrap();

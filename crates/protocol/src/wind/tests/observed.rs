@@ -7,7 +7,14 @@ use core::time::Duration;
 
 fn message(class: Class, id: u64, len: u64) -> Message {
     let head = Words { id, refuse: false, place: false }.head(0);
-    Message { class, urgent: true, credited: false, head, body: Body::Inline(body(id, 0, len)), token: Token(id) }
+    Message {
+        class,
+        urgent: true,
+        credited: false,
+        head,
+        body: Body::Inline(body(id, 0, len)),
+        token: Token(id),
+    }
 }
 
 fn is_near(found: Duration, right: Duration) -> bool {
@@ -20,10 +27,16 @@ fn settle_times_and_round_trips_are_those_of_the_channel() {
     let mut world = World::established(Settings::default(), Faults::default(), 1);
     world.run(World::is_idle);
     let round_trip = 2 * world.channel.delay;
-    assert!(world.nodes[0].connection.latencies().settle.histogram().is_none(), "nothing posted, no memory");
+    assert!(
+        world.nodes[0].connection.latencies().settle.histogram().is_none(),
+        "nothing posted, no memory"
+    );
     let classes = [Class::Ordered, Class::Unordered, Class::Sync];
     for id in 0..60 {
-        world.nodes[0].connection.post(world.now, message(classes[id as usize % 3], id, 100)).unwrap();
+        world.nodes[0]
+            .connection
+            .post(world.now, message(classes[id as usize % 3], id, 100))
+            .unwrap();
         world.run(World::is_idle);
     }
     let Latencies { round_trip: rtt, settle } = world.nodes[0].connection.latencies();
@@ -39,10 +52,14 @@ fn settle_times_and_round_trips_are_those_of_the_channel() {
 /// What waits is counted from its post on, whatever it waits for: here for a peer that sleeps.
 #[test]
 fn waiting_counts_and_the_snapshot_says_for_what() {
-    let mut world = World::established(Settings { credit: 1000, ..Settings::default() }, Faults::default(), 2);
+    let mut world =
+        World::established(Settings { credit: 1000, ..Settings::default() }, Faults::default(), 2);
     world.run(World::is_idle);
     let before = world.nodes[0].connection.snapshot();
-    assert_eq!((before.standing, before.unsettled, before.in_flight, before.credit), (Standing::Established, 0, 0, 1000));
+    assert_eq!(
+        (before.standing, before.unsettled, before.in_flight, before.credit),
+        (Standing::Established, 0, 0, 1000)
+    );
     assert!(before.window > 0 && before.path.is_some());
     world.nodes[1].asleep = true;
     for id in 0..3 {
@@ -72,12 +89,15 @@ fn waiting_counts_and_the_snapshot_says_for_what() {
 /// A peer that restarts, or is lost, does not take the history with it.
 #[test]
 fn the_history_outlives_the_peer() {
-    let mut world = World::established(Settings::default(), Faults { loss: 0.2, ..Faults::default() }, 3);
+    let mut world =
+        World::established(Settings::default(), Faults { loss: 0.2, ..Faults::default() }, 3);
     for id in 0..50 {
         world.nodes[0].connection.post(world.now, message(Class::Ordered, id, 2000)).unwrap();
     }
     world.run(World::is_idle);
-    let settled = |world: &World| world.nodes[0].connection.latencies().settle.histogram().map(Histogram::len);
+    let settled = |world: &World| {
+        world.nodes[0].connection.latencies().settle.histogram().map(Histogram::len)
+    };
     assert_eq!(settled(&world), Some(50));
     world.nodes[0].connection.close(world.now);
     assert_eq!(settled(&world), Some(50));

@@ -1,4 +1,5 @@
-//! What shares datagrams, and what does not (WIND-3.6, WIND-3.7); what is answered although it cannot be taken in (WIND-7.5).
+//! What shares datagrams, and what does not (WIND-3.6, WIND-3.7); what is answered although it
+//! cannot be taken in (WIND-7.5).
 
 use super::channel::Faults;
 use super::world::{Node, Words, World, body};
@@ -16,7 +17,14 @@ pub fn established(settings: Settings) -> World {
 
 pub fn message(class: Class, id: u64, len: u64) -> Message {
     let head = Words { id, refuse: false, place: class == Class::Unordered }.head(0);
-    Message { class, urgent: false, credited: false, head, body: Body::Inline(body(id, 0, len)), token: Token(id) }
+    Message {
+        class,
+        urgent: false,
+        credited: false,
+        head,
+        body: Body::Inline(body(id, 0, len)),
+        token: Token(id),
+    }
 }
 
 /// All that a node has to send now, with room for the tags.
@@ -44,7 +52,8 @@ pub fn is_small(datagram: &[u8]) -> bool {
     has(datagram, |frame| matches!(frame, Frame::Message(_)))
 }
 
-/// WIND-3.6: small ones share datagrams, and go before bulk, whoever was first; each lane counts its own.
+/// WIND-3.6: small ones share datagrams, and go before bulk, whoever was first; each lane counts
+/// its own.
 #[test]
 fn small_messages_share_datagrams_and_go_before_bulk() {
     let mut world = established(Settings::default());
@@ -62,8 +71,11 @@ fn small_messages_share_datagrams_and_go_before_bulk() {
     let small = sent.iter().take_while(|datagram| is_small(datagram)).count();
     assert!((1..8).contains(&small), "60 messages of some 130 bytes in {small} datagrams");
     assert!(sent.iter().skip(small).all(|datagram| is_bulk(datagram) && !is_small(datagram)));
-    let numbers =
-        |lane| sent.iter().map(|bytes| *View::parse(bytes).unwrap().header()).filter(move |header| header.lane() == lane);
+    let numbers = |lane| {
+        sent.iter()
+            .map(|bytes| *View::parse(bytes).unwrap().header())
+            .filter(move |header| header.lane() == lane)
+    };
     let first = numbers(Lane::Small).next().unwrap().number;
     assert!(numbers(Lane::Small).zip(first..).all(|(header, number)| header.number == number));
     assert!(numbers(Lane::Bulk).zip(2..).all(|(header, number)| header.number == number));
@@ -78,12 +90,19 @@ fn datagrams_of_one_run_are_equally_long() {
     let sent = send(&mut world.nodes[0], now);
     let (last, rest) = sent.split_last().unwrap();
     assert!(rest.len() > 15 && sent.iter().all(|datagram| is_bulk(datagram)));
-    assert!(rest.iter().all(|datagram| datagram.len() == rest[0].len()) && last.len() <= rest[0].len());
-    assert!(rest.iter().skip(1).all(|datagram| !has(datagram, |frame| matches!(frame, Frame::Acknowledge(_)))));
+    assert!(
+        rest.iter().all(|datagram| datagram.len() == rest[0].len()) && last.len() <= rest[0].len()
+    );
+    assert!(
+        rest.iter()
+            .skip(1)
+            .all(|datagram| !has(datagram, |frame| matches!(frame, Frame::Acknowledge(_))))
+    );
     assert!(sent.iter().all(|datagram| !is_small(datagram)));
 }
 
-/// WIND-3.4, WIND-7.5, WIND-6.5: a message for which there is no room is not acknowledged, but its sender hears from us.
+/// WIND-3.4, WIND-7.5, WIND-6.5: a message for which there is no room is not acknowledged, but its
+/// sender hears from us.
 #[test]
 fn what_finds_no_room_is_answered_all_the_same() {
     let mut world = established(Settings { held_max: 1000, ..Settings::default() });

@@ -1,5 +1,6 @@
-//! Every ordered pair of classes, small and in fragments, over everything a channel can do to two messages: the table of WIND-2.3,
-//! row by row, with refusals and messages taken back (WIND-2.9), and what is settled when (WIND-4.8).
+//! Every ordered pair of classes, small and in fragments, over everything a channel can do to two
+//! messages: the table of WIND-2.3, row by row, with refusals and messages taken back (WIND-2.9),
+//! and what is settled when (WIND-4.8).
 
 use super::world::{Node, TestSeal, Words, World, body};
 use crate::time::Time;
@@ -46,7 +47,8 @@ enum Channel {
 enum Fate {
     Taken,
     Refused,
-    /// By its sender, before anything of it has arrived; what was sent of it arrives late, or never.
+    /// By its sender, before anything of it has arrived; what was sent of it arrives late, or
+    /// never.
     Withdrawn,
 }
 
@@ -85,7 +87,8 @@ impl Hands {
         let len = if long { LONG } else { SMALL };
         let words = Words { id: token.0, refuse, place: long && class == Class::Unordered };
         let body = Body::Inline(body(token.0, 0, len));
-        let message = Message { class, urgent: false, credited: false, head: words.head(0), body, token };
+        let message =
+            Message { class, urgent: false, credited: false, head: words.head(0), body, token };
         self.nodes[0].connection.post(self.now, message).unwrap();
     }
 
@@ -94,8 +97,11 @@ impl Hands {
         let mut all = Vec::new();
         loop {
             let mut bytes = Vec::new();
-            let Some(transmit) = self.nodes[n].connection.transmit(self.now, &mut bytes) else { return all };
-            let seal = TestSeal(if transmit.handshake { SealKind::Handshake } else { SealKind::EndToEnd });
+            let Some(transmit) = self.nodes[n].connection.transmit(self.now, &mut bytes) else {
+                return all;
+            };
+            let seal =
+                TestSeal(if transmit.handshake { SealKind::Handshake } else { SealKind::EndToEnd });
             let mut tag = vec![0; seal.len()];
             seal.tag(&[&bytes], &mut tag);
             bytes.extend(tag);
@@ -208,15 +214,23 @@ fn play(case: Case) {
     }
     hands.run_to_idle();
     assert_eq!(hands.delivered(), expected(case));
-    assert_eq!(hands.outcome(LATER), Some(Event::Acknowledged(LATER)), "its fate is its own (WIND-2.9)");
+    assert_eq!(
+        hands.outcome(LATER),
+        Some(Event::Acknowledged(LATER)),
+        "its fate is its own (WIND-2.9)"
+    );
     let upper = &hands.nodes[1].upper;
     let (refused, withdrawn) = (upper.refused.contains(&0), upper.withdrawn.contains(&0));
     assert_eq!((refused, withdrawn), (case.fate == Fate::Refused, case.fate == Fate::Withdrawn));
     match (case.fate, hands.outcome(EARLIER)) {
-        (Fate::Taken, Some(Event::Acknowledged(_))) | (Fate::Refused, Some(Event::Refused(..))) | (Fate::Withdrawn, None) => {}
+        (Fate::Taken, Some(Event::Acknowledged(_)))
+        | (Fate::Refused, Some(Event::Refused(..)))
+        | (Fate::Withdrawn, None) => {}
         (_, other) => panic!("{other:?}"),
     }
-    let place = |token: Token| hands.nodes[0].events.iter().position(|event| hands.outcome(token) == Some(*event));
+    let place = |token: Token| {
+        hands.nodes[0].events.iter().position(|event| hands.outcome(token) == Some(*event))
+    };
     if case.rule == Waits && case.fate != Fate::Withdrawn {
         assert!(place(EARLIER) < place(LATER), "settled in order (WIND-4.4)");
     }
@@ -225,7 +239,9 @@ fn play(case: Case) {
 fn every_case(mut play: impl FnMut(Case)) -> u32 {
     let mut cases = 0;
     for (earlier, later, rule) in TABLE {
-        for channel in [Channel::InOrder, Channel::LaterFirst, Channel::Duplicates, Channel::LostAndRepeated] {
+        for channel in
+            [Channel::InOrder, Channel::LaterFirst, Channel::Duplicates, Channel::LostAndRepeated]
+        {
             for fate in [Fate::Taken, Fate::Refused, Fate::Withdrawn] {
                 for long in [[false, false], [false, true], [true, false], [true, true]] {
                     play(Case { earlier, later, rule, channel, fate, long });
@@ -247,10 +263,13 @@ fn every_pair_of_classes_through_every_channel() {
     assert_eq!(cases, 9 * 4 * 3 * 4);
 }
 
-/// WIND-2.11, WIND-2.10: an ordered message after unordered puts is not seen before the last byte of each is in its place.
+/// WIND-2.11, WIND-2.10: an ordered message after unordered puts is not seen before the last byte
+/// of each is in its place.
 #[test]
 fn place_then_tell() {
-    for (class, long) in [(Class::Ordered, false), (Class::Ordered, true), (Class::Sync, false), (Class::Sync, true)] {
+    for (class, long) in
+        [(Class::Ordered, false), (Class::Ordered, true), (Class::Sync, false), (Class::Sync, true)]
+    {
         let mut hands = Hands::new();
         hands.post(Class::Unordered, EARLIER, true, false);
         let put = hands.send(0);
@@ -267,7 +286,8 @@ fn place_then_tell() {
     }
 }
 
-/// WIND-2.3: however many are missing before them, unordered messages go up as they come, in whatever order that is.
+/// WIND-2.3: however many are missing before them, unordered messages go up as they come, in
+/// whatever order that is.
 #[test]
 fn unordered_messages_never_wait_for_one_another() {
     let mut hands = Hands::new();
@@ -283,10 +303,13 @@ fn unordered_messages_never_wait_for_one_another() {
     }
 }
 
-/// WIND-3.5: who waits for a synchronous message asks for its acknowledgement at once; for others, an answer may take its time.
+/// WIND-3.5: who waits for a synchronous message asks for its acknowledgement at once; for others,
+/// an answer may take its time.
 #[test]
 fn a_synchronous_message_is_acknowledged_at_once() {
-    for (class, at_once) in [(Class::Ordered, false), (Class::Unordered, false), (Class::Sync, true)] {
+    for (class, at_once) in
+        [(Class::Ordered, false), (Class::Unordered, false), (Class::Sync, true)]
+    {
         let mut hands = Hands::new();
         hands.post(class, LATER, false, false);
         let sent = hands.send(0);

@@ -31,7 +31,11 @@ fn message(id: u64, len: u64) -> Message {
 
 fn bulk(id: u64, len: u64) -> Message {
     let segment = Segment { region: id as u32, offset: 0, len };
-    Message { body: Body::Segment(segment), head: Words { id, refuse: false, place: true }.head(0), ..message(id, 0) }
+    Message {
+        body: Body::Segment(segment),
+        head: Words { id, refuse: false, place: true }.head(0),
+        ..message(id, 0)
+    }
 }
 
 /// Keep node 0 busy with one message after another of `len` bytes until `done`.
@@ -44,7 +48,12 @@ fn busy_until(world: &mut World, len: u64, mut done: impl FnMut(&World) -> bool)
             world.nodes[0].connection.post(world.now, bulk(id & 0xffff_ffff, len)).unwrap();
         }
         world.step();
-        assert!(world.now < end, "not in time: {:?} {:#?}", world.nodes[0].connection.mtu, statistics(world));
+        assert!(
+            world.now < end,
+            "not in time: {:?} {:#?}",
+            world.nodes[0].connection.mtu,
+            statistics(world)
+        );
     }
 }
 
@@ -56,8 +65,8 @@ fn size(world: &World) -> usize {
     world.nodes[0].connection.mtu.size()
 }
 
-/// The path becomes narrow in the middle of a transfer, until that is known: the longest time for which nothing gets through
-/// meanwhile, in probe timeouts.
+/// The path becomes narrow in the middle of a transfer, until that is known: the longest time for
+/// which nothing gets through meanwhile, in probe timeouts.
 fn standstill(world: &mut World, fits: usize, len: u64) -> f64 {
     let timeout = {
         let flight = &world.nodes[0].connection.sending.bulk.flight;
@@ -65,7 +74,8 @@ fn standstill(world: &mut World, fits: usize, len: u64) -> f64 {
     };
     world.fits = [fits; 2];
     let before = statistics(world);
-    let (mut progress, mut longest) = ((world.nodes[1].upper.placed_bytes, world.now), Duration::ZERO);
+    let (mut progress, mut longest) =
+        ((world.nodes[1].upper.placed_bytes, world.now), Duration::ZERO);
     busy_until(world, len, |world| {
         let placed = world.nodes[1].upper.placed_bytes;
         longest = longest.max(world.now - progress.1);
@@ -95,7 +105,10 @@ fn a_black_hole_is_left_within_three_probe_timeouts() {
             let first = standstill(&mut world, ETHERNET, len);
             busy_until(&mut world, len, |world| size(world) == ETHERNET);
             let second = standstill(&mut world, DATAGRAM_MIN, len);
-            assert!(first < 2.0 && second < 2.0, "seed {seed}, {len} bytes: {first} and {second} probe timeouts");
+            assert!(
+                first < 2.0 && second < 2.0,
+                "seed {seed}, {len} bytes: {first} and {second} probe timeouts"
+            );
             assert_eq!(size(&world), DATAGRAM_MIN);
             // WIND-6.2.
             let controller = &mut world.nodes[0].connection.sending.bulk.controller;
@@ -124,11 +137,19 @@ fn a_path_that_never_carried_what_the_routes_say() {
         assert!(world.now - start < Duration::from_millis(100), "{fits}: {:?}", world.now - start);
         busy_until(&mut world, 100_000, |world| size(world) + 64 >= fits);
         // What is never as long as the ceiling does not refute it.
-        assert!(size(&world) <= fits || (fits == 8900 && statistics(&world).black_holes == 0), "{fits}: {}", size(&world));
+        assert!(
+            size(&world) <= fits || (fits == 8900 && statistics(&world).black_holes == 0),
+            "{fits}: {}",
+            size(&world)
+        );
         world.run(World::is_idle);
         let probes = statistics(&world).size_probes_sent;
         world.run_for(Duration::from_millis(900));
-        assert_eq!(statistics(&world).size_probes_sent, probes, "nothing is probed while nothing is sent");
+        assert_eq!(
+            statistics(&world).size_probes_sent,
+            probes,
+            "nothing is probed while nothing is sent"
+        );
     }
 }
 
@@ -139,7 +160,9 @@ fn a_word_of_the_system_is_heeded_at_once() {
     busy_until(&mut world, 1 << 20, |world| statistics(world).datagrams_sent > 200);
     (world.fits, world.told) = ([ETHERNET; 2], true);
     let begun = statistics(&world);
-    busy_until(&mut world, 1 << 20, |world| statistics(world).datagrams_sent > begun.datagrams_sent + 500);
+    busy_until(&mut world, 1 << 20, |world| {
+        statistics(world).datagrams_sent > begun.datagrams_sent + 500
+    });
     assert_eq!(size(&world), ETHERNET);
     assert_eq!(statistics(&world).probe_timeouts, begun.probe_timeouts);
     assert_eq!(statistics(&world).black_holes, 0);
@@ -158,7 +181,8 @@ fn a_word_of_the_system_is_heeded_at_once() {
 #[test]
 fn ends_and_ways_that_differ() {
     let mut world = World::new(jumbo(), Faults::default(), 5);
-    world.nodes[1] = super::world::Node::new(Settings { datagram_max: 1452, ..jumbo() }, 1, 10, 77, world.now);
+    world.nodes[1] =
+        super::world::Node::new(Settings { datagram_max: 1452, ..jumbo() }, 1, 10, 77, world.now);
     world.nodes[0].connection.connect(world.now);
     world.run(|world| world.nodes.iter().all(|node| node.connection.is_established()));
     assert_eq!(world.nodes.each_ref().map(|node| node.connection.mtu.size()), [ETHERNET; 2]);
@@ -183,15 +207,24 @@ fn loss_is_not_narrowness() {
         world.run(World::is_idle);
         // A fall that was wrong is soon made good.
         busy_until(&mut world, 100_000, |world| size(world) == JUMBO);
-        assert!(statistics(&world).black_holes <= 3, "seed {seed}: {} falls", statistics(&world).black_holes);
+        assert!(
+            statistics(&world).black_holes <= 3,
+            "seed {seed}: {} falls",
+            statistics(&world).black_holes
+        );
     }
 }
 
-/// WIND-8.3: a flight whose end is lost tells of no narrow path, though what goes instead, and is small, overtakes it (WIND-8.5).
+/// WIND-8.3: a flight whose end is lost tells of no narrow path, though what goes instead, and is
+/// small, overtakes it (WIND-8.5).
 #[test]
 fn a_lost_tail_is_no_black_hole() {
     for seed in 0..10 {
-        let mut world = World::established(Settings { receive_buffer: 4 << 20, ..jumbo() }, Faults::default(), seed);
+        let mut world = World::established(
+            Settings { receive_buffer: 4 << 20, ..jumbo() },
+            Faults::default(),
+            seed,
+        );
         world.nodes[0].connection.post(world.now, bulk(1, 1 << 20)).unwrap();
         world.run(World::is_idle);
         world.stride = Duration::from_micros(10);
@@ -202,7 +235,11 @@ fn a_lost_tail_is_no_black_hole() {
         world.run(|world| !world.nodes[0].connection.outbox.has_bulk());
         world.channel.faults.loss = 0.0;
         world.run(World::is_idle);
-        assert!(statistics(&world).lost_by_reordering > 3, "seed {seed}: {:#?}", statistics(&world));
+        assert!(
+            statistics(&world).lost_by_reordering > 3,
+            "seed {seed}: {:#?}",
+            statistics(&world)
+        );
         assert_eq!((statistics(&world).black_holes, size(&world)), (0, JUMBO), "seed {seed}");
     }
 }
@@ -210,7 +247,8 @@ fn a_lost_tail_is_no_black_hole() {
 /// WIND-8.5: the size in use is asked for again, however many small messages wait.
 #[test]
 fn small_messages_without_end_do_not_keep_datagrams_small() {
-    let mut world = World::established(Settings { window_max: 1 << 16, ..jumbo() }, Faults::default(), 1);
+    let mut world =
+        World::established(Settings { window_max: 1 << 16, ..jumbo() }, Faults::default(), 1);
     world.stride = Duration::from_micros(100);
     let (mut id, mut went_down) = (0, false);
     let mut step = |world: &mut World| {
@@ -236,11 +274,16 @@ fn small_messages_without_end_do_not_keep_datagrams_small() {
     world.channel.faults.loss = 0.0;
     while size(&world) < JUMBO {
         step(&mut world);
-        assert!(world.now < ends + Duration::from_millis(100), "{:#?}", world.nodes[0].connection.mtu);
+        assert!(
+            world.now < ends + Duration::from_millis(100),
+            "{:#?}",
+            world.nodes[0].connection.mtu
+        );
     }
 }
 
-/// WIND-2.4: a message that went whole goes again in fragments; both forms arrive, in any order, and are one message.
+/// WIND-2.4: a message that went whole goes again in fragments; both forms arrive, in any order,
+/// and are one message.
 #[test]
 fn both_forms_of_a_message_are_one() {
     for seed in 0..200 {
@@ -250,7 +293,10 @@ fn both_forms_of_a_message_are_one() {
         let classes = [Class::Ordered, Class::Unordered, Class::Sync];
         for id in 0..40 {
             let class = classes[id as usize % 3];
-            world.nodes[0].connection.post(world.now, Message { class, credited: id % 2 == 0, ..message(id, 300 * id) }).unwrap();
+            world.nodes[0]
+                .connection
+                .post(world.now, Message { class, credited: id % 2 == 0, ..message(id, 300 * id) })
+                .unwrap();
         }
         (0..seed % 7).for_each(|_| world.step());
         world.fits = [[ETHERNET, 1300, DATAGRAM_MIN][seed as usize % 3]; 2];
@@ -272,8 +318,9 @@ fn a_thousand_changing_paths() {
             corrupt: 0.0,
         };
         let faults = if random.below(2) == 0 { Faults::default() } else { faults };
-        let widths: Vec<usize> =
-            (0..4).map(|_| [DATAGRAM_MIN, 1300, ETHERNET, 1472, 4000, JUMBO][random.below(6) as usize]).collect();
+        let widths: Vec<usize> = (0..4)
+            .map(|_| [DATAGRAM_MIN, 1300, ETHERNET, 1472, 4000, JUMBO][random.below(6) as usize])
+            .collect();
         let told = random.below(2) == 0;
         let mut world = World::established(jumbo(), faults, seed);
         world.told = told;
@@ -286,7 +333,8 @@ fn a_thousand_changing_paths() {
     }
 }
 
-/// WIND-8.2: a size probe that was the last to go is decided all the same: what is behind it in memory is bounded, and the next one goes.
+/// WIND-8.2: a size probe that was the last to go is decided all the same: what is behind it in
+/// memory is bounded, and the next one goes.
 #[test]
 fn a_lost_size_probe_that_nothing_follows_is_decided() {
     let mut world = World::established(jumbo(), Faults::default(), 1);
@@ -315,7 +363,8 @@ fn a_lost_size_probe_that_nothing_follows_is_decided() {
     world.run(|world| statistics(world).size_probes_sent == before + 2);
 }
 
-/// WIND-8.7: a size probe that time makes due while something is in flight is a deadline as any other.
+/// WIND-8.7: a size probe that time makes due while something is in flight is a deadline as any
+/// other.
 #[test]
 fn a_larger_size_is_tried_again_in_time() {
     let mut world = World::established(jumbo(), Faults::default(), 1);
@@ -329,7 +378,11 @@ fn a_larger_size_is_tried_again_in_time() {
     while connection.transmit(now, &mut Vec::new()).is_some() {}
     assert!(!connection.lane_has_due(Lane::Small, now), "nothing is due before {raise:?}");
     assert!(connection.lane_has_due(Lane::Small, raise));
-    assert!(connection.next_timeout() <= Some(raise), "nobody would look before {:?}", connection.next_timeout());
+    assert!(
+        connection.next_timeout() <= Some(raise),
+        "nobody would look before {:?}",
+        connection.next_timeout()
+    );
 }
 
 /// WIND-2.5: if that leaves little empty.

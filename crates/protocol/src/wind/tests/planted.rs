@@ -1,4 +1,5 @@
-//! Each bug that can be planted in Wind is noticed by these tests (run one process at a time: the switch is global).
+//! Each bug that can be planted in Wind is noticed by these tests (run one process at a time: the
+//! switch is global).
 
 use super::channel::Faults;
 use super::messages::exchange;
@@ -23,7 +24,13 @@ fn every_bug_is_caught() {
     let faults = Faults { loss: 0.1, duplicate: 0.3, reorder: 0.2, corrupt: 0.01 };
     let lossless = Faults { loss: 0.0, duplicate: 1.0, ..faults };
     let run = |seed: u64| {
-        exchange(Settings::default(), if seed.is_multiple_of(2) { lossless } else { faults }, seed, 60, false);
+        exchange(
+            Settings::default(),
+            if seed.is_multiple_of(2) { lossless } else { faults },
+            seed,
+            60,
+            false,
+        );
     };
     // Without a bug the same runs pass: else noticing would mean nothing.
     plant(None);

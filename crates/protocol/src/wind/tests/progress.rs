@@ -1,4 +1,5 @@
-//! Peers that are heard and acknowledge nothing (WIND-7.6), and fast paths that lose what takes them (WIND-8.10).
+//! Peers that are heard and acknowledge nothing (WIND-7.6), and fast paths that lose what takes
+//! them (WIND-8.10).
 
 use super::channel::Faults;
 use super::world::{LooksSo, Words, World, body};
@@ -15,7 +16,14 @@ fn settings() -> Settings {
 
 fn small(id: u64) -> Message {
     let head = Words { id, refuse: false, place: false }.head(0);
-    Message { class: Class::Ordered, urgent: true, credited: false, head, body: Body::Inline(body(id, 0, 8)), token: Token(id) }
+    Message {
+        class: Class::Ordered,
+        urgent: true,
+        credited: false,
+        head,
+        body: Body::Inline(body(id, 0, 8)),
+        token: Token(id),
+    }
 }
 
 fn bulk(id: u64, len: u64) -> Message {
@@ -25,10 +33,14 @@ fn bulk(id: u64, len: u64) -> Message {
 }
 
 fn death(world: &World, node: usize) -> Option<Death> {
-    world.nodes[node].events.iter().find_map(|event| if let Event::Dead(death) = event { Some(*death) } else { None })
+    world.nodes[node]
+        .events
+        .iter()
+        .find_map(|event| if let Event::Dead(death) = event { Some(*death) } else { None })
 }
 
-/// Sender of the datagrams that get lost, which these are, the message that gets stuck, and whether by the bulk lane.
+/// Sender of the datagrams that get lost, which these are, the message that gets stuck, and whether
+/// by the bulk lane.
 type Case = (usize, LooksSo, fn(u64) -> Message, bool);
 
 fn carries_content(view: &View<'_>) -> bool {
@@ -39,7 +51,8 @@ fn of_the_bulk_lane(view: &View<'_>) -> bool {
     view.header().lane() == Lane::Bulk
 }
 
-/// WIND-7.6, WIND-7.9: whatever it is that gets lost, the peer is heard all the time, and both ends learn why the connection ended.
+/// WIND-7.6, WIND-7.9: whatever it is that gets lost, the peer is heard all the time, and both ends
+/// learn why the connection ended.
 #[test]
 fn peer_that_is_heard_but_acknowledges_nothing_is_given_up_with_what_is_stuck() {
     let cases: [Case; 3] = [
@@ -55,8 +68,14 @@ fn peer_that_is_heard_but_acknowledges_nothing_is_given_up_with_what_is_stuck() 
         let begun = world.now;
         world.run(|world| death(world, 0).is_some());
         let took = world.now - begun;
-        let Some(Death::NoProgress(stuck)) = death(&world, 0) else { panic!("{:?}", death(&world, 0)) };
-        assert!(took >= FAILURE_TIME * PROGRESS_FAILURE_TIMES && took < FAILURE_TIME * (PROGRESS_FAILURE_TIMES + 2), "{took:?}");
+        let Some(Death::NoProgress(stuck)) = death(&world, 0) else {
+            panic!("{:?}", death(&world, 0))
+        };
+        assert!(
+            took >= FAILURE_TIME * PROGRESS_FAILURE_TIMES
+                && took < FAILURE_TIME * (PROGRESS_FAILURE_TIMES + 2),
+            "{took:?}"
+        );
         assert!(stuck.datagrams > 0 && stuck.messages == 1 && stuck.bulk == in_bulk, "{stuck:?}");
         assert!(world.nodes[0].events.contains(&Event::Failed(Token(1), Death::NoProgress(stuck))));
         world.loses = None;
@@ -82,7 +101,8 @@ fn slow_path_and_reader_that_does_not_read_are_no_lack_of_progress() {
     assert_eq!(world.nodes[0].connection.snapshot().blocked, 2);
 }
 
-/// WIND-7.4, WIND-7.6: one that slept for longer finds out first whether the peer has answered meanwhile.
+/// WIND-7.4, WIND-7.6: one that slept for longer finds out first whether the peer has answered
+/// meanwhile.
 #[test]
 fn own_sleep_is_no_lack_of_progress() {
     let mut world = World::established(settings(), Faults::default(), 3);
@@ -95,11 +115,16 @@ fn own_sleep_is_no_lack_of_progress() {
     assert_eq!((death(&world, 0), death(&world, 1)), (None, None));
 }
 
-/// WIND-7.6: a wait for what was refused or taken back has ended, however old it is when the next message goes.
+/// WIND-7.6: a wait for what was refused or taken back has ended, however old it is when the next
+/// message goes.
 #[test]
 fn refused_and_cancelled_messages_leave_no_wait_behind() {
     for seed in 0..40 {
-        let mut world = World::established(settings(), Faults { loss: 0.4, reorder: 0.3, ..Faults::default() }, seed);
+        let mut world = World::established(
+            settings(),
+            Faults { loss: 0.4, reorder: 0.3, ..Faults::default() },
+            seed,
+        );
         world.stride = Duration::from_millis(1);
         for id in 1..30 {
             let head = Words { id, refuse: id % 3 == 0, place: true }.head(0);
@@ -110,7 +135,9 @@ fn refused_and_cancelled_messages_leave_no_wait_behind() {
         }
         world.run(World::is_idle);
         let waits = |world: &World| {
-            world.nodes.each_ref().map(|node| node.connection.sending.both().map(|sending| sending.flight.progress.since()))
+            world.nodes.each_ref().map(|node| {
+                node.connection.sending.both().map(|sending| sending.flight.progress.since())
+            })
         };
         world.channel.faults = Faults::default();
         world.run_for(FAILURE_TIME);
@@ -119,8 +146,8 @@ fn refused_and_cancelled_messages_leave_no_wait_behind() {
     }
 }
 
-/// WIND-8.10, WIND-8.12: trains vanish, single datagrams arrive. The transfer ends soon, goes one by one from then on, and the owner is
-/// told once.
+/// WIND-8.10, WIND-8.12: trains vanish, single datagrams arrive. The transfer ends soon, goes one
+/// by one from then on, and the owner is told once.
 #[test]
 fn path_that_loses_trains_is_used_without_them() {
     for len in [200_000, 20_000_000] {
@@ -132,11 +159,15 @@ fn path_that_loses_trains_is_used_without_them() {
         world.run(|world| world.nodes[0].events.contains(&Event::Acknowledged(Token(1))));
         let took = world.now - begun;
         assert!(took < Duration::from_secs(5), "{len} bytes took {took:?}");
-        assert_eq!(world.nodes[0].fallbacks.iter().filter(|told| **told == Fallback::Segmentation).count(), 1);
+        assert_eq!(
+            world.nodes[0].fallbacks.iter().filter(|told| **told == Fallback::Segmentation).count(),
+            1
+        );
     }
 }
 
-/// WIND-8.10: what was avoided is tried again after a long time, by few datagrams; once it works, it is used.
+/// WIND-8.10: what was avoided is tried again after a long time, by few datagrams; once it works,
+/// it is used.
 #[test]
 fn trains_are_tried_again_after_a_long_time() {
     let mut world = World::established(settings(), Faults::default(), 5);
@@ -159,10 +190,15 @@ fn trains_are_tried_again_after_a_long_time() {
     world.run_for(FAST_PATH_RETRY_MIN * 4);
     transfer(&mut world, 4);
     assert_eq!(avoided(&world), 3);
-    assert_eq!(world.nodes[0].fallbacks.iter().filter(|told| **told == Fallback::Segmentation).count(), 1, "told once");
+    assert_eq!(
+        world.nodes[0].fallbacks.iter().filter(|told| **told == Fallback::Segmentation).count(),
+        1,
+        "told once"
+    );
 }
 
-/// WIND-8.10, WIND-8.11: what bypasses the kernel's IP vanishes, and what goes by the socket arrives.
+/// WIND-8.10, WIND-8.11: what bypasses the kernel's IP vanishes, and what goes by the socket
+/// arrives.
 #[test]
 fn path_that_loses_bypassed_datagrams_is_used_without_bypass() {
     let mut world = World::established(settings(), Faults::default(), 6);
@@ -178,7 +214,11 @@ fn path_that_loses_bypassed_datagrams_is_used_without_bypass() {
         world.nodes[0].connection.post(world.now, small(id)).unwrap();
         world.run(World::is_idle);
     }
-    assert_eq!(world.nodes[0].connection.statistics().probe_timeouts, before, "nothing is lost any more");
+    assert_eq!(
+        world.nodes[0].connection.statistics().probe_timeouts,
+        before,
+        "nothing is lost any more"
+    );
 }
 
 /// WIND-8.10: ordinary loss, however heavy, is not held against fast paths.
@@ -193,6 +233,10 @@ fn heavy_loss_of_everything_avoids_no_fast_path() {
         }
         world.run(World::is_idle);
         let counted = world.nodes[0].connection.statistics();
-        assert_eq!((counted.trains_avoided, counted.bypasses_avoided), (0, 0), "seed {seed}, loss {loss}");
+        assert_eq!(
+            (counted.trains_avoided, counted.bypasses_avoided),
+            (0, 0),
+            "seed {seed}, loss {loss}"
+        );
     }
 }

@@ -11,15 +11,23 @@ const MESSAGES: u64 = 2000;
 fn post_many(world: &mut World, from: usize, class: Class, refused: bool) {
     for id in 0..MESSAGES {
         let head = Words { id, refuse: refused && id % 10 == 3, place: false }.head(0);
-        let message =
-            Message { class, urgent: false, credited: false, head, body: Body::Inline(body(id, 0, 8)), token: Token(id) };
+        let message = Message {
+            class,
+            urgent: false,
+            credited: false,
+            head,
+            body: Body::Inline(body(id, 0, 8)),
+            token: Token(id),
+        };
         world.nodes[from].connection.post(world.now, message).unwrap();
     }
 }
 
-/// Both send many messages; these ends refuse a tenth of them. Virtual time and datagrams until all have ended.
+/// Both send many messages; these ends refuse a tenth of them. Virtual time and datagrams until all
+/// have ended.
 fn cost(class: Class, refuses: [bool; 2], loss: f64, seed: u64) -> (Duration, u64) {
-    let mut world = World::established(Settings::default(), Faults { loss, ..Faults::default() }, seed);
+    let mut world =
+        World::established(Settings::default(), Faults { loss, ..Faults::default() }, seed);
     world.run(World::is_idle);
     world.nodes.iter_mut().for_each(|node| node.events.clear());
     // So closely is the end seen.
@@ -28,15 +36,22 @@ fn cost(class: Class, refuses: [bool; 2], loss: f64, seed: u64) -> (Duration, u6
     (0..2).for_each(|from| post_many(&mut world, from, class, refuses[1 - from]));
     world.run(World::is_idle);
     for (from, node) in world.nodes.iter().enumerate() {
-        let told = |wanted: fn(&Event) -> bool| node.events.iter().filter(|event| wanted(event)).count() as u64;
+        let told = |wanted: fn(&Event) -> bool| {
+            node.events.iter().filter(|event| wanted(event)).count() as u64
+        };
         let refused = if refuses[1 - from] { MESSAGES / 10 } else { 0 };
-        assert_eq!(told(|event| matches!(event, Event::Refused(_, Refusal::NotPermitted))), refused, "each is told, and once");
+        assert_eq!(
+            told(|event| matches!(event, Event::Refused(_, Refusal::NotPermitted))),
+            refused,
+            "each is told, and once"
+        );
         assert_eq!(told(|event| matches!(event, Event::Acknowledged(_))), MESSAGES - refused);
     }
     (world.now - begun, world.datagrams - before)
 }
 
-/// WIND-4.6: ends that both have more to refuse than an acknowledgement tells do not wait for each other.
+/// WIND-4.6: ends that both have more to refuse than an acknowledgement tells do not wait for each
+/// other.
 #[test]
 fn refusals_both_ways_cost_little_more_than_one_way() {
     for class in [Class::Unordered, Class::Ordered, Class::Sync] {
@@ -48,12 +63,16 @@ fn refusals_both_ways_cost_little_more_than_one_way() {
             };
             let (one, both) = (runs([true, false]), runs([true, true]));
             std::eprintln!("{class:?} {loss}: {one:?} {both:?}");
-            assert!(both.0 < 2 * one.0 && both.1 < 3 * one.1, "{class:?}, loss {loss}: one way {one:?}, both ways {both:?}");
+            assert!(
+                both.0 < 2 * one.0 && both.1 < 3 * one.1,
+                "{class:?}, loss {loss}: one way {one:?}, both ways {both:?}"
+            );
         }
     }
 }
 
-/// WIND-4.6: what a whole datagram of messages causes is told in a few round trips: nothing else is taken in meanwhile.
+/// WIND-4.6: what a whole datagram of messages causes is told in a few round trips: nothing else is
+/// taken in meanwhile.
 #[test]
 fn a_burst_of_refusals_takes_few_round_trips() {
     const BURST: u64 = 256;
@@ -65,7 +84,14 @@ fn a_burst_of_refusals_takes_few_round_trips() {
         for id in ids {
             let head = Words { id, refuse: true, place: false }.head(0);
             let class = Class::Unordered;
-            let message = Message { class, urgent: false, credited: false, head, body: Body::Empty, token: Token(id) };
+            let message = Message {
+                class,
+                urgent: false,
+                credited: false,
+                head,
+                body: Body::Empty,
+                token: Token(id),
+            };
             world.nodes[0].connection.post(world.now, message).unwrap();
         }
         world.run(World::is_idle);

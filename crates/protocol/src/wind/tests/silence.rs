@@ -6,12 +6,20 @@ use crate::limits::PATIENCE_MAX;
 use crate::wind::*;
 use core::time::Duration;
 
-/// How long the peer, or the path, stands still: longer than many probe timeouts, as where a processor is taken away.
+/// How long the peer, or the path, stands still: longer than many probe timeouts, as where a
+/// processor is taken away.
 const STALL: Duration = Duration::from_millis(2);
 
 fn message(id: u64) -> Message {
     let head = Words { id, refuse: false, place: false }.head(0);
-    Message { class: Class::Ordered, urgent: true, credited: false, head, body: Body::Inline(body(id, 0, 8)), token: Token(id) }
+    Message {
+        class: Class::Ordered,
+        urgent: true,
+        credited: false,
+        head,
+        body: Body::Inline(body(id, 0, 8)),
+        token: Token(id),
+    }
 }
 
 /// Node 0 sends a message, and all comes to rest; how long that took.
@@ -67,26 +75,32 @@ fn a_peer_that_stands_still_now_and_then_is_asked_and_what_is_lost_is_still_foun
 /// Acknowledgements that are lost teach no patience: their data is sent again as soon as ever.
 #[test]
 fn lost_acknowledgements_are_no_slowness() {
-    let mut world = World::established(Settings::default(), Faults { loss: 0.4, ..Faults::default() }, 2);
+    let mut world =
+        World::established(Settings::default(), Faults { loss: 0.4, ..Faults::default() }, 2);
     for id in 1..2000 {
         exchange(&mut world, id);
     }
     let counted = world.nodes[0].connection.statistics();
     assert!(counted.spurious_losses > 200, "{counted:?}");
-    let tail_probes = |counted: &Statistics| counted.tail_probes as f64 / counted.probe_timeouts as f64;
+    let tail_probes =
+        |counted: &Statistics| counted.tail_probes as f64 / counted.probe_timeouts as f64;
     // With patience most timeouts would only ask.
     assert!(tail_probes(counted) > 0.6, "{counted:?}");
     const { assert!(PATIENCE_MAX >= 3) };
 }
 
-/// A body of many datagrams under way to a peer that has much room: the world when more than so many of them are in flight.
+/// A body of many datagrams under way to a peer that has much room: the world when more than so
+/// many of them are in flight.
 fn many_in_flight(most: usize) -> World {
     let settings = Settings { receive_buffer: 8 << 20, ..Settings::default() };
     let mut world = World::established(settings, Faults::default(), 3);
     world.stride = Duration::from_micros(50);
     let head = Words { id: 1, refuse: false, place: true }.head(0);
     let body = Body::Segment(Segment { region: 1, offset: 0, len: 16 << 20 });
-    world.nodes[0].connection.post(world.now, Message { class: Class::Unordered, head, body, ..message(1) }).unwrap();
+    world.nodes[0]
+        .connection
+        .post(world.now, Message { class: Class::Unordered, head, body, ..message(1) })
+        .unwrap();
     world.run(|world| world.nodes[0].connection.sending.bulk.flight.datagrams() > most);
     world
 }
@@ -115,7 +129,8 @@ fn a_window_is_restored_after_a_peer_stood_still() {
     }
 }
 
-/// WIND-5.6: what the window was reduced for was lost; that what went instead was late, and given up too, undoes nothing.
+/// WIND-5.6: what the window was reduced for was lost; that what went instead was late, and given
+/// up too, undoes nothing.
 #[test]
 fn a_window_is_not_restored_for_what_it_was_not_reduced_for() {
     let mut world = many_in_flight(300);
@@ -128,10 +143,12 @@ fn a_window_is_not_restored_for_what_it_was_not_reduced_for() {
     assert!(counted.spurious_losses > 0 && counted.windows_restored == 0, "{counted:#?}");
 }
 
-/// Numbers are never used twice, so that every loss leaves a hole for good; one that is idle does not keep them in mind.
+/// Numbers are never used twice, so that every loss leaves a hole for good; one that is idle does
+/// not keep them in mind.
 #[test]
 fn holes_of_a_bad_hour_are_forgotten_in_a_silence() {
-    let mut world = World::established(Settings::default(), Faults { loss: 0.3, ..Faults::default() }, 1);
+    let mut world =
+        World::established(Settings::default(), Faults { loss: 0.3, ..Faults::default() }, 1);
     for id in 1..2000 {
         let now = world.now;
         for node in &mut world.nodes {
@@ -140,7 +157,8 @@ fn holes_of_a_bad_hour_are_forgotten_in_a_silence() {
         world.run(World::is_idle);
     }
     world.channel.faults = Faults::default();
-    let pieces = |world: &World| world.nodes.each_ref().map(|node| node.connection.arrivals.small.pieces());
+    let pieces =
+        |world: &World| world.nodes.each_ref().map(|node| node.connection.arrivals.small.pieces());
     assert!(pieces(&world).iter().all(|pieces| *pieces > 50), "{:?}", pieces(&world));
     exchange(&mut world, 2000);
     world.run_for(Settings::default().keepalive() + Duration::from_millis(10));

@@ -62,7 +62,11 @@ impl Words {
 
     fn read(head: &[u8]) -> Words {
         assert!(head[9..].iter().all(|byte| *byte == 0xab));
-        Words { id: u64::from_le_bytes(head[..8].try_into().unwrap()), refuse: head[8] & 1 != 0, place: head[8] & 2 != 0 }
+        Words {
+            id: u64::from_le_bytes(head[..8].try_into().unwrap()),
+            refuse: head[8] & 1 != 0,
+            place: head[8] & 2 != 0,
+        }
     }
 }
 
@@ -88,7 +92,9 @@ pub struct Oracle {
 
 impl Oracle {
     fn done(&self, number: u64) -> bool {
-        self.delivered.contains(&number) || self.refused.contains(&number) || self.withdrawn.contains(&number)
+        self.delivered.contains(&number)
+            || self.refused.contains(&number)
+            || self.withdrawn.contains(&number)
     }
 }
 
@@ -103,7 +109,10 @@ impl Upper for Oracle {
         if !words.place {
             return Admission::Assemble;
         }
-        assert!(self.placed.insert(number, (words, len, BTreeMap::new())).is_none(), "admitted twice");
+        assert!(
+            self.placed.insert(number, (words, len, BTreeMap::new())).is_none(),
+            "admitted twice"
+        );
         Admission::Place
     }
 
@@ -118,16 +127,31 @@ impl Upper for Oracle {
 
     fn place(&mut self, _: Rank, number: u64, offset: u64, bytes: &[u8]) {
         assert!(!self.done(number), "bytes of {number} placed after it was done");
-        let (words, len, parts) = self.placed.get_mut(&number).expect("placed without being admitted");
+        let (words, len, parts) =
+            self.placed.get_mut(&number).expect("placed without being admitted");
         let end = offset + bytes.len() as u64;
         assert!(end <= *len);
-        assert!(parts.range(..end).next_back().is_none_or(|(_, e)| *e <= offset), "byte placed twice");
-        assert_eq!(bytes, body(words.id, offset, bytes.len() as u64), "message {number} at {offset}");
+        assert!(
+            parts.range(..end).next_back().is_none_or(|(_, e)| *e <= offset),
+            "byte placed twice"
+        );
+        assert_eq!(
+            bytes,
+            body(words.id, offset, bytes.len() as u64),
+            "message {number} at {offset}"
+        );
         parts.insert(offset, end);
         self.placed_bytes += bytes.len() as u64;
     }
 
-    fn deliver(&mut self, _: Rank, number: u64, class: Class, head: &[u8], delivered: Delivered<'_>) -> Result<(), Refusal> {
+    fn deliver(
+        &mut self,
+        _: Rank,
+        number: u64,
+        class: Class,
+        head: &[u8],
+        delivered: Delivered<'_>,
+    ) -> Result<(), Refusal> {
         let words = Words::read(head);
         assert!(!self.done(number), "message {number} delivered twice");
         if class != Class::Unordered {
@@ -186,8 +210,17 @@ pub struct Node {
 }
 
 impl Node {
-    pub fn new(settings: Settings, rank: Rank, incarnation: u64, connection: u64, now: Time) -> Node {
-        let me = Introduction { bulk_port: 7000 + rank as u16, ..Introduction::here(rank, 2, incarnation, connection) };
+    pub fn new(
+        settings: Settings,
+        rank: Rank,
+        incarnation: u64,
+        connection: u64,
+        now: Time,
+    ) -> Node {
+        let me = Introduction {
+            bulk_port: 7000 + rank as u16,
+            ..Introduction::here(rank, 2, incarnation, connection)
+        };
         Node {
             connection: Connection::new(settings, me, 1 - rank, 2, now),
             upper: Oracle::default(),
@@ -214,7 +247,8 @@ pub struct World {
     pub datagrams: u64,
     /// Datagrams of this node that look so get lost.
     pub loses: Option<(usize, LooksSo)>,
-    /// Datagrams that a link may send as one, for they follow each other at once and are equally long, get lost.
+    /// Datagrams that a link may send as one, for they follow each other at once and are equally
+    /// long, get lost.
     pub loses_trains: bool,
     /// Datagrams that may bypass the kernel get lost.
     pub loses_bypassed: bool,
@@ -284,15 +318,22 @@ impl World {
             assert_eq!(due, transmit.is_some(), "has_due is exact");
             let connection = &self.nodes[from].connection;
             let cut = Sizes::within(connection.mtu.size(), connection.settings.seal);
-            assert!(!connection.is_established() || connection.outbox.is_cut(cut), "cut for the path as it is");
+            assert!(
+                !connection.is_established() || connection.outbox.is_cut(cut),
+                "cut for the path as it is"
+            );
             let Some(transmit) = transmit else { return };
-            let seal = TestSeal(if transmit.handshake { SealKind::Handshake } else { SealKind::EndToEnd });
+            let seal =
+                TestSeal(if transmit.handshake { SealKind::Handshake } else { SealKind::EndToEnd });
             let mut bytes = self.scratch.clone();
             bytes.extend(transmit.payload.map(World::segment).unwrap_or_default());
             let mut tag = vec![0; seal.len()];
             seal.tag(&[&bytes], &mut tag);
             bytes.extend(tag);
-            View::parse(&bytes).expect("what we send is well-formed").frames().for_each(|frame| assert!(frame.is_ok()));
+            View::parse(&bytes)
+                .expect("what we send is well-formed")
+                .frames()
+                .for_each(|frame| assert!(frame.is_ok()));
             self.datagrams += 1;
             self.check_number(from, &bytes);
             let fits = self.fits[1 - from];
@@ -302,13 +343,19 @@ impl World {
                 }
                 continue;
             }
-            if !(self.dead_path && transmit.path == 0 || self.one_port_only && transmit.port.is_some()) {
+            if !(self.dead_path && transmit.path == 0
+                || self.one_port_only && transmit.port.is_some())
+            {
                 let view = View::parse(&bytes).unwrap();
-                let bypassed = self.loses_bypassed && transmit.lane == Lane::Small && transmit.mode < SendMode::Plain;
+                let bypassed = self.loses_bypassed
+                    && transmit.lane == Lane::Small
+                    && transmit.mode < SendMode::Plain;
                 if bypassed || self.loses.is_some_and(|(node, lost)| node == from && lost(&view)) {
                     continue;
                 }
-                if transmit.mode > SendMode::Any || train.last().is_some_and(|before| before.bytes.len() != bytes.len()) {
+                if transmit.mode > SendMode::Any
+                    || train.last().is_some_and(|before| before.bytes.len() != bytes.len())
+                {
                     self.send_train(train);
                 }
                 train.push(Arrival { to: 1 - from, path: transmit.path, bytes });
@@ -324,7 +371,9 @@ impl World {
     fn check_number(&mut self, from: usize, bytes: &[u8]) {
         let header = *View::parse(bytes).unwrap().header();
         if header.connection != 0 {
-            let last = self.numbers.insert((from, header.connection, header.lane() == Lane::Bulk), header.number);
+            let last = self
+                .numbers
+                .insert((from, header.connection, header.lane() == Lane::Bulk), header.number);
             assert_eq!(header.number, last.unwrap_or(0) + 1);
         }
     }
@@ -369,9 +418,14 @@ impl World {
                 }
             }
         }
-        let timers = self.nodes.iter().filter(|node| !node.asleep).filter_map(|node| node.connection.next_timeout());
+        let timers = self
+            .nodes
+            .iter()
+            .filter(|node| !node.asleep)
+            .filter_map(|node| node.connection.next_timeout());
         let next = timers.chain(self.channel.next()).min();
-        self.now = next.unwrap_or(Time(u64::MAX)).min(self.now + self.stride).max(Time(self.now.0 + 1));
+        self.now =
+            next.unwrap_or(Time(u64::MAX)).min(self.now + self.stride).max(Time(self.now.0 + 1));
     }
 
     /// Until `done`; a minute of virtual time is too long.
@@ -379,7 +433,11 @@ impl World {
         let end = self.now + Duration::from_secs(60);
         while !done(self) {
             self.step();
-            assert!(self.now < end, "not done in time; {:#?}", self.nodes.each_ref().map(|n| *n.connection.statistics()));
+            assert!(
+                self.now < end,
+                "not done in time; {:#?}",
+                self.nodes.each_ref().map(|n| *n.connection.statistics())
+            );
         }
     }
 

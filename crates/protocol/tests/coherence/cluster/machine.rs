@@ -1,4 +1,5 @@
-//! The model of one node's memory: real bytes in the alias, and what is mapped of each page in the view.
+//! The model of one node's memory: real bytes in the alias, and what is mapped of each page in the
+//! view.
 
 use core::ops::Range;
 use oikaze_protocol::coherence::{Access, ArrayId, Pages};
@@ -21,7 +22,8 @@ impl Machine {
         self.failure.is_some()
     }
 
-    /// Can pages be changed? With the first that cannot all are mapped as they are, and whoever sleeps goes on.
+    /// Can pages be changed? With the first that cannot all are mapped as they are, and whoever
+    /// sleeps goes on.
     fn works(&mut self) -> bool {
         if core::mem::take(&mut self.fail_next) {
             self.failure = Some("mprotect of 4096 bytes: out of mappings".into());
@@ -68,7 +70,8 @@ impl Machine {
     pub fn store(&mut self, array: ArrayId, at: usize, len: usize, value: u64) -> bool {
         let writable = self.mapped(array, (at / PAGE) as u64) == Some(Access::Write);
         if writable {
-            self.alias.get_mut(&array).unwrap()[at..at + len].copy_from_slice(&value.to_le_bytes()[..len]);
+            self.alias.get_mut(&array).unwrap()[at..at + len]
+                .copy_from_slice(&value.to_le_bytes()[..len]);
         }
         writable
     }
@@ -104,7 +107,10 @@ impl Pages for Machine {
             return;
         }
         for page in pages {
-            assert!(self.view.remove(&(array, page)).is_some(), "page {page} of array {array} is not mapped");
+            assert!(
+                self.view.remove(&(array, page)).is_some(),
+                "page {page} of array {array} is not mapped"
+            );
             self.wake(array, page);
         }
     }
@@ -115,7 +121,8 @@ impl Pages for Machine {
 
     fn write(&mut self, array: ArrayId, offset: u64, bytes: &[u8]) {
         if self.works() {
-            self.alias.get_mut(&array).unwrap()[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+            self.alias.get_mut(&array).unwrap()[offset as usize..][..bytes.len()]
+                .copy_from_slice(bytes);
         }
     }
 

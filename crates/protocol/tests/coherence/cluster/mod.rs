@@ -1,5 +1,6 @@
-//! Coherence against a model of the machine: n nodes, a network that delivers in any order the message classes allow, memory
-//! as byte vectors, threads as little programs. Every run comes from one seed, which a failure prints.
+//! Coherence against a model of the machine: n nodes, a network that delivers in any order the
+//! message classes allow, memory as byte vectors, threads as little programs. Every run comes from
+//! one seed, which a failure prints.
 
 pub mod machine;
 pub mod network;
@@ -9,7 +10,9 @@ pub mod threads;
 use machine::Machine;
 use network::Network;
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::{ArrayId, Coherence, CoherenceError, CoherenceEvent, Declaration, Element, Homes, Value};
+use oikaze_protocol::coherence::{
+    ArrayId, Coherence, CoherenceError, CoherenceEvent, Declaration, Element, Homes, Value,
+};
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::wind::Token;
 use std::collections::BTreeMap;
@@ -43,7 +46,8 @@ impl Random {
 
 /// `count` seeds from `first` on, or `OIKAZE_SEEDS` times as many.
 pub fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
-    let times = std::env::var("OIKAZE_SEEDS").ok().and_then(|times| times.parse().ok()).unwrap_or(1);
+    let times =
+        std::env::var("OIKAZE_SEEDS").ok().and_then(|times| times.parse().ok()).unwrap_or(1);
     first..first + count * times
 }
 
@@ -87,11 +91,21 @@ impl Cluster {
             next_token: 0,
         };
         let nodes = (0..nodes).map(node).collect();
-        Cluster { seed, random: Random::new(seed), nodes, network: Network::default(), forged: None }
+        Cluster {
+            seed,
+            random: Random::new(seed),
+            nodes,
+            network: Network::default(),
+            forged: None,
+        }
     }
 
     /// Call something of one node's coherence, with a token.
-    pub fn call(&mut self, rank: Rank, call: impl FnOnce(&mut Coherence, Token, &mut Machine)) -> Token {
+    pub fn call(
+        &mut self,
+        rank: Rank,
+        call: impl FnOnce(&mut Coherence, Token, &mut Machine),
+    ) -> Token {
         let node = &mut self.nodes[rank as usize];
         let token = node.token();
         call(&mut node.coherence, token, &mut node.machine);
@@ -110,7 +124,13 @@ impl Cluster {
             }
             let both_live = [rank, to].into_iter().all(|rank| self.nodes[rank as usize].alive);
             if both_live {
-                self.network.post(rank, to, message, &mut self.random, &self.nodes[rank as usize].machine);
+                self.network.post(
+                    rank,
+                    to,
+                    message,
+                    &mut self.random,
+                    &self.nodes[rank as usize].machine,
+                );
             }
         }
         let node = &mut self.nodes[rank as usize];
@@ -124,16 +144,25 @@ impl Cluster {
                     continue;
                 }
             };
-            assert!(node.outcomes.insert(token, outcome).is_none(), "seed {}: two events for one token", self.seed);
+            assert!(
+                node.outcomes.insert(token, outcome).is_none(),
+                "seed {}: two events for one token",
+                self.seed
+            );
         }
     }
 
     /// Declare on every node; the number.
     pub fn declare(&mut self, name: &str, pages: u64, homes: Homes) -> ArrayId {
-        let declaration =
-            Declaration { name: name.into(), bytes: pages * PAGE as u64, element: Element { kind: 1, size: 8 }, homes };
+        let declaration = Declaration {
+            name: name.into(),
+            bytes: pages * PAGE as u64,
+            element: Element { kind: 1, size: 8 },
+            homes,
+        };
         let ranks = 0..self.nodes.len() as Rank;
-        let tokens: Vec<Token> = ranks.map(|rank| self.declare_on(rank, declaration.clone())).collect();
+        let tokens: Vec<Token> =
+            ranks.map(|rank| self.declare_on(rank, declaration.clone())).collect();
         self.run_until_quiet();
         let array = self.nodes[0].coherence.next_array() - 1;
         for (rank, token) in (0..).zip(tokens) {
@@ -187,16 +216,19 @@ impl Cluster {
                 went_on = (0..all).any(|i| threads::step(self, &mut threads, (first + i) % all));
             }
             if !went_on && !self.step() {
-                let stuck: Vec<String> = threads.iter().filter(|t| !t.has_ended()).map(Thread::describe).collect();
+                let stuck: Vec<String> =
+                    threads.iter().filter(|t| !t.has_ended()).map(Thread::describe).collect();
                 panic!("seed {}: nothing moves any more: {stuck:?}", self.seed);
             }
         }
     }
 
-    /// A node dies: what it sent and was sent is lost from a random point on; each other learns it some time.
+    /// A node dies: what it sent and was sent is lost from a random point on; each other learns it
+    /// some time.
     pub fn kill(&mut self, rank: Rank) {
         self.nodes[rank as usize].alive = false;
-        let others: Vec<Rank> = (0..self.nodes.len() as Rank).filter(|r| self.nodes[*r as usize].alive).collect();
+        let others: Vec<Rank> =
+            (0..self.nodes.len() as Rank).filter(|r| self.nodes[*r as usize].alive).collect();
         self.network.kill(rank, &others, &mut self.random);
     }
 }

@@ -1,5 +1,6 @@
-//! The model of Wind: exactly once; unordered messages in any order, an ordered or synchronous one after all that were posted before it to the
-//! same node; bodies in memory cut into fragments that are read at any moment between posting and delivery.
+//! The model of Wind: exactly once; unordered messages in any order, an ordered or synchronous one
+//! after all that were posted before it to the same node; bodies in memory cut into fragments that
+//! are read at any moment between posting and delivery.
 
 use super::machine::Machine;
 use super::{Cluster, Node, Random};
@@ -42,19 +43,32 @@ fn bytes_of(message: &Message, machine: &Machine) -> Vec<u8> {
 }
 
 impl Network {
-    pub fn post(&mut self, from: Rank, to: Rank, message: Message, random: &mut Random, machine: &Machine) {
+    pub fn post(
+        &mut self,
+        from: Rank,
+        to: Rank,
+        message: Message,
+        random: &mut Random,
+        machine: &Machine,
+    ) {
         assert!(message.head.len() <= oikaze_protocol::limits::HEAD_MAX);
         let len = message.body.len() as usize;
         let mut fragments = Vec::new();
         let is_segment = matches!(message.body, Body::Segment(_));
-        let size = if is_segment && random.chance(70) { [1366, PAGE, 2 * PAGE][random.below(3)] } else { len.max(1) };
+        let size = if is_segment && random.chance(70) {
+            [1366, PAGE, 2 * PAGE][random.below(3)]
+        } else {
+            len.max(1)
+        };
         for at in (0..len).step_by(size) {
             let cut = size.min(len - at);
-            let early = (is_segment && random.chance(50)).then(|| bytes_of(&message, machine)[at..at + cut].to_vec());
+            let early = (is_segment && random.chance(50))
+                .then(|| bytes_of(&message, machine)[at..at + cut].to_vec());
             fragments.push((at, cut, early));
         }
         let mut message = message;
-        // An ordered message can be acknowledged while it is held back for those before it; a Sync one is not.
+        // An ordered message can be acknowledged while it is held back for those before it; a Sync
+        // one is not.
         if message.class == Class::Ordered && message.token != Token::NONE && random.chance(50) {
             self.settled.push((from, to, message.token, Ok(())));
             message.token = Token::NONE;
@@ -75,7 +89,9 @@ impl Network {
                 flying.clear();
             }
         }
-        self.settled.retain(|(poster, receiver, ..)| *poster != rank && (*receiver != rank || random.chance(50)));
+        self.settled.retain(|(poster, receiver, ..)| {
+            *poster != rank && (*receiver != rank || random.chance(50))
+        });
     }
 
     pub fn drop_from(&mut self, rank: Rank, to: Rank) {
@@ -84,11 +100,13 @@ impl Network {
     }
 }
 
-/// One random thing happens: a fragment or message arrives, an acknowledgement, or the news of a death.
+/// One random thing happens: a fragment or message arrives, an acknowledgement, or the news of a
+/// death.
 pub fn step(cluster: &mut Cluster) -> bool {
     let network = &mut cluster.network;
     network.pairs.retain(|_, flying| !flying.is_empty());
-    let (pairs, settled, deaths) = (network.pairs.len(), network.settled.len(), network.deaths.len());
+    let (pairs, settled, deaths) =
+        (network.pairs.len(), network.settled.len(), network.deaths.len());
     let all = pairs * 3 + settled * 2 + deaths;
     if all == 0 {
         return false;
@@ -121,7 +139,9 @@ fn deliver(cluster: &mut Cluster, (from, to): (Rank, Rank)) {
     let Cluster { network, random, nodes, seed, .. } = cluster;
     let flying = network.pairs.get_mut(&(from, to)).unwrap();
     // Mostly the oldest, for a network is mostly in order.
-    let choices: Vec<usize> = (0..flying.len()).filter(|i| *i == 0 || flying[*i].message.class == Class::Unordered).collect();
+    let choices: Vec<usize> = (0..flying.len())
+        .filter(|i| *i == 0 || flying[*i].message.class == Class::Unordered)
+        .collect();
     let index = if random.chance(50) { 0 } else { choices[random.below(choices.len())] };
     let one = &mut flying[index];
     if one.patience > 0 {
@@ -130,11 +150,14 @@ fn deliver(cluster: &mut Cluster, (from, to): (Rank, Rank)) {
     }
     if one.fragments.len() > 1 || one.admitted.is_some() {
         let len = one.message.body.len();
-        let admitted =
-            *one.admitted.get_or_insert_with(|| nodes[to as usize].coherence.admit(from, one.number, &one.message.head, len));
+        let admitted = *one.admitted.get_or_insert_with(|| {
+            nodes[to as usize].coherence.admit(from, one.number, &one.message.head, len)
+        });
         if admitted == Admission::Place && !one.fragments.is_empty() {
             let (at, len, early) = one.fragments.swap_remove(random.below(one.fragments.len()));
-            let bytes = early.unwrap_or_else(|| bytes_of(&one.message, &nodes[from as usize].machine)[at..at + len].to_vec());
+            let bytes = early.unwrap_or_else(|| {
+                bytes_of(&one.message, &nodes[from as usize].machine)[at..at + len].to_vec()
+            });
             let Node { coherence, machine, .. } = &mut nodes[to as usize];
             coherence.place(from, one.number, at as u64, &bytes, machine);
             return cluster.collect(to);

@@ -43,13 +43,16 @@ fn shuffle<T>(random: &mut Random, items: &mut [T]) {
     }
 }
 
-/// Phases between barriers: in each, every cell has at most one writing thread, and is read by others only if nobody writes it.
-/// Beside that, cells that belong to locks are added to under them; their sums are checked after the last barrier.
+/// Phases between barriers: in each, every cell has at most one writing thread, and is read by
+/// others only if nobody writes it. Beside that, cells that belong to locks are added to under
+/// them; their sums are checked after the last barrier.
 pub fn program(random: &mut Random, nodes: u32, threads_per_node: usize) -> Vec<Thread> {
     let all = nodes as usize * threads_per_node;
     let (mut free, locked) = (cells(random, 40), 6);
-    let counters: Vec<(u64, Cell)> =
-        free.drain(..locked).map(|cell| (random.below(4) as u64, Cell { len: cell.len, ..cell })).collect();
+    let counters: Vec<(u64, Cell)> = free
+        .drain(..locked)
+        .map(|cell| (random.below(4) as u64, Cell { len: cell.len, ..cell }))
+        .collect();
     let mut memory: BTreeMap<Cell, u64> = free.iter().map(|cell| (*cell, 0)).collect();
     let mut sums: BTreeMap<Cell, u64> = BTreeMap::new();
     let mut ops: Vec<Vec<Op>> = vec![Vec::new(); all];
@@ -60,9 +63,11 @@ pub fn program(random: &mut Random, nodes: u32, threads_per_node: usize) -> Vec<
             let old = memory[cell];
             if writer < all {
                 let value = cut(random.next(), cell.len);
-                let twice = random.chance(30).then(|| Op::Store(*cell, cut(random.next(), cell.len)));
+                let twice =
+                    random.chance(30).then(|| Op::Store(*cell, cut(random.next(), cell.len)));
                 let look = random.chance(50).then_some(Op::Expect(*cell, old));
-                let own = twice.into_iter().chain([Op::Store(*cell, value), Op::Expect(*cell, value)]);
+                let own =
+                    twice.into_iter().chain([Op::Store(*cell, value), Op::Expect(*cell, value)]);
                 parts[writer].push(look.into_iter().chain(own).collect());
                 memory.insert(*cell, value);
             } else {
@@ -86,7 +91,10 @@ pub fn program(random: &mut Random, nodes: u32, threads_per_node: usize) -> Vec<
             }
             if random.chance(30) {
                 let cell = free[random.below(free.len())];
-                part.push(vec![Op::Prefetch(cell, 1 + random.below(PAGES as usize - cell.at / PAGE) as u64)]);
+                part.push(vec![Op::Prefetch(
+                    cell,
+                    1 + random.below(PAGES as usize - cell.at / PAGE) as u64,
+                )]);
             }
             shuffle(random, part);
         }
@@ -99,7 +107,10 @@ pub fn program(random: &mut Random, nodes: u32, threads_per_node: usize) -> Vec<
         ops.extend(memory.iter().map(|(cell, value)| Op::Expect(*cell, *value)));
         ops.extend(sums.iter().map(|(cell, sum)| Op::Expect(*cell, cut(*sum, cell.len))));
     }
-    ops.into_iter().enumerate().map(|(i, ops)| Thread::new((i / threads_per_node) as Rank, ops)).collect()
+    ops.into_iter()
+        .enumerate()
+        .map(|(i, ops)| Thread::new((i / threads_per_node) as Rank, ops))
+        .collect()
 }
 
 /// The threads of a node meet, one of them calls the barrier, they meet again.

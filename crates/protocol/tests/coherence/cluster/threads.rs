@@ -33,7 +33,8 @@ pub enum Op {
     Lock(u64),
     Unlock(u64),
     Barrier,
-    /// All threads of a node wait for each other, as with `std::sync::Barrier`; each such op has a number.
+    /// All threads of a node wait for each other, as with `std::sync::Barrier`; each such op has a
+    /// number.
     Together(usize),
     /// Drop the last register; go to the op with this index if it was not this value.
     UnlessGo(u64, usize),
@@ -60,7 +61,16 @@ pub struct Thread {
 impl Thread {
     pub fn new(node: Rank, ops: Vec<Op>) -> Thread {
         let registers = vec![];
-        Thread { node, ops, at: 0, waits: None, sleeps: None, loaded: None, registers, failed: None }
+        Thread {
+            node,
+            ops,
+            at: 0,
+            waits: None,
+            sleeps: None,
+            loaded: None,
+            registers,
+            failed: None,
+        }
     }
 
     pub fn has_ended(&self) -> bool {
@@ -77,7 +87,14 @@ impl Thread {
     }
 
     pub fn describe(&self) -> String {
-        format!("node {} at {} {:?} waits {:?} sleeps {:?}", self.node, self.at, self.ops.get(self.at), self.waits, self.sleeps)
+        format!(
+            "node {} at {} {:?} waits {:?} sleeps {:?}",
+            self.node,
+            self.at,
+            self.ops.get(self.at),
+            self.waits,
+            self.sleeps
+        )
     }
 
     fn ended_op(&mut self) -> bool {
@@ -91,7 +108,9 @@ pub fn step_any(cluster: &mut Cluster, threads: &mut [Thread], dead: Rank) -> bo
     let first = cluster.random.below(threads.len());
     let gone = !cluster.nodes[dead as usize].alive;
     let all = threads.len();
-    (0..all).map(|i| (first + i) % all).any(|i| !(gone && threads[i].node == dead) && step(cluster, threads, i))
+    (0..all)
+        .map(|i| (first + i) % all)
+        .any(|i| !(gone && threads[i].node == dead) && step(cluster, threads, i))
 }
 
 /// Move one thread on: `false` if it cannot.
@@ -138,12 +157,21 @@ pub fn step(cluster: &mut Cluster, threads: &mut [Thread], index: usize) -> bool
                 !stored || thread.ended_op()
             }
         },
-        Op::Lock(lock) => wait(thread, cluster.call(rank, |c, token, pages| c.lock(lock, token, pages))),
-        Op::Unlock(lock) => wait(thread, cluster.call(rank, |c, token, pages| c.unlock(lock, token, pages))),
+        Op::Lock(lock) => {
+            wait(thread, cluster.call(rank, |c, token, pages| c.lock(lock, token, pages)))
+        }
+        Op::Unlock(lock) => {
+            wait(thread, cluster.call(rank, |c, token, pages| c.unlock(lock, token, pages)))
+        }
         Op::Barrier => wait(thread, cluster.call(rank, |c, token, pages| c.barrier(token, pages))),
         Op::Touch(cell, access) => {
             let page = (cell.at / PAGE) as u64;
-            wait(thread, cluster.call(rank, |c, token, pages| c.touch(cell.array, page..page + 1, access, token, pages)))
+            wait(
+                thread,
+                cluster.call(rank, |c, token, pages| {
+                    c.touch(cell.array, page..page + 1, access, token, pages)
+                }),
+            )
         }
         Op::Prefetch(cell, pages) => {
             let page = (cell.at / PAGE) as u64;
@@ -184,14 +212,16 @@ fn load(cluster: &mut Cluster, thread: &mut Thread, cell: Cell) -> Option<u64> {
 }
 
 fn store(cluster: &mut Cluster, thread: &mut Thread, cell: Cell, value: u64) -> bool {
-    let done = cluster.nodes[thread.node as usize].machine.store(cell.array, cell.at, cell.len, value);
+    let done =
+        cluster.nodes[thread.node as usize].machine.store(cell.array, cell.at, cell.len, value);
     if !done {
         fault(cluster, thread, cell, Access::Write);
     }
     done
 }
 
-/// The thread sleeps until its page is mapped, as the kernel would have it. Some trackers cannot tell loads from stores.
+/// The thread sleeps until its page is mapped, as the kernel would have it. Some trackers cannot
+/// tell loads from stores.
 fn fault(cluster: &mut Cluster, thread: &mut Thread, cell: Cell, access: Access) {
     let page = (cell.at / PAGE) as u64;
     let told = cluster.random.chance(70).then_some(access);

@@ -30,16 +30,23 @@ fn it_waits_and_everything_else_goes_on() {
     let (mut two, region, key, disk) = with_a_disk();
     let waiting = two.a.ask(put(key, 5 * PAGE as u64, vec![7; 100]));
     let behind = two.a.ask(put(key, 0, vec![8; 100]));
-    let fetched = two.b.ask(Request::Send { to: 0, class: Class::Ordered, tag: 9, body: Body::Empty });
+    let fetched =
+        two.b.ask(Request::Send { to: 0, class: Class::Ordered, tag: 9, body: Body::Empty });
     assert_eq!(two.outcome(&fetched), Ok(Value::Done));
     assert_eq!(disk.take_wanted(), [5]);
     assert!(!waiting.is_done() && !behind.is_done());
-    assert_eq!((bytes_at(&region, 5 * PAGE as u64, 1), bytes_at(&region, 0, 1)), (vec![0], vec![0]));
+    assert_eq!(
+        (bytes_at(&region, 5 * PAGE as u64, 1), bytes_at(&region, 0, 1)),
+        (vec![0], vec![0])
+    );
     assert!(!two.b.engine.doze(), "nothing is there to be done before its time");
     assert!(two.b.engine.next_timeout().is_some_and(|due| due <= two.now + PRESENT_PAUSE_MAX));
     disk.bring(5);
     assert_eq!((two.outcome(&waiting), two.outcome(&behind)), (Ok(Value::Done), Ok(Value::Done)));
-    assert_eq!((bytes_at(&region, 5 * PAGE as u64, 100), bytes_at(&region, 0, 100)), (vec![7; 100], vec![8; 100]));
+    assert_eq!(
+        (bytes_at(&region, 5 * PAGE as u64, 100), bytes_at(&region, 0, 100)),
+        (vec![7; 100], vec![8; 100])
+    );
     assert_eq!(
         two.b.engine.peers.neighbour(0).map(|ring| ring.counters().messages_in),
         Some(2),
@@ -62,12 +69,25 @@ fn so_does_one_of_several_records_and_a_get() {
     assert_eq!(bytes_at(&region, 4 * PAGE as u64, long), vec![3; long]);
 
     disk.evict(4..5);
-    let word = two.a.ask(Request::Atomic { at: 1, key, offset: 4 * PAGE as u64, op: AtomicOp::add(1_u64), fetch: true });
+    let word = two.a.ask(Request::Atomic {
+        at: 1,
+        key,
+        offset: 4 * PAGE as u64,
+        op: AtomicOp::add(1_u64),
+        fetch: true,
+    });
     (0..100).for_each(|_| two.turn());
     assert!(!word.is_done());
     disk.bring(4);
-    assert_eq!(two.outcome(&word), Ok(Value::Word(u64::from_le_bytes([3; 8]))), "it takes place once");
-    assert_eq!(bytes_at(&region, 4 * PAGE as u64, 8), (u64::from_le_bytes([3; 8]) + 1).to_le_bytes());
+    assert_eq!(
+        two.outcome(&word),
+        Ok(Value::Word(u64::from_le_bytes([3; 8]))),
+        "it takes place once"
+    );
+    assert_eq!(
+        bytes_at(&region, 4 * PAGE as u64, 8),
+        (u64::from_le_bytes([3; 8]) + 1).to_le_bytes()
+    );
 }
 
 #[test]
@@ -85,7 +105,10 @@ fn who_waits_for_too_long_is_told_and_the_next_goes_on() {
             assert!(two.now - begun < PRESENT_TIME * 2);
         }
         assert!(two.now - begun >= PRESENT_TIME);
-        assert_eq!(waiting.outcome(), Some(Err(Failure::Remote(RmaError::Refused(Refusal::NotPresent)))));
+        assert_eq!(
+            waiting.outcome(),
+            Some(Err(Failure::Remote(RmaError::Refused(Refusal::NotPresent))))
+        );
         assert_eq!(bytes_at(&region, 0, 1), [len as u8 + 1]);
     }
 }
@@ -94,7 +117,12 @@ fn who_waits_for_too_long_is_told_and_the_next_goes_on() {
 fn a_dead_one_is_not_waited_for() {
     let (Two { mut a, mut b, now }, _region, key, _disk) = with_a_disk();
     let _ = a.ask(put(key, 4 * PAGE as u64, vec![7; 8]));
-    let _ = a.ask(Request::Send { to: 1, class: Class::Ordered, tag: 7, body: Body::copy_of(b"last words") });
+    let _ = a.ask(Request::Send {
+        to: 1,
+        class: Class::Ordered,
+        tag: 7,
+        body: Body::copy_of(b"last words"),
+    });
     a.turn(now);
     b.turn(now);
     assert!(b.engine.take_arrived().is_none());
@@ -106,7 +134,8 @@ fn a_dead_one_is_not_waited_for() {
     assert_eq!(b.engine.take_death(), Some((0, Death::Ended)));
 }
 
-/// MEM-1.12: pages of a source that have gone again before there was room for them are fetched, and sent then.
+/// MEM-1.12: pages of a source that have gone again before there was room for them are fetched, and
+/// sent then.
 #[test]
 fn a_source_that_has_gone_again_is_waited_for() {
     let mut two = Two::new();
@@ -149,14 +178,20 @@ fn who_waits_for_a_source_sleeps() {
         let waiting = two.a.ask(send(Class::Ordered, 1, from(len as u64)));
         let behind = two.a.ask(send(Class::Ordered, 2, Body::Empty));
         (0..10).for_each(|_| two.turn());
-        assert!(!two.a.engine.doze() && !waiting.is_done() && disk.take_wanted() == [last], "{len}");
+        assert!(
+            !two.a.engine.doze() && !waiting.is_done() && disk.take_wanted() == [last],
+            "{len}"
+        );
         let due = two.a.engine.next_of_neighbours().unwrap();
         assert!(due > two.now && due <= two.now + PRESENT_PAUSE_MAX);
         disk.bring(last);
         two.a.engine.turn_for_news(due);
         assert_eq!((two.a.engine.next_of_neighbours(), two.a.engine.doze()), (None, false));
         two.b.turn(due);
-        assert_eq!((two.outcome(&waiting), two.outcome(&behind)), (Ok(Value::Done), Ok(Value::Done)));
+        assert_eq!(
+            (two.outcome(&waiting), two.outcome(&behind)),
+            (Ok(Value::Done), Ok(Value::Done))
+        );
     }
 }
 
@@ -175,10 +210,14 @@ fn a_source_that_nobody_wants_any_more_holds_up_nobody() {
     let now = two.now;
     two.a.turn(now);
     assert_eq!(two.a.engine.next_of_neighbours(), None);
-    assert_eq!((waiting.outcome(), two.outcome(&behind)), (Some(Err(Failure::Cancelled)), Ok(Value::Done)));
+    assert_eq!(
+        (waiting.outcome(), two.outcome(&behind)),
+        (Some(Err(Failure::Cancelled)), Ok(Value::Done))
+    );
 }
 
-/// MEM-1.12: what has gone of a source after it was put in is nobody's business any more; a source may be longer than memory.
+/// MEM-1.12: what has gone of a source after it was put in is nobody's business any more; a source
+/// may be longer than memory.
 #[test]
 fn of_a_long_source_only_what_is_put_in_need_be_there() {
     const LONG: usize = 2 * RING_BYTES;
@@ -208,7 +247,8 @@ fn a_source_that_has_gone_behind_a_fence_is_waited_for() {
     let first = two.a.ask(put(registered.key, 0, vec![1; 100]));
     two.a.tell(Request::Fence { peer: Some(1) });
     let body = Body::Segment(Segment { region: slot, offset: 0, len: LEN as u64 });
-    let asked = two.a.ask(Request::Put { to: 1, key: registered.key, offset: 0, body, signal: None });
+    let asked =
+        two.a.ask(Request::Put { to: 1, key: registered.key, offset: 0, body, signal: None });
     let now = two.now;
     two.a.turn(now);
     disk.evict(8..9);

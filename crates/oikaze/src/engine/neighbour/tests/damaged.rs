@@ -11,14 +11,16 @@ fn a_damaged_ring_ends_its_pair() {
         &|pair| put(pair, Heading::plain(Kind::Piece, 0), &[Part::Bytes(&[1; 100])]),
         &|pair| put(pair, Heading::plain(Kind::Withdrawn, 0), &[]),
         &|pair| {
-            let heading = Heading { kind: Kind::Begin, class: Class::Ordered, head: 0, len: 0, flag: false };
+            let heading =
+                Heading { kind: Kind::Begin, class: Class::Ordered, head: 0, len: 0, flag: false };
             put(pair, heading, &[Part::Bytes(&u64::MAX.to_le_bytes())]);
         },
         // A head longer than its record.
         &|pair| put(pair, Heading { head: 60, ..Heading::plain(Kind::Whole, 0) }, &[]),
         // It has read what was never written.
         &|pair| pair.inward.settle(1 << 40),
-        // It has taken a message, and refused one that there never was: what becomes of the first is not forgotten.
+        // It has taken a message, and refused one that there never was: what becomes of the first
+        // is not forgotten.
         &|pair| {
             let heading = pair.inward.peek().unwrap().unwrap();
             let end = pair.inward.pass(heading);
@@ -50,7 +52,8 @@ fn a_damaged_ring_ends_its_pair() {
     }
 }
 
-/// MEM-16.2: also while nothing but a message longer than the ring is under way, of which no record is settled by itself.
+/// MEM-16.2: also while nothing but a message longer than the ring is under way, of which no record
+/// is settled by itself.
 #[test]
 fn a_position_that_cannot_be_is_noticed_in_the_middle_of_a_long_message() {
     let (mut a, mut hostile) = facing_a_hostile_one();
@@ -72,7 +75,8 @@ fn questions_whose_answers_are_not_read_are_bounded() {
     let mut death = None;
     // An answer takes a record, too: two rings full of them, and as many as may wait.
     for _ in 0..4 * RING_BYTES / RECORD_STEP {
-        let ask = hostile.outward.put(Heading::plain(Kind::Ask, 0), &[Part::Bytes(&7u64.to_le_bytes())]);
+        let ask =
+            hostile.outward.put(Heading::plain(Kind::Ask, 0), &[Part::Bytes(&7u64.to_le_bytes())]);
         now = step(now);
         a.turn(now);
         death = death.or(a.engine.take_death());
@@ -83,13 +87,15 @@ fn questions_whose_answers_are_not_read_are_bounded() {
     assert_eq!(death, Some((1, Death::Damaged)));
 }
 
-/// MEM-18.6: who is in the middle of reaching a region for ever, or says so, is waited for as long as the failure time. (The first region that is
-/// given has the first line, and 1 is its name in a thread's mark.)
+/// MEM-18.6: who is in the middle of reaching a region for ever, or says so, is waited for as long
+/// as the failure time. (The first region that is given has the first line, and 1 is its name in a
+/// thread's mark.)
 #[test]
 fn who_never_leaves_a_region_is_given_up() {
     let (mut a, mut hostile, memory) = facing_a_hostile_one_and_its_memory();
     let region = Region::shared(4096).unwrap();
-    let Registered { key, slot, .. } = a.engine.memory().insert(region.clone(), Rights::ALL).unwrap();
+    let Registered { key, slot, .. } =
+        a.engine.memory().insert(region.clone(), Rights::ALL).unwrap();
     put(&mut hostile, Heading::plain(Kind::Ask, 0), &[Part::Bytes(&key.to_le_bytes())]);
     a.turn(Time(1));
     memory.write_all_at(&1u64.to_le_bytes(), 2 * PAGE as u64).unwrap();

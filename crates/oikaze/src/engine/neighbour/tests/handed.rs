@@ -1,4 +1,5 @@
-//! What a neighbour hands over in the socket, where no descriptor is free for it: the kernel then brings the bytes alone.
+//! What a neighbour hands over in the socket, where no descriptor is free for it: the kernel then
+//! brings the bytes alone.
 
 use super::*;
 use oikaze_protocol::limits::GRANTS;
@@ -39,7 +40,8 @@ fn has_its_neighbour(node: &Node) -> bool {
     node.engine.peers.neighbour(1).is_some()
 }
 
-/// MEM-18.1: the region is reached through the ring, and its owner may use the line for another one.
+/// MEM-18.1: the region is reached through the ring, and its owner may use the line for another
+/// one.
 #[test]
 fn a_region_that_came_without_its_descriptor_is_done_without() {
     let (mut node, mut other) = facing_a_hostile_one();
@@ -71,10 +73,16 @@ fn an_exchange_whose_pages_came_without_their_descriptor_is_declined() {
     assert!(has_its_neighbour(&node));
 }
 
-/// MEM-20.5: but who has given its pages away and had none for them, and cannot know what the other one has by now, trusts it no more.
+/// MEM-20.5: but who has given its pages away and had none for them, and cannot know what the other
+/// one has by now, trusts it no more.
 #[test]
 fn what_nobody_says_ends_a_neighbour() {
-    for said in [[b"took", &question(1)[4..]].concat(), question(1)[..20].to_vec(), gift(1, 1)[..20].to_vec(), b"what".to_vec()] {
+    for said in [
+        [b"took", &question(1)[4..]].concat(),
+        question(1)[..20].to_vec(),
+        gift(1, 1)[..20].to_vec(),
+        b"what".to_vec(),
+    ] {
         let (mut node, mut other) = facing_a_hostile_one();
         other.line.say(&said, None).unwrap();
         tell(&mut other, Heading::plain(Kind::Swap, 0), 1);

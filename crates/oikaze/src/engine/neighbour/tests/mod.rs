@@ -1,4 +1,5 @@
-//! Two engines whose messages go through rings, turn by turn; the connection beside them is a wire in memory.
+//! Two engines whose messages go through rings, turn by turn; the connection beside them is a wire
+//! in memory.
 
 mod absent;
 mod damaged;
@@ -12,8 +13,8 @@ use oikaze_os::memory::{Region, Registered};
 use oikaze_os::neighbour::{Pair, Part, Side, shared_memory};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{
-    CREDIT, CREDIT_OVERHEAD, MESSAGES_IN_FLIGHT, RECORD_BODY, RECORD_STEP, RECORDS_BETWEEN, RING_BYTES, STRAIGHT_A_TURN,
-    STRAIGHT_TOGETHER,
+    CREDIT, CREDIT_OVERHEAD, MESSAGES_IN_FLIGHT, RECORD_BODY, RECORD_STEP, RECORDS_BETWEEN,
+    RING_BYTES, STRAIGHT_A_TURN, STRAIGHT_TOGETHER,
 };
 use oikaze_protocol::neighbour::{Heading, Kind};
 use oikaze_protocol::rma::{AtomicOp, Operation, Rights, RmaError, Signal};
@@ -38,7 +39,11 @@ impl Two {
 
     fn with(one: Pair, other: Pair) -> Two {
         let (to, from) = (Queue::default(), Queue::default());
-        let wire = |to: &Queue, from: &Queue| Wire { to: Arc::clone(to), from: Arc::clone(from), ..Wire::default() };
+        let wire = |to: &Queue, from: &Queue| Wire {
+            to: Arc::clone(to),
+            from: Arc::clone(from),
+            ..Wire::default()
+        };
         let a = Node::with_neighbours(0, 2, wire(&to, &from), vec![(1, one)]);
         let b = Node::with_neighbours(1, 2, wire(&from, &to), vec![(0, other)]);
         let mut two = Two { a, b, now: Time(1) };
@@ -78,7 +83,8 @@ fn send(class: Class, tag: u64, body: Body) -> Request {
     Request::Send { to: 1, class, tag, body }
 }
 
-/// A node with one neighbour, whose side of the rings the test writes: its memory, but another line.
+/// A node with one neighbour, whose side of the rings the test writes: its memory, but another
+/// line.
 pub(in crate::engine) fn facing_a_hostile_one() -> (Node, Pair) {
     let (node, hostile, _) = facing_a_hostile_one_and_its_memory();
     (node, hostile)
@@ -100,17 +106,24 @@ fn put(pair: &mut Pair, heading: Heading, parts: &[Part<'_>]) {
 /// The heading and head of a user's message in one record.
 fn whole() -> (Heading, Vec<u8>) {
     let head = Operation::User { tag: 1 }.encode();
-    (Heading { kind: Kind::Whole, class: Class::Ordered, head: head.len(), len: 0, flag: false }, head.to_vec())
+    (
+        Heading { kind: Kind::Whole, class: Class::Ordered, head: head.len(), len: 0, flag: false },
+        head.to_vec(),
+    )
 }
 
 /// The beginning of a user's message of so many bytes.
 fn begin(pair: &mut Pair, len: u64) {
     let (heading, head) = whole();
-    put(pair, Heading { kind: Kind::Begin, ..heading }, &[Part::Bytes(&len.to_le_bytes()), Part::Bytes(&head)]);
+    put(
+        pair,
+        Heading { kind: Kind::Begin, ..heading },
+        &[Part::Bytes(&len.to_le_bytes()), Part::Bytes(&head)],
+    );
 }
 
-/// MEM-16.7: who ends while the two are still meeting over the network is lost as soon as what it may have said there has had time to come; what is
-/// begun after its end waits no longer than that.
+/// MEM-16.7: who ends while the two are still meeting over the network is lost as soon as what it
+/// may have said there has had time to come; what is begun after its end waits no longer than that.
 #[test]
 fn who_ends_before_the_network_knows_it_is_lost_all_the_same() {
     let (mut node, other) = facing_a_hostile_one();
@@ -135,7 +148,8 @@ fn who_ends_before_the_network_knows_it_is_lost_all_the_same() {
     assert!(ended - begun < Duration::from_secs(1), "{:?}", ended - begun);
 }
 
-/// MEM-16.3: what Wind carries, rings carry: in every length, from inline bodies and from regions, and nothing goes over the network.
+/// MEM-16.3: what Wind carries, rings carry: in every length, from inline bodies and from regions,
+/// and nothing goes over the network.
 #[test]
 fn all_operations_go_through_the_rings() {
     let mut two = Two::new();
@@ -143,7 +157,9 @@ fn all_operations_go_through_the_rings() {
     let most = 3 * RING_BYTES;
     let (there, key) = region(&mut two.b, most + 64);
     let (here, own) = region(&mut two.a, most + 64);
-    for (round, len) in [0, 1, 8, 300, 4096, RECORD_BODY, RECORD_BODY + 1, 100_000, most].into_iter().enumerate() {
+    for (round, len) in
+        [0, 1, 8, 300, 4096, RECORD_BODY, RECORD_BODY + 1, 100_000, most].into_iter().enumerate()
+    {
         here.fill(0, len as u64, round as u8 + 1).unwrap();
         let body = Body::Segment(Segment { region: own.slot, offset: 0, len: len as u64 });
         let signal = Some(Signal { key: key.key, offset: most as u64 + 32, add: 1 });
@@ -169,7 +185,13 @@ fn all_operations_go_through_the_rings() {
             assert!(arrived.body == seen);
         }
     }
-    let word = two.a.ask(Request::Atomic { at: 1, key: key.key, offset: most as u64 + 32, op: AtomicOp::add(5u64), fetch: true });
+    let word = two.a.ask(Request::Atomic {
+        at: 1,
+        key: key.key,
+        offset: most as u64 + 32,
+        op: AtomicOp::add(5u64),
+        fetch: true,
+    });
     assert_eq!(two.outcome(&word), Ok(Value::Word(9)));
     let barriers = [two.a.ask(Request::Barrier), two.b.ask(Request::Barrier)];
     barriers.iter().for_each(|barrier| assert_eq!(two.outcome(barrier), Ok(Value::Done)));
@@ -186,9 +208,16 @@ fn credit_holds_up_messages_but_not_puts() {
     let (there, key) = region(&mut two.b, 64);
     let each = 1 << 20;
     let fit = CREDIT as usize / each - 1;
-    let sent: Vec<_> =
-        (0..fit + 3).map(|n| two.a.ask(send(Class::Ordered, n as u64, Body::Inline(vec![n as u8; each])))).collect();
-    let put = |body: &[u8]| Request::Put { to: 1, key: key.key, offset: 0, body: Body::copy_of(body), signal: None };
+    let sent: Vec<_> = (0..fit + 3)
+        .map(|n| two.a.ask(send(Class::Ordered, n as u64, Body::Inline(vec![n as u8; each]))))
+        .collect();
+    let put = |body: &[u8]| Request::Put {
+        to: 1,
+        key: key.key,
+        offset: 0,
+        body: Body::copy_of(body),
+        signal: None,
+    };
     let passing = two.a.ask(put(&[9; 8]));
     assert_eq!(two.outcome(&passing), Ok(Value::Done));
     assert_eq!(there.load_u64(0).unwrap(), 0x0909_0909_0909_0909);
@@ -218,7 +247,10 @@ fn a_message_that_is_taken_back_is_never_read_again_and_what_follows_arrives() {
     }
     let last = two.a.ask(send(Class::Sync, 3, Body::copy_of(b"after them")));
     assert_eq!(two.outcome(&last), Ok(Value::Done));
-    assert_eq!([&long, &queued].map(|cancelled| cancelled.outcome()), [(); 2].map(|()| Some(Err(Failure::Cancelled))));
+    assert_eq!(
+        [&long, &queued].map(|cancelled| cancelled.outcome()),
+        [(); 2].map(|()| Some(Err(Failure::Cancelled)))
+    );
     assert_eq!(two.b.engine.take_arrived().unwrap().tag, 3);
     assert!(two.b.engine.take_arrived().is_none() && two.a.engine.is_settled());
 }
@@ -227,7 +259,13 @@ fn a_message_that_is_taken_back_is_never_read_again_and_what_follows_arrives() {
 fn a_full_ring_takes_no_more_than_a_connection() {
     let mut two = Two::new();
     let (_, key) = region(&mut two.b, 64);
-    let put = || Request::Put { to: 1, key: key.key, offset: 0, body: Body::copy_of(&[1; 8]), signal: None };
+    let put = || Request::Put {
+        to: 1,
+        key: key.key,
+        offset: 0,
+        body: Body::copy_of(&[1; 8]),
+        signal: None,
+    };
     let puts: Vec<_> = (0..=MESSAGES_IN_FLIGHT).map(|_| two.a.ask(put())).collect();
     two.a.turn(two.now);
     assert_eq!(puts.last().unwrap().outcome(), Some(Err(Failure::TooMany { peer: 1 })));
@@ -239,7 +277,12 @@ fn a_full_ring_takes_no_more_than_a_connection() {
 fn a_neighbour_that_ends_is_lost_at_once() {
     let Two { mut a, mut b, now } = Two::new();
     let (_, key) = region(&mut a, 64);
-    let told = b.ask(Request::Send { to: 0, class: Class::Ordered, tag: 7, body: Body::copy_of(b"last words") });
+    let told = b.ask(Request::Send {
+        to: 0,
+        class: Class::Ordered,
+        tag: 7,
+        body: Body::copy_of(b"last words"),
+    });
     b.turn(now);
     let waiting = a.ask(send(Class::Ordered, 1, Body::copy_of(b"unheard")));
     a.turn(now);
@@ -317,12 +360,16 @@ fn all_credit_may_be_used_again_and_again() {
     }
 }
 
-/// MEM-16.6, WIND-6.7: it goes when all before it is read, and what comes after it goes when it is read.
+/// MEM-16.6, WIND-6.7: it goes when all before it is read, and what comes after it goes when it is
+/// read.
 #[test]
 fn message_larger_than_all_credit_goes_alone() {
     let mut two = Two::new();
     let lens = [1, (CREDIT - CREDIT_OVERHEAD) as usize + 1, 2 * CREDIT as usize, 2];
-    let sent: Vec<_> = lens.iter().map(|len| two.a.ask(send(Class::Ordered, *len as u64, Body::Inline(vec![1; *len])))).collect();
+    let sent: Vec<_> = lens
+        .iter()
+        .map(|len| two.a.ask(send(Class::Ordered, *len as u64, Body::Inline(vec![1; *len]))))
+        .collect();
     for (at, len) in lens.into_iter().enumerate() {
         assert_eq!(two.outcome(&sent[at]), Ok(Value::Done));
         assert!(sent[at + 1..].iter().all(|later| !later.is_done()), "{at} is not read");
@@ -350,8 +397,13 @@ fn all_that_a_neighbour_left_in_its_ring_is_read() {
     assert_eq!(read_to_the_end(&mut a, now, |_| ()), (count, (1, Death::Closed)));
 }
 
-/// What a node is sent by one that has ended, tagged from 0 on: how many, and who ended how. Before each turn something else happens.
-fn read_to_the_end(node: &mut Node, mut now: Time, mut before_turn: impl FnMut(&mut Node)) -> (u64, (Rank, Death)) {
+/// What a node is sent by one that has ended, tagged from 0 on: how many, and who ended how. Before
+/// each turn something else happens.
+fn read_to_the_end(
+    node: &mut Node,
+    mut now: Time,
+    mut before_turn: impl FnMut(&mut Node),
+) -> (u64, (Rank, Death)) {
     let mut read = 0;
     loop {
         now += Duration::from_millis(2);

@@ -29,7 +29,13 @@ fn each_message_is_told_apart_taken_or_refused() {
 fn who_sleeps_is_woken_for_refusals_that_had_waited() {
     let mut two = Two::new();
     let (_, key) = region(&mut two.b, 64);
-    let put = || Request::Put { to: 1, key: key.key ^ 1, offset: 0, body: Body::Inline(vec![1; 8]), signal: None };
+    let put = || Request::Put {
+        to: 1,
+        key: key.key ^ 1,
+        offset: 0,
+        body: Body::Inline(vec![1; 8]),
+        signal: None,
+    };
     let _puts: Vec<_> = (0..=REFUSALS_TOLD).map(|_| two.a.ask(put())).collect();
     let now = two.now;
     two.a.turn(now);
@@ -40,13 +46,20 @@ fn who_sleeps_is_woken_for_refusals_that_had_waited() {
     assert!(rung(&two.a));
 }
 
-/// MEM-16.4, MEM-16.5: refusals that there is no room to tell wait for the writer, asleep; each side wakes the other for the next ones.
+/// MEM-16.4, MEM-16.5: refusals that there is no room to tell wait for the writer, asleep; each
+/// side wakes the other for the next ones.
 #[test]
 fn who_has_more_refused_than_it_may_tell_sleeps() {
     const ROUNDS: usize = 3;
     let mut two = Two::new();
     let (_, key) = region(&mut two.b, 64);
-    let put = || Request::Put { to: 1, key: key.key ^ 1, offset: 0, body: Body::Inline(vec![1; 8]), signal: None };
+    let put = || Request::Put {
+        to: 1,
+        key: key.key ^ 1,
+        offset: 0,
+        body: Body::Inline(vec![1; 8]),
+        signal: None,
+    };
     let puts: Vec<_> = (0..ROUNDS * REFUSALS_TOLD).map(|_| two.a.ask(put())).collect();
     let now = two.now;
     two.a.turn(now);
@@ -61,7 +74,8 @@ fn who_has_more_refused_than_it_may_tell_sleeps() {
     }
 }
 
-/// MEM-1.5: a message whose source has gone while it waited for room fails for that, and its peer lives.
+/// MEM-1.5: a message whose source has gone while it waited for room fails for that, and its peer
+/// lives.
 #[test]
 fn a_source_that_has_gone_is_not_the_end_of_a_peer() {
     const LEN: usize = 2 * RING_BYTES;

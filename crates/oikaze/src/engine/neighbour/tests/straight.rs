@@ -6,13 +6,18 @@ use oikaze_os::link::Link;
 use oikaze_protocol::coherence::Pages;
 
 /// A message that is in a ring, or was taken out together with one before.
-fn take_straight<L: Link, P: Pages>(engine: &mut Engine<L, P>, from: Option<Rank>, sends_many: bool) -> Option<Arrived> {
+fn take_straight<L: Link, P: Pages>(
+    engine: &mut Engine<L, P>,
+    from: Option<Rank>,
+    sends_many: bool,
+) -> Option<Arrived> {
     engine.make_ready(from, sends_many)?;
     engine.hand_out()
 }
 
-/// MEM-16.9: messages that go straight, and those that do not, arrive in the order in which they were sent, each once, in whichever way they
-/// are taken; each is settled when it was taken, not before.
+/// MEM-16.9: messages that go straight, and those that do not, arrive in the order in which they
+/// were sent, each once, in whichever way they are taken; each is settled when it was taken, not
+/// before.
 #[test]
 fn messages_that_go_straight_and_others_keep_their_order() {
     let mut two = Two::new();
@@ -23,7 +28,8 @@ fn messages_that_go_straight_and_others_keep_their_order() {
     for n in 0..3000u64 {
         let class = [Class::Ordered, Class::Sync][n as usize % 2];
         let body = vec![n as u8; [0, 8, 32, 33, 1000, 2000, RECORD_BODY + 1][n as usize % 7]];
-        let position = if n % 5 > 0 { two.a.engine.send_straight(1, class, n, &body) } else { None };
+        let position =
+            if n % 5 > 0 { two.a.engine.send_straight(1, class, n, &body) } else { None };
         match position {
             Some(position) => {
                 assert_eq!(outcome(position), None, "it was not taken");
@@ -35,9 +41,15 @@ fn messages_that_go_straight_and_others_keep_their_order() {
             }
         }
         let mut read = |arrived: crate::engine::Arrived| {
-            assert_eq!((arrived.from, arrived.tag, arrived.class), (0, seen, [Class::Ordered, Class::Sync][seen as usize % 2]));
+            assert_eq!(
+                (arrived.from, arrived.tag, arrived.class),
+                (0, seen, [Class::Ordered, Class::Sync][seen as usize % 2])
+            );
             assert!(arrived.body.iter().all(|&byte| byte == seen as u8));
-            assert_eq!(arrived.body.len(), [0, 8, 32, 33, 1000, 2000, RECORD_BODY + 1][seen as usize % 7]);
+            assert_eq!(
+                arrived.body.len(),
+                [0, 8, 32, 33, 1000, 2000, RECORD_BODY + 1][seen as usize % 7]
+            );
             seen += 1;
         };
         match n % 11 {
@@ -45,7 +57,9 @@ fn messages_that_go_straight_and_others_keep_their_order() {
                 two.turn();
                 std::iter::from_fn(|| two.b.engine.take_arrived()).for_each(&mut read);
             }
-            1..6 => std::iter::from_fn(|| take_straight(&mut two.b.engine, Some(0), n % 3 > 0)).take(3).for_each(&mut read),
+            1..6 => std::iter::from_fn(|| take_straight(&mut two.b.engine, Some(0), n % 3 > 0))
+                .take(3)
+                .for_each(&mut read),
             _ => {}
         }
     }
@@ -57,12 +71,14 @@ fn messages_that_go_straight_and_others_keep_their_order() {
     assert!(asked.iter().all(|asked| asked.outcome() == Some(Ok(Value::Done))));
 }
 
-/// MEM-16.9, MEM-15.3: a flush waits for what went straight, and who is promised to be told of its end is told then; a fence that holds something
-/// back lets nothing past.
+/// MEM-16.9, MEM-15.3: a flush waits for what went straight, and who is promised to be told of its
+/// end is told then; a fence that holds something back lets nothing past.
 #[test]
 fn flushes_and_fences_count_what_went_straight() {
     let mut two = Two::new();
-    let positions: Vec<u64> = (0..10).map(|n| two.a.engine.send_straight(1, Class::Ordered, n, b"straight").unwrap()).collect();
+    let positions: Vec<u64> = (0..10)
+        .map(|n| two.a.engine.send_straight(1, Class::Ordered, n, b"straight").unwrap())
+        .collect();
     let flush = two.a.ask(Request::Flush { peer: Some(1) });
     let told = Completion::new();
     let passage = two.a.engine.passages().shared(1).unwrap();
@@ -91,7 +107,8 @@ fn flushes_and_fences_count_what_went_straight() {
     assert_eq!(late.outcome(), Some(Ok(Value::Done)));
 }
 
-/// MEM-16.9, MEM-16.6: nothing overtakes what waits for credit, or a long body that is under way; and what was read straight gives its credit back.
+/// MEM-16.9, MEM-16.6: nothing overtakes what waits for credit, or a long body that is under way;
+/// and what was read straight gives its credit back.
 #[test]
 fn what_goes_straight_waits_its_turn() {
     let mut two = Two::new();
@@ -105,7 +122,10 @@ fn what_goes_straight_waits_its_turn() {
     two.turn();
     let each = 8192;
     for n in 0..3 * CREDIT / each {
-        assert!(two.a.engine.send_straight(1, Class::Unordered, n, &vec![1; each as usize]).is_some(), "{n}");
+        assert!(
+            two.a.engine.send_straight(1, Class::Unordered, n, &vec![1; each as usize]).is_some(),
+            "{n}"
+        );
         assert_eq!(take_straight(&mut two.b.engine, Some(0), n % 3 > 0).unwrap().tag, n);
         if n % 64 > 60 {
             two.turn();
@@ -126,7 +146,8 @@ fn after_some_messages_that_went_straight_a_look_is_due() {
     assert_eq!((sent, taken), (STRAIGHT_A_TURN as usize, STRAIGHT_A_TURN as usize));
     two.turn();
     assert!(
-        two.a.engine.send_straight(1, Class::Ordered, 0, &[]).is_some() && take_straight(&mut two.b.engine, None, true).is_some()
+        two.a.engine.send_straight(1, Class::Ordered, 0, &[]).is_some()
+            && take_straight(&mut two.b.engine, None, true).is_some()
     );
 }
 
@@ -134,7 +155,8 @@ fn after_some_messages_that_went_straight_a_look_is_due() {
 #[test]
 fn what_went_straight_to_one_that_ends_is_told_apart() {
     let Two { mut a, mut b, now } = Two::new();
-    let [taken, left] = [1, 2].map(|tag| a.engine.send_straight(1, Class::Ordered, tag, b"a word").unwrap());
+    let [taken, left] =
+        [1, 2].map(|tag| a.engine.send_straight(1, Class::Ordered, tag, b"a word").unwrap());
     assert_eq!(take_straight(&mut b.engine, None, false).unwrap().tag, 1);
     let flush = a.ask(Request::Flush { peer: None });
     a.turn(now);
@@ -149,7 +171,8 @@ fn what_went_straight_to_one_that_ends_is_told_apart() {
     assert_eq!(a.engine.send_straight(1, Class::Ordered, 3, &[]), None);
 }
 
-/// MEM-16.7, MEM-16.9: a full ring of the shortest messages is read to its end, whatever goes straight meanwhile.
+/// MEM-16.7, MEM-16.9: a full ring of the shortest messages is read to its end, whatever goes
+/// straight meanwhile.
 #[test]
 fn what_a_dead_one_left_is_read_while_others_go_straight() {
     let Two { mut a, mut b, now } = Two::new();
@@ -180,7 +203,8 @@ fn say(pair: &mut Pair, times: usize) {
     (0..times).for_each(|_| put(pair, heading, &[Part::Bytes(&head)]));
 }
 
-/// MEM-16.9: turns leave the ring to a thread that takes its messages straight; others they empty, also of one to whom much goes straight.
+/// MEM-16.9: turns leave the ring to a thread that takes its messages straight; others they empty,
+/// also of one to whom much goes straight.
 #[test]
 fn turns_spare_the_ring_that_is_taken_from_and_no_other() {
     let (mut node, [mut one, mut other]) = between_two();
@@ -190,12 +214,14 @@ fn turns_spare_the_ring_that_is_taken_from_and_no_other() {
     say(&mut one, 20);
     say(&mut other, 20);
     node.turn(Time(1));
-    let from: Vec<Rank> = std::iter::from_fn(|| node.engine.take_arrived()).map(|arrived| arrived.from).collect();
+    let from: Vec<Rank> =
+        std::iter::from_fn(|| node.engine.take_arrived()).map(|arrived| arrived.from).collect();
     let of = |rank| from.iter().filter(|from| **from == rank).count();
     assert_eq!((of(1), of(2)), (RECORDS_BETWEEN, 20));
 }
 
-/// MEM-16.9: who takes from whomever takes from each in turn, whatever it sends between; of those who send many, some together.
+/// MEM-16.9: who takes from whomever takes from each in turn, whatever it sends between; of those
+/// who send many, some together.
 #[test]
 fn straight_messages_of_two_are_taken_in_turn() {
     for (sends_many, together) in [(false, 1), (true, STRAIGHT_TOGETHER)] {
@@ -211,11 +237,14 @@ fn straight_messages_of_two_are_taken_in_turn() {
     }
 }
 
-/// MEM-16.9: what was taken together with a message that somebody waited for is the next that is read, by whomever; no message passes another.
+/// MEM-16.9: what was taken together with a message that somebody waited for is the next that is
+/// read, by whomever; no message passes another.
 #[test]
 fn messages_taken_ahead_are_read_next() {
     let mut two = Two::new();
-    let positions: Vec<u64> = (0..12).map(|n| two.a.engine.send_straight(1, Class::Ordered, n, b"straight").unwrap()).collect();
+    let positions: Vec<u64> = (0..12)
+        .map(|n| two.a.engine.send_straight(1, Class::Ordered, n, b"straight").unwrap())
+        .collect();
     let passages = [two.a.engine.passages(), two.b.engine.passages()];
     let is_settled = |n: usize| passages[0].of(1).unwrap().outcome(positions[n]).is_some();
     assert_eq!(take_straight(&mut two.b.engine, None, true).unwrap().tag, 0);
@@ -255,7 +284,8 @@ fn who_refuses_what_went_straight_is_damaged() {
     assert!(!node.engine.is_neighbour(1));
 }
 
-/// MEM-16.5: a turn that hears the bell in place of the thread that sleeps says so, once: the neighbour believes that thread awake.
+/// MEM-16.5: a turn that hears the bell in place of the thread that sleeps says so, once: the
+/// neighbour believes that thread awake.
 #[test]
 fn who_hears_the_bell_for_a_sleeper_tells() {
     let mut two = Two::new();

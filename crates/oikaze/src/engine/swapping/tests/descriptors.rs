@@ -1,4 +1,5 @@
-//! Exchanges in a process that may open nothing more: one of its own, since that holds for all threads.
+//! Exchanges in a process that may open nothing more: one of its own, since that holds for all
+//! threads.
 
 use super::*;
 use rustix::fd::AsFd;
@@ -12,7 +13,8 @@ const SHORT: &str = "OIKAZE_TEST_SHORT_OF_DESCRIPTORS";
 /// All that this process may have.
 fn take_all() -> Vec<OwnedFd> {
     const FEW: u64 = 200;
-    setrlimit(Resource::Nofile, Rlimit { current: Some(FEW), ..getrlimit(Resource::Nofile) }).unwrap();
+    setrlimit(Resource::Nofile, Rlimit { current: Some(FEW), ..getrlimit(Resource::Nofile) })
+        .unwrap();
     std::iter::from_fn(|| std::io::stderr().as_fd().try_clone_to_owned().ok()).collect()
 }
 
@@ -23,9 +25,11 @@ fn exchanges_where_no_descriptor_is_free() {
         return;
     }
     let Some((mut two, here, there)) = two() else { return println!("exchanged") };
-    let (here_too, there_too) = (Place::new(&mut two.a, 1).unwrap(), Place::new(&mut two.b, 2).unwrap());
+    let (here_too, there_too) =
+        (Place::new(&mut two.a, 1).unwrap(), Place::new(&mut two.b, 2).unwrap());
     let given = two.b.engine.memory().insert(Region::shared(4096).unwrap(), Rights::ALL).unwrap();
-    let asked = [(&here, &there), (&here_too, &there_too)].map(|(here, there)| two.a.ask(here.swap_with(there, 1)));
+    let asked = [(&here, &there), (&here_too, &there_too)]
+        .map(|(here, there)| two.a.ask(here.swap_with(there, 1)));
     let map = two.a.ask(Request::Map { at: 1, key: given.key });
     two.a.turn(two.now);
     // A region's memory comes before what the exchanges need; so do calls.
@@ -55,7 +59,14 @@ fn exchanges_where_no_descriptor_is_free() {
 #[test]
 fn what_comes_back_finds_a_descriptor_free() {
     let mut process = Command::new(std::env::current_exe().unwrap());
-    process.args(["--exact", "engine::swapping::tests::descriptors::exchanges_where_no_descriptor_is_free", "--nocapture"]);
+    process.args([
+        "--exact",
+        "engine::swapping::tests::descriptors::exchanges_where_no_descriptor_is_free",
+        "--nocapture",
+    ]);
     let output = process.env(SHORT, "1").output().unwrap();
-    assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("exchanged"), "{output:?}");
+    assert!(
+        output.status.success() && String::from_utf8_lossy(&output.stdout).contains("exchanged"),
+        "{output:?}"
+    );
 }

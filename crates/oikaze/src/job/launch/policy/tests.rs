@@ -20,7 +20,10 @@ fn signals(policy: &mut Policy) -> Vec<i32> {
 fn good_ends_are_only_told() {
     let mut policy = Policy::new(2, GRACE, None);
     policy.ended(at(0), 1, &Ending::Status(0));
-    assert_eq!(policy.actions(), [Action::Ended(NodeEnd { rank: 1, how: "ended with status 0".into(), success: true })]);
+    assert_eq!(
+        policy.actions(),
+        [Action::Ended(NodeEnd { rank: 1, how: "ended with status 0".into(), success: true })]
+    );
     assert!(!policy.is_over() && policy.next_timeout().is_none());
     policy.ended(at(0), 0, &Ending::Status(0));
     assert!(policy.is_over() && policy.status() == 0);
@@ -31,7 +34,9 @@ fn the_first_failure_counts_and_the_rest_is_ended() {
     let mut policy = Policy::new(3, GRACE, None);
     policy.ended(at(1), 2, &Ending::Signal(9));
     policy.ended(at(2), 0, &Ending::Status(3));
-    assert!(policy.actions().contains(&Action::Abort("node 2 was killed by signal 9 (SIGKILL)".into())));
+    assert!(
+        policy.actions().contains(&Action::Abort("node 2 was killed by signal 9 (SIGKILL)".into()))
+    );
     assert_eq!(policy.next_timeout(), Some(at(8)));
     policy.timeout(at(7));
     assert!(signals(&mut policy).is_empty());
@@ -119,7 +124,11 @@ fn timeout_with_answers_prints_one_line_for_each_living_node() {
     policy.actions();
     policy.answered(at(4), &[(0, None), (1, Some("in a barrier\nfor 2 s".into())), (2, None)]);
     let lines = said(&mut policy);
-    assert_eq!(lines[1..], ["node 1: in a barrier for 2 s".to_owned(), format!("node 2: {NO_ANSWER}")], "{lines:?}");
+    assert_eq!(
+        lines[1..],
+        ["node 1: in a barrier for 2 s".to_owned(), format!("node 2: {NO_ANSWER}")],
+        "{lines:?}"
+    );
     policy.answered(at(4), &[(1, None)]);
     assert!(said(&mut policy).is_empty(), "asked once");
     let mut policy = Policy::new(1, GRACE, Some(at(3)));
@@ -134,11 +143,16 @@ fn timeout_with_answers_prints_one_line_for_each_living_node() {
 /// LAUNCH-3.1: the status of an aborted job is the aborter's own failing status, else 1.
 #[test]
 fn abort_by_a_node_ends_the_job_with_its_status() {
-    for (own, expected) in [(Ending::Status(3), 3), (Ending::Status(0), 1), (Ending::Signal(6), 134)] {
+    for (own, expected) in
+        [(Ending::Status(3), 3), (Ending::Status(0), 1), (Ending::Signal(6), 134)]
+    {
         let mut policy = Policy::new(3, GRACE, None);
         policy.keep_going();
         policy.aborted(at(1), 1, "the input is broken");
-        assert!(said(&mut policy)[0].starts_with("node 1 aborted the job: the input is broken; 3 nodes have 7 s"));
+        assert!(
+            said(&mut policy)[0]
+                .starts_with("node 1 aborted the job: the input is broken; 3 nodes have 7 s")
+        );
         policy.ended(at(2), 0, &Ending::Status(9));
         policy.ended(at(2), 1, &own);
         policy.ended(at(2), 2, &Ending::Status(8));
@@ -153,7 +167,8 @@ fn abort_by_a_node_ends_the_job_with_its_status() {
     assert_eq!(policy.status(), 1, "the launcher's own signal is not the node's status");
 }
 
-/// LAUNCH-3.2: survivors are neither aborted nor signalled, each death is said once, and the first failure gives the status.
+/// LAUNCH-3.2: survivors are neither aborted nor signalled, each death is said once, and the first
+/// failure gives the status.
 #[test]
 fn keep_going_lets_survivors_end_by_themselves() {
     let mut policy = Policy::new(4, GRACE, None);
@@ -161,8 +176,13 @@ fn keep_going_lets_survivors_end_by_themselves() {
     policy.ended(at(1), 2, &Ending::Status(3));
     policy.ended(at(2), 1, &Ending::Signal(SIGKILL));
     let actions = policy.actions();
-    assert!(!actions.iter().any(|action| matches!(action, Action::Abort(_) | Action::Signal(_))), "{actions:?}");
-    let deaths = actions.iter().filter(|action| matches!(action, Action::Say(text) if text.starts_with("node ")));
+    assert!(
+        !actions.iter().any(|action| matches!(action, Action::Abort(_) | Action::Signal(_))),
+        "{actions:?}"
+    );
+    let deaths = actions
+        .iter()
+        .filter(|action| matches!(action, Action::Say(text) if text.starts_with("node ")));
     assert_eq!(deaths.count(), 2);
     assert_eq!(policy.next_timeout(), None);
     policy.ended(at(99), 0, &Ending::Status(0));

@@ -36,7 +36,8 @@ impl News {
     }
 }
 
-/// Passes questions to a thread that may block. The thread starts with the first question and ends with this value.
+/// Passes questions to a thread that may block. The thread starts with the first question and ends
+/// with this value.
 pub(super) struct Answering {
     link: Arc<Link>,
     questions: Option<SyncSender<(u32, String)>>,
@@ -48,7 +49,8 @@ impl Answering {
         Answering { link, questions: None }
     }
 
-    /// Takes a question without blocking. A question that finds no room or no thread stays unanswered.
+    /// Takes a question without blocking. A question that finds no room or no thread stays
+    /// unanswered.
     pub fn take(&mut self, number: u32, question: String) {
         if self.questions.is_none() {
             let (questions, inbox) = sync_channel(WAITING_MAX);

@@ -1,13 +1,17 @@
-//! Connects to the store over paths that lose packets, past addresses that lead nowhere (WIND-11.1 to 11.3).
+//! Connects to the store over paths that lose packets, past addresses that lead nowhere (WIND-11.1
+//! to 11.3).
 //!
-//! One thread polls all attempts. It starts new attempts while older ones wait, because a connection whose SYN was lost stands
-//! still until the retransmission after one second (RFC 6298). Only one attempt at a time sends its proof, and each proof
-//! carries a greater number than the last one, so that the store knows which connection of a process is the newest.
+//! One thread polls all attempts. It starts new attempts while older ones wait, because a
+//! connection whose SYN was lost stands still until the retransmission after one second (RFC 6298).
+//! Only one attempt at a time sends its proof, and each proof carries a greater number than the
+//! last one, so that the store knows which connection of a process is the newest.
 
 use crate::job::clock::Clock;
 use crate::job::environment::Place;
 use crate::job::reason::{Reason, Transport, is_own, listed, remedies};
-use crate::job::store::protocol::{Greeting, LENGTH_LEN, NONCE_LEN, PROCESS_LEN, Proof, VERSION, Verdict};
+use crate::job::store::protocol::{
+    Greeting, LENGTH_LEN, NONCE_LEN, PROCESS_LEN, Proof, VERSION, Verdict,
+};
 use crate::job::store::{patience, seal};
 use crate::job::{JobError, Secret};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -29,7 +33,8 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_millis(1600);
 const ATTEMPT_TIME: Duration = Duration::from_secs(6);
 /// Time for the answer to a proof before another greeted attempt sends one.
 const PROOF_TIME: Duration = Duration::from_secs(1);
-/// Time for other addresses after one has given an answer that is not proven, or failed for a cause that may pass.
+/// Time for other addresses after one has given an answer that is not proven, or failed for a cause
+/// that may pass.
 const VERDICT_TIME: Duration = Duration::from_secs(5);
 /// Longest sleep, after which a cancellation is noticed.
 const POLL_TIME: Duration = Duration::from_millis(50);
@@ -127,7 +132,13 @@ impl Search<'_> {
     pub fn connect(&self, addresses: &[SocketAddr]) -> Result<Connected, JobError> {
         // Time of being stopped counts neither for the limit nor for an attempt (LAUNCH-4.3).
         let mut clock = Clock::new();
-        let target = |&address| Target { address, next: Some(Duration::ZERO), pause: RETRY_PAUSE_MIN, live: 0, failed: None };
+        let target = |&address| Target {
+            address,
+            next: Some(Duration::ZERO),
+            pause: RETRY_PAUSE_MIN,
+            live: 0,
+            failed: None,
+        };
         let mut targets: Vec<Target> = addresses.iter().map(target).collect();
         let mut attempts: Vec<Attempt> = Vec::new();
         let mut verdict: Option<(JobError, Duration)> = None;
@@ -149,15 +160,19 @@ impl Search<'_> {
                     Step::Wait => Reason::Silent,
                     Step::Done(Ok(key)) => {
                         let Attempt { stream, .. } = attempts.swap_remove(at);
-                        patience::apply(&stream).map_err(JobError::system("prepare the connection to the job's store"))?;
+                        patience::apply(&stream).map_err(JobError::system(
+                            "prepare the connection to the job's store",
+                        ))?;
                         return Ok(Connected { stream, address: target.address, key });
                     }
                     Step::Done(Err(refused)) => return Err(refused),
                     Step::Failed(reason) => reason,
                     Step::Unproven(why) => {
                         let reason = Reason::Foreign(why.to_string());
-                        let is_better = matches!(why, JobError::Refused { .. } | JobError::StoreVersion { .. });
-                        // Another job may listen at an address that this host has as well (every docker0 is 172.17.0.1).
+                        let is_better =
+                            matches!(why, JobError::Refused { .. } | JobError::StoreVersion { .. });
+                        // Another job may listen at an address that this host has as well (every
+                        // docker0 is 172.17.0.1).
                         let own = !target.address.ip().is_loopback() && is_own(target.address.ip());
                         if !own && (verdict.is_none() || is_better) {
                             verdict = Some((why, verdict.map_or(now, |(_, since)| since)));
@@ -169,29 +184,44 @@ impl Search<'_> {
                 target.fail(failed);
             }
             let open = targets.iter().any(|target| target.next.is_some() || target.live > 0);
-            let doubtful = |target: &Target| target.failed.as_ref().is_some_and(Reason::is_doubtful);
-            let hopeless = targets.iter().all(|target| target.next.is_none() && target.live == 0 || doubtful(target));
+            let doubtful =
+                |target: &Target| target.failed.as_ref().is_some_and(Reason::is_doubtful);
+            let hopeless = targets
+                .iter()
+                .all(|target| target.next.is_none() && target.live == 0 || doubtful(target));
             let is_late = now >= self.limit || hopeless && now >= VERDICT_TIME;
-            let is_told = verdict.as_ref().is_some_and(|(_, since)| now.saturating_sub(*since) >= VERDICT_TIME);
+            let is_told = verdict
+                .as_ref()
+                .is_some_and(|(_, since)| now.saturating_sub(*since) >= VERDICT_TIME);
             if !open || is_late || is_told || (self.is_cancelled)() {
-                return Err(verdict.map_or_else(|| self.unreachable(&targets, &attempts, now), |(why, _)| why));
+                return Err(verdict
+                    .map_or_else(|| self.unreachable(&targets, &attempts, now), |(why, _)| why));
             }
         }
     }
 
     /// Sends a proof on one greeted attempt, unless another one still waits for its answer.
-    fn prove(&self, targets: &mut [Target], attempts: &mut Vec<Attempt>, now: Duration) -> Result<(), JobError> {
+    fn prove(
+        &self,
+        targets: &mut [Target],
+        attempts: &mut Vec<Attempt>,
+        now: Duration,
+    ) -> Result<(), JobError> {
         let is_greeted = |attempt: &&mut Attempt| matches!(attempt.phase, Phase::Greeted(_));
-        let Some(next) = attempts.iter_mut().filter(is_greeted).min_by_key(|attempt| attempt.target) else { return Ok(()) };
+        let Some(next) =
+            attempts.iter_mut().filter(is_greeted).min_by_key(|attempt| attempt.target)
+        else {
+            return Ok(());
+        };
         let Phase::Greeted(greeting) = &next.phase else { return Ok(()) };
         let greeting = greeting.clone();
         let (target, begun) = (next.target, next.begun);
-        let patient =
-            |attempt: &Attempt| matches!(attempt.phase, Phase::Proving(_, _, since) if now.saturating_sub(since) < PROOF_TIME);
+        let patient = |attempt: &Attempt| matches!(attempt.phase, Phase::Proving(_, _, since) if now.saturating_sub(since) < PROOF_TIME);
         if attempts.iter().any(patient) {
             return Ok(());
         }
-        // Closed before the new proof leaves: two connections of one process would only replace each other.
+        // Closed before the new proof leaves: two connections of one process would only replace
+        // each other.
         attempts.retain(|attempt| {
             let is_proving = matches!(attempt.phase, Phase::Proving(..));
             if is_proving && let Some(target) = targets.get_mut(attempt.target) {
@@ -199,7 +229,9 @@ impl Search<'_> {
             }
             !is_proving
         });
-        let Some(next) = attempts.iter_mut().find(|attempt| attempt.target == target && attempt.begun == begun) else {
+        let Some(next) =
+            attempts.iter_mut().find(|attempt| attempt.target == target && attempt.begun == begun)
+        else {
             return Ok(());
         };
         let mut nonce = [0; NONCE_LEN];
@@ -207,7 +239,8 @@ impl Search<'_> {
         let Place { rank, size, incarnation, .. } = *self.place;
         let attempt = self.process.proofs.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let (process, mac) = (self.process.id, [0; 32]);
-        let proof = Proof { version: VERSION, rank, size, incarnation, process, attempt, nonce, mac };
+        let proof =
+            Proof { version: VERSION, rank, size, incarnation, process, attempt, nonce, mac };
         let proof = proof.signed(&self.place.secret, &greeting);
         // Fits an empty buffer. An error shows at the next read.
         let _ = (&next.stream).write_all(&seal::plain(&proof.encode()));
@@ -227,7 +260,9 @@ impl Search<'_> {
             Ok(Some(content)) => content,
             Ok(None) => return Step::Wait,
             Err(why) if why.kind() == ErrorKind::InvalidData => return foreign(address),
-            Err(why) if why.kind() == ErrorKind::UnexpectedEof => return Step::Failed(Reason::Dropped),
+            Err(why) if why.kind() == ErrorKind::UnexpectedEof => {
+                return Step::Failed(Reason::Dropped);
+            }
             Err(why) => return Step::Failed(Reason::of(&why, address.ip())),
         };
         match &attempt.phase {
@@ -236,7 +271,9 @@ impl Search<'_> {
                     attempt.phase = Phase::Greeted(greeting);
                     Step::Wait
                 }
-                Ok(other) => Step::Unproven(JobError::StoreVersion { ours: VERSION, theirs: other.version }),
+                Ok(other) => {
+                    Step::Unproven(JobError::StoreVersion { ours: VERSION, theirs: other.version })
+                }
                 Err(_) => foreign(address),
             },
             Phase::Proving(greeting, proof, _) => self.verdict(&content, greeting, proof, address),
@@ -244,10 +281,18 @@ impl Search<'_> {
         }
     }
 
-    fn verdict(&self, content: &[u8], greeting: &Greeting, proof: &Proof, address: SocketAddr) -> Step {
+    fn verdict(
+        &self,
+        content: &[u8],
+        greeting: &Greeting,
+        proof: &Proof,
+        address: SocketAddr,
+    ) -> Step {
         let secret = &self.place.secret;
         match Verdict::decode(content) {
-            Ok(Verdict::Welcome(mac)) if mac == proof.answer(secret, greeting) => Step::Done(Ok(proof.session(secret, greeting))),
+            Ok(Verdict::Welcome(mac)) if mac == proof.answer(secret, greeting) => {
+                Step::Done(Ok(proof.session(secret, greeting)))
+            }
             Ok(Verdict::Refused { mac, why }) => {
                 let proven = proof.verify_refusal(secret, greeting, &why, &mac);
                 // Control characters are not shown.
@@ -261,8 +306,10 @@ impl Search<'_> {
     fn unreachable(&self, targets: &[Target], attempts: &[Attempt], waited: Duration) -> JobError {
         let has_others = targets.iter().any(|target| !target.address.ip().is_loopback());
         let reason = |(at, target): (usize, &Target)| {
-            let is_connected = |one: &Attempt| one.target == at && !matches!(one.phase, Phase::Connecting);
-            let waiting = if attempts.iter().any(is_connected) { Reason::Silent } else { Reason::NoAnswer };
+            let is_connected =
+                |one: &Attempt| one.target == at && !matches!(one.phase, Phase::Connecting);
+            let waiting =
+                if attempts.iter().any(is_connected) { Reason::Silent } else { Reason::NoAnswer };
             let reason = target.failed.clone().unwrap_or(waiting);
             let is_local = reason == Reason::Closed && target.address.ip().is_loopback();
             (target.address, if is_local && has_others { Reason::Elsewhere } else { reason })
@@ -270,7 +317,8 @@ impl Search<'_> {
         let failed: Vec<(SocketAddr, Reason)> = targets.iter().enumerate().map(reason).collect();
         let named = failed.iter().map(|(address, reason)| (address.to_string(), reason.clone()));
         let tried: Vec<_> = named.chain(self.unresolved.iter().cloned()).collect();
-        let remedy = remedies(failed.iter().map(|(address, reason)| (*address, reason)), Transport::Tcp);
+        let remedy =
+            remedies(failed.iter().map(|(address, reason)| (*address, reason)), Transport::Tcp);
         JobError::StoreUnreachable { tried: listed(&tried), remedy, waited }
     }
 }
@@ -281,7 +329,8 @@ impl Target {
         if reason.is_final() {
             self.next = None;
         }
-        // An address at which something answered is not one without answer, whatever a later attempt meets.
+        // An address at which something answered is not one without answer, whatever a later
+        // attempt meets.
         if reason != Reason::NoAnswer || self.failed.is_none() {
             self.failed = Some(reason);
         }
@@ -297,20 +346,27 @@ fn fill(bytes: &mut [u8]) -> Result<(), JobError> {
     getrandom::fill(bytes).map_err(failed).map_err(JobError::system("draw a random number"))
 }
 
-/// Starts the attempts that are due, the longest due first, so that no address waits for ever behind others.
+/// Starts the attempts that are due, the longest due first, so that no address waits for ever
+/// behind others.
 fn start(targets: &mut [Target], attempts: &mut Vec<Attempt>, now: Duration) {
     let mut due: Vec<usize> = (0..targets.len())
-        .filter(|&at| targets.get(at).is_some_and(|target| target.next.is_some_and(|next| next <= now)))
+        .filter(|&at| {
+            targets.get(at).is_some_and(|target| target.next.is_some_and(|next| next <= now))
+        })
         .filter(|&at| targets.get(at).is_some_and(|target| target.live < ATTEMPTS_MAX))
         .collect();
     due.sort_by_key(|&at| targets.get(at).and_then(|target| target.next));
     if attempts.len() + due.len() > SOCKETS_MAX {
-        // Old attempts that are not even connected make room for addresses that have not been tried.
+        // Old attempts that are not even connected make room for addresses that have not been
+        // tried.
         let is_old = |attempt: &Attempt| {
-            matches!(attempt.phase, Phase::Connecting) && now.saturating_sub(attempt.begun) >= RETRY_PAUSE_MAX
+            matches!(attempt.phase, Phase::Connecting)
+                && now.saturating_sub(attempt.begun) >= RETRY_PAUSE_MAX
         };
         attempts.retain(|attempt| {
-            let Some(target) = targets.get_mut(attempt.target).filter(|_| is_old(attempt)) else { return true };
+            let Some(target) = targets.get_mut(attempt.target).filter(|_| is_old(attempt)) else {
+                return true;
+            };
             target.fail(Reason::NoAnswer);
             false
         });
@@ -322,7 +378,13 @@ fn start(targets: &mut [Target], attempts: &mut Vec<Attempt>, now: Duration) {
         target.live += 1;
         match begin_connect(target.address) {
             Ok(stream) => {
-                attempts.push(Attempt { target: at, stream, begun: now, phase: Phase::Connecting, read: Vec::new() });
+                attempts.push(Attempt {
+                    target: at,
+                    stream,
+                    begun: now,
+                    phase: Phase::Connecting,
+                    read: Vec::new(),
+                });
             }
             Err(why) => target.fail(Reason::of(&why, target.address.ip())),
         }
@@ -331,9 +393,16 @@ fn start(targets: &mut [Target], attempts: &mut Vec<Attempt>, now: Duration) {
 
 fn begin_connect(address: SocketAddr) -> io::Result<TcpStream> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)?;
+    let socket = socket_with(
+        family,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )?;
     match connect(&socket, &address) {
-        Ok(()) | Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::INTR) => Ok(TcpStream::from(socket)),
+        Ok(()) | Err(rustix::io::Errno::INPROGRESS | rustix::io::Errno::INTR) => {
+            Ok(TcpStream::from(socket))
+        }
         Err(why) => Err(why.into()),
     }
 }
@@ -351,12 +420,18 @@ fn finish_connect(stream: &TcpStream) -> io::Result<bool> {
 /// Reads a frame of the handshake and no byte beyond it: what follows belongs to the session.
 fn read_frame(attempt: &mut Attempt) -> io::Result<Option<Vec<u8>>> {
     loop {
-        if let Some(content) = seal::cut(&mut attempt.read, false).map_err(|why| io::Error::new(ErrorKind::InvalidData, why))? {
+        if let Some(content) = seal::cut(&mut attempt.read, false)
+            .map_err(|why| io::Error::new(ErrorKind::InvalidData, why))?
+        {
             return Ok(Some(content));
         }
         let end = match attempt.read.first_chunk::<LENGTH_LEN>() {
             None => LENGTH_LEN,
-            Some(front) => LENGTH_LEN + seal::length(*front, false).map_err(|why| io::Error::new(ErrorKind::InvalidData, why))?,
+            Some(front) => {
+                LENGTH_LEN
+                    + seal::length(*front, false)
+                        .map_err(|why| io::Error::new(ErrorKind::InvalidData, why))?
+            }
         };
         let mut chunk = vec![0; end - attempt.read.len()];
         match attempt.stream.read(&mut chunk) {
@@ -378,8 +453,14 @@ fn wait(targets: &[Target], attempts: &[Attempt], now: Duration) {
             _ => PollFd::new(&attempt.stream, PollFlags::IN),
         })
         .collect();
-    let due = targets.iter().filter(|target| target.live < ATTEMPTS_MAX).filter_map(|target| target.next).min();
-    let time = due.map_or(POLL_TIME, |due| due.saturating_sub(now).clamp(Duration::from_millis(1), POLL_TIME));
+    let due = targets
+        .iter()
+        .filter(|target| target.live < ATTEMPTS_MAX)
+        .filter_map(|target| target.next)
+        .min();
+    let time = due.map_or(POLL_TIME, |due| {
+        due.saturating_sub(now).clamp(Duration::from_millis(1), POLL_TIME)
+    });
     // An interrupted or failed poll is a turn without news.
     let _ = poll(&mut fds, Timespec::try_from(time).ok().as_ref());
 }

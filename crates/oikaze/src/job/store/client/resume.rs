@@ -1,4 +1,5 @@
-//! A connection to the store that outlives TCP's: when it is lost, another one takes its place (WIND-11.3).
+//! A connection to the store that outlives TCP's: when it is lost, another one takes its place
+//! (WIND-11.3).
 
 use super::answering::{Answer, lock};
 use super::connect::{Connected, Process, Search};
@@ -16,7 +17,8 @@ use std::time::Duration;
 /// A request that has no answer yet.
 pub(super) struct Unanswered {
     request: Request,
-    /// Milliseconds of the time limit that have passed. Time of being stopped does not count (LAUNCH-4.3).
+    /// Milliseconds of the time limit that have passed. Time of being stopped does not count
+    /// (LAUNCH-4.3).
     spent: Arc<AtomicU64>,
 }
 
@@ -29,9 +31,15 @@ impl Unanswered {
     fn encode(&self, id: u32) -> Vec<u8> {
         let gone = self.spent.load(Ordering::Relaxed);
         match &self.request {
-            Request::Get(key, limit) => Request::Get(key.clone(), limit.saturating_sub(gone)).encode(id),
-            Request::Fence(name, limit) => Request::Fence(name.clone(), limit.saturating_sub(gone)).encode(id),
-            Request::Ask(rank, limit, question) => Request::Ask(*rank, limit.saturating_sub(gone), question.clone()).encode(id),
+            Request::Get(key, limit) => {
+                Request::Get(key.clone(), limit.saturating_sub(gone)).encode(id)
+            }
+            Request::Fence(name, limit) => {
+                Request::Fence(name.clone(), limit.saturating_sub(gone)).encode(id)
+            }
+            Request::Ask(rank, limit, question) => {
+                Request::Ask(*rank, limit.saturating_sub(gone), question.clone()).encode(id)
+            }
             other => other.encode(id),
         }
     }
@@ -62,10 +70,22 @@ pub(super) struct Link {
 
 impl Link {
     /// Returns the reading half too.
-    pub fn new(stream: TcpStream, address: SocketAddr, key: &Secret, process: Process) -> Result<(Link, TcpStream), JobError> {
-        let reading = stream.try_clone().map_err(JobError::system("serve the connection to the job's store"))?;
-        let writer = Writer { stream, seal: Seal::new(key.clone(), From::Node), unanswered: BTreeMap::new() };
-        let (is_closed, writer, answer) = (AtomicBool::new(false), Mutex::new(writer), Mutex::new(None));
+    pub fn new(
+        stream: TcpStream,
+        address: SocketAddr,
+        key: &Secret,
+        process: Process,
+    ) -> Result<(Link, TcpStream), JobError> {
+        let reading = stream
+            .try_clone()
+            .map_err(JobError::system("serve the connection to the job's store"))?;
+        let writer = Writer {
+            stream,
+            seal: Seal::new(key.clone(), From::Node),
+            unanswered: BTreeMap::new(),
+        };
+        let (is_closed, writer, answer) =
+            (AtomicBool::new(false), Mutex::new(writer), Mutex::new(None));
         Ok((Link { address, process, is_closed, writer, answer }, reading))
     }
 
@@ -82,7 +102,8 @@ impl Link {
         writer.write(&body);
     }
 
-    /// Sends an answer on the current connection only. If it is lost, the store asks again (LAUNCH-2.4).
+    /// Sends an answer on the current connection only. If it is lost, the store asks again
+    /// (LAUNCH-2.4).
     pub fn send_once(&self, body: &[u8]) {
         self.lock().write(body);
     }
@@ -101,13 +122,20 @@ impl Link {
         self.lock().unanswered.remove(&id);
     }
 
-    /// Opens the next connection; `None`: the launcher cannot be reached any more, or [`Link::close`] was called.
+    /// Opens the next connection; `None`: the launcher cannot be reached any more, or
+    /// [`Link::close`] was called.
     pub fn resume(&self, place: &Place, limit: Duration) -> Option<(TcpStream, Seal)> {
         let is_cancelled = || self.is_closed.load(Ordering::Acquire);
         if is_cancelled() {
             return None;
         }
-        let search = Search { place, process: &self.process, unresolved: Vec::new(), limit, is_cancelled: &is_cancelled };
+        let search = Search {
+            place,
+            process: &self.process,
+            unresolved: Vec::new(),
+            limit,
+            is_cancelled: &is_cancelled,
+        };
         let Connected { stream, key, .. } = search.connect(&[self.address]).ok()?;
         let reading = stream.try_clone().ok()?;
         let mut writer = self.lock();
@@ -115,7 +143,8 @@ impl Link {
             return None;
         }
         (writer.stream, writer.seal) = (stream, Seal::new(key.clone(), From::Node));
-        let again: Vec<Vec<u8>> = writer.unanswered.iter().map(|(id, request)| request.encode(*id)).collect();
+        let again: Vec<Vec<u8>> =
+            writer.unanswered.iter().map(|(id, request)| request.encode(*id)).collect();
         again.iter().for_each(|body| writer.write(body));
         Some((reading, Seal::new(key, From::Store)))
     }

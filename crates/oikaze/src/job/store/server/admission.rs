@@ -1,4 +1,5 @@
-//! Strangers at the store's port: accepted at once, judged, and closed when they are too many (WIND-11.5).
+//! Strangers at the store's port: accepted at once, judged, and closed when they are too many
+//! (WIND-11.5).
 
 use super::super::places::Claim;
 use super::super::protocol::{Greeting, NONCE_LEN, Proof, VERSION, Verdict};
@@ -32,10 +33,13 @@ pub(super) fn lengthen_queue(listener: &TcpListener) -> io::Result<()> {
     Ok(rustix::net::listen(listener, QUEUE_MAX)?)
 }
 
-/// A quarter of the descriptors that this process may open: the others are for nodes, their output and their connections.
+/// A quarter of the descriptors that this process may open: the others are for nodes, their output
+/// and their connections.
 pub(super) fn strangers_max() -> usize {
-    let descriptors = getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok());
-    descriptors.map_or(STRANGERS_MAX, |descriptors| (descriptors / 4).clamp(STRANGERS_MIN, STRANGERS_MAX))
+    let descriptors =
+        getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok());
+    descriptors
+        .map_or(STRANGERS_MAX, |descriptors| (descriptors / 4).clamp(STRANGERS_MIN, STRANGERS_MAX))
 }
 
 impl Doors {
@@ -68,12 +72,20 @@ impl Doors {
             let greeting = Greeting { version: VERSION, nonce };
             let unsent = seal::plain(&greeting.encode());
             let phase = Phase::Stranger(greeting, now + HANDSHAKE_TIME);
-            self.connections.push(Connection { stream, from, accepted: now, phase, read: Vec::new(), unsent, closed: false });
+            self.connections.push(Connection {
+                stream,
+                from,
+                accepted: now,
+                phase,
+                read: Vec::new(),
+                unsent,
+                closed: false,
+            });
         }
     }
 
-    /// Closes a stranger if there are too many: the oldest of the address that has most. Returns false if all are too young; then
-    /// nobody is accepted until the oldest is old enough.
+    /// Closes a stranger if there are too many: the oldest of the address that has most. Returns
+    /// false if all are too young; then nobody is accepted until the oldest is old enough.
     fn make_room(&mut self, now: Duration) -> bool {
         let is_stranger = |one: &&Connection| !matches!(one.phase, Phase::Node(..)) && !one.closed;
         let mut strangers: HashMap<IpAddr, usize> = HashMap::new();
@@ -83,9 +95,12 @@ impl Doors {
         if strangers.values().sum::<usize>() < self.strangers_max {
             return true;
         }
-        let Some((&most, _)) = strangers.iter().max_by_key(|(_, count)| **count) else { return true };
+        let Some((&most, _)) = strangers.iter().max_by_key(|(_, count)| **count) else {
+            return true;
+        };
         // Connections stand in the order in which they came.
-        let oldest = self.connections.iter_mut().find(|one| one.from == most && is_stranger(&&**one));
+        let oldest =
+            self.connections.iter_mut().find(|one| one.from == most && is_stranger(&&**one));
         match oldest {
             Some(oldest) if now < oldest.accepted + SAFE_TIME => {
                 self.rests_until = oldest.accepted + SAFE_TIME;
@@ -101,7 +116,13 @@ impl Doors {
 }
 
 /// Judges a stranger's proof: its next phase, and the answer.
-pub(super) fn judge(content: &[u8], greeting: &Greeting, now: Duration, secret: &Secret, table: &mut Table) -> (Phase, Verdict) {
+pub(super) fn judge(
+    content: &[u8],
+    greeting: &Greeting,
+    now: Duration,
+    secret: &Secret,
+    table: &mut Table,
+) -> (Phase, Verdict) {
     let refused = |mac, why| (Phase::Leaving(now + HANDSHAKE_TIME), Verdict::Refused { mac, why });
     let unproven = [0; 32];
     let proof = match Proof::decode(content) {
@@ -115,7 +136,10 @@ pub(super) fn judge(content: &[u8], greeting: &Greeting, now: Duration, secret: 
         Err(why) => return refused(unproven, why.to_string()),
     };
     if !proof.verify(secret, greeting) {
-        return refused(unproven, "it does not know this job's secret (OIKAZE_SECRET is of another job)".into());
+        return refused(
+            unproven,
+            "it does not know this job's secret (OIKAZE_SECRET is of another job)".into(),
+        );
     }
     let claim = Claim { process: proof.process, attempt: proof.attempt };
     if let Err(why) = table.connect(proof.rank, proof.size, claim) {
@@ -123,5 +147,8 @@ pub(super) fn judge(content: &[u8], greeting: &Greeting, now: Duration, secret: 
     }
     let key = proof.session(secret, greeting);
     let seals = (Seal::new(key.clone(), From::Node), Seal::new(key, From::Store));
-    (Phase::Node(proof.rank, claim, Box::new(seals)), Verdict::Welcome(proof.answer(secret, greeting)))
+    (
+        Phase::Node(proof.rank, claim, Box::new(seals)),
+        Verdict::Welcome(proof.answer(secret, greeting)),
+    )
 }

@@ -24,8 +24,10 @@ pub(super) fn relay(port: u16) -> Relay {
         for round in 0..2 {
             let (near, _) = proxy.accept().unwrap();
             let far = TcpStream::connect(("127.0.0.1", port)).unwrap();
-            let copies =
-                [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far.try_clone().unwrap(), near.try_clone().unwrap())];
+            let copies = [
+                (near.try_clone().unwrap(), far.try_clone().unwrap()),
+                (far.try_clone().unwrap(), near.try_clone().unwrap()),
+            ];
             for (mut from, mut to) in copies {
                 std::thread::spawn(move || std::io::copy(&mut from, &mut to));
             }
@@ -70,7 +72,15 @@ fn store_that_answers_the_third_connection_is_joined() {
         drop(listener.accept().unwrap());
         Server::start(listener, 1, secret()).unwrap()
     });
-    let place = Place { store, rank: 0, size: 1, local_rank: 0, local_size: 1, secret: secret(), incarnation: 1 };
+    let place = Place {
+        store,
+        rank: 0,
+        size: 1,
+        local_rank: 0,
+        local_size: 1,
+        secret: secret(),
+        incarnation: 1,
+    };
     let node = Client::connect(place, Settings::default()).unwrap();
     node.put("a", b"1").unwrap();
     drop(server.join().unwrap());
@@ -81,7 +91,8 @@ fn store_that_answers_the_third_connection_is_joined() {
 fn request_is_answered_over_a_later_connection() {
     let server = serve(2);
     let Relay { store, step, relay } = relay(server.port());
-    let first = Client::connect(Place { store, ..place(&server, 0, 2) }, Settings::default()).unwrap();
+    let first =
+        Client::connect(Place { store, ..place(&server, 0, 2) }, Settings::default()).unwrap();
     let second = join(&server, 1, 2).unwrap();
     first.put("first", b"1").unwrap();
     std::thread::scope(|scope| {

@@ -25,7 +25,8 @@ fn wait_for_end(node: &Client, calls: &Receiver<()>, end: &NodeEnd) {
     }
 }
 
-/// LAUNCH-1.1: each connected node hears of an end at once, and a node that connects later hears of all earlier ones.
+/// LAUNCH-1.1: each connected node hears of an end at once, and a node that connects later hears of
+/// all earlier ones.
 #[test]
 fn end_of_a_process_is_pushed_to_early_and_late_nodes() {
     let server = serve(3);
@@ -39,8 +40,16 @@ fn end_of_a_process_is_pushed_to_early_and_late_nodes() {
     let late = join(&server, 1, 3).unwrap();
     let calls = hear(&late);
     wait_for_end(&late, &calls, &killed(2));
-    assert_eq!((early.ended(), late.ended()), (vec![killed(2)], vec![killed(2)]), "a process ends once");
-    assert_eq!((early.aborted(), late.aborted()), (None, None), "the end of a node alone ends no job");
+    assert_eq!(
+        (early.ended(), late.ended()),
+        (vec![killed(2)], vec![killed(2)]),
+        "a process ends once"
+    );
+    assert_eq!(
+        (early.aborted(), late.aborted()),
+        (None, None),
+        "the end of a node alone ends no job"
+    );
 }
 
 /// LAUNCH-1.2: waits that need the ended node fail and name it; others go on.
@@ -77,7 +86,13 @@ fn waits_that_need_an_ended_node_fail_and_others_go_on() {
 fn abort_by_a_node_reaches_the_launcher_and_all_nodes() {
     let (told, notices) = channel();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let server = Server::start_with(listener, 2, secret(), Box::new(move |notice| told.send(notice).unwrap())).unwrap();
+    let server = Server::start_with(
+        listener,
+        2,
+        secret(),
+        Box::new(move |notice| told.send(notice).unwrap()),
+    )
+    .unwrap();
     let nodes: Vec<_> = (0..2).map(|rank| join(&server, rank, 2).unwrap()).collect();
     let calls = hear(&nodes[0]);
     nodes[0].keep_going();
@@ -91,7 +106,8 @@ fn abort_by_a_node_reaches_the_launcher_and_all_nodes() {
     assert!(notices.recv_timeout(LONG).is_err(), "only the first abort is told");
 }
 
-/// LAUNCH-2.1: a question reaches the node asked, and the answer its asker; a node that gives no function still answers.
+/// LAUNCH-2.1: a question reaches the node asked, and the answer its asker; a node that gives no
+/// function still answers.
 #[test]
 fn questions_are_answered_by_the_node_asked() {
     let server = serve(3);
@@ -102,11 +118,15 @@ fn questions_are_answered_by_the_node_asked() {
     assert_eq!(nodes[1].ask_node(2, "doing", LONG).as_deref(), Some(NO_ANSWER));
     let long = "é".repeat(QUESTION_MAX);
     let answer = nodes[0].ask_node(1, &long, LONG).unwrap();
-    assert!(answer.len() <= QUESTION_MAX && answer.ends_with('é'), "cut at the limit, between characters");
+    assert!(
+        answer.len() <= QUESTION_MAX && answer.ends_with('é'),
+        "cut at the limit, between characters"
+    );
     assert_eq!(nodes[0].ask_node(7, "nobody", LONG), None);
 }
 
-/// LAUNCH-2.2: no answer within the limit, from a node that has left, or that has ended, is `None`; the asker does not wait longer.
+/// LAUNCH-2.2: no answer within the limit, from a node that has left, or that has ended, is `None`;
+/// the asker does not wait longer.
 #[test]
 fn questions_without_answer_are_none() {
     let server = serve(3);
@@ -118,7 +138,11 @@ fn questions_without_answer_are_none() {
         "late".into()
     }));
     assert_eq!(nodes[0].ask_node(1, "blocks", Duration::from_millis(1)), None);
-    assert_eq!(nodes[1].get("x", Duration::ZERO).ok(), None, "a blocked answer blocks nothing else");
+    assert_eq!(
+        nodes[1].get("x", Duration::ZERO).ok(),
+        None,
+        "a blocked answer blocks nothing else"
+    );
     nodes.truncate(2);
     std::thread::scope(|scope| {
         let asked = scope.spawn(|| nodes[0].ask_node(1, "dies", LONG));
@@ -135,16 +159,19 @@ fn launcher_asks_all_and_hears_who_answers() {
     let nodes: Vec<_> = (0..2).map(|rank| join(&server, rank, 3).unwrap()).collect();
     nodes[0].on_question(Box::new(|question| format!("{question}: counting")));
     let answers = server.ask_all("doing", LONG);
-    let expected = [(0, Some("doing: counting".to_owned())), (1, Some(NO_ANSWER.to_owned())), (2, None)];
+    let expected =
+        [(0, Some("doing: counting".to_owned())), (1, Some(NO_ANSWER.to_owned())), (2, None)];
     assert_eq!(answers, expected);
 }
 
-/// LAUNCH-1.4: an end that comes while a node has no connection reaches it over the next one, and none counts twice.
+/// LAUNCH-1.4: an end that comes while a node has no connection reaches it over the next one, and
+/// none counts twice.
 #[test]
 fn node_that_connects_again_hears_each_end_once() {
     let server = serve(4);
     let Relay { store, step, relay } = relay(server.port());
-    let node = Client::connect(Place { store, ..place(&server, 0, 4) }, Settings::default()).unwrap();
+    let node =
+        Client::connect(Place { store, ..place(&server, 0, 4) }, Settings::default()).unwrap();
     let calls = hear(&node);
     server.ended(killed(1));
     wait_for_end(&node, &calls, &killed(1));
@@ -163,7 +190,8 @@ fn node_that_connects_again_hears_each_end_once() {
 fn question_after_a_lost_connection_is_answered_over_the_next_one() {
     let server = serve(2);
     let Relay { store, step, relay } = relay(server.port());
-    let node = Client::connect(Place { store, ..place(&server, 0, 2) }, Settings::default()).unwrap();
+    let node =
+        Client::connect(Place { store, ..place(&server, 0, 2) }, Settings::default()).unwrap();
     node.on_question(Box::new(|question| format!("heard {question}")));
     let asker = join(&server, 1, 2).unwrap();
     assert_eq!(asker.ask_node(0, "one", LONG).as_deref(), Some("heard one"));

@@ -1,4 +1,5 @@
-//! Fast paths that bring nothing: what the link decides, a connected socket that is deaf, and a tcx program that takes what nobody gets.
+//! Fast paths that bring nothing: what the link decides, a connected socket that is deaf, and a tcx
+//! program that takes what nobody gets.
 
 use super::super::cable::{Cable, cable, in_a_thread};
 use super::*;
@@ -55,7 +56,14 @@ fn silences_that_a_fast_path_outlives_do_not_add_up() {
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn say(from: &mut UdpLink, to: SocketAddr) {
-    let one = Outgoing { to: &to, lane: Lane::Small, mode: SendMode::Any, head: b"here I am", payload: &Gather::EMPTY, tag: &[] };
+    let one = Outgoing {
+        to: &to,
+        lane: Lane::Small,
+        mode: SendMode::Any,
+        head: b"here I am",
+        payload: &Gather::EMPTY,
+        tag: &[],
+    };
     assert_eq!(from.send(&[one]).unwrap(), 1);
 }
 
@@ -71,7 +79,8 @@ fn hears_nothing(link: &mut UdpLink) {
     (0..1000).for_each(|_| assert_eq!(link.receive(&mut |_| ()).unwrap(), 0));
 }
 
-/// The peer speaks by a fast path that brings nothing. The engine finds it silent, asks, and the answer comes. Then the fast paths are open again.
+/// The peer speaks by a fast path that brings nothing. The engine finds it silent, asks, and the
+/// answer comes. Then the fast paths are open again.
 fn silence(link: &mut UdpLink, peer: &mut UdpLink, [here, there]: [SocketAddr; 2]) {
     say(peer, here);
     hears_nothing(link);
@@ -84,12 +93,15 @@ fn silence(link: &mut UdpLink, peer: &mut UdpLink, [here, there]: [SocketAddr; 2
 
 /// What the link has said of fast paths.
 fn told(link: &mut UdpLink) -> usize {
-    std::iter::from_fn(|| link.notice()).filter(|notice| notice.contains("heard by the plain socket only")).count()
+    std::iter::from_fn(|| link.notice())
+        .filter(|notice| notice.contains("heard by the plain socket only"))
+        .count()
 }
 
 /// A classic program that drops all that comes to the socket.
 fn deafen(socket: &super::super::Socket) {
-    let drop_all = [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }];
+    let drop_all =
+        [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }];
     let program = libc::sock_fprog { len: 1, filter: drop_all.as_ptr().cast_mut() };
     // SAFETY: the kernel reads the program, one instruction, and keeps a copy.
     let answer = unsafe {
@@ -105,7 +117,11 @@ fn deafen(socket: &super::super::Socket) {
 }
 
 /// Talked to so often that the peer gets a socket of its own, if it may have one.
-fn connected<'l>(link: &'l mut UdpLink, peer: &mut UdpLink, there: SocketAddr) -> Option<&'l super::super::Socket> {
+fn connected<'l>(
+    link: &'l mut UdpLink,
+    peer: &mut UdpLink,
+    there: SocketAddr,
+) -> Option<&'l super::super::Socket> {
     for _ in 0..200 {
         say(link, there);
         hears(peer);
@@ -117,7 +133,10 @@ fn connected<'l>(link: &'l mut UdpLink, peer: &mut UdpLink, there: SocketAddr) -
 #[test]
 fn peer_whose_connected_socket_gets_nothing_is_heard_without_it() {
     let without = crate::without::Without::parse("early").unwrap();
-    let open = || UdpLink::bind(&Bind { addresses: vec![[127, 0, 0, 1].into()], without, ..Bind::default() }).unwrap();
+    let open = || {
+        UdpLink::bind(&Bind { addresses: vec![[127, 0, 0, 1].into()], without, ..Bind::default() })
+            .unwrap()
+    };
     let (mut link, mut peer) = (open(), open());
     let ends = [link.bound()[0], peer.bound()[0]];
     let mut forked = Vec::new();
@@ -153,7 +172,8 @@ fn peer_whose_connected_socket_gets_nothing_is_heard_without_it() {
 #[test]
 fn peer_whose_datagrams_a_program_takes_and_nobody_gets_is_heard_without_it() {
     in_a_thread(|| {
-        let Some(Cable { ends: [mut link, mut peer], .. }) = cable(["10.7.0.1/24", "10.7.0.2/24"], ["connect", "connect,early"])
+        let Some(Cable { ends: [mut link, mut peer], .. }) =
+            cable(["10.7.0.1/24", "10.7.0.2/24"], ["connect", "connect,early"])
         else {
             return;
         };

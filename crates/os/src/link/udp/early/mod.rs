@@ -1,14 +1,17 @@
 //! Small datagrams received before the kernel has gone through IP, UDP and sockets with them.
 //!
-//! A program of ours (tcx, Linux 6.6) stands at each interface where packets come in, and puts those for the link's port into a ring that this
-//! process has mapped: who looks for a datagram reads a word instead of making a system call. It takes CAP_BPF and CAP_NET_ADMIN; without, and for
-//! all that the program leaves alone, there are the sockets. It leaves with the link, however the process ends (and those that it forked).
+//! A program of ours (tcx, Linux 6.6) stands at each interface where packets come in, and puts
+//! those for the link's port into a ring that this process has mapped: who looks for a datagram
+//! reads a word instead of making a system call. It takes CAP_BPF and CAP_NET_ADMIN; without, and
+//! for all that the program leaves alone, there are the sockets. It leaves with the link, however
+//! the process ends (and those that it forked).
 //!
-//! While somebody sleeps the gate is shut, and all goes to the sockets, which wake. That nothing is left behind in the ring is Dekker's: who sleeps
-//! shuts the gate and then looks whether the ring is empty; the program claims its place in the ring and then looks whether the gate is open.
+//! While somebody sleeps the gate is shut, and all goes to the sockets, which wake. That nothing is
+//! left behind in the ring is Dekker's: who sleeps shuts the gate and then looks whether the ring
+//! is empty; the program claims its place in the ring and then looks whether the gate is open.
 //!
-//! What is taken so has not passed the firewall's rules for what comes in, nor the kernel's check of the UDP checksum, which is made here where nothing
-//! else covers the bytes.
+//! What is taken so has not passed the firewall's rules for what comes in, nor the kernel's check
+//! of the UDP checksum, which is made here where nothing else covers the bytes.
 
 mod program;
 mod ring;
@@ -28,11 +31,13 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
-/// Bytes of the ring. What finds no room in it goes to the sockets, with all that follows until both were found empty.
+/// Bytes of the ring. What finds no room in it goes to the sockets, with all that follows until
+/// both were found empty.
 const RING: u32 = 512 << 10;
 /// Addresses that the program looks for; at others all goes to the sockets.
 const ADDRESSES_MAX: usize = 16;
-/// Links of one machine that have programs at its interfaces: each costs every packet that comes in.
+/// Links of one machine that have programs at its interfaces: each costs every packet that comes
+/// in.
 pub(super) const SHARERS_MAX: usize = 8;
 
 /// Bytes of an Ethernet header: to whom, from whom, what kind.
@@ -61,17 +66,26 @@ pub(super) struct Early {
 }
 
 impl Early {
-    /// Programs for this port, at those addresses of ours that are `served`; `checked`: the UDP checksum is looked at.
+    /// Programs for this port, at those addresses of ours that are `served`; `checked`: the UDP
+    /// checksum is looked at.
     ///
     /// # Errors
-    /// EPERM and the like: not permitted. EINVAL: the kernel is too old. ENODEV: no Ethernet interface has such an address.
-    pub(super) fn open(port: u16, served: impl Fn(IpAddr) -> bool, checked: bool) -> Result<Early, Errno> {
+    /// EPERM and the like: not permitted. EINVAL: the kernel is too old. ENODEV: no Ethernet
+    /// interface has such an address.
+    pub(super) fn open(
+        port: u16,
+        served: impl Fn(IpAddr) -> bool,
+        checked: bool,
+    ) -> Result<Early, Errno> {
         let (ips, numbers) = ethernet(served)?;
         if numbers.is_empty() {
             return Err(Errno::NODEV);
         }
         let (mut early, program) = Early::at_no_interface(port, &ips, checked)?;
-        early.links = numbers.into_iter().map(|number| bpf::attach_to_ingress(&program, number)).collect::<Result<_, _>>()?;
+        early.links = numbers
+            .into_iter()
+            .map(|number| bpf::attach_to_ingress(&program, number))
+            .collect::<Result<_, _>>()?;
         Ok(early)
     }
 
@@ -114,7 +128,8 @@ impl Early {
         self.set_gate(true);
     }
 
-    /// From here on they go to the sockets; what came before makes the descriptor readable, until it is taken.
+    /// From here on they go to the sockets; what came before makes the descriptor readable, until
+    /// it is taken.
     pub(super) fn shut_gate(&mut self) -> BorrowedFd<'_> {
         self.set_gate(false);
         self.ring.tell();
@@ -138,7 +153,12 @@ impl Early {
     }
 
     /// Take `most` datagrams at most, each with the way that it came; how many there were.
-    pub(super) fn take(&mut self, most: usize, statistics: &mut Statistics, take: &mut dyn FnMut(Arrival<'_>, &Way)) -> usize {
+    pub(super) fn take(
+        &mut self,
+        most: usize,
+        statistics: &mut Statistics,
+        take: &mut dyn FnMut(Arrival<'_>, &Way),
+    ) -> usize {
         let checked = self.checked;
         let mut datagrams = 0;
         self.ring.take(most, &mut |record| match read(record, checked) {
@@ -175,6 +195,8 @@ fn frame_of(record: &[u8]) -> Option<(u32, &[u8])> {
 fn ethernet(served: impl Fn(IpAddr) -> bool) -> Result<(Vec<IpAddr>, BTreeSet<u32>), Errno> {
     let why = |why| Errno::from_io_error(&why).unwrap_or(Errno::IO);
     let (all, probe) = (interfaces::list().map_err(why)?, Probe::open().map_err(why)?);
-    let ours = |one: &Interface| one.is_usable() && served(one.address) && probe.is_ethernet(&one.name) == Some(true);
+    let ours = |one: &Interface| {
+        one.is_usable() && served(one.address) && probe.is_ethernet(&one.name) == Some(true)
+    };
     Ok(all.into_iter().filter(ours).take(ADDRESSES_MAX).map(|one| (one.address, one.index)).unzip())
 }

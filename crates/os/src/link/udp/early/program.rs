@@ -1,7 +1,8 @@
 //! The program that stands where packets come in.
 //!
-//! It takes what is for our port and puts it into the ring; all else, and whatever it is in doubt of, goes its usual way: packets with options,
-//! handshakes (WIND-10.5), in fragments, of a VLAN (whose own interface has a program, too), joined by the kernel, too long, for other addresses,
+//! It takes what is for our port and puts it into the ring; all else, and whatever it is in doubt
+//! of, goes its usual way: packets with options, handshakes (WIND-10.5), in fragments, of a VLAN
+//! (whose own interface has a program, too), joined by the kernel, too long, for other addresses,
 //! or for which the ring has no room.
 
 use crate::bpf::{Assembler, Condition, Instruction, Register, Width};
@@ -10,7 +11,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Bytes of a record before the frame: how long that is, and the number of the interface.
 pub(super) const RECORD_HEAD: usize = 8;
-/// Bytes of the records there are; one is as long as the first of these that its frame fits in. The last takes any frame of an MTU of 9000.
+/// Bytes of the records there are; one is as long as the first of these that its frame fits in. The
+/// last takes any frame of an MTU of 9000.
 pub(super) const RECORDS: [u16; 3] = [256, 2048, 9216];
 
 /// Bytes of an Ethernet header.
@@ -63,10 +65,16 @@ enum At {
     Pass,
 }
 
-/// The program for this port at these addresses. `gate` is a word that says whether packets are taken; it is
-/// shut when there is no room. `None`: too many addresses.
-pub(super) fn program(port: u16, addresses: &[IpAddr], ring: BorrowedFd<'_>, gate: BorrowedFd<'_>) -> Option<Vec<Instruction>> {
-    let [result, first, second, third, fourth, scratch, context, record, length] = [0, 1, 2, 3, 4, 5, 6, 7, 8].map(Register);
+/// The program for this port at these addresses. `gate` is a word that says whether packets are
+/// taken; it is shut when there is no room. `None`: too many addresses.
+pub(super) fn program(
+    port: u16,
+    addresses: &[IpAddr],
+    ring: BorrowedFd<'_>,
+    gate: BorrowedFd<'_>,
+) -> Option<Vec<Instruction>> {
+    let [result, first, second, third, fourth, scratch, context, record, length] =
+        [0, 1, 2, 3, 4, 5, 6, 7, 8].map(Register);
     let stack_word = -8;
     let mut p = Assembler::new();
     p.copy(context, first);
@@ -113,7 +121,8 @@ pub(super) fn program(port: u16, addresses: &[IpAddr], ring: BorrowedFd<'_>, gat
     // All 64 bits: the kernel wants to know that it is no null.
     p.jump_if_null(result, At::NoRoom);
     p.copy(record, result);
-    // Who shuts the gate and then finds the ring empty finds nothing later: either it sees this record, or it is seen here that the gate is shut.
+    // Who shuts the gate and then finds the ring empty finds nothing later: either it sees this
+    // record, or it is seen here that the gate is shut.
     p.full_barrier(stack_word, scratch);
     p.map_value(first, gate);
     p.load(Width::Four, scratch, first, 0);
@@ -133,7 +142,8 @@ pub(super) fn program(port: u16, addresses: &[IpAddr], ring: BorrowedFd<'_>, gat
     p.call(helper::RING_SUBMIT);
     p.exit_with(TAKEN);
 
-    // What follows must not overtake what goes to the sockets now: the gate is open again when both are empty.
+    // What follows must not overtake what goes to the sockets now: the gate is open again when both
+    // are empty.
     p.place(At::NoRoom);
     p.map_value(first, gate);
     p.set(scratch, 0);
@@ -149,8 +159,8 @@ pub(super) fn program(port: u16, addresses: &[IpAddr], ring: BorrowedFd<'_>, gat
     p.finish()
 }
 
-/// From here to [`At::Ours`] or [`At::Pass`]: the packet is at register 2, with the datagram's beginning. Without options (an IHL of 5), not a
-/// fragment.
+/// From here to [`At::Ours`] or [`At::Pass`]: the packet is at register 2, with the datagram's
+/// beginning. Without options (an IHL of 5), not a fragment.
 fn ipv4(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
     let (bytes, scratch) = (Register(2), Register(5));
     p.load(Width::One, scratch, bytes, ETHERNET);
@@ -174,7 +184,9 @@ fn ipv6(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
     p.jump_if(scratch, Condition::NotEqual, 0x60, At::Pass);
     datagram(p, port, 6, V6_HEADERS);
     for (number, address) in addresses.iter().filter_map(v6).enumerate() {
-        for (word, at) in address.octets().as_chunks::<4>().0.iter().zip((ETHERNET + 24..).step_by(4)) {
+        for (word, at) in
+            address.octets().as_chunks::<4>().0.iter().zip((ETHERNET + 24..).step_by(4))
+        {
             p.load(Width::Four, scratch, bytes, at);
             p.jump_if(scratch, Condition::NotEqual, u32::from_ne_bytes(*word), At::NotThis(number));
         }
@@ -184,8 +196,8 @@ fn ipv6(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
     p.jump(At::Pass);
 }
 
-/// Go on only with what is UDP, for this port, and of a connection. Its protocol stands so far into the IP header, and the datagram behind so many
-/// bytes of headers.
+/// Go on only with what is UDP, for this port, and of a connection. Its protocol stands so far into
+/// the IP header, and the datagram behind so many bytes of headers.
 fn datagram(p: &mut Assembler<At>, port: u16, protocol: i16, headers: i16) {
     const UDP_HEADER: i16 = 8;
     let (bytes, scratch) = (Register(2), Register(5));

@@ -34,7 +34,8 @@ impl Ring {
         let (page, bytes) = (rustix::param::page_size(), bytes as usize);
         let no_memory = |_: MemoryError| Errno::NOMEM;
         let read = Mapping::of_part_of_file(map.as_fd(), 0, page, true).map_err(no_memory)?;
-        let written = Mapping::of_part_of_file(map.as_fd(), page as u64, page + 2 * bytes, false).map_err(no_memory)?;
+        let written = Mapping::of_part_of_file(map.as_fd(), page as u64, page + 2 * bytes, false)
+            .map_err(no_memory)?;
         Ok(Ring { map, read, written, bytes, position: 0, told: 0 })
     }
 
@@ -57,9 +58,10 @@ impl Ring {
         while taken < most && !self.is_empty() {
             let page = rustix::param::page_size();
             let at = page + (self.position as usize & (self.bytes - 1));
-            // SAFETY: `at` is the beginning of a record below `page + bytes`, a multiple of eight: the kernel has written up to beyond it. It
-            // changes this word once more, as one.
-            let head = unsafe { self.written.base().add(at).cast::<AtomicU32>().as_ref() }.load(Ordering::Acquire);
+            // SAFETY: `at` is the beginning of a record below `page + bytes`, a multiple of eight:
+            // the kernel has written up to beyond it. It changes this word once more, as one.
+            let head = unsafe { self.written.base().add(at).cast::<AtomicU32>().as_ref() }
+                .load(Ordering::Acquire);
             if head & BUSY != 0 {
                 break;
             }
@@ -70,9 +72,12 @@ impl Ring {
             }
             if head & DISCARDED == 0 {
                 taken += 1;
-                // SAFETY: `len` bytes from here on are mapped, the second time if need be; the record is complete, and the kernel writes there
-                // again only after it was told that it is read, which is below.
-                each(unsafe { core::slice::from_raw_parts(self.written.base().add(at + HEAD).as_ptr(), len) });
+                // SAFETY: `len` bytes from here on are mapped, the second time if need be; the
+                // record is complete, and the kernel writes there again only after it was told that
+                // it is read, which is below.
+                each(unsafe {
+                    core::slice::from_raw_parts(self.written.base().add(at + HEAD).as_ptr(), len)
+                });
             }
             self.position += (len + HEAD).next_multiple_of(8) as u64;
             // The word is the writer's at every record: it is told now and then.
@@ -87,6 +92,7 @@ impl Ring {
     pub(super) fn tell(&mut self) {
         self.told = self.position;
         // SAFETY: the first word of a mapped page, aligned; the kernel only reads it.
-        unsafe { self.read.base().cast::<AtomicU64>().as_ref() }.store(self.position, Ordering::Release);
+        unsafe { self.read.base().cast::<AtomicU64>().as_ref() }
+            .store(self.position, Ordering::Release);
     }
 }

@@ -40,7 +40,9 @@ fn is_ours(frame: &[u8]) -> bool {
         ([0x08, 0x00], 36..) if ip[0] == 0x45 && ip[9] == 17 && ip[6] & 0x3f == 0 && ip[7] == 0 => {
             (20, IpAddr::from(<[u8; 4]>::try_from(&ip[16..20]).unwrap()))
         }
-        ([0x86, 0xdd], 56..) if ip[0] >> 4 == 6 && ip[6] == 17 => (40, IpAddr::from(<[u8; 16]>::try_from(&ip[24..40]).unwrap())),
+        ([0x86, 0xdd], 56..) if ip[0] >> 4 == 6 && ip[6] == 17 => {
+            (40, IpAddr::from(<[u8; 16]>::try_from(&ip[24..40]).unwrap()))
+        }
         _ => return false,
     };
     let whose = &ip[header + 8..header + 16];
@@ -71,7 +73,10 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
 fn what_is_for_the_port_is_taken_whole_and_all_else_passes() {
     let Some((mut early, program)) = program_of(&ours()) else { return };
     let mut taken = [0, 0];
-    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig { cases: 4000, ..ProptestConfig::default() });
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        cases: 4000,
+        ..ProptestConfig::default()
+    });
     let early = std::cell::RefCell::new(&mut early);
     let counts = std::cell::RefCell::new(&mut taken);
     runner
@@ -86,7 +91,8 @@ fn what_is_for_the_port_is_taken_whole_and_all_else_passes() {
             prop_assert_eq!(result, if mine { TAKEN } else { PASSED });
             let mut records = Vec::new();
             early.borrow_mut().ring.take(9, &mut |record| records.push(record.to_vec()));
-            let frames: Vec<Vec<u8>> = records.iter().map(|record| frame_of(record).unwrap().1.to_vec()).collect();
+            let frames: Vec<Vec<u8>> =
+                records.iter().map(|record| frame_of(record).unwrap().1.to_vec()).collect();
             prop_assert_eq!(frames, if mine { vec![frame] } else { Vec::new() });
             Ok(())
         })
@@ -102,7 +108,12 @@ fn what_is_too_much_for_the_ring_passes_and_nothing_is_overwritten() {
         let mut send = || {
             let mut body = [taken.to_le_bytes(), [1; 4]].concat();
             body.resize(100 + taken as usize * 37 % 2500, round);
-            let it = frame(&packet("10.9.9.9:1".parse().unwrap(), "10.1.2.3:7".parse().unwrap(), 0, &body));
+            let it = frame(&packet(
+                "10.9.9.9:1".parse().unwrap(),
+                "10.1.2.3:7".parse().unwrap(),
+                0,
+                &body,
+            ));
             let took = run_on(&program, &it).unwrap() == TAKEN;
             taken += u32::from(took);
             took
@@ -129,8 +140,15 @@ fn what_is_too_much_for_the_ring_passes_and_nothing_is_overwritten() {
 fn a_shut_gate_lets_pass_and_what_is_left_makes_the_descriptor_readable() {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let Some((mut early, program)) = program_of(&ours()) else { return };
-    let readable = |fd: BorrowedFd<'_>| poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&Timespec::default())).unwrap() == 1;
-    let it = frame(&packet("[fd00::9]:1".parse().unwrap(), "[fd00::1:2:4]:7".parse().unwrap(), 0, b"some body"));
+    let readable = |fd: BorrowedFd<'_>| {
+        poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&Timespec::default())).unwrap() == 1
+    };
+    let it = frame(&packet(
+        "[fd00::9]:1".parse().unwrap(),
+        "[fd00::1:2:4]:7".parse().unwrap(),
+        0,
+        b"some body",
+    ));
     for _ in 0..1000 {
         assert_eq!(run_on(&program, &it).unwrap(), TAKEN);
         assert!(readable(early.shut_gate()));
@@ -145,7 +163,12 @@ fn a_shut_gate_lets_pass_and_what_is_left_makes_the_descriptor_readable() {
 #[test]
 fn a_record_that_is_no_datagram_is_counted() {
     let Some((mut early, program)) = program_of(&ours()) else { return };
-    let mut it = frame(&packet("10.9.9.9:1".parse().unwrap(), "10.1.2.3:7".parse().unwrap(), 0, b"some body"));
+    let mut it = frame(&packet(
+        "10.9.9.9:1".parse().unwrap(),
+        "10.1.2.3:7".parse().unwrap(),
+        0,
+        b"some body",
+    ));
     // The header's checksum.
     it[14 + 10] ^= 1;
     assert_eq!(run_on(&program, &it).unwrap(), TAKEN);

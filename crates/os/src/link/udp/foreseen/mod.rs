@@ -1,9 +1,11 @@
 //! Bulk received straight into its place: the kernel's copy is the only one.
 //!
-//! What is foreseen is a run of equal datagrams, as the kernel joins them. Its heads and tags are received into the pool, its payloads into
-//! their places, and what follows beyond those, whatever it is, into the pool again. The run is looked at as a whole before any of it is
-//! processed: a payload that lies where another belongs would be overwritten by it. From the first datagram on that is not as foreseen all is
-//! copied out beforehand, and is then as if it had been received there.
+//! What is foreseen is a run of equal datagrams, as the kernel joins them. Its heads and tags are
+//! received into the pool, its payloads into their places, and what follows beyond those, whatever
+//! it is, into the pool again. The run is looked at as a whole before any of it is processed: a
+//! payload that lies where another belongs would be overwritten by it. From the first datagram on
+//! that is not as foreseen all is copied out beforehand, and is then as if it had been received
+//! there.
 
 #[cfg(test)]
 mod tests;
@@ -11,7 +13,9 @@ mod tests;
 use super::super::sink::{Foreseen, Scattered, Sink};
 use super::super::{Arrival, Statistics};
 use super::name::Name;
-use super::receive::{BUFFER_LEN, Burst, ControlRoom, Pool, Told, call, cut, is_cut_short, lead, told};
+use super::receive::{
+    BUFFER_LEN, Burst, ControlRoom, Pool, Told, call, cut, is_cut_short, lead, told,
+};
 use super::socket::Socket;
 use core::mem::MaybeUninit;
 use rustix::fd::AsFd;
@@ -50,7 +54,8 @@ impl Layout {
         self.head + self.payload + self.tag
     }
 
-    /// Where the head of a datagram lies in the pool; of the one behind the last: where the rest begins.
+    /// Where the head of a datagram lies in the pool; of the one behind the last: where the rest
+    /// begins.
     fn head_at(self, index: usize) -> usize {
         index * (self.head + self.tag)
     }
@@ -116,17 +121,24 @@ impl Pool {
         let (size, congested) = (told.size.unwrap_or(len).min(len), told.congested);
         let run = Run { layout, pool, foreseen: &foreseen, from, congested };
         let filled = layout.filled(len, size);
-        let placed = run.datagrams(filled).take_while(|(index, one)| sink.confirm(*index, one)).count();
-        let rest = if placed < layout.slots { run.copy_out(placed, len, copies) } else { run.behind(placed, len) };
+        let placed =
+            run.datagrams(filled).take_while(|(index, one)| sink.confirm(*index, one)).count();
+        let rest = if placed < layout.slots {
+            run.copy_out(placed, len, copies)
+        } else {
+            run.behind(placed, len)
+        };
         run.datagrams(placed).for_each(|(_, one)| sink.take_scattered(one));
         statistics.in_place += placed as u64;
         let mut take = |bytes: &[u8]| sink.take(Arrival { from, bytes, congested });
         // A buffer of no bytes is a datagram, too.
-        let beside = if rest.is_empty() && placed > 0 { 0 } else { cut(rest, Some(size), &mut take) };
+        let beside =
+            if rest.is_empty() && placed > 0 { 0 } else { cut(rest, Some(size), &mut take) };
         let datagrams = placed + beside;
         statistics.bytes_in += len as u64;
         statistics.datagrams_in += datagrams as u64;
-        let guess = if placed > 0 && 2 * placed >= filled { Guess::Right(from) } else { Guess::Wrong };
+        let guess =
+            if placed > 0 && 2 * placed >= filled { Guess::Right(from) } else { Guess::Wrong };
         Ok((Burst { datagrams, bytes: len, buffers: 1, full: true }, guess))
     }
 }
@@ -139,17 +151,26 @@ struct Filled {
 }
 
 /// The pieces to be filled, in order, and how many.
-fn vectors(layout: Layout, pool: &mut [u8], foreseen: &mut Foreseen) -> Option<([libc::iovec; PIECES], usize)> {
+fn vectors(
+    layout: Layout,
+    pool: &mut [u8],
+    foreseen: &mut Foreseen,
+) -> Option<([libc::iovec; PIECES], usize)> {
     // SAFETY: plain data for which zeros are valid.
     let mut vectors: [libc::iovec; PIECES] = unsafe { core::mem::zeroed() };
     let (head, mut rest) = pool.split_at_mut_checked(layout.head)?;
     let mut to = vectors.iter_mut();
-    let mut push =
-        |base: *mut u8, len: usize| to.next().map(|vector| *vector = libc::iovec { iov_base: base.cast(), iov_len: len });
+    let mut push = |base: *mut u8, len: usize| {
+        to.next().map(|vector| *vector = libc::iovec { iov_base: base.cast(), iov_len: len })
+    };
     push(head.as_mut_ptr(), head.len())?;
     for index in 0..layout.slots {
         push(foreseen.places.place(index * layout.payload, layout.payload)?, layout.payload)?;
-        let between = if index + 1 < layout.slots { layout.tag + layout.head } else { layout.tag + BUFFER_LEN };
+        let between = if index + 1 < layout.slots {
+            layout.tag + layout.head
+        } else {
+            layout.tag + BUFFER_LEN
+        };
         let (here, later) = rest.split_at_mut_checked(between)?;
         push(here.as_mut_ptr(), here.len())?;
         rest = later;
@@ -158,7 +179,11 @@ fn vectors(layout: Layout, pool: &mut [u8], foreseen: &mut Foreseen) -> Option<(
 }
 
 /// If nothing came, or nothing that is of use, what that says of the guess.
-fn receive(socket: &Socket, pieces: &mut [libc::iovec], statistics: &mut Statistics) -> io::Result<Result<Filled, Guess>> {
+fn receive(
+    socket: &Socket,
+    pieces: &mut [libc::iovec],
+    statistics: &mut Statistics,
+) -> io::Result<Result<Filled, Guess>> {
     let (mut name, mut control) = (Name::empty(), MaybeUninit::<ControlRoom>::uninit());
     // SAFETY: plain data for which zeros are valid.
     let mut message: libc::mmsghdr = unsafe { core::mem::zeroed() };
@@ -166,8 +191,8 @@ fn receive(socket: &Socket, pieces: &mut [libc::iovec], statistics: &mut Statist
     match call(socket.fd.as_fd(), core::slice::from_mut(&mut message)) {
         Ok(0) => return Ok(Err(Guess::Untried)),
         Ok(_) => {}
-        // A place that cannot be written to (a file that was cut short, say) costs the datagrams, not the socket; what is sent again is to come
-        // beside it.
+        // A place that cannot be written to (a file that was cut short, say) costs the datagrams,
+        // not the socket; what is sent again is to come beside it.
         Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {
             statistics.truncated += 1;
             return Ok(Err(Guess::Wrong));
@@ -175,7 +200,8 @@ fn receive(socket: &Socket, pieces: &mut [libc::iovec], statistics: &mut Statist
         Err(error) => return Err(error),
     }
     statistics.calls_in += 1;
-    // SAFETY: the kernel has filled this message, so it has written `msg_namelen` bytes of the name.
+    // SAFETY: the kernel has filled this message, so it has written `msg_namelen` bytes of the
+    // name.
     let from = unsafe { name.read(message.msg_hdr.msg_namelen) };
     let (Some(from), false) = (from, is_cut_short(&message.msg_hdr)) else {
         statistics.truncated += 1;
@@ -219,7 +245,8 @@ impl<'a> Run<'a> {
         self.pool.get(at..at + (len - count * self.layout.stride())).unwrap_or_default()
     }
 
-    /// What came behind the first `count` of `len` bytes in all, one piece behind the other as the kernel filled them.
+    /// What came behind the first `count` of `len` bytes in all, one piece behind the other as the
+    /// kernel filled them.
     fn copy_out(self, count: usize, len: usize, out: &mut [u8]) -> &[u8] {
         let Layout { head, payload, slots, .. } = self.layout;
         let wanted = (len - count * self.layout.stride()).min(out.len());
@@ -227,7 +254,9 @@ impl<'a> Run<'a> {
         let mut put = |from: Option<&[u8]>| {
             let from = from.unwrap_or_default();
             let len = from.len().min(wanted - at);
-            let (Some(to), Some(from)) = (out.get_mut(at..at + len), from.get(..len)) else { return };
+            let (Some(to), Some(from)) = (out.get_mut(at..at + len), from.get(..len)) else {
+                return;
+            };
             to.copy_from_slice(from);
             at += len;
         };

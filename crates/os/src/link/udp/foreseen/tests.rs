@@ -1,4 +1,5 @@
-//! Whatever comes while something is foreseen: each datagram whole and once, and no byte changed but those that were offered.
+//! Whatever comes while something is foreseen: each datagram whole and once, and no byte changed
+//! but those that were offered.
 
 use super::super::{Bind, UdpLink};
 use super::*;
@@ -25,7 +26,8 @@ fn datagram(number: u8, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Foresees `offered` bytes in payloads of `payload`, and confirms datagrams that are numbered as they come.
+/// Foresees `offered` bytes in payloads of `payload`, and confirms datagrams that are numbered as
+/// they come.
 struct Taker {
     memory: RegionTable,
     slot: u32,
@@ -57,7 +59,10 @@ impl Taker {
 
     fn outside_is_untouched(&self) -> bool {
         let after = OFFERED + self.offered;
-        self.memory(0, OFFERED).iter().chain(&self.memory(after, (1 << 20) - after)).all(|byte| *byte == UNTOUCHED)
+        self.memory(0, OFFERED)
+            .iter()
+            .chain(&self.memory(after, (1 << 20) - after))
+            .all(|byte| *byte == UNTOUCHED)
     }
 }
 
@@ -67,7 +72,11 @@ impl Sink for Taker {
     }
     fn foresee(&mut self) -> Option<Foreseen> {
         let mut places = Places::default();
-        assert!(places.push(self.memory.scatter(Segment { region: self.slot, offset: OFFERED, len: self.offered })?));
+        assert!(places.push(self.memory.scatter(Segment {
+            region: self.slot,
+            offset: OFFERED,
+            len: self.offered
+        })?));
         Some(Foreseen { head: HEAD, payload: self.payload, tag: TAG, places })
     }
     fn confirm(&mut self, index: usize, scattered: &Scattered<'_>) -> bool {
@@ -85,38 +94,74 @@ fn link() -> UdpLink {
 }
 
 /// Sends these by the bulk lane, as one call, and receives them.
-fn exchange(sender: &mut UdpLink, receiver: &mut impl Link, taker: &mut Taker, datagrams: &[Vec<u8>]) {
+fn exchange(
+    sender: &mut UdpLink,
+    receiver: &mut impl Link,
+    taker: &mut Taker,
+    datagrams: &[Vec<u8>],
+) {
     let to = SocketAddr::new(HERE, receiver.bulk_port().unwrap());
-    let out = |bytes| Outgoing { to: &to, lane: Lane::Bulk, mode: SendMode::Any, head: bytes, payload: &Gather::EMPTY, tag: &[] };
+    let out = |bytes| Outgoing {
+        to: &to,
+        lane: Lane::Bulk,
+        mode: SendMode::Any,
+        head: bytes,
+        payload: &Gather::EMPTY,
+        tag: &[],
+    };
     let batch: Vec<Outgoing<'_>> = datagrams.iter().map(|bytes| out(bytes)).collect();
     assert_eq!(sender.send(&batch).unwrap(), batch.len());
     let (before, deadline) = (taker.came.len(), Instant::now() + Duration::from_secs(20));
     while taker.came.len() < before + datagrams.len() {
         receiver.receive_into(taker).unwrap();
-        assert!(Instant::now() < deadline, "{} of {} came", taker.came.len() - before, datagrams.len());
+        assert!(
+            Instant::now() < deadline,
+            "{} of {} came",
+            taker.came.len() - before,
+            datagrams.len()
+        );
     }
     for (at, (came, sent)) in taker.came[before..].iter().zip(datagrams).enumerate() {
         let differ = came.iter().zip(sent).position(|(a, b)| a != b);
-        assert!(came == sent, "{at}: {} of {} bytes, different from {differ:?} on", came.len(), sent.len());
+        assert!(
+            came == sent,
+            "{at}: {} of {} bytes, different from {differ:?} on",
+            came.len(),
+            sent.len()
+        );
     }
     assert!(taker.outside_is_untouched());
 }
 
 #[test]
 fn what_is_foreseen_comes_to_its_place_and_what_follows_beside_it() {
-    for (payload, count, slots) in [(8192, 7, 7), (8192, 7, 3), (8192, 3, 7), (8192, 1, 7), (1366, 44, 47), (1366, 44, 1)] {
+    for (payload, count, slots) in
+        [(8192, 7, 7), (8192, 7, 3), (8192, 3, 7), (8192, 1, 7), (1366, 44, 47), (1366, 44, 1)]
+    {
         let (mut sender, mut receiver) = (link(), link());
         let mut taker = Taker::new(payload, (slots * payload + 5) as u64);
-        let datagrams: Vec<_> = (0..count).map(|number| datagram(number as u8, HEAD + payload + TAG)).collect();
+        let datagrams: Vec<_> =
+            (0..count).map(|number| datagram(number as u8, HEAD + payload + TAG)).collect();
         exchange(&mut sender, &mut receiver, &mut taker, &datagrams);
         let joined = receiver.statistics().calls_in == 1;
-        assert!(!joined || taker.scattered == count.min(slots), "{payload} {count} {slots}: {}", taker.scattered);
+        assert!(
+            !joined || taker.scattered == count.min(slots),
+            "{payload} {count} {slots}: {}",
+            taker.scattered
+        );
         assert_eq!(receiver.statistics().in_place, taker.scattered as u64);
         if joined {
-            let payloads: Vec<u8> = datagrams.iter().take(slots).flat_map(|bytes| bytes[HEAD..HEAD + payload].to_vec()).collect();
+            let payloads: Vec<u8> = datagrams
+                .iter()
+                .take(slots)
+                .flat_map(|bytes| bytes[HEAD..HEAD + payload].to_vec())
+                .collect();
             assert_eq!(taker.memory(OFFERED, payloads.len() as u64), payloads);
         }
-        assert_eq!((receiver.statistics().datagrams_in, receiver.statistics().truncated), (count as u64, 0));
+        assert_eq!(
+            (receiver.statistics().datagrams_in, receiver.statistics().truncated),
+            (count as u64, 0)
+        );
     }
 }
 
@@ -126,49 +171,83 @@ fn bulk_that_keeps_coming_as_foreseen_gets_a_socket_of_its_own() {
     let (mut sender, mut receiver) = (link(), link());
     for _ in 0..300 {
         let mut taker = Taker::new(1366, 2 * 1366);
-        exchange(&mut sender, &mut receiver, &mut taker, &[datagram(0, HEAD + 1366 + TAG), datagram(1, HEAD + 1366 + TAG)]);
+        exchange(
+            &mut sender,
+            &mut receiver,
+            &mut taker,
+            &[datagram(0, HEAD + 1366 + TAG), datagram(1, HEAD + 1366 + TAG)],
+        );
     }
     let from = SocketAddr::new(HERE, sender.bulk_port().unwrap());
-    assert_eq!(receiver.connected.bulk.sockets.iter().map(|connected| connected.to).collect::<Vec<_>>(), [from]);
+    assert_eq!(
+        receiver.connected.bulk.sockets.iter().map(|connected| connected.to).collect::<Vec<_>>(),
+        [from]
+    );
     assert!(receiver.statistics().in_place > 0);
 }
 
 /// So tests over the network, whose faults are none, use what programs use.
 #[test]
 fn a_link_without_faults_brings_bulk_to_its_place() {
-    let (mut sender, mut receiver) = (link(), Fault::new(link(), FaultSettings { seed: 1, ..FaultSettings::default() }));
+    let (mut sender, mut receiver) =
+        (link(), Fault::new(link(), FaultSettings { seed: 1, ..FaultSettings::default() }));
     for _ in 0..300 {
         let mut taker = Taker::new(1366, 2 * 1366);
-        exchange(&mut sender, &mut receiver, &mut taker, &[datagram(0, HEAD + 1366 + TAG), datagram(1, HEAD + 1366 + TAG)]);
+        exchange(
+            &mut sender,
+            &mut receiver,
+            &mut taker,
+            &[datagram(0, HEAD + 1366 + TAG), datagram(1, HEAD + 1366 + TAG)],
+        );
     }
     assert!(receiver.statistics().in_place > 0);
 }
 
-/// Each has a socket of its own: none of them waits until those of the others are empty, or until a quiet one is looked at.
+/// Each has a socket of its own: none of them waits until those of the others are empty, or until a
+/// quiet one is looked at.
 #[test]
 fn several_peers_that_send_bulk_are_heard_in_turn() {
     let (mut senders, mut receiver) = ([link(), link(), link()], link());
     for sender in &mut senders {
         for _ in 0..100 {
             let mut taker = Taker::new(1366, 2 * 1366);
-            exchange(sender, &mut receiver, &mut taker, &[datagram(0, HEAD + 1366 + TAG), datagram(1, HEAD + 1366 + TAG)]);
+            exchange(
+                sender,
+                &mut receiver,
+                &mut taker,
+                &[datagram(0, HEAD + 1366 + TAG), datagram(1, HEAD + 1366 + TAG)],
+            );
         }
     }
     assert_eq!(receiver.connected.bulk.sockets.len(), senders.len());
     let to = SocketAddr::new(HERE, receiver.bulk_port().unwrap());
-    let mut unheard = senders.each_ref().map(|sender| (SocketAddr::new(HERE, sender.bulk_port().unwrap()), 0));
+    let mut unheard =
+        senders.each_ref().map(|sender| (SocketAddr::new(HERE, sender.bulk_port().unwrap()), 0));
     for look in 0..1000 {
         for sender in &mut senders {
-            let bulk =
-                Outgoing { to: &to, lane: Lane::Bulk, mode: SendMode::Any, head: &[7; 100], payload: &Gather::EMPTY, tag: &[] };
+            let bulk = Outgoing {
+                to: &to,
+                lane: Lane::Bulk,
+                mode: SendMode::Any,
+                head: &[7; 100],
+                payload: &Gather::EMPTY,
+                tag: &[],
+            };
             assert_eq!(sender.send(&[bulk]).unwrap(), 1);
         }
         unheard.iter_mut().for_each(|(_, looks)| *looks += 1);
-        let mut heard =
-            |from: SocketAddr| unheard.iter_mut().filter(|(sender, _)| *sender == from).for_each(|(_, looks)| *looks = 0);
+        let mut heard = |from: SocketAddr| {
+            unheard
+                .iter_mut()
+                .filter(|(sender, _)| *sender == from)
+                .for_each(|(_, looks)| *looks = 0)
+        };
         receiver.receive(&mut |arrival| heard(arrival.from)).unwrap();
         // Those that were quiet while the others got their sockets are found by looks aside.
-        assert!(look < 100 || unheard.iter().all(|(_, looks)| *looks <= 2 * senders.len()), "{look}: {unheard:?}");
+        assert!(
+            look < 100 || unheard.iter().all(|(_, looks)| *looks <= 2 * senders.len()),
+            "{look}: {unheard:?}"
+        );
     }
 }
 
@@ -177,9 +256,14 @@ fn from_the_first_that_is_not_as_foreseen_a_run_is_taken_out() {
     for wrong in 0..7 {
         let (mut sender, mut receiver) = (link(), link());
         let mut taker = Taker::new(8192, 7 * 8192);
-        let datagrams: Vec<_> = (0..7).map(|at| datagram(if at == wrong { 99 } else { at }, HEAD + 8192 + TAG)).collect();
+        let datagrams: Vec<_> = (0..7)
+            .map(|at| datagram(if at == wrong { 99 } else { at }, HEAD + 8192 + TAG))
+            .collect();
         exchange(&mut sender, &mut receiver, &mut taker, &datagrams);
-        assert!(receiver.statistics().calls_in > 1 || taker.scattered == usize::from(wrong), "{wrong}");
+        assert!(
+            receiver.statistics().calls_in > 1 || taker.scattered == usize::from(wrong),
+            "{wrong}"
+        );
     }
 }
 
@@ -189,7 +273,8 @@ fn whatever_comes() {
     let (mut sender, mut receiver) = (link(), link());
     let mut state = 1_u64;
     let mut random = move |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % below
     };
     let mut scattered = 0;
@@ -204,7 +289,8 @@ fn whatever_comes() {
         };
         let count = 1 + random(60_000 / len.max(1000));
         let first = if random(3) == 0 { 1 } else { 0 };
-        let mut datagrams: Vec<_> = (0..count).map(|number| datagram((number + first) as u8, len)).collect();
+        let mut datagrams: Vec<_> =
+            (0..count).map(|number| datagram((number + first) as u8, len)).collect();
         if random(3) == 0 {
             datagrams.push(datagram(count as u8, 1 + random(len)));
         }
@@ -247,16 +333,30 @@ fn a_guess_that_cannot_be_laid_out_keeps_nothing_from_coming() {
 #[test]
 fn where_a_place_cannot_be_written_to_few_datagrams_are_lost() {
     let path = std::env::temp_dir().join(format!("oikaze-foreseen-{}", std::process::id()));
-    let file = std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&path)
+        .unwrap();
     std::fs::remove_file(&path).unwrap();
     file.set_len(1 << 20).unwrap();
-    let mut taker = Taker::of(Region::of_file(file.as_fd(), 0, 1 << 20, true).unwrap(), 1366, 2 * 1366);
+    let mut taker =
+        Taker::of(Region::of_file(file.as_fd(), 0, 1 << 20, true).unwrap(), 1366, 2 * 1366);
     file.set_len(0).unwrap();
     let (mut sender, mut receiver) = (link(), link());
     let to = SocketAddr::new(HERE, receiver.bulk_port().unwrap());
     let sent = datagram(0, HEAD + 1366 + TAG);
     for round in 0..100 {
-        let one = Outgoing { to: &to, lane: Lane::Bulk, mode: SendMode::Any, head: &sent, payload: &Gather::EMPTY, tag: &[] };
+        let one = Outgoing {
+            to: &to,
+            lane: Lane::Bulk,
+            mode: SendMode::Any,
+            head: &sent,
+            payload: &Gather::EMPTY,
+            tag: &[],
+        };
         assert_eq!(sender.send(&[one]).unwrap(), 1);
         let deadline = Instant::now() + Duration::from_secs(20);
         while receiver.statistics().datagrams_in + receiver.statistics().truncated == round {
@@ -272,8 +372,14 @@ fn where_a_place_cannot_be_written_to_few_datagrams_are_lost() {
 #[test]
 fn it_can_be_switched_off() {
     let without = crate::without::Without::parse("foresee").unwrap();
-    let mut receiver = UdpLink::bind(&Bind { addresses: vec![HERE], without, ..Bind::default() }).unwrap();
+    let mut receiver =
+        UdpLink::bind(&Bind { addresses: vec![HERE], without, ..Bind::default() }).unwrap();
     let mut taker = Taker::new(100, 1000);
-    exchange(&mut link(), &mut receiver, &mut taker, &[datagram(0, HEAD + 100 + TAG), datagram(1, HEAD + 100 + TAG)]);
+    exchange(
+        &mut link(),
+        &mut receiver,
+        &mut taker,
+        &[datagram(0, HEAD + 100 + TAG), datagram(1, HEAD + 100 + TAG)],
+    );
     assert_eq!((taker.scattered, receiver.statistics().in_place), (0, 0));
 }

@@ -30,11 +30,15 @@ fn a_quiet_socket_is_heard_beside_a_busy_one() {
             send(quiet, b"quiet");
         }
         let before = heard;
-        let taken = here.receive(&mut |arrival| heard += usize::from(arrival.bytes == b"quiet")).unwrap();
+        let taken =
+            here.receive(&mut |arrival| heard += usize::from(arrival.bytes == b"quiet")).unwrap();
         idle += usize::from(taken == heard - before);
     }
     // The kernel may deliver a few of them late, when the machine is loaded.
-    assert!(heard >= 30 && idle < 1000, "{heard} of 40, {idle} looks without a datagram of the busy one");
+    assert!(
+        heard >= 30 && idle < 1000,
+        "{heard} of 40, {idle} looks without a datagram of the busy one"
+    );
 }
 
 fn datagram<'a>(to: &'a SocketAddr, lane: Lane, head: &'a [u8]) -> Outgoing<'a> {
@@ -44,7 +48,9 @@ fn datagram<'a>(to: &'a SocketAddr, lane: Lane, head: &'a [u8]) -> Outgoing<'a> 
 /// Neither is bulk, which has a port of its own.
 #[test]
 fn bulk_is_heard_beside_small_datagrams_that_come_without_end() {
-    let bind = || UdpLink::bind(&Bind { addresses: vec![[127, 0, 0, 1].into()], ..Bind::default() }).unwrap();
+    let bind = || {
+        UdpLink::bind(&Bind { addresses: vec![[127, 0, 0, 1].into()], ..Bind::default() }).unwrap()
+    };
     let (mut here, mut there) = (bind(), bind());
     let small = here.bound()[0];
     let bulk = SocketAddr::new(small.ip(), here.bulk_port().unwrap());
@@ -62,13 +68,17 @@ fn bulk_is_heard_beside_small_datagrams_that_come_without_end() {
 /// From whoever found the port; nobody's turn lasts for as long as they come.
 #[test]
 fn a_look_ends_although_empty_datagrams_come() {
-    let mut here = UdpLink::bind(&Bind { addresses: vec![[127, 0, 0, 1].into()], ..Bind::default() }).unwrap();
+    let mut here =
+        UdpLink::bind(&Bind { addresses: vec![[127, 0, 0, 1].into()], ..Bind::default() }).unwrap();
     let bulk = SocketAddr::new(here.bound()[0].ip(), here.bulk_port().unwrap());
     let anybody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     (0..2000).for_each(|_| assert_eq!(anybody.send_to(&[], bulk).unwrap(), 0));
     let looks: Vec<usize> = (0..100).map(|_| here.receive(&mut |_| ()).unwrap()).collect();
     let most = TAKEN_ALONE / COUNTED_LEAST + 2 * BUFFERS;
-    assert!(looks.iter().all(|taken| *taken <= most) && looks.iter().sum::<usize>() > most, "{looks:?}");
+    assert!(
+        looks.iter().all(|taken| *taken <= most) && looks.iter().sum::<usize>() > most,
+        "{looks:?}"
+    );
 }
 
 /// Another look brings what comes where something came last, and leaves the rest to a whole one.

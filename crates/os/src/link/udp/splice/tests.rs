@@ -21,7 +21,8 @@ pub(in super::super) fn payloads(offset: u64) -> (Region, Vec<Gather>) {
     let region = Region::private(RUN * PAYLOAD + PAGE).unwrap();
     let mut table = RegionTable::new();
     let slot = table.insert_local(region.clone()).unwrap();
-    let one = |at| Segment { region: slot, offset: offset + (at * PAYLOAD) as u64, len: PAYLOAD as u64 };
+    let one =
+        |at| Segment { region: slot, offset: offset + (at * PAYLOAD) as u64, len: PAYLOAD as u64 };
     (region, (0..RUN).map(|at| table.gather(&one(at)).unwrap()).collect())
 }
 
@@ -54,7 +55,8 @@ pub(in super::super) fn outgoing<'a>(
 
 /// The datagrams that a batch consists of.
 pub(in super::super) fn whole(batch: u32) -> Vec<Vec<u8>> {
-    let one = |(head, tag): ([u8; 40], [u8; 4])| [&head[..], &[batch as u8 | 1; PAYLOAD], &tag].concat();
+    let one =
+        |(head, tag): ([u8; 40], [u8; 4])| [&head[..], &[batch as u8 | 1; PAYLOAD], &tag].concat();
     ends(batch).into_iter().map(one).collect()
 }
 
@@ -114,7 +116,14 @@ fn only_whole_pages_are_spliced() {
         let mut table = RegionTable::new();
         let region = table.insert_local(region).unwrap();
         let payload = table.gather(&Segment { region, offset, len: len as u64 }).unwrap();
-        let one = || Outgoing { to: &at, lane: Lane::Bulk, mode: SendMode::Any, head: b"head", payload: &payload, tag: b"tag" };
+        let one = || Outgoing {
+            to: &at,
+            lane: Lane::Bulk,
+            mode: SendMode::Any,
+            head: b"head",
+            payload: &payload,
+            tag: b"tag",
+        };
         for _ in 0..200 {
             assert_eq!(from.send(&[one(), one(), one(), one(), one()]).unwrap(), 5);
             assert!(take(&mut to, 5).into_iter().all(|(_, bytes)| bytes.len() == len + 7));
@@ -123,16 +132,26 @@ fn only_whole_pages_are_spliced() {
     }
 }
 
-/// So many runs of five payloads, which were filled with a byte each time; how many datagrams were spliced.
+/// So many runs of five payloads, which were filled with a byte each time; how many datagrams were
+/// spliced.
 fn runs_of(region: Region, len: usize) -> u64 {
     let (mut from, mut to, at) = links("");
     let mut table = RegionTable::new();
     let slot = table.insert_local(region.clone()).unwrap();
-    let gather = |at: usize| table.gather(&Segment { region: slot, offset: (at * len) as u64, len: len as u64 }).unwrap();
+    let gather = |at: usize| {
+        table.gather(&Segment { region: slot, offset: (at * len) as u64, len: len as u64 }).unwrap()
+    };
     let payloads: Vec<_> = (0..5).map(gather).collect();
     for batch in 0..200_u8 {
         region.fill(0, region.len() as u64, batch).unwrap();
-        let one = |payload| Outgoing { to: &at, lane: Lane::Bulk, mode: SendMode::Any, head: b"head", payload, tag: b"tag" };
+        let one = |payload| Outgoing {
+            to: &at,
+            lane: Lane::Bulk,
+            mode: SendMode::Any,
+            head: b"head",
+            payload,
+            tag: b"tag",
+        };
         let run: Vec<_> = payloads.iter().map(one).collect();
         assert_eq!(from.send(&run).unwrap(), 5);
         let want = [b"head", &vec![batch; len][..], b"tag"].concat();
@@ -141,7 +160,8 @@ fn runs_of(region: Region, len: usize) -> u64 {
     from.statistics().spliced
 }
 
-/// WIND-5.5: the end of a scope is to be the end of all that reads what it lent, and a shared array's pages are written at any time.
+/// WIND-5.5: the end of a scope is to be the end of all that reads what it lent, and a shared
+/// array's pages are written at any time.
 #[test]
 fn what_is_lent_and_what_is_shared_by_an_array_is_copied() {
     if !can_splice() {
@@ -156,7 +176,11 @@ fn what_is_lent_and_what_is_shared_by_an_array_is_copied() {
         let mut memory = vec![0_u8; 6 * len];
         let begin = memory.as_ptr().align_offset(PAGE);
         let pages = &mut memory[begin..begin + 5 * len];
-        assert_eq!(crate::memory::scope(|scope| runs_of(scope.borrow_mut(pages), len)), 0, "{len} bytes that were lent");
+        assert_eq!(
+            crate::memory::scope(|scope| runs_of(scope.borrow_mut(pages), len)),
+            0,
+            "{len} bytes that were lent"
+        );
     }
 }
 
@@ -180,7 +204,14 @@ fn a_long_datagram_behind_spliced_ones_stays_whole() {
     for _ in 0..100 {
         assert_eq!(from.send(&outgoing(&at, &ends, &payloads)).unwrap(), RUN);
         take(&mut to, RUN);
-        let lone = Outgoing { to: &at, lane: Lane::Bulk, mode: SendMode::Any, head: &long, payload: &Gather::EMPTY, tag: &[] };
+        let lone = Outgoing {
+            to: &at,
+            lane: Lane::Bulk,
+            mode: SendMode::Any,
+            head: &long,
+            payload: &Gather::EMPTY,
+            tag: &[],
+        };
         assert_eq!(from.send(&[lone]).unwrap(), 1);
         assert_eq!(take(&mut to, 1).pop().unwrap().1, long);
     }
@@ -200,13 +231,21 @@ fn a_pipe_without_room_is_tried_a_few_times() {
         fill(&region, batch);
         let ends = ends(batch);
         assert_eq!(from.send(&outgoing(&at, &ends, &payloads)).unwrap(), RUN);
-        assert!(take(&mut to, RUN).into_iter().map(|(_, bytes)| bytes).eq(whole(batch)), "batch {batch}");
+        assert!(
+            take(&mut to, RUN).into_iter().map(|(_, bytes)| bytes).eq(whole(batch)),
+            "batch {batch}"
+        );
         if !small && from.statistics().spliced > 0 {
-            small = rustix::pipe::fcntl_setpipe_size(&from.splice.as_ref().unwrap().pipe.1, 2 * PAGE).is_ok();
+            small =
+                rustix::pipe::fcntl_setpipe_size(&from.splice.as_ref().unwrap().pipe.1, 2 * PAGE)
+                    .is_ok();
         }
     }
     assert!(small);
-    assert_eq!((from.statistics().spliced, from.statistics().splice), (RUN as u64, Offload::Refused));
+    assert_eq!(
+        (from.statistics().spliced, from.statistics().splice),
+        (RUN as u64, Offload::Refused)
+    );
     assert!(!from.prefers_pages(at.ip()));
 }
 

@@ -1,5 +1,5 @@
-//! What was measured, in a file of the user's, valid until the machine starts again. It is believed if nobody else can have written it and
-//! every bit of it is as it was written.
+//! What was measured, in a file of the user's, valid until the machine starts again. It is believed
+//! if nobody else can have written it and every bit of it is as it was written.
 
 use super::super::span::page_size;
 use super::{Calibration, Crossovers};
@@ -26,25 +26,35 @@ pub(super) enum Doubt {
     Damaged,
 }
 
-/// Where it is kept: the user's cache directory, else the runtime directory; `None` if there is neither.
+/// Where it is kept: the user's cache directory, else the runtime directory; `None` if there is
+/// neither.
 pub(super) fn file() -> Option<PathBuf> {
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let absolute =
+        |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
     Some(cache.or_else(|| absolute("XDG_RUNTIME_DIR"))?.join("oikaze").join("placement"))
 }
 
-/// The machine, as far as it matters: another boot, kernel or processor is another machine, and so is one with huge pages switched off.
+/// The machine, as far as it matters: another boot, kernel or processor is another machine, and so
+/// is one with huge pages switched off.
 fn machine() -> String {
     let text = |path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let processor = text("/proc/cpuinfo");
-    let model =
-        processor.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": ")).map_or("unknown", |pair| pair.1);
+    let model = processor
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
+        .map_or("unknown", |pair| pair.1);
     let huge = super::super::super::huge_page().unwrap_or(0);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    format!("{} {} {model}, {cores} cores, {huge}", text("/proc/sys/kernel/random/boot_id"), text("/proc/sys/kernel/osrelease"))
+    format!(
+        "{} {} {model}, {cores} cores, {huge}",
+        text("/proc/sys/kernel/random/boot_id"),
+        text("/proc/sys/kernel/osrelease")
+    )
 }
 
-/// What the file says of this machine; `None` if it is missing, of another machine or of another form.
+/// What the file says of this machine; `None` if it is missing, of another machine or of another
+/// form.
 pub(super) fn read(file: &Path) -> Result<Option<Calibration>, Doubt> {
     /// More is none of ours.
     const LONGEST: u64 = 4096;
@@ -89,7 +99,11 @@ fn text(found: &Calibration, machine: &str) -> String {
         let words = fields(of).map(|from| from.map_or("never".to_owned(), |from| from.to_string()));
         format!("{name} {}\n", words.join(" "))
     };
-    let text = format!("{FORM}\n{machine}\n{}{}", line("alone", &found.alone), line("beside", &found.beside));
+    let text = format!(
+        "{FORM}\n{machine}\n{}{}",
+        line("alone", &found.alone),
+        line("beside", &found.beside)
+    );
     format!("{text}{:016x}\n", fnv1a(text.bytes()))
 }
 
@@ -109,7 +123,10 @@ fn parse(text: &str, machine: &str) -> Result<Option<Calibration>, Doubt> {
 /// The lines behind the machine's.
 fn calibration(text: &str, rest: &str) -> Option<Calibration> {
     let mut lines = rest.strip_suffix('\n')?.split('\n');
-    let found = Calibration { alone: crossovers(lines.next()?, "alone")?, beside: crossovers(lines.next()?, "beside")? };
+    let found = Calibration {
+        alone: crossovers(lines.next()?, "alone")?,
+        beside: crossovers(lines.next()?, "beside")?,
+    };
     let last = lines.next().filter(|_| lines.next().is_none())?;
     let summed = text.strip_suffix('\n')?.strip_suffix(last)?;
     (last == format!("{:016x}", fnv1a(summed.bytes()))).then_some(found)
@@ -120,7 +137,11 @@ fn crossovers(line: &str, name: &str) -> Option<Crossovers> {
     let mut next = || match words.next()? {
         "never" => Some(None),
         // Whole pages, as they are measured.
-        number => number.parse::<usize>().ok().filter(|from| *from > 0 && from.is_multiple_of(page_size())).map(Some),
+        number => number
+            .parse::<usize>()
+            .ok()
+            .filter(|from| *from > 0 && from.is_multiple_of(page_size()))
+            .map(Some),
     };
     let (moving, taking, exchange, install, huge) = (next()?, next()?, next()?, next()?, next()?);
     words.next().is_none().then_some(Crossovers { moving, taking, exchange, install, huge })
@@ -134,7 +155,13 @@ mod tests {
 
     fn example() -> Calibration {
         let pages = |count| Some(count * page_size());
-        let alone = Crossovers { moving: pages(1), taking: pages(17), exchange: None, install: pages(2), huge: pages(512) };
+        let alone = Crossovers {
+            moving: pages(1),
+            taking: pages(17),
+            exchange: None,
+            install: pages(2),
+            huge: pages(512),
+        };
         Calibration { alone, beside: Crossovers { moving: None, ..alone } }
     }
 
@@ -143,7 +170,10 @@ mod tests {
 
     impl Folder {
         fn new(name: &str) -> Folder {
-            Folder(std::env::temp_dir().join(format!("oikaze-test-placement-{name}-{}", std::process::id())))
+            Folder(
+                std::env::temp_dir()
+                    .join(format!("oikaze-test-placement-{name}-{}", std::process::id())),
+            )
         }
     }
 
@@ -161,7 +191,8 @@ mod tests {
         write(&file, &example()).unwrap();
         assert_eq!(read(&file), Ok(Some(example())));
         // Again, over what a process of the same number left.
-        fs::write(file.with_file_name(format!("placement.{}", std::process::id())), "half").unwrap();
+        fs::write(file.with_file_name(format!("placement.{}", std::process::id())), "half")
+            .unwrap();
         write(&file, &example()).unwrap();
         assert_eq!(read(&file), Ok(Some(example())));
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
@@ -200,7 +231,9 @@ mod tests {
         }
         // A digit that has become another is one that could have been measured.
         let page = page_size().to_string();
-        for bad in ["0", "-1", "1", "99999999999999999999999", " 1", "1 1", &(2 * page_size()).to_string()] {
+        for bad in
+            ["0", "-1", "1", "99999999999999999999999", " 1", "1 1", &(2 * page_size()).to_string()]
+        {
             let damaged = good.replace(&format!("alone {page}"), &format!("alone {bad}"));
             assert_eq!(parse(&damaged, "here"), Err(Doubt::Damaged), "{bad}");
         }

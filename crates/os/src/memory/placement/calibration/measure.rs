@@ -1,4 +1,5 @@
-//! The measurement: each way at two sizes, through memory that was not touched of late, and the line through both.
+//! The measurement: each way at two sizes, through memory that was not touched of late, and the
+//! line through both.
 
 use super::super::super::huge::huge_page;
 use super::super::super::{PageSize, Region, memory_left};
@@ -19,14 +20,15 @@ const LARGE: usize = 1 << 20;
 const LINE: usize = 64;
 /// How often each is tried, each time elsewhere.
 const TRIES: usize = 5;
-/// Which of them counts, from the quickest on: other programs that compute meanwhile make more than half of them slower, but not by chance
-/// quicker.
+/// Which of them counts, from the quickest on: other programs that compute meanwhile make more than
+/// half of them slower, but not by chance quicker.
 const COUNTS: usize = 1;
 /// Room for a try of each size.
 const STRIDE: usize = SMALL + LARGE;
 /// Room for all tries of one way, in whole chunks.
 const SLAB: usize = (TRIES * STRIDE).next_multiple_of(CHUNK);
-/// Slabs of both pools, so that what one way has touched is of no use to another: what is copied over (and moved, when that has been measured) …
+/// Slabs of both pools, so that what one way has touched is of no use to another: what is copied
+/// over (and moved, when that has been measured) …
 const COPIED: usize = 0;
 /// … what is exchanged by moves …
 const EXCHANGED: usize = 1;
@@ -47,7 +49,10 @@ struct Cost {
 
 impl Cost {
     /// Through two sizes and what they took.
-    fn through((small, took_small): (usize, Duration), (large, took_large): (usize, Duration)) -> Cost {
+    fn through(
+        (small, took_small): (usize, Duration),
+        (large, took_large): (usize, Duration),
+    ) -> Cost {
         let (took_small, took_large) = (took_small.as_nanos() as f64, took_large.as_nanos() as f64);
         let byte = ((took_large - took_small) / (large - small) as f64).max(0.0);
         Cost { call: took_small - byte * small as f64, byte }
@@ -69,7 +74,8 @@ pub(super) fn all(mover: &Mover) -> Option<Calibration> {
         return None;
     }
     let pools = Pools::new(mover)?;
-    // All memory is slower the first time, and pages that move for the first time take the kernel half as long again; programs use theirs often.
+    // All memory is slower the first time, and pages that move for the first time take the kernel
+    // half as long again; programs use theirs often.
     let _ = (pools.copies(), pools.exchanging(SMALL), pools.exchanging(CHUNK));
     // Once: a thread that computes makes no copy dearer.
     let copies = pools.copies();
@@ -90,7 +96,10 @@ pub(super) fn all(mover: &Mover) -> Option<Calibration> {
             }
         };
         let _inherited = crate::signals::SignalsBlocked::begin();
-        let started = std::thread::Builder::new().name("oikaze-measure".into()).spawn_scoped(threads, busy).is_ok();
+        let started = std::thread::Builder::new()
+            .name("oikaze-measure".into())
+            .spawn_scoped(threads, busy)
+            .is_ok();
         // One that has not run yet is on no processor, and interrupts nobody.
         while started && !running.load(Ordering::Relaxed) {
             std::thread::yield_now();
@@ -131,13 +140,16 @@ impl<'m> Pools<'m> {
         b.fill(0, POOL as u64, 1).ok()?;
         let shared = Region::shared(2 * LARGE).ok()?;
         let huge = match huge_page() {
-            Some(size) if size <= POOL => make(size, PageSize::Huge).zip(make(size, PageSize::Huge)),
+            Some(size) if size <= POOL => {
+                make(size, PageSize::Huge).zip(make(size, PageSize::Huge))
+            }
             _ => None,
         };
         Some(Pools { mover, a, b, shared, huge })
     }
 
-    /// A line every `step` bytes out of the caches, which may be larger than the pools. Elsewhere than on x86-64 programs cannot do that.
+    /// A line every `step` bytes out of the caches, which may be larger than the pools. Elsewhere
+    /// than on x86-64 programs cannot do that.
     fn evict(&self, at: usize, len: usize, step: usize) {
         #[cfg(target_arch = "x86_64")]
         for line in (at..at + len).step_by(step) {
@@ -153,7 +165,8 @@ impl<'m> Pools<'m> {
 
     fn copies(&self) -> Copies {
         let (a, b) = (start(&self.a), start(&self.b));
-        // What is copied is in no cache, and what is there must be written back first, as in a program that copies much.
+        // What is copied is in no cache, and what is there must be written back first, as in a
+        // program that copies much.
         for slab in [COPIED, EXCHANGED_BY_COPY] {
             self.evict(slab * SLAB, SLAB, LINE);
         }
@@ -164,16 +177,21 @@ impl<'m> Pools<'m> {
             let cost = |len| typical(slab, len, |at| timed(|| act(at, len), || read(b, at, len)));
             Cost::through((SMALL, cost(SMALL)), (LARGE, cost(LARGE)))
         };
-        // SAFETY: a walk stays within the two pools, which are private, apart, watched and known to nobody else.
+        // SAFETY: a walk stays within the two pools, which are private, apart, watched and known to
+        // nobody else.
         let over = walk(COPIED, &|at, len| _ = unsafe { copy::copy(b.add(at), a.add(at), len) });
-        // SAFETY: as above.
-        let exchange = walk(EXCHANGED_BY_COPY, &|at, len| _ = unsafe { copy::exchange(a.add(at), b.add(at), len) });
+        let exchange = walk(EXCHANGED_BY_COPY, &|at, len| {
+            // SAFETY: as above.
+            _ = unsafe { copy::exchange(a.add(at), b.add(at), len) }
+        });
         Copies { over, exchange }
     }
 
     fn crossovers(&self, copies: Copies) -> Crossovers {
-        // Beside another thread, calls that cost as much as a copy of `LARGE` would hide what a byte costs.
-        let exchange = Cost::through((SMALL, self.exchanging(SMALL)), (CHUNK, self.exchanging(CHUNK)));
+        // Beside another thread, calls that cost as much as a copy of `LARGE` would hide what a
+        // byte costs.
+        let exchange =
+            Cost::through((SMALL, self.exchanging(SMALL)), (CHUNK, self.exchanging(CHUNK)));
         let moving = self.moving();
         let install = self.installing();
         Crossovers {
@@ -221,7 +239,8 @@ impl<'m> Pools<'m> {
         let view = start(&self.shared);
         let cost = |len: usize| {
             typical(0, len, |_| {
-                let (place, pages) = (Pages { region: &self.shared, offset: 0 }, (len / page_size()) as u64);
+                let (place, pages) =
+                    (Pages { region: &self.shared, offset: 0 }, (len / page_size()) as u64);
                 let _ = retract(place, (LARGE / page_size()) as u64);
                 timed(|| _ = install(place, pages), || read(view, 0, len))
             })
@@ -265,7 +284,8 @@ fn timed(act: impl FnOnce(), look: impl FnOnce()) -> Duration {
     begun.elapsed()
 }
 
-/// Of tries at the places that a slab has for this size; those of a chunk are fewer, and used again.
+/// Of tries at the places that a slab has for this size; those of a chunk are fewer, and used
+/// again.
 fn typical(slab: usize, len: usize, mut one: impl FnMut(usize) -> Duration) -> Duration {
     let place = |index| match len {
         CHUNK => index * CHUNK % SLAB,
@@ -288,13 +308,17 @@ mod tests {
     #[test]
     fn lines_cross_where_they_should() {
         let page = page_size();
-        assert_eq!(cost(1000.0, 0.01).beats(cost(0.0, 0.11)), Some(10_000_usize.next_multiple_of(page)));
+        assert_eq!(
+            cost(1000.0, 0.01).beats(cost(0.0, 0.11)),
+            Some(10_000_usize.next_multiple_of(page))
+        );
         assert_eq!(cost(0.0, 0.01).beats(cost(1000.0, 0.11)), Some(page));
         assert_eq!(cost(1000.0, 0.11).beats(cost(0.0, 0.11)), None);
         assert_eq!(cost(0.0, 0.11).beats(cost(10.0, 0.11)), Some(page));
         assert_eq!(cost(0.0, 0.2).beats(cost(10.0, 0.11)), None);
         let after = |nanos| Duration::from_nanos(nanos);
-        let line = Cost::through((SMALL, after(1000)), (LARGE, after(1000 + (LARGE - SMALL) as u64)));
+        let line =
+            Cost::through((SMALL, after(1000)), (LARGE, after(1000 + (LARGE - SMALL) as u64)));
         assert!((line.byte - 1.0).abs() < 1e-9);
         // A machine that was interrupted: slower for less.
         assert!(Cost::through((SMALL, after(1000)), (LARGE, after(10))).byte == 0.0);
@@ -308,7 +332,13 @@ mod tests {
         println!("{found:?} in {:?}", begun.elapsed());
         for of in found.iter().flat_map(|found| [found.alone, found.beside]) {
             let sizes = [of.moving, of.taking, of.exchange, of.install, of.huge];
-            assert!(sizes.into_iter().flatten().all(|from| from > 0 && from.is_multiple_of(page_size())), "{of:?}");
+            assert!(
+                sizes
+                    .into_iter()
+                    .flatten()
+                    .all(|from| from > 0 && from.is_multiple_of(page_size())),
+                "{of:?}"
+            );
         }
     }
 }

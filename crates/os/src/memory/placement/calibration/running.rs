@@ -2,25 +2,33 @@
 
 use std::fs::{read_dir, read_to_string};
 
-/// Is any thread of this process but the caller on a core, or ready for one? A look costs some 20 µs. `true` if it cannot be known.
+/// Is any thread of this process but the caller on a core, or ready for one? A look costs some 20
+/// µs. `true` if it cannot be known.
 pub(in super::super) fn others_run() -> bool {
     let own = rustix::thread::gettid().as_raw_nonzero().to_string();
     let Ok(threads) = read_dir("/proc/self/task") else { return true };
     threads.flatten().filter(|thread| thread.file_name() != own.as_str()).any(|thread| {
         // The name may contain anything, but no parenthesis comes after its end.
         let state = read_to_string(thread.path().join("stat")).ok();
-        state.is_some_and(|text| text.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('R')))
+        state.is_some_and(|text| {
+            text.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('R'))
+        })
     })
 }
 
-/// Are more threads ready to run on this machine than it has processors? `false` if it cannot be known.
+/// Are more threads ready to run on this machine than it has processors? `false` if it cannot be
+/// known.
 pub(super) fn machine_is_crowded() -> bool {
     read_to_string("/proc/stat").is_ok_and(|text| is_crowded(&text))
 }
 
 fn is_crowded(stat: &str) -> bool {
-    let processors = stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu ")).count();
-    let running = stat.lines().find_map(|line| line.strip_prefix("procs_running ")).and_then(|count| count.parse().ok());
+    let processors =
+        stat.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu ")).count();
+    let running = stat
+        .lines()
+        .find_map(|line| line.strip_prefix("procs_running "))
+        .and_then(|count| count.parse().ok());
     running.is_some_and(|running: usize| running > processors)
 }
 
@@ -31,9 +39,21 @@ mod tests {
 
     #[test]
     fn a_machine_is_crowded_if_threads_wait_for_processors() {
-        let stat = |running: &str| format!("cpu  9 9\ncpu0 4 4\ncpu1 5 5\nintr 7\nprocs_running {running}\nprocs_blocked 9\n");
-        assert!(is_crowded(&stat("3")) && !is_crowded(&stat("2")) && !is_crowded(&stat("x")) && !is_crowded(""));
-        assert!(read_to_string("/proc/stat").is_ok_and(|text| text.contains("\nprocs_running ") && text.contains("\ncpu0 ")));
+        let stat = |running: &str| {
+            format!(
+                "cpu  9 9\ncpu0 4 4\ncpu1 5 5\nintr 7\nprocs_running {running}\nprocs_blocked 9\n"
+            )
+        };
+        assert!(
+            is_crowded(&stat("3"))
+                && !is_crowded(&stat("2"))
+                && !is_crowded(&stat("x"))
+                && !is_crowded("")
+        );
+        assert!(
+            read_to_string("/proc/stat")
+                .is_ok_and(|text| text.contains("\nprocs_running ") && text.contains("\ncpu0 "))
+        );
     }
 
     #[test]

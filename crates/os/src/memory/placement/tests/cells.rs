@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// MEM-17.1 and MEM-17.5: whatever the way, the contents have changed places, and what is around has not.
+/// MEM-17.1 and MEM-17.5: whatever the way, the contents have changed places, and what is around
+/// has not.
 #[test]
 fn every_pair_of_kinds_exchanges_its_contents_by_every_way() {
     let page = page_size();
@@ -12,24 +13,38 @@ fn every_pair_of_kinds_exchanges_its_contents_by_every_way() {
         for (one, other) in ALL.iter().flat_map(|one| ALL.map(|other| (*one, other))) {
             for way in [Way::Auto, Way::Move, Way::Copy] {
                 let (mut a, mut b) = (filled(one, len, 1), filled(other, len, 2));
-                let done = placement.exchange(at(&a.0.region, page as u64), at(&b.0.region, 2 * page as u64), 3, way);
+                let done = placement.exchange(
+                    at(&a.0.region, page as u64),
+                    at(&b.0.region, 2 * page as u64),
+                    3,
+                    way,
+                );
                 let alike = a.0.region.huge_pages() == b.0.region.huge_pages();
-                let movable = one.moves() && other.moves() && alike && placement.why_not().is_none();
+                let movable =
+                    one.moves() && other.moves() && alike && placement.why_not().is_none();
                 if way == Way::Move && !movable {
                     assert!(done.is_err(), "{without} {one:?} {other:?}");
                 } else {
                     let placed = done.unwrap();
                     assert_eq!(placed.moved + placed.copied, 3 * page as u64);
-                    assert_eq!(placed.moved > 0, way == Way::Move, "{without} {one:?} {other:?} {way:?}");
+                    assert_eq!(
+                        placed.moved > 0,
+                        way == Way::Move,
+                        "{without} {one:?} {other:?} {way:?}"
+                    );
                     a.1[page..4 * page].swap_with_slice(&mut b.1[2 * page..]);
                 }
-                assert!(bytes(&a.0.region) == a.1 && bytes(&b.0.region) == b.1, "{without} {one:?} {other:?} {way:?}");
+                assert!(
+                    bytes(&a.0.region) == a.1 && bytes(&b.0.region) == b.1,
+                    "{without} {one:?} {other:?} {way:?}"
+                );
             }
         }
     }
 }
 
-/// All of this again, where no memory has huge pages: that is read once in a process, so in another one.
+/// All of this again, where no memory has huge pages: that is read once in a process, so in another
+/// one.
 #[test]
 fn without_huge_pages_every_cell_is_as_it_should_be() {
     const SWITCH: &str = "OIKAZE_WITHOUT";
@@ -53,7 +68,12 @@ fn every_pair_of_kinds_transfers_its_contents_by_every_way() {
         for (one, other) in ALL.iter().flat_map(|one| ALL.map(|other| (*one, other))) {
             for way in [Way::Auto, Way::Move, Way::Copy] {
                 let (from, mut to) = (filled(one, len, 1), filled(other, len, 2));
-                let done = placement.transfer(at(&from.0.region, page as u64), at(&to.0.region, 2 * page as u64), 3, way);
+                let done = placement.transfer(
+                    at(&from.0.region, page as u64),
+                    at(&to.0.region, 2 * page as u64),
+                    3,
+                    way,
+                );
                 let movable = one.moves() && other.moves() && placement.why_not().is_none();
                 assert_eq!(done.is_ok(), way != Way::Move || movable);
                 if done.is_ok() {
@@ -75,25 +95,36 @@ fn large_ranges_come_to_their_place_by_the_best_way() {
         let placement = placement(without);
         for memory in ALL {
             let (mut a, mut b) = (filled(memory, 9 << 20, 1), filled(memory, 9 << 20, 2));
-            for (from, to, len) in [(page, page, 8 << 20), (0, 3 * page, 1 << 20), (0, 0, 4 << 20)] {
+            for (from, to, len) in [(page, page, 8 << 20), (0, 3 * page, 1 << 20), (0, 0, 4 << 20)]
+            {
                 let (one, other) = (at(&a.0.region, from as u64), at(&b.0.region, to as u64));
-                let placed = placement.exchange(one, other, (len / page) as u64, Way::Auto).unwrap();
+                let placed =
+                    placement.exchange(one, other, (len / page) as u64, Way::Auto).unwrap();
                 a.1[from..from + len].swap_with_slice(&mut b.1[to..to + len]);
-                assert!(bytes(&a.0.region) == a.1 && bytes(&b.0.region) == b.1, "{without} {memory:?} {from} {to} {len}");
+                assert!(
+                    bytes(&a.0.region) == a.1 && bytes(&b.0.region) == b.1,
+                    "{without} {memory:?} {from} {to} {len}"
+                );
                 if !memory.moves() || placement.why_not().is_some() {
                     assert_eq!(placed.moved, 0, "{without} {memory:?}");
                 } else if memory == Memory::PrivateHuge
                     && let Some(size) = super::super::super::huge_page()
                 {
-                    let (one, other) = (a.0.region.view_ptr().addr() + from, b.0.region.view_ptr().addr() + to);
-                    assert_eq!(placed.moved, huge_moves::whole(one, other, len, size).len() as u64, "{from} {to}");
+                    let (one, other) =
+                        (a.0.region.view_ptr().addr() + from, b.0.region.view_ptr().addr() + to);
+                    assert_eq!(
+                        placed.moved,
+                        huge_moves::whole(one, other, len, size).len() as u64,
+                        "{from} {to}"
+                    );
                 }
             }
         }
     }
 }
 
-/// What a transfer costs in copies: nothing into an empty place; into a full one nothing either, for the pages are exchanged.
+/// What a transfer costs in copies: nothing into an empty place; into a full one nothing either,
+/// for the pages are exchanged.
 #[test]
 fn a_transfer_moves_into_empty_places_and_takes_what_fills_others() {
     let Some(placement) = moving() else { return };
@@ -102,7 +133,9 @@ fn a_transfer_moves_into_empty_places_and_takes_what_fills_others() {
         let ((from, expected), (full, _)) = (filled(memory, len, 1), filled(memory, len, 2));
         let empty = make(memory, len).region;
         let all = Placed { moved: len as u64, copied: 0 };
-        let transfer = |from: &Region, to: &Region| placement.transfer(at(from, 0), at(to, 0), (len / page) as u64, Way::Auto);
+        let transfer = |from: &Region, to: &Region| {
+            placement.transfer(at(from, 0), at(to, 0), (len / page) as u64, Way::Auto)
+        };
         assert_eq!(transfer(&from.region, &empty), Ok(all), "{memory:?}");
         assert_eq!(transfer(&empty, &full.region), Ok(all), "{memory:?}");
         assert!(bytes(&full.region) == expected);
@@ -113,7 +146,8 @@ fn a_transfer_moves_into_empty_places_and_takes_what_fills_others() {
 #[test]
 fn memory_of_other_pages_is_copied() {
     let placement = placement("");
-    let ((a, first), (b, second)) = (filled(Memory::PrivateHuge, 4 << 20, 1), filled(Memory::PrivateSmall, 4 << 20, 2));
+    let ((a, first), (b, second)) =
+        (filled(Memory::PrivateHuge, 4 << 20, 1), filled(Memory::PrivateSmall, 4 << 20, 2));
     let pages = ((4 << 20) / page_size()) as u64;
     let placed = placement.exchange(at(&a.region, 0), at(&b.region, 0), pages, Way::Auto).unwrap();
     assert_eq!(placed.moved > 0, a.region.huge_pages().is_none() && placement.why_not().is_none());
@@ -124,13 +158,16 @@ fn memory_of_other_pages_is_copied() {
     }
     let (b, second_again) = filled(Memory::PrivateHuge, 4 << 20, 3);
     let page = page_size();
-    placement.exchange(at(&a.region, page as u64), at(&b.region, 3 * page as u64), 700, Way::Move).unwrap();
+    placement
+        .exchange(at(&a.region, page as u64), at(&b.region, 3 * page as u64), 700, Way::Move)
+        .unwrap();
     let (mut one, mut other) = (second, second_again);
     one[page..701 * page].swap_with_slice(&mut other[3 * page..703 * page]);
     assert!(bytes(&a.region) == one && bytes(&b.region) == other);
 }
 
-/// MEM-17.6: what was written through the alias is seen in the view, before, after and without being installed.
+/// MEM-17.6: what was written through the alias is seen in the view, before, after and without
+/// being installed.
 #[test]
 fn installed_pages_show_what_the_alias_has() {
     let page = page_size();
@@ -140,11 +177,17 @@ fn installed_pages_show_what_the_alias_has() {
         for (first, pages) in [(0, 1), (3, 40), (0, (5 << 20) / page), (17, 1000)] {
             super::super::retract(at(region, (first * page) as u64), pages as u64).unwrap();
             let new = pattern(pages * page, first as u64 + 7);
-            region.write_from(super::super::super::region::Side::Runtime, (first * page) as u64, &new).unwrap();
+            region
+                .write_from(super::super::super::region::Side::Runtime, (first * page) as u64, &new)
+                .unwrap();
             super::super::install(at(region, (first * page) as u64), pages as u64).unwrap();
             expected[first * page..][..new.len()].copy_from_slice(&new);
             assert!(bytes(region) == expected, "{memory:?} {first} {pages}");
-            assert_eq!(present(region, first * page, pages * page), pages, "{memory:?} {first} {pages}");
+            assert_eq!(
+                present(region, first * page, pages * page),
+                pages,
+                "{memory:?} {first} {pages}"
+            );
         }
         // Nothing of the other mapping was taken away.
         super::super::retract(at(region, 0), (5 << 20) / page as u64).unwrap();
@@ -157,6 +200,9 @@ fn present(region: &Region, offset: usize, len: usize) -> usize {
     use std::os::unix::fs::FileExt;
     let (page, first) = (page_size(), region.view_ptr().addr() + offset);
     let mut words = vec![0; len / page * 8];
-    std::fs::File::open("/proc/self/pagemap").unwrap().read_exact_at(&mut words, (first / page * 8) as u64).unwrap();
+    std::fs::File::open("/proc/self/pagemap")
+        .unwrap()
+        .read_exact_at(&mut words, (first / page * 8) as u64)
+        .unwrap();
     words.as_chunks::<8>().0.iter().filter(|word| u64::from_ne_bytes(**word) >> 63 == 1).count()
 }

@@ -9,7 +9,10 @@ fn refused(a: Pages<'_>, b: Pages<'_>, pages: u64) -> PlacementError {
     for without in WITHOUT {
         let placement = placement(without);
         let (one, other) = (bytes_if_open(a.region), bytes_if_open(b.region));
-        let both = [placement.exchange(a, b, pages, Way::Auto), placement.transfer(a, b, pages, Way::Auto)];
+        let both = [
+            placement.exchange(a, b, pages, Way::Auto),
+            placement.transfer(a, b, pages, Way::Auto),
+        ];
         assert!(both.iter().all(Result::is_err), "{both:?}");
         assert!(bytes_if_open(a.region) == one && bytes_if_open(b.region) == other);
     }
@@ -24,16 +27,24 @@ fn bytes_if_open(region: &Region) -> Option<Vec<u8>> {
 fn bad_ranges_are_refused_before_anything_is_changed() {
     let page = page_size() as u64;
     let ((a, _), (b, _)) = (small(4, 1), small(4, 2));
-    for (offset, pages) in [(0, 5), (4 * page, 1), (3 * page, 2), (u64::MAX - page + 1, 2), (u64::MAX - page + 1, 1)] {
+    for (offset, pages) in
+        [(0, 5), (4 * page, 1), (3 * page, 2), (u64::MAX - page + 1, 2), (u64::MAX - page + 1, 1)]
+    {
         let error = refused(at(&a, offset), at(&b, 0), pages);
-        assert!(matches!(error, PlacementError::Access(AccessError::OutOfBounds { .. })), "{error}");
+        assert!(
+            matches!(error, PlacementError::Access(AccessError::OutOfBounds { .. })),
+            "{error}"
+        );
         assert!(refused(at(&a, 0), at(&b, offset), pages).to_string().contains("outside a region"));
     }
     for offset in [1, page - 1, page + 8, u64::MAX] {
         assert!(matches!(refused(at(&a, offset), at(&b, 0), 1), PlacementError::Misaligned { .. }));
         assert!(refused(at(&a, 0), at(&b, offset), 1).to_string().contains("only whole pages"));
     }
-    assert!(matches!(refused(at(&a, 0), at(&b, 0), u64::MAX), PlacementError::TooMany { pages: u64::MAX }));
+    assert!(matches!(
+        refused(at(&a, 0), at(&b, 0), u64::MAX),
+        PlacementError::TooMany { pages: u64::MAX }
+    ));
 }
 
 #[test]
@@ -41,7 +52,10 @@ fn ranges_with_bytes_in_common_are_refused_and_neighbours_are_not() {
     let page = page_size() as u64;
     let (a, mut expected) = small(6, 1);
     for (one, other) in [(0, 0), (0, 1), (1, 0), (3, 1)] {
-        assert!(matches!(refused(at(&a, one * page), at(&a, other * page), 3), PlacementError::Overlap { .. }));
+        assert!(matches!(
+            refused(at(&a, one * page), at(&a, other * page), 3),
+            PlacementError::Overlap { .. }
+        ));
     }
     for way in [Way::Auto, Way::Copy] {
         placement("").exchange(at(&a, 0), at(&a, 3 * page), 3, way).unwrap();
@@ -61,11 +75,19 @@ fn lent_memory_is_touched_only_as_far_as_it_was_lent() {
     let (a, expected) = small(2, 1);
     let mut lent = vec![7; 2 * page_size()];
     let kept = with_borrowed(&lent, |region| {
-        assert!(matches!(refused(at(&a, 0), at(region, 0), 1), PlacementError::Access(AccessError::ReadOnly)));
+        assert!(matches!(
+            refused(at(&a, 0), at(region, 0), 1),
+            PlacementError::Access(AccessError::ReadOnly)
+        ));
         region.clone()
     });
-    assert!(matches!(refused(at(&a, 0), at(&kept, 0), 1), PlacementError::Access(AccessError::Closed)));
-    with_borrowed_mut(&mut lent, |region| placement("").exchange(at(&a, 0), at(region, 0), 2, Way::Auto).unwrap());
+    assert!(matches!(
+        refused(at(&a, 0), at(&kept, 0), 1),
+        PlacementError::Access(AccessError::Closed)
+    ));
+    with_borrowed_mut(&mut lent, |region| {
+        placement("").exchange(at(&a, 0), at(region, 0), 2, Way::Auto).unwrap()
+    });
     assert!(lent == expected);
 }
 
@@ -76,7 +98,8 @@ fn the_memory_of_shared_arrays_never_takes_part() {
     let mut owned = vec![3_u8; 2 * page];
     let owner: std::sync::Arc<dyn super::super::super::region::Owner> = std::sync::Arc::new(());
     // SAFETY: `owned` outlives the region, and nobody else refers to it meanwhile.
-    let alias = unsafe { Region::from_alias(owner, NonNull::new(owned.as_mut_ptr()).unwrap(), 2 * page) };
+    let alias =
+        unsafe { Region::from_alias(owner, NonNull::new(owned.as_mut_ptr()).unwrap(), 2 * page) };
     let (a, _) = small(2, 1);
     assert_eq!(refused(at(&alias, 0), at(&a, 0), 1), PlacementError::SharedArray);
     assert_eq!(refused(at(&a, 0), at(&alias, 0), 1), PlacementError::SharedArray);
@@ -86,11 +109,18 @@ fn the_memory_of_shared_arrays_never_takes_part() {
 #[test]
 fn a_demand_that_cannot_be_met_says_why() {
     let ((a, _), (b, _)) = (small(2, 1), small(2, 2));
-    let text = placement("move").exchange(at(&a, 0), at(&b, 0), 1, Way::Move).unwrap_err().to_string();
+    let text =
+        placement("move").exchange(at(&a, 0), at(&b, 0), 1, Way::Move).unwrap_err().to_string();
     assert!(text.contains("OIKAZE_WITHOUT=move") && text.contains("Private"), "{text}");
     let shared = Region::shared(2 * page_size()).unwrap();
     let error = placement("").transfer(at(&a, 0), at(&shared, 0), 1, Way::Move).unwrap_err();
-    assert!(matches!(error, PlacementError::NotMovable { from: RegionKind::Private, to: RegionKind::Shared, .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            PlacementError::NotMovable { from: RegionKind::Private, to: RegionKind::Shared, .. }
+        ),
+        "{error}"
+    );
     for denied in [install(at(&a, 0), 1), retract(at(&a, 0), 1)] {
         assert_eq!(denied, Err(PlacementError::NoView { kind: RegionKind::Private }));
     }

@@ -1,4 +1,5 @@
-//! What every way of placing pages must do, for each kind of memory, with each mechanism switched off in turn.
+//! What every way of placing pages must do, for each kind of memory, with each mechanism switched
+//! off in turn.
 
 mod cells;
 mod errors;
@@ -28,7 +29,13 @@ enum Memory {
     Borrowed,
 }
 
-const ALL: [Memory; 5] = [Memory::PrivateSmall, Memory::PrivateHuge, Memory::SharedSmall, Memory::SharedHuge, Memory::Borrowed];
+const ALL: [Memory; 5] = [
+    Memory::PrivateSmall,
+    Memory::PrivateHuge,
+    Memory::SharedSmall,
+    Memory::SharedHuge,
+    Memory::Borrowed,
+];
 
 impl Memory {
     /// Can its pages be moved at all?
@@ -43,7 +50,8 @@ struct Fixture {
     _lent: Vec<u8>,
 }
 
-/// Not given to children: other tests of this process may fork at any moment, and pages that were shared by a fork do not move.
+/// Not given to children: other tests of this process may fork at any moment, and pages that were
+/// shared by a fork do not move.
 fn make(memory: Memory, len: usize) -> Fixture {
     let fixture = make_for_all(memory, len);
     if memory.moves() {
@@ -73,7 +81,10 @@ fn make_for_all(memory: Memory, len: usize) -> Fixture {
 fn placement(without: &str) -> Placement {
     const FROM: Option<usize> = Some(512 << 10);
     let all = Crossovers { moving: FROM, taking: FROM, exchange: FROM, install: FROM, huge: FROM };
-    Placement::calibrated(&Without::parse(without).unwrap(), Calibration { alone: all, beside: all })
+    Placement::calibrated(
+        &Without::parse(without).unwrap(),
+        Calibration { alone: all, beside: all },
+    )
 }
 
 /// A placement that moves pages; `None`, said aloud, where the kernel does not.
@@ -88,7 +99,9 @@ fn moving() -> Option<Placement> {
 
 /// Bytes that tell where they come from.
 fn pattern(len: usize, which: u64) -> Vec<u8> {
-    (0..len as u64).map(|at| (at.wrapping_mul(31) ^ (at >> 9) ^ which.wrapping_mul(0x9e37)) as u8).collect()
+    (0..len as u64)
+        .map(|at| (at.wrapping_mul(31) ^ (at >> 9) ^ which.wrapping_mul(0x9e37)) as u8)
+        .collect()
 }
 
 fn filled(memory: Memory, len: usize, which: u64) -> (Fixture, Vec<u8>) {
@@ -107,7 +120,8 @@ fn at(region: &Region, offset: u64) -> Pages<'_> {
     Pages { region, offset }
 }
 
-/// Runs the named test of this module again in a process of its own, where nothing else happens; `true` in that process.
+/// Runs the named test of this module again in a process of its own, where nothing else happens;
+/// `true` in that process.
 fn alone(module: &str, test: &str) -> bool {
     const ROLE: &str = "OIKAZE_TEST_ALONE";
     if std::env::var_os(ROLE).is_some() {
@@ -115,7 +129,11 @@ fn alone(module: &str, test: &str) -> bool {
     }
     let name = format!("{}::{test}", module.split_once("::").unwrap().1);
     let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-    let output = child.args(["--exact", &name, "--nocapture", "--test-threads=1"]).env(ROLE, "1").output().unwrap();
+    let output = child
+        .args(["--exact", &name, "--nocapture", "--test-threads=1"])
+        .env(ROLE, "1")
+        .output()
+        .unwrap();
     assert!(output.status.success() && output.status.signal().is_none(), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
     false

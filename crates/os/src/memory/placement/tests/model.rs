@@ -40,7 +40,11 @@ impl World {
     fn new(without: &str, memory: Memory) -> World {
         let page = page_size();
         let regions = [1, 2, 3].map(|_| make(memory, PAGES * page));
-        World { placement: placement(without), regions, model: [1, 2, 3].map(|_| vec![0; PAGES * page]) }
+        World {
+            placement: placement(without),
+            regions,
+            model: [1, 2, 3].map(|_| vec![0; PAGES * page]),
+        }
     }
 
     fn at(&self, place: (usize, usize)) -> Pages<'_> {
@@ -57,12 +61,17 @@ impl World {
     }
 
     fn apply(&mut self, step: &Step) {
-        let apart = |a: (usize, usize), b: (usize, usize), pages| a.0 != b.0 || a.1.abs_diff(b.1) >= pages;
+        let apart =
+            |a: (usize, usize), b: (usize, usize), pages| a.0 != b.0 || a.1.abs_diff(b.1) >= pages;
         let fits = |place: (usize, usize), pages| place.1 + pages <= PAGES;
         match *step {
             Step::Exchange { one, other, pages, way } => {
                 let done = self.placement.exchange(self.at(one), self.at(other), pages as u64, way);
-                assert_eq!(done.is_ok(), fits(one, pages) && fits(other, pages) && apart(one, other, pages), "{done:?}");
+                assert_eq!(
+                    done.is_ok(),
+                    fits(one, pages) && fits(other, pages) && apart(one, other, pages),
+                    "{done:?}"
+                );
                 if done.is_ok() {
                     let (first, second) = (self.taken(one, pages), self.taken(other, pages));
                     self.put(one, &second);
@@ -71,13 +80,20 @@ impl World {
             }
             Step::Transfer { from, to, pages, way } => {
                 let done = self.placement.transfer(self.at(from), self.at(to), pages as u64, way);
-                assert_eq!(done.is_ok(), fits(from, pages) && fits(to, pages) && apart(from, to, pages), "{done:?}");
+                assert_eq!(
+                    done.is_ok(),
+                    fits(from, pages) && fits(to, pages) && apart(from, to, pages),
+                    "{done:?}"
+                );
                 if done.is_ok() {
                     let bytes = self.taken(from, pages);
                     self.put(to, &bytes);
                     // What is left there is not said: it is given a content again.
                     let again = pattern(bytes.len(), 99);
-                    self.regions[from.0].region.write((from.1 * page_size()) as u64, &again).unwrap();
+                    self.regions[from.0]
+                        .region
+                        .write((from.1 * page_size()) as u64, &again)
+                        .unwrap();
                     self.put(from, &again);
                 }
             }
@@ -97,7 +113,14 @@ impl World {
         if region.kind() == RegionKind::Private {
             let at = region.view_ptr().wrapping_add(place.1 * page_size());
             // SAFETY: inside the region, whose bytes become zeros.
-            unsafe { rustix::mm::madvise(at.cast(), pages * page_size(), rustix::mm::Advice::LinuxDontNeed) }.unwrap();
+            unsafe {
+                rustix::mm::madvise(
+                    at.cast(),
+                    pages * page_size(),
+                    rustix::mm::Advice::LinuxDontNeed,
+                )
+            }
+            .unwrap();
             self.put(place, &vec![0; pages * page_size()]);
         }
     }
@@ -115,11 +138,14 @@ fn run(without: &str, memory: Memory, steps: &[Step]) {
     let copies = !memory.moves() || world.placement.why_not().is_some();
     for step in steps {
         let step = match step.clone() {
-            // Where nothing moves, demanding it is an error; here it is of interest what comes of it.
+            // Where nothing moves, demanding it is an error; here it is of interest what comes of
+            // it.
             Step::Exchange { one, other, pages, way: Way::Move } if copies => {
                 Step::Exchange { one, other, pages, way: Way::Auto }
             }
-            Step::Transfer { from, to, pages, way: Way::Move } if copies => Step::Transfer { from, to, pages, way: Way::Auto },
+            Step::Transfer { from, to, pages, way: Way::Move } if copies => {
+                Step::Transfer { from, to, pages, way: Way::Auto }
+            }
             other => other,
         };
         world.apply(&step);

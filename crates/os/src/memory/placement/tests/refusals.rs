@@ -3,12 +3,15 @@
 use super::*;
 use rustix::mm::mlock;
 
-/// Forks a child that does this and ends with its answer; what the parent does meanwhile, and the child's answer.
+/// Forks a child that does this and ends with its answer; what the parent does meanwhile, and the
+/// child's answer.
 ///
-/// The child of a process with other threads may do little; copying bytes between regions is little enough.
+/// The child of a process with other threads may do little; copying bytes between regions is little
+/// enough.
 fn forked<R>(child: impl FnOnce() -> u8, parent: impl FnOnce() -> R) -> (R, i32) {
     let (read, write) = rustix::pipe::pipe().unwrap();
-    // SAFETY: the child touches memory it has, allocates at most through the C library, which takes care of forks, and ends without unwinding.
+    // SAFETY: the child touches memory it has, allocates at most through the C library, which takes
+    // care of forks, and ends without unwinding.
     match unsafe { libc::fork() } {
         0 => {
             let answer = child();
@@ -94,13 +97,17 @@ fn locked_pages_are_copied_and_stay_locked() {
     }
     let placed = exchange_all(&placement, &a, &b);
     // The two pages, and some around them that were not tried one by one.
-    assert!(placed.copied >= 2 * page as u64 && placed.moved + placed.copied == 32 * page as u64, "{placed:?}");
+    assert!(
+        placed.copied >= 2 * page as u64 && placed.moved + placed.copied == 32 * page as u64,
+        "{placed:?}"
+    );
     // A transfer onto locked pages.
     placement.transfer(at(&b.0, 0), at(&a.0, 0), 32, Way::Move).unwrap();
     assert!(bytes(&a.0) == a.1);
 }
 
-/// Pins pages for as long as it lives, as whoever does its input and output by an io_uring; `None`, said aloud, where there is none.
+/// Pins pages for as long as it lives, as whoever does its input and output by an io_uring; `None`,
+/// said aloud, where there is none.
 fn pinned(at: *mut u8, len: usize) -> Option<std::os::fd::OwnedFd> {
     use std::os::fd::{AsRawFd, FromRawFd};
     /// `struct io_uring_params`, of which nothing is asked.
@@ -117,8 +124,17 @@ fn pinned(at: *mut u8, len: usize) -> Option<std::os::fd::OwnedFd> {
     // SAFETY: a fresh descriptor that nobody else owns.
     let ring = unsafe { std::os::fd::OwnedFd::from_raw_fd(i32::try_from(fd).unwrap()) };
     let buffer = libc::iovec { iov_base: at.cast(), iov_len: len };
-    // SAFETY: one mapped, writable buffer of a region of ours; pinning it changes none of its bytes.
-    let refused = unsafe { libc::syscall(libc::SYS_io_uring_register, ring.as_raw_fd(), REGISTER_BUFFERS, &raw const buffer, 1) };
+    // SAFETY: one mapped, writable buffer of a region of ours; pinning it changes none of its
+    // bytes.
+    let refused = unsafe {
+        libc::syscall(
+            libc::SYS_io_uring_register,
+            ring.as_raw_fd(),
+            REGISTER_BUFFERS,
+            &raw const buffer,
+            1,
+        )
+    };
     if refused != 0 {
         skipped(&format!("pages cannot be pinned here: {}", std::io::Error::last_os_error()));
         return None;
@@ -136,7 +152,10 @@ fn pinned_pages_are_copied_and_stay_where_they_are() {
     let placed = exchange_all(&placement, &a, &b);
     // The three pages, and some around them that were not tried one by one.
     let all = 32 * page as u64;
-    assert!(placed.copied >= 3 * page as u64 && placed.moved > 0 && placed.moved + placed.copied == all, "{placed:?}");
+    assert!(
+        placed.copied >= 3 * page as u64 && placed.moved > 0 && placed.moved + placed.copied == all,
+        "{placed:?}"
+    );
     // A transfer from there, and onto it.
     placement.transfer(at(&a.0, 0), at(&b.0, 0), 32, Way::Move).unwrap();
     assert!(bytes(&b.0) == b.1);
@@ -156,8 +175,8 @@ fn holes_stay_holes_and_read_as_zeros() {
     expected[5 * page..][..10].fill(9);
     let b = (b, expected);
     assert_eq!(exchange_all(&placement, &a, &b), Placed { moved: 32 * page as u64, copied: 0 });
-    // Back again, with a locked page in the way: what is a hole at one end is zeros at the other, not what was there before.
-    // SAFETY: inside the region.
+    // Back again, with a locked page in the way: what is a hole at one end is zeros at the other,
+    // not what was there before. SAFETY: inside the region.
     if unsafe { mlock(b.0.view_ptr().wrapping_add(3 * page).cast(), page) }.is_ok() {
         placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, Way::Move).unwrap();
         assert!(bytes(&a.0) == a.1 && bytes(&b.0) == b.1);
@@ -171,7 +190,8 @@ fn freed_pages_are_moved_with_what_is_left_of_them() {
     let page = page_size();
     let (a, b) = (small(32, 1), small(32, 2));
     // SAFETY: inside the region; its bytes may become zeros, which the test takes into account.
-    unsafe { madvise(a.0.view_ptr().wrapping_add(4 * page).cast(), 8 * page, Advice::LinuxFree) }.unwrap();
+    unsafe { madvise(a.0.view_ptr().wrapping_add(4 * page).cast(), 8 * page, Advice::LinuxFree) }
+        .unwrap();
     placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, Way::Move).unwrap();
     assert!(bytes(&a.0) == b.1);
     let found = bytes(&b.0);
@@ -187,7 +207,8 @@ fn a_page_in_the_way_is_overwritten() {
     let Some(placement) = moving() else { return };
     let page = page_size();
     let (a, b) = (small(32, 1), small(32, 2));
-    // A transfer finds a page at its destination only if it cannot be dropped, so a mover is asked directly.
+    // A transfer finds a page at its destination only if it cannot be dropped, so a mover is asked
+    // directly.
     let mover = super::super::mover::Mover::open().unwrap();
     let (memory, watched) = b.0.private_memory().unwrap();
     assert!(mover.watch(memory, watched));

@@ -12,7 +12,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Counters in pages that take no part count on, in both regions, whatever changes place beside them.
+/// Counters in pages that take no part count on, in both regions, whatever changes place beside
+/// them.
 #[test]
 fn neighbours_of_exchanged_pages_notice_nothing() {
     const ROUNDS: u64 = 300;
@@ -47,15 +48,21 @@ fn neighbours_of_exchanged_pages_notice_nothing() {
         drop(stop);
         workers.map(|worker| worker.join().unwrap()).into()
     });
-    let words = [a.load_u64(0), b.load_u64(0), a.load_u64(35 * page), b.load_u64(35 * page)].map(Result::unwrap);
+    let words = [a.load_u64(0), b.load_u64(0), a.load_u64(35 * page), b.load_u64(35 * page)]
+        .map(Result::unwrap);
     assert_eq!(words.as_slice(), counted);
     // An even number of exchanges.
-    assert!(bytes(&a)[page as usize..31 * page as usize] == first[page as usize..31 * page as usize]);
-    assert!(bytes(&b)[5 * page as usize..35 * page as usize] == second[5 * page as usize..35 * page as usize]);
+    assert!(
+        bytes(&a)[page as usize..31 * page as usize] == first[page as usize..31 * page as usize]
+    );
+    assert!(
+        bytes(&b)[5 * page as usize..35 * page as usize]
+            == second[5 * page as usize..35 * page as usize]
+    );
 }
 
-/// MEM-17.2: a thread that touches the pages meanwhile, against the rules, sees one content, the other, or zeros; and once it has stopped, an
-/// exchange does what it should.
+/// MEM-17.2: a thread that touches the pages meanwhile, against the rules, sees one content, the
+/// other, or zeros; and once it has stopped, an exchange does what it should.
 #[test]
 fn touches_in_the_middle_lose_no_page() {
     let placement = placement("");
@@ -100,7 +107,9 @@ fn exchanges_of_several_threads_do_not_meet() {
             threads.spawn(move || {
                 for _ in 0..101 {
                     let way = if placement.why_not().is_none() { Way::Move } else { Way::Auto };
-                    placement.exchange(at(a, lane * 16 * page), at(b, lane * 16 * page), 16, way).unwrap();
+                    placement
+                        .exchange(at(a, lane * 16 * page), at(b, lane * 16 * page), 16, way)
+                        .unwrap();
                 }
             });
         }
@@ -115,12 +124,20 @@ fn nothing_is_left_behind() {
         return;
     }
     let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-    let mappings = || std::fs::read_to_string("/proc/self/maps").unwrap().lines().filter(|line| !line.contains('[')).count();
+    let mappings = || {
+        std::fs::read_to_string("/proc/self/maps")
+            .unwrap()
+            .lines()
+            .filter(|line| !line.contains('['))
+            .count()
+    };
     let work = || {
         for memory in ALL {
             for without in WITHOUT {
                 let (a, b) = (filled(memory, 4 << 20, 1).0, filled(memory, 4 << 20, 2).0);
-                placement(without).exchange(at(&a.region, 0), at(&b.region, 0), 1024, Way::Auto).unwrap();
+                placement(without)
+                    .exchange(at(&a.region, 0), at(&b.region, 0), 1024, Way::Auto)
+                    .unwrap();
             }
         }
     };

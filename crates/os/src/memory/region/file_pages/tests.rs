@@ -1,4 +1,5 @@
-//! Two regions of one process stand for those of two: what one hands over as a descriptor the other takes.
+//! Two regions of one process stand for those of two: what one hands over as a descriptor the other
+//! takes.
 
 use super::super::super::{MemoryError, PageSize};
 use super::*;
@@ -10,7 +11,8 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 const UNITS: usize = 4;
 const REST: usize = 5000;
 
-/// A region whose units each begin and end with a word of their own; `None`, said aloud, where nothing changes place.
+/// A region whose units each begin and end with a word of their own; `None`, said aloud, where
+/// nothing changes place.
 fn region(which: u64) -> Option<Region> {
     let Some(size) = super::super::huge::huge_page() else {
         crate::testing::skipped("there are no huge pages here");
@@ -36,16 +38,24 @@ fn write(region: &Region, unit: u64, word: u64) {
 /// As the program sees it and as the runtime does.
 fn read(region: &Region, unit: u64) -> u64 {
     let [first, last] = ends(region, unit).map(|at| region.load_u64(at).unwrap());
-    let [first_there, last_there] = ends(region, unit)
-        .map(|at| region.lend(at, 8).unwrap().with_bytes(|bytes| u64::from_ne_bytes(bytes.try_into().unwrap())));
-    assert!(first == last && first == first_there && last == last_there, "{first:x} {last:x} {first_there:x} {last_there:x}");
+    let [first_there, last_there] = ends(region, unit).map(|at| {
+        region
+            .lend(at, 8)
+            .unwrap()
+            .with_bytes(|bytes| u64::from_ne_bytes(bytes.try_into().unwrap()))
+    });
+    assert!(
+        first == last && first == first_there && last == last_there,
+        "{first:x} {last:x} {first_there:x} {last_there:x}"
+    );
     first
 }
 
 /// As between two processes: through descriptors.
 fn handed_over(lock: &PagesLock, offset: u64, len: u64) -> FilePages {
     let pages = lock.pages(offset).unwrap().until(len);
-    FilePages::received(pages.file().try_clone_to_owned().unwrap(), pages.offset, pages.len).unwrap()
+    FilePages::received(pages.file().try_clone_to_owned().unwrap(), pages.offset, pages.len)
+        .unwrap()
 }
 
 /// The two sides of an exchange; how much was exchanged.
@@ -62,7 +72,8 @@ fn exchange((a, at): (&Region, u64), (b, there): (&Region, u64), len: u64) -> u6
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// MEM-20.1: whatever changes place, the contents follow, in both mappings, and nothing else does.
+    /// MEM-20.1: whatever changes place, the contents follow, in both mappings, and nothing else
+    /// does.
     #[test]
     fn pages_follow_the_model(steps in proptest::collection::vec((0..3_usize, 1..3_usize, 0..UNITS, 0..UNITS, 1..=UNITS), 1..30)) {
         let Some(regions) = [1, 2, 3].map(region).into_iter().collect::<Option<Vec<_>>>() else { return Ok(()) };
@@ -95,7 +106,8 @@ proptest! {
     }
 }
 
-/// MEM-20.2: a thread that touches the pages meanwhile sees one content or the other, never anything else, and never faults.
+/// MEM-20.2: a thread that touches the pages meanwhile sees one content or the other, never
+/// anything else, and never faults.
 #[test]
 fn threads_see_one_or_the_other() {
     const ROUNDS: u64 = 400;
@@ -112,7 +124,9 @@ fn threads_see_one_or_the_other() {
             move || {
                 let (mut seen, mut looks) = ([0_u64; 3], 0_usize);
                 while !over.load(Ordering::Relaxed) || looks < 1000 {
-                    let word = region.load_u64(ends(&region, (looks % UNITS) as u64)[looks / UNITS % 2]).unwrap();
+                    let word = region
+                        .load_u64(ends(&region, (looks % UNITS) as u64)[looks / UNITS % 2])
+                        .unwrap();
                     seen[word as usize] += 1;
                     looks += 1;
                 }
@@ -150,22 +164,31 @@ fn what_does_not_fit_is_not_taken() {
         (u64::MAX - size + 1, pages(0, size)),
     ] {
         let refused = one.take(at, pages).unwrap_err();
-        assert!(matches!(&refused, NotTaken::Refused(why) if why.kind() == io::ErrorKind::InvalidInput), "{at}: {refused:?}");
+        assert!(
+            matches!(&refused, NotTaken::Refused(why) if why.kind() == io::ErrorKind::InvalidInput),
+            "{at}: {refused:?}"
+        );
     }
     let file = || other.pages(0).unwrap().file().try_clone_to_owned().unwrap();
     for (offset, len) in [(0, 0), (0, last + 3 * size), (last + size, size), (u64::MAX, size)] {
         assert!(FilePages::received(file(), offset, len).is_err(), "{offset} {len}");
     }
-    let unsealed = memfd_create("unsealed", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+    let unsealed =
+        memfd_create("unsealed", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
     ftruncate(&unsealed, size).unwrap();
     assert!(FilePages::received(unsealed, 0, size).is_err());
     // Sealed, but its pages may be none when they are touched.
-    if let Ok(huge) = memfd_create("huge", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB) {
+    if let Ok(huge) =
+        memfd_create("huge", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB)
+    {
         ftruncate(&huge, size).unwrap();
         fcntl_add_seals(&huge, SealFlags::SHRINK).unwrap();
         assert!(FilePages::received(huge, 0, size).is_err());
     }
-    assert!((0..UNITS as u64).all(|unit| read(&a, unit) == 1 << 32 | unit && read(&b, unit) == 2 << 32 | unit));
+    assert!(
+        (0..UNITS as u64)
+            .all(|unit| read(&a, unit) == 1 << 32 | unit && read(&b, unit) == 2 << 32 | unit)
+    );
     drop(one);
     assert!(a.lock_pages().is_some());
 }
@@ -202,23 +225,31 @@ fn what_has_come_home_leaves_nothing_behind() {
 /// Set in a process that has used up its mappings.
 const FULL: &str = "OIKAZE_TEST_MAPPINGS";
 
-/// MEM-20.3: who has made sure of its place takes pages there, or as many of them as come, however many mappings more this process may have; who
-/// has not takes them, or is refused and keeps what it had, the same through both mappings. In a process of its own.
+/// MEM-20.3: who has made sure of its place takes pages there, or as many of them as come, however
+/// many mappings more this process may have; who has not takes them, or is refused and keeps what
+/// it had, the same through both mappings. In a process of its own.
 #[test]
 fn a_place_that_was_prepared_takes_pages_when_there_are_no_mappings_left() {
     if std::env::var_os(FULL).is_none() {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
         let name = "memory::region::file_pages::tests::a_place_that_was_prepared_takes_pages_when_there_are_no_mappings_left";
         let ended = command.args(["--exact", name, "--nocapture"]).env(FULL, "1").output().unwrap();
-        let said = [ended.stdout, ended.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-        assert!(ended.status.success() && said[0].contains("1 passed"), "{}: {said:?}", ended.status);
+        let said =
+            [ended.stdout, ended.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        assert!(
+            ended.status.success() && said[0].contains("1 passed"),
+            "{}: {said:?}",
+            ended.status
+        );
         return;
     }
     let Some(there) = region(3) else { return };
     let size = there.exchange_unit().unwrap();
     let from = there.lock_pages().unwrap();
     let mut all = Vec::with_capacity(1 << 20);
-    for ((free, prepared), units) in (0..8).flat_map(|free| [(free, true), (free, false)]).flat_map(|case| [(case, 2), (case, 1)])
+    for ((free, prepared), units) in (0..8)
+        .flat_map(|free| [(free, true), (free, false)])
+        .flat_map(|case| [(case, 2), (case, 1)])
     {
         // Room for what a case needs.
         all.truncate(all.len().saturating_sub(100));
@@ -232,13 +263,17 @@ fn a_place_that_was_prepared_takes_pages_when_there_are_no_mappings_left() {
         let case = (free, prepared, units, &outcome);
         assert!(outcome.is_ok() || !prepared, "{case:?}");
         let taken = if outcome.is_ok() { 1..1 + units } else { 0..0 };
-        let expected = [0, 1, 2, 3].map(|unit| if taken.contains(&unit) { 3 << 32 | unit } else { 1 << 32 | unit });
+        let expected = [0, 1, 2, 3]
+            .map(|unit| if taken.contains(&unit) { 3 << 32 | unit } else { 1 << 32 | unit });
         assert_eq!([0, 1, 2, 3].map(|unit| read(&here, unit)), expected, "{case:?}");
     }
     drop(all);
     // Another place is prepared as well, and given back.
     let here = region(1).unwrap();
-    assert!(here.lock_pages().unwrap().prepare(size, 2 * size) && here.lock_pages().unwrap().prepare(0, 4 * size));
+    assert!(
+        here.lock_pages().unwrap().prepare(size, 2 * size)
+            && here.lock_pages().unwrap().prepare(0, 4 * size)
+    );
 }
 
 /// As many mappings as the kernel grants, none of which it can join.
@@ -250,14 +285,16 @@ fn use_up_mappings(all: &mut Vec<Mapping>) {
     }
 }
 
-/// MEM-20.3: whichever of the steps fails, the region is as it was, through both mappings; or it is known that it is not, and then it grants nothing.
+/// MEM-20.3: whichever of the steps fails, the region is as it was, through both mappings; or it is
+/// known that it is not, and then it grants nothing.
 #[test]
 fn a_region_whose_mappings_disagree_is_known() {
     let mut torn = 0;
     for first in 0..3 {
         for failures in 1..4 {
             let (Some(a), Some(b)) = (region(1), region(2)) else { return };
-            let (lock, pages) = (a.lock_pages().unwrap(), b.lock_pages().unwrap().pages(0).unwrap());
+            let (lock, pages) =
+                (a.lock_pages().unwrap(), b.lock_pages().unwrap().pages(0).unwrap());
             let size = a.exchange_unit().unwrap();
             let mut step = 0;
             let outcome = lock.put_behind_by(size, pages.until(size), &mut |mapping, run| {
@@ -271,7 +308,11 @@ fn a_region_whose_mappings_disagree_is_known() {
             let mut table = crate::memory::RegionTable::new();
             let registered = table.insert(a.clone(), Rights::ALL);
             let is_torn = matches!(outcome, Err(NotTaken::Torn(_)));
-            assert_eq!((a.is_torn(), registered.is_err()), (is_torn, is_torn), "{first} {failures}");
+            assert_eq!(
+                (a.is_torn(), registered.is_err()),
+                (is_torn, is_torn),
+                "{first} {failures}"
+            );
             assert_eq!(outcome.is_ok(), first > 1);
             if is_torn {
                 torn += 1;

@@ -29,7 +29,10 @@ fn refusal_names_both_ranges_the_guards_origin_and_the_remedy() {
     let borrows = Borrows::default();
     borrows.borrow("p", 0..64, false).unwrap();
     let text = borrows.borrow("p", 32..96, true).unwrap_err().to_string();
-    assert!(text.contains("writing bytes 32..96 of array \"p\"") && text.contains("reads bytes 0..64"), "{text}");
+    assert!(
+        text.contains("writing bytes 32..96 of array \"p\"") && text.contains("reads bytes 0..64"),
+        "{text}"
+    );
     assert!(text.contains("tests.rs:") && text.contains("Drop that guard"), "{text}");
 }
 
@@ -42,7 +45,8 @@ fn guard_is_counted_until_it_ends() {
     let (a, b) = (lent(&one, 0..1, true), lent(&other, 0..1, false));
     assert!(live.are_any() && LiveGuards::are_any_of_this_thread());
     std::thread::scope(|threads| {
-        let elsewhere = threads.spawn(|| (LiveGuards::are_any_of_this_thread(), one.describe_one(true)));
+        let elsewhere =
+            threads.spawn(|| (LiveGuards::are_any_of_this_thread(), one.describe_one(true)));
         assert_eq!(elsewhere.join().unwrap(), (false, None));
     });
     assert!(one.describe_one(false).unwrap().contains("writes bytes 0..1, taken at"));
@@ -53,7 +57,8 @@ fn guard_is_counted_until_it_ends() {
     assert!(!live.are_any() && !LiveGuards::are_any_of_this_thread());
 }
 
-/// COH-3.9: a diff at a home changes no byte under a guard before the guard ends, and all others at once.
+/// COH-3.9: a diff at a home changes no byte under a guard before the guard ends, and all others at
+/// once.
 #[test]
 fn diff_under_a_guard_waits_until_the_last_guard_ends() {
     let (borrows, memory) = (Borrows::default(), Bytes::zeroed(1));
@@ -72,7 +77,8 @@ fn diff_under_a_guard_waits_until_the_last_guard_ends() {
     assert!(!borrows.has_pending(0..1));
 }
 
-/// COH-3.9: bytes that come back to what the guard shows wait no more, and a writer's own bytes are not overwritten.
+/// COH-3.9: bytes that come back to what the guard shows wait no more, and a writer's own bytes are
+/// not overwritten.
 #[test]
 fn writers_own_bytes_win_over_those_that_waited() {
     let (borrows, memory) = (Borrows::default(), Bytes::zeroed(1));
@@ -84,19 +90,27 @@ fn writers_own_bytes_win_over_those_that_waited() {
     assert_eq!(memory.0.borrow()[..3], [1, 9, 0]);
 }
 
-/// COH-3.9: a fetched page is placed whole under a guard that has not shown it, and not where one has.
+/// COH-3.9: a fetched page is placed whole under a guard that has not shown it, and not where one
+/// has.
 #[test]
 fn fetched_bytes_wait_only_for_guards_that_have_shown_the_page() {
     let (borrows, memory) = (Borrows::default(), Bytes::zeroed(2));
     let old = lent(&borrows, PAGE - 2..PAGE + 2, false);
     borrows.place("p", 0, &[1; 2 * PAGE], Incoming::Fetched, &memory);
-    assert!(memory.0.borrow().iter().all(|byte| *byte == 1), "the first fetch after the guard was taken");
+    assert!(
+        memory.0.borrow().iter().all(|byte| *byte == 1),
+        "the first fetch after the guard was taken"
+    );
     borrows.invalidate(0..1, || ());
     let new = lent(&borrows, PAGE - 1..PAGE, false);
     borrows.place("p", 0, &[2; 2 * PAGE], Incoming::Fetched, &memory);
     assert_eq!(memory.0.borrow()[PAGE - 3..PAGE + 2], [2, 1, 1, 2, 2]);
     borrows.give_back(old, &memory);
-    assert_eq!(memory.0.borrow()[PAGE - 3..PAGE], [2, 2, 1], "the new guard may have shown the old byte");
+    assert_eq!(
+        memory.0.borrow()[PAGE - 3..PAGE],
+        [2, 2, 1],
+        "the new guard may have shown the old byte"
+    );
     borrows.give_back(new, &memory);
     assert_eq!(memory.0.borrow()[PAGE - 1], 2);
 }
@@ -122,7 +136,8 @@ proptest! {
         }
     }
 
-    /// COH-3.9, against an oracle by bytes: memory under a guard never changes by what arrives, and in the end all is what came last.
+    /// COH-3.9, against an oracle by bytes: memory under a guard never changes by what arrives, and
+    /// in the end all is what came last.
     #[test]
     fn nothing_under_a_guard_changes_and_nothing_is_lost(steps in proptest::collection::vec((0..4_u8, 0..24_usize, 1..8_usize, any::<u8>()), 1..80)) {
         let (borrows, memory) = (Borrows::default(), Bytes::zeroed(1));

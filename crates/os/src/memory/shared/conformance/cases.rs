@@ -85,7 +85,8 @@ pub(super) fn invalidated_pages_fault_again_with_their_bytes_and_diffs(tracker: 
     memory.set_access(0..4, Access::Read).unwrap();
     memory.invalidate(0..4).unwrap();
     memory.install(0..4, Access::Write).unwrap();
-    let ((), faults) = serve(tracker, grant(&memory), || (0..4).for_each(|page| store(&memory, page, 1)));
+    let ((), faults) =
+        serve(tracker, grant(&memory), || (0..4).for_each(|page| store(&memory, page, 1)));
     assert_eq!(faults, []);
 }
 
@@ -128,7 +129,10 @@ pub(super) fn faults_name_their_array(tracker: &Arc<dyn Tracker>) {
         memory.install(fault.page..fault.page + 1, Access::Read).unwrap();
     };
     let ((), faults) = serve(tracker, answer, || {
-        let touched: u64 = [(0, 2), (1, 4), (2, 0), (1, 0)].into_iter().map(|(a, page)| load(&arrays[a], page)).sum();
+        let touched: u64 = [(0, 2), (1, 4), (2, 0), (1, 0)]
+            .into_iter()
+            .map(|(a, page)| load(&arrays[a], page))
+            .sum();
         assert_eq!(touched, 0);
     });
     let named: Vec<_> = faults.iter().map(|f| (f.array, f.page)).collect();
@@ -205,12 +209,16 @@ fn waits_or_fails(tracker: &Arc<dyn Tracker>, memory: &SharedMemory) {
     }
 }
 
-pub(super) fn a_system_call_on_an_unmapped_page_waits_or_fails_with_efault(tracker: &Arc<dyn Tracker>) {
+pub(super) fn a_system_call_on_an_unmapped_page_waits_or_fails_with_efault(
+    tracker: &Arc<dyn Tracker>,
+) {
     let memory = array(tracker, 0, 1);
     waits_or_fails(tracker, &memory);
 }
 
-pub(super) fn a_system_call_that_stores_to_a_readable_page_waits_or_fails_with_efault(tracker: &Arc<dyn Tracker>) {
+pub(super) fn a_system_call_that_stores_to_a_readable_page_waits_or_fails_with_efault(
+    tracker: &Arc<dyn Tracker>,
+) {
     let memory = array(tracker, 0, 1);
     memory.install(0..1, Access::Read).unwrap();
     waits_or_fails(tracker, &memory);

@@ -1,7 +1,7 @@
 //! What every tracker must do, run for each one that this machine permits.
 //!
-//! Each test is its own fault service: a thread polls the tracker and answers. Nothing sleeps and nothing is timed; a tracker that loses a
-//! fault or a wake-up hangs the test.
+//! Each test is its own fault service: a thread polls the tracker and answers. Nothing sleeps and
+//! nothing is timed; a tracker that loses a fault or a wake-up hangs the test.
 
 mod cases;
 mod model;
@@ -68,14 +68,22 @@ fn array(tracker: &Arc<dyn Tracker>, number: ArrayId, pages: usize) -> SharedMem
     SharedMemory::new(number, "test", pages * PAGE, tracker.clone()).unwrap()
 }
 
-/// Run `body` while a thread answers faults; the answer of `body` and all faults. The service ends when `body` returns or panics.
-fn serve<R>(tracker: &Arc<dyn Tracker>, mut answer: impl FnMut(FaultAt) + Send, body: impl FnOnce() -> R) -> (R, Vec<FaultAt>) {
+/// Run `body` while a thread answers faults; the answer of `body` and all faults. The service ends
+/// when `body` returns or panics.
+fn serve<R>(
+    tracker: &Arc<dyn Tracker>,
+    mut answer: impl FnMut(FaultAt) + Send,
+    body: impl FnOnce() -> R,
+) -> (R, Vec<FaultAt>) {
     let (stop, stopper) = io::pipe().unwrap();
     std::thread::scope(|threads| {
         let service = threads.spawn(move || {
             let (mut all, mut faults) = (Vec::new(), Vec::new());
             loop {
-                let mut wait = [PollFd::from_borrowed_fd(tracker.fd(), PollFlags::IN), PollFd::new(&stop, PollFlags::IN)];
+                let mut wait = [
+                    PollFd::from_borrowed_fd(tracker.fd(), PollFlags::IN),
+                    PollFd::new(&stop, PollFlags::IN),
+                ];
                 poll(&mut wait, None).unwrap();
                 let stopped = !wait[1].revents().is_empty();
                 let got = tracker.faults(&mut faults).unwrap();
@@ -97,7 +105,9 @@ fn serve<R>(tracker: &Arc<dyn Tracker>, mut answer: impl FnMut(FaultAt) + Send, 
 
 /// The plain answer: map the page for what was tried.
 fn grant(memory: &SharedMemory) -> impl FnMut(FaultAt) + Send + '_ {
-    move |fault| memory.install(fault.page..fault.page + 1, fault.access.unwrap_or(Access::Read)).unwrap()
+    move |fault| {
+        memory.install(fault.page..fault.page + 1, fault.access.unwrap_or(Access::Read)).unwrap()
+    }
 }
 
 /// Load the first word of a page through the view.
@@ -107,7 +117,8 @@ fn load(memory: &SharedMemory, page: usize) -> u64 {
 
 /// Store the first word of a page through the view.
 fn store(memory: &SharedMemory, page: usize, value: u64) {
-    memory.slice_mut::<u64>(page * WORDS..page * WORDS + 1).unwrap()[0] = std::hint::black_box(value);
+    memory.slice_mut::<u64>(page * WORDS..page * WORDS + 1).unwrap()[0] =
+        std::hint::black_box(value);
 }
 
 /// The first word of a page as the alias shows it.

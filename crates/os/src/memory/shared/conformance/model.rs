@@ -49,7 +49,10 @@ fn apply(step: &Step, count: u64, memory: &SharedMemory, model: &mut Model) -> V
         }
         Step::SetAccess(a, b, w) => {
             memory.set_access(a..b, access(w)).unwrap();
-            model.level[a as usize..b as usize].iter_mut().filter(|l| **l > 0).for_each(|l| *l = level(w));
+            model.level[a as usize..b as usize]
+                .iter_mut()
+                .filter(|l| **l > 0)
+                .for_each(|l| *l = level(w));
         }
         Step::Invalidate(a, b) => {
             memory.invalidate(a..b).unwrap();
@@ -76,14 +79,20 @@ fn apply(step: &Step, count: u64, memory: &SharedMemory, model: &mut Model) -> V
 }
 
 pub(super) fn any_sequence_of_calls_traps_what_a_model_says(tracker: &Arc<dyn Tracker>) {
-    let mut runner = TestRunner::new(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() });
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: 64,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
     runner
         .run(&proptest::collection::vec(step(), 1..60), |steps| {
             let memory = array(tracker, 9, PAGES as usize);
             let mut model = Model::default();
             let (expected, faults) = serve(tracker, grant(&memory), || {
                 let steps = steps.iter().zip(1..);
-                steps.flat_map(|(step, count)| apply(step, count, &memory, &mut model)).collect::<Vec<_>>()
+                steps
+                    .flat_map(|(step, count)| apply(step, count, &memory, &mut model))
+                    .collect::<Vec<_>>()
             });
             // Where loads and stores are not told apart, a store to an unmapped page is two faults.
             let told: Vec<_> = faults.iter().filter_map(|f| Some((f.page, f.access?))).collect();
@@ -92,7 +101,11 @@ pub(super) fn any_sequence_of_calls_traps_what_a_model_says(tracker: &Arc<dyn Tr
             } else {
                 prop_assert_eq!(
                     pages_of(&faults).len(),
-                    expected.iter().map(|(p, _)| p).collect::<std::collections::BTreeSet<_>>().len()
+                    expected
+                        .iter()
+                        .map(|(p, _)| p)
+                        .collect::<std::collections::BTreeSet<_>>()
+                        .len()
                 );
             }
             Ok(())

@@ -16,12 +16,19 @@ fn in_child(test: &str, role: &str) -> Option<Output> {
     }
     let path = format!("{}::{test}", module_path!().split_once("::").unwrap().1);
     let mut child = Command::new(std::env::current_exe().unwrap());
-    Some(child.args(["--exact", &path, "--nocapture", "--test-threads=1"]).env(ROLE, role).output().unwrap())
+    Some(
+        child
+            .args(["--exact", &path, "--nocapture", "--test-threads=1"])
+            .env(ROLE, role)
+            .output()
+            .unwrap(),
+    )
 }
 
 #[test]
 fn a_wild_pointer_still_ends_the_process_with_sigsegv() {
-    let Some(output) = in_child("a_wild_pointer_still_ends_the_process_with_sigsegv", "wild") else {
+    let Some(output) = in_child("a_wild_pointer_still_ends_the_process_with_sigsegv", "wild")
+    else {
         rustix::process::setrlimit(
             rustix::process::Resource::Core,
             rustix::process::Rlimit { current: Some(0), maximum: Some(0) },
@@ -47,14 +54,21 @@ fn limit_of_mappings() -> Option<u64> {
     Some(limit)
 }
 
-/// Every other page is made readable: no two neighbours are alike. Past `populate`, so that it costs no memory. How that failed.
-fn take_all_mappings(tracker: &dyn Tracker, memory: &SharedMemory, limit: u64) -> Option<SharedError> {
+/// Every other page is made readable: no two neighbours are alike. Past `populate`, so that it
+/// costs no memory. How that failed.
+fn take_all_mappings(
+    tracker: &dyn Tracker,
+    memory: &SharedMemory,
+    limit: u64,
+) -> Option<SharedError> {
     (0..limit).find_map(|i| tracker.install(memory.view(), 2 * i..2 * i + 1, Access::Read).err())
 }
 
 #[test]
 fn running_out_of_mappings_is_an_error_that_names_the_limit() {
-    let Some(output) = in_child("running_out_of_mappings_is_an_error_that_names_the_limit", "mappings") else {
+    let Some(output) =
+        in_child("running_out_of_mappings_is_an_error_that_names_the_limit", "mappings")
+    else {
         let Some(limit) = limit_of_mappings() else { return };
         let tracker = choose::open(TrackerKind::Mprotect).unwrap();
         let memory = array(&tracker, 0, 2 * limit as usize);
@@ -71,10 +85,12 @@ fn running_out_of_mappings_is_an_error_that_names_the_limit() {
 /// COH-8.5: who sleeps on a page that cannot be mapped goes on, and the set says why.
 #[test]
 fn who_waits_for_a_page_that_cannot_be_mapped_goes_on() {
-    let Some(output) = in_child("who_waits_for_a_page_that_cannot_be_mapped_goes_on", "waits") else {
+    let Some(output) = in_child("who_waits_for_a_page_that_cannot_be_mapped_goes_on", "waits")
+    else {
         let Some(limit) = limit_of_mappings() else { return };
         let tracker = choose::open(TrackerKind::Mprotect).unwrap();
-        let (memory, many) = (Arc::new(array(&tracker, 1, 5)), array(&tracker, 0, 2 * limit as usize));
+        let (memory, many) =
+            (Arc::new(array(&tracker, 1, 5)), array(&tracker, 0, 2 * limit as usize));
         let mut set = PageSet::new();
         set.insert(Arc::clone(&memory));
         poke(&memory, 1, 42);
@@ -103,12 +119,18 @@ fn who_waits_for_a_page_that_cannot_be_mapped_goes_on() {
 
 #[test]
 fn a_view_is_not_inherited_and_has_no_huge_pages() {
-    for kind in [TrackerKind::UserfaultfdFull, TrackerKind::UserfaultfdUserMode, TrackerKind::Mprotect] {
+    for kind in
+        [TrackerKind::UserfaultfdFull, TrackerKind::UserfaultfdUserMode, TrackerKind::Mprotect]
+    {
         with(kind, |tracker| {
             let memory = array(tracker, 0, 3);
             let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
             let start = format!("{:x}-", memory.view_address() as usize);
-            let flags = maps.lines().skip_while(|l| !l.starts_with(&start)).find_map(|l| l.strip_prefix("VmFlags:")).unwrap();
+            let flags = maps
+                .lines()
+                .skip_while(|l| !l.starts_with(&start))
+                .find_map(|l| l.strip_prefix("VmFlags:"))
+                .unwrap();
             let flags: Vec<_> = flags.split_whitespace().collect();
             // `dc`: not copied on fork. `nh`: no huge pages.
             assert!(flags.contains(&"dc") && flags.contains(&"nh"), "{flags:?}");
@@ -121,7 +143,9 @@ fn choosing_leaves_no_descriptor_behind() {
     let Some(output) = in_child("choosing_leaves_no_descriptor_behind", "descriptors") else {
         let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
         let before = open();
-        for kind in [TrackerKind::UserfaultfdFull, TrackerKind::UserfaultfdUserMode, TrackerKind::Mprotect] {
+        for kind in
+            [TrackerKind::UserfaultfdFull, TrackerKind::UserfaultfdUserMode, TrackerKind::Mprotect]
+        {
             with(kind, |tracker| drop(array(tracker, 0, 3)));
         }
         assert_eq!(open(), before);
@@ -154,7 +178,8 @@ extern "C" fn newer(signal: libc::c_int, info: *mut libc::siginfo_t, context: *m
 fn install(handler: Handler) -> usize {
     // SAFETY: a handler of the type that SA_SIGINFO asks for; zeros are no flags and an empty mask.
     unsafe {
-        let (mut action, mut before): (libc::sigaction, libc::sigaction) = (std::mem::zeroed(), std::mem::zeroed());
+        let (mut action, mut before): (libc::sigaction, libc::sigaction) =
+            (std::mem::zeroed(), std::mem::zeroed());
         action.sa_sigaction = handler as usize;
         action.sa_flags = libc::SA_SIGINFO;
         assert_eq!(libc::sigaction(libc::SIGSEGV, &action, &mut before), 0);
@@ -162,8 +187,9 @@ fn install(handler: Handler) -> usize {
     }
 }
 
-/// COH-8.6: handlers that are installed over ours, and a blocked signal, do not keep touches from being noticed. A fault elsewhere
-/// is handed to each of them once, the newest first, also where one passes it back to us.
+/// COH-8.6: handlers that are installed over ours, and a blocked signal, do not keep touches from
+/// being noticed. A fault elsewhere is handed to each of them once, the newest first, also where
+/// one passes it back to us.
 #[test]
 fn handlers_installed_over_ours_are_chained() {
     let Some(output) = in_child("handlers_installed_over_ours_are_chained", "chained") else {
@@ -173,7 +199,8 @@ fn handlers_installed_over_ours_are_chained() {
         poke(&memory, 1, 41);
         poke(&memory, 2, 42);
         FOUND.store(install(newer), Ordering::Relaxed);
-        let answer = |fault: FaultAt| memory.install(fault.page..fault.page + 1, Access::Read).unwrap();
+        let answer =
+            |fault: FaultAt| memory.install(fault.page..fault.page + 1, Access::Read).unwrap();
         for page in 1..3 {
             let touch = || {
                 // SAFETY: blocks a signal in this thread.

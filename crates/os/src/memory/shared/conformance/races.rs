@@ -154,7 +154,8 @@ pub(super) fn many_threads_on_many_pages(tracker: &Arc<dyn Tracker>) {
     }
 }
 
-/// More threads asleep, each on a page of its own, than one read of events takes; all of them before the first is answered.
+/// More threads asleep, each on a page of its own, than one read of events takes; all of them
+/// before the first is answered.
 pub(super) fn more_sleepers_than_a_pipe_holds_notes_of_one_read(tracker: &Arc<dyn Tracker>) {
     const THREADS: usize = 150;
     let memory = array(tracker, 0, THREADS);

@@ -17,8 +17,11 @@ extern "C" fn touch_another_page(_signal: libc::c_int) {
     }
 }
 
-/// The handler runs at once, on top of the sleep, may itself sleep on another page, and the first sleep goes on.
-pub(super) fn a_signal_handler_may_touch_pages_while_its_thread_sleeps_on_one(tracker: &Arc<dyn Tracker>) {
+/// The handler runs at once, on top of the sleep, may itself sleep on another page, and the first
+/// sleep goes on.
+pub(super) fn a_signal_handler_may_touch_pages_while_its_thread_sleeps_on_one(
+    tracker: &Arc<dyn Tracker>,
+) {
     let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let memory = array(tracker, 0, 2);
     poke(&memory, 0, 10);

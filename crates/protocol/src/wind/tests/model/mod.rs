@@ -1,11 +1,14 @@
-//! The three classes over a channel that loses, repeats and reorders, *exhaustively*: every order in which two nodes can post, send,
-//! receive and let timers run, for every assignment of classes to three messages, within bounds.
+//! The three classes over a channel that loses, repeats and reorders, *exhaustively*: every order
+//! in which two nodes can post, send, receive and let timers run, for every assignment of classes
+//! to three messages, within bounds.
 //!
-//! A model checker (stateright) drives the real [`Connection`](crate::wind::Connection), not a copy of its rules: a state is two
-//! connections and the datagrams between them, an action is one call of the connection's own interface. The window holds two datagrams.
-//! What must hold is what spec/wind.md promises, checked by the layer above (`watcher`): WIND-2.1 (once, unaltered), WIND-2.3 (the table
-//! of pairs), WIND-2.8 to 2.11 (waiting, refusing, taking back, place then tell), WIND-4.4, 4.5 and 4.8 (outcomes, true when told); and
-//! that every run ends with everything settled, so that nothing is ever waited for in vain (WIND-5.5, WIND-4.6).
+//! A model checker (stateright) drives the real [`Connection`](crate::wind::Connection), not a copy
+//! of its rules: a state is two connections and the datagrams between them, an action is one call
+//! of the connection's own interface. The window holds two datagrams. What must hold is what
+//! spec/wind.md promises, checked by the layer above (`watcher`): WIND-2.1 (once, unaltered),
+//! WIND-2.3 (the table of pairs), WIND-2.8 to 2.11 (waiting, refusing, taking back, place then
+//! tell), WIND-4.4, 4.5 and 4.8 (outcomes, true when told); and that every run ends with everything
+//! settled, so that nothing is ever waited for in vain (WIND-5.5, WIND-4.6).
 //!
 //! Altered datagrams are not modelled: the seal makes them lost ones (WIND-3.4, WIRE-5.3).
 
@@ -56,7 +59,12 @@ const CASES: [Case; 9] = [
     Case { what: "the first in fragments", long: [true, false, false], ..ONE_WAY },
     Case { what: "the last in fragments", long: [false, false, true], ..ONE_WAY },
     Case { what: "late", faults: LATE, ..ONE_WAY },
-    Case { what: "posted at any time", posts: Posts::Anytime, faults: Faults { early: 0, ..LOST_ONCE }, ..ONE_WAY },
+    Case {
+        what: "posted at any time",
+        posts: Posts::Anytime,
+        faults: Faults { early: 0, ..LOST_ONCE },
+        ..ONE_WAY
+    },
     Case {
         what: "taken back",
         long: [true, false, false],
@@ -87,20 +95,34 @@ impl Case {
         let began = std::time::Instant::now();
         let pair = Pair { scenarios: self.scenarios(), posts: self.posts, faults: self.faults };
         let threads = std::thread::available_parallelism().map_or(1, Into::into);
-        // Depth first, the states that wait are those of one path: breadth first, as many as the memory holds.
-        let checker = pair.checker().threads(threads).finish_when(HasDiscoveries::AnyFailures).spawn_dfs().join();
+        // Depth first, the states that wait are those of one path: breadth first, as many as the
+        // memory holds.
+        let checker = pair
+            .checker()
+            .threads(threads)
+            .finish_when(HasDiscoveries::AnyFailures)
+            .spawn_dfs()
+            .join();
         let mut found = checker.discoveries();
         let overtaken = found.remove(OVERTAKES).is_some();
         if let Some((name, path)) = found.into_iter().next() {
             let state = path.last_state();
             let (scenario, broken) = (state.scenario.clone(), state.broken().unwrap_or_default());
-            return Err(format!("{}: not so: {name}. {broken} {scenario:#?} {:#?}", self.what, path.into_actions()));
+            return Err(format!(
+                "{}: not so: {name}. {broken} {scenario:#?} {:#?}",
+                self.what,
+                path.into_actions()
+            ));
         }
         if !overtaken {
             return Err(format!("{}: nothing was ever overtaken", self.what));
         }
         let (states, depth) = (checker.unique_state_count(), checker.max_depth());
-        std::eprintln!("{}: {states} states, at most {depth} steps, {:.1?}", self.what, began.elapsed());
+        std::eprintln!(
+            "{}: {states} states, at most {depth} steps, {:.1?}",
+            self.what,
+            began.elapsed()
+        );
         Ok(states)
     }
 }
@@ -127,12 +149,17 @@ fn all_classes_exhaustively() {
 #[ignore = "many millions of states: in release, by cargo xtask soak"]
 fn all_classes_for_long() {
     let more = |case: Case| match case.long {
-        [false, false, false] => Case { faults: Faults { losses: 2, repeats: 1, ..case.faults }, ..case },
+        [false, false, false] => {
+            Case { faults: Faults { losses: 2, repeats: 1, ..case.faults }, ..case }
+        }
         _ => case,
     };
-    // With two lanes, those with fragments have millions of states as they are: one goes twice, then, instead of a second one that is lost.
-    let repeated = CASES.into_iter().filter(|case| case.long.contains(&true) && case.faults.losses == 2);
-    let repeated = repeated.map(|case| Case { faults: Faults { losses: 1, repeats: 1, ..case.faults }, ..case });
+    // With two lanes, those with fragments have millions of states as they are: one goes twice,
+    // then, instead of a second one that is lost.
+    let repeated =
+        CASES.into_iter().filter(|case| case.long.contains(&true) && case.faults.losses == 2);
+    let repeated = repeated
+        .map(|case| Case { faults: Faults { losses: 1, repeats: 1, ..case.faults }, ..case });
     let states = check_all(CASES.map(more).into_iter().chain(repeated));
     std::eprintln!("model: {states} states");
 }

@@ -18,7 +18,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::vec::Vec;
 
-/// Of either lane. A datagram with a message (or a fragment) has 84 bytes at least and 141 at most: two of them may be in flight.
+/// Of either lane. A datagram with a message (or a fragment) has 84 bytes at least and 141 at most:
+/// two of them may be in flight.
 pub const WINDOW: u64 = 142;
 /// A message and an acknowledgement fit, two messages do not.
 pub const ROOM_FOR_ONE: usize = 141;
@@ -69,12 +70,23 @@ pub struct Node {
 impl Node {
     /// Two nodes that know each other and have nothing to say.
     pub fn pair(scenario: &Arc<Scenario>, room: usize) -> [Node; 2] {
-        let settings =
-            Settings { failure_time: FAR, keepalive: Some(FAR / 2), datagram_max: DATAGRAM_MIN as u16, ..Settings::default() };
+        let settings = Settings {
+            failure_time: FAR,
+            keepalive: Some(FAR / 2),
+            datagram_max: DATAGRAM_MIN as u16,
+            ..Settings::default()
+        };
         let mut nodes = [0, 1].map(|me| {
             let introduction = Introduction::here(me as u32, 2, 1, 7 + me as u64);
             let connection = Connection::new(settings, introduction, 1 - me as u32, 1, Time(0));
-            Node { me, connection, clock: Time(0), watcher: Watcher::new(scenario, me), posted: 0, taken: BTreeSet::new() }
+            Node {
+                me,
+                connection,
+                clock: Time(0),
+                watcher: Watcher::new(scenario, me),
+                posted: 0,
+                taken: BTreeSet::new(),
+            }
         });
         nodes[0].connection.connect(Time(0));
         for _ in 0..100 {
@@ -110,7 +122,10 @@ impl Node {
     pub fn post(&mut self, scenario: &Scenario) {
         let next = scenario.of(self.me).nth(self.posted);
         let number = next.map(|(id, spec)| self.connection.post(self.clock, spec.message(id)));
-        self.watcher.check(number == Some(Ok(self.posted as u64)), "messages are numbered in order (WIND-2.2)");
+        self.watcher.check(
+            number == Some(Ok(self.posted as u64)),
+            "messages are numbered in order (WIND-2.2)",
+        );
         self.posted += 1;
     }
 
@@ -134,13 +149,23 @@ impl Node {
         let seal = if transmit.handshake { SealKind::Handshake } else { SealKind::EndToEnd };
         out.resize(out.len() + seal.tag_len(), 0);
         let says = |what: fn(&Frame<'_>) -> bool| {
-            View::parse(&out).is_ok_and(|view| view.frames().any(|frame| frame.is_ok_and(|frame| what(&frame))))
+            View::parse(&out)
+                .is_ok_and(|view| view.frames().any(|frame| frame.is_ok_and(|frame| what(&frame))))
         };
-        let content = says(|frame| matches!(frame, Frame::Message(_) | Frame::Open(_) | Frame::Fragment(_)));
+        let content =
+            says(|frame| matches!(frame, Frame::Message(_) | Frame::Open(_) | Frame::Fragment(_)));
         let kept = open[transmit.lane] || !content;
-        self.watcher.check(kept, "nothing but acknowledgements and probes goes beyond the window (WIND-6.1)");
+        self.watcher.check(
+            kept,
+            "nothing but acknowledgements and probes goes beyond the window (WIND-6.1)",
+        );
         let number = View::parse(&out).map_or(0, |view| view.header().number);
-        Some(Datagram { to: 1 - self.me, bulk: transmit.lane == Lane::Bulk, number, bytes: out.into() })
+        Some(Datagram {
+            to: 1 - self.me,
+            bulk: transmit.lane == Lane::Bulk,
+            number,
+            bytes: out.into(),
+        })
     }
 
     /// A datagram comes.
@@ -157,9 +182,13 @@ impl Node {
         }
         for frame in view.frames() {
             if let Ok(Frame::Fragment(fragment)) = frame {
-                let bits =
-                    (0..view.payload().len() as u64).step_by(FRAGMENT as usize).map(|at| (fragment.offset + at) / FRAGMENT);
-                self.watcher.arrives(u64::from(fragment.message_low), bits.fold(0, |all, bit| all | 1 << bit));
+                let bits = (0..view.payload().len() as u64)
+                    .step_by(FRAGMENT as usize)
+                    .map(|at| (fragment.offset + at) / FRAGMENT);
+                self.watcher.arrives(
+                    u64::from(fragment.message_low),
+                    bits.fold(0, |all, bit| all | 1 << bit),
+                );
             }
         }
         let before = self.connection.statistics().datagrams_received;
@@ -169,10 +198,16 @@ impl Node {
             self.cut();
         }
         if self.connection.statistics().datagrams_received > before {
-            self.watcher.check(self.taken.insert((datagram.bulk, datagram.number)), "a datagram is taken in once (WIND-3.2)");
+            self.watcher.check(
+                self.taken.insert((datagram.bulk, datagram.number)),
+                "a datagram is taken in once (WIND-3.2)",
+            );
         }
         self.watcher.nothing_waits_in_vain();
-        self.watcher.check(self.connection.statistics().malformed == 0, "a sound peer says nothing malformed");
+        self.watcher.check(
+            self.connection.statistics().malformed == 0,
+            "a sound peer says nothing malformed",
+        );
     }
 
     /// Was an acknowledgement put off (WIND-3.11)? No node sleeps before it has heeded it.
@@ -201,7 +236,8 @@ impl Node {
     }
 }
 
-/// Without what only counts, without events, which are always read at once, and with a window and a gate that never change.
+/// Without what only counts, without events, which are always read at once, and with a window and a
+/// gate that never change.
 impl Clone for Node {
     fn clone(&self) -> Node {
         let Connection {
@@ -273,9 +309,21 @@ impl Clone for Node {
 /// Everything that what comes next depends on. The handshake is over, and liveness far away.
 impl Hash for Node {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let Connection { phase, outbox, sending, inbox, arrivals, beside, refusals, ping, credit_ask, credit_interval, .. } =
-            &self.connection;
-        (phase, outbox, inbox, arrivals, beside, refusals, ping, credit_ask, credit_interval).hash(state);
+        let Connection {
+            phase,
+            outbox,
+            sending,
+            inbox,
+            arrivals,
+            beside,
+            refusals,
+            ping,
+            credit_ask,
+            credit_interval,
+            ..
+        } = &self.connection;
+        (phase, outbox, inbox, arrivals, beside, refusals, ping, credit_ask, credit_interval)
+            .hash(state);
         sending.both().map(|sending| (&sending.flight, sending.probes)).hash(state);
         (self.clock, &self.watcher, self.posted, &self.taken).hash(state);
     }

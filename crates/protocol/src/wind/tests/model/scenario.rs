@@ -59,12 +59,23 @@ impl Spec {
         } else {
             Body::Inline(bytes(id, 0, SHORT))
         };
-        Message { class: self.class, urgent: false, credited: false, head, body, token: Token(id as u64) }
+        Message {
+            class: self.class,
+            urgent: false,
+            credited: false,
+            head,
+            body,
+            token: Token(id as u64),
+        }
     }
 
     /// What is said of it, if it is refused.
     pub fn refusal(&self) -> Refusal {
-        if self.long && self.fate == Fate::RefusedAtOnce { Refusal::OutOfBounds } else { Refusal::NotPermitted }
+        if self.long && self.fate == Fate::RefusedAtOnce {
+            Refusal::OutOfBounds
+        } else {
+            Refusal::NotPermitted
+        }
     }
 }
 
@@ -98,7 +109,8 @@ pub fn every_class(from: &[usize], long: &[bool]) -> Vec<Scenario> {
             scenario.0.push(Spec { from, class, long, fate: Fate::Taken });
             scenario
         };
-        all = all.iter().flat_map(|scenario| CLASSES.map(|class| longer(scenario, class))).collect();
+        all =
+            all.iter().flat_map(|scenario| CLASSES.map(|class| longer(scenario, class))).collect();
     }
     all
 }

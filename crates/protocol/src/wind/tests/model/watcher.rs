@@ -89,7 +89,8 @@ impl Watcher {
         }
     }
 
-    /// A datagram brings pieces of a message's body. Fragments before the beginning are dropped (WIND-2.6).
+    /// A datagram brings pieces of a message's body. Fragments before the beginning are dropped
+    /// (WIND-2.6).
     pub fn arrives(&mut self, number: u64, pieces: u8) {
         if let Some((_, spec, incoming)) = self.find(number)
             && (incoming.opened || !spec.long)
@@ -98,7 +99,8 @@ impl Watcher {
         }
     }
 
-    /// Nothing that is whole waits without need (WIND-2.3): an unordered message for nothing, others for those before them.
+    /// Nothing that is whole waits without need (WIND-2.3): an unordered message for nothing,
+    /// others for those before them.
     pub fn nothing_waits_in_vain(&mut self) {
         for number in 0..self.incoming.len() as u64 {
             let all_before = self.all_done_before(number);
@@ -125,10 +127,17 @@ impl Watcher {
         }
         self.check(self.outcomes[id].is_none(), "each message has one outcome (WIND-4.5)");
         self.outcomes[id] = Some(outcome);
-        let expected = if outcome == Outcome::Acknowledged { Done::Delivered } else { Done::Refused };
-        self.check(there.incoming[number].done == Some(expected), "an outcome is true when it is told (WIND-4.8)");
+        let expected =
+            if outcome == Outcome::Acknowledged { Done::Delivered } else { Done::Refused };
+        self.check(
+            there.incoming[number].done == Some(expected),
+            "an outcome is true when it is told (WIND-4.8)",
+        );
         let ordered = spec.class != Class::Unordered && outcome == Outcome::Acknowledged;
-        self.check(!ordered || there.all_done_before(number as u64), "settled in order after all before it (WIND-4.4)");
+        self.check(
+            !ordered || there.all_done_before(number as u64),
+            "settled in order after all before it (WIND-4.4)",
+        );
     }
 
     fn done(&mut self, number: u64, how: Done) {
@@ -144,7 +153,10 @@ impl Upper for Watcher {
         let Some((id, spec, incoming)) = self.find(number) else { return Admission::Assemble };
         let again = core::mem::replace(&mut incoming.admitted, true) || incoming.done.is_some();
         self.check(!again, "a message begins once, before it is done");
-        self.check(head == [id as u8] && class == spec.class && len == LONG, "a beginning arrives as it was posted");
+        self.check(
+            head == [id as u8] && class == spec.class && len == LONG,
+            "a beginning arrives as it was posted",
+        );
         if spec.fate == Fate::RefusedAtOnce {
             self.done(number, Done::Refused);
             return Admission::Refuse(spec.refusal());
@@ -159,12 +171,23 @@ impl Upper for Watcher {
         let sound = incoming.admitted && incoming.done.is_none() && incoming.placed & bit == 0;
         incoming.placed |= bit;
         self.check(sound, "bytes are placed once, between beginning and end");
-        self.check(spec.class == Class::Unordered, "no byte of an ordered message is seen before its turn (WIND-2.10)");
-        let right = offset.is_multiple_of(FRAGMENT) && placed == bytes(id, offset, placed.len() as u64);
+        self.check(
+            spec.class == Class::Unordered,
+            "no byte of an ordered message is seen before its turn (WIND-2.10)",
+        );
+        let right =
+            offset.is_multiple_of(FRAGMENT) && placed == bytes(id, offset, placed.len() as u64);
         self.check(right, "bytes are placed unaltered where they belong");
     }
 
-    fn deliver(&mut self, _: Rank, number: u64, class: Class, head: &[u8], body: Delivered<'_>) -> Result<(), Refusal> {
+    fn deliver(
+        &mut self,
+        _: Rank,
+        number: u64,
+        class: Class,
+        head: &[u8],
+        body: Delivered<'_>,
+    ) -> Result<(), Refusal> {
         let Some((id, spec, incoming)) = self.find(number) else { return Ok(()) };
         let placed = incoming.placed;
         let whole = match body {
@@ -172,12 +195,19 @@ impl Upper for Watcher {
             Delivered::Owned(body) => body == bytes(id, 0, spec.len()),
             Delivered::Placed(len) => len == spec.len() && placed == spec.pieces(),
         };
-        self.check(whole, "a message is handed up whole and unaltered, after its last byte (WIND-2.11)");
+        self.check(
+            whole,
+            "a message is handed up whole and unaltered, after its last byte (WIND-2.11)",
+        );
         self.check(head == [id as u8] && class == spec.class, "a head arrives as it was posted");
-        let waiting: Vec<u64> = (0..number).filter(|before| self.incoming[*before as usize].done.is_none()).collect();
+        let waiting: Vec<u64> =
+            (0..number).filter(|before| self.incoming[*before as usize].done.is_none()).collect();
         for before in waiting {
             let Some((_, earlier, _)) = self.find(before) else { continue };
-            self.check(overtakes(earlier.class, class), "no message overtakes another against the table (WIND-2.3)");
+            self.check(
+                overtakes(earlier.class, class),
+                "no message overtakes another against the table (WIND-2.3)",
+            );
             self.overtaken = true;
         }
         if spec.fate == Fate::Taken {

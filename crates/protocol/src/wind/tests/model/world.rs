@@ -84,9 +84,17 @@ impl State {
         let room = if posts == Posts::AtFirst { ROOM_FOR_ONE } else { ROOM_FOR_ALL };
         let mut nodes = Node::pair(scenario, room);
         if posts == Posts::AtFirst {
-            nodes.iter_mut().for_each(|node| scenario.of(node.me).for_each(|_| node.post(scenario)));
+            nodes
+                .iter_mut()
+                .for_each(|node| scenario.of(node.me).for_each(|_| node.post(scenario)));
         }
-        State { scenario: scenario.clone(), nodes: nodes.map(Arc::new), channel: Vec::new(), left, highest: 0 }
+        State {
+            scenario: scenario.clone(),
+            nodes: nodes.map(Arc::new),
+            channel: Vec::new(),
+            left,
+            highest: 0,
+        }
     }
 
     fn node(&mut self, n: usize) -> &mut Node {
@@ -94,12 +102,18 @@ impl State {
     }
 
     fn find(&self, to: usize, bulk: bool, number: u64) -> Option<usize> {
-        self.channel.iter().position(|datagram| (datagram.to, datagram.bulk, datagram.number) == (to, bulk, number))
+        self.channel.iter().position(|datagram| {
+            (datagram.to, datagram.bulk, datagram.number) == (to, bulk, number)
+        })
     }
 
     /// Nothing is under way and nothing is due: only time can go on.
     fn is_quiet(&self) -> bool {
-        self.channel.is_empty() && self.nodes.iter().all(|node| !node.connection.has_due(node.clock) && !node.owes_heed())
+        self.channel.is_empty()
+            && self
+                .nodes
+                .iter()
+                .all(|node| !node.connection.has_due(node.clock) && !node.owes_heed())
     }
 
     /// Whose timer runs next, and in how long.
@@ -139,7 +153,9 @@ impl State {
             }
             if self.left.cancels > 0 {
                 let posted = self.scenario.of(n).take(node.posted).map(|(id, _)| id);
-                actions.extend(posted.filter(|id| node.watcher.outcomes[*id].is_none()).map(Action::Cancel));
+                actions.extend(
+                    posted.filter(|id| node.watcher.outcomes[*id].is_none()).map(Action::Cancel),
+                );
             }
         }
     }
@@ -212,9 +228,11 @@ impl State {
         self.nodes.iter().find_map(|node| node.watcher.broken)
     }
 
-    /// Everything is delivered, refused or withdrawn, its sender knows, and nobody has anything left to do.
+    /// Everything is delivered, refused or withdrawn, its sender knows, and nobody has anything
+    /// left to do.
     fn is_settled(&self) -> bool {
-        self.nodes.iter().all(|node| node.connection.is_idle()) && (0..self.scenario.0.len()).all(|id| self.has_ended(id))
+        self.nodes.iter().all(|node| node.connection.is_idle())
+            && (0..self.scenario.0.len()).all(|id| self.has_ended(id))
     }
 
     fn has_ended(&self, id: usize) -> bool {
@@ -253,7 +271,10 @@ impl Model for Pair {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        self.scenarios.iter().map(|scenario| State::new(scenario, self.posts, self.faults)).collect()
+        self.scenarios
+            .iter()
+            .map(|scenario| State::new(scenario, self.posts, self.faults))
+            .collect()
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
@@ -276,7 +297,10 @@ impl Model for Pair {
                 !next.is_empty() || state.broken().is_some() || state.is_settled()
             }),
             // The faults do what they should: else the rest would mean little.
-            Property::sometimes(OVERTAKES, |_, state: &State| state.nodes.iter().any(|node| node.watcher.overtaken)),
+            Property::sometimes(OVERTAKES, |_, state: &State| state
+                .nodes
+                .iter()
+                .any(|node| node.watcher.overtaken)),
         ]
     }
 }
