@@ -13,7 +13,7 @@
 //! have ends. A [`crowd`] is another cluster: one node amid a thousand peers.
 //!
 //! What the simulator cannot reach is tested with real threads, links and processes: sockets and
-//! the port for bulk (here all lanes have one mailbox), neighbours and their rings (here all nodes
+//! the port for bulk (here all lanes have one mailbox), local peers and their rings (here all nodes
 //! are reached over the network), userfaultfd, waiting threads.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

@@ -18,7 +18,7 @@ pub struct Settings {
     /// as many of a running program.
     #[arg(long, default_value_t = 1_000)]
     kills: u32,
-    /// Neighbours gone mad, who alter the memory that they share with a node.
+    /// Local peers gone mad, who alter the memory that they share with a node.
     #[arg(long, default_value_t = 100_000)]
     hostile: u64,
     /// Registrations that begin and end while a peer writes.
@@ -71,7 +71,7 @@ pub fn run(settings: &Settings) -> Result<(), String> {
         u64::from(settings.kills).div_ceil(5),
     )?;
     often("oikaze", &["--test", "registrations"], "OIKAZE_REGISTRATIONS", settings.registrations)?;
-    often("oikaze", &["--lib", "neighbour::hostile"], "OIKAZE_HOSTILE", settings.hostile)?;
+    often("oikaze", &["--lib", "local peer::hostile"], "OIKAZE_HOSTILE", settings.hostile)?;
     often("oikaze", &["--lib", "tests::tampered"], "OIKAZE_TAMPERED", settings.hostile)?;
     often("oikaze-cli", &["--test", "loss", "nodes_join"], "OIKAZE_JOINS", settings.joins)?;
     let from = [("OIKAZE_TAMPERED_FROM", settings.first.to_string())];

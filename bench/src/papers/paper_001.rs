@@ -1,7 +1,7 @@
 //! Paper 001, figures 5 and 6: memory-based communication, throughput and latency by size, within a
 //! page.
 //!
-//! The paper wrote into the memory of a neighbouring SparcStation 20 through a gigabit channel. Its
+//! The paper wrote into the memory of another SparcStation 20 through a gigabit channel. Its
 //! figures have no numbers, but its text has what they show: each transfer costs about 210 µs of
 //! SunOS and goes on at 24 MB/s. The lines of then are drawn from these two. The same text expects
 //! at most 5 µs of its own operating system.

@@ -125,7 +125,7 @@ pub struct Perf {
     /// than they do
     #[arg(long)]
     hot: bool,
-    /// Memory that neighbours may map.
+    /// Memory that local peers may map.
     #[arg(long)]
     shared: bool,
     /// One JSON object on a line instead of a table

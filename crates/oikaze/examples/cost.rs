@@ -105,7 +105,7 @@ impl Node {
             connections: (0..2).map(|rank| u64::from(100 + 10 * me + rank)).collect(),
             settings: Settings { datagram_max: 8972, ..Settings::default() },
             secret: Secret::from_bytes([7; 32]),
-            neighbours: Vec::new(),
+            local_peers: Vec::new(),
         };
         let mut engine =
             Engine::new(setup, wire, PageSet::new(), Arc::new(SegQueue::new()), Time(0))?;

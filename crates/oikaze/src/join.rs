@@ -5,7 +5,7 @@ use crate::handle::Handles;
 use crate::job::addresses::{
     Callable, Candidate, Reachable, Unreachable, choose as choose_candidates, processors_here,
 };
-use crate::job::neighbours::Neighbourhood;
+use crate::job::local_peers::LocalPeerSetup;
 use crate::job::{self, Bootstrap, Checksum, JobError, MEET_TIME, environment};
 use crate::membership::Claim;
 use crate::node::{Node, RealEngine, WaitSubject, Waits, Wish, check_not_forked, note_joined};
@@ -17,7 +17,7 @@ use oikaze_os::link::{
     Bind, Fault, FaultSettings, FaultSyntax, Link, Ports, TapSettings, UdpLink, path_mtu,
 };
 use oikaze_os::memory::shared::{PageSet, Tracker, choose};
-use oikaze_os::neighbour::Pair;
+use oikaze_os::shm::Pair;
 use oikaze_os::without::Without;
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{CONNECT_TIME, FAILURE_TIME, JOIN_CONNECT_TIME};
@@ -79,24 +79,24 @@ fn join_explaining(bootstrap: Arc<dyn Bootstrap>, waits: &Arc<Waits>) -> Result<
 
     let (link, port) = open_link(bootstrap.as_ref(), without)?;
     let link = tap(link, bootstrap.rank())?;
-    let neighbourhood = Neighbourhood::open(bootstrap.as_ref(), &without);
+    let local_peer_setup = LocalPeerSetup::open(bootstrap.as_ref(), &without);
     let meeting =
-        Meeting::hold(bootstrap.as_ref(), port, !without.ipv6, neighbourhood.callable(), waits)?;
+        Meeting::hold(bootstrap.as_ref(), port, !without.ipv6, local_peer_setup.callable(), waits)?;
     let waiting = wish.given(|threads| meeting.leaves_room_for(threads, bootstrap.local_size()));
     let limit_to_meet = limit.unwrap_or(MEET_TIME);
-    let neighbours =
-        neighbourhood.meet(bootstrap.as_ref(), &meeting.mine, &meeting.others, limit_to_meet)?;
+    let local_peers =
+        local_peer_setup.meet(bootstrap.as_ref(), &meeting.mine, &meeting.others, limit_to_meet)?;
     publisher
         .paths()
-        .unshared(neighbours.unshared, || neighbours.notices.last().cloned().unwrap_or_default());
+        .unshared(local_peers.unshared, || local_peers.notices.last().cloned().unwrap_or_default());
     let start = Instant::now();
     let submissions = Arc::new(SegQueue::new());
-    let setup = setup(bootstrap.as_ref(), &meeting, neighbours.pairs, failure_time)?;
+    let setup = setup(bootstrap.as_ref(), &meeting, local_peers.pairs, failure_time)?;
     let mut engine: RealEngine =
         Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0))
             .map_err(|failure| Error::failed("starting the engine", failure))?;
     engine.connect(Time(0));
-    unseen.into_iter().chain(neighbours.notices).for_each(|why| engine.note(why));
+    unseen.into_iter().chain(local_peers.notices).for_each(|why| engine.note(why));
     let node = Node::start(
         engine,
         submissions,
@@ -179,7 +179,7 @@ fn tap(link: Box<dyn Link>, rank: u32) -> Result<Box<dyn Link>> {
 fn setup(
     bootstrap: &dyn Bootstrap,
     meeting: &Meeting,
-    neighbours: Vec<(Rank, Pair)>,
+    local_peers: Vec<(Rank, Pair)>,
     failure_time: Duration,
 ) -> Result<Setup> {
     let nodes = bootstrap.size();
@@ -215,7 +215,7 @@ fn setup(
         connections,
         settings,
         secret: bootstrap.secret().clone(),
-        neighbours,
+        local_peers,
     })
 }
 

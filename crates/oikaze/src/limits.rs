@@ -15,7 +15,7 @@ mod tests {
     use super::*;
     use crate::COPY_MAX;
     use oikaze_protocol::coherence::CONTROL_MAX;
-    use oikaze_protocol::limits::{GRANTS, NEIGHBOURS_MAX, PAGE};
+    use oikaze_protocol::limits::{GRANTS, LOCAL_PEERS_MAX, PAGE};
 
     /// The table has each limit once, under its name, and nothing else.
     #[test]
@@ -37,7 +37,7 @@ mod tests {
             ("REGIONS_MAX", REGIONS_MAX as u64),
             ("GRANTS", GRANTS as u64),
             ("NODES_MAX", NODES_MAX.into()),
-            ("NEIGHBOURS_MAX", NEIGHBOURS_MAX as u64),
+            ("LOCAL_PEERS_MAX", LOCAL_PEERS_MAX as u64),
         ];
         let table = include_str!("../../../docs/LIMITS.md");
         let rows = table.lines().filter_map(|line| {

@@ -111,7 +111,7 @@ fn two_nodes_exchange_pages() {
 fn exchange_with_the_other_node(job: oikaze::Job) {
     let page = page_size();
     let peer = job.peer(1 - job.rank()).unwrap();
-    let neighbours = peer.report().unwrap().gauges.rings == 1;
+    let local_peers = peer.report().unwrap().gauges.rings == 1;
     for (name, make, swaps) in [
         ("shared", Region::shared as fn(usize) -> _, true),
         ("small", |len| Region::shared_of(len, PageSize::Small), false),
@@ -135,7 +135,7 @@ fn exchange_with_the_other_node(job: oikaze::Job) {
                 assert_eq!(placed.moved + placed.copied, (pages * page) as u64);
                 let unit = here
                     .exchange_unit()
-                    .filter(|_| swaps && neighbours)
+                    .filter(|_| swaps && local_peers)
                     .map_or(usize::MAX, |unit| unit as usize);
                 let moved = whole_units(to * page, from * page, pages * page, unit);
                 assert_eq!(placed.moved, moved, "{name} {from} {to} {pages}");
@@ -383,7 +383,7 @@ fn filled(byte: u8) -> Region {
     region
 }
 
-/// MEM-20.3: with remapping switched off all is copied, between neighbours too.
+/// MEM-20.3: with remapping switched off all is copied, between local peers too.
 #[test]
 fn what_is_switched_off_is_copied() {
     const SWITCH: &str = "OIKAZE_WITHOUT";

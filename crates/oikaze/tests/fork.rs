@@ -30,7 +30,7 @@ fn plays_its_role() {
     }
 }
 
-/// A job in which node 0 forks, while its neighbour goes on.
+/// A job in which node 0 forks, while its local peer goes on.
 fn works_around(child: impl Fn(&Job) -> i32) {
     let job = oikaze::join().unwrap();
     let array = job.array::<u64>("array", LEN).unwrap();

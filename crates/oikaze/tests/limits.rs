@@ -105,7 +105,7 @@ fn list_of_too_many_entries_is_refused_as_a_whole_with_the_limit() {
     }
 }
 
-/// A neighbour's region that cannot be mapped is counted with the first reason.
+/// A local peer's region that cannot be mapped is counted with the first reason.
 #[test]
 fn regions_that_are_not_mapped_are_shown() {
     cluster_once(2, &Settings::default(), |job| {

@@ -219,7 +219,7 @@ fn no_byte_changes_after_a_registration_has_ended() {
     registrations(&Settings::default(), Reach::Told, count());
 }
 
-/// MEM-18.3: nor by a neighbour that has mapped what it was.
+/// MEM-18.3: nor by a local peer that has mapped what it was.
 #[test]
 fn no_byte_changes_in_what_was_mapped() {
     registrations(&Settings::default(), Reach::Mapped, count());

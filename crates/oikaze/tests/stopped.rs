@@ -1,5 +1,5 @@
-//! A neighbour that is stopped in the middle of a put into a mapped region, given up by the others,
-//! and goes on later: MEM-18.6. Real processes.
+//! A local peer that is stopped in the middle of a put into a mapped region, given up by the
+//! others, and goes on later: MEM-18.6. Real processes.
 
 #[path = "support/processes.rs"]
 mod processes;

@@ -239,7 +239,7 @@ fn counters_and_queues_wake_when_enough_have_ended() {
 }
 
 /// MEM-6.5: what a region has grown by is reached at once, in memory of its own and in a memory
-/// file, which a neighbour maps.
+/// file, which a local peer maps.
 #[test]
 fn a_region_grows_while_it_is_used() {
     each_way(|end| grows(end, Region::private_with_capacity(PAGE as usize, LEN as usize).unwrap()));

@@ -12,7 +12,7 @@
 //! - [`link`]: datagrams in and out. UDP with gather, GSO and GRO; the fault wrapper.
 //! - [`memory`]: regions that peers may reach, the table that checks them, memory borrowed for the
 //!   length of a scope.
-//! - [`neighbour`]: nodes of one machine, with memory and a Unix socket between them.
+//! - [`local_peer`]: nodes of one machine, with memory and a Unix socket between them.
 //! - [`origin`]: the identity of a process across fork.
 //! - [`probe`]: what this machine offers, for `oikaze doctor`.
 //! - [`process`]: signals as messages, children that cannot outlive their launcher.
@@ -35,12 +35,12 @@ pub mod link;
 pub mod memory;
 #[cfg(all(test, loom))]
 mod models;
-pub mod neighbour;
 pub mod origin;
 pub mod probe;
 pub mod process;
 mod remedy;
 pub mod ring;
+pub mod shm;
 pub mod signals;
 #[cfg(test)]
 mod testing;

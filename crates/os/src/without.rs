@@ -38,7 +38,7 @@ pub struct Without {
     pub membarrier: bool,
     /// Placing pages by moving them (`UFFDIO_MOVE`); they are copied instead.
     pub page_move: bool,
-    /// Exchanging pages with a neighbour by mapping each other's; their bytes are copied instead.
+    /// Exchanging pages with a local peer by mapping each other's; their bytes are copied instead.
     pub remap: bool,
     /// Huge pages for regions.
     pub huge: bool,

@@ -10,7 +10,7 @@
 //!   credit, path, liveness.
 //! - [`block`]: rows and planes at equal distances, packed one after the other.
 //! - [`rma`]: one-sided operations and messages, as segments (region, offset, length), never bytes.
-//! - [`neighbour`]: what stands in the rings between two nodes of one machine.
+//! - [`local_peer`]: what stands in the rings between two nodes of one machine.
 //! - [`coherence`]: shared arrays. Page states, write notices, homes, diffs, locks, collectives.
 //!
 //! Who calls whom: the engine (crate `oikaze`) hands each datagram to
@@ -35,9 +35,9 @@ pub mod coherence;
 pub mod counters;
 pub mod fnv;
 pub mod limits;
-pub mod neighbour;
 pub mod planted;
 pub mod rma;
+pub mod shm;
 pub mod time;
 pub mod wind;
 pub mod wire;

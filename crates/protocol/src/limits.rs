@@ -76,12 +76,12 @@ pub const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// When all nodes of a job are known to run, the connections between them are there within this, or
 /// the job has failed.
 pub const JOIN_CONNECT_TIME: Duration = Duration::from_secs(8);
-/// What a neighbour that has ended while the two were meeting over the network said last is waited
+/// What a local peer that has ended while the two were meeting over the network said last is waited
 /// for so long.
 pub const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How long one node of a machine waits for what another one has to do, when they agree to share
 /// memory: twice for itself, and while that one waits as well. Then they talk over UDP.
-pub const NEIGHBOURS_AGREE_TIME: Duration = Duration::from_secs(2);
+pub const LOCAL_PEERS_AGREE_TIME: Duration = Duration::from_secs(2);
 /// Between two HELLOs at first; doubles up to [`HELLO_INTERVAL_MAX`].
 pub const HELLO_INTERVAL_MIN: Duration = Duration::from_millis(5);
 /// Between two HELLOs at last.
@@ -291,23 +291,23 @@ pub const RECORD_STEP: usize = 64;
 pub const RECORD_BODY: usize = 16 << 10;
 /// Refusals that a ring's reader has told and its writer has not heard.
 pub const REFUSALS_TOLD: usize = 32;
-/// Regions that one neighbour has mapped at a time; further ones are reached through the rings.
+/// Regions that one local peer has mapped at a time; further ones are reached through the rings.
 pub const GRANTS: usize = 64;
-/// Records taken from one neighbour in one look (fewer than are read until credit is given back,
+/// Records taken from one local peer in one look (fewer than are read until credit is given back,
 /// which is a look: else all messages that follow a few would wait to be looked at, and none be
 /// taken straight) …
 pub const RECORDS_A_LOOK: usize = 48;
 /// … and bytes, after which no further one is.
 pub const RECORD_BYTES_A_LOOK: usize = 128 << 10;
-/// Messages that go between a neighbour's ring and its users, past the turns, from one look at all
+/// Messages that go between a local peer's ring and its users, past the turns, from one look at all
 /// that has arrived to the next.
 pub const STRAIGHT_A_TURN: u32 = 64;
-/// So many of them are taken together from a neighbour that sends many, if they are small …
+/// So many of them are taken together from a local peer that sends many, if they are small …
 pub const STRAIGHT_TOGETHER: usize = 8;
 /// … that is, until their bodies are of so many bytes.
 pub const STRAIGHT_BYTES_TOGETHER: usize = 1024;
-/// Records taken from one neighbour in a look that comes between such messages: the others are left
-/// to who takes them straight …
+/// Records taken from one local peer in a look that comes between such messages: the others are
+/// left to who takes them straight …
 pub const RECORDS_BETWEEN: usize = 4;
 /// … and for how long after the last of them looks are such looks, too.
 pub const STRAIGHT_LATELY: Duration = Duration::from_millis(1);
@@ -316,19 +316,19 @@ pub const STRAIGHT_LATELY: Duration = Duration::from_millis(1);
 pub const LAST_LOOKS: usize = RING_BYTES.div_ceil(RECORDS_A_LOOK * RECORD_STEP)
     + RING_BYTES.div_ceil(RECORD_BYTES_A_LOOK)
     + 1;
-/// Bytes that a node reserves for a message which its neighbour has only announced, and for which
+/// Bytes that a node reserves for a message which its local peer has only announced, and for which
 /// no credit was taken.
 pub const RESERVED_MAX: usize = 64 << 10;
 /// Nodes of one machine that share memory with one of them; with further ones it talks over UDP.
 /// Each costs two rings.
-pub const NEIGHBOURS_MAX: usize = 128;
-/// A node with neighbours looks at its link so often, for the sake of those that are none …
+pub const LOCAL_PEERS_MAX: usize = 128;
+/// A node with local peers looks at its link so often, for the sake of those that are none …
 pub const LINK_AMONG_RINGS: Duration = Duration::from_micros(2);
-/// … and so often if all others are neighbours: what comes there then is a sign of life, or a
+/// … and so often if all others are local peers: what comes there then is a sign of life, or a
 /// goodbye.
 pub const LINK_BESIDE_RINGS: Duration = Duration::from_micros(100);
-/// A node that does not sleep asks the kernel so often whether a neighbour has ended.
-pub const NEIGHBOURS_CHECKED: Duration = Duration::from_millis(1);
+/// A node that does not sleep asks the kernel so often whether a local peer has ended.
+pub const LOCAL_PEERS_CHECKED: Duration = Duration::from_millis(1);
 /// Between two looks at which a node shows its numbers (`oikaze top`).
 pub const SHOWN_EVERY: Duration = Duration::from_millis(100);
 /// Peers looked at each time; those of larger jobs take turns.
@@ -357,7 +357,7 @@ const _: () = assert!(
 const _: () = assert!(PAGE.is_multiple_of(RECORD_STEP) && HEAD_MAX < 256);
 const _: () = assert!(JOIN_CONNECT_TIME.as_nanos() < CONNECT_TIME.as_nanos());
 const _: () = assert!(
-    4 * NEIGHBOURS_AGREE_TIME.as_nanos() <= JOIN_CONNECT_TIME.as_nanos(),
+    4 * LOCAL_PEERS_AGREE_TIME.as_nanos() <= JOIN_CONNECT_TIME.as_nanos(),
     "a node that waits for another one of its machine, three times, still answers those that call it meanwhile"
 );
 const _: () = assert!(

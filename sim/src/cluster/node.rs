@@ -308,7 +308,7 @@ fn setup(plan: &Plan, rank: Rank, life: u8, random: &mut Random) -> Setup {
         connections: (0..plan.nodes).map(|_| random.word().max(1)).collect(),
         settings: plan.settings,
         secret: Secret::from_bytes(secret),
-        neighbours: Vec::new(),
+        local_peers: Vec::new(),
     }
 }
 

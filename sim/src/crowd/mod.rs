@@ -106,7 +106,7 @@ impl Crowd {
             connections: (0..nodes).map(|_| random.word().max(1)).collect(),
             settings,
             secret,
-            neighbours: Vec::new(),
+            local_peers: Vec::new(),
         };
         let pages = SimPages::new(Random::stream(seed, 2));
         let now = Time(1);

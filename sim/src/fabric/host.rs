@@ -71,7 +71,7 @@ impl Host {
             connections: (0..plan.hosts).map(|_| random.word().max(1)).collect(),
             settings,
             secret: Secret::from_bytes(secret),
-            neighbours: Vec::new(),
+            local_peers: Vec::new(),
         };
         let pages = SimPages::new(random.clone());
         let mut engine = Engine::new(setup, link, pages, Arc::clone(&submissions), Time(1))

@@ -197,7 +197,7 @@ impl Writer<'_> {
         Phase { acts, ending }
     }
 
-    /// Ranges of one array, each with one writing thread: neighbours of a few bytes, scattered
+    /// Ranges of one array, each with one writing thread: local peers of a few bytes, scattered
     /// ones, or whole pages.
     fn stores(
         &mut self,

@@ -122,7 +122,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.abandon_again(peer);
         self.rma.node_died(peer);
         self.coherence.node_died(peer, &mut self.pages);
-        for token in self.detach_neighbour(peer, death) {
+        for token in self.detach_local_peer(peer, death) {
             self.lost(peer, token);
         }
         self.deaths.push_back((peer, death));
@@ -152,7 +152,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 RmaEvent::Unanswered { by } => {
                     // A stopped process of the same machine answers when it goes on; the kernel
                     // tells when it ends.
-                    if self.peers.neighbour(by).is_none() {
+                    if self.peers.local_peer(by).is_none() {
                         self.give_up(by, Nonsense::Unanswered);
                     }
                 }

@@ -57,8 +57,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// Receive one bounded burst; the number of datagrams.
     pub(super) fn ingress(&mut self, now: Time) -> usize {
         self.straight = 0;
-        let heard = self.hear_neighbours(now);
-        if self.neighbours.spares_link(now) {
+        let heard = self.hear_local_peers(now);
+        if self.local_peers.spares_link(now) {
             return heard;
         }
         heard + self.link_ingress(now, L::receive_into)

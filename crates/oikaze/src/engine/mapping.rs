@@ -1,12 +1,12 @@
-//! Regions that neighbours map: handed over by their owner, reached by whoever has mapped them, and
-//! taken back (spec/memory.md, MEM-18).
+//! Regions that local peers map: handed over by their owner, reached by whoever has mapped them,
+//! and taken back (spec/memory.md, MEM-18).
 
-use super::neighbour::{Handed, Neighbour};
+use super::shm::{Handed, LocalPeer};
 use super::{Completion, Engine, Value};
 use oikaze_os::hazard::{make_fences, makes_fences};
 use oikaze_os::link::Link;
 use oikaze_os::memory::{Region, RegionTable};
-use oikaze_os::neighbour::{Gift, Grants, Mapped, Said, to_give};
+use oikaze_os::shm::{Gift, Grants, Mapped, Said, to_give};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::rma::Rights;
@@ -21,7 +21,7 @@ use std::time::Duration;
 const GIFT: &[u8; 4] = b"give";
 const GIFT_LEN: usize = 4 + 8 + 8 + 4 + 1 + 1;
 
-/// Regions of neighbours, mapped here or asked for.
+/// Regions of local peers, mapped here or asked for.
 #[derive(Default)]
 pub(super) struct Maps {
     asking: Vec<(Rank, u64, Arc<Completion>)>,
@@ -50,7 +50,7 @@ impl Maps {
         before - self.asking.len()
     }
 
-    /// This neighbour is none any more: what is mapped of it is reached no more.
+    /// This local peer is none any more: what is mapped of it is reached no more.
     pub fn cut_off(&mut self, rank: Rank) {
         self.mapped
             .iter()
@@ -68,7 +68,7 @@ impl Maps {
 }
 
 impl<L: Link, P: Pages> Engine<L, P> {
-    /// Ask a neighbour for the memory of a region; the completion has it, or says that it is done
+    /// Ask a local peer for the memory of a region; the completion has it, or says that it is done
     /// without.
     pub(super) fn ask_for_memory(
         &mut self,
@@ -77,13 +77,13 @@ impl<L: Link, P: Pages> Engine<L, P> {
         completion: Option<Arc<Completion>>,
     ) {
         let Some(completion) = completion else { return };
-        let Self { peers, neighbours, news, .. } = self;
-        let neighbour = peers.neighbour_mut(at);
-        match (neighbours.maps.find(at, key), neighbour) {
+        let Self { peers, local_peers, news, .. } = self;
+        let local_peer = peers.local_peer_mut(at);
+        match (local_peers.maps.find(at, key), local_peer) {
             (Some(mapped), _) => completion.settle(Ok(Value::Mapped(mapped))),
-            (None, Some(neighbour)) => {
-                neighbour.ask(key);
-                neighbours.maps.asking.push((at, key, completion));
+            (None, Some(local_peer)) => {
+                local_peer.ask(key);
+                local_peers.maps.asking.push((at, key, completion));
                 return;
             }
             (None, None) => completion.settle(Ok(Value::Done)),
@@ -91,40 +91,40 @@ impl<L: Link, P: Pages> Engine<L, P> {
         *news += 1;
     }
 
-    /// Map what a neighbour has given.
+    /// Map what a local peer has given.
     pub(super) fn map_given(&mut self, rank: Rank) {
-        let Self { peers, neighbours, news, .. } = self;
-        let Some(neighbour) = peers.neighbour_mut(rank) else { return };
-        while let Some(given) = neighbour.next_given() {
+        let Self { peers, local_peers, news, .. } = self;
+        let Some(local_peer) = peers.local_peer_mut(rank) else { return };
+        while let Some(given) = local_peer.next_given() {
             // Somebody's bell may be heard with it.
-            neighbours.rung = true;
-            let mapped = if given.is_there { map(neighbour, given.key) } else { None };
+            local_peers.rung = true;
+            let mapped = if given.is_there { map(local_peer, given.key) } else { None };
             let outcome = mapped.map_or(Value::Done, |mapped| {
-                neighbours.maps.mapped.push((rank, given.key, Arc::downgrade(&mapped)));
+                local_peers.maps.mapped.push((rank, given.key, Arc::downgrade(&mapped)));
                 Value::Mapped(mapped)
             });
-            *news += neighbours.maps.settle(rank, given.key, &outcome);
+            *news += local_peers.maps.settle(rank, given.key, &outcome);
         }
     }
 
-    /// No neighbour is let into this region any more; those inside are for the caller to wait for
+    /// No local peer is let into this region any more; those inside are for the caller to wait for
     /// (MEM-18.3).
     pub(super) fn take_back(&mut self, slot: u32) {
         self.take_back_from_all(|grants| grants.take_back(slot));
     }
 
-    /// The memory is not handed to neighbours any more, and those who have mapped it are let in no
+    /// The memory is not handed to local peers any more, and those who have mapped it are let in no
     /// more; those inside are to be waited for ([`Engine::is_reached`]).
-    pub fn keep_neighbours_out(&mut self, region: &Region) {
+    pub fn keep_local_peers_out(&mut self, region: &Region) {
         region.leave_file();
         self.take_back_from_all(|grants| grants.take_back_all_of(region));
     }
 
     fn take_back_from_all(&mut self, take_back: impl Fn(&Grants) -> bool) {
         let mut given = false;
-        for &rank in &self.neighbours.ranks {
-            if let Some(neighbour) = self.peers.neighbour(rank) {
-                given |= take_back(&neighbour.pair.grants);
+        for &rank in &self.local_peers.ranks {
+            if let Some(local_peer) = self.peers.local_peer(rank) {
+                given |= take_back(&local_peer.pair.grants);
             }
         }
         if given {
@@ -132,15 +132,17 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// Is a neighbour in the middle of reaching this memory that is let in no more, under whatever
+    /// Is a local peer in the middle of reaching this memory that is let in no more, under whatever
     /// number, one that means nothing any more too?
     #[must_use]
     pub fn is_reached(&self, region: &Region) -> bool {
-        self.neighbours.ranks.iter().any(|rank| self.is_inside(*rank, region))
+        self.local_peers.ranks.iter().any(|rank| self.is_inside(*rank, region))
     }
 
     fn is_inside(&self, rank: Rank, region: &Region) -> bool {
-        self.peers.neighbour(rank).is_some_and(|neighbour| neighbour.pair.grants.is_inside(region))
+        self.peers
+            .local_peer(rank)
+            .is_some_and(|local_peer| local_peer.pair.grants.is_inside(region))
     }
 
     /// How long those whom [`Engine::is_reached`] means are waited for: no copy takes longer
@@ -154,59 +156,59 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// Give up whom [`Engine::is_reached`] means.
     pub fn give_up_who_reaches(&mut self, region: &Region, now: Time) {
-        for rank in self.neighbours.ranks.clone() {
+        for rank in self.local_peers.ranks.clone() {
             if self.is_inside(rank, region) {
-                self.end_neighbour(rank, Death::Stuck, now);
+                self.end_local_peer(rank, Death::Stuck, now);
             }
         }
     }
 
     /// Is somebody in the middle of reaching this memory whom nobody waits for (MEM-18.6)?
     pub fn is_held(&mut self, region: &Region) -> bool {
-        self.neighbours.hold(region)
+        self.local_peers.hold(region)
     }
 }
 
-/// Hand over what the neighbour has asked for, where that may be.
-pub(super) fn hand_over(neighbour: &mut Neighbour, memory: &RegionTable) {
-    while let Some(key) = neighbour.next_asked() {
-        let given = give(neighbour, memory, key).is_some();
-        neighbour.answer(key, given);
+/// Hand over what the local peer has asked for, where that may be.
+pub(super) fn hand_over(local_peer: &mut LocalPeer, memory: &RegionTable) {
+    while let Some(key) = local_peer.next_asked() {
+        let given = give(local_peer, memory, key).is_some();
+        local_peer.answer(key, given);
     }
 }
 
-fn give(neighbour: &mut Neighbour, memory: &RegionTable, key: u64) -> Option<()> {
+fn give(local_peer: &mut LocalPeer, memory: &RegionTable, key: u64) -> Option<()> {
     let (slot, region, rights) = memory.mappable(key)?;
     let file = to_give(region.file()?, rights).ok()?;
-    let index = neighbour.pair.grants.give(slot, region)?;
+    let index = local_peer.pair.grants.give(slot, region)?;
     let mut said = Vec::with_capacity(GIFT_LEN);
     said.extend_from_slice(GIFT);
     said.extend_from_slice(&key.to_le_bytes());
     said.extend_from_slice(&(region.len() as u64).to_le_bytes());
     said.extend_from_slice(&u32::try_from(index).ok()?.to_le_bytes());
     said.extend_from_slice(&[rights.0, makes_fences().into()]);
-    if neighbour.pair.line.say(&said, Some(file.as_fd())).is_err() {
-        neighbour.pair.grants.withdraw(index);
+    if local_peer.pair.line.say(&said, Some(file.as_fd())).is_err() {
+        local_peer.pair.grants.withdraw(index);
         return None;
     }
     Some(())
 }
 
-fn map(neighbour: &mut Neighbour, key: u64) -> Option<Arc<Mapped>> {
+fn map(local_peer: &mut LocalPeer, key: u64) -> Option<Arc<Mapped>> {
     // It was said before the ring told of it.
-    if !super::neighbours::hear(neighbour) {
-        neighbour.has_ended();
+    if !super::local_peers::hear(local_peer) {
+        local_peer.has_ended();
     }
-    let at = neighbour.handed.iter().position(|handed| handed.key == key)?;
-    let Handed { gift, .. } = neighbour.handed.swap_remove(at);
-    neighbour.pair.map(&gift).ok().map(Arc::new)
+    let at = local_peer.handed.iter().position(|handed| handed.key == key)?;
+    let Handed { gift, .. } = local_peer.handed.swap_remove(at);
+    local_peer.pair.map(&gift).ok().map(Arc::new)
 }
 
 /// What came without its descriptor is not mapped, and its line free for another region. `false`:
 /// it was no region's memory.
-pub(super) fn forgo(neighbour: &Neighbour, said: &Said) -> bool {
+pub(super) fn forgo(local_peer: &LocalPeer, said: &Said) -> bool {
     let line = gift_of(said).and_then(line_of);
-    line.inspect(|line| neighbour.pair.forgo(*line)).is_some()
+    line.inspect(|line| local_peer.pair.forgo(*line)).is_some()
 }
 
 fn gift_of(said: &Said) -> Option<&[u8; GIFT_LEN]> {

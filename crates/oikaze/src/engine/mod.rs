@@ -23,9 +23,8 @@ mod foresight;
 mod ingress;
 mod joined;
 mod leaving;
+mod local_peers;
 mod mapping;
-mod neighbour;
-mod neighbours;
 pub mod operation;
 mod order;
 mod outstanding;
@@ -35,6 +34,7 @@ mod peers;
 mod priority;
 mod regions;
 pub mod seal;
+mod shm;
 mod straight;
 pub mod submission;
 mod submit;
@@ -50,8 +50,8 @@ pub use bodies::Body;
 pub use failure::Failure;
 pub use fences::Fences;
 pub use joined::Joined;
-pub use neighbour::{Passage, Passages};
 pub use operation::{Completion, Outcome, Sink, Value};
+pub use shm::{Passage, Passages};
 pub use submission::{Keep, Request, Submission};
 pub use submit::{tracked, tracked_by};
 pub use swapping::Swap;
@@ -63,7 +63,7 @@ use batch::Batch;
 use crossbeam_queue::SegQueue;
 use oikaze_os::link::Link;
 use oikaze_os::memory::RegionTable;
-use oikaze_os::neighbour::Pair;
+use oikaze_os::shm::Pair;
 use oikaze_protocol::coherence::{Coherence, Pages};
 use oikaze_protocol::limits::{HELD_MIN, HELD_TOTAL};
 use oikaze_protocol::rma::Rma;
@@ -99,7 +99,7 @@ pub struct Setup {
     /// What every handshake is sealed with.
     pub secret: Secret,
     /// Peers of the same machine, with the memory that they and this node have agreed to use.
-    pub neighbours: Vec<(Rank, Pair)>,
+    pub local_peers: Vec<(Rank, Pair)>,
 }
 
 /// A user's message that has arrived.
@@ -159,7 +159,7 @@ pub struct Engine<L, P> {
     long_body: Option<Time>,
     submissions: Arc<SegQueue<Submission>>,
     egress: PerLane<Batch>,
-    neighbours: neighbours::Neighbours,
+    local_peers: local_peers::LocalPeers,
     handshake_seal: seal::HandshakeSeal,
     checksum: seal::Checksum,
     to_self: to_self::ToSelf,
@@ -215,7 +215,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             connections,
             mut settings,
             secret,
-            neighbours,
+            local_peers,
         } = setup;
         if me >= nodes {
             return Err(Failure::NoSuchNode { rank: me, nodes });
@@ -271,7 +271,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             long_body: None,
             submissions,
             egress: PerLane::default(),
-            neighbours: neighbours::Neighbours::default(),
+            local_peers: local_peers::LocalPeers::default(),
             handshake_seal: seal::HandshakeSeal::new(&secret),
             checksum,
             to_self: to_self::ToSelf::default(),
@@ -294,8 +294,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
             holding: Vec::new(),
             ended: None,
         };
-        let attached = engine.attach_neighbours(neighbours);
-        attached.map_err(|why| Failure::Machine(format!("neighbours cannot be watched: {why}")))?;
+        let attached = engine.attach_local_peers(local_peers);
+        attached
+            .map_err(|why| Failure::Machine(format!("local peers cannot be watched: {why}")))?;
         Ok(engine)
     }
 
@@ -378,7 +379,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     pub fn peer_statistics(&self, rank: Rank) -> Option<wind::Statistics> {
         let peer = self.peer(rank)?;
         let wind = *peer.connection.statistics();
-        let rings = peer.neighbour.as_ref().map_or(peer.rings, |neighbour| neighbour.counters());
+        let rings = peer.local_peer.as_ref().map_or(peer.rings, |local_peer| local_peer.counters());
         Some(wind::Statistics {
             messages_posted: wind.messages_posted + rings.messages_out,
             bytes_sent: wind.bytes_sent + rings.bytes_out,
@@ -390,8 +391,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// Does this peer share memory with this node?
     #[must_use]
-    pub fn is_neighbour(&self, rank: Rank) -> bool {
-        self.peers.neighbour(rank).is_some()
+    pub fn is_local_peer(&self, rank: Rank) -> bool {
+        self.peers.local_peer(rank).is_some()
     }
 
     /// How this peer's connection stands now.

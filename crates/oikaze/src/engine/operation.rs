@@ -1,7 +1,7 @@
 //! Operations in flight: from the token that travels through the protocol to the thread that waits.
 
 use oikaze_os::memory::Holder;
-use oikaze_os::neighbour::Mapped;
+use oikaze_os::shm::Mapped;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::ArrayId;
 use oikaze_protocol::planted::{Bug, planted};
@@ -26,7 +26,7 @@ pub enum Value {
     Word(u64),
     /// A peer's memory, mapped here.
     Mapped(Arc<Mapped>),
-    /// So many bytes of pages have changed place with a neighbour's.
+    /// So many bytes of pages have changed place with a local peer's.
     Swapped(u64),
     /// A published region.
     Region(Published),

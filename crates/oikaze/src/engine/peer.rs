@@ -1,6 +1,6 @@
 //! One peer as the engine keeps it: its connection and where it may be reached.
 
-use super::neighbour::{Neighbour, RingCounters};
+use super::shm::{LocalPeer, RingCounters};
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Connection, Death, Introduction, Message, Settings, Token};
@@ -13,7 +13,7 @@ const ADDRESSES_MAX: usize = 32;
 pub(super) struct Peer {
     pub connection: Connection,
     /// The rings that its messages go through instead, if it shares memory with this node.
-    pub neighbour: Option<Box<Neighbour>>,
+    pub local_peer: Option<Box<LocalPeer>>,
     /// What had gone through them, when there are none any more.
     pub rings: RingCounters,
     /// By which id its connection is found.
@@ -42,7 +42,7 @@ impl Peer {
         Self {
             id: connection.id(),
             connection,
-            neighbour: None,
+            local_peer: None,
             rings: RingCounters::default(),
             death: None,
             busy: false,
@@ -53,31 +53,31 @@ impl Peer {
 
     /// Is there no room for a further message, whichever way it goes?
     pub fn is_full(&self) -> bool {
-        self.neighbour
+        self.local_peer
             .as_ref()
-            .map_or_else(|| self.connection.is_full(), |neighbour| neighbour.is_full())
+            .map_or_else(|| self.connection.is_full(), |local_peer| local_peer.is_full())
     }
 
     /// Forget the sources of the messages with such tokens.
     pub fn cancel(&mut self, cancelled: &impl Fn(Token) -> bool) {
-        match &mut self.neighbour {
-            Some(neighbour) => neighbour.cancel(cancelled),
+        match &mut self.local_peer {
+            Some(local_peer) => local_peer.cancel(cancelled),
             None => self.connection.cancel_all(cancelled),
         }
     }
 
     /// So many messages, of so many bytes, have been read.
     pub fn consumed(&mut self, messages: u64, bytes: u64) {
-        match &mut self.neighbour {
-            Some(neighbour) => neighbour.consumed(messages, bytes),
+        match &mut self.local_peer {
+            Some(local_peer) => local_peer.consumed(messages, bytes),
             None => self.connection.consumed(messages, bytes),
         }
     }
 
     /// Say goodbye, by both ways.
     pub fn close(&mut self, now: Time) {
-        if let Some(neighbour) = &mut self.neighbour {
-            neighbour.close();
+        if let Some(local_peer) = &mut self.local_peer {
+            local_peer.close();
         }
         self.connection.close(now);
     }

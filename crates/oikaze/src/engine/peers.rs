@@ -2,8 +2,8 @@
 
 use super::active::Active;
 use super::deadlines::Deadlines;
-use super::neighbour::Neighbour;
 use super::peer::Peer;
+use super::shm::LocalPeer;
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::Lane;
@@ -69,14 +69,14 @@ impl Peers {
 
     /// The rings to one that shares memory with this node.
     #[inline]
-    pub fn neighbour(&self, rank: Rank) -> Option<&Neighbour> {
-        self.get(rank)?.neighbour.as_deref()
+    pub fn local_peer(&self, rank: Rank) -> Option<&LocalPeer> {
+        self.get(rank)?.local_peer.as_deref()
     }
 
     /// The same, to use: no turn has to ask what has become of its connection.
     #[inline]
-    pub fn neighbour_mut(&mut self, rank: Rank) -> Option<&mut Neighbour> {
-        self.get_mut(rank)?.neighbour.as_deref_mut()
+    pub fn local_peer_mut(&mut self, rank: Rank) -> Option<&mut LocalPeer> {
+        self.get_mut(rank)?.local_peer.as_deref_mut()
     }
 
     /// To change: this turn will ask what has become of it.

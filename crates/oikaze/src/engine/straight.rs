@@ -1,7 +1,7 @@
-//! Small messages between neighbours that take the shortest way: from the caller's memory into the
+//! Small messages between local peers that take the shortest way: from the caller's memory into the
 //! ring, and from the ring to the caller, with no turn between (spec/memory.md, MEM-16.9).
 
-use super::neighbour::{Passage, Passages};
+use super::shm::{Passage, Passages};
 use super::{Arrived, Completion, Engine, Failure};
 use oikaze_os::link::Link;
 use oikaze_protocol::Rank;
@@ -36,11 +36,11 @@ impl Ahead {
 }
 
 impl<L: Link, P: Pages> Engine<L, P> {
-    /// What threads see of the rings of all neighbours.
+    /// What threads see of the rings of all local peers.
     #[must_use]
     pub fn passages(&self) -> Passages {
         let passage =
-            |rank| self.peers.neighbour(rank).map(|neighbour| Arc::clone(&neighbour.passage));
+            |rank| self.peers.local_peer(rank).map(|local_peer| Arc::clone(&local_peer.passage));
         Passages::new((0..self.nodes).map(passage).collect(), self.ahead.clone())
     }
 
@@ -51,24 +51,24 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.straight >= STRAIGHT_A_TURN
     }
 
-    /// Put a user's message into a neighbour's ring, if nothing that was asked for before is in its
-    /// way: the position that settles it. The neighbour is to be woken if it sleeps.
+    /// Put a user's message into a local peer's ring, if nothing that was asked for before is in
+    /// its way: the position that settles it. The local peer is to be woken if it sleeps.
     #[inline]
     pub fn send_straight(&mut self, to: Rank, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
         let before = !self.submissions.is_empty() || self.order.holds_back();
         if self.owes_a_look() || self.ended.is_some() || before {
             return None;
         }
-        let neighbour = self.peers.neighbour_mut(to)?;
-        let position = neighbour.put_straight(class, tag, body)?;
-        neighbour.went_straight(position, self.operations.outstanding.begin(to));
+        let local_peer = self.peers.local_peer_mut(to)?;
+        let position = local_peer.put_straight(class, tag, body)?;
+        local_peer.went_straight(position, self.operations.outstanding.begin(to));
         self.straight += 1;
         Some(position)
     }
 
-    /// Whose message is the oldest for the user, if it is in a neighbour's ring, or was taken out
+    /// Whose message is the oldest for the user, if it is in a local peer's ring, or was taken out
     /// together with one before, and nothing that arrived earlier is waiting to be read; and
-    /// whether the neighbour was told something, so that it is to be woken if it sleeps.
+    /// whether the local peer was told something, so that it is to be woken if it sleeps.
     /// [`Engine::hand_out`] follows.
     ///
     /// Of one who sends many, some more are taken at once, and kept for who comes next: each record
@@ -92,8 +92,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         // Of those that were taken out together it is told when they are, and when the last of them
         // is handed out.
         let is_told = ahead == 1 || is_first;
-        if let Some(neighbour) = self.peers.neighbour_mut(next.from) {
-            neighbour.handed(next.body.len() as u64, ahead == 1);
+        if let Some(local_peer) = self.peers.local_peer_mut(next.from) {
+            local_peer.handed(next.body.len() as u64, ahead == 1);
         }
         self.straight += 1;
         Some((next.from, is_told))
@@ -106,20 +106,20 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.arrived.pop_front()
     }
 
-    /// Take the oldest messages of a neighbour, so many at most.
+    /// Take the oldest messages of a local peer, so many at most.
     #[inline]
     fn take_from_rings(&mut self, from: Option<Rank>, most: usize) {
         match from {
             Some(rank) => self.take_straight_from(rank, most),
             // One after the other: none is to wait for ever because others say much.
             None => {
-                let count = self.neighbours.ranks.len();
-                let first = self.neighbours.first;
+                let count = self.local_peers.ranks.len();
+                let first = self.local_peers.first;
                 for at in first..first + count {
-                    let Some(rank) = self.neighbours.ranks.get(at % count) else { return };
+                    let Some(rank) = self.local_peers.ranks.get(at % count) else { return };
                     self.take_straight_from(*rank, most);
                     if !self.arrived.is_empty() {
-                        self.neighbours.first = at % count + 1;
+                        self.local_peers.first = at % count + 1;
                         break;
                     }
                 }
@@ -131,15 +131,15 @@ impl<L: Link, P: Pages> Engine<L, P> {
     #[inline]
     fn take_straight_from(&mut self, from: Rank, most: usize) {
         let Self { peers, bodies, arrived, .. } = self;
-        if let Some(neighbour) = peers.neighbour_mut(from) {
-            neighbour.take_straight(most, bodies, |class, tag, body| {
+        if let Some(local_peer) = peers.local_peer_mut(from) {
+            local_peer.take_straight(most, bodies, |class, tag, body| {
                 // Made when there is room for it, it is written where it stays.
                 arrived.extend(std::iter::once_with(|| Arrived { from, class, tag, body }));
             });
         }
     }
 
-    /// Settle `completion` as the message that went straight to this neighbour and ends at this
+    /// Settle `completion` as the message that went straight to this local peer and ends at this
     /// position.
     pub(super) fn promise(
         &mut self,
@@ -148,8 +148,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         position: u64,
         completion: Arc<Completion>,
     ) {
-        let settled = match self.peers.neighbour_mut(peer) {
-            Some(neighbour) => neighbour.promise(position, completion),
+        let settled = match self.peers.local_peer_mut(peer) {
+            Some(local_peer) => local_peer.promise(position, completion),
             None => {
                 completion.settle(passage.outcome(position).unwrap_or(Err(Failure::Left)));
                 true

@@ -1,7 +1,7 @@
 //! What threads ask of the engine, in the order in which they asked.
 
-use super::neighbour::Passage;
 use super::operation::{Completion, Sink};
+use super::shm::Passage;
 use super::swapping::Swap;
 use oikaze_os::memory::RegionId;
 use oikaze_protocol::Rank;
@@ -131,14 +131,14 @@ pub enum Request {
         /// What.
         body: Body,
     },
-    /// Map a region of a neighbour, if it may be.
+    /// Map a region of a local peer, if it may be.
     Map {
         /// Whose.
         at: Rank,
         /// Which.
         key: u64,
     },
-    /// Exchange pages with a neighbour's region, if that can be: as many as are found in one piece
+    /// Exchange pages with a local peer's region, if that can be: as many as are found in one piece
     /// at both ends.
     Swap(Box<Swap>),
     /// Take a published name back.
@@ -216,7 +216,7 @@ pub enum Request {
     Lock(u64),
     /// Give a lock back.
     Unlock(u64),
-    /// Settle a completion as the message that went straight into a neighbour's ring and ends at
+    /// Settle a completion as the message that went straight into a local peer's ring and ends at
     /// this position.
     Promise {
         /// Whose ring.

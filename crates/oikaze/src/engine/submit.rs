@@ -206,7 +206,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     pub(super) fn post(&mut self, to: Rank, mut message: Message) {
         let token = message.token;
         // What could not be read would be lost here for ever (MEM-1.5).
-        let copy = if self.is_neighbour(to) { None } else { self.copy_if_better(to, &message) };
+        let copy = if self.is_local_peer(to) { None } else { self.copy_if_better(to, &message) };
         if let Some(copy) = copy {
             message.body = copy;
         } else if !self.is_readable(&message.body) {
@@ -214,9 +214,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
             return self.fail(to, token, self.why_unreadable(message.body.region()));
         }
         let Self { peers, memory, link, .. } = self;
-        let posted = if let Some(Peer { neighbour: Some(neighbour), .. }) = peers.get_mut(to) {
+        let posted = if let Some(Peer { local_peer: Some(local_peer), .. }) = peers.get_mut(to) {
             // What goes through a ring is copied when it is put in.
-            neighbour.post(message, memory, self.now)
+            local_peer.post(message, memory, self.now)
         } else if to == self.me {
             self.to_self.post(message)
         } else {

@@ -1,4 +1,4 @@
-//! Pages of a region of this node that change place with those of a neighbour's (spec/memory.md,
+//! Pages of a region of this node that change place with those of a local peer's (spec/memory.md,
 //! MEM-20).
 //!
 //! Who asks says in the socket which pages of which file are behind its region, and in the ring
@@ -10,11 +10,11 @@
 #[cfg(test)]
 mod tests;
 
-use super::neighbour::Neighbour;
+use super::shm::LocalPeer;
 use super::{Completion, Engine, Failure, Value};
 use oikaze_os::link::Link;
 use oikaze_os::memory::{FilePages, MemoryError, NotTaken, PagesLock, Region};
-use oikaze_os::neighbour::Said;
+use oikaze_os::shm::Said;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::rma::Rights;
@@ -22,7 +22,7 @@ use oikaze_protocol::time::Time;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// Questions that a neighbour is asked at a time. As many of its own may lie here, beside its
+/// Questions that a local peer is asked at a time. As many of its own may lie here, beside its
 /// answers.
 pub(super) const OFFERS: usize = 64;
 
@@ -41,7 +41,7 @@ pub struct Swap {
     pub key: u64,
     /// Bytes from its start.
     pub offset: u64,
-    /// The slot of a region of this node; neighbours do not reach it.
+    /// The slot of a region of this node; local peers do not reach it.
     pub own: u32,
     /// Bytes from its start.
     pub own_offset: u64,
@@ -90,7 +90,7 @@ impl Offer {
 
 /// Say in the socket which pages are to change place.
 fn say(
-    neighbour: &Neighbour,
+    local_peer: &LocalPeer,
     word: &[u8; 4],
     [number, key, offset]: [u64; 3],
     pages: &FilePages,
@@ -101,47 +101,47 @@ fn say(
         .into_iter()
         .for_each(|word| said.extend_from_slice(&word.to_le_bytes()));
     let file: BorrowedFd<'_> = pages.file();
-    neighbour.pair.line.say(&said, Some(file))
+    local_peer.pair.line.say(&said, Some(file))
 }
 
 /// Keep one descriptor more for what comes back.
-fn keep_spare(neighbour: &mut Neighbour) -> std::io::Result<()> {
-    neighbour.spares.push(neighbour.pair.line.as_fd().try_clone_to_owned()?);
+fn keep_spare(local_peer: &mut LocalPeer) -> std::io::Result<()> {
+    local_peer.spares.push(local_peer.pair.line.as_fd().try_clone_to_owned()?);
     Ok(())
 }
 
 /// What is said next. Descriptors are kept for answers to questions that are out: one is given up
 /// while something is received, and kept again unless that was an answer. Another thing that has
 /// taken its place does without its own.
-pub(super) fn hear_next(neighbour: &mut Neighbour) -> std::io::Result<Option<Said>> {
-    let kept = neighbour.spares.pop().is_some();
-    let mut said = neighbour.pair.line.hear()?;
-    if kept && !said.as_ref().is_some_and(Offer::is_answer) && keep_spare(neighbour).is_err() {
+pub(super) fn hear_next(local_peer: &mut LocalPeer) -> std::io::Result<Option<Said>> {
+    let kept = local_peer.spares.pop().is_some();
+    let mut said = local_peer.pair.line.hear()?;
+    if kept && !said.as_ref().is_some_and(Offer::is_answer) && keep_spare(local_peer).is_err() {
         if let Some(said) = &mut said {
             said.descriptor = None;
         }
-        let _ = keep_spare(neighbour);
+        let _ = keep_spare(local_peer);
     }
     Ok(said)
 }
 
 /// What was said under this number; it was said before the ring told of it.
-fn hear(neighbour: &mut Neighbour, answers: bool, number: u64) -> Option<Offer> {
-    if !super::neighbours::hear(neighbour) {
-        neighbour.has_ended();
+fn hear(local_peer: &mut LocalPeer, answers: bool, number: u64) -> Option<Offer> {
+    if !super::local_peers::hear(local_peer) {
+        local_peer.has_ended();
     }
-    heard(neighbour, answers, number)
+    heard(local_peer, answers, number)
 }
 
-fn heard(neighbour: &mut Neighbour, answers: bool, number: u64) -> Option<Offer> {
-    let at = neighbour
+fn heard(local_peer: &mut LocalPeer, answers: bool, number: u64) -> Option<Offer> {
+    let at = local_peer
         .offers
         .iter()
         .position(|offer| (offer.answers, offer.number) == (answers, number))?;
-    Some(neighbour.offers.swap_remove(at))
+    Some(local_peer.offers.swap_remove(at))
 }
 
-/// An exchange that a neighbour was asked for.
+/// An exchange that a local peer was asked for.
 struct Asked {
     rank: Rank,
     number: u64,
@@ -168,7 +168,7 @@ impl Asked {
     }
 }
 
-/// One that a neighbour wants: it waits until nobody is inside the region.
+/// One that a local peer wants: it waits until nobody is inside the region.
 struct Wanted {
     rank: Rank,
     lock: PagesLock,
@@ -187,31 +187,31 @@ pub(super) struct Swaps {
 }
 
 impl Swaps {
-    /// Does a neighbour wait until others have left a region? Who leaves wakes this node, unless it
-    /// has left just now.
+    /// Does a local peer wait until others have left a region? Who leaves wakes this node, unless
+    /// it has left just now.
     pub fn are_wanted(&self) -> bool {
         !self.wanted.is_empty()
     }
 
-    /// This neighbour is none any more, and its line has ended: what it wanted is not done. What
+    /// This local peer is none any more, and its line has ended: what it wanted is not done. What
     /// was asked of it is, as far as it has said which its pages are: whoever lives and has said
     /// that takes ours, however late it goes on, and who has not can say it no more (MEM-20.5).
-    pub fn cut_off(&mut self, rank: Rank, neighbour: &mut Neighbour) {
+    pub fn cut_off(&mut self, rank: Rank, local_peer: &mut LocalPeer) {
         /// The line of one that keeps to what is agreed is empty long before.
         const LOOKS: usize = 64;
         self.wanted.retain(|wanted| wanted.rank != rank);
         // A dead one takes nothing any more: everything here stays.
-        let lives = !neighbour.pair.line.process_has_ended();
-        let _ = lives && (0..LOOKS).all(|_| super::neighbours::hear(neighbour));
+        let lives = !local_peer.pair.line.process_has_ended();
+        let _ = lives && (0..LOOKS).all(|_| super::local_peers::hear(local_peer));
         for asked in self.asked.extract_if(.., |asked| asked.rank == rank) {
-            let answer = asked.fitting(heard(neighbour, true, asked.number).filter(|_| lives));
+            let answer = asked.fitting(heard(local_peer, true, asked.number).filter(|_| lives));
             self.settled.push(asked.settle(answer));
         }
     }
 }
 
 impl<L: Link, P: Pages> Engine<L, P> {
-    /// Ask a neighbour to exchange pages; the completion says how many bytes of them have changed
+    /// Ask a local peer to exchange pages; the completion says how many bytes of them have changed
     /// place, or that it is done without any.
     pub(super) fn ask_to_swap(&mut self, swap: Swap, completion: Option<Arc<Completion>>) {
         let Some(completion) = completion else { return };
@@ -227,17 +227,17 @@ impl<L: Link, P: Pages> Engine<L, P> {
         completion: Arc<Completion>,
     ) -> Result<(), Arc<Completion>> {
         let Swap { at, key, offset, own, own_offset, len } = swap;
-        let Self { peers, neighbours, memory, .. } = self;
+        let Self { peers, local_peers, memory, .. } = self;
         // Nothing begins with a region that is being deregistered.
         let Some(own) = memory.region(own).filter(|_| !memory.is_closed(own)) else {
             return Err(completion);
         };
         // Its pages stay until that is over (MEM-18.6).
-        if neighbours.hold(own) {
+        if local_peers.hold(own) {
             return Err(completion);
         }
-        let swaps = &mut neighbours.swaps;
-        let Some(neighbour) = peers.neighbour_mut(at) else { return Err(completion) };
+        let swaps = &mut local_peers.swaps;
+        let Some(local_peer) = peers.local_peer_mut(at) else { return Err(completion) };
         let room = swaps.asked.iter().filter(|asked| asked.rank == at).count() < OFFERS;
         // What the other one has given must be taken: whether it can be is known before.
         let Some(mut lock) = own.lock_pages().filter(|_| room) else { return Err(completion) };
@@ -246,14 +246,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
             return Err(completion);
         };
         let number = swaps.last + 1;
-        if keep_spare(neighbour).is_err() {
+        if keep_spare(local_peer).is_err() {
             return Err(completion);
         }
-        if say(neighbour, QUESTION, [number, key, offset], &pages).is_err() {
-            neighbour.spares.pop();
+        if say(local_peer, QUESTION, [number, key, offset], &pages).is_err() {
+            local_peer.spares.pop();
             return Err(completion);
         }
-        neighbour.ask_to_swap(number);
+        local_peer.ask_to_swap(number);
         swaps.last = number;
         swaps.asked.push(Asked {
             rank: at,
@@ -266,13 +266,13 @@ impl<L: Link, P: Pages> Engine<L, P> {
         Ok(())
     }
 
-    /// What has become of exchanges that this neighbour was asked for.
+    /// What has become of exchanges that this local peer was asked for.
     pub(super) fn take_swapped(&mut self, rank: Rank) {
-        let Self { peers, neighbours, news, .. } = self;
-        let Some(neighbour) = peers.neighbour_mut(rank) else { return };
-        while let Some((number, done)) = neighbour.next_swapped() {
-            neighbours.rung = true;
-            let asked = &mut neighbours.swaps.asked;
+        let Self { peers, local_peers, news, .. } = self;
+        let Some(local_peer) = peers.local_peer_mut(rank) else { return };
+        while let Some((number, done)) = local_peer.next_swapped() {
+            local_peers.rung = true;
+            let asked = &mut local_peers.swaps.asked;
             let Some(at) =
                 asked.iter().position(|asked| (asked.rank, asked.number) == (rank, number))
             else {
@@ -280,42 +280,43 @@ impl<L: Link, P: Pages> Engine<L, P> {
             };
             let asked = asked.swap_remove(at);
             // Also of what came to nothing.
-            let answer = hear(neighbour, true, number);
+            let answer = hear(local_peer, true, number);
             if answer.is_none() {
-                neighbour.spares.pop();
+                local_peer.spares.pop();
             }
             let answer = asked.fitting(answer);
             if done && answer.is_none() {
                 // It has ours, and nothing has come for them: it cannot be believed any more.
-                neighbour.has_ended();
+                local_peer.has_ended();
             }
-            neighbours.swaps.settled.push(asked.settle(answer.filter(|_| done)));
+            local_peers.swaps.settled.push(asked.settle(answer.filter(|_| done)));
             *news += 1;
         }
     }
 
-    /// Exchange what neighbours want exchanged, where that may be; all others are told that it may
+    /// Exchange what local peers want exchanged, where that may be; all others are told that it may
     /// not.
     pub(super) fn serve_swaps(&mut self) {
         let mut at = 0;
-        while let Some(&rank) = self.neighbours.ranks.get(at) {
+        while let Some(&rank) = self.local_peers.ranks.get(at) {
             at += 1;
-            while let Some(number) = self.peers.neighbour_mut(rank).and_then(Neighbour::next_swap) {
-                self.neighbours.rung = true;
+            while let Some(number) = self.peers.local_peer_mut(rank).and_then(LocalPeer::next_swap)
+            {
+                self.local_peers.rung = true;
                 let offer = self
                     .peers
-                    .neighbour_mut(rank)
-                    .and_then(|neighbour| hear(neighbour, false, number));
+                    .local_peer_mut(rank)
+                    .and_then(|local_peer| hear(local_peer, false, number));
                 match offer.ok_or(()).and_then(|offer| self.admit(rank, offer)) {
-                    Ok(wanted) => self.neighbours.swaps.wanted.push(wanted),
+                    Ok(wanted) => self.local_peers.swaps.wanted.push(wanted),
                     Err(()) => self.answer_swap(rank, number, false),
                 }
             }
         }
-        if !self.neighbours.swaps.wanted.is_empty() {
+        if !self.local_peers.swaps.wanted.is_empty() {
             self.exchange_wanted();
         }
-        while let Some(region) = self.neighbours.swaps.settled.pop() {
+        while let Some(region) = self.local_peers.swaps.settled.pop() {
             if region.is_torn() {
                 self.shut(&region);
             }
@@ -336,10 +337,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     fn exchange_wanted(&mut self) {
-        for wanted in std::mem::take(&mut self.neighbours.swaps.wanted) {
+        for wanted in std::mem::take(&mut self.local_peers.swaps.wanted) {
             if self.is_reached(wanted.lock.region()) {
                 if self.now - wanted.since <= self.leave_time(wanted.lock.region()) {
-                    self.neighbours.swaps.wanted.push(wanted);
+                    self.local_peers.swaps.wanted.push(wanted);
                     continue;
                 }
                 self.give_up_who_reaches(wanted.lock.region(), self.now);
@@ -351,19 +352,19 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 && !self.is_held(lock.region())
                 && self
                     .peers
-                    .neighbour_mut(rank)
-                    .and_then(|neighbour| give(neighbour, &mut lock, offer))
+                    .local_peer_mut(rank)
+                    .and_then(|local_peer| give(local_peer, &mut lock, offer))
                     .is_some();
             self.answer_swap(rank, number, done);
-            self.neighbours.swaps.settled.push(lock.region().clone());
+            self.local_peers.swaps.settled.push(lock.region().clone());
         }
     }
 
-    /// The region, shut to neighbours, until it is exchanged with.
+    /// The region, shut to local peers, until it is exchanged with.
     fn admit(&mut self, rank: Rank, offer: Offer) -> Result<Wanted, ()> {
         let region = self.may_swap(&offer).ok_or(())?.clone();
         let lock = region.lock_pages().ok_or(())?;
-        self.keep_neighbours_out(&region);
+        self.keep_local_peers_out(&region);
         Ok(Wanted { rank, lock, offer, since: self.now })
     }
 
@@ -382,14 +383,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     fn answer_swap(&mut self, rank: Rank, number: u64, done: bool) {
-        if let Some(neighbour) = self.peers.neighbour_mut(rank) {
-            neighbour.answer_swap(number, done);
+        if let Some(local_peer) = self.peers.local_peer_mut(rank) {
+            local_peer.answer_swap(number, done);
         }
     }
 }
 
 /// Say what is behind our region, and put there what came; `None`: it is as it was.
-fn give(neighbour: &mut Neighbour, lock: &mut PagesLock, offer: Offer) -> Option<()> {
+fn give(local_peer: &mut LocalPeer, lock: &mut PagesLock, offer: Offer) -> Option<()> {
     let ours = lock.pages(offer.offset)?.until(offer.pages.len);
     // Who has heard which ours are may take them, whatever becomes of this: that theirs can be
     // taken is known before (MEM-20.3).
@@ -397,11 +398,11 @@ fn give(neighbour: &mut Neighbour, lock: &mut PagesLock, offer: Offer) -> Option
         return None;
     }
     // First said, then given up (MEM-20.5).
-    say(neighbour, ANSWER, [offer.number, 0, 0], &ours).ok()?;
+    say(local_peer, ANSWER, [offer.number, 0, 0], &ours).ok()?;
     let taken = lock.take(offer.offset, offer.pages.until(ours.len));
     if let Err(NotTaken::Torn(_)) = &taken {
         // Nothing is to be copied to or from what is one thing here and another one there.
-        neighbour.has_ended();
+        local_peer.has_ended();
     }
     taken.ok()
 }

@@ -90,7 +90,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
         if received > 0 {
             // The next turn may be long in coming.
-            self.wake_stirred_neighbours();
+            self.wake_stirred_local_peers();
         }
         self.unfinished = received > 0;
         Work { received, settled: self.take_news(), ..Work::default() }
@@ -117,7 +117,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let (sent, cut) = self.send_due(now);
         let smaller = self.heed_refused_sizes(now);
         self.end_broken();
-        let asked = self.stir_neighbours();
+        let asked = self.stir_local_peers();
         let late = self.peers.heed_beside(now);
         // What these set free (a barrier's arrival after its diffs, say) is posted by the next
         // turn.
@@ -175,7 +175,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             return Some(self.now);
         }
         let own = [self.coherence.next_question(), self.rma.next_look()];
-        let peers = [self.peers.next_timeout(), self.again.next(), self.next_of_neighbours()];
+        let peers = [self.peers.next_timeout(), self.again.next(), self.next_of_local_peers()];
         own.into_iter().chain(peers).flatten().min()
     }
 
@@ -184,7 +184,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let sent =
-            self.peers.are_settled() && self.neighbours_are_settled() && !self.to_self.is_due();
+            self.peers.are_settled() && self.local_peers_are_settled() && !self.to_self.is_due();
         !self.unfinished && self.again.is_empty() && sent
     }
 

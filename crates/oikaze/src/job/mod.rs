@@ -12,7 +12,7 @@ mod clock;
 pub mod environment;
 mod error;
 pub mod launch;
-pub(crate) mod neighbours;
+pub(crate) mod local_peers;
 pub(crate) mod reason;
 mod secret;
 pub mod store;

@@ -190,8 +190,8 @@ impl Node {
         if self.helper.is_asleep() {
             return self.run_turns(now, RealEngine::turn);
         }
-        // With neighbours there are rings to be looked at meanwhile.
-        let looks = if self.has_neighbours() { 0 } else { LOOKS_AGAIN };
+        // With local peers there are rings to be looked at meanwhile.
+        let looks = if self.has_local_peers() { 0 } else { LOOKS_AGAIN };
         self.run_turns(now, |engine, now| {
             let mut work = engine.turn_for_news(now);
             for _ in 0..looks {
@@ -228,11 +228,11 @@ impl Node {
     }
 
     /// When the engine must turn again at the latest, for who is about to sleep until then:
-    /// neighbours are told.
+    /// local peers are told.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         self.with_engine(|engine| {
             let told = self.give_credit_back(engine);
-            if self.neighbours.is_some() && engine.doze() || told {
+            if self.local_peers.is_some() && engine.doze() || told {
                 Some(Time(0))
             } else {
                 self.due(engine)
@@ -250,7 +250,7 @@ impl Node {
         });
         if any {
             // They may sleep until they have it, and this thread runs no whole turn before it does.
-            engine.wake_stirred_neighbours();
+            engine.wake_stirred_local_peers();
         }
         any
     }
@@ -277,7 +277,7 @@ impl Node {
         if let Some(fd) = self.socket().filter(|_| socket) {
             fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
         }
-        if let Some(fd) = self.neighbours.as_ref().filter(|_| socket) {
+        if let Some(fd) = self.local_peers.as_ref().filter(|_| socket) {
             fds.push(PollFd::new(fd, PollFlags::IN));
         }
         let fault_at = fds.len();

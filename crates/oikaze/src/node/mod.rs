@@ -90,8 +90,8 @@ pub(crate) struct Node {
     news: Event,
     news_wanted: AtomicBool,
     socket: Option<OwnedFd>,
-    /// Readable when a neighbour has woken this node, or has ended.
-    neighbours: Option<OwnedFd>,
+    /// Readable when a local peer has woken this node, or has ended.
+    local_peers: Option<OwnedFd>,
     /// The rings to them, seen from outside; and what is to be known of messages that went straight
     /// into them.
     passages: Passages,
@@ -144,10 +144,10 @@ impl Node {
             ),
             None => None,
         };
-        let neighbours =
-            engine.neighbours_descriptor().map(|fd| fd.try_clone_to_owned()).transpose();
-        let neighbours = neighbours
-            .map_err(|error| Error::system("duplicating the neighbours' descriptor", error))?;
+        let local_peers =
+            engine.local_peers_descriptor().map(|fd| fd.try_clone_to_owned()).transpose();
+        let local_peers = local_peers
+            .map_err(|error| Error::system("duplicating the local peers' descriptor", error))?;
         let (passages, fences) = (engine.passages(), engine.fences());
         let guards = Arc::clone(engine.pages().guards());
         let node = Arc::new(Self {
@@ -165,7 +165,7 @@ impl Node {
             news: Event::new().map_err(no_event)?,
             news_wanted: AtomicBool::new(false),
             socket,
-            neighbours,
+            local_peers,
             fences,
             tracker,
             guards,
@@ -343,20 +343,20 @@ impl Node {
     }
 
     /// Does any node share memory with this one?
-    pub fn has_neighbours(&self) -> bool {
-        self.neighbours.is_some()
+    pub fn has_local_peers(&self) -> bool {
+        self.local_peers.is_some()
     }
 
     /// Does this node share memory with that one, or did it when the job began?
-    pub fn has_neighbour(&self, rank: Rank) -> bool {
+    pub fn has_local_peer(&self, rank: Rank) -> bool {
         self.passages.of(rank).is_some()
     }
 
-    /// Does it pay to look at a word in memory that neighbours may have mapped, before turns are
+    /// Does it pay to look at a word in memory that local peers may have mapped, before turns are
     /// run?
     #[inline]
     pub fn spins_on_words(&self) -> bool {
-        self.neighbours.is_some() && !self.waiting.spin.is_zero()
+        self.local_peers.is_some() && !self.waiting.spin.is_zero()
     }
 
     /// A fence, for this peer or for each: operations that need no engine go through it from here

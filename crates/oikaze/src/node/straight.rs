@@ -1,4 +1,4 @@
-//! Messages between neighbours that no turn is run for.
+//! Messages between local peers that no turn is run for.
 
 use super::turnstile::Inside;
 use super::{Node, RealEngine, Way};
@@ -7,11 +7,11 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::wind::Class;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Looks at the rings between two idle turns, of all neighbours together: a turn looks at much
+/// Looks at the rings between two idle turns, of all local peers together: a turn looks at much
 /// else, and at the clock.
 const GLANCES: usize = 32;
-/// Looks for a message, at the rings of all neighbours together, before a thread becomes the driver
-/// to wait for it: about a microsecond.
+/// Looks for a message, at the rings of all local peers together, before a thread becomes the
+/// driver to wait for it: about a microsecond.
 const MOMENT: usize = 32;
 /// Pauses between two of them. Each look takes the cache line of the next record from who is about
 /// to write it.
@@ -36,9 +36,9 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// From so many neighbours.
-    pub fn new(neighbours: usize) -> Pace {
-        Pace { looks: (MOMENT / neighbours.max(1)).max(1), soon: AtomicUsize::new(0) }
+    /// From so many local peers.
+    pub fn new(local_peers: usize) -> Pace {
+        Pace { looks: (MOMENT / local_peers.max(1)).max(1), soon: AtomicUsize::new(0) }
     }
 
     /// Messages in a row that came soon.
@@ -66,7 +66,7 @@ impl Pace {
 }
 
 impl Node {
-    /// Send a message straight into a neighbour's ring: the position there that settles it. Not if
+    /// Send a message straight into a local peer's ring: the position there that settles it. Not if
     /// the engine is taken, or if what was asked for before must go before.
     pub fn send_straight(&self, way: &Way, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
         // While it watches, each settlement would wake it: a turn tells it that this thread comes
@@ -142,7 +142,7 @@ impl Node {
         }
     }
 
-    /// A turn, for all that is not messages between neighbours.
+    /// A turn, for all that is not messages between local peers.
     #[cold]
     fn look_around<'n>(&'n self, engine: Inside<'n, RealEngine>) -> Option<Inside<'n, RealEngine>> {
         let now = self.now();
@@ -161,7 +161,7 @@ impl Node {
         self.take_mail(from)
     }
 
-    /// A message that is in a neighbour's ring, and is the oldest for whoever asks.
+    /// A message that is in a local peer's ring, and is the oldest for whoever asks.
     #[inline]
     pub fn take_straight(&self, from: Option<Rank>) -> Option<Arrived> {
         if !self.passages.have_records() || self.engine.holds_handlers_off() {
@@ -245,9 +245,9 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_looks_as_long_at_many_neighbours_as_at_one_but_at_least_once() {
+    fn a_thread_looks_as_long_at_many_local_peers_as_at_one_but_at_least_once() {
         assert_eq!(
-            [0, 1, 4, 1000].map(|neighbours| Pace::new(neighbours).looks),
+            [0, 1, 4, 1000].map(|local_peers| Pace::new(local_peers).looks),
             [MOMENT, MOMENT, MOMENT / 4, 1]
         );
     }

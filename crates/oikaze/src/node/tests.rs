@@ -1,4 +1,4 @@
-//! A node with one neighbour, whose side of the rings the test plays; the helper has gone, so that
+//! A node with one local peer, whose side of the rings the test plays; the helper has gone, so that
 //! nothing moves but by the test's calls.
 
 use super::submitting::LEFT_MAX;
@@ -11,10 +11,10 @@ use crate::region::LocalRegion;
 use oikaze_os::link::{Bind, UdpLink};
 use oikaze_os::memory::Region;
 use oikaze_os::memory::shared::{FaultAt, SharedError, TrackerKind, View};
-use oikaze_os::neighbour::{Pair, Part};
+use oikaze_os::shm::{Pair, Part};
 use oikaze_protocol::coherence::{Access, Pages};
-use oikaze_protocol::neighbour::{Heading, Kind};
 use oikaze_protocol::rma::{Operation as Asked, Published, Rights};
+use oikaze_protocol::shm::{Heading, Kind};
 use oikaze_protocol::wind::{Body, Class};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -22,7 +22,7 @@ use std::sync::atomic::AtomicUsize;
 
 const WAITING: Waiting = Waiting { spin: Duration::ZERO, mode: EngineMode::Inline };
 
-fn node_and_neighbour() -> (Arc<Node>, Pair) {
+fn node_and_local_peer() -> (Arc<Node>, Pair) {
     node_with(None)
 }
 
@@ -50,7 +50,7 @@ fn node_with_helper(tracker: Option<Arc<dyn Tracker>>) -> (Arc<Node>, Pair) {
         connections: vec![1, 2],
         settings: oikaze_protocol::wind::Settings::default(),
         secret: Secret::from_bytes([7; 32]),
-        neighbours: vec![(1, mine)],
+        local_peers: vec![(1, mine)],
     };
     let submissions = Arc::new(SegQueue::new());
     let link: Box<dyn Link> = Box::new(UdpLink::bind(&Bind::default()).unwrap());
@@ -70,21 +70,21 @@ fn node_with_helper(tracker: Option<Arc<dyn Tracker>>) -> (Arc<Node>, Pair) {
     (node, theirs)
 }
 
-fn put_message(neighbour: &mut Pair, tag: u64) {
+fn put_message(local_peer: &mut Pair, tag: u64) {
     let head = Asked::User { tag }.encode();
     let heading =
         Heading { kind: Kind::Whole, class: Class::Ordered, head: head.len(), len: 0, flag: false };
-    neighbour.outward.put(heading, &[Part::Bytes(&head)]).unwrap();
+    local_peer.outward.put(heading, &[Part::Bytes(&head)]).unwrap();
 }
 
 /// COH-8.7: a driver in a signal handler that waits for a page runs no turns; the helper brings
 /// what comes, page or not.
 #[test]
-fn node_whose_driver_stands_still_hears_its_neighbour() {
-    let (node, mut neighbour) = node_with_helper(None);
+fn node_whose_driver_stands_still_hears_its_local_peer() {
+    let (node, mut local_peer) = node_with_helper(None);
     let driving = node.role.try_drive(node.now().0).unwrap();
     for tag in 0..4 {
-        put_message(&mut neighbour, tag);
+        put_message(&mut local_peer, tag);
         let begun = Instant::now();
         let arrived = loop {
             match node.take_mail(None) {
@@ -100,26 +100,26 @@ fn node_whose_driver_stands_still_hears_its_neighbour() {
 
 /// MEM-16.5: it sleeps, too, and the node that goes to sleep runs no whole turn before it does.
 #[test]
-fn a_neighbour_that_sleeps_is_told_of_credit_that_comes_back_before_a_sleep() {
-    let (node, mut neighbour) = node_and_neighbour();
-    put_message(&mut neighbour, 1);
+fn a_local_peer_that_sleeps_is_told_of_credit_that_comes_back_before_a_sleep() {
+    let (node, mut local_peer) = node_and_local_peer();
+    put_message(&mut local_peer, 1);
     while node.mailbox.len() == 0 {
         node.try_turn(node.now()).unwrap();
     }
     assert_eq!(node.take_mail(None).unwrap().tag, 1);
-    let before = neighbour.outward.returned();
-    neighbour.inward.fall_asleep();
-    assert!(neighbour.line.hear().unwrap().is_none());
+    let before = local_peer.outward.returned();
+    local_peer.inward.fall_asleep();
+    assert!(local_peer.line.hear().unwrap().is_none());
     assert_eq!(node.next_timeout(), Some(Time(0)), "it looks once more before it sleeps");
-    assert!(neighbour.line.hear().unwrap().is_some());
-    assert!(neighbour.outward.returned() > before);
+    assert!(local_peer.line.hear().unwrap().is_some());
+    assert!(local_peer.outward.returned() > before);
 }
 
 /// MEM-7.1: what has ended before anybody was to be told of it is told at once, also to who sleeps
 /// on the descriptor.
 #[test]
 fn who_is_told_late_of_an_end_is_told_at_once() {
-    let (node, mut neighbour) = node_and_neighbour();
+    let (node, mut local_peer) = node_and_local_peer();
     let queue = CompletionQueue::new(&node, None);
     let counter = Counter::new(&node, None);
     let news = node.news();
@@ -132,9 +132,9 @@ fn who_is_told_late_of_an_end_is_told_at_once() {
     let way = node.way_to(1, None).unwrap();
     let position = node.send_straight(&way, Class::Ordered, 7, b"straight").unwrap();
     let sent = Operation::<()>::in_ring(&way, position, 8);
-    let heading = neighbour.inward.peek().unwrap().unwrap();
-    let end = neighbour.inward.pass(heading);
-    neighbour.inward.settle(end);
+    let heading = local_peer.inward.peek().unwrap().unwrap();
+    let end = local_peer.inward.pass(heading);
+    local_peer.inward.settle(end);
     assert!(sent.is_done());
     sent.into_queue(&queue, 3).unwrap();
     assert!(queue.len() == 1 && news.clear());
@@ -150,17 +150,17 @@ fn who_is_told_late_of_an_end_is_told_at_once() {
 /// may sleep.
 #[test]
 fn who_waits_in_a_batch_lets_go_what_it_has_posted() {
-    let (node, neighbour) = node_and_neighbour();
+    let (node, local_peer) = node_and_local_peer();
     let another = node.role.try_drive(0).unwrap();
-    neighbour.inward.fall_asleep();
+    local_peer.inward.fall_asleep();
     node.batch(|| {
         let sent = node.submit(
             Request::Send { to: 1, class: Class::Ordered, tag: 1, body: Body::Empty },
             None,
         );
-        assert!(neighbour.line.hear().unwrap().is_none(), "it waits for more");
+        assert!(local_peer.line.hear().unwrap().is_none(), "it waits for more");
         assert!(node.wait(Some(Instant::now()), || sent.outcome()).is_none());
-        assert!(neighbour.line.hear().unwrap().is_some());
+        assert!(local_peer.line.hear().unwrap().is_some());
     });
     node.leave(another, node.now());
 }
@@ -169,7 +169,7 @@ fn who_waits_in_a_batch_lets_go_what_it_has_posted() {
 /// to it yet.
 #[test]
 fn a_name_that_was_given_up_is_free_at_once() {
-    let (node, _neighbour) = node_and_neighbour();
+    let (node, _local_peer) = node_and_local_peer();
     let named = || {
         let name = Some("name".to_owned());
         LocalRegion::new(&node, Region::zeroed(64).unwrap(), Rights::READ, name, None).unwrap()
@@ -217,7 +217,7 @@ impl Tracker for Half {
 /// COH-8.5: its threads sleep, and nobody would read of them again.
 #[test]
 fn faults_that_were_read_before_one_could_not_be_are_served() {
-    let (node, _neighbour) =
+    let (node, _local_peer) =
         node_with(Some(Arc::new(Half(std::fs::File::open("/dev/zero").unwrap()))));
     // As long as somebody is in, what was submitted stays to be seen.
     let held = node.engine.enter();
@@ -237,7 +237,7 @@ fn faults_that_were_read_before_one_could_not_be_are_served() {
 #[test]
 fn who_asks_faster_than_the_one_in_the_engine_begins_waits_for_it() {
     const ASKED: usize = 10_000;
-    let (node, _neighbour) = node_and_neighbour();
+    let (node, _local_peer) = node_and_local_peer();
     let held = node.engine.enter();
     let asked = AtomicUsize::new(0);
     std::thread::scope(|threads| {

@@ -74,7 +74,7 @@ impl Wish {
     }
 
     /// The policy, where the machine may have room for so many threads that spin, in this node and
-    /// each of its neighbours.
+    /// each of its local peers.
     pub fn given(self, has_room_for: impl FnOnce(usize) -> bool) -> Waiting {
         let threads = if self.mode == EngineMode::Inline { 1 } else { 2 };
         let adaptive = || if has_room_for(threads) { SPIN_LIMIT } else { Duration::ZERO };

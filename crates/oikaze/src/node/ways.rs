@@ -1,5 +1,5 @@
-//! What is to be known of messages that went straight into a neighbour's ring, after the calls that
-//! sent them; also when the node is gone.
+//! What is to be known of messages that went straight into a local peer's ring, after the calls
+//! that sent them; also when the node is gone.
 
 use super::{Node, lock};
 use crate::engine::Passage;
@@ -8,7 +8,7 @@ use oikaze_protocol::Rank;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// To one neighbour, with one time limit.
+/// To one local peer, with one time limit.
 pub(crate) struct Way {
     node: Weak<Node>,
     peer: Rank,
@@ -44,7 +44,7 @@ impl Way {
     }
 }
 
-/// Time limits for which the way to a neighbour is kept. Of most there is one; who sends by turns
+/// Time limits for which the way to a local peer is kept. Of most there is one; who sends by turns
 /// with some more has none made each time.
 const LIMITS_KEPT: usize = 4;
 
@@ -77,7 +77,7 @@ impl Ways {
 }
 
 impl Node {
-    /// The way to this neighbour. None if it is none; or if this process has too many of them.
+    /// The way to this local peer. None if it is none; or if this process has too many of them.
     pub fn way_to(self: &Arc<Self>, peer: Rank, limit: Option<Duration>) -> Option<Arc<Host<Way>>> {
         let passage = self.passages.shared(peer)?;
         self.ways.to(peer, limit, || Way { node: Arc::downgrade(self), peer, passage, limit })
@@ -87,7 +87,7 @@ impl Node {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use oikaze_os::neighbour::Pair;
+    use oikaze_os::shm::Pair;
 
     #[test]
     fn some_are_kept_for_each_peer() {

@@ -315,7 +315,7 @@ pub struct NodePage {
     pub paths: PathStates,
     /// Why the first node of this machine shares no memory with this one; empty if all do.
     pub first_unshared: String,
-    /// Why the first neighbour's region was not mapped; empty if all are.
+    /// Why the first local peer's region was not mapped; empty if all are.
     pub first_unmapped: String,
 }
 
@@ -388,7 +388,7 @@ impl PeerPage {
             state: snapshot.standing.into(),
             address: engine.address_of(rank),
             counters: engine.peer_statistics(rank)?,
-            gauges: Gauges { rings: engine.is_neighbour(rank).into(), ..snapshot.into() },
+            gauges: Gauges { rings: engine.is_local_peer(rank).into(), ..snapshot.into() },
             round_trip: copy(latencies.round_trip),
             settle: copy(latencies.settle),
         })

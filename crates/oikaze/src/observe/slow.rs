@@ -115,7 +115,7 @@ impl PathNotes {
         self.unpinned.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A neighbour's region was looked up and is not mapped.
+    /// A local peer's region was looked up and is not mapped.
     pub fn unmapped(&self, why: impl FnOnce() -> String) {
         self.unmapped.add(1, why);
     }
@@ -335,9 +335,9 @@ mod tests {
         let link = link::Statistics::default();
         let node =
             NodePage { paths: PathStates::default().with_link(&link), ..NodePage::default() };
-        let mut neighbour = peer();
-        neighbour.gauges.rings = 1;
-        assert_eq!(slow_paths(&node, &[(1, neighbour)]), []);
+        let mut local_peer = peer();
+        local_peer.gauges.rings = 1;
+        assert_eq!(slow_paths(&node, &[(1, local_peer)]), []);
         assert_eq!(slow_paths(&node, &[(1, peer())]).len(), 6);
     }
 

@@ -1,4 +1,4 @@
-//! A region whose pages are about to change place with those of a neighbour's.
+//! A region whose pages are about to change place with those of a local peer's.
 
 use super::LocalRegion;
 use crate::Result;
@@ -21,17 +21,17 @@ impl LocalRegion {
         Some(outcome)
     }
 
-    /// No neighbour reaches the memory by itself any more, now or later: it would not see what has
+    /// No local peer reaches the memory by itself any more, now or later: it would not see what has
     /// changed place (MEM-20.4).
-    pub(crate) fn keep_neighbours_out(&self) {
+    pub(crate) fn keep_local_peers_out(&self) {
         let (node, region) = (&self.inner.node, &self.inner.region);
-        node.with_engine(|engine| engine.keep_neighbours_out(region));
-        self.wait_for_neighbours();
+        node.with_engine(|engine| engine.keep_local_peers_out(region));
+        self.wait_for_local_peers();
     }
 
-    /// Exchange as many as `len` bytes of whole units with a neighbour's region, as far as they are
-    /// found in one piece; how many. Waits for the neighbour's answer, or its end: an exchange is
-    /// not left half done.
+    /// Exchange as many as `len` bytes of whole units with a local peer's region, as far as they
+    /// are found in one piece; how many. Waits for the local peer's answer, or its end: an exchange
+    /// is not left half done.
     pub(crate) fn swap_pages(
         &self,
         own_offset: u64,

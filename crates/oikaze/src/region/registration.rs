@@ -104,7 +104,7 @@ impl LocalRegion {
     /// then. What is begun with clones and slices of this region afterwards fails, and so does
     /// waiting for its words.
     ///
-    /// If a neighbour is in the middle of writing there that was given up while its process lives
+    /// If a local peer is in the middle of writing there that was given up while its process lives
     /// (somebody has stopped it), the memory moves to other pages, at the same addresses, and what
     /// is written there by others in the course of this call may be lost.
     ///
@@ -194,17 +194,17 @@ impl LocalRegion {
             return Ok(());
         }
         // The same memory may be registered under another number, too, and mapped by others.
-        self.keep_neighbours_out();
+        self.keep_local_peers_out();
         // An exchange under another number takes no longer than its answer.
         let lock = node.wait(None, || region.lock_pages());
         let left = lock.map_or(Ok(()), |lock| lock.leave_memory());
-        // Without other memory, it can be had when the neighbour has left it meanwhile.
+        // Without other memory, it can be had when the local peer has left it meanwhile.
         if let Err(why) = left
             && node.with_engine(|engine| engine.is_held(region))
         {
             node.change_engine(|engine| engine.remove_region(registered.slot));
             return Err(Error::invalid(
-                "having memory back that a neighbour is in the middle of writing, which was given up while its process lives",
+                "having memory back that a local peer is in the middle of writing, which was given up while its process lives",
                 format!("{why}; use the memory again when that process has gone on, or has ended"),
             ));
         }
@@ -237,20 +237,20 @@ impl LocalRegion {
     }
 
     /// Whoever reaches the memory without asking this node's engine for each access is waited for
-    /// here: neighbours that have mapped it, and threads of this node. They are let in no more
+    /// here: local peers that have mapped it, and threads of this node. They are let in no more
     /// (MEM-18.3).
     fn wait_for_others(&self) {
-        self.wait_for_neighbours();
+        self.wait_for_local_peers();
         let Inner { node, region, direct, .. } = &*self.inner;
-        // An exchange of pages that a neighbour was asked for takes no longer than its answer, or
+        // An exchange of pages that a local peer was asked for takes no longer than its answer, or
         // its death.
         let reached = || region.pages_are_locked() || direct.is_ending();
         node.wait(None, || (!reached()).then_some(()));
     }
 
     /// Nobody stays inside for longer than a copy takes: who does is given up, and one that dies
-    /// there is no neighbour any more.
-    pub(super) fn wait_for_neighbours(&self) {
+    /// there is no local peer any more.
+    pub(super) fn wait_for_local_peers(&self) {
         let Inner { node, region, .. } = &*self.inner;
         let reached = || node.with_engine(|engine| engine.is_reached(region));
         let deadline =

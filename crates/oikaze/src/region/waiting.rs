@@ -75,7 +75,7 @@ impl LocalRegion {
             }
             changes += 1;
             let changed = || region.load_u64(offset).ok().filter(|&now| now != word);
-            // What a neighbour stores here no turn brings: looking at the word alone sees it
+            // What a local peer stores here no turn brings: looking at the word alone sees it
             // soonest.
             if let Some(now) = self.may_be_stored_to().then(|| spin(changed)).flatten() {
                 word = now;
@@ -132,7 +132,7 @@ impl LocalRegion {
         )
     }
 
-    /// May a neighbour have mapped it?
+    /// May a local peer have mapped it?
     fn may_be_stored_to(&self) -> bool {
         self.inner.region.kind() == RegionKind::Shared && self.inner.node.spins_on_words()
     }

@@ -1,12 +1,12 @@
-//! A neighbour's region that is mapped: reached by the caller's own loads and stores, done when the
-//! call returns (MEM-18.2). What cannot be done so (bounds, rights, a region that was taken back, a
-//! fence) is asked of the owner, who says what is wrong.
+//! A local peer's region that is mapped: reached by the caller's own loads and stores, done when
+//! the call returns (MEM-18.2). What cannot be done so (bounds, rights, a region that was taken
+//! back, a fence) is asked of the owner, who says what is wrong.
 
 use super::RemoteRegion;
 use crate::engine::Value;
 use crate::operation::{Operation, Outcome};
 use crate::region::RegionSlice;
-use oikaze_os::neighbour::Mapped;
+use oikaze_os::shm::Mapped;
 use oikaze_protocol::rma::{AtomicOp, Signal};
 
 impl RemoteRegion {

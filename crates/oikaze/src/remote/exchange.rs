@@ -11,8 +11,8 @@ use std::ops::Range;
 
 /// Bytes that are copied at a time.
 const COPIED: u64 = 1 << 20;
-/// Bytes whose pages change place at a time: the neighbour's turn is not held up for long, whatever
-/// pages it has.
+/// Bytes whose pages change place at a time: the local peer's turn is not held up for long,
+/// whatever pages it has.
 const SWAPPED: u64 = 64 << 20;
 
 impl RemoteRegion {
@@ -24,7 +24,7 @@ impl RemoteRegion {
     ///
     /// Offsets are multiples of the [page size](crate::page_size). Nobody may touch the two ranges
     /// meanwhile; who does sees one content or the other, and may lose what it writes there. A
-    /// region whose pages have once changed place is not mapped by neighbours any more: what they
+    /// region whose pages have once changed place is not mapped by local peers any more: what they
     /// do with it goes through their rings.
     ///
     /// ```
@@ -106,15 +106,16 @@ impl RemoteRegion {
         len: u64,
     ) -> Range<u64> {
         // After a fence, what it holds back comes first.
-        let unit =
-            here.exchange_unit().filter(|_| self.is_neighbours() && self.peer.node.may_go_direct());
+        let unit = here
+            .exchange_unit()
+            .filter(|_| self.is_local_peers() && self.peer.node.may_go_direct());
         let Some(unit) = unit else { return 0..0 };
         let units = whole_units(offset as usize, here_offset as usize, len as usize, unit as usize);
         units.start as u64..units.end as u64
     }
 
-    fn is_neighbours(&self) -> bool {
-        self.peer.node.with_engine(|engine| engine.is_neighbour(self.peer.rank))
+    fn is_local_peers(&self) -> bool {
+        self.peer.node.with_engine(|engine| engine.is_local_peer(self.peer.rank))
     }
 }
 
@@ -143,7 +144,7 @@ impl Both<'_> {
         if range.is_empty() {
             return Ok(0);
         }
-        self.here.keep_neighbours_out();
+        self.here.keep_local_peers_out();
         let (mut at, rank, key) = (range.start, self.there.peer.rank, self.there.published.key);
         while at < range.end {
             let len = SWAPPED.min(range.end - at);

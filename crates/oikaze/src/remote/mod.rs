@@ -45,7 +45,7 @@ pub struct Peer {
     pub(crate) node: Arc<Node>,
     pub(crate) rank: Rank,
     pub(crate) limit: Option<Duration>,
-    /// To a neighbour.
+    /// To a local peer.
     pub(crate) way: Option<Arc<Host<Way>>>,
 }
 

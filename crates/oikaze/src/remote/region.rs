@@ -3,13 +3,13 @@
 use super::Peer;
 use crate::engine::{Request, Value};
 use crate::operation::{Verb, What};
-use oikaze_os::neighbour::Mapped;
+use oikaze_os::shm::Mapped;
 use oikaze_protocol::limits::GRANTS;
 use oikaze_protocol::rma::{Published, Rights};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a neighbour may take to hand its memory over; without it, the region is reached by
+/// How long a local peer may take to hand its memory over; without it, the region is reached by
 /// messages.
 const MAP_TIME: Duration = Duration::from_secs(1);
 
@@ -19,7 +19,7 @@ pub struct RemoteRegion {
     pub(super) peer: Peer,
     pub(super) name: Arc<str>,
     pub(super) published: Published,
-    /// Its memory, if its owner is a neighbour and it may be reached by itself.
+    /// Its memory, if its owner is a local peer and it may be reached by itself.
     pub(super) mapped: Option<Arc<Mapped>>,
 }
 
@@ -28,23 +28,23 @@ impl RemoteRegion {
         Self { peer, name: name.into(), published, mapped: None }
     }
 
-    /// The same, reached without its owner, if that is a neighbour and grants the same on every
+    /// The same, reached without its owner, if that is a local peer and grants the same on every
     /// page (MEM-18). Regions that were looked up by name are so already.
     #[must_use]
     pub fn mapped(self) -> Self {
         let node = &self.peer.node;
-        if !node.has_neighbours() {
+        if !node.has_local_peers() {
             return self;
         }
         let request = Request::Map { at: self.peer.rank, key: self.published.key };
         let outcome = node.outcome(
-            &"mapping a neighbour's region",
+            &"mapping a local peer's region",
             &node.submit(request, None),
             Some(MAP_TIME),
         );
         let mapped = if let Ok(Value::Mapped(mapped)) = outcome { Some(mapped) } else { None };
         let region = Self { mapped, ..self };
-        if region.peer.node.has_neighbour(region.peer.rank) && !region.is_mapped() {
+        if region.peer.node.has_local_peer(region.peer.rank) && !region.is_mapped() {
             region.peer.node.paths().unmapped(|| region.why_not_mapped().unwrap_or_default());
         }
         region
@@ -65,7 +65,7 @@ impl RemoteRegion {
         let mappable = [Rights::READ, Rights::WRITE, Rights::ATOMIC];
         let why = if self.is_mapped() {
             return None;
-        } else if !node.has_neighbour(rank) {
+        } else if !node.has_local_peer(rank) {
             "this node shares no memory with its owner: the owner is this node itself, on another machine or of another user, or \
              OIKAZE_WITHOUT=shm is set"
                 .to_owned()
@@ -76,7 +76,7 @@ impl RemoteRegion {
         } else {
             format!(
                 "its owner cannot hand it over: make it by Region::shared, with the same rights on all pages, and at most {GRANTS} \
-                 such regions for each neighbour"
+                 such regions for each local peer"
             )
         };
         Some(format!("region \"{}\" of node {rank} is not mapped: {why}", self.name))

@@ -30,7 +30,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// How long it takes at most until a death can be known: the kernel tells neighbours, over the
+    /// How long it takes at most until a death can be known: the kernel tells local peers, over the
     /// network silence does.
     pub fn known_within(self) -> Duration {
         if self == Transport::Rings { Duration::ZERO } else { failure_time() }

@@ -8,7 +8,7 @@
 //!
 //! Each thread has a place for its mark; threads for which there is none are counted instead.
 //! [`Hazard`] is for threads of this process; what two processes share has its marks in memory that
-//! both map (`neighbour::marks`).
+//! both map (`shm::marks`).
 
 #[cfg_attr(all(test, loom), allow(dead_code))]
 pub(crate) mod fences;

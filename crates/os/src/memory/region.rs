@@ -258,7 +258,7 @@ impl Region {
     }
 
     /// The file of a shared region, for a peer on this machine to map; none once pages of it may
-    /// have changed place with a neighbour's.
+    /// have changed place with a local peer's.
     #[must_use]
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
         match &self.inner.backing {

@@ -29,7 +29,7 @@ pub(super) enum Kind {
     /// It went alone and may have bypassed the kernel's IP.
     #[default]
     Alone,
-    /// It may have been a segment of a train: its neighbour was sent at the same time and is as
+    /// It may have been a segment of a train: the one beside it was sent at the same time and is as
     /// long.
     Segment,
     /// It went alone through the socket.

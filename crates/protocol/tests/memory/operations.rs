@@ -98,7 +98,7 @@ fn atomics_bring_the_old_value() {
 
 /// MEM-5.1: the other half of a pair of 32-bit words stays as it is, whatever is carried.
 #[test]
-fn narrow_words_have_neighbours() {
+fn narrow_words_have_adjacent_ones() {
     let mut world = World::new(2);
     let slot = world.region(1, 5, 64);
     assert_eq!(world.atomic(5, 12, AtomicOp::swap(7u32)), done(Value::Old(0)));

@@ -3,7 +3,7 @@
 mod descriptors;
 
 use super::super::Request;
-use super::super::neighbour::tests::Two;
+use super::super::shm::tests::Two;
 use super::super::tests::Node;
 use super::*;
 use oikaze_os::memory::{Registered, huge_page};
@@ -156,9 +156,9 @@ fn who_is_given_up_in_between_and_goes_on_shares_no_pages() {
         let Some((mut two, here, there)) = two() else { return };
         let asked = two.a.ask(here.swap_with(&there, 1));
         two.a.turn(two.now);
-        two.b.engine.hear_neighbours(two.now);
+        two.b.engine.hear_local_peers(two.now);
         let mut lock = there.region.lock_pages().unwrap();
-        let owner = two.b.engine.peers.neighbour_mut(0).unwrap();
+        let owner = two.b.engine.peers.local_peer_mut(0).unwrap();
         let number = owner.next_swap().unwrap();
         let offer = hear(owner, false, number).unwrap();
         let pages = offer.pages.clone();
@@ -170,7 +170,7 @@ fn who_is_given_up_in_between_and_goes_on_shares_no_pages() {
         if done > 1 {
             lock.take(0, pages.clone()).unwrap();
         }
-        two.a.engine.detach_neighbour(1, Death::Silent);
+        two.a.engine.detach_local_peer(1, Death::Silent);
         match done {
             0 => {
                 assert!(give(owner, &mut lock, offer).is_none(), "what cannot be said is not taken")
@@ -243,7 +243,7 @@ fn what_cannot_be_exchanged_is_told() {
     assert_eq!(ask(&mut two, &|_| ()), Ok(Value::Swapped(UNITS * here.unit)));
 }
 
-/// MEM-20.4: a neighbour that has mapped the region reaches it no more by itself, and gets it no
+/// MEM-20.4: a local peer that has mapped the region reaches it no more by itself, and gets it no
 /// more.
 #[test]
 fn who_has_mapped_the_region_is_shut_out() {
@@ -264,7 +264,7 @@ fn who_has_mapped_the_region_is_shut_out() {
     assert_eq!((here.words(), there.words()), (TWOS, ONES));
 }
 
-/// What a neighbour says in the socket makes no sense, or comes without pages: it is one no more,
+/// What a local peer says in the socket makes no sense, or comes without pages: it is one no more,
 /// and nothing has changed.
 #[test]
 fn nonsense_in_the_socket_ends_the_pair() {
@@ -276,10 +276,10 @@ fn nonsense_in_the_socket_ends_the_pair() {
             last.copy_from_slice(&pages.to_le_bytes());
         }
         let file = here.region.lock_pages().unwrap().pages(0).unwrap();
-        let neighbour = two.b.engine.peers.neighbour_mut(0).unwrap();
-        neighbour.pair.line.say(&bytes, descriptor.then(|| file.file())).unwrap();
-        neighbour.ask_to_swap(0);
-        two.turn_until(|two| !two.a.engine.is_neighbour(1));
+        let local_peer = two.b.engine.peers.local_peer_mut(0).unwrap();
+        local_peer.pair.line.say(&bytes, descriptor.then(|| file.file())).unwrap();
+        local_peer.ask_to_swap(0);
+        two.turn_until(|two| !two.a.engine.is_local_peer(1));
         assert_eq!((here.words(), there.words()), (ONES, TWOS));
     };
     said(OFFER_LEN, ANSWER, false, 4096);
@@ -307,8 +307,8 @@ fn who_cannot_take_neither_asks_nor_answers() {
     let asked = two.a.ask(Request::Swap(Box::new(Swap { offset: free, len: here.unit, ..*swap })));
     two.a.turn(two.now);
     two.b.turn(two.now);
-    let asker = two.a.engine.peers.neighbour_mut(1).unwrap();
-    assert!(super::super::neighbours::hear(asker) && asker.offers.is_empty(), "nothing was said");
+    let asker = two.a.engine.peers.local_peer_mut(1).unwrap();
+    assert!(super::super::local_peers::hear(asker) && asker.offers.is_empty(), "nothing was said");
     assert_eq!(two.outcome(&asked), Ok(Value::Done));
     assert_eq!((pieces.region.load_u64(free), here.words()), (Ok(7), ONES));
     assert!(!pieces.region.pages_are_locked());
@@ -343,7 +343,7 @@ fn who_is_torn_grants_nothing_any_more() {
     let Ok(Value::Mapped(mapped)) = two.outcome(&map) else { panic!("it can be mapped") };
     let asked = two.a.ask(here.swap_with(&there, 1));
     assert!(matches!(two.outcome(&asked), Ok(Value::Swapped(_))));
-    assert!(two.b.engine.neighbours.swaps.settled.is_empty(), "all were looked at");
+    assert!(two.b.engine.local_peers.swaps.settled.is_empty(), "all were looked at");
     two.b.engine.shut(&there.region);
     for key in [there.registered.key, again.key] {
         let put = two.a.ask(Request::Put {
@@ -372,15 +372,15 @@ fn a_closed_region_asks_for_nothing() {
     assert_eq!((here.words(), there.words()), (ONES, TWOS));
 }
 
-/// What a neighbour asks for and what it answers lie here side by side, each as many as may be
+/// What a local peer asks for and what it answers lie here side by side, each as many as may be
 /// under way, and no more.
 #[test]
 fn as_many_may_be_under_way_in_each_direction() {
     let Some((mut two, here, _there)) = two() else { return };
     let pages = here.region.lock_pages().unwrap().pages(0).unwrap();
     let mut says = |word, number| {
-        say(two.b.engine.peers.neighbour_mut(0).unwrap(), word, [number, 0, 0], &pages).unwrap();
-        super::super::neighbours::hear(two.a.engine.peers.neighbour_mut(1).unwrap())
+        say(two.b.engine.peers.local_peer_mut(0).unwrap(), word, [number, 0, 0], &pages).unwrap();
+        super::super::local_peers::hear(two.a.engine.peers.local_peer_mut(1).unwrap())
     };
     for number in 0..OFFERS as u64 {
         assert!(says(QUESTION, number) && says(ANSWER, number), "{number}");

@@ -21,14 +21,14 @@ pub(super) struct Node {
 
 impl Node {
     pub(super) fn new(me: Rank, nodes: u32, link: Wire) -> Self {
-        Self::with_neighbours(me, nodes, link, Vec::new())
+        Self::with_local_peers(me, nodes, link, Vec::new())
     }
 
-    pub(super) fn with_neighbours(
+    pub(super) fn with_local_peers(
         me: Rank,
         nodes: u32,
         link: Wire,
-        neighbours: Vec<(Rank, Pair)>,
+        local_peers: Vec<(Rank, Pair)>,
     ) -> Self {
         let submissions = Arc::new(SegQueue::new());
         let setup = Setup {
@@ -40,7 +40,7 @@ impl Node {
             connections: (0..nodes).map(|rank| u64::from(100 + 10 * me + rank)).collect(),
             settings: Settings { datagram_max: DATAGRAM_ETHERNET, ..Settings::default() },
             secret: Secret::from_bytes([7; 32]),
-            neighbours,
+            local_peers,
         };
         let mut engine =
             Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0)).unwrap();

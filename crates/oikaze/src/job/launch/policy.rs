@@ -155,8 +155,8 @@ impl Policy {
         if how.is_success() {
             return;
         }
-        // Its neighbours hear of a killed process sooner than its launcher does, and may have ended
-        // of it by then.
+        // Its local peers hear of a killed process sooner than its launcher does, and may have
+        // ended of it by then.
         let killed = *how == Ending::Signal(SIGKILL)
             && matches!(self.stage, Stage::Running | Stage::Grace(_))
             && !self.told;

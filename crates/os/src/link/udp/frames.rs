@@ -1,4 +1,4 @@
-//! Small datagrams sent as frames: the kernel's way through UDP, IP, routes and neighbours is
+//! Small datagrams sent as frames: the kernel's way through UDP, IP, routes and local peers is
 //! longer than all the rest of their journey.
 //!
 //! What is known of the way to a peer is how its own datagrams come ([`Way`]): by which interface,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 impl PagesLock {
     /// Have other memory at the same addresses, with the same bytes: what is stored into the old
-    /// one from then on, through another process's mapping, is not seen here. Neighbours are not
+    /// one from then on, through another process's mapping, is not seen here. Local peers are not
     /// handed it any more. Nobody may store here meanwhile: it may be lost. Who makes it grow
     /// waits.
     ///

@@ -248,7 +248,7 @@ impl RegionTable {
         found.map(|(index, place)| slot_of(place.id(index))).collect()
     }
 
-    /// The region with this key, its slot and rights, if a neighbour may reach it by itself: its
+    /// The region with this key, its slot and rights, if a local peer may reach it by itself: its
     /// memory is a file, and every page grants the same, reading, or writing and what else there is
     /// (MEM-18.1).
     #[must_use]

@@ -33,9 +33,9 @@ fn exchanges_where_no_descriptor_is_free() {
     let map = two.a.ask(Request::Map { at: 1, key: given.key });
     two.a.turn(two.now);
     // A region's memory comes before what the exchanges need; so do calls.
-    two.b.engine.hear_neighbours(two.now);
+    two.b.engine.hear_local_peers(two.now);
     let Engine { peers, memory, .. } = &mut two.b.engine;
-    let owner = peers.neighbour_mut(0).unwrap();
+    let owner = peers.local_peer_mut(0).unwrap();
     super::super::super::mapping::hand_over(owner, memory);
     (0..3).for_each(|_| owner.pair.line.wake());
     two.b.turn(two.now);

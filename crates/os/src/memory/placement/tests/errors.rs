@@ -48,7 +48,7 @@ fn bad_ranges_are_refused_before_anything_is_changed() {
 }
 
 #[test]
-fn ranges_with_bytes_in_common_are_refused_and_neighbours_are_not() {
+fn ranges_with_bytes_in_common_are_refused_and_adjacent_ones_are_not() {
     let page = page_size() as u64;
     let (a, mut expected) = small(6, 1);
     for (one, other) in [(0, 0), (0, 1), (1, 0), (3, 1)] {

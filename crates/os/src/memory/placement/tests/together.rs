@@ -15,7 +15,7 @@ impl Drop for Stop<'_> {
 /// Counters in pages that take no part count on, in both regions, whatever changes place beside
 /// them.
 #[test]
-fn neighbours_of_exchanged_pages_notice_nothing() {
+fn pages_beside_exchanged_ones_notice_nothing() {
     const ROUNDS: u64 = 300;
     let placement = placement("");
     let page = page_size() as u64;

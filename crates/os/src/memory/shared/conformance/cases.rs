@@ -51,7 +51,7 @@ pub(super) fn a_hole_faults_like_any_unmapped_page_and_reads_as_zeros(tracker: &
     assert_eq!(peek(&memory, 2), 1);
 }
 
-pub(super) fn a_run_is_installed_and_its_neighbours_are_not(tracker: &Arc<dyn Tracker>) {
+pub(super) fn a_run_is_installed_and_its_adjacent_ones_are_not(tracker: &Arc<dyn Tracker>) {
     let memory = array(tracker, 0, 16);
     (0..16).for_each(|page| poke(&memory, page, page as u64));
     memory.install(4..9, Access::Write).unwrap();

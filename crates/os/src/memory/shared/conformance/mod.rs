@@ -34,7 +34,7 @@ for_each_tracker! {
     cases::a_store_to_an_unmapped_page_faults,
     cases::a_store_to_a_readable_page_faults_once,
     cases::a_hole_faults_like_any_unmapped_page_and_reads_as_zeros,
-    cases::a_run_is_installed_and_its_neighbours_are_not,
+    cases::a_run_is_installed_and_its_adjacent_ones_are_not,
     cases::invalidated_pages_fault_again_with_their_bytes_and_diffs,
     cases::set_access_leaves_unmapped_pages_unmapped,
     cases::install_over_mapped_pages_changes_their_access,

@@ -54,7 +54,7 @@ fn limit_of_mappings() -> Option<u64> {
     Some(limit)
 }
 
-/// Every other page is made readable: no two neighbours are alike. Past `populate`, so that it
+/// Every other page is made readable: no two local peers are alike. Past `populate`, so that it
 /// costs no memory. How that failed.
 fn take_all_mappings(
     tracker: &dyn Tracker,

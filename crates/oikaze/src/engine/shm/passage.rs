@@ -1,0 +1,109 @@
+//! What the threads of a node see of its local peers' rings without entering the engine.
+
+use crate::engine::straight::Ahead;
+use crate::engine::{Failure, Value};
+use oikaze_os::shm::{Glance, Line, Pair};
+use oikaze_protocol::Rank;
+use std::sync::{Arc, OnceLock};
+
+/// The rings to and from one local peer.
+#[derive(Debug)]
+pub struct Passage {
+    glance: Glance,
+    line: Arc<Line>,
+    ended: OnceLock<End>,
+}
+
+/// How it ended, and what had been settled then.
+#[derive(Debug)]
+struct End {
+    settled: u64,
+    failure: Failure,
+}
+
+impl Passage {
+    pub(crate) fn new(pair: &Pair) -> Passage {
+        Passage { glance: pair.glance(), line: Arc::clone(&pair.line), ended: OnceLock::new() }
+    }
+
+    /// What has become of the message that went straight into the ring and ends at this position,
+    /// if that is known: it is settled when all up to there is (MEM-16.4).
+    #[inline]
+    #[must_use]
+    pub fn outcome(&self, position: u64) -> Option<Result<Value, Failure>> {
+        match self.ended.get() {
+            None => self.glance.has_settled(position).then_some(Ok(Value::Done)),
+            Some(end) if position <= end.settled => Some(Ok(Value::Done)),
+            Some(end) => Some(Err(end.failure.clone())),
+        }
+    }
+
+    /// Is it known that all went well with what ends at this position?
+    #[inline]
+    #[must_use]
+    pub fn is_done(&self, position: u64) -> bool {
+        self.ended.get().is_none() && self.glance.has_settled(position)
+    }
+
+    /// Wake the local peer, if it sleeps and has not seen what was put in, or settled (MEM-16.5).
+    #[inline]
+    pub fn wake(&self) {
+        if self.glance.must_wake() {
+            self.line.wake();
+        }
+    }
+
+    /// Is something in the ring that no turn has taken, most likely? What was left there at the end
+    /// nobody takes.
+    #[inline]
+    fn has_record(&self) -> bool {
+        self.glance.has_record() && self.ended.get().is_none()
+    }
+
+    pub(super) fn end(&self, settled: u64, failure: Failure) {
+        let _ = self.ended.set(End { settled, failure });
+    }
+}
+
+/// Those of all local peers a node began with.
+#[derive(Clone, Debug, Default)]
+pub struct Passages {
+    by_rank: Vec<Option<Arc<Passage>>>,
+    all: Vec<Arc<Passage>>,
+    ahead: Ahead,
+}
+
+impl Passages {
+    /// By rank.
+    #[must_use]
+    pub fn new(by_rank: Vec<Option<Arc<Passage>>>, ahead: Ahead) -> Passages {
+        Passages { all: by_rank.iter().flatten().cloned().collect(), by_rank, ahead }
+    }
+
+    /// Of this rank.
+    #[inline]
+    #[must_use]
+    pub fn of(&self, rank: Rank) -> Option<&Passage> {
+        self.by_rank.get(rank as usize)?.as_deref()
+    }
+
+    /// The same, to keep.
+    #[must_use]
+    pub fn shared(&self, rank: Rank) -> Option<Arc<Passage>> {
+        self.by_rank.get(rank as usize)?.clone()
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Was something taken out of them ahead of its reader, or is something in any? (In this order:
+    /// to look at a ring takes its line from who writes it.)
+    #[inline]
+    #[must_use]
+    pub fn have_records(&self) -> bool {
+        self.ahead.count() > 0 || self.all.iter().any(|passage| passage.has_record())
+    }
+}

@@ -1,0 +1,147 @@
+//! One record with bytes of a message's body, from wherever they lie.
+
+use oikaze_os::memory::RegionTable;
+use oikaze_os::shm::{Full, Part, STEP_BODY, Writer};
+use oikaze_protocol::rma::{USER_HEAD, read_rows, user_head};
+use oikaze_protocol::shm::{Heading, Kind};
+use oikaze_protocol::wind::{Body, Class, Rows, Segment};
+use std::ops::Range;
+
+/// What became of an attempt to put a record in.
+pub(super) enum Put {
+    /// It ends at this position.
+    Done(u64),
+    Full,
+    /// Its source is being fetched (MEM-1.12): it waits, as for room.
+    Absent,
+    /// Its source is gone.
+    Gone,
+}
+
+impl Put {
+    pub fn of(put: Result<u64, Full>) -> Put {
+        put.map_or(Put::Full, Put::Done)
+    }
+
+    /// The source could not be read.
+    fn without(absent: bool) -> Put {
+        if absent { Put::Absent } else { Put::Gone }
+    }
+}
+
+/// Put in `front`, and this part of the body.
+#[inline]
+pub(super) fn put(
+    heading: Heading,
+    front: &[u8],
+    body: &Body,
+    part: Range<usize>,
+    memory: &RegionTable,
+    scratch: &mut Vec<u8>,
+    writer: &mut Writer,
+) -> Put {
+    let front = Part::Bytes(front);
+    Put::of(match body {
+        Body::Segment(segment) => {
+            // What goes now must be there, not all of it: that may be longer than memory.
+            let (offset, len) =
+                (segment.offset.saturating_add(part.start as u64), part.len() as u64);
+            let Some(gather) = memory.gather(&Segment { offset, len, ..*segment }) else {
+                return Put::without(memory.is_absent(segment.region, offset, len));
+            };
+            writer.put(heading, &[front, Part::Region(&gather, 0, part.len())])
+        }
+        Body::Rows(rows) => match packed(scratch, rows, part, memory) {
+            Some(bytes) => writer.put(heading, &[front, Part::Bytes(bytes)]),
+            None => return Put::without(are_absent(rows, memory)),
+        },
+        Body::Empty | Body::Short(_) | Body::Inline(_) => {
+            writer.put(heading, &[front, Part::Bytes(body.bytes().get(part).unwrap_or_default())])
+        }
+    })
+}
+
+/// Put a user's message in, as a whole.
+///
+/// What fits into a step goes there word by word, from registers: put together in memory and read
+/// again as it was not written, it would have to wait until all that was stored before has reached
+/// the cache, that is, the record before this one.
+// Each call would save registers, behind all that is to be stored in the ring.
+#[inline(always)]
+pub(super) fn put_user(
+    class: Class,
+    tag: u64,
+    body: &[u8],
+    writer: &mut Writer,
+) -> Result<u64, Full> {
+    let len = USER_HEAD + body.len();
+    if len > STEP_BODY {
+        return put_longer(class, tag, body, writer);
+    }
+    let [kind, ..] = user_head(tag);
+    let (chunks, rest) = body.as_chunks::<8>();
+    let words = chunks.iter().map(|chunk| u64::from_le_bytes(*chunk)).chain([short_word(rest)]);
+    // The kind takes the first byte: each word begins with the last byte of the one before.
+    let mut last = u64::from(kind);
+    let shifted = [tag]
+        .into_iter()
+        .chain(words)
+        .map(|word| std::mem::replace(&mut last, word >> 56) | word << 8);
+    writer.put_step(user_heading(class), len, shifted)
+}
+
+fn user_heading(class: Class) -> Heading {
+    Heading { kind: Kind::Whole, class, head: USER_HEAD, len: 0, flag: false }
+}
+
+/// Apart, so that a short one's heading need not be in memory.
+#[inline(never)]
+fn put_longer(class: Class, tag: u64, body: &[u8], writer: &mut Writer) -> Result<u64, Full> {
+    writer.put(user_heading(class), &[Part::Bytes(&user_head(tag)), Part::Bytes(body)])
+}
+
+/// The word of up to seven bytes, read in two pieces that may overlap.
+#[inline]
+fn short_word(bytes: &[u8]) -> u64 {
+    let len = bytes.len();
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        return u64::from(u32::from_le_bytes(*first))
+            | u64::from(u32::from_le_bytes(*last)) << (8 * (len - 4));
+    }
+    if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        return u64::from(u16::from_le_bytes(*first))
+            | u64::from(u16::from_le_bytes(*last)) << (8 * (len - 2));
+    }
+    bytes.first().copied().unwrap_or_default().into()
+}
+
+/// Bytes of rows, packed. `None`: they cannot be read now.
+fn packed<'s>(
+    scratch: &'s mut Vec<u8>,
+    rows: &Rows,
+    part: Range<usize>,
+    memory: &RegionTable,
+) -> Option<&'s [u8]> {
+    scratch.resize(part.len().max(scratch.len()), 0);
+    let bytes = scratch.get_mut(..part.len())?;
+    read_rows(rows, part.start as u64, bytes, memory).then_some(bytes)
+}
+
+fn are_absent(rows: &Rows, memory: &RegionTable) -> bool {
+    rows.block.hull().is_some_and(|len| memory.is_absent(rows.region, rows.block.offset, len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short_word;
+
+    #[test]
+    fn short_words_are_of_any_length() {
+        let bytes = [0x11, 0xf2, 0x33, 0xe4, 0x55, 0xd6, 0x77];
+        for len in 0..=bytes.len() {
+            let mut word = [0; 8];
+            word[..len].copy_from_slice(&bytes[..len]);
+            assert_eq!(short_word(&bytes[..len]), u64::from_le_bytes(word), "{len}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! A local peer whose side of the rings the test writes: nonsense, and more than is its due.
+
+use super::*;
+use oikaze_protocol::limits::{MESSAGE_MAX, PAGE};
+use std::os::unix::fs::FileExt;
+
+/// MEM-16.2: nonsense in the ring ends this pair, with an error, and nothing else.
+#[test]
+fn a_damaged_ring_ends_its_pair() {
+    let strange: [&dyn Fn(&mut Pair); 8] = [
+        &|pair| put(pair, Heading::plain(Kind::Piece, 0), &[Part::Bytes(&[1; 100])]),
+        &|pair| put(pair, Heading::plain(Kind::Withdrawn, 0), &[]),
+        &|pair| {
+            let heading =
+                Heading { kind: Kind::Begin, class: Class::Ordered, head: 0, len: 0, flag: false };
+            put(pair, heading, &[Part::Bytes(&u64::MAX.to_le_bytes())]);
+        },
+        // A head longer than its record.
+        &|pair| put(pair, Heading { head: 60, ..Heading::plain(Kind::Whole, 0) }, &[]),
+        // It has read what was never written.
+        &|pair| pair.inward.settle(1 << 40),
+        // It has taken a message, and refused one that there never was: what becomes of the first
+        // is not forgotten.
+        &|pair| {
+            let heading = pair.inward.peek().unwrap().unwrap();
+            let end = pair.inward.pass(heading);
+            pair.inward.refuse(1, Refusal::NoRoom).unwrap();
+            pair.inward.settle(end);
+        },
+        // MEM-16.6: more than it may send before it is read, at once and one after another.
+        &|pair| begin(pair, MESSAGE_MAX + 1),
+        &|pair| {
+            let (heading, head) = whole();
+            put(pair, heading, &[Part::Bytes(&head)]);
+            begin(pair, CREDIT - CREDIT_OVERHEAD);
+        },
+    ];
+    for spoil in strange {
+        let (mut a, mut hostile) = facing_a_hostile_one();
+        let waiting = a.ask(send(Class::Ordered, 1, Body::copy_of(b"something unsettled")));
+        a.turn(Time(1));
+        spoil(&mut hostile);
+        a.turn(Time(2));
+        a.turn(Time(3));
+        assert_eq!(a.engine.take_death(), Some((1, Death::Damaged)));
+        let lost = Some(Err(Failure::PeerLost { peer: 1, death: Death::Damaged }));
+        assert_eq!(waiting.outcome(), lost);
+        // Though the connection was not even open: nothing goes over the network instead.
+        let late = a.ask(send(Class::Ordered, 1, Body::Empty));
+        a.turn(Time(4));
+        assert_eq!(late.outcome(), lost);
+    }
+}
+
+/// MEM-16.2: also while nothing but a message longer than the ring is under way, of which no record
+/// is settled by itself.
+#[test]
+fn a_position_that_cannot_be_is_noticed_in_the_middle_of_a_long_message() {
+    let (mut a, mut hostile) = facing_a_hostile_one();
+    let long = a.ask(send(Class::Ordered, 1, Body::Inline(vec![1; 3 * RING_BYTES])));
+    a.turn(Time(1));
+    assert!(!long.is_done());
+    hostile.inward.settle(1 << 40);
+    a.turn(Time(2));
+    a.turn(Time(3));
+    assert_eq!(a.engine.take_death(), Some((1, Death::Damaged)));
+    assert_eq!(long.outcome(), Some(Err(Failure::PeerLost { peer: 1, death: Death::Damaged })));
+}
+
+/// MEM-16.2: who asks for ever and never reads an answer does not fill this node's memory.
+#[test]
+fn questions_whose_answers_are_not_read_are_bounded() {
+    let (mut a, mut hostile) = facing_a_hostile_one();
+    let mut now = Time(1);
+    let mut death = None;
+    // An answer takes a record, too: two rings full of them, and as many as may wait.
+    for _ in 0..4 * RING_BYTES / RECORD_STEP {
+        let ask =
+            hostile.outward.put(Heading::plain(Kind::Ask, 0), &[Part::Bytes(&7u64.to_le_bytes())]);
+        now = step(now);
+        a.turn(now);
+        death = death.or(a.engine.take_death());
+        if ask.is_err() || death.is_some() {
+            break;
+        }
+    }
+    assert_eq!(death, Some((1, Death::Damaged)));
+}
+
+/// MEM-18.6: who is in the middle of reaching a region for ever, or says so, is waited for as long
+/// as the failure time. (The first region that is given has the first line, and 1 is its name in a
+/// thread's mark.)
+#[test]
+fn who_never_leaves_a_region_is_given_up() {
+    let (mut a, mut hostile, memory) = facing_a_hostile_one_and_its_memory();
+    let region = Region::shared(4096).unwrap();
+    let Registered { key, slot, .. } =
+        a.engine.memory().insert(region.clone(), Rights::ALL).unwrap();
+    put(&mut hostile, Heading::plain(Kind::Ask, 0), &[Part::Bytes(&key.to_le_bytes())]);
+    a.turn(Time(1));
+    memory.write_all_at(&1u64.to_le_bytes(), 2 * PAGE as u64).unwrap();
+    assert!(!a.engine.is_reached(&region), "it may be there");
+    a.engine.set_rights(slot, None, Rights::NONE).unwrap();
+    assert!(a.engine.is_reached(&region));
+    assert!(!a.engine.is_held(&region));
+    a.engine.give_up_who_reaches(&Region::shared(4096).unwrap(), Time(2));
+    a.turn(Time(2));
+    assert_eq!(a.engine.take_death(), None, "it is in no other");
+    a.engine.give_up_who_reaches(&region, Time(3));
+    assert!(!a.engine.is_reached(&region), "it is waited for no more");
+    assert!(a.engine.is_held(&region), "and may write there still");
+    a.turn(Time(3));
+    assert_eq!(a.engine.take_death(), Some((1, Death::Stuck)));
+}

@@ -1,0 +1,338 @@
+//! How two nodes of one machine agree to share memory, in three steps. Each node says in the job's
+//! store how it has done a step, and so nobody waits for what will not come, nor for a stranger who
+//! calls and says nothing:
+//!
+//! 1. *Called*: it has called those of lower rank, and said to each what there is to be said. That
+//!    lies in their sockets when they read this.
+//! 2. *Answered*: it has heard those of higher rank that called, and answered. The answer lies in
+//!    their sockets.
+//! 3. *Used*: it has heard the answers, and has the last word on each pair. So there is no pair of
+//!    which one node uses the rings and the other does not.
+
+use super::Why;
+use crate::error::remedy;
+use crate::job::{Bootstrap, JobError};
+use oikaze_os::shm::{CALLERS_MAX, Doorway, Line, Pair, Side, shared_memory};
+use oikaze_protocol::Rank;
+use oikaze_protocol::limits::LOCAL_PEERS_AGREE_TIME;
+use rustix::fd::{AsFd, OwnedFd};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// What a caller says first, and what it is answered.
+const HELLO: &[u8] = b"oikaze neighbour hello";
+const WELCOME: &[u8] = b"oikaze local peer welcome";
+const NONCE: usize = 16;
+const MAC: usize = 32;
+/// Bytes of the cause in one verdict: those of all local peers fit a value of the store.
+const VERDICT_MAX: usize = 256;
+/// Caller's rank, called rank, nonce, MAC.
+const HELLO_LEN: usize = 8 + NONCE + MAC;
+
+/// How to call a node: the same for both of them.
+pub(super) enum WayTo {
+    Name(String),
+    File(PathBuf),
+}
+
+/// What became of each meeting.
+pub(super) type Outcomes = BTreeMap<Rank, Result<Pair, Why>>;
+
+/// See the module.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Called,
+    Answered,
+    Used,
+}
+
+impl Step {
+    fn name(self) -> &'static str {
+        match self {
+            Step::Called => "called",
+            Step::Answered => "answered",
+            Step::Used => "used",
+        }
+    }
+
+    fn key(self, rank: Rank) -> String {
+        format!("local peers/{rank}/{}", self.name())
+    }
+}
+
+/// What a node says of each node that a step of it concerns: nothing, or why it failed.
+#[derive(Default, Serialize, Deserialize)]
+struct Verdicts(BTreeMap<Rank, Option<Why>>);
+
+/// A call that is not answered yet.
+pub(super) struct Calling {
+    rank: Rank,
+    line: Line,
+    memory: OwnedFd,
+    nonce: [u8; NONCE],
+}
+
+/// The calls between this node and those it expects.
+pub(super) struct Meeting<'a> {
+    job: &'a dyn Bootstrap,
+    doorway: &'a Doorway,
+    /// For a step of others.
+    patience: Duration,
+    /// For the last word.
+    limit: Duration,
+}
+
+impl<'a> Meeting<'a> {
+    /// `limit`: how long the nodes of the job may take to meet; these here take a part of it.
+    pub fn new(job: &'a dyn Bootstrap, doorway: &'a Doorway, limit: Duration) -> Self {
+        Meeting { job, doorway, patience: LOCAL_PEERS_AGREE_TIME.min(limit / 4), limit }
+    }
+
+    /// As [`Meeting::new`], with the time that others are given.
+    #[cfg(test)]
+    pub fn with_patience(
+        job: &'a dyn Bootstrap,
+        doorway: &'a Doorway,
+        patience: Duration,
+        limit: Duration,
+    ) -> Self {
+        Meeting { job, doorway, patience, limit }
+    }
+
+    /// Agree with each of these, or find out why not.
+    ///
+    /// # Errors
+    /// The store fails, or a node that has said it can share memory never says whether it does.
+    pub fn hold(&self, callable: Vec<(Rank, WayTo)>) -> Result<Outcomes, JobError> {
+        if callable.is_empty() {
+            return Ok(Outcomes::new());
+        }
+        let me = self.job.rank();
+        let (above, below): (Vec<_>, Vec<_>) =
+            callable.into_iter().partition(|(rank, _)| *rank > me);
+        let calls: BTreeMap<Rank, Result<Calling, Why>> = below
+            .into_iter()
+            .map(|(rank, way)| (rank, self.call(rank, &way).map_err(|why| not_called(&why))))
+            .collect();
+        self.tell(Step::Called, &calls)?;
+        let answered = self.answer_all(above.into_iter().map(|(rank, _)| rank))?;
+        self.tell(Step::Answered, &answered)?;
+        let mut outcomes = self.hear_answers(calls)?;
+        self.tell(Step::Used, &outcomes)?;
+        for (rank, outcome) in answered {
+            let outcome = match outcome {
+                Ok(pair) => self.heed(Step::Used, rank, self.limit)?.map(|()| pair),
+                Err(why) => Err(why),
+            };
+            outcomes.insert(rank, outcome);
+        }
+        Ok(outcomes)
+    }
+
+    /// Say how a step went.
+    pub fn tell<T>(
+        &self,
+        step: Step,
+        outcomes: &BTreeMap<Rank, Result<T, Why>>,
+    ) -> Result<(), JobError> {
+        let verdicts = outcomes.iter().map(|(rank, outcome)| {
+            (*rank, outcome.as_ref().err().map(|why| clip(why, VERDICT_MAX).to_owned()))
+        });
+        let text =
+            serde_json::to_vec(&Verdicts(verdicts.collect())).map_err(|why| JobError::System {
+                doing: "write this node's local peers as JSON".into(),
+                source: io::Error::other(why),
+            })?;
+        self.job.put(&step.key(self.job.rank()), &text)
+    }
+
+    /// How a step of another node went, as far as it concerns this one. It may be late with all but
+    /// the last one, which it does alone.
+    fn heed(&self, step: Step, rank: Rank, within: Duration) -> Result<Result<(), Why>, JobError> {
+        let key = step.key(rank);
+        let text = match self.job.get(&key, within) {
+            Ok(text) => text,
+            Err(JobError::TimedOut { .. }) if step != Step::Used => {
+                return Ok(Err(format!(
+                    "it took too long to say whom it has {} (stopped, or on a busy machine)",
+                    step.name()
+                )));
+            }
+            Err(JobError::TimedOut { .. }) => {
+                return Err(JobError::Stalled { rank, limit: within });
+            }
+            Err(why) => return Err(why),
+        };
+        let told: Verdicts = serde_json::from_slice(&text).map_err(|why| JobError::Malformed {
+            rank,
+            what: "the nodes it shares memory with",
+            why: why.to_string(),
+        })?;
+        Ok(match told.0.get(&self.job.rank()) {
+            Some(None) => Ok(()),
+            Some(Some(why)) => Err(format!("it says: {why}")),
+            None => Err("it did not expect this node".into()),
+        })
+    }
+
+    pub fn call(&self, rank: Rank, way: &WayTo) -> io::Result<Calling> {
+        let line = match way {
+            WayTo::Name(name) => Doorway::call_name(name),
+            WayTo::File(path) => Doorway::call_file(path),
+        }?;
+        let mut nonce = [0; NONCE];
+        getrandom::fill(&mut nonce).map_err(|why| io::Error::other(why.to_string()))?;
+        let memory = shared_memory().map_err(io::Error::other)?;
+        let me = self.job.rank();
+        let mut hello = Vec::with_capacity(HELLO_LEN);
+        hello.extend_from_slice(&me.to_le_bytes());
+        hello.extend_from_slice(&rank.to_le_bytes());
+        hello.extend_from_slice(&nonce);
+        hello.extend_from_slice(&self.job.secret().mac(&[HELLO, &hello]));
+        line.say(&hello, Some(memory.as_fd()))?;
+        Ok(Calling { rank, line, memory, nonce })
+    }
+
+    /// Wait until each of these has called, or says that it could not; then answer.
+    fn answer_all(&self, ranks: impl Iterator<Item = Rank>) -> Result<Outcomes, JobError> {
+        let deadline = Instant::now() + self.patience;
+        let (mut coming, mut outcomes) = (Vec::new(), Outcomes::new());
+        for rank in ranks {
+            match self.heed(
+                Step::Called,
+                rank,
+                deadline.saturating_duration_since(Instant::now()),
+            )? {
+                Ok(()) => coming.push(rank),
+                Err(why) => {
+                    outcomes.insert(rank, Err(why));
+                }
+            }
+        }
+        outcomes.extend(self.be_called(&coming, || self.doorway.next_caller()));
+        Ok(outcomes)
+    }
+
+    /// Answer those that have called, and send away whoever else has. Nothing is waited for: all of
+    /// it is there.
+    pub fn be_called(
+        &self,
+        coming: &[Rank],
+        mut next: impl FnMut() -> Option<io::Result<Line>>,
+    ) -> Outcomes {
+        let mut outcomes = Outcomes::new();
+        let mut why =
+            "its call has not come: is another process behind its socket's name?".to_owned();
+        for _ in 0..CALLERS_MAX {
+            if outcomes.len() == coming.len() {
+                break;
+            }
+            match next() {
+                None => break,
+                Some(Ok(line)) => {
+                    // Who says nothing, or nonsense, is none of ours.
+                    if let Ok((rank, outcome)) = self.answer(line, coming) {
+                        outcomes.insert(rank, outcome);
+                    }
+                }
+                // A process of another user.
+                Some(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                Some(Err(error)) => {
+                    why = format!("its call could not be taken: {error}{}", remedy(&error));
+                    break;
+                }
+            }
+        }
+        for rank in coming {
+            outcomes.entry(*rank).or_insert_with(|| Err(why.clone()));
+        }
+        outcomes
+    }
+
+    fn answer(&self, line: Line, coming: &[Rank]) -> io::Result<(Rank, Result<Pair, Why>)> {
+        let strange = |why: &'static str| io::Error::new(io::ErrorKind::InvalidData, why);
+        let mut said = line.hear()?.ok_or_else(|| strange("a call without a word"))?;
+        let memory = said.descriptor.take();
+        let (told, mac) = said
+            .bytes()
+            .split_at_checked(HELLO_LEN - MAC)
+            .ok_or_else(|| strange("too short a call"))?;
+        if !self.job.secret().verify(&[HELLO, told], mac) || mac.len() != MAC {
+            return Err(strange("another job's call"));
+        }
+        let number = |at: usize| {
+            told.get(at..at + 4)
+                .and_then(|bytes| bytes.try_into().ok())
+                .map_or(Rank::MAX, Rank::from_le_bytes)
+        };
+        let (from, to, nonce) = (number(0), number(4), told.get(8..).unwrap_or_default());
+        if to != self.job.rank() || !coming.contains(&from) {
+            return Err(strange("a call for another node"));
+        }
+        let Some(memory) = memory else { return Err(strange("a call without memory")) };
+        let welcome =
+            self.job.secret().mac(&[WELCOME, &from.to_le_bytes(), &to.to_le_bytes(), nonce]);
+        if let Err(why) = line.say(&welcome, None) {
+            return Ok((from, Err(format!("its call could not be answered: {why}"))));
+        }
+        Ok((
+            from,
+            Pair::new(&memory, Side::Called, line)
+                .map_err(|why| format!("its memory cannot be used: {why}")),
+        ))
+    }
+
+    fn hear_answers(
+        &self,
+        calls: BTreeMap<Rank, Result<Calling, Why>>,
+    ) -> Result<Outcomes, JobError> {
+        // Who is to answer may have waited for another one all its time; and be late as well.
+        let deadline = Instant::now() + 2 * self.patience;
+        let mut outcomes = Outcomes::new();
+        for (rank, call) in calls {
+            let outcome = match call {
+                Err(why) => Err(why),
+                Ok(call) => match self.heed(
+                    Step::Answered,
+                    rank,
+                    deadline.saturating_duration_since(Instant::now()),
+                )? {
+                    Err(why) => Err(why),
+                    Ok(()) => self
+                        .hear_answer(call)
+                        .map_err(|why| format!("its answer cannot be used: {why}")),
+                },
+            };
+            outcomes.insert(rank, outcome);
+        }
+        Ok(outcomes)
+    }
+
+    fn hear_answer(&self, call: Calling) -> io::Result<Pair> {
+        let Calling { rank, line, memory, nonce } = call;
+        let strange = |why: &'static str| io::Error::new(io::ErrorKind::InvalidData, why);
+        let said = line.hear()?.ok_or_else(|| strange("it has not said a word"))?;
+        let parts: [&[u8]; 4] =
+            [WELCOME, &self.job.rank().to_le_bytes(), &rank.to_le_bytes(), &nonce];
+        if !self.job.secret().verify(&parts, said.bytes()) {
+            return Err(strange("it shows no knowledge of this job's secret"));
+        }
+        Pair::new(&memory, Side::Caller, line)
+    }
+}
+
+fn not_called(why: &io::Error) -> Why {
+    let what = if why.kind() == io::ErrorKind::WouldBlock {
+        "; so many call it at this moment that there is no room: raise net.core.somaxconn"
+    } else {
+        remedy(why)
+    };
+    format!("it could not be called: {why}{what}")
+}
+
+fn clip(text: &str, max: usize) -> &str {
+    text.get(..text.floor_char_boundary(max)).unwrap_or_default()
+}

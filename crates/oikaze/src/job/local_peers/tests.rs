@@ -1,0 +1,216 @@
+//! Meetings of a few nodes, each on its own thread, in a store in memory. Their patience is an
+//! hour: what would be waited for in vain would be noticed.
+
+use super::meeting::{Meeting, Outcomes, Step, WayTo};
+use crate::job::bootstrap::Alone;
+use crate::job::{Bootstrap, JobError, Secret, Settings};
+use oikaze_os::shm::Doorway;
+use oikaze_protocol::Rank;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(4 * 3600);
+
+/// A place in a job whose store is in this process.
+struct Place<'a> {
+    rank: Rank,
+    store: &'a Alone,
+}
+
+impl Bootstrap for Place<'_> {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+    fn size(&self) -> u32 {
+        3
+    }
+    fn local_rank(&self) -> u32 {
+        self.rank
+    }
+    fn local_size(&self) -> u32 {
+        3
+    }
+    fn secret(&self) -> &Secret {
+        self.store.secret()
+    }
+    fn incarnation(&self) -> u64 {
+        1
+    }
+    fn settings(&self) -> &Settings {
+        self.store.settings()
+    }
+    fn put(&self, key: &str, value: &[u8]) -> Result<(), JobError> {
+        self.store.put(key, value)
+    }
+    fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, JobError> {
+        self.store.get(key, timeout)
+    }
+    fn fence(&self, name: &str, timeout: Duration) -> Result<(), JobError> {
+        self.store.fence(name, timeout)
+    }
+    fn abort(&self, why: &str) {
+        self.store.abort(why);
+    }
+    fn aborted(&self) -> Option<String> {
+        self.store.aborted()
+    }
+}
+
+fn store() -> Alone {
+    Alone::new(Settings::default()).unwrap()
+}
+
+/// A doorway that nobody else has, and its name.
+fn doorway() -> (Doorway, String) {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let name =
+        format!("oikaze-meeting-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    (Doorway::open(&name).unwrap(), name)
+}
+
+fn patient<'a>(job: &'a Place<'_>, doorway: &'a Doorway) -> Meeting<'a> {
+    Meeting::with_patience(job, doorway, LIMIT / 4, LIMIT)
+}
+
+fn why(outcomes: &Outcomes, rank: Rank) -> &str {
+    outcomes[&rank].as_ref().map(drop).unwrap_err()
+}
+
+/// Every node with every other one, each in its thread; `strangers` is given the names first.
+fn all_meet(strangers: impl FnOnce(&[String])) -> Vec<Outcomes> {
+    let store = store();
+    let (doorways, names): (Vec<Doorway>, Vec<String>) = (0..3).map(|_| doorway()).unzip();
+    strangers(&names);
+    std::thread::scope(|scope| {
+        let nodes: Vec<_> = (0..3)
+            .zip(&doorways)
+            .map(|(rank, doorway)| {
+                let (names, store) = (&names, &store);
+                scope.spawn(move || {
+                    let others = (0..3).zip(names).filter(|(other, _)| *other != rank);
+                    let ways =
+                        others.map(|(other, name)| (other, WayTo::Name(name.clone()))).collect();
+                    patient(&Place { rank, store }, doorway).hold(ways).unwrap()
+                })
+            })
+            .collect();
+        nodes.into_iter().map(|node| node.join().unwrap()).collect()
+    })
+}
+
+/// MEM-16.8.
+#[test]
+fn all_nodes_of_a_machine_meet() {
+    for outcomes in all_meet(|_| ()) {
+        assert_eq!(outcomes.len(), 2);
+        assert!(outcomes.values().all(Result::is_ok));
+    }
+}
+
+#[test]
+fn a_caller_that_says_nothing_or_nonsense_holds_up_nobody() {
+    let mut lines = Vec::new();
+    let outcomes = all_meet(|names| {
+        for name in names {
+            lines.push(Doorway::call_name(name).unwrap());
+            let babbling = Doorway::call_name(name).unwrap();
+            babbling.say(&[7; 200], None).unwrap();
+            lines.push(babbling);
+        }
+    });
+    assert!(
+        outcomes.iter().all(|outcomes| outcomes.len() == 2 && outcomes.values().all(Result::is_ok))
+    );
+}
+
+/// As with two containers of one machine, each with a directory of that name for itself.
+#[test]
+fn who_cannot_be_called_does_not_wait_for_a_call() {
+    let store = store();
+    let doorways = [doorway().0, doorway().0];
+    let hold = |rank: Rank| {
+        let way = WayTo::File(Path::new("/nowhere/oikaze").into());
+        patient(&Place { rank, store: &store }, &doorways[rank as usize])
+            .hold(vec![(1 - rank, way)])
+            .unwrap()
+    };
+    let [called, caller] = std::thread::scope(|scope| {
+        [0, 1].map(|rank| scope.spawn(move || hold(rank))).map(|one| one.join().unwrap())
+    });
+    assert!(
+        why(&caller, 0).starts_with("it could not be called: No such file"),
+        "{}",
+        why(&caller, 0)
+    );
+    assert!(
+        why(&called, 1).starts_with("it says: it could not be called: No such file"),
+        "{}",
+        why(&called, 1)
+    );
+}
+
+#[test]
+fn a_node_without_descriptors_says_so_and_goes_on() {
+    let store = store();
+    let (job, (doorway, _)) = (Place { rank: 0, store: &store }, doorway());
+    let mut asked = 0;
+    let outcomes = patient(&job, &doorway).be_called(&[1, 2], || {
+        asked += 1;
+        Some(Err(io::Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error())))
+    });
+    assert_eq!(asked, 1);
+    assert!(
+        [1, 2].iter().all(|rank| why(&outcomes, *rank).ends_with("raise ulimit -n")),
+        "{}",
+        why(&outcomes, 1)
+    );
+}
+
+#[test]
+fn strangers_without_end_are_not_heard_without_end() {
+    let store = store();
+    let (job, (doorway, _)) = (Place { rank: 0, store: &store }, doorway());
+    let outcomes = patient(&job, &doorway)
+        .be_called(&[1], || Some(Err(io::ErrorKind::PermissionDenied.into())));
+    assert!(why(&outcomes, 1).starts_with("its call has not come"));
+}
+
+/// The node above is stopped; here without any patience, so that the test needs none.
+#[test]
+fn a_node_that_is_late_is_talked_to_over_the_network() {
+    let store = store();
+    let (job, (doorway, name)) = (Place { rank: 1, store: &store }, doorway());
+    let meeting = Meeting::with_patience(&job, &doorway, Duration::ZERO, LIMIT);
+    let outcomes =
+        meeting.hold(vec![(0, WayTo::Name(name.clone())), (2, WayTo::Name(name))]).unwrap();
+    assert!(
+        why(&outcomes, 2).starts_with("it took too long to say whom it has called"),
+        "{}",
+        why(&outcomes, 2)
+    );
+    assert!(
+        why(&outcomes, 0).starts_with("it took too long to say whom it has answered"),
+        "{}",
+        why(&outcomes, 0)
+    );
+}
+
+/// MEM-16.8: no pair of which one node uses the rings and the other does not.
+#[test]
+fn the_caller_has_the_last_word() {
+    let store = store();
+    let (above, below) = (Place { rank: 1, store: &store }, Place { rank: 0, store: &store });
+    let ((doorway, name), (other, _)) = (doorway(), doorway());
+    let caller = patient(&above, &other);
+    let call = caller.call(0, &WayTo::Name(name)).unwrap();
+    caller.tell(Step::Called, &BTreeMap::from([(0, Ok(()))])).unwrap();
+    caller
+        .tell(Step::Used, &BTreeMap::from([(0, Err::<(), _>("no room to map it".to_owned()))]))
+        .unwrap();
+    let outcomes = patient(&below, &doorway).hold(vec![(1, WayTo::Name("unused".into()))]).unwrap();
+    assert_eq!(why(&outcomes, 1), "it says: no room to map it");
+    drop(call);
+}

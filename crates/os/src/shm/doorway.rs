@@ -1,0 +1,293 @@
+//! Where a node can be called by others on its machine: Unix sockets, under a name of its network
+//! namespace, and in a directory.
+
+use super::line::Line;
+use crate::origin::Origin;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, chmod};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
+    socket_with,
+};
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Callers that wait to be heard, at each socket; the kernel may allow for fewer
+/// (net.core.somaxconn).
+const WAITING: i32 = 512;
+/// No more callers than these can be there at one moment: what the kernel keeps waiting, one more
+/// than asked for, at both sockets.
+pub const CALLERS_MAX: usize = 2 * (WAITING as usize + 1);
+/// What the files of sockets begin with, in a directory that may hold others.
+const PREFIX: &str = "oikaze-";
+/// And while nobody listens to them yet: a call is refused then, as if their process had died.
+const UNFINISHED: &str = ".oikaze-";
+/// After so long an unfinished one is of a process that was killed meanwhile.
+const UNFINISHED_TIME: Duration = Duration::from_secs(60);
+
+const _: () = assert!(
+    WAITING as usize > oikaze_protocol::limits::LOCAL_PEERS_MAX,
+    "all local peers may call at once"
+);
+
+fn open() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+}
+
+/// A socket that is called. Its file, if it has one, is removed when it is dropped.
+#[derive(Debug)]
+pub struct Doorway {
+    by_name: OwnedFd,
+    in_directory: Option<(OwnedFd, PathBuf)>,
+    origin: Origin,
+}
+
+impl Doorway {
+    /// Called by a name nobody else has.
+    ///
+    /// # Errors
+    /// No descriptor left; the name is taken.
+    pub fn open(name: &str) -> io::Result<Doorway> {
+        let by_name = open()?;
+        bind(&by_name, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
+        listen(&by_name, WAITING)?;
+        Ok(Doorway { by_name, in_directory: None, origin: Origin::here() })
+    }
+
+    /// Called also by a file of that name in a directory that other network namespaces see, too.
+    /// What dead processes left there is removed.
+    ///
+    /// # Errors
+    /// The directory is not there, or not writable; its path is too long for a socket (108 bytes).
+    pub fn open_in(&mut self, directory: &Path, name: &str) -> io::Result<()> {
+        remove_stale(directory);
+        let (path, unfinished) = (
+            directory.join(format!("{PREFIX}{name}")),
+            directory.join(format!("{UNFINISHED}{name}")),
+        );
+        let socket = open()?;
+        bind(&socket, &SocketAddrUnix::new(&unfinished)?)?;
+        // Others look through the directory at this moment: under its own name it appears when it
+        // can be called.
+        let finish = || {
+            chmod(&unfinished, Mode::RUSR | Mode::WUSR)?;
+            listen(&socket, WAITING)?;
+            std::fs::rename(&unfinished, &path)
+        };
+        if let Err(why) = finish() {
+            let _ = std::fs::remove_file(&unfinished);
+            return Err(why);
+        }
+        self.in_directory = Some((socket, path));
+        Ok(())
+    }
+
+    /// The file by which it is called, if there is one.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        self.in_directory.as_ref().map(|(_, path)| path.as_path())
+    }
+
+    /// The descriptors that are readable when somebody calls.
+    pub fn descriptors(&self) -> impl Iterator<Item = &OwnedFd> {
+        std::iter::once(&self.by_name).chain(self.in_directory.as_ref().map(|(socket, _)| socket))
+    }
+
+    /// The next caller, if one waits.
+    ///
+    /// # Errors
+    /// It is of another user (`PermissionDenied`); else what the kernel says.
+    pub fn next_caller(&self) -> Option<io::Result<Line>> {
+        self.descriptors().find_map(|socket| {
+            loop {
+                return match accept_with(
+                    socket.as_fd(),
+                    SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+                ) {
+                    Ok(line) => Some(Line::new(line)),
+                    Err(Errno::AGAIN) => None,
+                    // Gone again; another one may wait behind it.
+                    Err(Errno::CONNABORTED | Errno::INTR) => continue,
+                    Err(why) => Some(Err(why.into())),
+                };
+            }
+        })
+    }
+
+    /// Call a node by its name.
+    ///
+    /// # Errors
+    /// Nobody is there; it is of another user (`PermissionDenied`).
+    pub fn call_name(name: &str) -> io::Result<Line> {
+        call(&SocketAddrUnix::new_abstract_name(name.as_bytes())?)
+    }
+
+    /// Call a node by its file.
+    ///
+    /// # Errors
+    /// As [`Doorway::call_name`].
+    pub fn call_file(path: &Path) -> io::Result<Line> {
+        call(&SocketAddrUnix::new(path)?)
+    }
+}
+
+impl Drop for Doorway {
+    fn drop(&mut self) {
+        // The file is the parent's in a child of fork (MEM-24.2).
+        if let Some((_, path)) = self.in_directory.as_ref().filter(|_| self.origin.is_here()) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+fn call(address: &SocketAddrUnix) -> io::Result<Line> {
+    let socket = open()?;
+    connect(&socket, address)?;
+    Line::new(socket)
+}
+
+/// Remove sockets to which nobody listens: their processes have ended without doing so themselves.
+fn remove_stale(directory: &Path) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        // What is none refuses calls, too.
+        if !entry.file_type().is_ok_and(|kind| kind.is_socket()) {
+            continue;
+        }
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let stale = (name.starts_with(PREFIX) && refuses(&entry.path()))
+            || (name.starts_with(UNFINISHED) && is_left(&entry));
+        if stale {
+            // Another user's it cannot remove, if the directory is like /tmp.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Does nobody listen there?
+fn refuses(path: &Path) -> bool {
+    let called =
+        |address| open().is_ok_and(|socket| connect(&socket, &address) == Err(Errno::CONNREFUSED));
+    SocketAddrUnix::new(path).is_ok_and(called)
+}
+
+/// Was it begun long ago?
+fn is_left(entry: &std::fs::DirEntry) -> bool {
+    let age = |modified| SystemTime::now().duration_since(modified).ok();
+    let begun = entry.metadata().and_then(|data| data.modified());
+    begun.ok().and_then(age).is_some_and(|age| age > UNFINISHED_TIME)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_heard_by_name_and_by_file_and_dead_files_go() {
+        let directory = std::env::temp_dir().join(format!("oikaze-doorway-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        // A process that was killed leaves its socket; one that lives keeps it.
+        let stale = directory.join("oikaze-dead");
+        let dead = open().unwrap();
+        bind(&dead, &SocketAddrUnix::new(&stale).unwrap()).unwrap();
+        drop(dead);
+        // Somebody's files that happen to be called so are none of ours.
+        let mine = [directory.join("oikaze-results"), directory.join("oikaze-link")];
+        std::fs::write(&mine[0], b"mine").unwrap();
+        std::os::unix::fs::symlink(&mine[0], &mine[1]).unwrap();
+        let mut living = Doorway::open(&format!("living-{}", std::process::id())).unwrap();
+        living.open_in(&directory, "living").unwrap();
+
+        let name = format!("tested-{}", std::process::id());
+        let mut doorway = Doorway::open(&name).unwrap();
+        doorway.open_in(&directory, "tested").unwrap();
+        assert!(!stale.exists() && living.file().unwrap().exists());
+        assert!(doorway.next_caller().is_none());
+        let caller = Doorway::call_name(&name).unwrap();
+        caller.say(b"by name", None).unwrap();
+        let line = doorway.next_caller().unwrap().unwrap();
+        assert_eq!(line.hear().unwrap().unwrap().bytes(), b"by name");
+        let path = doorway.file().unwrap().to_owned();
+        let caller = Doorway::call_file(&path).unwrap();
+        caller.say(b"by file", None).unwrap();
+        assert_eq!(
+            doorway.next_caller().unwrap().unwrap().hear().unwrap().unwrap().bytes(),
+            b"by file"
+        );
+        drop((doorway, living));
+        assert!(!path.exists() && Doorway::call_name(&name).is_err());
+        mine.iter().for_each(|path| assert_eq!(std::fs::read(path).unwrap(), b"mine"));
+        mine.iter().for_each(|path| std::fs::remove_file(path).unwrap());
+        std::fs::remove_dir(&directory).unwrap();
+    }
+
+    /// A directory of its own for a test.
+    fn directory(name: &str) -> PathBuf {
+        let directory = std::env::temp_dir().join(format!("oikaze-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        directory
+    }
+
+    #[test]
+    fn a_socket_that_cannot_be_called_yet_is_not_taken_for_a_dead_one() {
+        let directory = directory("unfinished");
+        let [young, old] =
+            ["young", "old"].map(|name| directory.join(format!("{UNFINISHED}{name}")));
+        let sockets = [&young, &old].map(|path| {
+            let socket = open().unwrap();
+            bind(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
+            socket
+        });
+        let long_ago = SystemTime::now() - UNFINISHED_TIME - Duration::from_secs(9);
+        let since = long_ago.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+        let then = rustix::fs::Timespec { tv_sec: since.cast_signed(), tv_nsec: 0 };
+        let times = rustix::fs::Timestamps { last_access: then, last_modification: then };
+        rustix::fs::utimensat(rustix::fs::CWD, &old, &times, rustix::fs::AtFlags::empty()).unwrap();
+        let mut doorway = Doorway::open(&format!("unfinished-{}", std::process::id())).unwrap();
+        doorway.open_in(&directory, "other").unwrap();
+        assert!(young.exists() && !old.exists());
+        drop((doorway, sockets));
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_doorway_that_could_not_be_opened_has_no_file_and_leaves_none() {
+        let directory = directory("failing");
+        std::fs::create_dir(directory.join("oikaze-taken")).unwrap();
+        let mut doorway = Doorway::open(&format!("failing-{}", std::process::id())).unwrap();
+        assert!(doorway.open_in(&directory, "taken").is_err());
+        assert!(doorway.open_in(&directory.join("missing"), "name").is_err());
+        assert!(doorway.open_in(&directory, &"long".repeat(40)).is_err());
+        assert_eq!(doorway.file(), None);
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    /// Nodes of one job open theirs at one moment, each removing what it takes for dead.
+    #[test]
+    fn who_is_opening_is_not_taken_for_dead() {
+        let directory = directory("together");
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    remove_stale(&directory);
+                }
+            });
+            let outcome = (0..2000).try_for_each(|number| {
+                let name = format!("together-{}-{number}", std::process::id());
+                let mut doorway = Doorway::open(&name)?;
+                doorway.open_in(&directory, &name)?;
+                std::fs::symlink_metadata(doorway.file().ok_or(io::ErrorKind::NotFound)?).map(drop)
+            });
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            outcome.unwrap();
+        });
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}

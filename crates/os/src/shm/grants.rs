@@ -1,0 +1,349 @@
+//! Regions of one node that a local peer has mapped (spec/memory.md, MEM-18): it reaches them by
+//! itself, until they are taken back. Who is inside meanwhile stands in memory that both map
+//! ([`Marks`]).
+
+use super::copy::copy;
+use super::line::Line;
+use super::marks::Marks;
+use super::memory::{Memory, claim};
+use crate::hazard::fences::{self, Reach};
+use crate::hazard::place;
+use crate::memory::mapping::Mapping;
+use crate::memory::{Region, WeakRegion, lasting_len};
+use crate::origin::Origin;
+use core::ptr::NonNull;
+use oikaze_protocol::limits::GRANTS;
+use oikaze_protocol::rma::{AtomicOp, Rights};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+
+/// Longer memory is mapped where huge pages fit.
+const HUGE: usize = 2 << 20;
+
+/// What an owner has given, by line: the region, and the number that it had.
+#[derive(Debug)]
+pub struct Grants {
+    marks: Marks,
+    given: [Option<(u32, WeakRegion)>; GRANTS],
+    any: bool,
+}
+
+impl Grants {
+    pub(super) fn new(memory: Memory) -> Grants {
+        Grants { marks: Marks::new(memory), given: [const { None }; GRANTS], any: false }
+    }
+
+    /// Is anything given?
+    #[must_use]
+    pub fn any(&self) -> bool {
+        self.any
+    }
+
+    /// A line for a region, if one is free: its number.
+    pub fn give(&mut self, slot: u32, region: &Region) -> Option<usize> {
+        let Grants { marks, given, any } = self;
+        // One that was taken back is free when nobody can look at it any more.
+        let (index, given) = given
+            .iter_mut()
+            .enumerate()
+            .find(|(index, given)| given.is_none() || marks.is_dropped(*index))?;
+        *given = Some((slot, region.downgrade()));
+        marks.begin(index);
+        *any = true;
+        Some(index)
+    }
+
+    /// A line was not given after all.
+    pub fn withdraw(&mut self, index: usize) {
+        if let Some(given) = self.given.get_mut(index) {
+            *given = None;
+        }
+    }
+
+    /// The local peer is let into this region no more, once [fences](crate::hazard::make_fences)
+    /// are made. Had it been given the region?
+    #[must_use]
+    pub fn take_back(&self, slot: u32) -> bool {
+        self.end(self.all().1.filter(|(number, ..)| *number == slot))
+    }
+
+    /// As [`Grants::take_back`], whatever number the region was given under.
+    #[must_use]
+    pub fn take_back_all_of(&self, region: &Region) -> bool {
+        self.end(self.all().1.filter(|(.., given)| given.is(region)))
+    }
+
+    /// The local peer is let into no region any more, once fences are made. Had it been given one?
+    #[must_use]
+    pub fn take_all_back(&self) -> bool {
+        self.end(self.all().1)
+    }
+
+    fn end<'a>(&self, given: impl Iterator<Item = (u32, usize, &'a WeakRegion)>) -> bool {
+        given.inspect(|(_, index, _)| self.marks.end(*index)).count() > 0
+    }
+
+    /// Is somebody inside who is let in no more, whatever number the region was given under?
+    /// (Others may come and go for ever.)
+    #[must_use]
+    pub fn is_inside(&self, region: &Region) -> bool {
+        let (marks, mut given) = self.all();
+        given.any(|(_, index, given)| {
+            given.is(region) && marks.is_over(index) && marks.is_inside(index)
+        })
+    }
+
+    /// The regions that are given, with their numbers and lines, and the marks there.
+    pub(super) fn all(&self) -> (&Marks, impl Iterator<Item = (u32, usize, &WeakRegion)>) {
+        let given = self.given.iter().enumerate();
+        (
+            &self.marks,
+            given.filter_map(|(index, given)| {
+                given.as_ref().map(|(slot, region)| (*slot, index, region))
+            }),
+        )
+    }
+}
+
+/// Returns whether a region of these rights is mapped for writing: a change of a word needs that,
+/// too (MEM-18.1).
+fn is_writable(rights: Rights) -> bool {
+    rights.contains(Rights::WRITE) || rights.contains(Rights::ATOMIC)
+}
+
+/// A descriptor of a region's file to give away: for reading alone where neither writing nor
+/// changes of words are granted.
+///
+/// # Errors
+/// The kernel opens it no second time (`/proc` is not mounted).
+pub fn to_give(file: BorrowedFd<'_>, rights: Rights) -> io::Result<OwnedFd> {
+    if is_writable(rights) {
+        return file.try_clone_to_owned();
+    }
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// What wakes the local peer that owns a region: also while nobody of this node is in the engine.
+#[derive(Clone, Debug)]
+pub struct Bell {
+    pub(super) memory: Memory,
+    pub(super) line: Arc<Line>,
+}
+
+impl Bell {
+    /// Wake it if it sleeps (MEM-18.4). There was a fence before.
+    #[inline]
+    fn ring(&self) {
+        if super::channel::is_asleep(&self.memory) {
+            self.line.wake();
+        }
+    }
+}
+
+/// A local peer's region, mapped here. Every access is checked against what is mapped and granted;
+/// what does not pass is for the owner to judge, by the other way.
+#[derive(Debug)]
+pub struct Mapped {
+    region: Region,
+    /// Where it begins, which `region` keeps mapped, and its bytes.
+    at: NonNull<u8>,
+    len: u64,
+    rights: Rights,
+    marks: Marks,
+    index: usize,
+    /// The owner makes this process's fences.
+    asymmetric: bool,
+    bell: Bell,
+    cut_off: AtomicBool,
+    origin: Origin,
+}
+
+// SAFETY: the pointer leads into the region's memory, which is reached from any thread, through raw
+// copies and atomics only.
+unsafe impl Send for Mapped {}
+// SAFETY: as above.
+unsafe impl Sync for Mapped {}
+
+/// What a local peer has given: its file, and what was said with it.
+#[derive(Debug)]
+pub struct Gift {
+    /// Its memory.
+    pub file: OwnedFd,
+    /// Bytes.
+    pub len: usize,
+    /// What it grants on all of them.
+    pub rights: Rights,
+    /// Its line.
+    pub index: usize,
+    /// Its owner makes the fences of who reaches it ([`crate::hazard::makes_fences`]).
+    pub makes_fences: bool,
+}
+
+impl Mapped {
+    /// Map what was given.
+    ///
+    /// # Errors
+    /// The file is shorter, or an access could end this process, or it cannot be mapped.
+    pub(super) fn new(gift: &Gift, memory: Memory, bell: Bell) -> io::Result<Mapped> {
+        let Gift { file, len, rights, index, makes_fences } = gift;
+        let (len, rights, index) = (*len, *rights, *index);
+        if len == 0 || lasting_len(file)? < len as u64 || index >= GRANTS {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the region's memory is shorter than it is said to be",
+            ));
+        }
+        let mapping = if !is_writable(rights) {
+            Mapping::of_file_for_reading(file, len)
+        } else if len >= HUGE {
+            Mapping::of_file_aligned(file.as_fd(), len, HUGE)
+        } else {
+            Mapping::of_file(file.as_fd(), len)
+        };
+        let mapping = Arc::new(mapping.map_err(io::Error::other)?);
+        let at = mapping.base();
+        // SAFETY: `len` bytes that the mapping, which the region counts, keeps mapped; nobody makes
+        // `&mut` references into them. They are written only where `rights` has WRITE or ATOMIC
+        // (see `reaches`), and then the mapping is writable.
+        let region = unsafe { Region::from_alias(mapping, at, len) };
+        let asymmetric = *makes_fences && fences::are_asymmetric(Reach::Machine);
+        let (marks, cut_off) = (Marks::new(memory), AtomicBool::new(false));
+        Ok(Mapped {
+            region,
+            at,
+            len: len as u64,
+            rights,
+            marks,
+            index,
+            asymmetric,
+            bell,
+            cut_off,
+            origin: Origin::here(),
+        })
+    }
+
+    /// The owner is gone: nothing is done here any more.
+    pub fn cut_off(&self) {
+        self.cut_off.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns whether operations pass this mapping by: the owner has taken the region back, or is
+    /// gone.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.cut_off.load(Ordering::Relaxed) || self.marks.is_over(self.index)
+    }
+
+    /// May this be done here? The same for as long as the region is mapped, so that nobody need be
+    /// inside to ask.
+    #[inline]
+    fn reaches(&self, right: Rights, offset: u64, len: u64) -> bool {
+        let inside = offset.checked_add(len).is_some_and(|end| end <= self.len);
+        inside && self.rights.contains(right) && !self.cut_off.load(Ordering::Relaxed)
+    }
+
+    /// Go in, unless it is over, and out again. Whoever waits for what is changed there is woken.
+    #[inline(always)]
+    fn inside<R>(&self, changes: bool, act: impl FnOnce() -> R) -> Option<R> {
+        // Whoever sees what is stored here from now on is to see all that this thread has stored
+        // before, in this region or another: an earlier put is complete. A light fence keeps no
+        // processor from turning two plain stores round; this one, where the processor does not, is
+        // no instruction.
+        fence(Ordering::AcqRel);
+        let seen = self.marks.set(self.index, place());
+        fences::light(self.asymmetric);
+        let outcome = if self.marks.is_over(self.index) { None } else { Some(act()) };
+        self.marks.clear(self.index, &seen);
+        // Between the change, too, and the look whether the owner sleeps.
+        fences::light(self.asymmetric);
+        // The owner may wait for this thread to leave.
+        if (changes && outcome.is_some()) || self.marks.is_over(self.index) {
+            self.bell.ring();
+        }
+        outcome
+    }
+
+    /// Something is about to be written there: its line comes here while that goes its way through
+    /// all that must be looked at first. (A put of 8 bytes is seen after 63 ns instead of 79,
+    /// measured in turns.)
+    #[inline]
+    pub fn claim(&self, offset: u64) {
+        if offset < self.len {
+            // A hint, which may point anywhere.
+            claim(self.at.as_ptr().wrapping_add(offset as usize));
+        }
+    }
+
+    /// Write bytes, and then add to a word, if asked; `false`: it must be done by the other way.
+    #[inline]
+    #[must_use]
+    pub fn write(&self, offset: u64, bytes: &[u8], signal: Option<(u64, u64)>) -> bool {
+        let may_signal = signal
+            .is_none_or(|(at, _)| at.is_multiple_of(8) && self.reaches(Rights::ATOMIC, at, 8));
+        if !may_signal || !self.reaches(Rights::WRITE, offset, bytes.len() as u64) {
+            return false;
+        }
+        let done = self.inside(true, || {
+            // SAFETY: `offset` is inside the mapping, and all of `bytes` behind it; where `rights`
+            // has WRITE it is writable. Bytes of another region of the same memory may overlap. Who
+            // reads there meanwhile is under the rule of `crate::memory` about races.
+            unsafe { copy(bytes, self.at.add(offset as usize)) };
+            signal.is_none_or(|(at, add)| self.region.fetch_add(at, add).is_ok())
+        });
+        done == Some(true)
+    }
+
+    /// Write bytes of a region of ours, as [`Mapped::write`]; `false` also if they are out of its
+    /// bounds.
+    #[inline]
+    #[must_use]
+    pub fn write_from(
+        &self,
+        offset: u64,
+        from: &Region,
+        at: u64,
+        len: u64,
+        signal: Option<(u64, u64)>,
+    ) -> bool {
+        from.with_bytes(at, len, |bytes| self.write(offset, bytes, signal)).is_ok_and(|done| done)
+    }
+
+    /// Read into a region of ours.
+    #[inline]
+    #[must_use]
+    pub fn read_to(&self, offset: u64, into: &Region, at: u64, len: u64) -> bool {
+        let read = || self.region.with_bytes(offset, len, |bytes| into.write(at, bytes).is_ok());
+        self.reaches(Rights::READ, offset, len) && self.inside(false, read) == Some(Ok(true))
+    }
+
+    /// Change a word; its old value.
+    #[inline]
+    #[must_use]
+    pub fn atomic(&self, offset: u64, op: AtomicOp) -> Option<u64> {
+        let width = op.width().bytes();
+        let may = offset.is_multiple_of(width) && self.reaches(Rights::ATOMIC, offset, width);
+        if !may {
+            return None;
+        }
+        self.inside(true, || self.region.atomic(offset, op).ok())?
+    }
+}
+
+impl PartialEq for Mapped {
+    fn eq(&self, other: &Mapped) -> bool {
+        core::ptr::eq(self, other)
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // The marks are shared memory: a child of fork would give up the parent's line (MEM-24.2).
+        if self.origin.is_here() {
+            self.marks.drop_line(self.index);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Two nodes of one machine: memory that both map, and a Unix socket between them (spec/memory.md,
+//! MEM-16).
+//!
+//! - [`Doorway`]: where a node can be called by others, a Unix socket; [`Line`]: one such
+//!   connection, over which descriptors go, which wakes who sleeps, and whose end is the other
+//!   process's end.
+//! - [`Pair`]: one side of two rings ([`Writer`], [`Reader`]) in memory that both processes map.
+//! - [`Mapped`]: a local peer's region that is reached without asking its owner; [`Grants`] is the
+//!   owner's side, [`Straggler`] what is left of a local peer that was given up while it was
+//!   inside.
+//! - [`Watch`]: one descriptor for all lines of a node.
+//!
+//! The memory is a sealed file, so that nobody can make the other's accesses fail. Whatever is read
+//! from it is copied before it is judged, and no reference into it is ever made: a local peer that
+//! writes nonsense, or writes at any moment, spoils what it sends and nothing else.
+
+mod channel;
+#[cfg(not(all(test, loom)))]
+mod copy;
+#[cfg(not(all(test, loom)))]
+mod doorway;
+#[cfg(not(all(test, loom)))]
+mod grants;
+#[cfg(not(all(test, loom)))]
+mod line;
+mod marks;
+mod memory;
+#[cfg(all(test, loom))]
+mod models;
+#[cfg(not(all(test, loom)))]
+mod pair;
+#[cfg(not(all(test, loom)))]
+mod straggler;
+#[cfg(not(all(test, loom)))]
+mod watch;
+
+pub use channel::{Full, Glance, Reader, STEP_BODY, Writer};
+#[cfg(not(all(test, loom)))]
+pub use doorway::{CALLERS_MAX, Doorway};
+#[cfg(not(all(test, loom)))]
+pub use grants::{Bell, Gift, Grants, Mapped, to_give};
+#[cfg(not(all(test, loom)))]
+pub use line::{Line, Said, Stranger};
+pub use memory::Part;
+#[cfg(not(all(test, loom)))]
+pub use pair::{Pair, Side, shared_memory};
+#[cfg(not(all(test, loom)))]
+pub use straggler::Straggler;
+#[cfg(not(all(test, loom)))]
+pub use watch::Watch;

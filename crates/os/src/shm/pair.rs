@@ -1,0 +1,126 @@
+//! One side of the memory that two local peers share.
+
+use super::channel::{CHANNEL, Glance, Reader, Writer};
+use super::grants::{Bell, Gift, Grants, Mapped};
+use super::line::{Line, line_pair};
+use super::marks::Marks;
+use super::memory::Memory;
+use crate::hazard::makes_fences;
+use crate::memory::mapping::Mapping;
+use crate::memory::{MemoryError, lasting_len, sealed_file};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::sync::Arc;
+
+/// Bytes of the memory: a direction each.
+const BYTES: usize = 2 * CHANNEL;
+
+/// Which side a process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// It has called, and made the memory.
+    Caller,
+    /// It was called, and given the memory.
+    Called,
+}
+
+/// Memory for two local peers, to be given to the one that is called.
+///
+/// # Errors
+/// [`MemoryError`].
+pub fn shared_memory() -> Result<OwnedFd, MemoryError> {
+    sealed_file("oikaze-local peer", BYTES)
+}
+
+/// The rings to and from a local peer, and the line to it.
+#[derive(Debug)]
+pub struct Pair {
+    /// To it.
+    pub outward: Writer,
+    /// From it.
+    pub inward: Reader,
+    /// Descriptors, wake-ups, and its end.
+    pub line: Arc<Line>,
+    /// Regions of ours that it has mapped.
+    pub grants: Grants,
+    ours: Memory,
+    theirs: Memory,
+}
+
+impl Pair {
+    /// Map the memory.
+    ///
+    /// # Errors
+    /// It is not as [`shared_memory`] makes it, so that an access could fail; or it cannot be
+    /// mapped.
+    pub fn new(memory: &OwnedFd, side: Side, line: Line) -> io::Result<Pair> {
+        if lasting_len(memory)? != BYTES as u64 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the memory is of another size",
+            ));
+        }
+        let mapping = Arc::new(Mapping::of_file(memory.as_fd(), BYTES).map_err(io::Error::other)?);
+        let half = |at: usize| Memory::new(Arc::clone(&mapping), at * CHANNEL, CHANNEL);
+        let (out, inward) = match side {
+            Side::Caller => (0, 1),
+            Side::Called => (1, 0),
+        };
+        let (ours, theirs) = (half(out), half(inward));
+        let inward = Reader::new(theirs.clone());
+        if makes_fences() {
+            inward.make_fences();
+        }
+        Ok(Pair {
+            outward: Writer::new(ours.clone()),
+            inward,
+            line: Arc::new(line),
+            grants: Grants::new(ours.clone()),
+            ours,
+            theirs,
+        })
+    }
+
+    /// Map a region that it has given.
+    ///
+    /// # Errors
+    /// What came with it cannot be mapped. Then its line is free again.
+    pub fn map(&self, gift: &Gift) -> io::Result<Mapped> {
+        let bell = Bell { memory: self.ours.clone(), line: Arc::clone(&self.line) };
+        Mapped::new(gift, self.theirs.clone(), bell).inspect_err(|_| self.forgo(gift.index))
+    }
+
+    /// What it has given in this line is done without: it may give another region there.
+    pub fn forgo(&self, index: usize) {
+        Marks::new(self.theirs.clone()).drop_line(index);
+    }
+
+    /// What any thread may see of it.
+    #[must_use]
+    pub fn glance(&self) -> Glance {
+        Glance::new(&self.ours, &self.inward)
+    }
+
+    /// Both sides, for two engines of one process (tests, examples).
+    ///
+    /// # Errors
+    /// No memory or descriptor for them.
+    pub fn both() -> io::Result<(Pair, Pair)> {
+        let memory = shared_memory().map_err(io::Error::other)?;
+        let (one, other) = line_pair()?;
+        Ok((Pair::new(&memory, Side::Caller, one)?, Pair::new(&memory, Side::Called, other)?))
+    }
+
+    /// Wake the local peer if it sleeps: something was put in, or settled.
+    pub fn wake(&self) {
+        if self.outward.must_wake() {
+            self.line.wake();
+        }
+    }
+}
+
+impl AsFd for Pair {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.line.as_fd()
+    }
+}
