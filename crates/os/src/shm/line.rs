@@ -285,14 +285,14 @@ mod tests {
     #[test]
     fn the_end_of_a_process_without_a_number_is_seen_after_the_line_has_ended() {
         let place = std::env::temp_dir().join(format!("oikaze-line-{}", std::process::id()));
-        let doorway = UnixListener::bind(&place).unwrap();
+        let listener = UnixListener::bind(&place).unwrap();
         let mut called = Command::new(std::env::current_exe().unwrap());
         let mut caller = called
             .args(["--exact", "local peer::line::tests::calls_and_waits"])
             .env(CALL, &place)
             .spawn()
             .unwrap();
-        let socket = OwnedFd::from(doorway.accept().unwrap().0);
+        let socket = OwnedFd::from(listener.accept().unwrap().0);
         std::fs::remove_file(&place).unwrap();
         let Some(process) = process_of(&socket, 0) else {
             // A kernel before 6.5 does not say.

@@ -1,7 +1,7 @@
 //! Two nodes of one machine: memory that both map, and a Unix socket between them (spec/memory.md,
 //! MEM-16).
 //!
-//! - [`Doorway`]: where a node can be called by others, a Unix socket; [`Line`]: one such
+//! - [`Listener`]: where a node can be called by others, a Unix socket; [`Line`]: one such
 //!   connection, over which descriptors go, which wakes who sleeps, and whose end is the other
 //!   process's end.
 //! - [`Pair`]: one side of two rings ([`Writer`], [`Reader`]) in memory that both processes map.
@@ -18,11 +18,11 @@ mod channel;
 #[cfg(not(all(test, loom)))]
 mod copy;
 #[cfg(not(all(test, loom)))]
-mod doorway;
-#[cfg(not(all(test, loom)))]
 mod grants;
 #[cfg(not(all(test, loom)))]
 mod line;
+#[cfg(not(all(test, loom)))]
+mod listener;
 mod marks;
 mod memory;
 #[cfg(all(test, loom))]
@@ -36,11 +36,11 @@ mod watch;
 
 pub use channel::{Full, Glance, Reader, STEP_BODY, Writer};
 #[cfg(not(all(test, loom)))]
-pub use doorway::{CALLERS_MAX, Doorway};
-#[cfg(not(all(test, loom)))]
 pub use grants::{Bell, Gift, Grants, Mapped, to_give};
 #[cfg(not(all(test, loom)))]
 pub use line::{Line, Said, Stranger};
+#[cfg(not(all(test, loom)))]
+pub use listener::{CALLERS_MAX, Listener};
 pub use memory::Part;
 #[cfg(not(all(test, loom)))]
 pub use pair::{Pair, Side, shared_memory};

@@ -12,7 +12,7 @@
 use super::Why;
 use crate::error::remedy;
 use crate::job::{Bootstrap, JobError};
-use oikaze_os::shm::{CALLERS_MAX, Doorway, Line, Pair, Side, shared_memory};
+use oikaze_os::shm::{CALLERS_MAX, Line, Listener, Pair, Side, shared_memory};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::LOCAL_PEERS_AGREE_TIME;
 use rustix::fd::{AsFd, OwnedFd};
@@ -78,7 +78,7 @@ pub(super) struct Calling {
 /// The calls between this node and those it expects.
 pub(super) struct Meeting<'a> {
     job: &'a dyn Bootstrap,
-    doorway: &'a Doorway,
+    listener: &'a Listener,
     /// For a step of others.
     patience: Duration,
     /// For the last word.
@@ -87,19 +87,19 @@ pub(super) struct Meeting<'a> {
 
 impl<'a> Meeting<'a> {
     /// `limit`: how long the nodes of the job may take to meet; these here take a part of it.
-    pub fn new(job: &'a dyn Bootstrap, doorway: &'a Doorway, limit: Duration) -> Self {
-        Meeting { job, doorway, patience: LOCAL_PEERS_AGREE_TIME.min(limit / 4), limit }
+    pub fn new(job: &'a dyn Bootstrap, listener: &'a Listener, limit: Duration) -> Self {
+        Meeting { job, listener, patience: LOCAL_PEERS_AGREE_TIME.min(limit / 4), limit }
     }
 
     /// As [`Meeting::new`], with the time that others are given.
     #[cfg(test)]
     pub fn with_patience(
         job: &'a dyn Bootstrap,
-        doorway: &'a Doorway,
+        listener: &'a Listener,
         patience: Duration,
         limit: Duration,
     ) -> Self {
-        Meeting { job, doorway, patience, limit }
+        Meeting { job, listener, patience, limit }
     }
 
     /// Agree with each of these, or find out why not.
@@ -180,8 +180,8 @@ impl<'a> Meeting<'a> {
 
     pub fn call(&self, rank: Rank, way: &WayTo) -> io::Result<Calling> {
         let line = match way {
-            WayTo::Name(name) => Doorway::call_name(name),
-            WayTo::File(path) => Doorway::call_file(path),
+            WayTo::Name(name) => Listener::call_name(name),
+            WayTo::File(path) => Listener::call_file(path),
         }?;
         let mut nonce = [0; NONCE];
         getrandom::fill(&mut nonce).map_err(|why| io::Error::other(why.to_string()))?;
@@ -212,7 +212,7 @@ impl<'a> Meeting<'a> {
                 }
             }
         }
-        outcomes.extend(self.be_called(&coming, || self.doorway.next_caller()));
+        outcomes.extend(self.be_called(&coming, || self.listener.accept()));
         Ok(outcomes)
     }
 

@@ -1,8 +1,8 @@
 //! Which nodes of a job share memory with this one: they find each other, and agree, before the
 //! first message (spec/memory.md, MEM-16.8).
 //!
-//! Each node opens a [`Doorway`] and publishes where it is. Of two nodes on one machine, of one
-//! user, that can reach each other's doorway, the one of higher rank calls, makes the memory and
+//! Each node opens a [`Listener`] and publishes where it is. Of two nodes on one machine, of one
+//! user, that can reach each other's listener, the one of higher rank calls, makes the memory and
 //! hands it over ([`meeting`]).
 
 mod meeting;
@@ -13,7 +13,7 @@ use super::addresses::{Callable, Reachable};
 use super::{Bootstrap, JobError};
 use meeting::{Meeting, Outcomes, WayTo};
 use oikaze_os::link::TapSettings;
-use oikaze_os::shm::{Doorway, Pair};
+use oikaze_os::shm::{Listener, Pair};
 use oikaze_os::without::Without;
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::LOCAL_PEERS_MAX;
@@ -28,9 +28,9 @@ pub const VARIABLE: &str = "OIKAZE_SHM_DIR";
 /// Why two nodes of one machine talk over UDP all the same.
 type Why = String;
 
-/// This node's doorway, or why it has none.
+/// This node's listener, or why it has none.
 pub(crate) struct LocalPeerSetup {
-    doorway: Result<(Doorway, Callable), Why>,
+    listener: Result<(Listener, Callable), Why>,
     /// What went wrong beside.
     notices: Vec<String>,
 }
@@ -45,22 +45,22 @@ pub(crate) struct Found {
 }
 
 impl LocalPeerSetup {
-    /// Open the doorway, unless the user does not want it.
+    /// Open the listener, unless the user does not want it.
     pub fn open(job: &dyn Bootstrap, without: &Without) -> LocalPeerSetup {
         let mut notices = Vec::new();
         let directory =
             std::env::var_os(VARIABLE).filter(|text| !text.is_empty()).map(PathBuf::from);
-        let doorway = match unwanted(job, without) {
+        let listener = match unwanted(job, without) {
             Some(why) => Err(why),
-            None => open_doorway(directory.as_deref(), &mut notices)
+            None => open_listener(directory.as_deref(), &mut notices)
                 .map_err(|why| format!("no Unix socket to be called at: {why}")),
         };
-        LocalPeerSetup { doorway, notices }
+        LocalPeerSetup { listener, notices }
     }
 
     /// What others must know to call.
     pub fn callable(&self) -> Option<Callable> {
-        self.doorway.as_ref().ok().map(|(_, callable)| callable.clone())
+        self.listener.as_ref().ok().map(|(_, callable)| callable.clone())
     }
 
     /// Meet those of this machine. `all`: what every rank published.
@@ -85,7 +85,7 @@ impl LocalPeerSetup {
         if here.is_empty() {
             return Ok(found);
         }
-        let (doorway, _) = match &self.doorway {
+        let (listener, _) = match &self.listener {
             Ok(open) => open,
             Err(why) => {
                 found.unshared = here.len() as u64;
@@ -109,7 +109,7 @@ impl LocalPeerSetup {
                 }
             }
         }
-        let outcomes = Meeting::new(job, doorway, limit).hold(callable)?;
+        let outcomes = Meeting::new(job, listener, limit).hold(callable)?;
         found.take(outcomes, whys);
         Ok(found)
     }
@@ -127,29 +127,29 @@ fn unwanted(job: &dyn Bootstrap, without: &Without) -> Option<Why> {
     }
 }
 
-fn open_doorway(
+fn open_listener(
     directory: Option<&Path>,
     notices: &mut Vec<String>,
-) -> io::Result<(Doorway, Callable)> {
+) -> io::Result<(Listener, Callable)> {
     let mut random = [0; 16];
     getrandom::fill(&mut random).map_err(|why| io::Error::other(why.to_string()))?;
     let name = format!("{:032x}", u128::from_ne_bytes(random));
-    let mut doorway = Doorway::open(&format!("oikaze-{name}"))?;
+    let mut listener = Listener::open(&format!("oikaze-{name}"))?;
     if let Some(directory) = directory
-        && let Err(why) = doorway.open_in(directory, &name)
+        && let Err(why) = listener.open_in(directory, &name)
     {
         notices.push(format!(
             "{VARIABLE}={}: nodes in other network namespaces cannot call this one there: {why}",
             directory.display()
         ));
     }
-    let file = doorway.file().map(|path| path.to_string_lossy().into_owned());
+    let file = listener.file().map(|path| path.to_string_lossy().into_owned());
     let callable = Callable {
         user: rustix::process::geteuid().as_raw(),
         name: format!("oikaze-{name}"),
         file,
     };
-    Ok((doorway, callable))
+    Ok((listener, callable))
 }
 
 fn way_to(mine: &Reachable, theirs: &Reachable) -> Result<WayTo, Why> {

@@ -4,7 +4,7 @@
 use super::meeting::{Meeting, Outcomes, Step, WayTo};
 use crate::job::bootstrap::Alone;
 use crate::job::{Bootstrap, JobError, Secret, Settings};
-use oikaze_os::shm::Doorway;
+use oikaze_os::shm::Listener;
 use oikaze_protocol::Rank;
 use std::collections::BTreeMap;
 use std::io;
@@ -63,16 +63,16 @@ fn store() -> Alone {
     Alone::new(Settings::default()).unwrap()
 }
 
-/// A doorway that nobody else has, and its name.
-fn doorway() -> (Doorway, String) {
+/// A listener that nobody else has, and its name.
+fn listener() -> (Listener, String) {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let name =
         format!("oikaze-meeting-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-    (Doorway::open(&name).unwrap(), name)
+    (Listener::open(&name).unwrap(), name)
 }
 
-fn patient<'a>(job: &'a Place<'_>, doorway: &'a Doorway) -> Meeting<'a> {
-    Meeting::with_patience(job, doorway, LIMIT / 4, LIMIT)
+fn patient<'a>(job: &'a Place<'_>, listener: &'a Listener) -> Meeting<'a> {
+    Meeting::with_patience(job, listener, LIMIT / 4, LIMIT)
 }
 
 fn why(outcomes: &Outcomes, rank: Rank) -> &str {
@@ -82,18 +82,18 @@ fn why(outcomes: &Outcomes, rank: Rank) -> &str {
 /// Every node with every other one, each in its thread; `strangers` is given the names first.
 fn all_meet(strangers: impl FnOnce(&[String])) -> Vec<Outcomes> {
     let store = store();
-    let (doorways, names): (Vec<Doorway>, Vec<String>) = (0..3).map(|_| doorway()).unzip();
+    let (listeners, names): (Vec<Listener>, Vec<String>) = (0..3).map(|_| listener()).unzip();
     strangers(&names);
     std::thread::scope(|scope| {
         let nodes: Vec<_> = (0..3)
-            .zip(&doorways)
-            .map(|(rank, doorway)| {
+            .zip(&listeners)
+            .map(|(rank, listener)| {
                 let (names, store) = (&names, &store);
                 scope.spawn(move || {
                     let others = (0..3).zip(names).filter(|(other, _)| *other != rank);
                     let ways =
                         others.map(|(other, name)| (other, WayTo::Name(name.clone()))).collect();
-                    patient(&Place { rank, store }, doorway).hold(ways).unwrap()
+                    patient(&Place { rank, store }, listener).hold(ways).unwrap()
                 })
             })
             .collect();
@@ -115,8 +115,8 @@ fn a_caller_that_says_nothing_or_nonsense_holds_up_nobody() {
     let mut lines = Vec::new();
     let outcomes = all_meet(|names| {
         for name in names {
-            lines.push(Doorway::call_name(name).unwrap());
-            let babbling = Doorway::call_name(name).unwrap();
+            lines.push(Listener::call_name(name).unwrap());
+            let babbling = Listener::call_name(name).unwrap();
             babbling.say(&[7; 200], None).unwrap();
             lines.push(babbling);
         }
@@ -130,10 +130,10 @@ fn a_caller_that_says_nothing_or_nonsense_holds_up_nobody() {
 #[test]
 fn who_cannot_be_called_does_not_wait_for_a_call() {
     let store = store();
-    let doorways = [doorway().0, doorway().0];
+    let listeners = [listener().0, listener().0];
     let hold = |rank: Rank| {
         let way = WayTo::File(Path::new("/nowhere/oikaze").into());
-        patient(&Place { rank, store: &store }, &doorways[rank as usize])
+        patient(&Place { rank, store: &store }, &listeners[rank as usize])
             .hold(vec![(1 - rank, way)])
             .unwrap()
     };
@@ -155,9 +155,9 @@ fn who_cannot_be_called_does_not_wait_for_a_call() {
 #[test]
 fn a_node_without_descriptors_says_so_and_goes_on() {
     let store = store();
-    let (job, (doorway, _)) = (Place { rank: 0, store: &store }, doorway());
+    let (job, (listener, _)) = (Place { rank: 0, store: &store }, listener());
     let mut asked = 0;
-    let outcomes = patient(&job, &doorway).be_called(&[1, 2], || {
+    let outcomes = patient(&job, &listener).be_called(&[1, 2], || {
         asked += 1;
         Some(Err(io::Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error())))
     });
@@ -172,8 +172,8 @@ fn a_node_without_descriptors_says_so_and_goes_on() {
 #[test]
 fn strangers_without_end_are_not_heard_without_end() {
     let store = store();
-    let (job, (doorway, _)) = (Place { rank: 0, store: &store }, doorway());
-    let outcomes = patient(&job, &doorway)
+    let (job, (listener, _)) = (Place { rank: 0, store: &store }, listener());
+    let outcomes = patient(&job, &listener)
         .be_called(&[1], || Some(Err(io::ErrorKind::PermissionDenied.into())));
     assert!(why(&outcomes, 1).starts_with("its call has not come"));
 }
@@ -182,8 +182,8 @@ fn strangers_without_end_are_not_heard_without_end() {
 #[test]
 fn a_node_that_is_late_is_talked_to_over_the_network() {
     let store = store();
-    let (job, (doorway, name)) = (Place { rank: 1, store: &store }, doorway());
-    let meeting = Meeting::with_patience(&job, &doorway, Duration::ZERO, LIMIT);
+    let (job, (listener, name)) = (Place { rank: 1, store: &store }, listener());
+    let meeting = Meeting::with_patience(&job, &listener, Duration::ZERO, LIMIT);
     let outcomes =
         meeting.hold(vec![(0, WayTo::Name(name.clone())), (2, WayTo::Name(name))]).unwrap();
     assert!(
@@ -203,14 +203,15 @@ fn a_node_that_is_late_is_talked_to_over_the_network() {
 fn the_caller_has_the_last_word() {
     let store = store();
     let (above, below) = (Place { rank: 1, store: &store }, Place { rank: 0, store: &store });
-    let ((doorway, name), (other, _)) = (doorway(), doorway());
+    let ((listener, name), (other, _)) = (listener(), listener());
     let caller = patient(&above, &other);
     let call = caller.call(0, &WayTo::Name(name)).unwrap();
     caller.tell(Step::Called, &BTreeMap::from([(0, Ok(()))])).unwrap();
     caller
         .tell(Step::Used, &BTreeMap::from([(0, Err::<(), _>("no room to map it".to_owned()))]))
         .unwrap();
-    let outcomes = patient(&below, &doorway).hold(vec![(1, WayTo::Name("unused".into()))]).unwrap();
+    let outcomes =
+        patient(&below, &listener).hold(vec![(1, WayTo::Name("unused".into()))]).unwrap();
     assert_eq!(why(&outcomes, 1), "it says: no room to map it");
     drop(call);
 }

@@ -40,22 +40,22 @@ fn open() -> io::Result<OwnedFd> {
 
 /// A socket that is called. Its file, if it has one, is removed when it is dropped.
 #[derive(Debug)]
-pub struct Doorway {
+pub struct Listener {
     by_name: OwnedFd,
     in_directory: Option<(OwnedFd, PathBuf)>,
     origin: Origin,
 }
 
-impl Doorway {
+impl Listener {
     /// Called by a name nobody else has.
     ///
     /// # Errors
     /// No descriptor left; the name is taken.
-    pub fn open(name: &str) -> io::Result<Doorway> {
+    pub fn open(name: &str) -> io::Result<Listener> {
         let by_name = open()?;
         bind(&by_name, &SocketAddrUnix::new_abstract_name(name.as_bytes())?)?;
         listen(&by_name, WAITING)?;
-        Ok(Doorway { by_name, in_directory: None, origin: Origin::here() })
+        Ok(Listener { by_name, in_directory: None, origin: Origin::here() })
     }
 
     /// Called also by a file of that name in a directory that other network namespaces see, too.
@@ -101,7 +101,7 @@ impl Doorway {
     ///
     /// # Errors
     /// It is of another user (`PermissionDenied`); else what the kernel says.
-    pub fn next_caller(&self) -> Option<io::Result<Line>> {
+    pub fn accept(&self) -> Option<io::Result<Line>> {
         self.descriptors().find_map(|socket| {
             loop {
                 return match accept_with(
@@ -129,13 +129,13 @@ impl Doorway {
     /// Call a node by its file.
     ///
     /// # Errors
-    /// As [`Doorway::call_name`].
+    /// As [`Listener::call_name`].
     pub fn call_file(path: &Path) -> io::Result<Line> {
         call(&SocketAddrUnix::new(path)?)
     }
 }
 
-impl Drop for Doorway {
+impl Drop for Listener {
     fn drop(&mut self) {
         // The file is the parent's in a child of fork (MEM-24.2).
         if let Some((_, path)) = self.in_directory.as_ref().filter(|_| self.origin.is_here()) {
@@ -189,7 +189,8 @@ mod tests {
 
     #[test]
     fn a_call_is_heard_by_name_and_by_file_and_dead_files_go() {
-        let directory = std::env::temp_dir().join(format!("oikaze-doorway-{}", std::process::id()));
+        let directory =
+            std::env::temp_dir().join(format!("oikaze-listener-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         // A process that was killed leaves its socket; one that lives keeps it.
         let stale = directory.join("oikaze-dead");
@@ -200,27 +201,27 @@ mod tests {
         let mine = [directory.join("oikaze-results"), directory.join("oikaze-link")];
         std::fs::write(&mine[0], b"mine").unwrap();
         std::os::unix::fs::symlink(&mine[0], &mine[1]).unwrap();
-        let mut living = Doorway::open(&format!("living-{}", std::process::id())).unwrap();
+        let mut living = Listener::open(&format!("living-{}", std::process::id())).unwrap();
         living.open_in(&directory, "living").unwrap();
 
         let name = format!("tested-{}", std::process::id());
-        let mut doorway = Doorway::open(&name).unwrap();
-        doorway.open_in(&directory, "tested").unwrap();
+        let mut listener = Listener::open(&name).unwrap();
+        listener.open_in(&directory, "tested").unwrap();
         assert!(!stale.exists() && living.file().unwrap().exists());
-        assert!(doorway.next_caller().is_none());
-        let caller = Doorway::call_name(&name).unwrap();
+        assert!(listener.accept().is_none());
+        let caller = Listener::call_name(&name).unwrap();
         caller.say(b"by name", None).unwrap();
-        let line = doorway.next_caller().unwrap().unwrap();
+        let line = listener.accept().unwrap().unwrap();
         assert_eq!(line.hear().unwrap().unwrap().bytes(), b"by name");
-        let path = doorway.file().unwrap().to_owned();
-        let caller = Doorway::call_file(&path).unwrap();
+        let path = listener.file().unwrap().to_owned();
+        let caller = Listener::call_file(&path).unwrap();
         caller.say(b"by file", None).unwrap();
         assert_eq!(
-            doorway.next_caller().unwrap().unwrap().hear().unwrap().unwrap().bytes(),
+            listener.accept().unwrap().unwrap().hear().unwrap().unwrap().bytes(),
             b"by file"
         );
-        drop((doorway, living));
-        assert!(!path.exists() && Doorway::call_name(&name).is_err());
+        drop((listener, living));
+        assert!(!path.exists() && Listener::call_name(&name).is_err());
         mine.iter().for_each(|path| assert_eq!(std::fs::read(path).unwrap(), b"mine"));
         mine.iter().for_each(|path| std::fs::remove_file(path).unwrap());
         std::fs::remove_dir(&directory).unwrap();
@@ -248,22 +249,22 @@ mod tests {
         let then = rustix::fs::Timespec { tv_sec: since.cast_signed(), tv_nsec: 0 };
         let times = rustix::fs::Timestamps { last_access: then, last_modification: then };
         rustix::fs::utimensat(rustix::fs::CWD, &old, &times, rustix::fs::AtFlags::empty()).unwrap();
-        let mut doorway = Doorway::open(&format!("unfinished-{}", std::process::id())).unwrap();
-        doorway.open_in(&directory, "other").unwrap();
+        let mut listener = Listener::open(&format!("unfinished-{}", std::process::id())).unwrap();
+        listener.open_in(&directory, "other").unwrap();
         assert!(young.exists() && !old.exists());
-        drop((doorway, sockets));
+        drop((listener, sockets));
         std::fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
-    fn a_doorway_that_could_not_be_opened_has_no_file_and_leaves_none() {
+    fn a_listener_that_could_not_be_opened_has_no_file_and_leaves_none() {
         let directory = directory("failing");
         std::fs::create_dir(directory.join("oikaze-taken")).unwrap();
-        let mut doorway = Doorway::open(&format!("failing-{}", std::process::id())).unwrap();
-        assert!(doorway.open_in(&directory, "taken").is_err());
-        assert!(doorway.open_in(&directory.join("missing"), "name").is_err());
-        assert!(doorway.open_in(&directory, &"long".repeat(40)).is_err());
-        assert_eq!(doorway.file(), None);
+        let mut listener = Listener::open(&format!("failing-{}", std::process::id())).unwrap();
+        assert!(listener.open_in(&directory, "taken").is_err());
+        assert!(listener.open_in(&directory.join("missing"), "name").is_err());
+        assert!(listener.open_in(&directory, &"long".repeat(40)).is_err());
+        assert_eq!(listener.file(), None);
         assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1);
         std::fs::remove_dir_all(&directory).unwrap();
     }
@@ -281,9 +282,9 @@ mod tests {
             });
             let outcome = (0..2000).try_for_each(|number| {
                 let name = format!("together-{}-{number}", std::process::id());
-                let mut doorway = Doorway::open(&name)?;
-                doorway.open_in(&directory, &name)?;
-                std::fs::symlink_metadata(doorway.file().ok_or(io::ErrorKind::NotFound)?).map(drop)
+                let mut listener = Listener::open(&name)?;
+                listener.open_in(&directory, &name)?;
+                std::fs::symlink_metadata(listener.file().ok_or(io::ErrorKind::NotFound)?).map(drop)
             });
             done.store(true, std::sync::atomic::Ordering::Relaxed);
             outcome.unwrap();
