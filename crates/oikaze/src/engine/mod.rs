@@ -51,7 +51,7 @@ pub use failure::Failure;
 pub use fences::Fences;
 pub use joined::Joined;
 pub use operation::{Completion, Outcome, Sink, Value};
-pub use shm::{Passage, Passages};
+pub use shm::{ShmChannel, ShmChannels};
 pub use submission::{Keep, Request, Submission};
 pub use submit::{tracked, tracked_by};
 pub use swapping::Swap;

@@ -1,7 +1,7 @@
 //! Small messages between local peers that take the shortest way: from the caller's memory into the
 //! ring, and from the ring to the caller, with no turn between (spec/memory.md, MEM-16.9).
 
-use super::shm::{Passage, Passages};
+use super::shm::{ShmChannel, ShmChannels};
 use super::{Arrived, Completion, Engine, Failure};
 use oikaze_os::link::Link;
 use oikaze_protocol::Rank;
@@ -38,10 +38,10 @@ impl Ahead {
 impl<L: Link, P: Pages> Engine<L, P> {
     /// What threads see of the rings of all local peers.
     #[must_use]
-    pub fn passages(&self) -> Passages {
-        let passage =
-            |rank| self.peers.local_peer(rank).map(|local_peer| Arc::clone(&local_peer.passage));
-        Passages::new((0..self.nodes).map(passage).collect(), self.ahead.clone())
+    pub fn channels(&self) -> ShmChannels {
+        let channel =
+            |rank| self.peers.local_peer(rank).map(|local_peer| Arc::clone(&local_peer.channel));
+        ShmChannels::new((0..self.nodes).map(channel).collect(), self.ahead.clone())
     }
 
     /// Have so many gone past the turns that one must look for what else there is?
@@ -144,14 +144,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
     pub(super) fn promise(
         &mut self,
         peer: Rank,
-        passage: &Passage,
+        channel: &ShmChannel,
         position: u64,
         completion: Arc<Completion>,
     ) {
         let settled = match self.peers.local_peer_mut(peer) {
             Some(local_peer) => local_peer.promise(position, completion),
             None => {
-                completion.settle(passage.outcome(position).unwrap_or(Err(Failure::Left)));
+                completion.settle(channel.outcome(position).unwrap_or(Err(Failure::Left)));
                 true
             }
         };

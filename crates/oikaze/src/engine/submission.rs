@@ -1,7 +1,7 @@
 //! What threads ask of the engine, in the order in which they asked.
 
 use super::operation::{Completion, Sink};
-use super::shm::Passage;
+use super::shm::ShmChannel;
 use super::swapping::Swap;
 use oikaze_os::memory::RegionId;
 use oikaze_protocol::Rank;
@@ -222,7 +222,7 @@ pub enum Request {
         /// Whose ring.
         peer: Rank,
         /// The same.
-        passage: Arc<Passage>,
+        channel: Arc<ShmChannel>,
         /// Where.
         position: u64,
         /// What.

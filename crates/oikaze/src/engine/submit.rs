@@ -66,8 +66,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 self.settle_now(completion, Ok(Value::Done));
             }
             Request::Tell { completion, sink } => self.news += usize::from(completion.tell(sink)),
-            Request::Promise { peer, passage, position, completion } => {
-                self.promise(peer, &passage, position, completion)
+            Request::Promise { peer, channel, position, completion } => {
+                self.promise(peer, &channel, position, completion)
             }
             Request::Fence { peer } => {
                 self.fence(peer);

@@ -158,7 +158,7 @@ impl Node {
                         if spun == IDLE_LOOKS {
                             self.with_engine(|engine| self.give_credit_back(engine));
                         }
-                        if let Some(value) = self.glance(ready) {
+                        if let Some(value) = self.view(ready) {
                             idle.ends(now);
                             return (Some(value), now);
                         }

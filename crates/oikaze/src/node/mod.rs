@@ -39,7 +39,7 @@ pub(crate) use waits::{BOARD_BYTES, LongWait, WaitSubject, Waits};
 pub(crate) use ways::Way;
 
 use crate::engine::{
-    Arrived, Engine, Failure, Fences, Passages, Request, Submission, Untaken, Work,
+    Arrived, Engine, Failure, Fences, Request, ShmChannels, Submission, Untaken, Work,
 };
 use crate::job::Bootstrap;
 use crate::observe::{PathNotes, Publisher};
@@ -94,7 +94,7 @@ pub(crate) struct Node {
     local_peers: Option<OwnedFd>,
     /// The rings to them, seen from outside; and what is to be known of messages that went straight
     /// into them.
-    passages: Passages,
+    channels: ShmChannels,
     pace: straight::Pace,
     ways: Ways,
     fences: Arc<Fences>,
@@ -148,11 +148,11 @@ impl Node {
             engine.local_peers_descriptor().map(|fd| fd.try_clone_to_owned()).transpose();
         let local_peers = local_peers
             .map_err(|error| Error::system("duplicating the local peers' descriptor", error))?;
-        let (passages, fences) = (engine.passages(), engine.fences());
+        let (channels, fences) = (engine.channels(), engine.fences());
         let guards = Arc::clone(engine.pages().guards());
         let node = Arc::new(Self {
-            pace: straight::Pace::new(passages.count()),
-            passages,
+            pace: straight::Pace::new(channels.count()),
+            channels,
             ways: Ways::default(),
             untaken: Arc::clone(engine.untaken()),
             origin: Origin::here(),
@@ -349,7 +349,7 @@ impl Node {
 
     /// Does this node share memory with that one, or did it when the job began?
     pub fn has_local_peer(&self, rank: Rank) -> bool {
-        self.passages.of(rank).is_some()
+        self.channels.of(rank).is_some()
     }
 
     /// Does it pay to look at a word in memory that local peers may have mapped, before turns are

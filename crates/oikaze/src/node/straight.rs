@@ -2,14 +2,14 @@
 
 use super::turnstile::Inside;
 use super::{Node, RealEngine, Way};
-use crate::engine::{Arrived, Passage};
+use crate::engine::{Arrived, ShmChannel};
 use oikaze_protocol::Rank;
 use oikaze_protocol::wind::Class;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Looks at the rings between two idle turns, of all local peers together: a turn looks at much
 /// else, and at the clock.
-const GLANCES: usize = 32;
+const BUSY_POLLS: usize = 32;
 /// Looks for a message, at the rings of all local peers together, before a thread becomes the
 /// driver to wait for it: about a microsecond.
 const MOMENT: usize = 32;
@@ -87,7 +87,7 @@ impl Node {
             None
         };
         drop(engine);
-        self.after_leaving_to(sent.is_some().then_some(way.passage()));
+        self.after_leaving_to(sent.is_some().then_some(way.channel()));
         sent
     }
 
@@ -96,7 +96,7 @@ impl Node {
     #[inline]
     pub fn take_soon(&self, from: Option<Rank>) -> Option<Arrived> {
         // From a node that shares no memory with this one nothing comes this way.
-        let shares = from.is_none_or(|from| self.passages.of(from).is_some());
+        let shares = from.is_none_or(|from| self.channels.of(from).is_some());
         self.take_within(if shares && self.spins_on_words() { self.pace.looks } else { 1 }, from)
     }
 
@@ -119,7 +119,7 @@ impl Node {
             if let Some(arrived) = self.take_mail(from) {
                 return Some(arrived);
             }
-            if self.passages.have_records() {
+            if self.channels.have_records() {
                 self.pace.found_after(look);
                 // Who finds something without waiting for it finds more.
                 return match self.make_ready_at_once(from, look == 0 || soon >= STREAM) {
@@ -164,7 +164,7 @@ impl Node {
     /// A message that is in a local peer's ring, and is the oldest for whoever asks.
     #[inline]
     pub fn take_straight(&self, from: Option<Rank>) -> Option<Arrived> {
-        if !self.passages.have_records() || self.engine.holds_handlers_off() {
+        if !self.channels.have_records() || self.engine.holds_handlers_off() {
             return None;
         }
         self.make_ready(from, false)?.hand_out()
@@ -186,21 +186,21 @@ impl Node {
 
     /// As [`Node::after_leaving`], having put something into a ring, or settled it.
     #[inline]
-    fn after_leaving_to(&self, passage: Option<&Passage>) {
-        if let Some(passage) = passage {
-            passage.wake();
+    fn after_leaving_to(&self, channel: Option<&ShmChannel>) {
+        if let Some(channel) = channel {
+            channel.wake();
         }
         self.after_leaving();
     }
 
     /// Look at the rings again and again for a short while, until `ready` has something or a turn
     /// has something to take.
-    pub(super) fn glance<T>(&self, ready: &mut impl FnMut() -> Option<T>) -> Option<T> {
-        for _ in 0..GLANCES.checked_div(self.passages.count()).unwrap_or(0) {
+    pub(super) fn view<T>(&self, ready: &mut impl FnMut() -> Option<T>) -> Option<T> {
+        for _ in 0..BUSY_POLLS.checked_div(self.channels.count()).unwrap_or(0) {
             if let Some(value) = ready() {
                 return Some(value);
             }
-            if self.passages.have_records() {
+            if self.channels.have_records() {
                 return None;
             }
         }
@@ -222,7 +222,7 @@ impl Ready<'_> {
     fn hand_out(mut self) -> Option<Arrived> {
         let arrived = self.engine.hand_out();
         drop(self.engine);
-        self.node.after_leaving_to(self.told.and_then(|peer| self.node.passages.of(peer)));
+        self.node.after_leaving_to(self.told.and_then(|peer| self.node.channels.of(peer)));
         arrived
     }
 }

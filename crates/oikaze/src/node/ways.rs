@@ -2,7 +2,7 @@
 //! that sent them; also when the node is gone.
 
 use super::{Node, lock};
-use crate::engine::Passage;
+use crate::engine::ShmChannel;
 use oikaze_os::hazard::Host;
 use oikaze_protocol::Rank;
 use std::sync::{Arc, Mutex, Weak};
@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(crate) struct Way {
     node: Weak<Node>,
     peer: Rank,
-    passage: Arc<Passage>,
+    channel: Arc<ShmChannel>,
     limit: Option<Duration>,
 }
 
@@ -29,13 +29,13 @@ impl Way {
 
     /// The rings.
     #[inline]
-    pub fn passage(&self) -> &Passage {
-        &self.passage
+    pub fn channel(&self) -> &ShmChannel {
+        &self.channel
     }
 
     /// The same, to keep.
-    pub fn shared_passage(&self) -> Arc<Passage> {
-        Arc::clone(&self.passage)
+    pub fn shared_channel(&self) -> Arc<ShmChannel> {
+        Arc::clone(&self.channel)
     }
 
     /// How long they are waited for if nothing else is said.
@@ -79,8 +79,8 @@ impl Ways {
 impl Node {
     /// The way to this local peer. None if it is none; or if this process has too many of them.
     pub fn way_to(self: &Arc<Self>, peer: Rank, limit: Option<Duration>) -> Option<Arc<Host<Way>>> {
-        let passage = self.passages.shared(peer)?;
-        self.ways.to(peer, limit, || Way { node: Arc::downgrade(self), peer, passage, limit })
+        let channel = self.channels.shared(peer)?;
+        self.ways.to(peer, limit, || Way { node: Arc::downgrade(self), peer, channel, limit })
     }
 }
 
@@ -91,13 +91,13 @@ mod tests {
 
     #[test]
     fn some_are_kept_for_each_peer() {
-        let passage = Arc::new(Passage::new(&Pair::both().unwrap().0));
+        let channel = Arc::new(ShmChannel::new(&Pair::both().unwrap().0));
         let (ways, made) = (Ways::default(), std::cell::Cell::new(0));
         let ask = |peer, limit| {
             let limit = Some(Duration::from_secs(limit));
             let make = || {
                 made.set(made.get() + 1);
-                Way { node: Weak::new(), peer, passage: Arc::clone(&passage), limit }
+                Way { node: Weak::new(), peer, channel: Arc::clone(&channel), limit }
             };
             let way = ways.to(peer, limit, make).unwrap();
             assert_eq!((way.peer(), way.limit()), (peer, limit));

@@ -35,14 +35,14 @@ impl InRing<'_> {
         if self.is_given_up() {
             Some(Err(Failure::Cancelled))
         } else {
-            self.way.passage().outcome(self.position)
+            self.way.channel().outcome(self.position)
         }
     }
 
     /// Is it known that it was taken there?
     #[inline]
     fn is_taken(&self) -> bool {
-        self.way.passage().is_done(self.position) && !self.is_given_up()
+        self.way.channel().is_done(self.position) && !self.is_given_up()
     }
 
     #[inline]
@@ -111,10 +111,10 @@ impl InRing<'_> {
         let completion = Completion::telling(sink);
         match (self.outcome(), self.way.node()) {
             (None, Some(node)) => {
-                let passage = self.way.shared_passage();
+                let channel = self.way.shared_channel();
                 node.note(Request::Promise {
                     peer: self.way.peer(),
-                    passage,
+                    channel,
                     position: self.position,
                     completion,
                 });

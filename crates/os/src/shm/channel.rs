@@ -12,14 +12,14 @@
 //! so that the news of a refusal needs no room in the ring of the other direction, which may be
 //! full.
 
-mod glance;
 mod reader;
+mod ring_view;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod writer;
 
-pub use glance::Glance;
 pub use reader::Reader;
+pub use ring_view::RingView;
 pub use writer::Writer;
 
 use super::memory::{Memory, Ordering};

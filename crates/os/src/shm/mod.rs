@@ -34,7 +34,7 @@ mod straggler;
 #[cfg(not(all(test, loom)))]
 mod watch;
 
-pub use channel::{Full, Glance, Reader, STEP_BODY, Writer};
+pub use channel::{Full, Reader, RingView, STEP_BODY, Writer};
 #[cfg(not(all(test, loom)))]
 pub use grants::{Bell, Gift, Grants, Mapped, to_give};
 #[cfg(not(all(test, loom)))]

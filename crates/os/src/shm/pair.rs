@@ -1,6 +1,6 @@
 //! One side of the memory that two local peers share.
 
-use super::channel::{CHANNEL, Glance, Reader, Writer};
+use super::channel::{CHANNEL, Reader, RingView, Writer};
 use super::grants::{Bell, Gift, Grants, Mapped};
 use super::line::{Line, line_pair};
 use super::marks::Marks;
@@ -97,8 +97,8 @@ impl Pair {
 
     /// What any thread may see of it.
     #[must_use]
-    pub fn glance(&self) -> Glance {
-        Glance::new(&self.ours, &self.inward)
+    pub fn view(&self) -> RingView {
+        RingView::new(&self.ours, &self.inward)
     }
 
     /// Both sides, for two engines of one process (tests, examples).

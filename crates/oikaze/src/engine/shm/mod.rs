@@ -2,17 +2,17 @@
 //! and bodies as over Wind, and the same is said of what became of them (spec/memory.md, MEM-16).
 //! The connection beside it stays: for its signs of life, and its goodbye.
 
+mod channel;
 mod credit;
 #[cfg(test)]
 mod hostile;
 mod incoming;
 mod outgoing;
-mod passage;
 mod record;
 #[cfg(test)]
 pub(super) mod tests;
 
-pub use passage::{Passage, Passages};
+pub use channel::{ShmChannel, ShmChannels};
 
 use super::again::Rest;
 use super::bodies::{Bodies, Body};
@@ -61,7 +61,7 @@ pub(super) enum Settled {
 /// The rings to and from a peer, and what is under way in them.
 pub(super) struct LocalPeer {
     pub pair: Pair,
-    pub passage: Arc<Passage>,
+    pub channel: Arc<ShmChannel>,
     /// Who is to be told when the ring has been served up to there.
     promised: Vec<(u64, Arc<Completion>)>,
     outgoing: Outgoing,
@@ -95,7 +95,7 @@ pub(super) struct Handed {
 impl LocalPeer {
     pub fn new(pair: Pair) -> LocalPeer {
         LocalPeer {
-            passage: Arc::new(Passage::new(&pair)),
+            channel: Arc::new(ShmChannel::new(&pair)),
             promised: Vec::new(),
             pair,
             outgoing: Outgoing::default(),
@@ -194,8 +194,8 @@ impl LocalPeer {
 
     /// Tell those who wait for what is settled by now. Were there any?
     pub fn keep_promises(&mut self) -> bool {
-        let (passage, before) = (&self.passage, self.promised.len());
-        self.promised.retain(|(position, completion)| match passage.outcome(*position) {
+        let (channel, before) = (&self.channel, self.promised.len());
+        self.promised.retain(|(position, completion)| match channel.outcome(*position) {
             Some(outcome) => {
                 completion.settle(outcome);
                 false
@@ -209,7 +209,7 @@ impl LocalPeer {
     /// are told. How many those are of which epoch.
     pub fn end_straight(&mut self, failure: Failure) -> Vec<(u32, u32)> {
         let settled = self.pair.outward.settled().unwrap_or(self.pair.outward.settled_before());
-        self.passage.end(settled, failure);
+        self.channel.end(settled, failure);
         self.keep_promises();
         self.outgoing.unsettled_straight().collect()
     }

@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicU64;
 pub struct Reader {
     pub(super) memory: Memory,
     head: u64,
-    /// The same, for those who only [glance](super::Glance).
+    /// The same, for those who only [view](super::RingView).
     pub(super) seen: Arc<AtomicU64>,
     told: u64,
     refused: u64,

@@ -23,8 +23,8 @@ fn messages_that_go_straight_and_others_keep_their_order() {
     let mut two = Two::new();
     let (mut sent, mut asked) = (Vec::new(), Vec::new());
     let mut seen = 0;
-    let passages = two.a.engine.passages();
-    let outcome = |position: u64| passages.of(1).unwrap().outcome(position);
+    let channels = two.a.engine.channels();
+    let outcome = |position: u64| channels.of(1).unwrap().outcome(position);
     for n in 0..3000u64 {
         let class = [Class::Ordered, Class::Sync][n as usize % 2];
         let body = vec![n as u8; [0, 8, 32, 33, 1000, 2000, RECORD_BODY + 1][n as usize % 7]];
@@ -81,10 +81,10 @@ fn flushes_and_fences_count_what_went_straight() {
         .collect();
     let flush = two.a.ask(Request::Flush { peer: Some(1) });
     let told = Completion::new();
-    let passage = two.a.engine.passages().shared(1).unwrap();
+    let channel = two.a.engine.channels().shared(1).unwrap();
     let promise = |position, completion: &Arc<Completion>| {
-        let (passage, completion) = (Arc::clone(&passage), Arc::clone(completion));
-        Request::Promise { peer: 1, passage, position, completion }
+        let (channel, completion) = (Arc::clone(&channel), Arc::clone(completion));
+        Request::Promise { peer: 1, channel, position, completion }
     };
     two.a.tell(promise(positions[4], &told));
     let fence = two.a.ask(Request::Fence { peer: Some(1) });
@@ -97,7 +97,7 @@ fn flushes_and_fences_count_what_went_straight() {
     }
     two.a.turn(two.now);
     assert!(told.is_done() && !flush.is_done() && !held.is_done());
-    assert!(passage.outcome(positions[4]).is_some() && passage.outcome(positions[5]).is_none());
+    assert!(channel.outcome(positions[4]).is_some() && channel.outcome(positions[5]).is_none());
     assert_eq!(two.outcome(&held), Ok(Value::Done));
     assert_eq!(flush.outcome(), Some(Ok(Value::Done)));
     assert!(two.a.engine.send_straight(1, Class::Ordered, 11, b"behind it").is_some());
@@ -162,9 +162,9 @@ fn what_went_straight_to_one_that_ends_is_told_apart() {
     a.turn(now);
     drop(b);
     let now = now + std::time::Duration::from_millis(2);
-    let passages = a.engine.passages();
+    let channels = a.engine.channels();
     (0..2).for_each(|_| a.turn(now));
-    let outcome = |position| passages.of(1).unwrap().outcome(position);
+    let outcome = |position| channels.of(1).unwrap().outcome(position);
     assert_eq!(outcome(taken), Some(Ok(Value::Done)));
     assert_eq!(outcome(left), Some(Err(Failure::PeerLost { peer: 1, death: Death::Ended })));
     assert!(flush.is_done(), "nothing is waited for any more");
@@ -245,31 +245,31 @@ fn messages_taken_ahead_are_read_next() {
     let positions: Vec<u64> = (0..12)
         .map(|n| two.a.engine.send_straight(1, Class::Ordered, n, b"straight").unwrap())
         .collect();
-    let passages = [two.a.engine.passages(), two.b.engine.passages()];
-    let is_settled = |n: usize| passages[0].of(1).unwrap().outcome(positions[n]).is_some();
+    let channels = [two.a.engine.channels(), two.b.engine.channels()];
+    let is_settled = |n: usize| channels[0].of(1).unwrap().outcome(positions[n]).is_some();
     assert_eq!(take_straight(&mut two.b.engine, None, true).unwrap().tag, 0);
     assert!(is_settled(STRAIGHT_TOGETHER - 1) && !is_settled(STRAIGHT_TOGETHER));
     assert_eq!(take_straight(&mut two.b.engine, Some(0), true).unwrap().tag, 1);
     assert!(take_straight(&mut two.b.engine, Some(1), true).is_none(), "those are of another");
-    assert!(passages[1].have_records() && two.b.engine.has_more(), "who looks finds them");
+    assert!(channels[1].have_records() && two.b.engine.has_more(), "who looks finds them");
     two.b.turn(two.now);
     for tag in 2..12 {
         assert_eq!(two.b.engine.take_arrived().unwrap().tag, tag);
     }
-    assert!(!passages[1].have_records() && take_straight(&mut two.b.engine, None, true).is_none());
+    assert!(!channels[1].have_records() && take_straight(&mut two.b.engine, None, true).is_none());
 }
 
 /// What lies in the ring of one that is over nobody looks for any more.
 #[test]
 fn a_ring_that_is_over_has_no_records() {
     let (mut node, mut pair) = facing_a_hostile_one();
-    let passages = node.engine.passages();
+    let channels = node.engine.channels();
     put(&mut pair, Heading { head: 60, ..Heading::plain(Kind::Whole, 0) }, &[]);
-    assert!(passages.have_records());
+    assert!(channels.have_records());
     (2..4).for_each(|now| node.turn(Time(now)));
     assert!(!node.engine.is_local_peer(1));
     put(&mut pair, Heading::plain(Kind::Ask, 0), &[Part::Bytes(&[0; 8])]);
-    assert!(!passages.have_records());
+    assert!(!channels.have_records());
 }
 
 /// MEM-16.9: there is nothing to refuse in it.

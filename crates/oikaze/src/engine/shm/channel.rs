@@ -2,14 +2,14 @@
 
 use crate::engine::straight::Ahead;
 use crate::engine::{Failure, Value};
-use oikaze_os::shm::{Glance, Line, Pair};
+use oikaze_os::shm::{Line, Pair, RingView};
 use oikaze_protocol::Rank;
 use std::sync::{Arc, OnceLock};
 
 /// The rings to and from one local peer.
 #[derive(Debug)]
-pub struct Passage {
-    glance: Glance,
+pub struct ShmChannel {
+    view: RingView,
     line: Arc<Line>,
     ended: OnceLock<End>,
 }
@@ -21,9 +21,9 @@ struct End {
     failure: Failure,
 }
 
-impl Passage {
-    pub(crate) fn new(pair: &Pair) -> Passage {
-        Passage { glance: pair.glance(), line: Arc::clone(&pair.line), ended: OnceLock::new() }
+impl ShmChannel {
+    pub(crate) fn new(pair: &Pair) -> ShmChannel {
+        ShmChannel { view: pair.view(), line: Arc::clone(&pair.line), ended: OnceLock::new() }
     }
 
     /// What has become of the message that went straight into the ring and ends at this position,
@@ -32,7 +32,7 @@ impl Passage {
     #[must_use]
     pub fn outcome(&self, position: u64) -> Option<Result<Value, Failure>> {
         match self.ended.get() {
-            None => self.glance.has_settled(position).then_some(Ok(Value::Done)),
+            None => self.view.has_settled(position).then_some(Ok(Value::Done)),
             Some(end) if position <= end.settled => Some(Ok(Value::Done)),
             Some(end) => Some(Err(end.failure.clone())),
         }
@@ -42,13 +42,13 @@ impl Passage {
     #[inline]
     #[must_use]
     pub fn is_done(&self, position: u64) -> bool {
-        self.ended.get().is_none() && self.glance.has_settled(position)
+        self.ended.get().is_none() && self.view.has_settled(position)
     }
 
     /// Wake the local peer, if it sleeps and has not seen what was put in, or settled (MEM-16.5).
     #[inline]
     pub fn wake(&self) {
-        if self.glance.must_wake() {
+        if self.view.must_wake() {
             self.line.wake();
         }
     }
@@ -57,7 +57,7 @@ impl Passage {
     /// nobody takes.
     #[inline]
     fn has_record(&self) -> bool {
-        self.glance.has_record() && self.ended.get().is_none()
+        self.view.has_record() && self.ended.get().is_none()
     }
 
     pub(super) fn end(&self, settled: u64, failure: Failure) {
@@ -67,29 +67,29 @@ impl Passage {
 
 /// Those of all local peers a node began with.
 #[derive(Clone, Debug, Default)]
-pub struct Passages {
-    by_rank: Vec<Option<Arc<Passage>>>,
-    all: Vec<Arc<Passage>>,
+pub struct ShmChannels {
+    by_rank: Vec<Option<Arc<ShmChannel>>>,
+    all: Vec<Arc<ShmChannel>>,
     ahead: Ahead,
 }
 
-impl Passages {
+impl ShmChannels {
     /// By rank.
     #[must_use]
-    pub fn new(by_rank: Vec<Option<Arc<Passage>>>, ahead: Ahead) -> Passages {
-        Passages { all: by_rank.iter().flatten().cloned().collect(), by_rank, ahead }
+    pub fn new(by_rank: Vec<Option<Arc<ShmChannel>>>, ahead: Ahead) -> ShmChannels {
+        ShmChannels { all: by_rank.iter().flatten().cloned().collect(), by_rank, ahead }
     }
 
     /// Of this rank.
     #[inline]
     #[must_use]
-    pub fn of(&self, rank: Rank) -> Option<&Passage> {
+    pub fn of(&self, rank: Rank) -> Option<&ShmChannel> {
         self.by_rank.get(rank as usize)?.as_deref()
     }
 
     /// The same, to keep.
     #[must_use]
-    pub fn shared(&self, rank: Rank) -> Option<Arc<Passage>> {
+    pub fn shared(&self, rank: Rank) -> Option<Arc<ShmChannel>> {
         self.by_rank.get(rank as usize)?.clone()
     }
 
@@ -104,6 +104,6 @@ impl Passages {
     #[inline]
     #[must_use]
     pub fn have_records(&self) -> bool {
-        self.ahead.count() > 0 || self.all.iter().any(|passage| passage.has_record())
+        self.ahead.count() > 0 || self.all.iter().any(|channel| channel.has_record())
     }
 }

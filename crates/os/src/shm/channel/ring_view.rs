@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicU64;
 /// What any thread may see of both rings at any time, without having them: hints, but for what the
 /// reader of ours has settled.
 #[derive(Clone, Debug)]
-pub struct Glance {
+pub struct RingView {
     ours: Memory,
     theirs: Memory,
     head: Arc<AtomicU64>,
@@ -23,11 +23,11 @@ pub struct Glance {
     has_fences_made: bool,
 }
 
-impl Glance {
+impl RingView {
     #[cfg(not(all(test, loom)))]
-    pub(in crate::shm) fn new(ours: &Memory, reader: &Reader) -> Glance {
+    pub(in crate::shm) fn new(ours: &Memory, reader: &Reader) -> RingView {
         let (theirs, head) = (reader.memory.clone(), Arc::clone(&reader.seen));
-        Glance {
+        RingView {
             ours: ours.clone(),
             theirs,
             head,
