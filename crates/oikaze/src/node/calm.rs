@@ -2,7 +2,7 @@
 //! (COH-8.7).
 
 use super::Node;
-use super::turnstile::Calm;
+use super::combining_lock::Calm;
 use oikaze_protocol::time::Time;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -4,9 +4,10 @@
 //! *Who waits, drives*: a thread that waits runs turns itself if nobody else does. A helper thread
 //! looks after the socket only while there is no driver, and after page faults always. Any thread
 //! that submits runs one turn at once, so that nothing waits to be sent. Who finds the engine taken
-//! leaves the work to its holder ([`turnstile`]).
+//! leaves the work to its holder ([`combining_lock`]).
 
 mod calm;
+mod combining_lock;
 mod cork;
 mod departures;
 mod drive;
@@ -23,7 +24,6 @@ mod straight;
 mod submitting;
 #[cfg(all(test, not(loom)))]
 mod tests;
-mod turnstile;
 mod waiters;
 mod waiting;
 mod waits;
@@ -45,6 +45,7 @@ use crate::job::Bootstrap;
 use crate::observe::{PathNotes, Publisher};
 use crate::role::Role;
 use crate::{Error, Result};
+use combining_lock::{CombiningLock, Inside};
 use crossbeam_queue::SegQueue;
 use mailbox::Mailbox;
 use oikaze_os::cpu::Event;
@@ -62,7 +63,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use turnstile::{Inside, Turnstile};
 use ways::Ways;
 
 /// The engine of a real node.
@@ -74,7 +74,7 @@ pub(crate) struct Node {
     pub(crate) untaken: Arc<Untaken>,
     /// The process that joined.
     origin: Origin,
-    engine: OriginBound<Turnstile<RealEngine>>,
+    engine: OriginBound<CombiningLock<RealEngine>>,
     /// What was asked while the engine was taken.
     submissions: Arc<SegQueue<Submission>>,
     role: Role,
@@ -156,7 +156,7 @@ impl Node {
             ways: Ways::default(),
             untaken: Arc::clone(engine.untaken()),
             origin: Origin::here(),
-            engine: OriginBound::new(Turnstile::new(engine)),
+            engine: OriginBound::new(CombiningLock::new(engine)),
             submissions,
             role: Role::new(),
             rounds: AtomicU64::new(0),

@@ -1,6 +1,6 @@
 //! Messages between local peers that no turn is run for.
 
-use super::turnstile::Inside;
+use super::combining_lock::Inside;
 use super::{Node, RealEngine, Way};
 use crate::engine::{Arrived, ShmChannel};
 use oikaze_protocol::Rank;

@@ -2,9 +2,9 @@
 //! next turn is due.
 //!
 //! It is entered by one try-lock, which who comes often has for nothing. Who finds it taken says so
-//! ([`Turnstile::ask`]) and tries once more; the holder looks whether anybody has when it has let
-//! go. Lock and question are one word ([`Gate`]), so that one of them comes second: a holder that
-//! does sees the question; an asker that does finds it open, or taken by somebody who has not
+//! ([`CombiningLock::ask`]) and tries once more; the holder looks whether anybody has when it has
+//! let go. Lock and question are one word ([`Gate`]), so that one of them comes second: a holder
+//! that does sees the question; an asker that does finds it open, or taken by somebody who has not
 //! looked yet. Either way one of them has the work done, and neither needs a fence, which would
 //! wait for all that was stored before, whoever's cache it goes to.
 //!
@@ -34,7 +34,7 @@ pub(super) enum Calm {
 }
 
 /// What one thread at a time is in.
-pub(super) struct Turnstile<T> {
+pub(super) struct CombiningLock<T> {
     gate: Gate<T>,
     /// Which entries signals are kept out of, as a [`Calm`].
     calm: StdAtomicU8,
@@ -42,9 +42,9 @@ pub(super) struct Turnstile<T> {
     next: AtomicU64,
 }
 
-impl<T> Turnstile<T> {
-    pub fn new(inside: T) -> Turnstile<T> {
-        Turnstile {
+impl<T> CombiningLock<T> {
+    pub fn new(inside: T) -> CombiningLock<T> {
+        CombiningLock {
             gate: Gate::new(inside),
             calm: StdAtomicU8::new(Calm::Never as u8),
             next: AtomicU64::new(u64::MAX),
@@ -70,8 +70,8 @@ impl<T> Turnstile<T> {
         self.calms_turns().then(SignalsBlocked::begin)
     }
 
-    /// Is [`Turnstile::calm`] needed? Paths for single small messages are not taken then: a turn
-    /// holds handlers off by itself.
+    /// Is [`CombiningLock::calm`] needed? Paths for single small messages are not taken then: a
+    /// turn holds handlers off by itself.
     #[inline]
     pub fn holds_handlers_off(&self) -> bool {
         self.calms_turns() && are_known_to_be_handled()
@@ -83,7 +83,7 @@ impl<T> Turnstile<T> {
     }
 
     /// Wait until it is free. Who leaves without having run turns asks whether it [is
-    /// asked](Turnstile::is_asked) for one.
+    /// asked](Combining lock::is_asked) for one.
     pub fn enter(&self) -> Inside<'_, T> {
         self.gate.enter()
     }
@@ -148,31 +148,31 @@ mod steps {
 
     #[test]
     fn a_turn_is_repeated_while_somebody_asks() {
-        let turnstile = Turnstile::new(0);
-        let inside = turnstile.enter();
-        assert!(turnstile.try_enter().is_none());
-        turnstile.ask();
-        turnstile.ask();
+        let combining_lock = CombiningLock::new(0);
+        let inside = combining_lock.enter();
+        assert!(combining_lock.try_enter().is_none());
+        combining_lock.ask();
+        combining_lock.ask();
         let left = Cell::new(2);
         let turn = |turns: &mut u32| {
             *turns += 1;
             if left.get() > 0 {
                 left.set(left.get() - 1);
-                turnstile.ask();
+                combining_lock.ask();
             }
             ((), Time(5))
         };
-        turnstile.run(inside, turn, |(), _, _| ());
-        assert_eq!((*turnstile.enter(), turnstile.is_asked()), (3, false));
+        combining_lock.run(inside, turn, |(), _, _| ());
+        assert_eq!((*combining_lock.enter(), combining_lock.is_asked()), (3, false));
     }
 
     #[test]
     fn only_what_is_due_sooner_is_told_as_that() {
-        let turnstile = Turnstile::new([7u64, 9, 9, 8].into_iter());
+        let combining_lock = CombiningLock::new([7u64, 9, 9, 8].into_iter());
         let told = RefCell::new(Vec::new());
         for _ in 0..4 {
             let turn = |due: &mut std::array::IntoIter<u64, 4>| ((), Time(due.next().unwrap()));
-            turnstile.run(turnstile.enter(), turn, |(), next, sooner| {
+            combining_lock.run(combining_lock.enter(), turn, |(), next, sooner| {
                 told.borrow_mut().push((next.0, sooner))
             });
         }
@@ -198,7 +198,7 @@ mod models {
     }
 
     struct World {
-        turnstile: Turnstile<Engine>,
+        combining_lock: CombiningLock<Engine>,
         queue: AtomicUsize,
         sleeper: Sleeper<Notify>,
     }
@@ -217,17 +217,17 @@ mod models {
     impl World {
         fn new() -> Arc<World> {
             let world = World {
-                turnstile: Turnstile::new(Engine { taken: 0, due: LATE }),
+                combining_lock: CombiningLock::new(Engine { taken: 0, due: LATE }),
                 queue: AtomicUsize::new(0),
                 sleeper: Sleeper::with(Notify::new()),
             };
-            world.turnstile.next.store(LATE, Ordering::Relaxed);
+            world.combining_lock.next.store(LATE, Ordering::Relaxed);
             Arc::new(world)
         }
 
         /// As `Node::run_turns`; a turn that finds work has the next one soon.
         fn try_turns(&self) {
-            let Some(inside) = self.turnstile.try_enter() else { return };
+            let Some(inside) = self.combining_lock.try_enter() else { return };
             let turn = |engine: &mut Engine| {
                 let found = self.queue.swap(0, Ordering::AcqRel);
                 engine.taken += found;
@@ -236,7 +236,7 @@ mod models {
                 }
                 ((), Time(engine.due))
             };
-            self.turnstile.run(inside, turn, |(), next, sooner| {
+            self.combining_lock.run(inside, turn, |(), next, sooner| {
                 if sooner {
                     fence(Ordering::SeqCst);
                     self.sleeper.wake_before(next);
@@ -247,14 +247,14 @@ mod models {
         /// As `Node::push` where the engine is taken.
         fn leave(&self) {
             self.queue.fetch_add(1, Ordering::Release);
-            self.turnstile.ask();
+            self.combining_lock.ask();
             self.try_turns();
         }
 
         /// As `Node::with_engine`.
         fn look<V>(&self, look: impl FnOnce(&mut Engine) -> V) -> V {
-            let value = look(&mut self.turnstile.enter());
-            if self.turnstile.is_asked() {
+            let value = look(&mut self.combining_lock.enter());
+            if self.combining_lock.is_asked() {
                 self.try_turns();
             }
             value
@@ -277,7 +277,7 @@ mod models {
         }
 
         fn taken(&self) -> usize {
-            self.turnstile.enter().taken
+            self.combining_lock.enter().taken
         }
     }
 
