@@ -39,7 +39,7 @@ Exit status: that of the first node that failed (128 + signal if it was killed),
   124  --timeout has passed      125  the job could not be started or a host was lost
   126  PROGRAM cannot be run     127  PROGRAM was not found
 
-Programs also heed what you set in their environment (with --hosts, too):
+Programs also process what you set in their environment (with --hosts, too):
   OIKAZE_TIMEOUT=MS       longest wait for others that a program gives no limit of its own [default: none; 30 s to join]
   OIKAZE_EXPLAIN_AFTER=MS explain on stderr each wait that has lasted this long, as --explain-after; 0: never [default: 5000]
   OIKAZE_WAIT=MODE        spin, block or adaptive [default: adaptive: spin only where cores are free]
@@ -48,7 +48,7 @@ Programs also heed what you set in their environment (with --hosts, too):
   OIKAZE_PCAP=FILE        write all datagrams to FILE.RANK, for Wireshark; OIKAZE_TRACE=FILE: as text [OIKAZE_PCAP_LIMIT: 256M]
   OIKAZE_STATISTICS=off   do not show this node's numbers to `oikaze top` [default: on]
   OIKAZE_CONGESTION=KIND  delay or cubic: what decides how much may be in flight [default: delay]
-  OIKAZE_WITHOUT=NAME,... do without uffd, uffd-full, mprotect, gso, gro, foresee, lanes, connect, early, frames, splice, ipv6, shm, membarrier, move,
+  OIKAZE_WITHOUT=NAME,... do without uffd, uffd-full, mprotect, gso, gro, predict, lanes, connect, early, frames, splice, ipv6, shm, membarrier, move,
                           remap, huge, to try what replaces them
 
 Node 0 reads standard input if that is no terminal; with --hosts, no node does.

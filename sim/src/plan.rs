@@ -283,7 +283,7 @@ impl Plan {
                 0..=3 => End::Killed,
                 4..=6 => End::Replaced(span),
                 7 => End::CutOff(None),
-                _ => End::CutOff(Some(plan.mourning() + span)),
+                _ => End::CutOff(Some(plan.notice_time() + span)),
             };
             plan.kill = Some(Kill { rank, at: Moment::At(at), end });
         }
@@ -344,7 +344,7 @@ impl Plan {
 
     /// Within this time after a node's end it must be known.
     #[must_use]
-    pub fn mourning(&self) -> Duration {
+    pub fn notice_time(&self) -> Duration {
         if matches!(self.scenario, Scenario::Fire | Scenario::Deaths) {
             // What the dead node had sent may still be under way, and a turn comes late.
             return self.settings.failure_time + death::LATE;
@@ -362,7 +362,7 @@ impl Plan {
         if self.scenario == Scenario::Deaths {
             return death::BOUND;
         }
-        self.mourning() + Duration::from_millis(500)
+        self.notice_time() + Duration::from_millis(500)
     }
 }
 

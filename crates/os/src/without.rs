@@ -19,7 +19,7 @@ pub struct Without {
     /// Several datagrams received as one buffer (`UDP_GRO`).
     pub gro: bool,
     /// Receiving bulk straight into its place.
-    pub foresee: bool,
+    pub predict: bool,
     /// A socket of its own for bulk.
     pub lanes: bool,
     /// Sockets of their own for the peers that are talked to most.
@@ -63,7 +63,7 @@ const SWITCHES: [(&str, Switch); 17] = [
     ("mprotect", |w| &mut w.mprotect),
     ("gso", |w| &mut w.gso),
     ("gro", |w| &mut w.gro),
-    ("foresee", |w| &mut w.foresee),
+    ("foresee", |w| &mut w.predict),
     ("lanes", |w| &mut w.lanes),
     ("connect", |w| &mut w.connect),
     ("early", |w| &mut w.early),

@@ -126,7 +126,7 @@ pub const MTU_STEP: usize = 64;
 pub const MTU_RAISE_MIN: Duration = Duration::from_secs(5);
 /// At last it begins after this (RFC 8899, section 5.1.1: `PMTU_RAISE_TIMER`).
 pub const MTU_RAISE_MAX: Duration = Duration::from_secs(600);
-/// Words of the system about datagrams that were too large for their path, heeded in one turn.
+/// Words of the system about datagrams that were too large for their path, processed in one turn.
 pub const REFUSED_SIZES_A_TURN: usize = 16;
 /// Ranges of received datagram numbers that are remembered; older numbers count as received.
 pub const RECEIVED_RANGES_MAX: usize = 256;
@@ -167,7 +167,7 @@ pub const BULK_RUN: u32 = 48;
 /// Datagrams that a turn goes on for at most if that is a message's end: else these wait until all
 /// others have had their turns.
 pub const BULK_RUN_OVER: u32 = BULK_RUN / 8;
-/// Turns of messages that are foreseen at once, to receive their bytes straight into place.
+/// Turns of messages that are predicted at once, to receive their bytes straight into place.
 pub const FORESEEN_MAX: usize = 4;
 /// Datagrams of control and small messages to one peer in one turn of a node, before others have
 /// theirs.

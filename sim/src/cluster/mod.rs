@@ -42,7 +42,7 @@ pub struct Cluster {
     /// Datagrams that the node has sent that is killed after so many.
     said: u64,
     /// Its death must be known then.
-    mourned_at: Option<Time>,
+    death_due_at: Option<Time>,
     /// The node that was killed is to come back.
     awaited: bool,
 }
@@ -87,7 +87,7 @@ impl Cluster {
             random,
             events: 0,
             said: 0,
-            mourned_at: None,
+            death_due_at: None,
             awaited: false,
             plan,
         };
@@ -211,7 +211,7 @@ impl Cluster {
                 self.trace.event(self.now, rank, format_args!("is cut off until {} ns", until.0));
                 self.network.cut_off(rank, self.now, until);
                 self.oracle.isolated = Some(rank);
-                self.mourned_at = Some(self.now + self.plan.mourning());
+                self.death_due_at = Some(self.now + self.plan.notice_time());
                 Ok(())
             }
             Event::Restart { rank } => {
@@ -234,7 +234,7 @@ impl Cluster {
         self.nodes[rank as usize] = None;
         self.oracle.killed = Some(rank);
         self.oracle.ends.death(self.now);
-        self.mourned_at = Some(self.now + self.plan.mourning());
+        self.death_due_at = Some(self.now + self.plan.notice_time());
         // To who never knew it what takes its place is no newcomer, but the one whose part in
         // collectives is awaited.
         let known = self.nodes.iter().flatten().all(|node| node.engine.is_connected(rank));
@@ -332,9 +332,11 @@ impl Cluster {
     /// After a death nothing may wait for longer than it takes to notice it, and everybody must
     /// notice it.
     fn check_waiting(&self, rank: Rank) -> Result<(), Violation> {
-        let Some(mourned_at) = self.mourned_at.filter(|at| *at < self.now) else { return Ok(()) };
+        let Some(death_due_at) = self.death_due_at.filter(|at| *at < self.now) else {
+            return Ok(());
+        };
         let Some(node) = &self.nodes[rank as usize] else { return Ok(()) };
-        let death = Time(mourned_at.0 - self.plan.mourning().as_nanos() as u64);
+        let death = Time(death_due_at.0 - self.plan.notice_time().as_nanos() as u64);
         let too_long = |since: &Time| self.now.since((*since).max(death)) > self.plan.settling();
         if let Some(since) = node.waits_since().filter(too_long) {
             return Err(self.violation(
@@ -359,8 +361,8 @@ impl Cluster {
 
     fn is_finished(&self) -> bool {
         let noticed = || self.nodes.iter().flatten().all(|node| self.unnoticed(node).is_none());
-        let mourned =
-            self.plan.kill.is_none() || (!self.awaited && self.mourned_at.is_some() && noticed());
+        let death_is_known =
+            self.plan.kill.is_none() || (!self.awaited && self.death_due_at.is_some() && noticed());
         let Oracle { killed, isolated, .. } = &self.oracle;
         let lost =
             |rank: Rank, life: u8| life == 0 && (*killed == Some(rank) || *isolated == Some(rank));
@@ -368,7 +370,7 @@ impl Cluster {
         // a network at its worst.
         let settled = self.oracle.is_disturbed()
             || self.nodes.iter().flatten().all(|node| node.engine.in_flight() == 0);
-        mourned
+        death_is_known
             && settled
             && self.nodes.iter().flatten().all(Node::is_finished)
             && self.oracle.messages.outstanding(lost) == 0

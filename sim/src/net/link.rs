@@ -2,7 +2,7 @@
 
 use crate::random::Random;
 use oikaze_os::link::{
-    Arrival, Foreseen, Link, LocalAddress, Outgoing, Scattered, Sink, Statistics, TooBig,
+    Arrival, Link, LocalAddress, Outgoing, Predicted, Scattered, Sink, Statistics, TooBig,
 };
 
 use std::collections::VecDeque;
@@ -109,10 +109,10 @@ impl SimLink {
     }
 
     /// One run of datagrams that are alike, as a socket gives them: the first payloads where they
-    /// are foreseen to belong (MEM-3.7).
+    /// are predicted to belong (MEM-3.7).
     fn give(&mut self, run: &[Datagram], sink: &mut dyn Sink) {
         let mut placed = 0;
-        if let Some(Foreseen { head, payload, tag, mut places }) = sink.foresee() {
+        if let Some(Predicted { head, payload, tag, mut places }) = sink.predict() {
             (0..places.len() / payload)
                 .for_each(|slot| places.fill(slot * payload, &vec![SPOILT; payload]));
             let fits = |(_, bytes, _): &&Datagram| bytes.len() == head + payload + tag;

@@ -159,7 +159,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// What the link was refused for its size concerns the connections that use that path
     /// (WIND-8.8). Is there anything to be sent in another cut?
-    pub(super) fn heed_refused_sizes(&mut self, now: Time) -> bool {
+    pub(super) fn apply_refused_sizes(&mut self, now: Time) -> bool {
         let mut any = false;
         // Rare: a network was changed under the job. Each look costs as much as there are peers, so
         // a turn takes few.

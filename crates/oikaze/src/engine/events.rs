@@ -50,7 +50,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.peers.visits += at as u64;
         self.rma_events();
         self.coherence_events();
-        let ended = self.heed_ended();
+        let ended = self.finish_fences();
         self.begin_to_leave() || ended
     }
 

@@ -6,14 +6,14 @@
 
 use super::allowance::Allowance;
 use super::bodies::Bodies;
-use super::foresight::Foresight;
+use super::direct_placement::DirectPlacement;
 use super::peer::Peer;
 use super::peers::Peers;
 use super::priority::Priority;
 use super::seal::{Checksum, HandshakeSeal};
 use super::upward::Upward;
 use super::{Counters, Engine};
-use oikaze_os::link::{Arrival, Foreseen, Link, Scattered, Sink};
+use oikaze_os::link::{Arrival, Link, Predicted, Scattered, Sink};
 use oikaze_os::memory::RegionTable;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Coherence, Pages};
@@ -72,7 +72,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let Self {
             me, link, pages, memory, peers, rma, coherence, handshake_seal, checksum, ..
         } = self;
-        let Self { shares, priority, door, counters, foresight, bodies, .. } = self;
+        let Self { shares, priority, door, counters, direct_placement, bodies, .. } = self;
         let (me, checksum) = (*me, *checksum);
         let mut ingress = Ingress {
             me,
@@ -88,7 +88,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             priority,
             door,
             counters,
-            foresight,
+            direct_placement,
             bodies,
             received: 0,
             was_a_peers: false,
@@ -117,7 +117,7 @@ pub(super) struct Ingress<'e, P> {
     priority: &'e mut Priority,
     door: &'e mut Door,
     counters: &'e mut Counters,
-    pub foresight: &'e mut Foresight,
+    pub direct_placement: &'e mut DirectPlacement,
     bodies: &'e Bodies,
     received: usize,
     /// The latest was new.
@@ -165,7 +165,7 @@ impl<P: Pages> Ingress<'_, P> {
         self.shares.received(rank, view.len() as u64, now);
         peer.connection.grant(self.shares.of(rank, now));
         if !view.payload().is_empty() {
-            self.foresight.peer = Some(rank);
+            self.direct_placement.peer = Some(rank);
         }
     }
 }
@@ -179,7 +179,7 @@ impl<P: Pages> Sink for Ingress<'_, P> {
         self.was_a_peers
     }
 
-    fn foresee(&mut self) -> Option<Foreseen> {
+    fn predict(&mut self) -> Option<Predicted> {
         self.guess()
     }
 

@@ -11,7 +11,7 @@ use super::{Engine, Failure};
 use oikaze_os::hazard::make_fences;
 use oikaze_os::link::Link;
 use oikaze_os::memory::Region;
-use oikaze_os::shm::{Line, Pair, Straggler, Watch};
+use oikaze_os::shm::{Line, Pair, Watch, WedgedPeer};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{
@@ -49,7 +49,7 @@ pub(super) struct LocalPeers {
     /// Pages that are to change place with theirs.
     pub swaps: super::swapping::Swaps,
     /// Those that were, and may still reach into regions.
-    pub stragglers: Vec<Straggler>,
+    pub wedged_peers: Vec<WedgedPeer>,
 }
 
 impl LocalPeers {
@@ -68,13 +68,13 @@ impl LocalPeers {
 
     /// Is one that was given up in the middle of reaching this memory?
     pub fn hold(&mut self, region: &Region) -> bool {
-        self.forget_stragglers();
-        self.stragglers.iter().any(|straggler| straggler.is_inside(region))
+        self.forget_wedged_peers();
+        self.wedged_peers.iter().any(|wedged_peer| wedged_peer.is_inside(region))
     }
 
     /// Of those that are inside nowhere any more nothing is kept.
-    fn forget_stragglers(&mut self) {
-        self.stragglers.retain_mut(|straggler| !straggler.is_gone());
+    fn forget_wedged_peers(&mut self) {
+        self.wedged_peers.retain_mut(|wedged_peer| !wedged_peer.is_gone());
     }
 }
 
@@ -172,7 +172,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 came += self.hear_local_peer(rank, now);
             }
         }
-        let may_end = at > 0 || !self.local_peers.stragglers.is_empty();
+        let may_end = at > 0 || !self.local_peers.wedged_peers.is_empty();
         if may_end
             && (self.local_peers.dozed || now - self.local_peers.checked > LOCAL_PEERS_CHECKED)
         {
@@ -243,7 +243,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     fn check_local_peers(&mut self, now: Time) -> usize {
         let Self { local_peers, peers, more, .. } = self;
         (local_peers.checked, local_peers.dozed) = (now, false);
-        local_peers.forget_stragglers();
+        local_peers.forget_wedged_peers();
         let Some(watch) = &local_peers.watch else { return 0 };
         let rung = &mut local_peers.rung;
         watch.look(|called| {
@@ -302,7 +302,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         if local_peer.pair.grants.take_all_back() {
             make_fences();
         }
-        self.local_peers.stragglers.extend(Straggler::of(&local_peer.pair));
+        self.local_peers.wedged_peers.extend(WedgedPeer::of(&local_peer.pair));
         local_peer.pair.line.end();
         self.local_peers.maps.cut_off(rank);
         self.local_peers.swaps.cut_off(rank, &mut local_peer);

@@ -15,11 +15,11 @@ mod allowance;
 mod batch;
 mod bodies;
 mod deadlines;
+mod direct_placement;
 mod egress;
 mod events;
 pub mod failure;
 mod fences;
-mod foresight;
 mod ingress;
 mod joined;
 mod leaving;
@@ -173,7 +173,7 @@ pub struct Engine<L, P> {
     /// Peers of which nothing is heard for so long are given up.
     failure_time: Duration,
     door: ingress::Door,
-    foresight: foresight::Foresight,
+    direct_placement: direct_placement::DirectPlacement,
     /// When the latest turn began.
     now: Time,
     /// When the link was last asked for what has arrived.
@@ -283,7 +283,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             counters: Counters::default(),
             failure_time: settings.failure_time,
             door: ingress::Door::new(now),
-            foresight: foresight::Foresight::default(),
+            direct_placement: direct_placement::DirectPlacement::default(),
             now,
             looked: now,
             news: 0,

@@ -125,7 +125,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// Operations have ended, well or not (MEM-15.2): begin what fences held back for them, and
     /// tell who waits for them. Was anything begun? Only peers of which something has ended are
     /// looked at, however many others have fences.
-    pub(super) fn heed_ended(&mut self) -> bool {
+    pub(super) fn finish_fences(&mut self) -> bool {
         let mut peers = self.operations.outstanding.take_drained();
         peers.append(&mut self.order.no_room);
         if peers.is_empty() {

@@ -140,14 +140,14 @@ impl Peers {
         }
     }
 
-    /// Acknowledgements that were put off for the sake of answers are heeded (WIND-3.11). Is
+    /// Acknowledgements that were put off for the sake of answers are processed (WIND-3.11). Is
     /// anything to be sent for them?
-    pub fn heed_beside(&mut self, now: Time) -> bool {
+    pub fn process_deferred_ack(&mut self, now: Time) -> bool {
         let Self { slots, active, .. } = self;
         let mut due = false;
         for rank in active.iter() {
             if let Some(peer) = slots.get_mut(rank as usize).and_then(Option::as_mut) {
-                due |= peer.connection.heed_beside() && peer.connection.has_due(now);
+                due |= peer.connection.process_deferred_ack() && peer.connection.has_due(now);
             }
         }
         due

@@ -115,10 +115,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let owed = self.post_replies();
         let deferred = self.rma.answers();
         let (sent, cut) = self.send_due(now);
-        let smaller = self.heed_refused_sizes(now);
+        let smaller = self.apply_refused_sizes(now);
         self.end_broken();
         let asked = self.stir_local_peers();
-        let late = self.peers.heed_beside(now);
+        let late = self.peers.process_deferred_ack(now);
         // What these set free (a barrier's arrival after its diffs, say) is posted by the next
         // turn.
         let begun = self.settle_events();

@@ -3,10 +3,10 @@
 //!
 //! It is entered by one try-lock, which who comes often has for nothing. Who finds it taken says so
 //! ([`CombiningLock::ask`]) and tries once more; the holder looks whether anybody has when it has
-//! let go. Lock and question are one word ([`Gate`]), so that one of them comes second: a holder
-//! that does sees the question; an asker that does finds it open, or taken by somebody who has not
-//! looked yet. Either way one of them has the work done, and neither needs a fence, which would
-//! wait for all that was stored before, whoever's cache it goes to.
+//! let go. Lock and question are one word ([`BiasedLock`]), so that one of them comes second: a
+//! holder that does sees the question; an asker that does finds it open, or taken by somebody who
+//! has not looked yet. Either way one of them has the work done, and neither needs a fence, which
+//! would wait for all that was stored before, whoever's cache it goes to.
 //!
 //! What must hold, and is tried by loom in every interleaving (`models`, below):
 //! 1. What was left to the holder is taken up by a turn that begins afterwards.
@@ -14,13 +14,13 @@
 //!    turns that bring it forward say so.
 
 use crate::sync::{AtomicU64, Ordering};
-use oikaze_os::cpu::{Gate, Inside as InsideGate};
+use oikaze_os::cpu::{BiasedLock, BiasedLockGuard};
 use oikaze_os::signals::{SignalsBlocked, are_known_to_be_handled};
 use oikaze_protocol::time::Time;
 use std::sync::atomic::{AtomicU8 as StdAtomicU8, Ordering as StdOrdering};
 
 /// Being in.
-pub(super) type Inside<'t, T> = InsideGate<'t, T>;
+pub(super) type CombiningLockGuard<'t, T> = BiasedLockGuard<'t, T>;
 
 /// During which entries the thread inside runs no signal handlers. One that touches a page of a
 /// shared array would wait for a turn, and so for itself (COH-8.7).
@@ -35,7 +35,7 @@ pub(super) enum Calm {
 
 /// What one thread at a time is in.
 pub(super) struct CombiningLock<T> {
-    gate: Gate<T>,
+    lock: BiasedLock<T>,
     /// Which entries signals are kept out of, as a [`Calm`].
     calm: StdAtomicU8,
     /// When a turn is due at the latest, as of the latest turn. Written by whoever is in.
@@ -45,7 +45,7 @@ pub(super) struct CombiningLock<T> {
 impl<T> CombiningLock<T> {
     pub fn new(inside: T) -> CombiningLock<T> {
         CombiningLock {
-            gate: Gate::new(inside),
+            lock: BiasedLock::new(inside),
             calm: StdAtomicU8::new(Calm::Never as u8),
             next: AtomicU64::new(u64::MAX),
         }
@@ -84,33 +84,33 @@ impl<T> CombiningLock<T> {
 
     /// Wait until it is free. Who leaves without having run turns asks whether it [is
     /// asked](Combining lock::is_asked) for one.
-    pub fn enter(&self) -> Inside<'_, T> {
-        self.gate.enter()
+    pub fn enter(&self) -> CombiningLockGuard<'_, T> {
+        self.lock.enter()
     }
 
     /// Unless somebody is in.
     #[inline]
-    pub fn try_enter(&self) -> Option<Inside<'_, T>> {
-        self.gate.try_enter()
+    pub fn try_enter(&self) -> Option<CombiningLockGuard<'_, T>> {
+        self.lock.try_enter()
     }
 
-    /// The same, for a moment, and soon again: see [`Gate::try_enter_often`].
+    /// The same, for a moment, and soon again: see [`BiasedLock::try_enter_often`].
     #[inline]
-    pub fn try_enter_often(&self) -> Option<Inside<'_, T>> {
-        self.gate.try_enter_often()
+    pub fn try_enter_often(&self) -> Option<CombiningLockGuard<'_, T>> {
+        self.lock.try_enter_often()
     }
 
     /// There is work for whoever is in: it was put before where a turn finds it. They may just have
     /// left, so that the caller must try to enter, too.
     pub fn ask(&self) {
-        self.gate.ask();
+        self.lock.ask();
     }
 
     /// Has somebody asked? Who has left sees all that were there before; who is in and could stay
     /// may see it late.
     #[inline]
     pub fn is_asked(&self) -> bool {
-        self.gate.is_asked()
+        self.lock.is_asked()
     }
 
     /// Run one turn, and another for as long as somebody asks. A turn says when the next one is
@@ -118,7 +118,7 @@ impl<T> CombiningLock<T> {
     /// sooner than was told before.
     pub fn run<'t, R>(
         &'t self,
-        mut inside: Inside<'t, T>,
+        mut inside: CombiningLockGuard<'t, T>,
         mut turn: impl FnMut(&mut T) -> (R, Time),
         mut tell: impl FnMut(R, Time, bool),
     ) {

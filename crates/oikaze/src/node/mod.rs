@@ -45,7 +45,7 @@ use crate::job::Bootstrap;
 use crate::observe::{PathNotes, Publisher};
 use crate::role::Role;
 use crate::{Error, Result};
-use combining_lock::{CombiningLock, Inside};
+use combining_lock::{CombiningLock, CombiningLockGuard};
 use crossbeam_queue::SegQueue;
 use mailbox::Mailbox;
 use oikaze_os::cpu::Event;
@@ -239,7 +239,7 @@ impl Node {
 
     fn run_turns_in<'n>(
         &'n self,
-        engine: Inside<'n, RealEngine>,
+        engine: CombiningLockGuard<'n, RealEngine>,
         now: Time,
         mut turn: impl FnMut(&mut RealEngine, Time) -> Work,
     ) -> Work {

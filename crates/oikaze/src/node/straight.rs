@@ -1,6 +1,6 @@
 //! Messages between local peers that no turn is run for.
 
-use super::combining_lock::Inside;
+use super::combining_lock::CombiningLockGuard;
 use super::{Node, RealEngine, Way};
 use crate::engine::{Arrived, ShmChannel};
 use oikaze_protocol::Rank;
@@ -144,7 +144,10 @@ impl Node {
 
     /// A turn, for all that is not messages between local peers.
     #[cold]
-    fn look_around<'n>(&'n self, engine: Inside<'n, RealEngine>) -> Option<Inside<'n, RealEngine>> {
+    fn look_around<'n>(
+        &'n self,
+        engine: CombiningLockGuard<'n, RealEngine>,
+    ) -> Option<CombiningLockGuard<'n, RealEngine>> {
         let now = self.now();
         self.drive_meanwhile(now, || {
             Some(self.run_turns_in(engine, now, RealEngine::turn_for_news))
@@ -212,7 +215,7 @@ impl Node {
 /// A message that is the oldest for whoever asked, and the engine that has it.
 struct Ready<'n> {
     node: &'n Node,
-    engine: Inside<'n, RealEngine>,
+    engine: CombiningLockGuard<'n, RealEngine>,
     /// Who was told something, and may sleep.
     told: Option<Rank>,
 }

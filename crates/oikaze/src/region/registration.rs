@@ -177,13 +177,13 @@ impl LocalRegion {
         node.tell_waiters();
         self.wait_for_own_operations();
         self.wait_for_others();
-        self.leave_to_stragglers()?;
+        self.leave_to_wedged_peers()?;
         Ok(name)
     }
 
     /// Who is in the middle of reaching the memory and cannot be waited for goes on with memory
     /// that is nobody's (MEM-18.6).
-    fn leave_to_stragglers(&self) -> Result<()> {
+    fn leave_to_wedged_peers(&self) -> Result<()> {
         let Inner { node, region, registered, .. } = &*self.inner;
         let inside = node.change_engine(|engine| {
             // Nothing of this node's own is written there meanwhile.

@@ -1,16 +1,16 @@
 //! Cores and waiting: how many this process may use, pinning to one, whether it is shared, what
 //! ends a sleep, what lets one thread in at a time, what work has cost.
 
+mod biased_lock;
 mod event;
-mod gate;
 mod look;
 mod preempted;
 mod slack;
 mod spent;
 mod topology;
 
+pub use biased_lock::{BiasedLock, BiasedLockGuard};
 pub use event::Event;
-pub use gate::{Gate, Inside};
 pub use look::between_looks;
 pub use preempted::preemptions;
 pub use slack::TimerSlack;

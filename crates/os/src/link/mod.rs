@@ -22,7 +22,7 @@ pub use fault::{
     Tampering, Verdict,
 };
 pub use oikaze_protocol::wind::SendMode;
-pub use sink::{Foreseen, Scattered, Sink};
+pub use sink::{Predicted, Scattered, Sink};
 pub use statistics::{Offload, Statistics};
 pub use tap::{PCAP_LIMIT_VARIABLE, PCAP_VARIABLE};
 pub use tap::{Passing, Pcapng, Recorder, TRACE_VARIABLE, Tap, TapSettings, TapSyntax, Trace};
@@ -114,7 +114,7 @@ pub trait Link: Send {
     /// Only what makes the link useless.
     fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize>;
 
-    /// As [`Link::receive`]; bulk may be received straight into its place, if the sink foresees it.
+    /// As [`Link::receive`]; bulk may be received straight into its place, if the sink predicts it.
     ///
     /// # Errors
     /// As there.

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 /// What will probably come next by the bulk lane: datagrams that are alike, whose payloads belong
 /// one behind the other, in few places.
 #[derive(Debug)]
-pub struct Foreseen {
+pub struct Predicted {
     /// Bytes before the payload of each.
     pub head: usize,
     /// Bytes of payload of each.
@@ -19,7 +19,7 @@ pub struct Foreseen {
     pub places: Places,
 }
 
-/// A datagram that came in three pieces, its payload where it was foreseen to belong.
+/// A datagram that came in three pieces, its payload where it was predicted to belong.
 #[derive(Clone, Copy, Debug)]
 pub struct Scattered<'a> {
     /// Whence.
@@ -47,11 +47,11 @@ pub trait Sink {
 
     /// Bulk is about to be received: where would it belong? Asked again before each call that
     /// receives.
-    fn foresee(&mut self) -> Option<Foreseen> {
+    fn predict(&mut self) -> Option<Predicted> {
         None
     }
 
-    /// Is this what was foreseen at that place in the order, from 0? Asked for the datagrams of a
+    /// Is this what was predicted at that place in the order, from 0? Asked for the datagrams of a
     /// call in their order, up to the first that is not, before any is handed over: this one and
     /// all behind it are taken out of their places and handed over as any others.
     fn confirm(&mut self, index: usize, scattered: &Scattered<'_>) -> bool {
@@ -59,13 +59,13 @@ pub trait Sink {
         false
     }
 
-    /// One has arrived that was foreseen.
+    /// One has arrived that was predicted.
     fn take_scattered(&mut self, scattered: Scattered<'_>) {
         let _ = scattered;
     }
 }
 
-/// Takes all, foresees nothing.
+/// Takes all, predicts nothing.
 pub(super) struct Plain<'a>(pub(super) &'a mut dyn FnMut(Arrival<'_>));
 
 impl Sink for Plain<'_> {

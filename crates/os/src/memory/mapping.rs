@@ -114,7 +114,7 @@ impl Mapping {
         if at.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(std::io::ErrorKind::InvalidInput.into());
         }
-        // What only core dumps heed: mappings that differ in it are not joined.
+        // What only core dumps process: mappings that differ in it are not joined.
         let advice = if apart { Advice::LinuxDontDump } else { Advice::LinuxDoDump };
         // SAFETY: inside this mapping; the advice changes no bytes.
         unsafe { madvise(self.base.as_ptr().add(at).cast(), len, advice) }?;

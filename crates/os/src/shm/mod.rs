@@ -6,7 +6,7 @@
 //!   process's end.
 //! - [`Pair`]: one side of two rings ([`Writer`], [`Reader`]) in memory that both processes map.
 //! - [`Mapped`]: a local peer's region that is reached without asking its owner; [`Grants`] is the
-//!   owner's side, [`Straggler`] what is left of a local peer that was given up while it was
+//!   owner's side, [`WedgedPeer`] what is left of a local peer that was given up while it was
 //!   inside.
 //! - [`Watch`]: one descriptor for all lines of a node.
 //!
@@ -30,9 +30,9 @@ mod models;
 #[cfg(not(all(test, loom)))]
 mod pair;
 #[cfg(not(all(test, loom)))]
-mod straggler;
-#[cfg(not(all(test, loom)))]
 mod watch;
+#[cfg(not(all(test, loom)))]
+mod wedged_peer;
 
 pub use channel::{Full, Reader, RingView, STEP_BODY, Writer};
 #[cfg(not(all(test, loom)))]
@@ -45,6 +45,6 @@ pub use memory::Part;
 #[cfg(not(all(test, loom)))]
 pub use pair::{Pair, Side, shared_memory};
 #[cfg(not(all(test, loom)))]
-pub use straggler::Straggler;
-#[cfg(not(all(test, loom)))]
 pub use watch::Watch;
+#[cfg(not(all(test, loom)))]
+pub use wedged_peer::WedgedPeer;

@@ -195,7 +195,7 @@ impl Coherence {
                 );
             }
             if rank < self.nodes {
-                self.bury(rank, pages);
+                self.mark_failed(rank, pages);
             }
             return Ok(());
         }

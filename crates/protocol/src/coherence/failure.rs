@@ -138,11 +138,11 @@ impl Coherence {
                 );
             }
         }
-        self.bury(rank, pages);
+        self.mark_failed(rank, pages);
     }
 
     /// A node is dead: all that waits for it ends (COH-8.2).
-    pub(super) fn bury(&mut self, rank: Rank, pages: &mut dyn Pages) {
+    pub(super) fn mark_failed(&mut self, rank: Rank, pages: &mut dyn Pages) {
         let gone: Vec<u64> = self
             .posted
             .iter()

@@ -168,7 +168,7 @@ impl Coherence {
                 }
                 // Who takes this node for dead answers it nothing any more: to each other, both
                 // are.
-                self.bury(if rank == self.me { from } else { rank }, pages);
+                self.mark_failed(if rank == self.me { from } else { rank }, pages);
                 Ok(())
             }
         }

@@ -1,11 +1,11 @@
 //! An acknowledgement that came beside a message: what the message causes is waited for, what the
-//! acknowledgement settles is not, so it is heeded afterwards (WIND-3.11).
+//! acknowledgement settles is not, so it is processed afterwards (WIND-3.11).
 
 use super::connection::Connection;
 use crate::time::Time;
 use crate::wire::{Acknowledgement, Lane};
 
-/// It was seen to be sound, and is still to be heeded.
+/// It was seen to be sound, and is still to be processed.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Beside {
     /// When it came, and with which datagram.
@@ -15,8 +15,9 @@ pub(super) struct Beside {
 }
 
 impl Connection {
-    /// Leave this acknowledgement for [`heed_beside`](Self::heed_beside), if nothing waits for the
-    /// room that it makes and it is of the most frequent kind. False: heed it now.
+    /// Leave this acknowledgement for [`process_deferred_ack`](Self::process_deferred_ack), if
+    /// nothing waits for the room that it makes and it is of the most frequent kind. False: process
+    /// it now.
     pub(super) fn put_off(
         &mut self,
         now: Time,
@@ -40,9 +41,9 @@ impl Connection {
         true
     }
 
-    /// Heed the acknowledgement that [`receive_ahead`](Self::receive_ahead) has left. Had it left
-    /// one?
-    pub fn heed_beside(&mut self) -> bool {
+    /// Process the acknowledgement that [`receive_ahead`](Self::receive_ahead) has left. Had it
+    /// left one?
+    pub fn process_deferred_ack(&mut self) -> bool {
         let Some(Beside { at, by, ack }) = self.beside.take() else { return false };
         self.acknowledged(at, by, &ack)
     }

@@ -60,7 +60,7 @@ pub struct Connection {
     pub(super) sending: PerLane<Sending>,
     pub(super) inbox: Inbox,
     pub(super) arrivals: PerLane<Arrivals>,
-    /// What is to be heeded before this turn ends.
+    /// What is to be processed before this turn ends.
     pub(super) beside: Option<Beside>,
     pub(super) refusals: Refusals,
     pub(super) liveness: Liveness,
@@ -269,7 +269,7 @@ impl Connection {
     /// As [`cancel`](Self::cancel), of all messages with such tokens at once.
     pub fn cancel_all(&mut self, cancelled: impl Fn(Token) -> bool) {
         if self.phase == Phase::Open {
-            self.heed_beside();
+            self.process_deferred_ack();
             self.outbox.cancel(cancelled);
             self.outbox.advance(&mut self.events);
         }
@@ -411,7 +411,7 @@ impl Connection {
     }
 
     pub(super) fn die(&mut self, death: Death) {
-        self.heed_beside();
+        self.process_deferred_ack();
         self.phase = Phase::Dead(death);
         self.outbox.fail(death, &mut self.events);
         self.events.push_back(Event::Dead(death));

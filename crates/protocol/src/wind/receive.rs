@@ -83,14 +83,14 @@ impl Connection {
     /// that it came from); its seal was verified. Never transmits.
     pub fn receive(&mut self, now: Time, view: &View<'_>, path: u8, upper: &mut impl Upper) {
         self.receive_ahead(now, view, path, upper);
-        self.heed_beside();
+        self.process_deferred_ack();
     }
 
     /// As [`receive`](Self::receive), but an acknowledgement that came beside a message may be left
-    /// for [`heed_beside`](Self::heed_beside), which is called before the turn ends: after what the
-    /// message has caused was sent.
+    /// for [`process_deferred_ack`](Self::process_deferred_ack), which is called before the turn
+    /// ends: after what the message has caused was sent.
     pub fn receive_ahead(&mut self, now: Time, view: &View<'_>, path: u8, upper: &mut impl Upper) {
-        self.heed_beside();
+        self.process_deferred_ack();
         self.liveness.look(now);
         let mut contents = Contents::default();
         if contents.see(view).is_err() {
@@ -192,7 +192,7 @@ impl Connection {
             self.statistics.duplicate_datagrams += 1;
             return;
         }
-        // WIND-7.8: before anything of it is heeded.
+        // WIND-7.8: before anything of it is processed.
         if let Some(nonsense) = self.nonsense(contents) {
             self.statistics.malformed += 1;
             return self.part(now, Death::Nonsense(nonsense));
@@ -352,7 +352,7 @@ impl Connection {
         let lane = ack.told.lane;
         let Sending { flight, controller, gate, probes } = &mut sending[lane];
         statistics.acknowledgements_received += 1;
-        // WIND-3.1: before anything of it is heeded.
+        // WIND-3.1: before anything of it is processed.
         if !flight.has_sent(ack.largest) {
             return false;
         }

@@ -63,7 +63,7 @@ struct Untold {
     refusal: Refusal,
 }
 
-/// Questions and answers that are not heeded yet; more are nonsense.
+/// Questions and answers that are not processed yet; more are nonsense.
 const ASKED_MAX: usize = 4096;
 
 // A short body is copied with whatever stands behind it in the same step: a copy of known length is

@@ -1,7 +1,7 @@
 //! A wire in memory between two engines.
 
 use crate::engine::*;
-use oikaze_os::link::{Arrival, Foreseen, LocalAddress, Outgoing, Scattered, Sink, Statistics};
+use oikaze_os::link::{Arrival, LocalAddress, Outgoing, Predicted, Scattered, Sink, Statistics};
 use oikaze_os::memory::Region;
 use oikaze_protocol::limits::DATAGRAM_ETHERNET;
 use oikaze_protocol::wind::Lane;
@@ -21,7 +21,7 @@ pub(in crate::engine) struct Wire {
     pub(in crate::engine) full: bool,
     /// Takes no bulk.
     pub(in crate::engine) full_of_bulk: bool,
-    /// Receives as sockets do: equal datagrams in one buffer, scattered if the engine foresees
+    /// Receives as sockets do: equal datagrams in one buffer, scattered if the engine predicts
     /// them.
     pub(in crate::engine) scatters: bool,
     /// Datagrams that came to their place.
@@ -39,12 +39,12 @@ const BUFFER: usize = 64 << 10;
 
 impl Wire {
     /// One run of equal datagrams, as the kernel joins them, with the first payloads where they are
-    /// foreseen to belong.
+    /// predicted to belong.
     fn run(&mut self, sink: &mut dyn Sink, run: &[Vec<u8>]) {
         let arrivals = |sink: &mut dyn Sink, some: &[Vec<u8>]| {
             some.iter().for_each(|bytes| sink.take(Arrival::new(address(0), bytes)));
         };
-        let Some(Foreseen { head, payload, tag, mut places }) = sink.foresee() else {
+        let Some(Predicted { head, payload, tag, mut places }) = sink.predict() else {
             return arrivals(sink, run);
         };
         let Some(stride) = run.first().map(Vec::len).filter(|len| *len == head + payload + tag)

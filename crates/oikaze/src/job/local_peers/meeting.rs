@@ -124,7 +124,7 @@ impl<'a> Meeting<'a> {
         self.tell(Step::Used, &outcomes)?;
         for (rank, outcome) in answered {
             let outcome = match outcome {
-                Ok(pair) => self.heed(Step::Used, rank, self.limit)?.map(|()| pair),
+                Ok(pair) => self.process(Step::Used, rank, self.limit)?.map(|()| pair),
                 Err(why) => Err(why),
             };
             outcomes.insert(rank, outcome);
@@ -151,7 +151,12 @@ impl<'a> Meeting<'a> {
 
     /// How a step of another node went, as far as it concerns this one. It may be late with all but
     /// the last one, which it does alone.
-    fn heed(&self, step: Step, rank: Rank, within: Duration) -> Result<Result<(), Why>, JobError> {
+    fn process(
+        &self,
+        step: Step,
+        rank: Rank,
+        within: Duration,
+    ) -> Result<Result<(), Why>, JobError> {
         let key = step.key(rank);
         let text = match self.job.get(&key, within) {
             Ok(text) => text,
@@ -201,7 +206,7 @@ impl<'a> Meeting<'a> {
         let deadline = Instant::now() + self.patience;
         let (mut coming, mut outcomes) = (Vec::new(), Outcomes::new());
         for rank in ranks {
-            match self.heed(
+            match self.process(
                 Step::Called,
                 rank,
                 deadline.saturating_duration_since(Instant::now()),
@@ -295,7 +300,7 @@ impl<'a> Meeting<'a> {
         for (rank, call) in calls {
             let outcome = match call {
                 Err(why) => Err(why),
-                Ok(call) => match self.heed(
+                Ok(call) => match self.process(
                     Step::Answered,
                     rank,
                     deadline.saturating_duration_since(Instant::now()),

@@ -5,8 +5,8 @@
 //! from which card. So it is only used for peers whose datagrams come [early](super::early), while
 //! they come, and if the kernel would send from the same address and with the interface's MTU: over
 //! tunnels and IPsec it would not. The interface's queues and rules for what leaves (tc, nftables'
-//! egress) are heeded; the firewall's rules for output have let the handshake pass, which goes by
-//! the socket (WIND-10.5), as does a datagram now and then.
+//! egress) are processed; the firewall's rules for output have let the handshake pass, which goes
+//! by the socket (WIND-10.5), as does a datagram now and then.
 
 use super::UdpLink;
 use super::early::{ETHERNET_LEN, Way};

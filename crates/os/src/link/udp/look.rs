@@ -2,7 +2,7 @@
 
 use super::super::sink::Sink;
 use super::connected::ConnectedSet;
-use super::foreseen::Guess;
+use super::predicted::Guess;
 use super::receive::{BUFFER_LEN, BUFFERS};
 use super::{Socket, UdpLink};
 use oikaze_protocol::wire::Lane;
@@ -321,14 +321,14 @@ impl UdpLink {
         let share = if among_small { TAKEN_AMONG_SMALL } else { TAKEN_ALONE };
         let (mut taken, mut bytes) = (0, 0);
         while bytes < share {
-            let guess = if !socket.busy && !self.without.foresee && self.patience.allows() {
-                sink.foresee()
+            let guess = if !socket.busy && !self.without.predict && self.patience.allows() {
+                sink.predict()
             } else {
                 None
             };
-            let burst = if let Some(foreseen) = guess {
+            let burst = if let Some(predicted) = guess {
                 let (burst, outcome) =
-                    self.pool.receive_foreseen(socket, foreseen, &mut self.statistics, sink)?;
+                    self.pool.receive_predicted(socket, predicted, &mut self.statistics, sink)?;
                 match outcome {
                     Guess::Untried => {}
                     Guess::Wrong => self.patience.learn(false),

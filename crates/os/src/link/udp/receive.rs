@@ -75,7 +75,7 @@ impl Pool {
     ) -> io::Result<Burst> {
         let Some(buffer) = self.bytes.get_mut(..BUFFER_LEN) else { return Ok(Burst::NONE) };
         let one = || recv(&socket.fd, &mut *buffer, RecvFlags::DONTWAIT).map(|(len, _)| len);
-        let Some(bytes) = heed(one)?.and_then(|len| self.bytes.get(..len)) else {
+        let Some(bytes) = process(one)?.and_then(|len| self.bytes.get(..len)) else {
             return Ok(Burst::NONE);
         };
         take(Arrival::new(from, bytes));
@@ -158,7 +158,7 @@ pub(super) fn is_cut_short(header: &libc::msghdr) -> bool {
 
 /// How many messages were filled: none if nothing is there.
 pub(super) fn call(fd: BorrowedFd<'_>, messages: &mut [libc::mmsghdr]) -> io::Result<usize> {
-    let filled = heed(|| match messages {
+    let filled = process(|| match messages {
         [one] => {
             // SAFETY: the header leads to a buffer, a name and control room that outlive the call,
             // with their true lengths.
@@ -189,7 +189,7 @@ pub(super) fn last_error() -> Errno {
 }
 
 /// Receive; `None` if nothing is there, an error if the socket is of no use.
-fn heed(mut receive: impl FnMut() -> Result<usize, Errno>) -> io::Result<Option<usize>> {
+fn process(mut receive: impl FnMut() -> Result<usize, Errno>) -> io::Result<Option<usize>> {
     // Each pending error (an ICMP message about a peer that is gone) costs one call; a burst of
     // them must not hold us here.
     for _ in 0..BUFFERS {

@@ -141,7 +141,7 @@ impl Delay {
     /// React to marks and to the round trip's delay, which is the least of those it has shown so
     /// far: a processor that was taken away for a moment delays some, a queue delays all. Was there
     /// a signal? (WIND-9.3, WIND-9.5)
-    fn heed(&mut self, sample: &Sample) -> bool {
+    fn process(&mut self, sample: &Sample) -> bool {
         let ends = sample.sent >= self.round.start;
         let delay = Some(self.round.least)
             .filter(|least| ends && *least < Duration::MAX && !self.round.stood_still());
@@ -218,7 +218,7 @@ impl Controller for Delay {
         self.round.limited |= sample.limited;
         if let Some(cubic) = self.rivals.contest_mut() {
             cubic.acknowledged(sample);
-        } else if !self.heed(sample) {
+        } else if !self.process(sample) {
             self.grow(sample);
         }
         self.round.window = self.round.window.max(self.window);

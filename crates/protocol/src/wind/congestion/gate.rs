@@ -12,7 +12,7 @@ use core::time::Duration;
 pub(crate) struct Gate {
     grant: Grant,
     pacer: Pacer,
-    /// The peer's count of marked datagrams, as far as it was heeded.
+    /// The peer's count of marked datagrams, as far as it was processed.
     marked: u32,
     /// The last moment we know of.
     now: Time,

@@ -49,7 +49,7 @@ fn established() -> World {
 }
 
 /// WIND-7.8: what there never was ends the connection with a reason at both ends, and nothing that
-/// comes with it is heeded.
+/// comes with it is processed.
 #[test]
 fn nonsense_ends_the_connection_with_a_reason_at_both_ends() {
     let credit = Settings::default().credit;

@@ -149,7 +149,7 @@ fn slow_answers_are_acknowledged_at_once() {
 }
 
 /// Node 1's message brings the acknowledgement of node 0's, for which something else may be
-/// `waiting`: is that heeded at once, and afterwards?
+/// `waiting`: is that processed at once, and afterwards?
 fn beside(waiting: bool) -> [bool; 2] {
     let mut world = established(14);
     exchanges(&mut world, 0, u64::from(INTERACTIVE_FROM) + 1, Duration::from_micros(3));
@@ -171,7 +171,7 @@ fn beside(waiting: bool) -> [bool; 2] {
     send(b, 200, a);
     assert_eq!(a.upper.delivered.len(), before + 1, "what came with it waits in no case");
     let at_once = a.connection.has_events();
-    a.connection.heed_beside();
+    a.connection.process_deferred_ack();
     [at_once, a.connection.has_events()]
 }
 

@@ -155,7 +155,7 @@ fn a_path_that_never_carried_what_the_routes_say() {
 
 /// WIND-8.8: no timeout is needed when the system says so.
 #[test]
-fn a_word_of_the_system_is_heeded_at_once() {
+fn a_word_of_the_system_is_processed_at_once() {
     let mut world = World::established(jumbo(), Faults::default(), 4);
     busy_until(&mut world, 1 << 20, |world| statistics(world).datagrams_sent > 200);
     (world.fits, world.told) = ([ETHERNET; 2], true);

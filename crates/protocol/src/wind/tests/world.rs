@@ -407,7 +407,7 @@ impl World {
                 self.nodes[n].connection.timeout(self.now);
             }
             self.emit(n);
-            if self.nodes[n].connection.heed_beside() {
+            if self.nodes[n].connection.process_deferred_ack() {
                 self.emit(n);
             }
             while let Some(event) = self.nodes[n].connection.poll_event() {

@@ -210,14 +210,14 @@ impl Node {
         );
     }
 
-    /// Was an acknowledgement put off (WIND-3.11)? No node sleeps before it has heeded it.
-    pub fn owes_heed(&self) -> bool {
+    /// Was an acknowledgement put off (WIND-3.11)? No node sleeps before it has processed it.
+    pub fn owes_deferred_ack(&self) -> bool {
         self.connection.beside.is_some()
     }
 
-    /// Heed it.
-    pub fn heed(&mut self) {
-        self.connection.heed_beside();
+    /// Process it.
+    pub fn process(&mut self) {
+        self.connection.process_deferred_ack();
         self.cut();
     }
 

@@ -75,8 +75,8 @@ pub enum Action {
     Early(usize),
     /// The sender of this message takes it back.
     Cancel(usize),
-    /// This node's turn ends: it heeds the acknowledgement that it has put off.
-    Heed(usize),
+    /// This node's turn ends: it processes the acknowledgement that it has put off.
+    DeferredAck(usize),
 }
 
 impl State {
@@ -113,7 +113,7 @@ impl State {
             && self
                 .nodes
                 .iter()
-                .all(|node| !node.connection.has_due(node.clock) && !node.owes_heed())
+                .all(|node| !node.connection.has_due(node.clock) && !node.owes_deferred_ack())
     }
 
     /// Whose timer runs next, and in how long.
@@ -142,8 +142,8 @@ impl State {
                     actions.push(Action::SendLost(n));
                 }
             }
-            if node.owes_heed() {
-                actions.push(Action::Heed(n));
+            if node.owes_deferred_ack() {
+                actions.push(Action::DeferredAck(n));
             }
             if self.scenario.of(n).nth(node.posted).is_some() {
                 actions.push(Action::Post(n));
@@ -203,7 +203,7 @@ impl State {
                 self.left.cancels -= 1;
                 self.node(self.scenario.0[id].from).cancel(id);
             }
-            Action::Heed(n) => self.node(n).heed(),
+            Action::DeferredAck(n) => self.node(n).process(),
         }
         self.settle();
         Some(())

@@ -1,4 +1,4 @@
-//! How threads are told apart, and the fence that a favourite leaves to who withdraws its favour.
+//! How threads are told apart, and the fence that a bias owner leaves to who revokes its bias.
 
 #[cfg(loom)]
 pub use modelled::*;
@@ -11,7 +11,7 @@ mod real {
 
     pub const PLACES: usize = crate::hazard::PLACES;
 
-    /// Times one after another that a thread must have come often to become the favourite, at
+    /// Times one after another that a thread must have come often to become the bias owner, at
     /// first.
     pub const PATIENCE: u32 = 256;
 
@@ -20,7 +20,7 @@ mod real {
         crate::hazard::place().and_then(|place| u32::try_from(place).ok())
     }
 
-    /// There is no favourite if not.
+    /// There is no bias owner if not.
     pub fn is_asymmetric() -> bool {
         fences::are_asymmetric(Reach::Process)
     }
@@ -35,7 +35,7 @@ mod real {
     }
 }
 
-/// Each thread of a model is the favourite as soon as it comes often. That one side may make the
+/// Each thread of a model is the bias owner as soon as it comes often. That one side may make the
 /// other's fence is tried in `hazard::models`.
 #[cfg(loom)]
 mod modelled {

@@ -10,14 +10,14 @@
 //! leaves; and a holder that has left finds the question by a mere load, or it came after, when it
 //! was open. No fence is needed for that.
 //!
-//! A thread that goes in [often](Gate::try_enter_often), for moments, while no other does, becomes
-//! the *favourite*: it leaves the word taken, and says by plain stores whether it is inside (biased
-//! locking: Dice, Moir and Scherer, Quickly Reacquirable Locks, 2003). Whoever else wants to go in
-//! withdraws the favour and makes the favourite's fence as in [`crate::hazard`]. If the favourite
-//! is out then, it stays out, and they are in. Else it finds the favour withdrawn when it leaves,
-//! and leaves as anybody does: it opens, wakes, and looks what it was asked. Nobody waits for it
-//! who need not: it may sleep inside, for the very thread that looks in. Each withdrawal takes some
-//! microseconds, and makes the next favour harder to come by.
+//! A thread that goes in [often](BiasedLock::try_enter_often), for moments, while no other does,
+//! becomes the *bias owner*: it leaves the word taken, and says by plain stores whether it is
+//! inside (biased locking: Dice, Moir and Scherer, Quickly Reacquirable Locks, 2003). Whoever else
+//! wants to go in revokes the bias and makes the bias owner's fence as in [`crate::hazard`]. If the
+//! bias owner is out then, it stays out, and they are in. Else it finds the bias revoked when it
+//! leaves, and leaves as anybody does: it opens, wakes, and looks what it was asked. Nobody waits
+//! for it who need not: it may sleep inside, for the very thread that looks in. Each withdrawal
+//! takes some microseconds, and makes the next bias harder to come by.
 
 #[cfg(all(test, loom))]
 mod models;
@@ -48,14 +48,14 @@ const TAKEN: u32 = 1;
 const ASKED: u32 = 2;
 /// Somebody may sleep until it is open.
 const AWAITED: u32 = 4;
-/// It is taken for the favourite, inside or not, whose place stands above.
-const FAVOURED: u32 = 8;
-/// It was, and is taken for whoever [claims](Gate::claim) it first: one who wants to go in, and has
-/// seen the favourite out, or the favourite.
-const WITHDRAWN: u32 = 16;
-/// Who has withdrawn it still looks whether the favourite is out. There is none meanwhile: what is
-/// seen of the mark tells nothing of a later favour.
-const DOUBTED: u32 = 32;
+/// It is taken for the bias owner, inside or not, whose place stands above.
+const BIASED: u32 = 8;
+/// It was, and is taken for whoever [claims](BiasedLock::claim) it first: one who wants to go in,
+/// and has seen the bias owner out, or the bias owner.
+const REVOKED: u32 = 16;
+/// Who has withdrawn it still looks whether the bias owner is out. There is none meanwhile: what is
+/// seen of the mark tells nothing of a later bias.
+const REVOKING: u32 = 32;
 const PLACE_SHIFT: u32 = 8;
 const PLACE: u32 = !0 << PLACE_SHIFT;
 
@@ -63,16 +63,16 @@ const PLACE: u32 = !0 << PLACE_SHIFT;
 const PATIENCE_MAX: u32 = 1 << 16;
 
 /// What one thread at a time is in.
-pub struct Gate<T> {
+pub struct BiasedLock<T> {
     word: AtomicU32,
-    /// Is the thread of this place inside as the favourite? Written by that thread.
+    /// Is the thread of this place inside as the bias owner? Written by that thread.
     marks: [AtomicBool; PLACES],
     /// Whose place came often last, how many times one after another, and how many it takes.
     /// Written by who is in.
     latest: AtomicU32,
     streak: AtomicU32,
     patience: AtomicU32,
-    may_favour: bool,
+    may_bias: bool,
     inside: UnsafeCell<T>,
     /// Held by who says that it sleeps, and by who wakes it.
     asleep: Mutex<()>,
@@ -80,33 +80,33 @@ pub struct Gate<T> {
 }
 
 /// Being in, until dropped; also by a panic.
-pub struct Inside<'g, T> {
-    gate: &'g Gate<T>,
-    /// The favourite's.
+pub struct BiasedLockGuard<'g, T> {
+    lock: &'g BiasedLock<T>,
+    /// The bias owner's.
     mark: Option<&'g AtomicBool>,
 }
 
-// SAFETY: `inside` is reached by one thread at a time, through `Inside`.
-unsafe impl<T: Send> Sync for Gate<T> {}
+// SAFETY: `inside` is reached by one thread at a time, through `BiasedLockGuard`.
+unsafe impl<T: Send> Sync for BiasedLock<T> {}
 
-// SAFETY: a shared `Inside` gives out nothing but a shared reference to what is inside.
-unsafe impl<T: Sync> Sync for Inside<'_, T> {}
+// SAFETY: a shared `BiasedLockGuard` gives out nothing but a shared reference to what is inside.
+unsafe impl<T: Sync> Sync for BiasedLockGuard<'_, T> {}
 
 #[inline]
-fn favours_this_thread(word: u32) -> bool {
-    word & FAVOURED != 0 && place() == Some(word >> PLACE_SHIFT)
+fn is_biased_to_this_thread(word: u32) -> bool {
+    word & BIASED != 0 && place() == Some(word >> PLACE_SHIFT)
 }
 
-impl<T> Gate<T> {
+impl<T> BiasedLock<T> {
     /// Open.
-    pub fn new(inside: T) -> Gate<T> {
-        Gate {
+    pub fn new(inside: T) -> BiasedLock<T> {
+        BiasedLock {
             word: AtomicU32::new(0),
             marks: std::array::from_fn(|_| AtomicBool::new(false)),
             latest: AtomicU32::new(u32::MAX),
             streak: AtomicU32::new(0),
             patience: AtomicU32::new(PATIENCE),
-            may_favour: is_asymmetric(),
+            may_bias: is_asymmetric(),
             inside: UnsafeCell::new(inside),
             asleep: Mutex::new(()),
             opened: Condvar::new(),
@@ -115,13 +115,13 @@ impl<T> Gate<T> {
 
     /// Unless somebody is in.
     #[inline]
-    pub fn try_enter(&self) -> Option<Inside<'_, T>> {
+    pub fn try_enter(&self) -> Option<BiasedLockGuard<'_, T>> {
         let word = self.word.load(Ordering::Relaxed);
-        if favours_this_thread(word) {
-            return self.enter_as_favourite(word);
+        if is_biased_to_this_thread(word) {
+            return self.enter_as_bias_owner(word);
         }
-        if word & FAVOURED != 0 {
-            return self.enter_out_of_favour();
+        if word & BIASED != 0 {
+            return self.enter_by_revoking();
         }
         // Seen late, this says that somebody is in who has just left: so it would have been a
         // moment ago.
@@ -129,37 +129,37 @@ impl<T> Gate<T> {
             return None;
         }
         match self.word.fetch_or(TAKEN, Ordering::Acquire) {
-            before if before & TAKEN == 0 => Some(Inside { gate: self, mark: None }),
-            before if before & FAVOURED != 0 => self.enter_out_of_favour(),
+            before if before & TAKEN == 0 => Some(BiasedLockGuard { lock: self, mark: None }),
+            before if before & BIASED != 0 => self.enter_by_revoking(),
             _ => None,
         }
     }
 
     /// The same, for a thread that comes again soon, and stays for a moment: it may become the
-    /// favourite.
+    /// bias owner.
     #[inline]
-    pub fn try_enter_often(&self) -> Option<Inside<'_, T>> {
+    pub fn try_enter_often(&self) -> Option<BiasedLockGuard<'_, T>> {
         let word = self.word.load(Ordering::Relaxed);
-        if favours_this_thread(word) {
-            return self.enter_as_favourite(word);
+        if is_biased_to_this_thread(word) {
+            return self.enter_as_bias_owner(word);
         }
-        self.enter_to_be_favoured()
+        self.enter_and_take_bias()
     }
 
-    /// Apart, for the favourite's sake: what is not called has nothing to save.
+    /// Apart, for the bias owner's sake: what is not called has nothing to save.
     #[inline(never)]
-    fn enter_to_be_favoured(&self) -> Option<Inside<'_, T>> {
+    fn enter_and_take_bias(&self) -> Option<BiasedLockGuard<'_, T>> {
         let mut inside = self.try_enter()?;
         if inside.mark.is_none() {
-            inside.mark = self.favour();
+            inside.mark = self.take_bias();
         }
         Some(inside)
     }
 
-    /// This thread, which is in, is the favourite from now on, if none but it came often for long:
+    /// This thread, which is in, is the bias owner from now on, if none but it came often for long:
     /// its mark.
-    fn favour(&self) -> Option<&AtomicBool> {
-        let place = place().filter(|_| self.may_favour)?;
+    fn take_bias(&self) -> Option<&AtomicBool> {
+        let place = place().filter(|_| self.may_bias)?;
         let before = self.latest.load(Ordering::Relaxed);
         let streak =
             if before == place { self.streak.load(Ordering::Relaxed).saturating_add(1) } else { 0 };
@@ -168,12 +168,11 @@ impl<T> Gate<T> {
         if streak < self.patience.load(Ordering::Relaxed) {
             return None;
         }
-        let favoured = TAKEN | FAVOURED | place << PLACE_SHIFT;
-        let mark = self.mark(favoured)?;
+        let biased = TAKEN | BIASED | place << PLACE_SHIFT;
+        let mark = self.mark(biased)?;
         mark.store(true, Ordering::Relaxed);
-        // Not if somebody has asked or sleeps. Who finds it favoured finds the mark.
-        if self.word.compare_exchange(TAKEN, favoured, Ordering::Release, Ordering::Relaxed).is_ok()
-        {
+        // Not if somebody has asked or sleeps. Who finds it biased finds the mark.
+        if self.word.compare_exchange(TAKEN, biased, Ordering::Release, Ordering::Relaxed).is_ok() {
             return Some(mark);
         }
         mark.store(false, Ordering::Relaxed);
@@ -181,19 +180,19 @@ impl<T> Gate<T> {
     }
 
     /// Wait until nobody is.
-    pub fn enter(&self) -> Inside<'_, T> {
+    pub fn enter(&self) -> BiasedLockGuard<'_, T> {
         self.try_enter().unwrap_or_else(|| self.await_entry())
     }
 
     #[cold]
-    fn await_entry(&self) -> Inside<'_, T> {
+    fn await_entry(&self) -> BiasedLockGuard<'_, T> {
         let mut asleep = self.lock();
         loop {
             let before = self.word.fetch_or(TAKEN | AWAITED, Ordering::Acquire);
             if before & TAKEN == 0 {
-                return Inside { gate: self, mark: None };
+                return BiasedLockGuard { lock: self, mark: None };
             }
-            if let Some(inside) = self.enter_out_of_favour() {
+            if let Some(inside) = self.enter_by_revoking() {
                 return inside;
             }
             // Who leaves from here on sees that it is awaited, and wakes nobody before this thread
@@ -202,30 +201,30 @@ impl<T> Gate<T> {
         }
     }
 
-    /// This thread is the favourite, as of this word.
+    /// This thread is the bias owner, as of this word.
     #[inline]
-    fn enter_as_favourite(&self, word: u32) -> Option<Inside<'_, T>> {
+    fn enter_as_bias_owner(&self, word: u32) -> Option<BiasedLockGuard<'_, T>> {
         // Twice at once it is not inside.
         let mark = self.mark(word).filter(|mark| !mark.load(Ordering::Relaxed))?;
         mark.store(true, Ordering::Relaxed);
         light();
-        // While this thread is none, nobody makes it the favourite again.
-        if (self.word.load(Ordering::Relaxed) ^ word) & (FAVOURED | PLACE) == 0 {
-            return Some(Inside { gate: self, mark: Some(mark) });
+        // While this thread is none, nobody makes it the bias owner again.
+        if (self.word.load(Ordering::Relaxed) ^ word) & (BIASED | PLACE) == 0 {
+            return Some(BiasedLockGuard { lock: self, mark: Some(mark) });
         }
         self.enter_after_all(mark)
     }
 
-    /// Not as the favourite any more. Who has withdrawn the favour may have taken this thread for
+    /// Not as the bias owner any more. Who has revoked the bias may have taken this thread for
     /// one that is inside, and looks what it was asked.
     #[cold]
-    fn enter_after_all(&self, mark: &AtomicBool) -> Option<Inside<'_, T>> {
+    fn enter_after_all(&self, mark: &AtomicBool) -> Option<BiasedLockGuard<'_, T>> {
         let inside = self.claim(mark, 0);
         mark.store(false, Ordering::Release);
         inside
     }
 
-    /// The same, on the way out: unless who has withdrawn the favour has seen that, and is in,
+    /// The same, on the way out: unless who has revoked the bias has seen that, and is in,
     /// leave as anybody does.
     #[cold]
     fn leave_after_all(&self, mark: &AtomicBool) {
@@ -233,30 +232,30 @@ impl<T> Gate<T> {
     }
 
     #[cold]
-    fn enter_out_of_favour(&self) -> Option<Inside<'_, T>> {
+    fn enter_by_revoking(&self) -> Option<BiasedLockGuard<'_, T>> {
         let withdrawn = |word| {
-            if word & FAVOURED == 0 { None } else { Some(word ^ (FAVOURED | WITHDRAWN | DOUBTED)) }
+            if word & BIASED == 0 { None } else { Some(word ^ (BIASED | REVOKED | REVOKING)) }
         };
         let before =
             self.word.fetch_update(Ordering::Acquire, Ordering::Relaxed, withdrawn).ok()?;
         let mark = self.mark(before)?;
         heavy();
-        // If it is inside, it sees the favour withdrawn when it leaves.
-        let inside = if mark.load(Ordering::Acquire) { None } else { self.claim(mark, DOUBTED) };
+        // If it is inside, it sees the bias revoked when it leaves.
+        let inside = if mark.load(Ordering::Acquire) { None } else { self.claim(mark, REVOKING) };
         if inside.is_none() {
-            self.word.fetch_and(!DOUBTED, Ordering::Release);
+            self.word.fetch_and(!REVOKING, Ordering::Release);
         }
         inside
     }
 
-    /// Be in, and then undo this, if the favour was withdrawn from the thread of this mark, and
+    /// Be in, and then undo this, if the bias was revoked from the thread of this mark, and
     /// nobody else has claimed what was taken for it.
     #[cold]
-    fn claim(&self, mark: &AtomicBool, undo: u32) -> Option<Inside<'_, T>> {
+    fn claim(&self, mark: &AtomicBool, undo: u32) -> Option<BiasedLockGuard<'_, T>> {
         let is_its = |word| self.mark(word).is_some_and(|its| std::ptr::eq(its, mark));
         let claimed = |word| {
-            if word & WITHDRAWN != 0 && is_its(word) {
-                Some(word & !(WITHDRAWN | PLACE | undo))
+            if word & REVOKED != 0 && is_its(word) {
+                Some(word & !(REVOKED | PLACE | undo))
             } else {
                 None
             }
@@ -265,7 +264,7 @@ impl<T> Gate<T> {
         let patience = self.patience.load(Ordering::Relaxed).saturating_mul(2).min(PATIENCE_MAX);
         self.patience.store(patience, Ordering::Relaxed);
         self.streak.store(0, Ordering::Relaxed);
-        Some(Inside { gate: self, mark: None })
+        Some(BiasedLockGuard { lock: self, mark: None })
     }
 
     fn mark(&self, word: u32) -> Option<&AtomicBool> {
@@ -312,40 +311,40 @@ impl<T> Gate<T> {
     }
 }
 
-impl<T> Inside<'_, T> {
+impl<T> BiasedLockGuard<'_, T> {
     /// Take back what was asked: all that was done before any of the questions is seen from here
     /// on.
     pub fn answer(&mut self) {
-        self.gate.word.fetch_and(!ASKED, Ordering::AcqRel);
+        self.lock.word.fetch_and(!ASKED, Ordering::AcqRel);
     }
 }
 
-impl<T> Drop for Inside<'_, T> {
+impl<T> Drop for BiasedLockGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        let Some(mark) = self.mark else { return self.gate.leave() };
+        let Some(mark) = self.mark else { return self.lock.leave() };
         mark.store(false, Ordering::Release);
         light();
-        if self.gate.word.load(Ordering::Relaxed) & FAVOURED == 0 {
-            self.gate.leave_after_all(mark);
+        if self.lock.word.load(Ordering::Relaxed) & BIASED == 0 {
+            self.lock.leave_after_all(mark);
         }
     }
 }
 
-impl<T> Deref for Inside<'_, T> {
+impl<T> Deref for BiasedLockGuard<'_, T> {
     type Target = T;
 
     #[inline]
     fn deref(&self) -> &T {
         // SAFETY: this thread is in, and nobody else until `self` is dropped.
-        unsafe { &*self.gate.place() }
+        unsafe { &*self.lock.place() }
     }
 }
 
-impl<T> DerefMut for Inside<'_, T> {
+impl<T> DerefMut for BiasedLockGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as above, and `self` is borrowed for as long as the reference lives.
-        unsafe { &mut *self.gate.place() }
+        unsafe { &mut *self.lock.place() }
     }
 }

@@ -2,7 +2,7 @@
 //! will probably send next.
 
 use super::ingress::Ingress;
-use oikaze_os::link::{Foreseen, Scattered};
+use oikaze_os::link::{Predicted, Scattered};
 use oikaze_os::memory::Places;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
@@ -12,7 +12,7 @@ use oikaze_protocol::wire::{Seal, View};
 
 /// What is remembered to guess by.
 #[derive(Debug, Default)]
-pub(super) struct Foresight {
+pub(super) struct DirectPlacement {
     /// Whose fragment came last.
     pub peer: Option<Rank>,
     /// What the link was told that comes next.
@@ -22,8 +22,8 @@ pub(super) struct Foresight {
 impl<P: Pages> Ingress<'_, P> {
     /// The next bytes of the messages that bulk came for last, as many as one call brings:
     /// admitted, permitted, and not yet here.
-    pub(super) fn guess(&mut self) -> Option<Foreseen> {
-        let rank = self.foresight.peer?;
+    pub(super) fn guess(&mut self) -> Option<Predicted> {
+        let rank = self.direct_placement.peer?;
         let forecast = self.peers.get(rank)?.connection.expected(DATAGRAM_MAX);
         let first = *forecast.iter().next()?;
         let mut places = Places::default();
@@ -37,20 +37,20 @@ impl<P: Pages> Ingress<'_, P> {
                 break;
             }
         }
-        let foreseen = Foreseen {
+        let predicted = Predicted {
             head: HEADER_LEN + BULK_FRAME_LEN + first.opening,
             payload: first.piece,
             tag: self.checksum.len(),
             places,
         };
-        self.foresight.told = Some((rank, forecast));
-        (!foreseen.places.is_empty()).then_some(foreseen)
+        self.direct_placement.told = Some((rank, forecast));
+        (!predicted.places.is_empty()).then_some(predicted)
     }
 
     /// From that peer, the fragment that was expected at this place, and nothing else? Whether it
     /// is true is for its seal to say.
     pub(super) fn is_as_told(&mut self, index: usize, scattered: &Scattered<'_>) -> bool {
-        let Some((rank, ref forecast)) = self.foresight.told else { return false };
+        let Some((rank, ref forecast)) = self.direct_placement.told else { return false };
         let Scattered { from, head, payload, tag, .. } = *scattered;
         View::parse_parts(head, payload, tag).is_ok_and(|view| {
             // What the kernel has joined has one sender.
@@ -243,7 +243,7 @@ mod tests {
     }
 
     /// MEM-3.7: two at once over the same bytes, by one key or by two of the same memory, and a
-    /// third beside them. What is mixed up or comes once more is not as foreseen: it is taken out
+    /// third beside them. What is mixed up or comes once more is not as predicted: it is taken out
     /// as it was sent, whatever came behind it.
     #[test]
     fn puts_over_one_another_damage_nothing_that_comes_between_them() {
@@ -288,7 +288,7 @@ mod tests {
         assert!(in_place > 1000, "{in_place} datagrams came to their place");
     }
 
-    /// The region goes in the middle: from then on nothing is foreseen in it, and its memory stays
+    /// The region goes in the middle: from then on nothing is predicted in it, and its memory stays
     /// as it is.
     #[test]
     fn nothing_is_received_into_a_region_that_is_gone() {

@@ -1,4 +1,4 @@
-//! Whatever comes while something is foreseen: each datagram whole and once, and no byte changed
+//! Whatever comes while something is predicted: each datagram whole and once, and no byte changed
 //! but those that were offered.
 
 use super::super::{Bind, UdpLink};
@@ -26,7 +26,7 @@ fn datagram(number: u8, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Foresees `offered` bytes in payloads of `payload`, and confirms datagrams that are numbered as
+/// Predicts `offered` bytes in payloads of `payload`, and confirms datagrams that are numbered as
 /// they come.
 struct Taker {
     memory: RegionTable,
@@ -70,14 +70,14 @@ impl Sink for Taker {
     fn take(&mut self, arrival: Arrival<'_>) {
         self.came.push(arrival.bytes.to_vec());
     }
-    fn foresee(&mut self) -> Option<Foreseen> {
+    fn predict(&mut self) -> Option<Predicted> {
         let mut places = Places::default();
         assert!(places.push(self.memory.scatter(Segment {
             region: self.slot,
             offset: OFFERED,
             len: self.offered
         })?));
-        Some(Foreseen { head: HEAD, payload: self.payload, tag: TAG, places })
+        Some(Predicted { head: HEAD, payload: self.payload, tag: TAG, places })
     }
     fn confirm(&mut self, index: usize, scattered: &Scattered<'_>) -> bool {
         scattered.head.first() == Some(&self.next.wrapping_add(index as u8))
@@ -134,7 +134,7 @@ fn exchange(
 }
 
 #[test]
-fn what_is_foreseen_comes_to_its_place_and_what_follows_beside_it() {
+fn what_is_predicted_comes_to_its_place_and_what_follows_beside_it() {
     for (payload, count, slots) in
         [(8192, 7, 7), (8192, 7, 3), (8192, 3, 7), (8192, 1, 7), (1366, 44, 47), (1366, 44, 1)]
     {
@@ -165,9 +165,9 @@ fn what_is_foreseen_comes_to_its_place_and_what_follows_beside_it() {
     }
 }
 
-/// Who sends bulk as foreseen is worth a socket of its own at the receiver, too, which sends none.
+/// Who sends bulk as predicted is worth a socket of its own at the receiver, too, which sends none.
 #[test]
-fn bulk_that_keeps_coming_as_foreseen_gets_a_socket_of_its_own() {
+fn bulk_that_keeps_coming_as_predicted_gets_a_socket_of_its_own() {
     let (mut sender, mut receiver) = (link(), link());
     for _ in 0..300 {
         let mut taker = Taker::new(1366, 2 * 1366);
@@ -252,7 +252,7 @@ fn several_peers_that_send_bulk_are_heard_in_turn() {
 }
 
 #[test]
-fn from_the_first_that_is_not_as_foreseen_a_run_is_taken_out() {
+fn from_the_first_that_is_not_as_predicted_a_run_is_taken_out() {
     for wrong in 0..7 {
         let (mut sender, mut receiver) = (link(), link());
         let mut taker = Taker::new(8192, 7 * 8192);
@@ -332,7 +332,7 @@ fn a_guess_that_cannot_be_laid_out_keeps_nothing_from_coming() {
 /// Nobody's bulk is lost for good because of one place (MEM-3.7).
 #[test]
 fn where_a_place_cannot_be_written_to_few_datagrams_are_lost() {
-    let path = std::env::temp_dir().join(format!("oikaze-foreseen-{}", std::process::id()));
+    let path = std::env::temp_dir().join(format!("oikaze-predicted-{}", std::process::id()));
     let file = std::fs::File::options()
         .read(true)
         .write(true)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// Some of its threads were inside regions when it was given up.
 #[derive(Debug)]
-pub struct Straggler {
+pub struct WedgedPeer {
     marks: Marks,
     /// Where it is inside: line, and the region, whatever has become of the number that it was
     /// given under.
@@ -17,24 +17,24 @@ pub struct Straggler {
     line: Arc<Line>,
 }
 
-impl Straggler {
+impl WedgedPeer {
     /// Of a local peer that is let into no region any more, fences made; `None` if nothing is left
     /// of it to be afraid of.
     #[must_use]
-    pub fn of(pair: &Pair) -> Option<Straggler> {
+    pub fn of(pair: &Pair) -> Option<WedgedPeer> {
         let (marks, given) = pair.grants.all();
-        let mut straggler = Straggler {
+        let mut wedged_peer = WedgedPeer {
             marks: marks.clone(),
             inside: given.map(|(_, index, region)| (index, region.clone())).collect(),
             line: Arc::clone(&pair.line),
         };
-        (!straggler.is_gone()).then_some(straggler)
+        (!wedged_peer.is_gone()).then_some(wedged_peer)
     }
 
     /// Has its process ended, or is it inside nowhere any more: has it come out, or has nobody any
     /// use for the memory that it is in?
     pub fn is_gone(&mut self) -> bool {
-        let Straggler { marks, inside, line } = self;
+        let WedgedPeer { marks, inside, line } = self;
         inside.retain(|(line, region)| {
             marks.is_inside(*line)
                 && region.upgrade().is_some_and(|region| !region.has_left_memory())

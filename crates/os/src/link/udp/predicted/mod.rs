@@ -1,16 +1,16 @@
 //! Bulk received straight into its place: the kernel's copy is the only one.
 //!
-//! What is foreseen is a run of equal datagrams, as the kernel joins them. Its heads and tags are
+//! What is predicted is a run of equal datagrams, as the kernel joins them. Its heads and tags are
 //! received into the pool, its payloads into their places, and what follows beyond those, whatever
 //! it is, into the pool again. The run is looked at as a whole before any of it is processed: a
 //! payload that lies where another belongs would be overwritten by it. From the first datagram on
-//! that is not as foreseen all is copied out beforehand, and is then as if it had been received
+//! that is not as predicted all is copied out beforehand, and is then as if it had been received
 //! there.
 
 #[cfg(test)]
 mod tests;
 
-use super::super::sink::{Foreseen, Scattered, Sink};
+use super::super::sink::{Predicted, Scattered, Sink};
 use super::super::{Arrival, Statistics};
 use super::name::Name;
 use super::receive::{
@@ -26,7 +26,7 @@ use std::net::SocketAddr;
 const SLOTS: usize = 64;
 /// Head of the first, then payload and what lies between it and the next, for each.
 const PIECES: usize = 1 + 2 * SLOTS;
-/// Where in the pool what was not as foreseen is copied to.
+/// Where in the pool what was not as predicted is copied to.
 const COPIES: usize = 4 * BUFFER_LEN;
 /// After guesses that were wrong one after the other, so many calls go without one.
 const PAUSE_MAX: u32 = 64;
@@ -42,8 +42,8 @@ struct Layout {
 
 impl Layout {
     /// `None`: there is not room for one.
-    fn of(foreseen: &Foreseen) -> Option<Layout> {
-        let &Foreseen { head, payload, tag, ref places } = foreseen;
+    fn of(predicted: &Predicted) -> Option<Layout> {
+        let &Predicted { head, payload, tag, ref places } = predicted;
         let slots = places.len().checked_div(payload)?.min(SLOTS);
         let fits = slots > 0 && head > 0 && (head + tag) * SLOTS <= COPIES - BUFFER_LEN;
         fits.then_some(Layout { head, payload, tag, slots })
@@ -71,9 +71,9 @@ impl Layout {
 pub(super) enum Guess {
     /// Nothing came.
     Untried,
-    /// Less than half of what came to slots was as foreseen, or it could not be received there.
+    /// Less than half of what came to slots was as predicted, or it could not be received there.
     Wrong,
-    /// As much or more was, and came from the peer of whom it was foreseen, at this address.
+    /// As much or more was, and came from the peer of whom it was predicted, at this address.
     Right(SocketAddr),
 }
 
@@ -100,26 +100,28 @@ impl Patience {
 }
 
 impl Pool {
-    /// One call for one buffer. Hands each datagram on; was it as foreseen?
-    pub(super) fn receive_foreseen(
+    /// One call for one buffer. Hands each datagram on; was it as predicted?
+    pub(super) fn receive_predicted(
         &mut self,
         socket: &Socket,
-        mut foreseen: Foreseen,
+        mut predicted: Predicted,
         statistics: &mut Statistics,
         sink: &mut dyn Sink,
     ) -> io::Result<(Burst, Guess)> {
         // A guess that cannot be laid out is as good as a wrong one.
         let wrong = Ok((Burst::NONE, Guess::Wrong));
-        let Some(layout) = Layout::of(&foreseen) else { return wrong };
+        let Some(layout) = Layout::of(&predicted) else { return wrong };
         let (pool, copies) = self.bytes.split_at_mut(COPIES);
-        let Some((mut vectors, count)) = vectors(layout, pool, &mut foreseen) else { return wrong };
+        let Some((mut vectors, count)) = vectors(layout, pool, &mut predicted) else {
+            return wrong;
+        };
         let pieces = vectors.get_mut(..count).unwrap_or_default();
         let Filled { len, from, told } = match receive(socket, pieces, statistics)? {
             Ok(filled) => filled,
             Err(guess) => return Ok((Burst::NONE, guess)),
         };
         let (size, congested) = (told.size.unwrap_or(len).min(len), told.congested);
-        let run = Run { layout, pool, foreseen: &foreseen, from, congested };
+        let run = Run { layout, pool, predicted: &predicted, from, congested };
         let filled = layout.filled(len, size);
         let placed =
             run.datagrams(filled).take_while(|(index, one)| sink.confirm(*index, one)).count();
@@ -154,7 +156,7 @@ struct Filled {
 fn vectors(
     layout: Layout,
     pool: &mut [u8],
-    foreseen: &mut Foreseen,
+    predicted: &mut Predicted,
 ) -> Option<([libc::iovec; PIECES], usize)> {
     // SAFETY: plain data for which zeros are valid.
     let mut vectors: [libc::iovec; PIECES] = unsafe { core::mem::zeroed() };
@@ -165,7 +167,7 @@ fn vectors(
     };
     push(head.as_mut_ptr(), head.len())?;
     for index in 0..layout.slots {
-        push(foreseen.places.place(index * layout.payload, layout.payload)?, layout.payload)?;
+        push(predicted.places.place(index * layout.payload, layout.payload)?, layout.payload)?;
         let between = if index + 1 < layout.slots {
             layout.tag + layout.head
         } else {
@@ -215,20 +217,20 @@ fn receive(
 struct Run<'a> {
     layout: Layout,
     pool: &'a [u8],
-    foreseen: &'a Foreseen,
+    predicted: &'a Predicted,
     from: SocketAddr,
     congested: bool,
 }
 
 impl<'a> Run<'a> {
-    /// One that lies as foreseen.
+    /// One that lies as predicted.
     fn datagram(self, index: usize) -> Option<Scattered<'a>> {
         let Layout { head, payload, tag, .. } = self.layout;
         let at = self.layout.head_at(index);
         Some(Scattered {
             from: self.from,
             head: self.pool.get(at..at + head)?,
-            payload: self.foreseen.places.part(index * payload, payload)?,
+            payload: self.predicted.places.part(index * payload, payload)?,
             tag: self.pool.get(at + head..at + head + tag)?,
             congested: self.congested,
         })
@@ -264,7 +266,7 @@ impl<'a> Run<'a> {
             let (at, next) = (self.layout.head_at(index), self.layout.head_at(index + 1));
             // The tag of the one before ends where this head begins.
             put(self.pool.get(at..at + head));
-            put(self.foreseen.places.part(index * payload, payload));
+            put(self.predicted.places.part(index * payload, payload));
             put(self.pool.get(at + head..next));
         }
         put(self.pool.get(self.layout.head_at(slots)..));
