@@ -233,7 +233,7 @@ impl Oikaze {
         })
     }
 
-    /// Straight into its place, and by copy: each from call to completion, and what it costs the
+    /// FastPath into its place, and by copy: each from call to completion, and what it costs the
     /// receiver, which sleeps while nothing comes.
     fn placed(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {
         const SLEEPS: (&str, &str) = ("OIKAZE_WAIT", "block");

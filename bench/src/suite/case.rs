@@ -81,7 +81,7 @@ pub enum Figure {
     Fifo,
     /// As `put_lat`, of a header of 32 bytes and the data at once.
     ConsecutiveLat,
-    /// A put, from the call to its completion, whose bytes are received straight into their place.
+    /// A put, from the call to its completion, whose bytes are received directly into their place.
     Placed,
     /// The same, with bytes that are received elsewhere and copied.
     PlacedCopy,

@@ -160,7 +160,7 @@ impl Job {
 
     #[cold]
     fn receive_later(&self, from: Option<Rank>, limit: Option<Duration>) -> Result<Arrived> {
-        let next = || self.node.take_mail(from).or_else(|| self.node.take_straight(from));
+        let next = || self.node.take_mail(from).or_else(|| self.node.take_fast(from));
         let begun = Instant::now();
         let deadline = limit.or(self.limit).and_then(|limit| begun.checked_add(limit));
         let subject = || WaitSubject::Message { from, count: 1 };

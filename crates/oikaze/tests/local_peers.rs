@@ -352,7 +352,7 @@ fn who_records_nothing_keeps_its_adjacent_ones() {
 }
 
 /// MEM-16.9: in whichever way messages are asked for, each comes once, in its order; short ones and
-/// such as do not go straight.
+/// such as do not go by the fast path.
 #[test]
 fn messages_come_in_their_order_however_they_are_asked_for() {
     const MESSAGES: u64 = 6000;

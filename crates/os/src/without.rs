@@ -18,7 +18,7 @@ pub struct Without {
     pub gso: bool,
     /// Several datagrams received as one buffer (`UDP_GRO`).
     pub gro: bool,
-    /// Receiving bulk straight into its place.
+    /// Receiving bulk directly into its place.
     pub predict: bool,
     /// A socket of its own for bulk.
     pub lanes: bool,

@@ -167,7 +167,7 @@ pub const BULK_RUN: u32 = 48;
 /// Datagrams that a turn goes on for at most if that is a message's end: else these wait until all
 /// others have had their turns.
 pub const BULK_RUN_OVER: u32 = BULK_RUN / 8;
-/// Turns of messages that are predicted at once, to receive their bytes straight into place.
+/// Turns of messages that are predicted at once, to receive their bytes directly into place.
 pub const FORESEEN_MAX: usize = 4;
 /// Datagrams of control and small messages to one peer in one turn of a node, before others have
 /// theirs.
@@ -295,22 +295,22 @@ pub const REFUSALS_TOLD: usize = 32;
 pub const GRANTS: usize = 64;
 /// Records taken from one local peer in one look (fewer than are read until credit is given back,
 /// which is a look: else all messages that follow a few would wait to be looked at, and none be
-/// taken straight) …
+/// taken by the fast path) …
 pub const RECORDS_A_LOOK: usize = 48;
 /// … and bytes, after which no further one is.
 pub const RECORD_BYTES_A_LOOK: usize = 128 << 10;
 /// Messages that go between a local peer's ring and its users, past the turns, from one look at all
 /// that has arrived to the next.
-pub const STRAIGHT_A_TURN: u32 = 64;
+pub const FAST_PER_TURN_MAX: u32 = 64;
 /// So many of them are taken together from a local peer that sends many, if they are small …
-pub const STRAIGHT_TOGETHER: usize = 8;
+pub const FAST_BATCH_MAX: usize = 8;
 /// … that is, until their bodies are of so many bytes.
-pub const STRAIGHT_BYTES_TOGETHER: usize = 1024;
+pub const FAST_BATCH_BYTES_MAX: usize = 1024;
 /// Records taken from one local peer in a look that comes between such messages: the others are
-/// left to who takes them straight …
+/// left to who takes them by the fast path …
 pub const RECORDS_BETWEEN: usize = 4;
 /// … and for how long after the last of them looks are such looks, too.
-pub const STRAIGHT_LATELY: Duration = Duration::from_millis(1);
+pub const FAST_PATH_RECENT: Duration = Duration::from_millis(1);
 /// Looks at what a process has left in its ring after its end (MEM-16.7): each ends with one of
 /// these two, the last when nothing is left.
 pub const LAST_LOOKS: usize = RING_BYTES.div_ceil(RECORDS_A_LOOK * RECORD_STEP)

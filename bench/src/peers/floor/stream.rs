@@ -1,8 +1,8 @@
 //! Cold memory moved between two hosts with one copy on each side.
 //!
-//! Each datagram is a header of 64 bytes gathered from one place and a payload straight from the
+//! Each datagram is a header of 64 bytes gathered from one place and a payload directly from the
 //! source (GSO: up to 64 datagrams a call). The receiver scatters headers aside and payloads
-//! straight to where they belong (GRO). The receiver tells how far it is now and then, and the
+//! directly to where they belong (GRO). The receiver tells how far it is now and then, and the
 //! sender stays within a window of that; nothing repairs a loss.
 
 use std::io::{IoSlice, IoSliceMut};

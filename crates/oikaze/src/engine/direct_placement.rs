@@ -1,4 +1,4 @@
-//! Receiving bulk straight into its place (MEM-3.7): who sent the latest of it, and what that peer
+//! Receiving bulk directly into its place (MEM-3.7): who sent the latest of it, and what that peer
 //! will probably send next.
 
 use super::ingress::Ingress;

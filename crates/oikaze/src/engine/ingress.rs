@@ -56,7 +56,7 @@ enum Dropped {
 impl<L: Link, P: Pages> Engine<L, P> {
     /// Receive one bounded burst; the number of datagrams.
     pub(super) fn ingress(&mut self, now: Time) -> usize {
-        self.straight = 0;
+        self.fast_messages = 0;
         let heard = self.hear_local_peers(now);
         if self.local_peers.spares_link(now) {
             return heard;

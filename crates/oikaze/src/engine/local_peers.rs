@@ -206,7 +206,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                         Err(refusal) => self.refused(token, refusal),
                     }
                 }
-                Ok(Some(Settled::Straight { count, epoch })) => {
+                Ok(Some(Settled::FastPath { count, epoch })) => {
                     came += 1;
                     self.news += 1;
                     self.operations.outstanding.end_many(rank, epoch, count);
@@ -279,11 +279,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.more = true;
     }
 
-    /// Nobody waits for what went straight into a ring any more.
-    pub(super) fn end_straight(&mut self, failure: &Failure) {
+    /// Nobody waits for what went directly into a ring any more.
+    pub(super) fn end_fast(&mut self, failure: &Failure) {
         for rank in self.local_peers.ranks.clone() {
             if let Some(local_peer) = self.peers.local_peer_mut(rank) {
-                local_peer.end_straight(failure.clone());
+                local_peer.end_fast(failure.clone());
             }
         }
     }
@@ -293,7 +293,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let Some(peer) = self.peers.get_mut(rank) else { return Vec::new() };
         let Some(mut local_peer) = peer.local_peer.take() else { return Vec::new() };
         let failure = Failure::PeerLost { peer: rank, death };
-        for (count, epoch) in local_peer.end_straight(failure.clone()) {
+        for (count, epoch) in local_peer.end_fast(failure.clone()) {
             self.untaken.note_in_ring(rank, count.into(), &failure);
             self.operations.outstanding.end_many(rank, epoch, count);
         }

@@ -19,6 +19,7 @@ mod direct_placement;
 mod egress;
 mod events;
 pub mod failure;
+mod fast_path;
 mod fences;
 mod ingress;
 mod joined;
@@ -35,7 +36,6 @@ mod priority;
 mod regions;
 pub mod seal;
 mod shm;
-mod straight;
 pub mod submission;
 mod submit;
 mod swapping;
@@ -182,8 +182,8 @@ pub struct Engine<L, P> {
     /// that were settled at once.
     news: usize,
     /// Messages that have gone past the turns since one looked for what has arrived.
-    straight: u32,
-    ahead: straight::Ahead,
+    fast_messages: u32,
+    ahead: fast_path::Ahead,
     /// The last turn left something to do at once.
     more: bool,
     /// The last turn ended when it had news, see [`Engine::turn_for_news`].
@@ -287,8 +287,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
             now,
             looked: now,
             news: 0,
-            straight: 0,
-            ahead: straight::Ahead::default(),
+            fast_messages: 0,
+            ahead: fast_path::Ahead::default(),
             more: false,
             unfinished: false,
             holding: Vec::new(),
@@ -435,7 +435,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     pub fn end(&mut self, failure: &Failure) {
         self.ended = Some(failure.clone());
         self.order.end(failure);
-        self.end_straight(failure);
+        self.end_fast(failure);
         self.operations.settle_all(failure);
     }
 

@@ -216,7 +216,7 @@ pub enum Request {
     Lock(u64),
     /// Give a lock back.
     Unlock(u64),
-    /// Settle a completion as the message that went straight into a local peer's ring and ends at
+    /// Settle a completion as the message that went directly into a local peer's ring and ends at
     /// this position.
     Promise {
         /// Whose ring.

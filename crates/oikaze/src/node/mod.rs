@@ -11,6 +11,7 @@ mod combining_lock;
 mod cork;
 mod departures;
 mod drive;
+mod fast_path;
 mod forked;
 mod guards;
 mod helper;
@@ -20,7 +21,6 @@ mod outcomes;
 mod regions;
 mod sleeper;
 mod spinning;
-mod straight;
 mod submitting;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -92,10 +92,10 @@ pub(crate) struct Node {
     socket: Option<OwnedFd>,
     /// Readable when a local peer has woken this node, or has ended.
     local_peers: Option<OwnedFd>,
-    /// The rings to them, seen from outside; and what is to be known of messages that went straight
-    /// into them.
+    /// The rings to them, seen from outside; and what is to be known of messages that went by the
+    /// fast path into them.
     channels: ShmChannels,
-    pace: straight::Pace,
+    pace: fast_path::Pace,
     ways: Ways,
     fences: Arc<Fences>,
     tracker: Option<Arc<dyn Tracker>>,
@@ -151,7 +151,7 @@ impl Node {
         let (channels, fences) = (engine.channels(), engine.fences());
         let guards = Arc::clone(engine.pages().guards());
         let node = Arc::new(Self {
-            pace: straight::Pace::new(channels.count()),
+            pace: fast_path::Pace::new(channels.count()),
             channels,
             ways: Ways::default(),
             untaken: Arc::clone(engine.untaken()),

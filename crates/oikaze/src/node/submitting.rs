@@ -1,4 +1,4 @@
-//! How requests come to the engine: straight, by whoever is in it, or several together.
+//! How requests come to the engine: directly, by whoever is in it, or several together.
 
 use super::{Node, RealEngine, cork};
 use crate::engine::{Completion, Keep, Request, Submission, Work, tracked, tracked_by};
@@ -56,7 +56,7 @@ impl Node {
         self.driver.wake();
     }
 
-    /// Straight into the engine if nobody else is in it, and into a turn; else the one who is in it
+    /// FastPath into the engine if nobody else is in it, and into a turn; else the one who is in it
     /// takes it up. Either way a thread's requests are taken up in their order.
     pub fn push(&self, submission: Submission) {
         if self.is_forked() {

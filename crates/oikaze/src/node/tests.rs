@@ -128,9 +128,9 @@ fn who_is_told_late_of_an_end_is_told_at_once() {
     completion.settle(Ok(Value::Done));
     node.note(Request::Tell { completion: Arc::clone(&completion), sink: counter.sink() });
     assert!(counter.counts().ended() == 1 && news.clear());
-    // One that went straight, and was taken.
+    // One that went by the fast path, and was taken.
     let way = node.way_to(1, None).unwrap();
-    let position = node.send_straight(&way, Class::Ordered, 7, b"straight").unwrap();
+    let position = node.send_fast(&way, Class::Ordered, 7, b"fast").unwrap();
     let sent = Operation::<()>::in_ring(&way, position, 8);
     let heading = local_peer.inward.peek().unwrap().unwrap();
     let end = local_peer.inward.pass(heading);
@@ -139,7 +139,7 @@ fn who_is_told_late_of_an_end_is_told_at_once() {
     sent.into_queue(&queue, 3).unwrap();
     assert!(queue.len() == 1 && news.clear());
     // One that was not: nobody is woken before it is.
-    let position = node.send_straight(&way, Class::Ordered, 8, b"straight").unwrap();
+    let position = node.send_fast(&way, Class::Ordered, 8, b"fast").unwrap();
     Operation::<()>::in_ring(&way, position, 8).into_queue(&queue, 4).unwrap();
     let pending = Completion::new();
     node.note(Request::Tell { completion: pending, sink: counter.sink() });

@@ -1,4 +1,4 @@
-//! What is to be known of messages that went straight into a local peer's ring, after the calls
+//! What is to be known of messages that went directly into a local peer's ring, after the calls
 //! that sent them; also when the node is gone.
 
 use super::{Node, lock};

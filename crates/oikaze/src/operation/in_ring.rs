@@ -1,4 +1,4 @@
-//! Messages that were put straight into their receiver's ring (MEM-16.9), as their sender knows
+//! Messages that were put directly into their receiver's ring (MEM-16.9), as their sender knows
 //! them.
 
 use super::{Outcome, Verb, What};

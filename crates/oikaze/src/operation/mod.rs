@@ -152,7 +152,7 @@ pub struct Operation<T>(State<T>);
 /// went into a ring.
 enum State<T> {
     Begun(Box<Begun>),
-    /// A message that was put straight into its receiver's ring ([`InRing`]).
+    /// A message that was put directly into its receiver's ring ([`InRing`]).
     InRing {
         marks: AtomicU8,
         way: Guest<Way>,

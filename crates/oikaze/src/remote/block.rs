@@ -125,7 +125,7 @@ impl RemoteRegion {
     }
 }
 
-/// Rows without gaps are a range like any other, which bytes can be received straight into.
+/// Rows without gaps are a range like any other, which bytes can be received directly into.
 fn destination(rows: Rows) -> Destination {
     match rows.block.as_range() {
         Some(len) => {

@@ -142,7 +142,7 @@ impl Peer {
     pub fn send(&self, class: Class, tag: u64, bytes: &[u8]) -> Operation<()> {
         if let Some(way) = &self.way
             && let Ok(len) = u32::try_from(bytes.len())
-            && let Some(position) = self.node.send_straight(way, class, tag, bytes)
+            && let Some(position) = self.node.send_fast(way, class, tag, bytes)
         {
             return Operation::in_ring(way, position, len);
         }

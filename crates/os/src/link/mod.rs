@@ -46,7 +46,7 @@ pub struct Outgoing<'a> {
     pub mode: SendMode,
     /// First bytes: header and frames.
     pub head: &'a [u8],
-    /// Then these, straight from where they lie; may be empty.
+    /// Then these, directly from where they lie; may be empty.
     pub payload: &'a Gather,
     /// Then these.
     pub tag: &'a [u8],
@@ -114,7 +114,7 @@ pub trait Link: Send {
     /// Only what makes the link useless.
     fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize>;
 
-    /// As [`Link::receive`]; bulk may be received straight into its place, if the sink predicts it.
+    /// As [`Link::receive`]; bulk may be received directly into its place, if the sink predicts it.
     ///
     /// # Errors
     /// As there.

@@ -29,7 +29,7 @@ pub struct Statistics {
     pub calls_out: u64,
     /// Datagrams that arrived.
     pub datagrams_in: u64,
-    /// Of these, how many were received straight into their place.
+    /// Of these, how many were received directly into their place.
     pub in_place: u64,
     /// Likewise, before the kernel's IP.
     pub early: u64,

@@ -254,7 +254,7 @@ impl Coherence {
         self.manager_death(rank);
     }
 
-    /// Nobody gets a lock here any more: what is granted later goes straight back.
+    /// Nobody gets a lock here any more: what is granted later goes directly back.
     pub(super) fn fail_locks(&mut self, error: &CoherenceError, _pages: &mut dyn Pages) {
         let tokens: Vec<Token> =
             self.locks.requests.values_mut().filter_map(|request| request.token.take()).collect();

@@ -1,7 +1,7 @@
 //! The target of an accumulate (MEM-12): elements are combined as they arrive.
 //!
 //! A fragment may end in the middle of an element. Such an element waits, in as many bytes as have
-//! come of it, until the rest is here; all others are combined straight out of the datagram, so
+//! come of it, until the rest is here; all others are combined directly out of the datagram, so
 //! that no memory is taken for the body, however long it is.
 
 use super::serve::{bytes_of, length, within};

@@ -58,7 +58,7 @@ use names::Names;
 use ticket::Tickets;
 use unanswered::Unanswered;
 
-/// A fragmented message whose bytes go straight to their place: where that is.
+/// A fragmented message whose bytes go directly to their place: where that is.
 ///
 /// A put names its region by key at every fragment, not by slot, so that a region which is removed
 /// in the middle, and a slot that is then given to another region, can never be hit (MEM-3.4).

@@ -1,5 +1,5 @@
 //! Which bytes of running messages will most likely come next, so that they can be received
-//! straight into their place (MEM-3.7).
+//! directly into their place (MEM-3.7).
 //!
 //! A guess: nothing that is decided depends on it. It plays the sender's part (WIND-3.6): the
 //! message that has its turn goes on until that is over or it is whole, then those have theirs that

@@ -93,7 +93,7 @@ impl Refusal {
 /// Where the body of a fragmented message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Straight to its place: [`Upper::place`] is called for each byte range once. Only for
+    /// FastPath to its place: [`Upper::place`] is called for each byte range once. Only for
     /// unordered messages: an ordered one is collected as if `Assemble` had been said, because its
     /// bytes may not be seen before its turn.
     Place,

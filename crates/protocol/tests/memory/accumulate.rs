@@ -65,7 +65,7 @@ proptest! {
         while !pieces.is_empty() {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let (from, to) = pieces.swap_remove((state >> 33) as usize % pieces.len());
-            prop_assert_eq!(rma.place_of(1, 1, from, to - from, &memory), None, "never received straight into its place");
+            prop_assert_eq!(rma.place_of(1, 1, from, to - from, &memory), None, "never received directly into its place");
             rma.place(1, 1, from, &body[from as usize..to as usize], &mut memory);
         }
         prop_assert_eq!(finish(&mut rma, &mut memory, 1, offset, how, len), Ok(()));

@@ -56,7 +56,7 @@ fn ends_as(completion: &Completion, refusal: Refusal) {
     assert_eq!(completion.outcome(), Some(Err(Failure::Remote(RmaError::Refused(refusal)))));
 }
 
-/// MEM-1.8: however far a put has come, by copy or received straight into its place, not a byte
+/// MEM-1.8: however far a put has come, by copy or received directly into its place, not a byte
 /// changes once the registration has ended, also not if the memory, or the entry, has another by
 /// then.
 #[test]

@@ -1,6 +1,6 @@
 //! What the threads of a node see of its local peers' rings without entering the engine.
 
-use crate::engine::straight::Ahead;
+use crate::engine::fast_path::Ahead;
 use crate::engine::{Failure, Value};
 use oikaze_os::shm::{Line, Pair, RingView};
 use oikaze_protocol::Rank;
@@ -26,7 +26,7 @@ impl ShmChannel {
         ShmChannel { view: pair.view(), line: Arc::clone(&pair.line), ended: OnceLock::new() }
     }
 
-    /// What has become of the message that went straight into the ring and ends at this position,
+    /// What has become of the message that went directly into the ring and ends at this position,
     /// if that is known: it is settled when all up to there is (MEM-16.4).
     #[inline]
     #[must_use]

@@ -142,7 +142,7 @@ impl Incoming {
     /// and whatever makes no sense, is for [`Incoming::take`]. The writer is told of several
     /// together.
     #[inline]
-    pub fn take_straight(
+    pub fn take_fast(
         &mut self,
         reader: &mut Reader,
         bodies: &Arc<Bodies>,

@@ -23,7 +23,7 @@ use oikaze_os::memory::RegionTable;
 use oikaze_os::shm::{Gift, Pair};
 use oikaze_protocol::Rank;
 use oikaze_protocol::counters;
-use oikaze_protocol::limits::{LAST_LOOKS, STRAIGHT_BYTES_TOGETHER, STRAIGHT_LATELY};
+use oikaze_protocol::limits::{FAST_BATCH_BYTES_MAX, FAST_PATH_RECENT, LAST_LOOKS};
 use oikaze_protocol::shm::{Damaged, Heading, Kind};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Class, Message, PostError, Refusal, Token, Upper};
@@ -51,8 +51,8 @@ pub struct RingCounters {
 /// What became of messages.
 pub(super) enum Settled {
     Message(Token, Result<(), Refusal>),
-    /// So many of this epoch that went straight into the ring; 0: some of them.
-    Straight {
+    /// So many of this epoch that went directly into the ring; 0: some of them.
+    FastPath {
         count: u32,
         epoch: u32,
     },
@@ -71,7 +71,7 @@ pub(super) struct LocalPeer {
     /// The oldest record of the ring waits for pages that are absent here, with what is behind it
     /// (MEM-1.13).
     rest: Rest,
-    /// Messages were taken straight since a turn last looked; and when one last found that.
+    /// Messages were taken by the fast path since a turn last looked; and when one last found that.
     taken: bool,
     taken_at: Option<Time>,
     /// Its process has ended; so often what it left behind may be looked at.
@@ -129,25 +129,25 @@ impl LocalPeer {
         Ok(())
     }
 
-    /// See [`Outgoing::put_straight`].
+    /// See [`Outgoing::put_fast`].
     #[inline]
-    pub fn put_straight(&mut self, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
-        let position = self.outgoing.put_straight(class, tag, body, &mut self.pair.outward)?;
+    pub fn put_fast(&mut self, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
+        let position = self.outgoing.put_fast(class, tag, body, &mut self.pair.outward)?;
         self.counters.messages_out += 1;
         self.counters.bytes_out += body.len() as u64;
         Some(position)
     }
 
-    /// See [`Outgoing::went_straight`].
+    /// See [`Outgoing::sent_fast`].
     #[inline]
-    pub fn went_straight(&mut self, position: u64, epoch: u32) {
-        self.outgoing.went_straight(position, epoch);
+    pub fn sent_fast(&mut self, position: u64, epoch: u32) {
+        self.outgoing.sent_fast(position, epoch);
     }
 
-    /// Take the oldest messages straight, so many at most, and hardly more bytes than
-    /// [`STRAIGHT_BYTES_TOGETHER`]; see [`Incoming::take_straight`].
+    /// Take the oldest messages by the fast path, so many at most, and hardly more bytes than
+    /// [`FAST_BATCH_BYTES_MAX`]; see [`Incoming::take_fast`].
     #[inline]
-    pub fn take_straight(
+    pub fn take_fast(
         &mut self,
         most: usize,
         bodies: &Arc<Bodies>,
@@ -158,8 +158,8 @@ impl LocalPeer {
         }
         let (mut count, mut bytes) = (0, 0);
         while count < most
-            && bytes < STRAIGHT_BYTES_TOGETHER
-            && let Some(len) = self.incoming.take_straight(&mut self.pair.inward, bodies, &mut each)
+            && bytes < FAST_BATCH_BYTES_MAX
+            && let Some(len) = self.incoming.take_fast(&mut self.pair.inward, bodies, &mut each)
         {
             (count, bytes) = (count + 1, bytes + len);
         }
@@ -179,14 +179,14 @@ impl LocalPeer {
         }
     }
 
-    /// Does a thread take its messages straight, and so soon that it may have most of those that
-    /// are there?
+    /// Does a thread take its messages by the fast path, and so soon that it may have most of those
+    /// that are there?
     pub fn is_taken_from(&self, now: Time) -> bool {
-        self.taken_at.is_some_and(|then| now - then < STRAIGHT_LATELY)
+        self.taken_at.is_some_and(|then| now - then < FAST_PATH_RECENT)
     }
 
-    /// Settle `completion` when what went straight up to this position has been. Was anything by
-    /// now?
+    /// Settle `completion` when what went by the fast path up to this position has been. Was
+    /// anything by now?
     pub fn promise(&mut self, position: u64, completion: Arc<Completion>) -> bool {
         self.promised.push((position, completion));
         self.keep_promises()
@@ -205,13 +205,13 @@ impl LocalPeer {
         self.promised.len() < before
     }
 
-    /// What is not settled never will be, for this reason: those who wait for what went straight
-    /// are told. How many those are of which epoch.
-    pub fn end_straight(&mut self, failure: Failure) -> Vec<(u32, u32)> {
+    /// What is not settled never will be, for this reason: those who wait for what went by the fast
+    /// path are told. How many those are of which epoch.
+    pub fn end_fast(&mut self, failure: Failure) -> Vec<(u32, u32)> {
         let settled = self.pair.outward.settled().unwrap_or(self.pair.outward.settled_before());
         self.channel.end(settled, failure);
         self.keep_promises();
-        self.outgoing.unsettled_straight().collect()
+        self.outgoing.unsettled_fast().collect()
     }
 
     /// As of a connection: would [`LocalPeer::post`] answer [`PostError::Full`]?
@@ -236,8 +236,8 @@ impl LocalPeer {
         self.stirred = true;
     }
 
-    /// A user was handed a message of so many bytes that was taken straight; the local peer is told
-    /// at the latest when all of those were.
+    /// A user was handed a message of so many bytes that was taken by the fast path; the local peer
+    /// is told at the latest when all of those were.
     #[inline]
     pub fn handed(&mut self, bytes: u64, is_last: bool) {
         self.incoming.handed(bytes);

@@ -20,7 +20,7 @@ use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Class, Death, Message, PostError, Token};
 use std::collections::VecDeque;
 
-/// Messages that went straight and are waited for as one.
+/// Messages that went by the fast path and are waited for as one.
 const TOGETHER: u32 = 1 << 16;
 
 #[derive(Debug, Default)]
@@ -83,8 +83,8 @@ enum What {
         token: Token,
         charge: u64,
     },
-    /// So many that went straight into the ring, one after another in one epoch of fences.
-    Straight {
+    /// So many that went directly into the ring, one after another in one epoch of fences.
+    FastPath {
         count: u32,
         epoch: u32,
     },
@@ -132,9 +132,9 @@ impl Outgoing {
 
     /// Put a user's message into the ring, if nothing waits and there is room and credit for all of
     /// it in one record: the position behind it, which its sender keeps;
-    /// [`Outgoing::went_straight`] follows.
+    /// [`Outgoing::sent_fast`] follows.
     #[inline]
-    pub fn put_straight(
+    pub fn put_fast(
         &mut self,
         class: Class,
         tag: u64,
@@ -161,8 +161,8 @@ impl Outgoing {
 
     /// What ends at this position is of this epoch.
     #[inline]
-    pub fn went_straight(&mut self, position: u64, epoch: u32) {
-        if let Some(Unsettled { end, what: What::Straight { count, epoch: same } }) =
+    pub fn sent_fast(&mut self, position: u64, epoch: u32) {
+        if let Some(Unsettled { end, what: What::FastPath { count, epoch: same } }) =
             self.unsettled.back_mut()
             && *same == epoch
             && *count < TOGETHER
@@ -171,7 +171,7 @@ impl Outgoing {
             return;
         }
         self.unsettled
-            .push_back(Unsettled { end: position, what: What::Straight { count: 1, epoch } });
+            .push_back(Unsettled { end: position, what: What::FastPath { count: 1, epoch } });
     }
 
     pub fn is_full(&self) -> bool {
@@ -368,15 +368,15 @@ impl Outgoing {
         let before = std::mem::replace(&mut self.heard, settled);
         let Some(Unsettled { end, what }) = self.unsettled.front() else { return Ok(None) };
         if *end > settled {
-            let more = |epoch| Settled::Straight { count: 0, epoch };
+            let more = |epoch| Settled::FastPath { count: 0, epoch };
             return Ok(match what {
-                What::Straight { epoch, .. } if settled > before => Some(more(*epoch)),
+                What::FastPath { epoch, .. } if settled > before => Some(more(*epoch)),
                 _ => None,
             });
         }
         // What is said of it may make no sense: then it is one of those that end with the pair.
         let refusal = writer.refusal(*end)?;
-        if refusal.is_some() && matches!(what, What::Straight { .. }) {
+        if refusal.is_some() && matches!(what, What::FastPath { .. }) {
             // MEM-16.9: there is nothing in them that could be refused.
             return Err(Damaged);
         }
@@ -389,7 +389,7 @@ impl Outgoing {
                 }
                 Ok(Some(Settled::Message(token, refusal.map_or(Ok(()), Err))))
             }
-            What::Straight { count, epoch } => Ok(Some(Settled::Straight { count, epoch })),
+            What::FastPath { count, epoch } => Ok(Some(Settled::FastPath { count, epoch })),
         }
     }
 
@@ -440,10 +440,10 @@ impl Outgoing {
         }
     }
 
-    /// Those that went straight into the ring and are not settled: how many of which epoch.
-    pub fn unsettled_straight(&self) -> impl Iterator<Item = (u32, u32)> {
+    /// Those that went directly into the ring and are not settled: how many of which epoch.
+    pub fn unsettled_fast(&self) -> impl Iterator<Item = (u32, u32)> {
         self.unsettled.iter().filter_map(|unsettled| match unsettled.what {
-            What::Straight { count, epoch } => Some((count, epoch)),
+            What::FastPath { count, epoch } => Some((count, epoch)),
             What::Message { .. } => None,
         })
     }
@@ -453,7 +453,7 @@ impl Outgoing {
             self.passing.into_iter().chain(self.lined).map(|waiting| waiting.message.token);
         let unsettled = self.unsettled.into_iter().filter_map(|unsettled| match unsettled.what {
             What::Message { token, .. } => Some(token),
-            What::Straight { .. } => None,
+            What::FastPath { .. } => None,
         });
         self.lost
             .into_iter()

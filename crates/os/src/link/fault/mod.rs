@@ -165,7 +165,7 @@ impl<L: Link> Link for Fault<L> {
         self.receive_at(Instant::now(), take)
     }
 
-    /// What nothing happens to may come straight to its place.
+    /// What nothing happens to may come directly to its place.
     fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
         match self.settings().is_clear() {
             true => self.inner.receive_into(sink),

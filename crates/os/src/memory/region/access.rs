@@ -58,7 +58,7 @@ impl Region {
     ) -> Result<(), AccessError> {
         self.check_writable()?;
         self.reach(side, offset, bytes.len() as u64, |at| {
-            // Received straight into its place: there is nothing to do.
+            // Received directly into its place: there is nothing to do.
             if !core::ptr::eq(bytes.as_ptr(), at.as_ptr()) {
                 // SAFETY: as in `read_from`, the other way round; a source that was received into a
                 // region may overlap.

@@ -290,7 +290,7 @@ impl RegionTable {
         begin.is_some_and(|(at, _)| at.addr().get() % PAGE == 0)
     }
 
-    /// Bytes to be received straight into their place, kept there until the answer is dropped.
+    /// Bytes to be received directly into their place, kept there until the answer is dropped.
     /// `None` as for [`RegionTable::gather`], if the memory was lent for reading, and for shared
     /// arrays, whose pages may never hold what was not verified.
     #[must_use]

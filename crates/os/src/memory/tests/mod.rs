@@ -269,7 +269,7 @@ fn nonsense_is_refused_with_its_reason() {
     assert!(region.load_u64(96).is_err());
 }
 
-/// What may be received straight into its place (MEM-3.7): live, inside, writable, and no page of a
+/// What may be received directly into its place (MEM-3.7): live, inside, writable, and no page of a
 /// shared array.
 #[test]
 fn a_scatter_leads_into_what_may_be_written_and_nowhere_else() {

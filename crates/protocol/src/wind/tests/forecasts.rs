@@ -1,4 +1,4 @@
-//! What is foretold of bulk comes (MEM-3.7): bodies are received straight into place because of it.
+//! What is foretold of bulk comes (MEM-3.7): bodies are received directly into place because of it.
 
 use super::packing::{established, message, send};
 use super::world::World;

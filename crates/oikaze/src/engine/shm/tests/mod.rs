@@ -3,9 +3,9 @@
 
 mod absent;
 mod damaged;
+mod fast_path;
 mod handed;
 mod refused;
-mod straight;
 
 use super::super::tests::{Node, Queue, Wire, step};
 use super::super::{Completion, Failure, Request, Value};
@@ -13,8 +13,8 @@ use oikaze_os::memory::{Region, Registered};
 use oikaze_os::shm::{Pair, Part, Side, shared_memory};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{
-    CREDIT, CREDIT_OVERHEAD, MESSAGES_IN_FLIGHT, RECORD_BODY, RECORD_STEP, RECORDS_BETWEEN,
-    RING_BYTES, STRAIGHT_A_TURN, STRAIGHT_TOGETHER,
+    CREDIT, CREDIT_OVERHEAD, FAST_BATCH_MAX, FAST_PER_TURN_MAX, MESSAGES_IN_FLIGHT, RECORD_BODY,
+    RECORD_STEP, RECORDS_BETWEEN, RING_BYTES,
 };
 use oikaze_protocol::rma::{AtomicOp, Operation, Rights, RmaError, Signal};
 use oikaze_protocol::shm::{Heading, Kind};

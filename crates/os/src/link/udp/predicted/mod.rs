@@ -1,4 +1,4 @@
-//! Bulk received straight into its place: the kernel's copy is the only one.
+//! Bulk received directly into its place: the kernel's copy is the only one.
 //!
 //! What is predicted is a run of equal datagrams, as the kernel joins them. Its heads and tags are
 //! received into the pool, its payloads into their places, and what follows beyond those, whatever

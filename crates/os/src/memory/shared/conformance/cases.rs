@@ -173,7 +173,7 @@ pub(super) fn detach_lets_sleepers_go(tracker: &Arc<dyn Tracker>) {
     assert_eq!((peek(&memory, 0), peek(&memory, 1)), (6, 5));
 }
 
-/// Four bytes waiting in a pipe, read by read(2) straight into the view.
+/// Four bytes waiting in a pipe, read by read(2) directly into the view.
 fn read_into(memory: &SharedMemory, page: usize) -> io::Result<usize> {
     let (mut from, mut to) = io::pipe().unwrap();
     to.write_all(b"wind").unwrap();

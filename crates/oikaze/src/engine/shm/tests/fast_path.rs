@@ -1,4 +1,4 @@
-//! Messages that go straight into the ring and out of it (MEM-16.9).
+//! Messages that go directly into the ring and out of it (MEM-16.9).
 
 use super::*;
 use crate::engine::{Arrived, Engine};
@@ -6,7 +6,7 @@ use oikaze_os::link::Link;
 use oikaze_protocol::coherence::Pages;
 
 /// A message that is in a ring, or was taken out together with one before.
-fn take_straight<L: Link, P: Pages>(
+fn take_fast<L: Link, P: Pages>(
     engine: &mut Engine<L, P>,
     from: Option<Rank>,
     sends_many: bool,
@@ -15,11 +15,11 @@ fn take_straight<L: Link, P: Pages>(
     engine.hand_out()
 }
 
-/// MEM-16.9: messages that go straight, and those that do not, arrive in the order in which they
-/// were sent, each once, in whichever way they are taken; each is settled when it was taken, not
-/// before.
+/// MEM-16.9: messages that go by the fast path, and those that do not, arrive in the order in which
+/// they were sent, each once, in whichever way they are taken; each is settled when it was taken,
+/// not before.
 #[test]
-fn messages_that_go_straight_and_others_keep_their_order() {
+fn messages_that_takes_the_fast_path_and_others_keep_their_order() {
     let mut two = Two::new();
     let (mut sent, mut asked) = (Vec::new(), Vec::new());
     let mut seen = 0;
@@ -28,8 +28,7 @@ fn messages_that_go_straight_and_others_keep_their_order() {
     for n in 0..3000u64 {
         let class = [Class::Ordered, Class::Sync][n as usize % 2];
         let body = vec![n as u8; [0, 8, 32, 33, 1000, 2000, RECORD_BODY + 1][n as usize % 7]];
-        let position =
-            if n % 5 > 0 { two.a.engine.send_straight(1, class, n, &body) } else { None };
+        let position = if n % 5 > 0 { two.a.engine.send_fast(1, class, n, &body) } else { None };
         match position {
             Some(position) => {
                 assert_eq!(outcome(position), None, "it was not taken");
@@ -57,7 +56,7 @@ fn messages_that_go_straight_and_others_keep_their_order() {
                 two.turn();
                 std::iter::from_fn(|| two.b.engine.take_arrived()).for_each(&mut read);
             }
-            1..6 => std::iter::from_fn(|| take_straight(&mut two.b.engine, Some(0), n % 3 > 0))
+            1..6 => std::iter::from_fn(|| take_fast(&mut two.b.engine, Some(0), n % 3 > 0))
                 .take(3)
                 .for_each(&mut read),
             _ => {}
@@ -71,14 +70,13 @@ fn messages_that_go_straight_and_others_keep_their_order() {
     assert!(asked.iter().all(|asked| asked.outcome() == Some(Ok(Value::Done))));
 }
 
-/// MEM-16.9, MEM-15.3: a flush waits for what went straight, and who is promised to be told of its
-/// end is told then; a fence that holds something back lets nothing past.
+/// MEM-16.9, MEM-15.3: a flush waits for what went by the fast path, and who is promised to be told
+/// of its end is told then; a fence that holds something back lets nothing past.
 #[test]
-fn flushes_and_fences_count_what_went_straight() {
+fn flushes_and_fences_count_what_takes_the_fast_path() {
     let mut two = Two::new();
-    let positions: Vec<u64> = (0..10)
-        .map(|n| two.a.engine.send_straight(1, Class::Ordered, n, b"straight").unwrap())
-        .collect();
+    let positions: Vec<u64> =
+        (0..10).map(|n| two.a.engine.send_fast(1, Class::Ordered, n, b"fast").unwrap()).collect();
     let flush = two.a.ask(Request::Flush { peer: Some(1) });
     let told = Completion::new();
     let channel = two.a.engine.channels().shared(1).unwrap();
@@ -91,16 +89,16 @@ fn flushes_and_fences_count_what_went_straight() {
     let held = two.a.ask(send(Class::Ordered, 10, Body::Empty));
     two.a.turn(two.now);
     assert!(fence.is_done() && !held.is_done() && !flush.is_done() && !told.is_done());
-    assert_eq!(two.a.engine.send_straight(1, Class::Ordered, 11, b"past the fence"), None);
+    assert_eq!(two.a.engine.send_fast(1, Class::Ordered, 11, b"past the fence"), None);
     for tag in 0..5 {
-        assert_eq!(take_straight(&mut two.b.engine, None, false).unwrap().tag, tag);
+        assert_eq!(take_fast(&mut two.b.engine, None, false).unwrap().tag, tag);
     }
     two.a.turn(two.now);
     assert!(told.is_done() && !flush.is_done() && !held.is_done());
     assert!(channel.outcome(positions[4]).is_some() && channel.outcome(positions[5]).is_none());
     assert_eq!(two.outcome(&held), Ok(Value::Done));
     assert_eq!(flush.outcome(), Some(Ok(Value::Done)));
-    assert!(two.a.engine.send_straight(1, Class::Ordered, 11, b"behind it").is_some());
+    assert!(two.a.engine.send_fast(1, Class::Ordered, 11, b"behind it").is_some());
     let late = Completion::new();
     two.a.tell(promise(positions[9], &late));
     two.a.turn(two.now);
@@ -108,13 +106,13 @@ fn flushes_and_fences_count_what_went_straight() {
 }
 
 /// MEM-16.9, MEM-16.6: nothing overtakes what waits for credit, or a long body that is under way;
-/// and what was read straight gives its credit back.
+/// and what was read by the fast path gives its credit back.
 #[test]
-fn what_goes_straight_waits_its_turn() {
+fn what_takes_the_fast_path_waits_its_turn() {
     let mut two = Two::new();
     let long = two.a.ask(send(Class::Ordered, 0, Body::Inline(vec![3; 4 * RING_BYTES])));
     two.a.turn(two.now);
-    assert_eq!(two.a.engine.send_straight(1, Class::Ordered, 1, b"past it"), None);
+    assert_eq!(two.a.engine.send_fast(1, Class::Ordered, 1, b"past it"), None);
     assert_eq!(two.outcome(&long), Ok(Value::Done));
     // Its credit is not given back before it is read; then all may be used again and again.
     let read = two.b.engine.take_arrived().unwrap();
@@ -123,10 +121,10 @@ fn what_goes_straight_waits_its_turn() {
     let each = 8192;
     for n in 0..3 * CREDIT / each {
         assert!(
-            two.a.engine.send_straight(1, Class::Unordered, n, &vec![1; each as usize]).is_some(),
+            two.a.engine.send_fast(1, Class::Unordered, n, &vec![1; each as usize]).is_some(),
             "{n}"
         );
-        assert_eq!(take_straight(&mut two.b.engine, Some(0), n % 3 > 0).unwrap().tag, n);
+        assert_eq!(take_fast(&mut two.b.engine, Some(0), n % 3 > 0).unwrap().tag, n);
         if n % 64 > 60 {
             two.turn();
         }
@@ -135,29 +133,29 @@ fn what_goes_straight_waits_its_turn() {
 
 /// MEM-16.9: the turn is never far, whatever goes past it.
 #[test]
-fn after_some_messages_that_went_straight_a_look_is_due() {
+fn after_some_messages_that_takes_the_fast_path_a_look_is_due() {
     let mut two = Two::new();
     two.turn();
     let mut sent = 0;
-    while two.a.engine.send_straight(1, Class::Ordered, 0, &[]).is_some() {
+    while two.a.engine.send_fast(1, Class::Ordered, 0, &[]).is_some() {
         sent += 1;
     }
-    let taken = std::iter::from_fn(|| take_straight(&mut two.b.engine, None, true)).count();
-    assert_eq!((sent, taken), (STRAIGHT_A_TURN as usize, STRAIGHT_A_TURN as usize));
+    let taken = std::iter::from_fn(|| take_fast(&mut two.b.engine, None, true)).count();
+    assert_eq!((sent, taken), (FAST_PER_TURN_MAX as usize, FAST_PER_TURN_MAX as usize));
     two.turn();
     assert!(
-        two.a.engine.send_straight(1, Class::Ordered, 0, &[]).is_some()
-            && take_straight(&mut two.b.engine, None, true).is_some()
+        two.a.engine.send_fast(1, Class::Ordered, 0, &[]).is_some()
+            && take_fast(&mut two.b.engine, None, true).is_some()
     );
 }
 
-/// MEM-16.7: of what went straight to a local peer that has ended, what it had taken is done.
+/// MEM-16.7: of what went directly to a local peer that has ended, what it had taken is done.
 #[test]
-fn what_went_straight_to_one_that_ends_is_told_apart() {
+fn what_takes_the_fast_path_to_one_that_ends_is_told_apart() {
     let Two { mut a, mut b, now } = Two::new();
     let [taken, left] =
-        [1, 2].map(|tag| a.engine.send_straight(1, Class::Ordered, tag, b"a word").unwrap());
-    assert_eq!(take_straight(&mut b.engine, None, false).unwrap().tag, 1);
+        [1, 2].map(|tag| a.engine.send_fast(1, Class::Ordered, tag, b"a word").unwrap());
+    assert_eq!(take_fast(&mut b.engine, None, false).unwrap().tag, 1);
     let flush = a.ask(Request::Flush { peer: None });
     a.turn(now);
     drop(b);
@@ -168,18 +166,18 @@ fn what_went_straight_to_one_that_ends_is_told_apart() {
     assert_eq!(outcome(taken), Some(Ok(Value::Done)));
     assert_eq!(outcome(left), Some(Err(Failure::PeerLost { peer: 1, death: Death::Ended })));
     assert!(flush.is_done(), "nothing is waited for any more");
-    assert_eq!(a.engine.send_straight(1, Class::Ordered, 3, &[]), None);
+    assert_eq!(a.engine.send_fast(1, Class::Ordered, 3, &[]), None);
 }
 
 /// MEM-16.7, MEM-16.9: a full ring of the shortest messages is read to its end, whatever goes
-/// straight meanwhile.
+/// by the fast path meanwhile.
 #[test]
-fn what_a_dead_one_left_is_read_while_others_go_straight() {
+fn what_a_dead_one_left_is_read_while_others_takes_the_fast_path() {
     let Two { mut a, mut b, now } = Two::new();
     let mut left = 0;
-    while b.engine.send_straight(0, Class::Ordered, left, &[]).is_some() {
+    while b.engine.send_fast(0, Class::Ordered, left, &[]).is_some() {
         left += 1;
-        b.engine.straight = 0;
+        b.engine.fast_messages = 0;
     }
     // The last step stays free.
     assert_eq!(left, (RING_BYTES / RECORD_STEP) as u64 - 1);
@@ -203,14 +201,14 @@ fn say(pair: &mut Pair, times: usize) {
     (0..times).for_each(|_| put(pair, heading, &[Part::Bytes(&head)]));
 }
 
-/// MEM-16.9: turns leave the ring to a thread that takes its messages straight; others they empty,
-/// also of one to whom much goes straight.
+/// MEM-16.9: turns leave the ring to a thread that takes its messages by the fast path; others they
+/// empty, also of one to whom much goes by the fast path.
 #[test]
 fn turns_spare_the_ring_that_is_taken_from_and_no_other() {
     let (mut node, [mut one, mut other]) = between_two();
     say(&mut one, 1);
-    assert_eq!(take_straight(&mut node.engine, None, true).unwrap().from, 1);
-    assert!(node.engine.send_straight(2, Class::Ordered, 0, b"a word").is_some());
+    assert_eq!(take_fast(&mut node.engine, None, true).unwrap().from, 1);
+    assert!(node.engine.send_fast(2, Class::Ordered, 0, b"a word").is_some());
     say(&mut one, 20);
     say(&mut other, 20);
     node.turn(Time(1));
@@ -223,13 +221,13 @@ fn turns_spare_the_ring_that_is_taken_from_and_no_other() {
 /// MEM-16.9: who takes from whomever takes from each in turn, whatever it sends between; of those
 /// who send many, some together.
 #[test]
-fn straight_messages_of_two_are_taken_in_turn() {
-    for (sends_many, together) in [(false, 1), (true, STRAIGHT_TOGETHER)] {
+fn fast_path_messages_of_two_are_taken_in_turn() {
+    for (sends_many, together) in [(false, 1), (true, FAST_BATCH_MAX)] {
         let (mut node, mut others) = between_two();
         others.iter_mut().for_each(|other| say(other, 2 * together));
         let taken: Vec<Rank> = std::iter::from_fn(|| {
-            let arrived = take_straight(&mut node.engine, None, sends_many)?;
-            node.engine.send_straight(1, Class::Ordered, 0, b"a word")?;
+            let arrived = take_fast(&mut node.engine, None, sends_many)?;
+            node.engine.send_fast(1, Class::Ordered, 0, b"a word")?;
             Some(arrived.from)
         })
         .collect();
@@ -242,21 +240,20 @@ fn straight_messages_of_two_are_taken_in_turn() {
 #[test]
 fn messages_taken_ahead_are_read_next() {
     let mut two = Two::new();
-    let positions: Vec<u64> = (0..12)
-        .map(|n| two.a.engine.send_straight(1, Class::Ordered, n, b"straight").unwrap())
-        .collect();
+    let positions: Vec<u64> =
+        (0..12).map(|n| two.a.engine.send_fast(1, Class::Ordered, n, b"fast").unwrap()).collect();
     let channels = [two.a.engine.channels(), two.b.engine.channels()];
     let is_settled = |n: usize| channels[0].of(1).unwrap().outcome(positions[n]).is_some();
-    assert_eq!(take_straight(&mut two.b.engine, None, true).unwrap().tag, 0);
-    assert!(is_settled(STRAIGHT_TOGETHER - 1) && !is_settled(STRAIGHT_TOGETHER));
-    assert_eq!(take_straight(&mut two.b.engine, Some(0), true).unwrap().tag, 1);
-    assert!(take_straight(&mut two.b.engine, Some(1), true).is_none(), "those are of another");
+    assert_eq!(take_fast(&mut two.b.engine, None, true).unwrap().tag, 0);
+    assert!(is_settled(FAST_BATCH_MAX - 1) && !is_settled(FAST_BATCH_MAX));
+    assert_eq!(take_fast(&mut two.b.engine, Some(0), true).unwrap().tag, 1);
+    assert!(take_fast(&mut two.b.engine, Some(1), true).is_none(), "those are of another");
     assert!(channels[1].have_records() && two.b.engine.has_more(), "who looks finds them");
     two.b.turn(two.now);
     for tag in 2..12 {
         assert_eq!(two.b.engine.take_arrived().unwrap().tag, tag);
     }
-    assert!(!channels[1].have_records() && take_straight(&mut two.b.engine, None, true).is_none());
+    assert!(!channels[1].have_records() && take_fast(&mut two.b.engine, None, true).is_none());
 }
 
 /// What lies in the ring of one that is over nobody looks for any more.
@@ -274,9 +271,9 @@ fn a_ring_that_is_over_has_no_records() {
 
 /// MEM-16.9: there is nothing to refuse in it.
 #[test]
-fn who_refuses_what_went_straight_is_damaged() {
+fn who_refuses_what_takes_the_fast_path_is_damaged() {
     let (mut node, mut pair) = facing_a_hostile_one();
-    let position = node.engine.send_straight(1, Class::Ordered, 1, b"a word").unwrap();
+    let position = node.engine.send_fast(1, Class::Ordered, 1, b"a word").unwrap();
     pair.inward.refuse(position, Refusal::NoRoom).unwrap();
     pair.inward.settle(position);
     node.turn(Time(2_000_000));

@@ -66,9 +66,9 @@ impl Pace {
 }
 
 impl Node {
-    /// Send a message straight into a local peer's ring: the position there that settles it. Not if
+    /// Send a message directly into a local peer's ring: the position there that settles it. Not if
     /// the engine is taken, or if what was asked for before must go before.
-    pub fn send_straight(&self, way: &Way, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
+    pub fn send_fast(&self, way: &Way, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
         // While it watches, each settlement would wake it: a turn tells it that this thread comes
         // often enough to look itself.
         if self.helper.is_asleep() || self.is_forked() || self.engine.holds_handlers_off() {
@@ -82,7 +82,7 @@ impl Node {
         // the engine. They go the long way, copied before.
         let start = body.as_ptr().addr();
         let sent = if engine.pages().tracks(&(start..start + body.len())).is_none() {
-            engine.send_straight(way.peer(), class, tag, body)
+            engine.send_fast(way.peer(), class, tag, body)
         } else {
             None
         };
@@ -166,7 +166,7 @@ impl Node {
 
     /// A message that is in a local peer's ring, and is the oldest for whoever asks.
     #[inline]
-    pub fn take_straight(&self, from: Option<Rank>) -> Option<Arrived> {
+    pub fn take_fast(&self, from: Option<Rank>) -> Option<Arrived> {
         if !self.channels.have_records() || self.engine.holds_handlers_off() {
             return None;
         }

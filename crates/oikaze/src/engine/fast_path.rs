@@ -6,7 +6,7 @@ use super::{Arrived, Completion, Engine, Failure};
 use oikaze_os::link::Link;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
-use oikaze_protocol::limits::{STRAIGHT_A_TURN, STRAIGHT_TOGETHER};
+use oikaze_protocol::limits::{FAST_BATCH_MAX, FAST_PER_TURN_MAX};
 use oikaze_protocol::wind::Class;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -48,21 +48,21 @@ impl<L: Link, P: Pages> Engine<L, P> {
     #[inline]
     #[must_use]
     pub fn owes_a_look(&self) -> bool {
-        self.straight >= STRAIGHT_A_TURN
+        self.fast_messages >= FAST_PER_TURN_MAX
     }
 
     /// Put a user's message into a local peer's ring, if nothing that was asked for before is in
     /// its way: the position that settles it. The local peer is to be woken if it sleeps.
     #[inline]
-    pub fn send_straight(&mut self, to: Rank, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
+    pub fn send_fast(&mut self, to: Rank, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
         let before = !self.submissions.is_empty() || self.order.holds_back();
         if self.owes_a_look() || self.ended.is_some() || before {
             return None;
         }
         let local_peer = self.peers.local_peer_mut(to)?;
-        let position = local_peer.put_straight(class, tag, body)?;
-        local_peer.went_straight(position, self.operations.outstanding.begin(to));
-        self.straight += 1;
+        let position = local_peer.put_fast(class, tag, body)?;
+        local_peer.sent_fast(position, self.operations.outstanding.begin(to));
+        self.fast_messages += 1;
         Some(position)
     }
 
@@ -81,7 +81,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
         let is_first = self.arrived.is_empty();
         if is_first {
-            self.take_from_rings(from, if sends_many { STRAIGHT_TOGETHER } else { 1 });
+            self.take_from_rings(from, if sends_many { FAST_BATCH_MAX } else { 1 });
         }
         let ahead = self.ahead.count();
         let next = self
@@ -95,7 +95,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         if let Some(local_peer) = self.peers.local_peer_mut(next.from) {
             local_peer.handed(next.body.len() as u64, ahead == 1);
         }
-        self.straight += 1;
+        self.fast_messages += 1;
         Some((next.from, is_told))
     }
 
@@ -110,14 +110,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
     #[inline]
     fn take_from_rings(&mut self, from: Option<Rank>, most: usize) {
         match from {
-            Some(rank) => self.take_straight_from(rank, most),
+            Some(rank) => self.take_fast_from(rank, most),
             // One after the other: none is to wait for ever because others say much.
             None => {
                 let count = self.local_peers.ranks.len();
                 let first = self.local_peers.first;
                 for at in first..first + count {
                     let Some(rank) = self.local_peers.ranks.get(at % count) else { return };
-                    self.take_straight_from(*rank, most);
+                    self.take_fast_from(*rank, most);
                     if !self.arrived.is_empty() {
                         self.local_peers.first = at % count + 1;
                         break;
@@ -129,17 +129,17 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     #[inline]
-    fn take_straight_from(&mut self, from: Rank, most: usize) {
+    fn take_fast_from(&mut self, from: Rank, most: usize) {
         let Self { peers, bodies, arrived, .. } = self;
         if let Some(local_peer) = peers.local_peer_mut(from) {
-            local_peer.take_straight(most, bodies, |class, tag, body| {
+            local_peer.take_fast(most, bodies, |class, tag, body| {
                 // Made when there is room for it, it is written where it stays.
                 arrived.extend(std::iter::once_with(|| Arrived { from, class, tag, body }));
             });
         }
     }
 
-    /// Settle `completion` as the message that went straight to this local peer and ends at this
+    /// Settle `completion` as the message that went directly to this local peer and ends at this
     /// position.
     pub(super) fn promise(
         &mut self,

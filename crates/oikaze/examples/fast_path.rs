@@ -1,8 +1,8 @@
 //! What a message between two processes of one machine costs each of them: two nodes in one
 //! process, driven by one thread in turn, so that nothing is waited for.
 //!
-//! `cargo run --release -p oikaze --example straight [CASE [ROUNDS]]` prints nanoseconds of each
-//! side; under `valgrind --tool=callgrind --toggle-collect='straight::send_all*'` (or
+//! `cargo run --release -p oikaze --example fast [CASE [ROUNDS]]` prints nanoseconds of each
+//! side; under `valgrind --tool=callgrind --toggle-collect='fast_path::send_all*'` (or
 //! `receive_all*`) one side's instructions are counted, which no other load on the machine changes.
 
 #[path = "../tests/support/mod.rs"]
