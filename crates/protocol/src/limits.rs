@@ -255,7 +255,7 @@ pub const REFUSALS_KEPT: usize = 256;
 /// Answers to one peer that Wind has not taken yet: to all that it may have asked, for they may all
 /// come at once.
 pub const ANSWERS_PER_PEER: usize = TICKETS_MAX;
-/// Bodies up to this many bytes are copied when they are posted, and go whole in one frame that
+/// BufferPool up to this many bytes are copied when they are posted, and go whole in one frame that
 /// shares its datagram.
 pub const POST_INLINE: u64 = 1024;
 /// The same while hardly anything else is under way to the peer: then a copy costs less than to
@@ -266,8 +266,8 @@ pub const QUIET_MAX: u64 = 1024;
 /// Answers to gets up to this many bytes are read when they are served and share datagrams with
 /// others.
 pub const ANSWER_INLINE: u64 = 256;
-/// Bodies of at least so many bytes are received into memory that was used before: below it fresh
-/// memory is cheap.
+/// BufferPool of at least so many bytes are received into memory that was used before: below it
+/// fresh memory is cheap.
 pub const BODY_KEPT: usize = 32 << 10;
 /// Bytes of such memory that a node keeps for messages to come: what one peer may have under way.
 pub const BODIES_KEPT: usize = CREDIT as usize;

@@ -25,7 +25,7 @@ use crate::pages::SimPages;
 use crate::trace::Trace;
 use crossbeam_queue::SegQueue;
 use oikaze::engine::{
-    Completion, Engine, Failure, Joined, Keep, Request, Submission, Value, tracked,
+    Completion, Compound, Engine, Failure, Keep, Request, Submission, Value, tracked,
 };
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
@@ -67,7 +67,7 @@ impl Context<'_> {
     /// Ask for all of these, which end as one.
     pub fn submit_list(&mut self, requests: Vec<Request>) -> Arc<Completion> {
         let whole = Completion::new();
-        let joined = Joined::new(requests.len(), &whole);
+        let joined = Compound::new(requests.len(), &whole);
         requests.into_iter().for_each(|request| self.submissions.push(joined.part(request, None)));
         whole
     }

@@ -87,7 +87,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     pub(super) fn acknowledged(&mut self, token: Token) {
-        self.again.forget(token);
+        self.retry.forget(token);
         match Owner::of(token) {
             Owner::Nobody => {}
             Owner::Operation | Owner::Remote => self.rma.acknowledged(token),
@@ -96,7 +96,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     pub(super) fn refused(&mut self, token: Token, refusal: Refusal) {
-        self.again.forget(token);
+        self.retry.forget(token);
         match Owner::of(token) {
             Owner::Nobody => {}
             Owner::Operation | Owner::Remote => self.rma.refused(token, refusal),
@@ -105,7 +105,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     pub(super) fn lost(&mut self, peer: Rank, token: Token) {
-        self.again.forget(token);
+        self.retry.forget(token);
         match Owner::of(token) {
             Owner::Nobody => {}
             Owner::Operation | Owner::Remote => self.rma.failed(token, peer),
@@ -119,7 +119,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             known.held.clear();
             known.death = Some(death);
         }
-        self.abandon_again(peer);
+        self.abandon_retries(peer);
         self.rma.node_died(peer);
         self.coherence.node_died(peer, &mut self.pages);
         for token in self.detach_local_peer(peer, death) {
@@ -157,7 +157,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                     }
                 }
                 RmaEvent::Arrived { from, class, tag, body } => {
-                    let body = Body::new(body, &self.bodies);
+                    let body = Body::new(body, &self.buffer_pool);
                     if body.len() >= BODY_KEPT {
                         self.long_body = Some(self.now);
                     }
@@ -176,10 +176,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// Memory for long bodies is given back when none come any more.
-    pub(super) fn rest_bodies(&mut self) {
+    /// Memory for long buffer_pool is given back when none come any more.
+    pub(super) fn rest_buffer_pool(&mut self) {
         if self.long_body.take_if(|latest| self.now - *latest > BODIES_REST).is_some() {
-            self.bodies.rest();
+            self.buffer_pool.rest();
         }
     }
 

@@ -130,9 +130,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     #[inline]
     fn take_fast_from(&mut self, from: Rank, most: usize) {
-        let Self { peers, bodies, arrived, .. } = self;
+        let Self { peers, buffer_pool, arrived, .. } = self;
         if let Some(local_peer) = peers.local_peer_mut(from) {
-            local_peer.take_fast(most, bodies, |class, tag, body| {
+            local_peer.take_fast(most, buffer_pool, |class, tag, body| {
                 // Made when there is room for it, it is written where it stays.
                 arrived.extend(std::iter::once_with(|| Arrived { from, class, tag, body }));
             });

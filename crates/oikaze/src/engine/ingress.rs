@@ -4,14 +4,14 @@
 //! sender's address. A seal is computed only over what all of these fit, so that a flood of garbage
 //! costs little more than the system call that brought it, and nothing is kept of it.
 
-use super::allowance::Allowance;
-use super::bodies::Bodies;
+use super::buffer_pool::BufferPool;
 use super::direct_placement::DirectPlacement;
+use super::dispatch::Dispatch;
 use super::peer::Peer;
 use super::peers::Peers;
 use super::priority::Priority;
 use super::seal::{Checksum, HandshakeSeal};
-use super::upward::Upward;
+use super::token_bucket::TokenBucket;
 use super::{Counters, Engine};
 use oikaze_os::link::{Arrival, Link, Predicted, Scattered, Sink};
 use oikaze_os::memory::RegionTable;
@@ -26,17 +26,17 @@ use oikaze_protocol::wire::{Lane, Malformed, Seal, View};
 use std::io;
 use std::net::SocketAddr;
 
-/// Who is at the door, and how much their knocking may cost.
-pub(super) struct Door {
+/// Who is at the handshake_limiter, and how much their knocking may cost.
+pub(super) struct HandshakeLimiter {
     /// Seals of handshakes that claim to come from where the named peer is known to be.
-    known: Allowance,
+    known: TokenBucket,
     /// Those of all others.
-    unknown: Allowance,
+    unknown: TokenBucket,
 }
 
-impl Door {
+impl HandshakeLimiter {
     pub fn new(now: Time) -> Self {
-        Self { known: Allowance::new(now), unknown: Allowance::new(now) }
+        Self { known: TokenBucket::new(now), unknown: TokenBucket::new(now) }
     }
 }
 
@@ -72,7 +72,15 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let Self {
             me, link, pages, memory, peers, rma, coherence, handshake_seal, checksum, ..
         } = self;
-        let Self { shares, priority, door, counters, direct_placement, bodies, .. } = self;
+        let Self {
+            shares,
+            priority,
+            handshake_limiter,
+            counters,
+            direct_placement,
+            buffer_pool,
+            ..
+        } = self;
         let (me, checksum) = (*me, *checksum);
         let mut ingress = Ingress {
             me,
@@ -86,10 +94,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
             checksum,
             shares,
             priority,
-            door,
+            handshake_limiter,
             counters,
             direct_placement,
-            bodies,
+            buffer_pool,
             received: 0,
             was_a_peers: false,
         };
@@ -115,10 +123,10 @@ pub(super) struct Ingress<'e, P> {
     pub checksum: Checksum,
     shares: &'e mut Shares,
     priority: &'e mut Priority,
-    door: &'e mut Door,
+    handshake_limiter: &'e mut HandshakeLimiter,
     counters: &'e mut Counters,
     pub direct_placement: &'e mut DirectPlacement,
-    bodies: &'e Bodies,
+    buffer_pool: &'e BufferPool,
     received: usize,
     /// The latest was new.
     was_a_peers: bool,
@@ -132,7 +140,14 @@ impl<P: Pages> Ingress<'_, P> {
         let now = self.now;
         let checked = view.map_err(|_| Dropped::Stranger).and_then(|view| {
             let (rank, path) = if view.is_handshake() {
-                introduced(&view, from, self.peers, (self.handshake_seal, self.door), self.me, now)?
+                introduced(
+                    &view,
+                    from,
+                    self.peers,
+                    (self.handshake_seal, self.handshake_limiter),
+                    self.me,
+                    now,
+                )?
             } else {
                 addressee(&view, from, self.peers, self.checksum)?
             };
@@ -147,12 +162,12 @@ impl<P: Pages> Ingress<'_, P> {
             peer.connection.marked(view.header().lane());
         }
         let (rma, coherence) = (&mut *self.rma, &mut *self.coherence);
-        let mut upper = Upward {
+        let mut upper = Dispatch {
             rma,
             coherence,
             memory: &mut *self.memory,
             pages: &mut *self.pages,
-            bodies: self.bodies,
+            buffer_pool: self.buffer_pool,
         };
         let before = peer.connection.statistics();
         let (new, delivered) = (before.datagrams_received, before.messages_delivered);
@@ -216,7 +231,7 @@ fn introduced(
     view: &View<'_>,
     from: SocketAddr,
     peers: &mut Peers,
-    (seal, door): (&HandshakeSeal, &mut Door),
+    (seal, handshake_limiter): (&HandshakeSeal, &mut HandshakeLimiter),
     me: Rank,
     now: Time,
 ) -> Result<(Rank, u8), Dropped> {
@@ -225,12 +240,13 @@ fn introduced(
     }
     let rank = view.sender().filter(|rank| *rank != me).ok_or(Dropped::Stranger)?;
     let known = peers.get(rank).ok_or(Dropped::Stranger)?.path_of(from);
-    let allowance = if known.is_some() { &mut door.known } else { &mut door.unknown };
-    if !allowance.is_left(now) {
+    let token_bucket =
+        if known.is_some() { &mut handshake_limiter.known } else { &mut handshake_limiter.unknown };
+    if !token_bucket.is_left(now) {
         return Err(Dropped::Unheard);
     }
     if !seal.verify(view.covered(), view.payload(), view.tag()) {
-        allowance.used();
+        token_bucket.used();
         return Err(Dropped::Unauthentic);
     }
     let learn =
@@ -359,7 +375,7 @@ mod tests {
         a.turn(Time(0));
         let hello = open(&b.engine.link_mut().from).back().unwrap().clone();
         b.turn(Time(0));
-        let Engine { peers, handshake_seal, door, .. } = &mut b.engine;
+        let Engine { peers, handshake_seal, handshake_limiter, .. } = &mut b.engine;
         let known = peers.get(0).unwrap().addresses.len();
         let mut seen = |port| {
             let view = View::parse(&hello).unwrap();
@@ -367,7 +383,7 @@ mod tests {
                 &view,
                 SocketAddr::from(([10, 0, 0, 1], port)),
                 peers,
-                (handshake_seal, door),
+                (handshake_seal, handshake_limiter),
                 1,
                 Time(0),
             )

@@ -4,9 +4,9 @@
 //! Receiving never transmits: what is put into a ring, and whom to wake for it, belongs to the
 //! stages that post and send.
 
+use super::dispatch::Dispatch;
 use super::shm::{Handed, LocalPeer, Settled};
 use super::swapping::{OFFERS, Offer};
-use super::upward::Upward;
 use super::{Engine, Failure};
 use oikaze_os::hazard::make_fences;
 use oikaze_os::link::Link;
@@ -182,12 +182,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     fn hear_local_peer(&mut self, rank: Rank, now: Time) -> usize {
-        let Self { peers, rma, coherence, memory, pages, bodies, .. } = self;
+        let Self { peers, rma, coherence, memory, pages, buffer_pool, .. } = self;
         let Some(local_peer) = peers.local_peer_mut(rank) else { return 0 };
         let mut came = 0;
         let mut damaged = false;
         if local_peer.has_records() {
-            let mut upper = Upward { rma, coherence, memory, pages, bodies };
+            let mut upper = Dispatch { rma, coherence, memory, pages, buffer_pool };
             // The looks at what a dead one left are numbered (MEM-16.7): each is a whole one.
             let between = local_peer.is_taken_from(now) && !local_peer.is_ending();
             let most = if between { RECORDS_BETWEEN } else { RECORDS_A_LOOK };

@@ -10,30 +10,31 @@
 //! simulator gives it others.
 
 mod active;
-mod again;
-mod allowance;
 mod batch;
-mod bodies;
+mod buffer_pool;
+mod compound;
 mod deadlines;
 mod direct_placement;
+mod dispatch;
 mod egress;
 mod events;
 pub mod failure;
 mod fast_path;
 mod fences;
 mod ingress;
-mod joined;
 mod leaving;
 mod local_peers;
+mod loopback;
 mod mapping;
 pub mod operation;
 mod order;
 mod outstanding;
-mod own;
 mod peer;
 mod peers;
 mod priority;
+mod region_checks;
 mod regions;
+mod retry;
 pub mod seal;
 mod shm;
 pub mod submission;
@@ -41,15 +42,14 @@ mod submit;
 mod swapping;
 #[cfg(test)]
 mod tests;
-mod to_self;
+mod token_bucket;
 mod turn;
 mod untaken;
-mod upward;
 
-pub use bodies::Body;
+pub use buffer_pool::Body;
+pub use compound::Compound;
 pub use failure::Failure;
 pub use fences::Fences;
-pub use joined::Joined;
 pub use operation::{Completion, Outcome, Sink, Value};
 pub use shm::{ShmChannel, ShmChannels};
 pub use submission::{Keep, Request, Submission};
@@ -154,7 +154,7 @@ pub struct Engine<L, P> {
     untaken: Arc<Untaken>,
     order: order::Order,
     arrived: VecDeque<Arrived>,
-    bodies: Arc<bodies::Bodies>,
+    buffer_pool: Arc<buffer_pool::BufferPool>,
     /// When a long body came last, if memory is kept for others.
     long_body: Option<Time>,
     submissions: Arc<SegQueue<Submission>>,
@@ -162,8 +162,8 @@ pub struct Engine<L, P> {
     local_peers: local_peers::LocalPeers,
     handshake_seal: seal::HandshakeSeal,
     checksum: seal::Checksum,
-    to_self: to_self::ToSelf,
-    again: again::Again,
+    loopback: loopback::Loopback,
+    retry: retry::RetryQueue,
     deaths: VecDeque<(Rank, Death)>,
     leaving: leaving::Leaving,
     notices: Vec<String>,
@@ -172,7 +172,7 @@ pub struct Engine<L, P> {
     counters: Counters,
     /// Peers of which nothing is heard for so long are given up.
     failure_time: Duration,
-    door: ingress::Door,
+    handshake_limiter: ingress::HandshakeLimiter,
     direct_placement: direct_placement::DirectPlacement,
     /// When the latest turn began.
     now: Time,
@@ -267,22 +267,22 @@ impl<L: Link, P: Pages> Engine<L, P> {
             untaken: Arc::default(),
             order: order::Order::default(),
             arrived: VecDeque::new(),
-            bodies: Arc::default(),
+            buffer_pool: Arc::default(),
             long_body: None,
             submissions,
             egress: PerLane::default(),
             local_peers: local_peers::LocalPeers::default(),
             handshake_seal: seal::HandshakeSeal::new(&secret),
             checksum,
-            to_self: to_self::ToSelf::default(),
-            again: again::Again::default(),
+            loopback: loopback::Loopback::default(),
+            retry: retry::RetryQueue::default(),
             deaths: VecDeque::new(),
             leaving: leaving::Leaving::default(),
             notices: Vec::new(),
             warnings: VecDeque::new(),
             counters: Counters::default(),
             failure_time: settings.failure_time,
-            door: ingress::Door::new(now),
+            handshake_limiter: ingress::HandshakeLimiter::new(now),
             direct_placement: direct_placement::DirectPlacement::default(),
             now,
             looked: now,

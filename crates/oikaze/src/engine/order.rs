@@ -371,12 +371,12 @@ mod tests {
         let behind = a.ask(put(there.key));
         let message =
             a.ask(Request::Send { to: 1, class: Class::Ordered, tag: 7, body: Body::Empty });
-        let to_self =
+        let loopback =
             a.ask(Request::Send { to: 0, class: Class::Ordered, tag: 8, body: Body::Empty });
         let flushed = a.ask(Request::Flush { peer: Some(1) });
         a.turn(now);
         assert!(
-            to_self.is_done() && !behind.is_done() && !flushed.is_done(),
+            loopback.is_done() && !behind.is_done() && !flushed.is_done(),
             "other peers are not concerned"
         );
         let now = run(&mut a, &mut b, now, || flushed.is_done());

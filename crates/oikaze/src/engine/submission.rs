@@ -181,7 +181,7 @@ pub enum Request {
         from: Rank,
         /// How many.
         messages: u64,
-        /// Bytes of all their bodies.
+        /// Bytes of all their buffer_pool.
         bytes: u64,
     },
     /// Create a shared array together with all other nodes.

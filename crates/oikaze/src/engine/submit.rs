@@ -2,10 +2,10 @@
 //! peers is posted too.
 
 use super::events::Owner;
+use super::loopback::LOOPBACK_PER_TURN;
 use super::operation::Completion;
 use super::peer::Peer;
 use super::submission::{Keep, Request, Submission};
-use super::to_self::TO_SELF_A_TURN;
 use super::{Engine, Failure, Value};
 use oikaze_os::link::Link;
 use oikaze_os::memory::RegionTable;
@@ -77,7 +77,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             Request::Map { at, key } => self.ask_for_memory(at, key, completion),
             Request::Swap(swap) => self.ask_to_swap(*swap, completion),
             Request::Consumed { from, messages, bytes } if from == self.me => {
-                self.to_self.consumed(messages, bytes)
+                self.loopback.consumed(messages, bytes)
             }
             Request::Consumed { from, messages, bytes } => {
                 if let Some(peer) = self.peers.touch(from) {
@@ -218,7 +218,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             // What goes through a ring is copied when it is put in.
             local_peer.post(message, memory, self.now)
         } else if to == self.me {
-            self.to_self.post(message)
+            self.loopback.post(message)
         } else {
             let nodes = self.nodes;
             let Some(peer) = peers.touch(to) else {
@@ -293,8 +293,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         // Answers to ourselves ask for no further ones, so that each is looked at once.
         let (mut answers, mut moved) = (None, 0);
         for _ in 0..REPLIES_A_TURN {
-            if moved < TO_SELF_A_TURN
-                && let Some(bytes) = self.deliver_to_self()
+            if moved < LOOPBACK_PER_TURN
+                && let Some(bytes) = self.deliver_loopback()
             {
                 moved += bytes;
                 continue;
@@ -320,7 +320,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     pub(super) fn is_full(&self, to: Rank) -> bool {
         if to == self.me {
-            self.to_self.is_full()
+            self.loopback.is_full()
         } else {
             self.peer(to).is_some_and(Peer::is_full)
         }

@@ -110,7 +110,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.peers.timers(now);
         self.coherence.ask(now, self.failure_time);
         self.rma.look_for_unanswered(now, self.failure_time);
-        self.post_again(now);
+        self.post_retries(now);
         self.take_submissions(now);
         let owed = self.post_replies();
         let deferred = self.rma.answers();
@@ -123,9 +123,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         // turn.
         let begun = self.settle_events();
         self.peers.settle(now);
-        self.rest_bodies();
+        self.rest_buffer_pool();
         let unposted =
-            self.rma.answers() > deferred || self.coherence.owes() || self.to_self.is_due();
+            self.rma.answers() > deferred || self.coherence.owes() || self.loopback.is_due();
         // A link without room says itself when to try again, if it can.
         let stopped = self.is_stopped() && self.link.next_wakeup().is_none();
         self.more = owed
@@ -154,8 +154,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
     fn is_pressed(&self, now: Time) -> bool {
         self.more
             || self.is_stopped()
-            || self.to_self.is_due()
-            || self.again.next().is_some_and(|due| due <= now)
+            || self.loopback.is_due()
+            || self.retry.next().is_some_and(|due| due <= now)
             || self.coherence.owes()
             || self.rma.answers() > 0
             || !self.submissions.is_empty()
@@ -175,7 +175,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             return Some(self.now);
         }
         let own = [self.coherence.next_question(), self.rma.next_look()];
-        let peers = [self.peers.next_timeout(), self.again.next(), self.next_of_local_peers()];
+        let peers = [self.peers.next_timeout(), self.retry.next(), self.next_of_local_peers()];
         own.into_iter().chain(peers).flatten().min()
     }
 
@@ -184,8 +184,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let sent =
-            self.peers.are_settled() && self.local_peers_are_settled() && !self.to_self.is_due();
-        !self.unfinished && self.again.is_empty() && sent
+            self.peers.are_settled() && self.local_peers_are_settled() && !self.loopback.is_due();
+        !self.unfinished && self.retry.is_empty() && sent
     }
 
     /// Is anything left to be sent, or has a deadline come?

@@ -1,7 +1,7 @@
 //! Many ranges in one call, which end as one.
 
 use super::RemoteRegion;
-use crate::engine::{Completion, Failure, Joined, Request};
+use crate::engine::{Completion, Compound, Failure, Request};
 use crate::operation::{Begun, Operation, Verb};
 use crate::region::RegionSlice;
 use oikaze_protocol::limits::LIST_MAX;
@@ -50,7 +50,7 @@ impl RemoteRegion {
             whole.settle(Err(Failure::Remote(why)));
             return Operation::begun(Begun::new(node, whole, self.peer.limit));
         }
-        let joined = Joined::new(list.len(), &whole);
+        let joined = Compound::new(list.len(), &whole);
         node.batch(|| {
             for (offset, slice) in list {
                 node.push(joined.part(request(*offset, slice), Some(slice.clone().keep())));

@@ -139,7 +139,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 peer.cancel(&is_ended);
             }
         }
-        self.to_self.forget(&is_ended);
+        self.loopback.forget(&is_ended);
         // What else waits there, of puts under way, is lost as on a bad wire, and gathered again.
         self.egress.both_mut().into_iter().for_each(|batch| batch.forget(slot));
         // The requesters are to be told.
@@ -194,9 +194,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let ended: HashSet<Token> = tokens.iter().copied().collect();
         let is_ended = |token: Token| ended.contains(&token);
         self.peers.touch_all().for_each(|peer| peer.cancel(&is_ended));
-        self.to_self.forget(&is_ended);
+        self.loopback.forget(&is_ended);
         self.order.cancel(&is_ended);
-        self.again.forget_all(&is_ended);
+        self.retry.forget_all(&is_ended);
         self.egress.both_mut().into_iter().for_each(Batch::discard);
         for &token in tokens {
             self.rma.cancel(token);

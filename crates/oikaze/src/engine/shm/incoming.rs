@@ -1,8 +1,8 @@
 //! From a local peer: records become messages for the layers above. Everything read here was
-//! written by another process: headings are judged ([`Heading::decode`]), heads and bodies copied
-//! before anybody looks at them.
+//! written by another process: headings are judged ([`Heading::decode`]), heads and buffer_pool
+//! copied before anybody looks at them.
 
-use crate::engine::bodies::{Bodies, Body};
+use crate::engine::buffer_pool::{Body, BufferPool};
 use oikaze_os::shm::{Reader, STEP_BODY};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// Numbers of messages that came through a ring: none that Wind gives.
 const NUMBERS: u64 = 1 << 63;
-/// Bodies from this length on may stay in the ring no longer than until the next record.
+/// BufferPool from this length on may stay in the ring no longer than until the next record.
 const LONG: usize = 1024;
 
 #[derive(Debug, Default)]
@@ -145,7 +145,7 @@ impl Incoming {
     pub fn take_fast(
         &mut self,
         reader: &mut Reader,
-        bodies: &Arc<Bodies>,
+        buffer_pool: &Arc<BufferPool>,
         each: &mut impl FnMut(Class, u64, Body),
     ) -> Option<usize> {
         let heading = reader.peek().ok()??;
@@ -164,7 +164,7 @@ impl Incoming {
             let words = std::array::from_fn(|word| reader.bytes(USER_HEAD + 8 * word));
             each(heading.class, tag, Body::short(len, words));
         } else {
-            each(heading.class, tag, long_body(len, reader, bodies));
+            each(heading.class, tag, long_body(len, reader, buffer_pool));
         }
         reader.pass(heading);
         Some(len)
@@ -407,10 +407,10 @@ impl Incoming {
 /// The body of the oldest record, a user's message that is not short. Apart, so that a short one
 /// stays in registers.
 #[inline(never)]
-fn long_body(len: usize, reader: &Reader, bodies: &Arc<Bodies>) -> Body {
-    let mut bytes = bodies.lend(len);
+fn long_body(len: usize, reader: &Reader, buffer_pool: &Arc<BufferPool>) -> Body {
+    let mut bytes = buffer_pool.lend(len);
     reader.append(USER_HEAD, len, &mut bytes);
-    Body::new(bytes, bodies)
+    Body::new(bytes, buffer_pool)
 }
 
 /// The first word of the oldest record.

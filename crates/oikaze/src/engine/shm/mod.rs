@@ -1,6 +1,6 @@
 //! A peer on the same machine: its messages go through rings in shared memory, with the same heads
-//! and bodies as over Wind, and the same is said of what became of them (spec/memory.md, MEM-16).
-//! The connection beside it stays: for its signs of life, and its goodbye.
+//! and buffer_pool as over Wind, and the same is said of what became of them (spec/memory.md,
+//! MEM-16). The connection beside it stays: for its signs of life, and its goodbye.
 
 mod channel;
 mod credit;
@@ -14,8 +14,8 @@ pub(super) mod tests;
 
 pub use channel::{ShmChannel, ShmChannels};
 
-use super::again::Rest;
-use super::bodies::{Bodies, Body};
+use super::buffer_pool::{Body, BufferPool};
+use super::retry::RetryTimer;
 use super::swapping::Offer;
 use super::{Completion, Failure};
 use incoming::{Given, Incoming};
@@ -37,11 +37,11 @@ counters! {
 pub struct RingCounters {
     /// Messages posted, withdrawn ones included.
     pub messages_out: u64,
-    /// Bytes of their bodies.
+    /// Bytes of their buffer_pool.
     pub bytes_out: u64,
     /// Messages handed up.
     pub messages_in: u64,
-    /// Bytes of their bodies.
+    /// Bytes of their buffer_pool.
     pub bytes_in: u64,
     /// Messages that found no room, or no credit, at once.
     pub waited: u64,
@@ -70,7 +70,7 @@ pub(super) struct LocalPeer {
     stirred: bool,
     /// The oldest record of the ring waits for pages that are absent here, with what is behind it
     /// (MEM-1.13).
-    rest: Rest,
+    rest: RetryTimer,
     /// Messages were taken by the fast path since a turn last looked; and when one last found that.
     taken: bool,
     taken_at: Option<Time>,
@@ -101,7 +101,7 @@ impl LocalPeer {
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
             stirred: false,
-            rest: Rest::default(),
+            rest: RetryTimer::default(),
             taken: false,
             taken_at: None,
             last_looks: None,
@@ -150,7 +150,7 @@ impl LocalPeer {
     pub fn take_fast(
         &mut self,
         most: usize,
-        bodies: &Arc<Bodies>,
+        buffer_pool: &Arc<BufferPool>,
         mut each: impl FnMut(Class, u64, Body),
     ) {
         if self.last_looks.is_some() {
@@ -159,7 +159,8 @@ impl LocalPeer {
         let (mut count, mut bytes) = (0, 0);
         while count < most
             && bytes < FAST_BATCH_BYTES_MAX
-            && let Some(len) = self.incoming.take_fast(&mut self.pair.inward, bodies, &mut each)
+            && let Some(len) =
+                self.incoming.take_fast(&mut self.pair.inward, buffer_pool, &mut each)
         {
             (count, bytes) = (count + 1, bytes + len);
         }

@@ -8,7 +8,7 @@
 use super::Settled;
 use super::credit::Credit;
 use super::record::{self, Put, put_user};
-use crate::engine::again::Rest;
+use crate::engine::retry::RetryTimer;
 use oikaze_os::memory::RegionTable;
 use oikaze_os::shm::{Part, Writer};
 use oikaze_protocol::limits::{
@@ -33,7 +33,7 @@ pub(super) struct Outgoing {
     /// One that does not fit into a record, and has begun.
     under_way: Option<UnderWay>,
     /// The pages that the next of these is to be read from are absent.
-    pub rest: Rest,
+    pub rest: RetryTimer,
     /// Questions and answers about memory, which no message waits for.
     told: VecDeque<(Heading, u64)>,
     unsettled: VecDeque<Unsettled>,

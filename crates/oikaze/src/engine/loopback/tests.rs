@@ -2,7 +2,7 @@
 
 use super::super::tests::{Node, pair};
 use super::super::{Completion, Failure, Request, Value, tracked};
-use super::TO_SELF_A_TURN;
+use super::LOOPBACK_PER_TURN;
 use oikaze_os::memory::{Region, Registered};
 use oikaze_protocol::block::Block;
 use oikaze_protocol::limits::{
@@ -182,7 +182,7 @@ fn gets_of_a_file_that_is_truncated_end() {
 
 /// Some turns' worth, whose bytes are told apart.
 fn long(node: &mut Node) -> (Region, Registered, Vec<u8>) {
-    let len = 3 * TO_SELF_A_TURN as usize + 12_345;
+    let len = 3 * LOOPBACK_PER_TURN as usize + 12_345;
     let (region, bytes) =
         (Region::zeroed(len).unwrap(), (0..len).map(|at| (at % 251) as u8).collect::<Vec<u8>>());
     region.write(0, &bytes).unwrap();
@@ -236,7 +236,7 @@ fn what_is_long_is_moved_turn_by_turn() {
         assert!(is_there(&other, &bytes[..bytes.len() / 5000 * 5000]), "{which}");
     }
     // Nor more of them that are shorter.
-    let each = TO_SELF_A_TURN / 8;
+    let each = LOOPBACK_PER_TURN / 8;
     let body = || Body::Segment(Segment { len: each, ..here });
     let many: Vec<_> = (0..40)
         .map(|_| {

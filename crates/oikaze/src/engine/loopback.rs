@@ -9,7 +9,7 @@
 mod tests;
 
 use super::Engine;
-use super::upward::Upward;
+use super::dispatch::Dispatch;
 use oikaze_os::link::Link;
 use oikaze_os::memory::RegionTable;
 use oikaze_protocol::coherence::Pages;
@@ -24,11 +24,11 @@ use std::collections::VecDeque;
 /// piece.
 const PIECE_TO_SELF: u64 = 64 << 10;
 /// Bytes to ourselves that are moved in one turn: peers wait for its end.
-pub(super) const TO_SELF_A_TURN: u64 = 4 << 20;
+pub(super) const LOOPBACK_PER_TURN: u64 = 4 << 20;
 
 /// Those that wait.
 #[derive(Default)]
-pub(super) struct ToSelf {
+pub(super) struct Loopback {
     /// To be looked at, in their order.
     queue: VecDeque<Message>,
     /// They wait for credit, or behind one that does.
@@ -57,12 +57,12 @@ enum Moved {
     Gone,
 }
 
-impl ToSelf {
+impl Loopback {
     pub fn is_due(&self) -> bool {
         !self.queue.is_empty() || self.under_way.is_some()
     }
 
-    /// As of a connection: would [`ToSelf::post`] answer [`PostError::Full`]?
+    /// As of a connection: would [`Loopback::post`] answer [`PostError::Full`]?
     pub fn is_full(&self) -> bool {
         self.queue.len() + self.held.len() >= MESSAGES_IN_FLIGHT
     }
@@ -128,14 +128,14 @@ fn charge_of(message: &Message) -> u64 {
 impl<L: Link, P: Pages> Engine<L, P> {
     /// Deliver one message to ourselves, if there is one, or go on with it; how many bytes were
     /// moved.
-    pub(super) fn deliver_to_self(&mut self) -> Option<u64> {
-        if let Some(under_way) = self.to_self.under_way.take() {
+    pub(super) fn deliver_loopback(&mut self) -> Option<u64> {
+        if let Some(under_way) = self.loopback.under_way.take() {
             return Some(self.go_on_to_self(under_way));
         }
-        let message = self.to_self.next()?;
+        let message = self.loopback.next()?;
         let (charge, len) = (charge_of(&message), message.body.len());
-        let number = self.to_self.number;
-        self.to_self.number += 1;
+        let number = self.loopback.number;
+        self.loopback.number += 1;
         let mut body = match message.body {
             Body::Rows(_) => return Some(self.begin_to_self(number, message)),
             Body::Segment(_) if len > PIECE_TO_SELF && places(message.class, &message.head) => {
@@ -143,9 +143,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
             }
             Body::Segment(segment) => {
                 let Some(mut bytes) =
-                    usize::try_from(len).ok().and_then(|len| self.bodies.try_lend(len))
+                    usize::try_from(len).ok().and_then(|len| self.buffer_pool.try_lend(len))
                 else {
-                    self.to_self.give_back(charge);
+                    self.loopback.give_back(charge);
                     self.refused(message.token, Refusal::NoMemory);
                     return Some(0);
                 };
@@ -154,7 +154,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 let read = self.memory.read(segment.region, segment.offset, &mut bytes);
                 self.memory.wait_for_pages(false);
                 if !read {
-                    self.to_self.give_back(charge);
+                    self.loopback.give_back(charge);
                     self.unreadable(
                         self.me,
                         message.token,
@@ -167,8 +167,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
             Body::Inline(bytes) => bytes,
             body @ (Body::Empty | Body::Short(_)) => body.bytes().to_vec(),
         };
-        let Self { me, pages, memory, rma, coherence, bodies, .. } = self;
-        let mut upper = Upward { rma, coherence, memory, pages, bodies };
+        let Self { me, pages, memory, rma, coherence, buffer_pool, .. } = self;
+        let mut upper = Dispatch { rma, coherence, memory, pages, buffer_pool };
         // A user's message is handed over: it meets no absent pages that would have it come again.
         let delivered = if message.credited {
             Delivered::Owned(std::mem::take(&mut body))
@@ -186,7 +186,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             }
             Err(refusal) => {
                 // Nobody reads what was refused.
-                self.to_self.give_back(charge);
+                self.loopback.give_back(charge);
                 self.refused(message.token, refusal);
             }
         }
@@ -209,7 +209,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let (me, token) = (self.me, message.token);
         match outcome {
             Ok(Moved::Part) => {
-                self.to_self.under_way = Some(UnderWay { number, message, at, forgotten: false })
+                self.loopback.under_way = Some(UnderWay { number, message, at, forgotten: false })
             }
             Ok(Moved::All) => self.acknowledged(token),
             Ok(Moved::Gone) => {
@@ -223,8 +223,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     fn place_some(&mut self, under_way: &mut UnderWay) -> Result<Moved, Refusal> {
-        let Self { me, pages, memory, rma, coherence, bodies, .. } = self;
-        let mut upper = Upward { rma, coherence, memory, pages, bodies };
+        let Self { me, pages, memory, rma, coherence, buffer_pool, .. } = self;
+        let mut upper = Dispatch { rma, coherence, memory, pages, buffer_pool };
         let UnderWay { number, message: Message { class, head, body, .. }, at, .. } = under_way;
         let len = body.len();
         if *at == 0 {
@@ -236,7 +236,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
         upper.memory.wait_for_pages(true);
         let mut piece = vec![0; len.min(PIECE_TO_SELF) as usize];
-        let end = len.min(*at + TO_SELF_A_TURN);
+        let end = len.min(*at + LOOPBACK_PER_TURN);
         while *at < end {
             let Some(bytes) = piece.get_mut(..(end - *at).min(PIECE_TO_SELF) as usize) else {
                 return Ok(Moved::Gone);

@@ -1,22 +1,22 @@
 //! The way up from Wind: each message goes to remote memory or to coherence, by the first byte of
 //! its head.
 
-use super::bodies::Bodies;
+use super::buffer_pool::BufferPool;
 use oikaze_os::memory::RegionTable;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Coherence, Pages};
 use oikaze_protocol::rma::{self, Kind, Rma};
 use oikaze_protocol::wind::{Admission, Class, Delivered, Refusal, Upper};
 
-pub(super) struct Upward<'a, P> {
+pub(super) struct Dispatch<'a, P> {
     pub rma: &'a mut Rma,
     pub coherence: &'a mut Coherence,
     pub memory: &'a mut RegionTable,
     pub pages: &'a mut P,
-    pub bodies: &'a Bodies,
+    pub buffer_pool: &'a BufferPool,
 }
 
-impl<P: Pages> Upper for Upward<'_, P> {
+impl<P: Pages> Upper for Dispatch<'_, P> {
     fn admit(&mut self, from: Rank, number: u64, class: Class, head: &[u8], len: u64) -> Admission {
         match rma::kind(head) {
             Kind::Coherence => self.coherence.admit(from, number, head, len),
@@ -33,7 +33,7 @@ impl<P: Pages> Upper for Upward<'_, P> {
     }
 
     fn buffer(&mut self, len: usize) -> Option<Vec<u8>> {
-        self.bodies.try_lend(len)
+        self.buffer_pool.try_lend(len)
     }
 
     fn place(&mut self, from: Rank, number: u64, offset: u64, bytes: &[u8]) {

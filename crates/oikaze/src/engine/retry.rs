@@ -20,14 +20,14 @@ struct Waiting {
 
 /// With what is tried until pages are there: how often, and since when.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Patience {
+pub(super) struct Backoff {
     since: Time,
     times: u32,
 }
 
-impl Patience {
-    pub fn new(now: Time) -> Patience {
-        Patience { since: now, times: 0 }
+impl Backoff {
+    pub fn new(now: Time) -> Backoff {
+        Backoff { since: now, times: 0 }
     }
 
     /// It was in vain once more: when to try again, if at all.
@@ -44,17 +44,17 @@ impl Patience {
 
 /// What absent pages hold up rests between two tries.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Rest {
-    patience: Option<Patience>,
+pub(super) struct RetryTimer {
+    patience: Option<Backoff>,
     until: Option<Time>,
 }
 
-impl Rest {
+impl RetryTimer {
     /// It was in vain, once more. Is it to be tried again?
     pub fn begin(&mut self, now: Time) -> bool {
         // Who has tried in between has not waited for longer.
         if self.until.is_none_or(|due| due <= now) {
-            self.until = self.patience.get_or_insert_with(|| Patience::new(now)).next(now);
+            self.until = self.patience.get_or_insert_with(|| Backoff::new(now)).next(now);
         }
         self.until.is_some()
     }
@@ -62,7 +62,7 @@ impl Rest {
     /// Nothing is absent any more.
     #[inline]
     pub fn end(&mut self) {
-        *self = Rest::default();
+        *self = RetryTimer::default();
     }
 
     /// Has it rested for long enough?
@@ -82,12 +82,12 @@ impl Rest {
 
 /// All of them. Empty in nodes whose peers have no files for memory.
 #[derive(Default)]
-pub(super) struct Again {
+pub(super) struct RetryQueue {
     waiting: Vec<Waiting>,
-    tried: HashMap<Token, Patience>,
+    tried: HashMap<Token, Backoff>,
 }
 
-impl Again {
+impl RetryQueue {
     pub fn next(&self) -> Option<Time> {
         self.waiting.iter().map(|waiting| waiting.due).min()
     }
@@ -122,26 +122,26 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
         let now = self.now;
         let Some(due) =
-            self.again.tried.entry(token).or_insert_with(|| Patience::new(now)).next(now)
+            self.retry.tried.entry(token).or_insert_with(|| Backoff::new(now)).next(now)
         else {
-            self.again.forget(token);
+            self.retry.forget(token);
             return self.refused(token, Refusal::NotPresent);
         };
-        self.again.waiting.push(Waiting { due, to, message });
+        self.retry.waiting.push(Waiting { due, to, message });
     }
 
     /// Post what has waited for long enough.
-    pub(super) fn post_again(&mut self, now: Time) {
-        if self.again.is_empty() {
+    pub(super) fn post_retries(&mut self, now: Time) {
+        if self.retry.is_empty() {
             return;
         }
-        let (due, later) = std::mem::take(&mut self.again.waiting)
+        let (due, later) = std::mem::take(&mut self.retry.waiting)
             .into_iter()
             .partition(|waiting| waiting.due <= now);
-        self.again.waiting = later;
+        self.retry.waiting = later;
         for Waiting { to, message, .. } in due {
             if self.is_full(to) {
-                self.again.waiting.push(Waiting { due: now + PRESENT_PAUSE_MIN, to, message });
+                self.retry.waiting.push(Waiting { due: now + PRESENT_PAUSE_MIN, to, message });
             } else {
                 self.post(to, message);
             }
@@ -149,11 +149,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     /// A peer is gone, and with it what was to be sent there again.
-    pub(super) fn abandon_again(&mut self, peer: Rank) {
-        let (gone, rest): (Vec<_>, _) = std::mem::take(&mut self.again.waiting)
+    pub(super) fn abandon_retries(&mut self, peer: Rank) {
+        let (gone, rest): (Vec<_>, _) = std::mem::take(&mut self.retry.waiting)
             .into_iter()
             .partition(|waiting| waiting.to == peer);
-        self.again.waiting = rest;
+        self.retry.waiting = rest;
         for Waiting { message, .. } in gone {
             let death = self.death_of(peer);
             self.fail(peer, message.token, Failure::PeerLost { peer, death });
@@ -186,15 +186,15 @@ mod tests {
                 body: Body::Inline(vec![1; 8]),
                 signal: None,
             });
-            while a.engine.again.is_empty() {
+            while a.engine.retry.is_empty() {
                 now = step(now);
                 a.turn(now);
                 b.turn(now);
             }
             if posted_again {
-                now = a.engine.again.next().unwrap();
+                now = a.engine.retry.next().unwrap();
                 a.turn(now);
-                assert!(a.engine.again.is_empty());
+                assert!(a.engine.retry.is_empty());
             }
             b.engine.link_mut().from.lock().unwrap().clear();
             let _ = b.ask(Request::Close);
@@ -205,7 +205,7 @@ mod tests {
                 Some(Err(Failure::PeerLost { peer: 1, death: Death::Closed })),
                 "{posted_again}"
             );
-            assert!(a.engine.again.tried.is_empty(), "{posted_again}");
+            assert!(a.engine.retry.tried.is_empty(), "{posted_again}");
         }
     }
 }

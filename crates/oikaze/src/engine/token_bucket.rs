@@ -5,13 +5,13 @@ use oikaze_protocol::time::Time;
 
 /// So many at once, and one more after each pause.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Allowance {
+pub(super) struct TokenBucket {
     left: u32,
     /// Since then the next one is on its way.
     since: Time,
 }
 
-impl Allowance {
+impl TokenBucket {
     pub fn new(now: Time) -> Self {
         Self { left: STRANGERS_AT_ONCE, since: now }
     }
@@ -43,13 +43,13 @@ mod tests {
 
     #[test]
     fn many_at_once_and_then_one_a_pause_whoever_asks_how_often() {
-        let mut allowance = Allowance::new(Time(0));
+        let mut token_bucket = TokenBucket::new(Time(0));
         let mut used = 0;
         let mut now = Time(0);
         // A flood: a hundred times as many as are allowed, for as long as a hundred pauses.
         while now < Time(0) + STRANGERS_PAUSE * 100 {
-            if allowance.is_left(now) {
-                allowance.used();
+            if token_bucket.is_left(now) {
+                token_bucket.used();
                 used += 1;
             }
             now += STRANGERS_PAUSE / 100;
@@ -57,7 +57,7 @@ mod tests {
         assert!((99..=100).contains(&(used - STRANGERS_AT_ONCE)), "{used}");
         let later = now + Duration::from_secs(3600);
         let burst = (0..1000)
-            .filter(|_| allowance.is_left(later).then(|| allowance.used()).is_some())
+            .filter(|_| token_bucket.is_left(later).then(|| token_bucket.used()).is_some())
             .count();
         assert_eq!(burst, STRANGERS_AT_ONCE as usize);
     }

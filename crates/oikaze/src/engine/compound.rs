@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 /// An operation made of parts: done when all are, failed, when all have ended, as the first of them
 /// to fail has.
 #[derive(Clone, Debug)]
-pub struct Joined(Arc<Parts>);
+pub struct Compound(Arc<Parts>);
 
 #[derive(Debug)]
 struct Parts {
@@ -18,7 +18,7 @@ struct Parts {
     whole: Arc<Completion>,
 }
 
-impl Joined {
+impl Compound {
     /// Of so many parts, each to be submitted once, whose outcome appears in `whole`. None at all
     /// are done at once.
     #[must_use]
@@ -40,7 +40,7 @@ impl Joined {
     }
 }
 
-impl Sink for Joined {
+impl Sink for Compound {
     fn told(&self, outcome: &Outcome, _: u64) {
         let Parts { left, failure, whole } = &*self.0;
         if let Err(why) = outcome {

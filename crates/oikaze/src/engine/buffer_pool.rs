@@ -1,5 +1,5 @@
-//! Memory of long bodies, used again: fresh memory costs a page fault every 4096 bytes, which is as
-//! much as receiving them.
+//! Memory of long buffer_pool, used retry: fresh memory costs a page fault every 4096 bytes, which
+//! is as much as receiving them.
 
 use oikaze_os::memory::has_memory_for;
 use oikaze_os::signals::{Locked, locked};
@@ -15,7 +15,7 @@ pub struct Body(Kind);
 
 enum Kind {
     Short { len: u8, words: Words },
-    Long { bytes: Vec<u8>, home: Option<Arc<Bodies>> },
+    Long { bytes: Vec<u8>, home: Option<Arc<BufferPool>> },
 }
 
 /// Bytes in words, so that they come from where they have arrived, and stay, in registers: read as
@@ -24,7 +24,7 @@ pub(super) type Words = [[u8; 8]; BODY_SHORT / 8];
 
 /// Buffers that no message has at present, of which the latest were used last.
 #[derive(Debug, Default)]
-pub(super) struct Bodies(Mutex<Kept>);
+pub(super) struct BufferPool(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -48,9 +48,9 @@ impl Body {
         }
     }
 
-    /// What has arrived, in a buffer from [`Bodies::lend`] or any other.
-    pub(super) fn new(bytes: Vec<u8>, bodies: &Arc<Bodies>) -> Self {
-        let home = (bytes.capacity() >= BODY_KEPT).then(|| Arc::clone(bodies));
+    /// What has arrived, in a buffer from [`BufferPool::lend`] or any other.
+    pub(super) fn new(bytes: Vec<u8>, buffer_pool: &Arc<BufferPool>) -> Self {
+        let home = (bytes.capacity() >= BODY_KEPT).then(|| Arc::clone(buffer_pool));
         Self(Kind::Long { bytes, home })
     }
 
@@ -135,7 +135,7 @@ impl fmt::Debug for Body {
     }
 }
 
-impl Bodies {
+impl BufferPool {
     /// An empty buffer with room for so many bytes: one that was used before, if there is one that
     /// is not much longer.
     pub fn lend(&self, len: usize) -> Vec<u8> {
@@ -143,9 +143,9 @@ impl Bodies {
         used.unwrap_or_else(|| Vec::with_capacity(len))
     }
 
-    /// As [`Bodies::lend`]; `None` if there is not so much memory. For more than one peer's usual
-    /// credit the machine and the control group are asked first: under overcommit an allocation
-    /// succeeds, and its first use kills.
+    /// As [`BufferPool::lend`]; `None` if there is not so much memory. For more than one peer's
+    /// usual credit the machine and the control group are asked first: under overcommit an
+    /// allocation succeeds, and its first use kills.
     pub fn try_lend(&self, len: usize) -> Option<Vec<u8>> {
         let used = if len < BODY_KEPT { None } else { self.kept().take(len) };
         used.or_else(|| {
@@ -214,12 +214,12 @@ mod tests {
 
     #[test]
     fn a_long_body_is_received_where_the_one_before_was() {
-        let bodies = Arc::new(Bodies::default());
+        let buffer_pool = Arc::new(BufferPool::default());
         let place = |len: usize| {
-            let mut buffer = bodies.lend(len);
+            let mut buffer = buffer_pool.lend(len);
             assert!(buffer.is_empty() && buffer.capacity() >= len);
             buffer.resize(len, 7);
-            let body = Body::new(buffer, &bodies);
+            let body = Body::new(buffer, &buffer_pool);
             assert_eq!(body, vec![7; len]);
             body.as_ptr()
         };
@@ -227,37 +227,40 @@ mod tests {
         assert_eq!([place(1 << 20), place(600 << 10)], [first, first]);
         // Much shorter ones, and those that were taken away, have memory of their own.
         assert_ne!(place(100 << 10), first);
-        let taken = Body::new(bodies.lend(1 << 20), &bodies).into_vec();
+        let taken = Body::new(buffer_pool.lend(1 << 20), &buffer_pool).into_vec();
         assert_eq!(taken.as_ptr(), first);
         assert_ne!(place(1 << 20), first);
     }
 
     #[test]
     fn nothing_is_kept_while_nothing_long_comes() {
-        let bodies = Arc::new(Bodies::default());
-        let [early, late] = [0, 1].map(|_| Body::new(bodies.lend(1 << 20), &bodies));
+        let buffer_pool = Arc::new(BufferPool::default());
+        let [early, late] = [0, 1].map(|_| Body::new(buffer_pool.lend(1 << 20), &buffer_pool));
         drop(early);
-        assert_eq!(bodies.kept().bytes, 1 << 20);
-        bodies.rest();
+        assert_eq!(buffer_pool.kept().bytes, 1 << 20);
+        buffer_pool.rest();
         drop(late);
-        assert!(bodies.kept().buffers.is_empty());
-        assert_eq!(bodies.kept().bytes, 0);
-        drop(Body::new(bodies.lend(1 << 20), &bodies));
-        assert_eq!(bodies.kept().bytes, 1 << 20);
+        assert!(buffer_pool.kept().buffers.is_empty());
+        assert_eq!(buffer_pool.kept().bytes, 0);
+        drop(Body::new(buffer_pool.lend(1 << 20), &buffer_pool));
+        assert_eq!(buffer_pool.kept().bytes, 1 << 20);
     }
 
     #[test]
     fn a_body_whose_memory_was_taken_leaves_nothing_behind() {
-        let bodies = Arc::new(Bodies::default());
+        let buffer_pool = Arc::new(BufferPool::default());
         for _ in 0..100 {
-            assert!(Body::new(bodies.lend(BODY_KEPT), &bodies).into_vec().capacity() >= BODY_KEPT);
+            assert!(
+                Body::new(buffer_pool.lend(BODY_KEPT), &buffer_pool).into_vec().capacity()
+                    >= BODY_KEPT
+            );
         }
-        assert!(bodies.kept().buffers.is_empty());
+        assert!(buffer_pool.kept().buffers.is_empty());
     }
 
     #[test]
     fn what_is_kept_is_bounded() {
-        let bodies = Arc::new(Bodies::default());
+        let buffer_pool = Arc::new(BufferPool::default());
         let lens = [
             BODY_KEPT - 1,
             BODY_KEPT,
@@ -273,10 +276,10 @@ mod tests {
                 .cycle()
                 .skip(turn)
                 .take(1 + turn % 5)
-                .map(|len| Body::new(bodies.lend(*len), &bodies))
+                .map(|len| Body::new(buffer_pool.lend(*len), &buffer_pool))
                 .collect();
             drop(some);
-            let kept = bodies.kept();
+            let kept = buffer_pool.kept();
             assert_eq!(kept.bytes, kept.buffers.iter().map(Vec::capacity).sum::<usize>());
             assert!(
                 kept.bytes <= BODIES_KEPT
