@@ -10,13 +10,13 @@ use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{
     Admission, Body, Class, Connection, Delivered, Head, Introduction, Message,
 };
-use oikaze_protocol::wind::{Refusal, Segment, Settings, Token, Upper};
+use oikaze_protocol::wind::{Refusal, Segment, Settings, Token, Handler};
 use oikaze_protocol::wire::{Builder, Hello, SealKind, Shown, View};
 
 /// Believes nothing, keeps nothing.
 struct Anything;
 
-impl Upper for Anything {
+impl Handler for Anything {
     fn admit(&mut self, _: Rank, number: u64, _: Class, _: &[u8], _: u64) -> Admission {
         match number % 3 {
             0 => Admission::Place,

@@ -14,7 +14,7 @@
 //! - [`coherence`]: shared arrays. Page states, write notices, homes, diffs, locks, collectives.
 //!
 //! Who calls whom: the engine (crate `oikaze`) hands each datagram to
-//! [`wind::Connection::receive`], which calls *up* through [`wind::Upper`]. Nothing on that path
+//! [`wind::Connection::receive`], which calls *up* through [`wind::Handler`]. Nothing on that path
 //! transmits: it only marks what is due. [`wind::Connection::transmit`] is the one place that
 //! emits.
 #![no_std]

@@ -8,8 +8,8 @@ use oikaze_protocol::limits::TAG_MAX;
 use oikaze_protocol::rma::Rma;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{
-    Admission, Body, Class, Connection, Delivered, Introduction, Message, Refusal, Settings, Token,
-    Transmit, Upper,
+    Admission, Body, Class, Connection, Delivered, Handler, Introduction, Message, Refusal,
+    Settings, Token, Transmit,
 };
 use oikaze_protocol::wire::{Seal, SealKind, View};
 
@@ -41,7 +41,7 @@ pub struct Heard {
 /// Bytes of a message whose delivery is timed.
 pub const SHORT: u64 = 64;
 
-impl Upper for Heard {
+impl Handler for Heard {
     fn admit(&mut self, _: Rank, _: u64, _: Class, _: &[u8], _: u64) -> Admission {
         Admission::Place
     }

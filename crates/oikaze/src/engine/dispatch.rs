@@ -6,7 +6,7 @@ use oikaze_os::memory::RegionTable;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Coherence, Pages};
 use oikaze_protocol::rma::{self, Kind, Rma};
-use oikaze_protocol::wind::{Admission, Class, Delivered, Refusal, Upper};
+use oikaze_protocol::wind::{Admission, Class, Delivered, Handler, Refusal};
 
 pub(super) struct Dispatch<'a, P> {
     pub rma: &'a mut Rma,
@@ -16,7 +16,7 @@ pub(super) struct Dispatch<'a, P> {
     pub buffer_pool: &'a BufferPool,
 }
 
-impl<P: Pages> Upper for Dispatch<'_, P> {
+impl<P: Pages> Handler for Dispatch<'_, P> {
     fn admit(&mut self, from: Rank, number: u64, class: Class, head: &[u8], len: u64) -> Admission {
         match rma::kind(head) {
             Kind::Coherence => self.coherence.admit(from, number, head, len),

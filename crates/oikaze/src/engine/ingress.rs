@@ -162,7 +162,7 @@ impl<P: Pages> Ingress<'_, P> {
             peer.connection.marked(view.header().lane());
         }
         let (rma, coherence) = (&mut *self.rma, &mut *self.coherence);
-        let mut upper = Dispatch {
+        let mut handler = Dispatch {
             rma,
             coherence,
             memory: &mut *self.memory,
@@ -171,7 +171,7 @@ impl<P: Pages> Ingress<'_, P> {
         };
         let before = peer.connection.statistics();
         let (new, delivered) = (before.datagrams_received, before.messages_delivered);
-        peer.connection.receive_ahead(now, &view, path, &mut upper);
+        peer.connection.receive_ahead(now, &view, path, &mut handler);
         let after = peer.connection.statistics();
         self.was_a_peers = after.datagrams_received > new;
         if view.header().lane() == Lane::Small && after.messages_delivered > delivered {

@@ -187,11 +187,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let mut came = 0;
         let mut damaged = false;
         if local_peer.has_records() {
-            let mut upper = Dispatch { rma, coherence, memory, pages, buffer_pool };
+            let mut handler = Dispatch { rma, coherence, memory, pages, buffer_pool };
             // The looks at what a dead one left are numbered (MEM-16.7): each is a whole one.
             let between = local_peer.is_taken_from(now) && !local_peer.is_ending();
             let most = if between { RECORDS_BETWEEN } else { RECORDS_A_LOOK };
-            let taken = local_peer.take(rank, most, &mut upper, now);
+            let taken = local_peer.take(rank, most, &mut handler, now);
             match taken {
                 Ok(taken) => came += taken,
                 Err(_) => damaged = true,

@@ -16,7 +16,7 @@ use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{CREDIT, CREDIT_OVERHEAD, MESSAGE_MAX, MESSAGES_IN_FLIGHT};
 use oikaze_protocol::rma::{Memory, places, read_rows};
 use oikaze_protocol::wind::{
-    Admission, Body, Class, Delivered, Message, PostError, Refusal, Token, Upper,
+    Admission, Body, Class, Delivered, Handler, Message, PostError, Refusal, Token,
 };
 use std::collections::VecDeque;
 
@@ -168,14 +168,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
             body @ (Body::Empty | Body::Short(_)) => body.bytes().to_vec(),
         };
         let Self { me, pages, memory, rma, coherence, buffer_pool, .. } = self;
-        let mut upper = Dispatch { rma, coherence, memory, pages, buffer_pool };
+        let mut handler = Dispatch { rma, coherence, memory, pages, buffer_pool };
         // A user's message is handed over: it meets no absent pages that would have it come again.
         let delivered = if message.credited {
             Delivered::Owned(std::mem::take(&mut body))
         } else {
             Delivered::Bytes(&body)
         };
-        let outcome = upper.deliver(*me, number, message.class, &message.head, delivered);
+        let outcome = handler.deliver(*me, number, message.class, &message.head, delivered);
         match outcome {
             Ok(()) => self.acknowledged(message.token),
             Err(Refusal::NotPresent) => {
@@ -224,33 +224,33 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     fn place_some(&mut self, under_way: &mut UnderWay) -> Result<Moved, Refusal> {
         let Self { me, pages, memory, rma, coherence, buffer_pool, .. } = self;
-        let mut upper = Dispatch { rma, coherence, memory, pages, buffer_pool };
+        let mut handler = Dispatch { rma, coherence, memory, pages, buffer_pool };
         let UnderWay { number, message: Message { class, head, body, .. }, at, .. } = under_way;
         let len = body.len();
         if *at == 0 {
-            match upper.admit(*me, *number, *class, head, len) {
+            match handler.admit(*me, *number, *class, head, len) {
                 Admission::Place => {}
                 Admission::Assemble => return Err(Refusal::Malformed),
                 Admission::Refuse(refusal) => return Err(refusal),
             }
         }
-        upper.memory.wait_for_pages(true);
+        handler.memory.wait_for_pages(true);
         let mut piece = vec![0; len.min(PIECE_TO_SELF) as usize];
         let end = len.min(*at + LOOPBACK_PER_TURN);
         while *at < end {
             let Some(bytes) = piece.get_mut(..(end - *at).min(PIECE_TO_SELF) as usize) else {
                 return Ok(Moved::Gone);
             };
-            if !read_part(body, *at, bytes, upper.memory) {
+            if !read_part(body, *at, bytes, handler.memory) {
                 return Ok(Moved::Gone);
             }
-            upper.place(*me, *number, *at, bytes);
+            handler.place(*me, *number, *at, bytes);
             *at += bytes.len() as u64;
         }
         if *at < len {
             return Ok(Moved::Part);
         }
-        upper.deliver(*me, *number, *class, head, Delivered::Placed(len)).map(|()| Moved::All)
+        handler.deliver(*me, *number, *class, head, Delivered::Placed(len)).map(|()| Moved::All)
     }
 }
 

@@ -4,9 +4,9 @@
 use super::agreement::{self, Call};
 use super::codec::{Headline, Reader, Writer};
 use super::collective::Outcome;
-use super::knowledge::Vector;
 use super::notices::{Interval, Runs, TOLD_MAX};
 use super::post::Purpose;
+use super::vector_clock::Vector;
 use super::{Coherence, Pages};
 use crate::Rank;
 use crate::planted::{Bug, planted};

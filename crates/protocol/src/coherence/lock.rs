@@ -3,10 +3,10 @@
 
 use super::codec::{Headline, Reader, Writer};
 use super::failure::Doing;
-use super::knowledge::Vector;
 use super::notices::{Interval, Runs};
 use super::post::Purpose;
 use super::release::Then;
+use super::vector_clock::Vector;
 use super::{Coherence, CoherenceError, Pages, Value};
 use crate::Rank;
 use crate::planted::{Bug, planted};

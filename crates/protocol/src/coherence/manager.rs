@@ -2,9 +2,9 @@
 
 use super::Coherence;
 use super::codec::{Headline, Reader, Writer};
-use super::knowledge::Vector;
 use super::notices::Interval;
 use super::post::Purpose;
+use super::vector_clock::Vector;
 use crate::Rank;
 use crate::planted::{Bug, planted};
 use crate::wind::{Class, Refusal};
@@ -295,7 +295,7 @@ impl Coherence {
 #[cfg(test)]
 mod tests {
     use super::{KEPT_APART, LOCKS_MAX, Managed};
-    use crate::coherence::knowledge::Vector;
+    use crate::coherence::vector_clock::Vector;
     use crate::wind::Refusal;
 
     fn vector(first: u64) -> Vector {

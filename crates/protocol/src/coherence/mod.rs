@@ -9,7 +9,6 @@ mod failure;
 mod fetch;
 mod gather;
 mod home;
-mod knowledge;
 mod leaving;
 mod lock;
 mod manager;
@@ -21,6 +20,7 @@ mod release;
 mod statistics;
 mod touch;
 mod types;
+mod vector_clock;
 
 pub use agreement::REDUCE_MAX;
 pub use array::ARRAY_PAGES_MAX;
@@ -66,7 +66,7 @@ pub struct Coherence {
     fetches: fetch::Fetches,
     touches: Vec<touch::Touch>,
     touches_due: bool,
-    knowledge: knowledge::Knowledge,
+    knowledge: vector_clock::Knowledge,
     releases: release::Releases,
     collective: collective::Collective,
     /// Rank 0 only.
@@ -110,7 +110,7 @@ impl Coherence {
             fetches: fetch::Fetches::default(),
             touches: Vec::new(),
             touches_due: false,
-            knowledge: knowledge::Knowledge::new(me, nodes),
+            knowledge: vector_clock::Knowledge::new(me, nodes),
             releases: release::Releases::default(),
             collective: collective::Collective::default(),
             gather: gather::Gather::default(),

@@ -2,7 +2,7 @@
 
 use super::array::{ARRAY_PAGES_MAX, Array, PageId};
 use super::codec::{Reader, Writer};
-use super::knowledge::INTERVALS_MAX;
+use super::vector_clock::INTERVALS_MAX;
 use super::{ArrayId, CONTROL_MAX, array};
 use crate::Rank;
 use crate::wind::Refusal;

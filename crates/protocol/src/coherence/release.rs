@@ -4,9 +4,9 @@
 use super::array::{self, PageId, State};
 use super::codec::{Headline, Writer};
 use super::failure::Doing;
-use super::knowledge::Vector;
 use super::notices::Runs;
 use super::post::Purpose;
+use super::vector_clock::Vector;
 use super::{Access, ArrayId, Coherence, Pages, Value, diff};
 use crate::Rank;
 use crate::limits::PAGE;

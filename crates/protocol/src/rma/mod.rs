@@ -271,7 +271,7 @@ impl Rma {
         );
     }
 
-    /// Upper's `withdrawn`: the peer took a message back that it may have begun (MEM-7.5).
+    /// Handler's `withdrawn`: the peer took a message back that it may have begun (MEM-7.5).
     pub fn withdrawn(&mut self, from: Rank, number: u64) {
         // The data of a get: the peer says *gone*, too, and that ends the request.
         let _ = self.end(from, number);
@@ -298,7 +298,7 @@ impl Rma {
         self.tickets.len()
     }
 
-    /// Upper's `abandon`: the connection has failed, or another process has come up at this rank.
+    /// Handler's `abandon`: the connection has failed, or another process has come up at this rank.
     /// What it had begun here will not be finished, what we asked it will not be answered
     /// (MEM-7.4).
     pub fn abandon(&mut self, from: Rank) {

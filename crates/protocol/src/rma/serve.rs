@@ -13,7 +13,7 @@ use crate::wind::{Admission, Body, Class, Delivered, Refusal, Segment, Token};
 use alloc::vec::Vec;
 
 impl Rma {
-    /// Upper's `admit`: a fragmented message has begun. Rights and bounds are checked before the
+    /// Handler's `admit`: a fragmented message has begun. Rights and bounds are checked before the
     /// first byte is placed (MEM-3.2).
     pub fn admit(
         &mut self,
@@ -68,7 +68,7 @@ impl Rma {
         Ok(Admission::Place)
     }
 
-    /// Upper's `place`: verified bytes of an admitted message. Ignored if their place is gone, or
+    /// Handler's `place`: verified bytes of an admitted message. Ignored if their place is gone, or
     /// was never granted (MEM-3.3).
     pub fn place(
         &mut self,
@@ -148,7 +148,7 @@ impl Rma {
         inside.then_some(Segment { region, offset: offset.checked_add(start)?, len })
     }
 
-    /// Upper's `deliver`: a message is whole and it is its turn (MEM-2.3, 2.4).
+    /// Handler's `deliver`: a message is whole and it is its turn (MEM-2.3, 2.4).
     ///
     /// # Errors
     /// A refusal, told to the sender. Nothing was changed then, except that bytes of a fragmented

@@ -1,9 +1,8 @@
 //! One peer: the type, its contract, and what its owner may ask of it. The way in is in `receive`,
 //! the way out in `transmit`, what time brings in `timers`.
 
-use super::arrivals::Arrivals;
-use super::beside::Beside;
 use super::congestion::Gate;
+use super::deferred_ack::DeferredAck;
 use super::handshake::{Handshake, Heard};
 use super::inbox::Inbox;
 use super::lanes::{PerLane, Sending};
@@ -12,13 +11,14 @@ use super::mtu::Mtu;
 use super::outbox::Outbox;
 use super::outgoing::Sizes;
 use super::pto::Probe;
+use super::received_datagrams::ReceivedDatagrams;
 use super::refusals::Refusals;
 use super::repair::BulkPortDoubt;
 use super::rtt::RoundTrip;
 use super::send_mode::AckPath;
 use super::{
-    Death, Event, Fallback, Introduction, Latency, Message, Nonsense, PostError, Settings,
-    Statistics, Token, Upper,
+    Death, Event, Fallback, Handler, Introduction, Latency, Message, Nonsense, PostError, Settings,
+    Statistics, Token,
 };
 use crate::Rank;
 use crate::limits::{DATAGRAM_MIN, POST_INLINE, POST_INLINE_ALONE, QUIET_MAX, SMALL_WINDOW_MAX};
@@ -40,7 +40,7 @@ pub(super) const FAREWELLS: u8 = 3;
 /// In one turn the owner calls, in this order:
 ///
 /// 1. [`receive`](Self::receive) for each datagram for this connection whose seal is right. It
-///    calls up through [`Upper`] and marks what is due; it never emits.
+///    calls up through [`Handler`] and marks what is due; it never emits.
 /// 2. [`timeout`](Self::timeout) if [`next_timeout`](Self::next_timeout) has come.
 /// 3. [`post`](Self::post), [`consumed`](Self::consumed), [`cancel`](Self::cancel),
 ///    [`close`](Self::close) as wanted.
@@ -59,9 +59,9 @@ pub struct Connection {
     pub(super) outbox: Outbox,
     pub(super) sending: PerLane<Sending>,
     pub(super) inbox: Inbox,
-    pub(super) arrivals: PerLane<Arrivals>,
+    pub(super) received: PerLane<ReceivedDatagrams>,
     /// What is to be processed before this turn ends.
-    pub(super) beside: Option<Beside>,
+    pub(super) deferred_ack: Option<DeferredAck>,
     pub(super) refusals: Refusals,
     pub(super) liveness: Liveness,
     /// A sign of life is to be asked for.
@@ -122,8 +122,8 @@ impl Connection {
             outbox: Outbox::new(),
             sending: PerLane::each(|_| Sending::new(&settings)),
             inbox: Inbox::new(settings.held_max, settings.assembly_max, settings.credit),
-            arrivals: PerLane::each(|lane| Arrivals::new(lane, settings.receive_buffer)),
-            beside: None,
+            received: PerLane::each(|lane| ReceivedDatagrams::new(lane, settings.receive_buffer)),
+            deferred_ack: None,
             refusals: Refusals::default(),
             liveness: Liveness::new(&settings, now),
             ping: PerLane::default(),
@@ -184,12 +184,12 @@ impl Connection {
     pub fn is_idle(&self) -> bool {
         let in_flight = self.sending.both().iter().any(|sending| !sending.flight.is_empty());
         let untold = self.refusals.is_due()
-            || self.arrivals.both().iter().any(|arrivals| arrivals.has_news());
+            || self.received.both().iter().any(|arrivals| arrivals.has_news());
         self.outbox.is_empty()
             && self.inbox.is_empty()
             && !in_flight
             && !untold
-            && self.beside.is_none()
+            && self.deferred_ack.is_none()
     }
 
     /// Queue a message, at any time, also before establishment. Its number.
@@ -279,13 +279,13 @@ impl Connection {
     /// the next acknowledgement. An owner that never says lets it have the whole receive buffer.
     pub fn grant(&mut self, bytes: u64) {
         let share = u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.arrivals.both_mut().into_iter().for_each(|arrivals| arrivals.share = share);
+        self.received.both_mut().into_iter().for_each(|arrivals| arrivals.share = share);
     }
 
     /// The datagram that [`receive`](Self::receive) is given next, of this lane, came marked CE:
     /// some queue on its way is filling (WIND-9.5).
     pub fn marked(&mut self, lane: Lane) {
-        let arrivals = &mut self.arrivals[lane];
+        let arrivals = &mut self.received[lane];
         arrivals.marked = arrivals.marked.wrapping_add(1);
         self.statistics.marked_received += 1;
     }
@@ -368,7 +368,7 @@ impl Connection {
     }
 
     /// What a handshake frame has brought about.
-    pub(super) fn heard(&mut self, now: Time, heard: Heard, upper: &mut impl Upper) {
+    pub(super) fn heard(&mut self, now: Time, heard: Heard, handler: &mut impl Handler) {
         match heard {
             Heard::Nothing => {}
             Heard::Stale => self.statistics.stale += 1,
@@ -384,7 +384,7 @@ impl Connection {
                 self.statistics.restarts += 1;
                 if was_established {
                     self.outbox.fail(Death::Restarted, &mut self.events);
-                    upper.abandon(self.peer);
+                    handler.abandon(self.peer);
                 }
                 self.forget();
                 self.events.push_back(Event::Restarted { incarnation });
@@ -398,8 +398,8 @@ impl Connection {
         self.inbox =
             Inbox::new(self.settings.held_max, self.settings.assembly_max, self.settings.credit);
         if !planted(Bug::KeepNumbersOfDead) {
-            let share = self.arrivals.small.share;
-            self.arrivals = PerLane::each(|lane| Arrivals::new(lane, share));
+            let share = self.received.small.share;
+            self.received = PerLane::each(|lane| ReceivedDatagrams::new(lane, share));
             self.refusals = Refusals::default();
         }
         self.mtu = Mtu::new(DATAGRAM_MIN);

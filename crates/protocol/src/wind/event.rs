@@ -22,7 +22,7 @@ pub enum Event {
     /// The connection failed before the message was settled: whether it arrived is not known.
     Failed(Token, Death),
     /// The end. Nothing more is sent or taken in. The owner calls
-    /// [`Upper::abandon`](super::Upper::abandon).
+    /// [`Handler::abandon`](super::Handler::abandon).
     Dead(Death),
     /// A fast path does not work and is not used any more (WIND-8.12).
     Fallback(Fallback),

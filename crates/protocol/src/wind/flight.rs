@@ -3,14 +3,14 @@
 
 mod losses;
 
-use super::doubtful::{Doubtful, Episode};
-use super::evidence::Witness;
+use super::black_hole::BlackHoleDetector;
 use super::loss::Overtaker;
 use super::progress::Progress;
 use super::pto::Probe;
 use super::reordering::Reordering;
 use super::rtt::RoundTrip;
 use super::send_mode::{FastPath, Kind, SendMode};
+use super::spurious_loss::{Episode, SuspectedLosses};
 use crate::limits::DATAGRAM_MIN;
 use crate::time::Time;
 use crate::wire::{Acknowledgement, FIRST_NUMBER, Lane};
@@ -114,11 +114,11 @@ pub(crate) struct Flight {
     /// A size probe went last, and so long nothing need follow whose acknowledgement would tell of
     /// its loss (WIND-8.2).
     unfollowed: Option<Time>,
-    doubtful: Doubtful,
+    suspected: SuspectedLosses,
     episode: Episode,
     reordering: Reordering,
     /// What becomes of datagrams of which size.
-    pub sizes: Witness,
+    pub sizes: BlackHoleDetector,
     pub rtt: RoundTrip,
     pub probe: Probe,
     pub progress: Progress,
@@ -143,10 +143,10 @@ impl Flight {
             last_step: Time(0),
             asked: false,
             unfollowed: None,
-            doubtful: Doubtful::default(),
+            suspected: SuspectedLosses::default(),
             episode: Episode::default(),
             reordering: Reordering::default(),
-            sizes: Witness::default(),
+            sizes: BlackHoleDetector::default(),
             rtt: RoundTrip::default(),
             probe: Probe::new(failure_time),
             progress: Progress::default(),
@@ -283,7 +283,7 @@ impl Flight {
         let mut answers = !self.probe.is_silent();
         let mut content = false;
         for range in ack.ranges() {
-            if !self.doubtful.is_empty() {
+            if !self.suspected.is_empty() {
                 let mut note = |item: Item| {
                     content |= item.is_content();
                     on_item(item);
@@ -345,8 +345,8 @@ impl Flight {
         acked: &mut Acked,
         news: &mut Option<News>,
     ) {
-        let Flight { doubtful, episode, reordering, rtt, sizes, trains, bypass, .. } = self;
-        doubtful.clear(range, on_item, |doubt| {
+        let Flight { suspected, episode, reordering, rtt, sizes, trains, bypass, .. } = self;
+        suspected.clear(range, on_item, |doubt| {
             // It is not remembered which path it took: none is to blame.
             trains.arrived();
             bypass.arrived();
@@ -429,6 +429,6 @@ impl Flight {
     pub fn shrink(&mut self) {
         self.sent.shrink_to(16);
         self.items.shrink_to(16);
-        self.doubtful.forget();
+        self.suspected.forget();
     }
 }

@@ -8,9 +8,9 @@ mod turns;
 
 use super::assembly::{Assembly, Destination, Filled};
 use super::expected::{Forecast, Guess, Turn};
-use super::granted::Granted;
-use super::upper::Above;
-use super::{Admission, Class, Delivered, Head, Refusal, Upper};
+use super::handler::Above;
+use super::receive_credit::ReceiveCredit;
+use super::{Admission, Class, Delivered, Handler, Head, Refusal};
 use crate::limits::{HEAD_MAX, MESSAGES_IN_FLIGHT};
 use crate::planted::{Bug, planted};
 use crate::wire::{Fragment, Open, SmallMessage, Withdrawal};
@@ -63,7 +63,7 @@ pub(super) struct Inbox {
     held: u64,
     held_max: u64,
     assembly_max: u64,
-    credit: Granted,
+    credit: ReceiveCredit,
     guess: Guess,
 }
 
@@ -75,7 +75,7 @@ impl Inbox {
             held: 0,
             held_max,
             assembly_max,
-            credit: Granted::new(credit),
+            credit: ReceiveCredit::new(credit),
             guess: Guess::default(),
         }
     }
@@ -91,7 +91,7 @@ impl Inbox {
     }
 
     /// A whole message came.
-    pub fn message<U: Upper>(
+    pub fn message<U: Handler>(
         &mut self,
         message: &SmallMessage<'_>,
         above: &mut Above<'_, U>,
@@ -107,7 +107,7 @@ impl Inbox {
             Err(Taken::Duplicate) => return self.whole(number, body, above),
             Err(taken) => return taken,
         }
-        if above.upper.costs_credit(head, credited) != credited {
+        if above.handler.costs_credit(head, credited) != credited {
             self.charge(credited, body.len() as u64);
             above.refuse(number, Refusal::Malformed);
             self.done(number, credited, body.len() as u64, above);
@@ -134,7 +134,7 @@ impl Inbox {
 
     /// A message begins. `whole`: all of its body is in the same datagram, and is taken in too
     /// (WIND-2.10).
-    pub fn open<U: Upper>(
+    pub fn open<U: Handler>(
         &mut self,
         open: &Open<'_>,
         whole: Option<(Fragment, &[u8])>,
@@ -156,18 +156,18 @@ impl Inbox {
             .filter(|_| class == Class::Unordered || number == self.floor);
         // WIND-6.7: of messages beyond all credit there is one, whose room is the credit that it
         // took.
-        let is_placed = class == Class::Unordered && above.upper.places(class, head);
+        let is_placed = class == Class::Unordered && above.handler.places(class, head);
         let collected = if is_placed || self.is_alone(credited, len) { 0 } else { len };
         if now.is_none() && !self.has_room(number, collected) {
             return Taken::NoRoom;
         }
-        let sound = above.upper.costs_credit(head, credited) == credited;
-        let admission = match sound.then(|| above.upper.admit(above.from, number, class, head, len))
-        {
-            None => Admission::Refuse(Refusal::Malformed),
-            Some(Admission::Place) if class != Class::Unordered => Admission::Assemble,
-            Some(other) => other,
-        };
+        let sound = above.handler.costs_credit(head, credited) == credited;
+        let admission =
+            match sound.then(|| above.handler.admit(above.from, number, class, head, len)) {
+                None => Admission::Refuse(Refusal::Malformed),
+                Some(Admission::Place) if class != Class::Unordered => Admission::Assemble,
+                Some(other) => other,
+            };
         self.charge(credited, len);
         match (admission, now) {
             (Admission::Refuse(refusal), _) => {
@@ -179,7 +179,7 @@ impl Inbox {
                 self.done(number, credited, len, above);
             }
             (Admission::Place, Some(body)) => {
-                above.upper.place(above.from, number, 0, body);
+                above.handler.place(above.from, number, 0, body);
                 let taken = above.deliver(number, class, head, Delivered::Placed(len));
                 self.done(number, credited && !taken, len, above);
             }
@@ -193,7 +193,7 @@ impl Inbox {
                 // Reserved, not cleared: most fragments come in order, and each byte is written
                 // once.
                 let Some(buffer) =
-                    usize::try_from(len).ok().and_then(|len| above.upper.buffer(len))
+                    usize::try_from(len).ok().and_then(|len| above.handler.buffer(len))
                 else {
                     above.refuse(number, Refusal::NoMemory);
                     self.done(number, credited, len, above);
@@ -217,7 +217,7 @@ impl Inbox {
     }
 
     /// Bytes of a body came, beside its beginning if that `opens`.
-    pub fn fragment<U: Upper>(
+    pub fn fragment<U: Handler>(
         &mut self,
         fragment: Fragment,
         opens: bool,
@@ -247,7 +247,7 @@ impl Inbox {
 
     /// A whole message came of which something is known already: what of it is missing is taken in
     /// (WIND-2.4).
-    fn whole<U: Upper>(&mut self, number: u64, body: &[u8], above: &mut Above<'_, U>) -> Taken {
+    fn whole<U: Handler>(&mut self, number: u64, body: &[u8], above: &mut Above<'_, U>) -> Taken {
         match self.slot(number) {
             Some(Slot::Gathering(assembly)) if assembly.len != body.len() as u64 => Taken::Wrong,
             Some(Slot::Gathering(_)) => self.fill(number, 0, body, above),
@@ -255,7 +255,7 @@ impl Inbox {
         }
     }
 
-    fn fill<U: Upper>(
+    fn fill<U: Handler>(
         &mut self,
         number: u64,
         offset: u64,
@@ -267,8 +267,9 @@ impl Inbox {
             Some(Slot::Done | Slot::Held(_)) => return Taken::Duplicate,
             Some(Slot::Missing) | None => return Taken::Unknown,
         };
-        let (upper, from) = (&mut *above.upper, above.from);
-        match assembly.fill(offset, bytes, |offset, part| upper.place(from, number, offset, part)) {
+        let (handler, from) = (&mut *above.handler, above.from);
+        match assembly.fill(offset, bytes, |offset, part| handler.place(from, number, offset, part))
+        {
             Filled::Outside => return Taken::Wrong,
             Filled::TooScattered => return Taken::NoRoom,
             Filled::Nothing => return Taken::Duplicate,
@@ -283,7 +284,7 @@ impl Inbox {
     }
 
     /// Its sender took a message back (WIND-2.9, WIND-4.7).
-    pub fn withdraw<U: Upper>(
+    pub fn withdraw<U: Handler>(
         &mut self,
         withdrawal: Withdrawal,
         above: &mut Above<'_, U>,
@@ -292,7 +293,7 @@ impl Inbox {
         match self.first_sight(number, charged, len) {
             Ok(()) => {
                 self.charge(charged, len);
-                above.upper.withdrawn(above.from, number);
+                above.handler.withdrawn(above.from, number);
                 self.done(number, charged, len, above);
                 Taken::New
             }
@@ -311,7 +312,7 @@ impl Inbox {
                     return Taken::Duplicate;
                 };
                 self.held -= cost;
-                above.upper.withdrawn(above.from, number);
+                above.handler.withdrawn(above.from, number);
                 self.done(number, charged, len, above);
                 Taken::New
             }
@@ -387,7 +388,13 @@ impl Inbox {
     }
 
     /// A message is done with; its credit goes back if nobody will read it.
-    fn done<U: Upper>(&mut self, number: u64, give_back: bool, len: u64, above: &mut Above<'_, U>) {
+    fn done<U: Handler>(
+        &mut self,
+        number: u64,
+        give_back: bool,
+        len: u64,
+        above: &mut Above<'_, U>,
+    ) {
         if give_back {
             self.consumed(1, len);
         }

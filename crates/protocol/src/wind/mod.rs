@@ -3,22 +3,20 @@
 //! [`Connection`] is the whole of it for users; its parts are small and pure and do not know of
 //! each other.
 
-mod arrivals;
 mod assembly;
-mod beside;
+mod black_hole;
 pub mod congestion;
 mod connection;
 mod death;
-mod doubtful;
+mod deferred_ack;
+mod delayed_ack;
 mod event;
-mod evidence;
 mod expected;
 mod flight;
-mod granted;
+mod handler;
 mod handshake;
 mod histogram;
 mod inbox;
-mod interactive;
 mod lanes;
 mod liveness;
 mod loss;
@@ -31,6 +29,8 @@ mod progress;
 mod pto;
 mod ranges;
 mod receive;
+mod receive_credit;
+mod received_datagrams;
 mod refusals;
 mod reordering;
 mod repair;
@@ -38,18 +38,19 @@ mod rtt;
 mod send_mode;
 mod settings;
 mod snapshot;
+mod spurious_loss;
 mod statistics;
 #[cfg(test)]
 mod tests;
 mod timers;
 mod transmit;
-mod upper;
 
 pub use crate::wire::{Introduction, Lane, Misfit};
 pub use connection::Connection;
 pub use death::{CloseReason, Death, HandshakeRefusal, Nonsense, Stuck};
 pub use event::{Event, Fallback, PostError, Transmit};
 pub use expected::{Expected, Forecast};
+pub use handler::{Admission, Delivered, Handler, Refusal};
 pub use histogram::{Histogram, Latency};
 pub use lanes::PerLane;
 pub use message::{Body, Class, Head, HeadTooLong, Message, Rows, Segment, Token};
@@ -57,4 +58,3 @@ pub use send_mode::SendMode;
 pub use settings::Settings;
 pub use snapshot::{Latencies, Snapshot, Standing};
 pub use statistics::Statistics;
-pub use upper::{Admission, Delivered, Refusal, Upper};

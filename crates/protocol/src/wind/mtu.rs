@@ -5,7 +5,7 @@
 //! found above the base), *Search Complete* is [`Search::Closed`]. Its *Error*, a path that does
 //! not even carry the base, is a silent peer.
 
-use super::evidence::Evidence;
+use super::black_hole::SizeEvidence;
 use crate::limits::{DATAGRAM_MIN, MTU_LOSSES, MTU_RAISE_MAX, MTU_RAISE_MIN, MTU_STEP};
 use crate::time::Time;
 use core::time::Duration;
@@ -198,7 +198,7 @@ impl Mtu {
 
     /// What became of datagrams that were not size probes. Was the size in use refuted? Then it is
     /// the base from now on.
-    pub fn weigh(&mut self, now: Time, seen: Evidence) -> bool {
+    pub fn weigh(&mut self, now: Time, seen: SizeEvidence) -> bool {
         // Once only small ones go, nothing large could show that those lost were lost like any
         // others: size probes are to tell.
         let in_a_row = if self.care == Care::None { seen.large_lost } else { 0 };
@@ -306,7 +306,8 @@ mod tests {
         if mtu.probe_due(now) {
             if mtu.probe() <= fits { mtu.probe_acked(now) } else { mtu.probe_lost(true) }
         }
-        let mut seen = Evidence { acked: 1, longest_acked: DATAGRAM_MIN, ..Evidence::default() };
+        let mut seen =
+            SizeEvidence { acked: 1, longest_acked: DATAGRAM_MIN, ..SizeEvidence::default() };
         if mtu.size() <= fits {
             (seen.acked, seen.longest_acked) = (10, mtu.size());
         } else {
@@ -381,15 +382,15 @@ mod tests {
             let mut mtu = Mtu::new(8952);
             mtu.weigh(
                 Time(0),
-                Evidence {
+                SizeEvidence {
                     acked: 100,
                     longest_acked: 8952,
                     lost: others_lost,
-                    ..Evidence::default()
+                    ..SizeEvidence::default()
                 },
             );
-            let one = Evidence { large_lost: 1, least_lost: 8952, ..Evidence::default() };
-            let small = Evidence { acked: 1, longest_acked: 100, ..one };
+            let one = SizeEvidence { large_lost: 1, least_lost: 8952, ..SizeEvidence::default() };
+            let small = SizeEvidence { acked: 1, longest_acked: 100, ..one };
             let took = (1..).find(|_| mtu.weigh(Time(0), small)).unwrap();
             assert!(
                 (needed..=needed + 1).contains(&took) || took + 1 == needed,
@@ -404,9 +405,10 @@ mod tests {
         let mut mtu = Mtu::new(8952);
         mtu.timed_out();
         assert!(mtu.size() == DATAGRAM_MIN && !mtu.probe_due(Time(1)), "nothing has been answered");
-        assert!(
-            !mtu.weigh(Time(1), Evidence { acked: 2, longest_acked: 1000, ..Evidence::default() })
-        );
+        assert!(!mtu.weigh(
+            Time(1),
+            SizeEvidence { acked: 2, longest_acked: 1000, ..SizeEvidence::default() }
+        ));
         assert!(mtu.size() == DATAGRAM_MIN && mtu.probe_due(Time(1)));
         assert_eq!(mtu.probe(), 8952);
         mtu.probe_acked(Time(2));

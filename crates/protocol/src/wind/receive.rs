@@ -1,14 +1,14 @@
 //! The way in: from a verified datagram up. Nothing here emits.
 
-use super::arrivals::Wants;
 use super::congestion::Sample;
 use super::connection::{Connection, FAREWELLS, Phase};
 use super::flight::{Acked, Item};
+use super::handler::Above;
 use super::handshake::Heard;
 use super::inbox::Taken;
 use super::lanes::Sending;
-use super::upper::Above;
-use super::{CloseReason, Death, Nonsense, Upper};
+use super::received_datagrams::Wants;
+use super::{CloseReason, Death, Handler, Nonsense};
 use crate::limits::{ACKS_A_DATAGRAM, FAREWELL_PAUSE_MIN, REFUSALS_MAX};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
@@ -81,15 +81,21 @@ struct Sum {
 impl Connection {
     /// A datagram for this connection arrived on `path` (the number of the peer's candidate address
     /// that it came from); its seal was verified. Never transmits.
-    pub fn receive(&mut self, now: Time, view: &View<'_>, path: u8, upper: &mut impl Upper) {
-        self.receive_ahead(now, view, path, upper);
+    pub fn receive(&mut self, now: Time, view: &View<'_>, path: u8, handler: &mut impl Handler) {
+        self.receive_ahead(now, view, path, handler);
         self.process_deferred_ack();
     }
 
     /// As [`receive`](Self::receive), but an acknowledgement that came beside a message may be left
     /// for [`process_deferred_ack`](Self::process_deferred_ack), which is called before the turn
     /// ends: after what the message has caused was sent.
-    pub fn receive_ahead(&mut self, now: Time, view: &View<'_>, path: u8, upper: &mut impl Upper) {
+    pub fn receive_ahead(
+        &mut self,
+        now: Time,
+        view: &View<'_>,
+        path: u8,
+        handler: &mut impl Handler,
+    ) {
         self.process_deferred_ack();
         self.liveness.look(now);
         let mut contents = Contents::default();
@@ -98,16 +104,22 @@ impl Connection {
             return;
         }
         if view.is_handshake() {
-            self.receive_handshake(now, view, path, upper);
+            self.receive_handshake(now, view, path, handler);
         } else if view.header().connection != self.id() || view.header().seal != self.settings.seal
         {
             self.statistics.stale += 1;
         } else {
-            self.receive_data(now, view, &contents, path, upper);
+            self.receive_data(now, view, &contents, path, handler);
         }
     }
 
-    fn receive_handshake(&mut self, now: Time, view: &View<'_>, path: u8, upper: &mut impl Upper) {
+    fn receive_handshake(
+        &mut self,
+        now: Time,
+        view: &View<'_>,
+        path: u8,
+        handler: &mut impl Handler,
+    ) {
         self.statistics.handshakes_received += 1;
         if !matches!(self.phase, Phase::Open | Phase::Dead(Death::Refused(_))) {
             self.statistics.stale += 1;
@@ -125,7 +137,7 @@ impl Connection {
             };
             lives |= !matches!(heard, Heard::Stale | Heard::Misfit(_));
             if self.phase == Phase::Open {
-                self.heard(now, heard, upper);
+                self.heard(now, heard, handler);
             }
         }
         if lives && self.is_established() {
@@ -150,7 +162,7 @@ impl Connection {
         view: &View<'_>,
         contents: &Contents<'_>,
         path: u8,
-        upper: &mut impl Upper,
+        handler: &mut impl Handler,
     ) {
         let number = view.header().number;
         match self.phase {
@@ -184,11 +196,11 @@ impl Connection {
             return;
         }
         let lane = view.header().lane();
-        if !self.arrivals[lane].is_plausible(number) {
+        if !self.received[lane].is_plausible(number) {
             self.statistics.malformed += 1;
             return;
         }
-        if !self.arrivals[lane].is_new(number) {
+        if !self.received[lane].is_new(number) {
             self.statistics.duplicate_datagrams += 1;
             return;
         }
@@ -200,7 +212,7 @@ impl Connection {
         if self.liveness.ends_a_silence(now) {
             self.rest();
         }
-        let sum = self.take_frames(now, view, contents, upper);
+        let sum = self.take_frames(now, view, contents, handler);
         self.weigh_fast_paths(now, Lane::Small);
         // WIND-7.7: what is disbelieved is no sign of life.
         if !sum.wrong {
@@ -211,14 +223,14 @@ impl Connection {
             self.statistics.datagrams_received += 1;
             self.statistics.bytes_received +=
                 (view.covered().len() + view.payload().len() + view.tag().len()) as u64;
-            self.arrivals[lane].record(
+            self.received[lane].record(
                 number,
                 now,
                 contents.wants(view.header().flags.has(Flags::ACK_NOW)),
             );
         } else if contents.elicits {
             // A sender of which nothing can be taken in must still hear that we live (WIND-7.5).
-            self.arrivals[lane].remind();
+            self.received[lane].remind();
         }
         if let Some(reason) = contents.close {
             self.die(Death::by_peer(reason));
@@ -256,7 +268,7 @@ impl Connection {
         now: Time,
         view: &View<'_>,
         contents: &Contents<'_>,
-        upper: &mut impl Upper,
+        handler: &mut impl Handler,
     ) -> Sum {
         let mut sum = Sum::default();
         let by = (view.header().lane(), view.header().number);
@@ -278,7 +290,7 @@ impl Connection {
         }
         let Connection { inbox, refusals, statistics, peer, ack_path, sending, .. } = self;
         let mut above = Above {
-            upper,
+            handler,
             from: *peer,
             refusals: &mut refusals.queue,
             delivered: &mut statistics.messages_delivered,
@@ -341,7 +353,7 @@ impl Connection {
         let Connection {
             sending,
             outbox,
-            arrivals,
+            received,
             refusals,
             events,
             mtu,
@@ -385,7 +397,7 @@ impl Connection {
                 }
             }
             Item::Told { lane, largest, refusals: through } => {
-                arrivals[lane].confirm(largest);
+                received[lane].confirm(largest);
                 refusals.confirm(through);
             }
             Item::SizeProbe => mtu.probe_acked(now),
@@ -418,7 +430,7 @@ impl Connection {
             *probes = 0;
         }
         statistics.spurious_losses += acked.spurious;
-        if arrivals[by.0].acknowledgement_came(by.1) && acked.probed_in_vain {
+        if received[by.0].acknowledgement_came(by.1) && acked.probed_in_vain {
             flight.probe.was_in_vain();
         }
         if acked.undo {

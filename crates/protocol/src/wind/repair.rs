@@ -182,7 +182,7 @@ pub(super) fn lost(
 
 #[cfg(test)]
 mod tests {
-    use super::super::evidence::Evidence;
+    use super::super::black_hole::SizeEvidence;
     use super::*;
     use crate::limits::DATAGRAM_MIN;
 
@@ -191,8 +191,9 @@ mod tests {
     #[test]
     fn a_size_probe_that_is_given_up_is_no_proof() {
         let mut mtu = Mtu::new(8952);
-        let small = Evidence { acked: 100, longest_acked: DATAGRAM_MIN, ..Evidence::default() };
-        assert!(mtu.weigh(Time(0), Evidence { large_lost: 3, least_lost: 8952, ..small }));
+        let small =
+            SizeEvidence { acked: 100, longest_acked: DATAGRAM_MIN, ..SizeEvidence::default() };
+        assert!(mtu.weigh(Time(0), SizeEvidence { large_lost: 3, least_lost: 8952, ..small }));
         for cause in [Cause::Size, Cause::Probe, Cause::Time] {
             for _ in 0..3 {
                 assert_eq!(mtu.probe(), 8952);

@@ -1,10 +1,10 @@
 //! What time brings: when a connection wants to be looked at, and what is due then.
 
-use super::arrivals::Arrivals;
 use super::connection::{Connection, Phase};
 use super::lanes::Sending;
 use super::liveness::Pulse;
 use super::pto::Probe;
+use super::received_datagrams::ReceivedDatagrams;
 use super::{Death, Event, Stuck};
 use crate::limits::PROBE_MAX;
 use crate::planted::{Bug, planted};
@@ -31,8 +31,8 @@ impl Connection {
         let mut first = self.liveness.next_timeout();
         let mut consider = |at: Option<Time>| first = at.map_or(first, |at| first.min(at));
         consider(ends);
-        consider(self.arrivals.small.deadline());
-        consider(self.arrivals.bulk.deadline());
+        consider(self.received.small.deadline());
+        consider(self.received.bulk.deadline());
         consider(self.sending.small.next_timeout());
         consider(self.sending.bulk.next_timeout());
         if self.outbox.has_bulk() {
@@ -139,7 +139,7 @@ impl Connection {
         if self.is_idle() {
             self.outbox.shrink();
             self.inbox.shrink();
-            self.arrivals.both_mut().into_iter().for_each(Arrivals::shrink);
+            self.received.both_mut().into_iter().for_each(ReceivedDatagrams::shrink);
             self.sending.both_mut().into_iter().for_each(|sending| sending.flight.shrink());
             self.events.shrink_to(8);
         }

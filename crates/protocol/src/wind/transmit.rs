@@ -1,10 +1,10 @@
 //! The way out: the one place that emits.
 
-use super::arrivals::Ranges;
 use super::connection::{Connection, Phase};
 use super::flight::Item;
 use super::lanes::Sending;
 use super::outgoing::{Outgoing, Piece, Stage};
+use super::received_datagrams::Ranges;
 use super::{SendMode, Transmit};
 use crate::limits::{FAREWELL_PAUSE_MIN, PROBE_MAX, SHORT_WAY_MAX};
 use crate::time::Time;
@@ -156,7 +156,7 @@ impl Connection {
     fn an_ack_is_due(&self, now: Time) -> bool {
         self.refusals.is_due()
             || self.inbox.credit_due()
-            || self.arrivals.both().iter().any(|arrivals| arrivals.is_due(now))
+            || self.received.both().iter().any(|arrivals| arrivals.is_due(now))
     }
 
     fn begin<'b>(&self, lane: Lane, into: &'b mut Vec<u8>) -> Builder<'b> {
@@ -226,7 +226,7 @@ impl Connection {
     }
 
     fn data_goes(&mut self, now: Time) {
-        self.arrivals.both_mut().into_iter().for_each(|arrivals| arrivals.data_goes(now));
+        self.received.both_mut().into_iter().for_each(|arrivals| arrivals.data_goes(now));
     }
 
     /// Fill the datagram from the small queue. Was there anything? While nothing is acknowledged
@@ -295,7 +295,7 @@ impl Connection {
             let whole = builder.len() - piece.len as usize + full + beside;
             builder = builder.limited(whole);
             // Those before it bring the beginning, too.
-            let news = self.arrivals.both().iter().any(|arrivals| arrivals.has_news());
+            let news = self.received.both().iter().any(|arrivals| arrivals.has_news());
             open = open
                 .filter(|_| !news || beside + Acknowledgement::frame_len(1, 0) <= builder.room());
         }
@@ -339,7 +339,7 @@ impl Connection {
         let everything = self.refusals.is_due();
         let (mut written, mut told) = (false, false);
         for lane in Lane::BOTH {
-            let arrivals = &self.arrivals[lane];
+            let arrivals = &self.received[lane];
             let credit = lane == Lane::Small && self.inbox.credit_due();
             let must = by == Lane::Small && (everything || credit || arrivals.is_due(now));
             if !must && !arrivals.has_news() {
@@ -374,7 +374,7 @@ impl Connection {
         let credit = self.inbox.tell_credit();
         let told = (&mut self.refusals, refusals);
         let (largest, through) =
-            self.arrivals[lane].write(now, ranges, credit, with_message, told, builder);
+            self.received[lane].write(now, ranges, credit, with_message, told, builder);
         self.sending[by].flight.carry(Item::Told { lane, largest, refusals: through });
         self.statistics.acknowledgements_sent += 1;
         self.statistics.refusals_sent += refusals as u64;
@@ -426,7 +426,7 @@ impl Connection {
         builder.close(death.close_reason());
         for (lane, refusals) in [(Lane::Small, self.refusals.told()), (Lane::Bulk, 0)] {
             let mut ranges = Ranges::new();
-            self.arrivals[lane].list(&self.refusals, &mut ranges);
+            self.received[lane].list(&self.refusals, &mut ranges);
             self.write_ack((lane, &ranges), refusals, Lane::Small, now, false, &mut builder);
         }
         self.finish(Lane::Small, now, &mut builder, None, false);

@@ -11,7 +11,7 @@ use oikaze_protocol::limits::{
 };
 use oikaze_protocol::rma::{self, USER_HEAD};
 use oikaze_protocol::shm::{Damaged, Heading, Kind};
-use oikaze_protocol::wind::{Admission, Class, Delivered, Head, Refusal, Upper};
+use oikaze_protocol::wind::{Admission, Class, Delivered, Handler, Head, Refusal};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -104,15 +104,15 @@ impl Incoming {
         from: Rank,
         most: usize,
         reader: &mut Reader,
-        upper: &mut impl Upper,
+        handler: &mut impl Handler,
     ) -> Result<(usize, Delivery), Damaged> {
         let (mut count, mut bytes, mut delivery) = (0, 0, Delivery::default());
         while count < most && bytes < RECORD_BYTES_A_LOOK {
             let Some(heading) = reader.peek()? else { break };
             let before = delivery;
             let outcome = match heading.kind {
-                Kind::Whole => self.whole(from, heading, reader, upper, &mut delivery)?,
-                _ => self.other(from, heading, reader, upper, &mut delivery)?,
+                Kind::Whole => self.whole(from, heading, reader, handler, &mut delivery)?,
+                _ => self.other(from, heading, reader, handler, &mut delivery)?,
             };
             // A message of several records that was let begin ends, well or not.
             if outcome == Err(Refusal::NotPresent) && heading.kind != Kind::Piece && self.may_stay()
@@ -189,7 +189,7 @@ impl Incoming {
         from: Rank,
         heading: Heading,
         reader: &Reader,
-        upper: &mut impl Upper,
+        handler: &mut impl Handler,
         delivery: &mut Delivery,
     ) -> Result<Result<(), Refusal>, Damaged> {
         if self.arriving.is_some() {
@@ -204,18 +204,19 @@ impl Incoming {
         delivery.bytes += len as u64;
         if rma::costs_credit(head) {
             let charge = self.charge(len as u64)?;
-            let Some(mut body) = upper.buffer(len) else {
+            let Some(mut body) = handler.buffer(len) else {
                 self.charged -= charge;
                 return Ok(Err(Refusal::NoMemory));
             };
             reader.append(heading.head, len, &mut body);
-            let outcome = upper.deliver(from, number, heading.class, head, Delivered::Owned(body));
+            let outcome =
+                handler.deliver(from, number, heading.class, head, Delivered::Owned(body));
             // Nobody reads what was refused.
             self.charged -= if outcome.is_ok() { 0 } else { charge };
             return Ok(outcome);
         }
         let body = copied(&mut self.scratch, reader, heading.head, len);
-        Ok(upper.deliver(from, number, heading.class, head, Delivered::Bytes(body)))
+        Ok(handler.deliver(from, number, heading.class, head, Delivered::Bytes(body)))
     }
 
     /// All that is not a whole message.
@@ -224,22 +225,22 @@ impl Incoming {
         from: Rank,
         heading: Heading,
         reader: &Reader,
-        upper: &mut impl Upper,
+        handler: &mut impl Handler,
         delivery: &mut Delivery,
     ) -> Result<Result<(), Refusal>, Damaged> {
         match heading.kind {
-            Kind::Begin => return self.begin(from, heading, reader, upper),
+            Kind::Begin => return self.begin(from, heading, reader, handler),
             Kind::Piece => {
                 // Its pages were there when it began (MEM-1.13).
-                upper.wait_for_pages(true);
-                let outcome = self.piece(from, heading.len, reader, upper, delivery);
-                upper.wait_for_pages(false);
+                handler.wait_for_pages(true);
+                let outcome = self.piece(from, heading.len, reader, handler, delivery);
+                handler.wait_for_pages(false);
                 return outcome;
             }
             Kind::Withdrawn => {
                 let arriving = self.arriving.take().ok_or(Damaged)?;
                 self.charged -= arriving.charge;
-                upper.withdrawn(from, arriving.number);
+                handler.withdrawn(from, arriving.number);
             }
             Kind::Goodbye => self.goodbye = true,
             Kind::Ask if self.asked.len() < ASKED_MAX => self.asked.push_back(word(reader)),
@@ -267,7 +268,7 @@ impl Incoming {
         from: Rank,
         heading: Heading,
         reader: &Reader,
-        upper: &mut impl Upper,
+        handler: &mut impl Handler,
     ) -> Result<Result<(), Refusal>, Damaged> {
         let len = word(reader);
         if self.arriving.is_some() || len <= RECORD_BODY as u64 || len > BODY_MAX {
@@ -281,7 +282,7 @@ impl Incoming {
         if rma::costs_credit(&head) && len > MESSAGE_MAX {
             return Err(Damaged);
         }
-        let way = match upper.admit(from, number, heading.class, &head, len) {
+        let way = match handler.admit(from, number, heading.class, &head, len) {
             Admission::Place => Way::Place,
             Admission::Assemble => {
                 let mut reserved = usize::try_from(len).map_err(|_| Damaged)?;
@@ -290,7 +291,7 @@ impl Incoming {
                 } else {
                     reserved = reserved.min(RESERVED_MAX);
                 }
-                match upper.buffer(reserved) {
+                match handler.buffer(reserved) {
                     Some(buffer) => Way::Assemble(buffer),
                     None => {
                         self.charged -= std::mem::take(&mut charge);
@@ -313,7 +314,7 @@ impl Incoming {
         from: Rank,
         len: usize,
         reader: &Reader,
-        upper: &mut impl Upper,
+        handler: &mut impl Handler,
         delivery: &mut Delivery,
     ) -> Result<Result<(), Refusal>, Damaged> {
         let arriving = self
@@ -324,7 +325,7 @@ impl Incoming {
         match &mut arriving.way {
             Way::Place => {
                 let bytes = copied(&mut self.scratch, reader, 0, len);
-                upper.place(from, arriving.number, arriving.at, bytes);
+                handler.place(from, arriving.number, arriving.at, bytes);
             }
             Way::Assemble(body) => reader.append(0, len, body),
             Way::Refuse(_) => {}
@@ -340,9 +341,9 @@ impl Incoming {
         delivery.messages += 1;
         delivery.bytes += len;
         let outcome = match way {
-            Way::Place => upper.deliver(from, number, class, &head, Delivered::Placed(len)),
+            Way::Place => handler.deliver(from, number, class, &head, Delivered::Placed(len)),
             Way::Assemble(body) => {
-                upper.deliver(from, number, class, &head, Delivered::Owned(body))
+                handler.deliver(from, number, class, &head, Delivered::Owned(body))
             }
             Way::Refuse(refusal) => Err(refusal),
         };

@@ -26,7 +26,7 @@ use oikaze_protocol::counters;
 use oikaze_protocol::limits::{FAST_BATCH_BYTES_MAX, FAST_PATH_RECENT, LAST_LOOKS};
 use oikaze_protocol::shm::{Damaged, Heading, Kind};
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::{Class, Message, PostError, Refusal, Token, Upper};
+use oikaze_protocol::wind::{Class, Handler, Message, PostError, Refusal, Token};
 use outgoing::Outgoing;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -288,11 +288,11 @@ impl LocalPeer {
         &mut self,
         from: Rank,
         most: usize,
-        upper: &mut impl Upper,
+        handler: &mut impl Handler,
         now: Time,
     ) -> Result<usize, Damaged> {
         let untold = self.incoming.has_untold();
-        let (came, delivered) = self.incoming.take(from, most, &mut self.pair.inward, upper)?;
+        let (came, delivered) = self.incoming.take(from, most, &mut self.pair.inward, handler)?;
         self.stirred |= came > 0 || untold;
         self.counters.messages_in += delivered.messages;
         self.counters.bytes_in += delivered.bytes;

@@ -8,7 +8,7 @@
 //! without a queue, and would allow itself more than the others. A path that is longer than the
 //! target is no data centre's, and left to CUBIC (`rivals`).
 
-use super::rivals::{Finding, Rivals};
+use super::competition::{Competition, Finding};
 use super::{Controller, HASTE, HASTE_DOUBLING, Limits, Sample};
 use crate::limits::PACING_BURST;
 use crate::time::Time;
@@ -49,7 +49,7 @@ pub struct Delay {
     /// Window and threshold before the last reduction, if that was for a loss or a stall
     /// (WIND-9.6).
     undo: Option<(u64, u64)>,
-    rivals: Rivals,
+    competition: Competition,
 }
 
 /// One round trip: until something sent after its start is acknowledged.
@@ -110,7 +110,7 @@ impl Delay {
             clean: 0,
             cut: None,
             undo: None,
-            rivals: Rivals::new(),
+            competition: Competition::new(),
         }
     }
 
@@ -194,7 +194,7 @@ impl Delay {
                 _ if least > (TARGET + self.scaling()) / 4 * 5 => Finding::Stubborn,
                 _ => Finding::Mixed,
             };
-            if let Some(window) = self.rivals.round(now, finding, window, self.limits) {
+            if let Some(window) = self.competition.round(now, finding, window, self.limits) {
                 (self.window, self.threshold, self.clean, self.cut, self.undo) =
                     (window, window, 0, None, None);
             }
@@ -205,7 +205,7 @@ impl Delay {
 
 impl Controller for Delay {
     fn window(&self) -> u64 {
-        self.rivals.contest().map_or(self.window, Controller::window)
+        self.competition.contest().map_or(self.window, Controller::window)
     }
 
     fn acknowledged(&mut self, sample: &Sample) {
@@ -216,7 +216,7 @@ impl Controller for Delay {
         self.round.datagrams += u64::from(sample.datagrams);
         self.round.marked += u64::from(sample.marked);
         self.round.limited |= sample.limited;
-        if let Some(cubic) = self.rivals.contest_mut() {
+        if let Some(cubic) = self.competition.contest_mut() {
             cubic.acknowledged(sample);
         } else if !self.process(sample) {
             self.grow(sample);
@@ -228,7 +228,7 @@ impl Controller for Delay {
     }
 
     fn lost(&mut self, sent: Time, now: Time) {
-        if let Some(cubic) = self.rivals.contest_mut() {
+        if let Some(cubic) = self.competition.contest_mut() {
             cubic.lost(sent, now);
         } else if self.cut.is_none_or(|cut| sent > cut) {
             let before = (self.window, self.threshold);
@@ -238,7 +238,7 @@ impl Controller for Delay {
     }
 
     fn spurious(&mut self, now: Time) {
-        if let Some(cubic) = self.rivals.contest_mut() {
+        if let Some(cubic) = self.competition.contest_mut() {
             cubic.spurious(now);
         } else if let Some((window, threshold)) = self.undo.take() {
             (self.window, self.threshold) =
@@ -248,7 +248,7 @@ impl Controller for Delay {
 
     fn stalled(&mut self, now: Time) {
         let before = (self.window(), self.threshold);
-        self.rivals.forget();
+        self.competition.forget();
         self.shrink(self.window, now);
         (self.threshold, self.undo) = (self.limits.clamp(before.0 / 2), Some(before));
     }
@@ -256,13 +256,13 @@ impl Controller for Delay {
     fn resized(&mut self, datagram: u64) {
         self.limits = self.limits.resized(datagram);
         self.window = self.limits.clamp(self.window);
-        if let Some(cubic) = self.rivals.contest_mut() {
+        if let Some(cubic) = self.competition.contest_mut() {
             cubic.resized(datagram);
         }
     }
 
     fn haste(&self) -> u64 {
-        match self.rivals.contest() {
+        match self.competition.contest() {
             Some(cubic) => cubic.haste(),
             None if self.window < self.threshold => HASTE_DOUBLING,
             None => HASTE,

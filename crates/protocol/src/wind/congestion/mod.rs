@@ -1,11 +1,11 @@
 //! How much may be in flight, and how fast it goes (WIND-9). A new algorithm is a new
 //! [`Controller`].
 
+mod competition;
 mod cubic;
 mod delay;
 mod gate;
 mod pacer;
-mod rivals;
 mod share;
 #[cfg(test)]
 mod tests;

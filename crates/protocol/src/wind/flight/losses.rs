@@ -1,10 +1,10 @@
 //! What counts as lost: overtaken, too large for its path, or unanswered for too long (WIND-5.2,
 //! WIND-5.4, WIND-8.4).
 
-use super::super::doubtful::Doubt;
 use super::super::loss::{self, Verdict};
 use super::super::pto::Silence;
 use super::super::send_mode::Kind;
+use super::super::spurious_loss::LostDatagram;
 use super::{Cause, Flight, Item};
 use crate::time::Time;
 
@@ -80,8 +80,8 @@ impl Flight {
             }
             event
         });
-        let doubt = Doubt { number, sent: sent.at, bytes: sent.bytes, cause, event };
-        self.doubtful.add(doubt, self.items.range(items).copied());
+        let doubt = LostDatagram { number, sent: sent.at, bytes: sent.bytes, cause, event };
+        self.suspected.add(doubt, self.items.range(items).copied());
         Some(Some(sent.at))
     }
 

@@ -2,14 +2,14 @@
 //! WIND-2.11).
 
 use super::super::assembly::{Assembly, Destination};
-use super::super::upper::Above;
-use super::super::{Class, Delivered, Upper};
+use super::super::handler::Above;
+use super::super::{Class, Delivered, Handler};
 use super::{Inbox, OVERHEAD, Slot};
 use crate::planted::{Bug, planted};
 
 impl Inbox {
     /// Deliver what has its turn.
-    pub(super) fn advance<U: Upper>(&mut self, above: &mut Above<'_, U>) {
+    pub(super) fn advance<U: Handler>(&mut self, above: &mut Above<'_, U>) {
         loop {
             let number = self.floor;
             match self.slots.front() {
@@ -30,7 +30,7 @@ impl Inbox {
     }
 
     /// The planted bug: an ordered message does not wait for unordered ones.
-    fn advance_past_unordered<U: Upper>(&mut self, above: &mut Above<'_, U>) {
+    fn advance_past_unordered<U: Handler>(&mut self, above: &mut Above<'_, U>) {
         let passable = |slot: &&Slot| match slot {
             Slot::Done => true,
             Slot::Gathering(assembly) => assembly.class == Class::Unordered,
@@ -43,7 +43,7 @@ impl Inbox {
     }
 
     /// Deliver a whole message that is held or gathered; its slot is done (WIND-2.11).
-    pub(super) fn complete<U: Upper>(&mut self, number: u64, above: &mut Above<'_, U>) {
+    pub(super) fn complete<U: Handler>(&mut self, number: u64, above: &mut Above<'_, U>) {
         let assembly_cost =
             self.assembly(number).map_or(0, |assembly| self.assembly_cost(assembly));
         let Some(slot) = self.slot(number) else { return };

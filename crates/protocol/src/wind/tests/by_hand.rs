@@ -19,12 +19,12 @@ fn say(world: &mut World, number: u64, write: impl FnOnce(&mut Builder<'_>)) {
     write(&mut builder);
     builder.finish(None);
     bytes.resize(bytes.len() + seal.tag_len(), 0);
-    node.connection.receive(world.now, &View::parse(&bytes).unwrap(), 0, &mut node.upper);
+    node.connection.receive(world.now, &View::parse(&bytes).unwrap(), 0, &mut node.handler);
 }
 
 /// Likewise, a HELLO of a peer's process of this incarnation.
 fn greet(world: &mut World, number: u64, incarnation: u64) {
-    let [Node { connection, upper, .. }, other] = &mut world.nodes;
+    let [Node { connection, handler, .. }, other] = &mut world.nodes;
     let mine = Introduction { incarnation, ..other.connection.handshake.me };
     let yours = Some(Shown {
         connection: connection.id(),
@@ -36,7 +36,7 @@ fn greet(world: &mut World, number: u64, incarnation: u64) {
     builder.hello(&Hello { mine, to: 0, path: 0, yours, answer_wanted: true });
     builder.finish(None);
     bytes.resize(bytes.len() + SealKind::Handshake.tag_len(), 0);
-    connection.receive(world.now, &View::parse(&bytes).unwrap(), 0, upper);
+    connection.receive(world.now, &View::parse(&bytes).unwrap(), 0, handler);
 }
 
 /// Numbers that the peer has not come to.
@@ -149,7 +149,7 @@ fn what_came_back_fails_with_the_connection() {
 fn what_is_not_credited_as_it_should_be_is_refused() {
     for charges in [true, false] {
         let mut world = established();
-        world.nodes[0].upper.charges = Some(charges);
+        world.nodes[0].handler.charges = Some(charges);
         let granted = world.nodes[0].connection.inbox.tell_credit();
         let head = Words { id: 1, refuse: false, place: false }.head(0);
         let credited = !charges;
@@ -166,7 +166,7 @@ fn what_is_not_credited_as_it_should_be_is_refused() {
         assert_eq!((connection.refusals.len(), connection.inbox.held()), (4, 0));
         let given_back = if credited { 2 * (10_000 + 128) + 2 * (4 + 128) } else { 0 };
         assert_eq!(connection.inbox.tell_credit(), granted + given_back);
-        assert!(world.nodes[0].upper.delivered.is_empty());
+        assert!(world.nodes[0].handler.delivered.is_empty());
     }
 }
 

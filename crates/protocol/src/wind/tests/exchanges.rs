@@ -27,7 +27,7 @@ fn sized(id: u64, len: u64) -> Message {
 /// Node `n` sends its message `number`, and it arrives.
 fn send(world: &mut World, n: usize, number: u64) {
     world.nodes[n].connection.post(world.now, message(number)).unwrap();
-    world.run(|world| world.nodes[1 - n].upper.delivered.contains(&number));
+    world.run(|world| world.nodes[1 - n].handler.delivered.contains(&number));
 }
 
 /// As an application that needs this long to see what has come and to answer it.
@@ -111,7 +111,7 @@ fn fragments_that_answer_bring_the_acknowledgement() {
         for _ in 0..exchanges {
             for n in 0..2 {
                 world.nodes[n].connection.post(world.now, sized(number, PAGE as u64)).unwrap();
-                world.run(|world| world.nodes[1 - n].upper.delivered.contains(&number));
+                world.run(|world| world.nodes[1 - n].handler.delivered.contains(&number));
                 think(world, Duration::from_micros(3));
             }
             number += 1;
@@ -161,15 +161,15 @@ fn beside(waiting: bool) -> [bool; 2] {
         from.connection.post(now, message(number)).unwrap();
         from.connection.transmit(now, &mut bytes).unwrap();
         bytes.extend([0; SealKind::EndToEnd.tag_len()]);
-        to.connection.receive_ahead(now, &View::parse(&bytes).unwrap(), 0, &mut to.upper);
+        to.connection.receive_ahead(now, &View::parse(&bytes).unwrap(), 0, &mut to.handler);
     };
     send(a, 100, b);
     if waiting {
         a.connection.post(now, message(101)).unwrap();
     }
-    let before = a.upper.delivered.len();
+    let before = a.handler.delivered.len();
     send(b, 200, a);
-    assert_eq!(a.upper.delivered.len(), before + 1, "what came with it waits in no case");
+    assert_eq!(a.handler.delivered.len(), before + 1, "what came with it waits in no case");
     let at_once = a.connection.has_events();
     a.connection.process_deferred_ack();
     [at_once, a.connection.has_events()]

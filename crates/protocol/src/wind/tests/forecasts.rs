@@ -34,7 +34,7 @@ fn arrive(world: &mut World, bulk: &[Vec<u8>], lens: &[u64]) -> (usize, usize) {
         foretold +=
             views.iter().enumerate().take_while(|(index, view)| forecast.is(*index, view)).count();
         for view in &views {
-            peer.connection.receive(now, view, 0, &mut peer.upper);
+            peer.connection.receive(now, view, 0, &mut peer.handler);
         }
     }
     (foretold, bulk.len())
@@ -69,14 +69,19 @@ fn turns_of_messages_are_foretold() {
             let later = world.now;
             for answer in send(&mut world.nodes[1], later) {
                 let node = &mut world.nodes[0];
-                node.connection.receive(later, &View::parse(&answer).unwrap(), 0, &mut node.upper);
+                node.connection.receive(
+                    later,
+                    &View::parse(&answer).unwrap(),
+                    0,
+                    &mut node.handler,
+                );
             }
         }
         if last {
             break;
         }
     }
-    assert_eq!(world.nodes[1].upper.order.len(), lens.len());
+    assert_eq!(world.nodes[1].handler.order.len(), lens.len());
     // Not a message's first group, nor those after which its beginning is not repeated any more or
     // a shorter piece has come.
     assert!(foretold * 100 >= all * 85, "{foretold} of {all}");
@@ -94,7 +99,7 @@ fn a_turn_goes_on_to_a_messages_end_if_that_is_near() {
             world.nodes[0].connection.post(world.now, message(Class::Unordered, id, len)).unwrap();
         }
         let mut order = Vec::new();
-        while world.nodes[1].upper.order.len() < lens.len() {
+        while world.nodes[1].handler.order.len() < lens.len() {
             world.now += ACK_DELAY;
             let now = world.now;
             let bulk = send(&mut world.nodes[0], now);
@@ -108,7 +113,7 @@ fn a_turn_goes_on_to_a_messages_end_if_that_is_near() {
             arrive(&mut world, &bulk, &lens);
             for answer in send(&mut world.nodes[1], now) {
                 let node = &mut world.nodes[0];
-                node.connection.receive(now, &View::parse(&answer).unwrap(), 0, &mut node.upper);
+                node.connection.receive(now, &View::parse(&answer).unwrap(), 0, &mut node.handler);
             }
         }
         order.dedup();

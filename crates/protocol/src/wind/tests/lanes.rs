@@ -24,12 +24,12 @@ fn neither_lane_waits_for_the_others_window() {
     // The small one arrives first; its acknowledgement says nothing of the others, and they are not
     // taken for lost.
     let peer = &mut world.nodes[1];
-    peer.connection.receive(now, &View::parse(&small[0]).unwrap(), 0, &mut peer.upper);
-    assert_eq!(peer.upper.order, [1]);
+    peer.connection.receive(now, &View::parse(&small[0]).unwrap(), 0, &mut peer.handler);
+    assert_eq!(peer.handler.order, [1]);
     let later = now + ACK_DELAY;
     for answer in send(&mut world.nodes[1], later) {
         let node = &mut world.nodes[0];
-        node.connection.receive(later, &View::parse(&answer).unwrap(), 0, &mut node.upper);
+        node.connection.receive(later, &View::parse(&answer).unwrap(), 0, &mut node.handler);
     }
     assert_eq!(world.nodes[0].connection.poll_event(), Some(Event::Acknowledged(Token(2))));
     let statistics = world.nodes[0].connection.statistics();
@@ -61,7 +61,7 @@ fn short_messages_may_take_the_short_way() {
 fn bulk_takes_the_port_for_all_where_its_own_is_closed() {
     let transfer = |world: &mut World, id: u64| {
         world.nodes[0].connection.post(world.now, message(Class::Unordered, id, 300_000)).unwrap();
-        world.run(|world| world.nodes[1].upper.placed_bytes >= 300_000 * id);
+        world.run(|world| world.nodes[1].handler.placed_bytes >= 300_000 * id);
         let mut bytes = std::vec::Vec::new();
         world.nodes[0].connection.post(world.now, message(Class::Unordered, 0, 3000)).unwrap();
         world.nodes[0]

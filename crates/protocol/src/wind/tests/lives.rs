@@ -57,7 +57,7 @@ fn a_thousand_handshakes_at_thirty_percent_loss() {
             );
         }
         world.run(World::is_idle);
-        assert!(world.nodes[1].upper.delivered.contains(&0));
+        assert!(world.nodes[1].handler.delivered.contains(&0));
     }
 }
 
@@ -183,14 +183,14 @@ fn a_restarted_peer_is_a_new_one() {
         (0..seed).for_each(|_| world.step());
         let old_id = world.nodes[0].connection.id();
         world.nodes[0].events.clear();
-        let settled_before = 20 - world.nodes[0].upper.delivered.len();
+        let settled_before = 20 - world.nodes[0].handler.delivered.len();
         let _ = settled_before;
         world.nodes[1] = Node::new(Settings::default(), 1, 11, 0x5eed + seed, world.now);
         world.nodes[1].connection.connect(world.now);
         // What the newcomer sends is judged afresh.
-        let abandoned = world.nodes[0].upper.abandoned;
-        world.run(|world| world.nodes[0].upper.abandoned > abandoned);
-        world.nodes[0].upper = super::world::Oracle::default();
+        let abandoned = world.nodes[0].handler.abandoned;
+        world.run(|world| world.nodes[0].handler.abandoned > abandoned);
+        world.nodes[0].handler = super::world::Oracle::default();
         world.run(both_established);
         assert_ne!(world.nodes[0].connection.id(), old_id);
         let events = &world.nodes[0].events;
@@ -230,7 +230,7 @@ fn an_older_process_is_not_heard() {
         world.nodes[1].connection.connect(world.now);
         world.run_for(Duration::from_millis(500));
         assert!(!world.nodes[1].connection.is_established());
-        assert_eq!((world.nodes[0].connection.id(), world.nodes[0].upper.abandoned), (id, 0));
+        assert_eq!((world.nodes[0].connection.id(), world.nodes[0].handler.abandoned), (id, 0));
         assert!(world.nodes[0].connection.is_established() && world.nodes[0].events.is_empty());
     }
 }
@@ -303,7 +303,7 @@ fn goodbye_is_heard_and_carries_the_last_acknowledgement() {
         .connection
         .post(world.now, Message { urgent: false, ..message(Class::Unordered, 1, 10) })
         .unwrap();
-    world.run(|world| world.nodes[0].upper.delivered.contains(&0));
+    world.run(|world| world.nodes[0].handler.delivered.contains(&0));
     world.nodes[0].connection.close(world.now);
     world.run(|world| died(world, 1).is_some());
     assert_eq!(died(&world, 0), Some(Death::Closed));
@@ -357,7 +357,7 @@ fn a_cancelled_message_blocks_nobody() {
         (0..seed * 2).for_each(|_| world.step());
         world.nodes[0].connection.cancel(Token(1));
         world.run(World::is_idle);
-        assert!(world.nodes[1].upper.delivered.contains(&1), "seed {seed}");
+        assert!(world.nodes[1].handler.delivered.contains(&1), "seed {seed}");
         let outcomes = world.nodes[0]
             .events
             .iter()
@@ -383,18 +383,18 @@ fn credit_runs_out_and_comes_back() {
                 .connection
                 .post(world.now, Message { credited: true, ..message(Class::Ordered, id, 900) })
                 .unwrap();
-            world.nodes[1].upper.credited.insert(number);
+            world.nodes[1].handler.credited.insert(number);
         }
         let large = Message { credited: true, ..message(Class::Ordered, 99, 10_000) };
         let number = world.nodes[0].connection.post(world.now, large).unwrap();
-        world.nodes[1].upper.credited.insert(number);
+        world.nodes[1].handler.credited.insert(number);
         world.nodes[0].connection.post(world.now, message(Class::Ordered, 100, 10)).unwrap();
         world.run_for(Duration::from_secs(1));
-        assert_eq!(world.nodes[1].upper.unread.len(), 9, "10,000 / (900 + 128)");
-        while !world.is_idle() || world.nodes[1].upper.delivered.len() < 32 {
-            if !world.nodes[1].upper.unread.is_empty() {
-                let len = world.nodes[1].upper.unread.remove(0);
-                let is_alone = len != 10_000 || world.nodes[1].upper.unread.is_empty();
+        assert_eq!(world.nodes[1].handler.unread.len(), 9, "10,000 / (900 + 128)");
+        while !world.is_idle() || world.nodes[1].handler.delivered.len() < 32 {
+            if !world.nodes[1].handler.unread.is_empty() {
+                let len = world.nodes[1].handler.unread.remove(0);
+                let is_alone = len != 10_000 || world.nodes[1].handler.unread.is_empty();
                 assert!(is_alone, "seed {seed}");
                 world.nodes[1].connection.consumed(1, len);
             }
@@ -443,7 +443,7 @@ fn goodbye_outlives_a_loss_while_the_other_goes_on_sending() {
             .connection
             .post(world.now, Message { head, body, ..message(Class::Unordered, 1, 0) })
             .unwrap();
-        world.run(|world| world.nodes[0].upper.placed_bytes > 1 << 20);
+        world.run(|world| world.nodes[0].handler.placed_bytes > 1 << 20);
         world.nodes[0].connection.close(world.now);
         let (closed, said) = (world.now, world.nodes[0].connection.statistics().datagrams_sent);
         // Nothing reaches node 1 for a while.

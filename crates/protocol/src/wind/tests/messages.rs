@@ -44,7 +44,7 @@ fn post(world: &mut World, n: usize, message: Message, refuse: bool, ledger: &mu
     let (token, credited) = (message.token.0, message.credited);
     let number = world.nodes[n].connection.post(world.now, message).unwrap();
     if credited {
-        world.nodes[1 - n].upper.credited.insert(number);
+        world.nodes[1 - n].handler.credited.insert(number);
     }
     ledger.insert(token, Posted { number, refuse, outcomes: 0 });
 }
@@ -53,7 +53,7 @@ fn post(world: &mut World, n: usize, message: Message, refuse: bool, ledger: &mu
 /// 4.2).
 fn settle(world: &mut World, n: usize, ledger: &mut Ledger) {
     let events = core::mem::take(&mut world.nodes[n].events);
-    let upper = &world.nodes[1 - n].upper;
+    let handler = &world.nodes[1 - n].handler;
     for event in events {
         let (token, refused) = match event {
             Event::Acknowledged(token) => (token, false),
@@ -68,7 +68,7 @@ fn settle(world: &mut World, n: usize, ledger: &mut Ledger) {
         posted.outcomes += 1;
         assert_eq!((posted.outcomes, refused), (1, posted.refuse), "{posted:?}");
         assert!(
-            upper.delivered.contains(&posted.number) || upper.refused.contains(&posted.number),
+            handler.delivered.contains(&posted.number) || handler.refused.contains(&posted.number),
             "{posted:?} is not there"
         );
     }
@@ -109,7 +109,7 @@ pub(super) fn exchange_on(
             }
             // The application reads now and then.
             if random.below(2) == 0 {
-                for len in core::mem::take(&mut world.nodes[n].upper.unread) {
+                for len in core::mem::take(&mut world.nodes[n].handler.unread) {
                     world.nodes[n].connection.consumed(1, len);
                 }
             }
@@ -130,8 +130,8 @@ pub(super) fn exchange_on(
             ledger.values().all(|posted| posted.outcomes == 1),
             "node {n}: every message has one outcome"
         );
-        let upper = &world.nodes[1 - n].upper;
-        assert_eq!(upper.delivered.len() + upper.refused.len(), ledger.len());
+        let handler = &world.nodes[1 - n].handler;
+        assert_eq!(handler.delivered.len() + handler.refused.len(), ledger.len());
         // WIND-3.2: no datagram is taken twice.
         let (sent, taken) =
             (world.nodes[n].connection.statistics(), world.nodes[1 - n].connection.statistics());
@@ -268,7 +268,7 @@ fn what_is_placed_takes_no_room() {
         world.nodes[0].connection.post(world.now, placed(id)).unwrap();
     }
     world.run(World::is_idle);
-    assert!((0..3).all(|number| world.nodes[1].upper.delivered.contains(&number)));
+    assert!((0..3).all(|number| world.nodes[1].handler.delivered.contains(&number)));
     assert_eq!(world.nodes[1].connection.statistics().over_limit, 0);
 }
 

@@ -65,7 +65,7 @@ fn waiting_counts_and_the_snapshot_says_for_what() {
     for id in 0..3 {
         let message = Message { credited: true, ..message(Class::Ordered, id, 700) };
         let number = world.nodes[0].connection.post(world.now, message).unwrap();
-        world.nodes[1].upper.credited.insert(number);
+        world.nodes[1].handler.credited.insert(number);
     }
     world.stride = Duration::from_micros(50);
     world.run_for(Duration::from_micros(200));
@@ -75,8 +75,8 @@ fn waiting_counts_and_the_snapshot_says_for_what() {
     let slept = Duration::from_millis(100);
     world.run_for(slept);
     world.nodes[1].asleep = false;
-    world.run(|world| world.nodes[1].upper.unread.len() == 1);
-    while let Some(len) = world.nodes[1].upper.unread.pop() {
+    world.run(|world| world.nodes[1].handler.unread.len() == 1);
+    while let Some(len) = world.nodes[1].handler.unread.pop() {
         world.nodes[1].connection.consumed(1, len);
     }
     world.run(|world| world.nodes[0].connection.latencies().settle.histogram().is_some());

@@ -113,7 +113,7 @@ fn what_finds_no_room_is_answered_all_the_same() {
     let second = send(&mut world.nodes[0], now);
     let arrive = |node: &mut Node, datagrams: &[Vec<u8>], now| {
         for bytes in datagrams {
-            node.connection.receive(now, &View::parse(bytes).unwrap(), 0, &mut node.upper);
+            node.connection.receive(now, &View::parse(bytes).unwrap(), 0, &mut node.handler);
         }
     };
     arrive(&mut world.nodes[1], &second, now);
@@ -125,7 +125,7 @@ fn what_finds_no_room_is_answered_all_the_same() {
     // With the first, there is room for the second: the floor always gets in.
     arrive(&mut world.nodes[1], &first, now);
     arrive(&mut world.nodes[1], &second, now);
-    assert_eq!(world.nodes[1].upper.order, [0, 1]);
+    assert_eq!(world.nodes[1].handler.order, [0, 1]);
     now += ACK_DELAY;
     let answer = send(&mut world.nodes[1], now);
     arrive(&mut world.nodes[0], &answer, now);

@@ -112,7 +112,7 @@ impl Hands {
     fn arrive(&mut self, to: usize, datagrams: &[Vec<u8>]) {
         let node = &mut self.nodes[to];
         for bytes in datagrams {
-            node.connection.receive(self.now, &View::parse(bytes).unwrap(), 0, &mut node.upper);
+            node.connection.receive(self.now, &View::parse(bytes).unwrap(), 0, &mut node.handler);
         }
         self.read_events();
     }
@@ -155,7 +155,7 @@ impl Hands {
 
     /// What was handed up at the receiver, by number.
     fn delivered(&self) -> &[u64] {
-        &self.nodes[1].upper.order
+        &self.nodes[1].handler.order
     }
 
     fn outcome(&self, token: Token) -> Option<Event> {
@@ -219,8 +219,8 @@ fn play(case: Case) {
         Some(Event::Acknowledged(LATER)),
         "its fate is its own (WIND-2.9)"
     );
-    let upper = &hands.nodes[1].upper;
-    let (refused, withdrawn) = (upper.refused.contains(&0), upper.withdrawn.contains(&0));
+    let handler = &hands.nodes[1].handler;
+    let (refused, withdrawn) = (handler.refused.contains(&0), handler.withdrawn.contains(&0));
     assert_eq!((refused, withdrawn), (case.fate == Fate::Refused, case.fate == Fate::Withdrawn));
     match (case.fate, hands.outcome(EARLIER)) {
         (Fate::Taken, Some(Event::Acknowledged(_)))

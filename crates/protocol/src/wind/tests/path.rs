@@ -75,9 +75,9 @@ fn standstill(world: &mut World, fits: usize, len: u64) -> f64 {
     world.fits = [fits; 2];
     let before = statistics(world);
     let (mut progress, mut longest) =
-        ((world.nodes[1].upper.placed_bytes, world.now), Duration::ZERO);
+        ((world.nodes[1].handler.placed_bytes, world.now), Duration::ZERO);
     busy_until(world, len, |world| {
-        let placed = world.nodes[1].upper.placed_bytes;
+        let placed = world.nodes[1].handler.placed_bytes;
         longest = longest.max(world.now - progress.1);
         if placed > progress.0 {
             progress = (placed, world.now);
@@ -302,7 +302,7 @@ fn both_forms_of_a_message_are_one() {
         world.fits = [[ETHERNET, 1300, DATAGRAM_MIN][seed as usize % 3]; 2];
         world.told = seed % 2 == 0;
         world.run(World::is_idle);
-        assert_eq!(world.nodes[1].upper.delivered.len(), 40, "seed {seed}");
+        assert_eq!(world.nodes[1].handler.delivered.len(), 40, "seed {seed}");
     }
 }
 

@@ -158,7 +158,7 @@ fn holes_of_a_bad_hour_are_forgotten_in_a_silence() {
     }
     world.channel.faults = Faults::default();
     let pieces =
-        |world: &World| world.nodes.each_ref().map(|node| node.connection.arrivals.small.pieces());
+        |world: &World| world.nodes.each_ref().map(|node| node.connection.received.small.pieces());
     assert!(pieces(&world).iter().all(|pieces| *pieces > 50), "{:?}", pieces(&world));
     exchange(&mut world, 2000);
     world.run_for(Settings::default().keepalive() + Duration::from_millis(10));

@@ -98,7 +98,7 @@ impl Oracle {
     }
 }
 
-impl Upper for Oracle {
+impl Handler for Oracle {
     fn admit(&mut self, _: Rank, number: u64, _: Class, head: &[u8], len: u64) -> Admission {
         let words = Words::read(head);
         assert!(!self.done(number), "message {number} admitted after it was done");
@@ -199,7 +199,7 @@ impl Upper for Oracle {
 
 pub struct Node {
     pub connection: Connection,
-    pub upper: Oracle,
+    pub handler: Oracle,
     pub events: Vec<Event>,
     pub fallbacks: Vec<Fallback>,
     /// Times that the peer was silent for long.
@@ -223,7 +223,7 @@ impl Node {
         };
         Node {
             connection: Connection::new(settings, me, 1 - rank, 2, now),
-            upper: Oracle::default(),
+            handler: Oracle::default(),
             events: Vec::new(),
             fallbacks: Vec::new(),
             unheard: 0,
@@ -389,7 +389,7 @@ impl World {
             return;
         }
         assert!(!view.is_handshake() || view.sender() == Some(1 - arrival.to as Rank));
-        node.connection.receive_ahead(self.now, &view, arrival.path, &mut node.upper);
+        node.connection.receive_ahead(self.now, &view, arrival.path, &mut node.handler);
     }
 
     /// One turn of both nodes, then on to the next moment at which something happens.

@@ -212,7 +212,7 @@ impl Node {
 
     /// Was an acknowledgement put off (WIND-3.11)? No node sleeps before it has processed it.
     pub fn owes_deferred_ack(&self) -> bool {
-        self.connection.beside.is_some()
+        self.connection.deferred_ack.is_some()
     }
 
     /// Process it.
@@ -249,8 +249,8 @@ impl Clone for Node {
             outbox,
             sending,
             inbox,
-            arrivals,
-            beside,
+            received,
+            deferred_ack,
             refusals,
             liveness,
             ping,
@@ -279,8 +279,8 @@ impl Clone for Node {
                 probes: sending[lane].probes,
             }),
             inbox: inbox.clone(),
-            arrivals: arrivals.clone(),
-            beside: *beside,
+            received: received.clone(),
+            deferred_ack: *deferred_ack,
             refusals: refusals.clone(),
             liveness: *liveness,
             ping: *ping,
@@ -314,15 +314,15 @@ impl Hash for Node {
             outbox,
             sending,
             inbox,
-            arrivals,
-            beside,
+            received,
+            deferred_ack,
             refusals,
             ping,
             credit_ask,
             credit_interval,
             ..
         } = &self.connection;
-        (phase, outbox, inbox, arrivals, beside, refusals, ping, credit_ask, credit_interval)
+        (phase, outbox, inbox, received, deferred_ack, refusals, ping, credit_ask, credit_interval)
             .hash(state);
         sending.both().map(|sending| (&sending.flight, sending.probes)).hash(state);
         (self.clock, &self.watcher, self.posted, &self.taken).hash(state);

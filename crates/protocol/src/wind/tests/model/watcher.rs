@@ -2,7 +2,7 @@
 
 use super::scenario::{FRAGMENT, Fate, LONG, Scenario, Spec, bytes, overtakes};
 use crate::Rank;
-use crate::wind::{Admission, Class, Delivered, Event, Refusal, Upper};
+use crate::wind::{Admission, Class, Delivered, Event, Handler, Refusal};
 use std::sync::Arc;
 use std::vec::Vec;
 
@@ -148,7 +148,7 @@ impl Watcher {
     }
 }
 
-impl Upper for Watcher {
+impl Handler for Watcher {
     fn admit(&mut self, _: Rank, number: u64, class: Class, head: &[u8], len: u64) -> Admission {
         let Some((id, spec, incoming)) = self.find(number) else { return Admission::Assemble };
         let again = core::mem::replace(&mut incoming.admitted, true) || incoming.done.is_some();

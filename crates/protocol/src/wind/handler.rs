@@ -93,7 +93,7 @@ impl Refusal {
 /// Where the body of a fragmented message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// FastPath to its place: [`Upper::place`] is called for each byte range once. Only for
+    /// FastPath to its place: [`Handler::place`] is called for each byte range once. Only for
     /// unordered messages: an ordered one is collected as if `Assemble` had been said, because its
     /// bytes may not be seen before its turn.
     Place,
@@ -115,7 +115,7 @@ pub enum Delivered<'a> {
 }
 
 /// The layer above Wind. None of these may transmit; they mark what is due.
-pub trait Upper {
+pub trait Handler {
     /// A message of several fragments has begun. Called once a message, before any byte of it.
     fn admit(&mut self, from: Rank, number: u64, class: Class, head: &[u8], len: u64) -> Admission;
 
@@ -177,14 +177,14 @@ pub trait Upper {
 
 /// Where calls go and what comes of them, during one datagram.
 pub(super) struct Above<'u, U> {
-    pub upper: &'u mut U,
+    pub handler: &'u mut U,
     pub from: Rank,
     /// Refusals to be told, in the order in which they happened.
     pub refusals: &'u mut VecDeque<RefusedMessage>,
     pub delivered: &'u mut u64,
 }
 
-impl<U: Upper> Above<'_, U> {
+impl<U: Handler> Above<'_, U> {
     /// A message is refused.
     pub fn refuse(&mut self, number: u64, refusal: Refusal) {
         self.refusals.push_back(RefusedMessage { number, refusal });
@@ -193,7 +193,7 @@ impl<U: Upper> Above<'_, U> {
     /// Hand a message over; was it taken?
     pub fn deliver(&mut self, number: u64, class: Class, head: &[u8], body: Delivered<'_>) -> bool {
         *self.delivered += 1;
-        let result = self.upper.deliver(self.from, number, class, head, body);
+        let result = self.handler.deliver(self.from, number, class, head, body);
         if let Err(refusal) = result {
             self.refuse(number, refusal);
         }

@@ -1,6 +1,6 @@
 //! Which datagrams of a lane have arrived, and when that is to be told (WIND-3).
 
-use super::interactive::Interactive;
+use super::delayed_ack::AckPolicy;
 use super::ranges::RangeSet;
 use super::refusals::Refusals;
 use crate::limits::{
@@ -30,7 +30,7 @@ pub(super) enum Wants {
 }
 
 #[derive(Clone, Debug, Hash)]
-pub(super) struct Arrivals {
+pub(super) struct ReceivedDatagrams {
     lane: Lane,
     /// Datagrams that came marked CE, modulo 2³².
     pub marked: u32,
@@ -49,13 +49,13 @@ pub(super) struct Arrivals {
     pending: u32,
     due: bool,
     deadline: Option<Time>,
-    interactive: Interactive,
+    ack_policy: AckPolicy,
 }
 
-impl Arrivals {
+impl ReceivedDatagrams {
     /// `share`: what the peer may have in flight.
-    pub fn new(lane: Lane, share: u32) -> Arrivals {
-        Arrivals {
+    pub fn new(lane: Lane, share: u32) -> ReceivedDatagrams {
+        ReceivedDatagrams {
             lane,
             marked: 0,
             share,
@@ -68,7 +68,7 @@ impl Arrivals {
             pending: 0,
             due: false,
             deadline: None,
-            interactive: Interactive::new(),
+            ack_policy: AckPolicy::new(),
         }
     }
 
@@ -126,7 +126,7 @@ impl Arrivals {
         let others_wait =
             |deadline: Time| deadline > now + ACK_HOLD && deadline < now + (ACK_DELAY - ACK_HOLD);
         let held = match wants {
-            Wants::Answer => self.interactive.asked(now, !self.deadline.is_some_and(others_wait)),
+            Wants::Answer => self.ack_policy.asked(now, !self.deadline.is_some_and(others_wait)),
             _ => None,
         };
         // Not the one after the largest: one is missing, or one was late.
@@ -138,7 +138,7 @@ impl Arrivals {
 
     /// A datagram with a message of ours goes.
     pub fn data_goes(&mut self, now: Time) {
-        self.interactive.data_goes(now);
+        self.ack_policy.data_goes(now);
     }
 
     /// Say again what is known, soon.
@@ -192,7 +192,7 @@ impl Arrivals {
         builder: &mut Builder<'_>,
     ) -> (u64, u64) {
         if !with_message {
-            self.interactive.goes_alone(now);
+            self.ack_policy.goes_alone(now);
         }
         let delay = u32::try_from((now - self.largest_at).as_nanos()).unwrap_or(u32::MAX);
         let tell = Told { lane: self.lane, credit, delay, marked: self.marked, share: self.share };
@@ -217,7 +217,7 @@ mod tests {
 
     /// Numbers arrive, one a microsecond, each wanting this; is the last acknowledged at once?
     fn at_once(numbers: impl IntoIterator<Item = u64>, wants: Wants) -> bool {
-        let mut arrivals = Arrivals::new(Lane::Small, 0);
+        let mut arrivals = ReceivedDatagrams::new(Lane::Small, 0);
         let mut now = Time(0);
         for number in numbers {
             now = Time(number * 1000);

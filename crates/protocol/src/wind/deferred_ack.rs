@@ -7,7 +7,7 @@ use crate::wire::{Acknowledgement, Lane};
 
 /// It was seen to be sound, and is still to be processed.
 #[derive(Clone, Copy, Debug, Hash)]
-pub(super) struct Beside {
+pub(super) struct DeferredAck {
     /// When it came, and with which datagram.
     at: Time,
     by: (Lane, u64),
@@ -37,14 +37,14 @@ impl Connection {
         else {
             return false;
         };
-        self.beside = Some(Beside { at: now, by, ack });
+        self.deferred_ack = Some(DeferredAck { at: now, by, ack });
         true
     }
 
     /// Process the acknowledgement that [`receive_ahead`](Self::receive_ahead) has left. Had it
     /// left one?
     pub fn process_deferred_ack(&mut self) -> bool {
-        let Some(Beside { at, by, ack }) = self.beside.take() else { return false };
+        let Some(DeferredAck { at, by, ack }) = self.deferred_ack.take() else { return false };
         self.acknowledged(at, by, &ack)
     }
 }

@@ -13,16 +13,16 @@ use crate::limits::{ACK_HOLD, INTERACTIVE_FROM, INTERACTIVE_LOSS, INTERACTIVE_MO
 use crate::time::Time;
 
 #[derive(Clone, Copy, Debug, Hash)]
-pub(super) struct Interactive {
+pub(super) struct AckPolicy {
     balance: u8,
     /// The first arrival since data of ours went that asked for an acknowledgement, then; `None`
     /// too once it is known what followed.
     asked: Option<Time>,
 }
 
-impl Interactive {
-    pub const fn new() -> Interactive {
-        Interactive { balance: 0, asked: None }
+impl AckPolicy {
+    pub const fn new() -> AckPolicy {
+        AckPolicy { balance: 0, asked: None }
     }
 
     /// A datagram that asks for an acknowledgement arrived; `alone`: nothing else waits to be
@@ -92,7 +92,7 @@ mod tests {
         Time(micros * 1000)
     }
 
-    fn play(habit: &mut Interactive, steps: &[(u64, Step)]) {
+    fn play(habit: &mut AckPolicy, steps: &[(u64, Step)]) {
         for (micros, step) in steps {
             let now = at(*micros);
             match step {
@@ -114,8 +114,8 @@ mod tests {
             .collect()
     }
 
-    fn interactive() -> Interactive {
-        let mut habit = Interactive::new();
+    fn interactive() -> AckPolicy {
+        let mut habit = AckPolicy::new();
         play(&mut habit, &exchanges(0, INTERACTIVE_FROM.into(), false));
         habit
     }
@@ -176,14 +176,14 @@ mod tests {
 
     #[test]
     fn begins_only_after_exchanges_that_would_have_paid() {
-        let mut habit = Interactive::new();
+        let mut habit = AckPolicy::new();
         let few = u32::from(INTERACTIVE_FROM) - 1;
         play(&mut habit, &exchanges(0, few, false));
         play(&mut habit, &[(500, Asked(false)), (600, Asked(false)), (603, Data)]);
         play(&mut habit, &exchanges(700, few - 1, false));
         play(&mut habit, &[(900, Asked(false)), (903, Data), (910, Asked(true))]);
         // A header and its data, answered together, are one exchange.
-        let mut habit = Interactive::new();
+        let mut habit = AckPolicy::new();
         for n in 0..u64::from(INTERACTIVE_FROM) {
             play(
                 &mut habit,
@@ -192,7 +192,7 @@ mod tests {
         }
         play(&mut habit, &[(100_000, Asked(true)), (100_004, Asked(true)), (100_007, Data)]);
         // Late data is not soon data.
-        let mut habit = Interactive::new();
+        let mut habit = AckPolicy::new();
         for n in 0..100 {
             play(&mut habit, &[(1000 * n, Asked(false)), (1000 * n + 50, Data)]);
         }
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn a_balance_is_kept_of_what_pays_and_what_does_not() {
         let held = |every: u64| {
-            let (mut habit, mut held) = (Interactive::new(), 0);
+            let (mut habit, mut held) = (AckPolicy::new(), 0);
             for n in 0..10_000 {
                 let asked = Time(1_000_000 * n);
                 held += u32::from(habit.asked(asked, true).is_some());

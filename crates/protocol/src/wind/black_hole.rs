@@ -5,7 +5,7 @@ use arrayvec::ArrayVec;
 
 /// What became of datagrams, size probes not counted, since it was last asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Evidence {
+pub(crate) struct SizeEvidence {
     /// Datagrams acknowledged.
     pub acked: u32,
     /// Bytes of the longest of them.
@@ -18,20 +18,20 @@ pub(crate) struct Evidence {
     pub lost: u32,
 }
 
-impl Default for Evidence {
-    fn default() -> Evidence {
-        Evidence { acked: 0, longest_acked: 0, large_lost: 0, least_lost: usize::MAX, lost: 0 }
+impl Default for SizeEvidence {
+    fn default() -> SizeEvidence {
+        SizeEvidence { acked: 0, longest_acked: 0, large_lost: 0, least_lost: usize::MAX, lost: 0 }
     }
 }
 
 /// Collects it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Witness {
-    seen: Evidence,
+pub(crate) struct BlackHoleDetector {
+    seen: SizeEvidence,
     arrived: Arrived,
 }
 
-impl Witness {
+impl BlackHoleDetector {
     /// A datagram was acknowledged.
     #[inline]
     pub fn acked(&mut self, number: u64, bytes: u32) {
@@ -52,13 +52,13 @@ impl Witness {
         }
     }
 
-    pub fn take(&mut self) -> Evidence {
+    pub fn take(&mut self) -> SizeEvidence {
         core::mem::take(&mut self.seen)
     }
 }
 
 /// Nothing here decides what is sent or taken in: to a model two states that differ in it are one.
-impl core::hash::Hash for Witness {
+impl core::hash::Hash for BlackHoleDetector {
     fn hash<H: core::hash::Hasher>(&self, _: &mut H) {}
 }
 
@@ -119,7 +119,7 @@ mod tests {
     /// Packed datagrams that never arrive beside shorter fragments that all do.
     #[test]
     fn longer_ones_that_are_lost_beside_shorter_ones_that_are_not() {
-        let mut witness = Witness::default();
+        let mut witness = BlackHoleDetector::default();
         for number in 0..30 {
             if number % 10 == 0 {
                 witness.lost(number, 8952);
@@ -129,9 +129,14 @@ mod tests {
         }
         witness.lost(5, 100);
         witness.lost(6, 8000);
-        let expected =
-            Evidence { acked: 27, longest_acked: 8248, large_lost: 3, least_lost: 8952, lost: 2 };
+        let expected = SizeEvidence {
+            acked: 27,
+            longest_acked: 8248,
+            large_lost: 3,
+            least_lost: 8952,
+            lost: 2,
+        };
         assert_eq!(witness.take(), expected);
-        assert_eq!(witness.take(), Evidence::default());
+        assert_eq!(witness.take(), SizeEvidence::default());
     }
 }

@@ -24,7 +24,7 @@ pub(super) enum Finding {
 
 /// Watches whether delay obeys, and competes where it does not.
 #[derive(Clone, Debug)]
-pub(super) struct Rivals {
+pub(super) struct Competition {
     contest: Option<Contest>,
     stubborn: u32,
     /// The window before the delay was fought, and whether a contest was put to the test by that.
@@ -39,9 +39,9 @@ struct Contest {
     test_at: Time,
 }
 
-impl Rivals {
-    pub fn new() -> Rivals {
-        Rivals { contest: None, stubborn: 0, before: 0, testing: false, interval: TEST_MIN }
+impl Competition {
+    pub fn new() -> Competition {
+        Competition { contest: None, stubborn: 0, before: 0, testing: false, interval: TEST_MIN }
     }
 
     /// Who decides while we compete.
@@ -96,7 +96,7 @@ impl Rivals {
 
     /// Begin anew.
     pub fn forget(&mut self) {
-        *self = Rivals::new();
+        *self = Competition::new();
     }
 }
 
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn six_stubborn_rounds_begin_it_and_calm_or_time_ends_it() {
         let limits = Limits::new(1000, 1 << 30);
-        let mut rivals = Rivals::new();
+        let mut rivals = Competition::new();
         for _ in 0..5 {
             rivals.round(Time(0), Finding::Stubborn, 100_000, limits);
         }

@@ -13,7 +13,7 @@ use core::ops::RangeInclusive;
 
 /// A datagram that was declared lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Doubt {
+pub(super) struct LostDatagram {
     pub number: u64,
     pub sent: Time,
     /// On the wire.
@@ -25,26 +25,26 @@ pub(super) struct Doubt {
 
 #[derive(Clone, Copy, Debug, Hash)]
 struct Record {
-    doubt: Doubt,
+    doubt: LostDatagram,
     items: u32,
     cleared: bool,
 }
 
 /// All that are remembered, by number.
 #[derive(Clone, Debug, Default, Hash)]
-pub(super) struct Doubtful {
+pub(super) struct SuspectedLosses {
     records: VecDeque<Record>,
     items: VecDeque<Item>,
 }
 
-impl Doubtful {
+impl SuspectedLosses {
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
     /// Remember a datagram. They come in the order of their numbers, because the oldest in flight
     /// are lost first.
-    pub fn add(&mut self, doubt: Doubt, items: impl Iterator<Item = Item>) {
+    pub fn add(&mut self, doubt: LostDatagram, items: impl Iterator<Item = Item>) {
         if self.records.back().is_some_and(|last| last.doubt.number >= doubt.number) {
             return;
         }
@@ -69,7 +69,7 @@ impl Doubtful {
         &mut self,
         acked: &RangeInclusive<u64>,
         mut on_item: impl FnMut(Item),
-        mut on_doubt: impl FnMut(Doubt),
+        mut on_doubt: impl FnMut(LostDatagram),
     ) {
         let least = if planted(Bug::TrustDoubts) { 0 } else { *acked.start() };
         let first = self.records.partition_point(|record| record.doubt.number < least);
@@ -97,7 +97,7 @@ impl Doubtful {
 
     /// Forget all, and give memory back.
     pub fn forget(&mut self) {
-        *self = Doubtful::default();
+        *self = SuspectedLosses::default();
     }
 }
 
@@ -140,8 +140,8 @@ mod tests {
     use std::collections::BTreeMap;
     use std::vec::Vec;
 
-    fn doubt(number: u64) -> Doubt {
-        Doubt { number, bytes: 100, sent: Time(number), cause: Cause::Time, event: None }
+    fn doubt(number: u64) -> LostDatagram {
+        LostDatagram { number, bytes: 100, sent: Time(number), cause: Cause::Time, event: None }
     }
 
     fn items(number: u64) -> impl Iterator<Item = Item> {
@@ -152,25 +152,25 @@ mod tests {
         /// WIND-5.6.
         #[test]
         fn agrees_with_a_map(steps in prop::collection::vec((any::<bool>(), 1..20u64, 0..10u64), 1..200)) {
-            let mut doubtful = Doubtful::default();
+            let mut suspected = SuspectedLosses::default();
             let mut oracle = BTreeMap::new();
             let mut next = 0;
             for (add, by, width) in steps {
                 if add {
                     next += by;
-                    doubtful.add(doubt(next), items(next));
+                    suspected.add(doubt(next), items(next));
                     oracle.insert(next, items(next).collect::<Vec<_>>());
                 } else {
                     let low = next.saturating_sub(by * 3);
                     let acked = low..=low + width;
                     let (mut told, mut cleared) = (Vec::new(), Vec::new());
-                    doubtful.clear(&acked, |item| told.push(item), |doubt| cleared.push(doubt.number));
+                    suspected.clear(&acked, |item| told.push(item), |doubt| cleared.push(doubt.number));
                     let expected: Vec<u64> = oracle.range(acked).map(|(number, _)| *number).collect();
                     prop_assert_eq!(&cleared, &expected);
                     let items: Vec<Item> = expected.iter().flat_map(|number| oracle.remove(number).unwrap()).collect();
                     prop_assert_eq!(told, items);
                 }
-                prop_assert!(!oracle.is_empty() || doubtful.is_empty());
+                prop_assert!(!oracle.is_empty() || suspected.is_empty());
             }
         }
     }
@@ -178,18 +178,18 @@ mod tests {
     /// WIND-5.6.
     #[test]
     fn what_is_remembered_is_bounded() {
-        let mut doubtful = Doubtful::default();
-        (1..10_000).for_each(|number| doubtful.add(doubt(number), items(number)));
-        assert_eq!(doubtful.records.len(), LOST_REMEMBERED);
+        let mut suspected = SuspectedLosses::default();
+        (1..10_000).for_each(|number| suspected.add(doubt(number), items(number)));
+        assert_eq!(suspected.records.len(), LOST_REMEMBERED);
         (10_000..20_000)
-            .for_each(|number| doubtful.add(doubt(number), (0..100).map(Item::Message)));
+            .for_each(|number| suspected.add(doubt(number), (0..100).map(Item::Message)));
         assert!(
-            doubtful.items.len() <= LOST_ITEMS_REMEMBERED
-                && doubtful.records.len() <= LOST_ITEMS_REMEMBERED / 100
+            suspected.items.len() <= LOST_ITEMS_REMEMBERED
+                && suspected.records.len() <= LOST_ITEMS_REMEMBERED / 100
         );
         let mut cleared = 0;
-        doubtful.clear(&(0..=30_000), |_| {}, |_| cleared += 1);
-        assert!(cleared > 0 && doubtful.is_empty() && doubtful.items.is_empty());
+        suspected.clear(&(0..=30_000), |_| {}, |_| cleared += 1);
+        assert!(cleared > 0 && suspected.is_empty() && suspected.items.is_empty());
     }
 
     #[test]

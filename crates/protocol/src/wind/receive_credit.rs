@@ -8,7 +8,7 @@ use crate::planted::{Bug, planted};
 /// All of it ever, in bytes: sums that only grow, so that a grant that is lost is made good by the
 /// next.
 #[derive(Clone, Debug, Hash)]
-pub(super) struct Granted {
+pub(super) struct ReceiveCredit {
     /// What the peer may have unread at once.
     span: u64,
     limit: u64,
@@ -16,10 +16,10 @@ pub(super) struct Granted {
     told: u64,
 }
 
-impl Granted {
+impl ReceiveCredit {
     /// So much at first, which the peer knows.
-    pub fn new(span: u64) -> Granted {
-        Granted { span, limit: span, used: 0, told: span }
+    pub fn new(span: u64) -> ReceiveCredit {
+        ReceiveCredit { span, limit: span, used: 0, told: span }
     }
 
     /// Returns whether the peer may send a body of so many bytes: there is credit for it, or the
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn what_is_read_may_be_sent_again_and_is_told_in_quarters() {
         let one = 100;
-        let mut granted = Granted::new(8 * cost(one));
+        let mut granted = ReceiveCredit::new(8 * cost(one));
         for _ in 0..8 {
             assert!(granted.covers(one));
             granted.take(one);
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn absurd_lengths_are_not_covered() {
-        let granted = Granted::new(1 << 20);
+        let granted = ReceiveCredit::new(1 << 20);
         assert!(
             !granted.covers(u64::MAX)
                 && !granted.covers(u64::MAX - 1)
@@ -95,7 +95,7 @@ mod tests {
     /// WIND-6.7: up to the limit of all messages, and nothing beside it until it is read.
     #[test]
     fn message_beyond_all_credit_is_covered_only_alone() {
-        let mut granted = Granted::new(1 << 20);
+        let mut granted = ReceiveCredit::new(1 << 20);
         assert!(granted.covers(MESSAGE_MAX) && granted.is_exceeded_by(1 << 20));
         granted.take(1);
         assert!(!granted.covers(1 << 20), "something is unread");
