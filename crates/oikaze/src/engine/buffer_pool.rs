@@ -1,4 +1,4 @@
-//! Memory of long buffer_pool, used retry: fresh memory costs a page fault every 4096 bytes, which
+//! Memory of long bodies, used again: fresh memory costs a page fault every 4096 bytes, which
 //! is as much as receiving them.
 
 use oikaze_os::memory::has_memory_for;

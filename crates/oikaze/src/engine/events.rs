@@ -176,7 +176,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// Memory for long buffer_pool is given back when none come any more.
+    /// Memory for long bodies is given back when none come any more.
     pub(super) fn rest_buffer_pool(&mut self) {
         if self.long_body.take_if(|latest| self.now - *latest > BODIES_REST).is_some() {
             self.buffer_pool.rest();

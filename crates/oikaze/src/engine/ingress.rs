@@ -26,7 +26,7 @@ use oikaze_protocol::wire::{Lane, Malformed, Seal, View};
 use std::io;
 use std::net::SocketAddr;
 
-/// Who is at the handshake_limiter, and how much their knocking may cost.
+/// Who is at the door, and how much their knocking may cost.
 pub(super) struct HandshakeLimiter {
     /// Seals of handshakes that claim to come from where the named peer is known to be.
     known: TokenBucket,

@@ -181,7 +181,7 @@ pub enum Request {
         from: Rank,
         /// How many.
         messages: u64,
-        /// Bytes of all their buffer_pool.
+        /// Bytes of all their bodies.
         bytes: u64,
     },
     /// Create a shared array together with all other nodes.

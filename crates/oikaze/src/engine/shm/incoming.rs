@@ -1,5 +1,5 @@
 //! From a local peer: records become messages for the layers above. Everything read here was
-//! written by another process: headings are judged ([`Heading::decode`]), heads and buffer_pool
+//! written by another process: headings are judged ([`Heading::decode`]), heads and bodies
 //! copied before anybody looks at them.
 
 use crate::engine::buffer_pool::{Body, BufferPool};

@@ -1,5 +1,5 @@
 //! A peer on the same machine: its messages go through rings in shared memory, with the same heads
-//! and buffer_pool as over Wind, and the same is said of what became of them (spec/memory.md,
+//! and bodies as over Wind, and the same is said of what became of them (spec/memory.md,
 //! MEM-16). The connection beside it stays: for its signs of life, and its goodbye.
 
 mod channel;
@@ -37,11 +37,11 @@ counters! {
 pub struct RingCounters {
     /// Messages posted, withdrawn ones included.
     pub messages_out: u64,
-    /// Bytes of their buffer_pool.
+    /// Bytes of their bodies.
     pub bytes_out: u64,
     /// Messages handed up.
     pub messages_in: u64,
-    /// Bytes of their buffer_pool.
+    /// Bytes of their bodies.
     pub bytes_in: u64,
     /// Messages that found no room, or no credit, at once.
     pub waited: u64,

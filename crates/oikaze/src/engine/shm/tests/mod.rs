@@ -148,7 +148,7 @@ fn who_ends_before_the_network_knows_it_is_lost_all_the_same() {
     assert!(ended - begun < Duration::from_secs(1), "{:?}", ended - begun);
 }
 
-/// MEM-16.3: what Wind carries, rings carry: in every length, from inline buffer_pool and from
+/// MEM-16.3: what Wind carries, rings carry: in every length, from inline bodies and from
 /// regions, and nothing goes over the network.
 #[test]
 fn all_operations_go_through_the_rings() {
