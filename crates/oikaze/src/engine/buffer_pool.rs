@@ -1,5 +1,5 @@
-//! Memory of long bodies, used again: fresh memory costs a page fault every 4096 bytes, which
-//! is as much as receiving them.
+//! Buffer pool for long message bodies. Fresh memory costs a page fault every 4096 bytes, as much
+//! as receiving them.
 
 use oikaze_os::memory::has_memory_for;
 use oikaze_os::signals::{Locked, locked};

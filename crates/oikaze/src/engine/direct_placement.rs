@@ -1,5 +1,5 @@
-//! Receiving bulk directly into its place (MEM-3.7): who sent the latest of it, and what that peer
-//! will probably send next.
+//! Direct placement: predicts which bulk datagrams come next, so that the kernel copies them
+//! straight to their destination (MEM-3.7).
 
 use super::ingress::Ingress;
 use oikaze_os::link::{Predicted, Scattered};

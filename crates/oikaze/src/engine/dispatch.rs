@@ -1,4 +1,4 @@
-//! The way up from Wind: each message goes to remote memory or to coherence, by the first byte of
+//! Dispatch: passes each message from Wind to remote memory or to coherence, by the first byte of
 //! its head.
 
 use super::buffer_pool::BufferPool;

@@ -1,5 +1,5 @@
-//! Small messages between local peers that take the shortest way: from the caller's memory into the
-//! ring, and from the ring to the caller, with no turn between (spec/memory.md, MEM-16.9).
+//! Fast path for small messages between local peers: from the caller's memory into the ring, and
+//! from the ring to the caller, without a turn (spec/memory.md, MEM-16.9).
 
 use super::shm::{ShmChannel, ShmChannels};
 use super::{Arrived, Completion, Engine, Failure};

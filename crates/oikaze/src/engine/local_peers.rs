@@ -1,8 +1,8 @@
-//! The local peers of a node: when their rings are looked at, what becomes of what is found there,
-//! and how they end.
+//! The local peers of a node: when their rings are polled, what becomes of the records found there,
+//! and how the peers end.
 //!
-//! Receiving never transmits: what is put into a ring, and whom to wake for it, belongs to the
-//! stages that post and send.
+//! Receiving never transmits: writing to a ring, and the wakeup of its reader, belong to the stages
+//! that post and send.
 
 use super::dispatch::Dispatch;
 use super::shm::{Handed, LocalPeer, Settled};

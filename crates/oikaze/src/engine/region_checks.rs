@@ -1,5 +1,5 @@
-//! Memory of this node that requests name, as source or destination: is it still there? (MEM-1.5,
-//! MEM-1.8)
+//! Checks that the memory which a request names as source or destination is still registered
+//! (MEM-1.5, MEM-1.8).
 
 use super::submission::{Keep, Request};
 use super::{Engine, Failure};

@@ -1,4 +1,5 @@
-//! Operations whose target had absent pages: posted again, until the pages are there (MEM-1.11).
+//! Retries operations whose target had absent pages, with backoff, until the pages are present
+//! (MEM-1.11).
 
 use super::events::Owner;
 use super::{Engine, Failure};

@@ -1,4 +1,5 @@
-//! How many wrong seals of strangers this node computes (WIND-10.3): a token bucket.
+//! Token bucket that limits how many checksums this node computes for datagrams of unknown
+//! connections (WIND-10.3).
 
 use oikaze_protocol::limits::{STRANGERS_AT_ONCE, STRANGERS_PAUSE};
 use oikaze_protocol::time::Time;

@@ -1,17 +1,16 @@
-//! The engine, which one thread at a time is in: how others leave work to that one, and when the
-//! next turn is due.
+//! Combining lock around the engine: one thread is inside, and others leave their requests to it.
 //!
-//! It is entered by one try-lock, which who comes often has for nothing. Who finds it taken says so
-//! ([`CombiningLock::ask`]) and tries once more; the holder looks whether anybody has when it has
-//! let go. Lock and question are one word ([`BiasedLock`]), so that one of them comes second: a
-//! holder that does sees the question; an asker that does finds it open, or taken by somebody who
-//! has not looked yet. Either way one of them has the work done, and neither needs a fence, which
-//! would wait for all that was stored before, whoever's cache it goes to.
+//! Entry is one try-lock; a thread that enters often holds a bias and pays no atomic
+//! read-modify-write. A thread that finds the lock taken sets the request bit
+//! ([`CombiningLock::ask`]) and tries once more. The holder checks the bit after it has let go.
+//! Lock and request bit are one word ([`BiasedLock`]), so one of the two comes second: a later
+//! holder sees the request, and a later requester finds the lock open, or taken by a thread that
+//! has not checked yet. Either way one of them does the work, and neither needs a fence.
 //!
-//! What must hold, and is tried by loom in every interleaving (`models`, below):
-//! 1. What was left to the holder is taken up by a turn that begins afterwards.
-//! 2. Nobody sleeps past the time at which the next turn is due ([`super::sleeper`]), although only
-//!    turns that bring it forward say so.
+//! Properties that loom checks in every interleaving (`models`, below):
+//! 1. Requests left to the holder are taken up by a turn that begins afterwards.
+//! 2. No thread sleeps past the time at which the next turn is due ([`super::sleeper`]), although
+//!    only turns that bring it forward say so.
 
 use crate::sync::{AtomicU64, Ordering};
 use oikaze_os::cpu::{BiasedLock, BiasedLockGuard};

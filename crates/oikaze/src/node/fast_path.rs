@@ -1,4 +1,4 @@
-//! Messages between local peers that no turn is run for.
+//! Sending and receiving messages of local peers by the fast path, without a turn.
 
 use super::combining_lock::CombiningLockGuard;
 use super::{Node, RealEngine, Way};

@@ -1,4 +1,5 @@
-//! A place where one thread sleeps on the socket, and how others see that it does.
+//! Lets one thread sleep on the socket, and lets others see that it sleeps, so that they know
+//! whether a wakeup is needed.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 use oikaze_os::cpu::Event;

@@ -1,8 +1,10 @@
-//! Spinning pays on a core of one's own. On a shared one it spends the thread's share of the core
-//! on nothing, and the scheduler, which knows only that the thread ran, gives the core to the
-//! others when there is work at last. Who sleeps keeps its claim: the kernel prefers it when it is
-//! woken. (Ousterhout, "Scheduling techniques for concurrent systems", 1982: two-phase waiting;
-//! here the second phase begins at once where the first was seen to cost more than it saves.)
+//! Decides whether a waiting thread busy-polls (busy poll) or sleeps.
+//!
+//! Spinning pays on a core of one's own. On a shared core it spends the thread's share on nothing,
+//! and the scheduler gives the core to other threads when there is work at last. A thread that
+//! sleeps keeps its claim: the kernel prefers it when it is woken. (Ousterhout, "Scheduling
+//! techniques for concurrent systems", 1982: two-phase waiting; here the second phase begins at
+//! once where the first was seen to cost more than it saves.)
 
 use oikaze_os::cpu::preemptions;
 use oikaze_protocol::time::Time;

@@ -1,5 +1,5 @@
-//! Sleeping on the link: announced before, and taken back as soon as the sleeper has other ways to
-//! look.
+//! Announces a sleep on the link before it begins, and takes the announcement back once the thread
+//! polls again.
 
 use super::Node;
 use oikaze_os::link::Link;

@@ -1,24 +1,24 @@
-//! Who waits, drives: which thread looks after the engine, and how it hands that over.
+//! Driver election: one of the threads that wait runs the engine's turns.
 //!
-//! Threads that wait for something compete for the role of the *driver*, who runs turns and watches
-//! the socket. There is one at a time, because two threads that poll one socket cost more than ten
-//! times what one costs. The others park. A driver that has what it waited for hands the role to a
-//! parked thread, or leaves it free; then the *helper*, a thread that otherwise does nothing, must
-//! watch the socket, so that this node answers its peers although nobody waits.
+//! Threads that wait for something compete for the role of the *driver*, which runs turns and
+//! watches the socket. There is one driver, because two threads that poll one socket cost more than
+//! ten times what one costs. The others park. A driver whose condition is fulfilled hands the role
+//! to a parked thread, or leaves it free. Then the *helper*, an otherwise idle thread, watches the
+//! socket, so that this node answers its peers although no thread waits.
 //!
-//! Waking the helper costs a system call and a thread switch, which an application that waits again
-//! microseconds later pays for nothing. So the helper, while there is a driver, sleeps with a
-//! limit, away from the socket, and a leaver wakes it only if its limit is far or the gaps between
-//! two drivers have lately been long ([`GAP_SHORT`]): in the worst case nobody watches the socket
-//! for [`LOOK_SOON`] once, and then the helper looks by itself.
+//! A wakeup of the helper costs a system call and a thread switch, which a program that waits again
+//! microseconds later pays for nothing. While there is a driver, the helper therefore sleeps with a
+//! limit, away from the socket. A leaving driver wakes it only if its limit is far or the gaps
+//! between two drivers have lately been long ([`GAP_SHORT`]). In the worst case nobody watches the
+//! socket for [`LOOK_SOON`] once, and then the helper polls by itself.
 //!
-//! What must hold, and is tried by loom in every interleaving (`tests.rs`):
+//! Properties that loom checks in every interleaving (`tests.rs`):
 //! 1. There are never two drivers.
-//! 2. While a thread waits, there is a driver: a leaver hands over under the same lock under which
-//!    a waiter enlists.
-//! 3. While nobody drives, the helper watches, or is being woken, or looks again within
+//! 2. While a thread waits, there is a driver: a leaving driver hands over under the same lock
+//!    under which a waiter enlists.
+//! 3. While there is no driver, the helper watches, or is being woken, or polls again within
 //!    [`LOOK_SOON`].
-//! 4. A waiter whose condition came true before [`Role::wake_all`] sees it: it does not sleep on.
+//! 4. A waiter whose condition came true before [`Role::wake_all`] sees it and does not sleep on.
 //!    ([`Wakes::Alone`] leaves that to others.)
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
-//! Something that many hold for a moment, and that is to stay for as long as one of them does.
+//! A reference count whose fast path uses per-thread counters instead of atomic read-modify-writes,
+//! as the Linux kernel's `percpu_ref` does.
 //!
-//! Each time that an `Arc` is handed on or dropped, one locked instruction waits until all that was
-//! stored before has reached the cache. A [`Guest`] is counted by plain stores, in a line of its
-//! thread's own; nobody knows how many there are. When the [`Host`] goes, those of all threads are
-//! added up, and from then on counted one by one (as the Linux kernel's `percpu_ref` does). It is a
-//! [`Hazard`] that keeps both ways of counting apart.
+//! Cloning or dropping an `Arc` takes a locked instruction, which waits until all earlier stores
+//! have reached the cache. A [`Guest`] is counted by plain stores in a cache line of its own
+//! thread, so the total is unknown. When the [`Host`] goes, the counters of all threads are added
+//! up, and from then on each change is counted by an atomic. A [`Hazard`] keeps both ways of
+//! counting apart.
 //!
-//! And a guest is a number of two bytes, not an address: what holds one may be returned in two
-//! registers. Once stored in parts and loaded as a whole, as happens to whatever is larger, it
-//! would have to wait for the same.
+//! A guest is a number of two bytes instead of an address, so its holder is returned in two
+//! registers. A larger value would be stored in parts and loaded as a whole, which stalls on store
+//! forwarding.
 
 use super::Hazard;
 use super::PLACES;

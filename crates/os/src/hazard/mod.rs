@@ -1,14 +1,15 @@
-//! Who is inside something that may end, so that its end can wait for them: hazard marks (Michael
-//! 2004), set and cleared by plain stores.
+//! Tracks threads that are using an object, so that teardown can wait for them: hazard marks
+//! (Michael 2004), set and cleared by plain stores.
 //!
-//! Who goes in marks itself first and looks then whether it is over; who ends it says so first and
-//! looks then at the marks. With a fence between the two steps of each, one of them sees the other
-//! (Dekker's argument). Going in is frequent and an end is rare, so where the kernel permits it the
-//! fence of those who go in is left to who ends it (`fences`).
+//! A thread that enters sets its mark first and then checks whether the object has ended. A thread
+//! that ends the object says so first and then checks the marks. With a fence between the two steps
+//! of each, one of them sees the other (Dekker's argument). Entering is frequent and ending is
+//! rare. So where the kernel permits it, the ending thread makes the fence for all others
+//! (`fences`).
 //!
-//! Each thread has a place for its mark; threads for which there is none are counted instead.
-//! [`Hazard`] is for threads of this process; what two processes share has its marks in memory that
-//! both map (`shm::marks`).
+//! Each thread has a place for its mark; threads without a place are counted instead. [`Hazard`] is
+//! for threads of this process; marks shared by two processes lie in memory that both map
+//! (`shm::marks`).
 
 #[cfg_attr(all(test, loom), allow(dead_code))]
 pub(crate) mod fences;

@@ -1,6 +1,5 @@
-//! Regions of one node that a local peer has mapped (spec/memory.md, MEM-18): it reaches them by
-//! itself, until they are taken back. Who is inside meanwhile stands in memory that both map
-//! ([`Marks`]).
+//! Regions of one node that a local peer has mapped and accesses by itself until they are taken
+//! back (spec/memory.md, MEM-18). Marks in memory that both map tell who is inside ([`Marks`]).
 
 use super::copy::copy;
 use super::line::Line;

@@ -1,4 +1,5 @@
-//! A connected Unix socket that keeps the boundaries of what is sent, between two local peers.
+//! Control socket between two local peers: a connected Unix socket that keeps the boundaries of
+//! what is sent.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};

@@ -1,5 +1,5 @@
-//! Where a node can be called by others on its machine: Unix sockets, under a name of its network
-//! namespace, and in a directory.
+//! Listener for connections of local peers: Unix sockets under a name of the network namespace, and
+//! in a directory.
 
 use super::line::Line;
 use crate::origin::Origin;

@@ -1,5 +1,6 @@
-//! A local peer that was given up while its process lives: it was stopped, or has said nothing for
-//! long. When it goes on, it finishes what it was in the middle of (spec/memory.md, MEM-18.6).
+//! A local peer that was given up while its process lives, because it was stopped or said nothing
+//! for long. When it continues, it finishes what it was in the middle of (spec/memory.md,
+//! MEM-18.6).
 
 use super::line::Line;
 use super::marks::Marks;

@@ -1,5 +1,4 @@
-//! What this node knows of others' intervals: a vector time, and the intervals themselves since the
-//! last barrier (COH-4.3).
+//! The vector clock of this node and the intervals it knows since the last barrier (COH-4.3).
 
 use super::array::Array;
 use super::codec::{Reader, Writer};

@@ -1,4 +1,4 @@
-//! The body of one fragmented message while it comes in.
+//! Reassembly of one fragmented message.
 
 use super::ranges::RangeSet;
 use super::{Class, Head};

@@ -1,4 +1,5 @@
-//! What the fate of datagrams tells of the size that the path carries (WIND-8.3).
+//! Black hole detection (RFC 8899, section 4.3): counts acknowledged and lost datagrams by size,
+//! from which the path MTU is doubted (WIND-8.3).
 
 use crate::limits::DATAGRAM_MIN;
 use arrayvec::ArrayVec;

@@ -1,5 +1,5 @@
-//! An acknowledgement that came beside a message: what the message causes is waited for, what the
-//! acknowledgement settles is not, so it is processed afterwards (WIND-3.11).
+//! Deferred acknowledgement: an acknowledgement that came beside a message is processed after what
+//! the message causes was sent, because nobody waits for what it settles (WIND-3.11).
 
 use super::connection::Connection;
 use crate::time::Time;

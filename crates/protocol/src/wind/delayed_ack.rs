@@ -1,13 +1,12 @@
-//! Does data of ours soon follow what asks for an acknowledgement? Then the acknowledgement rides
-//! along (WIND-3.8).
+//! Delayed ACK: decides whether an acknowledgement waits for data that it can travel with
+//! (WIND-3.8).
 //!
-//! Two nodes that put to each other in turns would otherwise send two datagrams each way for every
-//! one that is needed. TCP calls such a connection *interactive* ("pingpong mode", RFC 1122,
-//! section 4.2.3.2, refined by measuring instead of assuming): while it is, an acknowledgement that
-//! was asked for waits a moment. What exchanges have shown is a balance: those in which data
-//! followed against those in which none did, each weighed by what it saves or costs. So a moment in
-//! which the machine did something else ends nothing, and a connection on which nothing follows any
-//! more soon has its acknowledgements at once.
+//! Two nodes that put to each other in turns would otherwise send two datagrams each way instead of
+//! one. TCP calls such a connection *interactive* (RFC 1122, section 4.2.3.2; Linux: "pingpong
+//! mode"). This module measures instead of assuming: [`AckPolicy`] keeps a score of exchanges in
+//! which data followed soon and of those in which none did, each weighed by what it saves or costs.
+//! One pause therefore ends nothing, and a connection on which no data follows any more gets its
+//! acknowledgements at once.
 
 use crate::limits::{ACK_HOLD, INTERACTIVE_FROM, INTERACTIVE_LOSS, INTERACTIVE_MOST};
 use crate::time::Time;

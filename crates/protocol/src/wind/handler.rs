@@ -1,4 +1,4 @@
-//! What Wind asks of the layer above it, on the way up.
+//! [`Handler`]: the interface of the layer above Wind, to which messages are delivered.
 
 use super::Class;
 use crate::Rank;

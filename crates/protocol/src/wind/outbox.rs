@@ -1,9 +1,9 @@
-//! Messages posted and not yet settled (WIND-2, WIND-4): their numbers, their state, and what is
-//! queued for sending.
+//! Send queue: messages that were posted and are not settled (WIND-2, WIND-4), with their numbers
+//! and states. A full queue refuses further messages, which is the backpressure on the program.
 //!
 //! Two queues take turns: *small* (whole messages, beginnings, withdrawals) and *bulk* (bodies in
-//! fragments, a few messages at a time in rotation). The front of each is always something that can
-//! be sent, so that asking whether anything is due is O(1).
+//! fragments, a few messages at a time in rotation). The front of each can always be sent, so
+//! whether anything is due is known in O(1).
 
 mod again;
 mod ending;

@@ -1,5 +1,5 @@
-//! The credit that a receiver grants: what its peer may send that is not read yet (WIND-6.3,
-//! WIND-6.4).
+//! Flow control, receiver's side: the receive credit that this node grants, which limits what the
+//! peer may send and the program has not read (WIND-6.3, WIND-6.4).
 
 use super::outgoing::cost;
 use crate::limits::{CREDIT_OVERHEAD, MESSAGE_MAX};

@@ -1,4 +1,4 @@
-//! Which datagrams of a lane have arrived, and when that is to be told (WIND-3).
+//! Records which datagrams of a lane have arrived, and when an ACK is due for them (WIND-3).
 
 use super::delayed_ack::AckPolicy;
 use super::ranges::RangeSet;

@@ -1,4 +1,5 @@
-//! What goes again, and when: after a loss, after a silence, by another port.
+//! Retransmission: what is sent again and when, after a loss, after a probe timeout, or by another
+//! port.
 
 use super::connection::Connection;
 use super::flight::{Cause, Item};

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// What a caller says first, and what it is answered.
-const HELLO: &[u8] = b"oikaze neighbour hello";
+const HELLO: &[u8] = b"oikaze shm hello";
 const WELCOME: &[u8] = b"oikaze local peer welcome";
 const NONCE: usize = 16;
 const MAC: usize = 32;

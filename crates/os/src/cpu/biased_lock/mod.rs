@@ -1,23 +1,22 @@
-//! A lock for what one thread at a time is in for a moment, which others can ask for more while it
-//! is taken.
+//! A lock that is held for moments, and whose holder can be asked for more while it is inside.
 //!
-//! Lock, question and sleepers are bits of one word. Whoever is about to change something shares no
-//! cache line but this with others, and goes in and out by one locked instruction each: such an
-//! instruction waits until all that was stored before has reached the cache, whoever has the lines.
+//! Lock, request and sleepers are bits of one word. A thread shares no other cache line to enter,
+//! and enters and leaves by one locked instruction each. Such an instruction waits until all
+//! earlier stores have reached the cache.
 //!
-//! All that is done to one word has one order, and a thread that has done something to it sees that
-//! or what came later. So one who asks and then finds the word taken has asked before the holder
-//! leaves; and a holder that has left finds the question by a mere load, or it came after, when it
-//! was open. No fence is needed for that.
+//! All changes of one word have one order, and a thread that has changed it sees that change or a
+//! later one. So a thread that sets the request bit and then finds the word taken has asked before
+//! the holder leaves. A holder that has left finds the request by a mere load, or the request came
+//! later, when the lock was open. No fence is needed for that.
 //!
-//! A thread that goes in [often](BiasedLock::try_enter_often), for moments, while no other does,
-//! becomes the *bias owner*: it leaves the word taken, and says by plain stores whether it is
-//! inside (biased locking: Dice, Moir and Scherer, Quickly Reacquirable Locks, 2003). Whoever else
-//! wants to go in revokes the bias and makes the bias owner's fence as in [`crate::hazard`]. If the
-//! bias owner is out then, it stays out, and they are in. Else it finds the bias revoked when it
-//! leaves, and leaves as anybody does: it opens, wakes, and looks what it was asked. Nobody waits
-//! for it who need not: it may sleep inside, for the very thread that looks in. Each withdrawal
-//! takes some microseconds, and makes the next bias harder to come by.
+//! A thread that enters [often](BiasedLock::try_enter_often), for moments, while no other does,
+//! becomes the *bias owner*: it leaves the word taken, and marks by plain stores whether it is
+//! inside (biased locking: Dice, Moir and Scherer, Quickly Reacquirable Locks, 2003). Another
+//! thread that wants to enter revokes the bias and makes the bias owner's fence as in
+//! [`crate::hazard`]. If the bias owner is outside then, it stays outside. Otherwise it finds the
+//! bias revoked when it leaves, opens the lock, wakes the sleepers and checks for requests.
+//! `try_enter` never waits for the bias owner, which may be blocked on the caller. Each revocation
+//! takes some microseconds, and makes the next bias harder to get.
 
 #[cfg(all(test, loom))]
 mod models;

@@ -1,4 +1,4 @@
-//! Which socket is looked at when: what is small comes before bulk, and what is quiet costs little.
+//! Poll schedule of the sockets: small datagrams come before bulk, and idle sockets cost little.
 
 use super::super::sink::Sink;
 use super::connected::ConnectedSet;

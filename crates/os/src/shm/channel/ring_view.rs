@@ -1,4 +1,4 @@
-//! Both directions, seen from outside.
+//! A view of both rings from outside, for callers that poll without a turn.
 
 use super::layout::RING;
 #[cfg(not(all(test, loom)))]

@@ -1,5 +1,5 @@
-//! Is the delay ours? (WIND-9.4) Whoever yields to every queue starves beside those who fill it,
-//! and on a path that is long.
+//! Detects competing flows that fill queues (WIND-9.4). A delay-based controller that yields to
+//! every queue starves beside them and on long paths, so it changes to CUBIC while they compete.
 
 use super::{Controller, Cubic, Limits};
 use crate::time::Time;

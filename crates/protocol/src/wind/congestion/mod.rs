@@ -1,4 +1,4 @@
-//! How much may be in flight, and how fast it goes (WIND-9). A new algorithm is a new
+//! Congestion control: the congestion window and the pacing rate (WIND-9). A new algorithm is a new
 //! [`Controller`].
 
 mod competition;

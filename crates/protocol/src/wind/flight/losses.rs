@@ -1,5 +1,5 @@
-//! What counts as lost: overtaken, too large for its path, or unanswered for too long (WIND-5.2,
-//! WIND-5.4, WIND-8.4).
+//! Loss detection: declares datagrams lost that were overtaken, are too large for their path, or
+//! were not acknowledged for too long (WIND-5.2, WIND-5.4, WIND-8.4).
 
 use super::super::loss::{self, Verdict};
 use super::super::pto::Silence;
