@@ -18,7 +18,7 @@ NODES ?= 4
 demo: packages
 	@# Cargo says where its programs are: CARGO_TARGET_DIR, build.target-dir or build.target may move them.
 	program() {
-	  $(CARGO) build --quiet --release "$$@" --message-format=json | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1
+	  $(CARGO) build --release "$$@" --message-format=json | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1
 	}
 	oikaze=$$(program -p oikaze-cli --bin oikaze)
 	himeno=$$(program -p oikaze-apps --bin himeno)

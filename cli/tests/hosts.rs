@@ -53,7 +53,9 @@ fn statuses_come_from_far() {
         finish(&mut hosts(&["--hosts", "a", "--failure-time", "1"], &shell, &["no-such-program"]));
     assert_eq!(status, Some(127));
     assert!(
-        err.contains("could not be started: program \"no-such-program\" was not found in PATH"),
+        err.contains("could not be started on host ")
+            && err.contains(": program \"no-such-program\" was not found in PATH")
+            && err.contains("copy it there"),
         "{err}"
     );
 }

@@ -62,7 +62,17 @@ pub fn agent(helper: &Path) -> Result<(), LaunchError> {
     match started {
         Ok(crew) => serve(crew, &inbox, &up, &mut guard),
         Err(why) => {
-            let how = Ending::Lost(format!("could not be started: {why}"), why.status());
+            let host = rustix::system::uname();
+            let host = host.nodename().to_string_lossy();
+            // As of a shell: the program was not found.
+            let remedy = match why.status() {
+                127 => "; copy it there: it must lie at the same path on each host",
+                _ => "",
+            };
+            let how = Ending::Lost(
+                format!("could not be started on host {host}: {why}{remedy}"),
+                why.status(),
+            );
             for rank in ranks {
                 up.tell(&News::Ended(rank, how.clone()));
             }

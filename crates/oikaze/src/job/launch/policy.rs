@@ -66,6 +66,8 @@ pub struct Policy {
     status: Option<u8>,
     /// Rank of the node that aborted the job before any had failed.
     aborter: Option<Rank>,
+    /// Nodes that have ended with status 0.
+    finished: Vec<Rank>,
     /// Survivors go on after the death of a node.
     keep_going: bool,
     interrupted: bool,
@@ -87,6 +89,7 @@ impl Policy {
             stage,
             status: None,
             aborter: None,
+            finished: Vec::new(),
             keep_going: false,
             interrupted: false,
             told: false,
@@ -133,10 +136,12 @@ impl Policy {
         let rest = match self.living.len() {
             _ if self.told => String::new(),
             0 => String::new(),
-            left => format!("; {left} nodes have {} s to end", self.grace.as_secs_f32()),
+            left => self.grace_of(left, "node", "nodes"),
         };
-        self.actions
-            .push(Action::Say(format!("node {rank} aborted the job: {}{rest}", one_line(why))));
+        let why = one_line(why);
+        let why = why.trim_end_matches('.');
+        self.actions.push(Action::Say(format!("node {rank} aborted the job: {why}{rest}")));
+        self.explain_early_ends();
         if self.stage == Stage::Running {
             self.stage = Stage::Grace(now + self.grace);
         }
@@ -153,6 +158,7 @@ impl Policy {
             success: how.is_success(),
         }));
         if how.is_success() {
+            self.finished.push(rank);
             return;
         }
         // Its local peers hear of a killed process sooner than its launcher does, and may have
@@ -178,10 +184,10 @@ impl Policy {
             let rest = match self.living.len() {
                 _ if self.told => String::new(),
                 0 => String::new(),
-                left => format!("; {left} more have {} s to end", self.grace.as_secs_f32()),
+                left => self.grace_of(left, "more node", "more nodes"),
             };
             self.actions
-                .push(Action::Say(format!("node {rank} {how}{rest} (exit status {status})")));
+                .push(Action::Say(format!("node {rank} {how}{rest}; the job ends with {status}")));
             self.explain(how);
         }
         if self.stage == Stage::Running {
@@ -194,16 +200,35 @@ impl Policy {
         let status = *self.status.get_or_insert(how.status());
         let rest = match self.living.len() {
             _ if self.told => String::new(),
-            0 => format!("; none is left (exit status {status})"),
-            left => format!("; {left} more go on (exit status {status})"),
+            0 => format!("; none is left; the job ends with {status}"),
+            1 => format!("; 1 more node goes on; the job will end with {status}"),
+            left => format!("; {left} more nodes go on; the job will end with {status}"),
         };
         self.actions.push(Action::Say(format!("node {rank} {how}{rest}")));
         self.explain(how);
     }
 
+    /// Says how long the nodes that are left have.
+    fn grace_of(&self, left: usize, one: &str, many: &str) -> String {
+        let (nodes, have) = if left == 1 { (one, "has") } else { (many, "have") };
+        format!("; {left} {nodes} {have} {} s to end", self.grace.as_secs_f32())
+    }
+
+    /// Nodes that ended with status 0 before the first failure may be its cause.
+    fn explain_early_ends(&mut self) {
+        if self.told || self.stage != Stage::Running {
+            return;
+        }
+        for rank in std::mem::take(&mut self.finished) {
+            self.actions.push(Action::Say(format!(
+                "node {rank} had ended with status 0 before; if it called exit, it did not leave the job: return from the program instead"
+            )));
+        }
+    }
+
     fn explain(&mut self, how: &Ending) {
         if *how == Ending::Signal(SIGKILL) && !self.told {
-            let why = "if nobody killed it, the machine had no memory left: see `dmesg`, use more machines or a smaller problem";
+            let why = "if nobody killed it, the machine may have had no memory left: see `dmesg`, use more machines or a smaller problem";
             self.actions.push(Action::Say(why.to_owned()));
         }
     }
