@@ -96,7 +96,7 @@ fn shown() -> Vec<(String, String)> {
 /// The source of all programs, one module each.
 fn source(shown: &[(String, String)]) -> String {
     let mut text = String::from(
-        "// Programs that the documents show, written by the tests: OIKAZE_BLESS=1 cargo test -p oikaze-cli --test shown\n\n",
+        "// Programs that the documents show, written by:\n// OIKAZE_BLESS=1 cargo test -p oikaze-cli --test shown\n\n",
     );
     let mut table = String::new();
     for (name, program) in shown {

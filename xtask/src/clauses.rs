@@ -116,7 +116,8 @@ fn parts<'t>(path: &Path, text: &'t str) -> (&'t str, &'t str) {
     (if inside.starts_with("sim") { "" } else { code }, tests)
 }
 
-/// Returns the text with each block of comment lines as one line, as a list of clauses may be wrapped.
+/// Returns the text with each block of comment lines as one line, since a list of clauses may be
+/// wrapped.
 fn with_joined_comments(text: &str) -> String {
     let marker =
         |line: &str| ["//!", "///", "//"].into_iter().find(|marker| line.starts_with(marker));

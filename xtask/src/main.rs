@@ -1,10 +1,11 @@
-//! Chores: `cargo xtask test | soak | fuzz | miri | clauses | bench`.
+//! Chores: `cargo xtask test | soak | fuzz | miri | clauses | prose | bench`.
 #![forbid(unsafe_code)]
 
 mod clauses;
 mod command;
 mod fuzz;
 mod miri;
+mod prose;
 mod soak;
 mod test;
 
@@ -36,6 +37,8 @@ enum Chore {
     Miri,
     /// Is every clause of spec/ cited by code and by a test?
     Clauses,
+    /// Private words, banned openers, width of comments and documents, commit subjects.
+    Prose,
     /// Oikaze and its peers side by side: `cargo xtask bench wind [--quick] [--json FILE]`.
     Bench {
         /// Which bench, and what it is told; `--help` says more.
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Chore::Fuzz(settings) => fuzz::run(&settings),
         Chore::Miri => miri::run(),
         Chore::Clauses => clauses::run(),
+        Chore::Prose => prose::run(),
         Chore::Bench { arguments } => bench(&arguments),
     };
     match result {

@@ -181,9 +181,9 @@ fn relax_row_scalars(
     }
 }
 
-/// The residual at one point, in the original's order of operations. `next` are the six neighbours
-/// (i+1, j+1, k+1, i−1, j−1, k−1); `ij`, `jk`, `ik` the corners of three planes through the point,
-/// in the order in which the original takes them: plus, minus, minus, plus.
+/// The residual at one point, in the original's order of operations. `next` are the six adjacent
+/// points (i+1, j+1, k+1, i−1, j−1, k−1); `ij`, `jk`, `ik` the corners of three planes through the
+/// point, in the order in which the original takes them: plus, minus, minus, plus.
 #[inline(always)]
 fn residual(
     c: &[f32; 12],

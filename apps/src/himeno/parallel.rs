@@ -1,4 +1,4 @@
-//! The same over shared memory: each node relaxes its planes and reads its neighbours' with plain
+//! The same over shared memory: each node relaxes its planes and reads the adjacent ones with plain
 //! loads.
 
 use std::error::Error;

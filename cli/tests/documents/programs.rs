@@ -1,4 +1,5 @@
-// Programs that the documents show, written by the tests: OIKAZE_BLESS=1 cargo test -p oikaze-cli --test shown
+// Programs that the documents show, written by:
+// OIKAZE_BLESS=1 cargo test -p oikaze-cli --test shown
 
 mod readme_md_1 {
 use oikaze::{Class, Job, Region, Rights};

@@ -343,7 +343,7 @@ fn nothing_is_touched_after_the_end_without_membarrier() {
 
 /// A variable that is set to nothing asks for nothing.
 #[test]
-fn who_records_nothing_keeps_its_adjacent_ones() {
+fn empty_recording_variables_keep_local_peers() {
     let mut again = std::process::Command::new(std::env::current_exe().unwrap());
     again.args(["--exact", "a_shared_region_is_reached_without_its_owner"]);
     let output = again.env("OIKAZE_PCAP", "").env("OIKAZE_TRACE", "").output().unwrap();

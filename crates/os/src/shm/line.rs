@@ -268,11 +268,7 @@ mod tests {
     fn a_descriptor_that_finds_no_room_is_missing_and_nothing_else() {
         let mut called = Command::new(std::env::current_exe().unwrap());
         called
-            .args([
-                "--exact",
-                "local peer::line::tests::hears_where_no_descriptor_is_free",
-                "--nocapture",
-            ])
+            .args(["--exact", "shm::line::tests::hears_where_no_descriptor_is_free", "--nocapture"])
             .env(SHORT, "1");
         let output = called.output().unwrap();
         assert!(
@@ -289,7 +285,7 @@ mod tests {
         let listener = UnixListener::bind(&place).unwrap();
         let mut called = Command::new(std::env::current_exe().unwrap());
         let mut caller = called
-            .args(["--exact", "local peer::line::tests::calls_and_waits"])
+            .args(["--exact", "shm::line::tests::calls_and_waits"])
             .env(CALL, &place)
             .spawn()
             .unwrap();

@@ -29,7 +29,7 @@ pub enum Side {
 /// # Errors
 /// [`MemoryError`].
 pub fn shared_memory() -> Result<OwnedFd, MemoryError> {
-    sealed_file("oikaze-local peer", BYTES)
+    sealed_file("oikaze-shm", BYTES)
 }
 
 /// The rings to and from a local peer, and the line to it.

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 /// What a caller says first, and what it is answered.
 const HELLO: &[u8] = b"oikaze shm hello";
-const WELCOME: &[u8] = b"oikaze local peer welcome";
+const WELCOME: &[u8] = b"oikaze shm welcome";
 const NONCE: usize = 16;
 const MAC: usize = 32;
 /// Bytes of the cause in one verdict: those of all local peers fit a value of the store.
@@ -59,7 +59,7 @@ impl Step {
     }
 
     fn key(self, rank: Rank) -> String {
-        format!("local peers/{rank}/{}", self.name())
+        format!("local-peers/{rank}/{}", self.name())
     }
 }
 

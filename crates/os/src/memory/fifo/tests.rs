@@ -109,7 +109,7 @@ fn what_is_destroyed_is_said() {
 
 /// MEM-13.1, MEM-13.4: elements are the pushers' own bytes. One that looks like the header of a
 /// FIFO of long elements, of which the next push names the place, does not let that push write over
-/// its local peers.
+/// its adjacent bytes.
 #[test]
 fn a_fifo_forged_inside_an_element_is_none() {
     let shape = Shape::new(32, 512).unwrap();

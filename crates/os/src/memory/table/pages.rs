@@ -81,7 +81,7 @@ mod tests {
                 runs.set(start..start + len, Rights(rights));
                 list[start as usize..(start + len) as usize].fill(Rights(rights));
                 let boundaries = 1 + list.windows(2).filter(|pair| pair[0] != pair[1]).count();
-                prop_assert_eq!(runs.runs.len(), boundaries, "equal local peers are one run");
+                prop_assert_eq!(runs.runs.len(), boundaries, "equal adjacent pages are one run");
                 prop_assert_eq!(runs.is_uniform(), boundaries == 1);
             }
             for (start, len, right) in asked {

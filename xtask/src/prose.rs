@@ -1,0 +1,140 @@
+//! Checks what a program can check of the style: banned words and openers, width, commit subjects.
+
+use crate::command::root;
+use std::fs;
+use std::process::Command;
+
+/// Maximum number of characters in a line of a comment or a document; tables and code blocks apart.
+const WIDTH: usize = 100;
+/// Maximum number of characters in the subject of a commit.
+const SUBJECT: usize = 72;
+/// Commits up to this one are older than the rule for subjects.
+const BEFORE_SUBJECTS: &str = "6ced448";
+/// Beginnings of private words for which the field has standard ones (docs/GLOSSARY.md).
+const WORDS: &[&str] = &[
+    "favourite",
+    "straggler",
+    "doorway",
+    "passage",
+    "glance",
+    "mourn",
+    "bury",
+    "heed",
+    "turnstile",
+    "foresight",
+    "neighbour",
+];
+/// Words with which no documentation begins: it says first what the thing is or does.
+const OPENERS: &[&str] = &["Who", "Whose", "Whom", "Whoever", "Whatever", "What", "Of", "That"];
+
+/// Checks all tracked files, and the subjects of new commits.
+///
+/// # Errors
+/// Git cannot be asked, or lines break a rule.
+pub fn run() -> Result<(), String> {
+    let mut wrong = Vec::new();
+    // This file names what it forbids.
+    for name in git(&["ls-files", "*.rs", "*.md"])?.lines().filter(|name| *name != file!()) {
+        let Ok(text) = fs::read_to_string(root().join(name)) else { continue };
+        let found = if name.ends_with(".rs") { in_code(&text) } else { in_document(&text) };
+        wrong.extend(found.into_iter().map(|(line, what)| format!("{name}:{line}: {what}")));
+    }
+    wrong.extend(subjects()?);
+    println!("prose: {} lines break a rule", wrong.len());
+    if wrong.is_empty() { Ok(()) } else { Err(format!("prose:\n    {}", wrong.join("\n    "))) }
+}
+
+fn git(arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new("git").current_dir(root()).args(arguments).output();
+    let output = output.map_err(|why| format!("git {arguments:?}: {why}"))?;
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(format!("git {arguments:?}: {why}"));
+    }
+    String::from_utf8(output.stdout).map_err(|why| format!("git {arguments:?}: {why}"))
+}
+
+/// Checks commits since the rule began. A shallow clone knows only some of them.
+fn subjects() -> Result<Vec<String>, String> {
+    let is_known = git(&["cat-file", "-e", BEFORE_SUBJECTS]).is_ok();
+    let range = format!("{BEFORE_SUBJECTS}..HEAD");
+    let log = git(&["log", "--no-merges", "--format=%h %s", if is_known { &range } else { "-1" }])?;
+    let long = |line: &&str| {
+        line.split_once(' ').is_some_and(|(_, subject)| subject.chars().count() > SUBJECT)
+    };
+    let long = log.lines().filter(long);
+    Ok(long.map(|line| format!("commit {line}: subject of more than {SUBJECT} letters")).collect())
+}
+
+fn in_code(text: &str) -> Vec<(usize, String)> {
+    let mut wrong = Vec::new();
+    let mut follows_comment = false;
+    for (line, text) in (1..).zip(text.lines()) {
+        wrong.extend(banned_word(text).map(|word| (line, format!("private word {word:?}"))));
+        let comment = text.trim_start().strip_prefix("//");
+        let is_table = comment.is_some_and(|comment| {
+            comment.trim_start_matches(['/', '!']).trim_start().starts_with('|')
+        });
+        if comment.is_some() && !is_table && text.chars().count() > WIDTH {
+            wrong.push((line, format!("comment wider than {WIDTH} columns")));
+        }
+        let doc = comment.and_then(|comment| comment.strip_prefix(['/', '!']));
+        let opener = doc.filter(|_| !follows_comment).and_then(opener);
+        wrong.extend(opener.map(|word| (line, format!("documentation begins with {word:?}"))));
+        follows_comment = doc.is_some_and(|doc| !doc.trim().is_empty());
+    }
+    wrong
+}
+
+fn in_document(text: &str) -> Vec<(usize, String)> {
+    let mut wrong = Vec::new();
+    let mut in_block = false;
+    for (line, text) in (1..).zip(text.lines()) {
+        wrong.extend(banned_word(text).map(|word| (line, format!("private word {word:?}"))));
+        in_block ^= text.trim_start().starts_with("```");
+        let is_prose = !in_block && !text.trim_start().starts_with('|');
+        if is_prose && text.chars().count() > WIDTH {
+            wrong.push((line, format!("wider than {WIDTH} columns")));
+        }
+    }
+    wrong
+}
+
+fn opener(doc: &str) -> Option<&'static str> {
+    let first = doc.trim_start().split(|c: char| !c.is_alphanumeric()).next();
+    OPENERS.iter().find(|opener| first == Some(**opener)).copied()
+}
+
+/// Returns the private word that a word of this line begins with.
+fn banned_word(text: &str) -> Option<&'static str> {
+    let lower = text.to_lowercase();
+    let mut words = lower.split(|c: char| !c.is_alphanumeric());
+    words.find_map(|word| WORDS.iter().find(|banned| word.starts_with(**banned)).copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doc_that_begins_with_a_relative_is_found() {
+        let code =
+            "/// Whose it is.\nlet x = 1;\n/// Returns it,\n/// Whatever it is.\n//! Of all.\n";
+        let lines: Vec<usize> = in_code(code).into_iter().map(|(line, _)| line).collect();
+        assert_eq!(lines, [1], "a line in the middle of a comment is no opener");
+    }
+
+    #[test]
+    fn private_words_are_found_in_names_and_text() {
+        let code = format!("fn is_{}() {{}}\n// a {}s\n", "favourite", "neighbour");
+        assert_eq!(in_code(&code).len(), 2);
+        assert_eq!(in_code("let buried = unburied;\n"), []);
+    }
+
+    #[test]
+    fn wide_lines_are_found_outside_tables_and_code() {
+        let wide = "x".repeat(WIDTH + 1);
+        assert_eq!(in_document(&format!("{wide}\n| {wide} |\n```\n{wide}\n```\n")).len(), 1);
+        assert_eq!(in_code(&format!("// {wide}\nlet x = \"{wide}\";\n")).len(), 1);
+    }
+}
