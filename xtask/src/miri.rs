@@ -6,7 +6,7 @@ use crate::command::Step;
 
 /// Tests that make no system call Miri lacks, by package.
 const PARTS: [(&str, &[&str]); 2] = [
-    ("oikaze-os", &["memory::shared::borrows", "memory::shared::pending", "memory::scatter"]),
+    ("oikaze-os", &["memory::shared::borrows", "memory::shared::pending"]),
     ("oikaze-protocol", &["coherence::notices", "coherence::array", "coherence::diff"]),
 ];
 
