@@ -28,6 +28,7 @@ mod bpf;
 pub mod checksum;
 pub mod counting;
 pub mod cpu;
+mod descriptor;
 pub mod hazard;
 pub mod inherited;
 pub mod interfaces;

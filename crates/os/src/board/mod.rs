@@ -90,9 +90,9 @@ impl Board {
         }
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         // As in `memory::memfd`: Linux before 6.3 does not know the flag.
-        let file = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL).or_else(|why| {
-            if why == Errno::INVAL { memfd_create(name, flags) } else { Err(why) }
-        })?;
+        let file = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL)
+            .or_else(|why| if why == Errno::INVAL { memfd_create(name, flags) } else { Err(why) });
+        let file = file.and_then(crate::descriptor::not_standard)?;
         fchmod(&file, Mode::RUSR | Mode::WUSR)?;
         ftruncate(&file, bytes as u64)?;
         fallocate(&file, FallocateFlags::empty(), 0, bytes as u64)?;

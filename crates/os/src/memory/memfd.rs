@@ -26,6 +26,7 @@ pub(super) fn sparse(name: &str, len: usize) -> Result<OwnedFd, MemoryError> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL)
         .or_else(|why| if why == Errno::INVAL { memfd_create(name, flags) } else { Err(why) })
+        .and_then(crate::descriptor::not_standard)
         .map_err(|why| MemoryError::system("create a memory file", len, why))?;
     ftruncate(&file, len as u64)
         .map_err(|why| MemoryError::system("size a memory file", len, why))?;

@@ -2,6 +2,7 @@
 //! in a directory.
 
 use super::line::Line;
+use crate::descriptor::not_standard;
 use crate::origin::Origin;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, chmod};
@@ -35,7 +36,8 @@ const _: () = assert!(
 
 fn open() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+    Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        .and_then(not_standard)?)
 }
 
 /// A socket that is called. Its file, if it has one, is removed when it is dropped.
@@ -104,10 +106,8 @@ impl Listener {
     pub fn accept(&self) -> Option<io::Result<Line>> {
         self.descriptors().find_map(|socket| {
             loop {
-                return match accept_with(
-                    socket.as_fd(),
-                    SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-                ) {
+                let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+                return match accept_with(socket.as_fd(), flags).and_then(not_standard) {
                     Ok(line) => Some(Line::new(line)),
                     Err(Errno::AGAIN) => None,
                     // Gone again; another one may wait behind it.

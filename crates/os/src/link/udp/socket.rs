@@ -2,6 +2,7 @@
 
 use super::super::ip::ECT_0;
 use super::bind::BindError;
+use crate::descriptor::not_standard;
 use crate::without::Without;
 use core::ffi::c_int;
 use core::mem::size_of;
@@ -53,11 +54,10 @@ impl Socket {
     ) -> Result<Socket, BindError> {
         let family = if local.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let fd = socket_with(family, SocketType::DGRAM, flags, None).map_err(|why| {
-            BindError::System {
-                what: if local.is_ipv4() { "open an IPv4 socket" } else { "open an IPv6 socket" },
-                why,
-            }
+        let fd = socket_with(family, SocketType::DGRAM, flags, None);
+        let fd = fd.and_then(not_standard).map_err(|why| BindError::System {
+            what: if local.is_ipv4() { "open an IPv4 socket" } else { "open an IPv6 socket" },
+            why,
         })?;
         if local.is_ipv6() {
             sockopt::set_ipv6_v6only(&fd, !both).map_err(|why| BindError::System {
@@ -89,7 +89,8 @@ impl Socket {
             SocketType::DGRAM,
             SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
             None,
-        )?;
+        )
+        .and_then(not_standard)?;
         let everywhere: IpAddr =
             if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         let ip = if own.local.ip().is_unspecified() { everywhere } else { own.local.ip() };
