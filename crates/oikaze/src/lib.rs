@@ -57,7 +57,7 @@ pub use oikaze_protocol::rma::{
     Accumulation, AtomicOp, Change, Combine, Element as NumberKind, Number, Rights, Width, Word,
 };
 pub use oikaze_protocol::wind::{Class, Refusal};
-pub use operation::{Operation, Outcome};
+pub use operation::{Operation, OperationFuture, Outcome};
 pub use refused::RefusedAccess;
 pub use region::{LocalRegion, RegionSlice, RemoteId};
 pub use remote::{COPY_MAX, MESSAGE_MAX, Peer, RemoteFifo, RemoteRegion, RemoteSignal, RemoteWord};

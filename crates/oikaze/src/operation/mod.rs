@@ -1,5 +1,6 @@
 //! Waiting for an operation: always on an object, with a time limit if wanted.
 
+mod future;
 mod in_ring;
 
 use crate::completion::{CompletionQueue, Counter};
@@ -14,6 +15,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
+
+pub use future::OperationFuture;
 
 /// What an operation can yield.
 pub trait Outcome: Copy {
