@@ -6,7 +6,7 @@
 pub use oikaze_os::memory::REGIONS_MAX;
 pub use oikaze_protocol::coherence::{ARRAY_PAGES_MAX, REDUCE_MAX};
 pub use oikaze_protocol::limits::{
-    BODY_MAX, FIFO_ELEMENT_MAX, FIFO_SLOTS_MAX, LIST_MAX, MESSAGE_MAX, MESSAGES_IN_FLIGHT,
+    BODY_MAX, FIFO_ELEMENT_MAX, FIFO_SLOTS_MAX, LIST_MAX, MESSAGE_MAX, MESSAGES_OF_PROGRAM_MAX,
     NAME_MAX, NAMES_MAX, NODES_MAX, QUEUED_MAX,
 };
 
@@ -25,7 +25,7 @@ mod tests {
             ("BODY_MAX", BODY_MAX),
             ("COPY_MAX", COPY_MAX as u64),
             ("QUEUED_MAX", QUEUED_MAX),
-            ("MESSAGES_IN_FLIGHT", MESSAGES_IN_FLIGHT as u64),
+            ("MESSAGES_OF_PROGRAM_MAX", MESSAGES_OF_PROGRAM_MAX as u64),
             ("LIST_MAX", LIST_MAX as u64),
             ("REDUCE_MAX", REDUCE_MAX as u64),
             ("CONTROL_MAX", CONTROL_MAX),

@@ -71,16 +71,7 @@ impl Job {
     /// No such rank.
     pub fn peer(&self, rank: Rank) -> Result<Peer> {
         self.node.check_process(|| format!("node {rank}"))?;
-        if rank >= self.size() {
-            return Err(Error::invalid(
-                format!("node {rank}"),
-                format!(
-                    "this job has {} nodes, numbered from 0 to {}",
-                    self.size(),
-                    self.size() - 1
-                ),
-            ));
-        }
+        self.node.check_rank(rank)?;
         let way = self.node.way_to(rank, self.limit);
         Ok(Peer { node: Arc::clone(&self.node), rank, limit: self.limit, way })
     }
@@ -160,6 +151,7 @@ impl Job {
 
     #[cold]
     fn receive_later(&self, from: Option<Rank>, limit: Option<Duration>) -> Result<Arrived> {
+        from.map_or(Ok(()), |rank| self.node.check_rank(rank))?;
         let next = || self.node.take_mail(from).or_else(|| self.node.take_fast(from));
         let begun = Instant::now();
         let deadline = limit.or(self.limit).and_then(|limit| begun.checked_add(limit));

@@ -92,7 +92,7 @@ fn many_are_refused_both_ways_at_once() {
 #[test]
 fn many_are_under_way_at_once() {
     const MANY: u64 = 30_000;
-    const { assert!(2 * MANY <= oikaze_protocol::limits::MESSAGES_IN_FLIGHT as u64) };
+    const { assert!(2 * MANY <= oikaze_protocol::limits::MESSAGES_OF_PROGRAM_MAX as u64) };
     for nodes in [1, 2] {
         cluster(nodes, &Settings::default(), |job| {
             let words =

@@ -39,6 +39,10 @@ pub const BODY_MAX: u64 = 1 << 40;
 pub const STRIDE_MAX: u64 = (1 << 48) - 1;
 /// Messages known to one connection and not yet settled.
 pub const MESSAGES_IN_FLIGHT: usize = 65_536;
+/// Maximum number of messages to one peer that a program may have in flight. The rest of
+/// [`MESSAGES_IN_FLIGHT`] is for answers and collectives, which must not wait until the peer's program
+/// reads its messages (MEM-8.2).
+pub const MESSAGES_OF_PROGRAM_MAX: usize = MESSAGES_IN_FLIGHT - 4096;
 /// Ranges in one acknowledgement.
 pub const ACK_RANGES_MAX: usize = 32;
 /// Acknowledgements in one datagram: one a lane.
@@ -255,7 +259,7 @@ pub const REFUSALS_KEPT: usize = 256;
 /// Answers to one peer that Wind has not taken yet: to all that it may have asked, for they may all
 /// come at once.
 pub const ANSWERS_PER_PEER: usize = TICKETS_MAX;
-/// BufferPool up to this many bytes are copied when they are posted, and go whole in one frame that
+/// Bodies up to this many bytes are copied when they are posted, and go whole in one frame that
 /// shares its datagram.
 pub const POST_INLINE: u64 = 1024;
 /// The same while hardly anything else is under way to the peer: then a copy costs less than to
@@ -266,7 +270,7 @@ pub const QUIET_MAX: u64 = 1024;
 /// Answers to gets up to this many bytes are read when they are served and share datagrams with
 /// others.
 pub const ANSWER_INLINE: u64 = 256;
-/// BufferPool of at least so many bytes are received into memory that was used before: below it
+/// Bodies of at least so many bytes are received into memory that was used before: below it
 /// fresh memory is cheap.
 pub const BODY_KEPT: usize = 32 << 10;
 /// Bytes of such memory that a node keeps for messages to come: what one peer may have under way.

@@ -64,7 +64,12 @@ impl Loopback {
 
     /// As of a connection: would [`Loopback::post`] answer [`PostError::Full`]?
     pub fn is_full(&self) -> bool {
-        self.queue.len() + self.held.len() >= MESSAGES_IN_FLIGHT
+        self.open_messages() >= MESSAGES_IN_FLIGHT
+    }
+
+    /// Number of messages that have been posted and not been delivered.
+    pub fn open_messages(&self) -> usize {
+        self.queue.len() + self.held.len()
     }
 
     pub fn post(&mut self, message: Message) -> Result<(), PostError> {

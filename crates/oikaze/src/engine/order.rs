@@ -167,7 +167,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         while let Some(held) = queue.pop_front() {
             match held {
                 Held::Fence(epoch) if self.operations.outstanding.has_ended(peer, epoch) => {}
-                Held::Request(request, token) if !self.is_full(peer) => {
+                Held::Request(request, token) if !self.has_no_room_for_program(peer) => {
                     self.begin(request, token);
                     begun = true;
                 }

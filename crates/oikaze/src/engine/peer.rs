@@ -58,6 +58,14 @@ impl Peer {
             .map_or_else(|| self.connection.is_full(), |local_peer| local_peer.is_full())
     }
 
+    /// Number of messages that have been posted to the peer and not been settled.
+    pub fn open_messages(&self) -> usize {
+        self.local_peer.as_ref().map_or_else(
+            || self.connection.open_messages(),
+            |local_peer| local_peer.open_messages(),
+        )
+    }
+
     /// Forget the sources of the messages with such tokens.
     pub fn cancel(&mut self, cancelled: &impl Fn(Token) -> bool) {
         match &mut self.local_peer {

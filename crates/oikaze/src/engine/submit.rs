@@ -11,7 +11,7 @@ use oikaze_os::link::Link;
 use oikaze_os::memory::RegionTable;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
-use oikaze_protocol::limits::{PAGES_MIN, POST_INLINE, QUEUED_MAX};
+use oikaze_protocol::limits::{MESSAGES_OF_PROGRAM_MAX, PAGES_MIN, POST_INLINE, QUEUED_MAX};
 use oikaze_protocol::rma::{Memory, Rma, read_rows};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Message, Token};
@@ -194,6 +194,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
             | Request::Close => return,
         };
         match message {
+            Ok(message) if self.has_no_room_for_program(to) => {
+                self.rma.unposted(&message);
+                self.fail(to, token, Failure::TooMany { peer: to });
+            }
             Ok(message) => self.post(to, message),
             Err(error) => {
                 self.operations.settle(token, Err(error.into()));
@@ -324,6 +328,16 @@ impl<L: Link, P: Pages> Engine<L, P> {
         } else {
             self.peer(to).is_some_and(Peer::is_full)
         }
+    }
+
+    /// Returns `true` if what is left of the messages to this peer is for the library's own.
+    /// Otherwise collectives and answers would wait until the peer's program reads its messages.
+    pub(super) fn has_no_room_for_program(&self, to: Rank) -> bool {
+        let open = match to == self.me {
+            true => self.loopback.open_messages(),
+            false => self.peer(to).map_or(0, Peer::open_messages),
+        };
+        open >= MESSAGES_OF_PROGRAM_MAX
     }
 
     fn post_or_hold(&mut self, to: Rank, message: Message) {

@@ -57,6 +57,12 @@ impl Inside {
         death != Death::Closed || !self.leaving.contains_key(&rank)
     }
 
+    /// Loss of the first node that is gone without having left in order.
+    fn first_lost(&self) -> Option<Failure> {
+        let lost = self.dead.iter().find(|(rank, death)| self.is_lost(*rank, *death));
+        lost.map(|&(peer, death)| Failure::PeerLost { peer, death })
+    }
+
     /// Why this node does not do any more what is needed (END-2.1).
     fn end_of(&self, peer: Rank, needs: Needs) -> Option<Failure> {
         if let Some(death) = self.death_of(peer).filter(|death| self.is_lost(peer, *death)) {
@@ -118,6 +124,19 @@ impl Node {
             .unwrap_or_else(all)
     }
 
+    /// Checks that the job has a node of this rank.
+    ///
+    /// # Errors
+    /// It has not.
+    pub fn check_rank(&self, rank: Rank) -> crate::Result<()> {
+        let size = self.bootstrap.size();
+        if rank < size {
+            return Ok(());
+        }
+        let why = format!("this job has {size} nodes, numbered from 0 to {}", size - 1);
+        Err(crate::Error::invalid(format!("node {rank}"), why))
+    }
+
     /// Has this peer begun to leave?
     pub fn is_leaving(&self, rank: Rank) -> bool {
         self.look(|inside| inside.leaving.contains_key(&rank).then_some(())).is_some()
@@ -128,6 +147,8 @@ impl Node {
     pub fn loss_of(&self, peer: Option<Rank>, needs: Needs) -> Option<Failure> {
         let loss = self.look(|inside| match peer {
             Some(peer) => inside.end_of(peer, needs),
+            // A death ends the job, unless survivors go on (END-4.1): nothing is waited for then.
+            None if !self.keeps_going() && inside.first_lost().is_some() => inside.first_lost(),
             None => {
                 let ends: Option<Vec<Failure>> =
                     self.others().map(|rank| inside.end_of(rank, needs)).collect();

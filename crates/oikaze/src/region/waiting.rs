@@ -50,6 +50,7 @@ impl LocalRegion {
     ) -> Result<u64> {
         let Inner { node, region, limit: of_job, .. } = &*self.inner;
         node.check_process(|| format!("waiting for the word at offset {offset} of a region"))?;
+        by.map_or(Ok(()), |rank| node.check_rank(rank))?;
         let limit = limit.or(*of_job);
         let (mut begun, mut changes) = (None, 0);
         let subject = || WaitSubject::Word { offset, region: self.name(), by };

@@ -236,6 +236,12 @@ impl Connection {
         self.phase == Phase::Open && self.outbox.is_full()
     }
 
+    /// Number of posted messages that take part of [`MESSAGES_IN_FLIGHT`](crate::limits::MESSAGES_IN_FLIGHT).
+    #[must_use]
+    pub fn open_messages(&self) -> usize {
+        self.outbox.len()
+    }
+
     /// What happened, oldest first.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()

@@ -153,6 +153,11 @@ impl Outbox {
         self.messages.len() >= MESSAGES_IN_FLIGHT
     }
 
+    /// Number of messages that are not settled, or follow one that is not.
+    pub fn len(&self) -> usize {
+        self.messages.len()
+    }
+
     /// Take a message in; its number.
     pub fn post(&mut self, now: Time, message: Message) -> Result<u64, PostError> {
         let len = message.body.len();

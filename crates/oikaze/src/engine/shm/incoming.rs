@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// Numbers of messages that came through a ring: none that Wind gives.
 const NUMBERS: u64 = 1 << 63;
-/// BufferPool from this length on may stay in the ring no longer than until the next record.
+/// Bodies from this length on may stay in the ring no longer than until the next record.
 const LONG: usize = 1024;
 
 #[derive(Debug, Default)]

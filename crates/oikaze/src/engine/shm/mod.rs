@@ -220,6 +220,11 @@ impl LocalPeer {
         self.outgoing.is_full()
     }
 
+    /// Number of messages that have been posted and not been settled.
+    pub fn open_messages(&self) -> usize {
+        self.outgoing.open_messages()
+    }
+
     /// Is nothing unsettled, in either direction?
     pub fn is_idle(&self) -> bool {
         self.outgoing.is_idle() && self.incoming.is_idle()

@@ -175,7 +175,12 @@ impl Outgoing {
     }
 
     pub fn is_full(&self) -> bool {
-        self.waiting() + self.unsettled.len() >= MESSAGES_IN_FLIGHT
+        self.open_messages() >= MESSAGES_IN_FLIGHT
+    }
+
+    /// Number of messages that have been posted and not been settled.
+    pub fn open_messages(&self) -> usize {
+        self.waiting() + self.unsettled.len()
     }
 
     #[inline]

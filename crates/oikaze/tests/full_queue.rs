@@ -1,0 +1,57 @@
+//! Messages that their receiver does not read, until the queue to it is full (MEM-8.2).
+#![allow(missing_docs)]
+
+mod support;
+
+use oikaze::job::Settings;
+use oikaze::{Class, Job};
+use support::{cluster_once, over_the_network};
+
+/// Sends messages until one is refused for want of room; returns how many were taken.
+fn fill(job: &Job, peer: u32) -> u64 {
+    let to = job.peer(peer).unwrap();
+    let mut operations = Vec::new();
+    loop {
+        let message = to.send(Class::Ordered, operations.len() as u64, &[7; 1000]);
+        match message.try_take() {
+            Some(Err(error)) if error.is_queue_full() => return operations.len() as u64,
+            Some(Err(error)) => panic!("{error}"),
+            _ => operations.push(message),
+        }
+    }
+}
+
+/// MEM-8.2: collectives, locks and answers do not wait for the program that reads nothing.
+fn full(sender: u32, settings: &Settings) {
+    cluster_once(2, settings, |job| {
+        let receiver = 1 - sender;
+        let region = oikaze::Region::zeroed(64).unwrap();
+        let _published = job.publish("words", region, oikaze::Rights::ALL).unwrap();
+        let taken = if job.rank() == sender { fill(&job, receiver) } else { 0 };
+        job.barrier().unwrap();
+        let taken = job.reduce(taken, oikaze::ReduceOp::Max).unwrap();
+        drop(job.lock(3).unwrap());
+        if job.rank() == receiver {
+            // The sender answers, although its queue to this node is full.
+            let words = job.peer(sender).unwrap().region("words").unwrap();
+            assert_eq!(words.fetch_add(0, 1).wait().unwrap(), 0);
+            for tag in 0..taken {
+                let message = job.receive(Some(sender), None).unwrap();
+                assert_eq!((message.tag, message.body.len()), (tag, 1000));
+            }
+        }
+        job.barrier().unwrap();
+    });
+}
+
+#[test]
+fn full_queue_over_rings_stops_no_collective() {
+    full(0, &Settings::default());
+    full(1, &Settings::default());
+}
+
+#[test]
+fn full_queue_over_the_network_stops_no_collective() {
+    full(0, &over_the_network(&Settings::default()));
+    full(1, &over_the_network(&Settings::default()));
+}
