@@ -1,281 +1,309 @@
-//! Every limit of the protocol, in one place, with compile-time checks between those that depend on
-//! each other.
+//! All limits of the protocol, with compile-time checks between limits that depend on each other.
 
 use core::time::Duration;
 
-/// Version of the wire format (spec/wire.md); both ends must say the same.
+/// Version of the wire format (spec/wire.md). Both ends must name the same version.
 pub const WIRE_VERSION: u16 = 2;
-/// Unit of coherence, of bulk fragments where they fit, and of rights.
+/// Size of a page in bytes. It is the unit of coherence, of rights, and of bulk fragments where
+/// they fit.
 pub const PAGE: usize = 4096;
-/// Bytes of the fixed datagram header (spec/wire.md).
+/// Length of the fixed datagram header, in bytes (spec/wire.md).
 pub const HEADER_LEN: usize = 24;
-/// Bytes of the bulk frame's own description, before payload.
+/// Length of a bulk frame's own description, in bytes, before its payload.
 pub const BULK_FRAME_LEN: usize = 16;
-/// Room kept for the seal at the end of each datagram.
+/// Maximum length of the seal at the end of a datagram, in bytes. Each datagram keeps this room
+/// free.
 pub const TAG_MAX: usize = 16;
-/// A body of up to so many bytes is kept with its message and takes no memory of its own.
+/// Maximum length of a body, in bytes, that is stored inside its message. A longer body costs an
+/// allocation.
 pub const BODY_SHORT: usize = 32;
-/// Bytes an upper layer may put in front of a message's body.
+/// Maximum length of the head, in bytes, that an upper layer puts in front of a message's body.
 pub const HEAD_MAX: usize = 64;
-/// The largest UDP payload there is (IPv4).
+/// Maximum UDP payload in bytes (IPv4).
 pub const DATAGRAM_MAX: usize = 65_507;
-/// The smallest datagram every path must carry (IPv6's minimum MTU less IPv6 and UDP headers).
+/// Minimum UDP payload in bytes that every path must carry. It is IPv6's minimum MTU less the IPv6
+/// and UDP headers.
 pub const DATAGRAM_MIN: usize = 1280 - 48;
-/// Bulk fragments are multiples of this: a cache line, so that copies begin and end with whole
-/// ones, and a multiple of every element.
+/// Unit of bulk fragments in bytes. It is one cache line, so that copies begin and end on whole
+/// cache lines, and a multiple of every element's size.
 pub const FRAGMENT_STEP: usize = 64;
-/// Bytes of a body that may be cut between pages: of fewer none goes without a copy.
+/// Minimum length of a body, in bytes, that may be cut at page boundaries. A shorter body is always
+/// copied, so such a cut would not help it.
 pub const PAGES_MIN: u64 = 64 << 10;
-/// Whole pages in a datagram that goes without a copy, at most: of larger ones a call has room for
-/// too few.
+/// Maximum number of whole pages in a datagram that is sent without a copy. One send call has room
+/// for too few larger datagrams.
 pub const PAGES_A_DATAGRAM: usize = 2;
-/// Bytes of a message's body that may go by the short way, if no more than twice as much is under
-/// way by its lane: a longer one is cut as quickly by the kernel.
+/// Maximum length of a body, in bytes, whose fragments may go to the peer's first port (WIND-8.9).
+/// They may do so while at most twice as much is in flight by the bulk lane. The kernel segments a
+/// longer body as quickly.
 pub const SHORT_WAY_MAX: u64 = 5 << 10;
-/// The largest message body.
+/// Maximum length of a message body in bytes.
 pub const BODY_MAX: u64 = 1 << 40;
-/// The most that offset, strides, and length with all gaps of a strided block may be, each: six
-/// bytes on the wire, and more than a process can map.
+/// Maximum value of the offset, of each stride, and of the length including all gaps of a strided
+/// block, in bytes. Each travels as six bytes, and a process cannot map more.
 pub const STRIDE_MAX: u64 = (1 << 48) - 1;
-/// Messages known to one connection and not yet settled.
+/// Maximum number of unsettled messages of one connection.
 pub const MESSAGES_IN_FLIGHT: usize = 65_536;
 /// Maximum number of messages to one peer that a program may have in flight. The rest of
-/// [`MESSAGES_IN_FLIGHT`] is for answers and collectives, which must not wait until the peer's program
-/// reads its messages (MEM-8.2).
+/// [`MESSAGES_IN_FLIGHT`] is for answers and collectives, which must not wait until the peer's
+/// program reads its messages (MEM-8.2).
 pub const MESSAGES_OF_PROGRAM_MAX: usize = MESSAGES_IN_FLIGHT - 4096;
-/// Ranges in one acknowledgement.
+/// Maximum number of ranges in one acknowledgement.
 pub const ACK_RANGES_MAX: usize = 32;
-/// Acknowledgements in one datagram: one a lane.
+/// Maximum number of acknowledgements in one datagram, one for each lane.
 pub const ACKS_A_DATAGRAM: usize = 2;
-/// Refusals told in one datagram, by its first acknowledgement.
+/// Maximum number of refusals in one datagram. Its first acknowledgement carries them.
 pub const REFUSALS_MAX: usize = 64;
-/// A peer from which nothing is heard for this long is dead, unless the job says otherwise.
+/// Default time without a sign of life after which a peer counts as dead. A job may set another
+/// time.
 pub const FAILURE_TIME: Duration = Duration::from_secs(5);
-/// A peer that is heard, but has acknowledged nothing of what is outstanding for so many failure
-/// times, is given up (WIND-7.6).
+/// Maximum number of failure times without progress (WIND-7.6). The connection ends when a peer
+/// sends signs of life but acknowledges nothing of what is outstanding for that long.
 pub const PROGRESS_FAILURE_TIMES: u32 = 3;
-/// Questions in a row, one each failure time, after which a peer did not say that it owes an
-/// answer, and then counts as one that has forgotten it (COH-13.3).
+/// Maximum number of consecutive questions, one each failure time, to which a peer does not confirm
+/// that it owes an answer. After these the peer counts as one that has forgotten the request
+/// (COH-13.3).
 pub const VAIN_QUESTIONS_MAX: u32 = 4;
-/// Maximum distance of a datagram's number from the largest that came before it: more than fit into
-/// any window, with all that goes during a failure time without an answer (WIND-3.2).
+/// Maximum distance of a datagram's number from the largest that came before it. It is more than
+/// fits into any window, including all datagrams sent during a failure time without an answer
+/// (WIND-3.2).
 pub const NUMBERS_AHEAD_MAX: u64 = 1 << 24;
-/// Times in a row that datagrams on a fast path must be lost, while others arrive, before the fast
-/// path is avoided (WIND-8.10).
+/// Number of consecutive rounds in which datagrams on a fast path must be lost, while others
+/// arrive, before the sender avoids that fast path (WIND-8.10).
 pub const FAST_PATH_ROUNDS: u16 = 3;
-/// Probe timeouts of one silence of the bulk lane after each of which the small lane is answered,
-/// before the port for bulk is given up (WIND-8.9).
+/// Number of rounds before the sender gives up the port for bulk (WIND-8.9). A round is a probe
+/// timeout of a silent bulk lane after which the small lane is answered.
 pub const BULK_PORT_ROUNDS: u8 = 3;
 /// Minimum number of datagrams lost in [`FAST_PATH_ROUNDS`].
 pub const FAST_PATH_LOST_MIN: u32 = 12;
-/// Lost datagrams that one which arrives on the fast path makes up for.
+/// Number of lost datagrams that one datagram cancels by arriving on the fast path.
 pub const FAST_PATH_WEIGHT: u32 = 8;
-/// An avoided fast path is tried again after this time, doubling with each failure up to
-/// [`FAST_PATH_RETRY_MAX`].
+/// Minimum time before the sender tries an avoided fast path again. It doubles with each failure up
+/// to [`FAST_PATH_RETRY_MAX`].
 pub const FAST_PATH_RETRY_MIN: Duration = Duration::from_secs(600);
 /// Maximum time between two tries of an avoided fast path.
 pub const FAST_PATH_RETRY_MAX: Duration = Duration::from_secs(86_400);
-/// How long a peer that was never heard of is called.
+/// Maximum time for which a node calls a peer that it has never heard of.
 pub const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// When all nodes of a job are known to run, the connections between them are there within this, or
-/// the job has failed.
+/// Maximum time to connect all nodes of a job once all are known to run. The job fails after it.
 pub const JOIN_CONNECT_TIME: Duration = Duration::from_secs(8);
-/// What a local peer that has ended while the two were meeting over the network said last is waited
-/// for so long.
+/// Maximum time to wait for the last datagrams of a local peer that ended while the connection over
+/// the network was still being established (MEM-16.7).
 pub const LAST_WORDS: Duration = Duration::from_millis(500);
-/// How long one node of a machine waits for what another one has to do, when they agree to share
-/// memory: twice for itself, and while that one waits as well. Then they talk over UDP.
+/// Maximum time for which a node waits for one step of another node of its machine while they agree
+/// to share memory. A node waits twice for its own steps and once while the other node waits. After
+/// that the two nodes talk over UDP.
 pub const LOCAL_PEERS_AGREE_TIME: Duration = Duration::from_secs(2);
-/// Between two HELLOs at first; doubles up to [`HELLO_INTERVAL_MAX`].
+/// Time between the first two HELLOs. It doubles up to [`HELLO_INTERVAL_MAX`].
 pub const HELLO_INTERVAL_MIN: Duration = Duration::from_millis(5);
-/// Between two HELLOs at last.
+/// Maximum time between two HELLOs.
 pub const HELLO_INTERVAL_MAX: Duration = Duration::from_millis(100);
-/// The shortest probe timeout: about what it takes to wake the thread that answers, which the
-/// measured round trip does not know of while both sides spin.
+/// Minimum probe timeout. It is about the time to wake up the answering thread, which the measured
+/// round trip does not include while both sides spin.
 pub const PROBE_MIN: Duration = Duration::from_micros(50);
-/// The longest probe timeout, however often it has doubled, so that heavy loss ends quickly.
+/// Maximum probe timeout after all doubling, so that heavy loss is repaired quickly.
 pub const PROBE_MAX: Duration = Duration::from_millis(100);
-/// Timeouts in a row that only ask, at most: data is sent again after 2⁶ − 1 = 63 times the first
-/// one at the latest.
+/// Maximum number of consecutive timeouts that only ask (WIND-5.7). The sender retransmits data
+/// after 2⁶ − 1 = 63 times the first timeout at the latest.
 pub const PATIENCE_MAX: u32 = 5;
-/// Acknowledgements after which one of them is taken back: so of so many hardly more than one is
-/// for data sent again in vain.
+/// Number of acknowledgements after which patience falls by one (WIND-5.7). It keeps needless
+/// retransmissions at about one for this many acknowledgements.
 pub const PATIENCE_CALM: u32 = 4096;
-/// Datagrams that must overtake another before it counts as lost, while no reordering has been seen
-/// (RFC 8985, section 6.2).
+/// Number of datagrams that must overtake another before it counts as lost, while no reordering has
+/// been seen (RFC 8985, section 6.2).
 pub const REORDERING_THRESHOLD: u64 = 3;
-/// The least reordering window: datagrams that arrive in one burst are taken in a turn apart, when
-/// two queues or cores deliver them.
+/// Minimum reordering window. Datagrams of one burst can be taken in one turn apart when two queues
+/// or cores deliver them.
 pub const REORDERING_MIN: Duration = Duration::from_micros(10);
-/// Events of loss without reordering after which the reordering window is small again (RFC 8985,
+/// Number of losses without reordering after which the reordering window is small again (RFC 8985,
 /// section 6.2, step 4).
 pub const REORDERING_CALM: u32 = 16;
-/// Datagrams declared lost that are remembered, in case they are acknowledged after all: what fills
-/// the largest window at an Ethernet MTU.
+/// Maximum number of datagrams declared lost that a sender remembers, in case they are acknowledged
+/// after all. It fills the largest window at an Ethernet MTU.
 pub const LOST_REMEMBERED: usize = WINDOW_MAX as usize / DATAGRAM_ETHERNET as usize;
-/// And what they carried: a fragment each, or the shortest messages that fill the small lane's
-/// window, of 40 bytes.
+/// Maximum number of items that a sender remembers of the datagrams it declared lost. An item is a
+/// fragment or a small message. The shortest messages, of 40 bytes, fill the small lane's window
+/// with this many.
 pub const LOST_ITEMS_REMEMBERED: usize = SMALL_WINDOW_MAX as usize / 40;
-/// Between two goodbyes at least, so that a short burst of loss does not take all of them.
+/// Minimum time between two goodbyes, so that a short burst of loss does not drop all of them.
 pub const FAREWELL_PAUSE_MIN: Duration = Duration::from_millis(2);
-/// Datagrams that are acknowledged together while all is in order.
+/// Number of datagrams after which the receiver acknowledges, while all arrive in order.
 pub const ACK_EVERY: u32 = 16;
-/// Datagrams of one size that must be lost in a row, while all others arrive, before the path
-/// counts as too narrow for it (RFC 8899, section 5.1.2: `MAX_PROBES`).
+/// Number of datagrams of one size that must be lost in a row, while all others arrive, before the
+/// path counts as too narrow for that size (RFC 8899, section 5.1.2: `MAX_PROBES`).
 pub const MTU_LOSSES: u32 = 3;
-/// The search for a path's size ends when no more than this is left to be found.
+/// Width in bytes of the remaining interval at which the search for a path's size ends.
 pub const MTU_STEP: usize = 64;
-/// After a search that ended below what both ends' routes carry, the next begins after this; twice
-/// as late each time.
+/// Minimum time before the next search, after a search that ended below what both ends' routes
+/// carry. It doubles each time up to [`MTU_RAISE_MAX`].
 pub const MTU_RAISE_MIN: Duration = Duration::from_secs(5);
-/// At last it begins after this (RFC 8899, section 5.1.1: `PMTU_RAISE_TIMER`).
+/// Maximum time before the next search (RFC 8899, section 5.1.1: `PMTU_RAISE_TIMER`).
 pub const MTU_RAISE_MAX: Duration = Duration::from_secs(600);
-/// Words of the system about datagrams that were too large for their path, processed in one turn.
+/// Maximum number of the system's reports about datagrams too large for their path that one turn
+/// processes.
 pub const REFUSED_SIZES_A_TURN: usize = 16;
-/// Ranges of received datagram numbers that are remembered; older numbers count as received.
+/// Maximum number of ranges of received datagram numbers that a receiver remembers. Older numbers
+/// count as received.
 pub const RECEIVED_RANGES_MAX: usize = 256;
-/// Ranges of one message's bytes; only the lowest missing bytes get in beyond it.
+/// Maximum number of ranges of received bytes of one message. Beyond it the receiver accepts only
+/// the lowest missing bytes.
 pub const BODY_RANGES_MAX: usize = 4096;
-/// Bytes in flight to one peer, unless set.
+/// Default maximum number of bytes in flight to one peer.
 pub const WINDOW_MAX: u64 = 8 << 20;
-/// Of these, bytes of the small lane: what 2.4 million messages a second need on a path of several
-/// milliseconds.
+/// Maximum number of bytes in flight by the small lane, as a part of [`WINDOW_MAX`]. A rate of 2.4
+/// million messages a second needs it on a path of several milliseconds.
 pub const SMALL_WINDOW_MAX: u64 = 512 << 10;
-/// Bytes of a socket's buffer asked for, each way: a window, and as much again for what the kernel
-/// counts beside the data (a datagram's buffers are up to twice as long as what is in them).
+/// Size of a socket's buffer, in bytes, that a node requests for each direction. It is one window,
+/// and as much again for the kernel's bookkeeping, because a datagram's buffers are up to twice as
+/// long as its content.
 pub const SOCKET_BUFFER: usize = 2 * WINDOW_MAX as usize;
-/// Below this the bursts of one peer are lost on arrival: what a few hundred microseconds bring at
-/// 10 Gbit/s, and its bookkeeping.
+/// Minimum useful size of a socket's buffer in bytes. Below it, bursts of one peer are lost on
+/// arrival. It covers a few hundred microseconds at 10 Gbit/s and the kernel's bookkeeping.
 pub const SOCKET_BUFFER_LEAST: usize = 2 << 20;
-/// Credit granted to one peer, unless set.
+/// Default receive credit of one peer in bytes.
 pub const CREDIT: u64 = 16 << 20;
-/// What a credited message costs beyond its body.
+/// Credit in bytes that a credited message costs beyond its body.
 pub const CREDIT_OVERHEAD: u64 = 128;
-/// Bytes of one peer's messages held back or being collected, unless set.
+/// Default maximum number of bytes of one peer's messages that are held back or being collected.
 pub const HELD_MAX: u64 = 64 << 20;
-/// Of all peers' messages together, as far as [`HELD_MIN`] leaves it to be said.
+/// Maximum number of bytes of all peers' messages that are held back or being collected.
+/// [`HELD_MIN`] for each peer takes precedence.
 pub const HELD_TOTAL: u64 = 512 << 20;
-/// Of one peer's messages, however many peers there are.
+/// Minimum number of bytes that one peer's messages may hold, for any number of peers.
 pub const HELD_MIN: u64 = 1 << 20;
-/// The longest message that is collected rather than placed, unless set.
+/// Default maximum length of a message, in bytes, that is collected rather than placed.
 pub const ASSEMBLY_MAX: u64 = MESSAGE_MAX;
-/// UDP payload at an Ethernet MTU (IPv4 over 1500 bytes).
+/// UDP payload in bytes at an Ethernet MTU (IPv4 over 1500 bytes).
 pub const DATAGRAM_ETHERNET: u16 = 1472;
-/// What Linux gives a socket when nothing is set, in bytes of datagrams of middling length.
+/// Receive buffer of a socket for which nothing is set on Linux, in bytes of datagrams of middling
+/// length.
 pub const RECEIVE_BUFFER: u32 = 208 * 1024;
-/// Messages in fragments that take turns with each other.
+/// Maximum number of fragmented messages that take turns with each other.
 pub const BULK_ACTIVE: usize = 16;
-/// Bulk datagrams of one message in a row, before another has its turn (one GSO send holds up to
-/// 64).
+/// Maximum number of consecutive bulk datagrams of one message before another message has its turn.
+/// One GSO send holds up to 64.
 pub const BULK_RUN: u32 = 48;
-/// Datagrams that a turn goes on for at most if that is a message's end: else these wait until all
-/// others have had their turns.
+/// Maximum number of extra datagrams that a message may send past [`BULK_RUN`] to finish. Without
+/// them its last datagrams would wait until all other messages have had their turns.
 pub const BULK_RUN_OVER: u32 = BULK_RUN / 8;
-/// Turns of messages that are predicted at once, to receive their bytes directly into place.
+/// Maximum number of messages' turns that the receiver predicts at once, to receive their bytes
+/// directly into place.
 pub const FORESEEN_MAX: usize = 4;
-/// Datagrams of control and small messages to one peer in one turn of a node, before others have
-/// theirs.
+/// Maximum number of datagrams of control and small messages that a node sends to one peer in one
+/// turn before other peers.
 pub const SMALL_SHARE: usize = 16;
-/// Datagrams of control and small messages in one turn of a node.
+/// Maximum number of datagrams of control and small messages in one turn of a node.
 pub const SMALL_A_TURN: usize = 256;
-/// Handshakes with a wrong seal that a node computes at once, of each of two kinds (WIND-10.3) …
+/// Size of the token bucket for handshakes with a wrong seal, for each of two kinds of address
+/// (WIND-10.3). Each token is one computed seal.
 pub const STRANGERS_AT_ONCE: u32 = 64;
-/// … and one more after each of these: 5,000 a second, which cost about a hundredth of a core.
+/// Time after which the token bucket for handshakes gains one token. The rate of 5,000 seals a
+/// second costs about a hundredth of a core.
 pub const STRANGERS_PAUSE: Duration = Duration::from_micros(200);
-/// Bytes of bulk in one turn of a node, in runs of what one call of the link carries
-/// ([`DATAGRAM_MAX`] bytes): what is handed to the kernel cannot be overtaken, and nothing is
-/// received meanwhile.
+/// Maximum number of bytes of bulk in one turn of a node, in runs of what one call of the link
+/// carries ([`DATAGRAM_MAX`] bytes). Datagrams handed to the kernel cannot be overtaken, and the
+/// node receives nothing meanwhile.
 pub const BULK_A_TURN: usize = 2 * DATAGRAM_MAX;
-/// The same while small messages come, at least …
+/// Minimum number of bytes of bulk that one turn may send while small messages come.
 pub const BULK_AMONG_SMALL: usize = DATAGRAM_MAX * 2 / 7;
-/// … and at most, if a turn with that takes no longer than [`BULK_AMONG_SMALL_TIME`].
+/// Maximum number of bytes of bulk in one turn while small messages come, if such a turn takes no
+/// longer than [`BULK_AMONG_SMALL_TIME`].
 pub const BULK_AMONG_SMALL_MAX: usize = DATAGRAM_MAX * 5 / 7;
-/// What a small message may wait for bulk: a few of the shortest round trips.
+/// Maximum time for which a small message may wait for bulk, which is a few of the shortest round
+/// trips.
 pub const BULK_AMONG_SMALL_TIME: Duration = Duration::from_micros(22);
-/// They do if the last came so recently.
+/// Time after the last small message during which the limits for bulk among small messages hold.
 pub const SMALL_LATELY: Duration = Duration::from_millis(1);
-/// Bytes of memory that a node keeps for a peer with which nothing goes on.
+/// Maximum memory in bytes that a node keeps for an idle peer.
 pub const IDLE_PEER_MAX: u64 = 8 << 10;
-/// The longest an acknowledgement is held back.
+/// Maximum time for which the receiver delays an acknowledgement.
 pub const ACK_DELAY: Duration = Duration::from_micros(500);
-/// The longest an acknowledgement that was asked for waits for data of ours to ride along with
-/// (WIND-3.8): what a program takes from seeing a put to answering it, when it drives the engine
-/// itself; short beside what a message costs whose sender waits in vain.
+/// Maximum time for which a requested acknowledgement waits for data to travel with (WIND-3.8). A
+/// program that drives the engine itself takes about this long from seeing a put to answering it.
+/// The time is short beside the cost of a message whose sender waits in vain.
 pub const ACK_HOLD: Duration = Duration::from_micros(15);
-/// Exchanges in which data followed in time, less those in which none did, from which on such an
-/// acknowledgement waits …
+/// Minimum score at which requested acknowledgements wait for data (WIND-3.8). The score rises by
+/// one with each exchange in which data followed in time.
 pub const INTERACTIVE_FROM: u8 = 4;
-/// … each of those weighing as much as so many: a datagram of its own costs somebody who is
-/// answered a fourth of the time that is waited …
+/// Amount by which an exchange without data in time lowers the score (WIND-3.8). A separate
+/// acknowledgement datagram costs the answered peer a fourth of the time that a wait in vain costs.
 pub const INTERACTIVE_LOSS: u8 = 4;
-/// … and the most that counts, so that it does not last when none follows any more.
+/// Maximum score (WIND-3.8), so that acknowledgements soon stop waiting when data no longer
+/// follows.
 pub const INTERACTIVE_MOST: u8 = 24;
-/// Bulk goes in bursts of what the pace lets through in this time: timers are not finer (Linux
-/// paces TCP so, too).
+/// Length of a pacing burst, as the time in which the pace lets it through. Timers are not finer,
+/// and Linux paces TCP with the same span.
 pub const PACING_SPAN: Duration = Duration::from_millis(1);
-/// And of so many bytes at least: as much as one GSO call carries.
+/// Minimum size of a pacing burst in bytes, which is what one GSO call carries.
 pub const PACING_BURST: u64 = 64 << 10;
-/// What a receiver lets each peer have in flight at any time, at least.
+/// Minimum number of bytes that a receiver lets each peer have in flight at any time.
 pub const ALLOWANCE_MIN: u64 = 4096;
-/// For so long after it was told a share of the receive buffer may be used.
+/// Time for which a sender may use a share of the receive buffer after the receiver granted it.
 pub const GRANT_TIME: Duration = Duration::from_millis(50);
-/// Nodes in one job.
+/// Maximum number of nodes in one job.
 pub const NODES_MAX: u32 = 4096;
-/// Bytes of a published name.
+/// Maximum length of a published name in bytes.
 pub const NAME_MAX: usize = 48;
-/// Names that one node publishes.
+/// Maximum number of names that one node publishes.
 pub const NAMES_MAX: usize = 4096;
-/// Bytes of names in the answer to a lookup that found nothing.
+/// Maximum number of bytes of names in the answer to a lookup that found nothing.
 pub const NAMES_LISTED: usize = 1024;
-/// Gets, atomics and lookups that wait for their answers.
+/// Maximum number of gets, atomics and lookups that wait for their answers.
 pub const TICKETS_MAX: usize = MESSAGES_IN_FLIGHT;
-/// Maximum number of entries of a list operation. Each is a message that waits, as is each answer
-/// to a list of the peer, and others have room beside them.
+/// Maximum number of entries of a list operation. Each entry is a message that waits, and so is
+/// each answer to a peer's list. The limit leaves room for other messages.
 pub const LIST_MAX: usize = MESSAGES_IN_FLIGHT / 4;
-/// Fragmented puts and answers of one peer that have begun and are not whole.
+/// Maximum number of fragmented puts and answers of one peer that have begun and are not whole.
 pub const TRANSFERS_PER_PEER: usize = 16_384;
-/// Elements that one FIFO holds.
+/// Maximum number of elements that one FIFO holds.
 pub const FIFO_SLOTS_MAX: u64 = 1 << 24;
-/// Bytes of its longest element.
+/// Maximum length of a FIFO's element in bytes.
 pub const FIFO_ELEMENT_MAX: u64 = 1 << 20;
-/// A push that found its FIFO full is tried again after this …
+/// Minimum backoff before a push that found its FIFO full is tried again. It doubles each time up
+/// to [`PUSH_PAUSE_MAX`].
 pub const PUSH_PAUSE_MIN: Duration = Duration::from_micros(20);
-/// … twice as late each time, after this at last.
+/// Maximum backoff before a push that found its FIFO full is tried again.
 pub const PUSH_PAUSE_MAX: Duration = Duration::from_millis(5);
-/// Elements of one peer's accumulates of which not all bytes have come: a fragment begins and ends
-/// in one.
+/// Maximum number of partly received elements of one peer's accumulates. A fragment can begin and
+/// end inside an element.
 pub const CUT_ELEMENTS_PER_PEER: usize = 16_384;
-/// An operation whose pages were not in its target's memory is tried again after this, at first …
+/// Minimum backoff before an operation is tried again whose pages were not in its target's memory.
+/// It grows up to [`PRESENT_PAUSE_MAX`].
 pub const PRESENT_PAUSE_MIN: Duration = Duration::from_micros(100);
-/// … and after this at last, …
+/// Maximum backoff before an operation is tried again whose pages were not in its target's memory.
 pub const PRESENT_PAUSE_MAX: Duration = Duration::from_millis(20);
-/// … until it has been tried for so long: what a slow disk takes for pages that many wait for.
+/// Maximum time for which an operation is tried again while its pages are absent. A slow disk takes
+/// about this long for pages that many wait for.
 pub const PRESENT_TIME: Duration = Duration::from_secs(30);
-/// Ranges of one region that are fetched at a time, and those that could not be and were not asked
-/// for again (MEM-9.1).
+/// Maximum number of ranges of one region that are fetched at a time. It also limits the ranges
+/// that could not be fetched and were not asked for again (MEM-9.1).
 pub const FETCHED_AT_ONCE: usize = 1024;
-/// Accesses refused to peers that a node remembers one by one; all are counted.
+/// Maximum number of accesses refused to peers that a node remembers one by one. All refusals are
+/// counted.
 pub const REFUSALS_KEPT: usize = 256;
-/// Answers to one peer that Wind has not taken yet: to all that it may have asked, for they may all
-/// come at once.
+/// Maximum number of answers to one peer that Wind has not taken yet. It covers everything that the
+/// peer may have asked for, because all the requests may arrive at once.
 pub const ANSWERS_PER_PEER: usize = TICKETS_MAX;
-/// Bodies up to this many bytes are copied when they are posted, and go whole in one frame that
-/// shares its datagram.
+/// Maximum length of a body, in bytes, that is copied when it is posted. The body goes whole in one
+/// frame that shares its datagram.
 pub const POST_INLINE: u64 = 1024;
-/// The same while hardly anything else is under way to the peer: then a copy costs less than to
-/// gather here and to look for bulk there.
+/// Maximum length of a body, in bytes, that is copied when it is posted while almost nothing else
+/// is in flight to the peer ([`QUIET_MAX`]). A copy then costs less than gathering at the sender
+/// and looking for bulk at the receiver.
 pub const POST_INLINE_ALONE: u64 = 2 * PAGE as u64;
-/// *Hardly anything*, in bytes in flight: as a header before its data.
+/// Maximum number of bytes in flight at which [`POST_INLINE_ALONE`] holds. It admits a header
+/// before its data.
 pub const QUIET_MAX: u64 = 1024;
-/// Answers to gets up to this many bytes are read when they are served and share datagrams with
-/// others.
+/// Maximum length of an answer to a get, in bytes, that is read when it is served and shares a
+/// datagram with others.
 pub const ANSWER_INLINE: u64 = 256;
-/// Bodies of at least so many bytes are received into memory that was used before: below it
-/// fresh memory is cheap.
+/// Minimum length of a body, in bytes, that is received into reused memory of the buffer pool.
+/// Fresh memory is cheap below it.
 pub const BODY_KEPT: usize = 32 << 10;
-/// Bytes of such memory that a node keeps for messages to come: what one peer may have under way.
+/// Maximum number of bytes that the buffer pool keeps for messages to come. It is what one peer may
+/// have under way.
 pub const BODIES_KEPT: usize = CREDIT as usize;
-/// When none has come for so long, nothing is kept.
+/// Time without long bodies after which the buffer pool keeps nothing.
 pub const BODIES_REST: Duration = Duration::from_secs(1);
 /// Maximum number of bytes that a node has copied for operations to one peer that have not ended
 /// (MEM-15.6). One operation alone may exceed it.
@@ -285,61 +313,66 @@ pub const WITHDRAWN_KEPT: usize = 1024;
 /// Maximum length of a user's message, in bytes, by every path. The receiver holds all of it in
 /// memory. A message that costs more than all [`CREDIT`] goes alone (WIND-6.7).
 pub const MESSAGE_MAX: u64 = 1 << 30;
-/// Bytes of a ring from one node to another on the same machine.
+/// Size in bytes of a ring from one node to another on the same machine.
 pub const RING_BYTES: usize = 256 << 10;
-/// Records in it begin at multiples of this: a cache line, so that a small message is one line that
-/// changes hands.
+/// Alignment of records in a ring, in bytes. It is one cache line, so that a small message is one
+/// cache line that changes hands.
 pub const RECORD_STEP: usize = 64;
-/// Bytes of a body that one record carries; longer ones go in pieces of this, so that one side
-/// copies in while the other copies out.
+/// Maximum number of bytes of a body that one record carries. A longer body goes in pieces of this
+/// size, so that one side copies in while the other copies out.
 pub const RECORD_BODY: usize = 16 << 10;
-/// Refusals that a ring's reader has told and its writer has not heard.
+/// Maximum number of refusals that a ring's reader has reported and its writer has not read.
 pub const REFUSALS_TOLD: usize = 32;
-/// Regions that one local peer has mapped at a time; further ones are reached through the rings.
+/// Maximum number of regions that one local peer has mapped at a time. The peer reaches further
+/// regions through the rings.
 pub const GRANTS: usize = 64;
-/// Records taken from one local peer in one look (fewer than are read until credit is given back,
-/// which is a look: else all messages that follow a few would wait to be looked at, and none be
-/// taken by the fast path) …
+/// Maximum number of records taken from one local peer in one poll. It is lower than the
+/// credit-return interval, so that polling does not starve the fast path.
 pub const RECORDS_A_LOOK: usize = 48;
-/// … and bytes, after which no further one is.
+/// Number of bytes taken from one local peer in one poll after which the poll takes no further
+/// record.
 pub const RECORD_BYTES_A_LOOK: usize = 128 << 10;
-/// Messages that go between a local peer's ring and its users, past the turns, from one look at all
-/// that has arrived to the next.
+/// Maximum number of messages that go by the fast path, between a local peer's ring and its users,
+/// from one poll of all that has arrived to the next.
 pub const FAST_PER_TURN_MAX: u32 = 64;
-/// So many of them are taken together from a local peer that sends many, if they are small …
+/// Maximum number of small messages that the fast path takes together from a local peer that sends
+/// many.
 pub const FAST_BATCH_MAX: usize = 8;
-/// … that is, until their bodies are of so many bytes.
+/// Number of bytes of bodies after which a batch of the fast path takes no further message.
 pub const FAST_BATCH_BYTES_MAX: usize = 1024;
-/// Records taken from one local peer in a look that comes between such messages: the others are
-/// left to who takes them by the fast path …
+/// Maximum number of records taken from one local peer in a poll between fast-path messages. The
+/// poll leaves the other records to the thread that receives by the fast path.
 pub const RECORDS_BETWEEN: usize = 4;
-/// … and for how long after the last of them looks are such looks, too.
+/// Time after the last fast-path receive during which [`RECORDS_BETWEEN`] holds.
 pub const FAST_PATH_RECENT: Duration = Duration::from_millis(1);
-/// Looks at what a process has left in its ring after its end (MEM-16.7): each ends with one of
-/// these two, the last when nothing is left.
+/// Maximum number of polls of the records that an ended process has left in its ring (MEM-16.7).
+/// Each poll ends at [`RECORDS_A_LOOK`] or [`RECORD_BYTES_A_LOOK`], and the last poll finds nothing
+/// left.
 pub const LAST_LOOKS: usize = RING_BYTES.div_ceil(RECORDS_A_LOOK * RECORD_STEP)
     + RING_BYTES.div_ceil(RECORD_BYTES_A_LOOK)
     + 1;
-/// Bytes that a node reserves for a message which its local peer has only announced, and for which
-/// no credit was taken.
+/// Maximum number of bytes that a node reserves for a message that its local peer has only
+/// announced, and for which no credit was taken.
 pub const RESERVED_MAX: usize = 64 << 10;
-/// Nodes of one machine that share memory with one of them; with further ones it talks over UDP.
-/// Each costs two rings.
+/// Maximum number of nodes of one machine that share memory with one of them. Each costs two rings.
+/// The node talks to further ones over UDP.
 pub const LOCAL_PEERS_MAX: usize = 128;
-/// A node with local peers looks at its link so often, for the sake of those that are none …
+/// Time between two polls of the link by a node with local peers, for the sake of its other peers.
 pub const LINK_AMONG_RINGS: Duration = Duration::from_micros(2);
-/// … and so often if all others are local peers: what comes there then is a sign of life, or a
-/// goodbye.
+/// Time between two polls of the link by a node whose peers are all local. Only signs of life and
+/// goodbyes arrive there.
 pub const LINK_BESIDE_RINGS: Duration = Duration::from_micros(100);
-/// A node that does not sleep asks the kernel so often whether a local peer has ended.
+/// Time between two checks in which a node that does not sleep asks the kernel whether a local peer
+/// has ended.
 pub const LOCAL_PEERS_CHECKED: Duration = Duration::from_millis(1);
-/// Between two looks at which a node shows its numbers (`oikaze top`).
+/// Time between two publications of a node's counters (`oikaze top`).
 pub const SHOWN_EVERY: Duration = Duration::from_millis(100);
-/// Peers looked at each time; those of larger jobs take turns.
+/// Maximum number of peers whose counters one publication refreshes. The peers of larger jobs take
+/// turns.
 pub const SHOWN_PEERS: u32 = 256;
-/// Bytes of a record of datagrams (`OIKAZE_PCAP`), unless set.
+/// Default maximum size of a record of datagrams (`OIKAZE_PCAP`) in bytes.
 pub const CAPTURE_MAX: u64 = 256 << 20;
-/// Bytes that such a record may be limited to at least.
+/// Minimum of the size limit, in bytes, that a user may set for a record of datagrams.
 pub const CAPTURE_MIN: u64 = 4096;
 
 const _: () = assert!(HEADER_LEN + BULK_FRAME_LEN <= 40, "a bulk header is at most 40 bytes");

@@ -1,4 +1,4 @@
-//! What nodes do together, and whether they mean the same (COH-6.2, COH-6.3).
+//! Calls of collectives, and the check that all nodes called the same (COH-6.2, COH-6.3).
 
 use super::codec::{Reader, Writer};
 use super::failure::Doing;
@@ -11,9 +11,9 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// Numbers in one reduction.
+/// Maximum number of values in one reduction.
 pub const REDUCE_MAX: usize = 1 << 16;
-/// Bytes of a text that goes with a failure.
+/// Maximum length of the text that goes with a failure, in bytes.
 const TEXT_MAX: usize = 1024;
 
 /// One node's call of a collective.
@@ -23,11 +23,11 @@ pub(super) enum Call {
     Reduce(Reduction),
     Declare(Declared),
     Leave,
-    /// This node cannot take part, for this reason.
+    /// This node cannot take part, for the given reason.
     Unfit(String),
 }
 
-/// A declaration as it is compared: a list of homes is compared by a digest.
+/// Declaration in the form that nodes compare. A list of homes is compared by a digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Declared {
     number: u32,
@@ -61,7 +61,7 @@ impl Declared {
         }
     }
 
-    /// The first thing in which two declarations differ, as the two say it.
+    /// Returns the first difference between two declarations, in the words of each.
     fn difference(&self, other: &Declared) -> Option<(String, String)> {
         let pair = |say: &dyn Fn(&Declared) -> String| Some((say(self), say(other)));
         if self.name != other.name {
@@ -217,8 +217,8 @@ pub(super) fn read_text(reader: &mut Reader<'_>, max: usize) -> Result<String, R
     }
 }
 
-/// Do all mean the same? `Ok` with what the reduction gives, if it is one; else what is wrong, for
-/// every node to read.
+/// Checks that all nodes called the same collective. Returns the result of the reduction, if it is
+/// one. The error is a text for every node.
 pub(super) fn agree<'a>(
     calls: impl Iterator<Item = (Rank, &'a Call)> + Clone,
 ) -> Result<Option<Values>, String> {
@@ -259,7 +259,7 @@ pub(super) fn agree<'a>(
     Ok(sum)
 }
 
-/// Combine into `sum`; `false` if the two are not alike.
+/// Combines `with` into `sum`. Returns `false` if the two differ in type or length.
 fn combine(op: ReduceOp, sum: Option<&mut Values>, with: &Values) -> bool {
     fn each<T: Copy>(sum: &mut [T], with: &[T], combine: impl Fn(T, T) -> T) -> bool {
         sum.iter_mut().zip(with).for_each(|(sum, with)| *sum = combine(*sum, *with));
@@ -281,8 +281,8 @@ fn combine(op: ReduceOp, sum: Option<&mut Values>, with: &Values) -> bool {
     }
 }
 
-/// Minimum and maximum by total order, so that −0 and 0 give the same bits everywhere; a NaN stays
-/// a NaN.
+/// Returns the minimum or maximum by total order, so that −0 and 0 give the same bits everywhere. A
+/// NaN stays a NaN.
 fn float(op: ReduceOp, a: f64, b: f64) -> f64 {
     let smaller = a.total_cmp(&b).is_le();
     match op {

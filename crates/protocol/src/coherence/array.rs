@@ -1,4 +1,4 @@
-//! One shared array on this node: what was declared, where its pages live, and the state of each
+//! One shared array on this node: its declaration, the homes of its pages, and the state of each
 //! (COH-2, COH-3).
 
 use super::fetch::Streams;
@@ -13,33 +13,33 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Pages of one array.
+/// Maximum number of pages of one array.
 pub const ARRAY_PAGES_MAX: u64 = 1 << 28;
 
-/// One page of one array.
+/// Array number and page number of one page.
 pub(super) type PageId = (ArrayId, u64);
 
-/// What a page is on this node (COH-3.1). The first four are of pages whose home is elsewhere.
+/// State of a page on this node (COH-3.1). The first four are of pages whose home is elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum State {
-    /// Not mapped; its bytes are old.
+    /// Not mapped, with old bytes.
     Invalid,
-    /// Not mapped; asked for.
+    /// Not mapped, and requested from its home.
     Fetching,
-    /// Mapped for loads; as new as our knowledge.
+    /// Mapped for loads, as new as this node's knowledge.
     Read,
-    /// Mapped for stores; a twin says what it was.
+    /// Mapped for stores. A twin keeps its bytes from before the first store.
     Write,
-    /// Home is here, nobody else has a copy, never touched, not mapped.
+    /// Home is here, no other node has a copy, never touched, not mapped.
     HomeUntouched,
-    /// Home is here, nobody else has a copy: mapped for stores and not tracked.
+    /// Home is here, no other node has a copy: mapped for stores and not tracked.
     HomePrivate,
-    /// Home is here, others may have copies, not mapped.
+    /// Home is here, other nodes may have copies, not mapped.
     HomeShared,
-    /// Home is here, others may have copies: mapped for loads.
+    /// Home is here, other nodes may have copies: mapped for loads.
     HomeRead,
-    /// Home is here, others may have copies, written since the last release.
+    /// Home is here, other nodes may have copies, written since the last release.
     HomeWrite,
 }
 
@@ -58,7 +58,7 @@ impl State {
 }
 
 impl Homes {
-    /// The home of `page` in an array of `pages` pages on `nodes` nodes (COH-2.2).
+    /// Returns the home of `page` in an array of `pages` pages on `nodes` nodes (COH-2.2).
     #[must_use]
     pub fn home(&self, page: u64, pages: u64, nodes: u32) -> Rank {
         let last = nodes.saturating_sub(1);
@@ -79,7 +79,7 @@ impl Homes {
         }
     }
 
-    /// The pages homed at `rank` under [`Homes::Block`].
+    /// Returns the pages homed at `rank` under [`Homes::Block`].
     #[must_use]
     pub fn block(rank: Rank, pages: u64, nodes: u32) -> Range<u64> {
         let nodes = u128::from(nodes.max(1));
@@ -89,7 +89,7 @@ impl Homes {
         start(u128::from(rank))..start(u128::from(rank) + 1)
     }
 
-    /// The pages homed at `rank`, in runs, of `pages` pages on `nodes` nodes.
+    /// Returns the pages homed at `rank`, in runs, of `pages` pages on `nodes` nodes.
     pub fn runs(
         &self,
         rank: Rank,
@@ -100,7 +100,7 @@ impl Homes {
         let mut block = Some(Homes::block(rank, pages, nodes));
         let mut next = 0;
         core::iter::from_fn(move || {
-            // Not page by page: such arrays may be large.
+            // A scan of all pages would be slow, because such arrays may be large.
             if matches!(self, Homes::Block) {
                 return block.take().filter(|block| !block.is_empty());
             }
@@ -112,13 +112,13 @@ impl Homes {
 }
 
 impl Declaration {
-    /// Pages that hold its bytes.
+    /// Returns the number of pages that hold the array's bytes.
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.bytes.div_ceil(PAGE as u64)
     }
 
-    /// What is wrong with it, if anything, on a job of `nodes` nodes.
+    /// Returns why the declaration is unsound on a job of `nodes` nodes, or `None`.
     #[must_use]
     pub fn problem(&self, nodes: u32) -> Option<String> {
         let (name, pages) = (&self.name, self.pages());
@@ -148,26 +148,27 @@ impl Declaration {
     }
 }
 
-/// An array as this node sees it.
+/// State of an array on this node.
 #[derive(Debug)]
 pub(super) struct Array {
     pub name: String,
     pub homes: Homes,
     pub pages: u64,
     pub nodes: u32,
-    /// All nodes have declared the same.
+    /// `true` once all nodes have declared the same.
     pub agreed: bool,
     states: Vec<State>,
-    /// What a dirty page was when it was last clean.
+    /// Bytes of each dirty page from when it was last clean.
     pub twins: BTreeMap<u64, Box<[u8]>>,
-    /// Pages homed here that our interval of this number names and nobody has fetched since
-    /// (COH-3.5).
+    /// Pages homed here that nobody has fetched since this node's interval that names them. The
+    /// value is the interval's number (COH-3.5).
     pub noticed: BTreeMap<u64, u64>,
     pub streams: Streams,
 }
 
 impl Array {
-    /// An unsound declaration (see [`Declaration::problem`]) becomes an array without pages.
+    /// Creates the array. An unsound declaration (see [`Declaration::problem`]) gives an array
+    /// without pages.
     pub fn new(declaration: Declaration, me: Rank, nodes: u32) -> Array {
         let pages = if declaration.problem(nodes).is_none() { declaration.pages() } else { 0 };
         let mut states = vec![State::Invalid; usize::try_from(pages).unwrap_or(0)];
@@ -189,13 +190,13 @@ impl Array {
         }
     }
 
-    /// Not all nodes have declared the same: no node has pages of it.
+    /// Removes all pages, because not all nodes have declared the same. No node has pages of it.
     pub fn disown(&mut self) {
         self.pages = 0;
         self.states = Vec::new();
     }
 
-    /// A page outside the array is invalid.
+    /// Returns the state of a page. A page outside the array is invalid.
     pub fn state(&self, page: u64) -> State {
         usize::try_from(page)
             .ok()
@@ -214,12 +215,12 @@ impl Array {
         self.homes.home(page, self.pages, self.nodes)
     }
 
-    /// Is this a range of pages of this array, not empty?
+    /// Returns `true` if this is a range of pages of this array and not empty.
     pub fn contains(&self, first: u64, count: u64) -> bool {
         count > 0 && first.checked_add(count).is_some_and(|end| end <= self.pages)
     }
 
-    /// The longest row of pages around `page` in the same state, inside `window`.
+    /// Returns the longest row of pages around `page` in the same state, inside `window`.
     pub fn row(&self, page: u64, window: Range<u64>) -> Range<u64> {
         let state = self.state(page);
         let mut first = page;

@@ -1,10 +1,10 @@
-//! Bytes of coherence's own messages (COH-9): numbers as LEB128, everything read is checked
-//! (COH-9.1).
+//! Encodes and decodes coherence's own messages (COH-9). Numbers are LEB128, and every field is
+//! checked (COH-9.1).
 
 use crate::wind::{Head, Refusal};
 use alloc::vec::Vec;
 
-/// Appends to a body.
+/// Appends values to a body.
 #[derive(Debug, Default)]
 pub(super) struct Writer(pub Vec<u8>);
 
@@ -13,7 +13,7 @@ impl Writer {
         self.0.push(value);
     }
 
-    /// Unsigned LEB128: seven bits a byte, lowest first.
+    /// Appends an unsigned LEB128 number: seven bits a byte, lowest first.
     pub fn number(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.0.push((value & 0x7f) as u8 | 0x80);
@@ -27,7 +27,7 @@ impl Writer {
         self.0.extend_from_slice(bytes);
     }
 
-    /// Bytes whose number the reader knows.
+    /// Appends bytes without their length, which the reader knows.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
     }
@@ -37,7 +37,7 @@ impl Writer {
     }
 }
 
-/// Takes from a received body; every shortage is [`Refusal::Malformed`].
+/// Takes values from a received body. A body that is too short gives [`Refusal::Malformed`].
 #[derive(Clone, Debug)]
 pub(super) struct Reader<'a>(pub &'a [u8]);
 
@@ -68,8 +68,8 @@ impl<'a> Reader<'a> {
         u32::try_from(self.number()?).map_err(|_| Refusal::Malformed)
     }
 
-    /// A count of things of at least `each` bytes that must still be in here: so that nothing is
-    /// allocated for a lie.
+    /// Reads a count of items of at least `each` bytes that must still be in the body. So a false
+    /// count allocates nothing.
     pub fn count(&mut self, each: usize) -> Result<usize, Refusal> {
         let count = usize::try_from(self.number()?).map_err(|_| Refusal::Malformed)?;
         match count.checked_mul(each) {
@@ -94,52 +94,53 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(bytes.try_into().map_err(|_| Refusal::Malformed)?))
     }
 
-    /// Nothing may be left over.
+    /// Checks that no bytes are left over.
     pub fn end(&self) -> Result<(), Refusal> {
         if self.0.is_empty() { Ok(()) } else { Err(Refusal::Malformed) }
     }
 }
 
-/// What a message is about (COH-9.2): second byte of the head, then fixed little-endian fields.
+/// Type and fields of a message (COH-9.2): second byte of the head, then fixed little-endian
+/// fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Headline {
-    /// Send me these pages; `id` is the requester's.
+    /// Requests pages; `id` is the requester's number.
     Fetch(PageRun),
-    /// Here they are.
+    /// Answers with the requested pages.
     Pages(PageRun),
     /// Changes to pages homed at the receiver, in the body.
     Diff { array: u32 },
-    /// Arrival at a collective; all else in the body.
+    /// Arrival at a collective. The body holds everything else.
     Arrive { epoch: u64 },
-    /// The collective is over.
+    /// End of a collective.
     Depart { epoch: u64 },
-    /// Wants a lock.
+    /// Request for a lock.
     Acquire { lock: u64, request: u64 },
-    /// Has it, as of this epoch.
+    /// Grant of a lock, as of this epoch.
     Grant { lock: u64, request: u64, epoch: u64 },
-    /// Gives it back.
+    /// Return of a lock.
     Unlock { lock: u64, request: u64, epoch: u64 },
-    /// This node is dead.
+    /// Report that this node is dead.
     Died { rank: u32 },
-    /// Is this still owed to the sender (COH-13)?
+    /// Question whether the receiver still owes this to the sender (COH-13).
     Question { wait: Wait },
-    /// It is, or it is not.
+    /// Reply to a question: `owed` is `true` if the answer is owed.
     Reply { wait: Wait, owed: bool },
-    /// The sender leaves the job after `epoch` collectives; `silent`: nor does it send messages any
-    /// more (COH-6.7).
+    /// The sender leaves the job after `epoch` collectives. With `silent` it sends no more messages
+    /// either (COH-6.7).
     Leaving { epoch: u64, silent: bool },
 }
 
-/// Answers for which a node waits (COH-13).
+/// Answer for which a node waits (COH-13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Wait {
-    /// From rank 0: the end of the collective after so many.
+    /// End of the collective that follows `epoch` passed ones, from rank 0.
     Collective { epoch: u64 },
-    /// From the manager of a lock: its grant.
+    /// Grant of a lock, from its manager.
     Lock { lock: u64, request: u64 },
-    /// From a home: pages.
+    /// Pages, from their home.
     Pages { id: u64 },
-    /// From the node that has a lock: its return.
+    /// Return of a lock, from the node that holds it.
     Holder { lock: u64, request: u64 },
 }
 
@@ -164,10 +165,10 @@ impl Wait {
     }
 }
 
-/// Added to the sort of a wait that is owed.
+/// Flag in the first field of a reply whose answer is owed.
 const OWED: u64 = 1 << 8;
 
-/// Pages in a row, of one array and one home.
+/// Consecutive pages of one array and one home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PageRun {
     pub array: u32,

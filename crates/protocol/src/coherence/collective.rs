@@ -1,4 +1,5 @@
-//! A node in a collective (COH-6): barrier, reduce, declare, leave. Every one of them is a barrier.
+//! A node's part in a collective (COH-6): barrier, reduce, declare, leave. Every collective is a
+//! barrier.
 
 use super::agreement::{self, Call};
 use super::codec::{Headline, Reader, Writer};
@@ -14,13 +15,13 @@ use crate::wind::{Class, Refusal, Token};
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 
-/// How a collective ended, as rank 0 says it.
+/// Outcome of a collective, as rank 0 reports it.
 #[derive(Clone, Debug)]
 pub(super) enum Outcome {
     Agreed(Option<super::Values>),
     Mismatch(String),
     Dead(Rank),
-    /// For a node that leaves: others called something else, so it arrives again at the next
+    /// The node leaves, but other nodes called something else. It arrives again at the next
     /// collective (COH-6.9).
     Again,
 }
@@ -30,9 +31,9 @@ pub(super) enum Outcome {
 pub(super) struct Current {
     pub call: Call,
     pub token: Token,
-    /// Rank 0 has been told.
+    /// `true` once rank 0 has been told.
     pub arrived: bool,
-    /// Our last interval that it was told of.
+    /// Number of this node's last interval that rank 0 was told of.
     told: u64,
 }
 
@@ -48,13 +49,14 @@ impl Collective {
         self.queue.push_back((call, token));
     }
 
-    /// Between the closing of its interval and the end of the collective? Intervals closed now are
-    /// late (COH-6.5).
+    /// Returns `true` between the closing of this node's interval and the end of the collective.
+    /// Intervals closed in that time are late (COH-6.5).
     pub fn is_waiting(&self) -> bool {
         self.current.as_ref().is_some_and(|current| current.told != u64::MAX)
     }
 
-    /// Nobody waits for this one any longer; it goes on, for others do.
+    /// Called when nobody waits for this collective any longer. It goes on, because other nodes
+    /// wait for it.
     pub fn cancel(&mut self, token: Token) {
         let queued = self.queue.iter_mut().map(|(_, token)| token);
         for slot in queued.chain(self.current.as_mut().map(|current| &mut current.token)) {
@@ -66,24 +68,25 @@ impl Collective {
 }
 
 impl Coherence {
-    /// Collectives that another node may have passed by now: one more than this one, if this one
-    /// has arrived (COH-7.4).
+    /// Returns how many collectives another node may have passed by now. That is one more than this
+    /// node has passed, if this node has arrived (COH-7.4).
     pub(super) fn epoch_possible(&self) -> u64 {
         let arrived = self.collective.current.as_ref().is_some_and(|current| current.arrived);
-        // After a death a collective may have been given up here and not elsewhere.
+        // After a death this node may have given up a collective that other nodes passed.
         self.epoch.saturating_add(u64::from(arrived || !self.dead.is_empty()))
     }
 
-    /// Begin the next collective if none is under way: `true` if something happened.
+    /// Begins the next collective if none is under way. Returns `true` if something happened.
     pub(super) fn begin_collective(&mut self, pages: &mut dyn Pages) -> bool {
-        // With somebody dead, the end of the current one may never come.
+        // With a dead node, the end of the current collective may never come.
         if self.collective.current.is_some() && self.dead.is_empty() {
             return false;
         }
         let Some((call, token)) = self.collective.queue.pop_front() else { return false };
         let impediment = self.collective_impediment(&call.doing());
         let call = match impediment {
-            // The others do not know of it: tell them where they wait for us.
+            // The other nodes do not know the error, so tell them at the collective in which they
+            // wait.
             Some(error @ (CoherenceError::Refused { .. } | CoherenceError::Machine(_)))
                 if self.dead.is_empty() =>
             {
@@ -108,7 +111,8 @@ impl Coherence {
         true
     }
 
-    /// Our diffs are at their homes: tell rank 0 (COH-6.1) what was known when they were written.
+    /// Tells rank 0 what was known when the diffs were written, now that they are at their homes
+    /// (COH-6.1).
     pub(super) fn arrive(&mut self, known: &Vector) {
         let Some(current) = &mut self.collective.current else { return };
         let doing = current.call.doing();
@@ -123,8 +127,8 @@ impl Coherence {
         current.arrived = true;
         let mut body = Writer::default();
         if let Some(broken) = &self.broken {
-            // Called before something of ours was refused: what the others would be told of may not
-            // be at its home (COH-8.4).
+            // This collective was called before something of this node was refused. Intervals that
+            // this node would report may not be at their homes (COH-8.4).
             current.call = Call::Unfit(broken.to_string());
             current.told = self.knowledge.base.get(self.me);
             current.call.write(&mut body);
@@ -140,8 +144,8 @@ impl Coherence {
         self.post(0, Class::Unordered, Headline::Arrive { epoch: self.epoch }, body.0, purpose);
     }
 
-    /// Rank 0 has refused our arrival, so it has not counted it: we come again, this time with
-    /// nothing but the reason. If it will not hear even that, nobody here waits for it.
+    /// Called when rank 0 has refused this node's arrival and so has not counted it. The node
+    /// arrives again with nothing but the reason. If rank 0 refuses that too, the call fails here.
     pub(super) fn arrival_refused(&mut self, said_why: bool) {
         if !said_why {
             let known = self.knowledge.base.clone();
@@ -153,8 +157,8 @@ impl Coherence {
         }
     }
 
-    /// Rank 0 says how the collective ended, what everybody knows now, and which of our copies are
-    /// old.
+    /// Takes rank 0's report of the outcome, of what every node knows now, and of the copies that
+    /// are old.
     pub(super) fn depart(
         &mut self,
         from: Rank,
@@ -164,7 +168,7 @@ impl Coherence {
     ) -> Result<(), Refusal> {
         let expected = self.collective.current.as_ref().is_some_and(|current| current.arrived);
         if from != 0 || epoch != self.epoch || !expected {
-            // After a death this node has perhaps given up already.
+            // After a death this node may have given up already.
             return if from == 0 && !self.dead.is_empty() {
                 Ok(())
             } else {
@@ -186,7 +190,8 @@ impl Coherence {
         let base = self.knowledge.read_vector(&mut reader)?;
         let runs = Runs::read(&mut reader, &self.arrays)?;
         reader.end()?;
-        // Not passed: nothing is known by all, and rank 0 does not count it either (COH-8.2).
+        // The collective is not passed. Its intervals are not known by all, and rank 0 does not
+        // count it either (COH-8.2).
         if let Outcome::Dead(rank) = outcome {
             if let Some(Current { call, token, .. }) = self.collective.current.take() {
                 self.fail(
@@ -202,7 +207,8 @@ impl Coherence {
         if !planted(Bug::SkipInvalidation) {
             self.invalidate(&runs, pages);
         }
-        // What could not be unmapped is old: then this one has failed already.
+        // A page that could not be unmapped is old. In that case this collective has failed
+        // already.
         self.look_at_machine(pages);
         let Some(current) = self.collective.current.take() else { return Err(Refusal::Malformed) };
         self.knowledge.forget(&base);
@@ -252,8 +258,8 @@ impl Coherence {
         self.done(current.token, value);
     }
 
-    /// A node that has left is done when those who must hear it from this one (rank 0) have: it may
-    /// fall silent then.
+    /// Completes the leave once the other nodes have the last departure (from rank 0). This node
+    /// may fall silent then.
     pub(super) fn end_leaving(&mut self) {
         if self.posted.values().any(|posted| matches!(posted.purpose, Purpose::LastDeparture)) {
             return;
@@ -263,8 +269,9 @@ impl Coherence {
         }
     }
 
-    /// A node has died: what we wait for here fails. Once arrived at the last collective, only rank
-    /// 0 can say whether the dead one was missing or had just left before us (COH-6.6).
+    /// Fails the collectives that wait here, because a node has died. Once this node has arrived at
+    /// the last collective, only rank 0 knows whether the dead node was missing or had just left
+    /// (COH-6.6).
     pub(super) fn collective_death(&mut self, rank: Rank) {
         let waits_for_rank_0 = |current: &Current| {
             current.arrived && current.call == Call::Leave && rank != 0 && !self.dead.contains(&0)
@@ -275,8 +282,8 @@ impl Coherence {
         self.fail_collectives(&CoherenceError::NodeDead { doing: String::new(), rank });
     }
 
-    /// Fail what is called. It stays, without anybody waiting for it here: others may wait for this
-    /// node in it (COH-8.4).
+    /// Fails all called collectives. A call stays without a waiter here, because other nodes may
+    /// wait for this node in it (COH-8.4).
     pub(super) fn fail_collectives(&mut self, error: &CoherenceError) {
         let mut failed: VecDeque<(Doing, Token)> = VecDeque::new();
         if let Some(current) = &mut self.collective.current {

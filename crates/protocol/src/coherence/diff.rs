@@ -1,10 +1,10 @@
-//! Differences between a page and its twin (COH-5.2): found by 64-bit words, told by bytes
+//! Differences between a page and its twin (COH-5.2), found by 64-bit words and sent by bytes
 //! (COH-1.2, 1.3).
 //!
-//! A byte that this node did not change is never told: another node may be writing it at this
-//! moment. So a page is sent whole only if every byte of it has changed; a page with scattered
-//! changes is sent as a bit per byte and the changed bytes, which is never longer than a page and
-//! an eighth.
+//! A diff never contains a byte that this node did not change, because another node may be writing
+//! that byte at this moment. So a page is sent whole only if every byte of it has changed. A page
+//! with scattered changes is sent as a bit per byte and the changed bytes. That form is never
+//! longer than a page and an eighth.
 
 use super::codec::{Reader, Writer};
 use crate::limits::PAGE;
@@ -12,17 +12,17 @@ use crate::wind::Refusal;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Runs of changed bytes.
+/// Form of a diff that lists runs of changed bytes.
 const RUNS: u8 = 0;
-/// One bit per byte, then the changed bytes.
+/// Form of a diff with one bit per byte and then the changed bytes.
 const MASK: u8 = 1;
 const MASK_LEN: usize = PAGE / 8;
 
-/// The ranges of bytes in which `now` differs from `twin`; adjacent ones merged.
+/// Returns the ranges of bytes in which `now` differs from `twin`, with adjacent ranges merged.
 pub(super) fn changed(twin: &[u8], now: &[u8]) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     for (word, (old, new)) in twin.chunks(8).zip(now.chunks(8)).enumerate() {
-        // Compared as one 64-bit word by the compiler.
+        // The compiler compares the two as one 64-bit word.
         if old == new {
             continue;
         }
@@ -38,14 +38,15 @@ pub(super) fn changed(twin: &[u8], now: &[u8]) -> Vec<Range<usize>> {
     runs
 }
 
-/// Append the changes of one page to a message's body; `false` if there are none (COH-9.3).
+/// Appends the changes of one page to a message's body. Returns `false` if there are none
+/// (COH-9.3).
 pub(super) fn encode(page: u64, twin: &[u8], now: &[u8], out: &mut Writer) -> bool {
     let runs = changed(twin, now);
     if runs.is_empty() {
         return false;
     }
     out.number(page);
-    // A run costs two or three bytes of description each.
+    // Each run costs two or three bytes of description.
     if runs.len() * 3 > MASK_LEN {
         encode_mask(&runs, now, out);
         return true;
@@ -75,11 +76,11 @@ fn encode_mask(runs: &[Range<usize>], now: &[u8], out: &mut Writer) {
     }
 }
 
-/// Read a body made by [`encode`]: `apply(page, offset in the page, bytes)` for each run.
+/// Reads a body made by [`encode`] and calls `apply(page, offset in the page, bytes)` for each run.
 ///
 /// # Errors
-/// [`Refusal::Malformed`]; `apply` may have been called for what was sound until then, so check
-/// first with an `apply` that does nothing.
+/// [`Refusal::Malformed`]. `apply` may have been called for the sound part before the error, so
+/// check first with an `apply` that does nothing.
 pub(super) fn decode(
     body: &[u8],
     mut apply: impl FnMut(u64, usize, &[u8]) -> Result<(), Refusal>,
@@ -150,7 +151,7 @@ mod tests {
     }
 
     proptest! {
-        /// COH-5.2: twin + diff = page, and no byte is told that did not change (COH-9.3).
+        /// COH-5.2: twin + diff = page, and the diff contains no unchanged byte (COH-9.3).
         #[test]
         fn a_diff_turns_the_twin_into_the_page(edits in prop::collection::vec((0..PAGE, 1..300usize, any::<u8>()), 0..40), dense in any::<bool>()) {
             let twin: Vec<u8> = (0..PAGE).map(|i| (i * 7) as u8).collect();

@@ -1,5 +1,5 @@
-//! What happens when a node is dead or makes no sense (COH-8): nobody waits for ever, and nothing
-//! wrong goes unsaid.
+//! Handling of nodes that are dead or send nonsense (COH-8). Nobody waits for ever, and every error
+//! is reported.
 
 use super::array::{PageId, State};
 use super::codec::Headline;
@@ -13,7 +13,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// What was being tried, for messages to the user.
+/// Operation that was being tried, for messages to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Doing {
     Barrier,
@@ -43,7 +43,7 @@ impl fmt::Display for Doing {
     }
 }
 
-/// The first page that was read with old bytes.
+/// First page that was read with old bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Lost {
     page: PageId,
@@ -51,7 +51,7 @@ pub(super) struct Lost {
 }
 
 impl Coherence {
-    /// Why a synchronisation cannot succeed any more, whatever nodes it needs.
+    /// Returns why a synchronisation cannot succeed any more, whatever nodes it needs.
     fn impediment(&self, doing: &Doing) -> Option<CoherenceError> {
         let doing = doing.to_string();
         if self.left {
@@ -76,7 +76,7 @@ impl Coherence {
         None
     }
 
-    /// Why a collective cannot succeed: it needs every node.
+    /// Returns why a collective, which needs every node, cannot succeed.
     pub(super) fn collective_impediment(&self, doing: &Doing) -> Option<CoherenceError> {
         let dead = || {
             self.dead
@@ -86,7 +86,7 @@ impl Coherence {
         self.impediment(doing).or_else(dead)
     }
 
-    /// Why this lock cannot be had or given back.
+    /// Returns why this lock cannot be acquired or given back.
     pub(super) fn lock_impediment(&self, doing: Doing, lock: u64) -> Option<CoherenceError> {
         let manager = self.manager(lock);
         let dead = || self.lost_diff.or_else(|| self.dead.contains(&manager).then_some(manager));
@@ -95,8 +95,8 @@ impl Coherence {
         self.impediment(&doing).or_else(hopeless)
     }
 
-    /// A page cannot be fetched: the thread goes on with its last bytes, and the next
-    /// synchronisation says so (COH-8.3).
+    /// Gives up a page that cannot be fetched. The thread goes on with its last bytes, and the next
+    /// synchronisation reports that (COH-8.3).
     pub(super) fn lose_page(
         &mut self,
         id: PageId,
@@ -109,8 +109,8 @@ impl Coherence {
         if let Some(array) = self.arrays.get_mut(id.0 as usize) {
             array.set(id.1, State::Read);
         }
-        // It may never have been here: a page that was never written through the alias cannot be
-        // mapped.
+        // The page may never have been here, and a page that was never written through the alias
+        // cannot be mapped.
         let mut last = vec![0u8; PAGE];
         pages.read(id.0, id.1, &mut last);
         pages.write(id.0, id.1 * PAGE as u64, &last);
@@ -120,8 +120,8 @@ impl Coherence {
         pages.install(id.0, id.1..id.1 + 1, access);
     }
 
-    /// A node that this node has found dead: all others are told, for they may not be talking to it
-    /// (COH-8.1).
+    /// Marks a node that this node has found dead, and tells all other nodes, which may not be in
+    /// contact with it (COH-8.1).
     pub(super) fn report_death(&mut self, rank: Rank, pages: &mut dyn Pages) {
         if rank >= self.nodes || rank == self.me {
             return;
@@ -141,7 +141,7 @@ impl Coherence {
         self.mark_failed(rank, pages);
     }
 
-    /// A node is dead: all that waits for it ends (COH-8.2).
+    /// Ends everything that waits for a dead node (COH-8.2).
     pub(super) fn mark_failed(&mut self, rank: Rank, pages: &mut dyn Pages) {
         let gone: Vec<u64> = self
             .posted
@@ -161,7 +161,8 @@ impl Coherence {
         }
         self.dead.push(rank);
         self.out.retain(|(to, _)| *to != rank);
-        // Perhaps only others have lost it: it must not wait for answers that will not come.
+        // Perhaps only other nodes have lost it. Tell it, so that it does not wait for answers that
+        // will not come.
         self.post_to_dead(rank, Class::Unordered, Headline::Died { rank });
         self.notify_dead_of_leaving(rank);
         let runs: Vec<u64> = self
@@ -189,9 +190,9 @@ impl Coherence {
         ));
     }
 
-    /// A message was refused, or one of our own made no sense: shared memory cannot go on. Every
-    /// pending and later synchronisation of this node fails, and takes part in collectives only to
-    /// make them fail everywhere (COH-8.4).
+    /// Called when a message was refused, or a message to this node itself made no sense. Shared
+    /// memory cannot go on. Every pending and later synchronisation of this node fails, and takes
+    /// part in collectives only to make them fail everywhere (COH-8.4).
     pub(super) fn break_down(
         &mut self,
         doing: Doing,
@@ -202,8 +203,7 @@ impl Coherence {
         self.break_with(CoherenceError::Refused { doing: doing.to_string(), rank, refusal }, pages);
     }
 
-    /// Has the machine done what it was told to? If not, shared memory cannot go on here either
-    /// (COH-8.5).
+    /// Breaks shared memory on this node if the machine could not make a change (COH-8.5).
     pub(super) fn look_at_machine(&mut self, pages: &mut dyn Pages) {
         if self.broken.is_none()
             && let Some(why) = pages.failure()
@@ -222,7 +222,7 @@ impl Coherence {
         self.fail_locks(&error, pages);
     }
 
-    /// A message of ours is settled.
+    /// Called when a message of this node is settled.
     pub(super) fn message_settled(&mut self, number: u64) {
         if let Some(Posted { to, purpose }) = self.posted.remove(&number) {
             match purpose {
@@ -234,7 +234,7 @@ impl Coherence {
         }
     }
 
-    /// A message of ours was refused.
+    /// Called when a message of this node was refused.
     pub(super) fn message_refused(&mut self, number: u64, refusal: Refusal, pages: &mut dyn Pages) {
         let Some(Posted { to, purpose }) = self.posted.remove(&number) else { return };
         if matches!(refusal, Refusal::Malformed | Refusal::UnknownObject)

@@ -1,5 +1,5 @@
-//! Fetching pages from their homes (COH-3.3): in runs, the demanded page first, several runs at a
-//! time.
+//! Fetches pages from their homes (COH-3.3) in runs, the demanded page first, with several runs at
+//! a time.
 
 use super::array::{Array, PageId, State};
 use super::codec::{Headline, PageRun};
@@ -13,25 +13,25 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Pages in one fetch.
+/// Maximum number of pages in one fetch.
 pub const FETCH_RUN_MAX: u32 = 32;
-/// Sequences of faults followed at a time, per array.
+/// Maximum number of sequences of faults that are followed at a time, per array.
 const STREAMS: usize = 8;
 
-/// Recent sequences of faults of one array: a fault that continues one fetches twice as far
+/// Recent sequences of faults of one array. A fault that continues a sequence fetches twice as far
 /// (COH-3.4).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Streams(Vec<Stream>);
 
 #[derive(Clone, Copy, Debug)]
 struct Stream {
-    /// First page not fetched by it.
+    /// First page that the sequence has not fetched.
     next: u64,
     run: u32,
 }
 
 impl Streams {
-    /// How many pages a fault on `page` should fetch.
+    /// Returns how many pages a fault on `page` should fetch.
     fn reach(&mut self, page: u64) -> u32 {
         let run = match self.0.iter().position(|stream| stream.next == page) {
             Some(found) => self.0.remove(found).run.saturating_mul(2).min(FETCH_RUN_MAX),
@@ -44,7 +44,7 @@ impl Streams {
         run
     }
 
-    /// The fault fetched the pages before `end`.
+    /// Records that the fault fetched the pages before `end`.
     fn fetched(&mut self, end: u64) {
         if let Some(stream) = self.0.last_mut() {
             stream.next = end;
@@ -55,34 +55,35 @@ impl Streams {
 /// One page of a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
-    /// Bytes that have arrived.
+    /// Number of bytes that have arrived.
     filled: usize,
-    /// A write notice overtook it: what arrives may be older than what must be seen (COH-3.6).
+    /// `true` if a write notice overtook the page. Its arriving bytes may be older than what must
+    /// be seen (COH-3.6).
     stale: bool,
-    /// Decided: mapped, or given up.
+    /// `true` once the page is mapped or given up.
     decided: bool,
 }
 
-/// One request and what has arrived of its answer.
+/// One request and the part of its answer that has arrived.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub pages: PageRun,
     pub home: Rank,
-    /// The answer's number, once it has begun.
+    /// Message number of the answer, once it has begun.
     answer: Option<u64>,
     slots: Vec<Slot>,
 }
 
-/// All that is on its way here.
+/// All fetches under way to this node.
 #[derive(Debug, Default)]
 pub(super) struct Fetches {
     next: u64,
     pub runs: BTreeMap<u64, Run>,
-    /// Which run brings a page that is [`State::Fetching`].
+    /// Number of the run that brings a page that is [`State::Fetching`].
     of_page: BTreeMap<PageId, u64>,
-    /// Which run a fragmented answer belongs to.
+    /// Number of the run that a fragmented answer belongs to.
     answers: BTreeMap<(Rank, u64), u64>,
-    /// What threads want of pages that are on their way.
+    /// Access that threads want for pages that are on their way.
     wanted: BTreeMap<PageId, Access>,
 }
 
@@ -100,7 +101,7 @@ fn run_of_invalid(array: &Array, page: u64, reach: u64) -> u64 {
 }
 
 impl Coherence {
-    /// Ask for an invalid page, and for those after it that will probably be needed.
+    /// Requests an invalid page and the pages after it that will probably be needed.
     pub(super) fn demand(
         &mut self,
         id: PageId,
@@ -138,15 +139,15 @@ impl Coherence {
         let slots = vec![Slot::default(); count as usize];
         self.fetches.runs.insert(number, Run { pages: run, home, answer: None, slots });
         self.statistics.fetches += 1;
-        // The home must have our own earlier changes before it answers (COH-5.4).
+        // The home must have this node's own earlier changes before it answers (COH-5.4).
         let class =
             if self.releases.are_on_their_way_to(home) { Class::Ordered } else { Class::Unordered };
         self.post(home, class, Headline::Fetch(run), Vec::new(), Purpose::Fetch(number));
         false
     }
 
-    /// A thread wants a page that is on its way; it may be here already, waiting for the rest of
-    /// its run.
+    /// Records that a thread wants a page that is on its way. The page may have arrived already and
+    /// wait for the rest of its run.
     pub(super) fn want(&mut self, id: PageId, access: Access, pages: &mut dyn Pages) -> bool {
         let wanted = self.fetches.wanted.entry(id).or_insert(access);
         if access == Access::Write {
@@ -158,7 +159,7 @@ impl Coherence {
         self.arrays.get(id.0 as usize).is_some_and(|array| array.state(id.1).holds(access))
     }
 
-    /// A notice names a page that is on its way.
+    /// Marks a page on its way as stale, because a notice names it.
     pub(super) fn mark_stale(&mut self, id: PageId) {
         if planted(Bug::ForgetStaleFetch) {
             return;
@@ -170,7 +171,7 @@ impl Coherence {
         }
     }
 
-    /// An answer begins: is it one that we asked for, from whom we asked?
+    /// Checks that an answer that begins was requested, and from this home.
     pub(super) fn expect_pages(
         &mut self,
         from: Rank,
@@ -191,7 +192,7 @@ impl Coherence {
         Ok(())
     }
 
-    /// Bytes of an answer.
+    /// Places bytes of an answer.
     pub(super) fn place_pages(
         &mut self,
         from: Rank,
@@ -222,7 +223,7 @@ impl Coherence {
         self.decide_filled(id, false, pages);
     }
 
-    /// A fragmented answer is whole.
+    /// Called when a fragmented answer is whole.
     pub(super) fn pages_arrived(
         &mut self,
         from: Rank,
@@ -234,7 +235,7 @@ impl Coherence {
         Ok(())
     }
 
-    /// An answer that came in one piece.
+    /// Takes an answer that came in one piece.
     pub(super) fn take_pages(
         &mut self,
         from: Rank,
@@ -242,15 +243,16 @@ impl Coherence {
         body: &[u8],
         pages: &mut dyn Pages,
     ) -> Result<(), Refusal> {
-        // No fragmented message has this number: Wind counts from zero and never comes here.
+        // No fragmented message has this number, because Wind counts from zero and never reaches
+        // it.
         let number = u64::MAX;
         self.expect_pages(from, number, run, body.len() as u64)?;
         self.place_pages(from, number, 0, body, pages);
         self.pages_arrived(from, number, pages)
     }
 
-    /// Decide every page of a run that is complete: those that somebody waits for at once, the
-    /// others together at the end.
+    /// Decides every page of a run that is complete. Pages that somebody waits for are mapped at
+    /// once, the others together at the end.
     fn decide_filled(&mut self, number: u64, all: bool, pages: &mut dyn Pages) {
         let Some(mut run) = self.fetches.runs.remove(&number) else { return };
         let mut install: Vec<PageId> = Vec::new();
@@ -297,7 +299,7 @@ impl Coherence {
         self.touches_due |= decided;
     }
 
-    /// Give up a run: its home is dead or has refused it. Every page of it that is not here yet
+    /// Gives up a run whose home is dead or has refused it. Every page of it that has not arrived
     /// keeps its last bytes (COH-3.8).
     pub(super) fn give_up_run(&mut self, number: u64, pages: &mut dyn Pages) {
         let Some(run) = self.fetches.runs.remove(&number) else { return };

@@ -1,5 +1,5 @@
-//! Rank 0 in a collective (COH-6): gathers the arrivals, checks that all mean the same, and lets
-//! everybody go.
+//! Rank 0's part in a collective (COH-6). It gathers the arrivals, checks that all nodes called the
+//! same, and sends the departures.
 
 use super::agreement::{self, Call};
 use super::codec::{Headline, Reader, Writer};
@@ -14,7 +14,7 @@ use crate::wind::{Class, Refusal};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// What one node said when it arrived.
+/// Content of one node's arrival.
 #[derive(Debug)]
 struct Arrival {
     call: Call,
@@ -22,7 +22,7 @@ struct Arrival {
     intervals: Vec<Interval>,
 }
 
-/// The collective being gathered.
+/// The collective that rank 0 gathers.
 #[derive(Debug, Default)]
 pub(super) struct Gather {
     epoch: u64,
@@ -30,7 +30,7 @@ pub(super) struct Gather {
 }
 
 impl Coherence {
-    /// A node has arrived, and all that it wrote is at its homes.
+    /// Called when a node has arrived, with all its writes at their homes.
     pub(super) fn gather_arrival(
         &mut self,
         from: Rank,
@@ -73,13 +73,14 @@ impl Coherence {
         Ok(())
     }
 
-    /// Has this node arrived at the collective that is being gathered, which is this one?
+    /// Returns `true` if `rank` has arrived at the collective being gathered and `epoch` names that
+    /// collective.
     pub(super) fn is_gathered(&self, rank: Rank, epoch: u64) -> bool {
         self.gather.epoch == epoch && self.gather.arrivals.contains_key(&rank)
     }
 
-    /// Who has not come to the collective that others have come to, as rank 0 knows it; empty on
-    /// other ranks.
+    /// Returns the nodes that are missing in the collective that other nodes have arrived at, as
+    /// rank 0 knows it. It is empty on other ranks.
     #[must_use]
     pub fn late(&self) -> Vec<Rank> {
         let arrivals = &self.gather.arrivals;
@@ -88,15 +89,15 @@ impl Coherence {
             .collect()
     }
 
-    /// Nodes that have come to the collective that rank 0 gathers, in rank order; empty on other
-    /// ranks.
+    /// Returns the nodes that have arrived at the collective that rank 0 gathers, in rank order. It
+    /// is empty on other ranks.
     #[must_use]
     pub fn gathered(&self) -> Vec<Rank> {
         self.gather.arrivals.keys().copied().collect()
     }
 
-    /// All are here: what everybody knows from now on, and for each node the pages that it does not
-    /// know to be old (COH-6.4).
+    /// Sends the departures once all nodes are here. Each tells what every node knows from now on,
+    /// and the pages that its receiver does not know to be old (COH-6.4).
     fn let_go(&mut self) {
         let arrivals = core::mem::take(&mut self.gather.arrivals);
         let epoch = self.gather.epoch;
@@ -114,8 +115,8 @@ impl Coherence {
                 Ok(values) => Outcome::Agreed(values),
                 Err(text) => Outcome::Mismatch(text),
             };
-        // Leaving nodes go on leaving, whatever the others called (COH-6.9); a node that cannot go
-        // on is told to all (COH-8.4).
+        // Leaving nodes go on leaving, whatever the other nodes called (COH-6.9). All nodes are
+        // told of a node that cannot go on (COH-8.4).
         let unfit = arrivals.values().any(|arrival| matches!(arrival.call, Call::Unfit(_)));
         for (rank, arrival) in &arrivals {
             let again =
@@ -161,7 +162,8 @@ impl Coherence {
         self.post(to, Class::Unordered, Headline::Depart { epoch }, body.0, purpose);
     }
 
-    /// If somebody who has not arrived is dead, those who have wait in vain: they are told.
+    /// Tells the nodes that have arrived if a node that has not arrived is dead, because they wait
+    /// in vain.
     pub(super) fn gather_death(&mut self) {
         let missing =
             self.dead.iter().find(|rank| !self.gather.arrivals.contains_key(rank)).copied();

@@ -1,4 +1,5 @@
-//! A node as the home of pages: serving fetches, applying diffs, going back to untracked (COH-3.5).
+//! A node's part as the home of pages: serving fetches, applying diffs, and ending tracking
+//! (COH-3.5).
 
 use super::array::State;
 use super::codec::{Headline, PageRun};
@@ -11,8 +12,8 @@ use crate::planted::{Bug, planted};
 use crate::wind::{Body, Class, Message, Refusal, Segment};
 
 impl Coherence {
-    /// Somebody asks for pages. They are write-protected before their bytes are read, so that what
-    /// this node writes later becomes a notice. The bytes are gathered when they are sent, and
+    /// Serves a request for pages. They are write-protected before their bytes are read, so that
+    /// later writes of this node become a notice. The bytes are gathered when they are sent, and
     /// again at each retransmission (COH-3.7 says why that is right).
     pub(super) fn serve(
         &mut self,
@@ -53,8 +54,8 @@ impl Coherence {
         self.statistics.served_pages += count;
         let range = run.first..run.first + count;
         let body = if pages.has_pending(run.array, range.clone()) {
-            // Guards here keep old bytes in memory (COH-3.9): the answer is a copy with the new
-            // ones.
+            // Guards here keep old bytes in memory (COH-3.9), so the answer is a copy with the new
+            // bytes.
             let mut newest = alloc::vec![0; run.count as usize * PAGE];
             range
                 .zip(newest.chunks_exact_mut(PAGE))
@@ -75,7 +76,8 @@ impl Coherence {
         Ok(())
     }
 
-    /// Changes to pages homed here. Checked as a whole before the first byte is written.
+    /// Applies changes to pages homed here. The diff is checked as a whole before the first byte is
+    /// written.
     pub(super) fn apply_diff(
         &mut self,
         id: u32,
@@ -100,13 +102,13 @@ impl Coherence {
             pages.merge(id, page * PAGE as u64 + at as u64, bytes);
             Ok(())
         })?;
-        // What could not be placed must not be told to anybody (COH-5.4).
+        // Changes that could not be placed must not be told to anybody (COH-5.4).
         if pages.failure().is_some() { Err(Refusal::NoRoom) } else { Ok(()) }
     }
 
-    /// A collective is over that told everybody our intervals up to `told`: of pages that those
-    /// name and that nobody has fetched since, all copies are invalid, so they need no tracking any
-    /// more.
+    /// Ends the tracking of pages whose copies are all invalid, after a collective that told all
+    /// nodes this node's intervals up to `told`. Those are pages that the intervals name and that
+    /// nobody has fetched since.
     pub(super) fn untrack(&mut self, told: u64, pages: &mut dyn Pages) {
         for (id, array) in (0..).zip(self.arrays.iter_mut()) {
             let mut free = alloc::vec::Vec::new();

@@ -1,4 +1,4 @@
-//! Nodes that leave the job say so first (COH-6.7), so that nobody waits for what they will not do.
+//! Notices of nodes that leave the job (COH-6.7), so that nobody waits for a node that has left.
 
 use super::agreement::Call;
 use super::codec::Headline;
@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 /// Nodes that have begun to leave, and whether this node has.
 #[derive(Debug, Default)]
 pub(super) struct Leavers {
-    /// For each, the collectives that it had passed by then.
+    /// Number of collectives that each leaving node had passed when it began to leave.
     epochs: BTreeMap<Rank, u64>,
     announced: bool,
 }
@@ -32,7 +32,7 @@ impl Coherence {
             self.release_lock(lock, Token::NONE, pages);
         }
         let me = self.me;
-        // Where a death is the reason, the others hear of the death first.
+        // After a death, the other nodes hear of the death first.
         let first = if self.dead.is_empty() { Class::Unordered } else { Class::Sync };
         for (silent, class) in [(false, first), (true, Class::Sync)] {
             for to in (0..self.nodes).filter(|to| *to != me) {
@@ -43,8 +43,8 @@ impl Coherence {
         self.dead.clone().into_iter().for_each(|dead| self.notify_dead_of_leaving(dead));
     }
 
-    /// Tells a node that counts as dead here that this node leaves, if it does. Perhaps only others
-    /// have lost that node, and both are survivors, who wait for each other (END-4.3).
+    /// Tells a node that counts as dead here that this node leaves, if it does. Perhaps only other
+    /// nodes have lost that node. Then both are survivors that wait for each other (END-4.3).
     pub(super) fn notify_dead_of_leaving(&mut self, dead: Rank) {
         if self.leavers.announced {
             let epoch = self.epoch;
@@ -54,19 +54,19 @@ impl Coherence {
         }
     }
 
-    /// Has this node begun to leave?
+    /// Returns `true` if this node has begun to leave.
     #[must_use]
     pub fn is_leaving(&self, rank: Rank) -> bool {
         self.leavers.epochs.contains_key(&rank)
     }
 
-    /// Has this node passed its last collective?
+    /// Returns `true` if this node has passed its last collective.
     #[must_use]
     pub fn has_left(&self) -> bool {
         self.left
     }
 
-    /// Another node leaves.
+    /// Takes another node's notice that it leaves.
     pub(super) fn take_leaving(
         &mut self,
         from: Rank,
@@ -83,21 +83,21 @@ impl Coherence {
         Ok(())
     }
 
-    /// The node for whose sake the collective that comes next here cannot succeed.
+    /// Returns the leaving node because of which this node's next collective cannot succeed.
     fn leaver(&self) -> Option<Rank> {
         // A leaving node that has passed more collectives than this one took part in the current
-        // one (its departure is still on the way here).
+        // collective, whose departure is still on the way here.
         self.leavers.epochs.iter().find(|(_, epoch)| **epoch <= self.epoch).map(|(rank, _)| *rank)
     }
 
-    /// Why this collective cannot succeed: some node has left its work for good.
+    /// Returns why this collective cannot succeed: some node has begun to leave.
     pub(super) fn leaving_impediment(&self, call: &Call) -> Option<CoherenceError> {
         let rank = self.leaver().filter(|_| *call != Call::Leave)?;
         Some(CoherenceError::NodeLeaving { doing: call.doing().to_string(), rank })
     }
 
-    /// Fails what is called and needs a leaving node (COH-6.8). A call that rank 0 may know of
-    /// stays, without anybody waiting for it here.
+    /// Fails the called collectives that need a leaving node (COH-6.8). A call that rank 0 may know
+    /// of stays, without a waiter here.
     pub(super) fn fail_by_leaving(&mut self) {
         let Some(rank) = self.leaver() else { return };
         let error = |doing: Doing| CoherenceError::NodeLeaving { doing: doing.to_string(), rank };

@@ -1,4 +1,4 @@
-//! Locks (COH-7), as seen by a node that wants them. A lock's manager is its number modulo the
+//! Locks (COH-7), as seen by a node that acquires them. A lock's manager is its number modulo the
 //! number of nodes.
 
 use super::codec::{Headline, Reader, Writer};
@@ -15,7 +15,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-/// What comes with a lock.
+/// Content of a lock's grant.
 #[derive(Debug)]
 struct Grant {
     epoch: u64,
@@ -27,18 +27,18 @@ struct Grant {
 #[derive(Debug)]
 pub(super) struct Request {
     lock: u64,
-    /// `None`: nobody waits any longer.
+    /// Token of the operation; `None` if nobody waits any longer.
     token: Option<Token>,
-    /// Granted, but as of an epoch that this node has not reached (COH-7.4).
+    /// Grant as of an epoch that this node has not reached (COH-7.4).
     early: Option<Grant>,
 }
 
-/// The locks that this node wants or has.
+/// Locks that this node waits for or holds.
 #[derive(Debug, Default)]
 pub(super) struct Locks {
     next: u64,
     pub requests: BTreeMap<u64, Request>,
-    /// By lock: the request that got it.
+    /// Number of the request that acquired each held lock, by lock.
     held: BTreeMap<u64, u64>,
 }
 
@@ -51,7 +51,7 @@ impl Locks {
 }
 
 impl Locks {
-    /// Lock and number of each request that is not answered.
+    /// Returns lock and number of each request that is not answered.
     pub fn waiting(&self) -> impl Iterator<Item = (u64, u64)> {
         self.requests
             .iter()
@@ -59,7 +59,7 @@ impl Locks {
             .map(|(number, request)| (request.lock, *number))
     }
 
-    /// Does this node want the lock by this request, or has it?
+    /// Returns `true` if this node waits for the lock by this request, or holds it.
     pub fn knows(&self, lock: u64, request: u64) -> bool {
         let wants = self.requests.get(&request).is_some_and(|known| known.lock == lock);
         wants || self.held.get(&lock) == Some(&request)
@@ -67,13 +67,13 @@ impl Locks {
 }
 
 impl Coherence {
-    /// Rank of the node that manages this lock.
+    /// Returns the rank of the node that manages this lock.
     #[must_use]
     pub fn manager(&self, lock: u64) -> Rank {
         (lock % u64::from(self.nodes.max(1))) as Rank
     }
 
-    /// Locks that this node holds.
+    /// Returns the locks that this node holds.
     pub(super) fn held_locks(&self) -> Vec<u64> {
         self.locks.held.keys().copied().collect()
     }
@@ -104,12 +104,12 @@ impl Coherence {
         }
     }
 
-    /// Our diffs are at their homes: the lock may go, with what its next holder may not know
-    /// (COH-7.2).
+    /// Gives the lock back, now that this node's diffs are at their homes. The unlock tells what
+    /// the next holder may not know (COH-7.2).
     pub(super) fn give_back(&mut self, lock: u64, request: u64, vector: &Vector) {
         let manager = self.manager(lock);
         let mut body = Writer::default();
-        // Nobody is told of what did not come home (COH-5.4).
+        // Intervals whose changes did not reach their homes are not told (COH-5.4).
         if self.broken.is_some() {
             body.byte(1);
         } else {
@@ -118,7 +118,8 @@ impl Coherence {
             self.knowledge.tell(manager, vector, &mut body);
         }
         let head = Headline::Unlock { lock, request, epoch: self.epoch };
-        // Ordered: the next unlock to this manager leaves out what this one tells.
+        // The class is ordered because the next unlock to this manager leaves out what this one
+        // tells.
         self.post(manager, Class::Ordered, head, body.0, Purpose::Control(Doing::Unlock(lock)));
     }
 
@@ -168,8 +169,8 @@ impl Coherence {
         Ok(())
     }
 
-    /// Take every grant whose epoch this node has reached. If somebody is dead, the epoch may never
-    /// come: those fail.
+    /// Takes every grant whose epoch this node has reached. With a dead node the epoch may never
+    /// come, so deferred grants fail then.
     pub(super) fn take_deferred_grants(&mut self, pages: &mut dyn Pages) {
         let hopeless = self.dead.first().copied();
         let ready = |request: &Request| {
@@ -213,7 +214,7 @@ impl Coherence {
         }
     }
 
-    /// COH-7.3: everything that happened before the last unlock is known here from now on.
+    /// COH-7.3: this node learns everything that happened before the last unlock.
     fn learn(&mut self, grant: Grant, pages: &mut dyn Pages) {
         let vector = &self.knowledge.vector;
         let news =
@@ -230,7 +231,7 @@ impl Coherence {
         }
     }
 
-    /// Locks that the dead node managed, had or wanted.
+    /// Fails requests and breaks locks that a dead node managed, held or waited for.
     pub(super) fn lock_death(&mut self, rank: Rank, pages: &mut dyn Pages) {
         let nodes = u64::from(self.nodes.max(1));
         let lost: Vec<u64> = self
@@ -254,7 +255,7 @@ impl Coherence {
         self.manager_death(rank);
     }
 
-    /// Nobody gets a lock here any more: what is granted later goes directly back.
+    /// Fails all waiting requests. A lock that is granted later goes directly back.
     pub(super) fn fail_locks(&mut self, error: &CoherenceError, _pages: &mut dyn Pages) {
         let tokens: Vec<Token> =
             self.locks.requests.values_mut().filter_map(|request| request.token.take()).collect();

@@ -1,4 +1,5 @@
-//! A node as the manager of locks (COH-7): one queue per lock, first come, first served (COH-7.1).
+//! A node's part as the manager of locks (COH-7): one queue per lock, first come, first served
+//! (COH-7.1).
 
 use super::Coherence;
 use super::codec::{Headline, Reader, Writer};
@@ -10,16 +11,17 @@ use crate::planted::{Bug, planted};
 use crate::wind::{Class, Refusal};
 use alloc::collections::{BTreeMap, VecDeque};
 
-/// Requests waiting for one lock.
+/// Maximum number of requests that wait for one lock.
 const QUEUE_MAX: usize = 1 << 16;
 
-/// Idle locks of which each has a vector time of its own; beyond this they share one (COH-7.6).
+/// Maximum number of idle locks with a vector time of their own. Further idle locks share one
+/// (COH-7.6).
 const KEPT_APART: usize = 1 << 12;
 
-/// Locks held or waited for.
+/// Maximum number of locks that are held or waited for.
 const LOCKS_MAX: usize = 1 << 20;
 
-/// One request: who, its number there, and what it knew when it asked.
+/// One request: its node, its number there, and the node's vector time when it asked.
 #[derive(Debug)]
 struct Waiting {
     rank: Rank,
@@ -27,29 +29,30 @@ struct Waiting {
     vector: Vector,
 }
 
-/// What the last holders of a lock knew, and how many collectives they had passed.
+/// Vector time of a lock's last holders, and the number of collectives that they had passed.
 #[derive(Clone, Debug)]
 struct Past {
     vector: Vector,
     epoch: u64,
 }
 
-/// One lock.
+/// State of one lock.
 #[derive(Debug)]
 struct Lock {
     holder: Option<(Rank, u64)>,
     queue: VecDeque<Waiting>,
     past: Past,
-    /// What it protects may be half changed.
+    /// Set if the data that the lock protects may be half changed.
     broken: Option<Broken>,
 }
 
-/// Why a lock cannot be had any more.
+/// Reason why a lock cannot be acquired any more.
 #[derive(Clone, Copy, Debug)]
 enum Broken {
-    /// This node died holding it.
+    /// This node died while it held the lock.
     Died(Rank),
-    /// This node had it and cannot go on: what it wrote is perhaps not at its home (COH-8.4).
+    /// This node held the lock and cannot go on. Its writes are perhaps not at their homes
+    /// (COH-8.4).
     Unfit(Rank),
 }
 
@@ -64,15 +67,15 @@ pub struct LockView {
     pub waiting: usize,
 }
 
-/// The locks that this node manages.
+/// Locks that this node manages.
 #[derive(Debug)]
 pub(super) struct Managed {
     locks: BTreeMap<u64, Lock>,
-    /// The past of all locks that are not kept.
+    /// Joined past of all locks that are not kept apart.
     forgotten: Past,
-    /// With so many kept, the idle ones are forgotten.
+    /// Number of kept locks at which the idle ones are forgotten.
     forget_at: usize,
-    /// Requests in all queues.
+    /// Number of requests in all queues.
     waiting: usize,
 }
 
@@ -99,7 +102,7 @@ impl Managed {
         }
     }
 
-    /// The lock of this number, which perhaps nobody has had yet.
+    /// Returns the lock of this number, and creates it if nobody has used it yet.
     fn entry(&mut self, number: u64) -> Result<&mut Lock, Refusal> {
         if self.locks.len() >= self.forget_at && !self.locks.contains_key(&number) {
             self.forget(|_| true);
@@ -116,14 +119,14 @@ impl Managed {
         }))
     }
 
-    /// Does anybody wait for a lock?
+    /// Returns `true` if any request waits for a lock.
     pub fn has_waiting(&self) -> bool {
         self.waiting > 0
     }
 
-    /// Rank, lock and request of each holder of a lock that somebody waits for.
+    /// Returns rank, lock and request of each holder of a lock that somebody waits for.
     pub fn holders_waited_for(&self) -> impl Iterator<Item = (Rank, u64, u64)> {
-        // The locks need not be looked through where nobody waits.
+        // The search of all locks is skipped while nobody waits.
         let locks = self.has_waiting().then_some(&self.locks).into_iter().flatten();
         locks.filter(|(_, lock)| !lock.queue.is_empty()).filter_map(|(number, lock)| {
             let (rank, request) = lock.holder?;
@@ -131,7 +134,7 @@ impl Managed {
         })
     }
 
-    /// Does this request wait?
+    /// Returns `true` if this request waits.
     pub fn is_queued(&self, rank: Rank, lock: u64, request: u64) -> bool {
         let known = self.locks.get(&lock);
         known.is_some_and(|lock| {
@@ -139,8 +142,8 @@ impl Managed {
         })
     }
 
-    /// Keep idle locks of such a past no longer apart. Who acquires one of them learns more than it
-    /// must, never less.
+    /// Merges idle locks whose past satisfies `may_be` into the shared past. A node that acquires
+    /// one of them learns more than necessary, never less.
     fn forget(&mut self, may_be: impl Fn(&Past) -> bool) {
         let Managed { locks, forgotten, .. } = self;
         locks.retain(|_, lock| {
@@ -217,9 +220,9 @@ impl Coherence {
         Ok(())
     }
 
-    /// Give a free lock to the first in its queue, with the intervals that it lacks. What this node
-    /// has forgotten since a barrier, the acquirer knows when it has passed that barrier: so the
-    /// grant says as of which epoch it is (COH-7.4).
+    /// Gives a free lock to the first request in its queue, with the intervals that the acquirer
+    /// lacks. The acquirer knows what this node has forgotten since a barrier only after it has
+    /// passed that barrier. So the grant names its epoch (COH-7.4).
     fn grant_next(&mut self, lock: u64) {
         while let Some(managed) = self.managed.locks.get_mut(&lock) {
             if managed.holder.is_some() {
@@ -268,13 +271,14 @@ impl Coherence {
             .then(|| self.managed.locks.get(&lock).map(view).unwrap_or_default())
     }
 
-    /// A collective is over: a past that everybody knows need not be told by any lock (COH-7.6).
+    /// Forgets idle locks after a collective. No lock needs to tell a past that every node knows
+    /// (COH-7.6).
     pub(super) fn forget_known_locks(&mut self) {
         let base = &self.knowledge.base;
         self.managed.forget(|past| base.covers(&past.vector));
     }
 
-    /// A node is dead: locks that it held are broken.
+    /// Breaks the locks that a dead node held.
     pub(super) fn manager_death(&mut self, dead: Rank) {
         let (mut freed, mut dropped) = (alloc::vec::Vec::new(), 0);
         for (lock, managed) in &mut self.managed.locks {
@@ -304,7 +308,7 @@ mod tests {
         vector
     }
 
-    /// COH-7.6: numbers that were used once cost nothing for ever, and no past is lost.
+    /// COH-7.6: locks that were used once cost nothing for ever, and no past is lost.
     #[test]
     fn idle_locks_are_kept_within_bounds_and_their_past_is_not_lost() {
         let mut managed = Managed::new(2);
@@ -322,7 +326,7 @@ mod tests {
         assert!(managed.locks.is_empty());
     }
 
-    /// COH-9.1: what is held is not forgotten, and bounded.
+    /// COH-9.1: held locks are not forgotten, and their number is bounded.
     #[test]
     fn locks_in_use_are_kept_up_to_a_limit() {
         let mut managed = Managed::new(2);

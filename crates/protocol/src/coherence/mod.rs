@@ -44,10 +44,11 @@ use alloc::vec::Vec;
 use array::{Array, PageId};
 use core::ops::Range;
 
-/// First byte of the head of every message of coherence: tells the engine to bring it here.
+/// First byte of the head of every coherence message. The engine passes such messages to this
+/// module.
 pub const KIND: u8 = Kind::Coherence as u8;
 
-/// Tokens of messages that coherence posts have this top byte: see [`Coherence::owns`].
+/// Top byte of the tokens of messages that coherence posts: see [`Coherence::owns`].
 const TOKENS: u64 = 0xC0 << 56;
 
 /// One node's view of all shared arrays, its part in locks and collectives, and its duties as a
@@ -59,9 +60,10 @@ pub struct Coherence {
     arrays: Vec<Array>,
     /// Slots of the arrays' aliases in the engine's region table.
     regions: BTreeMap<ArrayId, u32>,
-    /// Collectives passed.
+    /// Number of collectives that this node has passed.
     epoch: u64,
-    /// Pages written since the last release: away from home with a twin, or at home and shared.
+    /// Pages written since the last release. Such a page has a twin if its home is elsewhere, or is
+    /// shared if its home is here.
     dirty: BTreeSet<PageId>,
     fetches: fetch::Fetches,
     touches: Vec<touch::Touch>,
@@ -69,15 +71,15 @@ pub struct Coherence {
     knowledge: vector_clock::Knowledge,
     releases: release::Releases,
     collective: collective::Collective,
-    /// Rank 0 only.
+    /// State of rank 0 as the gatherer, unused on other ranks.
     gather: gather::Gather,
     locks: lock::Locks,
     managed: manager::Managed,
-    /// The first that this node has heard of first: what follows, as of nodes that end because of
-    /// that, is no cause (COH-8.2).
+    /// Dead nodes, in the order in which this node heard of them. The first one is the cause. Later
+    /// ones may have ended because of it (COH-8.2).
     dead: Vec<Rank>,
     lost_page: Option<failure::Lost>,
-    /// A dead home that did not get our changes.
+    /// Rank of a dead home that did not receive this node's changes.
     lost_diff: Option<Rank>,
     broken: Option<CoherenceError>,
     left: bool,
@@ -87,9 +89,9 @@ pub struct Coherence {
     questions: questions::Questions,
     next_token: u64,
     posted: BTreeMap<u64, post::Posted>,
-    /// Answers to each peer that it has not acknowledged.
+    /// Number of answers to each peer that it has not acknowledged.
     owed: BTreeMap<Rank, usize>,
-    /// Messages to ourselves.
+    /// Messages from this node to itself.
     local: VecDeque<(codec::Headline, Vec<u8>)>,
     out: VecDeque<(Rank, Message)>,
     events: VecDeque<CoherenceEvent>,
@@ -97,7 +99,7 @@ pub struct Coherence {
 }
 
 impl Coherence {
-    /// Node `me` of a job of `nodes`.
+    /// Creates the coherence of node `me` in a job of `nodes` nodes.
     #[must_use]
     pub fn new(me: Rank, nodes: u32) -> Self {
         Coherence {
@@ -134,35 +136,36 @@ impl Coherence {
         }
     }
 
-    /// Is this the token of a message that coherence posted? Its settling must be told to
-    /// [`Self::acknowledged`] and the like.
+    /// Returns `true` if this is the token of a message that coherence posted. The engine then
+    /// reports its settling to [`Self::acknowledged`] and the like.
     #[must_use]
     pub fn owns(token: Token) -> bool {
         token.0 >> 56 == TOKENS >> 56
     }
 
-    /// The number that the next [`Self::declare`] will give. Its memory must stand in `pages`, and
-    /// its alias must be told by [`Self::set_alias_region`], before `declare`: others may fetch
-    /// from it as soon as they have all declared it (COH-2.3).
+    /// Returns the number that the next [`Self::declare`] will give. Before `declare`, the array's
+    /// memory must be in `pages` and its alias must be set by [`Self::set_alias_region`]. Other
+    /// nodes may fetch from it as soon as all have declared it (COH-2.3).
     #[must_use]
     pub fn next_array(&self) -> ArrayId {
         self.arrays.len() as ArrayId
     }
 
-    /// The slot in the engine's region table of an array's alias.
+    /// Sets the slot in the engine's region table of an array's alias.
     pub fn set_alias_region(&mut self, array: ArrayId, region: u32) {
         self.regions.insert(array, region);
     }
 
-    /// Declare an array together with all other nodes; done (with its number) when all have
-    /// declared the same. Pages homed here are writable then, all others invalid.
+    /// Declares an array together with all other nodes. The operation is done, with the array's
+    /// number, when all nodes have declared the same. Pages homed here are writable then, and all
+    /// others are invalid.
     pub fn declare(
         &mut self,
         declaration: Declaration,
         token: Token,
         pages: &mut dyn Pages,
     ) -> ArrayId {
-        // One without pages was not agreed on.
+        // An array without pages was not agreed on.
         let taken =
             self.arrays.iter().any(|array| array.pages > 0 && array.name == declaration.name);
         let problem = if taken {
@@ -182,8 +185,8 @@ impl Coherence {
         number
     }
 
-    /// Take this node's part in a declaration that it cannot go along with, so that all nodes are
-    /// told why (COH-6.3). It uses a number up, as every declaration does.
+    /// Takes this node's part in a declaration that it cannot join, so that all nodes learn why
+    /// (COH-6.3). It uses up a number, as every declaration does.
     pub fn declare_unfit(
         &mut self,
         mut declaration: Declaration,
@@ -199,8 +202,8 @@ impl Coherence {
         number
     }
 
-    /// Not all have declared the same: the name is free again. The number stays used up, as it does
-    /// on every node.
+    /// Frees the name of an array that not all nodes have declared alike. The number stays used up,
+    /// as on every node.
     fn disown(&mut self, number: ArrayId) {
         if let Some(array) = self.arrays.get_mut(number as usize) {
             array.disown();
@@ -208,15 +211,15 @@ impl Coherence {
         self.regions.remove(&number);
     }
 
-    /// What is known of an array: its name and the number of its pages.
+    /// Returns the name of an array and the number of its pages.
     #[must_use]
     pub fn array(&self, array: ArrayId) -> Option<(&str, u64)> {
         self.arrays.get(array as usize).map(|array| (array.name.as_str(), array.pages))
     }
 
-    /// Make pages valid for `access`; done when each has been since this call. (Another thread's
-    /// acquire may invalidate them again, or its release may end `Write`: ask [`Self::holds`] in
-    /// the same turn before relying on it.)
+    /// Makes pages valid for `access`. The operation is done when each page has been valid since
+    /// this call. Another thread's acquire may invalidate them again, or its release may end
+    /// `Write`, so check [`Self::holds`] in the same turn.
     pub fn touch(
         &mut self,
         array: ArrayId,
@@ -229,14 +232,14 @@ impl Coherence {
         self.settle(pages);
     }
 
-    /// Home of a page that has been asked for and is not here yet.
+    /// Returns the home of a page that has been requested and has not arrived yet.
     #[must_use]
     pub fn fetching_from(&self, array: ArrayId, page: u64) -> Option<Rank> {
         let known = self.arrays.get(array as usize).filter(|array| array.contains(page, 1))?;
         (known.state(page) == array::State::Fetching).then(|| known.home(page))
     }
 
-    /// Are all these pages valid for `access` at this moment?
+    /// Returns `true` if all these pages are valid for `access` at this moment.
     #[must_use]
     pub fn holds(&self, array: ArrayId, range: Range<u64>, access: Access) -> bool {
         let known = self.arrays.get(array as usize);
@@ -245,8 +248,8 @@ impl Coherence {
         })
     }
 
-    /// A thread touched a page and sleeps. `access` is what it wanted if the tracker can tell;
-    /// otherwise a touch of a readable page counts as a write.
+    /// Called when a thread touched a page and sleeps. `access` is the access that it wanted if the
+    /// tracker can tell. Otherwise a touch of a readable page counts as a write.
     pub fn fault(
         &mut self,
         array: ArrayId,
@@ -258,14 +261,15 @@ impl Coherence {
         self.settle(pages);
     }
 
-    /// Wait for all nodes; what each wrote before is visible to all after.
+    /// Waits for all nodes. Writes of each node before the barrier are visible to all nodes after
+    /// it.
     pub fn barrier(&mut self, token: Token, pages: &mut dyn Pages) {
         self.collective.call(Call::Barrier, token);
         self.settle(pages);
     }
 
-    /// Combine one vector of each node, in rank order, so that the result is the same bits on every
-    /// node and in every run. Also a barrier.
+    /// Combines one vector of each node in rank order, so that the result has the same bits on
+    /// every node and in every run. It is also a barrier.
     pub fn reduce(&mut self, reduction: Reduction, token: Token, pages: &mut dyn Pages) {
         let count = reduction.values.len();
         let call = if count <= REDUCE_MAX {
@@ -277,31 +281,31 @@ impl Coherence {
         self.settle(pages);
     }
 
-    /// The last collective: a barrier after which this node answers nothing. Its death is no error
-    /// to others then.
+    /// Calls the last collective, a barrier after which this node answers nothing. Its death is
+    /// then no error to other nodes.
     pub fn leave(&mut self, token: Token, pages: &mut dyn Pages) {
         self.announce_leaving(pages);
         self.collective.call(Call::Leave, token);
         self.settle(pages);
     }
 
-    /// Acquire a lock (any number); done when held, with everything visible that happened before
-    /// its last unlock.
+    /// Acquires a lock (any number). The operation is done when this node holds the lock, and
+    /// everything that happened before its last unlock is visible.
     pub fn lock(&mut self, lock: u64, token: Token, pages: &mut dyn Pages) {
         self.acquire(lock, token);
         self.settle(pages);
     }
 
-    /// Release a lock; done when all writes of this node are at their homes and the lock is given
-    /// back.
+    /// Releases a lock. The operation is done when all writes of this node are at their homes and
+    /// the lock is given back.
     pub fn unlock(&mut self, lock: u64, token: Token, pages: &mut dyn Pages) {
         self.release_lock(lock, token, pages);
         self.settle(pages);
     }
 
-    /// Nobody waits any longer for this operation (a time limit passed): no event comes. A lock
-    /// that is granted later is given back at once; a collective goes on, for the other nodes wait
-    /// for it (COH-7.5).
+    /// Called when nobody waits any longer for this operation, as after a time limit. No event
+    /// follows. A lock that is granted later is given back at once. A collective goes on, because
+    /// the other nodes wait for it (COH-7.5).
     pub fn cancel(&mut self, token: Token, pages: &mut dyn Pages) {
         self.touches.retain(|touch| touch.token != token);
         self.collective.cancel(token);
@@ -310,11 +314,11 @@ impl Coherence {
         self.settle(pages);
     }
 
-    /// A whole message for coherence (its head begins with [`KIND`]), not admitted with
-    /// [`Admission::Place`].
+    /// Called with a whole coherence message (its head begins with [`KIND`]) that was not admitted
+    /// with [`Admission::Place`].
     ///
     /// # Errors
-    /// A refusal, if it makes no sense; nothing has been changed then.
+    /// A refusal, if the message makes no sense. Nothing has been changed then.
     pub fn receive(
         &mut self,
         from: Rank,
@@ -334,7 +338,7 @@ impl Coherence {
         if from < self.nodes && from != self.me { Ok(()) } else { Err(Refusal::Malformed) }
     }
 
-    /// A message of several fragments has begun.
+    /// Called when a message of several fragments has begun.
     pub fn admit(&mut self, from: Rank, number: u64, head: &[u8], len: u64) -> Admission {
         let admission = match self.check_sender(from) {
             Ok(()) => self.decide(from, number, head, len),
@@ -344,7 +348,7 @@ impl Coherence {
         admission
     }
 
-    /// Bytes of an admitted message.
+    /// Called with bytes of an admitted message.
     pub fn place(
         &mut self,
         from: Rank,
@@ -357,7 +361,7 @@ impl Coherence {
         self.settle(pages);
     }
 
-    /// A message admitted with [`Admission::Place`] is whole.
+    /// Called when a message admitted with [`Admission::Place`] is whole.
     ///
     /// # Errors
     /// A refusal, if no such message was admitted.
@@ -374,7 +378,7 @@ impl Coherence {
         result
     }
 
-    /// A message posted here is settled at its receiver.
+    /// Called when a message posted here is settled at its receiver.
     pub fn acknowledged(&mut self, token: Token, pages: &mut dyn Pages) {
         if Self::owns(token) {
             self.message_settled(token.0 & !TOKENS);
@@ -382,7 +386,7 @@ impl Coherence {
         self.settle(pages);
     }
 
-    /// A message posted here was refused.
+    /// Called when a message posted here was refused.
     pub fn refused(&mut self, token: Token, refusal: Refusal, pages: &mut dyn Pages) {
         if Self::owns(token) {
             self.message_refused(token.0 & !TOKENS, refusal, pages);
@@ -390,7 +394,7 @@ impl Coherence {
         self.settle(pages);
     }
 
-    /// A message posted here will never be settled: its receiver is dead.
+    /// Called when a message posted here will never be settled because its receiver is dead.
     pub fn failed(&mut self, token: Token, pages: &mut dyn Pages) {
         let posted = self.posted.get(&(token.0 & !TOKENS)).filter(|_| Self::owns(token));
         if let Some(rank) = posted.map(|posted| posted.to) {
@@ -399,35 +403,35 @@ impl Coherence {
         self.settle(pages);
     }
 
-    /// A node is dead (or has restarted, which to us is the same).
+    /// Called when a node is dead, or has restarted, which this node treats alike.
     pub fn node_died(&mut self, rank: Rank, pages: &mut dyn Pages) {
         self.report_death(rank, pages);
         self.settle(pages);
     }
 
-    /// The next message to post.
+    /// Returns the next message to post.
     pub fn poll_message(&mut self) -> Option<(Rank, Message)> {
         self.out.pop_front()
     }
 
-    /// Has [`Self::poll_message`] something?
+    /// Returns `true` if [`Self::poll_message`] has a message.
     #[must_use]
     pub fn owes(&self) -> bool {
         !self.out.is_empty()
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<CoherenceEvent> {
         self.events.pop_front()
     }
 
-    /// The counters.
+    /// Returns the counters.
     #[must_use]
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
     }
 
-    /// This node and the number of nodes.
+    /// Returns the rank of this node and the number of nodes.
     #[must_use]
     pub fn place_in_job(&self) -> (Rank, u32) {
         (self.me, self.nodes)

@@ -1,4 +1,4 @@
-//! Write notices (COH-4): which pages an interval has written, as runs of pages (COH-4.2).
+//! Write notices (COH-4): the pages that an interval has written, as runs of pages (COH-4.2).
 
 use super::array::{ARRAY_PAGES_MAX, Array, PageId};
 use super::codec::{Reader, Writer};
@@ -10,10 +10,10 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Intervals and runs told in one message; beyond this, those of one writer are joined, and gaps
-/// closed: it invalidates too much, never too little (COH-4.5).
+/// Maximum number of intervals and runs in one message. Beyond it the intervals of one writer are
+/// joined and gaps are closed. That invalidates too much, never too little (COH-4.5).
 pub(super) const TOLD_MAX: usize = 1 << 20;
-// The longest interval before its runs; a run has at most 15 bytes.
+// Length of the longest interval before its runs; a run has at most 15 bytes.
 const _: () = assert!(TOLD_MAX as u64 * (5 + 10 + 10 + 1 + 5) < CONTROL_MAX);
 
 /// Sorted, disjoint runs of pages.
@@ -33,7 +33,7 @@ impl Runs {
         self.0.iter().map(|(_, range)| range.end - range.start).sum()
     }
 
-    /// The union of many.
+    /// Returns the union of `many`.
     pub fn union<'a>(many: impl IntoIterator<Item = &'a Runs>) -> Runs {
         let mut all: Vec<_> = many.into_iter().flat_map(|runs| runs.0.iter().cloned()).collect();
         all.sort_unstable_by_key(|(array, range)| (*array, range.start));
@@ -49,8 +49,8 @@ impl Runs {
         Runs(out)
     }
 
-    /// At most so many, if no array needs more: the smallest gaps between them are closed, so that
-    /// pages are named that nobody wrote.
+    /// Reduces the runs to at most `limit`, if the number of arrays permits it. It closes the
+    /// smallest gaps between runs, so the result names pages that nobody wrote.
     pub fn at_most(mut self, limit: usize) -> Runs {
         let mut gap = 1;
         while self.0.len() > limit && gap < ARRAY_PAGES_MAX {
@@ -75,7 +75,7 @@ impl Runs {
         }
     }
 
-    /// Runs of pages that exist, in their order.
+    /// Reads runs and checks that their pages exist and are in order.
     pub fn read(reader: &mut Reader<'_>, arrays: &[Array]) -> Result<Runs, Refusal> {
         let count = reader.count(3)?;
         let mut runs: Vec<(ArrayId, Range<u64>)> = Vec::with_capacity(count);
@@ -94,15 +94,15 @@ impl Runs {
     }
 }
 
-/// What one node wrote between two of its releases; several in a row may have been joined into one
-/// (COH-4.1, COH-4.5).
+/// Pages that one node wrote between two of its releases. Several consecutive intervals may have
+/// been joined into one (COH-4.1, COH-4.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Interval {
     pub writer: Rank,
     pub first: u64,
     pub last: u64,
-    /// Made while its writer waited in a collective, so not part of what the writer told there
-    /// (COH-6.5).
+    /// `true` if the interval was closed while its writer waited in a collective. The writer did
+    /// not tell it there (COH-6.5).
     pub late: bool,
     pub runs: Runs,
 }
@@ -130,7 +130,7 @@ impl Interval {
         Ok(Interval { writer, first, last, late: late == 1, runs: Runs::read(reader, arrays)? })
     }
 
-    /// Several of one writer as one.
+    /// Joins several intervals of one writer into one.
     pub fn join<'a>(
         writer: Rank,
         intervals: impl Iterator<Item = &'a Interval> + Clone,
@@ -147,7 +147,7 @@ impl Interval {
         }
     }
 
-    /// All that goes into one message.
+    /// Writes all intervals that go into one message, joined if there are too many.
     pub fn write_all<'a>(intervals: impl Iterator<Item = &'a Interval> + Clone, out: &mut Writer) {
         let (count, runs) = intervals
             .clone()
@@ -194,8 +194,8 @@ mod tests {
         Interval { writer, first: number, last: number, late: number == 7, runs }
     }
 
-    /// COH-4.5: whatever is known fits into one message that its receiver accepts (COH-9.1), and no
-    /// page is left out.
+    /// COH-4.5: all known intervals fit into one message that its receiver accepts (COH-9.1), and
+    /// no page is left out.
     #[test]
     fn what_is_too_much_is_told_joined() {
         let declaration = Declaration {

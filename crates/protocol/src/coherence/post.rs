@@ -1,5 +1,5 @@
-//! Messages out and in: posting with a purpose, the way to this node itself, and the dispatch of
-//! what arrives (COH-9).
+//! Messages out and in: posting with a purpose, delivery to this node itself, and the dispatch of
+//! arrived messages (COH-9).
 
 use super::codec::Headline;
 use super::failure::Doing;
@@ -8,30 +8,30 @@ use crate::Rank;
 use crate::wind::{Admission, Body, Class, Message, Refusal, Token};
 use alloc::vec::Vec;
 
-/// The largest body of a message that is not pages: notices, vectors, diffs.
+/// Maximum length of a message body other than pages, in bytes: notices, vectors, diffs.
 pub const CONTROL_MAX: u64 = 64 << 20;
 
-/// Answers owed to one peer: asked for, and not acknowledged. More than a node asks of another at a
-/// time with hundreds of threads.
+/// Maximum number of answers owed to one peer, which it asked for and has not acknowledged. A node
+/// with hundreds of threads asks another for fewer at a time.
 const OWED_MAX: usize = 1 << 16;
 
-/// What a posted message was for: told when it is settled.
+/// Purpose of a posted message, used when the message is settled.
 #[derive(Clone, Debug)]
 pub(super) enum Purpose {
-    /// Changes to a home; a release waits for them.
+    /// Changes to a home, which a release waits for.
     Diff,
-    /// A request for pages: the run's number.
+    /// Request for pages, with the run's number.
     Fetch(u64),
-    /// The end of the last collective.
+    /// End of the last collective.
     LastDeparture,
-    /// The arrival at a collective; `says_why`: of a node that cannot go on, with nothing but the
-    /// reason.
+    /// Arrival at a collective. With `says_why` it is of a node that cannot go on, with nothing but
+    /// the reason.
     Arrival { doing: Doing, says_why: bool },
-    /// The answer to a fetch; who asked may have given it up meanwhile.
+    /// Answer to a fetch, which the requester may have given up meanwhile.
     Pages,
-    /// The answer to who asked for this lock.
+    /// Answer to a request for this lock.
     Grant(u64),
-    /// The reply to a question (COH-13).
+    /// Reply to a question (COH-13).
     Reply,
     /// Part of a collective, or a request for a lock, or its return.
     Control(Doing),
@@ -45,9 +45,9 @@ pub(super) struct Posted {
 }
 
 impl Coherence {
-    /// Post one message; what is for this node goes through a queue of its own and the same code.
-    /// Messages to the dead are dropped: whoever depends on them was or will be told by
-    /// [`Coherence::node_died`].
+    /// Posts one message. A message to this node goes through a queue of its own and the same code.
+    /// Messages to dead nodes are dropped, because [`Coherence::node_died`] ends whatever depends
+    /// on them.
     pub(super) fn post(
         &mut self,
         to: Rank,
@@ -65,7 +65,7 @@ impl Coherence {
         }
         let mut urgent = false;
         if matches!(purpose, Purpose::Diff | Purpose::LastDeparture) {
-            urgent = true; // somebody waits for the acknowledgement itself
+            urgent = true; // the acknowledgement itself is waited for
         }
         if matches!(purpose, Purpose::Diff) {
             self.releases.outstanding.insert(self.next_token);
@@ -79,7 +79,7 @@ impl Coherence {
         ));
     }
 
-    /// The token of a message that is posted next.
+    /// Returns the token of a message that is posted next.
     pub(super) fn await_settling(&mut self, to: Rank, purpose: Purpose) -> Token {
         let number = self.next_token;
         self.next_token += 1;
@@ -87,7 +87,7 @@ impl Coherence {
         Token(TOKENS | number)
     }
 
-    /// A peer asks for something that is answered once: it is owed until that is settled (COH-9.1).
+    /// Counts an answer that a peer asks for. It is owed until it is settled (COH-9.1).
     pub(super) fn owe(&mut self, to: Rank) -> Result<(), Refusal> {
         let owed = self.owed.entry(to).or_default();
         if *owed >= OWED_MAX {
@@ -103,21 +103,21 @@ impl Coherence {
         }
     }
 
-    /// An operation is done.
+    /// Reports that an operation is done.
     pub(super) fn done(&mut self, token: Token, value: Value) {
         if token != Token::NONE {
             self.events.push_back(CoherenceEvent::Done { token, value });
         }
     }
 
-    /// An operation failed.
+    /// Reports that an operation failed.
     pub(super) fn fail(&mut self, token: Token, error: CoherenceError) {
         if token != Token::NONE {
             self.events.push_back(CoherenceEvent::Failed { token, error });
         }
     }
 
-    /// Go on with all that has become possible; ends every call from outside.
+    /// Continues everything that has become possible. Every call from outside ends with it.
     pub(super) fn settle(&mut self, pages: &mut dyn Pages) {
         loop {
             self.look_at_machine(pages);
@@ -134,7 +134,7 @@ impl Coherence {
         }
     }
 
-    /// One whole message, from another node or this one.
+    /// Handles one whole message, from another node or this one.
     pub(super) fn handle(
         &mut self,
         from: Rank,
@@ -166,15 +166,16 @@ impl Coherence {
                 if rank >= self.nodes {
                     return Err(Refusal::Malformed);
                 }
-                // Who takes this node for dead answers it nothing any more: to each other, both
-                // are.
+                // A node that takes this node for dead no longer answers it, so both are dead to
+                // each other.
                 self.mark_failed(if rank == self.me { from } else { rank }, pages);
                 Ok(())
             }
         }
     }
 
-    /// Where a fragmented message goes: pages to their place, all else is collected.
+    /// Decides where a fragmented message goes. Pages are placed, and all other messages are
+    /// collected.
     pub(super) fn decide(&mut self, from: Rank, number: u64, head: &[u8], len: u64) -> Admission {
         match Headline::read(head) {
             Ok(Headline::Pages(run)) => match self.expect_pages(from, number, run, len) {

@@ -1,9 +1,9 @@
-//! Questions about waits that last (COH-13): a request that was acknowledged and is not known, or
-//! whose answer got lost, is found out.
+//! Questions about long waits (COH-13). They detect a request that was acknowledged and is not
+//! known, and an answer that got lost.
 //!
-//! An acknowledgement says that a datagram came, and a checksum that nothing was damaged by
-//! accident. A datagram that was forged on the way can pass for either. Who waits for an answer
-//! therefore asks now and then whether it is still owed.
+//! An acknowledgement says that a datagram came, and a checksum that no accident damaged it. A
+//! datagram that was forged on the way can pass for either. A node that waits for an answer
+//! therefore asks periodically whether the answer is still owed.
 
 use super::codec::{Headline, Wait};
 use super::failure::Doing;
@@ -17,7 +17,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Waits of this node for others.
+/// Questions about the waits of this node for others.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
     /// Time of the next round of questions, while this node waits for anything.
@@ -28,9 +28,10 @@ pub(super) struct Questions {
 /// One wait, and the questions about it.
 #[derive(Debug, Default)]
 struct Asked {
-    /// Number of the latest question.
+    /// Token number of the latest question.
     posted: Option<u64>,
-    /// Questions in a row after which the other node did not say that it owes an answer.
+    /// Number of consecutive questions to which the other node did not confirm that it owes an
+    /// answer.
     vain: u32,
 }
 
@@ -54,13 +55,13 @@ impl Coherence {
         }
     }
 
-    /// Time at which [`Self::ask`] has something to do, if ever.
+    /// Returns the time at which [`Self::ask`] has something to do, if ever.
     #[must_use]
     pub fn next_question(&self) -> Option<Time> {
         self.questions.next
     }
 
-    /// Cheap, as each turn asks it; false where nothing is waited for.
+    /// Returns `false` if this node waits for nothing. It is cheap because each turn calls it.
     fn may_wait(&self) -> bool {
         let waits = self.collective.current.is_some()
             || !self.locks.requests.is_empty()
@@ -69,7 +70,7 @@ impl Coherence {
         waits && !self.left && self.dead.len() + 1 < self.nodes as usize
     }
 
-    /// Everything that another living node owes to this one.
+    /// Returns everything that another living node owes to this one.
     fn waits(&self) -> BTreeSet<(Rank, Wait)> {
         let collective = self.collective.current.as_ref().filter(|current| current.arrived);
         let collective = collective.map(|_| (0, Wait::Collective { epoch: self.epoch }));
@@ -92,11 +93,11 @@ impl Coherence {
         for (rank, wait) in waits {
             let number = self.next_token;
             let Some(asked) = self.questions.asked.get_mut(&(rank, wait)) else {
-                // It has not lasted yet.
+                // The wait has not lasted yet.
                 self.questions.asked.insert((rank, wait), Asked::default());
                 continue;
             };
-            // What is on its way is watched over by Wind (WIND-7.6).
+            // Wind watches over a question that is on its way (WIND-7.6).
             if asked.posted.is_some_and(|posted| self.posted.contains_key(&posted)) {
                 continue;
             }
@@ -106,7 +107,8 @@ impl Coherence {
             }
             asked.vain += 1;
             asked.posted = Some(number);
-            // Ordered: behind the request, or the unlock, that it is about.
+            // The class is ordered, so that the question follows the request or unlock that it is
+            // about.
             self.post(
                 rank,
                 Class::Ordered,
@@ -117,12 +119,12 @@ impl Coherence {
         }
     }
 
-    /// What this node believes of another contradicts what that one believes (COH-8.9).
+    /// Reports that another node contradicts what this node knows (COH-8.9).
     pub(super) fn contradicts(&mut self, rank: Rank, nonsense: Nonsense) {
         self.events.push_back(CoherenceEvent::Contradiction { rank, nonsense });
     }
 
-    /// Another node asks.
+    /// Takes a question of another node.
     pub(super) fn take_question(&mut self, from: Rank, wait: Wait) -> Result<(), Refusal> {
         let is_mine = match wait {
             Wait::Collective { .. } => self.me == 0,
@@ -139,7 +141,7 @@ impl Coherence {
         Ok(())
     }
 
-    /// Does this node owe that, or is it on its way (COH-13.2)?
+    /// Returns `true` if this node owes that answer, or the answer is on its way (COH-13.2).
     fn owes_to(&self, to: Rank, wait: Wait) -> bool {
         let known = match wait {
             Wait::Collective { epoch } => self.is_gathered(to, epoch),
@@ -169,9 +171,9 @@ impl Coherence {
                 .any(|Posted { to: rank, purpose }| *rank == to && answers(purpose))
     }
 
-    /// Another node replies.
+    /// Takes a reply of another node.
     pub(super) fn take_reply(&mut self, from: Rank, wait: Wait, owed: bool) {
-        // What this node does not wait for any more was answered meanwhile.
+        // A wait that this node no longer has was answered meanwhile.
         if let Some(asked) = self.questions.asked.get_mut(&(from, wait)).filter(|_| owed) {
             asked.vain = 0;
         }

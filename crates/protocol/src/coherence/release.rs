@@ -1,5 +1,5 @@
-//! Releases (COH-5): what this node has written goes to its homes and is acknowledged there before
-//! anybody is told.
+//! Releases (COH-5). A node's writes go to their homes and are acknowledged there before any node
+//! is told.
 
 use super::array::{self, PageId, State};
 use super::codec::{Headline, Writer};
@@ -15,13 +15,13 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A diff message is sent when its body has grown to this.
+/// Length of a diff message's body, in bytes, at which it is sent.
 const DIFF_BODY: usize = 32 << 10;
 
-/// What follows when all is at the homes.
+/// Action that follows when all changes are at their homes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Then {
-    /// Tell rank 0 that we have arrived.
+    /// Tell rank 0 that this node has arrived.
     Arrive,
     /// Give a lock back.
     Unlock { lock: u64, request: u64, token: Token },
@@ -30,28 +30,28 @@ pub(super) enum Then {
 /// A release that waits for its diffs.
 #[derive(Debug)]
 struct Release {
-    /// Diff messages with smaller numbers must be settled.
+    /// Number below which all diff messages must be settled.
     boundary: u64,
-    /// What this node knew when it began: no more may be told, for what came later is perhaps not
-    /// at its home yet.
+    /// Vector time of this node when the release began. No more may be told, because later changes
+    /// are perhaps not at their homes yet.
     vector: Vector,
     then: Then,
 }
 
-/// Releases under way, finished in the order in which they began.
+/// Releases under way, which finish in the order in which they began.
 #[derive(Debug, Default)]
 pub(super) struct Releases {
-    /// Diff messages not yet settled.
+    /// Numbers of diff messages that are not settled.
     pub outstanding: BTreeSet<u64>,
-    /// How many of them go to each home.
+    /// Number of unsettled diff messages to each home.
     pub diffs_to: BTreeMap<Rank, u32>,
-    /// Pages whose changes went home before their interval was closed, because another's notice
-    /// named them.
+    /// Pages whose changes went home before their interval was closed, because another node's
+    /// notice named them.
     early: BTreeSet<PageId>,
     queue: VecDeque<Release>,
 }
 
-/// Changes collected for one home.
+/// Changes collected for each home.
 #[derive(Default)]
 struct Parcels {
     bodies: BTreeMap<(ArrayId, Rank), Writer>,
@@ -60,7 +60,7 @@ struct Parcels {
 }
 
 impl Releases {
-    /// A diff message is settled, or never will be.
+    /// Called when a diff message is settled, or never will be.
     pub fn settled(&mut self, number: u64, to: Rank) {
         if self.outstanding.remove(&number)
             && let Some(count) = self.diffs_to.get_mut(&to)
@@ -69,12 +69,12 @@ impl Releases {
         }
     }
 
-    /// Has this home not yet acknowledged all of our changes?
+    /// Returns `true` if this home has not yet acknowledged all of this node's changes.
     pub fn are_on_their_way_to(&self, home: Rank) -> bool {
         self.diffs_to.get(&home).is_some_and(|count| *count > 0)
     }
 
-    /// Will this lock be given back when what was written is at its homes?
+    /// Returns `true` if this lock will be given back when the changes are at their homes.
     pub fn will_unlock(&self, lock: u64, request: u64) -> bool {
         let unlocks = |then: &Then| matches!(then, Then::Unlock { lock: l, request: r, .. } if (*l, *r) == (lock, request));
         self.queue.iter().any(|release| unlocks(&release.then))
@@ -86,7 +86,7 @@ impl Releases {
         Parcels { bodies: BTreeMap::new(), behind }
     }
 
-    /// Nobody waits for this unlock any longer.
+    /// Called when nobody waits for this unlock any longer.
     pub fn cancel(&mut self, cancelled: Token) {
         for release in &mut self.queue {
             if let Then::Unlock { token, .. } = &mut release.then
@@ -99,15 +99,16 @@ impl Releases {
 }
 
 impl Coherence {
-    /// Close the interval, send its changes to their homes, and do `then` when they are there.
+    /// Closes the interval, sends its changes to their homes, and does `then` when they have
+    /// arrived.
     pub(super) fn begin_release(&mut self, then: Then, pages: &mut dyn Pages) {
         self.close_interval(pages);
         let (boundary, vector) = (self.next_token, self.knowledge.vector.clone());
         self.releases.queue.push_back(Release { boundary, vector, then });
     }
 
-    /// COH-5.1: all dirty pages become read-only *first*, so that other threads' stores from now on
-    /// trap into a new interval.
+    /// COH-5.1: makes all dirty pages read-only *first*, so that later stores of other threads trap
+    /// into a new interval.
     fn close_interval(&mut self, pages: &mut dyn Pages) {
         let dirty = core::mem::take(&mut self.dirty);
         for (array, range) in array::ranges(dirty.iter().copied()) {
@@ -144,8 +145,8 @@ impl Coherence {
         }
     }
 
-    /// Compare a page with its twin, which ends here; its changes go into the parcel for its home.
-    /// Is there any? (COH-5.3)
+    /// Compares a page with its twin, which ends here, and adds the changes to the parcel for its
+    /// home. Returns `true` if there are any (COH-5.3).
     fn parcel(&mut self, id: PageId, parcels: &mut Parcels, pages: &mut dyn Pages) -> bool {
         let Some(array) = self.arrays.get_mut(id.0 as usize) else { return false };
         let Some(twin) = array.twins.remove(&id.1) else { return false };
@@ -180,15 +181,15 @@ impl Coherence {
         }
         self.statistics.diff_bytes += body.0.len() as u64;
         // An unordered message is settled when it is delivered, which here means applied. But an
-        // earlier change to the same page must not be applied after this one: if one may be on its
-        // way, this one is ordered, and settled only when delivered (COH-5.5).
+        // earlier change to the same page must not be applied after this one. If one may be on its
+        // way, this message is synchronous, and settled only when delivered (COH-5.5).
         let class = if is_behind { Class::Sync } else { Class::Unordered };
         self.post(home, class, Headline::Diff { array }, body.0, Purpose::Diff);
     }
 
-    /// COH-4.4: others have written these pages. Copies here become invalid; one that is dirty here
-    /// (two writers on one page) gives its changes to its home first, and they are named in our
-    /// next interval.
+    /// COH-4.4: invalidates copies of pages that other nodes have written. A copy that is dirty
+    /// here (two writers on one page) sends its changes to its home first. This node's next
+    /// interval names such pages.
     pub(super) fn invalidate(&mut self, runs: &Runs, pages: &mut dyn Pages) {
         let mut clean: Vec<PageId> = Vec::new();
         let mut dirty: Vec<PageId> = Vec::new();
@@ -208,8 +209,8 @@ impl Coherence {
             }
         }
         self.statistics.invalidated_pages += (clean.len() + dirty.len()) as u64;
-        // Unmapped first: a store of another thread from here on traps, and is not lost between
-        // diff and unmapping.
+        // Unmap first. A store of another thread from here on traps, and is not lost between diff
+        // and unmapping.
         let mut all: Vec<PageId> = clean.iter().chain(&dirty).copied().collect();
         all.sort_unstable();
         for (array, range) in array::ranges(all) {
@@ -225,7 +226,7 @@ impl Coherence {
         self.send_parcels(parcels);
     }
 
-    /// Finish the first release if its diffs are settled: `true` if so.
+    /// Finishes the first release if its diffs are settled. Returns `true` if it did.
     pub(super) fn advance_releases(&mut self) -> bool {
         let Some(release) = self.releases.queue.front() else { return false };
         if self.releases.outstanding.first().is_some_and(|number| *number < release.boundary) {
@@ -235,7 +236,8 @@ impl Coherence {
         match release.then {
             Then::Arrive => self.arrive(&release.vector),
             Then::Unlock { lock, request, token } => {
-                // The lock is given back in any case: others shall get it, or their own error.
+                // The lock is given back in any case, so that other nodes get it or their own
+                // error.
                 self.give_back(lock, request, &release.vector);
                 match self.lock_impediment(Doing::Unlock(lock), lock) {
                     Some(error) => self.fail(token, error),

@@ -1,4 +1,4 @@
-//! What coherence counts, for `oikaze report`, the demo's last lines and the tests.
+//! Counters of coherence, for `oikaze report`, the demo's last lines and the tests.
 
 use crate::counters;
 
@@ -12,21 +12,21 @@ pub struct Statistics {
     pub write_faults: u64,
     /// Fetch requests sent.
     pub fetches: u64,
-    /// Pages brought here.
+    /// Pages fetched to this node.
     pub fetched_pages: u64,
-    /// Pages fetched in vain: a notice overtook them.
+    /// Pages fetched in vain, because a notice overtook them.
     pub stale_pages: u64,
-    /// Pages given to others.
+    /// Pages sent to other nodes.
     pub served_pages: u64,
     /// Pages whose changes were sent to their home.
     pub diffs: u64,
-    /// Bytes of those messages' bodies.
+    /// Bytes of the bodies of diff messages.
     pub diff_bytes: u64,
-    /// Pages of others' diffs applied here.
+    /// Pages of other nodes' diffs applied here.
     pub applied_diffs: u64,
     /// Pages named in write notices made here.
     pub notices: u64,
-    /// Pages invalidated by others' notices.
+    /// Pages invalidated by other nodes' notices.
     pub invalidated_pages: u64,
     /// Barriers passed.
     pub barriers: u64,
@@ -34,7 +34,7 @@ pub struct Statistics {
     pub reductions: u64,
     /// Locks acquired here.
     pub locks: u64,
-    /// Messages from others that made no sense and were refused.
+    /// Messages from other nodes that made no sense and were refused.
     pub refused: u64,
 }
 }

@@ -1,4 +1,4 @@
-//! Touches of pages by this node's threads: what each state makes of them (COH-3.2).
+//! Touches of pages by this node's threads, and the state changes that they cause (COH-3.2).
 
 use super::array::{PageId, State};
 use super::{Access, ArrayId, Coherence, CoherenceError, Pages, Value};
@@ -8,18 +8,18 @@ use alloc::string::String;
 use alloc::vec;
 use core::ops::Range;
 
-/// Pages around the first touch of a page homed here that are mapped with it: 2 MiB.
+/// Number of pages that the first touch of a page homed here maps around it: 2 MiB.
 const FIRST_TOUCH: u64 = 512;
-/// Pages that one explicit touch asks for ahead of the first that is missing.
+/// Maximum number of pages that one explicit touch requests ahead of the first missing page.
 const TOUCH_AHEAD: u64 = 256;
 
-/// A range being made valid page by page.
+/// Range that is made valid page by page.
 #[derive(Clone, Debug)]
 pub(super) struct Touch {
     pub array: ArrayId,
-    /// All before this have been valid since the call.
+    /// Page before which all pages have been valid since the call.
     pub next: u64,
-    /// All before this have been asked for.
+    /// Page before which all pages have been requested.
     pub asked: u64,
     pub end: u64,
     pub access: Access,
@@ -59,7 +59,7 @@ impl Coherence {
         self.touches_due = true;
     }
 
-    /// Move every touch on as far as it goes now.
+    /// Advances every touch as far as possible.
     pub(super) fn advance_touches(&mut self, pages: &mut dyn Pages) {
         let mut waiting = core::mem::take(&mut self.touches);
         waiting.retain_mut(|touch| {
@@ -82,7 +82,7 @@ impl Coherence {
         self.touches = waiting;
     }
 
-    /// One fault of a thread that sleeps until the page is mapped for what it wants.
+    /// Takes one fault of a thread that sleeps until the page is mapped for the wanted access.
     pub(super) fn take_fault(&mut self, id: PageId, access: Option<Access>, pages: &mut dyn Pages) {
         let Some(array) = self.arrays.get(id.0 as usize).filter(|array| array.contains(id.1, 1))
         else {
@@ -99,7 +99,7 @@ impl Coherence {
             _ => {}
         }
         if state.holds(access) {
-            // Somebody else's fault has been served since: this thread must still be woken.
+            // Another thread's fault has been served since, and this thread must still be woken up.
             let mapped = if state.holds(Access::Write) { Access::Write } else { Access::Read };
             pages.install(id.0, id.1..id.1 + 1, mapped);
             pages.set_access(id.0, id.1..id.1 + 1, mapped);
@@ -108,8 +108,8 @@ impl Coherence {
         }
     }
 
-    /// Make one page valid for `access`: `true` if it is now, otherwise it has been asked for.
-    /// `within`: fetch ahead up to there; otherwise as far as the faults so far suggest.
+    /// Makes one page valid for `access`. Returns `true` if it is valid now; otherwise the page has
+    /// been requested. It fetches ahead up to `within`, or else as far as earlier faults suggest.
     pub(super) fn ensure(
         &mut self,
         id: PageId,
@@ -153,7 +153,7 @@ impl Coherence {
         true
     }
 
-    /// Remember what a clean page is before it is written; it is dirty from now on.
+    /// Keeps a copy of a clean page before it is written. The page is dirty from now on.
     pub(super) fn make_twin(&mut self, id: PageId, pages: &mut dyn Pages) {
         let mut twin = vec![0u8; PAGE].into_boxed_slice();
         pages.read(id.0, id.1, &mut twin);

@@ -1,4 +1,4 @@
-//! The words in which the engine and coherence talk: declarations, reductions, events, errors.
+//! Types shared by the engine and coherence: declarations, reductions, events, errors.
 
 use super::ArrayId;
 use crate::Rank;
@@ -6,24 +6,24 @@ use crate::wind::{Nonsense, Refusal, Token};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What the elements of an array are. Compared between nodes, never interpreted.
+/// Type of an array's elements. Nodes compare it and never interpret it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Element {
-    /// A number for the type, the same in every program that wants to share it (the caller's own
+    /// Number of the type, the same in every program that wants to share it (the caller's own
     /// list).
     pub kind: u32,
-    /// Bytes of one element.
+    /// Size of one element in bytes.
     pub size: u32,
 }
 
-/// Which node keeps the always valid copy of each page (COH-2.2).
+/// Assignment of pages to homes. The home keeps the always valid copy of its page (COH-2.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Homes {
-    /// One run of pages per node, as equal as possible, in rank order.
+    /// One run of pages per node in rank order, of lengths as equal as possible.
     Block,
-    /// `pages` pages to each node in turn.
+    /// Runs of `pages` pages for each node in turn.
     Cyclic {
-        /// Pages in a row on one node, at least 1.
+        /// Number of consecutive pages on one node, at least 1.
         pages: u64,
     },
     /// One rank per page.
@@ -33,41 +33,41 @@ pub enum Homes {
 /// A shared array as one node declares it; every node must declare the same (COH-2.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declaration {
-    /// Its name, at most [`crate::limits::NAME_MAX`] bytes.
+    /// Name of the array, at most [`crate::limits::NAME_MAX`] bytes.
     pub name: String,
-    /// Its length in bytes. The memory behind it is a whole number of pages.
+    /// Length in bytes. The memory behind the array is a whole number of pages.
     pub bytes: u64,
-    /// What is in it.
+    /// Type of its elements.
     pub element: Element,
-    /// Where its pages live.
+    /// Homes of its pages.
     pub homes: Homes,
 }
 
-/// How the contributions to a reduction are combined, element by element, in rank order.
+/// Operation that combines the contributions to a reduction, element by element, in rank order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ReduceOp {
     /// Sum; integers wrap.
     Sum = 0,
-    /// The smallest; a NaN stays a NaN.
+    /// Minimum; a NaN stays a NaN.
     Min = 1,
-    /// The greatest; a NaN stays a NaN.
+    /// Maximum; a NaN stays a NaN.
     Max = 2,
 }
 
-/// A vector of numbers, contributed to or resulting from a reduction.
+/// Vector of numbers, contributed to or resulting from a reduction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
     /// 64-bit floating point.
     F64(Vec<f64>),
-    /// Signed.
+    /// Signed 64-bit integers.
     I64(Vec<i64>),
-    /// Unsigned.
+    /// Unsigned 64-bit integers.
     U64(Vec<u64>),
 }
 
 impl Values {
-    /// How many numbers.
+    /// Returns how many numbers there are.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -77,7 +77,7 @@ impl Values {
         }
     }
 
-    /// None at all?
+    /// Returns `true` if there are no numbers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -87,59 +87,59 @@ impl Values {
 /// One node's part of a reduction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reduction {
-    /// How they are combined.
+    /// Operation that combines the values.
     pub op: ReduceOp,
-    /// What this node contributes.
+    /// Values that this node contributes.
     pub values: Values,
 }
 
-/// What an operation that is done has brought.
+/// Result of an operation that is done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Nothing but that it is done.
+    /// No value.
     None,
-    /// The array declared.
+    /// Number of the declared array.
     Array(ArrayId),
     /// The combined values.
     Reduced(Values),
 }
 
-/// What has happened to an operation; each token given to an operation comes back exactly once.
+/// Event about an operation. Each token given to an operation comes back exactly once.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CoherenceEvent {
-    /// It is done.
+    /// The operation is done.
     Done {
         /// The operation's token.
         token: Token,
-        /// Its result.
+        /// Result of the operation.
         value: Value,
     },
-    /// It failed.
+    /// The operation failed.
     Failed {
         /// The operation's token.
         token: Token,
-        /// Why.
+        /// Cause of the failure.
         error: CoherenceError,
     },
-    /// What another node says contradicts what this one knows: no sound peer does that, and the
-    /// connection must end (COH-8.9).
+    /// Another node contradicts this one. No sound peer does that, and the connection must end
+    /// (COH-8.9).
     Contradiction {
-        /// Its rank.
+        /// Rank of the other node.
         rank: Rank,
-        /// What is contradictory.
+        /// Kind of the contradiction.
         nonsense: Nonsense,
     },
     /// A node has begun to leave the job (COH-6.7).
     Leaving {
-        /// Its rank.
+        /// Rank of the node that leaves.
         rank: Rank,
-        /// False: its one-sided operations on this node have ended. True: its messages have
+        /// `false` if its one-sided operations on this node have ended, `true` if its messages have
         /// arrived, too.
         silent: bool,
     },
 }
 
-/// Why an operation on shared memory failed: what was tried, why it failed, what to do.
+/// Error of an operation on shared memory: operation, cause and remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CoherenceError {
     /// A node that the operation needs is dead.
@@ -147,9 +147,9 @@ pub enum CoherenceError {
         "{doing}: node {rank} is dead; the job cannot go on without it: look at its output and restart the job"
     )]
     NodeDead {
-        /// What was tried.
+        /// Operation that failed.
         doing: String,
-        /// Who is dead.
+        /// Rank of the dead node.
         rank: Rank,
     },
     /// A collective needs every node, and one has begun to leave.
@@ -158,93 +158,93 @@ pub enum CoherenceError {
          node must make the same collective calls before it leaves"
     )]
     NodeLeaving {
-        /// What was tried.
+        /// Operation that failed.
         doing: String,
         /// Rank of the node that leaves.
         rank: Rank,
     },
-    /// A page was read whose home is dead (or refused it): the bytes that were used are old.
+    /// A page was read whose home is dead or refused to send it. The bytes that were used are old.
     #[error(
         "{doing}: page {page} of array \"{array}\" could not be fetched from its home, node {rank}, and was read with its last \
          bytes: what was computed since then is not to be trusted; restart the job"
     )]
     PageLost {
-        /// What was tried.
+        /// Operation that failed.
         doing: String,
-        /// The array's name.
+        /// Name of the array.
         array: String,
-        /// The page.
+        /// Number of the page within the array.
         page: u64,
-        /// Its home.
+        /// Rank of the page's home.
         rank: Rank,
     },
-    /// A node that had the lock cannot go on, and what it wrote is perhaps not at its home.
+    /// A node that held the lock cannot go on. Perhaps some of its writes are not at their homes.
     #[error(
         "{doing}: node {rank} had it and could not bring home what it wrote: what the lock protects is perhaps half changed; look at \
          the output of node {rank} and restart the job"
     )]
     LockBroken {
-        /// What was tried.
+        /// Operation that failed.
         doing: String,
-        /// Who had it.
+        /// Rank of the node that held the lock.
         rank: Rank,
     },
-    /// The nodes do not agree what they do together.
+    /// Nodes called different collectives, or declared different arrays.
     #[error("{0}")]
     Mismatch(String),
-    /// An unlock of what is not locked by this node.
+    /// An unlock of a lock that this node does not hold.
     #[error(
         "unlock {lock}: this node does not hold lock {lock}; every unlock must follow its own lock"
     )]
     NotHeld {
-        /// The lock.
+        /// Number of the lock.
         lock: u64,
     },
-    /// No such array on this node.
+    /// This node has no such array.
     #[error("{doing}: no shared array has number {array}; declare it first")]
     UnknownArray {
-        /// What was tried.
+        /// Operation that failed.
         doing: String,
-        /// The number.
+        /// Number of the array.
         array: ArrayId,
     },
-    /// Pages outside the array.
+    /// The pages lie outside the array.
     #[error("{doing}: pages {first}..{end} lie outside array \"{array}\", which has {pages} pages")]
     OutOfRange {
-        /// What was tried.
+        /// Operation that failed.
         doing: String,
-        /// The array's name.
+        /// Name of the array.
         array: String,
         /// First page asked for.
         first: u64,
         /// One past the last page asked for.
         end: u64,
-        /// What the array has.
+        /// Number of pages that the array has.
         pages: u64,
     },
-    /// Something is larger than a limit of the protocol.
+    /// A value exceeds a limit of the protocol.
     #[error("{what} is {value}, the limit is {limit}")]
     TooLarge {
-        /// What.
+        /// Name of the value.
         what: String,
-        /// What it is.
+        /// The value.
         value: u64,
-        /// What it may be.
+        /// Its limit.
         limit: u64,
     },
-    /// A peer refused what only a different version, or a bug, would make it refuse.
+    /// A peer refused a message that only a different version, or a bug, would make it refuse.
     #[error(
         "{doing}: node {rank} refused it: {refusal}; do all nodes run the same program and version?"
     )]
     Refused {
-        /// What was tried.
+        /// Operation that failed.
         doing: String,
-        /// Who refused.
+        /// Rank of the peer that refused.
         rank: Rank,
-        /// Its reason.
+        /// Reason of the peer.
         refusal: Refusal,
     },
-    /// The machine could not change pages as it was told.
+    /// The machine could not change a page as requested.
     #[error(
         "a page of shared memory could not be changed: what was computed since then is not to be trusted. {0}"
     )]
@@ -252,7 +252,7 @@ pub enum CoherenceError {
     /// This node has left.
     #[error("{doing}: this node has left the job; shared memory ends with leave()")]
     Left {
-        /// What was tried.
+        /// Operation that failed.
         doing: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The vector clock of this node and the intervals it knows since the last barrier (COH-4.3).
+//! The vector clock of this node and the intervals that it knows since the last barrier (COH-4.3).
 
 use super::array::Array;
 use super::codec::{Reader, Writer};
@@ -9,16 +9,18 @@ use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Intervals of one writer kept apart; beyond this the older half is joined (COH-4.5).
+/// Maximum number of intervals of one writer that are kept apart. Beyond it the older half is
+/// joined (COH-4.5).
 const KEPT_APART: usize = 1024;
 
-/// How often that is looked at, in intervals inserted.
+/// Number of inserted intervals between two checks of [`KEPT_APART`].
 const JOIN_EVERY: u64 = 256;
 
-/// So there are never more of one writer.
+/// Maximum number of intervals of one writer at any time, which follows from the two constants
+/// above.
 pub(super) const INTERVALS_MAX: usize = KEPT_APART + JOIN_EVERY as usize;
 
-/// For each node the number of its last interval that is known.
+/// Number of the last known interval of each node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Vector(Vec<u64>);
 
@@ -37,7 +39,7 @@ impl Vector {
         }
     }
 
-    /// Is nothing known to the other that is not known to this one?
+    /// Returns `true` if this vector knows everything that the other one knows.
     pub fn covers(&self, other: &Vector) -> bool {
         self.0.iter().zip(&other.0).all(|(mine, theirs)| mine >= theirs)
     }
@@ -55,22 +57,23 @@ impl Vector {
     }
 }
 
-/// Vector time, the intervals, and who was told what.
+/// Vector time, the known intervals, and what each manager was told.
 #[derive(Debug)]
 pub(super) struct Knowledge {
     me: Rank,
-    /// Known and applied here.
+    /// Intervals known and applied here.
     pub vector: Vector,
-    /// What every node has known since the last barrier.
+    /// Intervals that every node has known since the last barrier.
     pub base: Vector,
-    /// By writer and last number. Also holds what this node knows only as the manager of a lock.
+    /// Intervals by writer and last number. It also holds intervals that this node knows only as
+    /// the manager of a lock.
     store: BTreeMap<(Rank, u64), Interval>,
     inserted: u64,
-    /// How much each manager was told in unlocks (they are ordered, so it knows all of it when the
-    /// next comes).
+    /// Vector time that each manager was told in unlocks. Unlocks are ordered, so the manager knows
+    /// all of it when the next one comes.
     told: BTreeMap<Rank, Vector>,
-    /// Our own intervals up to this number were told at the last collective that this node arrived
-    /// at.
+    /// Number up to which this node's own intervals were told at the last collective at which it
+    /// arrived.
     pub arrived: u64,
 }
 
@@ -88,7 +91,7 @@ impl Knowledge {
         }
     }
 
-    /// Close our own interval: its number.
+    /// Closes this node's interval and returns its number.
     pub fn close(&mut self, runs: Runs, late: bool) -> u64 {
         let number = self.vector.get(self.me).saturating_add(1);
         self.vector.raise(self.me, number);
@@ -96,7 +99,7 @@ impl Knowledge {
         number
     }
 
-    /// Keep an interval for those who may need to be told.
+    /// Keeps an interval for nodes that may need to be told.
     pub fn insert(&mut self, interval: Interval) {
         let writer = interval.writer;
         if interval.last > self.base.get(writer) {
@@ -108,7 +111,7 @@ impl Knowledge {
         }
     }
 
-    /// Bound what is kept: join the older half of a writer's intervals into one.
+    /// Bounds the kept intervals by joining the older half of a writer's intervals into one.
     fn join_old(&mut self, writer: Rank) {
         let kept: Vec<u64> = self
             .store
@@ -127,8 +130,8 @@ impl Knowledge {
         self.store.insert((writer, joined.last), joined);
     }
 
-    /// Intervals that `high` knows and `low` does not (and, where some were joined, perhaps a few
-    /// more: never fewer).
+    /// Returns the intervals that `high` knows and `low` does not. Where intervals were joined it
+    /// may return a few more, never fewer.
     pub fn between<'a>(
         &'a self,
         low: &'a Vector,
@@ -143,7 +146,7 @@ impl Knowledge {
         })
     }
 
-    /// What another node knows. Nobody knows more of this one than it has done.
+    /// Reads what another node knows. No node can know more of this one than this one has done.
     pub fn read_vector(&self, reader: &mut Reader<'_>) -> Result<Vector, Refusal> {
         let vector = Vector::read(reader, self.nodes())?;
         if vector.get(self.me) <= self.vector.get(self.me) {
@@ -153,7 +156,7 @@ impl Knowledge {
         }
     }
 
-    /// What another node knows, and tells.
+    /// Reads what another node knows, and the intervals that it tells.
     pub fn read(
         &self,
         reader: &mut Reader<'_>,
@@ -172,7 +175,7 @@ impl Knowledge {
         self.base.0.len() as u32
     }
 
-    /// What an unlock tells `manager` when this node knew `vector`; it counts as told then.
+    /// Writes what an unlock tells `manager` when this node knew `vector`, and counts it as told.
     pub fn tell(&mut self, manager: Rank, vector: &Vector, out: &mut Writer) {
         let told = self.told.remove(&manager).unwrap_or_else(|| self.base.clone());
         Interval::write_all(self.between(&told, vector), out);
@@ -181,20 +184,20 @@ impl Knowledge {
         self.told.insert(manager, told);
     }
 
-    /// What this node tells at a collective: its own intervals since the last, and late ones it has
-    /// learnt (COH-6.5).
+    /// Returns the intervals that this node tells at a collective: its own since the last one, and
+    /// late ones that it has learnt (COH-6.5).
     pub fn arrival<'a>(&'a self, vector: &'a Vector) -> impl Iterator<Item = &'a Interval> + Clone {
         self.between(&self.base, vector)
             .filter(|i| (i.writer == self.me && i.last > self.arrived) || i.late)
     }
 
-    /// A collective is over: everybody knows everything up to `base`.
+    /// Called when a collective is over. Every node knows all intervals up to `base`.
     pub fn forget(&mut self, base: &Vector) {
         self.base.merge(base);
         let own = self.vector.get(self.me);
         self.vector.merge(base);
         if let Some(slot) = self.vector.0.get_mut(self.me as usize) {
-            *slot = own; // nobody else numbers our intervals
+            *slot = own; // no other node numbers our intervals
         }
         let base = &self.base;
         self.store.retain(|(writer, last), _| *last > base.get(*writer));
