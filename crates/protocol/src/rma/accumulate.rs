@@ -1,8 +1,8 @@
-//! The target of an accumulate (MEM-12): elements are combined as they arrive.
+//! The target of an accumulate (MEM-12), which combines elements as they arrive.
 //!
-//! A fragment may end in the middle of an element. Such an element waits, in as many bytes as have
-//! come of it, until the rest is here; all others are combined directly out of the datagram, so
-//! that no memory is taken for the body, however long it is.
+//! A fragment may end in the middle of an element. The arrived bytes of such an element wait until
+//! the rest arrives. All other elements are combined directly out of the datagram, so the body
+//! takes no memory, however long it is.
 
 use super::serve::{bytes_of, length, within};
 use super::{Accumulation, Memory, Rights, Rma, Transfer};
@@ -12,7 +12,7 @@ use crate::planted::{Bug, planted};
 use crate::wind::{Admission, Delivered, Refusal};
 use alloc::collections::BTreeMap;
 
-/// An accumulate, as it arrived.
+/// An accumulate as it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Accumulate {
     pub key: u64,
@@ -22,14 +22,14 @@ pub(super) struct Accumulate {
 }
 
 impl Accumulate {
-    /// Everything that can be wrong is found before the first element changes (MEM-12.2).
+    /// Checks everything that can be wrong before the first element changes (MEM-12.2).
     fn check(&self, memory: &mut impl Memory) -> Result<u32, Refusal> {
         let region = memory.locate(self.key, self.offset, self.len, Rights::ATOMIC)?;
         self.check_in(region, memory)
     }
 
-    /// The same once more, when elements of it may have been combined: it is refused for absent
-    /// pages no more (MEM-1.11).
+    /// Checks the same once more, when elements may have been combined. It no longer refuses for
+    /// absent pages (MEM-1.11).
     fn check_begun(&self, memory: &mut impl Memory) -> Result<u32, Refusal> {
         let region = memory.locate_begun(self.key, self.offset, self.len, Rights::ATOMIC)?;
         self.check_in(region, memory)
@@ -44,26 +44,28 @@ impl Accumulate {
         if !offset.is_multiple_of(width) {
             return Err(Refusal::Misaligned);
         }
-        // Nothing, at the place of the first one: memory that was lent may be anywhere.
+        // Check with no elements, at the place of the first one, because lent memory may be
+        // anywhere.
         memory.accumulate(region, offset, how, &[])?;
         Ok(region)
     }
 }
 
-/// An element of which not all bytes have come.
+/// An element of which not all bytes have arrived.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cut {
     bytes: [u8; 8],
-    /// A bit for each that is here.
+    /// Bit for each byte that has arrived.
     have: u8,
 }
 
-/// All of one peer, by message and number of the element.
+/// Incomplete elements of one peer, by message and number of the element.
 #[derive(Debug, Default)]
 pub(super) struct Cuts(BTreeMap<(u64, u64), Cut>);
 
 impl Cuts {
-    /// Part of an element has come, from its byte `at` on: all of it, if that completes it.
+    /// Adds a part of an element that begins at its byte `at`. Returns the element if that
+    /// completes it.
     fn add(
         &mut self,
         message: u64,
@@ -91,7 +93,7 @@ impl Cuts {
         Ok(self.0.remove(&(message, index)).map(|cut| cut.bytes))
     }
 
-    /// A message has ended, well or not.
+    /// Forgets a message that has ended, with success or not.
     pub fn forget(&mut self, message: u64) {
         while let Some((&key, _)) = self.0.range((message, 0)..=(message, u64::MAX)).next() {
             self.0.remove(&key);
@@ -112,7 +114,7 @@ impl Rma {
         Ok(Admission::Place)
     }
 
-    /// Bytes of an admitted accumulate, each once (MEM-12.4).
+    /// Combines bytes of an admitted accumulate, each once (MEM-12.4).
     pub(super) fn place_elements(
         &mut self,
         from: Rank,
@@ -130,7 +132,7 @@ impl Rma {
         }
     }
 
-    /// An accumulate is whole: all of its elements are here, or have been combined.
+    /// Called when an accumulate is whole. All of its elements are here, or have been combined.
     pub(super) fn deliver_accumulate(
         asked: Accumulate,
         transfer: Option<Transfer>,
@@ -143,7 +145,7 @@ impl Rma {
         match (bytes_of(body), transfer) {
             (Some(bytes), _) => memory.accumulate(region, asked.offset, asked.how, bytes),
             (None, Some(Transfer::Accumulate { asked: begun, missed })) if begun == asked => {
-                // MEM-12.5: some was not combined, and will not be.
+                // MEM-12.5: some element was not combined, and will not be.
                 missed.map_or(Ok(()), Err)
             }
             (None, _) => Err(Refusal::Malformed),
@@ -151,7 +153,7 @@ impl Rma {
     }
 }
 
-/// Combine what is whole, keep the rest.
+/// Combines whole elements and keeps the rest.
 fn place(
     cuts: &mut Cuts,
     number: u64,
@@ -161,7 +163,7 @@ fn place(
     memory: &mut impl Memory,
 ) -> Result<(), Refusal> {
     let at = within(asked.offset, asked.len, start, bytes).ok_or(Refusal::Malformed)?;
-    // By key again: the region may be gone by now, and its slot another's (MEM-3.4).
+    // Locate by key again, because the region may be gone by now, and its slot another's (MEM-3.4).
     let region = match planted(Bug::RefuseBegun) {
         true => memory.locate(asked.key, at, bytes.len() as u64, Rights::ATOMIC)?,
         false => memory.locate_begun(asked.key, at, bytes.len() as u64, Rights::ATOMIC)?,

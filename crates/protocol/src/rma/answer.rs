@@ -1,6 +1,6 @@
-//! The requester again: answers come in. An answer counts only if its ticket is outstanding, was
-//! given to the node that answers, and asks for exactly this kind and length (MEM-4.3); a forged
-//! one changes nothing.
+//! The requester's receipt of answers. An answer counts only if its ticket is outstanding, was
+//! given to the node that answers, and asks for exactly this kind and length (MEM-4.3). A forged
+//! answer changes nothing.
 
 use super::serve::{bytes_of, length};
 use super::ticket::Asked;
@@ -13,7 +13,7 @@ use crate::wind::{Admission, Delivered, Refusal, Token};
 use alloc::string::String;
 
 impl Rma {
-    /// A fragmented answer to a get begins.
+    /// Called when a fragmented answer to a get begins.
     pub(super) fn admit_data(
         &mut self,
         from: Rank,
@@ -33,7 +33,7 @@ impl Rma {
         Ok(Admission::Place)
     }
 
-    /// Where the answer in message `number` goes, while somebody waits for it.
+    /// Returns where the answer in message `number` goes, while somebody waits for it.
     pub(super) fn destination(
         &mut self,
         from: Rank,
@@ -49,7 +49,7 @@ impl Rma {
         }
     }
 
-    /// The data of a get is whole.
+    /// Called when the data of a get is whole.
     pub(super) fn deliver_data(
         &mut self,
         from: Rank,
@@ -81,7 +81,7 @@ impl Rma {
         Ok(())
     }
 
-    /// The old value of a word.
+    /// Takes the old value of a word.
     pub(super) fn deliver_old(
         &mut self,
         from: Rank,
@@ -97,7 +97,7 @@ impl Rma {
         Ok(())
     }
 
-    /// The region of the name that was looked up.
+    /// Takes the region of the name that was looked up.
     pub(super) fn deliver_found(
         &mut self,
         from: Rank,
@@ -111,7 +111,7 @@ impl Rma {
         Ok(())
     }
 
-    /// No such name; some that are there.
+    /// Takes the answer that there is no such name, with some names that are there.
     pub(super) fn deliver_missing(
         &mut self,
         from: Rank,
@@ -128,8 +128,8 @@ impl Rma {
         Ok(())
     }
 
-    /// The data of a get will not come: its region went away after the get was served. What came of
-    /// it may have been placed.
+    /// Takes the answer that the data of a get will not come, because its region was removed after
+    /// the get was served. Some of the data may have been placed.
     pub(super) fn deliver_gone(
         &mut self,
         from: Rank,
@@ -143,7 +143,8 @@ impl Rma {
         Ok(())
     }
 
-    /// Data of this length may come now, as the answer to this get: where does it go?
+    /// Checks that data of this length may come now as the answer to this get. Returns its
+    /// destination.
     fn expect_data(
         &mut self,
         from: Rank,
@@ -182,8 +183,8 @@ impl Rma {
         Err(Refusal::NotAsked)
     }
 
-    /// The right node, the right ticket, the wrong answer: another will not come, so the request
-    /// ends here (MEM-4.4).
+    /// Ends a request that the right node answered wrongly with the right ticket. Another answer
+    /// will not come (MEM-4.4).
     fn bad_answer(&mut self, from: Rank, id: TicketId) -> Refusal {
         self.fail(Token(id.token), RmaError::BadAnswer(from));
         Refusal::Malformed

@@ -1,6 +1,6 @@
 //! Changes of single words (MEM-5): of 32 or 64 bits, signed or not.
 
-/// How long a word is. Its offset is a multiple of that.
+/// Width of a word. The word's offset is a multiple of its width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Width {
     /// 32 bits.
@@ -10,7 +10,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// Bytes.
+    /// Returns the width in bytes.
     #[must_use]
     pub const fn bytes(self) -> u64 {
         match self {
@@ -19,7 +19,7 @@ impl Width {
         }
     }
 
-    /// The bits of a word of this width.
+    /// Returns the bits of a word of this width.
     #[must_use]
     pub const fn mask(self) -> u64 {
         match self {
@@ -29,7 +29,7 @@ impl Width {
     }
 }
 
-/// What becomes of a word. Operands are bits, signed ones in two's complement; those above the
+/// Change of a word. Operands are bits, signed ones in two's complement, and the bits above the
 /// word's width are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
@@ -37,31 +37,31 @@ pub enum Change {
     Add(u64),
     /// Store `new` if the word is `expected`.
     CompareSwap {
-        /// What the word must be.
+        /// Value that the word must have.
         expected: u64,
-        /// What it becomes then.
+        /// Value that the word gets then.
         new: u64,
     },
     /// Store.
     Swap(u64),
-    /// Keep the bits that are in both.
+    /// Keep the bits that are set in both.
     And(u64),
     /// Set these bits.
     Or(u64),
     /// Flip these bits.
     Xor(u64),
-    /// The smaller of both, unsigned.
+    /// Minimum of both values, unsigned.
     Min(u64),
-    /// The greater of both, unsigned.
+    /// Maximum of both values, unsigned.
     Max(u64),
-    /// The smaller of both, signed.
+    /// Minimum of both values, signed.
     MinSigned(u64),
-    /// The greater of both, signed.
+    /// Maximum of both values, signed.
     MaxSigned(u64),
 }
 
 impl Change {
-    /// With its operands passed through `change`.
+    /// Returns the change with its operands passed through `change`.
     fn map(self, change: impl Fn(u64) -> u64) -> Change {
         match self {
             Change::Add(first) => Change::Add(change(first)),
@@ -79,7 +79,7 @@ impl Change {
         }
     }
 
-    /// Its number (MEM-2.1) and operands.
+    /// Returns its number (MEM-2.1) and operands.
     fn encode(self) -> (u8, u64, u64) {
         match self {
             Change::Add(first) => (1, first, 0),
@@ -113,30 +113,30 @@ impl Change {
     }
 }
 
-/// A read-modify-write of one aligned word; the value before is the result.
+/// A read-modify-write of one aligned word. Its result is the value before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AtomicOp {
     width: Width,
     change: Change,
 }
 
-/// In an operation's number: the word has 32 bits.
+/// Bit of an operation's number that marks a word of 32 bits.
 const NARROW: u8 = 0x80;
 
 impl AtomicOp {
-    /// A change of a word of this width. Bits of operands above the width are dropped.
+    /// Creates a change of a word of this width. Bits of operands above the width are dropped.
     #[must_use]
     pub fn new(width: Width, change: Change) -> AtomicOp {
         AtomicOp { width, change: change.map(|operand| operand & width.mask()) }
     }
 
-    /// Wrapping add.
+    /// Creates a wrapping add.
     #[must_use]
     pub fn add<T: Word>(add: T) -> AtomicOp {
         AtomicOp { width: T::WIDTH, change: Change::Add(add.to_bits()) }
     }
 
-    /// Store `new` if the word is `expected`.
+    /// Creates a store of `new` that takes place if the word is `expected`.
     #[must_use]
     pub fn compare_swap<T: Word>(expected: T, new: T) -> AtomicOp {
         AtomicOp {
@@ -145,31 +145,31 @@ impl AtomicOp {
         }
     }
 
-    /// Store.
+    /// Creates a store.
     #[must_use]
     pub fn swap<T: Word>(new: T) -> AtomicOp {
         AtomicOp { width: T::WIDTH, change: Change::Swap(new.to_bits()) }
     }
 
-    /// Keep the bits that are in both.
+    /// Creates a change that keeps the bits that are set in both.
     #[must_use]
     pub fn and<T: Word>(bits: T) -> AtomicOp {
         AtomicOp { width: T::WIDTH, change: Change::And(bits.to_bits()) }
     }
 
-    /// Set these bits.
+    /// Creates a change that sets these bits.
     #[must_use]
     pub fn or<T: Word>(bits: T) -> AtomicOp {
         AtomicOp { width: T::WIDTH, change: Change::Or(bits.to_bits()) }
     }
 
-    /// Flip these bits.
+    /// Creates a change that flips these bits.
     #[must_use]
     pub fn xor<T: Word>(bits: T) -> AtomicOp {
         AtomicOp { width: T::WIDTH, change: Change::Xor(bits.to_bits()) }
     }
 
-    /// The smaller of both, as values of this type.
+    /// Creates a change to the minimum of both values, compared as this type.
     #[must_use]
     pub fn min<T: Word>(other: T) -> AtomicOp {
         let other = other.to_bits();
@@ -179,7 +179,7 @@ impl AtomicOp {
         }
     }
 
-    /// The greater of both, as values of this type.
+    /// Creates a change to the maximum of both values, compared as this type.
     #[must_use]
     pub fn max<T: Word>(other: T) -> AtomicOp {
         let other = other.to_bits();
@@ -189,25 +189,25 @@ impl AtomicOp {
         }
     }
 
-    /// How long the word is.
+    /// Returns the width of the word.
     #[must_use]
     pub const fn width(self) -> Width {
         self.width
     }
 
-    /// What becomes of it.
+    /// Returns the change of the word.
     #[must_use]
     pub const fn change(self) -> Change {
         self.change
     }
 
-    /// As in a head: number, first and second operand (MEM-2.1).
+    /// Encodes for a head: number, first and second operand (MEM-2.1).
     pub(super) fn encode(self) -> (u8, u64, u64) {
         let (number, first, second) = self.change.encode();
         (if self.width == Width::W32 { number | NARROW } else { number }, first, second)
     }
 
-    /// From a head; `None` if that means nothing (MEM-2.2).
+    /// Decodes from a head. Returns `None` if the fields have no meaning (MEM-2.2).
     pub(super) fn decode(number: u8, first: u64, second: u64) -> Option<AtomicOp> {
         let width = if number & NARROW == 0 { Width::W64 } else { Width::W32 };
         let change = Change::decode(number & !NARROW, first, second)?;
@@ -215,15 +215,15 @@ impl AtomicOp {
     }
 }
 
-/// What can stand in a word that peers change: `u32`, `i32`, `u64`, `i64`.
+/// Type of a word that peers change: `u32`, `i32`, `u64`, `i64`.
 pub trait Word: Copy + Send + Sync + 'static + sealed::Sealed {
-    /// How long it is.
+    /// Width of the type.
     const WIDTH: Width;
-    /// Has it a sign?
+    /// `true` if the type is signed.
     const SIGNED: bool;
-    /// Its bits; zero above its width.
+    /// Returns the bits, which are zero above the width.
     fn to_bits(self) -> u64;
-    /// From its bits; what is above its width is dropped.
+    /// Creates the value from bits. Bits above the width are dropped.
     fn from_bits(bits: u64) -> Self;
 }
 

@@ -1,4 +1,4 @@
-//! Where the bytes of an operation go in our own memory: a range, or rows.
+//! Destination of an operation's bytes in this node's memory: a range, or rows.
 
 use super::Memory;
 use crate::wind::{Rows, Segment};
@@ -14,7 +14,7 @@ pub enum Destination {
 }
 
 impl Destination {
-    /// Bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
         match self {
@@ -23,14 +23,14 @@ impl Destination {
         }
     }
 
-    /// No bytes?
+    /// Returns `true` if there are no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Where it is: the region, and the first byte and the length of what it reaches there (`None`:
-    /// further than any memory).
+    /// Returns the region, and the first byte and the length of the range that the destination
+    /// spans there (`None` if it reaches further than any memory).
     #[must_use]
     pub fn place(&self) -> (u32, Option<(u64, u64)>) {
         match self {
@@ -41,7 +41,7 @@ impl Destination {
         }
     }
 
-    /// Is all of it inside a live region?
+    /// Returns `true` if all of it is inside a live region.
     pub(super) fn is_there(&self, memory: &impl Memory) -> bool {
         match self {
             Destination::Range(segment) => {
@@ -54,7 +54,7 @@ impl Destination {
         }
     }
 
-    /// Write `bytes`, which are those from `start` on. Bytes that stick out are ignored.
+    /// Writes `bytes`, which begin at `start` of the destination. Bytes beyond its end are ignored.
     pub(super) fn write(&self, start: u64, bytes: &[u8], memory: &mut impl Memory) {
         match self {
             Destination::Range(segment) => {
@@ -75,7 +75,7 @@ impl From<Segment> for Destination {
     }
 }
 
-/// Write packed bytes from `start` on to their rows.
+/// Writes packed bytes, which begin at `start`, to their rows.
 pub(super) fn write_rows(rows: &Rows, start: u64, bytes: &[u8], memory: &mut impl Memory) {
     for piece in rows.block.pieces(start, bytes.len() as u64) {
         if let Some(bytes) = bytes.get(piece.packed..piece.packed + piece.len) {
@@ -84,7 +84,8 @@ pub(super) fn write_rows(rows: &Rows, start: u64, bytes: &[u8], memory: &mut imp
     }
 }
 
-/// Pack the bytes from `start` on; `false` if some of them do not lie inside a live region.
+/// Packs the bytes from `start` on. Returns `false` if some of them do not lie inside a live
+/// region.
 pub fn read_rows(rows: &Rows, start: u64, into: &mut [u8], memory: &impl Memory) -> bool {
     let len = into.len() as u64;
     let inside = start.checked_add(len).is_some_and(|end| end <= rows.len());

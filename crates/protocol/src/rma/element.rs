@@ -1,18 +1,18 @@
-//! What accumulating does to each element of an array (MEM-12.1).
+//! Combination of elements by an accumulate (MEM-12.1).
 
 use super::{AtomicOp, Width, Word};
 
-/// What the elements of an array are.
+/// Type of the elements of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Element {
-    /// Unsigned, 32 bits.
+    /// Unsigned 32-bit integer.
     U32 = 1,
-    /// Signed, 32 bits.
+    /// Signed 32-bit integer.
     I32 = 2,
-    /// Unsigned, 64 bits.
+    /// Unsigned 64-bit integer.
     U64 = 3,
-    /// Signed, 64 bits.
+    /// Signed 64-bit integer.
     I64 = 4,
     /// IEEE 754 binary32.
     F32 = 5,
@@ -20,31 +20,31 @@ pub enum Element {
     F64 = 6,
 }
 
-/// How an element that comes and the one that is there become one.
+/// Operation that combines an arriving element with the stored one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Combine {
-    /// Their sum. Integers wrap; floating-point numbers are rounded as the processor adds.
+    /// Sum. Integers wrap; floating-point numbers are rounded as the processor adds.
     Sum = 1,
-    /// The smaller one. A NaN gives way to a number, and −0 is smaller than +0 (IEEE 754-2019,
+    /// Minimum. A NaN gives way to a number, and −0 is smaller than +0 (IEEE 754-2019,
     /// `minimumNumber`).
     Min = 2,
-    /// The greater one. A NaN gives way to a number, and +0 is greater than −0 (IEEE 754-2019,
+    /// Maximum. A NaN gives way to a number, and +0 is greater than −0 (IEEE 754-2019,
     /// `maximumNumber`).
     Max = 3,
 }
 
-/// Elements of one kind, combined in one way.
+/// Type of elements, and the operation that combines them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Accumulation {
-    /// What they are.
+    /// Type of the elements.
     pub element: Element,
-    /// How two become one.
+    /// Operation that combines two elements.
     pub combine: Combine,
 }
 
 impl Accumulation {
-    /// How long an element is.
+    /// Returns the width of an element.
     #[must_use]
     pub const fn width(self) -> Width {
         match self.element {
@@ -53,9 +53,9 @@ impl Accumulation {
         }
     }
 
-    /// Of integers: the change of a word that combines `other` with it. `None`: no processor does
-    /// it in one instruction, so that [`Accumulation::of_floats`] must be tried until nobody has
-    /// come between.
+    /// Returns the change of a word that combines the integer `other` with it. Returns `None` for
+    /// types that no processor combines in one instruction. For these, repeat
+    /// [`Accumulation::of_floats`] until no other change comes between.
     #[must_use]
     pub fn of_integers(self, other: u64) -> Option<AtomicOp> {
         Some(match self.element {
@@ -75,7 +75,8 @@ impl Accumulation {
         }
     }
 
-    /// Of floating-point numbers, as bits: what becomes of `here` when `other` comes (MEM-12.3).
+    /// Combines two floating-point numbers as bits: returns the new value of `here` when `other`
+    /// arrives (MEM-12.3).
     #[must_use]
     pub fn of_floats(self, here: u64, other: u64) -> u64 {
         if self.width() == Width::W32 {
@@ -96,12 +97,12 @@ impl Accumulation {
         if takes || here.is_nan() { other } else { here }.to_bits()
     }
 
-    /// As in a head (MEM-2.1).
+    /// Encodes for a head (MEM-2.1).
     pub(super) fn encode(self) -> [u8; 2] {
         [self.element as u8, self.combine as u8]
     }
 
-    /// From a head; `None` if that means nothing (MEM-2.2).
+    /// Decodes from a head. Returns `None` if the bytes have no meaning (MEM-2.2).
     pub(super) fn decode(element: u8, combine: u8) -> Option<Accumulation> {
         let element = match element {
             1 => Element::U32,
@@ -122,11 +123,11 @@ impl Accumulation {
     }
 }
 
-/// What can be accumulated: `u32`, `i32`, `u64`, `i64`, `f32`, `f64`.
+/// Type that can be accumulated: `u32`, `i32`, `u64`, `i64`, `f32`, `f64`.
 pub trait Number: Copy + Send + Sync + 'static + sealed::Sealed {
-    /// Which of them it is.
+    /// Element type of this Rust type.
     const ELEMENT: Element;
-    /// Its bits; zero above its width.
+    /// Returns the bits, which are zero above the width.
     fn bits(self) -> u64;
 }
 
@@ -194,8 +195,7 @@ mod tests {
         assert_eq!(all(Combine::Max, f64::NEG_INFINITY, -5.0), (-5.0, -5.0));
     }
 
-    /// MEM-12.3: integers are left to the processor's own change of a word, which is as wide and as
-    /// signed as they are.
+    /// MEM-12.3: integers use the processor's own change of a word, of their width and sign.
     #[test]
     fn integers_are_changes_of_words() {
         use crate::rma::{AtomicOp as Op, Combine::*, Element::*};

@@ -1,4 +1,4 @@
-//! What this layer tells its user: what is done, what failed and why, what has arrived.
+//! Events of this layer for its user: completions, failures with their cause, and arrivals.
 
 use super::Published;
 use crate::Rank;
@@ -8,77 +8,77 @@ use crate::wind::{Class, Refusal, Token};
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What an operation gave.
+/// Result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Nothing to tell (put, get, message): it is done.
+    /// No value (put, get, message): the operation is done.
     Nothing,
-    /// What the word was before (atomics).
+    /// Value of the word before the change (atomics).
     Old(u64),
-    /// The region of that name (lookup).
+    /// Region of that name (lookup).
     Found(Published),
 }
 
-/// Something that the application waits for.
+/// Event that the application waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RmaEvent {
-    /// *Complete*: a put is in the peer's memory and visible there, a get in ours, an atomic's old
-    /// value is known (MEM-7.1).
+    /// An operation is *complete*: a put is in the peer's memory and visible there, a get is in
+    /// this node's memory, an atomic's old value is known (MEM-7.1).
     Done {
-        /// Of the operation.
+        /// Token of the operation.
         token: Token,
-        /// Its result.
+        /// Result of the operation.
         value: Value,
     },
-    /// It did not, or perhaps did not, happen.
+    /// An operation did not, or perhaps did not, happen.
     Failed {
-        /// Of the operation.
+        /// Token of the operation.
         token: Token,
-        /// Why.
+        /// Cause of the failure.
         error: RmaError,
     },
-    /// A user's message.
+    /// A user's message arrived.
     Arrived {
-        /// Its sender.
+        /// Rank of the sender.
         from: Rank,
-        /// Its class.
+        /// Message class.
         class: Class,
-        /// The sender's own number.
+        /// Tag that the sender chose.
         tag: u64,
-        /// Its bytes.
+        /// Body of the message.
         body: Vec<u8>,
     },
-    /// A peer has acknowledged a request and never answers it (MEM-4.8): its connection must end.
+    /// A peer has acknowledged a request and never answers it (MEM-4.8). Its connection must end.
     Unanswered {
-        /// The peer.
+        /// Rank of the peer.
         by: Rank,
     },
 }
 
-/// Why an operation failed or cannot be begun.
+/// Error of an operation that failed or cannot begin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RmaError {
-    /// The peer said no. Nothing was changed there.
+    /// The peer refused the operation. Nothing was changed there.
     #[error("the peer refused: {0}")]
     Refused(Refusal),
-    /// The peer is gone, and with it the answer.
+    /// The peer is dead, and with it the answer.
     #[error(
         "node {0} has died or was restarted before it confirmed; whether the operation took place there is not known"
     )]
     PeerDead(Rank),
-    /// The caller gave up.
+    /// The caller cancelled the operation.
     #[error("cancelled before it was confirmed; whether it took place at the peer is not known")]
     Cancelled,
     /// The name is not published there.
     #[error("node {node} has published nothing as \"{name}\"; it has {}. Publish it there first, or mend the name", listed(.there, *.count))]
     UnknownName {
-        /// Who was asked.
+        /// Rank of the node that was asked.
         node: Rank,
-        /// For what.
+        /// Name that was looked up.
         name: String,
         /// Names that are there, in order, as many as fitted.
         there: Vec<String>,
-        /// How many there are in all.
+        /// Number of all names that are there.
         count: u32,
     },
     /// The answer of the peer does not fit the request.
@@ -96,7 +96,7 @@ pub enum RmaError {
         "the region this operation was to read from is not registered any more; register its memory again"
     )]
     SourceGone,
-    /// Memory of our own that is not there.
+    /// Pages of this node's own memory are not available.
     #[error(
         "pages of this operation's own memory cannot be had: the file they belong to was truncated, or its disk failed"
     )]
@@ -111,39 +111,39 @@ pub enum RmaError {
         "token {0:?} is in use or is none: an operation that is answered needs a token of its own"
     )]
     BadToken(Token),
-    /// A list that cannot be begun.
+    /// A list has too many entries to begin.
     #[error("{count} entries are more than one list has ({max}); cut it into several")]
     ListTooLong {
-        /// Entries of the list.
+        /// Number of entries in the list.
         count: usize,
-        /// The maximum.
+        /// Maximum number of entries.
         max: usize,
     },
-    /// A message that cannot be sent.
+    /// A message is too long to be sent.
     #[error("{len} bytes are more than one operation carries ({max}); cut it into several")]
     TooLong {
-        /// What was asked.
+        /// Length of the message in bytes.
         len: u64,
-        /// What is possible.
+        /// Maximum length in bytes.
         max: u64,
     },
-    /// A block that cannot be.
+    /// The block is invalid.
     #[error("{0}")]
     BadBlock(#[from] BadBlock),
-    /// Not a name.
+    /// The name is invalid.
     #[error("\"{0}\" cannot be a name: it must have 1 to {NAME_MAX} bytes of UTF-8")]
     BadName(String),
-    /// A name stands for one region at a time.
+    /// The name is taken, and a name stands for one region at a time.
     #[error(
         "something is already published as \"{0}\" here; withdraw it first, or take another name"
     )]
     NameTaken(String),
-    /// The table is full.
+    /// The table of names is full.
     #[error("{NAMES_MAX} names are already published here; withdraw some first")]
     TooManyNames,
 }
 
-/// For the message of `UnknownName`.
+/// Lists names for the message of `UnknownName`.
 fn listed(there: &[String], count: u32) -> String {
     if count == 0 {
         return String::from("published nothing at all");

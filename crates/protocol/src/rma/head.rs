@@ -1,28 +1,28 @@
-//! Heads: the first bytes of a message, which say what it is (spec/memory.md, MEM-2).
+//! Heads, the first bytes of a message, which tell its operation (spec/memory.md, MEM-2).
 //!
-//! Little-endian, fixed length for each kind, no padding: for every kind there is exactly one
-//! encoding of a meaning, and a head that is one byte too long or too short, or has a bit set that
-//! means nothing, is malformed (MEM-2.2).
+//! Fields are little-endian, of fixed length for each kind, without padding. For every kind there
+//! is exactly one encoding of a meaning. A head that is one byte too long or too short, or has an
+//! unknown bit set, is malformed (MEM-2.2).
 
 use super::{Accumulation, AtomicOp, Kind, Rights, kind};
 use crate::block::Block;
 use crate::limits::{BODY_MAX, HEAD_MAX, STRIDE_MAX};
 use crate::wind::{Head, Refusal};
 
-/// What the requester calls its request; comes back in the answer.
+/// Requester's name for its request, which comes back in the answer.
 ///
-/// The serial makes a ticket unique for the life of the requester, so that an answer that comes
-/// late never meets another request that was given the same token (MEM-4.2).
+/// The serial makes a ticket unique for the life of the requester. So a late answer never meets
+/// another request that was given the same token (MEM-4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TicketId {
-    /// The requester's token.
+    /// Token of the requester.
     pub token: u64,
-    /// Never used twice. 0 with token 0: nobody waits for an answer.
+    /// Serial, which is never used twice. 0 with token 0 means that nobody waits for an answer.
     pub serial: u64,
 }
 
 impl TicketId {
-    /// Nobody waits: no answer is sent (MEM-5.4).
+    /// Ticket of a request without an answer (MEM-5.4).
     pub const NONE: TicketId = TicketId { token: 0, serial: 0 };
 }
 
@@ -32,145 +32,145 @@ impl TicketId {
 pub struct Signal {
     /// Key of the word's region.
     pub key: u64,
-    /// Bytes from that region's start; a multiple of 8.
+    /// Offset in bytes from that region's start, a multiple of 8.
     pub offset: u64,
-    /// What is added (wrapping).
+    /// Number to add (wrapping).
     pub add: u64,
 }
 
-/// What a name stands for (MEM-6.1).
+/// Region that a name stands for (MEM-6.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Published {
-    /// The key that puts, gets and atomics must show.
+    /// Key that puts, gets and atomics must show.
     pub key: u64,
-    /// Bytes.
+    /// Length of the region in bytes.
     pub len: u64,
-    /// What the region grants.
+    /// Rights that the region grants.
     pub rights: Rights,
 }
 
-/// A head, understood.
+/// A decoded head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// The body goes to `offset` of the region.
+    /// Put: the body goes to `offset` of the region.
     Put {
-        /// The region's key.
+        /// Key of the region.
         key: u64,
-        /// Bytes from its start.
+        /// Offset in bytes from the region's start.
         offset: u64,
-        /// What follows the data.
+        /// Signal after the data.
         signal: Option<Signal>,
     },
-    /// Send me these bytes.
+    /// Request for bytes.
     Get {
-        /// To be named in the answer.
+        /// Ticket to name in the answer.
         ticket: TicketId,
-        /// The region's key.
+        /// Key of the region.
         key: u64,
-        /// Bytes from its start.
+        /// Offset in bytes from the region's start.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u64,
     },
-    /// The body goes to rows of the region (MEM-10.1).
+    /// Put of a block: the body goes to rows of the region (MEM-10.1).
     PutBlock {
-        /// The region's key.
+        /// Key of the region.
         key: u64,
-        /// Which rows.
+        /// Rows to write.
         block: Block,
-        /// What follows the data.
+        /// Signal after the data.
         signal: Option<Signal>,
     },
-    /// Send me these rows, packed.
+    /// Request for rows, packed.
     GetBlock {
-        /// To be named in the answer.
+        /// Ticket to name in the answer.
         ticket: TicketId,
-        /// The region's key.
+        /// Key of the region.
         key: u64,
-        /// Which rows.
+        /// Rows to read.
         block: Block,
     },
-    /// Change a word; tell me what it was, if I wait for that.
+    /// Change of a word. The answer, if any, tells its old value.
     Atomic {
-        /// To be named in the answer; [`TicketId::NONE`]: no answer.
+        /// Ticket to name in the answer, or [`TicketId::NONE`] for no answer.
         ticket: TicketId,
-        /// The region's key.
+        /// Key of the region.
         key: u64,
-        /// Bytes from its start.
+        /// Offset in bytes from the region's start.
         offset: u64,
         /// The change.
         op: AtomicOp,
     },
-    /// Combine the elements in the body with those from `offset` on.
+    /// Accumulate: combines the elements in the body with those from `offset` on.
     Accumulate {
-        /// The region's key.
+        /// Key of the region.
         key: u64,
-        /// Bytes from its start.
+        /// Offset in bytes from the region's start.
         offset: u64,
-        /// What they are and how.
+        /// Element type and operation.
         how: Accumulation,
     },
-    /// The body goes into the FIFO at `offset`.
+    /// Push: the body goes into the FIFO at `offset`.
     Push {
-        /// The region's key.
+        /// Key of the region.
         key: u64,
-        /// Bytes from its start.
+        /// Offset in bytes from the region's start.
         offset: u64,
     },
-    /// Which region has the name in the body?
+    /// Request for the region with the name in the body.
     Lookup {
-        /// To be named in the answer.
+        /// Ticket to name in the answer.
         ticket: TicketId,
     },
     /// A user's message.
     User {
-        /// The user's own number.
+        /// Tag that the user chose.
         tag: u64,
     },
-    /// The bytes that were asked for.
+    /// Answer with the requested bytes.
     Data {
-        /// Of the get.
+        /// Ticket of the get.
         ticket: TicketId,
     },
-    /// What the word was before.
+    /// Answer with the old value of a word.
     Old {
-        /// Of the atomic.
+        /// Ticket of the atomic.
         ticket: TicketId,
-        /// The word.
+        /// Old value of the word.
         old: u64,
     },
-    /// The region of that name.
+    /// Answer with the region of a name.
     Found {
-        /// Of the lookup.
+        /// Ticket of the lookup.
         ticket: TicketId,
         /// The region.
         published: Published,
     },
-    /// No region of that name; the body lists some that are there.
+    /// Answer that there is no such name. The body lists some names that are there.
     Missing {
-        /// Of the lookup.
+        /// Ticket of the lookup.
         ticket: TicketId,
-        /// How many names are there in all.
+        /// Number of all names that are there.
         count: u32,
     },
-    /// The data that was promised will not come: its region is gone.
+    /// Answer that the promised data will not come, because its region is gone.
     Gone {
-        /// Of the get.
+        /// Ticket of the get.
         ticket: TicketId,
-        /// Why.
+        /// Reason.
         refusal: Refusal,
     },
 }
 
-/// Bytes of a block.
+/// Length of an encoded block in bytes.
 const BLOCK: usize = 3 * 6 + 3 * 4;
-/// The longest head of this layer: a block with a signal.
+/// Maximum length of a head of this layer, in bytes: a block with a signal.
 const LONGEST: usize = 1 + 8 + BLOCK + 24;
 const _: () = assert!(LONGEST <= HEAD_MAX, "every head must fit into what Wind carries");
 const _: () = assert!(STRIDE_MAX < 1 << 48, "offsets and strides of blocks have six bytes");
 
 impl Operation {
-    /// To bytes.
+    /// Encodes the head.
     #[must_use]
     pub fn encode(&self) -> Head {
         let mut out = Writer(Head::new());
@@ -235,8 +235,8 @@ impl Operation {
         out.0
     }
 
-    /// From bytes that a peer sent; `None` if they make no sense (MEM-2.2). Heads of
-    /// [`Kind::Coherence`] are not of this layer.
+    /// Decodes bytes that a peer sent. Returns `None` if they make no sense (MEM-2.2). Heads of
+    /// [`Kind::Coherence`] do not belong to this layer.
     #[must_use]
     pub fn decode(head: &[u8]) -> Option<Operation> {
         let mut bytes = Reader(head.get(1..)?);
@@ -329,7 +329,7 @@ impl Writer {
     fn word(&mut self, word: u64) -> &mut Self {
         self.bytes(&word.to_le_bytes())
     }
-    /// Of a number up to [`STRIDE_MAX`].
+    /// Appends a number up to [`STRIDE_MAX`].
     fn long(&mut self, long: u64) -> &mut Self {
         let [low @ .., _, _] = long.to_le_bytes();
         self.bytes(&low)
@@ -343,7 +343,7 @@ impl Writer {
     }
 }
 
-/// Takes from the front of bytes that nobody has checked.
+/// Takes fields from the front of unchecked bytes.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -368,7 +368,7 @@ impl Reader<'_> {
     fn signal(&mut self) -> Option<Signal> {
         Some(Signal { key: self.word()?, offset: self.word()?, add: self.word()? })
     }
-    /// MEM-10.2: countable, not empty, and in its one form.
+    /// MEM-10.2: the block must be countable, not empty, and in its one form.
     fn block(&mut self) -> Option<Block> {
         let (offset, row, rows, planes) = (self.long()?, self.half()?, self.half()?, self.half()?);
         let block = Block {
@@ -382,7 +382,7 @@ impl Reader<'_> {
         let countable = block.len().is_some_and(|len| len <= BODY_MAX) && !block.is_empty();
         (countable && block == block.tidy()).then_some(block)
     }
-    /// Serial 0 means *none*, and then the token is 0 too: one meaning, one encoding.
+    /// Serial 0 means *none*, and then the token is 0 too, so that one meaning has one encoding.
     fn ticket(&mut self) -> Option<TicketId> {
         let ticket = TicketId { token: self.word()?, serial: self.word()? };
         (ticket.serial != 0 || ticket == TicketId::NONE).then_some(ticket)

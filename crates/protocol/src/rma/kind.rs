@@ -1,51 +1,51 @@
-//! The first byte of a head: what a message is about (spec/memory.md, MEM-2.1).
+//! Kind of a message, which is the first byte of its head (spec/memory.md, MEM-2.1).
 
 use crate::wind::Class;
 
-/// The first byte of a head (MEM-2.1).
+/// Kind of a message, as the first byte of its head (MEM-2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// Nothing this version knows, or no head at all.
+    /// A kind that this version does not know, or no head at all.
     Unknown = 0x00,
-    /// Bytes into a region.
+    /// Put of bytes into a region.
     Put = 0x01,
-    /// Bytes into a region, then an add to a word.
+    /// Put of bytes into a region, followed by an add to a word.
     PutSignal = 0x02,
-    /// Ask for bytes of a region.
+    /// Request for bytes of a region.
     Get = 0x03,
     /// Read-modify-write of a word.
     Atomic = 0x04,
-    /// Ask for a region by its name.
+    /// Request for a region by its name.
     Lookup = 0x05,
-    /// Elements to be combined with those of a region.
+    /// Elements to combine with those of a region.
     Accumulate = 0x06,
-    /// An element for a FIFO.
+    /// Element to push into a FIFO.
     Push = 0x07,
-    /// Bytes into rows of a region.
+    /// Put of bytes into rows of a region.
     PutBlock = 0x08,
-    /// Bytes into rows of a region, then an add to a word.
+    /// Put of bytes into rows of a region, followed by an add to a word.
     PutBlockSignal = 0x09,
-    /// Ask for rows of a region.
+    /// Request for rows of a region.
     GetBlock = 0x0A,
     /// A user's message.
     User = 0x10,
-    /// Shared arrays: the rest of the head belongs to [`crate::coherence`].
+    /// Message of shared arrays. The rest of the head belongs to [`crate::coherence`].
     Coherence = 0x20,
-    /// Answer to a get: the body is the bytes.
+    /// Answer to a get, with the bytes as its body.
     Data = 0x81,
     /// Answer to an atomic.
     Old = 0x82,
-    /// Answer to a lookup: the region.
+    /// Answer to a lookup, with the region.
     Found = 0x83,
-    /// Answer to a lookup: no such name; the body lists names that are there.
+    /// Answer to a lookup that found no such name. The body lists names that are there.
     Missing = 0x84,
     /// Answer to a get whose data will not come any more.
     Gone = 0x85,
 }
 
-/// What a head is about; [`Kind::Unknown`] if nothing is known of it. Says nothing about whether
-/// the rest is well formed.
+/// Returns the kind of a head, or [`Kind::Unknown`]. It does not check whether the rest is well
+/// formed.
 #[must_use]
 pub fn kind(head: &[u8]) -> Kind {
     match head.first().copied() {
@@ -70,13 +70,14 @@ pub fn kind(head: &[u8]) -> Kind {
     }
 }
 
-/// Does such a message take of the receiver's credit (MEM-8.1)?
+/// Returns `true` if such a message takes of the receiver's credit (MEM-8.1).
 #[must_use]
 pub fn costs_credit(head: &[u8]) -> bool {
     kind(head) == Kind::User
 }
 
-/// Is the body of such a message placed where it belongs, if the message is admitted at all?
+/// Returns `true` if the body of such a message, once admitted, is placed directly into its
+/// destination.
 #[must_use]
 pub fn places(class: Class, head: &[u8]) -> bool {
     let placed = matches!(

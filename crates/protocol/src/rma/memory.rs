@@ -1,34 +1,34 @@
-//! What remote memory asks of the machine's memory.
+//! Interface of remote memory to the machine's memory.
 
 use super::{Accumulation, AtomicOp};
 use crate::wind::Refusal;
 
-/// What a region grants to peers: a set of bits.
+/// Rights that a region grants to peers, as a set of bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rights(pub u8);
 
 impl Rights {
-    /// Nothing.
+    /// No right.
     pub const NONE: Rights = Rights(0);
-    /// Get.
+    /// Right to get.
     pub const READ: Rights = Rights(1);
-    /// Put.
+    /// Right to put.
     pub const WRITE: Rights = Rights(2);
-    /// Changes of single words, signals.
+    /// Right to change single words, signals included.
     pub const ATOMIC: Rights = Rights(4);
-    /// Push into a FIFO.
+    /// Right to push into a FIFO.
     pub const PUSH: Rights = Rights(8);
-    /// All of them.
+    /// All rights.
     pub const ALL: Rights = Rights(15);
 
-    /// Are all of `other` in `self`?
+    /// Returns `true` if `self` contains all of `other`.
     #[must_use]
     pub const fn contains(self, other: Rights) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// As it is said: `read and write`.
+/// Formats as `read and write`.
 impl core::fmt::Display for Rights {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let mut first = true;
@@ -54,11 +54,11 @@ impl core::ops::BitOr for Rights {
     }
 }
 
-/// The machine's table of regions, as the protocol sees it. `oikaze-os` has the real one; tests
-/// have vectors.
+/// The machine's table of regions, as the protocol sees it. `oikaze-os` has the real one, and tests
+/// use vectors.
 pub trait Memory {
-    /// Find the region with this key and check right and bounds (without overflow): its slot in the
-    /// table.
+    /// Finds the region with this key, checks right and bounds (without overflow), and returns its
+    /// slot in the table.
     ///
     /// # Errors
     /// [`Refusal::UnknownKey`], [`Refusal::NotPermitted`], [`Refusal::OutOfBounds`] (MEM-1.2, 1.3
@@ -66,8 +66,8 @@ pub trait Memory {
     /// the way.
     fn locate(&self, key: u64, offset: u64, len: u64, right: Rights) -> Result<u32, Refusal>;
 
-    /// As [`Memory::locate`], for an operation of which something has happened already: absent
-    /// pages are waited for, for it cannot be sent again.
+    /// Like [`Memory::locate`], for an operation that has taken effect in part. It waits for absent
+    /// pages, because the operation cannot be sent again.
     ///
     /// # Errors
     /// As [`Memory::locate`], but for [`Refusal::NotPresent`].
@@ -75,23 +75,26 @@ pub trait Memory {
         self.locate(key, offset, len, right)
     }
 
-    /// Is this range still inside a live region in that slot? (For destinations of our own gets.)
+    /// Returns `true` if this range is still inside a live region in that slot. It serves
+    /// destinations of this node's own gets.
     fn covers(&self, region: u32, offset: u64, len: u64) -> bool;
 
-    /// Copy `bytes` in. A range outside a live region is ignored and counted.
+    /// Copies `bytes` in. A range outside a live region is ignored and counted.
     fn write(&mut self, region: u32, offset: u64, bytes: &[u8]);
 
-    /// Copy bytes out; `false` if the range is not inside a live region.
+    /// Copies bytes out. Returns `false` if the range is not inside a live region.
     fn read(&self, region: u32, offset: u64, into: &mut [u8]) -> bool;
 
-    /// One atomic operation on the aligned word at `offset`; the old value, zero above its width.
+    /// Performs one atomic operation on the aligned word at `offset`. Returns the old value, zero
+    /// above its width.
     ///
     /// # Errors
     /// [`Refusal::Misaligned`], [`Refusal::OutOfBounds`].
     fn atomic(&mut self, region: u32, offset: u64, op: AtomicOp) -> Result<u64, Refusal>;
 
-    /// Combine whole elements, as they stand in memory, with those from `offset` on, each
-    /// atomically. What can be wrong is found before the first one changes, also if there are none.
+    /// Combines whole elements, as they stand in memory, with those from `offset` on, each
+    /// atomically. It detects every error before the first element changes, also if there are no
+    /// elements.
     ///
     /// # Errors
     /// [`Refusal::Misaligned`], [`Refusal::OutOfBounds`], [`Refusal::NotPermitted`].
@@ -103,13 +106,14 @@ pub trait Memory {
         elements: &[u8],
     ) -> Result<(), Refusal>;
 
-    /// The longest element of the FIFO that the region's owner has made at its beginning, in bytes.
+    /// Returns the maximum length of an element, in bytes, of the FIFO that the region's owner has
+    /// made at its beginning.
     ///
     /// # Errors
     /// [`Refusal::NoFifo`].
     fn fifo_element(&self, region: u32) -> Result<u64, Refusal>;
 
-    /// Put an element into that FIFO, behind all others.
+    /// Appends an element to that FIFO.
     ///
     /// # Errors
     /// [`Refusal::Full`], [`Refusal::NoFifo`], [`Refusal::TooLong`], [`Refusal::NotPermitted`]

@@ -1,18 +1,18 @@
 //! One-sided operations and messages (spec/memory.md), as segments, never bytes.
 //!
-//! An [`Rma`] is both ends at once. As *requester* it turns a call into one message for Wind
-//! ([`Rma::put`], [`Rma::get`], [`Rma::atomic`], [`Rma::lookup`], [`Rma::user`]); as *target* it
-//! serves what arrives ([`Rma::admit`], [`Rma::place`], [`Rma::deliver`]) and queues answers
-//! ([`Rma::poll_answer`]). It never transmits and never keeps a pointer: memory is whatever the
-//! caller hands in as [`Memory`].
+//! An [`Rma`] is both requester and target. As *requester* it turns a call into one message for
+//! Wind ([`Rma::put`], [`Rma::get`], [`Rma::atomic`], [`Rma::lookup`], [`Rma::user`]). As *target*
+//! it serves arriving messages ([`Rma::admit`], [`Rma::place`], [`Rma::deliver`]) and queues
+//! answers ([`Rma::poll_answer`]). It never transmits and never keeps a pointer. The caller passes
+//! the memory in as [`Memory`].
 //!
 //! | operation | message | complete when |
 //! |---|---|---|
-//! | put, put with signal | head + data | Wind has the acknowledgement, which the peer sends after it has placed (and signalled) |
+//! | put, put with signal | head + data | Wind has the ACK, sent after placing (and signalling) |
 //! | accumulate | head + elements | as a put |
 //! | push | head + element | as a put |
 //! | put of a block, with signal or without | head + packed rows | as put |
-//! | get, also of a block | head, then an answer with data | the answer has been delivered into the destination |
+//! | get, also of a block | head, then an answer with data | the answer is in the destination |
 //! | atomic, fetching | head, then an answer with the old value | the answer has been delivered |
 //! | atomic, not fetching | head | Wind has the acknowledgement |
 //! | lookup | head + name, then an answer | the answer has been delivered |
@@ -58,44 +58,44 @@ use names::Names;
 use ticket::Tickets;
 use unanswered::Unanswered;
 
-/// A fragmented message whose bytes go directly to their place: where that is.
+/// Destination of a fragmented message whose bytes go directly to their place.
 ///
-/// A put names its region by key at every fragment, not by slot, so that a region which is removed
-/// in the middle, and a slot that is then given to another region, can never be hit (MEM-3.4).
+/// A put names its region by key at every fragment, not by slot. So it never hits a region that was
+/// removed in the middle, or another region that was given the same slot (MEM-3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Transfer {
     Put {
         key: u64,
         offset: u64,
         len: u64,
-        /// Why some of it was not placed: the whole is refused for that, whatever is permitted by
-        /// then (MEM-3.8).
+        /// Reason why some bytes were not placed. The whole message is refused for that reason,
+        /// whatever is permitted by then (MEM-3.8).
         missed: Option<Refusal>,
     },
     Rows {
         key: u64,
         block: Block,
-        /// As of a put.
+        /// Reason why some bytes were not placed, as for a put.
         missed: Option<Refusal>,
     },
     Data {
         ticket: TicketId,
     },
-    /// `missed`: why some of it was not combined.
+    /// Accumulate. `missed` is the reason why some elements were not combined.
     Accumulate {
         asked: Accumulate,
         missed: Option<Refusal>,
     },
 }
 
-/// What is known of one peer. Empty when nothing is in flight.
+/// State of one peer. It is empty when nothing is in flight.
 #[derive(Debug, Default)]
 struct Peer {
-    /// By message number.
+    /// Transfers by message number.
     transfers: BTreeMap<u64, Transfer>,
-    /// Elements of accumulates of which not all bytes have come.
+    /// Elements of accumulates of which not all bytes have arrived.
     cuts: Cuts,
-    /// Waiting in `Rma::answers`.
+    /// Number of this peer's answers that wait in `Rma::answers`.
     answers: usize,
 }
 
@@ -114,7 +114,7 @@ pub struct Rma {
     unanswered: Unanswered,
 }
 
-/// Whom an answer in flight serves, and from where.
+/// Source and receiver of an answer in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Serving {
     region: u32,
@@ -125,48 +125,49 @@ struct Serving {
     ticket: TicketId,
 }
 
-/// Tokens with this top byte are ours: answers to gets, whose source must stay until they are
-/// settled.
+/// Top byte of this layer's own tokens. They belong to answers to gets, whose source must stay
+/// until they are settled.
 const SERVING: u64 = 0xFD << 56;
 
 impl Rma {
-    /// Nothing published, nothing under way.
+    /// Creates an empty state: nothing published, nothing under way.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Give a region of this node a name, by which peers find it (MEM-6.1).
+    /// Gives a region of this node a name, by which peers find it (MEM-6.1).
     ///
     /// # Errors
-    /// Not a name, taken, or too many.
+    /// The name is invalid or taken, or too many names are published.
     pub fn publish(&mut self, name: &str, published: Published) -> Result<(), RmaError> {
         self.names.publish(name, published)
     }
 
-    /// Take a name back. The region's key stays valid until the region is removed (MEM-6.3).
+    /// Withdraws a name. The region's key stays valid until the region is removed (MEM-6.3).
     pub fn withdraw(&mut self, name: &str) -> Option<Published> {
         self.names.withdraw(name)
     }
 
-    /// What a name stands for has changed; nothing happens if it is not published (MEM-6.5).
+    /// Changes the region that a name stands for. It does nothing if the name is not published
+    /// (MEM-6.5).
     pub fn republish(&mut self, name: &str, published: Published) {
         self.names.change(name, published);
     }
 
-    /// The name under which the region with this key is published here.
+    /// Returns the name under which the region with this key is published here.
     #[must_use]
     pub fn name_of(&self, key: u64) -> Option<&str> {
         self.names.name_of(key)
     }
 
-    /// What was refused to peers: counted by reasons, and the latest one by one.
+    /// Returns the refusals to peers: counted by reasons, and the latest ones one by one.
     #[must_use]
     pub fn refusals(&self) -> (&Refusals, &VecDeque<Refused>) {
         self.refusals.look()
     }
 
-    /// The next answer to post to a peer; if Wind cannot take it now, give it back with
+    /// Returns the next answer to post to a peer. If Wind cannot take it now, give it back with
     /// [`Rma::defer_answer`].
     pub fn poll_answer(&mut self) -> Option<(Rank, Message)> {
         let (to, message) = self.answers.pop_front()?;
@@ -176,54 +177,54 @@ impl Rma {
         Some((to, message))
     }
 
-    /// Wind had no room: the answer waits behind the others.
+    /// Queues an answer again, behind the others, because Wind had no room.
     pub fn defer_answer(&mut self, to: Rank, message: Message) {
         self.peers.entry(to).or_default().answers += 1;
         self.answers.push_back((to, message));
     }
 
-    /// How many answers wait to be posted.
+    /// Returns how many answers wait to be posted.
     #[must_use]
     pub fn answers(&self) -> usize {
         self.answers.len()
     }
 
-    /// What the application is told next.
+    /// Returns the next event for the application.
     pub fn poll_event(&mut self) -> Option<RmaEvent> {
         self.events.pop_front()
     }
 
-    /// Do answers in flight still read from the region in this slot?
+    /// Returns `true` if answers in flight still read from the region in this slot.
     #[must_use]
     pub fn is_serving(&self, region: u32) -> bool {
         self.serving.values().any(|serving| serving.region == region)
     }
 
-    /// The region in this slot is being taken away. Whose gets it was still serving is told so; the
-    /// messages that were to bring them the data are returned, to be cancelled at Wind, so that
-    /// nothing is gathered from whatever has the slot next (MEM-4.6).
+    /// Called when the region in this slot is being removed. It tells the requesters whose gets the
+    /// region was still serving. It returns the messages that were to bring them the data, for the
+    /// caller to cancel at Wind. So nothing is gathered from the next region in the slot (MEM-4.6).
     #[must_use]
     pub fn region_removed(&mut self, region: u32) -> Vec<(Rank, Token)> {
         self.end_serving(|serving| (serving.region == region).then_some(Refusal::UnknownKey))
     }
 
-    /// Pages of the region in this slot cannot be had any more: as [`Rma::region_removed`] for the
-    /// gets it was serving (MEM-1.10).
+    /// Called when pages of the region in this slot are lost. It ends the gets that the region was
+    /// serving, as [`Rma::region_removed`] does (MEM-1.10).
     #[must_use]
     pub fn source_lost(&mut self, region: u32) -> Vec<(Rank, Token)> {
         self.end_serving(|serving| (serving.region == region).then_some(Refusal::Lost))
     }
 
-    /// The bytes of this answer cannot be had any more: as [`Rma::source_lost`], for the one get
-    /// that it was to serve.
+    /// Called when the bytes of this answer are lost. It ends the one get that the answer was to
+    /// serve, as [`Rma::source_lost`] does.
     pub fn answer_lost(&mut self, token: Token) {
         if let Some(serving) = self.serving.remove(&token) {
             self.tell_gone(&serving, Refusal::Lost);
         }
     }
 
-    /// The region in this slot grants something else from now on: as [`Rma::region_removed`] for
-    /// those gets that it does not serve any more (MEM-1.7).
+    /// Called when the region in this slot grants other rights from now on. It ends the gets that
+    /// the region no longer serves, as [`Rma::region_removed`] does (MEM-1.7).
     #[must_use]
     pub fn rights_changed(&mut self, region: u32, memory: &impl Memory) -> Vec<(Rank, Token)> {
         self.end_serving(|serving| {
@@ -250,7 +251,7 @@ impl Rma {
         for (token, ..) in &ended {
             self.serving.remove(token);
         }
-        // However many they are, what waits is looked through once.
+        // One pass over the waiting answers suffices for any number of ended gets.
         let Self { answers, serving, .. } = self;
         answers.retain(|(_, message)| {
             !Rma::owns(message.token) || serving.contains_key(&message.token)
@@ -271,36 +272,36 @@ impl Rma {
         );
     }
 
-    /// Handler's `withdrawn`: the peer took a message back that it may have begun (MEM-7.5).
+    /// Handler's `withdrawn`: the peer withdrew a message that may have begun (MEM-7.5).
     pub fn withdrawn(&mut self, from: Rank, number: u64) {
-        // The data of a get: the peer says *gone*, too, and that ends the request.
+        // If it is the data of a get, the peer also sends *gone*, and that ends the request.
         let _ = self.end(from, number);
     }
 
-    /// Is this token, in an event of Wind's, of this layer's own making? Then it goes to
-    /// [`Rma::acknowledged`] and its like, too.
+    /// Returns `true` if this token, in an event of Wind's, was made by this layer. The event then
+    /// also goes to [`Rma::acknowledged`] and its like.
     #[must_use]
     pub fn owns(token: Token) -> bool {
         token != Token::NONE && token.0 >> 56 == SERVING >> 56
     }
 
-    /// May a message with this head be sent again after it was refused as *not present*? Then
-    /// nothing has happened, or what has happened may happen again (bytes of a put). An accumulate
+    /// Returns `true` if a message with this head may be sent again after it was refused as *not
+    /// present*. Then nothing has happened, or it may happen again (bytes of a put). An accumulate
     /// is refused so before its first element only.
     #[must_use]
     pub fn may_repeat(head: &[u8]) -> bool {
         !matches!(kind(head), Kind::Coherence | Kind::Unknown)
     }
 
-    /// Requests that are not forgotten yet.
+    /// Returns how many requests are not forgotten yet.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.tickets.len()
     }
 
     /// Handler's `abandon`: the connection has failed, or another process has come up at this rank.
-    /// What it had begun here will not be finished, what we asked it will not be answered
-    /// (MEM-7.4).
+    /// The peer's transfers here will not be finished, and this node's requests to it will not be
+    /// answered (MEM-7.4).
     pub fn abandon(&mut self, from: Rank) {
         self.peers.remove(&from);
         self.answers.retain(|(to, _)| *to != from);
@@ -313,12 +314,13 @@ impl Rma {
         }
     }
 
-    /// The job says that this node is dead: as [`Rma::abandon`]. Doing both is harmless.
+    /// Called when the job reports that this node is dead, as [`Rma::abandon`]. Calling both is
+    /// harmless.
     pub fn node_died(&mut self, node: Rank) {
         self.abandon(node);
     }
 
-    /// Queue an answer.
+    /// Queues an answer.
     fn answer(&mut self, to: Rank, operation: &Operation, body: Body, token: Token) {
         self.peers.entry(to).or_default().answers += 1;
         let message = Message {
@@ -332,7 +334,7 @@ impl Rma {
         self.answers.push_back((to, message));
     }
 
-    /// A token for an answer that is gathered from a region.
+    /// Returns a token for an answer that is gathered from a region.
     fn serve(&mut self, serving: Serving) -> Token {
         self.served += 1;
         let token = Token(SERVING | self.served & !(0xFF << 56));
@@ -340,7 +342,7 @@ impl Rma {
         token
     }
 
-    /// Answers were taken out of the middle of the queue.
+    /// Counts each peer's answers again, after some were removed from the middle of the queue.
     fn recount(&mut self) {
         self.peers.values_mut().for_each(|peer| peer.answers = 0);
         for (to, _) in &self.answers {
@@ -348,7 +350,7 @@ impl Rma {
         }
     }
 
-    /// Is there room for one more answer to this peer? Asked before anything is done for it.
+    /// Checks that there is room for one more answer to this peer, before anything is done for it.
     fn room_for_answer(&self, to: Rank) -> Result<(), Refusal> {
         match self.peers.get(&to) {
             Some(peer) if peer.answers >= ANSWERS_PER_PEER => Err(Refusal::NoRoom),
@@ -356,7 +358,7 @@ impl Rma {
         }
     }
 
-    /// Remember where a fragmented message goes (MEM-9.1).
+    /// Records where a fragmented message goes (MEM-9.1).
     fn begin(&mut self, from: Rank, number: u64, transfer: Transfer) -> Result<(), Refusal> {
         let peer = self.peers.entry(from).or_default();
         if peer.transfers.len() >= TRANSFERS_PER_PEER {
@@ -366,7 +368,7 @@ impl Rma {
         Ok(())
     }
 
-    /// A fragmented message is whole.
+    /// Forgets a fragmented message that is whole, and returns its transfer.
     fn end(&mut self, from: Rank, number: u64) -> Option<Transfer> {
         let peer = self.peers.get_mut(&from)?;
         let transfer = peer.transfers.remove(&number);
@@ -381,7 +383,7 @@ impl Rma {
         self.events.push_back(RmaEvent::Done { token, value });
     }
 
-    /// Tell a ticket's holder, once.
+    /// Reports a failure to a ticket's holder, once.
     fn fail(&mut self, token: Token, error: RmaError) {
         if self.tickets.tell(token) {
             self.events.push_back(RmaEvent::Failed { token, error });

@@ -7,7 +7,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What this node has published, and the latest names that it has withdrawn.
+/// Names that this node has published, and the latest names that it has withdrawn.
 #[derive(Debug, Default)]
 pub(super) struct Names(BTreeMap<String, Published>, Withdrawn);
 
@@ -58,25 +58,25 @@ impl Names {
         Some(published)
     }
 
-    /// Returns whether the name, by the bytes that a peer sent, was withdrawn and not published
+    /// Returns `true` if the name, by the bytes that a peer sent, was withdrawn and not published
     /// again.
     pub fn is_withdrawn(&self, name: &[u8]) -> bool {
         core::str::from_utf8(name).is_ok_and(|name| self.1.serials.contains_key(name))
     }
 
-    /// A published name stands for this from now on.
+    /// Changes the region that a published name stands for.
     pub fn change(&mut self, name: &str, published: Published) {
         if let Some(known) = self.0.get_mut(name) {
             *known = published;
         }
     }
 
-    /// Rarely asked: every name is looked at.
+    /// Returns the name of a region. It searches every name, because it is rarely called.
     pub fn name_of(&self, key: u64) -> Option<&str> {
         self.0.iter().find(|(_, published)| published.key == key).map(|(name, _)| name.as_str())
     }
 
-    /// By the bytes that a peer sent.
+    /// Returns the region of a name, by the bytes that a peer sent.
     pub fn find(&self, name: &[u8]) -> Option<Published> {
         self.0.get(core::str::from_utf8(name).ok()?).copied()
     }
@@ -85,7 +85,7 @@ impl Names {
         u32::try_from(self.0.len()).unwrap_or(u32::MAX)
     }
 
-    /// Names in order, each `length u8 | bytes`, as many as fit (MEM-6.4).
+    /// Returns names in order, each `length u8 | bytes`, as many as fit (MEM-6.4).
     pub fn list(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for name in self.0.keys() {
@@ -100,7 +100,7 @@ impl Names {
     }
 }
 
-/// 1 to [`NAME_MAX`] bytes.
+/// Checks that a name has 1 to [`NAME_MAX`] bytes.
 pub(super) fn check(name: &str) -> Result<(), RmaError> {
     if name.is_empty() || name.len() > NAME_MAX {
         return Err(RmaError::BadName(name.to_owned()));
@@ -108,7 +108,7 @@ pub(super) fn check(name: &str) -> Result<(), RmaError> {
     Ok(())
 }
 
-/// The other side of [`Names::list`], on bytes that a peer sent: what makes no sense ends the list.
+/// Decodes [`Names::list`] from bytes that a peer sent. The list ends at the first malformed name.
 pub(super) fn listed(mut bytes: &[u8]) -> Vec<String> {
     let mut names = Vec::new();
     while let Some((len, rest)) = bytes.split_first() {

@@ -1,5 +1,5 @@
-//! What this node refused to peers: its owner can ask who wanted what, and why it was not done
-//! (MEM-1.9).
+//! Refusals of this node to peers. The node's owner can ask who wanted which access, and why it was
+//! refused (MEM-1.9).
 
 use super::{Kind, Memory, Operation, Rights, Signal, kind};
 use crate::limits::REFUSALS_KEPT;
@@ -8,10 +8,10 @@ use crate::{Rank, counters};
 use alloc::collections::VecDeque;
 
 counters! {
-/// How often something was refused to peers, by reasons.
+/// Number of refusals to peers, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refusals {
-    /// Keys that no region has: guessed, or of a region that is gone.
+    /// Keys that no region has, either guessed or of a removed region.
     pub unknown_key: u64,
     /// Ranges that are not inside their region.
     pub out_of_bounds: u64,
@@ -19,7 +19,7 @@ pub struct Refusals {
     pub not_permitted: u64,
     /// Words that are not aligned.
     pub misaligned: u64,
-    /// Messages that make no sense.
+    /// Malformed messages.
     pub malformed: u64,
     /// Requests beyond what one peer may have under way.
     pub no_room: u64,
@@ -27,11 +27,11 @@ pub struct Refusals {
     pub not_asked: u64,
     /// Pushes into FIFOs that were full.
     pub full: u64,
-    /// Ranges whose pages were not in memory: most of these come again and are done.
+    /// Ranges whose pages were not in memory. Most of these come again and are done.
     pub not_present: u64,
-    /// Ranges whose pages cannot be had.
+    /// Ranges whose pages are lost.
     pub lost: u64,
-    /// For any other reason.
+    /// Refusals for any other reason.
     pub otherwise: u64,
 }
 }
@@ -59,36 +59,36 @@ impl Refusals {
     }
 }
 
-/// What of a region an operation wanted.
+/// Part of a region that an operation needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// The key it showed.
+    /// Key that the operation showed.
     pub key: u64,
-    /// Bytes from the region's start.
+    /// Offset in bytes from the region's start.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// What it needed.
+    /// Right that the operation needed.
     pub right: Rights,
 }
 
 /// An access that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Counts all that were refused, from 1 on: whoever looks now and then sees how many are
-    /// between.
+    /// Number of the refusal among all refusals, from 1 on. A reader that polls can tell how many
+    /// it missed.
     pub serial: u64,
-    /// To whom.
+    /// Rank of the peer that was refused.
     pub from: Rank,
-    /// What was asked.
+    /// Kind of the operation.
     pub operation: Kind,
-    /// Of which memory.
+    /// Memory that the operation needed.
     pub access: Access,
-    /// Why it was not done.
+    /// Reason of the refusal.
     pub refusal: Refusal,
 }
 
-/// The latest, and how many there were.
+/// The latest refusals, and the number of all.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     counters: Refusals,
@@ -101,7 +101,7 @@ impl Log {
         (&self.counters, &self.latest)
     }
 
-    /// A message with this head, and a body of `len` bytes, is being refused.
+    /// Records that a message with this head, and a body of `len` bytes, is refused.
     #[cold]
     pub fn note(
         &mut self,
@@ -116,7 +116,7 @@ impl Log {
             return;
         }
         if refusal == Refusal::Full {
-            // Nobody's fault, and often.
+            // A full FIFO is nobody's fault, and frequent.
             return;
         }
         let Some(access) =
@@ -138,8 +138,8 @@ impl Log {
     }
 }
 
-/// The memory that the operation names; of a put with a signal, the signal's word if it was for
-/// that.
+/// Returns the memory that the operation names. For a put with a signal, returns the signal's word
+/// if that word was the reason.
 fn wanted(operation: &Operation, len: u64, memory: &impl Memory) -> Option<Access> {
     Some(match *operation {
         Operation::Put { key, offset, signal } => {

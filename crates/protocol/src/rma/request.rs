@@ -1,4 +1,4 @@
-//! The requester: calls become messages, Wind's events become completions (MEM-7.3).
+//! The requester, which turns calls into messages and Wind's events into completions (MEM-7.3).
 
 use super::ticket::Asked;
 use super::{
@@ -10,11 +10,11 @@ use crate::wind::{Body, Class, Message, Refusal, Segment, Token};
 use alloc::borrow::ToOwned;
 
 impl Rma {
-    /// Write `body` at `offset` of the region with this key; then, if asked, add to a word (MEM-3,
-    /// MEM-3.1, 3.6).
+    /// Writes `body` at `offset` of the region with this key. Then, if requested, adds to a word
+    /// (MEM-3, MEM-3.1, 3.6).
     ///
     /// # Errors
-    /// Longer than one operation carries.
+    /// The body is longer than one operation carries.
     pub fn put(
         &mut self,
         key: u64,
@@ -29,11 +29,11 @@ impl Rma {
         Ok(Message { class: Class::Unordered, urgent, credited: false, head, body, token })
     }
 
-    /// Read `into.len` bytes at `offset` of the region with this key of node `to`, into a region of
-    /// ours (MEM-4).
+    /// Reads `into.len` bytes at `offset` of the region with this key of node `to`, into a region
+    /// of this node (MEM-4).
     ///
     /// # Errors
-    /// Too long, too many outstanding, or a token that is none or in use.
+    /// The length is too great, too many requests are outstanding, or the token is none or in use.
     pub fn get(
         &mut self,
         to: Rank,
@@ -47,11 +47,11 @@ impl Rma {
         Ok(request(&Operation::Get { ticket, key, offset, len: into.len }, Body::Empty, token))
     }
 
-    /// Change an aligned word of node `to`; its old value is the result. At most once (MEM-5). With
-    /// [`Token::NONE`] nobody waits, and no answer is sent.
+    /// Changes an aligned word of node `to`, at most once, with its old value as the result
+    /// (MEM-5). With [`Token::NONE`] nobody waits, and no answer is sent.
     ///
     /// # Errors
-    /// Too many outstanding, or a token in use.
+    /// Too many requests are outstanding, or the token is in use.
     pub fn atomic(
         &mut self,
         to: Rank,
@@ -67,8 +67,8 @@ impl Rma {
         Ok(request(&Operation::Atomic { ticket, key, offset, op }, Body::Empty, token))
     }
 
-    /// As [`Rma::atomic`], but nobody wants the old value: no answer is sent, and it is done when
-    /// Wind has the acknowledgement (MEM-5.4).
+    /// Changes a word like [`Rma::atomic`], but without its old value. No answer is sent. The
+    /// change is done when Wind has the acknowledgement (MEM-5.4).
     #[must_use]
     pub fn change(key: u64, offset: u64, op: AtomicOp, token: Token) -> Message {
         let head = Operation::Atomic { ticket: TicketId::NONE, key, offset, op }.encode();
@@ -82,11 +82,11 @@ impl Rma {
         }
     }
 
-    /// Combine the elements of `body` with those from `offset` on of the region with this key, each
-    /// at most once (MEM-12).
+    /// Combines the elements of `body` with those from `offset` on of the region with this key,
+    /// each at most once (MEM-12).
     ///
     /// # Errors
-    /// Longer than one operation carries.
+    /// The body is longer than one operation carries.
     pub fn accumulate(
         key: u64,
         offset: u64,
@@ -106,32 +106,32 @@ impl Rma {
         })
     }
 
-    /// Put an element into the FIFO of the region with this key, behind those that were pushed to
-    /// that node before, and at most once (MEM-13). Somebody waits for it: it is acknowledged at
-    /// once if `urgent`.
+    /// Puts an element into the FIFO of the region with this key, at most once (MEM-13). It follows
+    /// all elements that were pushed to that node before. If `urgent`, the peer acknowledges it at
+    /// once, because somebody waits for it.
     ///
     /// # Errors
-    /// Longer than any FIFO's slots.
+    /// The element is longer than any FIFO's slots.
     pub fn push(key: u64, element: Body, urgent: bool, token: Token) -> Result<Message, RmaError> {
         fits(element.len(), FIFO_ELEMENT_MAX)?;
         let head = Operation::Push { key, offset: 0 }.encode();
         Ok(Message { class: Class::Ordered, urgent, credited: false, head, body: element, token })
     }
 
-    /// Which region has node `to` published under this name? (MEM-6)
+    /// Asks which region node `to` has published under this name (MEM-6).
     ///
     /// # Errors
-    /// Not a name, too many outstanding, or a token that is none or in use.
+    /// The name is invalid, too many requests are outstanding, or the token is none or in use.
     pub fn lookup(&mut self, to: Rank, name: &str, token: Token) -> Result<Message, RmaError> {
         names::check(name)?;
         let ticket = self.tickets.open(to, Asked::Name(name.to_owned()), token)?;
         Ok(request(&Operation::Lookup { ticket }, Body::copy_of(name.as_bytes()), token))
     }
 
-    /// A user's message (MEM-8).
+    /// Makes a user's message (MEM-8).
     ///
     /// # Errors
-    /// Longer than a receiver would hold.
+    /// The body is longer than a receiver would hold.
     pub fn user(class: Class, tag: u64, body: Body, token: Token) -> Result<Message, RmaError> {
         fits(body.len(), MESSAGE_MAX)?;
         let urgent = class == Class::Sync;
@@ -145,27 +145,28 @@ impl Rma {
         })
     }
 
-    /// Wind: the message with this token has been delivered at the peer. Completes what is not
-    /// answered; of a request it says only that an answer will come (MEM-7.2).
+    /// Called when Wind has delivered the message with this token at the peer. It completes an
+    /// operation without an answer. For a request it only shows that an answer will come (MEM-7.2).
     pub fn acknowledged(&mut self, token: Token) {
         if !self.settled_elsewhere(token) && self.tickets.settle(token).is_none() {
             self.done(token, Value::Nothing);
         }
     }
 
-    /// Wind: the peer refused the message with this token.
+    /// Called when the peer refused the message with this token.
     pub fn refused(&mut self, token: Token, refusal: Refusal) {
         self.end_of_message(token, RmaError::Refused(refusal));
     }
 
-    /// Wind: the connection to `node` has failed with the message with this token unconfirmed.
+    /// Called when Wind's connection to `node` has failed while the message with this token was
+    /// unconfirmed.
     pub fn failed(&mut self, token: Token, node: Rank) {
         self.end_of_message(token, RmaError::PeerDead(node));
     }
 
-    /// The caller no longer waits. From now on nothing is placed for this operation, so the
-    /// destination of a get may go (MEM-4.5). Its message must be cancelled at Wind, which tells of
-    /// it no more. `false`: no such request waits.
+    /// Cancels a request whose caller no longer waits. From now on nothing is placed for it, so the
+    /// destination of a get may be removed (MEM-4.5). The caller must cancel the message at Wind,
+    /// which reports it no more. Returns `false` if no such request waits.
     pub fn cancel(&mut self, token: Token) -> bool {
         let waits = self.tickets.forget(token);
         if waits {
@@ -174,8 +175,8 @@ impl Rma {
         waits
     }
 
-    /// The message that a call above (or [`Rma::poll_answer`]) returned could not be posted and
-    /// never will be: forget it, without an event.
+    /// Forgets a message, without an event, that could not be posted and never will be. A call
+    /// above (or [`Rma::poll_answer`]) returned it.
     pub fn unposted(&mut self, message: &Message) {
         if !self.settled_elsewhere(message.token) {
             self.tickets.forget(message.token);
@@ -193,7 +194,7 @@ impl Rma {
         }
     }
 
-    /// Nobody's, or an answer of ours.
+    /// Returns `true` if the token is none or belongs to an answer of this node.
     fn settled_elsewhere(&mut self, token: Token) -> bool {
         if Rma::owns(token) {
             self.serving.remove(&token);

@@ -1,4 +1,5 @@
-//! The target: what peers ask of this node's memory. Everything here came from a network (MEM-9.2).
+//! The target, which serves peers' operations on this node's memory. All input is from a network
+//! (MEM-9.2).
 
 use super::accumulate::Accumulate;
 use super::strided::{PutBlock, deliver_block, place_rows};
@@ -68,8 +69,8 @@ impl Rma {
         Ok(Admission::Place)
     }
 
-    /// Handler's `place`: verified bytes of an admitted message. Ignored if their place is gone, or
-    /// was never granted (MEM-3.3).
+    /// Handler's `place`: verified bytes of an admitted message. It ignores them if their place is
+    /// gone, or was never granted (MEM-3.3).
     pub fn place(
         &mut self,
         from: Rank,
@@ -82,8 +83,8 @@ impl Rma {
         match peer.transfers.get_mut(&number) {
             Some(Transfer::Put { key, offset, len, missed }) => {
                 let Some(at) = within(*offset, *len, start, bytes) else { return };
-                // By key again: the region may be gone by now, and its slot another's, or grant
-                // less (MEM-3.4, MEM-1.7).
+                // Locate by key again, because the region may be gone by now, its slot may be
+                // another's, or it may grant less (MEM-3.4, MEM-1.7).
                 let right = if planted(Bug::ForgetRights) { Rights::NONE } else { Rights::WRITE };
                 match memory.locate(*key, at, bytes.len() as u64, right) {
                     Ok(region) => memory.write(region, at, bytes),
@@ -110,8 +111,8 @@ impl Rma {
         }
     }
 
-    /// Where bytes of an admitted message would be placed now: [`Rma::place`] writes them there and
-    /// nowhere else (MEM-3.7). Rows are not one place.
+    /// Returns where bytes of an admitted message would be placed now. [`Rma::place`] writes them
+    /// there and nowhere else (MEM-3.7). Rows are not one place.
     pub fn place_of(
         &mut self,
         from: Rank,
@@ -122,8 +123,8 @@ impl Rma {
     ) -> Option<Segment> {
         let (region, offset, whole) = match self.peers.get(&from)?.transfers.get(&number)? {
             Transfer::Put { key, offset, len: whole, .. } => {
-                // As `place` asks: of these bytes alone, for to look whether pages are there takes
-                // the longer the more there are.
+                // Locate these bytes alone, as `place` does, because the check for absent pages
+                // takes longer for more pages.
                 start.checked_add(len).filter(|end| end <= whole)?;
                 (
                     memory.locate(*key, offset.checked_add(start)?, len, Rights::WRITE).ok()?,
@@ -141,18 +142,18 @@ impl Rma {
                 (region, offset, len)
             }
             Transfer::Rows { .. } => return None,
-            // What comes is not what will be there (MEM-12.4).
+            // The arriving bytes are not the ones that will be there (MEM-12.4).
             Transfer::Accumulate { .. } => return None,
         };
         let inside = start.checked_add(len)? <= whole;
         inside.then_some(Segment { region, offset: offset.checked_add(start)?, len })
     }
 
-    /// Handler's `deliver`: a message is whole and it is its turn (MEM-2.3, 2.4).
+    /// Handler's `deliver`: a message is whole and its turn has come (MEM-2.3, 2.4).
     ///
     /// # Errors
-    /// A refusal, told to the sender. Nothing was changed then, except that bytes of a fragmented
-    /// put may have been placed.
+    /// A refusal, which the sender is told. Nothing was changed then, except that bytes of a
+    /// fragmented put may have been placed.
     pub fn deliver(
         &mut self,
         from: Rank,
@@ -179,7 +180,7 @@ impl Rma {
         body: Delivered<'_>,
         memory: &mut impl Memory,
     ) -> Result<(), Refusal> {
-        // Only what came in fragments and was placed was begun.
+        // Only a message that came in fragments and was placed has a transfer.
         let transfer =
             if matches!(body, Delivered::Placed(_)) { self.end(from, number) } else { None };
         let operation = Operation::decode(head).ok_or(Refusal::Malformed)?;
@@ -246,8 +247,8 @@ impl Rma {
         let (body, token) = if len <= ANSWER_INLINE {
             (read_now(region, offset, len, memory)?, Token::NONE)
         } else {
-            // The link gathers it at each transmission: the region must stay until that is over
-            // (MEM-4.6).
+            // The link gathers the bytes at each transmission, so the region must stay until the
+            // last one (MEM-4.6).
             (
                 Body::Segment(Segment { region, offset, len }),
                 self.serve(Serving { region, key, offset, len, to: from, ticket }),
@@ -267,7 +268,8 @@ impl Rma {
         op: AtomicOp,
         memory: &mut impl Memory,
     ) -> Result<(), Refusal> {
-        // All that can refuse comes before the change: a refused atomic has not happened (MEM-5.3).
+        // Check everything that can refuse before the change, because a refused atomic has not
+        // happened (MEM-5.3).
         if ticket != TicketId::NONE {
             self.room_for_answer(from)?;
         }
@@ -320,7 +322,7 @@ impl Rma {
     }
 }
 
-/// A put, as it arrived.
+/// A put as it arrived.
 #[derive(Clone, Copy)]
 struct Put {
     key: u64,
@@ -330,8 +332,8 @@ struct Put {
 }
 
 impl Put {
-    /// Data and signal are both checked before either is done: a put that is refused at once has
-    /// changed nothing (MEM-3.2).
+    /// Checks data and signal before either is done. A put that is refused at once has changed
+    /// nothing (MEM-3.2).
     fn check(&self, memory: &impl Memory) -> Result<u32, Refusal> {
         let len = if planted(Bug::CheckFirstByte) { self.len.min(1) } else { self.len };
         let region = memory.locate(self.key, self.offset, len, Rights::WRITE)?;
@@ -351,7 +353,7 @@ pub(super) fn raise(signal: Option<Signal>, memory: &mut impl Memory) -> Result<
     Ok(())
 }
 
-/// The data of a put is here, or already at its place: finish it, and only then signal (MEM-3.5).
+/// Finishes a put whose data is here, or already at its place, and only then signals (MEM-3.5).
 fn deliver_put(
     put: Put,
     transfer: Option<Transfer>,
@@ -374,7 +376,7 @@ fn deliver_put(
     if planted(Bug::SignalBeforeData) { Ok(()) } else { raise(put.signal, memory) }
 }
 
-/// A long element begins: it is collected, if it fits into a slot (MEM-13.3).
+/// Admits a long element, which is collected, if it fits into a slot (MEM-13.3).
 fn admit_push(key: u64, offset: u64, len: u64, memory: &impl Memory) -> Result<Admission, Refusal> {
     let region = locate_fifo(key, offset, memory)?;
     room(len, memory.fifo_element(region)?, Refusal::TooLong)
@@ -389,14 +391,14 @@ fn push(key: u64, offset: u64, element: &[u8], memory: &mut impl Memory) -> Resu
     memory.push(region, element)
 }
 
-/// The region of a FIFO: there is none but at a region's beginning (MEM-13.1), where no element of
-/// another can be taken for one.
+/// Returns the region of a FIFO. A FIFO begins only at a region's beginning (MEM-13.1), where no
+/// element of another FIFO can be taken for one.
 fn locate_fifo(key: u64, offset: u64, memory: &impl Memory) -> Result<u32, Refusal> {
     let region = memory.locate(key, offset, 0, Rights::PUSH)?;
     if offset == 0 { Ok(region) } else { Err(Refusal::NoFifo) }
 }
 
-/// The region of an aligned word that peers may change.
+/// Returns the region of an aligned word that peers may change.
 pub(super) fn locate_word(
     key: u64,
     offset: u64,
@@ -415,8 +417,8 @@ fn read_now(region: u32, offset: u64, len: u64, memory: &impl Memory) -> Result<
     Body::filled(len, |bytes| memory.read(region, offset, bytes)).ok_or(Refusal::OutOfBounds)
 }
 
-/// Where `bytes`, `start` bytes into a transfer of `len` bytes at `offset`, belong; `None` if they
-/// stick out.
+/// Returns the place of `bytes`, which begin at `start` of a transfer of `len` bytes at `offset`.
+/// Returns `None` if they reach beyond its end.
 pub(super) fn within(offset: u64, len: u64, start: u64, bytes: &[u8]) -> Option<u64> {
     let end = start.checked_add(bytes.len() as u64)?;
     (end <= len).then(|| offset.checked_add(start)).flatten()
@@ -434,7 +436,7 @@ pub(super) fn length(body: &Delivered<'_>) -> u64 {
     }
 }
 
-/// The bytes, unless they are already at their place.
+/// Returns the bytes, unless they are already at their place.
 pub(super) fn bytes_of<'a>(body: &'a Delivered<'_>) -> Option<&'a [u8]> {
     match body {
         Delivered::Bytes(bytes) => Some(bytes),

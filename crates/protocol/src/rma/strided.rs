@@ -1,8 +1,8 @@
 //! Blocks: operations on rows of a region, packed on their way (spec/memory.md, MEM-10).
 //!
-//! The requester's and the target's part. The region must grant the right on the block's *hull*,
-//! from its first byte to its last, gaps included: one check, however many rows there are
-//! (MEM-10.4).
+//! This module holds the requester's and the target's part. The region must grant the right on the
+//! block's *hull*, from its first byte to its last, gaps included. That is one check, however many
+//! rows there are (MEM-10.4).
 
 use super::destination::{Destination, read_rows, write_rows};
 use super::serve::{bytes_of, length, locate_word, raise};
@@ -17,11 +17,11 @@ use alloc::sync::Arc;
 
 /// The requester.
 impl Rma {
-    /// Write `body`, packed rows, to a block of the region with this key; then, if asked, add to a
-    /// word (MEM-10.1). Rows that follow each other without a gap travel as any put.
+    /// Writes `body`, packed rows, to a block of the region with this key. Then, if requested, adds
+    /// to a word (MEM-10.1). Rows that follow each other without a gap travel as any put.
     ///
     /// # Errors
-    /// A bad block; a body of another length.
+    /// The block is invalid, or the body has another length.
     pub fn put_block(
         &mut self,
         key: u64,
@@ -48,10 +48,10 @@ impl Rma {
         })
     }
 
-    /// Read a block of the region with this key of node `to` into memory of ours.
+    /// Reads a block of the region with this key of node `to` into memory of this node.
     ///
     /// # Errors
-    /// A bad block; a destination of another length; as [`Rma::get`].
+    /// The block is invalid, the destination has another length, or as for [`Rma::get`].
     pub fn get_block(
         &mut self,
         to: Rank,
@@ -84,7 +84,7 @@ impl Rma {
     }
 }
 
-/// A put of a block, as it arrived.
+/// A put of a block as it arrived.
 #[derive(Clone, Copy)]
 pub(super) struct PutBlock {
     pub key: u64,
@@ -93,8 +93,8 @@ pub(super) struct PutBlock {
 }
 
 impl PutBlock {
-    /// Everything that can refuse it, before the first byte is placed and again when it is whole
-    /// (MEM-10.4).
+    /// Checks everything that can refuse the put, before the first byte is placed and again when it
+    /// is whole (MEM-10.4).
     fn check(&self, len: u64, memory: &impl Memory) -> Result<Rows, Refusal> {
         if self.block.len() != Some(len) || !self.block.is_disjoint() {
             return Err(Refusal::Malformed);
@@ -140,7 +140,7 @@ impl Rma {
             let body = Body::filled(len, |bytes| read_rows(&rows, 0, bytes, memory));
             (body.ok_or(Refusal::OutOfBounds)?, Token::NONE)
         } else {
-            // What it was granted on: the block's hull.
+            // The range on which the right was granted is the block's hull.
             let (region, offset, len) =
                 (rows.region, block.offset, block.hull().unwrap_or(u64::MAX));
             (
@@ -153,11 +153,11 @@ impl Rma {
     }
 }
 
-/// Bytes of a fragmented block come to their rows. By key again: the region may be gone by now, and
-/// its slot another's (MEM-3.4).
+/// Places bytes of a fragmented block into their rows. It locates by key again, because the region
+/// may be gone by now, and its slot another's (MEM-3.4).
 ///
 /// # Errors
-/// They have no place: the whole is to be refused for that (MEM-3.8).
+/// The bytes have no place. The whole put is to be refused for that (MEM-3.8).
 pub(super) fn place_rows(
     key: u64,
     block: Block,
@@ -172,7 +172,8 @@ pub(super) fn place_rows(
     Ok(())
 }
 
-/// The data of a block is here, or already at its place: finish it, and only then signal (MEM-3.5).
+/// Finishes a put of a block whose data is here, or already at its place, and only then signals
+/// (MEM-3.5).
 pub(super) fn deliver_block(
     put: PutBlock,
     transfer: Option<Transfer>,

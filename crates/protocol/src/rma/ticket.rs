@@ -9,10 +9,10 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// What the answer must be.
+/// Answer that a request expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
-    /// Bytes for this place.
+    /// Bytes for this destination.
     Data(Destination),
     /// The old value of a word of this width.
     Old(Width),
@@ -20,26 +20,26 @@ pub(super) enum Asked {
     Name(String),
 }
 
-/// One request.
+/// One request that waits for its answer.
 ///
-/// Unless it is taken back, two things must happen before it is forgotten, in either order: its
-/// user is told the end, and Wind settles the message that carried it. (The answer often comes
-/// before the acknowledgement of the request is read, and a token that is not known here is taken
-/// for a put's.)
+/// Unless the request is cancelled, two things must happen, in either order, before it is
+/// forgotten. Its user is told the outcome, and Wind settles the message that carried it. The
+/// answer often comes before the acknowledgement of the request is read. A token that is not known
+/// here is taken for a put's.
 #[derive(Clone, Debug)]
 pub(super) struct Ticket {
     serial: u64,
     pub to: Rank,
     pub asked: Asked,
-    /// Number of the message that brings the answer, once it has begun: a second one is refused.
+    /// Number of the message that brings the answer, once it has begun. A second answer is refused.
     pub answering: Option<u64>,
     told: bool,
     settled: bool,
-    /// Parts of the answer that have come, modulo 2³².
+    /// Number of parts of the answer that have arrived, modulo 2³².
     parts: u32,
 }
 
-/// All of them, bounded.
+/// All open requests, bounded in number.
 #[derive(Debug, Default)]
 pub(super) struct Tickets {
     open: BTreeMap<Token, Ticket>,
@@ -47,7 +47,7 @@ pub(super) struct Tickets {
 }
 
 impl Tickets {
-    /// A new one.
+    /// Opens a new request.
     pub fn open(&mut self, to: Rank, asked: Asked, token: Token) -> Result<TicketId, RmaError> {
         if token == Token::NONE || self.open.contains_key(&token) {
             return Err(RmaError::BadToken(token));
@@ -69,20 +69,22 @@ impl Tickets {
         Ok(TicketId { token: token.0, serial: self.serial })
     }
 
-    /// The ticket that `from` may answer with `id`, if somebody still waits for that (MEM-4.2).
+    /// Returns the ticket that `from` may answer with `id`, if somebody still waits for that
+    /// (MEM-4.2).
     pub fn answerable(&mut self, from: Rank, id: TicketId) -> Option<&mut Ticket> {
         let ticket = self.open.get_mut(&Token(id.token))?;
         (ticket.serial == id.serial && ticket.to == from && !ticket.told).then_some(ticket)
     }
 
-    /// A part of the answer has come.
+    /// Counts a part of the answer that has arrived.
     pub fn part_came(&mut self, id: TicketId) {
         if let Some(ticket) = self.open.get_mut(&Token(id.token)) {
             ticket.parts = ticket.parts.wrapping_add(1);
         }
     }
 
-    /// Its user is being told the end now. `false`: was told before, or there is none.
+    /// Records that the user is being told the outcome. Returns `false` if it was told before, or
+    /// if there is no such request.
     pub fn tell(&mut self, token: Token) -> bool {
         let Some(ticket) = self.open.get_mut(&token) else { return false };
         let first = !ticket.told;
@@ -93,8 +95,8 @@ impl Tickets {
         first
     }
 
-    /// Wind has settled the request. `None`: not a request of ours; else whether somebody still
-    /// waits for the answer.
+    /// Records that Wind has settled the request. Returns whether somebody still waits for the
+    /// answer, or `None` if it is not a request of this node.
     pub fn settle(&mut self, token: Token) -> Option<bool> {
         let ticket = self.open.get_mut(&token)?;
         ticket.settled = true;
@@ -105,12 +107,13 @@ impl Tickets {
         Some(waiting)
     }
 
-    /// Nobody is told any more, and nothing follows from Wind either. Did somebody still wait?
+    /// Forgets a request that will get no outcome and no further event from Wind. Returns `true` if
+    /// somebody still waited.
     pub fn forget(&mut self, token: Token) -> bool {
         self.open.remove(&token).is_some_and(|ticket| !ticket.told)
     }
 
-    /// Who still waits for this node.
+    /// Returns the tokens of requests that still wait for this node.
     pub fn waiting_for(&self, node: Rank) -> Vec<Token> {
         self.open
             .iter()
@@ -119,8 +122,8 @@ impl Tickets {
             .collect()
     }
 
-    /// Of each peer the oldest request that it has acknowledged and not answered: its serial, and
-    /// how many parts of the answer have come.
+    /// Returns each peer's oldest request that it has acknowledged and not answered: the serial,
+    /// and the number of parts of the answer that have arrived.
     pub fn oldest_unanswered(&self) -> BTreeMap<Rank, (u64, u32)> {
         let mut oldest = BTreeMap::new();
         for ticket in self.open.values().filter(|ticket| ticket.settled && !ticket.told) {
@@ -130,7 +133,7 @@ impl Tickets {
         oldest
     }
 
-    /// How many are known.
+    /// Returns how many requests are known.
     pub fn len(&self) -> usize {
         self.open.len()
     }

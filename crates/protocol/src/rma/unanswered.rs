@@ -1,8 +1,8 @@
-//! Requests that were acknowledged and are never answered (MEM-4.8).
+//! Detection of requests that were acknowledged and are never answered (MEM-4.8).
 //!
-//! An acknowledgement says that a datagram came. One that was forged on the way can pass for it,
-//! and then nobody answers the request. A peer answers in the order of the requests, so the oldest
-//! one tells: while older answers come, the others may have to wait.
+//! An acknowledgement says that a datagram came. A datagram that was forged on the way can pass for
+//! it, and then nobody answers the request. A peer answers in the order of the requests, so the
+//! oldest request is the one to watch. While older answers come, the others may have to wait.
 
 use super::{Rma, RmaEvent};
 use crate::Rank;
@@ -11,27 +11,28 @@ use crate::time::Time;
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 
-/// Progress of the answers of all peers, looked at now and then.
+/// Progress of the answers of all peers, checked periodically.
 #[derive(Debug, Default)]
 pub(super) struct Unanswered {
-    /// Time of the next look, while any request is open.
+    /// Time of the next check, while any request is open.
     next: Option<Time>,
     oldest: BTreeMap<Rank, Oldest>,
 }
 
-/// The oldest request that a peer has acknowledged and not answered, as the last look found it.
+/// Oldest request that a peer has acknowledged and not answered, as the last check found it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Oldest {
     serial: u64,
-    /// Parts of its answer that had come.
+    /// Number of parts of its answer that had arrived.
     parts: u32,
-    /// Looks in a row that found nothing new.
+    /// Number of consecutive checks that found nothing new.
     vain: u32,
 }
 
 impl Rma {
-    /// Looks for peers that owe an answer and bring nothing of it for three times `every`
-    /// (MEM-4.8); each is told as [`RmaEvent::Unanswered`]. Call it again at [`Rma::next_look`].
+    /// Checks for peers that owe an answer and bring nothing of it for three times `every`
+    /// (MEM-4.8). Each such peer gives an [`RmaEvent::Unanswered`]. Call it again at
+    /// [`Rma::next_look`].
     pub fn look_for_unanswered(&mut self, now: Time, every: Duration) {
         if self.tickets.len() == 0 {
             if self.unanswered.next.take().is_some() {
@@ -49,7 +50,7 @@ impl Rma {
         }
     }
 
-    /// Time at which [`Rma::look_for_unanswered`] has something to do, if ever.
+    /// Returns the time at which [`Rma::look_for_unanswered`] has something to do, if ever.
     #[must_use]
     pub fn next_look(&self) -> Option<Time> {
         self.unanswered.next

@@ -1,12 +1,12 @@
-//! The head of a user's message, which alone is of one length always: where a few nanoseconds count
-//! it is written and read without the rest.
+//! Head of a user's message, the only head of constant length. Fast paths read and write it without
+//! the rest, where a few nanoseconds count.
 
 use super::Kind;
 
-/// Its bytes.
+/// Length of the head in bytes.
 pub const USER_HEAD: usize = 9;
 
-/// As [`super::Operation::User`] is encoded.
+/// Encodes the head as [`super::Operation::User`] does.
 #[inline]
 #[must_use]
 pub const fn user_head(tag: u64) -> [u8; USER_HEAD] {
@@ -14,7 +14,7 @@ pub const fn user_head(tag: u64) -> [u8; USER_HEAD] {
     [Kind::User as u8, a, b, c, d, e, f, g, h]
 }
 
-/// The tag in it, if it is one.
+/// Returns the tag of a user's head, or `None` if it is another head.
 #[inline]
 #[must_use]
 pub const fn user_tag(head: [u8; USER_HEAD]) -> Option<u64> {
