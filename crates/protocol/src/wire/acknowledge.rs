@@ -2,9 +2,8 @@
 //!
 //! `largest u64 | credit u64 | delay u32 (ns) | ranges u8 | refusals u8 | lane u8 | 0 u8 | marked
 //! u32 | share u32 | below u32 | (gap u32, below u32)* | (number u64, code u8)*`. The first range
-//! is `largest - below ..= largest`; each further one leaves out `gap` ≥ 1 numbers below the one
-//! before. With no range at all (when only refusals or credit can be told) `largest` and `below`
-//! are 0.
+//! is `largest - below ..= largest`. Each further range leaves out `gap` ≥ 1 numbers below the one
+//! before. Without ranges (when only refusals or credit can be told) `largest` and `below` are 0.
 
 use super::Lane;
 use super::cursor::{Reader, Write};
@@ -23,35 +22,35 @@ const REFUSED: usize = 9;
 /// A message that the layer above refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RefusedMessage {
-    /// Its number.
+    /// Number of the message.
     pub number: u64,
-    /// Why.
+    /// Reason of the refusal.
     pub refusal: Refusal,
 }
 
-/// What an ACK frame tells besides ranges and refusals.
+/// Fields of an ACK frame besides ranges and refusals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Told {
-    /// Whose datagrams are told of.
+    /// Lane of the datagrams that are acknowledged.
     pub lane: Lane,
-    /// All the credit ever granted, in bytes.
+    /// Total of all credit ever granted, in bytes.
     pub credit: u64,
     /// Nanoseconds between the arrival of the largest datagram number received and this frame.
     pub delay: u32,
-    /// Datagrams that came marked CE, modulo 2³² (WIND-9.5).
+    /// Number of datagrams that came marked CE, modulo 2³² (WIND-9.5).
     pub marked: u32,
-    /// Bytes that the frame's receiver may have in flight (WIND-9.10).
+    /// Number of bytes that the frame's receiver may have in flight (WIND-9.10).
     pub share: u32,
 }
 
-/// An ACK frame, checked: all ranges and refusals are sound.
+/// A checked ACK frame, in which all ranges and refusals are sound.
 #[derive(Clone, Copy, Debug, PartialEq, Hash)]
 pub struct Acknowledgement<'a> {
     /// The largest datagram number received.
     pub largest: u64,
-    /// What else it tells.
+    /// Other fields of the frame.
     pub told: Told,
-    /// No range at all: nothing is acknowledged.
+    /// `true` if there is no range, so that nothing is acknowledged.
     none: bool,
     below: u32,
     ranges: &'a [u8],
@@ -59,13 +58,13 @@ pub struct Acknowledgement<'a> {
 }
 
 impl<'a> Acknowledgement<'a> {
-    /// Bytes of a frame with so many ranges (at least 1) and refusals.
+    /// Returns the length in bytes of a frame with this many ranges (at least 1) and refusals.
     #[must_use]
     pub const fn frame_len(ranges: usize, refusals: usize) -> usize {
         FIXED + FIRST_RANGE + ranges.saturating_sub(1) * RANGE + refusals * REFUSED
     }
 
-    /// Ranges, largest numbers first, disjoint and not touching.
+    /// Returns the ranges, largest numbers first, disjoint and not touching.
     #[must_use]
     pub fn ranges(&self) -> RangesDescending<'a> {
         RangesDescending {
@@ -74,14 +73,14 @@ impl<'a> Acknowledgement<'a> {
         }
     }
 
-    /// Messages that were refused.
+    /// Returns the messages that were refused.
     #[must_use]
     pub fn refusals(&self) -> Refusals<'a> {
         Refusals(Reader(self.refusals))
     }
 
-    /// The same, if it tells of one range of datagrams and refuses nothing: then it is no longer
-    /// than this.
+    /// Returns the same acknowledgement if it has one range of datagrams and no refusals. It then
+    /// borrows nothing.
     #[must_use]
     pub fn alone(&self) -> Option<Acknowledgement<'static>> {
         let Acknowledgement { largest, told, none, below, ranges, refusals } = *self;
@@ -116,12 +115,12 @@ impl<'a> Acknowledgement<'a> {
             ranges: body.take(ranges.saturating_sub(1) * RANGE)?,
             refusals: body.take(refusals * REFUSED)?,
         };
-        // Walk once, so that those who use it need not check again.
+        // Walk once, so that later readers need not check again.
         (frame.ranges().count() == ranges && frame.refusals().count() == refusals).then_some(frame)
     }
 
-    /// Write a frame. `ranges` are largest first; those after the first [`ACK_RANGES_MAX`], or that
-    /// lie too far below, are left out.
+    /// Writes a frame. `ranges` are largest first. Ranges after the first [`ACK_RANGES_MAX`], or
+    /// too far below, are left out.
     pub(super) fn write(
         into: &mut Vec<u8>,
         ranges: impl Iterator<Item = RangeInclusive<u64>>,
@@ -148,7 +147,7 @@ impl<'a> Acknowledgement<'a> {
                 let Ok(gap) = u32::try_from(smallest - 1 - high) else { break };
                 into.put_u32(gap);
             }
-            // A run longer than 2^32 is told in part: what is left out is sent again, as if lost.
+            // A run longer than 2^32 is told in part. The sender retransmits the rest, as if lost.
             let below = u32::try_from(high.saturating_sub(low)).unwrap_or(u32::MAX);
             into.put_u32(below);
             smallest = high - u64::from(below);
@@ -178,7 +177,7 @@ fn patch(into: &mut [u8], at: usize, bytes: &[u8]) {
     }
 }
 
-/// Walks an acknowledgement's ranges; stops early at one that makes no sense.
+/// Walks an acknowledgement's ranges. It stops early at a range that makes no sense.
 #[derive(Clone, Debug)]
 pub struct RangesDescending<'a> {
     next: Option<(u64, u32)>,
@@ -192,7 +191,7 @@ impl Iterator for RangesDescending<'_> {
         let (high, below) = self.next.take()?;
         let low = high.checked_sub(u64::from(below))?;
         if let (Some(gap), Some(below)) = (self.rest.u32(), self.rest.u32()) {
-            // gap ≥ 1: ranges that touch would be one range.
+            // gap ≥ 1, because ranges that touch would be one range.
             self.next =
                 low.checked_sub(u64::from(gap) + 1).filter(|_| gap > 0).map(|high| (high, below));
         }

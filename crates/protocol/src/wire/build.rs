@@ -1,4 +1,4 @@
-//! Writing one datagram.
+//! Writer of one datagram.
 
 use super::frame::{CloseReason, PREFIX_LEN, kind, put_prefix};
 use super::{
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 /// Appends one datagram to a buffer: header, frames, and (unless it lies in a segment) the payload.
-/// The caller keeps within [`Builder::room`]; the tag is written by the engine after the payload.
+/// The caller keeps within [`Builder::room`]. The engine writes the tag after the payload.
 #[derive(Debug)]
 pub struct Builder<'b> {
     into: &'b mut Vec<u8>,
@@ -20,7 +20,7 @@ pub struct Builder<'b> {
 }
 
 impl<'b> Builder<'b> {
-    /// Begin a datagram of at most `datagram_max` bytes, tag included.
+    /// Begins a datagram of at most `datagram_max` bytes, tag included.
     pub fn new(
         into: &'b mut Vec<u8>,
         connection: u64,
@@ -35,21 +35,21 @@ impl<'b> Builder<'b> {
         Builder { into, start, limit: datagram_max.saturating_sub(seal.tag_len()), header }
     }
 
-    /// With another limit, tag included.
+    /// Sets another limit, tag included.
     #[must_use]
     pub fn limited(mut self, datagram_max: usize) -> Builder<'b> {
         self.limit = datagram_max.saturating_sub(self.header.seal.tag_len());
         self
     }
 
-    /// Bytes that may still be written.
+    /// Returns how many bytes may still be written.
     #[must_use]
     pub fn room(&self) -> usize {
         self.limit
             .saturating_sub(self.into.len() - self.start + usize::from(self.header.payload_len))
     }
 
-    /// Bytes so far, with the payload set aside and the tag.
+    /// Returns the length so far in bytes, with the reserved payload and the tag.
     #[must_use]
     pub fn len(&self) -> usize {
         self.into.len() - self.start
@@ -57,24 +57,25 @@ impl<'b> Builder<'b> {
             + self.header.seal.tag_len()
     }
 
-    /// Nothing in it yet?
+    /// Returns `true` if there is no frame yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.into.len() - self.start == HEADER_LEN
     }
 
-    /// Set flag bits.
+    /// Sets flag bits.
     pub fn flag(&mut self, flags: Flags) {
         self.header.flags = self.header.flags.with(flags);
     }
 
-    /// Are these flag bits set?
+    /// Returns `true` if these flag bits are set.
     #[must_use]
     pub fn has(&self, flags: Flags) -> bool {
         self.header.flags.has(flags)
     }
 
-    /// The bulk frame. Must be the first (WIRE-3.3); room for `len` bytes of payload is set aside.
+    /// Writes the bulk frame and reserves room for `len` bytes of payload. It must be the first
+    /// frame (WIRE-3.3).
     pub fn fragment(&mut self, fragment: Fragment, len: u16) {
         debug_assert!(self.is_empty() && len > 0);
         self.flag(Flags::BULK);
@@ -82,22 +83,22 @@ impl<'b> Builder<'b> {
         self.header.payload_len = len;
     }
 
-    /// A message begins.
+    /// Writes an OPEN frame, the beginning of a message.
     pub fn open(&mut self, open: &Open<'_>) {
         open.write(self.into);
     }
 
-    /// A whole message.
+    /// Writes a MESSAGE frame, a whole message.
     pub fn message(&mut self, message: &SmallMessage<'_>) {
         message.write(self.into);
     }
 
-    /// A message is taken back.
+    /// Writes a WITHDRAW frame.
     pub fn withdraw(&mut self, withdrawal: Withdrawal) {
         withdrawal.write(self.into);
     }
 
-    /// What has arrived: at least one range, largest first.
+    /// Writes an ACK frame with at least one range, largest first.
     pub fn acknowledge(
         &mut self,
         ranges: impl Iterator<Item = RangeInclusive<u64>>,
@@ -107,12 +108,13 @@ impl<'b> Builder<'b> {
         Acknowledgement::write(self.into, ranges, told, refusals);
     }
 
-    /// Ask for an acknowledgement.
+    /// Writes a PING frame, which asks for an acknowledgement.
     pub fn ping(&mut self) {
         put_prefix(self.into, kind::PING, 0, PREFIX_LEN);
     }
 
-    /// Fill the datagram up to its limit, if there is room for a frame at all (WIRE-4.10).
+    /// Fills the datagram up to its limit with a PAD frame, if there is room for a frame at all
+    /// (WIRE-4.10).
     pub fn pad(&mut self) {
         let len = self.room();
         if len >= PREFIX_LEN {
@@ -121,23 +123,23 @@ impl<'b> Builder<'b> {
         }
     }
 
-    /// Goodbye.
+    /// Writes a CLOSE frame.
     pub fn close(&mut self, reason: CloseReason) {
         put_prefix(self.into, kind::CLOSE, reason as u8, PREFIX_LEN);
     }
 
-    /// Handshake.
+    /// Writes a HELLO frame.
     pub fn hello(&mut self, hello: &Hello) {
         hello.write(self.into);
     }
 
-    /// Handshake refused.
+    /// Writes a REFUSE frame.
     pub fn refuse(&mut self, refuse: &Refuse) {
         refuse.write(self.into);
     }
 
-    /// Write the header. `inline` is the payload if it is to be copied behind the frames; its
-    /// length must be the one set aside. Bytes of the datagram, tag included.
+    /// Writes the header and returns the datagram's length in bytes, tag included. `inline` is the
+    /// payload if it is to be copied behind the frames. Its length must be the reserved one.
     pub fn finish(&mut self, inline: Option<&[u8]>) -> usize {
         let frames = self.into.len() - self.start - HEADER_LEN;
         self.header.frames_len = u16::try_from(frames).unwrap_or(u16::MAX);
@@ -151,7 +153,7 @@ impl<'b> Builder<'b> {
         HEADER_LEN + frames + usize::from(self.header.payload_len) + self.header.seal.tag_len()
     }
 
-    /// Take everything back: nothing was appended.
+    /// Removes everything that was appended.
     pub fn discard(self) {
         self.into.truncate(self.start);
     }

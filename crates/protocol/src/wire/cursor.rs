@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 
-/// What is left to read. Every method is `None` when the bytes do not suffice. Fields that always
-/// come together are best read from the [`array`](Self::array) that they are in, whose length is
-/// seen once.
+/// Bytes that are left to read. Every method returns `None` when the bytes do not suffice. Fields
+/// that always come together are best read from the [`array`](Self::array) that holds them, so that
+/// its length is checked once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a>(pub &'a [u8]);
 
@@ -38,7 +38,7 @@ impl<'a> Reader<'a> {
         Some(first)
     }
 
-    /// Reserved bytes: must be there and must be zero.
+    /// Reads reserved bytes, which must be there and must be zero.
     pub fn zeros<const N: usize>(&mut self) -> Option<()> {
         (self.array::<N>()? == [0; N]).then_some(())
     }
@@ -68,7 +68,7 @@ impl Write for Vec<u8> {
     }
 }
 
-/// For what is always as long: put together here, it is appended at once.
+/// Writes a part of fixed length, which is then appended to the buffer at once.
 impl<const N: usize> Write for ArrayVec<u8, N> {
     fn put(&mut self, bytes: &[u8]) {
         let fits = self.try_extend_from_slice(bytes);

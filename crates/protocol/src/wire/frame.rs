@@ -30,64 +30,65 @@ pub(super) mod kind {
 /// A whole message in one frame (WIRE-4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SmallMessage<'a> {
-    /// Its number in the connection's one message space.
+    /// Number of the message in the connection's one message space.
     pub number: u64,
-    /// How it is ordered.
+    /// Message class, which sets its order.
     pub class: Class,
-    /// It takes of the receiver's credit.
+    /// `true` if the message takes of the receiver's credit.
     pub credited: bool,
-    /// The upper layer's words.
+    /// Head of the upper layer.
     pub head: &'a [u8],
-    /// The rest.
+    /// Body of the message.
     pub body: &'a [u8],
 }
 
 /// The beginning of a message whose body travels in fragments (WIRE-4.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Open<'a> {
-    /// Its number.
+    /// Number of the message.
     pub number: u64,
-    /// How it is ordered.
+    /// Message class, which sets its order.
     pub class: Class,
-    /// It takes of the receiver's credit.
+    /// `true` if the message takes of the receiver's credit.
     pub credited: bool,
-    /// The upper layer's words.
+    /// Head of the upper layer.
     pub head: &'a [u8],
-    /// Bytes of the whole body.
+    /// Length of the whole body in bytes.
     pub len: u64,
 }
 
-/// Bytes of a message's body; they are the datagram's payload.
+/// Bytes of a message's body, which are the datagram's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment {
     /// Low half of the message's number.
     pub message_low: u32,
-    /// Where in the body they go.
+    /// Offset of the bytes in the body.
     pub offset: u64,
 }
 
-/// A message that its sender has taken back: its number is done, nothing is delivered for it
+/// A message that its sender has withdrawn. Its number is done, and nothing is delivered for it
 /// (WIRE-4.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Withdrawal {
-    /// Its number.
+    /// Number of the message.
     pub number: u64,
-    /// The sender has charged it against the receiver's credit, which is to be given back.
+    /// `true` if the sender has charged it against the receiver's credit, which is to be given
+    /// back.
     pub charged: bool,
-    /// Bytes of its body.
+    /// Length of its body in bytes.
     pub len: u64,
 }
 
-/// Why an end says goodbye (WIRE-4.7).
+/// Reason why an end closes the connection (WIRE-4.7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum CloseReason {
-    /// It leaves.
+    /// The end leaves.
     #[default]
     Goodbye = 0,
-    /// Nothing of what it sent was acknowledged (WIND-7.6).
+    /// Nothing that the end sent was acknowledged (WIND-7.6).
     NoProgress = 1,
-    /// The other acknowledged, granted or refused what there never was (WIND-7.8).
+    /// The other end acknowledged, granted or refused something that never existed (WIND-7.8).
     Nonsense = 2,
 }
 
@@ -115,52 +116,52 @@ impl core::fmt::Display for CloseReason {
     }
 }
 
-/// One frame, checked.
+/// One checked frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Frame<'a> {
-    /// Asks for an acknowledgement and says nothing (WIRE-4.1).
+    /// Request for an acknowledgement, without content (WIRE-4.1).
     Ping,
-    /// What has arrived.
+    /// Acknowledgement of received datagrams.
     Acknowledge(Acknowledgement<'a>),
     /// A whole message.
     Message(SmallMessage<'a>),
-    /// A message begins.
+    /// Beginning of a message.
     Open(Open<'a>),
     /// Part of a message's body.
     Fragment(Fragment),
-    /// A message was taken back.
+    /// Withdrawal of a message.
     Withdraw(Withdrawal),
-    /// The peer says goodbye (WIRE-4.7).
+    /// Goodbye of the peer (WIRE-4.7).
     Close(CloseReason),
-    /// Handshake: who I am, and whom I see.
+    /// Handshake: introduction of the sender, and what it has heard of the receiver.
     Hello(Hello),
-    /// Handshake: you do not fit.
+    /// Handshake: refusal of a peer that does not fit.
     Refuse(Refuse),
-    /// Length and nothing else.
+    /// Padding, which only adds length.
     Pad,
 }
 
-/// Bytes of a MESSAGE frame; `None` if no frame can be that long.
+/// Returns the length of a MESSAGE frame in bytes, or `None` if no frame can be that long.
 #[must_use]
 pub fn message_frame_len(head: usize, body: u64) -> Option<usize> {
     let len = usize::try_from(body).ok()?.checked_add(MESSAGE_FIXED + head)?;
     (len <= usize::from(u16::MAX)).then_some(len)
 }
 
-/// Bytes of an OPEN frame.
+/// Returns the length of an OPEN frame in bytes.
 #[must_use]
 pub const fn open_frame_len(head: usize) -> usize {
     OPEN_FIXED + head
 }
 
 impl<'a> Frame<'a> {
-    /// Does this frame belong into handshake datagrams?
+    /// Returns `true` if this frame belongs into handshake datagrams.
     #[must_use]
     pub fn is_handshake(&self) -> bool {
         matches!(self, Frame::Hello(_) | Frame::Refuse(_))
     }
 
-    /// Must a datagram with this frame be acknowledged? (WIND-3.1)
+    /// Returns `true` if a datagram with this frame must be acknowledged (WIND-3.1).
     #[must_use]
     pub fn elicits(&self) -> bool {
         !matches!(
@@ -180,8 +181,8 @@ impl<'a> Frame<'a> {
         let mut body = Reader(rest.take(len)?);
         body.take(PREFIX_LEN)?;
         let frame = Frame::parse_body(kind, flags, &mut body)?;
-        // HELLO may grow at its end in later versions (WIRE-4.8); all others are exactly as long as
-        // they say.
+        // HELLO may grow at its end in later versions (WIRE-4.8). All other frames have exactly the
+        // length that they name.
         (body.0.is_empty() || kind == kind::HELLO).then_some(frame)
     }
 
@@ -239,14 +240,14 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// `head_len u8 | 0 u8[3] | head`, of which the head is no part of the fixed length.
+/// Reads `head_len u8 | 0 u8[3] | head`. The head is not part of the fixed length.
 fn parse_head<'a>(fixed: &mut Reader<'_>, body: &mut Reader<'a>) -> Option<&'a [u8]> {
     let len = usize::from(fixed.u8()?);
     fixed.zeros::<3>()?;
     if len > HEAD_MAX { None } else { body.take(len) }
 }
 
-/// Bits 0 and 1: class; bit 2: credited; no others.
+/// Decodes bits 0 and 1 as the class and bit 2 as credited. Other bits are unknown.
 fn class_of(flags: u8) -> Option<(Class, bool)> {
     let class = match flags & !CREDITED {
         0 => Class::Ordered,
@@ -309,7 +310,7 @@ impl Fragment {
 }
 
 impl Withdrawal {
-    /// Bytes of the frame.
+    /// Length of the frame in bytes.
     pub const FRAME_LEN: usize = 20;
 
     pub(super) fn write(&self, into: &mut Vec<u8>) {

@@ -11,28 +11,28 @@ pub struct Flags(pub u8);
 impl Flags {
     /// The sender asks for an acknowledgement at once.
     pub const ACK_NOW: Flags = Flags(1);
-    /// The first frame is a fragment; its bytes are the datagram's payload (WIRE-2.5).
+    /// The first frame is a fragment, whose bytes are the datagram's payload (WIRE-2.5).
     pub const BULK: Flags = Flags(2);
     /// The datagram goes by the bulk lane (WIRE-2.7).
     pub const BULK_LANE: Flags = Flags(4);
     /// Bits that have a meaning.
     const KNOWN: u8 = 7;
 
-    /// Are all bits of `other` set?
+    /// Returns `true` if all bits of `other` are set.
     #[must_use]
     pub const fn has(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// With the bits of `other` too.
+    /// Returns the flags with the bits of `other` added.
     #[must_use]
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
 }
 
-/// One of the two flows of datagrams between two nodes. Each has its numbers, acknowledgements and
-/// window, so that neither waits for the other (WIND-3.6).
+/// One of the two sequences of datagrams between two nodes. Each has its own numbers,
+/// acknowledgements and window, so that neither waits for the other (WIND-3.6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Lane {
     /// Handshakes, control, and messages that fit into a frame.
@@ -43,7 +43,7 @@ pub enum Lane {
 }
 
 impl Lane {
-    /// What is small comes first.
+    /// Both lanes, the small one first.
     pub const BOTH: [Lane; 2] = [Lane::Small, Lane::Bulk];
 }
 
@@ -51,28 +51,28 @@ impl Lane {
 /// u16`, little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The id that the *receiver* chose; 0 in handshake datagrams (WIRE-2.1).
+    /// Connection id that the *receiver* chose; 0 in handshake datagrams (WIRE-2.1).
     pub connection: u64,
-    /// This datagram's number, never reused within a connection (WIRE-2.2).
+    /// Number of the datagram, never reused within a connection (WIRE-2.2).
     pub number: u64,
     /// Flag bits.
     pub flags: Flags,
-    /// What the datagram ends with.
+    /// Kind of seal at the datagram's end.
     pub seal: SealKind,
-    /// Bytes of all frames (WIRE-2.3).
+    /// Length of all frames in bytes (WIRE-2.3).
     pub frames_len: u16,
-    /// Bytes after the frames and before the tag.
+    /// Number of bytes after the frames and before the tag.
     pub payload_len: u16,
 }
 
 impl Header {
-    /// Which lane the datagram goes by.
+    /// Returns the lane of the datagram.
     #[must_use]
     pub const fn lane(&self) -> Lane {
         if self.flags.has(Flags::BULK_LANE) { Lane::Bulk } else { Lane::Small }
     }
 
-    /// Read and check; `None` if a field has no meaning (WIRE-2.6).
+    /// Reads and checks a header. Returns `None` if a field has no meaning (WIRE-2.6).
     pub(super) fn parse(bytes: &[u8]) -> Option<Header> {
         let bytes = bytes.first_chunk::<HEADER_LEN>()?;
         let mut reader = Reader(bytes);
@@ -93,10 +93,10 @@ impl Header {
         (sound && handshake && lane).then_some(header)
     }
 
-    /// Write over the first [`HEADER_LEN`] bytes of `place`.
+    /// Writes over the first [`HEADER_LEN`] bytes of `place`.
     pub(super) fn write(&self, place: &mut [u8]) {
         let Some(place) = place.first_chunk_mut::<HEADER_LEN>() else { return };
-        // Word by word: what was put together beside it would be waited for.
+        // Write word by word. A copy of a header built elsewhere would stall on store forwarding.
         if let [connection, number, last] = place.as_chunks_mut::<8>().0 {
             *connection = self.connection.to_le_bytes();
             *number = self.number.to_le_bytes();
@@ -104,7 +104,7 @@ impl Header {
         }
     }
 
-    /// Flags, seal and lengths, as the third little-endian word.
+    /// Returns flags, seal and lengths as the third little-endian word.
     fn last_word(&self) -> u64 {
         u64::from(self.flags.0)
             | u64::from(self.seal as u8) << 8

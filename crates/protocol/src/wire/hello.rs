@@ -1,4 +1,4 @@
-//! Handshake frames (WIRE-4.8, WIRE-4.9): who I am, whom I see, and why you do not fit.
+//! Handshake frames (WIRE-4.8, WIRE-4.9): introduction, what was heard of the peer, and refusal.
 
 use super::cursor::{Reader, Write};
 use super::frame::{PREFIX_LEN, kind, put_prefix};
@@ -11,41 +11,42 @@ const INTRODUCTION_LEN: usize = 52;
 const HELLO_LEN: usize = PREFIX_LEN + INTRODUCTION_LEN + 4 + 4 + 16;
 const REFUSE_LEN: usize = PREFIX_LEN + 4 + 4 + 8 + 8 + 8;
 
-/// What a node says of itself; both ends compare.
+/// Description of a node, which both ends compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Introduction {
-    /// Of the wire format.
+    /// Version of the wire format.
     pub version: u16,
-    /// Its place in the job.
+    /// Rank of the node.
     pub rank: Rank,
-    /// How many nodes it thinks the job has.
+    /// Number of nodes in the job, as this node knows it.
     pub nodes: u32,
-    /// Greater for a newer process at the same rank.
+    /// Incarnation, which is greater for a newer process at the same rank.
     pub incarnation: u64,
-    /// The id by which it wants this connection's datagrams to be named; random, not 0.
+    /// Connection id by which the node wants this connection's datagrams to be named. It is random
+    /// and not 0.
     pub connection: u64,
-    /// Bytes of its unit of coherence.
+    /// Unit of coherence in bytes.
     pub page_size: u32,
     /// 1 = little-endian, 2 = big-endian.
     pub byte_order: u8,
     /// 1 = x86-64, 2 = AArch64, 3 = RISC-V 64, 0 = other.
     pub architecture: u8,
-    /// The largest datagram (UDP payload) it wants to get.
+    /// Maximum size of a datagram (UDP payload) that the node wants to receive, in bytes.
     pub datagram_max: u16,
-    /// Bytes its socket buffers: more in flight would be lost.
+    /// Size of its socket's buffer in bytes. More bytes in flight would be lost.
     pub receive_buffer: u32,
-    /// Bytes of credited messages it will keep before they are read.
+    /// Maximum number of bytes of credited messages that it keeps before they are read.
     pub credit: u64,
-    /// Where its bulk lane is, at the address of the others: what it gets there and what it sends
-    /// from there; 0: nowhere of its own.
+    /// Port of its bulk lane, at the same address as its other port. The node receives and sends
+    /// bulk datagrams there. 0 if the bulk lane has no port of its own.
     pub bulk_port: u16,
-    /// The kind of seal it sets up connections with, as [`SealKind`](super::SealKind) numbers them.
+    /// Kind of seal for its connections, as numbered by [`SealKind`](super::SealKind).
     pub seal: u8,
 }
 
 impl Introduction {
-    /// This program on this machine. What [`Settings`](crate::wind::Settings) say too is filled in
-    /// from there by [`Connection::new`](crate::wind::Connection::new).
+    /// Describes this program on this machine. [`Connection::new`](crate::wind::Connection::new)
+    /// fills in the fields that [`Settings`](crate::wind::Settings) also have.
     #[must_use]
     pub const fn here(rank: Rank, nodes: u32, incarnation: u64, connection: u64) -> Introduction {
         Introduction {
@@ -112,29 +113,30 @@ impl Introduction {
     }
 }
 
-/// What the sender of a HELLO has seen of its receiver.
+/// Knowledge that the sender of a HELLO has of its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown {
     /// The receiver's connection id.
     pub connection: u64,
     /// The receiver's incarnation.
     pub incarnation: u64,
-    /// Which of the receiver's candidate paths brought it here.
+    /// Index of the receiver's candidate path that brought its HELLO here.
     pub path: u8,
 }
 
 /// A HELLO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The sender.
+    /// Description of the sender.
     pub mine: Introduction,
-    /// Whom it means to reach.
+    /// Rank of the node that the sender means to reach.
     pub to: Rank,
-    /// Which of its candidate paths the sender has put this on; comes back in [`Shown::path`].
+    /// Index of the sender's candidate path that carries this HELLO. It comes back in
+    /// [`Shown::path`].
     pub path: u8,
-    /// The receiver, if the sender has heard of it.
+    /// Knowledge of the receiver, if the sender has heard of it.
     pub yours: Option<Shown>,
-    /// The sender is not yet established and wants to be answered.
+    /// `true` if the sender is not yet established and wants an answer.
     pub answer_wanted: bool,
 }
 
@@ -172,28 +174,28 @@ impl Hello {
     }
 }
 
-/// What two nodes must agree on.
+/// Property that two nodes must agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Misfit {
-    /// Wire format.
+    /// Version of the wire format.
     Version = 1,
     /// Number of nodes in the job.
     Nodes = 2,
     /// Unit of coherence.
     PageSize = 3,
-    /// Of numbers in memory.
+    /// Byte order of numbers in memory.
     ByteOrder = 4,
-    /// Of the processor.
+    /// Architecture of the processor.
     Architecture = 5,
-    /// Who is at that address.
+    /// Rank of the node at that address.
     Rank = 6,
-    /// What the checksums cover.
+    /// Kind of seal, which sets what the checksums cover.
     Seal = 7,
 }
 
 impl Misfit {
-    /// From its number on the wire.
+    /// Decodes the number on the wire.
     #[must_use]
     pub const fn from_code(code: u8) -> Option<Misfit> {
         Some(match code {
@@ -212,15 +214,15 @@ impl Misfit {
 /// A REFUSE: the answer to a HELLO that does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refuse {
-    /// Who refuses.
+    /// Rank of the node that refuses.
     pub rank: Rank,
-    /// In what we differ.
+    /// Property in which the two nodes differ.
     pub misfit: Misfit,
-    /// The refusing side's value.
+    /// Value of the refusing side.
     pub mine: u64,
-    /// The refused side's value, as it was understood.
+    /// Value of the refused side, as it was understood.
     pub yours: u64,
-    /// The refused side's incarnation: an old refusal does not hit a new process.
+    /// Incarnation of the refused side, so that an old refusal does not hit a new process.
     pub incarnation: u64,
 }
 

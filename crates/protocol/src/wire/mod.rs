@@ -1,10 +1,10 @@
-//! Datagram and frame formats (spec/wire.md): a checked view of bytes, and the owned meaning that
-//! moves up.
+//! Datagram and frame formats (spec/wire.md): a checked view of bytes, and the owned values that go
+//! to upper layers.
 //!
 //! A datagram is `header (24) | frames | payload of at most one bulk frame | tag (≤ 16)`
-//! (WIRE-1.1). [`View::parse`] checks the outer lengths; [`View::frames`] checks each frame as it
-//! is reached. Neither ever panics, whatever the bytes are; both only borrow. [`Builder`] writes
-//! the same format. The tag is the business of a [`Seal`] that the engine owns.
+//! (WIRE-1.1). [`View::parse`] checks the outer lengths, and [`View::frames`] checks each frame as
+//! it is reached. Neither ever panics, whatever the bytes are, and both only borrow. [`Builder`]
+//! writes the same format. The engine owns the [`Seal`] that writes and checks the tag.
 
 mod acknowledge;
 mod build;
@@ -27,5 +27,5 @@ pub use hello::{Hello, Introduction, Misfit, Refuse, Shown};
 pub use seal::{Seal, SealKind};
 pub use view::{Frames, Malformed, View};
 
-/// Sequence numbers on the wire grow by one a datagram; this is the first.
+/// First datagram number. Numbers on the wire grow by one with each datagram.
 pub const FIRST_NUMBER: u64 = 1;

@@ -1,10 +1,10 @@
-//! What stands at a datagram's end (WIRE-5).
+//! Seals at the end of datagrams (WIRE-5).
 
-/// Which kind of tag a datagram ends with; its number is in the header.
+/// Kind of the tag at a datagram's end. Its number is in the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum SealKind {
-    /// CRC32C over header and frames; the payload is left to the network card.
+    /// CRC32C over header and frames. The network card protects the payload.
     HeaderOnly = 0,
     /// CRC32C over everything: the default.
     EndToEnd = 1,
@@ -15,7 +15,7 @@ pub enum SealKind {
 }
 
 impl SealKind {
-    /// From its number on the wire.
+    /// Decodes the number on the wire.
     #[must_use]
     pub const fn from_code(code: u8) -> Option<SealKind> {
         Some(match code {
@@ -27,7 +27,7 @@ impl SealKind {
         })
     }
 
-    /// Bytes of the tag (WIRE-5.2).
+    /// Returns the length of the tag in bytes (WIRE-5.2).
     #[must_use]
     pub const fn tag_len(self) -> usize {
         match self {
@@ -37,26 +37,26 @@ impl SealKind {
     }
 }
 
-/// Writes and checks tags. The engine owns the implementations: the protocol has no keys and no CRC
-/// instruction.
+/// Writes and checks tags. The engine owns the implementations, because the protocol has no keys
+/// and no CRC instruction.
 pub trait Seal {
-    /// What the header says.
+    /// Returns the kind that the header names.
     fn kind(&self) -> SealKind;
 
-    /// Bytes of the tag: `out` of [`Seal::tag`] is that long.
+    /// Returns the length of the tag in bytes, which is the length of `out` in [`Seal::tag`].
     fn len(&self) -> usize {
         self.kind().tag_len()
     }
 
-    /// Always `false`: every kind has a tag.
+    /// Returns `false`, because every kind has a tag.
     fn is_empty(&self) -> bool {
         false
     }
 
-    /// Compute the tag over the datagram (WIRE-5.1): the first part is header and frames, those
-    /// after it the payload.
+    /// Computes the tag over the datagram (WIRE-5.1). The first part is header and frames, and the
+    /// parts after it are the payload.
     fn tag(&self, parts: &[&[u8]], out: &mut [u8]);
 
-    /// Is `tag` right for header and frames (`covered`) and `payload`?
+    /// Returns `true` if `tag` is right for header and frames (`covered`) and `payload`.
     fn verify(&self, covered: &[u8], payload: &[u8], tag: &[u8]) -> bool;
 }

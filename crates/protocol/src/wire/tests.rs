@@ -1,4 +1,4 @@
-//! Round trips, and bytes of every kind of harm.
+//! Round trips, and damaged bytes of every kind.
 
 use super::*;
 use crate::limits::{ACK_RANGES_MAX, HEAD_MAX, REFUSALS_MAX};
@@ -150,7 +150,7 @@ fn datagram(plains: &[Plain], bulk: Option<(Fragment, &[u8])>) -> Vec<u8> {
     bytes.split_off(3)
 }
 
-/// Read everything there is to read; nothing may panic.
+/// Reads everything there is to read; nothing may panic.
 fn read_all(bytes: &[u8]) -> usize {
     let Ok(view) = View::parse(bytes) else { return 0 };
     let _ = view.sender();

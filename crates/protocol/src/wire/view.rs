@@ -4,13 +4,14 @@ use super::cursor::Reader;
 use super::{Flags, Frame, Header};
 use crate::limits::HEADER_LEN;
 
-/// Why bytes are not a datagram of ours. Counted and dropped, never answered.
+/// Reason why bytes are not a datagram of this protocol. Such bytes are counted and dropped, never
+/// answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
-    /// Shorter than what its header says, or than a header.
+    /// Shorter than the header says, or than a header.
     #[error("datagram is truncated")]
     Truncated,
-    /// Longer than what its header says.
+    /// Longer than the header says.
     #[error("datagram has bytes beyond its end")]
     Trailing,
     /// A header field has no meaning.
@@ -21,8 +22,8 @@ pub enum Malformed {
     Frame,
 }
 
-/// One datagram whose outer lengths fit together. Whether the tag is right is for a
-/// [`Seal`](super::Seal) to say.
+/// One datagram whose outer lengths fit together. A [`Seal`](super::Seal) decides whether the tag
+/// is right.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     header: Header,
@@ -33,10 +34,10 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Check header and lengths (WIRE-2.6).
+    /// Checks header and lengths (WIRE-2.6).
     ///
     /// # Errors
-    /// What does not fit; nothing else was looked at.
+    /// The first mismatch. Nothing else was checked.
     pub fn parse(datagram: &'a [u8]) -> Result<View<'a>, Malformed> {
         if datagram.len() < HEADER_LEN {
             return Err(Malformed::Truncated);
@@ -56,11 +57,11 @@ impl<'a> View<'a> {
         }
     }
 
-    /// As [`View::parse`], of a datagram that was received into three places: what comes before the
+    /// Checks a datagram like [`View::parse`], received into three places: the bytes before the
     /// payload, the payload, the tag.
     ///
     /// # Errors
-    /// As there; also if a part is not as long as the header says.
+    /// As there, and also if a part is not as long as the header says.
     pub fn parse_parts(
         head: &'a [u8],
         payload: &'a [u8],
@@ -82,27 +83,28 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The fixed header.
+    /// Returns the fixed header.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// Bytes of the datagram.
+    /// Returns the length of the datagram in bytes.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "there is no datagram of no bytes")]
     pub fn len(&self) -> usize {
         self.covered.len() + self.payload.len() + self.tag.len()
     }
 
-    /// Is this part of a handshake (connection 0)? Then [`View::sender`] names the peer.
+    /// Returns `true` if this is part of a handshake (connection 0). [`View::sender`] then names
+    /// the peer.
     #[must_use]
     pub fn is_handshake(&self) -> bool {
         self.header.connection == 0
     }
 
-    /// Who says it sent this handshake datagram: the engine finds the connection by it. Nothing may
-    /// be believed before the MAC is verified.
+    /// Returns the rank that this handshake datagram claims to come from, by which the engine finds
+    /// the connection. Nothing may be believed before the MAC is verified.
     #[must_use]
     pub fn sender(&self) -> Option<crate::Rank> {
         match self.frames().next()?.ok()? {
@@ -112,7 +114,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The frames, each checked when reached (WIRE-3.1).
+    /// Returns the frames, each checked when reached (WIRE-3.1).
     #[must_use]
     pub fn frames(&self) -> Frames<'a> {
         Frames {
@@ -123,38 +125,38 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Bytes of the bulk frame (WIRE-1.3).
+    /// Returns the bytes of the bulk frame (WIRE-1.3).
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// What the engine's seal must have written.
+    /// Returns the tag, which the engine's seal must have written.
     #[must_use]
     pub fn tag(&self) -> &'a [u8] {
         self.tag
     }
 
-    /// Header and frames: what every kind of seal covers.
+    /// Returns header and frames, which every kind of seal covers.
     #[must_use]
     pub fn covered(&self) -> &'a [u8] {
         self.covered
     }
 }
 
-/// Walks the frames. After an error it is at its end.
+/// Walks the frames. It ends after an error.
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
     rest: Reader<'a>,
     first: bool,
-    /// Of which kind the datagram is.
+    /// `true` if the datagram is a bulk one.
     bulk: bool,
     handshake: bool,
 }
 
 impl<'a> Frames<'a> {
-    /// WIRE-3.3: a fragment stands first, exactly in bulk datagrams; WIRE-3.4: handshake frames
-    /// only in handshake datagrams.
+    /// Returns `true` if the frame may stand here. WIRE-3.3: a fragment stands first, exactly in
+    /// bulk datagrams. WIRE-3.4: handshake frames stand only in handshake datagrams.
     fn may_stand_here(&self, frame: &Frame<'a>, first: bool) -> bool {
         let fragment = matches!(frame, Frame::Fragment(_));
         fragment == (first && self.bulk) && frame.is_handshake() == self.handshake
