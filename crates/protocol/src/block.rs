@@ -1,89 +1,89 @@
-//! Blocks: rows of equal length at equal distances, and planes of such rows. What a strided
-//! operation reads or writes (MEM-10).
+//! Blocks: rows of equal length at equal distances, and planes of such rows. Strided operations
+//! read or write them (MEM-10).
 //!
-//! A block is packed as the bytes of its rows one after the other, planes outermost. Positions in
-//! the packed bytes and offsets in memory are translated by [`Block::pieces`] alone.
+//! A block is packed as the bytes of its rows one after the other, planes outermost. Only
+//! [`Block::pieces`] translates between positions in the packed bytes and offsets in memory.
 
 use crate::limits::{BODY_MAX, STRIDE_MAX};
 use core::fmt;
 
-/// Some rows of a region, in one plane or several (MEM-10.1). All lengths and distances in bytes.
+/// Rows of a region, in one plane or several (MEM-10.1). All lengths and distances are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Block {
-    /// Of the first byte of the first row, from the region's (or the slice's) start.
+    /// Offset of the first byte of the first row, from the region's (or the slice's) start.
     pub offset: u64,
     /// Length of a row; at least 1.
     pub row: u32,
-    /// Rows of a plane; at least 1.
+    /// Number of rows in a plane, at least 1.
     pub rows: u32,
-    /// Planes; at least 1.
+    /// Number of planes, at least 1.
     pub planes: u32,
-    /// From the beginning of a row to that of the next.
+    /// Distance from the beginning of a row to that of the next.
     pub row_stride: u64,
-    /// From the beginning of a plane to that of the next.
+    /// Distance from the beginning of a plane to that of the next.
     pub plane_stride: u64,
 }
 
-/// What is wrong with a block.
+/// Error of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadBlock {
-    /// Nothing to move.
+    /// The block has no bytes.
     #[error("{0} has no bytes: rows, planes and the length of a row must be at least 1")]
     Empty(Block),
-    /// More than one operation carries, or more than can be counted.
+    /// The block has more bytes than one operation carries, or than can be counted.
     #[error("{0} has more than {BODY_MAX} bytes; cut it into several")]
     TooLong(Block),
-    /// Outside of any memory.
+    /// The block reaches outside of any memory.
     #[error("{0} reaches further than {STRIDE_MAX} bytes; mend its offset or its strides")]
     TooFar(Block),
-    /// Which row would win?
+    /// Rows overlap, so that chance decides which row's bytes remain.
     #[error(
         "rows of {0} overlap, so that what is written there would depend on chance; let no stride be shorter than what it steps over"
     )]
     Overlaps(Block),
-    /// The other end of the operation is another one.
+    /// The two ends of the operation have different lengths.
     #[error("{there} has {} bytes there, and {here} are here; make both equal", .there.len().unwrap_or(0))]
     Lengths {
-        /// At the peer.
+        /// Block at the peer.
         there: Block,
-        /// Bytes here.
+        /// Number of bytes here.
         here: u64,
     },
 }
 
 impl Block {
-    /// One row of `row` bytes at `offset`; the start of every block.
+    /// Creates one row of `row` bytes at `offset`, the start of every block.
     #[must_use]
     pub const fn new(offset: u64, row: u32) -> Block {
         Block { offset, row, rows: 1, planes: 1, row_stride: 0, plane_stride: 0 }
     }
 
-    /// So many rows, each beginning `stride` bytes after the one before.
+    /// Sets the number of rows, each beginning `stride` bytes after the one before.
     #[must_use]
     pub const fn rows(self, rows: u32, stride: u64) -> Block {
         Block { rows, row_stride: stride, ..self }
     }
 
-    /// So many planes, each beginning `stride` bytes after the one before.
+    /// Sets the number of planes, each beginning `stride` bytes after the one before.
     #[must_use]
     pub const fn planes(self, planes: u32, stride: u64) -> Block {
         Block { planes, plane_stride: stride, ..self }
     }
 
-    /// Bytes of all rows; `None` if they cannot be counted.
+    /// Returns the length of all rows in bytes, or `None` if it cannot be counted.
     #[must_use]
     pub fn len(&self) -> Option<u64> {
         u64::from(self.row).checked_mul(u64::from(self.rows))?.checked_mul(u64::from(self.planes))
     }
 
-    /// No bytes?
+    /// Returns `true` if there are no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.row == 0 || self.rows == 0 || self.planes == 0
     }
 
-    /// Bytes from the first to the last, gaps included; `None` if they, or the end's offset, cannot
-    /// be counted.
+    /// Returns the length in bytes from the first byte to the last, gaps included. Returns `None`
+    /// if it, or the end's offset, cannot be counted.
     #[must_use]
     pub fn hull(&self) -> Option<u64> {
         if self.is_empty() {
@@ -95,8 +95,8 @@ impl Block {
         self.offset.checked_add(hull).map(|_| hull)
     }
 
-    /// Do its strides show that no two rows have a byte in common? Rows lie in planes, or planes
-    /// between rows.
+    /// Returns `true` if its strides show that no two rows have a byte in common. Rows lie in
+    /// planes, or planes between rows.
     #[must_use]
     pub fn is_disjoint(&self) -> bool {
         let row = u64::from(self.row);
@@ -109,10 +109,10 @@ impl Block {
         nested(rows, planes) || nested(planes, rows)
     }
 
-    /// Bytes of a block that an operation may read.
+    /// Returns the length in bytes of a block that an operation may read.
     ///
     /// # Errors
-    /// Empty, too long, or too far.
+    /// The block is empty, too long, or reaches too far.
     pub fn check_source(&self) -> Result<u64, BadBlock> {
         if self.is_empty() {
             return Err(BadBlock::Empty(*self));
@@ -126,16 +126,16 @@ impl Block {
         if inside { Ok(len) } else { Err(BadBlock::TooFar(*self)) }
     }
 
-    /// Bytes of a block that an operation may write (MEM-10.3).
+    /// Returns the length in bytes of a block that an operation may write (MEM-10.3).
     ///
     /// # Errors
-    /// As [`Block::check_source`]; overlapping rows.
+    /// As [`Block::check_source`], or rows overlap.
     pub fn check_destination(&self) -> Result<u64, BadBlock> {
         let len = self.check_source()?;
         if self.is_disjoint() { Ok(len) } else { Err(BadBlock::Overlaps(*self)) }
     }
 
-    /// Its one form: strides that nothing steps over are 0 (MEM-10.2).
+    /// Returns the block in its one form, in which unused strides are 0 (MEM-10.2).
     #[must_use]
     pub fn tidy(self) -> Block {
         let row_stride = if self.rows > 1 { self.row_stride } else { 0 };
@@ -143,7 +143,8 @@ impl Block {
         Block { row_stride, plane_stride, ..self }
     }
 
-    /// Bytes, if the rows follow each other without a gap: then it is a range like any other.
+    /// Returns the length in bytes if the rows follow each other without a gap. The block is then a
+    /// plain range.
     #[must_use]
     pub fn as_range(&self) -> Option<u64> {
         let len = self.len()?;
@@ -152,7 +153,7 @@ impl Block {
         (len == 0 || rows_touch && (self.planes <= 1 || self.plane_stride == plane)).then_some(len)
     }
 
-    /// Where the packed bytes from `start` on, `len` of them, lie: one piece for each row they
+    /// Returns where `len` packed bytes from `start` on lie, with one piece for each row that they
     /// touch. Bytes past the end lie nowhere.
     #[must_use]
     pub fn pieces(&self, start: u64, len: u64) -> Pieces {
@@ -185,11 +186,11 @@ impl fmt::Display for Block {
 /// A part of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Of its first byte in memory.
+    /// Offset of its first byte in memory.
     pub offset: u64,
-    /// Of its first byte among the packed bytes that were asked for.
+    /// Position of its first byte among the packed bytes that were asked for.
     pub packed: usize,
-    /// Bytes.
+    /// Length in bytes.
     pub len: usize,
 }
 
@@ -212,8 +213,7 @@ impl Iterator for Pieces {
             return None;
         }
         let Block { offset, row, rows, row_stride, plane_stride, .. } = self.block;
-        // Nothing wraps in a block that was checked; one that was not leads to offsets that no
-        // region has.
+        // Nothing wraps in a checked block. An unchecked block leads to offsets that no region has.
         let plane = self.plane.wrapping_mul(plane_stride);
         let offset = offset
             .wrapping_add(plane)
@@ -239,7 +239,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::vec::Vec;
 
-    /// Every byte of a small block, in packed order: what the words "rows of planes" say.
+    /// Returns every byte of a small block in packed order, straight from the definition.
     fn offsets(block: &Block) -> Vec<u64> {
         let mut all = Vec::new();
         for plane in 0..u64::from(block.planes) {
@@ -278,8 +278,8 @@ mod tests {
             prop_assert_eq!(block.tidy().pieces(start, len).collect::<Vec<_>>(), block.pieces(start, len).collect::<Vec<_>>());
         }
 
-        /// MEM-10.3: what is called disjoint is; what is not, overlaps or has planes between rows
-        /// in no order.
+        /// MEM-10.3: disjoint blocks have no common byte. Other blocks overlap, or have planes
+        /// between rows in no order.
         #[test]
         fn disjoint_rows_share_no_byte(block in block()) {
             let all = offsets(&block);

@@ -1,4 +1,4 @@
-//! Counters that know their names: whoever shows them, or writes them down for others to read,
+//! Counters that know their names. Code that shows them, or writes them down for other programs,
 //! needs no list of its own.
 
 /// Declares a struct of `u64` counters that lists its own names and values.

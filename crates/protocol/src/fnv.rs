@@ -1,6 +1,7 @@
-//! Sums that tell apart what differs by accident.
+//! Checksums that detect accidental differences.
 
-/// FNV-1a, 64 bits (draft-eastlake-fnv). Whoever wants to can find other bytes with the same sum.
+/// Returns FNV-1a, 64 bits (draft-eastlake-fnv). An attacker can find other bytes with the same
+/// sum.
 #[must_use]
 pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
     bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
@@ -12,7 +13,7 @@ pub fn fnv1a(bytes: impl IntoIterator<Item = u8>) -> u64 {
 mod tests {
     use super::fnv1a;
 
-    /// Of the draft's test vectors.
+    /// Test vectors of the draft.
     #[test]
     fn sums_are_as_published() {
         let sums = [b"".as_slice(), b"a", b"foobar"].map(|bytes| fnv1a(bytes.iter().copied()));

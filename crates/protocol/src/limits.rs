@@ -65,7 +65,7 @@ pub const PROGRESS_FAILURE_TIMES: u32 = 3;
 /// (COH-13.3).
 pub const VAIN_QUESTIONS_MAX: u32 = 4;
 /// Maximum distance of a datagram's number from the largest that came before it. It is more than
-/// fits into any window, including all datagrams sent during a failure time without an answer
+/// fits into any window, together with all datagrams sent during a failure time without an answer
 /// (WIND-3.2).
 pub const NUMBERS_AHEAD_MAX: u64 = 1 << 24;
 /// Number of consecutive rounds in which datagrams on a fast path must be lost, while others
@@ -91,8 +91,8 @@ pub const JOIN_CONNECT_TIME: Duration = Duration::from_secs(8);
 /// the network was still being established (MEM-16.7).
 pub const LAST_WORDS: Duration = Duration::from_millis(500);
 /// Maximum time for which a node waits for one step of another node of its machine while they agree
-/// to share memory. A node waits twice for its own steps and once while the other node waits. After
-/// that the two nodes talk over UDP.
+/// to share memory. It waits twice as long for an answer, because the other node may wait for a
+/// third one. After that the two nodes talk over UDP.
 pub const LOCAL_PEERS_AGREE_TIME: Duration = Duration::from_secs(2);
 /// Time between the first two HELLOs. It doubles up to [`HELLO_INTERVAL_MAX`].
 pub const HELLO_INTERVAL_MIN: Duration = Duration::from_millis(5);

@@ -1,11 +1,10 @@
-//! Deliberately planted bugs (feature `planted-bugs`, never in a release): proof that the tests
-//! would notice.
+//! Deliberately planted bugs (feature `planted-bugs`, never in a release), which prove that the
+//! tests detect such bugs.
 //!
-//! A place in the protocol that must not be wrong asks [`planted`]`(Bug::X)` and, if so, does the
-//! wrong thing. Without the feature the question is the constant `false`.
+//! A critical place in the protocol asks [`planted`]`(Bug::X)` and, if it is `true`, does the wrong
+//! thing. Without the feature the answer is the constant `false`.
 
-/// What can be broken on purpose. Each must be caught by the simulator within the seeds that CI
-/// runs.
+/// Bug that can be planted on purpose. The simulator must catch each within the seeds that CI runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -55,7 +54,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    /// All of them, for the test that plants each in turn.
+    /// All bugs, for the test that plants each in turn.
     pub const ALL: [Bug; 42] = [
         Bug::AcceptDuplicateDatagram,
         Bug::AcceptDuplicateMessage,
@@ -107,12 +106,12 @@ mod switch {
     use core::sync::atomic::{AtomicU8, Ordering};
     static PLANTED: AtomicU8 = AtomicU8::new(0);
 
-    /// Plant `bug` in this process, or none. For tests only.
+    /// Plants `bug` in this process, or none. For tests only.
     pub fn plant(bug: Option<super::Bug>) {
         PLANTED.store(bug.map_or(0, |b| b as u8), Ordering::Relaxed);
     }
 
-    /// Is this bug planted?
+    /// Returns `true` if this bug is planted.
     #[must_use]
     pub fn planted(bug: super::Bug) -> bool {
         PLANTED.load(Ordering::Relaxed) == bug as u8
@@ -121,7 +120,7 @@ mod switch {
 
 #[cfg(not(feature = "planted-bugs"))]
 mod switch {
-    /// Is this bug planted? Never, without the feature.
+    /// Returns `true` if this bug is planted, which is never without the feature.
     #[must_use]
     #[inline(always)]
     pub const fn planted(_: super::Bug) -> bool {

@@ -1,41 +1,39 @@
-//! What stands in the rings between two nodes of one machine (spec/memory.md, MEM-16): the same
-//! heads and bodies as in Wind's messages, in records, each behind a heading of one word.
+//! Records in the rings between two nodes of one machine (spec/memory.md, MEM-16). They hold the
+//! same heads and bodies as Wind's messages, each behind a heading of one word.
 //!
-//! What a heading says comes from another process's memory: it is judged here, before anything else
-//! is read.
+//! A heading comes from another process's memory. It is checked here before anything else is read.
 
 use crate::limits::{HEAD_MAX, RECORD_STEP, RING_BYTES};
 use crate::wind::Class;
 
-/// Bytes of a heading.
+/// Length of a heading in bytes.
 pub const HEADING: usize = 8;
 
-/// What a record is.
+/// Kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// Nothing up to the ring's end; the next record stands at its beginning.
+    /// Unused bytes up to the ring's end. The next record stands at the ring's beginning.
     Skip = 1,
-    /// A message: its head, its body.
+    /// A whole message: head, body.
     Whole = 2,
-    /// A message begins that does not fit into one record: the length of its body (u64), its head.
+    /// Beginning of a message that does not fit into one record: length of its body (u64), head.
     Begin = 3,
-    /// The next bytes of its body; with the last of them it is whole.
+    /// Next bytes of the body. The last piece completes the message.
     Piece = 4,
-    /// The message that has begun is taken back.
+    /// Withdrawal of the message that has begun.
     Withdrawn = 5,
-    /// Please give me the memory of the region with this key (u64).
+    /// Request for the memory of the region with this key (u64).
     Ask = 6,
-    /// The answer: the memory of the region with this key lies in the socket, or cannot be had (see
-    /// [`Heading::flag`]).
+    /// Answer to [`Kind::Ask`] with the region's key. The memory lies in the socket, or is not
+    /// available (see [`Heading::flag`]).
     Given = 7,
-    /// No more messages come.
+    /// End of messages.
     Goodbye = 8,
-    /// Please exchange pages with me: the question with this number (u64), and my pages, lie in the
-    /// socket.
+    /// Request to exchange pages, with a number (u64). The requester's pages lie in the socket.
     Swap = 9,
-    /// The answer to the question with this number: done, and your new pages lie in the socket, or
-    /// not done (see [`Heading::flag`]).
+    /// Answer to the request with this number. It is done, and the new pages lie in the socket, or
+    /// it is not done (see [`Heading::flag`]).
     Swapped = 10,
 }
 
@@ -57,40 +55,41 @@ impl Kind {
     }
 }
 
-/// A heading, understood.
+/// A decoded heading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heading {
-    /// What follows.
+    /// Kind of the record.
     pub kind: Kind,
-    /// Of [`Kind::Whole`] and [`Kind::Begin`]: the message's class.
+    /// Message class, for [`Kind::Whole`] and [`Kind::Begin`].
     pub class: Class,
-    /// Of the same: bytes of its head.
+    /// Length of the head in bytes, for the same kinds.
     pub head: usize,
-    /// Bytes behind the heading.
+    /// Number of bytes behind the heading.
     pub len: usize,
-    /// Of [`Kind::Given`] and [`Kind::Swapped`]: it was done.
+    /// `true` if it was done, for [`Kind::Given`] and [`Kind::Swapped`].
     pub flag: bool,
 }
 
-/// A heading that makes no sense: whoever writes the ring is broken, or hostile.
+/// A malformed heading. The writer of the ring is broken, or hostile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a record in the memory shared with this local peer makes no sense")]
 pub struct Damaged;
 
 impl Heading {
-    /// A heading with nothing but its kind and what follows.
+    /// Creates a heading with only a kind and a length.
     #[must_use]
     pub const fn plain(kind: Kind, len: usize) -> Heading {
         Heading { kind, class: Class::Unordered, head: 0, len, flag: false }
     }
 
-    /// Bytes from this record to the next.
+    /// Returns the number of bytes from this record to the next.
     #[must_use]
     pub const fn stride(&self) -> usize {
         stride(self.len)
     }
 
-    /// As a word, which is never 0: that is what stands where no record is yet (MEM-16.1).
+    /// Encodes the heading as a word. It is never 0, which stands where no record is yet
+    /// (MEM-16.1).
     #[must_use]
     pub const fn encode(&self) -> u64 {
         self.len as u64 & 0xffff_ffff
@@ -100,10 +99,10 @@ impl Heading {
             | (self.flag as u64) << 56
     }
 
-    /// Of a word that stands `left` bytes before the ring's end.
+    /// Decodes a word that stands `left` bytes before the ring's end.
     ///
     /// # Errors
-    /// It makes no sense, or the record would not end before the ring does (MEM-16.2).
+    /// The word makes no sense, or the record would not end before the ring does (MEM-16.2).
     #[inline]
     pub fn decode(word: u64, left: usize) -> Result<Heading, Damaged> {
         let [a, b, c, d, kind, class, head, flag] = word.to_le_bytes();
@@ -135,8 +134,8 @@ impl Heading {
     }
 }
 
-/// Bytes from a record with so many bytes behind its heading to the next one: records begin on
-/// cache lines of their own.
+/// Returns the number of bytes from a record to the next one, for `len` bytes behind its heading.
+/// Records begin on cache lines of their own.
 #[must_use]
 pub const fn stride(len: usize) -> usize {
     (HEADING + len).next_multiple_of(RECORD_STEP)
@@ -178,7 +177,7 @@ mod tests {
             prop_assert_eq!(Heading::decode(word, heading.stride() - 1), Err(Damaged));
         }
 
-        /// MEM-16.2: what is accepted has one encoding, and ends within the ring.
+        /// MEM-16.2: every accepted word has one encoding, and its record ends within the ring.
         #[test]
         fn any_word_is_judged(word in any::<u64>(), near in 0..11u64, left in 8..RING_BYTES) {
             for word in [word, word & 0xff01_ff03_0000_ffff | near << 32] {

@@ -3,12 +3,12 @@
 use core::ops::{Add, AddAssign, Sub};
 use core::time::Duration;
 
-/// A moment, in nanoseconds since the caller's own start. Never goes back.
+/// A moment, in nanoseconds since the caller's own start. It never goes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 
 impl Time {
-    /// The span from `earlier` to `self`; zero if `earlier` is later.
+    /// Returns the span from `earlier` to `self`, or zero if `earlier` is later.
     #[must_use]
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
