@@ -1,40 +1,40 @@
-//! What can go wrong with memory, said so that a person can act on it.
+//! Errors of memory allocation and access, each with a remedy.
 
 use oikaze_protocol::limits::PAGE;
 use rustix::io::Errno;
 
-/// Memory could not be had.
+/// Memory could not be allocated, mapped or registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemoryError {
     /// A system call failed.
     #[error("could not {what} ({bytes} bytes): {why}; {remedy}")]
     System {
-        /// What was tried.
+        /// Operation that failed.
         what: &'static str,
-        /// How much of it.
+        /// Size of the memory in bytes.
         bytes: usize,
-        /// The system's answer.
+        /// Error that the system call returned.
         why: Errno,
-        /// What to do about it.
+        /// Suggested remedy.
         remedy: &'static str,
     },
-    /// There is less memory than asked for, and taking it page by page would end in the
+    /// Less memory is available than was asked for. Taking it page by page would invoke the
     /// out-of-memory killer.
     #[error(
         "could not reserve {bytes} bytes: only {available} bytes are available ({limit}); use less, or raise the limit"
     )]
     NotAvailable {
-        /// How much was asked for.
+        /// Number of bytes asked for.
         bytes: usize,
-        /// How much there is.
+        /// Number of bytes available.
         available: usize,
-        /// Whose limit it is.
+        /// Name of the limit that was reached.
         limit: &'static str,
     },
-    /// Nothing was asked for, or more than any machine has.
+    /// The length is zero or larger than any machine's memory.
     #[error("a region of {0} bytes makes no sense; ask for 1 byte to 2^47 bytes")]
     Length(usize),
-    /// Rights that the memory itself cannot grant.
+    /// The memory itself cannot grant these rights.
     #[error(
         "this memory was lent for reading; write and atomic rights cannot be granted, borrow it mutably instead"
     )]
@@ -54,14 +54,14 @@ pub enum MemoryError {
         "a region of {len} bytes cannot have {asked}: it may grow to {capacity}; make it with a larger capacity"
     )]
     Capacity {
-        /// The length that was asked for.
+        /// Length in bytes that was asked for.
         asked: usize,
-        /// The length that it has.
+        /// Current length in bytes.
         len: usize,
-        /// The length that it may have.
+        /// Maximum length in bytes.
         capacity: usize,
     },
-    /// Nothing is registered under this number any more.
+    /// No region is registered under this number any more.
     #[error("this region is not registered any more; register its memory again")]
     NotRegistered,
     /// Rights are granted to whole pages.
@@ -69,11 +69,11 @@ pub enum MemoryError {
         "bytes {start}..{end} of a region of {size} bytes are not whole pages of {PAGE} bytes; rights are granted to whole pages, the last one to the region's end"
     )]
     NotPages {
-        /// First byte.
+        /// Offset of the first byte.
         start: u64,
-        /// Behind the last.
+        /// Offset just past the last byte.
         end: u64,
-        /// Bytes of the region.
+        /// Size of the region in bytes.
         size: u64,
     },
     /// The table has no slot left.
@@ -108,17 +108,17 @@ impl MemoryError {
     }
 }
 
-/// An access to a region that cannot be done.
+/// An access to a region failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AccessError {
-    /// Past the end.
+    /// The range ends past the region's end.
     #[error("{len} bytes at offset {offset} lie outside a region of {size} bytes")]
     OutOfBounds {
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u64,
-        /// The region's size.
+        /// Size of the region in bytes.
         size: u64,
     },
     /// An atomic access to a word that is not aligned.
@@ -126,19 +126,19 @@ pub enum AccessError {
         "the word at offset {offset} is not at a multiple of {width} bytes in memory; atomics of {width} bytes need that"
     )]
     Misaligned {
-        /// Where.
+        /// Offset of the word.
         offset: u64,
-        /// Its bytes.
+        /// Width of the word in bytes.
         width: u64,
     },
-    /// Pages that cannot be had.
+    /// Pages of the range cannot be brought into memory.
     #[error(
         "{len} bytes at offset {offset} cannot be had: the file they belong to was truncated, or its disk failed"
     )]
     Lost {
-        /// First byte.
+        /// Offset of the first byte.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u64,
     },
     /// The memory was lent for reading.

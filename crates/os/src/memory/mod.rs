@@ -1,23 +1,22 @@
 //! Memory that peers reach, and memory that is sent from.
 //!
-//! - [`Region`]: counted memory of one of three kinds (shared, private, borrowed), read and written
+//! - [`Region`]: reference-counted memory (shared, private, borrowed or a file's), read and written
 //!   by copy.
-//! - [`RegionTable`]: the regions of one engine, by slot and by key, with rights and bounds; what
-//!   the protocol calls [`Memory`](oikaze_protocol::rma::Memory).
-//! - [`Gather`]: bytes of a region on their way into an iovec.
-//! - [`Scatter`]: bytes of a region that an iovec is filled into.
+//! - [`RegionTable`]: the regions of one engine, by slot and by key, with rights and bounds. It
+//!   implements the protocol's [`Memory`](oikaze_protocol::rma::Memory).
+//! - [`Gather`]: bytes of a region that an iovec sends from.
+//! - [`Scatter`]: bytes of a region that an iovec receives into.
 //! - [`fifo`]: queues in regions that peers push to.
 //! - [`shared`]: shared arrays (spec/coherence.md), tracked page by page.
-//! - [`placement`]: pages that change place instead of bytes.
-//! - [`scope`]: memory of the program lent to the runtime until the scope ends.
+//! - [`placement`]: moves pages instead of copying bytes.
+//! - [`scope`]: lends memory of the program to the runtime until the scope ends.
 //!
-//! ## Races
-//! Peers write regions whenever they like, so no reference to the inside of a region is ever handed
-//! out for keeps: bytes are copied in and out through raw pointers, and words are loaded and stored
-//! atomically. Two copies that meet at the same bytes leave some mixture of both, which is what the
-//! remote side of any one-sided network promises; bytes have no invalid values, so the mixture is
-//! never worse than wrong data. Programs order their accesses by signals (an atomic word written
-//! after the data: release, read with acquire) or by completions.
+//! ## Races Peers write regions at any time, so the crate never hands out a lasting reference into
+//! a region. Bytes are copied in and out through raw pointers, and words are loaded and stored
+//! atomically. Two concurrent copies of the same bytes leave a mixture of both, as with any
+//! one-sided network. Bytes have no invalid values, so the mixture is never worse than wrong data.
+//! Programs order their accesses by signals (an atomic word written after the data: release, read
+//! with acquire) or by completions.
 
 mod accumulate;
 mod available;

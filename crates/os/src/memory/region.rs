@@ -1,4 +1,4 @@
-//! One piece of memory that peers may reach and that sends may gather from.
+//! Regions: memory that peers may reach and that sends may gather from.
 
 mod access;
 mod file;
@@ -27,22 +27,22 @@ use rustix::fd::{AsFd, BorrowedFd};
 use sigbus::NamedMapping;
 use std::sync::Arc;
 
-/// Where a region's bytes are.
+/// Kind of memory that holds a region's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RegionKind {
-    /// Our memory file, mapped twice: the program's view and the runtime's alias.
+    /// A memory file of ours, mapped twice: the program's view and the runtime's alias.
     Shared,
-    /// Our anonymous memory.
+    /// Anonymous memory of ours.
     Private,
     /// The program's memory, lent until a scope ends.
     Borrowed,
-    /// A file of the program's, whose pages may be on the disk alone.
+    /// A file of the program's, whose pages may be only on disk.
     File,
-    /// The runtime's alias of memory that is looked after elsewhere (shared arrays).
+    /// The runtime's alias of memory that another object owns (shared arrays).
     Alias,
 }
 
-/// Who touches the bytes: the program (through the view, which may be tracked) or the runtime
+/// Side that touches the bytes: the program (through the view, which may be tracked) or the runtime
 /// (through the alias, which never traps).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
@@ -50,10 +50,10 @@ pub(super) enum Side {
     Runtime,
 }
 
-/// Counted memory; clones are the same memory, which is given back when the last clone and the last
-/// [`super::Gather`] is gone.
+/// Reference-counted memory. Clones are the same memory, which is freed when the last clone and the
+/// last [`super::Gather`] are dropped.
 ///
-/// All methods copy, and check their bounds; single words are changed atomically
+/// All methods copy, and check their bounds. Single words are changed atomically
 /// ([`Region::word`]). See [the module](super) about races.
 #[derive(Clone, Debug)]
 pub struct Region {
@@ -64,21 +64,22 @@ pub struct Region {
 struct Inner {
     view: NonNull<u8>,
     alias: NonNull<u8>,
-    /// Only grows ([`Region::grow`]), and never past `capacity`.
+    /// Length in bytes. Only grows ([`Region::grow`]), and never past `capacity`.
     len: AtomicUsize,
-    /// Bytes of address space, from the beginning on.
+    /// Bytes of address space from the region's start.
     capacity: usize,
     pages: PageSize,
-    /// The shape of the FIFO that its owner made here ([`super::fifo`]); 0: none.
+    /// Shape of the FIFO that the owner made here ([`super::fifo`]), or 0 if there is none.
     fifo: AtomicU64,
     backing: Backing,
 }
 
-/// Whoever keeps memory mapped.
+/// An object that keeps memory mapped.
 pub(crate) trait Owner: core::fmt::Debug + Send + Sync {}
 impl<T: core::fmt::Debug + Send + Sync> Owner for T {}
 
-/// A file of which the kernel tells what is in memory is `told` ([`super::residence::is_told`]).
+/// Memory behind a region. `told` of a file: the kernel reports which of its pages are in memory
+/// ([`super::residence::is_told`]).
 #[derive(Debug)]
 enum Backing {
     Shared { view: Mapping, alias: Mapping, backed: Backed },
@@ -89,16 +90,16 @@ enum Backing {
     Alias { _owner: Arc<dyn Owner> },
 }
 
-// SAFETY: the pointers lead into memory that the backing keeps alive (or, if lent, whose end waits
-// at the gate for every access); it is reached through raw copies and atomics only, from any
-// thread.
+// SAFETY: the pointers lead into memory that the backing keeps alive. For lent memory, the end of
+// the loan waits at the gate for every access. The memory is reached through raw copies and atomics
+// only, from any thread.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
 
 impl Region {
-    /// Zeroed memory in a file of its own, mapped twice. All of it is reserved now, in huge pages
-    /// where the kernel grants them.
+    /// Returns zeroed memory in a file of its own, mapped twice. All of it is reserved now, in huge
+    /// pages where the kernel grants them.
     ///
     /// # Errors
     /// [`MemoryError`]: not enough memory, a limit, a sandbox.
@@ -106,7 +107,7 @@ impl Region {
         Region::shared_of(len, PageSize::Huge)
     }
 
-    /// As [`Region::shared`], of pages of this size.
+    /// As [`Region::shared`], with pages of this size.
     ///
     /// # Errors
     /// As [`Region::shared`].
@@ -124,8 +125,8 @@ impl Region {
         Ok(Region::new(at, at_alias, len, pages, Backing::Shared { view, alias, backed }))
     }
 
-    /// Zeroed memory of this process alone, given pages as it is touched, huge ones where the
-    /// kernel grants them.
+    /// Returns zeroed memory of this process alone. Pages are allocated at the first touch, huge
+    /// ones where the kernel grants them.
     ///
     /// # Errors
     /// [`MemoryError`]: not enough memory, a limit.
@@ -133,8 +134,8 @@ impl Region {
         Region::private_of(len, PageSize::Huge)
     }
 
-    /// As [`Region::private`], of pages of this size: small ones for memory that is touched here
-    /// and there, or whose pages change place in small numbers.
+    /// As [`Region::private`], with pages of this size. Small pages suit memory that is touched
+    /// sparsely, or whose pages are moved in small numbers.
     ///
     /// # Errors
     /// As [`Region::private`].
@@ -144,7 +145,7 @@ impl Region {
         Ok(Region::new(at, at, len, pages, Backing::Private { memory, watched }))
     }
 
-    /// The usual kind: [`Region::private`].
+    /// Returns memory of the usual kind: [`Region::private`].
     ///
     /// # Errors
     /// As [`Region::private`].
@@ -152,7 +153,7 @@ impl Region {
         Region::private(len)
     }
 
-    /// `len` bytes at `at`, which `owner` keeps mapped readable and writable and untracked: the
+    /// Wraps `len` bytes at `at`, which `owner` keeps mapped readable, writable and untracked: the
     /// alias of a shared array.
     ///
     /// # Safety
@@ -163,7 +164,7 @@ impl Region {
         Region::new(at, at, len, PageSize::Small, Backing::Alias { _owner: owner })
     }
 
-    /// Memory that stays valid until [`Region::close`] has returned.
+    /// Wraps memory that stays valid until [`Region::close`] has returned.
     pub(super) fn borrowed(at: NonNull<u8>, len: usize, writable: bool) -> Region {
         Region::new(at, at, len, PageSize::Small, Backing::Borrowed { gate: Gate::new(), writable })
     }
@@ -188,18 +189,19 @@ impl Region {
         }
     }
 
-    /// Which pages it was asked to have.
+    /// Returns the page size that was asked for.
     #[must_use]
     pub fn page_size(&self) -> PageSize {
         self.inner.pages
     }
 
-    /// The size of its huge pages, if it is to have such.
+    /// Returns the size of the region's huge pages in bytes, or `None` if the region has small
+    /// pages only.
     pub(super) fn huge_pages(&self) -> Option<usize> {
         huge::suits(self.inner.capacity, self.inner.pages)
     }
 
-    /// Private memory, whose pages may be moved, and whether it is watched for that.
+    /// Returns the mapping of a private region, whose pages may be moved, and its watch state.
     pub(super) fn private_memory(&self) -> Option<(&Mapping, &Watched)> {
         match &self.inner.backing {
             Backing::Private { memory, watched } => Some((memory, watched)),
@@ -207,20 +209,20 @@ impl Region {
         }
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     #[must_use]
     #[inline]
     pub fn len(&self) -> usize {
         self.inner.len.load(Ordering::Acquire)
     }
 
-    /// No bytes at all? (Only lent memory can be empty.)
+    /// Returns `true` if the region has no bytes. (Only lent memory can be empty.)
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Where its bytes are.
+    /// Returns the kind of memory that holds the bytes.
     #[must_use]
     pub fn kind(&self) -> RegionKind {
         match self.inner.backing {
@@ -237,7 +239,8 @@ impl Region {
         !matches!(self.kind(), RegionKind::Borrowed | RegionKind::Alias)
     }
 
-    /// What the memory itself can grant: everything, or reading alone if it was lent for reading.
+    /// Returns the rights that the memory itself can grant: all, or only reading if it was lent or
+    /// mapped for reading.
     #[must_use]
     pub fn rights(&self) -> Rights {
         if self.writable() { Rights::ALL } else { Rights::READ }
@@ -251,14 +254,14 @@ impl Region {
         )
     }
 
-    /// Has the scope that lent the memory ended?
+    /// Returns `true` if the scope that lent the memory has ended.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         matches!(&self.inner.backing, Backing::Borrowed { gate, .. } if gate.is_closed())
     }
 
-    /// The file of a shared region, for a peer on this machine to map; none once pages of it may
-    /// have changed place with a local peer's.
+    /// Returns the file of a shared region, for a peer on this machine to map. Returns `None` once
+    /// pages may have been exchanged with a local peer.
     #[must_use]
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
         match &self.inner.backing {
@@ -267,8 +270,8 @@ impl Region {
         }
     }
 
-    /// Where the program's view begins, for C and NumPy. Peers may write behind it; null for memory
-    /// that was lent.
+    /// Returns the address of the program's view, for C and NumPy, or null for lent memory. Peers
+    /// may write there at any time.
     #[must_use]
     pub fn view_ptr(&self) -> *mut u8 {
         match self.inner.backing {
@@ -277,18 +280,19 @@ impl Region {
         }
     }
 
-    /// What its owner says of a FIFO here, in the bits of its shape; never what its memory says,
-    /// which others may write.
+    /// Returns the owner's record of a FIFO here, as the bits of its shape. The region's own bytes
+    /// are not used, because others may write them.
     pub(super) fn fifo_bits(&self) -> &AtomicU64 {
         &self.inner.fifo
     }
 
-    /// Does nobody else know of this memory? (Nobody can then begin to.)
+    /// Returns `true` if this is the only handle to the memory. (Then no other thread can make
+    /// one.)
     pub(super) fn is_last(&self) -> bool {
         Arc::strong_count(&self.inner) == 1
     }
 
-    /// End the loan: refuse new accesses, wait for those that are under way.
+    /// Ends the loan: refuses new accesses and waits for those under way.
     pub(super) fn close(&self) {
         if let Backing::Borrowed { gate, .. } = &self.inner.backing {
             gate.close();

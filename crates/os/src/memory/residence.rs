@@ -1,5 +1,5 @@
-//! Pages that may be elsewhere: those of files. Who must not wait for a disk asks first, and leaves
-//! the fetching to a thread (MEM-1.10).
+//! Presence of pages that may be absent, as those of files. A caller that must not wait for a disk
+//! asks first and leaves the fetch to a thread (MEM-1.10).
 
 use super::Region;
 use core::ptr::NonNull;
@@ -15,11 +15,11 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Pages that are asked for at a time, so that the answer has a place on the stack.
+/// Number of pages asked about per call, so that the answer fits on the stack.
 const PAGES_A_CALL: usize = 256;
 
-/// Does the kernel tell this process which pages of the file are in memory? Since Linux 5.2 it says
-/// "all" of one that is neither its own nor one that it may write (mincore(2)).
+/// Returns `true` if the kernel reports which pages of the file are in memory. Since Linux 5.2 it
+/// reports "all" for a file that this process neither owns nor may write (mincore(2)).
 pub(super) fn is_told(file: BorrowedFd<'_>) -> bool {
     fstat(file).is_ok_and(|stat| stat.st_uid == geteuid().as_raw())
         || accessat(
@@ -31,9 +31,9 @@ pub(super) fn is_told(file: BorrowedFd<'_>) -> bool {
         .is_ok()
 }
 
-/// Are all pages of these bytes in memory? Those of a file, in the page cache, if that [is
-/// told](is_told); whether they are mapped as well is a small matter. If the kernel does not say,
-/// they are taken to be.
+/// Returns `true` if all pages of these bytes are in memory. For a file that [is told](is_told),
+/// the page cache counts, whether or not the pages are mapped. If the kernel does not answer, the
+/// pages count as present.
 pub(super) fn is_present(at: NonNull<u8>, len: usize) -> bool {
     let page = rustix::param::page_size();
     let begin = at.as_ptr().addr() & !(page - 1);
@@ -41,8 +41,8 @@ pub(super) fn is_present(at: NonNull<u8>, len: usize) -> bool {
     for start in (begin..end).step_by(PAGES_A_CALL * page) {
         let bytes = (end - start).min(PAGES_A_CALL * page);
         let mut answer = [0_u8; PAGES_A_CALL];
-        // SAFETY: the answer has a byte for each page asked for; the kernel looks at no memory but
-        // that.
+        // SAFETY: the answer has a byte for each page asked for; the kernel accesses no other
+        // memory.
         let failed = unsafe { libc::mincore(start as *mut _, bytes, answer.as_mut_ptr()) } != 0;
         if !failed && answer.iter().take(bytes.div_ceil(page)).any(|page| page & 1 == 0) {
             return false;
@@ -51,7 +51,8 @@ pub(super) fn is_present(at: NonNull<u8>, len: usize) -> bool {
     true
 }
 
-/// Have the pages of these bytes in memory, mapped for reading or for writing. Waits for the disk.
+/// Brings the pages of these bytes into memory, mapped for reading or for writing. Waits for the
+/// disk.
 ///
 /// # Errors
 /// They cannot be had: `EFAULT` past the end of a file.
@@ -70,26 +71,26 @@ pub(super) fn populate(at: NonNull<u8>, len: usize, writing: bool) -> Result<(),
     }
 }
 
-/// Bytes that are fetched before what others want has its turn.
+/// Number of bytes fetched before the next request gets its turn.
 const PIECE: u64 = 16 << 20;
 
-/// Bytes whose pages are to be fetched.
+/// A range whose pages are to be fetched.
 #[derive(Debug)]
 struct Wanted {
     region: Region,
     range: Range<u64>,
-    /// Where what is left of them begins.
+    /// Offset at which the rest of the range begins.
     at: u64,
-    /// What for.
+    /// Access that the pages are fetched for.
     right: Rights,
     lost: Arc<Lost>,
 }
 
 impl Wanted {
-    /// Fetch a piece; what is left then.
+    /// Fetches a piece and returns the rest.
     fn fetch(mut self) -> Option<Wanted> {
         if Arc::strong_count(&self.lost) == 1 {
-            // The registration is over: nobody wants them, and nobody is to be told.
+            // The registration has ended: nobody wants the pages or the result.
             return None;
         }
         let end = self.range.end.min(self.at.saturating_add(PIECE));
@@ -103,8 +104,8 @@ impl Wanted {
     }
 }
 
-/// Ranges of one registration that are being fetched, and those that could not be, until somebody
-/// has been told; so many of each at most ([`FETCHED_AT_ONCE`]).
+/// Ranges of one registration that are being fetched, and ranges whose fetch failed, until a
+/// request has been told. At most [`FETCHED_AT_ONCE`] of each.
 #[derive(Debug, Default)]
 pub(super) struct Lost(Mutex<Ranges>);
 
@@ -115,8 +116,8 @@ struct Ranges {
 }
 
 impl Lost {
-    /// Could any of this not be fetched? Who asks tells others, and the next who wants it tries
-    /// again.
+    /// Returns `true` if part of the range could not be fetched, and forgets that failure. The
+    /// caller reports the failure, and the next request tries again.
     pub fn take(&self, range: &Range<u64>) -> bool {
         let lost = &mut self.ranges().lost;
         let before = lost.len();
@@ -124,8 +125,8 @@ impl Lost {
         lost.len() < before
     }
 
-    /// Somebody wants these bytes; are they not being fetched already, and is there room for more?
-    /// (If not, whoever wants them asks again.)
+    /// Returns `true` if the range is not being fetched yet and there is room for another one.
+    /// (Otherwise the requester asks again.)
     fn begin(&self, range: &Range<u64>) -> bool {
         let fetching = &mut self.ranges().fetching;
         let new = fetching.len() < FETCHED_AT_ONCE && !fetching.contains(range);
@@ -140,7 +141,7 @@ impl Lost {
         ranges.fetching.retain(|one| *one != range);
         if !fetched && !ranges.lost.contains(&range) {
             if ranges.lost.len() >= FETCHED_AT_ONCE {
-                // Who asked for it has given up, or finds it lost again.
+                // Drop the oldest: its requester has given up, or will find the range lost again.
                 ranges.lost.remove(0);
             }
             ranges.lost.push(range);
@@ -152,15 +153,15 @@ impl Lost {
     }
 }
 
-/// The thread that fetches; begun when it is first needed, and ended with its owner.
+/// Thread that fetches pages. It starts when first needed and ends with its owner.
 #[derive(Debug, Default)]
 pub(super) struct Fetcher {
     wanted: Mutex<Option<Sender<Wanted>>>,
 }
 
 impl Fetcher {
-    /// Fetch these pages, soon. If no thread can be had, nothing is fetched, and whoever wants them
-    /// is told so in the end.
+    /// Fetches these pages soon. If no thread can be started, nothing is fetched, and requesters
+    /// are told so in the end.
     pub fn fetch(&self, region: &Region, range: Range<u64>, right: Rights, lost: &Arc<Lost>) {
         if let Some(disk) = region.disk() {
             return disk.want(&range);
@@ -177,7 +178,7 @@ impl Fetcher {
         }
         match &*sender {
             Some(sender) => {
-                // It ends only when the sender is dropped.
+                // Sending cannot fail: the thread ends only when the sender is dropped.
                 let _ = sender.send(Wanted {
                     region: region.clone(),
                     at: range.start,
@@ -186,13 +187,13 @@ impl Fetcher {
                     lost: Arc::clone(lost),
                 });
             }
-            // The next who asks tries again.
+            // The next request tries again.
             None => lost.end(range, true),
         }
     }
 }
 
-/// Piece by piece of each in turn: nobody waits for all that another one wants.
+/// Fetches one piece of each request in turn, so that a short request does not wait for a long one.
 fn work(wanted: &Receiver<Wanted>) {
     let mut waiting = VecDeque::new();
     while let Some(next) = waiting.pop_front().or_else(|| wanted.recv().ok()) {
@@ -217,7 +218,7 @@ mod tests {
 
     const LEN: usize = 40 * 4096;
 
-    /// A file of sevens whose pages are on the disk alone.
+    /// Returns a file of sevens whose pages are only on disk.
     fn evicted() -> (File, Region) {
         let path = std::env::temp_dir().join(format!(
             "oikaze-residence-{}-{:?}",
@@ -275,7 +276,7 @@ mod tests {
         while ask() == Err(Refusal::NotPresent) {
             std::thread::yield_now();
         }
-        // Who is told of it takes the news along: the next one makes the thread look again.
+        // The first request consumes the failure, so the next one makes the thread try again.
         assert_eq!(ask(), Err(Refusal::NotPresent));
         assert!(region.make_present(8192, 1, Rights::READ).is_err());
         file.set_len(LEN as u64).unwrap();
@@ -283,7 +284,7 @@ mod tests {
         assert_eq!(table.locate(registered.key, 8192, 100, Rights::READ), Ok(registered.slot));
     }
 
-    /// MEM-1.13: a peer that wants much is no reason for others to wait for long.
+    /// MEM-1.13: a peer's long request does not delay others for long.
     #[test]
     fn a_long_range_is_fetched_in_pieces() {
         let (file, _) = evicted();
@@ -307,8 +308,7 @@ mod tests {
         );
     }
 
-    /// Of a file of somebody else that may only be read the kernel says that all of it is in
-    /// memory.
+    /// For another user's file that is read-only here, the kernel reports all pages as present.
     #[test]
     fn files_of_others_are_not_taken_to_be_present() {
         if !rustix::process::geteuid().is_root() {
@@ -316,10 +316,10 @@ mod tests {
         }
         let (file, _) = evicted();
         let readable = File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap();
-        // Opened while it may be: a process whose owner changes may not look into itself any more.
+        // Open the page map now: a process that changes its user can no longer open it.
         assert!(swap::is_mapped(NonNull::from(&readable).cast(), 1));
         let other = std::thread::spawn(move || {
-            // The user "nobody"; for this thread alone.
+            // The user "nobody", for this thread alone.
             let nobody = rustix::process::Uid::from_raw(65534);
             rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
             let region = Region::of_file(readable.as_fd(), 0, LEN, false).unwrap();
@@ -337,7 +337,7 @@ mod tests {
         outcome.unwrap();
     }
 
-    /// MEM-1.8: a registration that is over has nothing fetched any more.
+    /// MEM-1.8: nothing is fetched for a registration that has ended.
     #[test]
     fn what_nobody_wants_any_more_is_not_fetched() {
         let (_file, region) = evicted();
@@ -357,7 +357,7 @@ mod tests {
         assert!(!region.is_present(0, LEN as u64));
     }
 
-    /// What is read is not written: holes of a file stay holes, until somebody writes there.
+    /// Reading does not write: holes of a file stay holes until they are written.
     #[test]
     fn to_read_a_file_does_not_change_it() {
         let (file, _) = evicted();
@@ -383,7 +383,7 @@ mod tests {
         assert!(blocks() > 0);
     }
 
-    /// MEM-9.1: whoever asks for one range after another does not fill this node's memory.
+    /// MEM-9.1: a requester of many ranges does not fill this node's memory.
     #[test]
     fn what_is_fetched_or_lost_at_a_time_is_bounded() {
         let lost = Lost::default();

@@ -1,4 +1,4 @@
-//! How a region's bytes are reached: copied, or kept in place for a while.
+//! Access to a region's bytes: by copy, or held in place for a while.
 
 use super::super::{AccessError, Gather};
 use super::{Backing, Region, RegionKind, Side};
@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 use std::sync::Arc;
 
 impl Region {
-    /// Copy bytes out.
+    /// Copies bytes out.
     ///
     /// # Errors
     /// [`AccessError`]: out of bounds, or the lending scope has ended.
@@ -14,7 +14,7 @@ impl Region {
         self.read_from(Side::Program, offset, into)
     }
 
-    /// Copy bytes in.
+    /// Copies bytes in.
     ///
     /// # Errors
     /// [`AccessError`]: out of bounds, lent for reading, or the lending scope has ended.
@@ -23,7 +23,7 @@ impl Region {
         self.write_from(Side::Program, offset, bytes)
     }
 
-    /// Set bytes to one value.
+    /// Sets bytes to one value.
     ///
     /// # Errors
     /// As [`Region::write`].
@@ -58,7 +58,7 @@ impl Region {
     ) -> Result<(), AccessError> {
         self.check_writable()?;
         self.reach(side, offset, bytes.len() as u64, |at| {
-            // Received directly into its place: there is nothing to do.
+            // The bytes were received directly into place, so there is nothing to copy.
             if !core::ptr::eq(bytes.as_ptr(), at.as_ptr()) {
                 // SAFETY: as in `read_from`, the other way round; a source that was received into a
                 // region may overlap.
@@ -72,7 +72,7 @@ impl Region {
         if self.writable() { Ok(()) } else { Err(AccessError::ReadOnly) }
     }
 
-    /// Is this range inside, without overflow?
+    /// Checks that the range is inside the region, without overflow.
     #[inline]
     pub(crate) fn check_bounds(&self, offset: u64, len: u64) -> Result<(), AccessError> {
         let size = self.len() as u64;
@@ -82,8 +82,8 @@ impl Region {
         }
     }
 
-    /// Calls `touch` with a pointer to `len` bytes at `offset` that stay valid (and, if lent, lent)
-    /// until it returns.
+    /// Calls `touch` with a pointer to `len` bytes at `offset`. The bytes stay valid (and, if lent,
+    /// lent) until `touch` returns.
     #[inline]
     pub(in crate::memory) fn reach<R>(
         &self,
@@ -100,7 +100,7 @@ impl Region {
         Ok(touch(self.at(side, offset)))
     }
 
-    /// Address of a checked offset.
+    /// Returns the address of a checked offset.
     #[inline]
     pub(in crate::memory) fn at(&self, side: Side, offset: u64) -> NonNull<u8> {
         let base = match side {
@@ -112,7 +112,8 @@ impl Region {
         unsafe { base.add(offset as usize) }
     }
 
-    /// Bytes at `offset` for as long as the answer lives, through the alias.
+    /// Holds bytes at `offset` in place for as long as the [`Hold`] lives. The address is in the
+    /// alias.
     pub(in crate::memory) fn hold(
         &self,
         offset: u64,
@@ -127,7 +128,7 @@ impl Region {
         Ok((self.at(Side::Runtime, offset), Hold { region: self.clone() }))
     }
 
-    /// Bytes to be copied to somewhere else, kept in place until the answer is dropped.
+    /// Returns bytes to be copied elsewhere, held in place until the [`Gather`] is dropped.
     ///
     /// # Errors
     /// [`AccessError`]: out of bounds, or the lending scope has ended.
@@ -136,17 +137,17 @@ impl Region {
         Ok(Gather::new(at, len as usize, hold))
     }
 
-    /// Addresses of its bytes in the program's view; `None` if the lending scope has ended.
+    /// Returns the address range of the program's view, or `None` if the lending scope has ended.
     #[must_use]
     pub fn addresses(&self) -> Option<core::ops::Range<usize>> {
         let start = self.inner.view.as_ptr().addr();
         (!self.is_closed()).then(|| start..start + self.len())
     }
 
-    /// Look at bytes where they are: the source of a copy. Should somebody change them meanwhile,
-    /// what is copied is some mixture. (Through the program's own mapping: what it has just stored
-    /// there is still on its way to the cache, from where a processor takes it at another address
-    /// of the same memory no sooner.)
+    /// Calls `look` with the bytes in place, as the source of a copy. A concurrent change leaves
+    /// some mixture in the copy. The bytes are read through the program's own mapping: data that
+    /// the program has just stored is still in the store buffer, and the processor cannot forward
+    /// it to a load at another address of the same memory.
     ///
     /// For this crate alone: any clone of the region can change the bytes under the slice, so
     /// `look` must hand it to a copy and do nothing else with it (MEM-1.14).
@@ -169,7 +170,7 @@ impl Region {
     }
 }
 
-/// Keeps a region's bytes in place (and the lender waiting).
+/// Holds a region's bytes in place. The end of a loan waits for it.
 #[derive(Debug)]
 pub(in crate::memory) struct Hold {
     region: Region,
@@ -180,8 +181,8 @@ impl Hold {
         self.region.may_be_read_late()
     }
 
-    /// Could these be two regions of one memory, at other addresses? Of files and shared memory
-    /// there are other mappings, of which a program can lend one.
+    /// Returns `true` if the two may be one memory at different addresses. Files and shared memory
+    /// may have further mappings, which a program can lend.
     pub(in crate::memory) fn may_be_also(&self, other: &Hold) -> bool {
         use RegionKind::{Borrowed, File, Shared};
         let kinds = (self.region.kind(), other.region.kind());

@@ -1,4 +1,4 @@
-//! Regions whose bytes are a file's, and whose pages may be on the disk alone (MEM-1.10).
+//! Regions backed by a file, whose pages may be only on disk (MEM-1.10).
 
 use super::super::mapping::Mapping;
 use super::super::{AccessError, MemoryError, PageSize, residence, swap};
@@ -8,12 +8,12 @@ use oikaze_protocol::rma::Rights;
 use rustix::fd::BorrowedFd;
 
 impl Region {
-    /// `len` bytes of a file from `offset` (whole pages) on, as other mappings of it see them. Its
-    /// pages need not be in memory: an operation that meets absent ones waits until a thread has
-    /// fetched them, and nobody else does. If the file is truncated, operations on what is gone
-    /// fail; the program's own access to that ends it (SIGBUS) with a message (MEM-1.15), as for
-    /// any mapping, and so does a truncation in the very moment in which bytes are copied or summed
-    /// up here: shrink no file that is in use.
+    /// Maps `len` bytes of a file from `offset` (whole pages), shared with other mappings of the
+    /// file. Pages need not be in memory: an operation that meets absent pages waits until a thread
+    /// has fetched them, and other operations do not wait. If the file is truncated, operations on
+    /// the lost bytes fail. The program's own access to them ends the process (SIGBUS) with a
+    /// message (MEM-1.15), as with any mapping. A truncation while the runtime copies or sums these
+    /// bytes also ends the process, so do not shrink a file that is in use.
     ///
     /// # Errors
     /// [`MemoryError`]: an offset inside a page; a file that cannot be mapped so.
@@ -28,7 +28,7 @@ impl Region {
         }
         let memory = Mapping::of_part_of_file(file, offset, len, writable)?;
         let at = memory.base();
-        // Without the handler a SIGBUS ends the process all the same, in silence.
+        // Without the handler, a SIGBUS still ends the process, but without a message.
         let named = NamedMapping::new(file, offset, at, len).ok();
         let told = residence::is_told(file);
         Ok(Region::new(
@@ -40,8 +40,9 @@ impl Region {
         ))
     }
 
-    /// May pages of it be absent, so that whoever touches them waits for a disk? Those of a file,
-    /// what was lent, which may be one's, and any where the machine swaps; but a shared array's.
+    /// Returns `true` if pages of the region may be absent, so that a thread that touches them
+    /// waits for a disk. That holds for files, for lent memory (which may be a mapped file), and
+    /// for any memory if the machine swaps. It does not hold for shared arrays.
     #[must_use]
     pub fn may_be_absent(&self) -> bool {
         match self.inner.backing {
@@ -52,8 +53,8 @@ impl Region {
         }
     }
 
-    /// Are the pages of this range in memory? Those that were a moment ago are taken to be, unless
-    /// they are a file's.
+    /// Returns `true` if the pages of this range are in memory. Except for a file's, pages that
+    /// were recently present count as present.
     #[must_use]
     pub fn is_present(&self, offset: u64, len: u64) -> bool {
         if len == 0 || !self.may_be_absent() || self.check_bounds(offset, len).is_err() {
@@ -67,14 +68,14 @@ impl Region {
             Backing::Private { .. } => swap::is_present(at, len, |pages| {
                 residence::is_present(at, len) || !swap::is_swapped(pages)
             }),
-            // As good as present is what never was anywhere.
+            // Pages that were never touched count as present.
             Backing::Shared { alias, backed, .. } => swap::is_present(at, len, |pages| {
                 let start = alias.base().as_ptr().addr();
                 let is_hole = |file| !swap::has_data(file, pages.start - start..pages.end - start);
                 residence::is_present(at, len) || backed.file().is_some_and(is_hole)
             }),
-            // Nobody knows what is behind it: what was never touched is fetched once. Nor what
-            // follows there when the loan is over.
+            // The memory behind a loan is unknown, so an untouched page is fetched once. After the
+            // loan's end, nothing is asked about whatever is mapped there.
             Backing::Borrowed { gate, .. } => gate
                 .visit()
                 .is_none_or(|_stays| swap::is_present(at, len, |_| swap::is_mapped(at, len))),
@@ -82,8 +83,8 @@ impl Region {
         }
     }
 
-    /// Have the pages of this range in memory, for what is to be done there: to read a file, its
-    /// holes need no room. Waits for the disk, if they may be there.
+    /// Brings the pages of this range into memory for the given access. Reading a file allocates
+    /// nothing for its holes. Waits for the disk if necessary.
     ///
     /// # Errors
     /// Out of bounds; [`AccessError::Lost`]: they cannot be had.

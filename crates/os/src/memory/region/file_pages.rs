@@ -1,9 +1,9 @@
-//! Which pages of which memory files are behind a shared region: those of its own file, until some
-//! have changed place with those of a region of another process (MEM-20).
+//! Tracks which pages of which memory files are behind a shared region. These are pages of the
+//! region's own file, until some are exchanged with a region of another process (MEM-20).
 //!
-//! To take other pages is one call for each of the two mappings, which replaces what was there from
-//! one moment to the next. It pays for huge pages alone: small ones have to be found again one by
-//! one, which takes longer than to copy their bytes.
+//! Taking other pages is one call for each of the two mappings, which atomically replaces the old
+//! pages. It pays off for huge pages only: small pages have to be faulted in again one by one,
+//! which takes longer than copying their bytes.
 
 use super::super::lasting_len;
 use super::super::mapping::Mapping;
@@ -16,42 +16,44 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Runs of pages that a region may consist of: each is a mapping or two, and can keep a file alive.
+/// Maximum number of runs of pages in a region. Each run needs one or two mappings and can keep a
+/// file alive.
 const RUNS_MAX: usize = 256;
 
-/// What comes into the middle of a run makes three of it.
+/// Number of runs added when a new run splits an existing one into three.
 const PIECES_ADDED: usize = 2;
 
-/// Mappings that a region whose pages change place keeps in hand: as many as a process may have
-/// (`vm.max_map_count`), it may make none before another is given up. One for each of its two where
-/// fewer pages come than it has made ready for, and one to undo the first.
+/// Number of spare mappings of a region whose pages are exchanged. At the process's limit
+/// (`vm.max_map_count`), a new mapping needs one to be given up first. One spare is for each of the
+/// region's two mappings when fewer pages arrive than were prepared for, and one is to undo the
+/// first replacement.
 const SPARES: usize = 3;
 const SPARES_TO_UNDO: usize = 1;
 
-/// Why pages were not taken.
+/// Reason why pages were not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum NotTaken {
     /// Nothing has changed.
     #[error(transparent)]
     Refused(#[from] io::Error),
-    /// The region's two mappings do not agree any more: other threads have made mappings of all
-    /// that was given up for this.
+    /// The region's two mappings disagree for good: other threads used up every mapping that was
+    /// given up for the undo.
     #[error("one of the region's two mappings has the new pages and one the old ones: {0}")]
     Torn(io::Error),
 }
 
-/// Some bytes of a memory file, in whole pages.
+/// A range of a memory file, in whole pages.
 #[derive(Clone, Debug)]
 pub struct FilePages {
     pub(super) file: Arc<OwnedFd>,
-    /// Bytes from the file's start.
+    /// Offset in bytes from the file's start.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
 impl FilePages {
-    /// What another process has handed over.
+    /// Wraps a range of a file received from another process.
     ///
     /// # Errors
     /// The file has no such bytes, or an access to them could end this process.
@@ -66,13 +68,13 @@ impl FilePages {
         Ok(FilePages { file: Arc::new(file), offset, len })
     }
 
-    /// The file, to be handed over.
+    /// Returns the file, to be handed over.
     #[must_use]
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// The first of them, as many as `len` bytes.
+    /// Returns the first `len` bytes of the range.
     #[must_use]
     pub fn until(self, len: u64) -> FilePages {
         FilePages { len: self.len.min(len), ..self }
@@ -90,7 +92,7 @@ impl FilePages {
     }
 }
 
-/// Pages that are one behind the other in the region and in their file.
+/// A run of pages that are consecutive in both the region and their file.
 #[derive(Clone, Debug)]
 struct Run {
     at: u64,
@@ -102,7 +104,7 @@ impl Run {
         self.at + self.pages.len
     }
 
-    /// The part of it that is in this range of the region.
+    /// Returns the part of the run inside this range of the region.
     fn within(&self, from: u64, to: u64) -> Option<Run> {
         let (from, to) = (from.max(self.at), to.min(self.end()));
         (from < to).then(|| Run {
@@ -122,19 +124,19 @@ impl Run {
 #[derive(Debug)]
 pub(super) struct Backed {
     own: Arc<OwnedFd>,
-    /// What has taken the place of that ([`PagesLock::leave_memory`]).
+    /// File that replaced `own` ([`PagesLock::leave_memory`]).
     renewed: OnceLock<Arc<OwnedFd>>,
-    /// Held by who adds to it, and by who changes what it takes its memory from.
+    /// Held by a thread that grows the region or replaces the file that the memory comes from.
     growing: Mutex<()>,
-    /// From the region's start to its end.
+    /// Runs in order, from the region's start to its end.
     runs: Mutex<Vec<Run>>,
-    /// Its own file is not all there is behind it, or will not be in a moment.
+    /// Set when pages other than those of its own file are behind the region, or are about to be.
     left: AtomicBool,
-    /// Somebody is changing what is behind it.
+    /// Set while a [`PagesLock`] exists.
     locked: AtomicBool,
     /// See [`Region::is_torn`].
     torn: AtomicBool,
-    /// Given up where the kernel grants no mapping more.
+    /// Spare mappings, given up when the kernel grants no further mapping.
     spares: Mutex<Vec<Mapping>>,
 }
 
@@ -157,23 +159,23 @@ impl Backed {
         }
     }
 
-    /// The file that it takes its memory from.
+    /// Returns the file that the region's memory comes from.
     pub fn own(&self) -> &OwnedFd {
         self.renewed.get().unwrap_or(&self.own)
     }
 
-    /// Until this is dropped, it does not become longer, and takes its memory from the same file.
+    /// Blocks growth and file replacement until the returned guard is dropped.
     pub fn growing(&self) -> Locked<MutexGuard<'_, ()>> {
         locked(|| self.growing.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Does it take its memory from another file than its first?
+    /// Returns `true` if the memory comes from another file than the first.
     pub fn is_renewed(&self) -> bool {
         self.renewed.get().is_some()
     }
 
-    /// It takes its memory from this one from here on. There is no second time: nobody else maps
-    /// its memory any more.
+    /// Takes memory from this file from now on. Only the first call counts: afterwards no other
+    /// process maps the region's memory, so no second replacement is needed.
     pub fn renew(&self, file: Arc<OwnedFd>) {
         let _ = self.renewed.set(file);
     }
@@ -198,8 +200,8 @@ impl Backed {
         Ok(())
     }
 
-    /// Make a mapping. Spares are given up for it one by one, and only where there is no other way,
-    /// until so many are left.
+    /// Makes a mapping. When the kernel refuses, gives up spares one by one until only `left`
+    /// remain.
     fn with_spares(&self, left: usize, mut make: impl FnMut() -> io::Result<()>) -> io::Result<()> {
         loop {
             let refused = match make() {
@@ -215,9 +217,9 @@ impl Backed {
     }
 }
 
-/// The same runs with other pages at one place.
+/// Returns the same runs with other pages at one place.
 fn with(runs: &[Run], new: Run) -> Vec<Run> {
-    // A file that is known already is kept open once.
+    // Keep only one descriptor of a file that is already known.
     let known =
         runs.iter().find(|run| run.pages.is_of(&new.pages)).map(|run| Arc::clone(&run.pages.file));
     let pages = FilePages { file: known.unwrap_or(new.pages.file), ..new.pages };
@@ -237,22 +239,22 @@ fn with(runs: &[Run], new: Run) -> Vec<Run> {
     all
 }
 
-/// Nobody else changes what is behind a region while this lives.
+/// Exclusive right to change the pages behind a region.
 #[derive(Debug)]
 pub struct PagesLock {
     region: Region,
-    /// Where others are to take their place: offset and length.
+    /// Range prepared for new pages: offset and length in bytes.
     prepared: Option<(usize, usize)>,
 }
 
 impl PagesLock {
-    /// Whose.
+    /// Returns the region that is locked.
     #[must_use]
     pub fn region(&self) -> &Region {
         &self.region
     }
 
-    /// The pages at `offset`, as far as they are one behind the other in one file.
+    /// Returns the pages at `offset`, up to the end of their run in one file.
     #[must_use]
     pub fn pages(&self, offset: u64) -> Option<FilePages> {
         let runs = self.region.backed()?.runs();
@@ -262,9 +264,9 @@ impl PagesLock {
             .map(|run| run.pages)
     }
 
-    /// Make sure of being able to take pages at this place, or fewer (MEM-20.3): however many
-    /// pieces the region consists of already, and however many mappings this process has. `false`:
-    /// it cannot.
+    /// Prepares to take up to `len` bytes of pages at this place (MEM-20.3). Afterwards
+    /// [`PagesLock::take`] does not fail for too many pieces or mappings. Returns `false` if that
+    /// cannot be ensured.
     #[must_use]
     pub fn prepare(&mut self, offset: u64, len: u64) -> bool {
         let Backing::Shared { view, alias, backed } = &self.region.inner.backing else {
@@ -282,8 +284,8 @@ impl PagesLock {
         apart && backed.save_up().is_ok()
     }
 
-    /// Put other pages behind the region, at `offset`: what it had there it has no more. Threads
-    /// that touch them meanwhile see the one or the other.
+    /// Puts other pages behind the region at `offset`, in place of the old ones. Threads that touch
+    /// them meanwhile see either the old or the new pages.
     ///
     /// # Errors
     /// They are not inside the region, not in units of [`Region::exchange_unit`], or from too many
@@ -298,7 +300,7 @@ impl PagesLock {
         self.put_behind(offset, pages)
     }
 
-    /// As [`PagesLock::take`], in units of any pages.
+    /// As [`PagesLock::take`], for pages of any size.
     pub(super) fn put_behind(&self, offset: u64, pages: FilePages) -> Result<(), NotTaken> {
         self.put_behind_by(offset, pages, &mut |mapping, run| {
             let FilePages { file, offset, len } = &run.pages;
@@ -330,8 +332,8 @@ impl PagesLock {
             let mut concerned = runs.iter().filter_map(|run| run.within(offset, end));
             concerned.try_for_each(|run| backed.with_spares(left, || replace(mapping, &run)))
         };
-        // A mapping that would be one too many the kernel refuses before it touches the old one; in
-        // want of memory it may have left a hole, into which what was there is put back.
+        // The kernel refuses a mapping above the limit before it touches the old one. Out of
+        // memory, it may have left a hole, so the old pages are put back.
         if let Err(why) = put(alias, &new, SPARES_TO_UNDO) {
             let _ = put(alias, &runs, 0);
             return Err(why.into());
@@ -354,7 +356,7 @@ impl Drop for PagesLock {
             (&self.region.inner.backing, self.prepared)
         {
             for mapping in [alias, view] {
-                // What stays apart harms nobody.
+                // A failure is harmless: the parts merely stay separate mappings.
                 let _ = mapping.keep_apart(at, len, false);
             }
         }
@@ -372,8 +374,8 @@ impl Region {
         }
     }
 
-    /// In multiples of how many bytes its pages can change place with those of another process;
-    /// `None`: they cannot.
+    /// Returns the unit in bytes in which pages can be exchanged with another process, or `None` if
+    /// they cannot.
     #[must_use]
     pub fn exchange_unit(&self) -> Option<u64> {
         static OFF: OnceLock<bool> = OnceLock::new();
@@ -382,36 +384,36 @@ impl Region {
         self.huge_pages().map(|size| size as u64)
     }
 
-    /// Keep others from changing what is behind it; `None` if somebody does already, or nothing can
-    /// be changed.
+    /// Locks the pages behind the region against changes by others. Returns `None` if they are
+    /// locked already or cannot be changed.
     #[must_use]
     pub fn lock_pages(&self) -> Option<PagesLock> {
         let free = !self.backed()?.locked.swap(true, Ordering::Acquire);
         free.then(|| PagesLock { region: self.clone(), prepared: None })
     }
 
-    /// Is somebody changing what is behind it?
+    /// Returns `true` if a thread is changing the pages behind the region.
     #[must_use]
     pub fn pages_are_locked(&self) -> bool {
         self.backed().is_some_and(|backed| backed.locked.load(Ordering::Acquire))
     }
 
-    /// Does the program see other bytes in it than the runtime, for good ([`NotTaken::Torn`])? Then
-    /// it can grant nothing.
+    /// Returns `true` if the program and the runtime see different bytes for good
+    /// ([`NotTaken::Torn`]). Such a region can grant no rights.
     #[must_use]
     pub fn is_torn(&self) -> bool {
         self.backed().is_some_and(|backed| backed.torn.load(Ordering::Acquire))
     }
 
-    /// From here on [`Region::file`] says nothing: who maps it would not see what is behind the
-    /// region.
+    /// Makes [`Region::file`] return `None` from now on, because a process that mapped the file
+    /// would not see the region's pages.
     pub fn leave_file(&self) {
         if let Some(backed) = self.backed() {
             backed.left.store(true, Ordering::Release);
         }
     }
 
-    /// Do both stand for the same memory?
+    /// Returns `true` if both are the same memory.
     #[must_use]
     pub fn is_same(&self, other: &Region) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)

@@ -1,4 +1,4 @@
-//! Regions that grow into address space which was set aside when they were made.
+//! Regions that grow into address space reserved when they were made.
 
 use super::super::mapping::{Mapping, whole_pages};
 use super::super::placement::Watched;
@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 use rustix::fd::AsFd;
 
 impl Region {
-    /// As [`Region::shared`], of small pages, with address space to [grow](Region::grow) into.
+    /// As [`Region::shared`], with small pages and address space to [grow](Region::grow) into.
     ///
     /// # Errors
     /// As [`Region::shared`].
@@ -31,7 +31,7 @@ impl Region {
         Ok(region.of_length(len))
     }
 
-    /// As [`Region::private`], of small pages, with address space to [grow](Region::grow) into.
+    /// As [`Region::private`], with small pages and address space to [grow](Region::grow) into.
     ///
     /// # Errors
     /// As [`Region::private`].
@@ -43,9 +43,9 @@ impl Region {
             .of_length(len))
     }
 
-    /// Make it longer. The bytes stay where they are (who holds a pointer keeps it), so that it can
-    /// grow only into address space that was set aside when it was made; what is added is zero. Two
-    /// threads that make it grow leave the greater length.
+    /// Grows the region to `len` bytes. The bytes keep their addresses, so pointers stay valid, and
+    /// the region can grow only into the address space reserved when it was made. Added bytes are
+    /// zero. Of two concurrent calls, the greater length wins.
     ///
     /// # Errors
     /// [`MemoryError`]: past the capacity, or shorter than it is; not enough memory.
@@ -59,18 +59,18 @@ impl Region {
             let _room = room::reserve(len - now)?;
             memfd::reserve(backed.own(), 0, whole_pages(len)?)?;
         }
-        // Release: who sees the length finds the pages.
+        // Release: a thread that sees the length finds the pages.
         self.inner.len.fetch_max(len, Ordering::AcqRel);
         Ok(())
     }
 
-    /// Bytes that it can [grow](Region::grow) to.
+    /// Returns the number of bytes that the region can [grow](Region::grow) to.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.inner.capacity
     }
 
-    /// Fresh memory, of which only so much counts yet.
+    /// Sets the initial length of a new region.
     fn of_length(self, len: usize) -> Region {
         self.inner.len.store(len, Ordering::Release);
         self

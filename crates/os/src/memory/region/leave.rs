@@ -1,5 +1,4 @@
-//! A region that leaves its memory to somebody who is still in the middle of reaching it
-//! (MEM-18.6).
+//! Replaces a region's memory while another process may still access the old memory (MEM-18.6).
 
 use super::super::mapping::{Mapping, whole_pages};
 use super::super::{MemoryError, huge, memfd, room};
@@ -10,13 +9,13 @@ use rustix::io::Errno;
 use std::sync::Arc;
 
 impl PagesLock {
-    /// Have other memory at the same addresses, with the same bytes: what is stored into the old
-    /// one from then on, through another process's mapping, is not seen here. Local peers are not
-    /// handed it any more. Nobody may store here meanwhile: it may be lost. Who makes it grow
-    /// waits.
+    /// Puts new memory with the same bytes at the same addresses. Stores into the old memory
+    /// through another process's mapping are not seen here afterwards. Local peers no longer
+    /// receive the region's file. No thread may store into the region meanwhile, because such a
+    /// store may be lost. A thread that grows the region waits.
     ///
     /// # Errors
-    /// Not enough memory or mappings; it is as it was (unless [`NotTaken::Torn`]).
+    /// Not enough memory or mappings. The region is then unchanged (unless [`NotTaken::Torn`]).
     pub fn leave_memory(&self) -> Result<(), MemoryError> {
         let region = self.region();
         let (Backing::Shared { alias, .. }, Some(backed)) =
@@ -24,7 +23,7 @@ impl PagesLock {
         else {
             return Ok(());
         };
-        // What is added meanwhile is to be reserved in the file that counts then.
+        // Growth must wait, so that it reserves memory in the file that is in use afterwards.
         let _steady = backed.growing();
         if region.has_left_memory() {
             return Ok(());
@@ -40,12 +39,12 @@ impl PagesLock {
             fresh
         } else {
             let fresh = Mapping::of_file(file.as_fd(), alias.len())?;
-            // As much as it has grown to.
+            // Reserve only the current length, not the capacity.
             memfd::reserve(&file, 0, whole_pages(len)?)?;
             fresh
         };
-        // SAFETY: both mappings have `len` bytes and live until the end of this; the new one is
-        // nobody else's yet. Who stores into the old one meanwhile spoils a copy of bytes.
+        // SAFETY: both mappings have `len` bytes and live until the end of this function. No other
+        // thread knows the new one. A concurrent store into the old one only garbles copied bytes.
         unsafe {
             core::ptr::copy_nonoverlapping(alias.base().as_ptr(), fresh.base().as_ptr(), len)
         };
@@ -61,8 +60,8 @@ impl PagesLock {
 }
 
 impl Region {
-    /// Has nobody else mapped its memory, because it [left](PagesLock::leave_memory) what others
-    /// had?
+    /// Returns `true` if no other process has mapped its memory, because the region has
+    /// [left](PagesLock::leave_memory) the old memory.
     #[must_use]
     pub fn has_left_memory(&self) -> bool {
         self.backed().is_some_and(Backed::is_renewed)
@@ -75,8 +74,8 @@ mod tests {
     use rustix::fs::fstat;
     use std::sync::Barrier;
 
-    /// MEM-18.6: the bytes stay, at their addresses, through both mappings; what somebody stores
-    /// into the old memory is not among them.
+    /// MEM-18.6: the bytes stay at their addresses through both mappings. Stores into the old
+    /// memory are not among them.
     #[test]
     fn what_is_stored_into_the_memory_that_was_left_is_not_seen() {
         const LEN: usize = (5 << 20) + 100;
@@ -89,7 +88,7 @@ mod tests {
             region.write(0, b"before").unwrap();
             region.write(last, b"last").unwrap();
             region.lock_pages().unwrap().leave_memory().unwrap();
-            // SAFETY: in a mapping of a file that is reached by raw pointers only.
+            // SAFETY: inside a mapping of a file that is reached by raw pointers only.
             unsafe { other.base().write(b'X') };
             let read = |offset, len: usize| {
                 region.lend(offset, len as u64).unwrap().with_bytes(<[u8]>::to_vec)
@@ -100,18 +99,18 @@ mod tests {
             );
             region.write(1, b"E").unwrap();
             assert_eq!(read(0, 6), b"bEfore");
-            // It grows as before, and is nobody's to map.
+            // The region grows as before, and its file is no longer handed out.
             region.grow(region.capacity()).unwrap();
             region.fill(0, region.len() as u64, 7).unwrap();
             assert!(read(0, region.len()).iter().all(|byte| *byte == 7) && region.file().is_none());
-            // Once more is as good.
+            // A second call changes nothing.
             region.lock_pages().unwrap().leave_memory().unwrap();
             assert!(read(0, region.len()).iter().all(|byte| *byte == 7));
         }
     }
 
-    /// What it grows by while it leaves its memory is reserved: an access that finds none later
-    /// could not be told of it but by a signal.
+    /// Growth during `leave_memory` is reserved in the new memory. A later access that finds no
+    /// memory could only be reported by a signal.
     #[test]
     fn what_is_added_meanwhile_is_reserved_in_the_new_memory() {
         const STEP: usize = 64 << 10;

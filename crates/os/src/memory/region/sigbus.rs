@@ -1,8 +1,8 @@
-//! Says which file's region a SIGBUS came from, before the process ends by it (MEM-1.15).
+//! Reports which file's region caused a SIGBUS, before the process ends (MEM-1.15).
 //!
 //! The handler runs on a thread that may hold any lock, so it takes none and allocates nothing. As
-//! in [`crate::memory::shared`]'s handler for SIGSEGV, it walks a list whose entries are never
-//! freed, and then does what would have happened without it.
+//! [`crate::memory::shared`]'s handler for SIGSEGV, it walks a list whose entries are never freed.
+//! Then it does what would have happened without it.
 
 use super::super::shared::segv_chain;
 use crate::signals::locked_without_signals;
@@ -14,12 +14,12 @@ use std::ffi::CString;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-/// A mapped file, or room for one. `len` is 0 while the entry is free.
+/// An entry for a mapped file. `len` is 0 while the entry is free.
 #[derive(Debug)]
 struct Entry {
     base: AtomicUsize,
     len: AtomicUsize,
-    /// Offset in the file of the first byte that is mapped.
+    /// Offset in the file of the first mapped byte.
     offset: AtomicU64,
     path: AtomicPtr<libc::c_char>,
     next: *const Entry,
@@ -32,7 +32,7 @@ unsafe impl Sync for Entry {}
 static FIRST: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
 static REGISTERING: Mutex<()> = Mutex::new(());
 
-/// A mapping of a file that the handler knows, until this is dropped.
+/// Registers a file mapping with the handler until dropped.
 #[derive(Debug)]
 pub(super) struct NamedMapping {
     entry: &'static Entry,
@@ -40,7 +40,7 @@ pub(super) struct NamedMapping {
 }
 
 impl NamedMapping {
-    /// Makes the mapping known. The handler is installed again if the program has put another one
+    /// Registers the mapping. Installs the handler again if the program has installed another one
     /// over it.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl NamedMapping {
         entry.base.store(at.as_ptr().addr(), Ordering::Relaxed);
         entry.offset.store(offset, Ordering::Relaxed);
         entry.path.store(path.as_ptr().cast_mut(), Ordering::Relaxed);
-        // Last: a handler that sees a length sees the rest.
+        // Stored last: a handler that sees a length sees the rest.
         entry.len.store(len, Ordering::Release);
         Ok(NamedMapping { entry, _path: path })
     }
@@ -117,8 +117,8 @@ extern "C" fn on_sigbus(
 
 fn say(entry: &Entry, at: usize) {
     let path = entry.path.load(Ordering::Relaxed);
-    // SAFETY: a thread touches the mapping right now, so its region has not gone, which keeps the
-    // path.
+    // SAFETY: a thread touches the mapping right now, so its region, which keeps the path, still
+    // exists.
     let path = unsafe { CStr::from_ptr(path) };
     let mut line = Line::default();
     line.push(b"oikaze: touching byte ");
@@ -135,7 +135,7 @@ fn say(entry: &Entry, at: usize) {
     unsafe { libc::write(2, line.bytes.as_ptr().cast(), line.len) };
 }
 
-/// One line, put together without an allocation and written at once. A path that is longer is cut.
+/// One line, built without allocation and written at once. A longer path is cut.
 struct Line {
     bytes: [u8; Line::ROOM],
     len: usize,
@@ -149,7 +149,7 @@ impl Default for Line {
 
 impl Line {
     const ROOM: usize = 1024;
-    /// Room for all but the path.
+    /// Bytes reserved for the text other than the path.
     const REST: usize = 320;
 
     fn push(&mut self, text: &[u8]) {

@@ -1,5 +1,5 @@
-//! Memory whose pages come and go as somebody says: what a file's do by a disk and a thread, a
-//! simulated cluster does by its events.
+//! Memory whose pages become absent and present by explicit calls. A simulated cluster does by
+//! events what a disk and a thread do for a file's pages.
 
 use super::super::{MemoryError, PageSize, huge};
 use super::{Backing, Region};
@@ -8,8 +8,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Where the pages of a [staged](Region::staged) region are while they are absent; clones are the
-/// same.
+/// Disk that holds the absent pages of a [staged](Region::staged) region. Clones are the same disk.
 #[derive(Clone, Debug, Default)]
 pub struct Disk(Arc<Mutex<Pages>>);
 
@@ -20,8 +19,8 @@ struct Pages {
 }
 
 impl Region {
-    /// Memory of this process alone that [may be absent](Region::may_be_absent), and what makes its
-    /// pages so. It keeps what was written.
+    /// Returns memory of this process alone that [may be absent](Region::may_be_absent), and the
+    /// [`Disk`] that makes pages absent. Absent pages keep their content.
     ///
     /// # Errors
     /// As [`Region::private`].
@@ -41,18 +40,18 @@ impl Region {
 }
 
 impl Disk {
-    /// From now on these pages are absent.
+    /// Makes these pages absent.
     pub fn evict(&self, pages: Range<u64>) {
         self.lock().absent.extend(pages);
     }
 
-    /// The absent pages that somebody has wanted since this was asked last.
+    /// Returns the absent pages that were wanted since the last call.
     #[must_use]
     pub fn take_wanted(&self) -> Vec<u64> {
         std::mem::take(&mut self.lock().wanted).into_iter().collect()
     }
 
-    /// This page is there.
+    /// Makes this page present.
     pub fn bring(&self, page: u64) {
         self.lock().absent.remove(&page);
     }
@@ -61,7 +60,7 @@ impl Disk {
         self.lock().absent.range(pages_of(offset, len)).next().is_none()
     }
 
-    /// Who waits for a disk has waited.
+    /// Makes all pages of the range present, as after a wait for the disk.
     pub(super) fn bring_all(&self, offset: u64, len: u64) {
         pages_of(offset, len).for_each(|page| self.bring(page));
     }

@@ -1,20 +1,20 @@
-//! Regions that are known to somebody without being kept.
+//! Weak references to regions.
 
 use super::{Inner, Region};
 use std::sync::{Arc, Weak};
 
-/// A region for as long as somebody counts it; it stands for no other one afterwards.
+/// A weak reference to a region. It never refers to another region afterwards.
 #[derive(Clone, Debug)]
 pub struct WeakRegion(Weak<Inner>);
 
 impl WeakRegion {
-    /// The region, if somebody counts it.
+    /// Returns the region if a counted handle still exists.
     #[must_use]
     pub fn upgrade(&self) -> Option<Region> {
         self.0.upgrade().map(|inner| Region { inner })
     }
 
-    /// Does it stand for this one's memory?
+    /// Returns `true` if this refers to the memory of `region`.
     #[must_use]
     pub fn is(&self, region: &Region) -> bool {
         std::ptr::eq(self.0.as_ptr(), Arc::as_ptr(&region.inner))
@@ -22,7 +22,7 @@ impl WeakRegion {
 }
 
 impl Region {
-    /// To know it without keeping it.
+    /// Returns a weak reference to the region.
     #[must_use]
     pub fn downgrade(&self) -> WeakRegion {
         WeakRegion(Arc::downgrade(&self.inner))
