@@ -1,4 +1,4 @@
-//! Elements of a region combined with others, each atomically (MEM-12).
+//! Accumulates: elements of a region are combined with others, each atomically (MEM-12).
 
 use super::AccessError;
 use super::region::{Region, Side};
@@ -8,11 +8,12 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use oikaze_protocol::rma::{Accumulation, Combine, Number, Width};
 
 impl Region {
-    /// Combine `values` with the elements from `offset` on, each atomically with respect to peers'
-    /// accumulates and atomics, as [`Combine`] says.
+    /// Combines `values` with the elements from `offset` on, as [`Combine`] says. Each element is
+    /// atomic with respect to peers' accumulates and atomics.
     ///
     /// # Errors
-    /// [`AccessError`]: out of bounds, misaligned, lent for reading, or the lending scope has ended. Nothing has changed then.
+    /// [`AccessError`]: out of bounds, misaligned, lent for reading, or the lending scope has
+    /// ended. Nothing has changed then.
     pub fn accumulate<T: Number>(
         &self,
         offset: u64,
@@ -23,14 +24,14 @@ impl Region {
         let wide = size_of::<T>() as u64;
         self.with_elements(Side::Program, offset, how, values.len() as u64 * wide, |at| {
             for (index, value) in values.iter().enumerate() {
-                // SAFETY: `with_elements` vouches for so many elements behind `at`.
+                // SAFETY: `with_elements` vouches for this many elements behind `at`.
                 unsafe { combine_one(at.byte_add(index * wide as usize), how, value.bits()) };
             }
         })
     }
 
-    /// As [`Region::accumulate`], of elements as they stand in memory. Those that are not whole are
-    /// left out.
+    /// As [`Region::accumulate`], with elements in their memory layout. An incomplete last element
+    /// is ignored.
     pub(super) fn accumulate_from(
         &self,
         side: Side,
@@ -41,7 +42,7 @@ impl Region {
         self.with_elements(side, offset, how, elements.len() as u64, |at| match how.width() {
             Width::W32 => {
                 for (index, element) in elements.as_chunks::<4>().0.iter().enumerate() {
-                    // SAFETY: `with_elements` vouches for so many elements behind `at`.
+                    // SAFETY: `with_elements` vouches for this many elements behind `at`.
                     unsafe {
                         combine_one(
                             at.byte_add(4 * index),
@@ -63,7 +64,7 @@ impl Region {
     }
 
     /// Calls `act` with a pointer to `len` bytes of writable, aligned elements that stay valid
-    /// until it returns.
+    /// until `act` returns.
     fn with_elements(
         &self,
         side: Side,
@@ -84,14 +85,13 @@ impl Region {
     }
 }
 
-/// Combine one element.
+/// Combines one element.
 ///
 /// # Safety
 /// `at` is valid for a read and write of the element's width, and aligned to it; nobody has
 /// references to it but atomic ones.
 unsafe fn combine_one(at: NonNull<u8>, how: Accumulation, other: u64) {
-    // The order of releases and acquires is as with atomics: who sees an element sees what its
-    // writer saw.
+    // Orders are as with atomics: a thread that sees an element sees what its writer saw.
     let (order, seen) = (Ordering::AcqRel, Ordering::Acquire);
     match (how.width(), how.of_integers(other)) {
         (Width::W32, Some(op)) => {

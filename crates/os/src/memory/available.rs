@@ -1,19 +1,20 @@
-//! How much memory can still be taken without waking the out-of-memory killer.
+//! Estimates how much memory can be taken without invoking the out-of-memory killer.
 //!
-//! Under the usual overcommit a memory file is granted page by page, so asking for too much does
-//! not fail: it kills. What the kernel says is available (and what the control group leaves) is
-//! asked first. A guess, good for clear mistakes.
+//! With the usual overcommit setting, a memory file gets its pages one by one. So asking for too
+//! much does not fail, but kills a process. The memory that the kernel reports as available, and
+//! that the control group leaves, is checked first. This is an estimate that catches clear
+//! mistakes.
 
 use std::fs::read_to_string;
 use std::path::Path;
 
-/// Returns whether `len` bytes are clearly there, by all limits that are known.
+/// Returns `true` if `len` bytes are clearly available by all known limits.
 #[must_use]
 pub fn has_memory_for(len: usize) -> bool {
     memory_left().into_iter().all(|(available, _)| available >= len)
 }
 
-/// Bytes that can still be had, by each limit that is known, with whose it is.
+/// Returns the bytes still available by each known limit, with the limit's name.
 pub(crate) fn memory_left() -> Vec<(usize, &'static str)> {
     let machine = read_to_string("/proc/meminfo").ok().and_then(|text| of_machine(&text));
     let group = read_to_string("/proc/self/cgroup")
@@ -26,7 +27,7 @@ pub(crate) fn memory_left() -> Vec<(usize, &'static str)> {
     limits.into_iter().filter_map(|(available, limit)| Some((available?, limit))).collect()
 }
 
-/// `MemAvailable` and `SwapFree` of `/proc/meminfo`, in bytes.
+/// Returns the sum of `MemAvailable` and `SwapFree` of `/proc/meminfo`, in bytes.
 fn of_machine(text: &str) -> Option<usize> {
     let field = |name: &str| -> Option<usize> {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -40,12 +41,13 @@ fn of_machine(text: &str) -> Option<usize> {
     field("MemAvailable")?.checked_add(field("SwapFree").unwrap_or(0))
 }
 
-/// The files of one version of control groups.
+/// File names of one version of control groups.
 struct Version {
     mount: &'static str,
     limit: &'static str,
     used: &'static str,
-    /// Fields of `memory.stat`: cached files, which are given up before anything is killed.
+    /// Fields of `memory.stat` that count cached files, which the kernel reclaims before it kills a
+    /// process.
     cached: [&'static str; 2],
 }
 
@@ -62,7 +64,8 @@ const VERSION_2: Version = Version {
     cached: ["inactive_file", "active_file"],
 };
 
-/// What the tightest of the control groups above us leaves. `text` is `/proc/self/cgroup`.
+/// Returns the bytes left by the tightest control group above this process. `text` is
+/// `/proc/self/cgroup`.
 fn of_group(text: &str, root: &Path) -> Option<usize> {
     let paths = text.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -78,8 +81,7 @@ fn of_group(text: &str, root: &Path) -> Option<usize> {
     let lefts = paths.filter_map(|(version, path)| {
         let mount = root.join(version.mount);
         let own = mount.join(path);
-        // Inside a container the path may be the host's; what is mounted there is then our own
-        // group.
+        // In a container, the path may be the host's. The mount point is then our own group.
         own.ancestors()
             .take_while(|group| group.starts_with(&mount))
             .filter_map(|group| left_in(group, &version))
@@ -120,7 +122,7 @@ mod tests {
         assert_eq!(of_group("0::/none\n", Path::new("/nowhere")), None);
     }
 
-    /// A tree of control groups that is gone when dropped.
+    /// A directory tree of control groups, removed when dropped.
     struct Tree(std::path::PathBuf);
 
     impl Drop for Tree {

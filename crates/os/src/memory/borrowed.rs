@@ -1,9 +1,9 @@
 //! Memory of the program, lent to the runtime until a scope ends.
 //!
-//! A send may be repeated long after the call that began it has returned, and reads its source
-//! again each time. So memory that the program may free can only be lent inside a closure: when the
-//! closure ends, the loan is revoked, and accesses under way are waited for, before the program
-//! gets its memory back. The shape is that of `std::thread::scope`.
+//! A message may be retransmitted long after the call that sent it has returned, and each
+//! retransmission reads the source again. So memory that the program may free can only be lent
+//! inside a closure. When the closure ends, the loan is revoked, and accesses under way are waited
+//! for before the program gets its memory back. The shape is that of `std::thread::scope`.
 
 use super::Region;
 use crate::origin::Origin;
@@ -24,12 +24,12 @@ pub struct Scope<'scope, 'env: 'scope> {
 }
 
 impl<'env> Scope<'_, 'env> {
-    /// Lend memory for reading: puts and sends may gather from it.
+    /// Lends memory for reading: puts and sends may gather from it.
     pub fn borrow(&self, bytes: &'env [u8]) -> Region {
         self.lend(NonNull::from(bytes).cast(), bytes.len(), false)
     }
 
-    /// Lend memory for reading and writing: gets may land in it too.
+    /// Lends memory for reading and writing: gets may also write to it.
     pub fn borrow_mut(&self, bytes: &'env mut [u8]) -> Region {
         let len = bytes.len();
         self.lend(NonNull::from(bytes).cast(), len, true)
@@ -38,8 +38,8 @@ impl<'env> Scope<'_, 'env> {
     fn lend(&self, at: NonNull<u8>, len: usize, writable: bool) -> Region {
         let region = Region::borrowed(at, len, writable);
         let mut lent = self.lent.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // A scope that lends again and again would keep every gate: forget those that nobody else
-        // knows of.
+        // Forget regions without other handles, or a scope that lends repeatedly would keep every
+        // gate.
         if lent.len() == lent.capacity() {
             lent.retain(|region| !region.is_last());
         }
@@ -106,9 +106,10 @@ pub fn scope<'env, R>(body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>)
 }
 
 impl Region {
-    /// Memory of the program's, lent until [`Region::end_loan`]: for faces in other languages,
-    /// whose memory (`malloc`, a NumPy array) no lifetime of Rust's tells of. It is registered as
-    /// any other, and is refused where it belongs to a shared array. Rust itself has [`scope`].
+    /// Lends memory of the program until [`Region::end_loan`]. It is meant for bindings of other
+    /// languages, whose memory (`malloc`, a NumPy array) has no Rust lifetime. The region is
+    /// registered like any other, and is refused where it overlaps a shared array. Rust code uses
+    /// [`scope`].
     ///
     /// # Safety
     /// The `len` bytes at `at` stay mapped, readable and, if so said, `writable`, until `end_loan`
@@ -119,10 +120,9 @@ impl Region {
         Region::borrowed(at, len, writable)
     }
 
-    /// The program has lent memory back: accesses under way are waited for, and whatever is asked
-    /// of the region from now on fails ([`Closed`](super::AccessError::Closed)), through all its
-    /// clones. Deregister it before, so that peers and operations hear of it. Nothing happens to a
-    /// region that is not lent.
+    /// Ends the loan: waits for accesses under way. All later accesses to the region fail
+    /// ([`Closed`](super::AccessError::Closed)), through all its clones. Deregister the region
+    /// first, so that peers and operations are told. Does nothing for a region that is not lent.
     pub fn end_loan(&self) {
         self.close();
     }
@@ -138,16 +138,16 @@ pub fn with_borrowed_mut<R>(bytes: &mut [u8], body: impl FnOnce(&Region) -> R) -
     scope(|scope| body(&scope.borrow_mut(bytes)))
 }
 
-/// Counts accesses under way, and closes: afterwards none begins.
+/// Counts accesses under way. After closing, no access begins.
 #[derive(Debug)]
 pub(super) struct Gate {
-    /// [`CLOSED`] and the number of visitors.
+    /// The [`CLOSED`] bit and the number of accesses under way.
     state: AtomicU32,
     origin: Origin,
 }
 
 const CLOSED: u32 = 1 << 31;
-/// Only reached by forgetting visits on purpose; going on would let the count run into `CLOSED`.
+/// Reached only by leaking visits on purpose. Beyond it, the count would run into `CLOSED`.
 const VISITORS_MAX: u32 = 1 << 30;
 
 impl Gate {
@@ -155,9 +155,9 @@ impl Gate {
         Gate { state: AtomicU32::new(0), origin: Origin::here() }
     }
 
-    /// Begin an access; `false` if closed. Each `true` needs one [`Gate::leave`].
+    /// Begins an access. Returns `false` if closed. Each `true` needs one [`Gate::leave`].
     pub(super) fn enter(&self) -> bool {
-        // Acquire: sees what the lender wrote. The count itself is what `close` waits for.
+        // Acquire: sees what the lender wrote. `close` waits for the count.
         let state = self.state.fetch_add(1, Ordering::Acquire);
         if state & !CLOSED > VISITORS_MAX {
             std::process::abort();
@@ -169,16 +169,17 @@ impl Gate {
         true
     }
 
-    /// End an access.
+    /// Ends an access.
     pub(super) fn leave(&self) {
-        // Release: what the access did comes before the lender's next step.
+        // Release: the access happens before the lender's next step.
         if self.state.fetch_sub(1, Ordering::Release) == CLOSED | 1 {
-            // Nobody waits if this fails; the waiter looks again by itself if it had not slept yet.
+            // If this fails, nobody waits. A closer that had not slept yet rereads the state by
+            // itself.
             let _ = futex::wake(&self.state, futex::Flags::PRIVATE, i32::MAX as u32);
         }
     }
 
-    /// An access that ends by itself.
+    /// Begins an access that ends when dropped.
     pub(super) fn visit(&self) -> Option<Visit<'_>> {
         self.enter().then(|| Visit(self))
     }
@@ -187,12 +188,12 @@ impl Gate {
         self.state.load(Ordering::Relaxed) & CLOSED != 0
     }
 
-    /// Let nobody in any more, and wait until all are out.
+    /// Refuses new accesses and waits until all accesses under way have ended.
     pub(super) fn close(&self) {
         let mut state = self.state.fetch_or(CLOSED, Ordering::Acquire) | CLOSED;
         // Visitors that a child of fork inherits never leave (MEM-24.2).
         while state != CLOSED && self.origin.is_here() {
-            // Interrupted, or changed meanwhile: look again.
+            // Interrupted, or the state has changed: read it again.
             let _ = futex::wait(&self.state, futex::Flags::PRIVATE, state, None);
             state = self.state.load(Ordering::Acquire);
         }
@@ -218,7 +219,7 @@ mod tests {
     #[test]
     fn what_is_lent_without_a_scope_is_reachable_until_the_loan_ends() {
         let mut memory = [0_u8; 64];
-        // SAFETY: the bytes are touched no more before the loan's end.
+        // SAFETY: the bytes are not touched again before the loan's end.
         let lent = unsafe { Region::lent(NonNull::from(&mut memory).cast(), memory.len(), true) };
         let other = lent.clone();
         lent.write(8, b"here").unwrap();

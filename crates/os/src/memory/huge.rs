@@ -1,10 +1,10 @@
-//! Huge pages for regions: asked for, never relied on.
+//! Huge pages for regions: requested, but never relied on.
 //!
-//! A region that is at least as long as a huge page begins at a multiple of one. Private memory is
-//! then advised, and the kernel decides at the first touch of each. A memory file is *collapsed*
-//! while it is made: by Linux 6.1 that works whatever the policy for tmpfs, and with a file that
-//! has one page of each huge one it costs less than to give it all its small pages. What is refused
-//! has small pages.
+//! A region that is at least as long as a huge page begins at a multiple of one. Private memory
+//! gets `madvise`, and the kernel decides at the first touch of each huge page. A memory file is
+//! *collapsed* while it is made. Since Linux 6.1, that works whatever the policy for tmpfs. If the
+//! file has one small page in each huge one, collapsing costs less than allocating all small pages.
+//! Where the kernel refuses, the memory has small pages.
 
 use super::mapping::Mapping;
 use super::{MemoryError, memfd};
@@ -13,20 +13,21 @@ use rustix::fd::OwnedFd;
 use rustix::mm::{Advice, madvise};
 use std::sync::OnceLock;
 
-/// Which pages a region's memory is to have.
+/// Page size that a region asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PageSize {
-    /// The smallest: the whole region can change place page by page.
+    /// Small pages: the whole region can be moved page by page.
     Small,
-    /// Huge ones, wherever the kernel grants them: touched first and moved as one, each 2 MiB on
-    /// most machines. The usual choice.
+    /// Huge pages wherever the kernel grants them, each allocated and moved as one. They have 2 MiB
+    /// on most machines. The usual choice.
     Huge,
 }
 
 /// `MADV_COLLAPSE` (Linux 6.1), not in `rustix`.
 const COLLAPSE: libc::c_int = 25;
 
-/// Bytes of a huge page; `None` where there are none, or `OIKAZE_WITHOUT=huge`.
+/// Returns the size of a huge page in bytes, or `None` if there are none or with
+/// `OIKAZE_WITHOUT=huge`.
 #[must_use]
 pub fn huge_page() -> Option<usize> {
     static SIZE: OnceLock<Option<usize>> = OnceLock::new();
@@ -38,14 +39,14 @@ pub fn huge_page() -> Option<usize> {
     })
 }
 
-/// The huge page that memory of so many bytes is to be made of.
+/// Returns the size of the huge pages that memory of this length is made of, if any.
 pub(super) fn suits(len: usize, pages: PageSize) -> Option<usize> {
     huge_page().filter(|size| pages == PageSize::Huge && len >= *size)
 }
 
-/// Private memory, of huge pages if they suit. Small ones begin like huge ones, too: their page
-/// tables do, and pages that move between tables one by one cost an interrupt of each other
-/// processor for every table.
+/// Maps private memory, of huge pages if they suit. Memory of small pages is aligned like huge ones
+/// too, because its page tables are. Moving pages one by one between tables costs an interrupt of
+/// each other processor per table.
 pub(super) fn anonymous(len: usize, pages: PageSize) -> Result<Mapping, MemoryError> {
     let Some(size) = huge_page().filter(|size| len >= *size) else {
         return Mapping::anonymous(len);
@@ -53,17 +54,17 @@ pub(super) fn anonymous(len: usize, pages: PageSize) -> Result<Mapping, MemoryEr
     let mapping = Mapping::anonymous_aligned(len, size)?;
     let advice =
         if pages == PageSize::Huge { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
-    // SAFETY: a live mapping of ours; the advice changes none of its bytes. A kernel that refuses
-    // it does no harm.
+    // SAFETY: a live mapping of ours; the advice changes none of its bytes. A refusal by the kernel
+    // is harmless.
     let _ = unsafe { madvise(mapping.base().as_ptr().cast(), mapping.len(), advice) };
     Ok(mapping)
 }
 
-/// Give a file that has no pages yet its memory, huge pages first; `alias` is its first mapping.
+/// Allocates a file that has no pages yet, huge pages first. `alias` is its first mapping.
 pub(super) fn fill(file: &OwnedFd, alias: &Mapping, pages: PageSize) -> Result<(), MemoryError> {
     if let Some(size) = suits(alias.len(), pages) {
         for at in (0..alias.len() / size).map(|index| index * size) {
-            // A file without any page is not collapsed.
+            // The kernel does not collapse a range of the file without any page.
             memfd::reserve(file, at, 1)?;
             if !collapse(alias, at, size) {
                 break;
@@ -73,10 +74,10 @@ pub(super) fn fill(file: &OwnedFd, alias: &Mapping, pages: PageSize) -> Result<(
     memfd::reserve(file, 0, alias.len())
 }
 
-/// Make one huge page of what is there; `false` if the kernel will not.
+/// Collapses the range into one huge page. Returns `false` if the kernel refuses.
 fn collapse(alias: &Mapping, at: usize, size: usize) -> bool {
-    // SAFETY: inside the alias, whose file has this page: it can be read, and other bytes than
-    // those that are read are nobody's yet.
+    // SAFETY: inside the alias, whose file has this page, so it can be read. Nothing else uses
+    // these bytes yet.
     unsafe { alias.base().add(at).read_volatile() };
     // SAFETY: inside the alias; collapsing changes no bytes.
     unsafe { libc::madvise(alias.base().as_ptr().add(at).cast(), size, COLLAPSE) == 0 }
@@ -87,7 +88,7 @@ mod tests {
     use super::super::Region;
     use super::*;
 
-    /// The sum of a field of this process's `smaps`, in KiB, over the mapping that begins here.
+    /// Returns the sum of a field of this process's `smaps`, in KiB, over the region's mapping.
     fn field(region: &Region, name: &str) -> usize {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let start = format!("{:x}-", region.view_ptr().addr());

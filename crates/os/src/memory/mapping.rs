@@ -6,11 +6,11 @@ use core::ptr::{NonNull, null_mut};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-/// The longest mapping: the user half of a 48-bit address space.
+/// Maximum length of a mapping in bytes: the user half of a 48-bit address space.
 const LEN_MAX: usize = 1 << 47;
 
-/// `len` bytes at `base`, mapped by us and by nobody else unmapped. Bytes inside are shared with
-/// anyone (threads, peers, other mappings of the same file): they are only reached through raw
+/// A mapping of `len` bytes at `base` that only this value unmaps. Bytes inside are shared with
+/// anyone (threads, peers, other mappings of the same file), so they are reached only through raw
 /// pointers.
 #[derive(Debug)]
 pub(crate) struct Mapping {
@@ -25,7 +25,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Zeroed private memory, given pages as it is touched.
+    /// Maps zeroed private memory, whose pages are allocated at the first touch.
     pub(crate) fn anonymous(len: usize) -> Result<Mapping, MemoryError> {
         let len = whole_pages(len)?;
         // SAFETY: a new mapping at an address of the kernel's choice (no MAP_FIXED) cannot overlap
@@ -37,8 +37,8 @@ impl Mapping {
         Mapping::adopt(base, len)
     }
 
-    /// As [`Mapping::anonymous`], of address space for memory that may be needed later: none is
-    /// promised now.
+    /// As [`Mapping::anonymous`], but for address space that may be needed later: no memory is
+    /// committed now.
     pub(crate) fn anonymous_unpromised(len: usize) -> Result<Mapping, MemoryError> {
         let len = whole_pages(len)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
@@ -49,7 +49,7 @@ impl Mapping {
         Mapping::adopt(base, len)
     }
 
-    /// The first `len` bytes of a file, shared with its other mappings.
+    /// Maps the first `len` bytes of a file, shared with its other mappings.
     pub(crate) fn of_file(file: BorrowedFd<'_>, len: usize) -> Result<Mapping, MemoryError> {
         let len = whole_pages(len)?;
         // SAFETY: as in `anonymous`.
@@ -86,8 +86,8 @@ impl Mapping {
         Ok(place)
     }
 
-    /// Have other bytes of a file behind a part of a mapping of files, from one moment to the next:
-    /// a thread that touches it meanwhile sees the one or the other. All in whole pages.
+    /// Replaces a part of a file mapping by other bytes of a file, atomically: a thread that
+    /// touches it meanwhile sees either the old or the new bytes. All in whole pages.
     pub(crate) fn replace(
         &self,
         at: usize,
@@ -102,26 +102,27 @@ impl Mapping {
         }
         let (flags, rights) =
             (MapFlags::SHARED | MapFlags::FIXED, ProtFlags::READ | ProtFlags::WRITE);
-        // SAFETY: inside this mapping, which nobody else unmaps; what is mapped there now is
-        // readable and writable, as what it replaces, and is only reached through raw pointers.
+        // SAFETY: inside this mapping, which nobody else unmaps. The new pages are readable and
+        // writable, as the old ones, and are only reached through raw pointers.
         unsafe { mmap(self.base.as_ptr().add(at).cast(), len, rights, flags, file, offset) }?;
         Ok(())
     }
 
-    /// Have the kernel keep account of a part by itself, in whole pages, so that to
-    /// [replace](Mapping::replace) it takes no room in that account; or no longer.
+    /// Makes the kernel keep a part (whole pages) as a mapping of its own, so that
+    /// [replacing](Mapping::replace) the part needs no additional mapping. With `apart` false,
+    /// undoes that.
     pub(crate) fn keep_apart(&self, at: usize, len: usize, apart: bool) -> std::io::Result<()> {
         if at.checked_add(len).is_none_or(|end| end > self.len) {
             return Err(std::io::ErrorKind::InvalidInput.into());
         }
-        // What only core dumps process: mappings that differ in it are not joined.
+        // Only core dumps use this flag, and the kernel does not merge mappings that differ in it.
         let advice = if apart { Advice::LinuxDontDump } else { Advice::LinuxDoDump };
         // SAFETY: inside this mapping; the advice changes no bytes.
         unsafe { madvise(self.base.as_ptr().add(at).cast(), len, advice) }?;
         Ok(())
     }
 
-    /// Addresses without memory, from a multiple of `align` on.
+    /// Reserves addresses without memory, beginning at a multiple of `align`.
     fn reserved(what: &'static str, len: usize, align: usize) -> Result<Mapping, MemoryError> {
         let len = whole_pages(len)?;
         let whole = whole_pages(len + align)?;
@@ -139,15 +140,15 @@ impl Mapping {
         let first = base.wrapping_byte_add(before);
         for (at, rest) in [(base, before), (first.wrapping_byte_add(len), whole - len - before)] {
             if rest > 0 {
-                // SAFETY: a part of what was just mapped, which nobody knows yet. What cannot be
-                // given back stays, and harms nobody.
+                // SAFETY: a part of what was just mapped, which nobody knows yet. If unmapping
+                // fails, the addresses stay reserved, which is harmless.
                 let _ = unsafe { munmap(at, rest) };
             }
         }
         Mapping::adopt(first, len)
     }
 
-    /// Bytes of any file from `offset` on, in whole pages, shared with its other mappings.
+    /// Maps bytes of any file from `offset` on, in whole pages, shared with its other mappings.
     pub(crate) fn of_part_of_file(
         file: BorrowedFd<'_>,
         offset: u64,
@@ -162,8 +163,7 @@ impl Mapping {
         Mapping::adopt(base, len)
     }
 
-    /// As [`Mapping::of_file`], but writing through it ends the process: for bytes that are only
-    /// looked at.
+    /// As [`Mapping::of_file`], but read-only: writing through it ends the process.
     pub(crate) fn of_file_for_reading(file: &OwnedFd, len: usize) -> Result<Mapping, MemoryError> {
         let len = whole_pages(len)?;
         // SAFETY: as in `anonymous`.
@@ -177,12 +177,12 @@ impl Mapping {
         Ok(Mapping { base, len })
     }
 
-    /// Where it begins.
+    /// Returns the address of the first byte.
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// Bytes, a multiple of the page size.
+    /// Returns the length in bytes, a multiple of the page size.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -190,13 +190,13 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `adopt`'s caller and is unmapped only here; whoever holds
-        // a pointer into it holds this value too. Unmapping a whole valid mapping cannot fail.
+        // SAFETY: the range was mapped by `adopt`'s caller and is unmapped only here. A holder of a
+        // pointer into it also holds this value. Unmapping a whole valid mapping cannot fail.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
 
-/// `len` rounded up to pages.
+/// Returns `len` rounded up to whole pages.
 pub(crate) fn whole_pages(len: usize) -> Result<usize, MemoryError> {
     let page = rustix::param::page_size();
     match len {
@@ -237,10 +237,10 @@ mod tests {
                 (mapping.base().addr().get() % align, mapping.len()),
                 (0, whole_pages(3 * 4096).unwrap())
             );
-            // SAFETY: inside the mapping, which nobody else knows.
+            // SAFETY: inside the mapping, which no other code knows.
             unsafe { mapping.base().add(mapping.len() - 1).write(7) };
         }
-        // Other tests map memory, too, but not 200 times 2 MiB.
+        // Other tests map memory as well, but less than 200 times 2 MiB.
         assert!(count() < before + 200 * align / 4096 / 2);
         assert_eq!(Mapping::anonymous_aligned(0, align).unwrap_err(), MemoryError::Length(0));
     }

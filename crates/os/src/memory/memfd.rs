@@ -1,4 +1,4 @@
-//! Files in memory of fixed size.
+//! Memory files of fixed size.
 
 use super::MemoryError;
 use super::mapping::whole_pages;
@@ -11,18 +11,18 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use std::io;
 
-/// A memory file of at least `len` bytes (whole pages) that can neither shrink nor grow: no peer
-/// that holds the descriptor can make our accesses fail. It has no pages yet: each touch of a new
-/// one takes memory, and a machine that has run out ends the process with SIGBUS. So [`reserve`]
-/// first what is going to be touched.
+/// Creates a memory file of at least `len` bytes (whole pages) that can neither shrink nor grow. So
+/// a peer that holds the descriptor cannot make our accesses fail. The file has no pages yet. Each
+/// first touch of a page takes memory, and ends the process with SIGBUS if the machine has run out.
+/// So [`reserve`] a range before touching it.
 pub(super) fn sparse(name: &str, len: usize) -> Result<OwnedFd, MemoryError> {
     let len = whole_pages(len)?;
-    // Past this limit the kernel sends SIGXFSZ, which ends the process before the error is seen.
+    // Past this limit, the kernel sends SIGXFSZ, which ends the process before the error is seen.
     if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < len as u64) {
         return Err(MemoryError::system("size a memory file", len, Errno::FBIG));
     }
-    // Linux 6.3 wants to be told that it is not executable (vm.memfd_noexec); older kernels do not
-    // know the flag.
+    // Linux 6.3 expects the flag that says the file is not executable (vm.memfd_noexec). Older
+    // kernels do not know the flag.
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL)
         .or_else(|why| if why == Errno::INVAL { memfd_create(name, flags) } else { Err(why) })
@@ -35,7 +35,8 @@ pub(super) fn sparse(name: &str, len: usize) -> Result<OwnedFd, MemoryError> {
     Ok(file)
 }
 
-/// As [`sparse`], with all its pages: what cannot be had is an error here and not a SIGBUS later.
+/// As [`sparse`], with all its pages reserved: missing memory is an error here instead of a SIGBUS
+/// later.
 #[cfg(not(all(test, loom)))]
 pub(crate) fn sealed(name: &str, len: usize) -> Result<OwnedFd, MemoryError> {
     let _room = super::room::reserve(whole_pages(len)?)?;
@@ -44,13 +45,13 @@ pub(crate) fn sealed(name: &str, len: usize) -> Result<OwnedFd, MemoryError> {
     Ok(file)
 }
 
-/// Bytes of a memory file that another process has handed over.
+/// Returns the length in bytes of a memory file received from another process.
 ///
 /// # Errors
-/// An access to them could end this process: the file may become shorter, or takes its pages from
-/// those that are set aside as huge ones, of which there may be none left by then.
+/// An access could end this process: the file may become shorter, or its pages come from the
+/// reserved huge pages, which may be used up by then.
 pub(crate) fn lasting_len(file: impl AsFd) -> io::Result<u64> {
-    /// Of 32 bits everywhere.
+    /// Compared in 32 bits on every architecture.
     const HUGETLBFS: u32 = 0x9584_58f6;
     let sealed = fcntl_get_seals(&file)?.contains(SealFlags::SHRINK);
     if !sealed || fstatfs(&file)?.f_type as u32 == HUGETLBFS {
@@ -62,7 +63,7 @@ pub(crate) fn lasting_len(file: impl AsFd) -> io::Result<u64> {
     Ok(u64::try_from(fstat(&file)?.st_size).unwrap_or(0))
 }
 
-/// Give a range of a memory file its pages now.
+/// Allocates the pages of a range of a memory file.
 pub(super) fn reserve(file: &OwnedFd, offset: usize, len: usize) -> Result<(), MemoryError> {
     loop {
         match fallocate(file, FallocateFlags::empty(), offset as u64, len as u64) {

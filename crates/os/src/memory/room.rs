@@ -1,13 +1,13 @@
-//! Room for memory that is about to be taken, reserved among all processes of this machine.
+//! Reserves memory that is about to be taken, among all processes of this machine.
 //!
-//! A memory file takes its pages one by one. Two nodes that look at the same free memory at the
-//! same moment both find room, and the kernel kills one of them. So a process that takes memory
+//! A memory file takes its pages one by one. Two nodes that read the same amount of free memory at
+//! the same moment both find room, and the kernel kills one of them. So a process that takes memory
 //! first reserves it in a ledger that the others read (MEM-24.4).
 //!
 //! The ledger is a set of record locks (`F_OFD_SETLK`) on `/proc/meminfo`, which every process of a
-//! container can open: each reservation is a shared lock on as many bytes as are reserved. The
-//! kernel gives the locks back when a process ends, however it ends. Where such locks cannot be
-//! had, the memory is looked at and not reserved.
+//! container can open. Each reservation is a shared lock on as many bytes as are reserved. The
+//! kernel releases the locks when a process ends, however it ends. Where such locks are not
+//! available, the free memory is checked but not reserved.
 
 use super::MemoryError;
 use super::available::memory_left;
@@ -16,27 +16,28 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-/// Every process of a container finds this file, and the same one.
+/// File that carries the locks: every process of a container finds this one.
 const LEDGER: &str = "/proc/meminfo";
-/// Time between two looks while others take what they have reserved.
+/// Time between two checks while others take what they have reserved.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
-/// Longest wait for others: they zero their memory meanwhile, at some GB a second.
+/// Longest wait for others. They zero their memory meanwhile, at some GB per second.
 const WAIT_MAX: Duration = Duration::from_secs(60);
-/// Longest wait for one that holds the whole ledger: nobody needs it for longer than some
+/// Longest wait for a process that locks the whole ledger. No process needs it for more than some
 /// microseconds.
 const LEDGER_TIME: Duration = Duration::from_secs(2);
-/// Reservations that are looked at; a machine has no more nodes that start at one moment.
+/// Maximum number of reservations read. No machine starts more nodes at once.
 const RESERVATIONS_MAX: usize = 1024;
-/// Bytes that the kernel needs beside: page tables of two mappings take a 256th.
+/// Shift for the memory that the kernel needs in addition: page tables of two mappings take a
+/// 256th.
 const BESIDE_SHIFT: u32 = 8;
 const BESIDE_MIN: usize = 1 << 20;
 
-/// Bytes that nobody else takes for free memory, until this is dropped: after they have been taken.
+/// A reservation of free memory among processes. Drop it after the bytes have been taken.
 #[derive(Debug)]
 #[must_use = "the bytes must be taken before this is dropped"]
 pub(super) struct Reservation(#[expect(dead_code, reason = "its locks end with it")] Option<File>);
 
-/// Reserves `len` bytes, unless that is clearly more than there is.
+/// Reserves `len` bytes, unless that is clearly more than is available.
 pub(super) fn reserve(len: usize) -> Result<Reservation, MemoryError> {
     reserve_of(len, memory_left)
 }
@@ -50,7 +51,7 @@ fn reserve_of(
     let ledger = File::open(LEDGER).ok();
     loop {
         let alone = ledger.as_ref().is_some_and(enter);
-        // A lock that is in the way when it is asked for is another process's reservation.
+        // Any conflicting lock found here is another process's reservation.
         let reserved = ledger.as_ref().map(reserved_by_others).unwrap_or_default();
         let short = left()
             .into_iter()
@@ -72,7 +73,8 @@ fn reserve_of(
         if let Some(ledger) = ledger.as_ref().filter(|_| alone) {
             leave(ledger);
         }
-        // What others have reserved counts twice while they take it: it is decided when they have.
+        // Bytes that others are taking count twice, as reserved and as used. Decide when they have
+        // finished.
         if for_good || reserved.sum == 0 || begun.elapsed() > WAIT_MAX {
             return Err(refused);
         }
@@ -80,8 +82,8 @@ fn reserve_of(
     }
 }
 
-/// Keeps other processes from reserving. False if one of them does so for too long: then this one
-/// does without.
+/// Keeps other processes from reserving. Returns `false` if another process holds the ledger for
+/// too long; the caller then proceeds without it.
 fn enter(ledger: &File) -> bool {
     let begun = Instant::now();
     while flock(ledger, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -94,28 +96,28 @@ fn enter(ledger: &File) -> bool {
 }
 
 fn leave(ledger: &File) {
-    // A lock of one's own can always be given back.
+    // Releasing one's own lock cannot fail.
     let _ = flock(ledger, FlockOperation::Unlock);
 }
 
 /// Bytes that others have reserved.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Reserved {
-    /// Bytes in all.
+    /// Total number of bytes.
     sum: usize,
-    /// Where the last of their locks ends.
+    /// Offset at which the last of their locks ends.
     end: usize,
 }
 
 fn reserved_by_others(ledger: &File) -> Reserved {
     let mut found = Reserved::default();
-    // Ranges still to be looked at: the kernel tells of any one lock in a range, not of the first.
+    // Ranges still to be queried: the kernel reports any one lock in a range, not the first.
     let mut ranges = vec![(0, i64::MAX as usize)];
     for _ in 0..RESERVATIONS_MAX {
         let Some((start, end)) = ranges.pop() else { break };
         let Some((at, until)) = lock_of_another(ledger, start, end) else { continue };
-        // Adjacent locks may be told as one, and overlapping ones not at all: locks do not overlap
-        // here (`reserve_of`).
+        // Adjacent locks may be reported as one, and overlapping ones not at all. Locks do not
+        // overlap here (`reserve_of`).
         found.sum = found.sum.saturating_add(until.min(end) - at.max(start));
         found.end = found.end.max(until);
         ranges.extend([(start, at), (until, end)].into_iter().filter(|(start, end)| start < end));
@@ -123,7 +125,7 @@ fn reserved_by_others(ledger: &File) -> Reserved {
     found
 }
 
-/// A lock within this range that another open file has: where it begins and ends.
+/// Returns the start and end of a lock within this range that another open file holds.
 fn lock_of_another(ledger: &File, start: usize, end: usize) -> Option<(usize, usize)> {
     let mut lock = record(libc::F_WRLCK, start, end - start);
     // SAFETY: the kernel reads and writes the record, which lives for the call.
@@ -132,13 +134,13 @@ fn lock_of_another(ledger: &File, start: usize, end: usize) -> Option<(usize, us
         return None;
     }
     let at = usize::try_from(lock.l_start).ok()?;
-    // Length 0: to the end of all files.
+    // Length 0 means to the end of all files.
     let len =
         usize::try_from(lock.l_len).ok().filter(|len| *len > 0).unwrap_or(i64::MAX as usize - at);
     Some((at, at.saturating_add(len)))
 }
 
-/// Puts a reservation of `len` bytes at `at` into the ledger.
+/// Adds a reservation of `len` bytes at `at` to the ledger.
 fn lock(ledger: &File, at: usize, len: usize) -> bool {
     let lock = record(libc::F_RDLCK, at, len);
     // SAFETY: the kernel reads the record, which lives for the call.
@@ -165,11 +167,11 @@ mod tests {
     const LIMIT: &str = "a limit of the test";
     const MANY: usize = 1 << 40;
 
-    /// MEM-24.4: of several that reserve at the same moment, as many get room as there is room for.
-    /// A look alone finds room for all.
+    /// MEM-24.4: of several processes that reserve at the same moment, only as many succeed as
+    /// there is room for. A check without reservation finds room for all.
     #[test]
     fn room_reserved_at_one_moment_is_given_once() {
-        // So large that what other tests reserve meanwhile does not matter.
+        // Large enough that reservations of other tests do not matter.
         let (taken, together, given) = (AtomicUsize::new(0), Barrier::new(4), AtomicUsize::new(0));
         let left = || vec![(5 * MANY / 2 - taken.load(Ordering::SeqCst), LIMIT)];
         std::thread::scope(|threads| {
@@ -178,7 +180,7 @@ mod tests {
                     together.wait();
                     if let Ok(reservation) = reserve_of(MANY, left) {
                         given.fetch_add(1, Ordering::SeqCst);
-                        // Taken before the reservation ends, as a memory file takes its pages.
+                        // Taken before the reservation ends, as with a memory file.
                         taken.fetch_add(MANY, Ordering::SeqCst);
                         drop(reservation);
                     }
@@ -188,7 +190,7 @@ mod tests {
         assert_eq!(given.into_inner(), 2);
     }
 
-    /// MEM-24.4: more than there is fails at once, with the numbers.
+    /// MEM-24.4: a request above the limit fails at once, with the numbers.
     #[test]
     fn room_beyond_the_limit_is_refused() {
         let refused = reserve_of(2 * MANY, || vec![(MANY, LIMIT)]).unwrap_err();

@@ -1,4 +1,4 @@
-//! Bytes of a region that an iovec may be filled into.
+//! Bytes of a region to be filled by an iovec.
 
 use super::region::Hold;
 use arrayvec::ArrayVec;
@@ -6,10 +6,10 @@ use core::ops::Range;
 use core::ptr::NonNull;
 use oikaze_protocol::limits::FORESEEN_MAX;
 
-/// Checked, writable bytes of a region that stay in place for as long as this lives: where a link
-/// may receive payloads that belong there.
+/// Checked, writable bytes of a region that stay in place for as long as this lives. A link may
+/// receive payloads directly into them.
 ///
-/// Short-lived, as a [`Gather`](super::Gather): a scope that lent the memory waits for it.
+/// Keep it only briefly, as a [`Gather`](super::Gather): a scope that lent the memory waits for it.
 #[derive(Debug)]
 pub struct Scatter {
     at: NonNull<u8>,
@@ -17,30 +17,30 @@ pub struct Scatter {
     hold: Hold,
 }
 
-// SAFETY: the bytes stay valid while the hold lives, on whatever thread; they are reached by raw
-// copies (see the module about races).
+// SAFETY: the bytes stay valid while the hold lives, on any thread; they are reached by raw copies
+// (see the module about races).
 unsafe impl Send for Scatter {}
 
 impl Scatter {
-    /// `len` bytes at `at`, valid and writable while `hold` lives.
+    /// Wraps `len` bytes at `at`, valid and writable while `hold` lives.
     pub(super) fn new(at: NonNull<u8>, len: usize, hold: Hold) -> Scatter {
         Scatter { at, len, hold }
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// No bytes?
+    /// Returns `true` if there are no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Could a byte of the one be a byte of the other? One memory may be registered twice, and be
-    /// at two addresses.
+    /// Returns `true` if the two may share a byte. One memory may be registered twice, and be
+    /// mapped at two addresses.
     fn may_overlap(&self, other: &Scatter) -> bool {
         let (here, there) = (self.addresses(), other.addresses());
         (here.start < there.end && there.start < here.end) || self.hold.may_be_also(&other.hold)
@@ -51,17 +51,17 @@ impl Scatter {
         start..start + self.len
     }
 
-    /// Address of `len` bytes from `start` on, for an iovec; `None` if they stick out. Not to be
-    /// used after this value is gone.
+    /// Returns the address of `len` bytes from `start` on, for an iovec, or `None` if they are not
+    /// inside. Not to be used after this value is dropped.
     pub(crate) fn place(&mut self, start: usize, len: usize) -> Option<*mut u8> {
         let inside = start.checked_add(len)? <= self.len;
         // SAFETY: inside the bytes that the hold keeps.
         inside.then(|| unsafe { self.at.as_ptr().add(start) })
     }
 
-    /// The bytes as they are now; `None` if they stick out. A program that writes there meanwhile,
-    /// which it may not (MEM-3.3), is in a race with whoever looks, and what was received is found
-    /// damaged.
+    /// Returns the current bytes, or `None` if they are not inside. A program must not write there
+    /// meanwhile (MEM-3.3). If the program does, it races with the reader, and the received data is
+    /// found damaged.
     #[must_use]
     pub fn part(&self, start: usize, len: usize) -> Option<&[u8]> {
         let inside = start.checked_add(len)? <= self.len;
@@ -69,43 +69,43 @@ impl Scatter {
         inside.then(|| unsafe { core::slice::from_raw_parts(self.at.as_ptr().add(start), len) })
     }
 
-    /// Copy in, as the kernel would: for links that are none of the kernel's. Nothing happens if
-    /// the bytes stick out.
+    /// Copies bytes in as the kernel would, for links without the kernel. Does nothing if the bytes
+    /// are not inside.
     pub fn fill(&mut self, start: usize, bytes: &[u8]) {
         if let Some(at) = self.place(start, bytes.len()) {
-            // SAFETY: `place` has checked that so many bytes are ours to write; who reads there
-            // meanwhile is under the rule of `crate::memory` about races.
+            // SAFETY: `place` has checked that these bytes are ours to write; concurrent readers
+            // are under the rule of `crate::memory` about races.
             unsafe { core::ptr::copy(bytes.as_ptr(), at, bytes.len()) }
         }
     }
 }
 
-/// Several of these, counted as one behind the other, no byte in two of them. What is asked for
+/// A sequence of [`Scatter`]s, counted as consecutive, without a common byte. Every range asked for
 /// lies in one of them.
 #[derive(Debug, Default)]
 pub struct Places(ArrayVec<Scatter, FORESEEN_MAX>);
 
 impl Places {
-    /// One more; false if there is no room, or if what is received there could overwrite what was
-    /// received to one that is here.
+    /// Appends one. Returns `false` if there is no room, or if data received there could overwrite
+    /// data received into an earlier one.
     #[must_use]
     pub fn push(&mut self, scatter: Scatter) -> bool {
         !self.0.iter().any(|here| here.may_overlap(&scatter)) && self.0.try_push(scatter).is_ok()
     }
 
-    /// Bytes of all.
+    /// Returns the total length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.iter().map(Scatter::len).sum()
     }
 
-    /// No bytes?
+    /// Returns `true` if there are no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Which, and where in it.
+    /// Returns the index of the scatter that holds `start`, and the offset in it.
     fn find(&self, mut start: usize) -> Option<(usize, usize)> {
         for (index, scatter) in self.0.iter().enumerate() {
             match start.checked_sub(scatter.len()) {
@@ -147,8 +147,8 @@ mod tests {
     use oikaze_protocol::wind::Segment;
     use std::os::fd::AsFd;
 
-    /// Can there be a place in the first of these and then one in the second, of so many bytes at
-    /// these offsets?
+    /// Returns `true` if ranges of `len` bytes at these offsets, one in each region, can be pushed
+    /// together.
     fn together(regions: [&Region; 2], offsets: [u64; 2], len: u64) -> bool {
         let (mut table, mut places) = (RegionTable::new(), Places::default());
         let pushed = regions.into_iter().zip(offsets).map(|(region, offset)| {
@@ -169,7 +169,7 @@ mod tests {
             ([99, 0], false),
             ([7, 7], false),
         ] {
-            // One memory by two registrations, and two.
+            // Two registrations of one memory, then two memories.
             assert_eq!(together([&one, &one], offsets, 100), apart, "{offsets:?}");
             assert!(together([&one, &other], offsets, 100));
         }

@@ -1,8 +1,8 @@
-//! Memory of no file whose pages may be absent all the same (MEM-1.10): any, on a machine that
-//! swaps, and what a program lends, which may be a mapped file.
+//! Presence of memory that has no file but may still be absent (MEM-1.10). This is any memory on a
+//! machine that swaps, and lent memory, which may be a mapped file.
 //!
-//! There is much of it, nearly always present: what was looked at a moment ago is not looked at
-//! again.
+//! There is much of such memory and it is nearly always present, so pages that were recently found
+//! present are not checked again.
 
 use super::residence;
 use core::ptr::NonNull;
@@ -14,23 +14,24 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Entries of `/proc/self/pagemap` that are read at a time.
+/// Number of entries of `/proc/self/pagemap` read per call.
 const ENTRIES: usize = 256;
-/// "Page is present" and "page is swapped", in such an entry
+/// Bits "page is present" and "page is swapped" of such an entry
 /// (Documentation/admin-guide/mm/pagemap.rst).
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
-/// Pages of one range. Of a longer one each piece is remembered when it is sent or received.
+/// Maximum pages of a range that is remembered. The pieces of a longer range are remembered when
+/// each is sent or received.
 const REMEMBERED: usize = 1024;
 
-/// Does this machine swap, and can pages be fetched here (Linux 5.14)? As of the first time
-/// somebody asked.
+/// Returns `true` if this machine swaps and pages can be fetched here (Linux 5.14). The answer is
+/// that of the first call.
 pub(super) fn is_on() -> bool {
     static ON: OnceLock<bool> = OnceLock::new();
     *ON.get_or_init(|| rustix::system::sysinfo().totalswap > 0 && can_fetch())
 }
 
-/// Can absent pages be fetched at all, without a change to what they hold?
+/// Returns `true` if absent pages can be fetched without changing their content.
 pub(super) fn can_fetch() -> bool {
     static CAN: OnceLock<bool> = OnceLock::new();
     *CAN.get_or_init(|| {
@@ -38,8 +39,8 @@ pub(super) fn can_fetch() -> bool {
     })
 }
 
-/// Are all pages of these bytes in memory, by what `look` says of those that were not seen a moment
-/// ago?
+/// Returns `true` if all pages of these bytes are in memory. Calls `look` unless all of them were
+/// recently found present.
 pub(super) fn is_present(
     at: NonNull<u8>,
     len: usize,
@@ -60,7 +61,7 @@ pub(super) fn is_present(
     present
 }
 
-/// The addresses of the pages that hold these bytes.
+/// Returns the address range of the pages that hold these bytes.
 fn whole_pages(at: NonNull<u8>, len: usize) -> Range<usize> {
     let page = rustix::param::page_size();
     let (first, last) =
@@ -68,25 +69,27 @@ fn whole_pages(at: NonNull<u8>, len: usize) -> Range<usize> {
     first * page..(last + 1) * page
 }
 
-/// Has the file something there, in memory or not? Not where it is sparse, nor in pages that were
-/// only set aside for it.
+/// Returns `true` if the file has data in the range, in memory or not. Sparse parts and pages that
+/// are only reserved do not count.
 pub(super) fn has_data(file: BorrowedFd<'_>, range: Range<usize>) -> bool {
     seek(file, SeekFrom::Data(range.start as u64)).is_ok_and(|at| at < range.end as u64)
 }
 
-/// Is one of these pages of this process alone in swap space? If the kernel does not say: no.
+/// Returns `true` if one of these private pages is in swap space, and `false` if the kernel does
+/// not say.
 pub(super) fn is_swapped(pages: Range<usize>) -> bool {
     any_entry(pages, |entry| entry & SWAPPED != 0).unwrap_or(false)
 }
 
-/// Are all pages of these bytes mapped, so that to touch them waits for nothing? If the kernel does
-/// not say: as [`residence::is_present`].
+/// Returns `true` if all pages of these bytes are mapped, so that touching them waits for nothing.
+/// If the kernel does not say, answers as [`residence::is_present`].
 pub(super) fn is_mapped(at: NonNull<u8>, len: usize) -> bool {
     any_entry(whole_pages(at, len), |entry| entry & PRESENT == 0)
         .map_or_else(|| residence::is_present(at, len), |absent| !absent)
 }
 
-/// Is one of these pages' entries in the process's page map like that? `None`: it cannot be read.
+/// Returns `true` if `is_so` holds for the page map entry of one of these pages, or `None` if the
+/// page map cannot be read.
 fn any_entry(pages: Range<usize>, is_so: impl Fn(u64) -> bool) -> Option<bool> {
     static MAP: OnceLock<Option<OwnedFd>> = OnceLock::new();
     let map = MAP
@@ -109,14 +112,14 @@ fn any_entry(pages: Range<usize>, is_so: impl Fn(u64) -> bool) -> Option<bool> {
     Some(false)
 }
 
-/// Quarters of a second.
+/// Returns the time in quarters of a second.
 fn tick() -> u64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     now.tv_sec.cast_unsigned() * 4 + now.tv_nsec.cast_unsigned() / 250_000_000
 }
 
-/// Pages that were present a moment ago. One that is forgotten, for another at the same place, is
-/// looked at again.
+/// Table of pages that were recently found present. A page that another one displaces from its slot
+/// is checked again.
 struct Seen([AtomicU64; 4096]);
 
 static SEEN: Seen = Seen([const { AtomicU64::new(0) }; 4096]);
@@ -132,11 +135,11 @@ impl Seen {
     }
 
     fn at(&self, page: usize) -> &AtomicU64 {
-        // The remainder is below the length.
+        // The remainder is less than the length.
         &self.0[page % self.0.len()]
     }
 
-    /// Of an address of 57 bits, in pages of 4 KiB, 45 are left.
+    /// An address of 57 bits has 45 bits of page number with pages of 4 KiB.
     fn entry(page: usize, tick: u64) -> u64 {
         ((page as u64) << 16) | (tick & 0xFFFF)
     }
@@ -162,7 +165,7 @@ mod tests {
         assert!(!SEEN.has(page, 40));
     }
 
-    /// What is there then may be a file's, of which nothing is known.
+    /// Memory mapped there later may be a file's, of which nothing is known.
     #[test]
     fn nothing_is_remembered_of_what_follows_where_a_loan_was() {
         let bytes = vec![7; 3 << 12];
@@ -185,7 +188,7 @@ mod tests {
         assert!(can_fetch(), "tests run on Linux 5.14 or later");
     }
 
-    /// MEM-1.10, by the kernel's own doing.
+    /// MEM-1.10, with real swapping by the kernel.
     #[test]
     #[ignore = "needs a machine that swaps, and a control group with a limit of 32 MiB"]
     fn swapped_pages_are_absent_until_they_are_fetched() {
@@ -196,7 +199,7 @@ mod tests {
         };
         for region in [of(Region::private_of), of(Region::shared_of)] {
             region.fill(0, LEN as u64, 7).unwrap();
-            // The kernel puts out of memory what it is told to, or what was touched least lately.
+            // The kernel pages out what it is told to, or the least recently used pages.
             for at in
                 [region.view_ptr(), region.at(super::super::region::Side::Runtime, 0).as_ptr()]
             {

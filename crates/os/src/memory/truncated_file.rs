@@ -1,5 +1,5 @@
-//! A mapped file that is shorter than its mapping: memory for tests of what happens to lent pages
-//! that cannot be had (MEM-1.12).
+//! A mapped file that is shorter than its mapping, for tests of lent pages that cannot be had
+//! (MEM-1.12).
 
 use super::MemoryError;
 use super::mapping::Mapping;
@@ -8,8 +8,8 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// A mapping of a file that was made shorter afterwards. Bytes behind the file's end can be lent,
-/// not touched: that ends the process (SIGBUS).
+/// A mapping of a file that was shortened afterwards. Bytes behind the file's end can be lent, but
+/// touching them ends the process (SIGBUS).
 #[derive(Debug)]
 pub struct TruncatedFile {
     memory: Mapping,
@@ -17,8 +17,8 @@ pub struct TruncatedFile {
 }
 
 impl TruncatedFile {
-    /// Maps `len` zeroed bytes of a new file at `path`, of which the first `kept` stay. Its name is
-    /// removed at once.
+    /// Maps `len` zeroed bytes of a new file at `path`, then truncates the file to `kept` bytes.
+    /// Its name is removed at once.
     ///
     /// # Errors
     /// The file cannot be made or mapped.
@@ -32,12 +32,12 @@ impl TruncatedFile {
         Ok(TruncatedFile { memory, len })
     }
 
-    /// All its bytes, to be lent.
+    /// Returns all bytes, to be lent.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: `len` bytes are mapped for as long as `self` lives. Nobody can write them: the
         // mapping is for reading, and the file has neither a name nor a descriptor any more.
-        // Touching what the file does not have raises a signal, which is no undefined behaviour.
+        // Touching bytes past the file's end raises a signal, which is not undefined behaviour.
         unsafe { std::slice::from_raw_parts(self.memory.base().as_ptr(), self.len) }
     }
 }

@@ -1,4 +1,4 @@
-//! Single words of a region, changed atomically: by the program, and by peers through the runtime
+//! Atomic changes of single words of a region, by the program and by peers through the runtime
 //! (MEM-5.1).
 
 use super::AccessError;
@@ -8,7 +8,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use oikaze_protocol::rma::{AtomicOp, Change, Width, Word};
 
-/// A word of a region that peers, too, may change; see [`Region::word`]. Each change acquires and
+/// A word of a region that peers may change too; see [`Region::word`]. Each change acquires and
 /// releases.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalWord<'r, T> {
@@ -18,15 +18,15 @@ pub struct LocalWord<'r, T> {
 }
 
 impl Region {
-    /// The aligned word at `offset`, of 32 or 64 bits. (What is wrong with the offset is said when
-    /// it is used.)
+    /// Returns the aligned word at `offset`, of 32 or 64 bits. (A bad offset is reported when the
+    /// word is used.)
     #[must_use]
     #[inline]
     pub fn word<T: Word>(&self, offset: u64) -> LocalWord<'_, T> {
         LocalWord { region: self, offset, of: PhantomData }
     }
 
-    /// Load the aligned word at `offset` (acquire).
+    /// Loads the aligned word at `offset` (acquire).
     ///
     /// # Errors
     /// [`AccessError`]: out of bounds, misaligned, or the lending scope has ended.
@@ -35,7 +35,7 @@ impl Region {
         self.word(offset).load()
     }
 
-    /// Store the aligned word at `offset` (release).
+    /// Stores the aligned word at `offset` (release).
     ///
     /// # Errors
     /// As [`Region::atomic`].
@@ -44,7 +44,7 @@ impl Region {
         self.word(offset).store(value)
     }
 
-    /// Add to the aligned word at `offset`, wrapping; the old value.
+    /// Adds to the aligned word at `offset`, wrapping, and returns the old value.
     ///
     /// # Errors
     /// As [`Region::atomic`].
@@ -52,7 +52,7 @@ impl Region {
         self.atomic(offset, AtomicOp::add(value))
     }
 
-    /// Store `new` at `offset` if the aligned word there is `expected`; the old value.
+    /// Stores `new` at `offset` if the aligned word there is `expected`, and returns the old value.
     ///
     /// # Errors
     /// As [`Region::atomic`].
@@ -65,7 +65,7 @@ impl Region {
         self.atomic(offset, AtomicOp::compare_swap(expected, new))
     }
 
-    /// Store at `offset`; the old value.
+    /// Stores `value` at `offset` and returns the old value.
     ///
     /// # Errors
     /// As [`Region::atomic`].
@@ -73,11 +73,12 @@ impl Region {
         self.atomic(offset, AtomicOp::swap(value))
     }
 
-    /// One atomic operation on the aligned word at `offset` (acquire and release); the old value,
-    /// zero above its width.
+    /// Performs one atomic operation on the aligned word at `offset` (acquire and release). Returns
+    /// the old value, zero above its width.
     ///
     /// # Errors
-    /// [`AccessError`]: out of bounds, misaligned, lent for reading, or the lending scope has ended.
+    /// [`AccessError`]: out of bounds, misaligned, lent for reading, or the lending scope has
+    /// ended.
     pub fn atomic(&self, offset: u64, op: AtomicOp) -> Result<u64, AccessError> {
         self.atomic_from(Side::Program, offset, op)
     }
@@ -97,9 +98,9 @@ impl Region {
         })
     }
 
-    /// Calls `act` with a pointer to an aligned word of this width that stays valid until it
-    /// returns. Nobody has references to it but atomic ones. Who writes through it has made sure
-    /// that the region may be written.
+    /// Calls `act` with a pointer to an aligned word of this width that stays valid until `act`
+    /// returns. Only atomic references to the word exist. A caller whose `act` writes has checked
+    /// that the region is writable.
     #[inline]
     pub(super) fn with_word<R>(
         &self,
@@ -120,14 +121,14 @@ impl Region {
 }
 
 impl<T: Word> LocalWord<'_, T> {
-    /// What it is now (acquire).
+    /// Loads the value (acquire).
     ///
     /// # Errors
     /// [`AccessError`]: out of bounds, misaligned, or the lending scope has ended.
     #[inline]
     pub fn load(self) -> Result<T, AccessError> {
         if !self.region.writable() {
-            // Lent for reading: it holds still, and nothing may refer to it as if it did not.
+            // Memory lent for reading does not change, and must not be referred to as atomic.
             let mut bytes = [0; 8];
             let width = T::WIDTH.bytes() as usize;
             self.region.read(self.offset, bytes.get_mut(..width).unwrap_or_default())?;
@@ -153,7 +154,7 @@ impl<T: Word> LocalWord<'_, T> {
         Ok(T::from_bits(bits))
     }
 
-    /// Make it this (release).
+    /// Stores the value (release).
     ///
     /// # Errors
     /// As [`Region::atomic`].
@@ -173,15 +174,15 @@ impl<T: Word> LocalWord<'_, T> {
         })
     }
 
-    /// Add, wrapping; the value before.
+    /// Adds, wrapping, and returns the old value.
     ///
     /// # Errors
-    /// As [`Region::atomic`]; so it is with all changes.
+    /// As [`Region::atomic`], as for all changes.
     pub fn fetch_add(self, add: T) -> Result<T, AccessError> {
         self.change(AtomicOp::add(add))
     }
 
-    /// Store; the value before.
+    /// Stores `new` and returns the old value.
     ///
     /// # Errors
     /// As [`LocalWord::fetch_add`].
@@ -189,7 +190,7 @@ impl<T: Word> LocalWord<'_, T> {
         self.change(AtomicOp::swap(new))
     }
 
-    /// Store `new` if it is `expected`; the value before.
+    /// Stores `new` if the value is `expected`, and returns the old value.
     ///
     /// # Errors
     /// As [`LocalWord::fetch_add`].
@@ -197,7 +198,7 @@ impl<T: Word> LocalWord<'_, T> {
         self.change(AtomicOp::compare_swap(expected, new))
     }
 
-    /// Keep the bits that are in both; the value before.
+    /// Keeps the bits that are in both, and returns the old value.
     ///
     /// # Errors
     /// As [`LocalWord::fetch_add`].
@@ -205,7 +206,7 @@ impl<T: Word> LocalWord<'_, T> {
         self.change(AtomicOp::and(bits))
     }
 
-    /// Set these bits; the value before.
+    /// Sets these bits and returns the old value.
     ///
     /// # Errors
     /// As [`LocalWord::fetch_add`].
@@ -213,7 +214,7 @@ impl<T: Word> LocalWord<'_, T> {
         self.change(AtomicOp::or(bits))
     }
 
-    /// Flip these bits; the value before.
+    /// Flips these bits and returns the old value.
     ///
     /// # Errors
     /// As [`LocalWord::fetch_add`].
@@ -221,7 +222,7 @@ impl<T: Word> LocalWord<'_, T> {
         self.change(AtomicOp::xor(bits))
     }
 
-    /// Keep the smaller of both; the value before.
+    /// Keeps the smaller of both and returns the old value.
     ///
     /// # Errors
     /// As [`LocalWord::fetch_add`].
@@ -229,7 +230,7 @@ impl<T: Word> LocalWord<'_, T> {
         self.change(AtomicOp::min(other))
     }
 
-    /// Keep the greater of both; the value before.
+    /// Keeps the greater of both and returns the old value.
     ///
     /// # Errors
     /// As [`LocalWord::fetch_add`].
@@ -242,7 +243,7 @@ impl<T: Word> LocalWord<'_, T> {
     }
 }
 
-/// A change by the processor's instruction for it, where there is one; the value before.
+/// Changes a word by the processor's instruction, where there is one, and returns the old value.
 macro_rules! change {
     ($name:ident, $bits:ty: $unsigned:ident, $signed:ident) => {
         /// # Safety

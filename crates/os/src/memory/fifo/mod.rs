@@ -1,9 +1,9 @@
-//! FIFOs in regions (MEM-13): many producers, by way of the engine or by mapping the region, and
-//! many consumers at the owner.
+//! FIFOs in regions (MEM-13). Many producers push through the engine or by mapping the region, and
+//! many consumers pop at the owner.
 //!
-//! [`shape`] says where everything lies, [`queue`] how elements are handed over, this file puts the
-//! two into a region's memory. The shape is the one that the owner made the FIFO with, for
-//! producers and consumers alike: what the memory says is nobody's proof.
+//! [`shape`] describes the layout, [`queue`] the transfer of elements, and this file applies both
+//! to a region's memory. Producers and consumers use the shape that the owner made the FIFO with.
+//! The shape in the region's memory is not trusted.
 
 mod queue;
 mod shape;
@@ -23,20 +23,20 @@ use oikaze_protocol::wind::Refusal;
 use queue::{Cell, Cells, NotPushed, pop, push};
 use shape::{ELEMENT_AT, HEAD_AT, MAGIC, MAGIC_AT, SLOTS_AT, TAIL_AT};
 
-/// A FIFO cannot be used.
+/// Reason why a FIFO cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FifoError {
-    /// The region cannot be reached so.
+    /// The region cannot be accessed.
     #[error(transparent)]
     Access(#[from] AccessError),
-    /// Its words are not those of a FIFO any more.
+    /// The FIFO's words were overwritten.
     #[error(
         "this FIFO was written over: whoever may write its region, or change its words, must leave them alone"
     )]
     Destroyed,
 }
 
-/// The consuming end of a FIFO that fills a region, or its beginning.
+/// The consuming end of a FIFO that fills a region or its beginning.
 #[derive(Clone, Debug)]
 pub struct Fifo {
     region: Region,
@@ -44,10 +44,11 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    /// Make the first bytes of a region, of which nobody knows yet, an empty FIFO.
+    /// Makes an empty FIFO of the first bytes of a region that no other code knows yet.
     ///
     /// # Errors
-    /// [`AccessError`]: the region is shorter than [`Shape::bytes`], not aligned, or lent for reading.
+    /// [`AccessError`]: the region is shorter than [`Shape::bytes`], not aligned, or lent for
+    /// reading.
     pub fn format(region: Region, shape: Shape) -> Result<Fifo, AccessError> {
         region.check_bounds(0, shape.bytes())?;
         for position in 0..shape.slots() {
@@ -62,14 +63,14 @@ impl Fifo {
         Ok(Fifo { region, shape })
     }
 
-    /// How much it holds.
+    /// Returns the number and size of the elements.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// Append the oldest element to `into` and take it out; `false`: there is none. Any number of
-    /// threads may do so.
+    /// Removes the oldest element and appends it to `into`. Returns `false` if there is none. Any
+    /// number of threads may call it.
     ///
     /// # Errors
     /// [`FifoError`]: somebody has written over it.
@@ -81,7 +82,7 @@ impl Fifo {
 }
 
 impl Region {
-    /// Put an element into the FIFO of this shape.
+    /// Pushes an element into the FIFO of this shape.
     pub(super) fn fifo_push(
         &self,
         side: Side,
@@ -98,13 +99,13 @@ impl Region {
         })
     }
 
-    /// The FIFO that the region's owner has made here. What the memory says is not asked: it holds
-    /// elements, which are whatever their pushers want (MEM-13.3).
+    /// Returns the shape of the FIFO that the region's owner has made here. The memory itself is
+    /// not read: it holds elements, whose content the producers choose (MEM-13.3).
     pub(super) fn fifo_shape(&self) -> Result<Shape, Refusal> {
         Shape::from_bits(self.fifo_bits().load(Ordering::Acquire)).ok_or(Refusal::NoFifo)
     }
 
-    /// Calls `act` with the words of a FIFO of this shape, which stay valid until it returns.
+    /// Calls `act` with the words of a FIFO of this shape, which stay valid until `act` returns.
     fn with_fifo<R>(
         &self,
         side: Side,
@@ -122,8 +123,7 @@ impl Region {
 }
 
 /// The words of a queue in a region. Made by [`Region::with_fifo`] alone, which vouches for
-/// `shape.bytes()` writable bytes at `at`, aligned to 8, to which nobody has references but atomic
-/// ones.
+/// `shape.bytes()` writable bytes at `at`, aligned to 8, with only atomic references to them.
 struct InMemory {
     at: NonNull<u8>,
     shape: Shape,
@@ -142,7 +142,7 @@ impl InMemory {
         unsafe { AtomicU64::from_ptr(self.at.byte_add(offset as usize).cast().as_ptr()) }
     }
 
-    /// Where the bytes of the element at a position begin.
+    /// Returns the address of the element at a position.
     fn element(&self, position: u64) -> NonNull<u8> {
         // SAFETY: see `InMemory`: inside the shape.
         unsafe { self.at.byte_add(self.shape.slot(position) as usize + 16) }
@@ -164,16 +164,16 @@ impl Cells for InMemory {
 
     fn write(&self, position: u64, bytes: &[u8]) {
         let len = bytes.len().min(self.shape.element() as usize);
-        // SAFETY: see `InMemory`; an element has room for so many bytes. They are somebody else's,
-        // not of this region.
+        // SAFETY: see `InMemory`; an element has room for this many bytes. The source bytes are not
+        // part of this region.
         unsafe { self.element(position).as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), len) }
     }
 
     fn read(&self, position: u64, len: u64, into: &mut Vec<u8>) {
         let len = len.min(self.shape.element()) as usize;
         into.reserve(len);
-        // SAFETY: see `InMemory`; an element has so many bytes, and the vector room for them, which
-        // are set before they count.
+        // SAFETY: see `InMemory`; an element has this many bytes. The vector has room for them, and
+        // they are written before the length includes them.
         unsafe {
             into.spare_capacity_mut()
                 .as_mut_ptr()
