@@ -1,4 +1,4 @@
-//! Producers and consumers that map the same region, in every order in which they can meet
+//! Loom models of producers and consumers that map the same region, in every possible interleaving
 //! ([`crate::models`]).
 
 use super::queue::{Cell, Cells, pop, push};
@@ -10,8 +10,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;
 use loom::thread;
 
-/// A queue of two slots. Elements are cells that loom watches: who reads one while another writes
-/// it is found out.
+/// A queue of two slots. Loom watches the elements, and detects a read concurrent with a write.
 struct Model {
     tail: AtomicU64,
     head: AtomicU64,
@@ -69,18 +68,18 @@ impl Cells for Model {
         self.word(cell).compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).map(drop)
     }
     fn write(&self, position: u64, bytes: &[u8]) {
-        // SAFETY: the queue hands the slot to one producer; loom finds out if it does not.
+        // SAFETY: the queue gives the slot to one producer; loom detects a violation.
         self.elements[position as usize % 2]
             .with_mut(|element| unsafe { (&mut *element)[..bytes.len()].copy_from_slice(bytes) });
     }
     fn read(&self, position: u64, len: u64, into: &mut Vec<u8>) {
-        // SAFETY: the queue hands the slot to one consumer; loom finds out if it does not.
+        // SAFETY: the queue gives the slot to one consumer; loom detects a violation.
         self.elements[position as usize % 2]
             .with(|element| into.extend_from_slice(unsafe { &(&*element)[..len as usize] }));
     }
 }
 
-/// Two producers with two elements each, one consumer meanwhile: each element comes out once,
+/// Two producers push two elements each while one consumer pops. Each element comes out once,
 /// whole, and in its producer's order.
 #[test]
 fn loom_fifo_of_two_producers() {
@@ -109,8 +108,8 @@ fn loom_fifo_of_two_producers() {
     });
 }
 
-/// One producer with three elements through two slots, two consumers: each comes out once, and a
-/// slot is not filled before it is empty.
+/// One producer pushes three elements through two slots to two consumers. Each comes out once, and
+/// a slot is not filled before it is empty.
 #[test]
 fn loom_fifo_of_two_consumers() {
     model(2, || {

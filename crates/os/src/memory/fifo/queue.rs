@@ -1,15 +1,16 @@
-//! The hand-over: Vyukov's bounded queue of many producers and many consumers, over words that
-//! anybody may have written.
+//! The queue algorithm: Vyukov's bounded queue of many producers and many consumers, on words that
+//! any process may have overwritten.
 //!
 //! Each slot carries a turn. `turn == position`: free for the producer that claims this position of
 //! the tail. `turn == position + 1`: filled, for the consumer that claims this position of the
-//! head, which sets it to `position + slots`: free for the next round. Whatever stands there
-//! instead was written by somebody who should not have: both sides say so, touch nothing but this
-//! queue, and end (MEM-13.4).
+//! head. The consumer then sets it to `position + slots`: free for the next round. Any other value
+//! was written by a process that broke the rules. Both sides report it, touch nothing outside this
+//! queue, and return (MEM-13.4).
 //!
-//! To tell that from a turn that is merely old, positions are released and acquired, too: who knows
-//! one sees no turn from before the one that its slot had when it was claimed one round ago.
-//! (Vyukov's own leaves them relaxed; loom found the difference.)
+//! Such a value must not be confused with a turn that is merely old, so positions are released and
+//! acquired too. A thread that knows a position sees no turn older than the one that its slot had
+//! when claimed one round ago. (Vyukov's own algorithm leaves them relaxed; loom found the
+//! difference.)
 
 use super::shape::Shape;
 use core::sync::atomic::Ordering;
@@ -21,43 +22,42 @@ pub(super) enum Cell {
     Tail,
     /// The next position to be emptied.
     Head,
-    /// The turn of the slot of this position.
+    /// The turn of the slot at this position.
     Turn(u64),
-    /// The length of the element there.
+    /// The length of the element at this position.
     Length(u64),
 }
 
-/// Where a queue lies: memory, or loom's model of it. Orders are those of the memory model.
+/// Memory of a queue, real or modelled by loom. Orders are those of the memory model.
 pub(super) trait Cells {
     fn load(&self, cell: Cell, order: Ordering) -> u64;
     fn store(&self, cell: Cell, value: u64, order: Ordering);
-    /// Compare and swap, releasing and acquiring; fails with what is there, acquired.
+    /// Compares and swaps (acquire and release). On failure, returns the current value, acquired.
     fn claim(&self, cell: Cell, old: u64, new: u64) -> Result<(), u64>;
-    /// The element at this position becomes these bytes.
+    /// Copies these bytes into the element at this position.
     fn write(&self, position: u64, bytes: &[u8]);
-    /// Appends so many bytes of the element at this position.
+    /// Appends `len` bytes of the element at this position to `into`.
     fn read(&self, position: u64, len: u64, into: &mut Vec<u8>);
 }
 
-/// Nothing was put in.
+/// Reason why an element was not pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NotPushed {
-    /// No slot is free, or others took each that was.
+    /// No slot is free, or other producers took each free one.
     Full,
-    /// This is no queue any more.
+    /// The queue's words were overwritten.
     Destroyed,
 }
 
-/// This is no queue any more.
+/// The queue's words were overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Destroyed;
 
-/// Others may be faster so often before a producer gives up, and a consumer finds nothing: nobody
-/// is held up for long by who writes positions all the time.
+/// Maximum number of attempts. A producer then gives up, and a consumer finds nothing, so that a
+/// process that writes positions all the time holds nobody up for long.
 const TRIES: usize = 1000;
 
-/// Put an element in (of at most the length that the shape permits), behind all that were put in
-/// before (MEM-13.2).
+/// Appends an element of at most the length that the shape permits (MEM-13.2).
 pub(super) fn push(queue: &impl Cells, shape: Shape, element: &[u8]) -> Result<(), NotPushed> {
     let mut tail = queue.load(Cell::Tail, Ordering::Acquire);
     for _ in 0..TRIES {
@@ -72,7 +72,7 @@ pub(super) fn push(queue: &impl Cells, shape: Shape, element: &[u8]) -> Result<(
                 }
                 Err(now) => tail = now,
             },
-            // The element of one round ago is there, or on its way in, or on its way out.
+            // The slot's element of one round ago is there, being written, or being read.
             behind @ ..0 => {
                 let before = behind.wrapping_add_unsigned(shape.slots());
                 return Err(if (0..=1).contains(&before) {
@@ -81,7 +81,7 @@ pub(super) fn push(queue: &impl Cells, shape: Shape, element: &[u8]) -> Result<(
                     NotPushed::Destroyed
                 });
             }
-            // Another producer was faster: then the tail has moved.
+            // Another producer was faster. Then the tail has moved.
             1.. => {
                 let now = queue.load(Cell::Tail, Ordering::Acquire);
                 if now == tail {
@@ -94,8 +94,8 @@ pub(super) fn push(queue: &impl Cells, shape: Shape, element: &[u8]) -> Result<(
     Err(NotPushed::Full)
 }
 
-/// Take the oldest element out, appending it; `false`: there is none. (One that is being put in at
-/// this moment is there when it is in.)
+/// Removes the oldest element and appends it to `into`. Returns `false` if there is none. (An
+/// element that is being pushed counts once its push is complete.)
 pub(super) fn pop(queue: &impl Cells, shape: Shape, into: &mut Vec<u8>) -> Result<bool, Destroyed> {
     let mut head = queue.load(Cell::Head, Ordering::Acquire);
     for _ in 0..TRIES {
@@ -118,12 +118,11 @@ pub(super) fn pop(queue: &impl Cells, shape: Shape, into: &mut Vec<u8>) -> Resul
                 }
                 Err(now) => head = now,
             },
-            // Free; or the element of one round ago is still on its way out, to a consumer that
-            // takes its time.
+            // The slot is free, or a slow consumer still reads its element of one round ago.
             -1 => return Ok(false),
             behind @ ..-1 if behind.wrapping_add_unsigned(shape.slots()) == 0 => return Ok(false),
             ..-1 => return Err(Destroyed),
-            // Another consumer was faster: then the head has moved.
+            // Another consumer was faster. Then the head has moved.
             1.. => {
                 let now = queue.load(Cell::Head, Ordering::Acquire);
                 if now == head {

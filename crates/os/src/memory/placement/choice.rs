@@ -1,4 +1,4 @@
-//! Which way is quickest.
+//! Chooses the quickest way.
 
 use super::calibration::Crossovers;
 use super::huge_moves;
@@ -7,23 +7,23 @@ use super::span::Span;
 use super::step::Act;
 use core::ops::Range;
 
-/// Less is copied on any machine: a call into the kernel costs more.
+/// Bytes below which any machine copies, because a call into the kernel costs more.
 pub(super) const LEAST: usize = 16 << 10;
-/// From here on it costs little to find out whether the destination of a transfer is empty: the
-/// kernel refuses at once if it is not.
+/// Bytes from which trying a transfer's destination costs little: the kernel refuses at once if it
+/// is not empty.
 const TRY_FROM: usize = 128 << 10;
 
-/// What was chosen.
+/// The chosen way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
-    /// Bytes from the start that are moved; what is around is copied.
+    /// Bytes from the start that are moved. The bytes around them are copied.
     pub moved: Range<usize>,
-    /// If a transfer finds pages at its destination: exchange them, rather than copy over them.
+    /// Exchange pages with a transfer's destination that has some, rather than copying over them.
     pub take_by_exchange: bool,
 }
 
-/// `huge` is the size of the pages of both, if they are huge; `crossovers` is asked only if it
-/// matters.
+/// Chooses how to act. `huge` is the page size of both ranges, if their pages are huge.
+/// `crossovers` is called only if the sizes matter.
 pub(super) fn choose(
     act: Act,
     way: Way,

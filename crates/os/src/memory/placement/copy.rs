@@ -1,11 +1,11 @@
-//! Bytes that change place: what is always possible.
+//! Copying bytes, which is always possible.
 
 use super::Placed;
 use core::mem::MaybeUninit;
 use core::ptr::{NonNull, copy_nonoverlapping};
 
-/// Bytes that are held while two ranges are exchanged: half of the smallest first-level cache, so
-/// that the third copy is nearly free.
+/// Size in bytes of the buffer of an exchange: half of the smallest first-level cache, so that the
+/// third copy is nearly free.
 const BOUNCE: usize = 16 << 10;
 
 /// # Safety

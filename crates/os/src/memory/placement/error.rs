@@ -1,61 +1,61 @@
-//! Why pages cannot change place.
+//! Errors of moving pages.
 
 use super::super::{AccessError, RegionKind};
 
-/// Pages that cannot change place. Nothing has been changed.
+/// Pages cannot be moved. Nothing has been changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlacementError {
-    /// An offset inside a page.
+    /// An offset is inside a page.
     #[error(
         "offset {offset} is not at a multiple of the page size, {page} bytes; only whole pages change place"
     )]
     Misaligned {
-        /// Bytes from the region's start.
+        /// Offset in bytes from the region's start.
         offset: u64,
-        /// Bytes of a page.
+        /// Size of a page in bytes.
         page: u64,
     },
-    /// More pages than any region has.
+    /// More pages were asked for than any region has.
     #[error("{pages} pages are more than any memory holds")]
     TooMany {
-        /// How many were asked for.
+        /// Number of pages asked for.
         pages: u64,
     },
-    /// The same bytes on both sides.
+    /// The two ranges overlap.
     #[error(
         "the two ranges have bytes in common, from {at:#x} on; pages change place only between ranges apart"
     )]
     Overlap {
-        /// Address of the first of them.
+        /// Address of the first common byte.
         at: usize,
     },
-    /// Memory of a shared array.
+    /// The memory belongs to a shared array.
     #[error(
         "this memory belongs to a shared array, whose pages the runtime keeps account of; copy its elements instead"
     )]
     SharedArray,
-    /// Out of bounds, lent for reading, or the loan is over.
+    /// The range is out of bounds, lent for reading, or its loan has ended.
     #[error(transparent)]
     Access(#[from] AccessError),
-    /// Moving was demanded, and cannot be.
+    /// Moving was demanded but is impossible.
     #[error(
         "pages of {from:?} memory cannot be moved to {to:?} memory: {why}; leave the way to the runtime, which copies where it must"
     )]
     NotMovable {
-        /// Kind of the one.
+        /// Kind of the source's memory.
         from: RegionKind,
-        /// Kind of the other.
+        /// Kind of the destination's memory.
         to: RegionKind,
-        /// Why not.
+        /// Reason.
         why: String,
     },
-    /// Memory that has only one mapping.
+    /// The memory has only one mapping.
     #[error(
         "only a shared region has a view of its own to install pages in, and this is {kind:?} memory"
     )]
     NoView {
-        /// Its kind.
+        /// Kind of the memory.
         kind: RegionKind,
     },
 }

@@ -1,10 +1,11 @@
-//! Which part of a range moves as whole huge pages.
+//! Finds the part of a range that moves as whole huge pages.
 
 use core::ops::Range;
 
-/// Bytes from the start of two ranges of `len` bytes, at addresses `a` and `b`, in which both have
-/// the same whole huge pages of `size` bytes; empty if there are none. What is before and after
-/// would have to be cut out of huge pages, which costs more than its copy.
+/// Returns the part of two ranges of `len` bytes, at addresses `a` and `b`, in which both have the
+/// same whole huge pages of `size` bytes. The part is in bytes from the start, and empty if there
+/// are none. Moving the bytes before and after would split huge pages, which costs more than
+/// copying.
 #[must_use]
 pub fn whole(a: usize, b: usize, len: usize, size: usize) -> Range<usize> {
     if !a.abs_diff(b).is_multiple_of(size) {

@@ -1,4 +1,4 @@
-//! Does the mover do here what it should? Three pages of each of two ranges; takes some
+//! Checks that the mover works on this machine, with three pages in each of two ranges. Takes some
 //! microseconds.
 
 use super::super::mapping::Mapping;
@@ -6,8 +6,8 @@ use super::mover::{Mover, Placed, Watched};
 use super::page_size;
 use std::io;
 
-/// Try it; what it does wrong, if anything. Afterwards it can be relied on that a page present at
-/// the destination is never taken for done, also if there is a hole at the source.
+/// Tests the mover and returns the first error. A mover that passes never counts a page present at
+/// the destination as moved, even if the source has a hole.
 pub(super) fn run(mover: &Mover) -> io::Result<()> {
     let page = page_size();
     let map = || Mapping::anonymous(3 * page).map_err(io::Error::other);

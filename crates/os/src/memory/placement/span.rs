@@ -1,4 +1,4 @@
-//! Whole pages of a region, checked.
+//! Checked ranges of whole pages of a region.
 
 use super::super::region::Hold;
 use super::super::{Region, RegionKind};
@@ -6,22 +6,22 @@ use super::PlacementError;
 use core::ptr::NonNull;
 use oikaze_protocol::rma::Rights;
 
-/// Bytes of a page, the unit in which memory changes place.
+/// Returns the size of a page in bytes, the unit in which memory is moved.
 #[must_use]
 pub fn page_size() -> usize {
     rustix::param::page_size()
 }
 
-/// Where pages begin: a region, and an offset in it that is a multiple of [`page_size`].
+/// Start of a range of pages: a region, and an offset in it that is a multiple of [`page_size`].
 #[derive(Clone, Copy, Debug)]
 pub struct Pages<'r> {
-    /// Whose.
+    /// Region of the pages.
     pub region: &'r Region,
-    /// Bytes from its start.
+    /// Offset in bytes from the region's start.
     pub offset: u64,
 }
 
-/// How many bytes `pages` pages there are, if their contents may be exchanged.
+/// Returns the length of `pages` pages in bytes, if their contents may be exchanged.
 ///
 /// # Errors
 /// [`PlacementError`].
@@ -29,7 +29,7 @@ pub fn check(place: Pages<'_>, pages: u64) -> Result<u64, PlacementError> {
     Ok(Span::check(place, pages)?.len as u64)
 }
 
-/// A range of whole pages that is inside its region, and stays in place while this lives.
+/// A range of whole pages inside its region, held in place while this lives.
 #[derive(Debug)]
 pub(super) struct Span<'r> {
     pub region: &'r Region,
@@ -39,8 +39,8 @@ pub(super) struct Span<'r> {
 }
 
 impl<'r> Span<'r> {
-    /// Everything is checked before anything is changed (MEM-17.2), and the memory of shared arrays
-    /// is refused (MEM-17.4).
+    /// Checks everything before anything is changed (MEM-17.2), and refuses the memory of shared
+    /// arrays (MEM-17.4).
     pub fn check(place: Pages<'r>, pages: u64) -> Result<Span<'r>, PlacementError> {
         let (region, offset, page) = (place.region, place.offset, page_size() as u64);
         if region.kind() == RegionKind::Alias {
@@ -58,7 +58,7 @@ impl<'r> Span<'r> {
         Ok(Span { region, at, len, _hold: hold })
     }
 
-    /// Refuses two ranges with a byte in common.
+    /// Refuses two ranges that share a byte.
     pub fn check_apart(&self, other: &Span<'_>) -> Result<(), PlacementError> {
         let (a, b) = (self.at.addr().get(), other.at.addr().get());
         let apart = self.len == 0 || a + self.len <= b || b + other.len <= a;

@@ -1,25 +1,25 @@
-//! One step: a few MiB, by one way.
+//! One step of an exchange or transfer: a few MiB, moved or copied.
 
 use super::mover::Mover;
 use super::{Placed, copy};
 use core::ptr::NonNull;
 
-/// What is done with two ranges.
+/// Kind of operation on two ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     /// Both contents are kept.
     Exchange,
-    /// One is.
+    /// Only the source's content is kept.
     Transfer,
 }
 
-/// What moves the pages of a step.
+/// Parameters of a step that moves pages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moves<'m> {
     pub mover: &'m Mover,
     /// Both ranges consist of whole huge pages.
     pub huge: bool,
-    /// If the destination of a transfer is found full: exchange pages with it; else copy.
+    /// Exchange pages with a destination that is found full; otherwise copy.
     pub take_by_exchange: bool,
 }
 
@@ -45,9 +45,9 @@ pub(super) unsafe fn run(
     }
 }
 
-/// Into an empty place pages are moved. A full one is not emptied first: giving its pages back
-/// costs more than to move them to where the new ones come from, and those would have to be found
-/// again by page faults.
+/// Moves pages into an empty destination. A full destination is not emptied first: freeing its
+/// pages costs more than moving them to the source, where later touches would have to fault new
+/// pages in.
 ///
 /// # Safety
 /// As [`run`] with a mover.
@@ -56,7 +56,7 @@ unsafe fn transfer(moves: Moves<'_>, to: NonNull<u8>, from: NonNull<u8>, len: us
     let done = unsafe { moves.mover.carry_into_empty(to, from, len) };
     let mut placed = Placed { moved: done as u64, copied: 0 };
     if done < len {
-        // SAFETY: the caller vouches for both ranges, inside which this is.
+        // SAFETY: the caller vouches for both ranges, which contain these parts.
         placed += unsafe {
             let (to, from, rest) = (to.add(done), from.add(done), len - done);
             if moves.take_by_exchange {

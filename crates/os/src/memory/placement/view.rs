@@ -1,11 +1,11 @@
-//! The program's view of a shared region, page by page.
+//! Maps and unmaps pages in the program's view of a shared region.
 
 use super::super::RegionKind;
 use super::span::Span;
 use super::{Pages, PlacementError};
 use rustix::mm::{Advice, madvise};
 
-/// A checked range of the program's view of a shared region.
+/// Returns a checked range of the program's view of a shared region.
 fn view_of(place: Pages<'_>, pages: u64) -> Result<(*mut u8, usize), PlacementError> {
     let span = Span::check(place, pages)?;
     match place.region.kind() {
@@ -17,14 +17,14 @@ fn view_of(place: Pages<'_>, pages: u64) -> Result<(*mut u8, usize), PlacementEr
     }
 }
 
-/// Map pages of a shared region, whose bytes came through the alias, into the program's view, so
-/// that it takes no fault there (MEM-17.6). By one read a run of pages, for the kernel maps those
-/// around it: that is quicker than the calls that ask for it.
+/// Maps pages of a shared region, whose bytes came through the alias, into the program's view, so
+/// that the program takes no fault there (MEM-17.6). Reads one byte per run of pages, because the
+/// kernel maps the pages around it. That is quicker than the system calls for the purpose.
 ///
 /// # Errors
 /// [`PlacementError`]: bad pages, or a region without a view.
 pub fn install(place: Pages<'_>, pages: u64) -> Result<(), PlacementError> {
-    /// Bytes that the kernel maps around a page that is read, from a multiple of it on
+    /// Number of bytes that the kernel maps around a page that is read, aligned to this size
     /// (`fault_around_bytes`).
     const AROUND: usize = 64 << 10;
     let (at, len) = view_of(place, pages)?;
@@ -32,15 +32,15 @@ pub fn install(place: Pages<'_>, pages: u64) -> Result<(), PlacementError> {
     while done < len {
         let next = at.wrapping_add(done);
         // SAFETY: inside the view; the file has all its pages. Others may write there: the byte is
-        // read for its page's sake.
+        // read only to map its page.
         unsafe { next.read_volatile() };
         done += AROUND - next.addr() % AROUND;
     }
     Ok(())
 }
 
-/// Take pages out of the program's view; their bytes stay, and come back by [`install`] or at the
-/// next touch.
+/// Unmaps pages from the program's view. Their bytes stay, and [`install`] or the next touch maps
+/// them again.
 ///
 /// # Errors
 /// As [`install`].

@@ -1,4 +1,4 @@
-//! What peers ask of regions, by their keys, and what the engine does there for them.
+//! Requests of peers to regions, by key, and the engine's work for them.
 
 use super::super::region::Side;
 use super::RegionTable;
@@ -6,8 +6,8 @@ use crate::memory::AccessError;
 use oikaze_protocol::rma::{Accumulation, AtomicOp, Memory, Rights};
 use oikaze_protocol::wind::Refusal;
 
-/// What peers may ask (spec/memory.md, MEM-1): everything is checked here, without overflow, and
-/// goes through the alias.
+/// Peers' requests (spec/memory.md, MEM-1). All of them are checked here, without overflow, and go
+/// through the alias.
 impl RegionTable {
     fn locate_present(
         &self,
@@ -23,8 +23,8 @@ impl RegionTable {
             .filter(|entry| !entry.region.is_closed())
             .ok_or(Refusal::UnknownKey)?;
         let inside = entry.region.check_bounds(offset, len).map_err(refusal);
-        // Whoever may not even knock is not told how long the region is. Of a page there is no
-        // saying where there is none.
+        // Check rights before bounds, so that an unauthorised peer cannot learn the length. Outside
+        // the bounds there are no pages, so only the region's own rights count.
         let permitted = if inside.is_ok() {
             entry.permits(offset, len, right)
         } else {
@@ -50,7 +50,7 @@ impl Memory for RegionTable {
         self.locate_present(key, offset, len, right, true)
     }
 
-    /// Also `false` for memory that was lent for reading: nothing can land there.
+    /// Also returns `false` for memory lent for reading, because nothing can be written there.
     fn covers(&self, region: u32, offset: u64, len: u64) -> bool {
         self.region(region).is_some_and(|region| {
             region.rights().contains(Rights::WRITE)
@@ -60,8 +60,8 @@ impl Memory for RegionTable {
     }
 
     fn write(&mut self, region: u32, offset: u64, bytes: &[u8]) {
-        // What was made present when the operation began has hardly gone since; if so, this turn
-        // waits for it.
+        // Pages made present when the operation began are rarely absent again. If they are, this
+        // turn waits.
         let written = self.region(region).is_some_and(|region| {
             region.make_present(offset, bytes.len() as u64, Rights::WRITE).is_ok()
                 && region.write_from(Side::Runtime, offset, bytes).is_ok()
@@ -84,7 +84,7 @@ impl Memory for RegionTable {
         let region = self.region(region).ok_or(Refusal::OutOfBounds)?;
         let width = op.width().bytes();
         region.check_bounds(offset, width).map_err(refusal)?;
-        // MEM-5.1 speaks of the offset; the region sees to the address.
+        // MEM-5.1 is about the offset; the region checks the address.
         if !offset.is_multiple_of(width) {
             return Err(Refusal::Misaligned);
         }

@@ -1,4 +1,4 @@
-//! Registrations that change: shut, registered anew, with other rights.
+//! Changes of registrations: closing, renewal, and other rights.
 
 use super::super::MemoryError;
 use super::{
@@ -9,8 +9,8 @@ use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::rma::Rights;
 
 impl RegionTable {
-    /// Shut peers out of a region, for good: its key means nothing any more, nor does its number.
-    /// Operations of ours that know its slot go on.
+    /// Closes a region to peers for good: its key and its number become invalid. Our own operations
+    /// that know its slot go on.
     pub fn close(&mut self, slot: u32) {
         let Some(entry) = self.entry_mut(slot) else { return };
         entry.closed = true;
@@ -20,8 +20,8 @@ impl RegionTable {
         }
     }
 
-    /// The same memory, registered anew in the same place: what was known of it before means
-    /// nothing any more (MEM-1.8).
+    /// Registers the same memory anew in the same place. Everything known of the old registration
+    /// becomes invalid (MEM-1.8).
     ///
     /// # Errors
     /// As [`RegionTable::insert`]; [`MemoryError::NotRegistered`].
@@ -41,7 +41,7 @@ impl RegionTable {
         Ok(Registered { slot: slot_of(id), id, key })
     }
 
-    /// Grant this to peers, on every page, from now on (MEM-1.7).
+    /// Sets the rights of peers on every page from now on (MEM-1.7).
     ///
     /// # Errors
     /// Rights that lent memory cannot grant; no such region.
@@ -53,8 +53,8 @@ impl RegionTable {
         Ok(())
     }
 
-    /// Grant this to peers on these pages from now on (MEM-1.6): bytes in whole pages, or to the
-    /// region's end.
+    /// Sets the rights of peers on these pages from now on (MEM-1.6). The range is in whole pages,
+    /// or extends to the region's end.
     ///
     /// # Errors
     /// A range that cuts pages or lies outside; rights that lent memory cannot grant; no such
@@ -75,7 +75,7 @@ impl RegionTable {
         let mut pages =
             entry.pages.take().unwrap_or_else(|| Box::new(PageRights::uniform(entry.rights)));
         pages.set(start / PAGE as u64..end.div_ceil(PAGE as u64), rights);
-        // As many as before, all the same: nothing to look up.
+        // If all pages have equal rights again, no lookup is needed.
         entry.pages = (!pages.is_uniform()).then_some(pages);
         Ok(())
     }

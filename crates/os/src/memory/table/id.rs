@@ -1,23 +1,23 @@
-//! Names of registrations that are plain numbers.
+//! Names of registrations, as plain numbers.
 
 use super::{INDEX_BITS, REGIONS_MAX};
 
-/// The name of a registered region on its own node: a plain number, which can be kept, copied and
-/// handed through C. It means one registration; when that has ended it means nothing, never another
-/// region (MEM-1.5).
+/// Name of a registered region on its own node: a plain number, which can be kept, copied and
+/// passed through C. It names one registration. When that has ended, the name is invalid and never
+/// names another region (MEM-1.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct RegionId(u64);
 
 impl RegionId {
-    /// As a number; never 0.
+    /// Returns the name as a number, which is never 0.
     #[must_use]
     pub const fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// From a number. Any will do: one that was not given out by [`RegionId::to_bits`] names no
-    /// region.
+    /// Makes a name from a number. Any number is allowed: one that does not come from
+    /// [`RegionId::to_bits`] names no region.
     #[must_use]
     pub const fn from_bits(bits: u64) -> RegionId {
         RegionId(bits)

@@ -1,13 +1,14 @@
-//! Keys: drawn at random, found by their number.
+//! Random keys and the slots that they open.
 
 use super::MemoryError;
 use core::hash::{BuildHasherDefault, Hasher};
 use std::collections::HashMap;
 
-/// Keys drawn at a time: a system call for each would be most of a registration's cost.
+/// Number of keys drawn at a time. A system call for each key would be most of a registration's
+/// cost.
 const KEYS_DRAWN: usize = 32;
 
-/// Which slot each key opens, and keys that nobody has yet.
+/// Slot of each key, and a stock of unused keys.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     slots: HashMap<u64, u32, BuildHasherDefault<KeyHasher>>,
@@ -27,7 +28,7 @@ impl Keys {
         self.slots.remove(&key);
     }
 
-    /// One that is not in use, and not 0 (MEM-1.1).
+    /// Draws a key that is not in use and not 0 (MEM-1.1).
     pub fn draw(&mut self) -> Result<u64, MemoryError> {
         loop {
             if self.drawn.is_empty() {
@@ -44,7 +45,7 @@ impl Keys {
     }
 }
 
-/// Keys are random already, and chosen by us: nothing to hash.
+/// Identity hash: our keys are random already.
 #[derive(Debug, Default)]
 struct KeyHasher(u64);
 

@@ -1,5 +1,5 @@
-//! The regions of one engine: the path table. An entry is all there is to a registration, however
-//! long the memory; nothing is touched or pinned.
+//! The region table of one engine. A registration is only a table entry, however long the memory.
+//! Registering touches and pins no memory.
 
 mod asked;
 mod changes;
@@ -25,35 +25,35 @@ use pages::PageRights;
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
-/// Low bits of a number: its place in the table. The rest is the place's generation.
+/// Number of low bits of a slot number that are its index in the table. The rest is the generation
+/// of that place.
 const INDEX_BITS: u32 = 20;
-/// Regions registered at the same time.
+/// Maximum number of regions registered at the same time.
 pub const REGIONS_MAX: usize = 1 << INDEX_BITS;
-/// A place is used again only when at least so many are free: a slot from before is then known for
-/// stale for `REUSE_AFTER` × 2^12 insertions. (What is in flight is cut off when its region goes;
-/// this is the second line.)
+/// Minimum number of free places before one is reused. A stale slot is thus detected for
+/// `REUSE_AFTER` × 2^12 insertions. (Operations in flight are cut off when their region goes; this
+/// is the second line of defence.)
 const REUSE_AFTER: usize = 64;
-/// Generations are counted to here: at a registration a microsecond, that is half a year in one
-/// place.
+/// Maximum generation. With one registration per microsecond, one place lasts half a year.
 const GENERATION_MASK: u64 = u64::MAX >> INDEX_BITS;
 
 /// A region that peers can reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registered {
-    /// Its number for as long as it is registered, for [`Segment::region`]: index and the low bits
-    /// of the generation.
+    /// Slot number while the region is registered, for [`Segment::region`]: index and low bits of
+    /// the generation.
     pub slot: u32,
-    /// Its name for good.
+    /// Permanent name.
     pub id: RegionId,
-    /// What a peer must know: random, never zero, never used twice (MEM-1.1).
+    /// Key that a peer must know: random, never zero, never used twice (MEM-1.1).
     pub key: u64,
 }
 
-/// Whoever keeps a region registered, for those who know it by its number alone.
+/// Object that keeps a region registered, for holders that know the region by its number alone.
 pub type Holder = Arc<dyn Any + Send + Sync>;
 
-/// Regions by slot (our own segments) and by key (peers' requests). Everything a peer can say is
-/// checked here.
+/// Regions by slot (for our own segments) and by key (for peers' requests). Everything that a peer
+/// sends is checked here.
 #[derive(Debug, Default)]
 pub struct RegionTable {
     places: Vec<Place>,
@@ -76,17 +76,17 @@ struct Place {
 #[derive(Debug)]
 struct Entry {
     region: Region,
-    /// Of every page, unless `pages` says otherwise.
+    /// Rights on every page, unless `pages` is set.
     rights: Rights,
     key: Option<u64>,
-    /// Where some pages grant something else (MEM-1.6). Few regions have such: the others pay one
-    /// look at a pointer.
+    /// Rights per page where they differ (MEM-1.6). Few regions have such pages; the others pay one
+    /// check of a pointer.
     pages: Option<Box<PageRights>>,
     holder: Option<Weak<dyn Any + Send + Sync>>,
-    /// It is being deregistered (MEM-1.8).
+    /// Set while the region is being deregistered (MEM-1.8).
     closed: bool,
-    /// Pages of it may be absent (MEM-1.10); those that could not be fetched. Few regions are so,
-    /// and the others pay one look at a pointer.
+    /// Failed fetches, if pages of the region may be absent (MEM-1.10). Few regions have it; the
+    /// others pay one check of a pointer.
     lost: Option<Arc<Lost>>,
 }
 
@@ -96,7 +96,7 @@ impl Entry {
         Entry { region, rights, key, pages: None, holder: None, closed: false, lost }
     }
 
-    /// May this be done with the range? Bounds are checked.
+    /// Returns `true` if `right` is granted on the range. The caller has checked the bounds.
     fn permits(&self, offset: u64, len: u64, right: Rights) -> bool {
         match &self.pages {
             None => self.rights.contains(right),
@@ -106,13 +106,13 @@ impl Entry {
 }
 
 impl RegionTable {
-    /// An empty table.
+    /// Returns an empty table.
     #[must_use]
     pub fn new() -> RegionTable {
         RegionTable::default()
     }
 
-    /// Open a region to peers that know its key.
+    /// Registers a region for peers that know its key.
     ///
     /// # Errors
     /// [`MemoryError`]: rights that lent memory cannot grant, a full table, no randomness.
@@ -125,7 +125,7 @@ impl RegionTable {
         Ok(Registered { slot, id, key })
     }
 
-    /// Register a region for our own sends and gets; no peer can reach it.
+    /// Registers a region for our own sends and gets; no peer can reach it.
     ///
     /// # Errors
     /// [`MemoryError::TableFull`].
@@ -133,8 +133,8 @@ impl RegionTable {
         self.put(Entry::new(region, Rights::NONE, None)).map(slot_of)
     }
 
-    /// Forget a region: its slot, id and key mean nothing from now on. The region, if the slot was
-    /// live.
+    /// Removes a region and returns it, if the slot was live. The slot, id and key are invalid from
+    /// now on.
     pub fn remove(&mut self, slot: u32) -> Option<Region> {
         let place = self.places.get_mut(index_of(slot)).filter(|place| place.has(slot))?;
         let entry = place.entry.take()?;
@@ -146,28 +146,28 @@ impl RegionTable {
         Some(entry.region)
     }
 
-    /// What peers may do on every page, unless [`RegionTable::has_page_rights`].
+    /// Returns the rights of peers on every page, unless [`RegionTable::has_page_rights`].
     #[must_use]
     pub fn rights(&self, slot: u32) -> Option<Rights> {
         self.entry(slot).map(|entry| entry.rights)
     }
 
-    /// Do some pages of the region grant something else than others?
+    /// Returns `true` if rights differ between pages of the region.
     #[must_use]
     pub fn has_page_rights(&self, slot: u32) -> bool {
         self.entry(slot).is_some_and(|entry| entry.pages.is_some())
     }
 
-    /// Whoever drops the last of these ends the registration; those who know the region by its
-    /// number keep it by one of them.
+    /// Sets the object whose last reference ends the registration. Those who know the region by its
+    /// number keep a reference.
     pub fn set_holder(&mut self, slot: u32, holder: &Holder) {
         if let Some(entry) = self.entry_mut(slot) {
             entry.holder = Some(Arc::downgrade(holder));
         }
     }
 
-    /// The region of this name, for an operation: its slot, its length, and what keeps it. `None`:
-    /// it is registered no more, or being deregistered (MEM-1.5).
+    /// Resolves a region's name for an operation, to its slot, the region, and its holder. Returns
+    /// `None` if the region is not registered any more or is being deregistered (MEM-1.5).
     #[must_use]
     pub fn resolve(&self, id: RegionId) -> Option<(u32, &Region, Option<Holder>)> {
         let place =
@@ -180,7 +180,7 @@ impl RegionTable {
         Some((slot_of(id), &entry.region, holder))
     }
 
-    /// The slot of a registration that has not ended, whether or not operations may begin.
+    /// Returns the slot of a registration that has not ended, whether or not operations may begin.
     #[must_use]
     pub fn slot(&self, id: RegionId) -> Option<u32> {
         let place =
@@ -188,14 +188,15 @@ impl RegionTable {
         place.entry.as_ref().map(|_| slot_of(id))
     }
 
-    /// Is it being deregistered, or gone?
+    /// Returns `true` if the region is being deregistered or gone.
     #[must_use]
     pub fn is_closed(&self, slot: u32) -> bool {
         self.entry(slot).is_none_or(|entry| entry.closed)
     }
 
-    /// May an operation begin with it? `keep`, which is what the operation keeps, tells the
-    /// registration from a later one with the same slot: slots, other than ids, are used again.
+    /// Returns `true` if an operation may begin on the slot. `keep` is the holder that the
+    /// operation keeps. It tells the registration from a later one with the same slot, because
+    /// slots, unlike ids, are reused.
     #[must_use]
     pub fn may_begin(&self, slot: u32, keep: Option<&Holder>) -> bool {
         let is_other = |holder: &Weak<_>, keep: &Holder| {
@@ -211,7 +212,7 @@ impl RegionTable {
         })
     }
 
-    /// The name of the region in a live slot.
+    /// Returns the name of the region in a live slot.
     #[must_use]
     pub fn id(&self, slot: u32) -> Option<RegionId> {
         let place = self
@@ -221,25 +222,25 @@ impl RegionTable {
         Some(place.id(index_of(slot)))
     }
 
-    /// Whoever keeps the region in this slot registered.
+    /// Returns the object that keeps the region in this slot registered.
     #[must_use]
     pub fn holder(&self, slot: u32) -> Option<Holder> {
         self.entry(slot)?.holder.as_ref()?.upgrade()
     }
 
-    /// The region that peers reach by this key.
+    /// Returns the region that peers reach by this key.
     #[must_use]
     pub fn of_key(&self, key: u64) -> Option<&Region> {
         self.region(self.keys.find(key)?)
     }
 
-    /// The region in a live slot.
+    /// Returns the region in a live slot.
     #[must_use]
     pub fn region(&self, slot: u32) -> Option<&Region> {
         self.entry(slot).map(|entry| &entry.region)
     }
 
-    /// Where this memory is registered, under whatever number.
+    /// Returns all slots in which this memory is registered.
     #[must_use]
     pub fn slots_of(&self, region: &Region) -> Vec<u32> {
         let is_it =
@@ -248,14 +249,14 @@ impl RegionTable {
         found.map(|(index, place)| slot_of(place.id(index))).collect()
     }
 
-    /// The region with this key, its slot and rights, if a local peer may reach it by itself: its
-    /// memory is a file, and every page grants the same, reading, or writing and what else there is
-    /// (MEM-18.1).
+    /// Returns the slot, region and rights of this key, if a local peer may map the memory. Its
+    /// memory must be a file, and all pages must grant the same, including at least reading,
+    /// writing or atomics (MEM-18.1).
     #[must_use]
     pub fn mappable(&self, key: u64) -> Option<(u32, &Region, Rights)> {
         let slot = self.keys.find(key)?;
         let entry = self.entry(slot).filter(|entry| !entry.closed && entry.pages.is_none())?;
-        // Where only PUSH is granted, a mapping would let a peer harm the FIFO (MEM-13.4).
+        // If only PUSH is granted, a mapping would let a peer damage the FIFO (MEM-13.4).
         let whole = [Rights::READ, Rights::WRITE, Rights::ATOMIC]
             .into_iter()
             .any(|right| entry.rights.contains(right));
@@ -266,20 +267,21 @@ impl RegionTable {
         ))
     }
 
-    /// Bytes to be sent, kept in place until the answer is dropped. `None` if the segment is not
-    /// inside a live region, or the scope that lent the memory has ended.
+    /// Returns bytes to be sent, held in place until the [`Gather`] is dropped. Returns `None` if
+    /// the segment is not inside a live region, or the scope that lent the memory has ended.
     #[must_use]
     pub fn gather(&self, segment: &Segment) -> Option<Gather> {
         let entry = self.entry(segment.region)?;
         if let Some(lost) = &entry.lost {
-            // Absent: lost as on a bad wire, and gathered again (MEM-1.12).
+            // Absent pages count as lost on the wire and are gathered again (MEM-1.12).
             self.fetch_source(segment.region, entry, lost, segment.offset, segment.len)?;
         }
         let (at, hold) = entry.region.hold(segment.offset, segment.len).ok()?;
         Some(Gather::new(at, usize::try_from(segment.len).ok()?, hold))
     }
 
-    /// Does this begin with a page, of memory that [may be read late](Gather::may_be_read_late)?
+    /// Returns `true` if the segment begins at a page boundary, in memory that [may be read
+    /// late](Gather::may_be_read_late).
     #[must_use]
     pub fn begins_with_page(&self, segment: &Segment) -> bool {
         let region = self
@@ -290,9 +292,9 @@ impl RegionTable {
         begin.is_some_and(|(at, _)| at.addr().get() % PAGE == 0)
     }
 
-    /// Bytes to be received directly into their place, kept there until the answer is dropped.
-    /// `None` as for [`RegionTable::gather`], if the memory was lent for reading, and for shared
-    /// arrays, whose pages may never hold what was not verified.
+    /// Returns bytes to be received into directly, held in place until the [`Scatter`] is dropped.
+    /// Returns `None` as for [`RegionTable::gather`], and if the memory was lent for reading. Also
+    /// returns `None` for shared arrays, whose pages must never hold unverified bytes.
     #[must_use]
     pub fn scatter(&self, segment: Segment) -> Option<Scatter> {
         let region = self.region(segment.region)?;
@@ -303,19 +305,19 @@ impl RegionTable {
         Some(Scatter::new(at, usize::try_from(segment.len).ok()?, hold))
     }
 
-    /// Live regions.
+    /// Returns the number of live regions.
     #[must_use]
     pub fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
-    /// No live region?
+    /// Returns `true` if no region is live.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Writes that met no live range and were ignored.
+    /// Returns the number of writes ignored because they met no live range.
     #[must_use]
     pub fn strays(&self) -> u64 {
         self.strays
@@ -348,8 +350,8 @@ impl RegionTable {
 }
 
 impl Place {
-    /// Is this slot of the registration that is here now? (By the bits of the generation that a
-    /// slot has.)
+    /// Returns `true` if this slot belongs to the current registration here, as far as the slot's
+    /// bits of the generation tell.
     fn has(&self, slot: u32) -> bool {
         self.generation as u32 & (u32::MAX >> INDEX_BITS) == slot >> INDEX_BITS
     }
@@ -359,7 +361,7 @@ impl Place {
     }
 }
 
-/// Can the memory itself grant this?
+/// Checks that the memory itself can grant these rights.
 fn grantable(region: &Region, rights: Rights) -> Result<(), MemoryError> {
     match region.rights().contains(rights) {
         true if rights != Rights::NONE && region.is_torn() => Err(MemoryError::Torn),
@@ -368,7 +370,7 @@ fn grantable(region: &Region, rights: Rights) -> Result<(), MemoryError> {
     }
 }
 
-/// The low bits of an id: index and some of the generation.
+/// Returns the low bits of an id: the index and some of the generation.
 fn slot_of(id: RegionId) -> u32 {
     id.to_bits() as u32
 }
@@ -377,7 +379,7 @@ fn index_of(slot: u32) -> usize {
     (slot & (REGIONS_MAX as u32 - 1)) as usize
 }
 
-/// The pages that a range touches; one of length 0 stands on the page where it begins.
+/// Returns the pages that a range touches. A range of length 0 touches the page where it begins.
 fn pages_of(offset: u64, len: u64) -> Range<u64> {
     let last = offset.saturating_add(len.saturating_sub(1));
     offset / PAGE as u64..last / PAGE as u64 + 1

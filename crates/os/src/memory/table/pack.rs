@@ -1,19 +1,19 @@
-//! Bytes of regions packed into memory of ours: those that are in no one place, and those that are
-//! to stay as they are from now on.
+//! Packs bytes of regions into memory of ours: scattered bytes, and bytes that must not change from
+//! now on.
 
 use super::RegionTable;
 use oikaze_protocol::wind::{Rows, Segment};
 
 impl RegionTable {
-    /// Append a copy of a segment. `false`: nothing can be [gathered](RegionTable::gather) there,
-    /// and nothing was appended.
+    /// Appends a copy of a segment. Returns `false` if nothing can be
+    /// [gathered](RegionTable::gather) there; nothing was appended then.
     #[must_use]
     pub fn pack(&self, segment: &Segment, into: &mut Vec<u8>) -> bool {
         self.gather(segment).map(|bytes| bytes.append_to(into)).is_some()
     }
 
-    /// Append the packed bytes of rows, `len` of them from `start` on. `false`: some cannot be
-    /// gathered, now or at all; what was appended then is to be forgotten.
+    /// Appends `len` packed bytes of rows from `start` on. Returns `false` if some cannot be
+    /// gathered, now or at all; the caller must then discard what was appended.
     #[must_use]
     pub fn pack_rows(&self, rows: &Rows, start: u64, len: u64, into: &mut Vec<u8>) -> bool {
         let Rows { region, block } = rows;
@@ -21,7 +21,7 @@ impl RegionTable {
         let Some(entry) = self.entry(*region).filter(|_| inside) else { return false };
         let mut pieces = block.pieces(start, len);
         if entry.lost.is_some() {
-            // Of what lies between the rows nothing needs to be present.
+            // The bytes between the rows need not be present.
             return pieces.all(|piece| {
                 self.pack(
                     &Segment { region: *region, offset: piece.offset, len: piece.len as u64 },

@@ -4,16 +4,16 @@ use core::ops::Range;
 use oikaze_protocol::rma::Rights;
 use std::collections::BTreeMap;
 
-/// Runs of pages with equal rights: as long as the changes that were made, not as the region.
+/// Runs of pages with equal rights. Their number grows with the changes made, not with the region.
 #[derive(Clone, Debug)]
 pub(super) struct PageRights {
-    /// What holds from this page to the next that is here; there is always one for page 0, and no
-    /// two in a row are equal.
+    /// Rights from this page up to the next key. Page 0 always has an entry, and no two consecutive
+    /// entries are equal.
     runs: BTreeMap<u64, Rights>,
 }
 
 impl PageRights {
-    /// Every page grants the same, also those that the region may grow by.
+    /// Grants the same rights on every page, also on pages that the region may grow by.
     pub fn uniform(rights: Rights) -> PageRights {
         PageRights { runs: BTreeMap::from([(0, rights)]) }
     }
@@ -40,7 +40,7 @@ impl PageRights {
         self.begin_run(pages.end, after);
     }
 
-    /// From here on, unless that is so already.
+    /// Begins a run at this page, unless the page before has the same rights.
     fn begin_run(&mut self, page: u64, rights: Rights) {
         let before = page.checked_sub(1).map(|before| self.of(before));
         if before != Some(rights) {
@@ -48,7 +48,7 @@ impl PageRights {
         }
     }
 
-    /// Do all of these pages grant this?
+    /// Returns `true` if all of these pages grant `right`.
     pub fn grant(&self, pages: Range<u64>, right: Rights) -> bool {
         for (first, rights) in self.runs.range(..pages.end).rev() {
             if !rights.contains(right) {
@@ -68,7 +68,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// MEM-1.6, against a list of pages.
+        /// MEM-1.6, checked against a list of pages.
         #[test]
         fn runs_do_what_a_list_of_pages_does(
             first in 0..8u8,

@@ -1,4 +1,4 @@
-//! Pages of regions that are absent: asked for, fetched, waited for (MEM-1.10 to MEM-1.13).
+//! Absent pages of regions: requested, fetched, waited for (MEM-1.10 to MEM-1.13).
 
 use super::super::residence::Lost;
 use super::asked::refusal;
@@ -9,15 +9,15 @@ use oikaze_protocol::wind::Refusal;
 use std::sync::Arc;
 
 impl RegionTable {
-    /// Is this a range of a live region? As a source it may be absent: it is fetched when it is
-    /// [gathered](RegionTable::gather).
+    /// Returns `true` if this is a range of a live region. A source may be absent: its pages are
+    /// fetched when it is [gathered](RegionTable::gather).
     #[must_use]
     pub fn is_inside(&self, region: u32, offset: u64, len: u64) -> bool {
         self.region(region).is_some_and(|region| region.check_bounds(offset, len).is_ok())
     }
 
-    /// Can this be the destination of an operation of ours? Not what a file has not got any more;
-    /// pages of it that have gone again are waited for.
+    /// Returns `true` if the range can be the destination of an operation of ours. A range that a
+    /// file has lost cannot. Pages that have become absent again are waited for.
     #[must_use]
     pub fn is_usable(&self, region: u32, offset: u64, len: u64) -> bool {
         let has = |region: &Region| {
@@ -29,16 +29,16 @@ impl RegionTable {
         self.is_inside(region, offset, len) && self.region(region).is_some_and(has)
     }
 
-    /// Is this range there, but not in memory? Then there is nothing to
-    /// [gather](RegionTable::gather) for a while.
+    /// Returns `true` if this range exists but is not in memory. Then nothing can be
+    /// [gathered](RegionTable::gather) for a while.
     #[must_use]
     pub fn is_absent(&self, region: u32, offset: u64, len: u64) -> bool {
         self.region(region)
             .is_some_and(|region| !region.is_closed() && !region.is_present(offset, len))
     }
 
-    /// As [`RegionTable::fetch`], for something that is to be sent: if it never can be, that is to
-    /// be known.
+    /// As [`RegionTable::fetch`], for a source of a send. Records the region if the source is lost
+    /// for good.
     pub(super) fn fetch_source(
         &self,
         slot: u32,
@@ -58,19 +58,19 @@ impl RegionTable {
         }
     }
 
-    /// A region from which something was to be sent that cannot be had any more.
+    /// Takes the slot of a region from which something was to be sent that is lost.
     pub fn take_broken(&mut self) -> Option<u32> {
         self.broken.take()
     }
 
-    /// From now on, who asks for absent pages waits for them, instead of being refused: for
+    /// Makes requests for absent pages wait from now on, instead of being refused. Needed for
     /// requests that their sender cannot send again.
     pub fn wait_for_pages(&mut self, waits: bool) {
         self.waits = waits;
     }
 
-    /// Are these bytes in memory, for what is to be done there? If not, they are being fetched; or
-    /// this waits for them.
+    /// Checks that these bytes are in memory for the given access. If they are not, starts to fetch
+    /// them, or waits for them if `waits` is set.
     pub(super) fn fetch(
         &self,
         entry: &Entry,
