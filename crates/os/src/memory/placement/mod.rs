@@ -11,7 +11,7 @@
 //!
 //! | kind | exchange | transfer |
 //! |---|---|---|
-//! | private | three moves (`UFFDIO_MOVE`) via a spare place; copy | one move if empty, else exchange; copy |
+//! | private | three moves (`UFFDIO_MOVE`) via a spare; copy | move if empty, else exchange; copy |
 //! | shared | copy, through the aliases | copy |
 //! | borrowed, different kinds | copy | copy |
 //! | alias of a shared array | refused: coherence keeps account of these pages | refused |

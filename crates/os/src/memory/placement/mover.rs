@@ -1,5 +1,5 @@
-//! Moving pages within this process, by `UFFDIO_MOVE` (Linux 6.8), with copies of those that the
-//! kernel refuses.
+//! Moves pages within this process, by `UFFDIO_MOVE` (Linux 6.8), and copies those that the kernel
+//! refuses to move.
 
 use super::super::huge::huge_page;
 use super::super::mapping::Mapping;
@@ -13,7 +13,7 @@ use rustix::fd::OwnedFd;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-/// How bytes came to their place.
+/// Number of bytes that came to their place by each way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Placed {
     /// Bytes whose pages were moved.
@@ -29,33 +29,37 @@ impl AddAssign for Placed {
     }
 }
 
-/// Whether pages may be moved into a mapping: the number of the mover that watches it.
+/// Number of the mover that watches a mapping, and so may move pages into it.
 #[derive(Debug, Default)]
 pub(in super::super) struct Watched(AtomicU32);
 
-/// Nobody has asked yet.
+/// No mover has asked yet.
 const NOT_YET: u32 = 0;
-/// The kernel has said no.
+/// The kernel has refused.
 const REFUSED: u32 = u32::MAX;
-/// Refusals in a row up to which each doubles what is copied before the kernel is asked again: 16
-/// pages at a time at last.
+/// Number of consecutive refusals that each double the amount copied before the kernel is asked
+/// again. The maximum is 16 pages at a time.
 const DOUBLINGS: u32 = 4;
-/// How often in a row the kernel may ask for patience.
+/// Maximum number of consecutive calls in which the kernel may move nothing.
 const PATIENCE: u32 = 16;
 
-/// A descriptor through which pages are moved.
+/// A descriptor that moves pages.
 #[derive(Debug)]
 pub(super) struct Mover {
     fd: OwnedFd,
-    /// Of this process: a child of fork inherits the descriptor, and with it its parent's memory.
+    /// Process that opened the descriptor. A child of fork inherits it, and with it access to its
+    /// parent's memory.
     process: u32,
     number: u32,
     small: Mutex<Spare>,
-    /// Apart, for a place that once had small pages takes no huge one whole.
+    /// Separate, because an address range that once had small pages cannot receive a whole huge
+    /// page.
     huge: Option<Mutex<Spare>>,
 }
 
 impl Mover {
+    /// Opens and tests a mover.
+    ///
     /// # Errors
     /// No userfaultfd, no `UFFDIO_MOVE`, or it does not do what it should.
     pub fn open() -> io::Result<Mover> {
@@ -70,12 +74,12 @@ impl Mover {
         Ok(mover)
     }
 
-    /// Is this the process that opened it?
+    /// Returns `true` in the process that opened the mover.
     pub fn is_of_this_process(&self) -> bool {
         self.process == std::process::id()
     }
 
-    /// May pages be moved into this mapping? Asks the kernel once.
+    /// Returns `true` if pages may be moved into this mapping. Asks the kernel once.
     pub fn watch(&self, memory: &Mapping, watched: &Watched) -> bool {
         match watched.0.load(Ordering::Relaxed) {
             NOT_YET => {
@@ -92,8 +96,8 @@ impl Mover {
         }
     }
 
-    /// Bring the bytes at `from` to `to`: by moving pages where the kernel does that, else by
-    /// copying. What is at `from` afterwards is nothing, or what was there.
+    /// Brings the bytes at `from` to `to`, by moving pages where the kernel does that, and by
+    /// copying otherwise. Afterwards `from` holds nothing or the old bytes.
     ///
     /// # Safety
     /// Whole pages, of private anonymous mappings of ours, readable and writable; no byte is in
@@ -111,7 +115,7 @@ impl Mover {
                     done += moved.min(len - done);
                     placed.moved += moved as u64;
                 }
-                // MEM-17.5: pinned, forked, locked, or a page has appeared at `to`.
+                // MEM-17.5: the page is pinned, forked or locked, or a page has appeared at `to`.
                 _ => {
                     let some = (page_size() << refusals).min(len - done);
                     // SAFETY: inside both ranges, for which the caller vouches.
@@ -124,8 +128,8 @@ impl Mover {
         placed
     }
 
-    /// Move pages from `from` to `to` for as long as the places are empty and the pages movable;
-    /// the bytes done, from the start.
+    /// Moves pages from `from` to `to` while the destination is empty and the pages are movable.
+    /// Returns the number of bytes moved, from the start.
     ///
     /// # Safety
     /// As [`Mover::carry`].
@@ -142,7 +146,8 @@ impl Mover {
         done
     }
 
-    /// Exchange the bytes of two ranges (MEM-17.1), by three moves a chunk through a spare place.
+    /// Exchanges the bytes of two ranges (MEM-17.1), by three moves per chunk through a spare
+    /// place.
     ///
     /// # Safety
     /// As [`Mover::carry`]; both are watched. `huge`: both begin at huge pages.
@@ -160,8 +165,8 @@ impl Mover {
         for done in (0..len).step_by(chunk) {
             let some = chunk.min(len - done);
             // SAFETY: inside the ranges, for which the caller vouches; the spare place is ours,
-            // watched, and has room for a chunk. Whatever was only copied is still at its source,
-            // where the next step finds it and is refused: so that is copied over, too.
+            // watched, and has room for a chunk. A page that was only copied is still at its
+            // source. The next step cannot move a page onto it and copies over it instead.
             unsafe {
                 let (a, b) = (a.add(done), b.add(done));
                 let aside = spare.place_for(b);
@@ -178,7 +183,7 @@ impl Mover {
     }
 }
 
-/// Of three steps with the same bytes: what all of them moved.
+/// Returns the step that moved the fewest bytes, which is what all three moved.
 fn fewest_moved(steps: [Placed; 3]) -> Placed {
     let [out, over, back] = steps;
     if out.moved <= over.moved && out.moved <= back.moved {

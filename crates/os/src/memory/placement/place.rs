@@ -1,4 +1,4 @@
-//! The choice of a way, and the calls.
+//! Exchange and transfer of pages, and the choice between moving and copying.
 
 use super::calibration::{Calibration, Crossovers, others_run};
 use super::choice::{Choice, LEAST, choose};
@@ -11,35 +11,35 @@ use crate::without::Without;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::OnceLock;
 
-/// Decisions after which it is looked again whether other threads run: a look takes as long as
+/// Number of decisions between two checks whether other threads run. A check takes as long as
 /// copying some 100 KiB.
 const LOOK_AGAIN: u32 = 256;
 
-/// How bytes are to come to their place.
+/// Way in which bytes are brought to their place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Way {
-    /// What is quickest here, for this memory and this size.
+    /// The quickest way on this machine, for this memory and this size.
     #[default]
     Auto,
-    /// Moved, whatever the size; pages that the kernel refuses are copied.
+    /// By moving pages, whatever the size. Pages that the kernel refuses to move are copied.
     Move,
-    /// Copied.
+    /// By copying.
     Copy,
 }
 
-/// What pages are moved with, and from which size on that pays.
+/// Moves pages, and knows from which size on that pays.
 #[derive(Debug)]
 pub struct Placement {
     mover: Result<Mover, String>,
-    /// And which file of an earlier one was not believed, and why.
+    /// The calibration, and which earlier file was not believed, and why.
     calibration: OnceLock<(Calibration, Option<String>)>,
-    /// Decisions so far; the highest bit: others ran when it was last looked.
+    /// Number of decisions so far. The highest bit is set if other threads ran at the last check.
     decisions: AtomicU32,
 }
 
 impl Placement {
-    /// With what the kernel offers and the user has not switched off; what is quickest here is
-    /// measured when it is first of interest.
+    /// Returns a placement with what the kernel offers and the user has not switched off. Its
+    /// calibration is measured when first needed.
     #[must_use]
     pub fn new(without: &Without) -> Placement {
         let switched_off =
@@ -53,19 +53,19 @@ impl Placement {
         Placement { mover, calibration: OnceLock::new(), decisions: AtomicU32::new(0) }
     }
 
-    /// As [`Placement::new`], with sizes that are known already.
+    /// As [`Placement::new`], with a known calibration.
     #[must_use]
     pub fn calibrated(without: &Without, calibration: Calibration) -> Placement {
         Placement { calibration: (calibration, None).into(), ..Placement::new(without) }
     }
 
-    /// That of this process, opened at the first call, without what `OIKAZE_WITHOUT` names. If the
-    /// kernel does not move pages, that is said once.
+    /// Returns the placement of this process, opened at the first call, without what
+    /// `OIKAZE_WITHOUT` names. If the kernel does not move pages, prints that once.
     #[must_use]
     pub fn of_this_process() -> &'static Placement {
         static PLACEMENT: OnceLock<Placement> = OnceLock::new();
         PLACEMENT.get_or_init(|| {
-            // What cannot be read was refused when the job began.
+            // An unreadable value was refused when the job began.
             let without = Without::from_env().unwrap_or_default();
             let placement = Placement::new(&without);
             if let Some(why) = placement.why_not().filter(|_| !without.uffd && !without.page_move) {
@@ -75,42 +75,42 @@ impl Placement {
         })
     }
 
-    /// From which sizes on moving pages pays: from a file, or measured now (less than 50 ms).
-    /// `None` if pages are not moved here.
+    /// Returns the sizes from which on moving pages pays, from a file or measured now (less than 50
+    /// ms). Returns `None` if pages are not moved here.
     #[must_use]
     pub fn calibration(&self) -> Option<&Calibration> {
         let mover = self.mover.as_ref().ok()?;
         Some(&self.calibration.get_or_init(|| Calibration::of_this_machine(mover)).0)
     }
 
-    /// The file of an earlier calibration that was there and not believed, and why; it was measured
-    /// anew.
+    /// Returns which earlier calibration file was not believed, and why. The calibration was then
+    /// measured anew.
     #[must_use]
     pub fn doubted(&self) -> Option<&str> {
         self.calibration.get()?.1.as_deref()
     }
 
-    /// Those of now.
+    /// Returns the crossovers for the current load.
     fn crossovers(&self) -> Crossovers {
         const BUSY: u32 = 1 << 31;
         let Some(calibration) = self.calibration() else { return Crossovers::default() };
         let seen = self.decisions.load(Ordering::Relaxed);
         let count = seen & !BUSY;
         let busy = if count.is_multiple_of(LOOK_AGAIN) { others_run() } else { seen & BUSY != 0 };
-        // Threads that meet here look a little more or less often.
+        // Threads that race here merely check a little more or less often.
         self.decisions
             .store(((count + 1) % LOOK_AGAIN) | if busy { BUSY } else { 0 }, Ordering::Relaxed);
         if busy { calibration.beside } else { calibration.alone }
     }
 
-    /// Why no pages are moved here; `None` if they are.
+    /// Returns the reason why no pages are moved here, or `None` if they are.
     #[must_use]
     pub fn why_not(&self) -> Option<&str> {
         self.mover.as_ref().err().map(String::as_str)
     }
 
-    /// Exchange the contents of two ranges of `pages` pages each (MEM-17.1). Nobody may touch them
-    /// meanwhile; see [the module](super).
+    /// Exchanges the contents of two ranges of `pages` pages each (MEM-17.1). No thread may touch
+    /// them meanwhile; see [the module](super).
     ///
     /// # Errors
     /// [`PlacementError`], with nothing changed.
@@ -124,8 +124,8 @@ impl Placement {
         self.exchange_in_steps(a, b, pages, way, &mut |step| step())
     }
 
-    /// As [`Placement::exchange`], a few MiB at a time: `each` is given the steps, and runs each of
-    /// them where it wants.
+    /// As [`Placement::exchange`], a few MiB at a time. `each` receives every step and runs it
+    /// where it wants.
     ///
     /// # Errors
     /// As [`Placement::exchange`].
@@ -141,8 +141,8 @@ impl Placement {
         self.act(Act::Exchange, &a, &b, way, each)
     }
 
-    /// Bring the contents of `pages` pages at `from` to `to` (MEM-17.3); what is at `from`
-    /// afterwards is not said. As for [`Placement::exchange`], nobody may touch either range
+    /// Transfers the contents of `pages` pages at `from` to `to` (MEM-17.3). The content of `from`
+    /// is undefined afterwards. As for [`Placement::exchange`], no thread may touch either range
     /// meanwhile.
     ///
     /// # Errors
@@ -182,7 +182,7 @@ impl Placement {
         each: &mut dyn FnMut(&mut dyn FnMut()),
     ) -> Result<Placed, PlacementError> {
         to.check_apart(from)?;
-        // So little is copied in any case that nothing need be found out.
+        // Below this size a copy is always quickest, so no further checks are needed.
         let way = if way == Way::Auto && to.len < LEAST { Way::Copy } else { way };
         let mover = match way {
             Way::Copy => None,
@@ -196,7 +196,7 @@ impl Placement {
         let way = if mover.is_some() { way } else { Way::Copy };
         let Choice { moved, take_by_exchange } =
             choose(act, way, (to, from), huge, || self.crossovers());
-        // A demand may begin anywhere: then huge pages are cut.
+        // A demanded move may begin anywhere. Huge pages are then split.
         let huge = huge.filter(|size| {
             [to, from].iter().all(|span| (span.at.addr().get() + moved.start).is_multiple_of(*size))
         });
@@ -218,7 +218,7 @@ impl Placement {
         Ok(placed)
     }
 
-    /// What moves pages between these two, or why nothing does.
+    /// Returns the mover for these two ranges, or the reason why there is none.
     fn mover_for(&self, to: &Span<'_>, from: &Span<'_>) -> Result<&Mover, String> {
         let mover = self.mover.as_ref().map_err(Clone::clone)?;
         if !mover.is_of_this_process() {

@@ -1,5 +1,6 @@
-//! Tracks which byte ranges of an array are lent to guards of this process: `RefCell`, by ranges.
-//! Bytes that arrive from other nodes do not change memory that a guard has shown (COH-3.9).
+//! Tracks which byte ranges of an array are lent to guards of this process, like a `RefCell` by
+//! ranges. Bytes that arrive from other nodes do not change memory that a guard has shown
+//! (COH-3.9).
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -14,10 +15,10 @@ use super::pending::PendingBytes;
 use crate::origin::Origin;
 use crate::signals::{Locked, locked};
 
-/// A registry of the byte ranges that are lent out. Readers may overlap readers; a writer overlaps
-/// nobody.
+/// Registry of the byte ranges that are lent. Readers may overlap readers; a writer overlaps no
+/// other guard.
 ///
-/// It answers only for this process. Between nodes the program's own synchronisation does
+/// The registry covers only this process. Between nodes, the program must synchronise itself
 /// (spec/coherence.md: data-race freedom).
 #[derive(Debug, Default)]
 pub struct Borrows {
@@ -31,11 +32,11 @@ struct Held {
     next: u64,
     ranges: Vec<Entry>,
     pending: PendingBytes,
-    /// A race on this array has been reported.
+    /// Set when a race on this array has been reported.
     is_reported: bool,
 }
 
-/// One guard that is alive.
+/// A live guard.
 #[derive(Debug)]
 struct Entry {
     ticket: u64,
@@ -43,12 +44,12 @@ struct Entry {
     writer: bool,
     taker: Taker,
     taken_at: &'static Location<'static>,
-    /// Pages that the guard has shown and that were invalidated since. Its bytes in them stay as
-    /// they are.
+    /// Pages that the guard has shown and that were invalidated since. Its bytes in them stay
+    /// unchanged.
     shown: BTreeSet<usize>,
 }
 
-/// Where arriving bytes come from.
+/// Origin of arriving bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Incoming {
     /// A home's answer to a fetch. A guard has shown the page only if the page was invalidated
@@ -58,9 +59,9 @@ pub(super) enum Incoming {
     Diff,
 }
 
-/// An array's memory, through the alias.
+/// Access to an array's memory through the alias.
 pub(super) trait AliasBytes {
-    /// The byte at `at`.
+    /// Returns the byte at `at`.
     fn load(&self, at: usize) -> u8;
     /// Stores bytes from `at` on.
     fn store(&self, at: usize, bytes: &[u8]);
@@ -79,7 +80,7 @@ impl Entry {
 }
 
 impl Held {
-    /// The parts of `bytes` that must not change: sorted and disjoint.
+    /// Returns the parts of `bytes` that must not change, sorted and disjoint.
     fn covered(&self, bytes: &Range<usize>, incoming: Incoming) -> Vec<Range<usize>> {
         let mut runs: Vec<Range<usize>> = Vec::new();
         for entry in &self.ranges {
@@ -108,7 +109,7 @@ impl Held {
         runs
     }
 
-    /// Says once for each array that the program has a race.
+    /// Reports, once for each array, that the program has a race.
     fn report(&mut self, array: &str, at: usize) {
         let guard = self.ranges.iter().find(|entry| entry.bytes.contains(&at));
         if let Some(guard) = guard.filter(|_| !self.is_reported) {
@@ -123,7 +124,7 @@ impl Held {
 }
 
 impl Borrows {
-    /// A registry whose guards are counted in `live`, too.
+    /// Makes a registry that also counts its guards in `live`.
     pub(super) fn counted(live: Arc<LiveGuards>) -> Borrows {
         Borrows { held: Mutex::default(), origin: Origin::default(), live }
     }
@@ -133,13 +134,13 @@ impl Borrows {
         locked(|| self.held.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How many guards are alive.
+    /// Returns the number of live guards.
     #[must_use]
     pub fn count(&self) -> usize {
         self.lock().ranges.len()
     }
 
-    /// Describes one guard that is alive; of the calling thread, if `of_this_thread`.
+    /// Describes one live guard, taken by the calling thread if `of_this_thread`.
     #[must_use]
     pub fn describe_one(&self, of_this_thread: bool) -> Option<String> {
         let taker = of_this_thread.then(Taker::current);
@@ -148,7 +149,7 @@ impl Borrows {
         held.ranges.iter().find(is_meant).map(Entry::describe)
     }
 
-    /// Lend out `bytes`, or say which guard is in the way.
+    /// Lends `bytes`, or reports a conflicting guard.
     #[track_caller]
     pub(super) fn borrow(
         &self,
@@ -180,10 +181,10 @@ impl Borrows {
         Ok(ticket)
     }
 
-    /// Ends a loan. Bytes that waited for it alone go to memory before anybody else can borrow
-    /// them.
+    /// Ends a loan. Bytes that waited only for this loan go to memory before another thread can
+    /// borrow them.
     pub(super) fn give_back(&self, ticket: u64, alias: &impl AliasBytes) {
-        // In a child of fork the lock may be held for ever, by a thread that the child does not
+        // In a child of fork, the lock may be held for ever by a thread that the child does not
         // have (MEM-24.2).
         if !self.origin.is_here() {
             return;
@@ -195,7 +196,7 @@ impl Borrows {
         let Held { ranges, pending, .. } = &mut *held;
         if !pending.is_empty() {
             let is_free = |byte| !ranges.iter().any(|entry| entry.bytes.contains(&byte));
-            // The guard may itself have written there since: its own bytes are the newer ones then.
+            // If the guard itself has written there since, its own byte is the newer one.
             pending.take(is_free, |at, arrived, kept| {
                 if alias.load(at) == kept {
                     alias.store(at, &[arrived]);
@@ -204,8 +205,8 @@ impl Borrows {
         }
     }
 
-    /// Puts arriving bytes into memory, those under guards that have shown them excepted: these
-    /// wait (COH-3.9).
+    /// Writes arriving bytes to memory, except those that live guards have shown, which wait
+    /// (COH-3.9).
     pub(super) fn place(
         &self,
         array: &str,
@@ -214,7 +215,7 @@ impl Borrows {
         incoming: Incoming,
         alias: &impl AliasBytes,
     ) {
-        // Held to the end, so that no guard begins in the middle of the copy.
+        // Hold the lock to the end, so that no guard begins during the copy.
         let mut held = self.lock();
         let covered = held.covered(&(at..at + bytes.len()), incoming);
         let mut done = 0;
@@ -225,7 +226,8 @@ impl Borrows {
             for (offset, &arrived) in run.clone().zip(bytes.get(run).unwrap_or_default()) {
                 let (byte, kept) = (at + offset, alias.load(at + offset));
                 if arrived == kept {
-                    // A race-free program is always here: nobody else writes what a guard covers.
+                    // Always the case in a race-free program: no other node writes what a guard
+                    // covers.
                     held.forget(byte);
                 } else {
                     held.pending.set(byte, arrived, kept);
@@ -236,11 +238,11 @@ impl Borrows {
         held.store(at + done, bytes.get(done..).unwrap_or_default(), alias);
     }
 
-    /// Invalidates pages by `unmap`; guards over them keep the bytes that they have shown.
+    /// Invalidates pages by `unmap`. Guards over them keep the bytes that they have shown.
     pub(super) fn invalidate<R>(&self, pages: Range<u64>, unmap: impl FnOnce() -> R) -> R {
         let pages = pages.start as usize..pages.end as usize;
         let bytes = pages.start.saturating_mul(PAGE)..pages.end.saturating_mul(PAGE);
-        // Held until the pages are unmapped: a guard that begins before has shown them.
+        // Hold the lock until the pages are unmapped: a guard that begins before has shown them.
         let mut held = self.lock();
         for entry in &mut held.ranges {
             let common = overlap(&entry.bytes, &bytes);
@@ -251,12 +253,12 @@ impl Borrows {
         unmap()
     }
 
-    /// Does any byte of these pages wait for a guard's end?
+    /// Returns `true` if any byte of these pages waits for a guard to end.
     pub(super) fn has_pending(&self, pages: Range<u64>) -> bool {
         self.lock().pending.touches(pages.start as usize..pages.end as usize)
     }
 
-    /// Puts the bytes that wait into `copy`, a copy of memory from `start` on.
+    /// Copies the waiting bytes into `copy`, a copy of memory from `start` on.
     pub(super) fn overlay(&self, start: usize, copy: &mut [u8]) {
         self.lock().pending.overlay(start, copy);
     }

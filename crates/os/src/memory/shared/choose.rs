@@ -1,4 +1,4 @@
-//! Picking the tracker that works on this machine, and saying why.
+//! Chooses the tracker that works on this machine, and reports why.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use super::tracker::{Tracker, TrackerKind};
 use super::userfaultfd::Userfaultfd;
 use crate::without::Without;
 
-/// What was chosen, and why not the ones before it.
+/// The chosen tracker, and why the better ones were passed over.
 #[derive(Debug)]
 pub struct Choice {
     /// The tracker.
     pub tracker: Arc<dyn Tracker>,
-    /// The better ones that were not taken, best first, each with the reason.
+    /// Better trackers that were passed over, best first, each with the reason.
     pub passed_over: Vec<(TrackerKind, String)>,
 }
 
@@ -31,14 +31,14 @@ impl fmt::Display for Choice {
     }
 }
 
-/// Best first, each with the words of `OIKAZE_WITHOUT` that switch it off.
+/// Trackers, best first, each with the words of `OIKAZE_WITHOUT` that switch it off.
 const CANDIDATES: [(TrackerKind, &[&str]); 3] = [
     (TrackerKind::UserfaultfdFull, &["uffd", "uffd-full"]),
     (TrackerKind::UserfaultfdUserMode, &["uffd"]),
     (TrackerKind::Mprotect, &["mprotect"]),
 ];
 
-/// Open one tracker and try it on two pages.
+/// Opens one tracker and tests it on two pages.
 ///
 /// # Errors
 /// Not permitted, not there, or it does not do what it should.
@@ -60,7 +60,7 @@ pub fn open(kind: TrackerKind) -> Result<Arc<dyn Tracker>, SharedError> {
     Ok(tracker)
 }
 
-/// Try the trackers, best first, and take the first that works and is not switched off.
+/// Tries the trackers, best first, and returns the first that works and is not switched off.
 ///
 /// # Errors
 /// None works: why, for each.

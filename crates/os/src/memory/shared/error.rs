@@ -1,11 +1,11 @@
-//! What went wrong with shared memory, and what to do about it.
+//! Errors of shared memory, each with a remedy.
 
 use std::borrow::Cow;
 use std::io;
 
 use crate::memory::MemoryError;
 
-/// A failed system call or a refused request: what was tried, why it failed, what to do.
+/// A failed system call or a refused request: the operation, the cause, and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("{tried}: {why}. {remedy}")]
 pub struct SharedError {
@@ -16,7 +16,7 @@ pub struct SharedError {
 }
 
 impl SharedError {
-    /// An error from its three parts. `tried` has no full stop, `remedy` is a sentence.
+    /// Makes an error from its three parts. `tried` has no full stop, `remedy` is a sentence.
     #[must_use]
     pub fn new(
         tried: impl Into<Cow<'static, str>>,
@@ -26,7 +26,7 @@ impl SharedError {
         SharedError { tried: tried.into(), why, remedy: remedy.into() }
     }
 
-    /// The request itself was wrong: no system call was made.
+    /// Makes an error for a wrong request, before any system call.
     #[must_use]
     pub fn invalid(
         tried: impl Into<Cow<'static, str>>,
@@ -36,7 +36,7 @@ impl SharedError {
         SharedError::new(tried, io::Error::new(io::ErrorKind::InvalidInput, why.into()), remedy)
     }
 
-    /// Memory could not be had.
+    /// Makes an error for memory that could not be allocated.
     #[must_use]
     pub fn memory(tried: impl Into<Cow<'static, str>>, e: MemoryError) -> SharedError {
         match e {
@@ -51,32 +51,32 @@ impl SharedError {
         }
     }
 
-    /// What was tried and why it failed, without what to do about it.
+    /// Returns the operation and the cause, without the remedy.
     #[must_use]
     pub fn reason(&self) -> String {
         format!("{}: {}", self.tried, self.why)
     }
 
-    /// What to do about it.
+    /// Returns the remedy.
     #[must_use]
     pub fn remedy(&self) -> &str {
         &self.remedy
     }
 
-    /// What the system answered, if it was asked.
+    /// Returns the system's error number, if a system call failed.
     #[must_use]
     pub fn raw_os_error(&self) -> Option<i32> {
         self.why.raw_os_error()
     }
 
-    /// What kind of failure it was.
+    /// Returns the kind of failure.
     #[must_use]
     pub fn kind(&self) -> io::ErrorKind {
         self.why.kind()
     }
 }
 
-/// Remedies of memory are written to follow a semicolon.
+/// Makes a sentence of a [`MemoryError`]'s remedy, which is written to follow a semicolon.
 fn sentence(remedy: &str) -> String {
     let mut letters = remedy.chars();
     letters

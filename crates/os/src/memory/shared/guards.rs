@@ -1,4 +1,4 @@
-//! Guards: the loans of an array's elements to threads of this process.
+//! Guards, which lend an array's elements to threads of this process.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut, Range};
@@ -23,20 +23,20 @@ impl Drop for Loan<'_> {
     }
 }
 
-/// Elements of a shared array, for reading.
+/// Read access to elements of a shared array.
 pub struct ReadGuard<'a, T> {
     elements: &'a [T],
     loan: Loan<'a>,
 }
 
-/// Elements of a shared array, for reading and writing.
+/// Read and write access to elements of a shared array.
 pub struct WriteGuard<'a, T> {
     elements: &'a mut [T],
     loan: Loan<'a>,
 }
 
 impl<T> ReadGuard<'_, T> {
-    /// A page of this guard that was lost with its home, and the home: see
+    /// Returns a page of this guard that was lost with its home, and the home: see
     /// [`SharedMemory::lost_page`].
     #[must_use]
     pub fn lost_page(&self) -> Option<(u64, u32)> {
@@ -45,7 +45,7 @@ impl<T> ReadGuard<'_, T> {
 }
 
 impl<T> WriteGuard<'_, T> {
-    /// A page of this guard that was lost with its home, and the home: see
+    /// Returns a page of this guard that was lost with its home, and the home: see
     /// [`SharedMemory::lost_page`].
     #[must_use]
     pub fn lost_page(&self) -> Option<(u64, u32)> {
@@ -73,8 +73,7 @@ impl<T> DerefMut for WriteGuard<'_, T> {
     }
 }
 
-// Printing the elements would touch pages, and a touch may wait for another node: only the length
-// is shown.
+// Shows only the length: printing the elements would touch pages, which may wait for another node.
 impl<T> fmt::Debug for ReadGuard<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReadGuard").field("len", &self.elements.len()).finish_non_exhaustive()
@@ -117,7 +116,7 @@ impl SharedMemory {
         }
     }
 
-    /// Lend elements for reading. A touch of an invalid page waits for its home.
+    /// Lends elements for reading. A touch of an invalid page waits for its home.
     ///
     /// # Errors
     /// Outside the array, or a live guard of this process writes some of them.
@@ -136,7 +135,7 @@ impl SharedMemory {
         Ok(ReadGuard { elements, loan })
     }
 
-    /// Lend elements for reading and writing.
+    /// Lends elements for reading and writing.
     ///
     /// # Errors
     /// Outside the array, or a live guard of this process covers some of them.

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Number of guards of one node that are alive. The arrays of a node share it.
+/// Number of live guards of one node. The node's arrays share it.
 #[derive(Debug, Default)]
 pub struct LiveGuards(AtomicUsize);
 
 thread_local! {
-    /// Number of guards taken by this thread that are alive, of all nodes of the process.
+    /// Number of live guards taken by this thread, of all nodes of the process.
     static OF_THIS_THREAD: Arc<AtomicUsize> = Arc::default();
 }
 
@@ -18,7 +18,7 @@ thread_local! {
 pub(super) struct Taker(Arc<AtomicUsize>);
 
 impl Taker {
-    /// The calling thread. (A thread that ends has no count of its own any more.)
+    /// Returns the calling thread. (A thread that is ending has no count of its own any more.)
     pub fn current() -> Taker {
         Taker(OF_THIS_THREAD.try_with(Arc::clone).unwrap_or_default())
     }
@@ -31,14 +31,14 @@ impl PartialEq for Taker {
 }
 
 impl LiveGuards {
-    /// Is any guard of this node alive?
+    /// Returns `true` if any guard of this node is alive.
     #[inline]
     #[must_use]
     pub fn are_any(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// Did the calling thread take any guard that is alive, of whatever node of this process?
+    /// Returns `true` if the calling thread took any live guard, of any node of this process.
     #[inline]
     #[must_use]
     pub fn are_any_of_this_thread() -> bool {

@@ -1,4 +1,4 @@
-//! Pages of an array that were lost with their homes: a thread that touched one goes on with old
+//! Pages of an array that were lost with their homes. A thread that touched one continues with old
 //! bytes (COH-8.3).
 
 use std::ops::Range;
@@ -11,10 +11,10 @@ use oikaze_protocol::limits::PAGE;
 
 use super::shared_memory::SharedMemory;
 
-/// Pages that were lost, each with the rank of its home.
+/// Lost pages, each with the rank of its home.
 #[derive(Debug, Default)]
 pub(super) struct LostPages {
-    /// One is enough for guards to look in the list.
+    /// Set when the list is not empty, so that guards search it only then.
     are_any: AtomicBool,
     list: Mutex<Vec<(u64, Rank)>>,
 }
@@ -27,8 +27,8 @@ impl LostPages {
 }
 
 impl SharedMemory {
-    /// A page with any of these bytes that was lost with its home, and the home's rank. The bytes
-    /// in it are old (COH-8.8).
+    /// Returns a page with any of these bytes that was lost with its home, and the home's rank. The
+    /// bytes in it are old (COH-8.8).
     #[must_use]
     pub fn lost_page(&self, bytes: &Range<usize>) -> Option<(u64, Rank)> {
         if !self.lost.are_any.load(Ordering::Acquire) || bytes.is_empty() {

@@ -1,13 +1,14 @@
-//! Shared arrays' memory on one node: a memfd with two mappings (spec/coherence.md).
+//! Memory of shared arrays on one node: a memfd with two mappings (spec/coherence.md).
 //!
 //! - The *view* is what the application loads from and stores to. A [`Tracker`] keeps its pages
-//!   unmapped, read-only or writable, and tells when a thread touches a page it may not touch yet;
-//!   that thread sleeps until the page is changed.
-//! - The *alias* is the runtime's own mapping of the same bytes. It never traps. Pages and diffs
-//!   arrive through it, twins and diffs are taken through it, and the link gathers from it.
+//!   unmapped, read-only or writable, and reports when a thread touches a page that it may not
+//!   touch yet. That thread sleeps until the page's mapping changes.
+//! - The *alias* is the runtime's own mapping of the same bytes. It never traps. The runtime writes
+//!   received pages and diffs through it and makes twins and diffs from it, and the link gathers
+//!   from it.
 //!
-//! Whether a page is *valid* is known to `oikaze_protocol::coherence` alone: that a page of the
-//! memfd exists says nothing.
+//! Only `oikaze_protocol::coherence` knows whether a page is *valid*. A page that exists in the
+//! memfd need not be valid.
 //!
 //! [`SharedMemory`] is one array, [`PageSet`] all of them as the protocol sees them, [`choose`]
 //! picks the tracker that works here.

@@ -1,7 +1,7 @@
 //! The tracker that works everywhere: `mprotect` and SIGSEGV.
 //!
-//! Slower than userfaultfd, and each run of pages with another protection is a mapping of its own
-//! to the kernel (`vm.max_map_count`).
+//! It is slower than userfaultfd. Each run of pages with another protection is a separate kernel
+//! mapping (`vm.max_map_count`).
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -18,18 +18,18 @@ use super::segv::{self, Note, Watched};
 use super::tracker::{FaultAt, Tracker, TrackerKind, View};
 use crate::signals::{locked, locked_without_signals};
 
-/// Notes taken by one system call.
+/// Number of notes read by one system call.
 const NOTES: usize = 64;
 
-/// Tracks by page protection. Faults come through a pipe: its writing end blocks (a toucher sleeps
-/// anyway), its reading end does not.
+/// Tracker by page protection. Faults come through a pipe. Its writing end blocks (a touching
+/// thread sleeps anyway), its reading end does not.
 #[derive(Debug)]
 pub struct Mprotect {
     notes: io::PipeReader,
     touchers: io::PipeWriter,
 }
 
-/// What a view keeps: its pages' words, known to the signal handler until the view goes.
+/// Words of a view's pages, known to the signal handler while the view exists.
 #[derive(Debug)]
 struct Words {
     base: usize,
@@ -45,7 +45,7 @@ impl Drop for Words {
 }
 
 impl Mprotect {
-    /// A tracker with no views yet.
+    /// Makes a tracker without views.
     ///
     /// # Errors
     /// No descriptor left.
@@ -62,8 +62,8 @@ impl Mprotect {
         Ok(Mprotect { notes, touchers })
     }
 
-    /// Give each of these pages the level that `target` makes of its present one, in runs of
-    /// equals.
+    /// Sets each page to the level that `target` returns for its present one, in runs of pages with
+    /// equal levels.
     fn change(
         view: &View,
         pages: Range<u64>,
@@ -78,8 +78,7 @@ impl Mprotect {
             )
         })?;
         let _one = locked(|| words.changing.lock().unwrap_or_else(PoisonError::into_inner));
-        // Where pages trap from here on that did not before, the handler must still be ours
-        // (COH-8.6).
+        // If pages trap that did not trap before, the signal handler must still be ours (COH-8.6).
         if words
             .pages
             .get(pages.start as usize..pages.end as usize)
@@ -95,8 +94,8 @@ impl Mprotect {
             let len = run.len() * PAGE;
             let old = run.first().map_or(UNMAPPED, PageWord::level);
             let new = target(old);
-            // The word never promises more than the mapping, or a toucher would try again and
-            // again.
+            // The word never promises more than the mapping. Otherwise a touching thread would
+            // retry without end.
             if new > old {
                 protect(start, len, new)?;
                 mark(run, new);
@@ -118,7 +117,7 @@ fn no_handler(e: io::Error) -> SharedError {
     )
 }
 
-/// Note the new level and wake who waits.
+/// Records the new level and wakes waiters.
 fn mark(run: &[PageWord], level: Level) {
     for word in run {
         if word.change(level) {
@@ -146,8 +145,8 @@ fn protect(start: usize, len: usize, level: Level) -> Result<(), SharedError> {
     })
 }
 
-/// ENOMEM from mprotect means, nearly always, too many mappings: say how many there are and how
-/// many there may be.
+/// Returns the remedy for ENOMEM from mprotect, which nearly always means too many mappings. States
+/// how many there are and how many are permitted.
 fn mappings_remedy() -> String {
     let here = std::fs::read_to_string("/proc/self/maps").map_or(0, |maps| maps.lines().count());
     let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
@@ -180,15 +179,16 @@ impl Tracker for Mprotect {
             array: view.array(),
             pipe: self.touchers.as_raw_fd(),
         };
-        // SAFETY: who touches a view borrows its `SharedMemory`, which keeps the view and with it
-        // the words (whose drop makes the handler forget them), and this tracker with its pipe.
+        // SAFETY: a thread that touches a view borrows its `SharedMemory`, which keeps the view and
+        // with it the words (whose drop makes the handler forget them), and this tracker with its
+        // pipe.
         unsafe { segv::watch(watched) }.map_err(no_handler)
     }
 
     fn detach(&self, view: &View) {
-        // Whoever sleeps goes on, untracked. All in one call, which joins mappings and so cannot
-        // run out of them. The handler keeps knowing the view until it goes, for the sake of
-        // threads whose fault was on its way.
+        // Sleeping threads go on, untracked. One call changes all pages, which joins mappings and
+        // so cannot run out of them. The handler knows the view until it goes, for threads whose
+        // fault was under way.
         if let Some(words) = view.kept::<Words>() {
             let _one = locked_without_signals(|| {
                 words.changing.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,4 @@
-//! The pages of all arrays on this node, as coherence sees them.
+//! Pages of all arrays on this node, as coherence sees them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,9 +12,9 @@ use super::error::SharedError;
 use super::live_guards::LiveGuards;
 use super::shared_memory::SharedMemory;
 
-/// All arrays' memory. Coherence's calls cannot fail by themselves. With the first that does no
-/// view is tracked any more, for what coherence takes the pages to be they may not be;
-/// [`Pages::failure`] tells it (COH-8.5).
+/// Memory of all arrays. Calls from coherence return no error. After the first failure, no view is
+/// tracked any more, because the pages' real state may differ from the state known to coherence.
+/// [`Pages::failure`] returns that failure (COH-8.5).
 #[derive(Debug, Default)]
 pub struct PageSet {
     arrays: BTreeMap<ArrayId, Arc<SharedMemory>>,
@@ -23,20 +23,21 @@ pub struct PageSet {
 }
 
 impl PageSet {
-    /// No arrays yet.
+    /// Returns a set without arrays.
     #[must_use]
     pub fn new() -> PageSet {
         PageSet::default()
     }
 
-    /// Counts the guards of all arrays that were made with it ([`SharedMemory::counted`]).
+    /// Returns the count of guards of all arrays that were made with it
+    /// ([`SharedMemory::counted`]).
     #[must_use]
     pub fn guards(&self) -> &Arc<LiveGuards> {
         &self.guards
     }
 
-    /// Why `doing` is refused: a guard that is alive, of the calling thread if `of_this_thread`
-    /// (COH-6.10, COH-7.7).
+    /// Returns an error that refuses `doing` if a guard is alive, of the calling thread if
+    /// `of_this_thread` (COH-6.10, COH-7.7).
     #[must_use]
     pub fn guard_in_the_way(&self, doing: &str, of_this_thread: bool) -> Option<SharedError> {
         self.iter().find_map(|memory| {
@@ -50,25 +51,25 @@ impl PageSet {
         })
     }
 
-    /// Add an array; the one that had its number, if any.
+    /// Adds an array, and returns the array that had its number before, if any.
     pub fn insert(&mut self, memory: Arc<SharedMemory>) -> Option<Arc<SharedMemory>> {
         self.arrays.insert(memory.array(), memory)
     }
 
-    /// Forget an array.
+    /// Removes an array.
     pub fn remove(&mut self, array: ArrayId) -> Option<Arc<SharedMemory>> {
         self.arrays.remove(&array)
     }
 
-    /// Forget all arrays and track them no more: who waits in one goes on, and who touches one
-    /// later meets its last bytes here.
+    /// Removes all arrays and stops tracking them. Threads that wait in an array go on, and later
+    /// touches see the last bytes on this node.
     pub fn release(&mut self) {
         for memory in std::mem::take(&mut self.arrays).into_values() {
             memory.release();
         }
     }
 
-    /// Which array has any of these bytes in its view, by address?
+    /// Returns the array whose view contains any of these addresses.
     #[inline]
     #[must_use]
     pub fn tracks(&self, addresses: &Range<usize>) -> Option<&Arc<SharedMemory>> {
@@ -83,27 +84,29 @@ impl PageSet {
         })
     }
 
-    /// One array's memory.
+    /// Returns one array's memory.
     #[must_use]
     pub fn get(&self, array: ArrayId) -> Option<&Arc<SharedMemory>> {
         self.arrays.get(&array)
     }
 
-    /// All arrays.
+    /// Iterates over all arrays.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<SharedMemory>> {
         self.arrays.values()
     }
 
-    /// Pages cannot be served any more, for this reason, unless there was one before.
+    /// Records that pages cannot be served any more, for this reason, unless a failure was recorded
+    /// before.
     pub fn fail(&self, why: &SharedError) {
         if self.failure.get().is_none() {
             self.iter().for_each(|memory| memory.release());
-            // Said afterwards: at the limit of mappings there is no memory for words.
+            // Format the reason only now: at the limit of mappings, no memory for text was
+            // available before.
             let _ = self.failure.set(why.to_string());
         }
     }
 
-    /// Change an array, as long as all changes have gone well.
+    /// Changes an array, unless a change has failed before.
     fn change(&self, array: ArrayId, call: impl FnOnce(&SharedMemory) -> Result<(), SharedError>) {
         if self.failure.get().is_none() {
             self.with(array, call);
@@ -219,7 +222,7 @@ mod tests {
         set.invalidate(5, 0..2);
         set.write(5, 0, &[1]);
         assert!(set.failure().unwrap().contains("reading 1 bytes"), "the first is told");
-        // Nobody serves faults here: a touch that trapped would wait for ever.
+        // No thread serves faults here, so a touch that trapped would wait for ever.
         let memory = Arc::clone(set.get(5).unwrap());
         memory.slice_mut::<u8>(PAGE..PAGE + 1).unwrap()[0] = 7;
         assert_eq!(memory.slice::<u8>(0..1).unwrap()[0], 0);

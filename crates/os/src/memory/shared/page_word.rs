@@ -1,9 +1,9 @@
-//! One page's state under mprotect, in a word that threads can sleep on.
+//! State of one page under mprotect, in a word that threads can sleep on.
 //!
-//! Bits: 0–1 access (0 unmapped, 1 read, 2 write) · 2 somebody waits to read · 3 somebody waits to
-//! write · 4–31 how often the access changed. A sleeper passes the whole word to `futex`, so a
-//! change between its look and its sleep keeps it awake: no wake-up is lost. Only the tracker
-//! changes the access; only sleepers set the waiting bits. All of it is async-signal-safe.
+//! Bits: 0–1 access (0 unmapped, 1 read, 2 write) · 2 a thread waits to read · 3 a thread waits to
+//! write · 4–31 number of access changes. A sleeper passes the whole word to `futex`, so a change
+//! between its load and its sleep keeps it awake, and no wakeup is lost. Only the tracker changes
+//! the access; only sleepers set the waiting bits. All of it is async-signal-safe.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,13 +15,13 @@ const WAITS_READ: u32 = 1 << 2;
 const WAITS_WRITE: u32 = 1 << 3;
 const CHANGES: u32 = 4;
 
-/// How far a page is mapped, as a number: greater permits more.
+/// Access that a page's mapping permits, as a number. A greater level permits more.
 pub(super) type Level = u32;
-/// Nothing is permitted.
+/// No access is permitted.
 pub(super) const UNMAPPED: Level = 0;
-/// Loads are.
+/// Loads are permitted.
 pub(super) const READABLE: Level = 1;
-/// Loads and stores are.
+/// Loads and stores are permitted.
 pub(super) const WRITABLE: Level = 2;
 
 pub(super) fn level_of(access: Access) -> Level {
@@ -31,7 +31,7 @@ pub(super) fn level_of(access: Access) -> Level {
     }
 }
 
-/// A page's word; begins unmapped, with nobody waiting.
+/// State word of a page. Starts unmapped, without waiters.
 #[derive(Debug, Default)]
 pub(super) struct PageWord(AtomicU32);
 
@@ -40,39 +40,39 @@ impl PageWord {
         self.0.load(Ordering::Acquire) & ACCESS
     }
 
-    /// The tracker's side: the page now has this level. True if somebody may sleep on the word:
-    /// then call [`wake`](Self::wake). One thread at a time.
+    /// Sets the page's level, for the tracker, one thread at a time. Returns `true` if a thread may
+    /// sleep on the word. Then call [`wake`](Self::wake).
     pub(super) fn change(&self, level: Level) -> bool {
         let changes = (self.0.load(Ordering::Relaxed) >> CHANGES).wrapping_add(1);
         let old = self.0.swap((changes << CHANGES) | level, Ordering::AcqRel);
         old & (WAITS_READ | WAITS_WRITE) != 0
     }
 
-    /// Wake all who sleep on the word.
+    /// Wakes all threads that sleep on the word.
     pub(super) fn wake(&self) {
         futex(&self.0, libc::FUTEX_WAKE, i32::MAX as u32);
     }
 
-    /// The toucher's side: sleep until the page may permit what was tried, then return, so that the
-    /// touch is tried again.
+    /// Sleeps until the page may permit the access, for the touching thread, which then tries
+    /// again.
     ///
-    /// `wanted` is what the processor said was tried, if it did; else a touch of an unmapped page
-    /// is taken for a load and one of a readable page for a store. `tell` reports the fault; it
-    /// runs once for each time that nobody waits for the same yet.
+    /// `wanted` is the access that the processor reported, if any. Otherwise a touch of an unmapped
+    /// page counts as a load and one of a readable page as a store. `tell` reports the fault. It
+    /// runs once for each time that no thread waits for the same access yet.
     pub(super) fn wait(&self, wanted: Option<Access>, tell: impl Fn(Option<Access>)) {
         let first = self.level();
         let needed = wanted.map_or(first + 1, level_of);
         loop {
             let seen = self.0.load(Ordering::Acquire);
             let level = seen & ACCESS;
-            // With `needed` beyond `WRITABLE` the page became writable before we looked.
+            // If `needed` is beyond `WRITABLE`, the page became writable before the first load.
             if level >= needed || level == WRITABLE {
                 return;
             }
             let bit = if needed == WRITABLE { WAITS_WRITE } else { WAITS_READ };
             if seen & bit == 0 {
-                // A handler between the two would see the bit, and sleep on a fault that nobody has
-                // been told of.
+                // Block signals: a handler between the two steps would see the bit, and sleep on a
+                // fault that nobody has been told of.
                 let _calm = SignalsBlocked::begin();
                 if self
                     .0
@@ -83,7 +83,7 @@ impl PageWord {
                 }
                 tell(wanted.or((needed == WRITABLE).then_some(Access::Write)));
             }
-            // Interrupted, woken or the word already another: look again.
+            // Interrupted, woken, or the word has changed: load it again.
             futex(&self.0, libc::FUTEX_WAIT, seen | bit);
         }
     }
@@ -136,7 +136,7 @@ mod tests {
                 });
             }
             assert_eq!(asked.recv(), Ok(Some(Access::Write)));
-            // A change that is not enough wakes them, and they tell again.
+            // An insufficient change wakes them, and they report again.
             assert!(word.change(READABLE));
             word.wake();
             assert_eq!(asked.recv(), Ok(Some(Access::Write)));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     /// COH-8.7: a signal handler that touches the page whose fault its thread is about to report
-    /// does not keep the report back.
+    /// does not delay the report.
     #[test]
     fn fault_is_told_before_a_handler_sleeps_on_the_same_page() {
         let handler: extern "C" fn(libc::c_int) = touch_the_same_page;

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use oikaze_protocol::limits::PAGE;
 
-/// Bytes of one array that wait, by page. Empty unless the program has a data race.
+/// Waiting bytes of one array, by page. Empty unless the program has a data race.
 #[derive(Debug, Default)]
 pub(super) struct PendingBytes {
     pages: BTreeMap<usize, Box<PendingPage>>,
@@ -13,11 +13,11 @@ pub(super) struct PendingBytes {
 
 #[derive(Debug)]
 struct PendingPage {
-    /// One bit a byte: does it wait?
+    /// One bit per byte, set if the byte waits.
     waits: [u64; PAGE / 64],
     /// The bytes that arrived.
     arrived: [u8; PAGE],
-    /// The bytes that were in memory then.
+    /// The bytes that were in memory at that time.
     kept: [u8; PAGE],
 }
 
@@ -32,7 +32,7 @@ impl PendingBytes {
         self.pages.is_empty()
     }
 
-    /// Keeps the byte that arrived for `at`, where memory holds `kept` for now.
+    /// Stores the byte that arrived for `at`, where memory holds `kept` for now.
     pub fn set(&mut self, at: usize, arrived: u8, kept: u8) {
         let page = self.pages.entry(at / PAGE).or_insert_with(|| {
             Box::new(PendingPage { waits: [0; PAGE / 64], arrived: [0; PAGE], kept: [0; PAGE] })
@@ -43,7 +43,7 @@ impl PendingBytes {
         page.kept[at] = kept;
     }
 
-    /// Forgets the byte at `at`, which is out of date.
+    /// Drops the byte at `at`, which is out of date.
     pub fn clear(&mut self, at: usize) {
         let Some(page) = self.pages.get_mut(&(at / PAGE)) else { return };
         page.waits[at % PAGE / 64] &= !(1 << (at % 64));
@@ -52,12 +52,12 @@ impl PendingBytes {
         }
     }
 
-    /// Does any byte of these pages wait?
+    /// Returns `true` if any byte of these pages waits.
     pub fn touches(&self, pages: Range<usize>) -> bool {
         self.pages.range(pages).next().is_some()
     }
 
-    /// Puts the bytes that wait into `copy`, a copy of memory from `start` on.
+    /// Copies the waiting bytes into `copy`, a copy of memory from `start` on.
     pub fn overlay(&self, start: usize, copy: &mut [u8]) {
         let end = start + copy.len();
         for (number, page) in self.pages.range(start / PAGE..end.div_ceil(PAGE)) {
@@ -70,8 +70,8 @@ impl PendingBytes {
         }
     }
 
-    /// Takes out the bytes for which `is_free` holds, and hands out the place of each, what
-    /// arrived, and what memory held then.
+    /// Removes the bytes for which `is_free` holds. Calls `apply` for each, with its place, the
+    /// byte that arrived, and the byte that memory held then.
     pub fn take(&mut self, is_free: impl Fn(usize) -> bool, mut apply: impl FnMut(usize, u8, u8)) {
         self.pages.retain(|number, page| {
             for at in 0..PAGE {

@@ -1,7 +1,7 @@
-//! The process's SIGSEGV handler: finds out whose page was touched, reports it, sleeps until it is
-//! ready.
+//! The process's SIGSEGV handler. It finds the touched page, reports the fault, and sleeps until
+//! the page is ready.
 //!
-//! The handler runs on a thread that may hold any lock, so it takes none and allocates nothing: it
+//! The handler runs on a thread that may hold any lock, so it takes none and allocates nothing. It
 //! walks a list whose entries are never freed, writes to a pipe and waits on a futex
 //! (signal-safety(7): `write` is safe; `futex` is a bare system call). A fault elsewhere goes to
 //! the handlers of the program ([`super::segv_chain`]).
@@ -20,7 +20,7 @@ use super::segv_chain;
 use crate::origin::Origin;
 use crate::signals::locked_without_signals;
 
-/// One fault on its way through the pipe: 16 bytes, so that a write is whole or not at all
+/// A fault as sent through the pipe. It has 16 bytes, so that a write is whole or not at all
 /// (pipe(7): `PIPE_BUF`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Note {
@@ -53,14 +53,14 @@ impl Note {
     }
 }
 
-/// A watched view. Entries are made once and used again, never freed, so the handler may walk them
-/// at any moment.
+/// A watched view. Entries are reused and never freed, so that the handler may walk them at any
+/// time.
 #[derive(Debug)]
 struct Entry {
-    /// Odd while it is being changed.
+    /// Odd while the entry is being changed.
     version: AtomicU32,
     base: AtomicUsize,
-    /// 0: free.
+    /// Length in bytes, or 0 if the entry is free.
     len: AtomicUsize,
     words: AtomicPtr<PageWord>,
     array: AtomicU32,
@@ -74,10 +74,10 @@ unsafe impl Sync for Entry {}
 
 static FIRST: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
 static REGISTERING: Mutex<()> = Mutex::new(());
-/// The process whose threads are watched.
+/// Process whose threads are watched.
 static WATCHER: OnceLock<Origin> = OnceLock::new();
 
-/// A view as the handler needs it.
+/// View data that the handler needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watched<'a> {
     pub(super) base: usize,
@@ -87,7 +87,7 @@ pub(super) struct Watched<'a> {
     pub(super) pipe: RawFd,
 }
 
-/// Report touches of this view from now on.
+/// Reports touches of this view from now on.
 ///
 /// # Safety
 /// `view.words` and `view.pipe` must stay valid until [`forget`] is called for this base, which
@@ -120,7 +120,7 @@ pub(super) unsafe fn watch(view: Watched<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Report touches of the view that begins here no more.
+/// Stops reporting touches of the view that begins at `base`.
 pub(super) fn forget(base: usize) {
     let _one =
         locked_without_signals(|| REGISTERING.lock().unwrap_or_else(PoisonError::into_inner));
@@ -132,8 +132,8 @@ pub(super) fn forget(base: usize) {
 }
 
 impl Entry {
-    /// Change fields so that the handler sees all of it or skips the entry (a sequence lock). Under
-    /// `REGISTERING`.
+    /// Changes fields so that the handler sees all changes or skips the entry (a sequence lock).
+    /// Call under `REGISTERING`.
     fn change(&self, store: impl FnOnce(&Entry)) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
@@ -142,8 +142,8 @@ impl Entry {
         self.version.store(version.wrapping_add(2), Ordering::Release);
     }
 
-    /// The page's word, array, number and pipe, if the address is in this view. An entry in the
-    /// middle of a change is not it: a view that is being touched is neither new nor going.
+    /// Returns the page's word, array, number and pipe, if the address is in this view. Skips an
+    /// entry that is being changed, because a touched view is neither new nor going.
     fn find(&self, address: usize) -> Option<(*const PageWord, ArrayId, u64, RawFd)> {
         let version = self.version.load(Ordering::Acquire);
         let (base, len) = (self.base.load(Ordering::Relaxed), self.len.load(Ordering::Relaxed));
@@ -167,7 +167,7 @@ fn entries() -> impl Iterator<Item = &'static Entry> {
     std::iter::successors(first, |entry| unsafe { entry.next.as_ref() })
 }
 
-/// Sees to it that touches of tracked pages reach [`on_segv`], in this thread.
+/// Ensures that touches of tracked pages reach [`on_segv`] in this thread.
 pub(super) fn ensure() -> io::Result<()> {
     segv_chain::ensure(libc::SIGSEGV, on_segv)
 }
@@ -179,7 +179,7 @@ extern "C" fn on_segv(signal: libc::c_int, info: *mut libc::siginfo_t, context: 
     // an address.
     let address = unsafe { ((*info).si_code > 0).then(|| (*info).si_addr() as usize) };
     match address.and_then(|a| entries().find_map(|e| e.find(a))) {
-        // The view is not mapped in a child of fork, and nobody there would answer.
+        // A child of fork has no mapping of the view and no thread that would serve the fault.
         Some(_) if !is_parent() => {
             say(FORKED);
             segv_chain::pass_on(signal, info, context);
@@ -196,11 +196,11 @@ extern "C" fn on_segv(signal: libc::c_int, info: *mut libc::siginfo_t, context: 
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Said by a child of fork that touches a view of its parent's.
+/// Message of a child of fork that touches a view of its parent's.
 const FORKED: &str = "oikaze: a shared array was touched in a child of fork, which has no view of it; \
                       only the process that joined may use the job\n";
 
-/// Is this the process that watches the views?
+/// Returns `true` in the process that watches the views.
 fn is_parent() -> bool {
     WATCHER.get().is_none_or(|origin| origin.is_here())
 }
@@ -211,7 +211,7 @@ fn say(text: &str) {
     unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
 }
 
-/// What the thread tried, where the processor tells.
+/// Returns the access that the thread tried, if the processor reports it.
 #[cfg(target_arch = "x86_64")]
 fn tried(context: *mut libc::c_void) -> Option<Access> {
     // Bit 1 of the page fault's error code: the access was a write (Intel SDM vol. 3, 4.7).
@@ -221,7 +221,7 @@ fn tried(context: *mut libc::c_void) -> Option<Access> {
     Some(if code & 2 == 0 { Access::Read } else { Access::Write })
 }
 
-/// What the thread tried, where the processor tells.
+/// Returns the access that the thread tried, if the processor reports it.
 #[cfg(not(target_arch = "x86_64"))]
 fn tried(_context: *mut libc::c_void) -> Option<Access> {
     None
@@ -229,8 +229,9 @@ fn tried(_context: *mut libc::c_void) -> Option<Access> {
 
 fn write_note(pipe: RawFd, note: Note) {
     let bytes = note.to_bytes();
-    // A full pipe holds us up until the reader has caught up. Any other failure cannot be told from
-    // here. SAFETY: plain write of a live buffer.
+    // A full pipe blocks until the reader has caught up. Any other failure cannot be reported from
+    // here.
+    // SAFETY: plain write of a live buffer.
     while unsafe { libc::write(pipe, bytes.as_ptr().cast(), bytes.len()) } < 0
         && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
     {}

@@ -1,16 +1,15 @@
-//! The process's SIGSEGV action: keeping our handler installed, and passing on the faults that are
-//! not ours. The same for SIGBUS, whose handler names the file that became shorter (MEM-1.15).
+//! The process's SIGSEGV action: keeps our handler installed, and passes on faults that are not
+//! ours. Does the same for SIGBUS, whose handler names the file that became shorter (MEM-1.15).
 //!
-//! A program may install a handler of its own at any time (a crash reporter, Python's
-//! faulthandler), and a thread may block the signal. A fault on a shared page would then end the
-//! process without a word. So action and mask are looked at whenever an array is made, a page is
-//! about to trap, or a guard is taken on pages that trap ([`ensure`]). A handler that was installed
-//! over ours becomes the one that is called for faults elsewhere; the handlers before it follow in
-//! turn (COH-8.6).
+//! A program may install its own handler at any time (a crash reporter, Python's faulthandler), and
+//! a thread may block the signal. A fault on a shared page would then end the process without a
+//! message. So [`ensure`] checks action and mask whenever an array is made, a page is about to
+//! trap, or a guard is taken on pages that trap. A handler that was installed over ours becomes the
+//! one that is called for faults elsewhere; the handlers before it follow in turn (COH-8.6).
 //!
-//! Many handlers pass what they cannot explain to the one that they found, which may be ours.
-//! [`Passed`] marks a `siginfo_t` that went to them from here, so that the fault goes on to the
-//! next older handler instead of round in a circle.
+//! Many handlers pass faults that they cannot explain to the handler that they replaced, which may
+//! be ours. [`Passed`] marks a `siginfo_t` that they received from here, so that the fault goes to
+//! the next older handler instead of round in a circle.
 
 use crate::signals::locked_without_signals;
 use std::io;
@@ -21,26 +20,26 @@ use std::sync::{Mutex, PoisonError};
 
 type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
 
-/// A handler of the program's. Never freed: a fault on another thread may be passing through the
+/// A handler of the program's. Never freed, because a fault on another thread may be walking the
 /// list.
 struct Saved {
     action: libc::sigaction,
     older: *const Saved,
 }
 
-/// The handler of SIGSEGV that was found last.
+/// The SIGSEGV handler found most recently.
 static NEWEST: AtomicPtr<Saved> = AtomicPtr::new(ptr::null_mut());
-/// The handler of SIGBUS that was found last.
+/// The SIGBUS handler found most recently.
 static NEWEST_OF_BUS: AtomicPtr<Saved> = AtomicPtr::new(ptr::null_mut());
-/// Held while the process's action changes; never by a signal handler.
+/// Held while the process's action changes; never taken by a signal handler.
 static INSTALLING: Mutex<()> = Mutex::new(());
 
 fn newest(signal: libc::c_int) -> &'static AtomicPtr<Saved> {
     if signal == libc::SIGBUS { &NEWEST_OF_BUS } else { &NEWEST }
 }
 
-/// Sees to it that `ours` handles this signal, SIGSEGV or SIGBUS, and that this thread does not
-/// block it. Costs two system calls if all is well.
+/// Ensures that `ours` handles this signal, SIGSEGV or SIGBUS, and that this thread does not block
+/// it. Costs two system calls if nothing has to change.
 pub(in crate::memory) fn ensure(signal: libc::c_int, ours: Handler) -> io::Result<()> {
     if !is_ours(&current(signal)?, ours) {
         install(signal, ours)?;
@@ -54,7 +53,7 @@ fn is_ours(action: &libc::sigaction, ours: Handler) -> bool {
 
 fn current(signal: libc::c_int) -> io::Result<libc::sigaction> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: only asks; all zeros is a valid `sigaction` to write over.
+    // SAFETY: only a query; all zeros is a valid `sigaction` to write over.
     match unsafe { libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) } {
         // SAFETY: filled by the call.
         0 => Ok(unsafe { action.assume_init() }),
@@ -74,17 +73,17 @@ fn install(signal: libc::c_int, ours: Handler) -> io::Result<()> {
     let is_known = unsafe { newest.as_ref() }
         .is_some_and(|saved| saved.action.sa_sigaction == found.sa_sigaction);
     if !is_known {
-        // Known before our handler can run.
+        // Publish it before our handler can run.
         let saved = Box::leak(Box::new(Saved { action: found, older: newest }));
         self::newest(signal).store(saved, Ordering::Release);
     }
     // SAFETY: `sigaction` is plain data; zeros are an empty mask, no flags, the default action.
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     action.sa_sigaction = ours as usize;
-    // SA_NODEFER: a handler of the program's that interrupts our sleep may itself touch a page that
-    // is not here. No SA_ONSTACK: such a handler would share the alternate stack with us, which
-    // holds two or three frames and no more (8 KiB by default; a frame with AVX-512 state is 3.5
-    // KiB). The price: a stack overflow ends the process without Rust's message.
+    // SA_NODEFER: a handler of the program's that interrupts our sleep may itself touch an absent
+    // page. No SA_ONSTACK: such a handler would share the alternate stack with us, which holds only
+    // two or three frames (8 KiB by default; a frame with AVX-512 state is 3.5 KiB). The price is
+    // that a stack overflow ends the process without Rust's message.
     action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
     // SAFETY: the handler has the signature SA_SIGINFO asks for and is async-signal-safe (module
     // docs of `segv`).
@@ -94,7 +93,7 @@ fn install(signal: libc::c_int, ours: Handler) -> io::Result<()> {
     }
 }
 
-/// A thread that blocks the signal dies of a fault, whatever the handler.
+/// Unblocks the signal: a thread that blocks it dies of a fault, whatever the handler.
 fn unblock(signal: libc::c_int) -> io::Result<()> {
     let set = only(signal);
     // SAFETY: the set is initialised; the old mask is not wanted.
@@ -114,10 +113,10 @@ fn only(signal: libc::c_int) -> libc::sigset_t {
     }
 }
 
-/// A copy of the kernel's `siginfo_t` on its way to a handler of the program's.
+/// A copy of the kernel's `siginfo_t` for a handler of the program's.
 #[repr(C)]
 struct Passed {
-    /// Address of this value mixed with a constant: nothing else on a stack looks like it.
+    /// Address of this value mixed with a constant, which nothing else on a stack looks like.
     mark: usize,
     /// Handler that follows if this one passes the fault back to us.
     next: *const Saved,
@@ -131,7 +130,7 @@ impl Passed {
         ptr::from_ref(self).addr() ^ MARK
     }
 
-    /// The handler that follows, if this information came from here.
+    /// Returns the next handler, if this information came from here.
     ///
     /// # Safety
     /// `info` is what a SIGSEGV handler was given: it lies on a stack, with at least as many
@@ -146,7 +145,7 @@ impl Passed {
     }
 }
 
-/// Does what would have happened without us, for a fault that is not ours. Async-signal-safe.
+/// Handles a fault that is not ours as if our handler were not installed. Async-signal-safe.
 pub(in crate::memory) fn pass_on(
     signal: libc::c_int,
     info: *mut libc::siginfo_t,
@@ -157,18 +156,18 @@ pub(in crate::memory) fn pass_on(
         .unwrap_or_else(|| newest(signal).load(Ordering::Acquire).cast_const());
     // SAFETY: null, or a leaked box.
     let saved = unsafe { next.as_ref() };
-    // SAFETY: the kernel passes a valid siginfo. A positive code is the kernel's own: a fault, not
-    // a signal that was sent.
+    // SAFETY: the kernel passes a valid siginfo. The kernel's own signals, which are faults, have a
+    // positive code; sent signals do not.
     let is_fault = unsafe { (*info).si_code > 0 };
     match saved.map_or(libc::SIG_DFL, |saved| saved.action.sa_sigaction) {
         libc::SIG_IGN if !is_fault => {}
-        // The kernel does not let a fault be ignored.
+        // The kernel does not permit ignoring a fault.
         libc::SIG_DFL | libc::SIG_IGN => end(signal, is_fault),
         _ => saved.into_iter().for_each(|saved| call(saved, signal, info, context)),
     }
 }
 
-/// Calls a handler of the program's with the signals blocked that it asked for.
+/// Calls a handler of the program's, with the signals blocked that it asked for.
 fn call(
     saved: &Saved,
     signal: libc::c_int,
@@ -178,7 +177,7 @@ fn call(
     let Saved { action, older } = saved;
     let mut blocked = action.sa_mask;
     if action.sa_flags & libc::SA_NODEFER == 0 {
-        // A crash in a crash handler ends the process, as the kernel would have it.
+        // A crash in a crash handler ends the process, as without us.
         // SAFETY: the set is initialised, the signal valid.
         unsafe { libc::sigaddset(&mut blocked, signal) };
     }
@@ -189,12 +188,12 @@ fn call(
     if action.sa_flags & libc::SA_SIGINFO != 0 {
         // SAFETY: the kernel passes a valid siginfo.
         let mut passed = Passed { mark: 0, next: *older, info: unsafe { *info } };
-        // SAFETY: a volatile store to our own variable: nobody but `Passed::next` reads it.
+        // SAFETY: a volatile store to our own variable: only `Passed::next` reads it.
         unsafe { (&raw mut passed.mark).write_volatile(passed.mark()) };
         // SAFETY: the flag says that the address is a function of this type.
         let handler: Handler = unsafe { std::mem::transmute(action.sa_sigaction) };
         handler(signal, &raw mut passed.info, context);
-        // SAFETY: as above. What stays on the stack means nothing.
+        // SAFETY: as above. Clear the mark, so that what stays on the stack means nothing.
         unsafe { (&raw mut passed.mark).write_volatile(0) };
     } else {
         // SAFETY: neither a special value nor SA_SIGINFO: a function of the plain type.
@@ -208,8 +207,8 @@ fn call(
     }
 }
 
-/// Ends the process with the signal, and a core if one is wanted. A fault does so when it is tried
-/// again.
+/// Ends the process with the signal, and a core if one is wanted. A fault ends it when the access
+/// is retried.
 fn end(signal: libc::c_int, is_fault: bool) {
     // SAFETY: zeros are the default action; raising a signal touches nothing else. Both are
     // async-signal-safe.

@@ -1,5 +1,5 @@
-//! Does a tracker do here what it should? Two pages, one thread that touches them; takes well under
-//! a millisecond.
+//! Checks that a tracker works on this machine, with two pages and one thread that touches them.
+//! Takes well under a millisecond.
 
 use std::io;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use super::shared_memory::SharedMemory;
 use super::tracker::{FaultAt, Tracker};
 use crate::signals::SignalsBlocked;
 
-/// An array number no job uses.
+/// Array number that no job uses.
 const ARRAY: ArrayId = ArrayId::MAX;
-/// A tracker that has told of no fault by then never will; only a broken one makes us wait.
+/// Maximum wait for a fault. Only a broken tracker makes the test wait this long.
 const PATIENCE: Duration = Duration::from_secs(2);
 const WORDS: usize = PAGE / 8;
 
-/// Try the tracker; what it does wrong, if anything.
+/// Tests the tracker and returns the first error.
 pub(super) fn run(tracker: &Arc<dyn Tracker>) -> Result<(), SharedError> {
     let memory = SharedMemory::new(ARRAY, "self-test", 2 * PAGE, tracker.clone())?;
     memory.write(0, &7_u64.to_ne_bytes())?;
@@ -38,7 +38,7 @@ pub(super) fn run(tracker: &Arc<dyn Tracker>) -> Result<(), SharedError> {
             })?;
         let answered = answer(&memory);
         if answered.is_err() {
-            // Whatever it waits for will not come: let it go on.
+            // The fault that the thread waits for will not be served: let it go on.
             tracker.detach(memory.view());
         }
         let touched = toucher.join().unwrap_or_else(|_| Err(wrong("the touching thread panicked")));
@@ -58,7 +58,7 @@ fn wrong(what: &str) -> SharedError {
     )
 }
 
-/// Load from page 0, then store to it, then store to page 1.
+/// Loads from page 0, then stores to it, then stores to page 1.
 fn touch(memory: &SharedMemory) -> Result<(), SharedError> {
     let loaded = std::hint::black_box(&memory.slice::<u64>(0..1)?[..]).first().copied();
     if let Some(word) = std::hint::black_box(&mut memory.slice_mut::<u64>(0..1)?[..]).first_mut() {
@@ -76,7 +76,7 @@ fn touch(memory: &SharedMemory) -> Result<(), SharedError> {
     }
 }
 
-/// Expect these faults, in this order, and map just what each asks for.
+/// Expects these faults, in this order, and maps just what each asks for.
 fn answer(memory: &SharedMemory) -> Result<(), SharedError> {
     let first = next_fault(memory, 0, Access::Read)?;
     memory.install(0..1, Access::Read)?;
@@ -88,8 +88,8 @@ fn answer(memory: &SharedMemory) -> Result<(), SharedError> {
     memory.install(1..2, Access::Write)
 }
 
-/// The next fault; it must be on this page. A store may be reported as unknown, and a load must not
-/// be reported as a store.
+/// Returns the next fault, which must be on this page. A store may be reported as unknown, and a
+/// load must not be reported as a store.
 fn next_fault(
     memory: &SharedMemory,
     page: u64,

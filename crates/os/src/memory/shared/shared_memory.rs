@@ -1,4 +1,4 @@
-//! One array's memory on this node.
+//! Memory of one array on this node.
 
 use std::fs::File;
 use std::io;
@@ -22,18 +22,18 @@ use crate::memory::mapping::{Mapping, whole_pages};
 use crate::memory::{MemoryError, Region, memfd, room};
 use crate::origin::Origin;
 
-/// From this size on it is looked whether there is as much memory; the look costs some 50 µs.
+/// Bytes from which on free memory is checked. The check costs some 50 µs.
 const CHECKED: usize = 16 << 20;
 
-/// One array: a sealed memfd, the application's tracked view of it and the runtime's untracked
-/// alias.
+/// Memory of one array: a sealed memfd, the application's tracked view of it and the runtime's
+/// untracked alias.
 ///
 /// # Soundness of guards
 ///
 /// [`slice`](Self::slice) and [`slice_mut`](Self::slice_mut) are safe functions over memory that
 /// other *nodes* change. The [`Borrows`] registry makes them sound, whatever the program does:
 ///
-/// - It refuses a guard that overlaps a guard which writes, or any guard if it writes itself.
+/// - It refuses a guard that overlaps a writing guard, and a writing guard that overlaps any guard.
 /// - Bytes that arrive from other nodes and differ from what a live guard has shown wait in the
 ///   registry until the guard ends (COH-3.9). Only a program with a data race has such bytes.
 #[derive(Debug)]
@@ -44,7 +44,8 @@ pub struct SharedMemory {
     alias: Arc<Mapping>,
     file: OwnedFd,
     tracker: Arc<dyn Tracker>,
-    /// One bit a page: the memfd has memory there (a hint: the alias can also make memory appear).
+    /// One bit per page, set if the memfd has memory there (a hint: the alias can also make memory
+    /// appear).
     present: Box<[AtomicU64]>,
     borrows: Borrows,
     origin: Origin,
@@ -52,8 +53,8 @@ pub struct SharedMemory {
 }
 
 impl SharedMemory {
-    /// Memory for array number `array` of `bytes` bytes, rounded up to whole pages, all pages
-    /// unmapped and zero.
+    /// Makes the memory of array number `array`, of `bytes` bytes rounded up to whole pages. All
+    /// pages are unmapped and zero.
     ///
     /// # Errors
     /// No descriptor, address space or permission left; each with what to do.
@@ -66,19 +67,19 @@ impl SharedMemory {
         let failed =
             |e| SharedError::memory(format!("making shared array {name:?} of {bytes} bytes"), e);
         let len = whole_pages(bytes.max(1)).map_err(failed)?;
-        // The name shows in /proc/PID/maps only; the kernel allows 249 bytes and no NUL.
+        // The name shows only in /proc/PID/maps. The kernel allows 249 bytes and no NUL.
         let label: String =
             format!("oikaze:{name}").chars().filter(|c| !c.is_control()).take(60).collect();
         let file = memfd::sparse(&label, len).map_err(failed)?;
         let map = || Mapping::of_file(file.as_fd(), len).map_err(failed);
         let (alias, view) = (Arc::new(map()?), map()?);
-        // Pages are tracked one by one (4 KiB); a huge page would hide touches. EINVAL: a kernel
-        // without huge pages.
+        // Pages are tracked one by one (4 KiB), and a huge page would hide touches. A kernel
+        // without huge pages returns EINVAL.
         match advise(&view, Advice::LinuxNoHugepage) {
             Ok(()) | Err(MemoryError::System { why: Errno::INVAL, .. }) => {}
             Err(e) => return Err(failed(e)),
         }
-        // A child of fork would read unmapped pages as zeros, untrapped: it gets no view at all.
+        // A child of fork would read unmapped pages as zeros, without a trap, so it gets no view.
         advise(&view, Advice::LinuxDontFork).map_err(failed)?;
         let view = View::new(array, view);
         tracker.attach(&view)?;
@@ -98,38 +99,38 @@ impl SharedMemory {
         })
     }
 
-    /// Counts the guards of this array in `live`, too.
+    /// Makes the array count its guards in `live` too.
     #[must_use]
     pub fn counted(mut self, live: Arc<LiveGuards>) -> SharedMemory {
         self.borrows = Borrows::counted(live);
         self
     }
 
-    /// The array's number in its job.
+    /// Returns the array's number in its job.
     #[must_use]
     pub fn array(&self) -> ArrayId {
         self.view.array()
     }
 
-    /// The array's name.
+    /// Returns the array's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Bytes asked for.
+    /// Returns the number of bytes asked for.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Number of pages.
+    /// Returns the number of pages.
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.view.pages()
     }
 
-    /// The tracker that watches the view.
+    /// Returns the tracker that watches the view.
     #[must_use]
     pub fn tracker(&self) -> &Arc<dyn Tracker> {
         &self.tracker
@@ -139,21 +140,21 @@ impl SharedMemory {
         &self.view
     }
 
-    /// The guards that are alive.
+    /// Returns the registry of live guards.
     #[must_use]
     pub fn borrows(&self) -> &Borrows {
         &self.borrows
     }
 
-    /// Address of the view, for C and NumPy, where the rule of data-race freedom stands in the docs
-    /// only.
+    /// Returns the address of the view, for C and NumPy, where only the documentation states the
+    /// rule of data-race freedom.
     #[must_use]
     pub fn view_address(&self) -> *mut u8 {
         self.view.base() as *mut u8
     }
 
-    /// The alias as a region: what messages of pages are gathered from and placed into.
-    /// [`populate`](Self::populate) first what is placed there.
+    /// Returns the alias as a region. Messages of pages are gathered from it and received into it.
+    /// [`populate`](Self::populate) a range before receiving into it.
     #[must_use]
     pub fn alias_region(&self) -> Region {
         // SAFETY: the region keeps the alias mapped, readable and writable; the alias has no
@@ -161,8 +162,8 @@ impl SharedMemory {
         unsafe { Region::from_alias(self.alias.clone(), self.alias.base(), self.alias.len()) }
     }
 
-    /// Another descriptor of the memory file (a second mapping of it is untracked, as the alias
-    /// is).
+    /// Duplicates the descriptor of the memory file. (A second mapping of it is untracked, as the
+    /// alias is.)
     ///
     /// # Errors
     /// No descriptor left.
@@ -170,8 +171,8 @@ impl SharedMemory {
         Ok(File::from(self.file.try_clone()?))
     }
 
-    /// Give these pages memory now, so that running out is an error here and not a signal at some
-    /// later store.
+    /// Allocates memory for these pages now, so that running out is an error here and not a signal
+    /// at a later store.
     ///
     /// # Errors
     /// Not enough memory, or outside the array.
@@ -179,7 +180,7 @@ impl SharedMemory {
         self.view.span(&pages)?;
         let mut at = pages.start;
         while at < pages.end {
-            // Runs of pages that are not there yet.
+            // Allocate each run of pages without memory by one call.
             if self.is_present(at) {
                 at += 1;
                 continue;
@@ -203,7 +204,7 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Give a hole of the memfd its memory.
+    /// Allocates memory for a hole of the memfd.
     fn allocate(&self, offset: usize, len: usize) -> Result<(), MemoryError> {
         let _room = if len >= CHECKED { Some(room::reserve(len)?) } else { None };
         memfd::reserve(&self.file, offset, len)
@@ -217,7 +218,7 @@ impl SharedMemory {
         self.present_word(page).load(Ordering::Relaxed) & (1 << (page % 64)) != 0
     }
 
-    /// Map pages whose bytes are in place into the view and wake who waits for them.
+    /// Maps pages whose bytes are in place into the view, and wakes the threads that wait for them.
     ///
     /// # Errors
     /// See [`Tracker::install`].
@@ -226,7 +227,7 @@ impl SharedMemory {
         self.tracker.install(&self.view, pages, access)
     }
 
-    /// Change the mapped ones among these pages.
+    /// Changes the access of those pages that are mapped.
     ///
     /// # Errors
     /// See [`Tracker::set_access`].
@@ -234,7 +235,7 @@ impl SharedMemory {
         self.tracker.set_access(&self.view, pages, access)
     }
 
-    /// Unmap pages; their bytes stay.
+    /// Unmaps pages. Their bytes stay.
     ///
     /// # Errors
     /// See [`Tracker::invalidate`].
@@ -242,8 +243,8 @@ impl SharedMemory {
         self.borrows.invalidate(pages.clone(), || self.tracker.invalidate(&self.view, pages))
     }
 
-    /// Track the view no more: all its pages show what this node has, and whoever waits in it goes
-    /// on.
+    /// Stops tracking the view. All its pages show what this node has, and threads that wait in it
+    /// go on.
     pub(super) fn release(&self) {
         self.tracker.detach(&self.view);
     }
@@ -259,7 +260,7 @@ impl SharedMemory {
         }
     }
 
-    /// Copy bytes out, through the alias: never traps.
+    /// Copies bytes out through the alias, which never traps.
     ///
     /// # Errors
     /// Outside the array, or no memory.
@@ -277,21 +278,20 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// As [`read`](Self::read), with the bytes that have arrived since and wait for the end of
-    /// guards.
+    /// As [`read`](Self::read), including bytes that have arrived since and wait for guards to end.
     pub(super) fn read_newest(&self, offset: usize, into: &mut [u8]) -> Result<(), SharedError> {
         self.read(offset, into)?;
         self.borrows.overlay(offset, into);
         Ok(())
     }
 
-    /// Do bytes that have arrived for these pages wait for the end of guards?
+    /// Returns `true` if bytes that arrived for these pages wait for guards to end.
     pub(super) fn has_pending(&self, pages: Range<u64>) -> bool {
         self.borrows.has_pending(pages)
     }
 
-    /// Copy bytes in, through the alias: never traps, seen in the view at once where it is mapped.
-    /// Bytes that a live guard has shown wait until it ends.
+    /// Copies bytes in through the alias, which never traps. They are visible at once where the
+    /// view is mapped. Bytes that a live guard has shown wait until it ends.
     ///
     /// # Errors
     /// Outside the array, or no memory.
@@ -299,7 +299,7 @@ impl SharedMemory {
         self.place(offset, bytes, Incoming::Fetched)
     }
 
-    /// As [`write`](Self::write), of a diff to pages whose home is here: all bytes under live
+    /// As [`write`](Self::write), for a diff to pages whose home is here: all bytes under live
     /// guards wait.
     pub(super) fn merge(&self, offset: usize, bytes: &[u8]) -> Result<(), SharedError> {
         self.place(offset, bytes, Incoming::Diff)
@@ -342,8 +342,8 @@ impl AliasBytes for SharedMemory {
 
     fn store(&self, at: usize, bytes: &[u8]) {
         if at.checked_add(bytes.len()).is_some_and(|end| end <= self.alias.len()) {
-            // SAFETY: inside the alias; `place` has given it memory, so no SIGBUS. The registry
-            // calls this only for bytes that no live guard has shown.
+            // SAFETY: inside the alias; `place` has allocated its memory, so no SIGBUS. The
+            // registry calls this only for bytes that no live guard has shown.
             unsafe {
                 ptr::copy_nonoverlapping(
                     bytes.as_ptr(),
@@ -355,7 +355,7 @@ impl AliasBytes for SharedMemory {
     }
 }
 
-/// Advise the kernel about a whole mapping, in a way that changes none of its bytes.
+/// Gives the kernel advice about a whole mapping that changes none of its bytes.
 fn advise(mapping: &Mapping, advice: Advice) -> Result<(), MemoryError> {
     // SAFETY: a live mapping of ours; NOHUGEPAGE and DONTFORK, the only advice used, keep its
     // bytes.

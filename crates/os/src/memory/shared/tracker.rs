@@ -1,4 +1,4 @@
-//! How touches of shared pages are noticed: one trait, one conformance suite, several backends.
+//! Detects touches of shared pages: one trait, one conformance suite, several backends.
 
 use std::any::Any;
 use std::fmt;
@@ -14,7 +14,7 @@ use super::error::SharedError;
 use crate::memory::mapping::Mapping;
 use crate::origin::OriginBound;
 
-/// Which mechanism a tracker uses.
+/// Mechanism that a tracker uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TrackerKind {
     /// userfaultfd that also traps touches from inside system calls.
@@ -27,8 +27,8 @@ pub enum TrackerKind {
 }
 
 impl TrackerKind {
-    /// Does a system call that touches an invalid page wait for it (true), or fail with `EFAULT`
-    /// (false)?
+    /// Returns `true` if a system call that touches an invalid page waits for it, and `false` if
+    /// the call fails with `EFAULT`.
     #[must_use]
     pub const fn traps_system_calls(self) -> bool {
         matches!(self, TrackerKind::UserfaultfdFull)
@@ -45,16 +45,17 @@ impl fmt::Display for TrackerKind {
     }
 }
 
-/// A thread of this process touched a page in a way its mapping does not permit, and sleeps.
+/// Fault of a thread of this process, which touched a page in a way that its mapping does not
+/// permit, and sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FaultAt {
-    /// Which array.
+    /// Number of the array.
     pub array: ArrayId,
-    /// Which of its pages.
+    /// Number of the page in the array.
     pub page: u64,
-    /// What the thread tried, if the processor tells loads from stores (userfaultfd and x86-64 do).
-    /// `None`: a load, or a store to an unmapped page, which is reported as a store once the page
-    /// is mapped read-only.
+    /// Access that the thread tried, if the processor distinguishes loads from stores (userfaultfd
+    /// and x86-64 do). `None` means a load, or a store to an unmapped page, which is reported as a
+    /// store once the page is mapped read-only.
     pub access: Option<Access>,
 }
 
@@ -62,8 +63,7 @@ pub struct FaultAt {
 #[derive(Debug)]
 pub struct View {
     array: ArrayId,
-    /// What the tracker keeps for as long as the view can be touched. Dropped before the mapping
-    /// goes.
+    /// Data that the tracker keeps while the view can be touched. Dropped before the mapping.
     attachment: OriginBound<OnceLock<Box<dyn Any + Send + Sync>>>,
     /// A child of fork does not inherit the mapping, and may have others at the same addresses.
     mapping: OriginBound<Mapping>,
@@ -78,47 +78,47 @@ impl View {
         }
     }
 
-    /// Keep this for as long as the view lives; false if something is kept already.
+    /// Stores data for as long as the view lives. Returns `false` if data is stored already.
     pub(super) fn keep(&self, attachment: impl Any + Send + Sync) -> bool {
         self.attachment.set(Box::new(attachment)).is_ok()
     }
 
-    /// What is kept, if it is a `T`.
+    /// Returns the stored data, if it is a `T`.
     pub(super) fn kept<T: Any>(&self) -> Option<&T> {
         self.attachment.get()?.downcast_ref()
     }
 
-    /// The array it shows.
+    /// Returns the number of the array.
     #[must_use]
     pub fn array(&self) -> ArrayId {
         self.array
     }
 
-    /// Address of its first byte.
+    /// Returns the address of the first byte.
     #[must_use]
     pub fn base(&self) -> usize {
         self.mapping.base().as_ptr() as usize
     }
 
-    /// Length in bytes, whole pages.
+    /// Returns the length in bytes, in whole pages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.mapping.len()
     }
 
-    /// Never: a view has at least one page.
+    /// Always returns `false`, because a view has at least one page.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Number of pages.
+    /// Returns the number of pages.
     #[must_use]
     pub fn pages(&self) -> u64 {
         (self.len() / PAGE) as u64
     }
 
-    /// Address and length of a run of pages, if it lies inside.
+    /// Returns the address and length of a run of pages, if it lies inside.
     pub(super) fn span(&self, pages: &Range<u64>) -> Result<(usize, usize), SharedError> {
         if pages.start > pages.end || pages.end > self.pages() {
             return Err(SharedError::invalid(
@@ -132,60 +132,61 @@ impl View {
     }
 }
 
-/// Notices touches of pages and lets the touching thread go on when the page is ready.
+/// Detects touches of pages, and resumes the touching thread when the page is ready.
 ///
 /// Rules that every backend keeps (the conformance suite checks them):
 ///
 /// - After [`attach`](Tracker::attach) all pages are unmapped.
-/// - A thread that touches a page beyond its mapping sleeps, and at least one [`FaultAt`] for that
-///   page comes out of [`faults`](Tracker::faults). Several threads on one page may give one event
-///   or several.
-/// - *Every change of a page's mapping wakes all threads that sleep on it.* They try again; one
-///   that still may not sleeps again and gives a new event. So nobody who changes pages must
-///   remember who waits, and an event may be out of date when it is read.
+/// - A thread that touches a page beyond its mapping sleeps, and [`faults`](Tracker::faults)
+///   returns at least one [`FaultAt`] for that page. Several threads on one page may cause one
+///   event or several.
+/// - *Every change of a page's mapping wakes all threads that sleep on it.* They try again, and a
+///   thread that still may not access the page sleeps again and causes a new event. So a thread
+///   that changes pages need not remember who waits, and an event may be out of date when it is
+///   read.
 /// - An event for a page whose mapping already permits the access is answered with `install` of
 ///   that page as it is: the kernel may drop a mapping by itself (swap).
-/// - After `set_access(.., Read)` returned, every later store traps, in whichever thread: what the
-///   alias shows then is all that was stored before.
+/// - After `set_access(.., Read)` returned, every later store traps, in any thread. The alias then
+///   shows all that was stored before.
 ///
-/// Calls for one page must not overlap (the engine's turn serialises them). `faults` may run beside
-/// everything.
+/// Calls for one page must not overlap (the engine's turn serialises them). `faults` may run
+/// concurrently with everything.
 pub trait Tracker: Send + Sync + fmt::Debug {
-    /// Which mechanism this is.
+    /// Returns the mechanism.
     fn kind(&self) -> TrackerKind;
 
-    /// Start to track a view; all its pages become unmapped.
+    /// Starts to track a view. All its pages become unmapped.
     ///
     /// # Errors
     /// The system call that failed and what to do.
     fn attach(&self, view: &View) -> Result<(), SharedError>;
 
-    /// Stop tracking a view: all its pages become writable and untracked, and all who wait in it go
-    /// on.
+    /// Stops tracking a view. All its pages become writable and untracked, and all threads that
+    /// wait in it go on.
     fn detach(&self, view: &View);
 
-    /// Map pages whose bytes exist in the memfd, or give mapped ones this access. Wakes their
+    /// Maps pages whose bytes exist in the memfd, or gives mapped ones this access. Wakes their
     /// waiters.
     ///
     /// # Errors
     /// The system call that failed and what to do.
     fn install(&self, view: &View, pages: Range<u64>, access: Access) -> Result<(), SharedError>;
 
-    /// Change the mapped ones among these pages. Wakes their waiters if anything changed.
+    /// Changes the access of those pages that are mapped. Wakes their waiters if anything changed.
     ///
     /// # Errors
     /// The system call that failed and what to do.
     fn set_access(&self, view: &View, pages: Range<u64>, access: Access)
     -> Result<(), SharedError>;
 
-    /// Unmap pages; their bytes stay in the memfd. Wakes their waiters (who fault again).
+    /// Unmaps pages. Their bytes stay in the memfd. Wakes their waiters (who fault again).
     ///
     /// # Errors
     /// The system call that failed and what to do.
     fn invalidate(&self, view: &View, pages: Range<u64>) -> Result<(), SharedError>;
 
-    /// A thread of the program's is about to touch these pages: makes sure that the touch is
-    /// noticed where it must be.
+    /// Makes sure that the following touches of these pages by a thread of the program are detected
+    /// where needed.
     ///
     /// # Errors
     /// The system call that failed and what to do.
@@ -199,10 +200,10 @@ pub trait Tracker: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// Readable when [`faults`](Tracker::faults) has something.
+    /// Returns a descriptor that is readable when [`faults`](Tracker::faults) has something.
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// Take all faults that are waiting, without waiting for one; how many were added to `into`.
+    /// Appends all waiting faults to `into`, without waiting for one, and returns their number.
     ///
     /// # Errors
     /// Reading the descriptor failed.

@@ -1,4 +1,5 @@
-//! userfaultfd's system calls, thinly: each is one ioctl with its structure from `linux-raw-sys`.
+//! Thin wrappers of userfaultfd's system calls. Each is one ioctl with its structure from
+//! `linux-raw-sys`.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -9,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use linux_raw_sys::general as sys;
 use linux_raw_sys::ioctl as op;
 
-/// `_IO(0xAA, 0x00)`: a new userfaultfd from `/dev/userfaultfd` (Linux 6.1).
+/// `_IO(0xAA, 0x00)`: makes a new userfaultfd from `/dev/userfaultfd` (Linux 6.1).
 const USERFAULTFD_IOC_NEW: u64 = (sys::USERFAULTFD_IOC as u64) << 8;
 /// `UFFDIO_CONTINUE_MODE_WP` (Linux 6.4), not in `linux-raw-sys`.
 const CONTINUE_MODE_WP: u64 = 1 << 1;
@@ -24,7 +25,7 @@ const _: () = assert!(size_of::<sys::uffdio_copy>() == size_of::<sys::uffdio_mov
 /// `UFFDIO_MOVE_MODE_DONTWAKE` and `UFFDIO_MOVE_MODE_ALLOW_SRC_HOLES`, not in `linux-raw-sys`.
 const MOVE_QUIETLY_WITH_HOLES: u64 = 1 << 0 | 1 << 1;
 
-/// Features this runtime can use, by name (`UFFD_FEATURE_*`).
+/// Features that this runtime can use, by name (`UFFD_FEATURE_*`).
 pub(crate) mod feature {
     use linux_raw_sys::general as sys;
 
@@ -35,14 +36,14 @@ pub(crate) mod feature {
     pub(crate) const POISON: u64 = sys::UFFD_FEATURE_POISON as u64;
     pub(crate) const WP_ASYNC: u64 = sys::UFFD_FEATURE_WP_ASYNC as u64;
     pub(crate) const MOVE: u64 = sys::UFFD_FEATURE_MOVE as u64;
-    /// What moving pages needs: ranges are registered for write-protect faults, which nobody ever
-    /// asks for, so that nothing traps.
+    /// Features that moving pages needs. Ranges are registered for write-protect faults, but no
+    /// page is ever write-protected, so nothing traps.
     pub(crate) const MOVER: u64 = MOVE | PAGEFAULT_FLAG_WP;
-    /// What the tracker needs.
+    /// Features that the tracker needs.
     pub(crate) const TRACKER: u64 = MISSING_SHMEM | PAGEFAULT_FLAG_WP | MINOR_SHMEM | WP_SHMEM;
 }
 
-/// A page fault as the kernel tells it.
+/// A page fault as the kernel reports it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawFault {
     pub(crate) address: usize,
@@ -57,13 +58,13 @@ fn ioctl<T>(fd: RawFd, request: u64, argument: &mut T) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A new descriptor that also traps faults from inside system calls: by the system call, else by
-/// `/dev/userfaultfd`.
+/// Opens a descriptor that also traps faults from inside system calls, by the system call or else
+/// by `/dev/userfaultfd`.
 pub(crate) fn open_full() -> io::Result<OwnedFd> {
     open(0).or_else(|by_call| open_device().map_err(|_| by_call))
 }
 
-/// A new descriptor for faults of user code only; needs no privilege.
+/// Opens a descriptor for faults of user code only, which needs no privilege.
 pub(crate) fn open_user_mode() -> io::Result<OwnedFd> {
     open(sys::UFFD_USER_MODE_ONLY)
 }
@@ -94,20 +95,20 @@ fn open_device() -> io::Result<OwnedFd> {
 
 fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
     match RawFd::try_from(fd) {
-        // SAFETY: the kernel just made this descriptor for us and nobody else knows it.
+        // SAFETY: the kernel just made this descriptor for us, and no other code knows it.
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Say which features we want; the ones the kernel has. With `wanted == 0` it only asks.
+/// Requests features and returns those that the kernel has. With `wanted == 0`, only asks.
 pub(crate) fn handshake(fd: &OwnedFd, wanted: u64) -> io::Result<u64> {
     let mut api = sys::uffdio_api { api: u64::from(sys::UFFD_API), features: wanted, ioctls: 0 };
     ioctl(fd.as_raw_fd(), op::UFFDIO_API.into(), &mut api)?;
     Ok(api.features)
 }
 
-/// Watch a range for missing, minor and write-protect faults.
+/// Registers a range for missing, minor and write-protect faults.
 pub(crate) fn register(fd: &OwnedFd, start: usize, len: usize) -> io::Result<()> {
     let mode = sys::UFFDIO_REGISTER_MODE_MISSING
         | sys::UFFDIO_REGISTER_MODE_MINOR
@@ -117,21 +118,23 @@ pub(crate) fn register(fd: &OwnedFd, start: usize, len: usize) -> io::Result<()>
     ioctl(fd.as_raw_fd(), op::UFFDIO_REGISTER.into(), &mut register)
 }
 
-/// Let pages be moved into a range of private anonymous memory. Nothing traps there.
+/// Registers a range of private anonymous memory that pages may be moved into. Nothing traps there.
 pub(crate) fn register_for_moves(fd: &OwnedFd, start: usize, len: usize) -> io::Result<()> {
     let mode = sys::UFFDIO_REGISTER_MODE_WP.into();
     let mut register = sys::uffdio_register { range: range(start, len), mode, ioctls: 0 };
     ioctl(fd.as_raw_fd(), op::UFFDIO_REGISTER.into(), &mut register)
 }
 
-/// Move pages from `from` to `to`, where none may be. Holes stay holes. The bytes done, from the
-/// start: fewer than `len`, or none, if the kernel wants to be asked again.
+/// Moves pages from `from` to `to`, where no page may be present. Holes stay holes. Returns the
+/// number of bytes moved, from the start. The number is less than `len`, or 0, if the kernel wants
+/// to be asked again.
 pub(crate) fn move_pages(fd: &OwnedFd, to: usize, from: usize, len: usize) -> io::Result<usize> {
     let (dst, src, len) = (to as u64, from as u64, len as u64);
     let mut request = sys::uffdio_move { dst, src, len, mode: MOVE_QUIETLY_WITH_HOLES, move_: 0 };
     match ioctl(fd.as_raw_fd(), UFFDIO_MOVE, &mut request) {
         Ok(()) => Ok(len as usize),
-        // In part: `move_` says how much. Not at all: it is the negated error.
+        // After a partial move, `move_` is the number of bytes moved. If nothing was moved, it is
+        // the negated error.
         Err(e) if e.raw_os_error() == Some(libc::EAGAIN) => {
             Ok(usize::try_from(request.move_).unwrap_or(0))
         }
@@ -139,24 +142,24 @@ pub(crate) fn move_pages(fd: &OwnedFd, to: usize, from: usize, len: usize) -> io
     }
 }
 
-/// Watch a range no more; wakes all who wait in it.
+/// Unregisters a range, and wakes all threads that wait in it.
 pub(crate) fn unregister(fd: &OwnedFd, start: usize, len: usize) -> io::Result<()> {
     ioctl(fd.as_raw_fd(), op::UFFDIO_UNREGISTER.into(), &mut range(start, len))
 }
 
-/// What a ranged CONTINUE did.
+/// Result of a ranged CONTINUE.
 #[derive(Debug)]
 pub(crate) enum Continued {
-    /// All of it.
+    /// All pages were mapped.
     All,
-    /// This many bytes from the start; the next page was mapped already, or the kernel wants to be
-    /// asked again.
+    /// This many bytes from the start were mapped. The next page was mapped already, or the kernel
+    /// wants to be asked again.
     Part(usize),
-    /// Nothing: the first page is mapped already.
+    /// No page was mapped, because the first page is mapped already.
     Mapped,
 }
 
-/// Map what the page cache holds, writable or write-protected, and wake who waits.
+/// Maps pages that the page cache holds, writable or write-protected, and wakes waiters.
 pub(crate) fn map_continue(
     fd: &OwnedFd,
     start: usize,
@@ -169,7 +172,7 @@ pub(crate) fn map_continue(
         Ok(()) => Ok(Continued::All),
         Err(e) => match (e.raw_os_error(), usize::try_from(request.mapped)) {
             (Some(libc::EAGAIN), Ok(done)) => Ok(Continued::Part(done)),
-            // The address space changed under the call (a fork): nothing is wrong, ask again.
+            // The address space changed during the call (a fork). That is no error: ask again.
             (Some(libc::EAGAIN), Err(_)) => Ok(Continued::Part(0)),
             (Some(libc::EEXIST), _) => Ok(Continued::Mapped),
             _ => Err(e),
@@ -177,7 +180,7 @@ pub(crate) fn map_continue(
     }
 }
 
-/// Protect mapped pages from writing, or allow it again and wake who waits.
+/// Write-protects mapped pages, or permits writing again and wakes waiters.
 pub(crate) fn write_protect(
     fd: &OwnedFd,
     start: usize,
@@ -194,13 +197,13 @@ pub(crate) fn write_protect(
     }
 }
 
-/// Let all who wait in a range try again.
+/// Wakes all threads that wait in a range, which try again.
 pub(crate) fn wake(fd: &OwnedFd, start: usize, len: usize) -> io::Result<()> {
     ioctl(fd.as_raw_fd(), op::UFFDIO_WAKE.into(), &mut range(start, len))
 }
 
-/// Read up to `N` events without waiting; calls `take` for each page fault. The number of events, 0
-/// if none waits.
+/// Reads up to `N` events without waiting, and calls `take` for each page fault. Returns the number
+/// of events, 0 if none waits.
 pub(crate) fn read_faults<const N: usize>(
     fd: &OwnedFd,
     mut take: impl FnMut(RawFault),

@@ -1,8 +1,8 @@
 //! The tracker over userfaultfd: minor faults and synchronous write-protect on shmem.
 //!
-//! A page is mapped by `UFFDIO_CONTINUE` of what the page cache holds, write-protected or not, and
-//! unmapped by `MADV_DONTNEED`. A touch of an unmapped page is a minor fault, or a missing fault
-//! where the memfd has a hole; both mean the same to us.
+//! `UFFDIO_CONTINUE` maps a page that the page cache holds, write-protected or not, and
+//! `MADV_DONTNEED` unmaps it. A touch of an unmapped page is a minor fault, or a missing fault
+//! where the memfd has a hole. The tracker treats both alike.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,10 +19,10 @@ use super::tracker::{FaultAt, Tracker, TrackerKind, View};
 use super::uffd_sys::{self, Continued, feature};
 use crate::signals::locked_without_signals;
 
-/// Events taken by one system call.
+/// Number of events read by one system call.
 const EVENTS: usize = 32;
 
-/// One userfaultfd for all arrays of this node.
+/// A userfaultfd for all arrays of this node.
 #[derive(Debug)]
 pub struct Userfaultfd {
     fd: OwnedFd,
@@ -32,7 +32,7 @@ pub struct Userfaultfd {
 }
 
 impl Userfaultfd {
-    /// Faults of user code and of system calls. Needs CAP_SYS_PTRACE,
+    /// Opens a tracker of faults of user code and of system calls. Needs CAP_SYS_PTRACE,
     /// `vm.unprivileged_userfaultfd=1`, or `/dev/userfaultfd`.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ impl Userfaultfd {
         Userfaultfd::open(uffd_sys::open_full, TrackerKind::UserfaultfdFull)
     }
 
-    /// Faults of user code only; needs no privilege.
+    /// Opens a tracker of faults of user code only, which needs no privilege.
     ///
     /// # Errors
     /// Forbidden (seccomp), or the kernel lacks a feature.
@@ -75,7 +75,7 @@ impl Userfaultfd {
         Ok(Userfaultfd { fd, kind, views: RwLock::default() })
     }
 
-    /// Wake who waits; a page that is not ready is faulted again.
+    /// Wakes waiting threads. A page that is not ready faults again.
     fn wake(&self, start: usize, len: usize) -> Result<(), SharedError> {
         uffd_sys::wake(&self.fd, start, len).map_err(|e| failed("UFFDIO_WAKE", start, len, e))
     }
@@ -97,21 +97,21 @@ fn failed(call: &str, start: usize, len: usize, e: io::Error) -> SharedError {
     SharedError::new(format!("{call} of {len} bytes at {start:#x}"), e, remedy)
 }
 
-/// One feature of userfaultfd.
+/// A feature of userfaultfd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feature {
-    /// Its name.
+    /// Name of the feature.
     pub name: &'static str,
-    /// The Linux version that has it first.
+    /// First Linux version that has the feature.
     pub since: &'static str,
-    /// Does the tracker need it?
+    /// Set if the tracker needs the feature.
     pub needed: bool,
-    /// Does this kernel have it?
+    /// Set if this kernel has the feature.
     pub there: bool,
 }
 
-/// Ask the kernel for its userfaultfd features. (That pages can be mapped write-protected, 6.4, is
-/// not among those it names.)
+/// Asks the kernel for its userfaultfd features. (The kernel does not list the one that pages can
+/// be mapped write-protected, 6.4.)
 ///
 /// # Errors
 /// userfaultfd cannot be opened at all.
@@ -152,7 +152,7 @@ impl Tracker for Userfaultfd {
     fn detach(&self, view: &View) {
         locked_without_signals(|| self.views.write().unwrap_or_else(PoisonError::into_inner))
             .remove(&view.base());
-        // The view is unmapped next, which unregisters as well; a failure here changes nothing.
+        // The view is unmapped next, which also unregisters it, so a failure here is harmless.
         let _ = uffd_sys::unregister(&self.fd, view.base(), view.len());
     }
 
@@ -163,8 +163,8 @@ impl Tracker for Userfaultfd {
                 Ok(Continued::All) => len,
                 Ok(Continued::Part(done)) => done.min(len),
                 Ok(Continued::Mapped) => {
-                    // Mapped already: only its protection may change. Protecting does not wake, so
-                    // wake by hand.
+                    // The page is mapped already, so only its protection may change. Protecting
+                    // does not wake threads, so wake them explicitly.
                     self.protect(start, PAGE, access)?;
                     self.wake(start, PAGE)?;
                     PAGE
@@ -198,8 +198,8 @@ impl Tracker for Userfaultfd {
         // stay in the page cache, and the next touch traps because the range is registered.
         unsafe { rustix::mm::madvise(start as *mut _, len, Advice::LinuxDontNeed) }
             .map_err(|e| failed("madvise(MADV_DONTNEED)", start, len, e.into()))?;
-        // A thread that waits to write to a page that was mapped read-only must fault anew, as a
-        // touch of an unmapped page.
+        // A thread that waits to write to a page mapped read-only must fault again, as on an
+        // unmapped page.
         self.wake(start, len)
     }
 
@@ -212,8 +212,8 @@ impl Tracker for Userfaultfd {
         loop {
             let views = self.views.read().unwrap_or_else(PoisonError::into_inner);
             let got = uffd_sys::read_faults::<EVENTS>(&self.fd, |fault| {
-                // The kernel rounds addresses down to pages unless asked not to; an unknown one
-                // belongs to a view just detached.
+                // The kernel rounds addresses down to pages unless asked not to. An unknown address
+                // belongs to a view that was just detached.
                 if let Some((base, (len, array))) = views.range(..=fault.address).next_back()
                     && fault.address - base < *len
                 {

@@ -1,5 +1,5 @@
-//! What was measured, in a file of the user's, valid until the machine starts again. It is believed
-//! if nobody else can have written it and every bit of it is as it was written.
+//! File of the user's that holds the calibration, valid until the machine reboots. The file is
+//! believed if no other user can have written it and its checksum is right.
 
 use super::super::span::page_size;
 use super::{Calibration, Crossovers};
@@ -10,12 +10,12 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Of all forms of the file …
+/// First words of every version of the file.
 const KIND: &str = "oikaze placement ";
-/// … and of this one; another is measured anew.
+/// First line of this version. A file of another version is measured anew.
 const FORM: &str = "oikaze placement 4";
 
-/// Why a file is not believed.
+/// Reason why a file is not believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Doubt {
     #[error("it cannot be read, or is no file")]
@@ -26,8 +26,8 @@ pub(super) enum Doubt {
     Damaged,
 }
 
-/// Where it is kept: the user's cache directory, else the runtime directory; `None` if there is
-/// neither.
+/// Returns the file's path in the user's cache directory, or else in the runtime directory, or
+/// `None` if there is neither.
 pub(super) fn file() -> Option<PathBuf> {
     let absolute =
         |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -35,8 +35,8 @@ pub(super) fn file() -> Option<PathBuf> {
     Some(cache.or_else(|| absolute("XDG_RUNTIME_DIR"))?.join("oikaze").join("placement"))
 }
 
-/// The machine, as far as it matters: another boot, kernel or processor is another machine, and so
-/// is one with huge pages switched off.
+/// Identifies the machine as far as it matters. Another boot, kernel or processor is another
+/// machine, and so is one with huge pages switched off.
 fn machine() -> String {
     let text = |path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let processor = text("/proc/cpuinfo");
@@ -53,12 +53,12 @@ fn machine() -> String {
     )
 }
 
-/// What the file says of this machine; `None` if it is missing, of another machine or of another
-/// form.
+/// Reads the file's calibration. Returns `None` if the file is missing, of another machine or of
+/// another version.
 pub(super) fn read(file: &Path) -> Result<Option<Calibration>, Doubt> {
-    /// More is none of ours.
+    /// Maximum length in bytes of a file of ours.
     const LONGEST: u64 = 4096;
-    // Neither does a link lead elsewhere, nor does a pipe keep us waiting.
+    // Do not follow a link, and do not wait for a pipe.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened = match open(file, flags, Mode::empty()) {
         Ok(opened) => File::from(opened),
@@ -74,7 +74,7 @@ pub(super) fn read(file: &Path) -> Result<Option<Calibration>, Doubt> {
     parse(&text, &machine())
 }
 
-/// Replaces the file at once, so that nobody reads half of it.
+/// Replaces the file atomically, so that no reader sees half of it.
 pub(super) fn write(file: &Path, found: &Calibration) -> io::Result<()> {
     let folder = file.parent().ok_or(io::ErrorKind::NotFound)?;
     fs::create_dir_all(folder)?;
@@ -120,7 +120,7 @@ fn parse(text: &str, machine: &str) -> Result<Option<Calibration>, Doubt> {
     calibration(text, rest).map(Some).ok_or(Doubt::Damaged)
 }
 
-/// The lines behind the machine's.
+/// Parses the lines after the machine's.
 fn calibration(text: &str, rest: &str) -> Option<Calibration> {
     let mut lines = rest.strip_suffix('\n')?.split('\n');
     let found = Calibration {
@@ -136,7 +136,7 @@ fn crossovers(line: &str, name: &str) -> Option<Crossovers> {
     let mut words = line.strip_prefix(name)?.strip_prefix(' ')?.split(' ');
     let mut next = || match words.next()? {
         "never" => Some(None),
-        // Whole pages, as they are measured.
+        // Measured sizes are whole pages.
         number => number
             .parse::<usize>()
             .ok()
@@ -165,7 +165,7 @@ mod tests {
         Calibration { alone, beside: Crossovers { moving: None, ..alone } }
     }
 
-    /// A folder of its own for a test, away afterwards.
+    /// A folder for one test, removed when dropped.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(read(&file), Ok(None));
         write(&file, &example()).unwrap();
         assert_eq!(read(&file), Ok(Some(example())));
-        // Again, over what a process of the same number left.
+        // Write again, over a leftover of a process with the same number.
         fs::write(file.with_file_name(format!("placement.{}", std::process::id())), "half")
             .unwrap();
         write(&file, &example()).unwrap();
@@ -229,7 +229,7 @@ mod tests {
         for at in 0..good.len() {
             assert!(!matches!(parse(&good[..at], "here"), Ok(Some(_))), "cut at {at}");
         }
-        // A digit that has become another is one that could have been measured.
+        // A changed digit may be a plausible size, which only the checksum detects.
         let page = page_size().to_string();
         for bad in
             ["0", "-1", "1", "99999999999999999999999", " 1", "1 1", &(2 * page_size()).to_string()]
@@ -245,7 +245,7 @@ mod tests {
             prop_assert_eq!(parse(&text, "here"), Err(Doubt::Damaged));
         }
 
-        /// Whatever bit is wrong.
+        /// Every single-bit error is detected.
         #[test]
         fn no_damage_is_believed(at in any::<prop::sample::Index>(), bit in 0..7_u8) {
             let mut bytes = text(&example(), "here").into_bytes();

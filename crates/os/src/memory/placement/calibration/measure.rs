@@ -1,5 +1,5 @@
-//! The measurement: each way at two sizes, through memory that was not touched of late, and the
-//! line through both.
+//! The measurement: each way at two sizes, in memory that was not touched recently, and the line
+//! through both.
 
 use super::super::super::huge::huge_page;
 use super::super::super::{PageSize, Region, memory_left};
@@ -13,42 +13,42 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use rustix::mm::{Advice, madvise};
 use std::time::{Duration, Instant};
 
-/// The two sizes (an exchange: this one and a chunk).
+/// The two sizes in bytes (an exchange is measured at `SMALL` and a chunk).
 const SMALL: usize = 32 << 10;
 const LARGE: usize = 1 << 20;
-/// Bytes of a cache line.
+/// Size of a cache line in bytes.
 const LINE: usize = 64;
-/// How often each is tried, each time elsewhere.
+/// Number of tries of each measurement, each in other memory.
 const TRIES: usize = 5;
-/// Which of them counts, from the quickest on: other programs that compute meanwhile make more than
-/// half of them slower, but not by chance quicker.
+/// Index of the try that counts, from the quickest on. Other programs that compute meanwhile slow
+/// down more than half of the tries, but none becomes quicker by chance.
 const COUNTS: usize = 1;
-/// Room for a try of each size.
+/// Bytes for one try of each size.
 const STRIDE: usize = SMALL + LARGE;
-/// Room for all tries of one way, in whole chunks.
+/// Bytes for all tries of one way, in whole chunks.
 const SLAB: usize = (TRIES * STRIDE).next_multiple_of(CHUNK);
-/// Slabs of both pools, so that what one way has touched is of no use to another: what is copied
-/// over (and moved, when that has been measured) …
+/// Slab of both pools that is copied over, and used for moves after that has been measured. Each
+/// way has its own slab, so that it does not profit from what another has touched.
 const COPIED: usize = 0;
-/// … what is exchanged by moves …
+/// Slab that is exchanged by moves.
 const EXCHANGED: usize = 1;
-/// … and what is exchanged by copies.
+/// Slab that is exchanged by copies.
 const EXCHANGED_BY_COPY: usize = 2;
 const POOL: usize = 3 * SLAB;
-/// Less free memory than this, and nothing is measured.
+/// Minimum free memory in bytes for a measurement.
 const ROOM: usize = 16 * POOL;
 
-/// What it costs to bring so many bytes somewhere: a line.
+/// Cost of bringing bytes to their place, as a line.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
-    /// Nanoseconds for the call.
+    /// Nanoseconds per call.
     call: f64,
-    /// Nanoseconds for a byte.
+    /// Nanoseconds per byte.
     byte: f64,
 }
 
 impl Cost {
-    /// Through two sizes and what they took.
+    /// Returns the line through two sizes and their times.
     fn through(
         (small, took_small): (usize, Duration),
         (large, took_large): (usize, Duration),
@@ -58,7 +58,7 @@ impl Cost {
         Cost { call: took_small - byte * small as f64, byte }
     }
 
-    /// Bytes from which on this is cheaper than `other`, in whole pages.
+    /// Returns the size in bytes, in whole pages, from which on this is cheaper than `other`.
     fn beats(self, other: Cost) -> Option<usize> {
         if self.byte >= other.byte {
             return (self.call < other.call && self.byte <= other.byte).then(page_size);
@@ -68,23 +68,23 @@ impl Cost {
     }
 }
 
-/// Both measurements; `None` if there is no memory for them.
+/// Runs both measurements. Returns `None` if there is no memory for them.
 pub(super) fn all(mover: &Mover) -> Option<Calibration> {
     if memory_left().iter().any(|(left, _)| *left < ROOM) {
         return None;
     }
     let pools = Pools::new(mover)?;
     // All memory is slower the first time, and pages that move for the first time take the kernel
-    // half as long again; programs use theirs often.
+    // half as long again. Programs reuse theirs, so these results do not count.
     let _ = (pools.copies(), pools.exchanging(SMALL), pools.exchanging(CHUNK));
-    // Once: a thread that computes makes no copy dearer.
+    // Measured once: a thread that computes makes no copy dearer.
     let copies = pools.copies();
     let alone = pools.crossovers(copies);
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return Some(Calibration { alone, beside: alone });
     }
     let (running, over) = (AtomicBool::new(false), AtomicBool::new(false));
-    // On the processor of this thread, the other one would be interrupted by nothing.
+    // On this thread's processor, the busy thread would be interrupted by nothing.
     let here = rustix::thread::sched_getcpu();
     let beside = std::thread::scope(|threads| {
         let busy = || {
@@ -100,7 +100,7 @@ pub(super) fn all(mover: &Mover) -> Option<Calibration> {
             .name("oikaze-measure".into())
             .spawn_scoped(threads, busy)
             .is_ok();
-        // One that has not run yet is on no processor, and interrupts nobody.
+        // A thread that has not run yet is on no processor, so nothing would interrupt it.
         while started && !running.load(Ordering::Relaxed) {
             std::thread::yield_now();
         }
@@ -111,12 +111,12 @@ pub(super) fn all(mover: &Mover) -> Option<Calibration> {
     Some(Calibration { alone, beside })
 }
 
-/// What bytes cost that are not moved.
+/// Costs of copying.
 #[derive(Clone, Copy, Debug)]
 struct Copies {
-    /// One content over the other.
+    /// Copies one content over the other.
     over: Cost,
-    /// Both change place.
+    /// Exchanges both contents.
     exchange: Cost,
 }
 
@@ -148,8 +148,8 @@ impl<'m> Pools<'m> {
         Some(Pools { mover, a, b, shared, huge })
     }
 
-    /// A line every `step` bytes out of the caches, which may be larger than the pools. Elsewhere
-    /// than on x86-64 programs cannot do that.
+    /// Evicts one line every `step` bytes from the caches, which may be larger than the pools. Only
+    /// x86-64 lets programs do that.
     fn evict(&self, at: usize, len: usize, step: usize) {
         #[cfg(target_arch = "x86_64")]
         for line in (at..at + len).step_by(step) {
@@ -165,7 +165,7 @@ impl<'m> Pools<'m> {
 
     fn copies(&self) -> Copies {
         let (a, b) = (start(&self.a), start(&self.b));
-        // What is copied is in no cache, and what is there must be written back first, as in a
+        // Evict what is copied, and leave modified lines that must be written back first, as in a
         // program that copies much.
         for slab in [COPIED, EXCHANGED_BY_COPY] {
             self.evict(slab * SLAB, SLAB, LINE);
@@ -178,7 +178,7 @@ impl<'m> Pools<'m> {
             Cost::through((SMALL, cost(SMALL)), (LARGE, cost(LARGE)))
         };
         // SAFETY: a walk stays within the two pools, which are private, apart, watched and known to
-        // nobody else.
+        // no other code.
         let over = walk(COPIED, &|at, len| _ = unsafe { copy::copy(b.add(at), a.add(at), len) });
         let exchange = walk(EXCHANGED_BY_COPY, &|at, len| {
             // SAFETY: as above.
@@ -188,8 +188,8 @@ impl<'m> Pools<'m> {
     }
 
     fn crossovers(&self, copies: Copies) -> Crossovers {
-        // Beside another thread, calls that cost as much as a copy of `LARGE` would hide what a
-        // byte costs.
+        // Beside another thread, a call may cost as much as a copy of `LARGE`, which would hide the
+        // cost per byte.
         let exchange =
             Cost::through((SMALL, self.exchanging(SMALL)), (CHUNK, self.exchanging(CHUNK)));
         let moving = self.moving();
@@ -208,17 +208,17 @@ impl<'m> Pools<'m> {
         // SAFETY: as in `copies`.
         let act = |at| _ = unsafe { self.mover.exchange(a.add(at), b.add(at), len, false) };
         typical(EXCHANGED, len, |at| {
-            // What is looked at.
+            // Evict the words that `read` loads.
             self.evict(at, len, page_size());
             timed(|| act(at), || read(b, at, len))
         })
     }
 
-    /// From `a` to `b`, whose pages have been dropped, and back.
+    /// Moves from `a` to `b`, whose pages have been dropped, and back.
     fn moving(&self) -> Cost {
         let (a, b) = (start(&self.a), start(&self.b));
         let before = |at, len| {
-            // SAFETY: within `b`, whose bytes are worth nothing.
+            // SAFETY: within `b`, whose content is not needed.
             let _ = unsafe { madvise(b.add(at).as_ptr().cast(), len, Advice::LinuxDontNeed) };
         };
         // SAFETY: as in `copies`.
@@ -248,13 +248,13 @@ impl<'m> Pools<'m> {
         Cost::through((SMALL, cost(SMALL)), (LARGE, cost(LARGE)))
     }
 
-    /// One huge page, beside its copy.
+    /// Compares one huge page's move with its copy.
     fn huge_from(&self, by_copy: Cost) -> Option<usize> {
         let (size, (a, b)) = huge_page().zip(self.huge.as_ref())?;
         let (a, b) = (start(a), start(b));
-        // SAFETY: two private regions of one huge page each, watched, known to nobody else.
+        // SAFETY: two private regions of one huge page each, watched, known to no other code.
         let act = || _ = unsafe { self.mover.exchange(a, b, size, true) };
-        // Touched first, so that the pages are there.
+        // Touch the pages first, so that they are present.
         let took = typical(0, 0, |_| {
             // SAFETY: as above.
             unsafe { (a.write_volatile(1), b.write_volatile(2)) };
@@ -268,7 +268,7 @@ fn start(region: &Region) -> NonNull<u8> {
     NonNull::new(region.view_ptr()).unwrap_or(NonNull::dangling())
 }
 
-/// One word a page is looked at.
+/// Reads one word per page.
 fn read(at: NonNull<u8>, first: usize, len: usize) {
     for offset in (first..first + len).step_by(page_size()) {
         // SAFETY: callers stay within a region of ours.
@@ -276,7 +276,7 @@ fn read(at: NonNull<u8>, first: usize, len: usize) {
     }
 }
 
-/// What it takes to do something, and to look at it.
+/// Returns the time to run `act` and then `look`.
 fn timed(act: impl FnOnce(), look: impl FnOnce()) -> Duration {
     let begun = Instant::now();
     act();
@@ -284,8 +284,8 @@ fn timed(act: impl FnOnce(), look: impl FnOnce()) -> Duration {
     begun.elapsed()
 }
 
-/// Of tries at the places that a slab has for this size; those of a chunk are fewer, and used
-/// again.
+/// Returns the typical time of tries at the places that a slab has for this size. There are fewer
+/// places for a chunk, and they are reused.
 fn typical(slab: usize, len: usize, mut one: impl FnMut(usize) -> Duration) -> Duration {
     let place = |index| match len {
         CHUNK => index * CHUNK % SLAB,
@@ -320,7 +320,7 @@ mod tests {
         let line =
             Cost::through((SMALL, after(1000)), (LARGE, after(1000 + (LARGE - SMALL) as u64)));
         assert!((line.byte - 1.0).abs() < 1e-9);
-        // A machine that was interrupted: slower for less.
+        // An interrupted measurement: slower for less.
         assert!(Cost::through((SMALL, after(1000)), (LARGE, after(10))).byte == 0.0);
     }
 

@@ -1,10 +1,10 @@
-//! From which size on it is quicker to move pages than to copy bytes: measured on the machine
-//! itself, once.
+//! Measures, once and on the machine itself, from which size on moving pages is quicker than
+//! copying bytes.
 //!
-//! It depends on the processor, the kernel, the hypervisor, and on whether other threads of the
-//! process run meanwhile: to take a page away from them interrupts their cores. So it is measured
-//! both alone and beside a busy thread, in less than 50 ms, when it is first needed, and kept in a
-//! file for as long as the machine is up.
+//! The size depends on the processor, the kernel and the hypervisor. It also depends on whether
+//! other threads of the process run meanwhile, because taking a page away from them interrupts
+//! their cores. So both cases are measured, alone and beside a busy thread, in less than 50 ms,
+//! when first needed. The result is kept in a file until the machine reboots.
 
 mod cache;
 mod measure;
@@ -15,34 +15,34 @@ pub(super) use running::others_run;
 
 use super::mover::Mover;
 
-/// Sizes in bytes from which on something beats a copy; `None`: never.
+/// Sizes in bytes from which on an alternative beats a copy, or `None` if it never does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Crossovers {
-    /// Moving small pages into an empty place.
+    /// Moves small pages into an empty place.
     pub moving: Option<usize>,
-    /// Taking pages by exchanging them with those that are at the destination.
+    /// Takes pages by exchanging them with those at the destination.
     pub taking: Option<usize>,
-    /// Exchanging pages, beside exchanging by copying.
+    /// Exchanges pages, compared with exchanging by copies.
     pub exchange: Option<usize>,
-    /// Installing pages of a shared region in the program's view, beside copying into pages that
-    /// are there.
+    /// Installs pages of a shared region in the program's view, compared with copying into present
+    /// pages.
     pub install: Option<usize>,
-    /// Exchanging whole huge pages.
+    /// Exchanges whole huge pages.
     pub huge: Option<usize>,
 }
 
-/// What the machine is good at.
+/// Crossovers measured on a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calibration {
-    /// While no other thread of the process runs.
+    /// Crossovers while no other thread of the process runs.
     pub alone: Crossovers,
-    /// While another does.
+    /// Crossovers while another thread runs.
     pub beside: Crossovers,
 }
 
 impl Calibration {
-    /// For a machine that could not be measured: what a small one showed, on the safe side.
+    /// Values for a machine that could not be measured: those of a small machine, on the safe side.
     pub const GUESS: Calibration = {
         const FROM: Option<usize> = Some(1 << 20);
         let guess =
@@ -50,8 +50,8 @@ impl Calibration {
         Calibration { alone: guess, beside: guess }
     };
 
-    /// From the file of an earlier run on this machine, else measured now and kept there; and which
-    /// file was not believed, and why.
+    /// Returns the calibration from the file of an earlier run on this machine, or else measures it
+    /// now and writes the file. Also returns which file was not believed, and why.
     pub(super) fn of_this_machine(mover: &Mover) -> (Calibration, Option<String>) {
         let file = cache::file();
         let known = file.as_deref().map_or(Ok(None), cache::read);
@@ -59,8 +59,8 @@ impl Calibration {
             known.err().zip(file.as_ref()).map(|(why, file)| format!("{}: {why}", file.display()));
         let found = known.ok().flatten().unwrap_or_else(|| match measure::all(mover) {
             Some(found) => {
-                // Without a file it is measured again next time; what others have disturbed is,
-                // too.
+                // Do not keep a result that other programs have disturbed; without a file, the next
+                // run measures again.
                 let file = file.filter(|_| !machine_is_crowded());
                 let _ = file.map(|file| cache::write(&file, &found));
                 found

@@ -1,14 +1,14 @@
-//! Do other threads of this process run?
+//! Tells whether other threads run.
 
 use std::fs::{read_dir, read_to_string};
 
-/// Is any thread of this process but the caller on a core, or ready for one? A look costs some 20
-/// µs. `true` if it cannot be known.
+/// Returns `true` if any thread of this process except the caller is running or ready to run, or if
+/// that is unknown. A call costs some 20 µs.
 pub(in super::super) fn others_run() -> bool {
     let own = rustix::thread::gettid().as_raw_nonzero().to_string();
     let Ok(threads) = read_dir("/proc/self/task") else { return true };
     threads.flatten().filter(|thread| thread.file_name() != own.as_str()).any(|thread| {
-        // The name may contain anything, but no parenthesis comes after its end.
+        // The thread's name may contain anything, but no parenthesis follows its end.
         let state = read_to_string(thread.path().join("stat")).ok();
         state.is_some_and(|text| {
             text.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('R'))
@@ -16,8 +16,8 @@ pub(in super::super) fn others_run() -> bool {
     })
 }
 
-/// Are more threads ready to run on this machine than it has processors? `false` if it cannot be
-/// known.
+/// Returns `true` if more threads are ready to run on this machine than it has processors, and
+/// `false` if that is unknown.
 pub(super) fn machine_is_crowded() -> bool {
     read_to_string("/proc/stat").is_ok_and(|text| is_crowded(&text))
 }
