@@ -1,4 +1,4 @@
-//! One thread against a queue of vectors; many threads; memory that was written over.
+//! Tests of FIFOs: one thread against a queue of vectors, many threads, and overwritten memory.
 
 use super::*;
 use crate::memory::RegionTable;
@@ -52,8 +52,8 @@ proptest! {
         }
     }
 
-    /// MEM-13.4: whatever is written over it, both ends end, say something that can be, and touch
-    /// nothing outside it.
+    /// MEM-13.4: whatever overwrites it, both ends return a possible result, and touch nothing
+    /// outside the FIFO.
     #[test]
     fn a_destroyed_queue_is_an_error_and_harms_nothing_else(
         damage in prop::collection::vec((0..70u64, prop_oneof![0..9u64, any::<u64>(), (0..9u64).prop_map(u64::wrapping_neg)]), 1..6),
@@ -86,7 +86,7 @@ proptest! {
     }
 }
 
-/// MEM-13.4: each word that matters, overwritten with what cannot be.
+/// MEM-13.4: each relevant word is overwritten by an impossible value.
 #[test]
 fn what_is_destroyed_is_said() {
     let (tail, head, turn, length) = (TAIL_AT, HEAD_AT, 384, 392);
@@ -107,9 +107,9 @@ fn what_is_destroyed_is_said() {
     }
 }
 
-/// MEM-13.1, MEM-13.4: elements are the pushers' own bytes. One that looks like the header of a
-/// FIFO of long elements, of which the next push names the place, does not let that push write over
-/// its adjacent bytes.
+/// MEM-13.1, MEM-13.4: elements are the producers' own bytes. An element may look like the header
+/// of a FIFO of long elements, whose place the next push names. That push still does not overwrite
+/// adjacent bytes.
 #[test]
 fn a_fifo_forged_inside_an_element_is_none() {
     let shape = Shape::new(32, 512).unwrap();
@@ -139,8 +139,7 @@ fn a_fifo_forged_inside_an_element_is_none() {
     assert_eq!(pop(&fifo), Ok(None));
 }
 
-/// MEM-13.3: what the memory says of a FIFO is nobody's proof of one: neither a header that
-/// somebody has written, nor one that was written over.
+/// MEM-13.3: the memory's content proves no FIFO, neither a forged header nor an overwritten one.
 #[test]
 fn what_the_memory_says_makes_no_fifo() {
     let region = Region::private(16384).unwrap();
@@ -186,8 +185,8 @@ fn places_where_no_fifo_is() {
     }
 }
 
-/// MEM-13.2: each element comes out once and whole, and those of one producer in their order, also
-/// for each of several consumers.
+/// MEM-13.2: each element comes out once and whole, and those of one producer in order, also for
+/// each of several consumers.
 #[test]
 fn producers_and_consumers_lose_nothing() {
     const EACH: u64 = 20_000;

@@ -1,4 +1,4 @@
-//! Registrations that come, change and go, against a list of all that there ever were.
+//! Tests registrations that are made, changed and removed, against a list of all ever made.
 
 use super::*;
 use oikaze_protocol::rma::Memory;
@@ -38,11 +38,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A registration as it must be.
+/// Expected state of a registration.
 struct Known {
     registered: Registered,
     region: Region,
-    /// Of each page, and of all that may be added.
+    /// Rights of each page, and of all pages that may be added.
     pages: Vec<Rights>,
     whole: Rights,
     len: u64,
@@ -144,7 +144,7 @@ fn apply(table: &mut RegionTable, all: &mut Vec<Known>, step: Step) -> Result<()
             let Some(known) = all.get(which) else { return Ok(()) };
             let (region, fits) = (known.region.clone(), len >= known.len && len <= PAGES * P);
             prop_assert_eq!(region.grow(len as usize).is_ok(), fits);
-            // One piece of memory may have been registered again and again.
+            // The same memory may have been registered several times.
             for known in
                 all.iter_mut().filter(|known| fits && known.region.view_ptr() == region.view_ptr())
             {
@@ -183,8 +183,7 @@ proptest! {
     }
 }
 
-/// A number from long ago names nothing, also when the slot, which has fewer bits, has come round
-/// (MEM-1.5).
+/// An old id names nothing, even when its slot, which has fewer bits, is in use again (MEM-1.5).
 #[test]
 fn an_id_is_never_used_again() {
     let mut table = RegionTable::new();

@@ -1,4 +1,4 @@
-//! Regions and their table; words shared by threads.
+//! Tests of regions, their table, and words shared by threads.
 
 mod oracle;
 
@@ -8,7 +8,7 @@ use oikaze_protocol::wind::{Refusal, Segment};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// MEM-1.1: nor does anything of a key tell anything of another.
+/// MEM-1.1: no part of a key reveals anything of another key.
 #[test]
 fn slots_and_keys_are_not_used_again_soon() {
     const ROUNDS: usize = 20_000;
@@ -142,8 +142,8 @@ fn elements_are_combined_as_their_type_says() {
     });
 }
 
-/// MEM-12.4: sums of floating-point numbers that are exact lose nothing, from both mappings, beside
-/// atomics of the same width.
+/// MEM-12.4: sums of exact floating-point numbers lose nothing, from both mappings, concurrently
+/// with atomics of the same width.
 #[test]
 fn threads_lose_no_element() {
     let region = Region::shared(4096).unwrap();
@@ -183,8 +183,8 @@ fn threads_lose_no_addition() {
                 let slot = table.insert_local(region.clone()).unwrap();
                 scope.spawn(move || {
                     for _ in 0..5000 {
-                        // Half of them as the program does, half as a peer does: through the other
-                        // mapping.
+                        // Half of the threads act as the program does, and half as a peer does,
+                        // through the other mapping.
                         if thread % 2 == 0 {
                             region.fetch_add(8, 1).unwrap();
                         } else {
@@ -217,7 +217,8 @@ fn one_thread_wins_each_exchange() {
     assert_eq!(region.load_u64(0), Ok(wins as u64));
 }
 
-/// Data first, then the signal: who sees the signal sees the data, across the two mappings.
+/// Data first, then the signal: a thread that sees the signal sees the data, across the two
+/// mappings.
 #[test]
 fn a_signal_comes_after_its_data() {
     let region = Region::shared(8192).unwrap();
@@ -229,7 +230,7 @@ fn a_signal_comes_after_its_data() {
             for round in 1..=500_u64 {
                 table.write(slot, 4096, &[round as u8; 512]);
                 table.atomic(slot, 0, AtomicOp::swap(round)).unwrap();
-                // The next round may overwrite the data only when this one has been looked at.
+                // The next round may overwrite the data only after this round has been read.
                 while region.load_u64(8) != Ok(round) && !stop.load(Ordering::Relaxed) {
                     std::thread::yield_now();
                 }
@@ -254,7 +255,7 @@ fn a_signal_comes_after_its_data() {
 fn nonsense_is_refused_with_its_reason() {
     assert_eq!(Region::private(0).unwrap_err(), MemoryError::Length(0));
     assert_eq!(Region::shared(usize::MAX).unwrap_err(), MemoryError::Length(usize::MAX));
-    // More than there is is refused before the out-of-memory killer comes.
+    // A request above the available memory is refused before the out-of-memory killer acts.
     let text = Region::shared(1 << 46).unwrap_err().to_string();
     assert!(text.contains("available"), "{text}");
     let region = Region::zeroed(100).unwrap();
@@ -269,7 +270,7 @@ fn nonsense_is_refused_with_its_reason() {
     assert!(region.load_u64(96).is_err());
 }
 
-/// What may be received directly into its place (MEM-3.7): live, inside, writable, and no page of a
+/// Memory that may be received into directly (MEM-3.7): live, inside, writable, and no page of a
 /// shared array.
 #[test]
 fn a_scatter_leads_into_what_may_be_written_and_nowhere_else() {
@@ -294,7 +295,7 @@ fn a_scatter_leads_into_what_may_be_written_and_nowhere_else() {
             .all(|(index, byte)| *byte
                 == if (25..30).contains(&index) { index as u8 - 24 } else { 0 })
     );
-    // What was received there is written there: nothing changes, and nothing is lost.
+    // Writing bytes from where they were received changes nothing, and nothing is lost.
     table.write(slot, 25, scatter.part(15, 5).unwrap());
     assert_eq!(scatter.part(15, 5), Some([1, 2, 3, 4, 5].as_slice()));
     for wrong in [at(slot, 90, 11), at(slot, u64::MAX, 2), at(slot + 1, 0, 1)] {

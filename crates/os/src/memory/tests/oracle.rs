@@ -1,4 +1,4 @@
-//! The table does what a table of vectors does.
+//! Compares the region table with a table of vectors.
 
 use super::super::*;
 use oikaze_protocol::block::Block;
@@ -6,14 +6,14 @@ use oikaze_protocol::rma::{AtomicOp, Change, Memory, Rights, Width};
 use oikaze_protocol::wind::{Refusal, Rows, Segment};
 use proptest::prelude::*;
 
-/// Offsets and lengths near what can go wrong: inside, at the end, past it, overflowing.
+/// Generates offsets and lengths near the error cases: inside, at the end, past it, overflowing.
 fn place() -> impl Strategy<Value = (u64, u64)> {
     let offset = prop_oneof![4 => 0_u64..300, 1 => Just(u64::MAX), 1 => any::<u64>(), 1 => (0_u64..40).prop_map(|n| u64::MAX - n)];
     let len = prop_oneof![6 => 0_u64..300, 1 => Just(u64::MAX), 1 => any::<u64>()];
     (offset, len)
 }
 
-/// Some rows, in planes or not, near the beginning of a region.
+/// Generates some rows, in planes or not, near the beginning of a region.
 fn block() -> impl Strategy<Value = Block> {
     let shape = (0_u64..60, 1_u32..9, 1_u32..5, 1_u32..4, 0_u64..20, 0_u64..20);
     shape.prop_map(|(offset, row, rows, planes, gap, more)| {
@@ -22,7 +22,7 @@ fn block() -> impl Strategy<Value = Block> {
     })
 }
 
-/// All bytes of a block, of its hull's.
+/// Returns all bytes of a block, from those of its hull.
 fn packed(block: &Block, hull: &[u8]) -> Vec<u8> {
     let starts = (0..u64::from(block.planes)).flat_map(|plane| {
         (0..u64::from(block.rows))
@@ -80,7 +80,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The dumb table: all regions there ever were, in order.
+/// The oracle: all regions ever registered, in order.
 #[derive(Default)]
 struct Oracle {
     all: Vec<Old>,
@@ -96,7 +96,8 @@ struct Old {
 }
 
 impl Old {
-    /// The range, if it is inside and the region lives; by arithmetic that cannot overflow.
+    /// Returns the range if it is inside and the region is live, by arithmetic that cannot
+    /// overflow.
     fn range(&self, offset: u64, len: u64) -> Option<std::ops::Range<usize>> {
         let end = u128::from(offset) + u128::from(len);
         (self.live && end <= self.bytes.len() as u128).then_some(offset as usize..end as usize)
@@ -146,7 +147,7 @@ fn apply(table: &mut RegionTable, oracle: &mut Oracle, step: Step) -> Result<(),
                 Some(_) if right & old.rights.0 != right => Err(Refusal::NotPermitted),
                 Some(_) => old.range(offset, len).map(|_| old.slot).ok_or(Refusal::OutOfBounds),
             };
-            // A region without a key is asked for by one that was never given.
+            // A region without a key is addressed by a key that was never issued.
             prop_assert_eq!(table.locate(old.key.unwrap_or(0), offset, len, Rights(right)), want);
         }
         Step::Covers { at: (offset, len), .. } => {
@@ -211,7 +212,7 @@ fn apply(table: &mut RegionTable, oracle: &mut Oracle, step: Step) -> Result<(),
     Ok(())
 }
 
-/// What becomes of a word, without any instruction that does it.
+/// Computes the changed word, without the processor's atomic instructions.
 fn changed(old: u64, op: AtomicOp) -> u64 {
     let signed = |bits: u64| match op.width() {
         Width::W32 => i64::from(bits as u32 as i32),
@@ -252,8 +253,7 @@ proptest! {
             apply(&mut table, &mut oracle, step)?;
         }
         prop_assert_eq!(table.len(), oracle.all.iter().filter(|old| old.live).count());
-        // The program's own view shows what peers did through the alias, also of regions that were
-        // removed.
+        // The program's own view shows what peers did through the alias, also in removed regions.
         for old in &oracle.all {
             let mut bytes = vec![0; old.bytes.len()];
             old.region.read(0, &mut bytes).unwrap();

@@ -1,9 +1,9 @@
-//! Each kind of memory with each other, by each way, with each mechanism switched off.
+//! Tests each kind of memory with each other, by each way, with each mechanism switched off.
 
 use super::*;
 
-/// MEM-17.1 and MEM-17.5: whatever the way, the contents have changed places, and what is around
-/// has not.
+/// MEM-17.1 and MEM-17.5: whatever the way, the contents are exchanged, and the memory around them
+/// is unchanged.
 #[test]
 fn every_pair_of_kinds_exchanges_its_contents_by_every_way() {
     let page = page_size();
@@ -43,8 +43,8 @@ fn every_pair_of_kinds_exchanges_its_contents_by_every_way() {
     }
 }
 
-/// All of this again, where no memory has huge pages: that is read once in a process, so in another
-/// one.
+/// Repeats all tests without huge pages. The setting is read once per process, so they run in
+/// another one.
 #[test]
 fn without_huge_pages_every_cell_is_as_it_should_be() {
     const SWITCH: &str = "OIKAZE_WITHOUT";
@@ -87,7 +87,7 @@ fn every_pair_of_kinds_transfers_its_contents_by_every_way() {
     }
 }
 
-/// Sizes at which moving pays, and the ragged ends of huge pages.
+/// Covers sizes at which moving pays, and the unaligned ends of huge pages.
 #[test]
 fn large_ranges_come_to_their_place_by_the_best_way() {
     let page = page_size();
@@ -123,8 +123,8 @@ fn large_ranges_come_to_their_place_by_the_best_way() {
     }
 }
 
-/// What a transfer costs in copies: nothing into an empty place; into a full one nothing either,
-/// for the pages are exchanged.
+/// A transfer copies nothing, neither into an empty place nor into a full one, whose pages are
+/// exchanged.
 #[test]
 fn a_transfer_moves_into_empty_places_and_takes_what_fills_others() {
     let Some(placement) = moving() else { return };
@@ -142,7 +142,7 @@ fn a_transfer_moves_into_empty_places_and_takes_what_fills_others() {
     }
 }
 
-/// Huge pages and small ones between them: copied, since cutting the huge ones costs more.
+/// Exchanges between huge and small pages are copied, because splitting the huge ones costs more.
 #[test]
 fn memory_of_other_pages_is_copied() {
     let placement = placement("");
@@ -152,7 +152,8 @@ fn memory_of_other_pages_is_copied() {
     let placed = placement.exchange(at(&a.region, 0), at(&b.region, 0), pages, Way::Auto).unwrap();
     assert_eq!(placed.moved > 0, a.region.huge_pages().is_none() && placement.why_not().is_none());
     assert!(bytes(&a.region) == second && bytes(&b.region) == first);
-    // A demand is met where both have huge pages, also from inside one on: they are cut.
+    // A demand is met where both have huge pages, even from inside one on: the huge pages are
+    // split.
     if placement.why_not().is_some() {
         return;
     }
@@ -166,7 +167,7 @@ fn memory_of_other_pages_is_copied() {
     assert!(bytes(&a.region) == one && bytes(&b.region) == other);
 }
 
-/// MEM-17.6: what was written through the alias is seen in the view, before, after and without
+/// MEM-17.6: bytes written through the alias are visible in the view before, after and without
 /// being installed.
 #[test]
 fn installed_pages_show_what_the_alias_has() {
@@ -189,13 +190,13 @@ fn installed_pages_show_what_the_alias_has() {
                 "{memory:?} {first} {pages}"
             );
         }
-        // Nothing of the other mapping was taken away.
+        // The other mapping has lost nothing.
         super::super::retract(at(region, 0), (5 << 20) / page as u64).unwrap();
         assert!(bytes(region) == expected);
     }
 }
 
-/// Pages of the view that are mapped.
+/// Returns the number of mapped pages of the view.
 fn present(region: &Region, offset: usize, len: usize) -> usize {
     use std::os::unix::fs::FileExt;
     let (page, first) = (page_size(), region.view_ptr().addr() + offset);

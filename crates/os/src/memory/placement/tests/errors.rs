@@ -1,4 +1,4 @@
-//! What is refused, and that nothing has changed then (MEM-17.2).
+//! Tests that refusals change nothing (MEM-17.2).
 
 use super::super::super::borrowed::{with_borrowed, with_borrowed_mut};
 use super::super::super::{AccessError, RegionTable};
@@ -63,7 +63,7 @@ fn ranges_with_bytes_in_common_are_refused_and_adjacent_ones_are_not() {
         low.swap_with_slice(high);
         assert!(bytes(&a) == expected);
     }
-    // No pages: nothing to have in common, and nothing to do; but a bad place is still one.
+    // A range of no pages overlaps nothing and changes nothing, but a bad offset is still refused.
     let nothing = placement("").exchange(at(&a, page), at(&a, page), 0, Way::Auto).unwrap();
     assert_eq!(nothing, Placed::default());
     assert!(placement("").exchange(at(&a, 7 * page), at(&a, 0), 0, Way::Auto).is_err());
@@ -126,7 +126,7 @@ fn a_demand_that_cannot_be_met_says_why() {
     }
 }
 
-/// Regions whose pages have moved are as good as others to the table, and to their end.
+/// Regions whose pages have moved work like others with the table and when dropped.
 #[test]
 fn moved_pages_are_reached_by_peers_and_given_back() {
     let Some(placement) = moving() else { return };

@@ -1,5 +1,5 @@
-//! What every way of placing pages must do, for each kind of memory, with each mechanism switched
-//! off in turn.
+//! Tests of every way of placing pages, for each kind of memory, with each mechanism switched off
+//! in turn.
 
 mod cells;
 mod errors;
@@ -16,10 +16,10 @@ use core::ptr::NonNull;
 use rustix::mm::{Advice, madvise};
 use std::os::unix::process::ExitStatusExt;
 
-/// What is switched off, one after the other.
+/// Mechanisms that are switched off, one after the other.
 const WITHOUT: [&str; 3] = ["", "move", "uffd"];
 
-/// Memory of each kind.
+/// Kinds of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Memory {
     PrivateSmall,
@@ -38,7 +38,7 @@ const ALL: [Memory; 5] = [
 ];
 
 impl Memory {
-    /// Can its pages be moved at all?
+    /// Returns `true` if its pages can be moved.
     fn moves(self) -> bool {
         matches!(self, Memory::PrivateSmall | Memory::PrivateHuge)
     }
@@ -50,8 +50,8 @@ struct Fixture {
     _lent: Vec<u8>,
 }
 
-/// Not given to children: other tests of this process may fork at any moment, and pages that were
-/// shared by a fork do not move.
+/// Makes memory that children of fork do not inherit. Other tests of this process may fork at any
+/// moment, and pages shared by a fork do not move.
 fn make(memory: Memory, len: usize) -> Fixture {
     let fixture = make_for_all(memory, len);
     if memory.moves() {
@@ -77,7 +77,7 @@ fn make_for_all(memory: Memory, len: usize) -> Fixture {
     }
 }
 
-/// Moves pages from half a MiB on, whatever this machine is good at.
+/// Returns a placement that moves pages from half a MiB on, whatever this machine's calibration.
 fn placement(without: &str) -> Placement {
     const FROM: Option<usize> = Some(512 << 10);
     let all = Crossovers { moving: FROM, taking: FROM, exchange: FROM, install: FROM, huge: FROM };
@@ -87,7 +87,7 @@ fn placement(without: &str) -> Placement {
     )
 }
 
-/// A placement that moves pages; `None`, said aloud, where the kernel does not.
+/// Returns a placement that moves pages, or `None`, with a message, where the kernel does not.
 fn moving() -> Option<Placement> {
     let placement = placement("");
     if let Some(why) = placement.why_not() {
@@ -97,7 +97,7 @@ fn moving() -> Option<Placement> {
     Some(placement)
 }
 
-/// Bytes that tell where they come from.
+/// Returns bytes that identify their origin.
 fn pattern(len: usize, which: u64) -> Vec<u8> {
     (0..len as u64)
         .map(|at| (at.wrapping_mul(31) ^ (at >> 9) ^ which.wrapping_mul(0x9e37)) as u8)
@@ -120,8 +120,8 @@ fn at(region: &Region, offset: u64) -> Pages<'_> {
     Pages { region, offset }
 }
 
-/// Runs the named test of this module again in a process of its own, where nothing else happens;
-/// `true` in that process.
+/// Runs the named test of this module again in a process of its own, where no other test runs.
+/// Returns `true` in that process.
 fn alone(module: &str, test: &str) -> bool {
     const ROLE: &str = "OIKAZE_TEST_ALONE";
     if std::env::var_os(ROLE).is_some() {
@@ -139,7 +139,7 @@ fn alone(module: &str, test: &str) -> bool {
     false
 }
 
-/// Of small pages, filled.
+/// Returns a filled region of small pages.
 fn small(pages: usize, which: u64) -> (Region, Vec<u8>) {
     let (fixture, bytes) = filled(Memory::PrivateSmall, pages * page_size(), which);
     (fixture.region, bytes)

@@ -1,4 +1,4 @@
-//! Any sequence of exchanges, transfers and writes does what it does to plain vectors.
+//! Compares any sequence of exchanges, transfers and writes with the same on plain vectors.
 
 use super::*;
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Three regions, and what must be in them.
+/// Three regions and their expected content.
 struct World {
     placement: Placement,
     regions: [Fixture; 3],
@@ -51,7 +51,7 @@ impl World {
         at(&self.regions[place.0].region, (place.1 * page_size()) as u64)
     }
 
-    /// The bytes of one range of the model.
+    /// Returns the bytes of one range of the model.
     fn taken(&self, place: (usize, usize), pages: usize) -> Vec<u8> {
         self.model[place.0][place.1 * page_size()..][..pages * page_size()].to_vec()
     }
@@ -88,7 +88,7 @@ impl World {
                 if done.is_ok() {
                     let bytes = self.taken(from, pages);
                     self.put(to, &bytes);
-                    // What is left there is not said: it is given a content again.
+                    // The source's content is undefined afterwards, so fill it again.
                     let again = pattern(bytes.len(), 99);
                     self.regions[from.0]
                         .region
@@ -107,7 +107,7 @@ impl World {
         }
     }
 
-    /// Pages of private memory become holes, which are zeros.
+    /// Drops pages of private memory, which become holes and read as zeros.
     fn drop_pages(&mut self, place: (usize, usize), pages: usize) {
         let region = &self.regions[place.0].region;
         if region.kind() == RegionKind::Private {
@@ -138,8 +138,7 @@ fn run(without: &str, memory: Memory, steps: &[Step]) {
     let copies = !memory.moves() || world.placement.why_not().is_some();
     for step in steps {
         let step = match step.clone() {
-            // Where nothing moves, demanding it is an error; here it is of interest what comes of
-            // it.
+            // Demanding a move where nothing moves is an error, but this test compares results.
             Step::Exchange { one, other, pages, way: Way::Move } if copies => {
                 Step::Exchange { one, other, pages, way: Way::Auto }
             }

@@ -1,13 +1,13 @@
-//! Pages that the kernel does not move (MEM-17.5), and places where there are none.
+//! Tests of pages that the kernel does not move (MEM-17.5), and of holes.
 
 use super::*;
 use rustix::mm::mlock;
 
-/// Forks a child that does this and ends with its answer; what the parent does meanwhile, and the
-/// child's answer.
+/// Forks a child that runs `child` and exits with its answer. Returns the result of `parent`, which
+/// runs meanwhile, and the child's answer.
 ///
-/// The child of a process with other threads may do little; copying bytes between regions is little
-/// enough.
+/// The child of a process with other threads may do little. Copying bytes between regions is
+/// permitted.
 fn forked<R>(child: impl FnOnce() -> u8, parent: impl FnOnce() -> R) -> (R, i32) {
     let (read, write) = rustix::pipe::pipe().unwrap();
     // SAFETY: the child touches memory it has, allocates at most through the C library, which takes
@@ -32,7 +32,7 @@ fn forked<R>(child: impl FnOnce() -> u8, parent: impl FnOnce() -> R) -> (R, i32)
     }
 }
 
-/// 32 pages that a child has, too.
+/// Returns 32 pages that a child inherits.
 fn inherited(which: u64) -> (Region, Vec<u8>) {
     let bytes = pattern(32 * page_size(), which);
     let region = make_for_all(Memory::PrivateSmall, bytes.len()).region;
@@ -40,7 +40,7 @@ fn inherited(which: u64) -> (Region, Vec<u8>) {
     (region, bytes)
 }
 
-/// Exchange 32 pages, and check the contents.
+/// Exchanges 32 pages, and checks the contents.
 fn exchange_all(placement: &Placement, a: &(Region, Vec<u8>), b: &(Region, Vec<u8>)) -> Placed {
     let placed = placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, Way::Move).unwrap();
     assert!(bytes(&a.0) == b.1 && bytes(&b.0) == a.1);
@@ -58,13 +58,13 @@ fn pages_once_shared_by_a_fork_are_copied() {
     placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, Way::Move).unwrap();
     let (placed, _) = forked(|| 0, || exchange_all(&placement, &a, &b));
     assert_eq!(placed, Placed { moved: 0, copied: 32 * page_size() as u64 });
-    // Written to since, pages are this process's own, and move again.
+    // After a write, the pages are this process's own, and move again.
     a.0.write(0, &a.1).unwrap();
     b.0.write(0, &b.1).unwrap();
     assert!(exchange_all(&placement, &a, &b).moved > 0);
 }
 
-/// The child has the descriptor of its parent's memory: it must not use it.
+/// The child inherits the descriptor of its parent's memory, and must not use it.
 #[test]
 fn a_forked_child_copies_and_its_parent_keeps_its_bytes() {
     if !alone(module_path!(), "a_forked_child_copies_and_its_parent_keeps_its_bytes") {
@@ -101,16 +101,16 @@ fn locked_pages_are_copied_and_stay_locked() {
         placed.copied >= 2 * page as u64 && placed.moved + placed.copied == 32 * page as u64,
         "{placed:?}"
     );
-    // A transfer onto locked pages.
+    // Transfer onto locked pages.
     placement.transfer(at(&b.0, 0), at(&a.0, 0), 32, Way::Move).unwrap();
     assert!(bytes(&a.0) == a.1);
 }
 
-/// Pins pages for as long as it lives, as whoever does its input and output by an io_uring; `None`,
-/// said aloud, where there is none.
+/// Pins pages while it lives, as a program with an io_uring does. Returns `None`, with a message,
+/// where there is no io_uring.
 fn pinned(at: *mut u8, len: usize) -> Option<std::os::fd::OwnedFd> {
     use std::os::fd::{AsRawFd, FromRawFd};
-    /// `struct io_uring_params`, of which nothing is asked.
+    /// `struct io_uring_params`, without any request.
     #[repr(C, align(8))]
     struct Params([u8; 120]);
     const REGISTER_BUFFERS: libc::c_uint = 0;
@@ -156,7 +156,7 @@ fn pinned_pages_are_copied_and_stay_where_they_are() {
         placed.copied >= 3 * page as u64 && placed.moved > 0 && placed.moved + placed.copied == all,
         "{placed:?}"
     );
-    // A transfer from there, and onto it.
+    // Transfer from there, and onto it.
     placement.transfer(at(&a.0, 0), at(&b.0, 0), 32, Way::Move).unwrap();
     assert!(bytes(&b.0) == b.1);
     a.0.write(0, &a.1).unwrap();
@@ -175,15 +175,17 @@ fn holes_stay_holes_and_read_as_zeros() {
     expected[5 * page..][..10].fill(9);
     let b = (b, expected);
     assert_eq!(exchange_all(&placement, &a, &b), Placed { moved: 32 * page as u64, copied: 0 });
-    // Back again, with a locked page in the way: what is a hole at one end is zeros at the other,
-    // not what was there before. SAFETY: inside the region.
+    // Exchange back, with a locked page in the way: a hole at one end becomes zeros at the other,
+    // not what was there before.
+    // SAFETY: inside the region.
     if unsafe { mlock(b.0.view_ptr().wrapping_add(3 * page).cast(), page) }.is_ok() {
         placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, Way::Move).unwrap();
         assert!(bytes(&a.0) == a.1 && bytes(&b.0) == b.1);
     }
 }
 
-/// What was given up with MADV_FREE is as it was, or zeros, and is worth as much afterwards.
+/// Memory given up with MADV_FREE keeps its content or becomes zeros, and does so after a move as
+/// well.
 #[test]
 fn freed_pages_are_moved_with_what_is_left_of_them() {
     let Some(placement) = moving() else { return };
@@ -201,14 +203,14 @@ fn freed_pages_are_moved_with_what_is_left_of_them() {
     }
 }
 
-/// Pages that appear between the moves, as by a touch against the rules, are copied over.
+/// Pages that appear between the moves, as by a forbidden touch, are copied over.
 #[test]
 fn a_page_in_the_way_is_overwritten() {
     let Some(placement) = moving() else { return };
     let page = page_size();
     let (a, b) = (small(32, 1), small(32, 2));
-    // A transfer finds a page at its destination only if it cannot be dropped, so a mover is asked
-    // directly.
+    // A transfer finds a page at its destination only if that page cannot be dropped, so call the
+    // mover directly.
     let mover = super::super::mover::Mover::open().unwrap();
     let (memory, watched) = b.0.private_memory().unwrap();
     assert!(mover.watch(memory, watched));
@@ -217,7 +219,7 @@ fn a_page_in_the_way_is_overwritten() {
     let placed = unsafe { mover.carry(to, from, 32 * page) };
     assert_eq!(placed, Placed { moved: 0, copied: 32 * page as u64 });
     assert!(bytes(&b.0) == a.1);
-    // Watched by one, moved by another: copied.
+    // Watched by one mover and moved by another, so copied.
     assert!(placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, Way::Move).is_err());
     assert_eq!(placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, Way::Auto).unwrap().moved, 0);
 }

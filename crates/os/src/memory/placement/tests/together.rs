@@ -1,9 +1,9 @@
-//! Exchanges while other threads work in the same regions, and what is left when all is over.
+//! Tests exchanges while other threads work in the same regions, and checks for leaks afterwards.
 
 use super::*;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// Ends the other threads, also if this one fails.
+/// Stops the other threads, also if this one fails.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -12,8 +12,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Counters in pages that take no part count on, in both regions, whatever changes place beside
-/// them.
+/// Counters in pages that take no part continue in both regions, whatever is exchanged beside them.
 #[test]
 fn pages_beside_exchanged_ones_notice_nothing() {
     const ROUNDS: u64 = 300;
@@ -51,7 +50,7 @@ fn pages_beside_exchanged_ones_notice_nothing() {
     let words = [a.load_u64(0), b.load_u64(0), a.load_u64(35 * page), b.load_u64(35 * page)]
         .map(Result::unwrap);
     assert_eq!(words.as_slice(), counted);
-    // An even number of exchanges.
+    // The number of exchanges is even.
     assert!(
         bytes(&a)[page as usize..31 * page as usize] == first[page as usize..31 * page as usize]
     );
@@ -62,7 +61,7 @@ fn pages_beside_exchanged_ones_notice_nothing() {
 }
 
 /// MEM-17.2: a thread that touches the pages meanwhile, against the rules, sees one content, the
-/// other, or zeros; and once it has stopped, an exchange does what it should.
+/// other, or zeros. Once the thread has stopped, an exchange works as it should.
 #[test]
 fn touches_in_the_middle_lose_no_page() {
     let placement = placement("");
@@ -91,11 +90,11 @@ fn touches_in_the_middle_lose_no_page() {
         let seen = reader.join().unwrap();
         assert!(seen.iter().sum::<u64>() > 0);
     });
-    // Only reads: an even number of exchanges has changed nothing.
+    // The other threads only read, and an even number of exchanges has changed nothing.
     assert!(bytes(&a).iter().all(|byte| *byte == 1) && bytes(&b).iter().all(|byte| *byte == 2));
 }
 
-/// Threads that exchange at the same time, each its own pages.
+/// Threads exchange at the same time, each its own pages.
 #[test]
 fn exchanges_of_several_threads_do_not_meet() {
     let placement = placement("");
@@ -117,7 +116,7 @@ fn exchanges_of_several_threads_do_not_meet() {
     assert!(bytes(&a) == second && bytes(&b) == first);
 }
 
-/// In a process of its own, so that no other test opens or maps anything meanwhile.
+/// Runs in a process of its own, so that no other test opens or maps anything meanwhile.
 #[test]
 fn nothing_is_left_behind() {
     if !alone(module_path!(), "nothing_is_left_behind") {
@@ -144,7 +143,7 @@ fn nothing_is_left_behind() {
     work();
     let before = (descriptors(), mappings());
     (0..10).for_each(|_| work());
-    // An allocator may keep a mapping or two more.
+    // An allocator may keep one or two more mappings.
     assert_eq!(descriptors(), before.0);
     assert!(mappings() <= before.1 + 4, "{} {}", mappings(), before.1);
 }

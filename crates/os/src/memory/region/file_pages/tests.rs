@@ -1,5 +1,5 @@
-//! Two regions of one process stand for those of two: what one hands over as a descriptor the other
-//! takes.
+//! Tests of exchanged pages. Two regions of one process stand for those of two processes: one hands
+//! over a descriptor, the other takes it.
 
 use super::super::super::{MemoryError, PageSize};
 use super::*;
@@ -7,12 +7,12 @@ use oikaze_protocol::rma::Rights;
 use proptest::prelude::*;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
-/// Units of each region, and bytes behind the last whole one.
+/// Number of units of each region, and bytes behind the last whole unit.
 const UNITS: usize = 4;
 const REST: usize = 5000;
 
-/// A region whose units each begin and end with a word of their own; `None`, said aloud, where
-/// nothing changes place.
+/// Returns a region whose units each begin and end with a word of their own. Returns `None`, with a
+/// message, where pages cannot be exchanged.
 fn region(which: u64) -> Option<Region> {
     let Some(size) = super::super::huge::huge_page() else {
         crate::testing::skipped("there are no huge pages here");
@@ -35,7 +35,7 @@ fn write(region: &Region, unit: u64, word: u64) {
     ends(region, unit).into_iter().for_each(|at| region.store_u64(at, word).unwrap());
 }
 
-/// As the program sees it and as the runtime does.
+/// Reads a unit's words as the program sees them and as the runtime does.
 fn read(region: &Region, unit: u64) -> u64 {
     let [first, last] = ends(region, unit).map(|at| region.load_u64(at).unwrap());
     let [first_there, last_there] = ends(region, unit).map(|at| {
@@ -51,14 +51,14 @@ fn read(region: &Region, unit: u64) -> u64 {
     first
 }
 
-/// As between two processes: through descriptors.
+/// Hands pages over as between two processes, through descriptors.
 fn handed_over(lock: &PagesLock, offset: u64, len: u64) -> FilePages {
     let pages = lock.pages(offset).unwrap().until(len);
     FilePages::received(pages.file().try_clone_to_owned().unwrap(), pages.offset, pages.len)
         .unwrap()
 }
 
-/// The two sides of an exchange; how much was exchanged.
+/// Performs both sides of an exchange and returns how much was exchanged.
 fn exchange((a, at): (&Region, u64), (b, there): (&Region, u64), len: u64) -> u64 {
     let (one, other) = (a.lock_pages().unwrap(), b.lock_pages().unwrap());
     let first = handed_over(&one, at, len);
@@ -72,8 +72,8 @@ fn exchange((a, at): (&Region, u64), (b, there): (&Region, u64), len: u64) -> u6
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
 
-    /// MEM-20.1: whatever changes place, the contents follow, in both mappings, and nothing else
-    /// does.
+    /// MEM-20.1: after any exchange, the contents follow in both mappings, and nothing else
+    /// changes.
     #[test]
     fn pages_follow_the_model(steps in proptest::collection::vec((0..3_usize, 1..3_usize, 0..UNITS, 0..UNITS, 1..=UNITS), 1..30)) {
         let Some(regions) = [1, 2, 3].map(region).into_iter().collect::<Option<Vec<_>>>() else { return Ok(()) };
@@ -142,11 +142,11 @@ fn threads_see_one_or_the_other() {
             assert_eq!(seen[0], 0);
         }
     });
-    // An even number of times.
+    // The number of exchanges is even.
     assert!((0..UNITS as u64).all(|unit| read(&a, unit) == 1 && read(&b, unit) == 2));
 }
 
-/// MEM-20.3: what is not whole, not inside, or not what it is said to be changes nothing.
+/// MEM-20.3: pages that are not whole, not inside, or not what they are said to be change nothing.
 #[test]
 fn what_does_not_fit_is_not_taken() {
     let (Some(a), Some(b)) = (region(1), region(2)) else { return };
@@ -177,7 +177,7 @@ fn what_does_not_fit_is_not_taken() {
         memfd_create("unsealed", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
     ftruncate(&unsealed, size).unwrap();
     assert!(FilePages::received(unsealed, 0, size).is_err());
-    // Sealed, but its pages may be none when they are touched.
+    // Sealed, but its pages may be missing when they are touched.
     if let Ok(huge) =
         memfd_create("huge", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB)
     {
@@ -205,7 +205,7 @@ fn memory_whose_pages_cannot_change_place_says_so() {
     assert!(small.file().is_none());
 }
 
-/// Files are kept open once each, and mappings that go on are one.
+/// Each file is kept open once, and consecutive mappings are one.
 #[test]
 fn what_has_come_home_leaves_nothing_behind() {
     let (Some(a), Some(b)) = (region(1), region(2)) else { return };
@@ -225,9 +225,9 @@ fn what_has_come_home_leaves_nothing_behind() {
 /// Set in a process that has used up its mappings.
 const FULL: &str = "OIKAZE_TEST_MAPPINGS";
 
-/// MEM-20.3: who has made sure of its place takes pages there, or as many of them as come, however
-/// many mappings more this process may have; who has not takes them, or is refused and keeps what
-/// it had, the same through both mappings. In a process of its own.
+/// MEM-20.3: a region that has prepared its place takes pages there, or as many of them as come,
+/// however few mappings this process has left. A region that has not prepared takes them, or is
+/// refused and keeps its old pages, the same through both mappings. Runs in a process of its own.
 #[test]
 fn a_place_that_was_prepared_takes_pages_when_there_are_no_mappings_left() {
     if std::env::var_os(FULL).is_none() {
@@ -251,7 +251,7 @@ fn a_place_that_was_prepared_takes_pages_when_there_are_no_mappings_left() {
         .flat_map(|free| [(free, true), (free, false)])
         .flat_map(|case| [(case, 2), (case, 1)])
     {
-        // Room for what a case needs.
+        // Free some mappings for the test case.
         all.truncate(all.len().saturating_sub(100));
         let here = region(1).unwrap();
         let (mut lock, came) = (here.lock_pages().unwrap(), handed_over(&from, size, units * size));
@@ -276,7 +276,7 @@ fn a_place_that_was_prepared_takes_pages_when_there_are_no_mappings_left() {
     );
 }
 
-/// As many mappings as the kernel grants, none of which it can join.
+/// Takes as many mappings as the kernel grants, none of which it can join.
 fn use_up_mappings(all: &mut Vec<Mapping>) {
     let file = super::super::super::memfd::sparse("oikaze-test", 4096).unwrap();
     while let Ok(one) = Mapping::of_file(file.as_fd(), 4096) {
@@ -285,8 +285,8 @@ fn use_up_mappings(all: &mut Vec<Mapping>) {
     }
 }
 
-/// MEM-20.3: whichever of the steps fails, the region is as it was, through both mappings; or it is
-/// known that it is not, and then it grants nothing.
+/// MEM-20.3: whichever step fails, the region is as it was, through both mappings. Otherwise the
+/// region is known to be torn, and then grants nothing.
 #[test]
 fn a_region_whose_mappings_disagree_is_known() {
     let mut torn = 0;

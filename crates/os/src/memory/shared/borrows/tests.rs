@@ -57,8 +57,8 @@ fn guard_is_counted_until_it_ends() {
     assert!(!live.are_any() && !LiveGuards::are_any_of_this_thread());
 }
 
-/// COH-3.9: a diff at a home changes no byte under a guard before the guard ends, and all others at
-/// once.
+/// COH-3.9: a diff at a home changes bytes under a guard only after the guard ends, and all other
+/// bytes at once.
 #[test]
 fn diff_under_a_guard_waits_until_the_last_guard_ends() {
     let (borrows, memory) = (Borrows::default(), Bytes::zeroed(1));
@@ -77,7 +77,7 @@ fn diff_under_a_guard_waits_until_the_last_guard_ends() {
     assert!(!borrows.has_pending(0..1));
 }
 
-/// COH-3.9: bytes that come back to what the guard shows wait no more, and a writer's own bytes are
+/// COH-3.9: bytes that return to what the guard shows no longer wait, and a writer's own bytes are
 /// not overwritten.
 #[test]
 fn writers_own_bytes_win_over_those_that_waited() {
@@ -90,8 +90,8 @@ fn writers_own_bytes_win_over_those_that_waited() {
     assert_eq!(memory.0.borrow()[..3], [1, 9, 0]);
 }
 
-/// COH-3.9: a fetched page is placed whole under a guard that has not shown it, and not where one
-/// has.
+/// COH-3.9: a fetched page is written whole under a guard that has not shown it, and not where a
+/// guard has.
 #[test]
 fn fetched_bytes_wait_only_for_guards_that_have_shown_the_page() {
     let (borrows, memory) = (Borrows::default(), Bytes::zeroed(2));
@@ -118,7 +118,7 @@ fn fetched_bytes_wait_only_for_guards_that_have_shown_the_page() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The oracle: a count of readers and writers for each byte.
+    /// The oracle is a count of readers and writers per byte.
     #[test]
     fn lends_exactly_what_no_byte_forbids(asks in proptest::collection::vec((0..20_usize, 0..8_usize, any::<bool>(), any::<bool>()), 1..60)) {
         let (borrows, memory) = (Borrows::default(), Bytes::zeroed(1));
@@ -136,8 +136,8 @@ proptest! {
         }
     }
 
-    /// COH-3.9, against an oracle by bytes: memory under a guard never changes by what arrives, and
-    /// in the end all is what came last.
+    /// COH-3.9, against an oracle by bytes: arriving bytes never change memory under a guard, and
+    /// in the end each byte is the one that arrived last.
     #[test]
     fn nothing_under_a_guard_changes_and_nothing_is_lost(steps in proptest::collection::vec((0..4_u8, 0..24_usize, 1..8_usize, any::<u8>()), 1..80)) {
         let (borrows, memory) = (Borrows::default(), Bytes::zeroed(1));

@@ -1,4 +1,4 @@
-//! One thing at a time.
+//! Cases of one operation at a time.
 
 use super::*;
 use std::io::{Read, Write};
@@ -55,7 +55,7 @@ pub(super) fn a_run_is_installed_and_its_adjacent_ones_are_not(tracker: &Arc<dyn
     let memory = array(tracker, 0, 16);
     (0..16).for_each(|page| poke(&memory, page, page as u64));
     memory.install(4..9, Access::Write).unwrap();
-    // Over a run of which some pages are mapped already.
+    // Install a run of which some pages are mapped already.
     memory.install(3..11, Access::Write).unwrap();
     let ((), faults) = serve(tracker, grant(&memory), || {
         for page in 3..11 {
@@ -74,14 +74,14 @@ pub(super) fn invalidated_pages_fault_again_with_their_bytes_and_diffs(tracker: 
     (0..4).for_each(|page| store(&memory, page, 10 + page as u64));
     memory.invalidate(1..3).unwrap();
     assert_eq!(peek(&memory, 1), 11);
-    // A diff: other bytes of the page.
+    // A diff changes other bytes of the page.
     memory.write(PAGE + 64, &99_u64.to_ne_bytes()).unwrap();
     let ((), faults) = serve(tracker, grant(&memory), || {
         assert_eq!((0..4).map(|page| load(&memory, page)).collect::<Vec<_>>(), [10, 11, 12, 13]);
         assert_eq!(memory.slice::<u64>(WORDS + 8..WORDS + 9).unwrap()[0], 99);
     });
     assert_eq!(pages_of(&faults), [1, 2]);
-    // Read-only, then invalid, then writable: nothing is left of the protection.
+    // Read-only, then invalid, then writable: no protection is left.
     memory.set_access(0..4, Access::Read).unwrap();
     memory.invalidate(0..4).unwrap();
     memory.install(0..4, Access::Write).unwrap();
@@ -173,7 +173,7 @@ pub(super) fn detach_lets_sleepers_go(tracker: &Arc<dyn Tracker>) {
     assert_eq!((peek(&memory, 0), peek(&memory, 1)), (6, 5));
 }
 
-/// Four bytes waiting in a pipe, read by read(2) directly into the view.
+/// Reads four bytes from a pipe by read(2) directly into the view.
 fn read_into(memory: &SharedMemory, page: usize) -> io::Result<usize> {
     let (mut from, mut to) = io::pipe().unwrap();
     to.write_all(b"wind").unwrap();

@@ -1,7 +1,7 @@
-//! What every tracker must do, run for each one that this machine permits.
+//! Conformance suite of trackers, run for each one that this machine permits.
 //!
 //! Each test is its own fault service: a thread polls the tracker and answers. Nothing sleeps and
-//! nothing is timed; a tracker that loses a fault or a wake-up hangs the test.
+//! nothing is timed. A tracker that loses a fault or a wakeup hangs the test.
 
 mod cases;
 mod model;
@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::{FaultAt, SharedMemory, Tracker, TrackerKind, choose};
 
-/// Words in a page.
+/// Number of words in a page.
 const WORDS: usize = PAGE / 8;
 
 macro_rules! for_each_tracker {
@@ -54,7 +54,7 @@ for_each_tracker! {
     model::any_sequence_of_calls_traps_what_a_model_says,
 }
 
-/// Run a case on a fresh tracker, unless this machine does not permit that kind (then say so).
+/// Runs a case on a fresh tracker, or prints that this machine does not permit that kind.
 fn with(kind: TrackerKind, case: impl FnOnce(&Arc<dyn Tracker>)) {
     match choose::open(kind) {
         Ok(tracker) => case(&tracker),
@@ -63,13 +63,13 @@ fn with(kind: TrackerKind, case: impl FnOnce(&Arc<dyn Tracker>)) {
     }
 }
 
-/// An array of this many pages.
+/// Returns an array of this many pages.
 fn array(tracker: &Arc<dyn Tracker>, number: ArrayId, pages: usize) -> SharedMemory {
     SharedMemory::new(number, "test", pages * PAGE, tracker.clone()).unwrap()
 }
 
-/// Run `body` while a thread answers faults; the answer of `body` and all faults. The service ends
-/// when `body` returns or panics.
+/// Runs `body` while a thread answers faults. Returns the result of `body` and all faults. The
+/// service ends when `body` returns or panics.
 fn serve<R>(
     tracker: &Arc<dyn Tracker>,
     mut answer: impl FnMut(FaultAt) + Send,
@@ -103,37 +103,37 @@ fn serve<R>(
     })
 }
 
-/// The plain answer: map the page for what was tried.
+/// Returns the plain answer: map the page for the access that was tried.
 fn grant(memory: &SharedMemory) -> impl FnMut(FaultAt) + Send + '_ {
     move |fault| {
         memory.install(fault.page..fault.page + 1, fault.access.unwrap_or(Access::Read)).unwrap()
     }
 }
 
-/// Load the first word of a page through the view.
+/// Loads the first word of a page through the view.
 fn load(memory: &SharedMemory, page: usize) -> u64 {
     std::hint::black_box(memory.slice::<u64>(page * WORDS..page * WORDS + 1).unwrap()[0])
 }
 
-/// Store the first word of a page through the view.
+/// Stores the first word of a page through the view.
 fn store(memory: &SharedMemory, page: usize, value: u64) {
     memory.slice_mut::<u64>(page * WORDS..page * WORDS + 1).unwrap()[0] =
         std::hint::black_box(value);
 }
 
-/// The first word of a page as the alias shows it.
+/// Returns the first word of a page as the alias shows it.
 fn peek(memory: &SharedMemory, page: usize) -> u64 {
     let mut bytes = [0; 8];
     memory.read(page * PAGE, &mut bytes).unwrap();
     u64::from_ne_bytes(bytes)
 }
 
-/// Set the first word of a page through the alias.
+/// Sets the first word of a page through the alias.
 fn poke(memory: &SharedMemory, page: usize, value: u64) {
     memory.write(page * PAGE, &value.to_ne_bytes()).unwrap();
 }
 
-/// Which pages faulted, once each, in order of their first fault.
+/// Returns the pages that faulted, once each, in order of their first fault.
 fn pages_of(faults: &[FaultAt]) -> Vec<u64> {
     let mut pages: Vec<u64> = faults.iter().map(|f| f.page).collect();
     let mut seen = std::collections::BTreeSet::new();

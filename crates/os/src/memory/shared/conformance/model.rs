@@ -1,4 +1,4 @@
-//! Random calls against a model of three levels a page.
+//! Random calls against a model with three levels per page.
 
 use super::*;
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What each page permits (0, 1 load, 2 store) and holds.
+/// Level (0, 1 load, 2 store) and content of each page.
 #[derive(Default)]
 struct Model {
     level: [u8; PAGES as usize],
@@ -39,7 +39,7 @@ fn access(write: bool) -> Access {
     if write { Access::Write } else { Access::Read }
 }
 
-/// Do one step on both; the faults that it must make.
+/// Applies one step to both and returns the faults that it must cause.
 fn apply(step: &Step, count: u64, memory: &SharedMemory, model: &mut Model) -> Vec<(u64, Access)> {
     let level = |write: bool| if write { 2 } else { 1 };
     match *step {
@@ -94,7 +94,8 @@ pub(super) fn any_sequence_of_calls_traps_what_a_model_says(tracker: &Arc<dyn Tr
                     .flat_map(|(step, count)| apply(step, count, &memory, &mut model))
                     .collect::<Vec<_>>()
             });
-            // Where loads and stores are not told apart, a store to an unmapped page is two faults.
+            // Where loads and stores are not distinguished, a store to an unmapped page causes two
+            // faults.
             let told: Vec<_> = faults.iter().filter_map(|f| Some((f.page, f.access?))).collect();
             if faults.len() == told.len() {
                 prop_assert_eq!(told, expected);

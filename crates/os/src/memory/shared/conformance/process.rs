@@ -1,4 +1,4 @@
-//! What concerns the whole process: done in a child, so that this one survives.
+//! Cases that affect the whole process, run in a child so that this process survives.
 
 use super::super::{PageSet, SharedError};
 use super::*;
@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 const ROLE: &str = "OIKAZE_TEST_ROLE";
 
-/// Run the named test of this file again, as a child in the given role. In the child: `None`.
+/// Runs the named test of this file again, as a child in the given role. Returns `None` in the
+/// child.
 fn in_child(test: &str, role: &str) -> Option<Output> {
     if std::env::var_os(ROLE).is_some_and(|r| r == role) {
         return None;
@@ -43,7 +44,7 @@ fn a_wild_pointer_still_ends_the_process_with_sigsegv() {
     assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{output:?}");
 }
 
-/// How many mappings a process may have, if that can be tried in a test.
+/// Returns the maximum number of mappings of a process, if a test can reach it.
 fn limit_of_mappings() -> Option<u64> {
     let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
     let limit: u64 = limit.trim().parse().unwrap();
@@ -54,8 +55,8 @@ fn limit_of_mappings() -> Option<u64> {
     Some(limit)
 }
 
-/// Every other page is made readable: no two local peers are alike. Past `populate`, so that it
-/// costs no memory. How that failed.
+/// Makes every other page readable, so that no two adjacent pages are alike. Bypasses `populate`,
+/// so that it costs no memory. Returns the resulting failure.
 fn take_all_mappings(
     tracker: &dyn Tracker,
     memory: &SharedMemory,
@@ -82,7 +83,7 @@ fn running_out_of_mappings_is_an_error_that_names_the_limit() {
     assert!(output.status.success() && text.contains("vm.max_map_count"), "{output:?}");
 }
 
-/// COH-8.5: who sleeps on a page that cannot be mapped goes on, and the set says why.
+/// COH-8.5: a thread that sleeps on a page that cannot be mapped goes on, and the set reports why.
 #[test]
 fn who_waits_for_a_page_that_cannot_be_mapped_goes_on() {
     let Some(output) = in_child("who_waits_for_a_page_that_cannot_be_mapped_goes_on", "waits")
@@ -104,7 +105,7 @@ fn who_waits_for_a_page_that_cannot_be_mapped_goes_on() {
             set.install(1, 1..2, Access::Read);
             assert_eq!(toucher.join().unwrap(), 42);
         });
-        // Nothing is tracked any more, whatever the set is told.
+        // Nothing is tracked any more, whatever is called on the set.
         set.invalidate(1, 0..5);
         store(&memory, 3, 7);
         tracker.detach(many.view());
@@ -154,10 +155,10 @@ fn choosing_leaves_no_descriptor_behind() {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Calls of the handlers below.
+/// Number of calls of each handler below.
 static OLDER: AtomicU32 = AtomicU32::new(0);
 static NEWER: AtomicU32 = AtomicU32::new(0);
-/// What the newer one found when it was installed.
+/// Handler that the newer one replaced when it was installed.
 static FOUND: AtomicUsize = AtomicUsize::new(0);
 
 type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
@@ -166,15 +167,15 @@ extern "C" fn older(_: libc::c_int, _: *mut libc::siginfo_t, _: *mut libc::c_voi
     OLDER.fetch_add(1, Ordering::Relaxed);
 }
 
-/// As crash reporters do, it passes on what it cannot explain.
+/// Passes on what it cannot explain, as crash reporters do.
 extern "C" fn newer(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     NEWER.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: what was found is a handler of this type, stored by `install`.
+    // SAFETY: the saved value is a handler of this type, stored by `install`.
     let found: Handler = unsafe { std::mem::transmute(FOUND.load(Ordering::Relaxed)) };
     found(signal, info, context);
 }
 
-/// Install a SIGSEGV handler as a program does; the one before it.
+/// Installs a SIGSEGV handler as a program does, and returns the one before it.
 fn install(handler: Handler) -> usize {
     // SAFETY: a handler of the type that SA_SIGINFO asks for; zeros are no flags and an empty mask.
     unsafe {
@@ -187,9 +188,9 @@ fn install(handler: Handler) -> usize {
     }
 }
 
-/// COH-8.6: handlers that are installed over ours, and a blocked signal, do not keep touches from
-/// being noticed. A fault elsewhere is handed to each of them once, the newest first, also where
-/// one passes it back to us.
+/// COH-8.6: handlers installed over ours, and a blocked signal, do not prevent detection of
+/// touches. A fault elsewhere goes to each of them once, the newest first, also where one passes it
+/// back to us.
 #[test]
 fn handlers_installed_over_ours_are_chained() {
     let Some(output) = in_child("handlers_installed_over_ours_are_chained", "chained") else {
@@ -222,7 +223,7 @@ fn handlers_installed_over_ours_are_chained() {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// MEM-24.3: a touch in a child of fork ends it, with a word, and hangs in no case.
+/// MEM-24.3: a touch in a child of fork ends the child, with a message, and never hangs.
 #[test]
 fn touch_in_child_of_fork_ends_the_child() {
     let Some(output) = in_child("touch_in_child_of_fork_ends_the_child", "forked") else {

@@ -1,4 +1,4 @@
-//! Several threads at once.
+//! Cases of several threads at once.
 
 use super::*;
 use std::sync::Barrier;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const INCREMENTS: u64 = 2_000;
 
-/// Add one to a word of the view, again and again. Each store goes to memory.
+/// Adds one to a word of the view repeatedly. Each store goes to memory.
 fn count_up(memory: &SharedMemory, word: usize, times: u64) {
     for _ in 0..times {
         let mut guard = memory.slice_mut::<u64>(word..word + 1).unwrap();
@@ -14,11 +14,11 @@ fn count_up(memory: &SharedMemory, word: usize, times: u64) {
     }
 }
 
-/// What release does: protect, then diff. Were a store to slip in after, it would be in no diff.
+/// Does what a release does: protect, then diff. A store after the protection would be in no diff.
 pub(super) fn after_protecting_nothing_changes_until_the_next_fault(tracker: &Arc<dyn Tracker>) {
     let memory = array(tracker, 0, 1);
     memory.install(0..1, Access::Write).unwrap();
-    // The page as it was when it was protected, while it is.
+    // The page as it was when it was protected, while it is protected.
     let protected = Mutex::new(None::<Vec<u8>>);
     let snapshot = || {
         let mut page = vec![0; PAGE];
@@ -68,7 +68,7 @@ pub(super) fn after_protecting_nothing_changes_until_the_next_fault(tracker: &Ar
 pub(super) fn invalidations_lose_no_increment(tracker: &Arc<dyn Tracker>) {
     let memory = array(tracker, 0, 3);
     let writers = AtomicUsize::new(2);
-    // Whoever changes a page does it alone, as in the engine's turn.
+    // Changes of a page are exclusive, as in the engine's turn.
     let turn = Mutex::new(());
     let answer = |fault: FaultAt| {
         let _turn = turn.lock().unwrap();
@@ -136,7 +136,8 @@ pub(super) fn many_threads_on_many_pages(tracker: &Arc<dyn Tracker>) {
                 let (memory, start) = (&memory, &start);
                 threads.spawn(move || {
                     start.wait();
-                    // Each begins elsewhere, so that some share a page at a time and some do not.
+                    // Each thread begins elsewhere, so that some share a page at a time and some do
+                    // not.
                     for step in 0..PAGES {
                         let page = (thread * 5 + step) % PAGES;
                         count_up(memory, page * WORDS + thread, 3);
@@ -154,8 +155,8 @@ pub(super) fn many_threads_on_many_pages(tracker: &Arc<dyn Tracker>) {
     }
 }
 
-/// More threads asleep, each on a page of its own, than one read of events takes; all of them
-/// before the first is answered.
+/// More threads sleep, each on a page of its own, than one read of events takes. All of them sleep
+/// before the first fault is answered.
 pub(super) fn more_sleepers_than_a_pipe_holds_notes_of_one_read(tracker: &Arc<dyn Tracker>) {
     const THREADS: usize = 150;
     let memory = array(tracker, 0, THREADS);

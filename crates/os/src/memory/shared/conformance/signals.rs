@@ -1,12 +1,12 @@
-//! A signal that comes while a thread sleeps on a page: a profiler's timer, for example.
+//! Signals that arrive while a thread sleeps on a page, such as a profiler's timer.
 
 use super::*;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-/// What the handler touches, and how often it has.
+/// Word that the handler touches, and the number of its calls.
 static TOUCHED_BY_HANDLER: AtomicPtr<u64> = AtomicPtr::new(std::ptr::null_mut());
 static HANDLED: AtomicUsize = AtomicUsize::new(0);
-/// The two above belong to one test at a time.
+/// Gives the two statics above to one test at a time.
 static ONE: Mutex<()> = Mutex::new(());
 
 extern "C" fn touch_another_page(_signal: libc::c_int) {
@@ -17,8 +17,8 @@ extern "C" fn touch_another_page(_signal: libc::c_int) {
     }
 }
 
-/// The handler runs at once, on top of the sleep, may itself sleep on another page, and the first
-/// sleep goes on.
+/// The handler runs at once, on top of the sleep. It may itself sleep on another page, and then the
+/// first sleep goes on.
 pub(super) fn a_signal_handler_may_touch_pages_while_its_thread_sleeps_on_one(
     tracker: &Arc<dyn Tracker>,
 ) {
