@@ -55,11 +55,11 @@ impl<'env> Scope<'_, 'env> {
     }
 }
 
-/// Runs `body` with a [`Scope`] that lends memory. All loans end before this returns or unwinds:
-/// later accesses through regions that were kept fail with [`Closed`](super::AccessError::Closed),
-/// accesses under way are waited for.
+/// Runs `body` with a [`Scope`] that lends memory. All loans end before this returns or unwinds.
+/// Accesses under way are waited for. Later accesses through regions that were kept fail with
+/// [`Closed`](super::AccessError::Closed).
 ///
-/// A [`Gather`](super::Gather) is an access under way: whoever keeps one makes the scope wait.
+/// A [`Gather`](super::Gather) is an access under way, so the scope waits until it is dropped.
 ///
 /// ```
 /// let source = vec![7_u8; 100];

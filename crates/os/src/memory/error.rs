@@ -44,12 +44,13 @@ pub enum MemoryError {
         "pages of this region were lost when they were to change place with others, for want of mappings: peers would not see what the program does; make another region, and raise vm.max_map_count"
     )]
     Torn,
-    /// Files are mapped in whole pages.
+    /// The offset is inside a page, but files are mapped in whole pages.
     #[error(
         "a file cannot be mapped from byte {0} on, which is inside a page; begin at a multiple of the page size"
     )]
     FileOffset(u64),
-    /// A region grows into address space that was set aside for it, and never shrinks.
+    /// The length is not permitted: a region grows into address space reserved for it, and never
+    /// shrinks.
     #[error(
         "a region of {len} bytes cannot have {asked}: it may grow to {capacity}; make it with a larger capacity"
     )]
@@ -64,7 +65,7 @@ pub enum MemoryError {
     /// No region is registered under this number any more.
     #[error("this region is not registered any more; register its memory again")]
     NotRegistered,
-    /// Rights are granted to whole pages.
+    /// The range is not in whole pages, to which rights are granted.
     #[error(
         "bytes {start}..{end} of a region of {size} bytes are not whole pages of {PAGE} bytes; rights are granted to whole pages, the last one to the region's end"
     )]
@@ -121,7 +122,7 @@ pub enum AccessError {
         /// Size of the region in bytes.
         size: u64,
     },
-    /// An atomic access to a word that is not aligned.
+    /// The word of an atomic access is not aligned.
     #[error(
         "the word at offset {offset} is not at a multiple of {width} bytes in memory; atomics of {width} bytes need that"
     )]

@@ -44,9 +44,9 @@ pub(super) fn suits(len: usize, pages: PageSize) -> Option<usize> {
     huge_page().filter(|size| pages == PageSize::Huge && len >= *size)
 }
 
-/// Maps private memory, of huge pages if they suit. Memory of small pages is aligned like huge ones
-/// too, because its page tables are. Moving pages one by one between tables costs an interrupt of
-/// each other processor per table.
+/// Maps private memory, of huge pages if they suit. Memory of small pages is aligned to the size of
+/// a huge page too, which is the range of one page table. Moving pages one by one between tables
+/// costs an interrupt of each other processor per table.
 pub(super) fn anonymous(len: usize, pages: PageSize) -> Result<Mapping, MemoryError> {
     let Some(size) = huge_page().filter(|size| len >= *size) else {
         return Mapping::anonymous(len);

@@ -1,4 +1,4 @@
-//! A mapping that unmaps itself.
+//! Memory mappings that unmap themselves.
 
 use super::MemoryError;
 use core::ffi::c_void;

@@ -157,7 +157,7 @@ fn what_the_memory_says_makes_no_fifo() {
         (Ok(64), Err(Refusal::TooLong))
     );
     assert_eq!((table.push(slot, &[1]), pop(&fifo)), (Ok(()), Ok(Some(vec![1]))));
-    // It may be made anew, in another shape.
+    // The FIFO may be made anew, in another shape.
     Fifo::format(region, Shape::new(2, 8).unwrap()).unwrap();
     assert_eq!(table.fifo_element(slot), Ok(8));
     for (slots, element) in [(1, 1), (FIFO_SLOTS_MAX, FIFO_ELEMENT_MAX), (100, 7)] {

@@ -145,9 +145,9 @@ impl Region {
     }
 
     /// Calls `look` with the bytes in place, as the source of a copy. A concurrent change leaves
-    /// some mixture in the copy. The bytes are read through the program's own mapping: data that
-    /// the program has just stored is still in the store buffer, and the processor cannot forward
-    /// it to a load at another address of the same memory.
+    /// some mixture in the copy. The bytes are read through the program's own mapping. Data that
+    /// the program has just stored is still in the store buffer, from which the processor does not
+    /// forward it to a load at another address of the same memory.
     ///
     /// For this crate alone: any clone of the region can change the bytes under the slice, so
     /// `look` must hand it to a copy and do nothing else with it (MEM-1.14).

@@ -179,7 +179,7 @@ pub trait Tracker: Send + Sync + fmt::Debug {
     fn set_access(&self, view: &View, pages: Range<u64>, access: Access)
     -> Result<(), SharedError>;
 
-    /// Unmaps pages. Their bytes stay in the memfd. Wakes their waiters (who fault again).
+    /// Unmaps pages. Their bytes stay in the memfd. Wakes their waiters, which fault again.
     ///
     /// # Errors
     /// The system call that failed and what to do.

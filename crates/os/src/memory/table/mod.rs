@@ -1,5 +1,5 @@
-//! The region table of one engine. A registration is only a table entry, however long the memory.
-//! Registering touches and pins no memory.
+//! The region table of one engine, also called path table. A registration is only a table entry,
+//! however long the memory. Registering touches and pins no memory.
 
 mod asked;
 mod changes;

@@ -114,9 +114,9 @@ pub(super) fn all(mover: &Mover) -> Option<Calibration> {
 /// Costs of copying.
 #[derive(Clone, Copy, Debug)]
 struct Copies {
-    /// Copies one content over the other.
+    /// Cost of copying one content over the other.
     over: Cost,
-    /// Exchanges both contents.
+    /// Cost of exchanging both contents.
     exchange: Cost,
 }
 

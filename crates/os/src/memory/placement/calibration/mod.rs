@@ -19,16 +19,16 @@ use super::mover::Mover;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Crossovers {
-    /// Moves small pages into an empty place.
+    /// Size from which moving small pages into an empty place pays.
     pub moving: Option<usize>,
-    /// Takes pages by exchanging them with those at the destination.
+    /// Size from which it pays to take pages by exchanging them with those at the destination.
     pub taking: Option<usize>,
-    /// Exchanges pages, compared with exchanging by copies.
+    /// Size from which exchanging pages beats exchanging by copies.
     pub exchange: Option<usize>,
-    /// Installs pages of a shared region in the program's view, compared with copying into present
-    /// pages.
+    /// Size from which installing pages of a shared region in the program's view beats copying into
+    /// present pages.
     pub install: Option<usize>,
-    /// Exchanges whole huge pages.
+    /// Size from which exchanging whole huge pages pays.
     pub huge: Option<usize>,
 }
 
