@@ -1,5 +1,5 @@
-//! One peer: the type, its contract, and what its owner may ask of it. The way in is in `receive`,
-//! the way out in `transmit`, what time brings in `timers`.
+//! [`Connection`] to one peer: the type, its contract, and its accessors. Receiving is in
+//! `receive`, sending in `transmit`, and timeouts are in `timers`.
 
 use super::congestion::Gate;
 use super::deferred_ack::DeferredAck;
@@ -29,7 +29,7 @@ use alloc::collections::VecDeque;
 use arrayvec::ArrayVec;
 use core::time::Duration;
 
-/// CLOSE is said so often, for nobody acknowledges it.
+/// Number of times a CLOSE is sent, because the peer does not acknowledge it.
 pub(super) const FAREWELLS: u8 = 3;
 
 /// One peer, reliably: the state machine of spec/wind.md. It does nothing by itself and knows no
@@ -53,26 +53,26 @@ pub struct Connection {
     pub(super) settings: Settings,
     pub(super) peer: Rank,
     pub(super) phase: Phase,
-    /// When a peer that is gone has had time enough to be heard, and how it is gone.
+    /// When the wait for the last datagrams of a vanished peer ends, and how the peer ended.
     pub(super) ends: Option<(Time, Death)>,
     pub(super) handshake: Handshake,
     pub(super) outbox: Outbox,
     pub(super) sending: PerLane<Sending>,
     pub(super) inbox: Inbox,
     pub(super) received: PerLane<ReceivedDatagrams>,
-    /// What is to be processed before this turn ends.
+    /// Acknowledgement that is to be processed before this turn ends.
     pub(super) deferred_ack: Option<DeferredAck>,
     pub(super) refusals: Refusals,
     pub(super) liveness: Liveness,
-    /// A sign of life is to be asked for.
+    /// Whether to ask the peer for a sign of life.
     pub(super) ping: PerLane<bool>,
-    /// Bulk goes to the peer's one port for all: nothing came through by that of its own
+    /// Whether bulk goes to the peer's first port, because nothing got through to its bulk port
     /// (WIND-8.9).
     pub(super) shuns_bulk_port: bool,
     pub(super) bulk_port_doubt: BulkPortDoubt,
-    /// How acknowledgements that go alone fare.
+    /// Tracks whether datagrams that carry only acknowledgements arrive.
     pub(super) ack_path: AckPath,
-    /// Fallbacks that the owner was told of.
+    /// Fallbacks that were reported to the owner.
     pub(super) told_fallbacks: ArrayVec<Fallback, 4>,
     pub(super) mtu: Mtu,
     pub(super) events: VecDeque<Event>,
@@ -82,11 +82,11 @@ pub struct Connection {
     pub(super) credit_interval: Duration,
 }
 
-/// From open to ended.
+/// Phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     Open,
-    /// We have said goodbye and say it again, so often, from then on.
+    /// This node has closed the connection, and sends CLOSE `left` more times, next at `next`.
     Closing {
         left: u8,
         next: Time,
@@ -96,8 +96,9 @@ pub(super) enum Phase {
 }
 
 impl Connection {
-    /// A connection to `peer`, which has `paths` candidate addresses (numbered from 0). Nothing is
-    /// sent before [`connect`](Self::connect) or before the peer calls (WIND-1.1).
+    /// Creates a connection to `peer`, which has `paths` candidate addresses (numbered from 0). The
+    /// connection sends nothing before [`connect`](Self::connect) is called or the peer's HELLO
+    /// arrives (WIND-1.1).
     #[must_use]
     pub fn new(
         settings: Settings,
@@ -140,46 +141,46 @@ impl Connection {
         }
     }
 
-    /// Start calling the peer: HELLOs go to every candidate path in rotation until one answers
-    /// (WIND-1.4).
+    /// Starts the handshake. HELLOs go to every candidate path in rotation until the peer answers
+    /// on one (WIND-1.4).
     pub fn connect(&mut self, now: Time) {
         if self.phase == Phase::Open {
             self.handshake.call(now);
         }
     }
 
-    /// The id by which the peer names this connection. Changes when the peer restarts
-    /// ([`Event::Restarted`]).
+    /// Returns the id by which the peer names this connection. The id changes when the peer
+    /// restarts ([`Event::Restarted`]).
     #[must_use]
     pub fn id(&self) -> u64 {
         self.handshake.me.connection
     }
 
-    /// Who is at the other end.
+    /// Returns the rank of the peer.
     #[must_use]
     pub fn peer(&self) -> Rank {
         self.peer
     }
 
-    /// What the peer has said of itself, once it was heard.
+    /// Returns what the peer has announced about itself, once its HELLO was received.
     #[must_use]
     pub fn peer_introduction(&self) -> Option<&Introduction> {
         self.handshake.them.as_ref()
     }
 
-    /// Do both ends know each other?
+    /// Returns `true` if both ends know each other.
     #[must_use]
     pub fn is_established(&self) -> bool {
         self.phase == Phase::Open && self.handshake.is_established()
     }
 
-    /// The candidate path in use, once established.
+    /// Returns the candidate path in use, once established.
     #[must_use]
     pub fn path(&self) -> Option<u8> {
         self.handshake.path.filter(|_| self.handshake.is_established())
     }
 
-    /// Is nothing waiting to be sent, acknowledged or completed, in either direction?
+    /// Returns `true` if nothing waits to be sent, acknowledged or completed, in either direction.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let in_flight = self.sending.both().iter().any(|sending| !sending.flight.is_empty());
@@ -192,9 +193,10 @@ impl Connection {
             && self.deferred_ack.is_none()
     }
 
-    /// Queue a message, at any time, also before establishment. Its number.
+    /// Queues a message and returns its number. The connection need not be established yet.
     ///
     /// # Errors
+    ///
     /// [`PostError`]; the message is dropped.
     pub fn post(&mut self, now: Time, message: Message) -> Result<u64, PostError> {
         match self.phase {
@@ -207,72 +209,74 @@ impl Connection {
         Ok(number)
     }
 
-    /// Its body begins with a page, and pages that are in one datagram each are sent for less: cut
-    /// this message, which was just posted, between them (WIND-2.5).
+    /// Cuts the message that was just posted at page boundaries (WIND-2.5). Its body begins with a
+    /// page, and a page within one datagram is cheaper to send.
     pub fn cut_between_pages(&mut self, number: u64) {
         self.outbox.cut_between_pages(number);
     }
 
-    /// Is a body of `len` bytes, behind a head of `head`, better copied now, to travel whole, than
-    /// gathered later as fragments? One of few bytes always; a larger one if it fits into a
-    /// datagram and nothing else is under way, so that somebody may wait for it alone.
+    /// Returns `true` if a body of `len` bytes, behind a head of `head` bytes, is better copied now
+    /// and sent whole than gathered later as fragments. Short bodies always are. A longer body is
+    /// if it fits into a datagram and nothing else is under way, because a caller may be waiting
+    /// for it alone.
     #[must_use]
     pub fn is_better_whole(&self, head: usize, len: u64) -> bool {
         len <= POST_INLINE
             || (len <= POST_INLINE_ALONE && self.outbox.holds(head, len) && self.is_quiet())
     }
 
-    /// Nothing waits, and hardly anything is in flight.
+    /// Returns `true` if nothing is queued and hardly anything is in flight.
     pub(super) fn is_quiet(&self) -> bool {
         let in_flight: u64 =
             self.sending.both().map(|sending| sending.flight.in_flight()).iter().sum();
         in_flight <= QUIET_MAX && !self.outbox.has_small() && !self.outbox.has_bulk()
     }
 
-    /// Would [`post`](Self::post) answer [`PostError::Full`]? There is room again when the peer has
-    /// acknowledged something.
+    /// Returns `true` if [`post`](Self::post) would return [`PostError::Full`]. There is room again
+    /// when the peer has acknowledged something.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.phase == Phase::Open && self.outbox.is_full()
     }
 
-    /// Number of posted messages that take part of [`MESSAGES_IN_FLIGHT`](crate::limits::MESSAGES_IN_FLIGHT).
+    /// Number of posted messages that are not settled (see
+    /// [`MESSAGES_IN_FLIGHT`](crate::limits::MESSAGES_IN_FLIGHT)).
     #[must_use]
     pub fn open_messages(&self) -> usize {
         self.outbox.len()
     }
 
-    /// What happened, oldest first.
+    /// Returns the oldest event that was not polled yet.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// After [`Event::Returned`]: the message.
+    /// Returns the message after an [`Event::Returned`].
     pub fn take_returned(&mut self) -> Option<Message> {
         self.outbox.take_returned()
     }
 
-    /// Would [`poll_event`](Self::poll_event) yield something?
+    /// Returns `true` if [`poll_event`](Self::poll_event) would return an event.
     #[must_use]
     pub fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// So many *credited* messages delivered earlier have been read, with bodies of so many bytes
-    /// together: their credit goes back to the peer. Once for each such message that was delivered
-    /// and not refused.
+    /// Returns credit to the peer for `messages` *credited* messages that were delivered and have
+    /// now been read. Their bodies have `bytes` bytes together. The owner reports each such message
+    /// once, unless it was refused.
     pub fn consumed(&mut self, messages: u64, bytes: u64) {
         self.inbox.consumed(messages, bytes);
     }
 
-    /// Forget the source of the messages with this token: it is never gathered again. No event
-    /// follows for it. The peer learns that their numbers are done; whether it had them already is
-    /// not known.
+    /// Forgets the source of the messages with this token, which is never gathered again. No event
+    /// follows for the token. The peer learns that the message numbers are done; whether the peer
+    /// already had the messages is unknown.
     pub fn cancel(&mut self, token: Token) {
         self.cancel_all(|other| other == token);
     }
 
-    /// As [`cancel`](Self::cancel), of all messages with such tokens at once.
+    /// Like [`cancel`](Self::cancel), for all messages whose tokens satisfy `cancelled`.
     pub fn cancel_all(&mut self, cancelled: impl Fn(Token) -> bool) {
         if self.phase == Phase::Open {
             self.process_deferred_ack();
@@ -281,23 +285,25 @@ impl Connection {
         }
     }
 
-    /// The peer may have so many bytes of each lane in flight to us (WIND-9.10); it is told with
-    /// the next acknowledgement. An owner that never says lets it have the whole receive buffer.
+    /// Sets how many bytes of each lane the peer may have in flight to this node (WIND-9.10). The
+    /// next acknowledgement tells the peer. Without a call, the peer may use the whole receive
+    /// buffer.
     pub fn grant(&mut self, bytes: u64) {
         let share = u32::try_from(bytes).unwrap_or(u32::MAX);
         self.received.both_mut().into_iter().for_each(|arrivals| arrivals.share = share);
     }
 
-    /// The datagram that [`receive`](Self::receive) is given next, of this lane, came marked CE:
-    /// some queue on its way is filling (WIND-9.5).
+    /// Notes that the next datagram of this lane given to [`receive`](Self::receive) came marked
+    /// CE, because a queue on its way is filling (WIND-9.5).
     pub fn marked(&mut self, lane: Lane) {
         let arrivals = &mut self.received[lane];
         arrivals.marked = arrivals.marked.wrapping_add(1);
         self.statistics.marked_received += 1;
     }
 
-    /// Say goodbye. Messages not settled fail; [`Event::Dead`] follows at once, the CLOSE at the
-    /// next `transmit`, and again twice if the connection is kept for that long.
+    /// Closes the connection. Messages that are not settled fail, and [`Event::Dead`] follows at
+    /// once. The next `transmit` sends CLOSE, and sends it twice more if the owner keeps the
+    /// connection that long.
     pub fn close(&mut self, now: Time) {
         if self.phase != Phase::Open {
             return;
@@ -305,24 +311,24 @@ impl Connection {
         self.part(now, Death::Closed);
     }
 
-    /// The owner has found that what the peer says cannot be: the connection ends, and the peer is
-    /// told why (WIND-7.9).
+    /// Ends the connection because the owner has found a statement of the peer impossible, and
+    /// tells the peer why (WIND-7.9).
     pub fn give_up(&mut self, now: Time, nonsense: Nonsense) {
         if self.phase == Phase::Open {
             self.part(now, Death::Nonsense(nonsense));
         }
     }
 
-    /// End the connection and say so to the peer.
+    /// Ends the connection and tells the peer.
     pub(super) fn part(&mut self, now: Time, death: Death) {
         self.die(death);
-        // Who is known may know us, and be established already.
+        // A peer that this node has heard may know this node, and be established already.
         if self.handshake.path.is_some() {
             self.phase = Phase::Closing { left: FAREWELLS, next: now, death };
         }
     }
 
-    /// Tell the owner of a fallback, once (WIND-8.12).
+    /// Reports a fallback to the owner, once (WIND-8.12).
     pub(super) fn fall_back(&mut self, fallback: Fallback) {
         let known =
             |told: &Fallback| core::mem::discriminant(told) == core::mem::discriminant(&fallback);
@@ -332,28 +338,28 @@ impl Connection {
         }
     }
 
-    /// The owner knows from elsewhere that the peer is gone: as after the failure time (WIND-7.2),
-    /// at once.
+    /// Ends the connection at once, as after the failure time (WIND-7.2). Called when the owner
+    /// knows from elsewhere that the peer is gone.
     pub fn end(&mut self, death: Death) {
         if self.phase == Phase::Open {
             self.die(death);
         }
     }
 
-    /// As [`end`](Self::end), of a peer that is still being met: what it said last, perhaps why it
-    /// left, may be on its way, and is waited for until then, whether or not the two know each
-    /// other by then.
+    /// Like [`end`](Self::end), but at time `at`, for a peer whose handshake may still be running.
+    /// The peer's last datagrams, perhaps with the reason why it left, may still be on their way.
+    /// The connection waits for them whether or not both ends know each other by then.
     pub fn end_by(&mut self, at: Time, death: Death) {
         self.ends = Some((at, death));
     }
 
-    /// Counters.
+    /// Returns the counters of the connection.
     #[must_use]
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
     }
 
-    /// Both ends know each other now.
+    /// Called when both ends know each other.
     pub(super) fn established(&mut self, now: Time) {
         let Some(them) = self.handshake.them else { return };
         let datagram_max =
@@ -373,14 +379,14 @@ impl Connection {
         self.outbox.open(Sizes::within(datagram_max, self.settings.seal), them.credit);
     }
 
-    /// What a handshake frame has brought about.
+    /// Acts on the effect of a handshake frame.
     pub(super) fn heard(&mut self, now: Time, heard: Heard, handler: &mut impl Handler) {
         match heard {
             Heard::Nothing => {}
             Heard::Stale => self.statistics.stale += 1,
             Heard::Established => self.established(now),
             Heard::Misfit(refusal) => {
-                // An established peer cannot have become unfit; an old or misled HELLO is only
+                // An established peer cannot become unfit. An old or misdirected HELLO is only
                 // answered.
                 if !self.handshake.is_established() {
                     self.die(Death::Refused(refusal));
@@ -398,7 +404,7 @@ impl Connection {
         }
     }
 
-    /// All that was known of the peer's datagrams and messages.
+    /// Forgets all state about the peer's datagrams and messages.
     fn forget(&mut self) {
         self.sending = PerLane::each(|_| Sending::new(&self.settings));
         self.inbox =

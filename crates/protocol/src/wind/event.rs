@@ -1,58 +1,60 @@
-//! What a connection tells its owner.
+//! Events that a connection reports to its owner.
 
 use super::{Death, Refusal, Rows, Segment, SendMode, Token};
 use crate::wire::Lane;
 use alloc::sync::Arc;
 
-/// In the order in which things happened; see
+/// Event of a connection, in the order in which things happened; see
 /// [`Connection::poll_event`](super::Connection::poll_event).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Both ends know each other; [`Connection::path`](super::Connection::path) is chosen.
+    /// Both ends know each other, and [`Connection::path`](super::Connection::path) is chosen.
     Established,
-    /// The message is settled: placed or taken in by the peer (and, if ordered or synchronous,
-    /// delivered in its turn). Its source is not read any more.
+    /// The message is settled: the peer has placed or accepted it. If it is ordered or synchronous,
+    /// the peer has also delivered it in order. The connection no longer reads its source.
     Acknowledged(Token),
-    /// The peer's upper layer refused the message. Its source is not read any more.
+    /// The peer's upper layer refused the message. The connection no longer reads its source.
     Refused(Token, Refusal),
-    /// The peer could not take the message in now ([`Refusal::NotPresent`]): it is settled here,
-    /// and returned by [`Connection::take_returned`](super::Connection::take_returned), to be
-    /// posted again.
+    /// The peer could not accept the message now ([`Refusal::NotPresent`]). The message is settled
+    /// here. [`Connection::take_returned`](super::Connection::take_returned) returns it, so that
+    /// the owner can post it again.
     Returned,
-    /// The connection failed before the message was settled: whether it arrived is not known.
+    /// The connection failed before the message was settled. Whether the message arrived is
+    /// unknown.
     Failed(Token, Death),
-    /// The end. Nothing more is sent or taken in. The owner calls
+    /// The connection has ended, and sends and accepts nothing more. The owner calls
     /// [`Handler::abandon`](super::Handler::abandon).
     Dead(Death),
-    /// A fast path does not work and is not used any more (WIND-8.12).
+    /// A fast path does not work, and the connection no longer uses it (WIND-8.12).
     Fallback(Fallback),
-    /// Nothing came from the peer for half of the failure time: the link shall receive from it by
-    /// the plainest way (WIND-8.13).
+    /// Nothing came from the peer for half of the failure time. The link shall receive from the
+    /// peer without any fast path (WIND-8.13).
     Unheard,
     /// The peer is a newer process at the same rank. All older messages have failed, `abandon` has
     /// been called, and [`Connection::id`](super::Connection::id) *has changed*. `Established`
-    /// follows when the newcomer is connected.
+    /// follows when the new process is connected.
     Restarted {
-        /// The newcomer's.
+        /// Incarnation of the new process.
         incarnation: u64,
     },
 }
 
-/// Something on the way does not work, and the connection does without it from now on (WIND-8.12).
-/// Each is told once.
+/// A feature that does not work on the path to the peer, and that the connection no longer uses
+/// (WIND-8.12). The connection reports each once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fallback {
-    /// Datagrams handed over as one to be cut are lost, single ones arrive.
+    /// Segmentation offload: datagrams sent as one train are lost, while single datagrams arrive.
     Segmentation,
-    /// Small datagrams past the kernel's IP are lost, those through the socket arrive.
+    /// Kernel bypass: small datagrams that bypass the kernel's IP are lost, while those through the
+    /// socket arrive.
     Bypass,
-    /// Only the port for small datagrams is reached.
+    /// The peer's bulk port: only its port for small datagrams is reached.
     BulkPort,
-    /// Datagrams as long as the routes promise are lost.
+    /// Datagram size: datagrams as long as the routes promise are lost.
     Size {
         /// Bytes that the routes of both ends promise.
         promised: usize,
-        /// Bytes that arrive.
+        /// Bytes of the largest datagram that arrives.
         carried: usize,
     },
 }
@@ -96,39 +98,43 @@ pub enum PostError {
     /// The body is too long.
     #[error("a message body of {len} bytes is longer than {max} bytes: cut it into several")]
     TooLong {
-        /// Its length.
+        /// Length of the body in bytes.
         len: u64,
-        /// Maximum length of such a message.
+        /// Maximum length of the body in bytes.
         max: u64,
     },
 }
 
-/// What [`Connection::transmit`](super::Connection::transmit) has appended.
+/// Result of [`Connection::transmit`](super::Connection::transmit): how the appended datagram is to
+/// be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// These bytes follow on the wire; none if the payload was appended too, or there is none.
+    /// Payload that follows the appended bytes on the wire. `None` if the payload was appended too,
+    /// or if there is no payload.
     pub payload: Option<Segment>,
-    /// The payload's offset counts among the packed bytes of these rows, of the same region.
+    /// Rows of the payload's region. If present, the payload's offset counts among the packed bytes
+    /// of these rows.
     pub rows: Option<Arc<Rows>>,
-    /// Was the payload sent before? Then it is to be copied before it is sealed (WIND-5.5).
+    /// Whether the payload was sent before. The link then copies the payload before sealing it
+    /// (WIND-5.5).
     pub again: bool,
-    /// Which candidate address of the peer it goes to.
+    /// Candidate address of the peer that the datagram goes to.
     pub path: u8,
-    /// By which lane; a handshake by the small one.
+    /// Lane of the datagram; handshakes use the small lane.
     pub lane: Lane,
-    /// The port it goes to, if not that of the address.
+    /// Destination port, if it is not the port of the address.
     pub port: Option<u16>,
-    /// Part of a short message's bulk, while there is little else: it may go to the port of the
-    /// address, as what is small does (WIND-8.9).
+    /// Whether the datagram is part of a short message's bulk while little else is in flight. Like
+    /// small datagrams, it may then go to the port of the address (WIND-8.9).
     pub short: bool,
-    /// Which of the link's fast paths it may take (WIND-8.10).
+    /// Fast paths of the link that the datagram may take (WIND-8.10).
     pub mode: SendMode,
-    /// Sealed with the job's MAC instead of the connection's seal.
+    /// Whether the datagram is sealed with the job's MAC instead of the connection's seal.
     pub handshake: bool,
 }
 
 impl Transmit {
-    /// A datagram of the small lane that is complete as it was appended.
+    /// Returns the description of a small-lane datagram that is complete as appended.
     pub(super) const fn small(path: u8, handshake: bool) -> Transmit {
         let mode = SendMode::Plain;
         Transmit {

@@ -6,21 +6,21 @@ use crate::wire::RefusedMessage;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Why a message was refused by the layer above; told to the sender, whose message is then settled
-/// as refused.
+/// Reason why the layer above refused a message. The sender is told, and its message is settled as
+/// refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[repr(u8)]
 pub enum Refusal {
-    /// No region has this key: never published, withdrawn, or forged.
+    /// No region has this key; the key was never published, was withdrawn, or is forged.
     #[error("no region has this key (never published, withdrawn, or a key of another run)")]
     UnknownKey = 1,
-    /// offset + length is past the region's end.
+    /// The end of the range (offset + length) is past the region's end.
     #[error("offset + length lies outside the region")]
     OutOfBounds = 2,
     /// The region does not grant this right.
     #[error("the region does not grant this right")]
     NotPermitted = 3,
-    /// An atomic at an address that is not a multiple of its width.
+    /// The address of an atomic operation is not a multiple of its width.
     #[error("an atomic must be aligned to its width")]
     Misaligned = 4,
     /// The head makes no sense.
@@ -32,23 +32,24 @@ pub enum Refusal {
     /// The peer has no room.
     #[error("the peer has no room for this message")]
     NoRoom = 7,
-    /// An array, lock or collective that the peer does not know.
+    /// The peer does not know the array, lock or collective.
     #[error("the peer does not know this shared object")]
     UnknownObject = 8,
-    /// An answer to a request that is not outstanding: never made, cancelled, or answered before.
+    /// The answer belongs to no outstanding request: the request was never made, was cancelled, or
+    /// was answered before.
     #[error("no outstanding request asked for this answer (it was cancelled, or answered before)")]
     NotAsked = 9,
-    /// A FIFO holds as many elements as it can.
+    /// The FIFO is full.
     #[error("the FIFO is full")]
     Full = 10,
-    /// Something is pushed where no FIFO is, or is no more.
+    /// The target of a push is not a FIFO, or is no longer one.
     #[error("there is no FIFO at this place, or somebody has written over it")]
     NoFifo = 11,
-    /// An element does not fit into the slots of its FIFO.
+    /// The element does not fit into the slots of its FIFO.
     #[error("the element is longer than the FIFO's slots")]
     TooLong = 12,
-    /// Pages of the range are not in memory now; they are being fetched. The message may be sent
-    /// again.
+    /// Pages of the range are not in memory now and are being fetched. The sender may send the
+    /// message again.
     #[error("pages of this range are not in the peer's memory, and could not be fetched in time")]
     NotPresent = 13,
     /// Pages of the range cannot be had.
@@ -65,7 +66,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// From its number on the wire.
+    /// Returns the refusal with this number on the wire.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Refusal> {
         Some(match code {
@@ -93,68 +94,72 @@ impl Refusal {
 /// Where the body of a fragmented message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// FastPath to its place: [`Handler::place`] is called for each byte range once. Only for
-    /// unordered messages: an ordered one is collected as if `Assemble` had been said, because its
-    /// bytes may not be seen before its turn.
+    /// Placed directly: [`Handler::place`] is called once for each byte range. Only unordered
+    /// messages are placed. An ordered message is reassembled as with `Assemble`, because its bytes
+    /// may not be visible before its turn.
     Place,
-    /// Collected by Wind and handed over whole.
+    /// Reassembled by Wind and delivered whole.
     Assemble,
-    /// Not at all.
+    /// Refused.
     Refuse(Refusal),
 }
 
-/// A message's body as it is handed over.
+/// A message's body as it is delivered.
 #[derive(Debug)]
 pub enum Delivered<'a> {
-    /// Whole, still in the datagram that brought it (or held back since).
+    /// Whole body, still in the datagram that brought it or in a buffer that held it back since.
     Bytes(&'a [u8]),
-    /// Whole, collected from fragments.
+    /// Whole body, reassembled from fragments.
     Owned(Vec<u8>),
-    /// Already at its place, this many bytes.
+    /// Length in bytes of a body that is already in its place.
     Placed(u64),
 }
 
-/// The layer above Wind. None of these may transmit; they mark what is due.
+/// The layer above Wind. None of its methods may transmit; they mark what is due.
 pub trait Handler {
-    /// A message of several fragments has begun. Called once a message, before any byte of it.
+    /// Called when a message of several fragments begins, once for each message, before any of its
+    /// bytes.
     fn admit(&mut self, from: Rank, number: u64, class: Class, head: &[u8], len: u64) -> Admission;
 
-    /// Would the body of such a message be placed, if it is admitted? Wind needs no room for it
-    /// then (WIND-6.5). Where this says so, [`admit`](Self::admit) answers `Place` or `Refuse`.
+    /// Returns `true` if the body of such a message would be placed when admitted. Wind then needs
+    /// no room for it (WIND-6.5). If this returns `true`, [`admit`](Self::admit) returns `Place` or
+    /// `Refuse`.
     fn places(&self, class: Class, head: &[u8]) -> bool {
         let _ = (class, head);
         false
     }
 
-    /// Does such a message cost credit, as its sender `said` or not (WIND-6.3)? What does not agree
-    /// is refused.
+    /// Returns `true` if such a message costs credit (WIND-6.3). `said` is the sender's statement.
+    /// A message whose sender says otherwise is refused.
     fn costs_credit(&self, head: &[u8], said: bool) -> bool {
         let _ = head;
         said
     }
 
-    /// An empty buffer with room for so many bytes, for a message that was admitted with
-    /// [`Admission::Assemble`]. It comes back as [`Delivered::Owned`]. `None`: there is no memory
-    /// for it, and the message is refused.
+    /// Returns an empty buffer with room for `len` bytes, for a message admitted with
+    /// [`Admission::Assemble`]. The buffer comes back as [`Delivered::Owned`]. Returns `None` if
+    /// there is no memory for it, and the message is then refused.
     fn buffer(&mut self, len: usize) -> Option<Vec<u8>> {
         let mut buffer = Vec::new();
         buffer.try_reserve_exact(len).is_ok().then_some(buffer)
     }
 
-    /// Bytes of a message admitted with [`Admission::Place`], each exactly once, already verified.
+    /// Places bytes of a message admitted with [`Admission::Place`]. Each byte comes exactly once
+    /// and is already verified.
     fn place(&mut self, from: Rank, number: u64, offset: u64, bytes: &[u8]);
 
-    /// From now on, whether what meets absent pages waits for them: what has begun and could be had
-    /// only once does.
+    /// Sets whether operations on absent pages wait for the pages from now on. They wait if the
+    /// operation has begun and its data could be had only once.
     fn wait_for_pages(&mut self, waits: bool) {
         let _ = waits;
     }
 
-    /// A message is whole and its turn has come. Called exactly once a message that was not refused
-    /// before.
+    /// Called when a message is whole and its turn has come, exactly once for each message that was
+    /// not refused before.
     ///
     /// # Errors
-    /// A refusal, which the sender is told reliably with the acknowledgement.
+    ///
+    /// A refusal, which the acknowledgement reports reliably to the sender.
     fn deliver(
         &mut self,
         from: Rank,
@@ -164,33 +169,33 @@ pub trait Handler {
         body: Delivered<'_>,
     ) -> Result<(), Refusal>;
 
-    /// The sender took a message back, admitted or never heard of: no more bytes of it come and it
-    /// is not delivered.
+    /// Called when the sender has withdrawn a message, whether admitted or never seen. No more of
+    /// its bytes come, and it is not delivered.
     fn withdrawn(&mut self, from: Rank, number: u64) {
         let _ = (from, number);
     }
 
-    /// The connection has failed or the peer has restarted: messages begun and not delivered will
-    /// never be.
+    /// Called when the connection has failed or the peer has restarted. Messages that have begun
+    /// and were not delivered never will be.
     fn abandon(&mut self, from: Rank);
 }
 
-/// Where calls go and what comes of them, during one datagram.
+/// Target of upcalls and collector of their results, during one datagram.
 pub(super) struct Above<'u, U> {
     pub handler: &'u mut U,
     pub from: Rank,
-    /// Refusals to be told, in the order in which they happened.
+    /// Refusals to be reported to the sender, oldest first.
     pub refusals: &'u mut VecDeque<RefusedMessage>,
     pub delivered: &'u mut u64,
 }
 
 impl<U: Handler> Above<'_, U> {
-    /// A message is refused.
+    /// Queues a refusal of a message.
     pub fn refuse(&mut self, number: u64, refusal: Refusal) {
         self.refusals.push_back(RefusedMessage { number, refusal });
     }
 
-    /// Hand a message over; was it taken?
+    /// Delivers a message. Returns `true` if the layer above accepted it.
     pub fn deliver(&mut self, number: u64, class: Class, head: &[u8], body: Delivered<'_>) -> bool {
         *self.delivered += 1;
         let result = self.handler.deliver(self.from, number, class, head, body);

@@ -1,4 +1,4 @@
-//! What is handed to Wind to be sent.
+//! Messages as they are handed to Wind for sending.
 
 use crate::block::Block;
 use crate::limits::{BODY_SHORT, HEAD_MAX};
@@ -6,85 +6,86 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 
-/// The three classes of paper 004, section 3 (WIND-2.1).
+/// Message class: the three classes of paper 004, section 3 (WIND-2.1).
 ///
 /// Messages of one connection share one number space, in the order in which they were posted
-/// (WIND-2.2). The rule across classes is kept by the receiver (WIND-2.3): an ordered (or
-/// synchronous) message is delivered when *every* message with a smaller number, of any class, is
-/// delivered, refused or withdrawn; an unordered message is delivered as soon as it is whole.
+/// (WIND-2.2). The receiver keeps the rule across classes (WIND-2.3). It delivers an ordered or
+/// synchronous message when *every* message with a smaller number, of any class, is delivered,
+/// refused or withdrawn. It delivers an unordered message as soon as the message is whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Class {
-    /// Asynchronous, exactly once, after all that was posted before it.
+    /// Asynchronous, delivered exactly once, after all messages that were posted before it.
     Ordered = 0,
-    /// Asynchronous, exactly once, waits for nothing.
+    /// Asynchronous, delivered exactly once, without waiting for other messages.
     Unordered = 1,
-    /// As `Ordered`, and the sender's wait ends when the peer has accepted it (all before it
-    /// delivered too).
+    /// Like `Ordered`, and the sender's wait ends when the peer has accepted the message and
+    /// delivered all messages before it.
     Sync = 2,
 }
 
-/// The upper layer's own words in front of a message: at most [`HEAD_MAX`] bytes, carried whole.
+/// Head of a message, which belongs to the upper layer: at most [`HEAD_MAX`] bytes, never
+/// fragmented.
 pub type Head = ArrayVec<u8, HEAD_MAX>;
 
-/// A head longer than [`HEAD_MAX`].
+/// Error for a head longer than [`HEAD_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("message head longer than {HEAD_MAX} bytes")]
 pub struct HeadTooLong;
 
-/// Bytes in memory that the engine knows by number: gathered by the link at each (re)transmission,
-/// never copied here.
+/// Bytes in a region of the engine. The link gathers them at each (re)transmission, and Wind never
+/// copies them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Segment {
     /// Slot in the engine's region table.
     pub region: u32,
     /// Bytes from the region's start.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
-/// Rows in memory that the engine knows by number: packed at each (re)transmission, as much of them
-/// as a fragment carries.
+/// Rows in a region of the engine. At each (re)transmission the link packs as many bytes of them as
+/// the fragment carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rows {
     /// Slot in the engine's region table.
     pub region: u32,
-    /// Which bytes of it; their number can be counted.
+    /// Bytes of the region that the rows consist of. Their number does not overflow.
     pub block: Block,
 }
 
 impl Rows {
-    /// Bytes of all rows.
+    /// Returns the number of bytes of all rows.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.block.len().unwrap_or(u64::MAX)
     }
 
-    /// No bytes?
+    /// Returns `true` if the rows have no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.block.is_empty()
     }
 }
 
-/// Where a message's body comes from.
+/// Source of a message's body.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Body {
     /// No body.
     Empty,
-    /// A few bytes, kept here until acknowledged.
+    /// A few bytes, stored here until acknowledged.
     Short(ArrayVec<u8, BODY_SHORT>),
-    /// Bytes kept here until acknowledged.
+    /// Bytes stored here until acknowledged.
     Inline(Vec<u8>),
-    /// Bytes kept by the caller until the message is settled.
+    /// Bytes that the caller keeps until the message is settled.
     Segment(Segment),
-    /// As a segment, in rows.
+    /// Rows that the caller keeps until the message is settled.
     Rows(Arc<Rows>),
 }
 
 impl Body {
-    /// Bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
         match self {
@@ -94,7 +95,7 @@ impl Body {
         }
     }
 
-    /// The slot of the region that it is gathered from.
+    /// Returns the slot of the region that the body is gathered from.
     #[must_use]
     pub fn region(&self) -> Option<u32> {
         match self {
@@ -104,7 +105,7 @@ impl Body {
         }
     }
 
-    /// Those that are kept here.
+    /// Returns the bytes of a body that is stored here.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         match self {
@@ -114,13 +115,13 @@ impl Body {
         }
     }
 
-    /// A copy of these bytes.
+    /// Returns a body with a copy of these bytes.
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Body {
         ArrayVec::try_from(bytes).map_or_else(|_| Body::Inline(bytes.to_vec()), Body::Short)
     }
 
-    /// So many bytes, written by `fill`, if it can.
+    /// Returns a body of `len` bytes written by `fill`, or `None` if `fill` returns `false`.
     #[must_use]
     pub fn filled(len: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> Option<Body> {
         if len > BODY_SHORT {
@@ -132,38 +133,38 @@ impl Body {
         fill(&mut bytes).then_some(Body::Short(bytes))
     }
 
-    /// Nothing in it?
+    /// Returns `true` if the body has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// The poster's own name for a message; comes back in the event that settles it. [`Token::NONE`]:
-/// nobody waits, no event.
+/// Name that the poster gives to a message. The event that settles the message carries it. With
+/// [`Token::NONE`] there is no event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(pub u64);
 
 impl Token {
-    /// Nobody wants to know.
+    /// Token of messages whose poster wants no event.
     pub const NONE: Token = Token(u64::MAX);
 }
 
-/// One message.
+/// One message to be sent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Message {
-    /// How it is ordered against others.
+    /// Class, which decides the order of delivery.
     pub class: Class,
-    /// Somebody waits for its acknowledgement: the receiver is asked to acknowledge at once. A
-    /// synchronous message always is.
+    /// Whether the poster waits for the acknowledgement, so that the receiver is asked to
+    /// acknowledge at once. A synchronous message is always urgent.
     pub urgent: bool,
-    /// Takes of the receiver's credit (user messages, whose bodies the receiver must keep until
-    /// they are read).
+    /// Whether the message uses the receiver's credit. User messages do, because the receiver must
+    /// keep their bodies until they are read.
     pub credited: bool,
-    /// First bytes, for the upper layer on the other side.
+    /// First bytes, for the upper layer of the peer.
     pub head: Head,
-    /// The rest.
+    /// Bytes behind the head.
     pub body: Body,
-    /// Comes back when the message is settled.
+    /// Token that comes back when the message is settled.
     pub token: Token,
 }

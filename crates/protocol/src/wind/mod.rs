@@ -1,6 +1,6 @@
-//! Wind: one peer, reliably, in three message classes (spec/wind.md).
+//! Wind: reliable messages to one peer, in three message classes (spec/wind.md).
 //!
-//! [`Connection`] is the whole of it for users; its parts are small and pure and do not know of
+//! [`Connection`] is the interface for users. Its parts are small and pure, and do not depend on
 //! each other.
 
 mod assembly;

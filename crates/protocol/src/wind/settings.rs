@@ -1,35 +1,37 @@
-//! What the user of a connection chooses.
+//! Settings that the user of a connection chooses.
 
 use super::congestion::Algorithm;
 use crate::limits;
 use crate::wire::SealKind;
 use core::time::Duration;
 
-/// Of one connection. The defaults fit a LAN.
+/// Settings of one connection. The defaults fit a LAN.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// A peer from which nothing is heard for this long is dead.
+    /// Time without a datagram from the peer after which the peer counts as dead.
     pub failure_time: Duration,
-    /// After this long without a word from the peer it is asked; `None`: a fifth of `failure_time`.
+    /// Time without a datagram from the peer after which the connection asks for a sign of life;
+    /// `None` means a fifth of `failure_time`.
     pub keepalive: Option<Duration>,
-    /// How long to try to reach a peer that was never heard of.
+    /// How long to try to reach a peer that was never heard.
     pub connect_time: Duration,
-    /// Bytes in flight at most; the peer's receive buffer bounds it too.
+    /// Maximum number of bytes in flight. The peer's receive buffer bounds them too.
     pub window_max: u64,
-    /// Bytes of credited messages we keep for the peer before they are read.
+    /// Maximum bytes of the peer's credited messages that this node keeps before the program reads
+    /// them.
     pub credit: u64,
-    /// Bytes of messages held back or being collected, other than the oldest one, which always gets
-    /// in.
+    /// Maximum bytes of messages that are held back or reassembled. The oldest message does not
+    /// count, because it is always accepted.
     pub held_max: u64,
-    /// The longest message that is collected (not placed) here.
+    /// Maximum length in bytes of a message that this node reassembles instead of placing it.
     pub assembly_max: u64,
-    /// The largest UDP payload our links carry.
+    /// Bytes of the largest UDP payload that the links of this node carry.
     pub datagram_max: u16,
-    /// Bytes our socket buffers.
+    /// Bytes that the socket of this node buffers.
     pub receive_buffer: u32,
-    /// What decides how much may be in flight.
+    /// Congestion control algorithm.
     pub congestion: Algorithm,
-    /// What every datagram but the handshake's ends with.
+    /// Seal at the end of every datagram except those of the handshake.
     pub seal: SealKind,
 }
 
@@ -52,7 +54,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// How long the peer may be silent before it is asked.
+    /// Returns how long the peer may be silent before the connection asks for a sign of life.
     #[must_use]
     pub fn keepalive(&self) -> Duration {
         self.keepalive.unwrap_or(self.failure_time / 5)

@@ -1,73 +1,73 @@
-//! How a connection stands at this moment, for people and tests that look.
+//! Current state of a connection, for people and tests.
 
 use super::connection::{Connection, Phase};
 use super::lanes::PerLane;
 use super::{Death, Latency};
 use core::time::Duration;
 
-/// Is the peer there?
+/// State of the connection to the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Neither end knows of both.
+    /// The two ends do not both know each other yet.
     Connecting,
     /// Both ends know each other.
     Established,
-    /// The end, and why.
+    /// The connection has ended for this reason.
     Ended(Death),
 }
 
-/// How a connection stands. Unlike [`Statistics`](super::Statistics), which only grow, all of this
-/// rises and falls.
+/// Current state of a connection. Unlike [`Statistics`](super::Statistics), which only grow, all of
+/// these values rise and fall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Is the peer there?
+    /// State of the connection to the peer.
     pub standing: Standing,
     /// The candidate path in use, once established.
     pub path: Option<u8>,
-    /// Bytes of the largest datagram sent.
+    /// Bytes of the largest datagram that this node sends now.
     pub datagram_max: usize,
     /// Bytes that the congestion controller allows in flight.
     pub window: u64,
     /// Bytes that the peer's share of its buffer allows in flight.
     pub share: u64,
-    /// Bytes a second that fragments may go with; 0: no pace.
+    /// Pace of fragments in bytes per second; 0 means no limit.
     pub pace: u64,
     /// Bytes sent and neither acknowledged nor lost.
     pub in_flight: u64,
-    /// Their datagrams.
+    /// Datagrams that carry the bytes in flight.
     pub datagrams_in_flight: usize,
     /// Messages posted and not settled.
     pub unsettled: usize,
-    /// Of those, the small ones that wait to be sent (again).
+    /// Unsettled small messages that wait to be sent or sent again.
     pub queued_small: usize,
-    /// Of those, the ones in fragments of which something waits to be sent (again).
+    /// Unsettled fragmented messages of which something waits to be sent or sent again.
     pub queued_bulk: usize,
-    /// Of those, the ones that wait for the peer's credit.
+    /// Unsettled messages that wait for the peer's credit.
     pub blocked: usize,
-    /// Bytes of credited messages that the peer would still take.
+    /// Bytes of credited messages that the peer would still accept.
     pub credit: u64,
-    /// Bytes of the peer's messages that are held back or being collected.
+    /// Bytes of the peer's messages that are held back or being reassembled.
     pub held: u64,
     /// Smoothed round-trip time; zero before the first sample.
     pub round_trip: Duration,
-    /// Its variation.
+    /// Variation of the round-trip time.
     pub round_trip_variation: Duration,
     /// The shortest round trip seen; zero before the first sample.
     pub round_trip_least: Duration,
 }
 
-/// How long things took, since the connection was made.
+/// Durations measured since the connection was created.
 #[derive(Clone, Copy, Debug)]
 pub struct Latencies<'a> {
-    /// Round trips, less the delay that the peer says it made: one for each acknowledgement that
-    /// tells.
+    /// Round-trip times without the delay that the peer reports, one for each acknowledgement that
+    /// shows one.
     pub round_trip: &'a Latency,
-    /// Of each message, from [`Connection::post`] until it was settled by an acknowledgement.
+    /// Time of each message from [`Connection::post`] until an acknowledgement settled it.
     pub settle: &'a Latency,
 }
 
 impl Connection {
-    /// How the connection stands now.
+    /// Returns the current state of the connection.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let standing = match self.phase {
@@ -78,7 +78,7 @@ impl Connection {
         };
         let queues = self.outbox.queues();
         let PerLane { small, bulk } = &self.sending;
-        // What is small tells of the path, bulk also of its own queue.
+        // The small lane measures the path; the bulk lane also measures its own queue.
         let rtt = if small.flight.rtt.smoothed().is_some() {
             &small.flight.rtt
         } else {
@@ -105,7 +105,7 @@ impl Connection {
         }
     }
 
-    /// How long round trips and messages took.
+    /// Returns the durations of round trips and messages.
     #[must_use]
     pub fn latencies(&self) -> Latencies<'_> {
         Latencies { round_trip: &self.round_trips, settle: self.outbox.settle_times() }
