@@ -7,12 +7,12 @@ use crate::planted::{Bug, planted};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Where the bytes go.
+/// Destination of the bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Destination {
-    /// To their place, by the upper layer.
+    /// The upper layer places the bytes.
     Place,
-    /// Into this buffer, which grows to the body's length.
+    /// The bytes go into this buffer, which grows to the body's length.
     Collect(Vec<u8>),
 }
 
@@ -27,14 +27,15 @@ pub(super) struct Assembly {
     have: RangeSet,
 }
 
-/// What became of a fragment.
+/// Result of processing a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filled {
     New,
     Nothing,
-    /// Beyond the body's end.
+    /// The fragment lies beyond the body's end.
     Outside,
-    /// Too many pieces: it must be sent again when the gaps below are filled.
+    /// There are too many pieces. The fragment must be sent again when the gaps below it are
+    /// filled.
     TooScattered,
 }
 
@@ -53,13 +54,13 @@ impl Assembly {
         self.have.covers(&(0..self.len))
     }
 
-    /// The first range from here on of which nothing has come.
+    /// Returns the first range from `from` on of which nothing has arrived.
     pub fn missing(&self, from: u64) -> Option<Range<u64>> {
         self.have.missing(from..self.len).next()
     }
 
-    /// Take bytes in. `place` is called for those that have not come before, each once (WIRE-3.5,
-    /// WIND-4.1).
+    /// Processes bytes of the body. Calls `place` once for each range that has not arrived before
+    /// (WIRE-3.5, WIND-4.1).
     pub fn fill(&mut self, offset: u64, bytes: &[u8], mut place: impl FnMut(u64, &[u8])) -> Filled {
         let Some(end) = offset.checked_add(bytes.len() as u64).filter(|end| *end <= self.len)
         else {
@@ -84,15 +85,15 @@ impl Assembly {
     }
 }
 
-/// The part of `bytes` (which begin at `offset`) that is `wanted`.
+/// Returns the part of `bytes` (which begin at `offset`) that is `wanted`.
 fn part<'b>(bytes: &'b [u8], offset: u64, wanted: &Range<u64>) -> Option<&'b [u8]> {
     let start = usize::try_from(wanted.start - offset).ok()?;
     let end = usize::try_from(wanted.end - offset).ok()?;
     bytes.get(start..end)
 }
 
-/// Bytes to their place in a buffer that is as long as what has come so far, gaps filled with zeros
-/// for the time being.
+/// Copies bytes to their place in a buffer that is as long as the bytes that have arrived so far.
+/// Gaps hold zeros until they are filled.
 fn copy(buffer: &mut Vec<u8>, at: u64, bytes: &[u8]) {
     let Ok(at) = usize::try_from(at) else { return };
     if at >= buffer.len() {
@@ -108,7 +109,7 @@ fn copy(buffer: &mut Vec<u8>, at: u64, bytes: &[u8]) {
     }
 }
 
-/// Where a fragment goes: to its own offset, unless that bug is planted.
+/// Returns where a fragment goes: to its own offset, unless the bug is planted.
 fn misplaced(offset: u64) -> u64 {
     if planted(Bug::MisplaceFragment) { offset.saturating_sub(1) } else { offset }
 }
@@ -120,7 +121,7 @@ mod tests {
     use std::vec;
 
     proptest! {
-        /// WIRE-3.5: whatever overlaps, each byte is placed once and where it belongs.
+        /// WIRE-3.5: each byte is placed once and in its place, however the pieces overlap.
         #[test]
         fn each_byte_once(len in 1..200u64, pieces in prop::collection::vec((0..220u64, 1..40usize), 1..60)) {
             let source: Vec<u8> = (0..len).map(|n| n as u8).collect();

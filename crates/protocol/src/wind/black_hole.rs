@@ -1,19 +1,19 @@
-//! Black hole detection (RFC 8899, section 4.3): counts acknowledged and lost datagrams by size,
-//! from which the path MTU is doubted (WIND-8.3).
+//! Black hole detection (RFC 8899, section 4.3): counts acknowledged and lost datagrams by size, as
+//! evidence about the path MTU (WIND-8.3).
 
 use crate::limits::DATAGRAM_MIN;
 use arrayvec::ArrayVec;
 
-/// What became of datagrams, size probes not counted, since it was last asked for.
+/// Counts of datagrams since the last query, without size probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SizeEvidence {
     /// Datagrams acknowledged.
     pub acked: u32,
-    /// Bytes of the longest of them.
+    /// Bytes of the longest acknowledged datagram.
     pub longest_acked: usize,
-    /// Large datagrams lost, while no later one of their length or more was acknowledged.
+    /// Large datagrams lost while no later one of at least their length was acknowledged.
     pub large_lost: u32,
-    /// Bytes of the shortest of them.
+    /// Bytes of the shortest of these lost datagrams.
     pub least_lost: usize,
     /// Other datagrams lost.
     pub lost: u32,
@@ -25,7 +25,7 @@ impl Default for SizeEvidence {
     }
 }
 
-/// Collects it.
+/// Collects [`SizeEvidence`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BlackHoleDetector {
     seen: SizeEvidence,
@@ -33,7 +33,7 @@ pub(crate) struct BlackHoleDetector {
 }
 
 impl BlackHoleDetector {
-    /// A datagram was acknowledged.
+    /// Counts an acknowledged datagram.
     #[inline]
     pub fn acked(&mut self, number: u64, bytes: u32) {
         self.seen.acked += 1;
@@ -43,7 +43,7 @@ impl BlackHoleDetector {
         }
     }
 
-    /// A datagram was overtaken and is lost.
+    /// Counts a datagram that was overtaken and is lost.
     pub fn lost(&mut self, number: u64, bytes: u32) {
         if bytes as usize > DATAGRAM_MIN && self.arrived.longest_after(number) < bytes {
             self.seen.large_lost += 1;
@@ -58,20 +58,21 @@ impl BlackHoleDetector {
     }
 }
 
-/// Nothing here decides what is sent or taken in: to a model two states that differ in it are one.
+/// Hashes nothing, because the detector decides neither what is sent nor what is accepted. To a
+/// model, states that differ only in it are equal.
 impl core::hash::Hash for BlackHoleDetector {
     fn hash<H: core::hash::Hasher>(&self, _: &mut H) {}
 }
 
-/// How long were the datagrams that arrived, of those sent after a given one? Numbers ascend and
-/// lengths descend: whatever is both older and not longer than another is of no interest.
+/// Lengths of the datagrams that arrived, by number. Numbers ascend and lengths descend. A datagram
+/// that is older than another and not longer is irrelevant.
 #[derive(Clone, Debug, Default)]
 struct Arrived(ArrayVec<(u64, u32), 8>);
 
 impl Arrived {
     #[inline]
     fn note(&mut self, number: u64, bytes: u32) {
-        // One acknowledgement tells of many equal ones, the latest first.
+        // One acknowledgement reports many equally long datagrams, the latest first.
         if self.0.last().is_none_or(|latest| latest.0 < number || latest.1 < bytes) {
             self.insert(number, bytes);
         }
@@ -100,7 +101,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Never more than what arrived; and exactly that while there are few lengths.
+        /// The answer never exceeds what arrived, and is exact while there are few lengths.
         #[test]
         fn the_longest_after(arrivals in prop::collection::vec(0..60u32, 0..60), factor in 1..60u32, lengths in 1..20u32) {
             let bytes = |number: u32| 2000 + number * factor % lengths;
@@ -117,7 +118,7 @@ mod tests {
         }
     }
 
-    /// Packed datagrams that never arrive beside shorter fragments that all do.
+    /// Packed datagrams never arrive, while shorter fragments all do.
     #[test]
     fn longer_ones_that_are_lost_beside_shorter_ones_that_are_not() {
         let mut witness = BlackHoleDetector::default();

@@ -1,4 +1,4 @@
-//! Why a connection ends.
+//! Reasons why a connection ends.
 
 use super::{Class, Refusal};
 use crate::wire::{Misfit, Refuse};
@@ -6,24 +6,24 @@ use core::fmt;
 
 pub use crate::wire::CloseReason;
 
-/// Why a connection ended.
+/// Reason why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Death {
-    /// Nothing heard for the failure time.
+    /// Nothing was heard for the failure time.
     #[error("nothing was heard from the peer for the failure time")]
     Silent,
-    /// The peer's process has ended, says the kernel.
+    /// The kernel reports that the peer's process has ended.
     #[error("its process has ended")]
     Ended,
-    /// What the peer wrote into memory that it shares with this node makes no sense.
+    /// The peer wrote invalid content into memory that it shares with this node.
     #[error("it damaged the memory that it shares with this node")]
     Damaged,
-    /// The peer was let into memory of this node, was to leave it, and did not.
+    /// The peer had access to memory of this node, was told to release it, and did not.
     #[error(
         "it was to leave memory of this node, and did not in time: it is stopped there, or does not keep to what is agreed"
     )]
     Stuck,
-    /// The peer (or this end) said goodbye.
+    /// The peer or this end has closed the connection.
     #[error("the connection was closed")]
     Closed,
     /// A newer process took the peer's place.
@@ -32,7 +32,7 @@ pub enum Death {
     /// The peer is heard, but acknowledges nothing of what is sent to it (WIND-7.6).
     #[error("it is heard, but {0}")]
     NoProgress(Stuck),
-    /// The peer has acknowledged, granted or refused what there never was (WIND-7.8).
+    /// The peer has acknowledged, granted or refused something that never existed (WIND-7.8).
     #[error(
         "what it sends makes no sense: {0}; a datagram was forged or damaged on the way, or the two run different releases"
     )]
@@ -43,23 +43,23 @@ pub enum Death {
     /// The two ends do not fit.
     #[error("handshake refused: {0}")]
     Refused(HandshakeRefusal),
-    /// No candidate path was ever answered (WIND-1.8).
+    /// The peer has answered on no candidate path (WIND-1.8).
     #[error(
         "no address of the peer ever answered: is it running, and does a firewall let UDP through?"
     )]
     Unreachable,
 }
 
-/// Two ends that do not fit.
+/// Difference between two ends that do not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HandshakeRefusal {
-    /// In what they differ.
+    /// Property in which the two ends differ.
     pub misfit: Misfit,
     /// This node's value.
     pub mine: u64,
-    /// The peer's.
+    /// The peer's value.
     pub theirs: u64,
-    /// The peer found out, not we.
+    /// Whether the peer found the difference, and not this node.
     pub by_peer: bool,
 }
 
@@ -116,20 +116,20 @@ impl core::fmt::Display for HandshakeRefusal {
     }
 }
 
-/// A peer that is heard and acknowledges nothing.
+/// Details of a peer that is heard and acknowledges nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stuck {
     /// Datagrams in flight.
     pub datagrams: u32,
     /// Messages posted and not settled.
     pub messages: u32,
-    /// Class of the oldest of them.
+    /// Class of the oldest unsettled message.
     pub oldest: Option<Class>,
-    /// Bytes of its body.
+    /// Bytes of the oldest message's body.
     pub oldest_len: u64,
-    /// How long nothing was acknowledged, in milliseconds.
+    /// Time for which nothing was acknowledged, in milliseconds.
     pub lasted_ms: u32,
-    /// It is the bulk lane; the small one may work.
+    /// Whether the bulk lane is stuck; the small lane may work.
     pub bulk: bool,
 }
 
@@ -155,38 +155,38 @@ impl fmt::Display for Stuck {
 /// Statements that no correct peer makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Nonsense {
-    /// It acknowledged a datagram that was never sent.
+    /// The peer acknowledged a datagram that was never sent.
     Acknowledged {
-        /// The number that it named.
+        /// Number of the datagram.
         number: u64,
-        /// The next number to be used.
+        /// Next number that this node will use.
         next: u64,
     },
-    /// It granted more credit than it has.
+    /// The peer granted more credit than it has.
     Credit {
         /// Bytes granted in all.
         granted: u64,
-        /// Bytes that it may have granted by now.
+        /// Maximum number of bytes that the peer can have granted by now.
         most: u64,
     },
-    /// It refused a message that was never sent.
+    /// The peer refused a message that was never sent.
     Refused {
-        /// The number that it named.
+        /// Number of the message.
         number: u64,
     },
-    /// It refused a message of shared memory that no sound peer refuses (COH-8.9).
+    /// The peer refused a message of shared memory that no correct peer refuses (COH-8.9).
     RefusedShared {
-        /// Its reason.
+        /// Reason that the peer gave.
         refusal: Refusal,
     },
-    /// It has acknowledged a request for shared memory and knows nothing of it (COH-13).
+    /// The peer has acknowledged a request for shared memory and no longer knows it (COH-13).
     Forgotten,
-    /// It has acknowledged a get, an atomic or a lookup, and brings no answer (MEM-4.8).
+    /// The peer has acknowledged a get, an atomic or a lookup, and sends no answer (MEM-4.8).
     Unanswered,
 }
 
 impl Death {
-    /// Reason that a goodbye to the peer gives (WIND-7.9).
+    /// Returns the reason that CLOSE gives to the peer (WIND-7.9).
     pub(super) fn close_reason(self) -> CloseReason {
         match self {
             Death::NoProgress(_) => CloseReason::NoProgress,
@@ -195,7 +195,7 @@ impl Death {
         }
     }
 
-    /// Meaning of a goodbye from the peer.
+    /// Returns the meaning of a CLOSE from the peer.
     pub(super) fn by_peer(reason: CloseReason) -> Death {
         if reason == CloseReason::Goodbye { Death::Closed } else { Death::GivenUp(reason) }
     }

@@ -1,9 +1,10 @@
-//! Getting to know the peer (WIND-1): symmetric, both sides may begin at once, any datagram may be
-//! lost.
+//! Handshake with the peer (WIND-1). It is symmetric: both sides may begin at once, and any
+//! datagram may be lost.
 //!
-//! A node is *established* when it knows the peer's id and the peer has shown that it knows ours,
-//! by a HELLO that says so or by any datagram with our id. Whoever is not established repeats its
-//! HELLO and wants an answer; whoever is answers. So no loss can leave one side waiting for ever.
+//! A node is *established* when it knows the peer's id and the peer has shown that it knows the
+//! node's id. A HELLO that says so shows it, as does any datagram with the node's id. A node that
+//! is not established repeats its HELLO and asks for an answer, and an established node answers. So
+//! no loss can leave one side waiting forever.
 
 use super::death::HandshakeRefusal;
 use super::{Introduction, Misfit};
@@ -15,14 +16,15 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::time::Duration;
 
-/// What a handshake frame has changed (WIND-1.2).
+/// Effect of a handshake frame (WIND-1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
     Nothing,
-    /// Of an earlier life.
+    /// The frame is from an earlier incarnation.
     Stale,
     Established,
-    /// A newer process; the connection begins anew. `was_established`: with the older one.
+    /// The peer is a newer process, and the connection begins anew. `was_established` tells whether
+    /// the connection to the older process was established.
     Restarted {
         incarnation: u64,
         was_established: bool,
@@ -44,20 +46,20 @@ pub(super) struct Handshake {
     paths: u8,
     state: State,
     pub them: Option<Introduction>,
-    /// The number of its latest HELLO.
+    /// Number of the peer's latest HELLO.
     heard: u64,
-    /// Which of the peer's paths brought its latest HELLO.
+    /// Number of the peer's own path that brought its latest HELLO.
     their_path: u8,
-    /// The path to the peer that is proven, once established; before, the one that its latest HELLO
-    /// came by.
+    /// Path to the peer. Once established, this path is proven. Before, it is the path by which the
+    /// peer's latest HELLO came.
     pub path: Option<u8>,
     began: Time,
     next_hello: Option<Time>,
     interval: Duration,
     rotation: u8,
-    /// A HELLO is to go on this path.
+    /// Path on which a HELLO is due as an answer.
     answer: Option<u8>,
-    /// A REFUSE likewise.
+    /// REFUSE that is due, and its path.
     refuse: Option<(Refuse, u8)>,
     number: u64,
 }
@@ -91,12 +93,12 @@ impl Handshake {
         self.state == State::Calling
     }
 
-    /// When the calling began.
+    /// Returns when the handshake began.
     pub fn began(&self) -> Time {
         self.began
     }
 
-    /// Begin to call; harmless if begun.
+    /// Starts the handshake, unless it has begun.
     pub fn call(&mut self, now: Time) {
         if self.state == State::Idle {
             self.state = State::Calling;
@@ -114,28 +116,28 @@ impl Handshake {
         self.next_hello
     }
 
-    /// Is this HELLO the latest of a process as new as the one we know (WIND-1.7)? An earlier one
-    /// anybody may say again who has seen it (WIND-1.9).
+    /// Returns `true` if this HELLO is the latest of a process at least as new as the known one
+    /// (WIND-1.7). An earlier HELLO may be a replay by anybody who has seen it (WIND-1.9).
     pub fn is_fresh(&self, hello: &Hello, number: u64) -> bool {
         let mine = &hello.mine;
         self.them.is_none_or(|them| match mine.incarnation.cmp(&them.incarnation) {
             Ordering::Less => false,
             Ordering::Greater => true,
             Ordering::Equal if mine.connection == them.connection => number > self.heard,
-            // The same process under another id: believed only from one that has seen who we are,
-            // and not any more once established.
+            // The same process under another id is believed only before establishment, and only if
+            // the HELLO shows this node's id.
             Ordering::Equal => self.state != State::Established && self.shown(hello).is_some(),
         })
     }
 
-    /// What it shows of us, if it has heard of us.
+    /// Returns what the HELLO shows of this node, if its sender has heard this node.
     fn shown(&self, hello: &Hello) -> Option<Shown> {
         hello.yours.filter(|yours| {
             yours.connection == self.me.connection && yours.incarnation == self.me.incarnation
         })
     }
 
-    /// A HELLO of this number came on `path`.
+    /// Processes a HELLO with this number that came on `path`.
     pub fn hello(&mut self, now: Time, hello: &Hello, number: u64, path: u8) -> Heard {
         if !self.is_fresh(hello, number) {
             return Heard::Stale;
@@ -166,7 +168,7 @@ impl Handshake {
         }
         match shows_me {
             Some(shown) if self.state == State::Calling && heard == Heard::Nothing => {
-                // The path that is proven outward, not only inward.
+                // This path is proven outward, not only inward.
                 self.establish(shown.path);
                 Heard::Established
             }
@@ -174,7 +176,8 @@ impl Handshake {
         }
     }
 
-    /// A datagram with our id came on `path`: the peer knows us. Is that news?
+    /// Called when a datagram with this node's id came on `path`, which shows that the peer knows
+    /// this node. Returns `true` if that establishes the connection.
     pub fn proven(&mut self, path: u8) -> bool {
         let news = self.state == State::Calling && self.them.is_some();
         if news {
@@ -189,7 +192,8 @@ impl Handshake {
         self.next_hello = None;
     }
 
-    /// Does this REFUSE speak to us, and now?
+    /// Returns the effect of a REFUSE, which counts only if it answers the current handshake of
+    /// this process.
     pub fn refused(&self, refuse: &Refuse) -> Heard {
         if refuse.rank != self.peer
             || refuse.incarnation != self.me.incarnation
@@ -200,7 +204,8 @@ impl Handshake {
         Heard::Misfit(HandshakeRefusal::from_frame(refuse))
     }
 
-    /// WIND-1.6: datagrams of the older process carry our old id, so it may not be used again.
+    /// Begins anew with a new id, because datagrams of the older process carry the old id
+    /// (WIND-1.6).
     fn begin_anew(&mut self, now: Time, hello: &Hello) -> Heard {
         let was_established = self.state == State::Established;
         self.me.connection = successor(self.me.connection, hello.mine.incarnation);
@@ -210,7 +215,7 @@ impl Handshake {
         Heard::Restarted { incarnation: hello.mine.incarnation, was_established }
     }
 
-    /// WIND-1.5, in an order in which the first difference explains the most.
+    /// Returns the first difference (WIND-1.5), in an order in which the first explains the most.
     fn misfit(&self, hello: &Hello) -> Option<HandshakeRefusal> {
         let (me, them) = (&self.me, &hello.mine);
         let pairs = [
@@ -226,7 +231,7 @@ impl Handshake {
         Some(HandshakeRefusal { misfit, mine, theirs, by_peer: false })
     }
 
-    /// Is the refusal the only thing left to say?
+    /// Returns `true` if a REFUSE is due.
     pub fn owes_refusal(&self) -> bool {
         self.refuse.is_some()
     }
@@ -237,7 +242,7 @@ impl Handshake {
             || self.next_hello.is_some_and(|at| at <= now)
     }
 
-    /// Append a due handshake datagram; the path it goes to.
+    /// Appends a due handshake datagram and returns the path for it.
     pub fn transmit(&mut self, now: Time, into: &mut Vec<u8>) -> Option<u8> {
         if let Some((refuse, path)) = self.refuse.take() {
             self.datagram(into, |builder| builder.refuse(&refuse));
@@ -258,12 +263,12 @@ impl Handshake {
         Some(path)
     }
 
-    /// The next candidate path, if its time has come (WIND-1.4).
+    /// Returns the next candidate path, if a HELLO is due (WIND-1.4).
     fn call_again(&mut self, now: Time) -> Option<u8> {
         self.next_hello.filter(|at| *at <= now)?;
         let path = self.rotation % self.paths;
         self.rotation = (path + 1) % self.paths;
-        // One round over all candidates without pause, then back off.
+        // The first round over all candidates has no pauses; the rounds after it back off.
         if self.rotation == 0 {
             self.next_hello = Some(now + self.interval);
             self.interval = (self.interval * 2).min(HELLO_INTERVAL_MAX);
@@ -280,8 +285,8 @@ impl Handshake {
     }
 }
 
-/// An id for the next life, from the last one (which is random and known to few) and from what is
-/// new. SplitMix64's finaliser.
+/// Returns an id for the next incarnation, from the last id (which is random and known to few
+/// nodes) and the new incarnation, by SplitMix64's finaliser.
 fn successor(id: u64, incarnation: u64) -> u64 {
     let mut x = id ^ incarnation.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15;
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

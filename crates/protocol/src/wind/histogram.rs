@@ -1,23 +1,23 @@
-//! Spans of time, counted in buckets whose width grows with their value: a log-linear histogram as
-//! Gil Tene's HdrHistogram, small enough to have one for each peer.
+//! Log-linear histogram of durations, whose bucket width grows with the value, like Gil Tene's
+//! HdrHistogram. It is small enough to have one for each peer.
 //!
-//! Below two microseconds a bucket is 128 ns wide; from there on each doubling is cut into eight.
-//! What a bucket stands for is at most a sixteenth away from what was recorded.
+//! Below two microseconds a bucket is 128 ns wide. From there on each doubling is cut into eight
+//! buckets. The value reported for a bucket differs from a recorded one by at most a sixteenth.
 
 use crate::time::Time;
 use alloc::boxed::Box;
 use core::hash::{Hash, Hasher};
 use core::time::Duration;
 
-/// The finest difference told, in bits: 128 ns.
+/// Width of the finest bucket, in bits: 128 ns.
 const UNIT_BITS: u32 = 7;
-/// Buckets that a doubling is cut into, in bits.
+/// Number of buckets in each doubling, in bits.
 const CUT_BITS: u32 = 3;
 const CUT: usize = 1 << CUT_BITS;
-/// Doublings told apart beyond the first; what exceeds them (17 s) counts with the last bucket.
+/// Number of doublings beyond the first. Longer durations (beyond 17 s) count in the last bucket.
 const DOUBLINGS: usize = 24;
 
-/// Counts of spans of time, cumulative, and the longest of them.
+/// Cumulative counts of durations, and the longest duration.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Histogram {
     counts: [u32; Histogram::BUCKETS],
@@ -32,11 +32,11 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Buckets of every histogram.
+    /// Number of buckets of every histogram.
     pub const BUCKETS: usize = CUT * (DOUBLINGS + 1);
 
-    /// From what [`counts`](Self::counts), [`halvings`](Self::halvings) and
-    /// [`longest`](Self::longest) said.
+    /// Creates a histogram from the values of [`counts`](Self::counts),
+    /// [`halvings`](Self::halvings) and [`longest`](Self::longest).
     #[must_use]
     pub fn from_parts(
         counts: [u32; Histogram::BUCKETS],
@@ -46,7 +46,7 @@ impl Histogram {
         Histogram { counts, halvings, longest: nanos(longest) }
     }
 
-    /// Count one span.
+    /// Counts one duration.
     pub fn record(&mut self, span: Duration) {
         self.count(nanos(span));
     }
@@ -56,45 +56,46 @@ impl Histogram {
         let Some(count) = self.counts.get_mut(bucket(span)) else { return };
         *count += 1;
         if *count == u32::MAX {
-            // Shares stay as they are; who compares two looks is told (see `since`).
+            // The shares stay as they are. A reader that compares two states learns of it (see
+            // `since`).
             self.counts.iter_mut().for_each(|count| *count /= 2);
             self.halvings = self.halvings.wrapping_add(1);
         }
     }
 
-    /// How many spans lie in each bucket.
+    /// Returns the number of durations in each bucket.
     #[must_use]
     pub fn counts(&self) -> &[u32; Histogram::BUCKETS] {
         &self.counts
     }
 
-    /// How often all counts were halved because one of them was about to overflow.
+    /// Returns how often all counts were halved because one of them was about to overflow.
     #[must_use]
     pub fn halvings(&self) -> u32 {
         self.halvings
     }
 
-    /// The longest span recorded, exactly.
+    /// Returns the longest recorded duration, exactly.
     #[must_use]
     pub fn longest(&self) -> Duration {
         Duration::from_nanos(self.longest)
     }
 
-    /// How many spans were counted (fewer after a halving).
+    /// Returns the number of durations counted, which is less after a halving.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.counts.iter().map(|count| u64::from(*count)).sum()
     }
 
-    /// Nothing counted?
+    /// Returns `true` if nothing was counted.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.counts.iter().all(|count| *count == 0)
     }
 
-    /// The span that `hundredths` of a percent of all spans do not exceed (nearest rank: 9990 is
-    /// p99.9), within a sixteenth of its value or 64 ns, and 10,000 exactly. `None` if there are
-    /// none.
+    /// Returns the duration that `hundredths` of a percent of all durations do not exceed (nearest
+    /// rank: 9990 is p99.9). The result is within a sixteenth of its value or 64 ns, and exact for
+    /// 10,000. Returns `None` if nothing was counted.
     #[must_use]
     pub fn percentile(&self, hundredths: u32) -> Option<Duration> {
         let total = self.len();
@@ -113,8 +114,8 @@ impl Histogram {
         Some(Duration::from_nanos(middle(at).min(self.longest)))
     }
 
-    /// What was counted since `earlier`, an older look at the same histogram. Its longest span is
-    /// only known to its bucket.
+    /// Returns what was counted since `earlier`, an older copy of the same histogram. Its longest
+    /// duration is only known to within its bucket.
     #[must_use]
     pub fn since(&self, earlier: &Histogram) -> Histogram {
         let shift = self.halvings.wrapping_sub(earlier.halvings);
@@ -147,28 +148,29 @@ impl core::fmt::Debug for Histogram {
     }
 }
 
-/// A histogram that takes memory with its first span: an idle peer costs a pointer.
+/// Histogram that allocates with its first duration, so that an idle peer costs one pointer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latency(Option<Box<Histogram>>);
 
-/// What was measured decides nothing: two states that differ in it only are one.
+/// Hashes nothing, because measurements decide nothing: states that differ only in them are equal
+/// to a model.
 impl Hash for Latency {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
 impl Latency {
-    /// Count one span.
+    /// Counts one duration.
     pub fn record(&mut self, span: Duration) {
         self.0.get_or_insert_default().record(span);
     }
 
-    /// Count the span between two moments.
+    /// Counts the time between `from` and `to`.
     pub fn record_between(&mut self, from: Time, to: Time) {
-        // Without the detour by way of seconds.
+        // Avoids the conversion to seconds and back.
         self.0.get_or_insert_default().count(to.0.saturating_sub(from.0));
     }
 
-    /// What was counted, if anything.
+    /// Returns the histogram, if anything was counted.
     #[must_use]
     pub fn histogram(&self) -> Option<&Histogram> {
         self.0.as_deref()
@@ -179,7 +181,7 @@ fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Where a span of so many nanoseconds is counted.
+/// Returns the bucket of a duration in nanoseconds.
 fn bucket(span: u64) -> usize {
     let units = span >> UNIT_BITS;
     let doubling = (units | CUT as u64).ilog2() - CUT_BITS;
@@ -187,13 +189,13 @@ fn bucket(span: u64) -> usize {
     at.min(Histogram::BUCKETS - 1)
 }
 
-/// The shortest span counted in a bucket.
+/// Returns the shortest duration counted in a bucket, in nanoseconds.
 fn lowest(at: usize) -> u64 {
     let doubling = (at / CUT).saturating_sub(1);
     ((at - doubling * CUT) as u64) << doubling << UNIT_BITS
 }
 
-/// What a bucket stands for.
+/// Returns the value reported for a bucket, in nanoseconds.
 fn middle(at: usize) -> u64 {
     lowest(at) + (lowest(at + 1) - lowest(at)) / 2
 }
@@ -216,7 +218,7 @@ mod tests {
         sorted[rank as usize - 1]
     }
 
-    /// All magnitudes alike, up to the 17 s that are told apart.
+    /// Durations of all magnitudes alike, up to the 17 s that have buckets of their own.
     fn spans() -> impl Strategy<Value = Vec<u64>> {
         prop::collection::vec(
             (0..34u32, any::<u64>()).prop_map(|(bits, value)| value & ((2 << bits) - 1)),
@@ -250,7 +252,7 @@ mod tests {
             after.sort_unstable();
             prop_assert_eq!(since.len(), after.len() as u64);
             let (found, right) = (since.percentile(hundredths).unwrap(), oracle(&after, u64::from(hundredths)));
-            // The last rank is told by its bucket's end.
+            // The last rank is reported as the end of its bucket.
             prop_assert!(found.abs_diff(Duration::from_nanos(right)) <= Duration::from_nanos((right / 8).max(128)));
         }
 

@@ -1,8 +1,8 @@
-//! Messages on their way in (WIND-2, WIND-4): which have been delivered, which are held back, which
-//! are being collected.
+//! Receive queue (WIND-2, WIND-4): tracks which messages are delivered, held back or being
+//! reassembled.
 //!
-//! One number space for all classes. Everything below `floor` is delivered; an ordered message is
-//! delivered when it is the floor, an unordered one when it is whole.
+//! All classes share one number space. Every message below `floor` is delivered. An ordered message
+//! is delivered when it is at the floor, an unordered one when it is whole.
 
 mod turns;
 
@@ -18,20 +18,21 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Bookkeeping of a message that is held back or collected, beyond its bytes.
+/// Bytes of bookkeeping for a message that is held back or reassembled, beyond its own bytes.
 const OVERHEAD: u64 = (HEAD_MAX + 128) as u64;
 
-/// What became of a frame.
+/// Result of processing a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
     New,
-    /// It had come before (WIND-2.7).
+    /// The content had arrived before (WIND-2.7).
     Duplicate,
-    /// No room to hold it: the datagram may not be acknowledged.
+    /// There is no room to hold the content, and the datagram may not be acknowledged.
     NoRoom,
-    /// A fragment of a message whose beginning has not come: likewise (WIND-2.6).
+    /// The fragment's message has not begun yet, and the datagram may not be acknowledged
+    /// (WIND-2.6).
     Unknown,
-    /// No correct peer says this: likewise.
+    /// No correct peer sends this, and the datagram may not be acknowledged.
     Wrong,
 }
 
@@ -47,18 +48,19 @@ struct Held {
 #[derive(Clone, Debug, Hash)]
 enum Slot {
     Missing,
-    /// Whole and ordered, not yet its turn.
+    /// The message is whole and ordered, and its turn has not come yet.
     Held(Box<Held>),
-    /// Its beginning is known. Whole, if ordered and not yet its turn.
+    /// The beginning of the message is known. The message may be whole if it is ordered and its
+    /// turn has not come yet.
     Gathering(Box<Assembly>),
-    /// Delivered, refused or withdrawn.
+    /// The message is delivered, refused or withdrawn.
     Done,
 }
 
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Inbox {
     floor: u64,
-    /// Of `floor`, `floor + 1`, …
+    /// Slots of the messages `floor`, `floor + 1`, and so on.
     slots: VecDeque<Slot>,
     held: u64,
     held_max: u64,
@@ -80,17 +82,17 @@ impl Inbox {
         }
     }
 
-    /// Bytes held back or being collected.
+    /// Returns the bytes that are held back or being reassembled.
     pub fn held(&self) -> u64 {
         self.held
     }
 
-    /// Nothing begun?
+    /// Returns `true` if no message has begun.
     pub fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// A whole message came.
+    /// Processes a whole message.
     pub fn message<U: Handler>(
         &mut self,
         message: &SmallMessage<'_>,
@@ -103,7 +105,7 @@ impl Inbox {
                 above.deliver(number, class, head, Delivered::Bytes(body));
                 return Taken::Duplicate;
             }
-            // It had begun in fragments.
+            // The message had begun in fragments.
             Err(Taken::Duplicate) => return self.whole(number, body, above),
             Err(taken) => return taken,
         }
@@ -132,8 +134,8 @@ impl Inbox {
         Taken::New
     }
 
-    /// A message begins. `whole`: all of its body is in the same datagram, and is taken in too
-    /// (WIND-2.10).
+    /// Processes the beginning of a message. If `whole` is given, the same datagram has all of its
+    /// body, which is accepted too (WIND-2.10).
     pub fn open<U: Handler>(
         &mut self,
         open: &Open<'_>,
@@ -146,7 +148,7 @@ impl Inbox {
             (Err(Taken::Duplicate), Some((fragment, bytes))) => {
                 return self.fragment(fragment, true, bytes, above);
             }
-            // A beginning is repeated until it is acknowledged: nothing strange.
+            // A beginning is repeated until it is acknowledged, so a duplicate is not unusual.
             (Err(Taken::Duplicate), None) => return Taken::New,
             (Err(taken), _) => return taken,
         }
@@ -154,8 +156,8 @@ impl Inbox {
         let now = whole
             .map(|(_, body)| body)
             .filter(|_| class == Class::Unordered || number == self.floor);
-        // WIND-6.7: of messages beyond all credit there is one, whose room is the credit that it
-        // took.
+        // WIND-6.7: there is only one message beyond all credit, and its room is the credit that it
+        // used.
         let is_placed = class == Class::Unordered && above.handler.places(class, head);
         let collected = if is_placed || self.is_alone(credited, len) { 0 } else { len };
         if now.is_none() && !self.has_room(number, collected) {
@@ -190,8 +192,8 @@ impl Inbox {
             (Admission::Place, None) => self
                 .gather(number, Assembly::new(class, credited, kept_head, len, Destination::Place)),
             (Admission::Assemble, None) => {
-                // Reserved, not cleared: most fragments come in order, and each byte is written
-                // once.
+                // Reserved but not cleared, because most fragments come in order and each byte is
+                // written once.
                 let Some(buffer) =
                     usize::try_from(len).ok().and_then(|len| above.handler.buffer(len))
                 else {
@@ -216,7 +218,8 @@ impl Inbox {
         self.set(number, Slot::Gathering(Box::new(assembly)));
     }
 
-    /// Bytes of a body came, beside its beginning if that `opens`.
+    /// Processes bytes of a body. `opens` tells whether the message's beginning is in the same
+    /// datagram.
     pub fn fragment<U: Handler>(
         &mut self,
         fragment: Fragment,
@@ -224,8 +227,8 @@ impl Inbox {
         bytes: &[u8],
         above: &mut Above<'_, U>,
     ) -> Taken {
-        // The low half names the number nearest above the floor; what lies below it is long
-        // delivered (WIRE-4.5).
+        // The low half of the number means the number nearest above the floor. A number below the
+        // floor was delivered long ago (WIRE-4.5).
         let ahead = fragment.message_low.wrapping_sub(self.floor as u32);
         if ahead > u32::MAX / 2 {
             return Taken::Duplicate;
@@ -240,12 +243,12 @@ impl Inbox {
         taken
     }
 
-    /// What comes next, up to so many bytes.
+    /// Returns a forecast of what comes next, up to `bytes` bytes.
     pub fn expected(&self, bytes: usize) -> Forecast {
         self.guess.forecast(bytes, |number| self.assembly(number))
     }
 
-    /// A whole message came of which something is known already: what of it is missing is taken in
+    /// Processes a whole message of which something is known already, and accepts the missing part
     /// (WIND-2.4).
     fn whole<U: Handler>(&mut self, number: u64, body: &[u8], above: &mut Above<'_, U>) -> Taken {
         match self.slot(number) {
@@ -283,7 +286,7 @@ impl Inbox {
         Taken::New
     }
 
-    /// Its sender took a message back (WIND-2.9, WIND-4.7).
+    /// Processes a withdrawal by the sender (WIND-2.9, WIND-4.7).
     pub fn withdraw<U: Handler>(
         &mut self,
         withdrawal: Withdrawal,
@@ -320,7 +323,7 @@ impl Inbox {
         }
     }
 
-    /// Is this a message of which nothing is known yet, and that the sender may send?
+    /// Returns `Ok` if nothing is known of this message yet, and the sender may send it.
     fn first_sight(&mut self, number: u64, credited: bool, len: u64) -> Result<(), Taken> {
         if number < self.floor {
             return Err(Taken::Duplicate);
@@ -361,7 +364,8 @@ impl Inbox {
         }
     }
 
-    /// WIND-6.5: the message all others wait for always gets in.
+    /// Returns `true` if there is room for the message. The message that all others wait for is
+    /// always accepted (WIND-6.5).
     fn has_room(&self, number: u64, len: u64) -> bool {
         number == self.floor
             || self.held.saturating_add(len).saturating_add(OVERHEAD) <= self.held_max
@@ -380,14 +384,15 @@ impl Inbox {
         credited && self.credit.is_exceeded_by(len)
     }
 
-    /// Returns what a message that is collected takes of the bound on what is held.
+    /// Returns the bytes by which a message that is reassembled counts against the bound on held
+    /// messages.
     fn assembly_cost(&self, assembly: &Assembly) -> u64 {
         let is_counted = matches!(assembly.destination, Destination::Collect(_))
             && !self.is_alone(assembly.credited, assembly.len);
         OVERHEAD + if is_counted { assembly.len } else { 0 }
     }
 
-    /// A message is done with; its credit goes back if nobody will read it.
+    /// Marks a message as done. Its credit goes back if nobody will read the message.
     fn done<U: Handler>(
         &mut self,
         number: u64,
@@ -406,22 +411,23 @@ impl Inbox {
         }
     }
 
-    /// So many credited messages were read, with bodies of so many bytes together.
+    /// Returns the credit of `messages` messages that were read, whose bodies have `bytes` bytes
+    /// together.
     pub fn consumed(&mut self, messages: u64, bytes: u64) {
         self.credit.give_back(messages, bytes);
     }
 
-    /// All the credit ever granted, to be told now.
+    /// Returns all the credit ever granted, which the next ACK reports.
     pub fn tell_credit(&mut self) -> u64 {
         self.credit.tell()
     }
 
-    /// Is so much credit untold that the peer should hear of it (WIND-6.4)?
+    /// Returns `true` if so much credit is unreported that the peer should hear of it (WIND-6.4).
     pub fn credit_due(&self) -> bool {
         self.credit.is_due()
     }
 
-    /// Give memory back while idle.
+    /// Gives memory back while idle.
     pub fn shrink(&mut self) {
         if self.slots.is_empty() {
             self.slots.shrink_to(16);

@@ -1,4 +1,4 @@
-//! Is the peer alive (WIND-7)?
+//! Liveness of the peer (WIND-7).
 
 use super::Settings;
 use crate::limits::PROGRESS_FAILURE_TIMES;
@@ -6,14 +6,14 @@ use crate::planted::{Bug, planted};
 use crate::time::Time;
 use core::time::Duration;
 
-/// What a look at the clock says (WIND-7.2).
+/// Result of a check of the time (WIND-7.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pulse {
     Fine,
-    /// Ask for a sign of life.
+    /// Ask the peer for a sign of life.
     Ask,
-    /// Half of the failure time has passed: ask, and doubt the ways by which the link receives
-    /// (WIND-8.13). Said once a silence.
+    /// Half of the failure time has passed without a sign of life. Ask for one, and doubt the fast
+    /// paths by which the link receives (WIND-8.13). Reported once in each silence.
     Unheard,
     Dead,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Liveness {
     keepalive: Duration,
     heard: Time,
     next_ask: Time,
-    /// Not dead before this, whatever `heard` says.
+    /// Time before which the peer does not count as dead, whatever `heard` says.
     grace: Time,
     last_look: Time,
     told_unheard: bool,
@@ -44,8 +44,8 @@ impl Liveness {
         }
     }
 
-    /// This node was called. If it slept for more than half of the failure time, the silence says
-    /// nothing about the peer: whatever the peer sent may still lie in the socket (WIND-7.4).
+    /// Notes that this node runs. If it slept for more than half of the failure time, the silence
+    /// says nothing about the peer, whose datagrams may still lie in the socket (WIND-7.4).
     pub fn look(&mut self, now: Time) {
         if now - self.last_look > self.failure_time / 2 {
             self.grace = now + self.failure_time / 2;
@@ -60,18 +60,18 @@ impl Liveness {
         self.told_unheard = false;
     }
 
-    /// Is the peer heard now for the first time after a silence?
+    /// Returns `true` if a datagram heard now ends a silence.
     pub fn ends_a_silence(&self, now: Time) -> bool {
         now - self.heard >= self.keepalive / 2
     }
 
-    /// When the peer was heard last.
+    /// Returns when the peer was last heard.
     pub fn heard_at(&self) -> Time {
         self.heard
     }
 
-    /// When a peer is given up of which nothing was acknowledged since then (WIND-7.6), not before
-    /// the grace of an own sleep has passed (WIND-7.4).
+    /// Returns when to give up a peer that has acknowledged nothing since `since` (WIND-7.6). After
+    /// a sleep of this node, that is not before its grace has passed (WIND-7.4).
     pub fn stuck_at(&self, since: Time) -> Time {
         (since + self.failure_time * PROGRESS_FAILURE_TIMES).max(self.grace)
     }
@@ -81,8 +81,8 @@ impl Liveness {
         (self.heard + self.failure_time * late).max(self.grace)
     }
 
-    /// When the silence is to be told of. After an own sleep the peer first gets some time to be
-    /// heard (WIND-7.4).
+    /// Returns when the silence is to be reported. After a sleep of this node, the peer first gets
+    /// some time to be heard (WIND-7.4).
     fn unheard_at(&self) -> Time {
         let quarter = u64::try_from((self.failure_time / 4).as_nanos()).unwrap_or(u64::MAX);
         (self.heard + self.failure_time / 2).max(Time(self.grace.0.saturating_sub(quarter)))

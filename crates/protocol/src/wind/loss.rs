@@ -1,30 +1,30 @@
-//! When a datagram counts as lost, as a pure function (WIND-5.2; RACK: RFC 8985, section 6.2).
+//! Loss detection for one datagram, as a pure function (WIND-5.2; RACK: RFC 8985, section 6.2).
 
 use crate::time::Time;
 use core::time::Duration;
 
-/// What is to be thought of a datagram that is not acknowledged while one sent later is.
+/// Verdict on a datagram that is not acknowledged while a later one is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Verdict {
-    /// Enough later datagrams have overtaken it.
+    /// Lost, because enough later datagrams have overtaken it.
     LostByReordering,
-    /// It was overtaken long enough ago.
+    /// Lost, because it was overtaken long enough ago.
     LostByTime,
-    /// It may still come; look again then.
+    /// It may still arrive; judge it again at this time.
     Wait(Time),
 }
 
-/// What has overtaken others: the acknowledged datagram that was sent last.
+/// The acknowledged datagram that was sent last, which has overtaken others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Overtaker {
     pub number: u64,
-    /// Between its sending and its acknowledgement.
+    /// Time between sending and acknowledgement.
     pub round_trip: Duration,
 }
 
-/// `number`, sent at `sent` and before `overtaker`, is not acknowledged. A later `window` forgives
-/// more reordering; `threshold` datagrams overtaking it are proof at once, if reordering is not
-/// expected.
+/// Judges datagram `number`, which was sent at `sent` before `overtaker` and is not acknowledged. A
+/// longer `window` tolerates more reordering. If reordering is not expected, `threshold` later
+/// datagrams prove the loss at once.
 pub(super) fn judge(
     (number, sent): (u64, Time),
     overtaker: Overtaker,

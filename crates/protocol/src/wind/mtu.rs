@@ -1,8 +1,8 @@
-//! How large a datagram the path carries (WIND-8; RFC 8899, with the optimism of beginning at the
-//! top).
+//! Path MTU discovery: finds how large a datagram the path carries (WIND-8; RFC 8899, but beginning
+//! at the top).
 //!
-//! RFC 8899's states are here: *Base* and *Search* are [`Search::Open`] (with or without something
-//! found above the base), *Search Complete* is [`Search::Closed`]. Its *Error*, a path that does
+//! RFC 8899's states map as follows. *Base* and *Search* are [`Search::Open`], without or with a
+//! size found above the base. *Search Complete* is [`Search::Closed`]. *Error*, a path that does
 //! not even carry the base, is a silent peer.
 
 use super::black_hole::SizeEvidence;
@@ -10,12 +10,13 @@ use crate::limits::{DATAGRAM_MIN, MTU_LOSSES, MTU_RAISE_MAX, MTU_RAISE_MIN, MTU_
 use crate::time::Time;
 use core::time::Duration;
 
-/// Datagrams that fit common links, with IPv6's headers and, at 1500 and 9000 bytes, with IPv4's:
-/// tunnels, Ethernet, jumbo frames.
+/// Sizes of datagrams that fit common links: tunnels, Ethernet and jumbo frames. They leave room
+/// for IPv6's headers and, at 1500 and 9000 bytes, also for IPv4's.
 const COMMON: [usize; 8] =
     [1420 - 48, 1450 - 48, 1500 - 48, 1500 - 28, 4096 - 48, 8950 - 48, 9000 - 48, 9000 - 28];
 
-/// How many datagrams arrive, of those whose size is not in doubt. Old ones count less and less.
+/// Counts of datagrams that arrived and were lost, of those whose size is not in doubt. The counts
+/// decay.
 #[derive(Clone, Copy, Debug, Default)]
 struct Others {
     acked: u32,
@@ -32,47 +33,47 @@ impl Others {
         }
     }
 
-    /// Is it too much of a chance that so many of one size were lost in a row, where the others do
-    /// as they do (WIND-8.3)?
+    /// Returns `true` if that many lost datagrams of one size in a row cannot be chance, given the
+    /// loss of the others (WIND-8.3).
     fn refute(self, in_a_row: u32) -> bool {
         let (acked, lost) = (u64::from(self.acked), u64::from(self.lost));
         acked > 0 && u64::from(in_a_row) * acked >= u64::from(MTU_LOSSES) * (acked + lost)
     }
 }
 
-/// The looking for a larger size.
+/// State of the search for a larger size.
 #[derive(Clone, Copy, Debug)]
 enum Search {
-    /// This size is being tried.
+    /// The search is trying this size.
     Open { size: usize, lost: u32 },
-    /// Nothing is to be found for now.
+    /// The search has ended for now.
     Closed,
 }
 
-/// The size of datagrams to one peer.
+/// Path MTU of one peer.
 #[derive(Clone, Debug)]
 pub(crate) struct Mtu {
     ceiling: usize,
-    /// Datagrams are at most so large.
+    /// Size in use, in bytes.
     current: usize,
-    /// The smallest size that is not worth trying.
+    /// Smallest size in bytes that is not worth trying.
     refuted: usize,
-    /// Large datagrams lost in a row, and the shortest of them.
+    /// Large datagrams lost in a row, and the size of the shortest of them.
     lost: u32,
     least_lost: usize,
     others: Others,
     search: Search,
-    /// A closed search is opened again from then on, after ever longer pauses.
+    /// Time from which a closed search may be opened again. The pauses before it grow.
     raise_at: Time,
     raise_after: Duration,
     care: Care,
-    /// The size of the size probe in flight.
+    /// Size of the size probe in flight.
     in_flight: Option<usize>,
-    /// A size probe may go from then on, if none is in flight.
+    /// Time from which a size probe may be sent, if none is in flight.
     next_probe: Time,
 }
 
-/// Is the size in use in doubt (WIND-8.5)?
+/// Doubt about the size in use (WIND-8.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Care {
     None,
@@ -82,13 +83,13 @@ enum Care {
     Verifying,
 }
 
-/// So many of the latest datagrams tell how many arrive.
+/// Number of latest datagrams from which the loss rate is estimated.
 const MEMORY: u32 = 512;
-/// Never.
+/// Time that never comes.
 const NEVER: Time = Time(u64::MAX);
 
 impl Mtu {
-    /// The routes of both ends carry so much, they say (WIRE-1.2, WIND-8.1).
+    /// Starts at the size that the routes of both ends promise (WIRE-1.2, WIND-8.1).
     pub fn new(ceiling: usize) -> Mtu {
         let ceiling = ceiling.max(DATAGRAM_MIN);
         Mtu {
@@ -107,21 +108,21 @@ impl Mtu {
         }
     }
 
-    /// Of a path that carries less than any does, and never changes: for a model, in which every
-    /// byte costs.
+    /// Returns an MTU that never changes and may be below that of any real path. A model uses it,
+    /// because every byte costs there.
     #[cfg(test)]
     pub fn fixed(size: usize) -> Mtu {
         Mtu { ceiling: size, current: size, refuted: size + 1, ..Mtu::new(size) }
     }
 
-    /// Bytes of the largest datagram to be made now, tag included.
+    /// Returns the bytes of the largest datagram to send now, with its tag.
     #[inline]
     pub fn size(&self) -> usize {
         if self.care == Care::None { self.current } else { DATAGRAM_MIN }
     }
 
-    /// Bytes that the routes of both ends promise, and bytes that the path carries, if a search
-    /// found these to be fewer.
+    /// Returns the bytes that the routes of both ends promise and the bytes that the path carries,
+    /// if a search found these to be fewer.
     pub fn narrower(&self) -> Option<(usize, usize)> {
         let found = matches!(self.search, Search::Closed)
             && self.care == Care::None
@@ -129,13 +130,13 @@ impl Mtu {
         found.then_some((self.ceiling, self.current))
     }
 
-    /// May a size probe go now?
+    /// Returns `true` if a size probe may be sent now.
     #[inline]
     pub fn probe_due(&self, now: Time) -> bool {
         now >= self.next_probe && self.in_flight.is_none()
     }
 
-    /// From when on larger datagrams may be tried again, if nothing else comes before (WIND-8.7).
+    /// Returns when larger datagrams may be tried again, if nothing else happens before (WIND-8.7).
     #[inline]
     pub fn raise_time(&self) -> Option<Time> {
         let waits = self.care == Care::None
@@ -144,7 +145,7 @@ impl Mtu {
         (waits && self.raise_at != NEVER).then_some(self.raise_at)
     }
 
-    /// A size probe is about to go; of what size.
+    /// Returns the size of the size probe that is about to be sent.
     pub fn probe(&mut self) -> usize {
         let size = match self.search {
             _ if self.care != Care::None => self.current,
@@ -161,7 +162,7 @@ impl Mtu {
         size
     }
 
-    /// The size probe in flight has arrived.
+    /// Called when the size probe in flight was acknowledged.
     pub fn probe_acked(&mut self, now: Time) {
         let Some(size) = self.in_flight.take().filter(|size| *size >= self.current) else { return };
         self.believe();
@@ -174,7 +175,8 @@ impl Mtu {
         self.arm();
     }
 
-    /// The size probe in flight was lost; `overtaken`: later datagrams were acknowledged.
+    /// Called when the size probe in flight was lost. `overtaken` tells whether later datagrams
+    /// were acknowledged.
     pub fn probe_lost(&mut self, overtaken: bool) {
         let probed = self.in_flight.take();
         match &mut self.search {
@@ -188,7 +190,7 @@ impl Mtu {
         }
     }
 
-    /// The probe timer ran out.
+    /// Called when the probe timer ran out.
     pub fn timed_out(&mut self) {
         if self.current > DATAGRAM_MIN {
             self.care = Care::Unanswered;
@@ -196,11 +198,11 @@ impl Mtu {
         }
     }
 
-    /// What became of datagrams that were not size probes. Was the size in use refuted? Then it is
-    /// the base from now on.
+    /// Evaluates acknowledged and lost datagrams other than size probes. Returns `true` if the size
+    /// in use was refuted, and then the base is used from now on.
     pub fn weigh(&mut self, now: Time, seen: SizeEvidence) -> bool {
-        // Once only small ones go, nothing large could show that those lost were lost like any
-        // others: size probes are to tell.
+        // While only small datagrams are sent, no large arrival can show that the losses had other
+        // causes. Size probes decide instead.
         let in_a_row = if self.care == Care::None { seen.large_lost } else { 0 };
         self.others.note(seen.acked, seen.lost + seen.large_lost - in_a_row);
         if let Search::Open { size, lost } = self.search
@@ -215,7 +217,7 @@ impl Mtu {
             self.care = Care::Verifying;
         }
         if seen.longest_acked >= self.least_lost {
-            // They were lost like any others.
+            // Those losses had other causes than the size.
             self.others.note(0, self.lost);
             self.believe();
         }
@@ -233,8 +235,8 @@ impl Mtu {
         fallen
     }
 
-    /// The system says that the path carries no more than this (WIND-8.8). Is less to be sent than
-    /// before?
+    /// Called when the system reports that the path carries no more than `fits` bytes (WIND-8.8).
+    /// Returns `true` if datagrams become smaller.
     pub fn told(&mut self, now: Time, fits: usize) -> bool {
         let fits = fits.max(DATAGRAM_MIN);
         if fits >= self.ceiling {
@@ -250,14 +252,14 @@ impl Mtu {
         less
     }
 
-    /// Use a smaller size from now on; the one used so far.
+    /// Uses a smaller size from now on, and returns the size used so far.
     fn shrink(&mut self, size: usize) -> usize {
         self.believe();
         self.raise_after = MTU_RAISE_MIN;
         core::mem::replace(&mut self.current, size)
     }
 
-    /// Nothing speaks against the size in use.
+    /// Clears all doubt about the size in use.
     fn believe(&mut self) {
         (self.care, self.lost, self.least_lost) = (Care::None, 0, usize::MAX);
     }
@@ -266,7 +268,7 @@ impl Mtu {
         self.search = Search::Open { size, lost: 0 };
     }
 
-    /// The next size to be tried, or the end of the search (WIND-8.6).
+    /// Chooses the next size to try, or ends the search (WIND-8.6).
     fn go_on(&mut self, now: Time) {
         let between = |size: &usize| self.current < *size && *size < self.refuted;
         let middle = usize::midpoint(self.current, self.refuted);
@@ -285,7 +287,7 @@ impl Mtu {
         }
     }
 
-    /// When the next size probe may go.
+    /// Sets when the next size probe may be sent.
     fn arm(&mut self) {
         self.next_probe = match (self.care, self.search) {
             (Care::Unanswered, _) => NEVER,
@@ -300,8 +302,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// One round trip of bulk over a path that carries `fits` and loses nothing else; was the size
-    /// in use refuted?
+    /// Simulates one round trip of bulk over a path that carries `fits` bytes and loses nothing
+    /// else. Returns `true` if the size in use was refuted.
     fn round_trip(mtu: &mut Mtu, now: Time, fits: usize) -> bool {
         if mtu.probe_due(now) {
             if mtu.probe() <= fits { mtu.probe_acked(now) } else { mtu.probe_lost(true) }
@@ -316,7 +318,7 @@ mod tests {
         mtu.weigh(now, seen)
     }
 
-    /// Until nothing changes any more; how many round trips it took.
+    /// Runs until nothing changes any more, and returns the number of round trips.
     fn settle(mtu: &mut Mtu, now: Time, fits: usize) -> u32 {
         let mut quiet = 0;
         (0..1000)
@@ -334,7 +336,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the path becomes, what is used fits and is close to the most that fits; and it
+        /// However the path changes, the size in use fits, is close to the most that fits, and
         /// grows back in time.
         #[test]
         fn follows_the_path(ceiling in width(), paths in prop::collection::vec(width(), 1..8)) {
@@ -342,7 +344,7 @@ mod tests {
             let mut now = Time(0);
             for fits in paths {
                 settle(&mut mtu, now, fits);
-                // A path that became wider is tried when its time has come.
+                // The search tries a wider path when the next raise is due.
                 for _ in 0..2 {
                     now += MTU_RAISE_MAX;
                     settle(&mut mtu, now, fits);
@@ -353,7 +355,8 @@ mod tests {
             }
         }
 
-        /// WIND-8.8: a word lowers and never raises, and not below the base.
+        /// WIND-8.8: a report of the system lowers the size, never raises it, and never below the
+        /// base.
         #[test]
         fn words_only_lower(ceiling in width(), words in prop::collection::vec(0..10_000usize, 1..8)) {
             let mut mtu = Mtu::new(ceiling);
@@ -375,7 +378,8 @@ mod tests {
         }
     }
 
-    /// Three in a row do where all else arrives, and more are needed where others are lost too.
+    /// Three losses in a row suffice where all else arrives, and more are needed where others are
+    /// lost too.
     #[test]
     fn loss_of_all_sizes_is_no_proof() {
         for (others_lost, needed) in [(0, 3), (100, 6), (300, 12)] {

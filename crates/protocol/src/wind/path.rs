@@ -1,5 +1,4 @@
-//! A connection on a path whose width changes (WIND-8): what [`Mtu`](super::mtu) finds out is put
-//! to use.
+//! Path MTU changes of a connection (WIND-8): applies what [`Mtu`](super::mtu) finds out.
 
 use super::Fallback;
 use super::connection::Connection;
@@ -10,7 +9,7 @@ use crate::time::Time;
 use crate::wire::Lane;
 
 impl Connection {
-    /// What was acknowledged and lost of a lane tells what the path carries (WIND-8).
+    /// Updates the path MTU from the datagrams of a lane that were acknowledged and lost (WIND-8).
     pub(super) fn weigh_sizes(&mut self, now: Time, lane: Lane) {
         let seen = self.sending[lane].flight.sizes.take();
         if self.mtu.weigh(now, seen) {
@@ -23,8 +22,8 @@ impl Connection {
         self.recut();
     }
 
-    /// The system refused to send a datagram to the peer's candidate address `path`: it says that
-    /// `fits` bytes are the most that get there (WIND-8.8).
+    /// Called when the system has refused to send a datagram to the peer's candidate address
+    /// `path`. According to the system, at most `fits` bytes get there (WIND-8.8).
     pub fn too_big(&mut self, now: Time, path: u8, fits: usize) {
         if !self.is_established() || self.handshake.path != Some(path) {
             return;
@@ -35,7 +34,8 @@ impl Connection {
         self.recut();
     }
 
-    /// WIND-8.4: no sign of congestion.
+    /// Gives up datagrams in flight that are larger than the path MTU, which is no sign of
+    /// congestion (WIND-8.4).
     fn give_up_larger(&mut self, now: Time) {
         let Connection { sending, outbox, refusals, mtu, statistics, .. } = self;
         let size = mtu.size();
@@ -46,8 +46,9 @@ impl Connection {
         }
     }
 
-    /// What waits is cut as the path is now, and windows are of such datagrams (WIND-6.2). Whatever
-    /// has changed the size: a size probe's arrival may have, long before this.
+    /// Fragments queued messages for the current path MTU, and scales the windows to datagrams of
+    /// that size (WIND-6.2). The size may have changed much earlier, for instance when a size probe
+    /// arrived.
     pub(super) fn recut(&mut self) {
         let sizes = Sizes::within(self.mtu.size(), self.settings.seal);
         if !self.outbox.is_cut(sizes) {

@@ -1,46 +1,48 @@
 //! Probe timeout (WIND-5.4, WIND-5.7; tail probes as in RFC 8985, section 7, then RFC 9002, section
-//! 6.2): nothing was acknowledged for so long that the peer is asked, or the oldest data is sent
-//! again.
+//! 6.2). If nothing was acknowledged for that long, the sender asks the peer or sends the oldest
+//! data again.
 
 use super::rtt::RoundTrip;
 use crate::limits::{ACK_DELAY, ACK_HOLD, PATIENCE_CALM, PATIENCE_MAX, PROBE_MAX, PROBE_MIN};
 use core::time::Duration;
 
-/// So many timeouts in a row are probes of the tail; at the next one all in flight counts as lost.
+/// Number of successive timeouts that send tail probes. At the next one, all datagrams in flight
+/// count as lost.
 const TAIL_PROBES: u32 = 2;
 
-/// What the timeout that has run out means.
+/// Meaning of a probe timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Silence {
-    /// Nothing unusual on this path: ask.
+    /// Ask the peer only, because such a silence is usual on this path.
     Ask,
-    /// The tail may be lost: send the oldest again.
+    /// Send the oldest datagrams again, because the tail may be lost.
     Tail { first: bool },
-    /// Whatever is in flight is not taken in.
+    /// Everything in flight counts as lost.
     Lost { first: bool },
 }
 
-/// How often in a row the timer ran out, and what experience makes of it.
+/// Counts successive timeouts, and learns from experience what they mean.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct Probe {
     in_a_row: u32,
-    /// So many timeouts in a row only ask …
+    /// Number of successive timeouts that only ask.
     patience: u32,
-    /// … but not after so many, at which the peer answered questions and nothing else.
+    /// Number of successive timeouts after which asking stops, because the peer answered only the
+    /// questions.
     heard: u32,
-    /// Answers since data was last sent again in vain; counted only while there is patience to be
-    /// lost.
+    /// Answers since data was last sent again in vain, counted only while `patience` is not zero.
     calm: u32,
-    /// Data was sent again, and it is not known yet whether in vain.
+    /// Whether data was sent again, and it is not known yet whether in vain.
     repeated: bool,
-    /// The longest, on a path that is not itself slower …
+    /// Longest timeout on a path whose base is not itself longer.
     most: Duration,
-    /// … and on one that is.
+    /// Longest timeout on a path whose base is longer than `most`.
     most_of_all: Duration,
 }
 
 impl Probe {
-    /// Several probes must fit into the failure time, or heavy loss would look like death.
+    /// Creates the timer. Several probes must fit into the failure time, or heavy loss would look
+    /// like the death of the peer.
     pub fn new(failure_time: Duration) -> Probe {
         let most = PROBE_MAX.min(failure_time / 20).max(PROBE_MIN);
         Probe {
@@ -54,22 +56,23 @@ impl Probe {
         }
     }
 
-    /// After the latest datagram that must be acknowledged; did that one ask for it at once?
+    /// Returns the timeout after the latest datagram that must be acknowledged. `asked` tells
+    /// whether that datagram asked for an acknowledgement at once.
     pub fn timeout(&self, rtt: &RoundTrip, asked: bool) -> Duration {
         let base = Self::base(rtt, asked);
-        // A slow path's base may itself be longer than the cap on doubling. But what was measured
-        // while a peer stood still may not put off probes for as long as it takes to call it dead.
+        // The base of a slow path may be longer than the cap on doubling. But a round trip measured
+        // while the peer stood still must not delay probes until the peer counts as dead.
         base.saturating_mul(1 << self.in_a_row.min(16))
             .min(self.most.max(base))
             .min(self.most_of_all)
     }
 
-    /// The first of them.
+    /// Returns the first timeout.
     pub fn base(rtt: &RoundTrip, asked: bool) -> Duration {
         (rtt.pessimistic() + if asked { ACK_HOLD } else { ACK_DELAY }).max(PROBE_MIN)
     }
 
-    /// So many timeouts of this silence only ask.
+    /// Returns the number of timeouts of this silence that only ask.
     fn asks(&self) -> u32 {
         self.patience.min(self.heard)
     }
@@ -85,23 +88,23 @@ impl Probe {
         }
     }
 
-    /// Has everything that was in flight been given up, and nothing been acknowledged since?
+    /// Returns `true` if everything in flight was given up, and nothing was acknowledged since.
     pub fn has_given_up(&self) -> bool {
         self.in_a_row > self.asks() + TAIL_PROBES
     }
 
-    /// Has the timer run out since something was acknowledged?
+    /// Returns `true` if the timer has run out since something was acknowledged.
     pub fn is_silent(&self) -> bool {
         self.in_a_row > 0
     }
 
-    /// Questions were acknowledged, and nothing of what else is in flight: the peer is not slow, it
-    /// does not get that or has no room for it.
+    /// Notes that only questions were acknowledged, and nothing else in flight. The peer is not
+    /// slow: it does not receive the rest or has no room for it.
     pub fn only_heard(&mut self) {
         self.heard = self.heard.min(self.in_a_row);
     }
 
-    /// Something was acknowledged, and not only questions.
+    /// Notes that something other than questions was acknowledged.
     pub fn answered(&mut self) {
         (self.in_a_row, self.heard) = (0, u32::MAX);
         if self.patience > 0 {
@@ -112,8 +115,8 @@ impl Probe {
         }
     }
 
-    /// That was what a timeout had declared lost, and no acknowledgement had got lost: the peer, or
-    /// the path, had only been slow (WIND-5.7).
+    /// Notes that a datagram was acknowledged that a timeout had declared lost, and that no
+    /// acknowledgement had been lost. The peer or the path had only been slow (WIND-5.7).
     pub fn was_in_vain(&mut self) {
         if core::mem::take(&mut self.repeated) {
             (self.patience, self.calm) = ((self.patience + 1).min(PATIENCE_MAX), 0);
@@ -127,7 +130,7 @@ mod tests {
     use std::vec::Vec;
 
     impl Probe {
-        /// As after a silence that was none.
+        /// Teaches patience, as a silence without any loss does.
         pub fn learn_patience(&mut self) {
             silence(self);
             self.answered();
@@ -159,7 +162,7 @@ mod tests {
         assert_eq!(probe.timeout(&rtt, true), first);
     }
 
-    /// What the timeouts of a silence mean, until everything is given up.
+    /// Returns the meanings of a silence's timeouts, until everything is given up.
     fn silence(probe: &mut Probe) -> (usize, Vec<Silence>) {
         let mut all = Vec::new();
         while !probe.has_given_up() {

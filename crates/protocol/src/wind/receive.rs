@@ -1,4 +1,4 @@
-//! The way in: from a verified datagram up. Nothing here emits.
+//! Receiving: processes a verified datagram and calls the layer above. Nothing here transmits.
 
 use super::congestion::Sample;
 use super::connection::{Connection, FAREWELLS, Phase};
@@ -16,12 +16,12 @@ use crate::wire::{Acknowledgement, Flags, Fragment, Frame, Frames, Lane, Malform
 use arrayvec::ArrayVec;
 use core::ops::Range;
 
-/// What is in a datagram, seen before anything of it is acted on: it is taken as a whole or not at
-/// all (WIRE-2.6).
+/// Contents of a datagram, parsed before any of them is processed: a datagram is accepted as a
+/// whole or not at all (WIRE-2.6).
 #[derive(Debug, Default)]
 struct Contents<'a> {
     elicits: bool,
-    /// From the first frame on that is a message, or part of one, if there is one.
+    /// Frames from the first one on that is a message or part of one, if there is one.
     messages: Option<Frames<'a>>,
     close: Option<CloseReason>,
     acknowledgements: ArrayVec<Acknowledgement<'a>, ACKS_A_DATAGRAM>,
@@ -29,8 +29,8 @@ struct Contents<'a> {
 }
 
 impl<'a> Contents<'a> {
-    /// Look at all of them. They are noted where they stay: returned, they would be moved whole,
-    /// however little is in them.
+    /// Parses all frames. The result stays in place, because a return value would be moved whole,
+    /// however little it contains.
     fn see(&mut self, view: &View<'a>) -> Result<(), Malformed> {
         let mut frames = view.frames();
         let mut from_here = frames.clone();
@@ -43,7 +43,7 @@ impl<'a> Contents<'a> {
         Ok(())
     }
 
-    /// Is this frame a message, or part of one?
+    /// Notes a frame. Returns `true` if it is a message or part of one.
     fn note(&mut self, frame: &Frame<'a>) -> Result<bool, Malformed> {
         self.elicits |= frame.elicits();
         match frame {
@@ -67,28 +67,29 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// What became of a datagram.
+/// Result of processing a datagram.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
-    /// Something in it could not be taken in: it may not be acknowledged (WIND-3.4).
+    /// Whether something in it could not be accepted, so that it may not be acknowledged
+    /// (WIND-3.4).
     dropped: bool,
-    /// No correct peer says it.
+    /// Whether it contains something that no correct peer sends.
     wrong: bool,
-    /// So many refusals were waiting when its messages were taken in.
+    /// Number of refusals that were waiting before its messages were processed.
     refusals_before: usize,
 }
 
 impl Connection {
-    /// A datagram for this connection arrived on `path` (the number of the peer's candidate address
-    /// that it came from); its seal was verified. Never transmits.
+    /// Processes a datagram for this connection, whose seal was verified. `path` is the number of
+    /// the peer's candidate address that it came from. Never transmits.
     pub fn receive(&mut self, now: Time, view: &View<'_>, path: u8, handler: &mut impl Handler) {
         self.receive_ahead(now, view, path, handler);
         self.process_deferred_ack();
     }
 
-    /// As [`receive`](Self::receive), but an acknowledgement that came beside a message may be left
-    /// for [`process_deferred_ack`](Self::process_deferred_ack), which is called before the turn
-    /// ends: after what the message has caused was sent.
+    /// Like [`receive`](Self::receive), but may leave an acknowledgement that came beside a message
+    /// for [`process_deferred_ack`](Self::process_deferred_ack). The owner calls that before the
+    /// turn ends, after sending what the message has caused.
     pub fn receive_ahead(
         &mut self,
         now: Time,
@@ -145,8 +146,8 @@ impl Connection {
         }
     }
 
-    /// May the address that this handshake datagram came from be remembered as the peer's? Not if
-    /// anybody may have sent it again, who has seen it (WIND-1.9).
+    /// Returns `true` if the source address of this handshake datagram may be recorded as the
+    /// peer's. It may not if the datagram can be a replay by anybody who has seen it (WIND-1.9).
     #[must_use]
     pub fn is_fresh(&self, view: &View<'_>) -> bool {
         view.frames().flatten().any(|frame| match frame {
@@ -168,9 +169,9 @@ impl Connection {
         match self.phase {
             Phase::Open => {}
             Phase::Closing { left, next, death } => {
-                // WIND-7.3: who says goodbye too need not hear ours, but for not having to repeat
-                // its own. Everybody else has not heard it: say it again, soon, and as often after
-                // that as to one who is silent.
+                // WIND-7.3: a peer that closes too does not need this node's CLOSE, except to stop
+                // repeating its own. Any other peer has not received the CLOSE. Send it again soon,
+                // and after that as often as to a silent peer.
                 let lasts = now - self.liveness.heard_at() < self.settings.failure_time;
                 self.phase = match contents.close.is_some() {
                     true if left < FAREWELLS => Phase::Dead(death),
@@ -186,11 +187,11 @@ impl Connection {
             }
             Phase::Dead(_) => return,
         }
-        // WIND-1.3: who names our id knows us.
+        // WIND-1.3: a peer that uses this node's id knows this node.
         if self.handshake.proven(path) {
             self.established(now);
         }
-        // The last of all has none after it: no correct peer comes to it (WIRE-2.2).
+        // No number follows the largest, so no correct peer reaches it (WIRE-2.2).
         if !self.handshake.is_established() || number == 0 || number == u64::MAX {
             self.statistics.stale += 1;
             return;
@@ -204,7 +205,7 @@ impl Connection {
             self.statistics.duplicate_datagrams += 1;
             return;
         }
-        // WIND-7.8: before anything of it is processed.
+        // WIND-7.8: check before processing anything of the datagram.
         if let Some(nonsense) = self.nonsense(contents) {
             self.statistics.malformed += 1;
             return self.part(now, Death::Nonsense(nonsense));
@@ -214,7 +215,7 @@ impl Connection {
         }
         let sum = self.take_frames(now, view, contents, handler);
         self.weigh_fast_paths(now, Lane::Small);
-        // WIND-7.7: what is disbelieved is no sign of life.
+        // WIND-7.7: a datagram that is disbelieved is no sign of life.
         if !sum.wrong {
             self.liveness.heard(now);
         }
@@ -229,7 +230,8 @@ impl Connection {
                 contents.wants(view.header().flags.has(Flags::ACK_NOW)),
             );
         } else if contents.elicits {
-            // A sender of which nothing can be taken in must still hear that we live (WIND-7.5).
+            // A sender whose datagrams cannot be accepted must still hear that this node is alive
+            // (WIND-7.5).
             self.received[lane].remind();
         }
         if let Some(reason) = contents.close {
@@ -237,8 +239,8 @@ impl Connection {
         }
     }
 
-    /// No correct peer says this: an acknowledgement, credit or refusal of what there never was
-    /// (WIND-7.8).
+    /// Returns what no correct peer sends: an acknowledgement, credit or refusal of something that
+    /// never existed (WIND-7.8).
     fn nonsense(&self, contents: &Contents<'_>) -> Option<Nonsense> {
         for ack in &contents.acknowledgements {
             let flight = &self.sending[ack.told.lane].flight;
@@ -261,8 +263,8 @@ impl Connection {
         None
     }
 
-    /// Acknowledgements first: they may make room for what follows. Where nothing needs that, one
-    /// can wait.
+    /// Processes the frames, acknowledgements first, because they may make room for what follows.
+    /// If nothing needs that room, an acknowledgement can be deferred.
     fn take_frames(
         &mut self,
         now: Time,
@@ -281,8 +283,8 @@ impl Connection {
             }
         }
         sum.refusals_before = self.refusals.len();
-        // WIND-4.6: what cannot cause refusals is taken in all the same, for with it the peer may
-        // tell its own.
+        // WIND-4.6: datagrams that cannot cause refusals are accepted all the same, because they
+        // may carry the peer's own refusals.
         if self.refusals.is_withholding() && contents.messages.is_some() {
             self.statistics.over_limit += 1;
             sum.dropped = true;
@@ -343,7 +345,8 @@ impl Connection {
         sum
     }
 
-    /// An ACK frame came in this datagram; `false` if it cannot be from a correct peer.
+    /// Processes an ACK frame of this datagram. Returns `false` if it cannot be from a correct
+    /// peer.
     pub(super) fn acknowledged(
         &mut self,
         now: Time,
@@ -364,21 +367,21 @@ impl Connection {
         let lane = ack.told.lane;
         let Sending { flight, controller, gate, probes } = &mut sending[lane];
         statistics.acknowledgements_received += 1;
-        // WIND-3.1: before anything of it is processed.
+        // WIND-3.1: check before processing anything of the frame.
         if !flight.has_sent(ack.largest) {
             return false;
         }
         outbox.look(now);
         let limited = flight.in_flight() * 2 >= controller.window();
         let mut refused_any = false;
-        // WIND-4.6: before what is acknowledged with them.
+        // WIND-4.6: process refusals before the items that are acknowledged with them.
         for refused in ack.refusals() {
             statistics.refusals_received += 1;
             if outbox.refused(refused.number, refused.refusal, events) {
                 refused_any = true;
             }
         }
-        // Fragments come latest first: those that lie in a row are noted as one.
+        // Fragments come latest first, and adjacent ones are recorded as one range.
         let mut row: Option<(u64, Range<u64>)> = None;
         let acked = flight.acknowledge(now, ack, |item| match item {
             Item::Message(number) => outbox.acked_small(number, false, events),
@@ -450,8 +453,8 @@ impl Connection {
         }
         Lane::BOTH.into_iter().for_each(|lane| self.note_empty_queue(now, lane));
         if ack.refusals().count() >= REFUSALS_MAX {
-            // WIND-4.6: there may be more, and then what is under way is dropped over there; what
-            // overtakes it shows that.
+            // WIND-4.6: there may be more refusals, and then the peer drops what is in flight.
+            // Datagrams that overtake these show the loss.
             Lane::BOTH
                 .into_iter()
                 .for_each(|lane| self.ping[lane] |= !self.sending[lane].flight.is_empty());
@@ -460,7 +463,7 @@ impl Connection {
     }
 }
 
-/// Is the whole body of this message in this datagram?
+/// Returns `true` if the whole body of this message is in this datagram.
 fn is_whole(fragment: &Fragment, open: &Open<'_>, payload: &[u8]) -> bool {
     fragment.message_low == open.number as u32
         && fragment.offset == 0

@@ -1,4 +1,4 @@
-//! What time brings: when a connection wants to be looked at, and what is due then.
+//! Timeouts of a connection: when the next one is, and what is due then.
 
 use super::connection::{Connection, Phase};
 use super::lanes::Sending;
@@ -12,7 +12,7 @@ use crate::time::Time;
 use crate::wire::Lane;
 
 impl Connection {
-    /// When [`timeout`](Self::timeout) wants to be called at the latest.
+    /// Returns the latest time at which the owner has to call [`timeout`](Self::timeout).
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         match self.phase {
@@ -50,7 +50,7 @@ impl Connection {
         Some(first)
     }
 
-    /// Mark what has become due. Calling it early is harmless.
+    /// Marks what has become due. Calling it early is harmless.
     pub fn timeout(&mut self, now: Time) {
         self.process_deferred_ack();
         self.liveness.look(now);
@@ -97,8 +97,8 @@ impl Connection {
         self.ask_for_credit(now);
     }
 
-    /// Has nothing of what is outstanding in this lane been acknowledged for so long that the peer
-    /// is given up (WIND-7.6)?
+    /// Returns details if the peer has acknowledged nothing that is outstanding in this lane for so
+    /// long that it is given up (WIND-7.6).
     fn stuck(&mut self, now: Time, lane: Lane) -> Option<Stuck> {
         self.note_empty_queue(now, lane);
         let flight = &self.sending[lane].flight;
@@ -116,7 +116,8 @@ impl Connection {
         })
     }
 
-    /// What was lost may be gone from this lane's queue without having been sent again.
+    /// Tells the lane's progress tracker if nothing is queued. Lost content may have left this
+    /// lane's queue without being sent again.
     pub(super) fn note_empty_queue(&mut self, now: Time, lane: Lane) {
         let queued =
             if lane == Lane::Bulk { self.outbox.has_bulk() } else { self.outbox.has_small() };
@@ -127,14 +128,15 @@ impl Connection {
         }
     }
 
-    /// The peer was silent: ask it (WIND-7.1), also if an answer is expected anyway, for that may
-    /// have been lost.
+    /// Asks a silent peer for a sign of life (WIND-7.1). It asks even if an answer is expected
+    /// anyway, because that answer may have been lost.
     fn ask(&mut self) {
         self.ping.small = !planted(Bug::ForgetKeepalive);
         self.rest();
     }
 
-    /// There was a silence: a good moment to give memory back, for who asks and for who is asked.
+    /// Gives memory back if the connection is idle. Called after a silence, on the side that asks
+    /// and on the side that answers.
     pub(super) fn rest(&mut self) {
         if self.is_idle() {
             self.outbox.shrink();
@@ -145,7 +147,8 @@ impl Connection {
         }
     }
 
-    /// WIND-6.4: an ACK that granted credit may have been lost, and nobody would send it again.
+    /// Asks the peer for credit. The ACK that granted it may have been lost, and nobody would send
+    /// that ACK again (WIND-6.4).
     fn ask_for_credit(&mut self, now: Time) {
         if !self.outbox.is_blocked() {
             self.credit_interval = Probe::base(&self.sending.small.flight.rtt, true);

@@ -1,5 +1,5 @@
-//! Whose turn it is: what was held back or collected, and nothing is before it any more (WIND-2.8,
-//! WIND-2.11).
+//! Delivery of messages that were held back or reassembled, once nothing before them is missing
+//! (WIND-2.8, WIND-2.11).
 
 use super::super::assembly::{Assembly, Destination};
 use super::super::handler::Above;
@@ -8,7 +8,7 @@ use super::{Inbox, OVERHEAD, Slot};
 use crate::planted::{Bug, planted};
 
 impl Inbox {
-    /// Deliver what has its turn.
+    /// Delivers the messages whose turn has come.
     pub(super) fn advance<U: Handler>(&mut self, above: &mut Above<'_, U>) {
         loop {
             let number = self.floor;
@@ -29,7 +29,7 @@ impl Inbox {
         }
     }
 
-    /// The planted bug: an ordered message does not wait for unordered ones.
+    /// Delivers ordered messages without waiting for unordered ones: the planted bug.
     fn advance_past_unordered<U: Handler>(&mut self, above: &mut Above<'_, U>) {
         let passable = |slot: &&Slot| match slot {
             Slot::Done => true,
@@ -42,7 +42,8 @@ impl Inbox {
         }
     }
 
-    /// Deliver a whole message that is held or gathered; its slot is done (WIND-2.11).
+    /// Delivers a whole message that is held or reassembled, and marks its slot as done
+    /// (WIND-2.11).
     pub(super) fn complete<U: Handler>(&mut self, number: u64, above: &mut Above<'_, U>) {
         let assembly_cost =
             self.assembly(number).map_or(0, |assembly| self.assembly_cost(assembly));
