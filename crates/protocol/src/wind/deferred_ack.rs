@@ -5,19 +5,19 @@ use super::connection::Connection;
 use crate::time::Time;
 use crate::wire::{Acknowledgement, Lane};
 
-/// It was seen to be sound, and is still to be processed.
+/// Acknowledgement that was found correct and is still to be processed.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct DeferredAck {
-    /// When it came, and with which datagram.
+    /// Time at which it came, and the lane and number of its datagram.
     at: Time,
     by: (Lane, u64),
     ack: Acknowledgement<'static>,
 }
 
 impl Connection {
-    /// Leave this acknowledgement for [`process_deferred_ack`](Self::process_deferred_ack), if
-    /// nothing waits for the room that it makes and it is of the most frequent kind. False: process
-    /// it now.
+    /// Defers this acknowledgement to [`process_deferred_ack`](Self::process_deferred_ack), if
+    /// nothing waits for the room that it makes and it is of the most frequent kind. Returns
+    /// `false` if it has to be processed now.
     pub(super) fn put_off(
         &mut self,
         now: Time,
@@ -41,8 +41,8 @@ impl Connection {
         true
     }
 
-    /// Process the acknowledgement that [`receive_ahead`](Self::receive_ahead) has left. Had it
-    /// left one?
+    /// Processes the acknowledgement that [`receive_ahead`](Self::receive_ahead) has deferred.
+    /// Returns `true` if there was one.
     pub fn process_deferred_ack(&mut self) -> bool {
         let Some(DeferredAck { at, by, ack }) = self.deferred_ack.take() else { return false };
         self.acknowledged(at, by, &ack)

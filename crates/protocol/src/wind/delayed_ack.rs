@@ -14,8 +14,8 @@ use crate::time::Time;
 #[derive(Clone, Copy, Debug, Hash)]
 pub(super) struct AckPolicy {
     balance: u8,
-    /// The first arrival since data of ours went that asked for an acknowledgement, then; `None`
-    /// too once it is known what followed.
+    /// Arrival time of the first datagram that asked for an acknowledgement since this node last
+    /// sent data. `None` also once it is known what followed.
     asked: Option<Time>,
 }
 
@@ -24,11 +24,12 @@ impl AckPolicy {
         AckPolicy { balance: 0, asked: None }
     }
 
-    /// A datagram that asks for an acknowledgement arrived; `alone`: nothing else waits to be
-    /// acknowledged but what is itself held back. Until when may it be held back?
+    /// Called when a datagram arrived that asks for an acknowledgement. `alone` means that nothing
+    /// else waits to be acknowledged, except datagrams that are held back themselves. Returns until
+    /// when the acknowledgement may be held back.
     pub fn asked(&mut self, now: Time, alone: bool) -> Option<Time> {
         match self.asked {
-            // Of several at once, such as a header and its data: what follows answers all of them.
+            // One answer serves several datagrams that came at once, such as a header and its data.
             Some(first) if now - first <= ACK_HOLD => {}
             before => {
                 if before.is_some() {
@@ -40,7 +41,7 @@ impl AckPolicy {
         (self.is_on() && alone).then(|| now + ACK_HOLD)
     }
 
-    /// Data of ours goes.
+    /// Called when this node sends data.
     pub fn data_goes(&mut self, now: Time) {
         match self.asked.take() {
             Some(asked) if now - asked <= ACK_HOLD => {
@@ -51,7 +52,7 @@ impl AckPolicy {
         }
     }
 
-    /// An acknowledgement goes without data. If it was held back, that was in vain.
+    /// Called when an acknowledgement is sent without data. If it was held back, that was in vain.
     pub fn goes_alone(&mut self, now: Time) {
         if self.is_on() && self.asked.is_some_and(|asked| now - asked >= ACK_HOLD) {
             self.asked = None;
@@ -73,16 +74,16 @@ mod tests {
     use super::*;
     use core::time::Duration;
 
-    /// What happens, at which microsecond.
+    /// Event at a microsecond.
     #[derive(Clone, Copy, Debug)]
     enum Step {
-        /// An arrival asks; is its acknowledgement held back?
+        /// A datagram asks. The value tells whether its acknowledgement is held back.
         Asked(bool),
-        /// One asks while others wait to be acknowledged.
+        /// A datagram asks while others wait to be acknowledged.
         AskedAmongOthers,
-        /// Data of ours goes.
+        /// This node sends data.
         Data,
-        /// An acknowledgement goes without.
+        /// An acknowledgement is sent without data.
         Alone,
     }
     use Step::{Alone, Asked, AskedAmongOthers, Data};
@@ -106,7 +107,7 @@ mod tests {
         }
     }
 
-    /// So many exchanges in which data follows after 3 µs, beginning at `from`.
+    /// Returns `count` exchanges in which data follows after 3 µs, beginning at `from`.
     fn exchanges(from: u64, count: u32, held: bool) -> std::vec::Vec<(u64, Step)> {
         (0..u64::from(count))
             .flat_map(|n| [(from + 10 * n, Asked(held)), (from + 10 * n + 3, Data)])
@@ -119,7 +120,7 @@ mod tests {
         habit
     }
 
-    /// WIND-3.8, case by case, of a connection that just is.
+    /// WIND-3.8, case by case, for a connection that has just become interactive.
     #[test]
     fn holds_while_it_pays() {
         let hold = u64::try_from(ACK_HOLD.as_micros()).unwrap();
@@ -190,15 +191,15 @@ mod tests {
             );
         }
         play(&mut habit, &[(100_000, Asked(true)), (100_004, Asked(true)), (100_007, Data)]);
-        // Late data is not soon data.
+        // Late data does not count as data that follows soon.
         let mut habit = AckPolicy::new();
         for n in 0..100 {
             play(&mut habit, &[(1000 * n, Asked(false)), (1000 * n + 50, Data)]);
         }
     }
 
-    /// What the machine does in between, once in a while, ends nothing; where every third exchange
-    /// is in vain, none is held before long.
+    /// An occasional interruption by the machine ends nothing. If every third exchange is in vain,
+    /// acknowledgements are soon no longer held back.
     #[test]
     fn a_balance_is_kept_of_what_pays_and_what_does_not() {
         let held = |every: u64| {

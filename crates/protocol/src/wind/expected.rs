@@ -1,9 +1,9 @@
-//! Which bytes of running messages will most likely come next, so that they can be received
-//! directly into their place (MEM-3.7).
+//! Forecast of the bytes of running messages that will most likely come next, so that they can be
+//! received directly into their place (MEM-3.7).
 //!
-//! A guess: nothing that is decided depends on it. It plays the sender's part (WIND-3.6): the
-//! message that has its turn goes on until that is over or it is whole, then those have theirs that
-//! have waited longest.
+//! The forecast is a guess on which no decision depends. It imitates the sender (WIND-3.6): the
+//! message that has its turn goes on until the turn is over or the message is whole. Then the
+//! messages follow that have waited longest.
 
 use super::Connection;
 use super::assembly::{Assembly, Destination};
@@ -14,23 +14,24 @@ use arrayvec::ArrayVec;
 use core::hash::{Hash, Hasher};
 use core::ops::Range;
 
-/// Bytes of a body that is being placed, none of which has come, and how they are likely to be cut.
+/// Bytes of a body that is being placed, none of which has arrived, and how the sender will likely
+/// fragment them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// The message's number.
+    /// Number of the message.
     pub message: u64,
-    /// Where in its body they begin.
+    /// Offset of the bytes in its body.
     pub offset: u64,
-    /// How many datagrams bring them.
+    /// Number of datagrams that bring the bytes.
     pub pieces: usize,
-    /// Payload of each.
+    /// Payload of each datagram, in bytes.
     pub piece: usize,
-    /// Bytes of the frame with the message's beginning in each (WIND-2.6), or 0.
+    /// Bytes of the frame with the message's beginning in each datagram (WIND-2.6), or 0.
     pub opening: usize,
 }
 
 impl Expected {
-    /// Is this the datagram that brings the piece with this index, and nothing else?
+    /// Returns `true` if the datagram brings the piece with this index, and nothing else.
     fn is(&self, index: usize, view: &View<'_>) -> bool {
         let mut frames = view.frames();
         let Some(Ok(Frame::Fragment(fragment))) = frames.next() else { return false };
@@ -50,28 +51,28 @@ impl Expected {
     }
 }
 
-/// What comes next, in datagrams that are equally long.
+/// Forecast of what comes next, in datagrams of equal length.
 #[derive(Clone, Debug)]
 pub struct Forecast {
     each: ArrayVec<Expected, FORESEEN_MAX>,
     piece: usize,
-    /// For so many pieces there is room.
+    /// Number of pieces for which there is room.
     room: usize,
 }
 
 impl Forecast {
-    /// Nothing, with room for so many bytes.
+    /// Creates an empty forecast with room for `bytes` bytes.
     fn new(piece: usize, bytes: usize) -> Forecast {
         Forecast { each: ArrayVec::new(), piece, room: bytes.checked_div(piece).unwrap_or(0) }
     }
 
-    /// One behind the other.
+    /// Returns the expected ranges in order.
     pub fn iter(&self) -> impl Iterator<Item = &Expected> {
         self.each.iter()
     }
 
-    /// Is this the datagram that was expected as the `index`-th (from 0), with this fragment and
-    /// nothing else in it?
+    /// Returns `true` if this is the datagram that was expected as the `index`-th (from 0), with
+    /// that fragment and nothing else in it.
     #[must_use]
     pub fn is(&self, mut index: usize, view: &View<'_>) -> bool {
         for expected in &self.each {
@@ -83,7 +84,7 @@ impl Forecast {
         false
     }
 
-    /// How far a message will have come then.
+    /// Returns how far the message will have come after the forecast so far.
     fn end_of(&self, turn: &Turn) -> u64 {
         let told = self.each.iter().rev().find(|expected| expected.message == turn.message);
         told.map_or(turn.end, |expected| {
@@ -91,8 +92,9 @@ impl Forecast {
         })
     }
 
-    /// A message has a turn for at most so many fragments, of these missing bytes: the `tail` of
-    /// its body, or up to what is here already. Can be told what follows?
+    /// Adds at most `most` fragments of a message, from its missing bytes. If `tail` is set, these
+    /// reach to the end of its body, otherwise up to bytes that have arrived already. Returns
+    /// `true` if the forecast can go on behind them.
     fn add(
         &mut self,
         message: u64,
@@ -114,35 +116,35 @@ impl Forecast {
             return false;
         }
         self.room -= pieces;
-        // Not behind a last piece that is shorter.
+        // Nothing can be forecast behind a shorter last piece.
         pieces == most || (tail && (pieces * piece) as u64 == len)
     }
 }
 
-/// How far a message had come when its latest fragment did.
+/// Progress of a message when its latest fragment arrived.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
     pub message: u64,
-    /// Where that fragment ended.
+    /// Offset at which that fragment ended.
     pub end: u64,
-    /// It came with the message's beginning.
+    /// Whether the fragment came with the message's beginning.
     pub opens: bool,
 }
 
-/// What is remembered to guess by. It is no part of a connection's state: two that differ in it
-/// alone behave alike.
+/// History from which the forecast is made. It is no part of a connection's state: connections that
+/// differ only in it behave alike.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Guess {
-    /// Messages in the order in which they had their turns, the latest last; some may be over.
+    /// Messages in the order of their turns, the latest last. Some may be over.
     turns: VecDeque<Turn>,
-    /// Fragments that the latest has brought in this turn.
+    /// Number of fragments that the latest message has brought in this turn.
     run: u32,
-    /// What a fragment holds that is not a message's last.
+    /// Bytes in a fragment that is not the last of its message.
     piece: usize,
 }
 
 impl Guess {
-    /// A fragment of so many bytes has brought something new.
+    /// Records a fragment of `bytes` bytes that has brought something new.
     pub fn learn(&mut self, turn: Turn, bytes: usize, last: bool) {
         match self.turns.back_mut() {
             Some(latest) if latest.message == turn.message => {
@@ -163,7 +165,7 @@ impl Guess {
         }
     }
 
-    /// What comes next, up to so many bytes, of the messages that are being gathered.
+    /// Returns what comes next, up to `bytes` bytes, of the messages that are being reassembled.
     pub fn forecast<'a>(
         &self,
         bytes: usize,
@@ -178,7 +180,7 @@ impl Guess {
             }
             let opening = if turn.opens { open_frame_len(assembly.head.len()) } else { 0 };
             let tail = missing.end == assembly.len;
-            // A turn goes on to a message's end if that is near.
+            // A turn goes on to the message's end if that is near.
             let left =
                 usize::try_from((missing.end - missing.start).div_ceil(self.piece.max(1) as u64))
                     .unwrap_or(usize::MAX);
@@ -191,8 +193,8 @@ impl Guess {
         forecast
     }
 
-    /// Who has a turn for how many fragments: the latest goes on, then all in their order, it again
-    /// as the last.
+    /// Returns the coming turns and their fragment counts: the latest message goes on, then all
+    /// others follow in order, and the latest is again the last.
     fn turns(&self) -> impl Iterator<Item = (Turn, usize)> {
         let rest =
             self.turns.back().map(|latest| (*latest, BULK_RUN.saturating_sub(self.run) as usize));
@@ -205,7 +207,7 @@ impl Hash for Guess {
 }
 
 impl Connection {
-    /// What will probably come next by the bulk lane, up to so many bytes of payload.
+    /// Returns what will probably come next by the bulk lane, up to `bytes` bytes of payload.
     #[must_use]
     pub fn expected(&self, bytes: usize) -> Forecast {
         self.inbox.expected(bytes)

@@ -1,5 +1,5 @@
-//! What was sent and is neither acknowledged nor lost (WIND-5): small records in two rings, no
-//! allocation a datagram.
+//! Datagrams that were sent and are neither acknowledged nor lost (WIND-5). They are small records
+//! in two rings, without an allocation for each datagram.
 
 mod losses;
 
@@ -18,69 +18,69 @@ use alloc::collections::VecDeque;
 use core::ops::{Range, RangeInclusive};
 use core::time::Duration;
 
-/// What a datagram carried that matters when it is acknowledged or lost.
+/// Part of a datagram's content that matters when the datagram is acknowledged or lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Item {
     /// A whole message.
     Message(u64),
     /// Bytes of a message's body.
     Fragment { message: u64, offset: u64, len: u32 },
-    /// A message taken back.
+    /// A withdrawal of a message.
     Withdrawal(u64),
     /// An ACK frame of this lane up to this datagram number, with refusals up to this count.
     Told { lane: Lane, largest: u64, refusals: u64 },
-    /// Nothing but length: the datagram is a size probe (WIND-8.2), and this all that it carries.
+    /// Padding of a size probe (WIND-8.2), which carries nothing else.
     SizeProbe,
 }
 
 impl Item {
-    /// Is it a message's?
+    /// Returns `true` if the item belongs to a message.
     pub(super) fn is_content(self) -> bool {
         matches!(self, Item::Message(_) | Item::Fragment { .. } | Item::Withdrawal(_))
     }
 }
 
-/// Why a datagram counts as lost.
+/// Reason why a datagram counts as lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Cause {
     Reordering,
     Time,
     Probe,
-    /// The path has become too narrow for it (WIND-8.4).
+    /// The path has become too narrow for the datagram (WIND-8.4).
     Size,
 }
 
 #[derive(Clone, Copy, Debug, Hash)]
 struct Sent {
     at: Time,
-    /// On the wire; 0 once acknowledged or lost, and for datagrams that need no acknowledgement.
+    /// Bytes on the wire. 0 once acknowledged or lost, and for datagrams that need no
+    /// acknowledgement.
     bytes: u32,
     items: u16,
     kind: Kind,
-    /// It carries parts of messages.
+    /// Whether the datagram carries parts of messages.
     content: bool,
     first_item: u64,
 }
 
-/// What an acknowledgement did.
+/// Effects of an acknowledgement.
 #[derive(Clone, Copy, Debug, Default, Hash)]
 pub(crate) struct Acked {
     pub bytes: u64,
     pub datagrams: u32,
-    /// When the latest of them was sent.
+    /// Time when the latest of the acknowledged datagrams was sent.
     pub latest: Time,
-    /// A round trip that they have shown.
+    /// Round trip that the acknowledgement shows.
     pub round_trip: Option<Duration>,
-    /// Datagrams that had been declared lost and have arrived.
+    /// Number of datagrams that had been declared lost and have arrived.
     pub spurious: u64,
-    /// Some of them by a probe timeout.
+    /// Whether a probe timeout had declared some of these lost.
     pub probed_in_vain: bool,
-    /// With them, all for which the window was last reduced.
+    /// Whether with these all losses have arrived for which the window was last reduced.
     pub undo: bool,
 }
 
-/// Of the datagrams that an acknowledgement newly tells of: the one sent last, and the least
-/// number.
+/// Datagrams that an acknowledgement newly reports: the one sent last, and the least number.
 #[derive(Clone, Copy, Debug, Hash)]
 struct News {
     newest: (u64, Time),
@@ -106,25 +106,25 @@ pub(crate) struct Flight {
     datagrams: usize,
     overtaker: Option<Overtaker>,
     loss_time: Option<Time>,
-    /// The latest datagram that must be acknowledged went, or the latest acknowledgement that told
-    /// something new came.
+    /// Time when the latest datagram that must be acknowledged was sent, or when the latest
+    /// acknowledgement with news came.
     last_step: Time,
-    /// That datagram asked to be acknowledged at once.
+    /// Whether that datagram asked to be acknowledged at once.
     asked: bool,
-    /// A size probe went last, and so long nothing need follow whose acknowledgement would tell of
-    /// its loss (WIND-8.2).
+    /// Deadline by which a datagram must follow, if a size probe was sent last. The acknowledgement
+    /// of that datagram shows whether the probe was lost (WIND-8.2).
     unfollowed: Option<Time>,
     suspected: SuspectedLosses,
     episode: Episode,
     reordering: Reordering,
-    /// What becomes of datagrams of which size.
+    /// Evidence about losses by datagram size.
     pub sizes: BlackHoleDetector,
     pub rtt: RoundTrip,
     pub probe: Probe,
     pub progress: Progress,
-    /// Evidence about segmentation offload …
+    /// Evidence about segmentation offload.
     pub trains: FastPath,
-    /// … and about kernel bypass.
+    /// Evidence about kernel bypass.
     pub bypass: FastPath,
 }
 
@@ -155,12 +155,12 @@ impl Flight {
         }
     }
 
-    /// The number of the datagram being written.
+    /// Returns the number of the datagram being written.
     pub fn next_number(&self) -> u64 {
         self.first + self.sent.len() as u64
     }
 
-    /// Was a datagram of this number sent?
+    /// Returns `true` if a datagram of this number was sent.
     pub fn has_sent(&self, number: u64) -> bool {
         number < self.next_number()
     }
@@ -177,19 +177,19 @@ impl Flight {
         self.datagrams == 0
     }
 
-    /// Is a datagram in flight that is longer than every path must carry?
+    /// Returns `true` if a datagram is in flight that is longer than every path must carry.
     pub fn has_large(&self) -> bool {
         self.sent.iter().any(|sent| sent.bytes as usize > DATAGRAM_MIN)
     }
 
-    /// The datagram being written carries this.
+    /// Adds an item to the datagram being written.
     pub fn carry(&mut self, item: Item) {
         self.items.push_back(item);
         self.open_items += 1;
     }
 
-    /// The datagram being written is complete, and may go so. Must it be acknowledged, and does it
-    /// ask for that at once?
+    /// Completes the datagram being written, which may be sent by `mode`. `elicits` tells whether
+    /// it must be acknowledged, and `asks` whether it asks for that at once.
     pub fn commit(&mut self, now: Time, bytes: usize, mode: SendMode, elicits: bool, asks: bool) {
         let items = core::mem::take(&mut self.open_items);
         let bytes = if elicits { u32::try_from(bytes).unwrap_or(u32::MAX) } else { 0 };
@@ -206,7 +206,7 @@ impl Flight {
             first_item,
         });
         if self.items.back() == Some(&Item::SizeProbe) && items > 0 {
-            // Nobody waits for it: no window, no probe timeout.
+            // A size probe counts neither for the window nor for the probe timeout.
             self.unfollowed = Some(now + self.probe.timeout(&self.rtt, asks));
         } else if elicits {
             self.unfollowed = None;
@@ -219,8 +219,8 @@ impl Flight {
         }
     }
 
-    /// What the fate of the datagram that goes now will tell about fast paths. A link hands over as
-    /// one what goes at once and is equally long.
+    /// Returns what the fate of the datagram being sent will tell about fast paths. A link sends
+    /// datagrams as one train that are equally long and are sent at once.
     fn kind(&mut self, now: Time, bytes: u32, mode: SendMode) -> Kind {
         match (mode, self.sent.back_mut()) {
             (SendMode::Plain, _) => Kind::Plain,
@@ -234,12 +234,12 @@ impl Flight {
         }
     }
 
-    /// The index of a datagram that is in flight.
+    /// Returns the index of a datagram in the records.
     fn index(&self, number: u64) -> Option<usize> {
         usize::try_from(number.checked_sub(self.first)?).ok().filter(|at| *at < self.sent.len())
     }
 
-    /// Take a datagram out of flight: its bytes and items.
+    /// Takes a datagram out of flight, and returns its record and items.
     fn retire(&mut self, at: usize) -> Option<(Sent, Range<usize>)> {
         let sent = self.sent.get_mut(at).filter(|sent| sent.bytes > 0)?;
         let record = *sent;
@@ -258,7 +258,7 @@ impl Flight {
         Some((record, items))
     }
 
-    /// Drop records at the front that are done with.
+    /// Drops finished records at the front.
     fn trim(&mut self) {
         while self.sent.front().is_some_and(|sent| sent.bytes == 0) {
             if let Some(sent) = self.sent.pop_front() {
@@ -269,8 +269,8 @@ impl Flight {
         }
     }
 
-    /// An ACK frame of datagrams that [were sent](Self::has_sent) came. Calls `on_item` for all
-    /// that is newly acknowledged.
+    /// Processes an ACK frame of datagrams that [were sent](Self::has_sent). Calls `on_item` for
+    /// each newly acknowledged item.
     pub fn acknowledge(
         &mut self,
         now: Time,
@@ -279,7 +279,7 @@ impl Flight {
     ) -> Acked {
         let mut acked = Acked::default();
         let mut news = None;
-        // To questions a peer answers, too, that has no room for what else is in flight (WIND-5.4).
+        // A peer answers questions even if it has no room for what else is in flight (WIND-5.4).
         let mut answers = !self.probe.is_silent();
         let mut content = false;
         for range in ack.ranges() {
@@ -321,7 +321,7 @@ impl Flight {
         acked
     }
 
-    /// A datagram of this kind has arrived.
+    /// Notes that a datagram of this kind has arrived.
     fn arrived(&mut self, kind: Kind) {
         match kind {
             Kind::Segment => self.trains.arrived(),
@@ -336,7 +336,7 @@ impl Flight {
         }
     }
 
-    /// Some of these numbers may have been declared lost (WIND-5.6).
+    /// Clears those of the acknowledged numbers that had been declared lost (WIND-5.6).
     fn clear_doubts(
         &mut self,
         now: Time,
@@ -347,7 +347,7 @@ impl Flight {
     ) {
         let Flight { suspected, episode, reordering, rtt, sizes, trains, bypass, .. } = self;
         suspected.clear(range, on_item, |doubt| {
-            // It is not remembered which path it took: none is to blame.
+            // The path that the datagram took is not remembered, so no fast path is blamed.
             trains.arrived();
             bypass.arrived();
             acked.spurious += 1;
@@ -363,13 +363,13 @@ impl Flight {
         });
     }
 
-    /// What an acknowledgement that tells something new says of the path; the round trip, if it
-    /// shows one.
+    /// Updates the estimates after an acknowledgement with news. Returns the round trip, if the
+    /// acknowledgement shows one.
     fn learn(&mut self, now: Time, news: News, ack: &Acknowledgement<'_>) -> Option<Duration> {
         let (number, sent) = news.newest;
         let largest = self.largest_acked();
-        // The delay is since the largest number came, which may be that of a datagram that nobody
-        // waits for, as an acknowledgement.
+        // The peer counts its delay from the arrival of the largest number. That may be a datagram
+        // that needs no acknowledgement, such as an ACK.
         let shows = match ack.largest {
             told if told == number => Some(sent),
             told if told > largest => {
@@ -395,7 +395,7 @@ impl Flight {
         !items.is_empty() && self.items.get(items.start) == Some(&Item::SizeProbe)
     }
 
-    /// The largest number that was acknowledged; 0 if none was.
+    /// Returns the largest number that was acknowledged, or 0 if none was.
     pub fn largest_acked(&self) -> u64 {
         self.overtaker.map_or(0, |overtaker| overtaker.number)
     }
@@ -404,28 +404,28 @@ impl Flight {
         self.loss_time
     }
 
-    /// When the probe timer runs out.
+    /// Returns when the probe timer runs out.
     pub fn probe_time(&self) -> Option<Time> {
         (self.datagrams > 0).then(|| self.last_step + self.probe.timeout(&self.rtt, self.asked))
     }
 
-    /// When something must follow a size probe.
+    /// Returns when a datagram must follow a size probe.
     pub fn follow_time(&self) -> Option<Time> {
         self.unfollowed
     }
 
-    /// It is to follow now.
+    /// Called when the datagram is to follow now.
     pub fn followed(&mut self) {
         self.unfollowed = None;
     }
 
-    /// Datagrams of which something is remembered.
+    /// Returns the number of datagrams on record.
     #[cfg(test)]
     pub fn records(&self) -> usize {
         self.sent.len()
     }
 
-    /// Give memory back while idle.
+    /// Gives memory back while idle.
     pub fn shrink(&mut self) {
         self.sent.shrink_to(16);
         self.items.shrink_to(16);

@@ -1,4 +1,4 @@
-//! The two lanes of a connection (WIRE-2.7, WIND-3.6): what each of them keeps for itself.
+//! Lanes of a connection (WIRE-2.7, WIND-3.6): the state that each of the two lanes has for itself.
 
 use super::Settings;
 use super::congestion::{Controller, Gate};
@@ -9,27 +9,27 @@ use crate::wire::Lane;
 use alloc::boxed::Box;
 use core::ops::{Index, IndexMut};
 
-/// One of a kind for each lane.
+/// One value for each lane.
 #[derive(Clone, Copy, Debug, Default, Hash)]
 pub struct PerLane<T> {
-    /// The small lane's.
+    /// Value of the small lane.
     pub small: T,
-    /// The bulk lane's.
+    /// Value of the bulk lane.
     pub bulk: T,
 }
 
 impl<T> PerLane<T> {
-    /// Made for each.
+    /// Makes a value for each lane.
     pub fn each(mut make: impl FnMut(Lane) -> T) -> PerLane<T> {
         PerLane { small: make(Lane::Small), bulk: make(Lane::Bulk) }
     }
 
-    /// The small lane's, and the bulk lane's.
+    /// Returns the values of the small lane and of the bulk lane.
     pub fn both(&self) -> [&T; 2] {
         [&self.small, &self.bulk]
     }
 
-    /// As [`both`](Self::both), to change.
+    /// Like [`both`](Self::both), but mutable.
     pub fn both_mut(&mut self) -> [&mut T; 2] {
         [&mut self.small, &mut self.bulk]
     }
@@ -55,18 +55,18 @@ impl<T> IndexMut<Lane> for PerLane<T> {
     }
 }
 
-/// A lane's way out: what is in flight, and what may go.
+/// Sending state of a lane: the datagrams in flight, and what may be sent.
 pub(super) struct Sending {
     pub flight: Flight,
     pub controller: Box<dyn Controller>,
     pub gate: Gate,
-    /// Datagrams that may go although the window is full, and must go although there is nothing to
-    /// say.
+    /// Number of datagrams that may be sent although the window is full, and must be sent even
+    /// without content.
     pub probes: u8,
 }
 
 impl Sending {
-    /// Before anything is known of the peer.
+    /// Creates the state before anything is known of the peer.
     pub fn new(settings: &Settings) -> Sending {
         Sending {
             flight: Flight::new(settings.failure_time),
@@ -76,22 +76,22 @@ impl Sending {
         }
     }
 
-    /// Bytes that may be in flight.
+    /// Returns the number of bytes that may be in flight.
     pub fn window(&self, now: Time) -> u64 {
         self.gate.window(&*self.controller, now)
     }
 
-    /// May something that must be acknowledged go?
+    /// Returns `true` if a datagram that must be acknowledged may be sent.
     pub fn has_room(&self, now: Time) -> bool {
         self.probes > 0 || self.flight.in_flight() < self.window(now)
     }
 
-    /// When the pace lets the next fragment go, if nothing else is in its way.
+    /// Returns when the pace permits the next fragment, if nothing else prevents it.
     pub fn pace_time(&self) -> Option<Time> {
         self.gate.opens().filter(|_| self.flight.in_flight() < self.controller.window())
     }
 
-    /// The earliest at which something in flight is to be given up or asked for.
+    /// Returns the earliest time at which a datagram in flight is to be given up or asked for.
     pub fn next_timeout(&self) -> Option<Time> {
         [self.flight.loss_time(), self.flight.probe_time(), self.flight.follow_time()]
             .into_iter()

@@ -32,21 +32,21 @@ pub(super) struct Outbox {
     credit_most: u64,
     credit_limit: u64,
     credit_used: u64,
-    /// When the latest acknowledgement came.
+    /// Time of the latest acknowledgement.
     now: Time,
     settle_times: Latency,
-    /// Refused as *not present*, to be posted again by the owner.
+    /// Messages refused as *not present*, which the owner will post again.
     returned: VecDeque<Message>,
 }
 
-/// How much waits.
+/// Lengths of the queues.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queues {
     pub unsettled: usize,
     pub small: usize,
     pub bulk: usize,
     pub blocked: usize,
-    /// Bytes that the peer would still take of credited messages.
+    /// Bytes of credited messages that the peer would still accept.
     pub credit: u64,
 }
 
@@ -70,12 +70,12 @@ impl Outbox {
         }
     }
 
-    /// The next message that was refused as *not present*.
+    /// Returns the next message that was refused as *not present*.
     pub fn take_returned(&mut self) -> Option<Message> {
         self.returned.pop_front()
     }
 
-    /// Nothing unsettled?
+    /// Returns `true` if no message is unsettled.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
@@ -88,7 +88,7 @@ impl Outbox {
         !self.bulk.is_empty()
     }
 
-    /// Is a message waiting for the peer's credit?
+    /// Returns `true` if a message waits for the peer's credit.
     pub fn is_blocked(&self) -> bool {
         !self.blocked.is_empty()
     }
@@ -101,7 +101,7 @@ impl Outbox {
         self.messages.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
-    /// Class and body length of the oldest message that is not settled.
+    /// Returns class and body length of the oldest message that is not settled.
     pub fn oldest(&self) -> Option<(Class, u64)> {
         let settled =
             |message: &&Outgoing| matches!(message.stage, Stage::Acknowledged | Stage::Settled);
@@ -111,14 +111,14 @@ impl Outbox {
             .map(|message| (message.class, message.len))
     }
 
-    /// The most credit that the peer can have granted in all: all of it beyond what it was charged
-    /// (WIND-6.4).
+    /// Returns the maximum credit that the peer can have granted in all: the full credit beyond
+    /// what the peer was charged (WIND-6.4).
     pub fn credit_possible(&self) -> u64 {
         self.credit_used.saturating_add(self.credit_most)
     }
 
-    /// Can a message of this number have been refused? Not if it was never posted, or waits for
-    /// credit.
+    /// Returns `true` if a message of this number can have been refused. It cannot if it was never
+    /// posted or waits for credit.
     pub fn may_be_refused(&self, number: u64) -> bool {
         number < self.first
             || self.get(number).is_some_and(|message| message.stage != Stage::Waiting)
@@ -134,17 +134,18 @@ impl Outbox {
         }
     }
 
-    /// From post to acknowledgement, of all messages so far.
+    /// Returns the times from post to acknowledgement of all messages so far.
     pub fn settle_times(&self) -> &Latency {
         &self.settle_times
     }
 
-    /// An acknowledgement has come now: what it settles is settled at this moment.
+    /// Sets the time of an acknowledgement, at which the messages that it settles count as settled.
     pub fn look(&mut self, now: Time) {
         self.now = now;
     }
 
-    /// Does a message of this head and body fit into one frame, once connected?
+    /// Returns `true` if a message of this head and body fits into one frame. Always `false` before
+    /// establishment.
     pub fn holds(&self, head: usize, body: u64) -> bool {
         self.sizes.is_some_and(|sizes| sizes.fit(head, body))
     }
@@ -158,7 +159,7 @@ impl Outbox {
         self.messages.len()
     }
 
-    /// Take a message in; its number.
+    /// Accepts a message and returns its number.
     pub fn post(&mut self, now: Time, message: Message) -> Result<u64, PostError> {
         let len = message.body.len();
         let max = body_max(message.credited);
@@ -172,7 +173,7 @@ impl Outbox {
         let Message { class, urgent, credited, head, body, token } = message;
         self.messages.push_back(Outgoing {
             class,
-            // WIND-3.5: its poster waits for the acknowledgement.
+            // WIND-3.5: the poster of a synchronous message waits for its acknowledgement.
             urgent: urgent || class == Class::Sync,
             credited,
             charged: false,
@@ -190,14 +191,14 @@ impl Outbox {
         Ok(number)
     }
 
-    /// Cut a message that was just posted between pages (WIND-2.5).
+    /// Cuts a message that was just posted at page boundaries (WIND-2.5).
     pub fn cut_between_pages(&mut self, number: u64) {
         if let Some(message) = self.get_mut(number) {
             message.pages = true;
         }
     }
 
-    /// The connection is established: everything posted so far may go.
+    /// Releases all messages posted so far. Called when the connection is established.
     pub fn open(&mut self, sizes: Sizes, credit: u64) {
         self.sizes = Some(sizes);
         (self.credit_most, self.credit_limit, self.credit_used) = (credit, credit, 0);
@@ -206,7 +207,7 @@ impl Outbox {
         }
     }
 
-    /// Queue a new message, or let it wait for credit (WIND-6.4).
+    /// Queues a new message, or lets it wait for credit (WIND-6.4).
     fn start(&mut self, number: u64) {
         let Some(message) = self.get_mut(number) else { return };
         if message.stage == (Stage::Withdrawn { queued: true }) {
@@ -219,7 +220,7 @@ impl Outbox {
         }
     }
 
-    /// The peer has granted so much in all.
+    /// Called when the peer has granted `limit` bytes of credit in all.
     pub fn grant(&mut self, limit: u64) {
         if limit > self.credit_limit {
             self.credit_limit = limit;
@@ -231,7 +232,7 @@ impl Outbox {
         while let Some(&number) = self.blocked.front() {
             let (used, limit) = (self.credit_used, self.credit_limit);
             // WIND-6.7: the peer has read everything, so that even a message beyond all credit may
-            // go.
+            // be sent.
             let is_alone = limit == used.saturating_add(self.credit_most);
             match self.get_mut(number) {
                 Some(message) if message.stage == Stage::Waiting => {
@@ -249,7 +250,7 @@ impl Outbox {
         }
     }
 
-    /// Put a message that may go into its queue.
+    /// Puts a message that may be sent into its queue.
     fn enqueue(&mut self, number: u64) {
         let sizes = self.sizes.unwrap_or_default();
         let Some(message) = self.get_mut(number) else { return };
@@ -264,15 +265,15 @@ impl Outbox {
     fn enqueue_bulk(&mut self, number: u64) {
         let Some(message) = self.get_mut(number) else { return };
         message.stage = Stage::Bulk(Progress::default());
-        // Numbers come in order but for those that had to wait for credit: others may wait for
-        // these.
+        // Numbers come in order, except for messages that waited for credit. Other messages may
+        // wait for these.
         let at = self.bulk_waiting.partition_point(|waiting| *waiting < number);
         self.bulk_waiting.insert(at, number);
         let overdue = at == 0 && self.bulk.iter().any(|active| *active > number);
         self.activate(if overdue { self.bulk.len() + 1 } else { BULK_ACTIVE });
     }
 
-    /// Fill the rotation.
+    /// Fills the rotation.
     fn activate(&mut self, most: usize) {
         while self.bulk.len() < most {
             let Some(number) = self.bulk_waiting.pop_front() else { return };
@@ -285,13 +286,13 @@ impl Outbox {
         }
     }
 
-    /// What the small queue's front is; see [`Self::take_small`].
+    /// Returns the front of the small queue; see [`Self::take_small`].
     pub fn peek_small(&self) -> Option<(u64, &Outgoing)> {
         let number = *self.small.front()?;
         Some((number, self.get(number)?))
     }
 
-    /// The small queue's front has been written.
+    /// Removes the front of the small queue after it was written.
     pub fn take_small(&mut self) {
         if let Some(number) = self.small.pop_front()
             && let Some(message) = self.get_mut(number)
@@ -304,7 +305,7 @@ impl Outbox {
         self.drop_stale();
     }
 
-    /// The next piece of the bulk queue's front.
+    /// Returns the next piece of the bulk queue's front.
     pub fn peek_bulk(&self) -> Option<Piece> {
         let number = *self.bulk.front()?;
         let message = self.get(number)?;
@@ -320,7 +321,8 @@ impl Outbox {
         Some(Piece { number, offset: from.start, len: u32::try_from(len).ok()?, last, again })
     }
 
-    /// Bytes of a full fragment of this message, of which the peer knows the beginning or not.
+    /// Returns the bytes of a full fragment of this message. `opened` tells whether the peer knows
+    /// the message's beginning.
     pub fn full_fragment(&self, message: &Outgoing, opened: bool) -> Option<u64> {
         let sizes = self.sizes?;
         let row = match &message.body {
@@ -333,9 +335,9 @@ impl Outbox {
         Some(sizes.fragment(message.len, row, (!opened).then_some(&message.head)))
     }
 
-    /// Where a piece's bytes are, if not here: in a segment; or packed from rows, among whose bytes
-    /// the segment is.
-    // Moved from a function's result it would be waited for.
+    /// Returns the source of a piece whose bytes are not stored here: a segment, or a segment among
+    /// the packed bytes of the returned rows.
+    // Inlined, because moving the result out of a call would wait for its stores.
     #[inline(always)]
     pub fn source_of(&self, piece: &Piece) -> (Option<Segment>, Option<Arc<Rows>>) {
         let len = u64::from(piece.len);
@@ -356,13 +358,14 @@ impl Outbox {
         }
     }
 
-    /// A piece's bytes, which are here.
+    /// Returns the bytes of a piece that is stored here.
     pub fn bytes_of(&self, piece: &Piece) -> Option<&[u8]> {
         let start = usize::try_from(piece.offset).ok()?;
         self.get(piece.number)?.body.bytes().get(start..start + piece.len as usize)
     }
 
-    /// That piece has been written: on to the next piece, and in time to the next message.
+    /// Advances after the piece was written: to the message's next piece and, at the end of its
+    /// turn, to the next message.
     pub fn take_bulk(&mut self, piece: &Piece) {
         let taken = piece.offset..piece.offset + u64::from(piece.len);
         let mut ends_soon = false;
@@ -377,7 +380,7 @@ impl Outbox {
         }
         self.run += 1;
         if !piece.last && (self.run < BULK_RUN || ends_soon) {
-            // The front stays the front, and has more to send.
+            // The front has more to send and stays the front.
             return;
         }
         if piece.last {
@@ -389,7 +392,7 @@ impl Outbox {
         self.drop_stale();
     }
 
-    /// Keep the promise that each queue's front can be sent.
+    /// Restores the invariant that each queue's front can be sent.
     fn drop_stale(&mut self) {
         if self.small.is_empty() && self.bulk.is_empty() && self.bulk_waiting.is_empty() {
             return;
@@ -418,7 +421,7 @@ impl Outbox {
         }
     }
 
-    /// Give memory back while idle.
+    /// Gives memory back while idle.
     pub fn shrink(&mut self) {
         if self.messages.is_empty() {
             self.messages.shrink_to(8);

@@ -1,4 +1,4 @@
-//! One message on its way out: where it stands, and how far its bytes are.
+//! State of one message that is being sent, and the progress of its bytes.
 
 use super::ranges::RangeSet;
 use super::{Body, Class, Event, Head, Token};
@@ -9,121 +9,123 @@ use crate::time::Time;
 use crate::wire::{SealKind, message_frame_len, open_frame_len};
 use alloc::collections::VecDeque;
 
-/// Where a message stands.
+/// State of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Stage {
-    /// The connection is not established, or the peer's credit does not suffice.
+    /// The message waits for establishment or for the peer's credit.
     Waiting,
-    /// Goes in one frame; it is in the small queue, or in flight.
+    /// The message goes in one frame, and is in the small queue or in flight.
     Small { queued: bool },
-    /// Goes in fragments.
+    /// The message goes in fragments.
     Bulk(Progress),
-    /// Taken back; the peer must learn that its number is done.
+    /// The message was withdrawn, and the peer must learn that its number is done.
     Withdrawn { queued: bool },
-    /// The peer has it; it is told once all before it are settled.
+    /// The message has arrived. Its event follows once all messages before it are settled.
     Acknowledged,
-    /// Nothing more to be told.
+    /// The message needs no more events.
     Settled,
 }
 
-/// How far a message in fragments is.
+/// Progress of a fragmented message.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Progress {
-    /// Bytes before this have been sent at least once.
+    /// Offset before which all bytes have been sent at least once.
     pub next: u64,
-    /// Of those, the ones to be sent again.
+    /// Bytes before `next` that are to be sent again.
     pub lost: RangeSet,
-    /// Of those, the ones that have arrived (WIND-4.3).
+    /// Bytes before `next` that have arrived (WIND-4.3).
     pub acked: RangeSet,
-    /// The peer knows the beginning.
+    /// Whether the peer knows the message's beginning.
     pub opened: bool,
-    /// It is in the rotation.
+    /// Whether the message is in the rotation.
     pub active: bool,
 }
 
-/// A message on its way.
+/// Message that is being sent.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Outgoing {
     pub class: Class,
     pub urgent: bool,
     pub credited: bool,
-    /// It was counted against the peer's credit.
+    /// Whether the message was counted against the peer's credit.
     pub charged: bool,
     pub head: Head,
     pub body: Body,
     pub len: u64,
     pub posted: Time,
     pub token: Token,
-    /// Its body is cut between pages.
+    /// Whether the body is cut at page boundaries.
     pub pages: bool,
     pub stage: Stage,
 }
 
-/// A piece of a body to be sent.
+/// Piece of a body to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub number: u64,
     pub offset: u64,
     pub len: u32,
-    /// Nothing of this message waits to be sent after this.
+    /// Whether nothing of this message waits to be sent after this piece.
     pub last: bool,
-    /// It was sent before, and lost.
+    /// Whether the piece was sent before.
     pub again: bool,
 }
 
-/// What fits into a datagram to this peer, known once established.
+/// Bytes that fit into a datagram to this peer, known once established.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Sizes {
-    /// Bytes of frames at most.
+    /// Maximum bytes of frames.
     pub frames: usize,
-    /// Bytes of a fragment at most.
+    /// Maximum bytes of a fragment.
     pub fragment: usize,
 }
 
 impl Sizes {
-    /// Of datagrams of at most `size` bytes that end with this seal's tag.
+    /// Returns the sizes for datagrams of at most `size` bytes that end with this seal's tag.
     pub fn within(size: usize, seal: SealKind) -> Sizes {
         let frames = size.saturating_sub(HEADER_LEN + seal.tag_len());
         Sizes { frames, fragment: frames.saturating_sub(BULK_FRAME_LEN) }
     }
 
-    /// Bytes that a fragment holds at most of a body of so many, in rows of so many if it is one of
-    /// rows, with the beginning of the message beside it, if that has a head here (WIND-2.5).
+    /// Returns the maximum bytes of a fragment of a body with `body` bytes (WIND-2.5). `row` is the
+    /// length of its rows, if it has rows. If `head` is given, the fragment shares its datagram
+    /// with the message's beginning.
     pub fn fragment(self, body: u64, row: Option<u32>, head: Option<&[u8]>) -> u64 {
         let beside = head.map_or(0, |head| open_frame_len(head.len()));
         let room = self.fragment.min(self.frames.saturating_sub(BULK_FRAME_LEN + beside));
-        // A row in two datagrams costs both ends more than some bytes that stay empty.
+        // A row that is split across two datagrams costs both ends more than a few unused bytes.
         let row = row.map(|row| row as usize).filter(|row| *row > 0);
         let between = row.map(|row| room % row).filter(|left| *left <= room / 8);
         let whole = room - between.unwrap_or(room % FRAGMENT_STEP);
-        // A datagram more costs a short body more than that gives it.
+        // For a short body, one more datagram costs more than the alignment gains.
         let short = room.max(PAGE) as u64;
         if body <= short || whole == 0 { room as u64 } else { whole as u64 }
     }
 
-    /// May this message travel whole (WIND-2.4)?
+    /// Returns `true` if this message may be sent whole (WIND-2.4).
     pub fn hold(self, message: &Outgoing) -> bool {
         let elsewhere = matches!(message.body, Body::Segment(_) | Body::Rows(_)) && message.len > 0;
         !elsewhere && self.fit(message.head.len(), message.len)
     }
 
-    /// Do a head and a body fit into one frame?
+    /// Returns `true` if a head and a body fit into one frame.
     pub fn fit(self, head: usize, body: u64) -> bool {
         message_frame_len(head, body).is_some_and(|len| len <= self.frames)
     }
 }
 
-/// Maximum length of a message: of a credited one the receiver must hold the body (WIND-6.7).
+/// Returns the maximum length of a message. Of a credited message the receiver must hold the body
+/// (WIND-6.7).
 pub(super) fn body_max(credited: bool) -> u64 {
     if credited { MESSAGE_MAX } else { BODY_MAX }
 }
 
-/// What a credited message takes of the receiver's credit (WIND-6.3).
+/// Returns the receive credit that a credited message uses (WIND-6.3).
 pub(super) fn cost(len: u64) -> u64 {
     len.saturating_add(CREDIT_OVERHEAD)
 }
 
-/// Post an event, if somebody wants it.
+/// Posts an event, unless the token is [`Token::NONE`].
 pub(super) fn tell(events: &mut VecDeque<Event>, token: Token, event: impl FnOnce(Token) -> Event) {
     if token != Token::NONE {
         events.push_back(event(token));

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// A set of `u64` (never `u64::MAX`). Adding at the end, the common case, is O(1); no allocation
-/// while the ranges are few.
+/// Set of `u64` (never `u64::MAX`). Adding at the end, the common case, is O(1), and does not
+/// allocate while the ranges are few.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct RangeSet {
     ranges: Vec<Range<u64>>,
@@ -19,12 +19,12 @@ impl RangeSet {
         self.ranges.is_empty()
     }
 
-    /// How many ranges, not numbers.
+    /// Returns the number of ranges, not of numbers.
     pub fn pieces(&self) -> usize {
         self.ranges.len()
     }
 
-    /// From the smallest on.
+    /// Iterates over the ranges from the smallest.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Range<u64>> + '_ {
         self.ranges.iter().cloned()
     }
@@ -34,7 +34,7 @@ impl RangeSet {
         self.ranges.get(at).is_some_and(|range| range.start <= number)
     }
 
-    /// Is the whole of a range in the set? An empty range always is.
+    /// Returns `true` if the whole range is in the set. An empty range always is.
     pub fn covers(&self, wanted: &Range<u64>) -> bool {
         let at = self.ranges.partition_point(|range| range.end <= wanted.start);
         wanted.is_empty()
@@ -44,7 +44,7 @@ impl RangeSet {
                 .is_some_and(|range| range.start <= wanted.start && wanted.end <= range.end)
     }
 
-    /// The smallest number ≥ `from` that is missing.
+    /// Returns the smallest number ≥ `from` that is missing.
     pub fn first_missing(&self, from: u64) -> u64 {
         let at = self.ranges.partition_point(|range| range.end <= from);
         match self.ranges.get(at) {
@@ -53,13 +53,13 @@ impl RangeSet {
         }
     }
 
-    /// Would [`insert`](Self::insert) make one range more?
+    /// Returns `true` if [`insert`](Self::insert) would add one range.
     pub fn would_add_piece(&self, range: &Range<u64>) -> bool {
         let (low, high) = self.touching(range);
         !range.is_empty() && low == high
     }
 
-    /// Indices of ranges that overlap or touch.
+    /// Returns the indices of ranges that overlap or touch.
     fn touching(&self, range: &Range<u64>) -> (usize, usize) {
         if let Some(last) = self.ranges.last()
             && last.end < range.start
@@ -71,7 +71,7 @@ impl RangeSet {
         (low, high)
     }
 
-    /// Add all numbers of a range. Were any of them new?
+    /// Adds all numbers of a range. Returns `true` if any of them was new.
     pub fn insert(&mut self, range: Range<u64>) -> bool {
         if range.is_empty() {
             return false;
@@ -98,7 +98,7 @@ impl RangeSet {
         true
     }
 
-    /// Take all numbers of a range out.
+    /// Removes all numbers of a range.
     pub fn remove(&mut self, gone: Range<u64>) {
         if gone.is_empty() {
             return;
@@ -130,7 +130,7 @@ impl RangeSet {
         }
     }
 
-    /// The parts of a range that are not in the set.
+    /// Returns the parts of a range that are not in the set.
     pub fn missing(&self, wanted: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let first = self.ranges.partition_point(|range| range.end <= wanted.start);
         let mut have = self.ranges.iter().skip(first);
@@ -148,12 +148,12 @@ impl RangeSet {
         })
     }
 
-    /// Forget the smallest range.
+    /// Removes and returns the smallest range.
     pub fn forget_first(&mut self) -> Option<Range<u64>> {
         if self.ranges.is_empty() { None } else { Some(self.ranges.remove(0)) }
     }
 
-    /// Keep the last range alone, in as little memory as that takes: its beginning.
+    /// Keeps only the last range, in as little memory as possible, and returns its start.
     pub fn keep_last(&mut self) -> Option<u64> {
         let last = self.ranges.pop();
         self.ranges = last.iter().cloned().collect();
@@ -189,7 +189,7 @@ mod tests {
         ]
     }
 
-    /// The smallest run of an oracle set.
+    /// Returns the smallest run of an oracle set.
     fn first_run(oracle: &BTreeSet<u64>) -> Option<Range<u64>> {
         let start = *oracle.first()?;
         Some(start..(start..).find(|n| !oracle.contains(n)).unwrap())

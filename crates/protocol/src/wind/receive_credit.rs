@@ -5,11 +5,10 @@ use super::outgoing::cost;
 use crate::limits::{CREDIT_OVERHEAD, MESSAGE_MAX};
 use crate::planted::{Bug, planted};
 
-/// All of it ever, in bytes: sums that only grow, so that a grant that is lost is made good by the
-/// next.
+/// Receive credit in bytes, as sums that only grow, so that the next grant makes up for a lost one.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct ReceiveCredit {
-    /// What the peer may have unread at once.
+    /// Bytes that the peer may have unread at once.
     span: u64,
     limit: u64,
     used: u64,
@@ -17,7 +16,7 @@ pub(super) struct ReceiveCredit {
 }
 
 impl ReceiveCredit {
-    /// So much at first, which the peer knows.
+    /// Creates the initial credit, which the peer knows.
     pub fn new(span: u64) -> ReceiveCredit {
         ReceiveCredit { span, limit: span, used: 0, told: span }
     }
@@ -34,27 +33,28 @@ impl ReceiveCredit {
         cost(len) > self.span
     }
 
-    /// It has sent one.
+    /// Charges the peer for a message that it has sent.
     pub fn take(&mut self, len: u64) {
         self.used = self.used.saturating_add(cost(len));
     }
 
-    /// So many messages were read, with bodies of so many bytes together.
+    /// Returns the credit of `messages` messages that were read, whose bodies have `bytes` bytes
+    /// together.
     pub fn give_back(&mut self, messages: u64, bytes: u64) {
         if !planted(Bug::ForgetCredit) {
             let freed = bytes.saturating_add(messages.saturating_mul(CREDIT_OVERHEAD));
-            // What was read of an earlier process's messages this one was not charged.
+            // The peer was not charged for messages of its earlier incarnation that were read now.
             self.limit = self.limit.saturating_add(freed).min(self.used.saturating_add(self.span));
         }
     }
 
-    /// All ever granted, to be told now.
+    /// Returns all credit ever granted, which the next ACK reports.
     pub fn tell(&mut self) -> u64 {
         self.told = self.limit;
         self.limit
     }
 
-    /// Is so much untold that the peer should hear of it (WIND-6.4)?
+    /// Returns `true` if so much credit is unreported that the peer should hear of it (WIND-6.4).
     pub fn is_due(&self) -> bool {
         self.limit - self.told > self.span / 4
     }
@@ -92,7 +92,8 @@ mod tests {
         );
     }
 
-    /// WIND-6.7: up to the limit of all messages, and nothing beside it until it is read.
+    /// WIND-6.7: such a message is covered up to the limit of all messages, and nothing beside it
+    /// until it is read.
     #[test]
     fn message_beyond_all_credit_is_covered_only_alone() {
         let mut granted = ReceiveCredit::new(1 << 20);

@@ -13,39 +13,39 @@ use crate::wire::{Builder, Lane, RefusedMessage, Told};
 use arrayvec::ArrayVec;
 use core::ops::RangeInclusive;
 
-/// Of datagram numbers, largest first.
+/// Ranges of datagram numbers, largest first.
 pub(super) type Ranges = ArrayVec<RangeInclusive<u64>, ACK_RANGES_MAX>;
 
-/// What a datagram's sender expects.
+/// Acknowledgement that a datagram's sender expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wants {
-    /// No acknowledgement.
+    /// No acknowledgement is expected.
     Nothing,
-    /// One in time.
+    /// An acknowledgement is expected in time.
     Acknowledgement,
-    /// One soon, for its message: somebody waits.
+    /// An acknowledgement is expected soon, because somebody waits for the datagram's message.
     Answer,
-    /// One at once.
+    /// An acknowledgement is expected at once.
     AtOnce,
 }
 
 #[derive(Clone, Debug, Hash)]
 pub(super) struct ReceivedDatagrams {
     lane: Lane,
-    /// Datagrams that came marked CE, modulo 2³².
+    /// Number of datagrams that came marked CE, modulo 2³².
     pub marked: u32,
     /// Bytes that the peer may have in flight.
     pub share: u32,
     seen: RangeSet,
-    /// Numbers below count as seen: their ranges are forgotten.
+    /// Number below which all datagrams count as seen, because their ranges are forgotten.
     floor: u64,
     largest: u64,
     largest_at: Time,
-    /// The largest number of those that brought an acknowledgement.
+    /// Largest number of a datagram that brought an acknowledgement.
     acknowledged_by: u64,
-    /// The peer knows that we know what lies below.
+    /// Number below which the peer knows what has arrived.
     report_from: u64,
-    /// Datagrams that must be acknowledged and are not.
+    /// Number of datagrams that must be acknowledged and are not.
     pending: u32,
     due: bool,
     deadline: Option<Time>,
@@ -53,7 +53,7 @@ pub(super) struct ReceivedDatagrams {
 }
 
 impl ReceivedDatagrams {
-    /// `share`: what the peer may have in flight.
+    /// Creates the record. `share` is the number of bytes that the peer may have in flight.
     pub fn new(lane: Lane, share: u32) -> ReceivedDatagrams {
         ReceivedDatagrams {
             lane,
@@ -72,20 +72,21 @@ impl ReceivedDatagrams {
         }
     }
 
-    /// Can this be the number of a datagram? Not if it is farther ahead than any window reaches
-    /// (WIND-3.2).
+    /// Returns `true` if a datagram can have this number, which it cannot if the number is farther
+    /// ahead than any window reaches (WIND-3.2).
     pub fn is_plausible(&self, number: u64) -> bool {
         number <= self.largest.saturating_add(NUMBERS_AHEAD_MAX)
     }
 
-    /// Has this datagram not come before? (WIND-3.2)
+    /// Returns `true` if this datagram has not arrived before (WIND-3.2).
     pub fn is_new(&self, number: u64) -> bool {
         planted(Bug::AcceptDuplicateDatagram)
             || (number >= self.floor && !self.seen.contains(number))
     }
 
-    /// The datagram of this number brings an acknowledgement. Has none been lost since the one
-    /// before: has every datagram between them come?
+    /// Notes that the datagram with this number brings an acknowledgement. Returns `true` if every
+    /// datagram since the previous acknowledgement has arrived, so that no acknowledgement was
+    /// lost.
     pub fn acknowledgement_came(&mut self, number: u64) -> bool {
         let before = self.acknowledged_by;
         self.acknowledged_by = before.max(number);
@@ -97,14 +98,15 @@ impl ReceivedDatagrams {
         self.seen.pieces()
     }
 
-    /// Give memory back, after a silence: what has not come by now does not count when it comes.
+    /// Gives memory back after a silence. Datagrams that have not arrived by now do not count when
+    /// they arrive.
     pub fn shrink(&mut self) {
         if let Some(begin) = self.seen.keep_last() {
             self.floor = self.floor.max(begin);
         }
     }
 
-    /// A datagram was taken in. When is that to be told (WIND-3.3, WIND-3.8)?
+    /// Records an accepted datagram, and decides when to acknowledge it (WIND-3.3, WIND-3.8).
     pub fn record(&mut self, number: u64, now: Time, wants: Wants) {
         let next = number == self.largest + 1;
         self.seen.insert(number..number + 1);
@@ -122,26 +124,27 @@ impl ReceivedDatagrams {
             return;
         }
         self.pending += 1;
-        // What came just before, as the fragments before the last one did, is answered with it.
+        // The same ACK answers datagrams that came just before, such as the fragments before the
+        // last one.
         let others_wait =
             |deadline: Time| deadline > now + ACK_HOLD && deadline < now + (ACK_DELAY - ACK_HOLD);
         let held = match wants {
             Wants::Answer => self.ack_policy.asked(now, !self.deadline.is_some_and(others_wait)),
             _ => None,
         };
-        // Not the one after the largest: one is missing, or one was late.
+        // A number that does not follow the largest means that one is missing or late.
         let at_once = wants == Wants::AtOnce || (wants == Wants::Answer && held.is_none());
         self.due |= at_once || !next || self.pending >= ACK_EVERY;
         let latest = held.unwrap_or(now + ACK_DELAY);
         self.deadline = Some(self.deadline.map_or(latest, |deadline| deadline.min(latest)));
     }
 
-    /// A datagram with a message of ours goes.
+    /// Called when a datagram with a message of this node is sent.
     pub fn data_goes(&mut self, now: Time) {
         self.ack_policy.data_goes(now);
     }
 
-    /// Say again what is known, soon.
+    /// Makes an ACK due that repeats what is known.
     pub fn remind(&mut self) {
         self.due = true;
     }
@@ -150,7 +153,7 @@ impl ReceivedDatagrams {
         self.due || self.deadline.is_some_and(|deadline| deadline <= now)
     }
 
-    /// Would an acknowledgement say anything that is not yet told?
+    /// Returns `true` if an ACK would say anything new.
     pub fn has_news(&self) -> bool {
         self.due || self.pending > 0
     }
@@ -159,8 +162,9 @@ impl ReceivedDatagrams {
         self.deadline
     }
 
-    /// What an ACK frame tells: ranges, largest first, without a number that is withheld. They are
-    /// filled where they stay: returned, they would be moved whole, however few they are.
+    /// Lists the ranges for an ACK frame, largest first, without a number that is withheld. The
+    /// result is filled in place, because a return value would be moved whole, however few the
+    /// ranges.
     pub fn list(&self, refusals: &Refusals, ranges: &mut Ranges) {
         if planted(Bug::AcknowledgeUnreceived) {
             return ranges.push(1..=self.largest);
@@ -168,7 +172,7 @@ impl ReceivedDatagrams {
         let withheld = refusals.withheld(self.lane).unwrap_or(u64::MAX);
         for range in self.seen.iter().rev().take_while(|range| range.end > self.report_from) {
             let (low, high) = (range.start.max(self.report_from), range.end - 1);
-            // A withheld number cuts its range in two.
+            // A withheld number splits its range in two.
             let cut = (low..=high).contains(&withheld);
             let upper = if cut { withheld + 1 } else { low };
             let told = upper > high || ranges.try_push(upper..=high).is_ok();
@@ -178,10 +182,10 @@ impl ReceivedDatagrams {
         }
     }
 
-    /// Write an ACK frame of these ranges ([`list`](Self::list)), into a datagram with a message of
-    /// ours or one without. What to remember of it: the largest number told, see
-    /// [`confirm`](Self::confirm), and what [`Refusals::tell`] says of the first so many refusals.
-    /// It must be acknowledged if it tells any.
+    /// Writes an ACK frame of these ranges ([`list`](Self::list)) into a datagram with or without a
+    /// message of this node. Returns what to remember of it: the largest number reported, see
+    /// [`confirm`](Self::confirm), and the result of [`Refusals::tell`] for the first `count`
+    /// refusals. The datagram must be acknowledged if the frame reports any refusals.
     pub fn write(
         &mut self,
         now: Time,
@@ -205,7 +209,8 @@ impl ReceivedDatagrams {
         (self.largest, through)
     }
 
-    /// The datagram with an ACK frame was acknowledged: the peer knows what it told.
+    /// Called when the datagram with an ACK frame was acknowledged, so that the peer knows the
+    /// content of the frame.
     pub fn confirm(&mut self, largest: u64) {
         self.report_from = self.report_from.max(largest);
     }
@@ -215,7 +220,8 @@ impl ReceivedDatagrams {
 mod tests {
     use super::*;
 
-    /// Numbers arrive, one a microsecond, each wanting this; is the last acknowledged at once?
+    /// Returns `true` if the last of these datagrams is acknowledged at once. One datagram arrives
+    /// each microsecond, and each wants `wants`.
     fn at_once(numbers: impl IntoIterator<Item = u64>, wants: Wants) -> bool {
         let mut arrivals = ReceivedDatagrams::new(Lane::Small, 0);
         let mut now = Time(0);
@@ -224,7 +230,7 @@ mod tests {
             arrivals.record(number, now, wants);
         }
         let due = arrivals.is_due(now);
-        // If not, then in time, and no sooner.
+        // Otherwise it is acknowledged in time, and no sooner.
         if !due && wants != Wants::Nothing {
             let deadline = arrivals.deadline().unwrap();
             assert_eq!(deadline, Time(1000) + ACK_DELAY);

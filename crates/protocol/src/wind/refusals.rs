@@ -1,5 +1,5 @@
-//! What the layer above refused, until the peer is known to know (WIND-4.6). One queue for both
-//! lanes: the first ACK frame of every datagram tells it.
+//! Refusals by the layer above, kept until the peer is known to have received them (WIND-4.6). Both
+//! lanes share one queue, and the first ACK frame of every datagram reports it.
 
 use crate::limits::REFUSALS_MAX;
 use crate::planted::{Bug, planted};
@@ -9,14 +9,14 @@ use arrayvec::ArrayVec;
 
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Refusals {
-    /// Not yet confirmed, oldest first.
+    /// Refusals that are not confirmed yet, oldest first.
     pub queue: VecDeque<RefusedMessage>,
-    /// How many were confirmed before these.
+    /// Number of refusals confirmed before those in the queue.
     confirmed: u64,
-    /// This datagram caused more refusals than one can tell; it is not acknowledged before they are
-    /// told.
+    /// Datagram that caused more refusals than one datagram can report. It is not acknowledged
+    /// before they are reported.
     withheld: Option<(Lane, u64)>,
-    /// They, or what was withheld for them, are to be told now.
+    /// Whether the refusals, or the number withheld for them, are to be reported now.
     due: bool,
 }
 
@@ -25,32 +25,32 @@ impl Refusals {
         self.queue.len()
     }
 
-    /// Must they be told without waiting for anything else?
+    /// Returns `true` if refusals must be reported without waiting for anything else.
     pub fn is_due(&self) -> bool {
         self.due
     }
 
-    /// Must they be told now, and without messages? No message is taken in before they are
-    /// confirmed, and of a peer that is in the same case only a datagram without messages is
-    /// confirmed.
+    /// Returns `true` if refusals must be reported now, without messages. No message is accepted
+    /// before they are confirmed. A peer in the same state confirms only a datagram without
+    /// messages.
     pub fn go_alone(&self) -> bool {
         self.due && self.is_withholding()
     }
 
-    /// Are refusals waiting that must be told before any more messages are taken in?
+    /// Returns `true` if refusals must be reported before any more messages are accepted.
     pub fn is_withholding(&self) -> bool {
         self.withheld.is_some()
     }
 
-    /// The number of this lane that may not be acknowledged yet.
+    /// Returns the number of this lane that may not be acknowledged yet.
     pub fn withheld(&self, lane: Lane) -> Option<u64> {
         self.withheld.filter(|withheld| withheld.0 == lane).map(|withheld| withheld.1)
     }
 
-    /// A datagram has been read; before it, so many refusals waited. If there are more now than one
-    /// datagram tells, this one is withheld, and its refusals are told from the largest number
-    /// down: so the sender cannot count the message that all the others waited for as settled
-    /// before it knows of them all.
+    /// Called after a datagram was processed, before which `before` refusals were waiting. If one
+    /// datagram cannot report all refusals now, the number is withheld, and its refusals are
+    /// reported from the largest message number down. So the sender cannot settle the message that
+    /// all others waited for before it knows of all refusals.
     pub fn withhold(&mut self, lane: Lane, number: u64, before: usize) {
         if self.queue.len() > REFUSALS_MAX && self.queue.len() > before {
             if let Some(new) = self.queue.make_contiguous().get_mut(before..) {
@@ -61,13 +61,13 @@ impl Refusals {
         }
     }
 
-    /// How many a datagram tells.
+    /// Returns the number of refusals that a datagram reports.
     pub fn told(&self) -> usize {
         self.queue.len().min(REFUSALS_MAX)
     }
 
-    /// The first of them, so many, and no more than there are; what to remember of it: see
-    /// [`confirm`](Self::confirm).
+    /// Adds the first `count` refusals, or all if there are fewer, to `told`. Returns what to
+    /// remember of it: see [`confirm`](Self::confirm).
     pub fn tell(&mut self, count: usize, told: &mut ArrayVec<RefusedMessage, REFUSALS_MAX>) -> u64 {
         let count = count.min(self.told());
         told.extend(self.queue.iter().take(count).copied());
@@ -79,25 +79,26 @@ impl Refusals {
         self.confirmed + count as u64
     }
 
-    /// ACK frames of both lanes have been written.
+    /// Called when the ACK frames of both lanes have been written.
     pub fn all_told(&mut self) {
         self.due = false;
     }
 
-    /// The datagram with an ACK frame was acknowledged: the peer knows what it told.
+    /// Called when the datagram with an ACK frame was acknowledged, so that the peer knows the
+    /// content of the frame.
     pub fn confirm(&mut self, through: u64) {
         while self.confirmed < through && self.queue.pop_front().is_some() {
             self.confirmed += 1;
         }
         if self.queue.len() <= REFUSALS_MAX {
-            // What was withheld may be acknowledged now.
+            // The withheld number may be acknowledged now.
             self.due |= self.withheld.take().is_some();
         } else {
             self.due = true;
         }
     }
 
-    /// That datagram was lost: refusals must be told again.
+    /// Called when that datagram was lost and its refusals must be reported again.
     pub fn tell_again(&mut self) {
         self.due |= !self.queue.is_empty();
     }

@@ -1,43 +1,44 @@
-//! How much reordering is forgiven (WIND-5.3; RFC 8985, section 6.2, step 4).
+//! Reordering window: how much reordering is tolerated (WIND-5.3; RFC 8985, section 6.2, step 4).
 
 use super::rtt::RoundTrip;
 use crate::limits::{REORDERING_CALM, REORDERING_MIN, REORDERING_THRESHOLD};
 use crate::time::Time;
 use core::time::Duration;
 
-/// More would not fit the factor; the smoothed round trip bounds the window long before.
+/// Maximum number of doublings that fits the factor. The smoothed round trip bounds the window long
+/// before.
 const DOUBLINGS_MAX: u32 = 31;
 
 #[derive(Clone, Copy, Debug, Default, Hash)]
 pub(super) struct Reordering {
-    /// The path reorders: overtaking proves nothing, only time does.
+    /// Whether the path reorders, so that only time proves a loss and overtaking does not.
     seen: bool,
     doublings: u32,
-    /// Not before this may it double again.
+    /// Time before which the window may not double again.
     widen_after: Time,
     /// Events of loss since the last sign of reordering.
     calm: u32,
 }
 
 impl Reordering {
-    /// Beyond the overtaker's round trip, so long a datagram may take.
+    /// Returns how much longer than the overtaker's round trip a datagram may take.
     pub fn window(&self, rtt: &RoundTrip) -> Duration {
         let quarter = rtt.least() / 4;
         let most = rtt.smoothed().unwrap_or_default().max(REORDERING_MIN);
         quarter.saturating_mul(1 << self.doublings).clamp(REORDERING_MIN, most)
     }
 
-    /// So many that overtake a datagram prove its loss at once.
+    /// Returns how many overtaking datagrams prove a loss at once, if any number does.
     pub fn threshold(&self) -> Option<u64> {
         (!self.seen).then_some(REORDERING_THRESHOLD)
     }
 
-    /// A datagram was acknowledged after one sent later.
+    /// Notes that a datagram was acknowledged after one sent later.
     pub fn seen(&mut self) {
         (self.seen, self.calm) = (true, 0);
     }
 
-    /// Time had declared a datagram lost that was not: time was too short.
+    /// Doubles the window, because a datagram was declared lost by time and had not been.
     pub fn widen(&mut self, rtt: &RoundTrip, now: Time) {
         self.seen();
         if now >= self.widen_after {
@@ -46,7 +47,7 @@ impl Reordering {
         }
     }
 
-    /// Datagrams were lost, for the first time in a round trip.
+    /// Counts an event of loss: datagrams were lost for the first time in a round trip.
     pub fn event(&mut self) {
         self.calm += 1;
         if self.calm >= REORDERING_CALM {

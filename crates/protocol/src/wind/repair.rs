@@ -1,5 +1,5 @@
-//! Retransmission: what is sent again and when, after a loss, after a probe timeout, or by another
-//! port.
+//! Retransmission: decides what is sent again and when, after a loss, after a probe timeout, or by
+//! another port.
 
 use super::connection::Connection;
 use super::flight::{Cause, Item};
@@ -18,22 +18,23 @@ use arrayvec::ArrayVec;
 /// Evidence that the peer is reached by its first port only (WIND-8.9).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BulkPortDoubt {
-    /// Largest number that was acknowledged in the bulk lane. A silence ends when it changes.
+    /// Largest number that was acknowledged in the bulk lane. A silence of the lane ends when it
+    /// changes.
     bulk_acked: u64,
-    /// Least number of a datagram of the small lane that is sent after the latest timeout; 0 before
-    /// the first.
+    /// Least number of a small-lane datagram that is sent after the latest timeout, or 0 before the
+    /// first.
     small_from: u64,
-    /// Timeouts after which the small lane got an answer before the next one came, and the bulk
-    /// lane did not.
+    /// Number of timeouts after which the small lane got an answer before the next timeout, and the
+    /// bulk lane did not.
     rounds: u8,
 }
 
 impl BulkPortDoubt {
-    /// The probe timer of the bulk lane has run out. Says whether that is enough, and starts anew
-    /// then.
+    /// Called when the probe timer of the bulk lane has run out. Returns `true` if the evidence is
+    /// enough, and then starts anew.
     ///
-    /// A peer that stood still and runs again may answer the small lane first, but in one round
-    /// only: in the next it answers both.
+    /// A peer that stood still and runs again may answer the small lane first, but only in one
+    /// round. In the next round it answers both.
     fn timed_out(&mut self, bulk_acked: u64, small_acked: u64, small_next: u64) -> bool {
         if self.bulk_acked != bulk_acked {
             *self = BulkPortDoubt { bulk_acked, ..BulkPortDoubt::default() };
@@ -50,13 +51,14 @@ impl BulkPortDoubt {
     }
 }
 
-/// To the exhaustive model, states that differ only in this are one.
+/// Hashes nothing, because states that differ only in this are equal to the exhaustive model.
 impl core::hash::Hash for BulkPortDoubt {
     fn hash<H: core::hash::Hasher>(&self, _: &mut H) {}
 }
 
 impl Connection {
-    /// WIND-5.4: ask, or send the oldest again, whatever the window says.
+    /// Acts on a probe timeout: asks the peer or sends the oldest datagrams again, regardless of
+    /// the window (WIND-5.4).
     pub(super) fn probe(&mut self, now: Time, lane: Lane) {
         let Connection { sending, outbox, refusals, mtu, statistics, .. } = self;
         let Sending { flight, controller, probes, .. } = &mut sending[lane];
@@ -65,7 +67,7 @@ impl Connection {
         let silence = flight
             .ran_out(now, |cause, items| lost(outbox, refusals, mtu, statistics, cause, items));
         let first = match silence {
-            // A PING is small: it gets through a path that has become narrow, too.
+            // A PING is small, so it also gets through a path that has become narrow.
             Silence::Ask => {
                 self.ping[lane] = true;
                 return;
@@ -79,8 +81,8 @@ impl Connection {
             }
         };
         statistics.tail_probes += u64::from(matches!(silence, Silence::Tail { .. }));
-        // The first asks a peer that is slow, most likely; after that two, for one of them is as
-        // likely lost as what they repeat.
+        // The first timeout most likely asks a slow peer. After that two probes are sent, because
+        // one is as likely lost as the datagrams that it repeats.
         *probes = if first { 1 } else { 2 };
         if large {
             mtu.timed_out();
@@ -90,7 +92,8 @@ impl Connection {
         self.doubt_bulk_port(lane);
     }
 
-    /// WIND-8.9: something on the way may let only the first port pass.
+    /// Notes a timeout as evidence that something on the way lets only the first port pass
+    /// (WIND-8.9).
     fn doubt_bulk_port(&mut self, lane: Lane) {
         if lane == Lane::Small || self.bulk_port().is_none() {
             return;
@@ -102,11 +105,11 @@ impl Connection {
             self.statistics.bulk_ports_shunned += 1;
             self.fall_back(Fallback::BulkPort);
         }
-        // Is it the peer, or only that port?
+        // An answer to this PING shows that the port is at fault, not the peer.
         self.ping.small = true;
     }
 
-    /// The port of its own that the peer's bulk lane is reached at.
+    /// Returns the peer's separate port for the bulk lane, if it is in use.
     pub(super) fn bulk_port(&self) -> Option<u16> {
         let port = self.handshake.them.map_or(0, |them| them.bulk_port);
         (port != 0 && !self.shuns_bulk_port).then_some(port)
@@ -123,7 +126,7 @@ impl Connection {
         self.weigh_fast_paths(now, lane);
     }
 
-    /// Is a fast path to be avoided, that what was lost had taken (WIND-8.10)?
+    /// Decides whether to avoid a fast path because datagrams that took it were lost (WIND-8.10).
     pub(super) fn weigh_fast_paths(&mut self, now: Time, lane: Lane) {
         let Connection { sending, statistics, .. } = self;
         let flight = &mut sending[lane].flight;
@@ -145,7 +148,7 @@ impl Connection {
     }
 }
 
-/// A datagram was lost: what it carried is to be sent again (WIND-5.5).
+/// Queues the content of a lost datagram again (WIND-5.5).
 pub(super) fn lost(
     outbox: &mut Outbox,
     refusals: &mut Refusals,
@@ -187,8 +190,8 @@ mod tests {
     use super::*;
     use crate::limits::DATAGRAM_MIN;
 
-    /// WIND-8.3: a size probe that was given up with all that is as large was not overtaken, and
-    /// refutes nothing.
+    /// WIND-8.3: a size probe that was given up with all datagrams of its size was not overtaken,
+    /// and refutes nothing.
     #[test]
     fn a_size_probe_that_is_given_up_is_no_proof() {
         let mut mtu = Mtu::new(8952);

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-/// Before the first sample: a LAN with a busy peer. Nanoseconds, as all here: `Duration` would
-/// divide at every step.
+/// Estimate before the first sample, for a LAN with a busy peer. All values here are in
+/// nanoseconds, because `Duration` would divide at every step.
 const INITIAL: u64 = 1_000_000;
 
 /// Smoothed round-trip time and its variation (WIND-5.1).
@@ -15,10 +15,11 @@ pub(crate) struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// A datagram sent `elapsed` ago was acknowledged; the peer says that it held the
-    /// acknowledgement back for `delay`. What of it the path took, as far as the peer is believed.
+    /// Takes a sample from a datagram that was sent `elapsed` ago. The peer says that it held the
+    /// acknowledgement back for `delay`. Returns the time that the path took, as far as the peer is
+    /// believed.
     pub fn sample(&mut self, elapsed: Duration, delay: Duration) -> Duration {
-        // A round trip of centuries is none.
+        // Cap at a value that exceeds any real round trip, against overflow.
         let nanos =
             |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).min(1 << 60);
         let (elapsed, delay) = (nanos(elapsed), nanos(delay));
@@ -43,13 +44,13 @@ impl RoundTrip {
         Duration::from_nanos(self.variation)
     }
 
-    /// The shortest seen; zero before the first.
+    /// Returns the shortest round trip seen, or zero before the first.
     pub fn least(&self) -> Duration {
         Duration::from_nanos(self.least)
     }
 
-    /// What hardly any exceeds: smoothed + 4 × variation (RFC 9002, section 6.2.1), and 2 ×
-    /// smoothed (RFC 8985, section 7.2).
+    /// Returns a time that hardly any round trip exceeds: smoothed + 4 × variation (RFC 9002,
+    /// section 6.2.1), and at least 2 × smoothed (RFC 8985, section 7.2).
     pub fn pessimistic(&self) -> Duration {
         let nanos = self
             .smoothed

@@ -1,9 +1,10 @@
-//! Which fast paths of the link a peer's datagrams may take (WIND-8.10).
+//! Fast paths of the link that a peer's datagrams may take (WIND-8.10).
 //!
 //! A link may hand the kernel several datagrams as one (segmentation offload), or small ones past
-//! its IP (kernel bypass). The system calls succeed, and a broken driver, tunnel or rule on the way
-//! loses exactly those. Only the connection sees that: what took the fast path is lost again and
-//! again, while the same content arrives when it goes one by one through the socket.
+//! its IP (kernel bypass). The system calls succeed, but a broken driver, tunnel or rule on the way
+//! loses exactly those datagrams. Only the connection notices. What took the fast path is lost
+//! again and again, while the same content arrives when it is sent in single datagrams through the
+//! socket.
 
 use crate::limits::{
     FAST_PATH_LOST_MIN, FAST_PATH_RETRY_MAX, FAST_PATH_RETRY_MIN, FAST_PATH_ROUNDS,
@@ -11,46 +12,48 @@ use crate::limits::{
 };
 use crate::time::Time;
 
-/// How the link may send a datagram.
+/// Ways by which the link may send a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SendMode {
-    /// By any fast path.
+    /// Any fast path is permitted.
     #[default]
     Any,
-    /// By a call of its own: no segmentation offload, no splicing.
+    /// One system call for the datagram: no segmentation offload, no splicing.
     Single,
-    /// By a call of its own through the socket: no kernel bypass either.
+    /// One system call through the socket: no kernel bypass either.
     Plain,
 }
 
-/// What a datagram tells about fast paths when its fate is known.
+/// Evidence that a datagram gives about fast paths when its fate is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It went alone and may have bypassed the kernel's IP.
+    /// The datagram was sent alone and may have bypassed the kernel's IP.
     #[default]
     Alone,
-    /// It may have been a segment of a train: the one beside it was sent at the same time and is as
-    /// long.
+    /// The datagram may have been a segment of a train, because its neighbour was sent at the same
+    /// time and is as long.
     Segment,
-    /// It went alone through the socket.
+    /// The datagram was sent alone through the socket.
     Plain,
 }
 
 /// Evidence about one fast path to one peer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FastPath {
-    /// Datagrams lost that took it, less [`FAST_PATH_WEIGHT`] times those that arrived.
+    /// Number of lost datagrams that took the fast path, less [`FAST_PATH_WEIGHT`] times those that
+    /// arrived.
     score: u32,
-    /// Times in a row that what took it was lost while others arrived.
+    /// Successive rounds in which datagrams that took the fast path were lost while others arrived.
     rounds: u16,
-    /// A loss counts as a new round only if its datagram was sent later, …
+    /// Start of the round. A loss begins a new round only if its datagram was sent later and
+    /// `other_arrived` is set.
     round_began: Time,
-    /// … and something arrived meanwhile that did not take it.
+    /// Whether a datagram that did not take the fast path has arrived in this round.
     other_arrived: bool,
-    /// It is not used until then; time 0 if it is in use.
+    /// Time until which the fast path is not used, or 0 if it is in use.
     avoided_until: Time,
-    /// Times in a row that it was found to lose what takes it. Each doubles the time until it is
-    /// tried again.
+    /// Successive times that the fast path was found to lose datagrams. Each doubles the time until
+    /// the next retry.
     failures: u8,
 }
 
@@ -62,7 +65,7 @@ impl Default for FastPath {
 }
 
 impl FastPath {
-    /// A datagram that took it arrived.
+    /// Called when a datagram that took the fast path arrived.
     pub fn arrived(&mut self) {
         if self.score > 0 {
             self.score = self.score.saturating_sub(FAST_PATH_WEIGHT);
@@ -72,13 +75,13 @@ impl FastPath {
         }
     }
 
-    /// A datagram arrived that did not take it.
+    /// Called when a datagram that did not take the fast path arrived.
     pub fn others_arrive(&mut self) {
         self.other_arrived = true;
     }
 
-    /// A datagram that took it, sent at `sent`, was overtaken and counts as lost. Call
-    /// [`FastPath::verdict`] for all that are lost at once.
+    /// Called when a datagram that took the fast path, sent at `sent`, was overtaken and counts as
+    /// lost. Call [`FastPath::verdict`] after all datagrams that are lost at once.
     pub fn lost(&mut self, sent: Time, now: Time) {
         self.score = (self.score + 1).min(FAST_PATH_LOST_MIN * 4);
         if self.other_arrived && sent > self.round_began {
@@ -86,13 +89,14 @@ impl FastPath {
         }
     }
 
-    /// Was something lost that took it, and not made up for?
+    /// Returns `true` if datagrams that took the fast path were lost and too few have arrived
+    /// since.
     pub fn is_doubtful(&self) -> bool {
         self.rounds > 0
     }
 
-    /// Is it to be avoided from now on, though it was not? Also says whether that is news: not if
-    /// an earlier retry failed.
+    /// Returns `Some` if the fast path is to be avoided from now on, and was not so far. The value
+    /// is `true` if that is news, and `false` if an earlier retry had failed.
     pub fn verdict(&mut self, now: Time) -> Option<bool> {
         let failed_before = self.failures > 0;
         let rounds = if failed_before { 1 } else { FAST_PATH_ROUNDS };
@@ -115,40 +119,42 @@ impl FastPath {
     }
 }
 
-/// The link alone sees a difference: to the exhaustive model, states that differ only in this are
-/// one.
+/// Hashes nothing, because only the link sees a difference. To the exhaustive model, states that
+/// differ only in this are equal.
 impl core::hash::Hash for Kind {
     fn hash<H: core::hash::Hasher>(&self, _: &mut H) {}
 }
 
-/// As for [`Kind`].
+/// Hashes nothing, as for [`Kind`].
 impl core::hash::Hash for FastPath {
     fn hash<H: core::hash::Hasher>(&self, _: &mut H) {}
 }
 
-/// Acknowledgements that go alone are not acknowledged (WIND-8.11). Only what the peer sends next
-/// tells their fate: the same again, or something new.
+/// Tracks acknowledgements that are sent alone, which are not acknowledged themselves (WIND-8.11).
+/// Only the peer's next datagram shows their fate: it brings the same content again, or something
+/// new.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AckPath {
-    /// The latest one: when it went, and how.
+    /// Time and mode of the latest such acknowledgement.
     last: Option<(Time, SendMode)>,
-    /// The next one goes through the socket.
+    /// Whether the next one goes through the socket.
     plain: bool,
 }
 
 impl AckPath {
-    /// Must the next small datagram go through the socket?
+    /// Returns `true` if the next small datagram must go through the socket.
     pub fn is_plain(&self) -> bool {
         self.plain
     }
 
-    /// The peer asked and sent no message: what it had sent, or its acknowledgement, may have been
-    /// lost.
+    /// Called when the peer asked and sent no message. The peer's datagrams, or their
+    /// acknowledgements, may have been lost.
     pub fn asked(&mut self) {
         self.plain = true;
     }
 
-    /// A small datagram was sent; `alone`: nothing but acknowledgements.
+    /// Called when a small datagram was sent. `alone` means that it has nothing but
+    /// acknowledgements.
     pub fn sent(&mut self, now: Time, mode: SendMode, alone: bool) {
         self.plain = false;
         if alone {
@@ -156,8 +162,8 @@ impl AckPath {
         }
     }
 
-    /// Small messages came; `again`: some of them for another time, so their acknowledgement may
-    /// have been lost.
+    /// Called when small messages came. `again` means that some of them had come before, so that
+    /// their acknowledgement may have been lost.
     pub fn messages_came(&mut self, again: bool, bypass: &mut FastPath, now: Time) {
         self.plain |= again;
         match self.last.take() {
@@ -169,7 +175,7 @@ impl AckPath {
     }
 }
 
-/// As for [`Kind`].
+/// Hashes nothing, as for [`Kind`].
 impl core::hash::Hash for AckPath {
     fn hash<H: core::hash::Hasher>(&self, _: &mut H) {}
 }
@@ -178,7 +184,7 @@ impl core::hash::Hash for AckPath {
 mod tests {
     use super::*;
 
-    /// A train of so many, sent now and lost, after which a single datagram arrives.
+    /// Loses a train of `len` datagrams sent now, after which a single datagram arrives.
     fn round(path: &mut FastPath, now: &mut Time, len: u32) -> Option<bool> {
         let sent = *now;
         *now = Time(now.0 + 1_000_000);
@@ -208,7 +214,7 @@ mod tests {
         }
     }
 
-    /// WIND-8.10: an outage loses everything, whatever path it took.
+    /// WIND-8.10: an outage loses everything, by any path.
     #[test]
     fn outage_is_one_round_however_much_it_loses() {
         let (mut path, mut now) = (FastPath::default(), Time(1));

@@ -1,8 +1,8 @@
-//! Datagrams declared lost, remembered for a while: an acknowledgement for one says that its loss
-//! was spurious (WIND-5.6).
+//! Spurious losses: remembers datagrams declared lost for a while. An acknowledgement for one shows
+//! that its loss was spurious (WIND-5.6).
 //!
-//! Datagram numbers are never used twice, so such an acknowledgement cannot mean the retransmission
-//! (what TCP needs time stamps or D-SACK for: RFC 3522, RFC 3708).
+//! Datagram numbers are never used twice, so such an acknowledgement cannot mean the
+//! retransmission. TCP needs time stamps or D-SACK to know that (RFC 3522, RFC 3708).
 
 use super::flight::{Cause, Item};
 use crate::limits::{LOST_ITEMS_REMEMBERED, LOST_REMEMBERED};
@@ -11,15 +11,15 @@ use crate::time::Time;
 use alloc::collections::VecDeque;
 use core::ops::RangeInclusive;
 
-/// A datagram that was declared lost.
+/// Datagram that was declared lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LostDatagram {
     pub number: u64,
     pub sent: Time,
-    /// On the wire.
+    /// Bytes on the wire.
     pub bytes: u32,
     pub cause: Cause,
-    /// The event of loss for which the window was reduced, if it was; see [`Episode`].
+    /// Event of loss for which the window was reduced, if it was; see [`Episode`].
     pub event: Option<u32>,
 }
 
@@ -30,7 +30,7 @@ struct Record {
     cleared: bool,
 }
 
-/// All that are remembered, by number.
+/// Datagrams declared lost that are remembered, by number.
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct SuspectedLosses {
     records: VecDeque<Record>,
@@ -42,8 +42,8 @@ impl SuspectedLosses {
         self.records.is_empty()
     }
 
-    /// Remember a datagram. They come in the order of their numbers, because the oldest in flight
-    /// are lost first.
+    /// Remembers a datagram. Datagrams come in the order of their numbers, because the oldest in
+    /// flight are lost first.
     pub fn add(&mut self, doubt: LostDatagram, items: impl Iterator<Item = Item>) {
         if self.records.back().is_some_and(|last| last.doubt.number >= doubt.number) {
             return;
@@ -63,8 +63,8 @@ impl SuspectedLosses {
         }
     }
 
-    /// These numbers are acknowledged. Calls `on_item` for all that the doubtful among them
-    /// carried, then `on_doubt`.
+    /// Clears the datagrams with these numbers, which were acknowledged. Calls `on_item` for each
+    /// item of those not cleared before, then `on_doubt` for the datagram.
     pub fn clear(
         &mut self,
         acked: &RangeInclusive<u64>,
@@ -95,25 +95,25 @@ impl SuspectedLosses {
         }
     }
 
-    /// Forget all, and give memory back.
+    /// Forgets everything and gives memory back.
     pub fn forget(&mut self) {
         *self = SuspectedLosses::default();
     }
 }
 
-/// What was lost for which the window was reduced, once: if all of it proves spurious, the
+/// Event of loss, for which the window was reduced once. If all of its losses prove spurious, the
 /// reduction was wrong.
 #[derive(Clone, Copy, Debug, Default, Hash)]
 pub(super) struct Episode {
     number: u32,
     began: Time,
-    /// Datagrams lost in it and not shown to have arrived.
+    /// Number of datagrams lost in the event that have not been shown to have arrived.
     open: u32,
 }
 
 impl Episode {
-    /// A datagram sent at `sent` counts as lost: the event's number, and whether it has just begun.
-    /// What was sent before an event began is part of it.
+    /// Counts a datagram sent at `sent` as lost. Returns the event's number, and whether the event
+    /// has just begun. A datagram sent before an event began is part of it.
     pub fn lost(&mut self, sent: Time, now: Time) -> (u32, bool) {
         let begins = self.number == 0 || sent > self.began;
         if begins {
@@ -123,7 +123,8 @@ impl Episode {
         (self.number, begins)
     }
 
-    /// A datagram lost in this event has arrived. Was it the last that was missing?
+    /// Called when a datagram lost in this event has arrived. Returns `true` if it was the last one
+    /// missing.
     pub fn arrived(&mut self, event: Option<u32>) -> bool {
         if event != Some(self.number) || self.open == 0 {
             return false;

@@ -1,4 +1,4 @@
-//! The way out: the one place that emits.
+//! Sending: the only place that transmits.
 
 use super::connection::{Connection, Phase};
 use super::flight::Item;
@@ -14,27 +14,27 @@ use crate::wire::{
 };
 use alloc::vec::Vec;
 
-/// What the next datagram of a lane is for.
+/// Purpose of the next datagram of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// Whole messages, and whatever else is small.
+    /// Whole messages and other small frames.
     Small,
-    /// A fragment.
+    /// One fragment.
     Bulk,
-    /// An acknowledgement or a sign of life; no messages.
+    /// An acknowledgement or a sign of life, without messages.
     Control,
-    /// A size probe.
+    /// One size probe.
     Size,
 }
 
 impl Connection {
-    /// Would [`transmit`](Self::transmit) yield something? O(1).
+    /// Returns `true` if [`transmit`](Self::transmit) would return a datagram. O(1).
     #[must_use]
     pub fn has_due(&self, now: Time) -> bool {
         self.lane_has_due(Lane::Small, now) || self.lane_has_due(Lane::Bulk, now)
     }
 
-    /// Would [`transmit_by`](Self::transmit_by) yield something? O(1).
+    /// Returns `true` if [`transmit_by`](Self::transmit_by) would return a datagram. O(1).
     #[must_use]
     pub fn lane_has_due(&self, lane: Lane, now: Time) -> bool {
         match (self.phase, lane) {
@@ -46,17 +46,17 @@ impl Connection {
         }
     }
 
-    /// One datagram: what is small first (WIND-3.6), then bulk. As
+    /// Writes one datagram, of the small lane first (WIND-3.6), then of the bulk lane. Like
     /// [`transmit_by`](Self::transmit_by).
     pub fn transmit(&mut self, now: Time, into: &mut Vec<u8>) -> Option<Transmit> {
         self.transmit_by(Lane::Small, now, into).or_else(|| self.transmit_by(Lane::Bulk, now, into))
     }
 
-    /// One datagram of a lane: header, frames and inline payload are appended to `into`; a segment
-    /// payload follows it on the wire; the engine writes the tag after that. `None`: nothing is
-    /// due, `into` is as it was.
+    /// Writes one datagram of a lane. Appends header, frames and inline payload to `into`. A
+    /// segment payload follows them on the wire, and the engine writes the tag after that. Returns
+    /// `None` if nothing is due, and `into` is unchanged.
     ///
-    /// Who serves several peers asks all for what is small before bulk (WIND-3.9).
+    /// An owner with several peers asks all of them for small datagrams before bulk (WIND-3.9).
     pub fn transmit_by(&mut self, lane: Lane, now: Time, into: &mut Vec<u8>) -> Option<Transmit> {
         if lane == Lane::Small {
             match self.phase {
@@ -96,8 +96,8 @@ impl Connection {
         Some(Transmit { payload, rows, again, path, lane, port, short, mode, handshake: false })
     }
 
-    /// Which fast paths the next datagram of a lane may take (WIND-8.10). Probes and PINGs take
-    /// none, so that they arrive if anything does.
+    /// Returns the fast paths that the next datagram of a lane may take (WIND-8.10). Probes and
+    /// PINGs take none, so that they arrive if anything does.
     fn send_mode(&self, lane: Lane, now: Time) -> SendMode {
         let Sending { flight, probes, .. } = &self.sending[lane];
         let plain = lane == Lane::Small && (self.ack_path.is_plain() || self.avoids_bypass(now));
@@ -114,8 +114,9 @@ impl Connection {
         self.sending.both().iter().any(|sending| sending.flight.bypass.is_avoided(now))
     }
 
-    /// Is little under way by the bulk lane, with this piece's whole message? One may have arrived
-    /// that is not known to have yet (WIND-3.11).
+    /// Returns `true` if the piece belongs to a short message and little is in flight in the bulk
+    /// lane. The bound allows for one message that has arrived without this node knowing yet
+    /// (WIND-3.11).
     fn is_short(&self, piece: &Piece) -> bool {
         let flying = self.sending.bulk.flight.in_flight();
         flying <= 2 * SHORT_WAY_MAX
@@ -130,7 +131,8 @@ impl Connection {
             Lane::Small if self.outbox.has_small() && sending.has_room(now) => {
                 return Some(Turn::Small);
             }
-            // Behind what is small and may go; but what may not go does not hold it up (WIND-8.5).
+            // Small frames that may be sent go first. Those that may not do not hold the probe up
+            // (WIND-8.5).
             _ if !probes && self.size_probe_is_due(lane, now) => return Some(Turn::Size),
             Lane::Bulk
                 if self.outbox.has_bulk()
@@ -145,8 +147,8 @@ impl Connection {
             .then_some(Turn::Control)
     }
 
-    /// A size probe goes where others are in flight, whose acknowledgement tells of its loss
-    /// (WIND-8.2); with bulk, if there is any.
+    /// Returns `true` if a size probe is due. It is sent in a lane with other datagrams in flight,
+    /// whose acknowledgement shows its loss (WIND-8.2), and with bulk if there is any.
     fn size_probe_is_due(&self, lane: Lane, now: Time) -> bool {
         self.mtu.probe_due(now)
             && !self.sending[lane].flight.is_empty()
@@ -170,7 +172,7 @@ impl Connection {
         builder
     }
 
-    /// WIND-8.2: length and nothing else.
+    /// Writes a size probe, which contains only padding (WIND-8.2).
     fn write_size_probe(&mut self, lane: Lane, now: Time, into: &mut Vec<u8>) {
         let size = self.mtu.probe();
         let mut builder = self.begin(lane, into).limited(size);
@@ -182,7 +184,7 @@ impl Connection {
         self.finish(lane, now, &mut builder, None, true);
     }
 
-    /// As many small frames as fit, with whatever acknowledgements there are.
+    /// Writes as many small frames as fit, with the acknowledgements there are.
     fn write_small(&mut self, now: Time, into: &mut Vec<u8>, messages: bool) {
         let mut builder = self.begin(Lane::Small, into);
         let first = self
@@ -195,7 +197,7 @@ impl Connection {
         if elicits {
             self.data_goes(now);
             if self.ping.small {
-                // It asks as a PING would.
+                // The datagram asks as a PING would.
                 builder.flag(Flags::ACK_NOW);
             }
         }
@@ -229,9 +231,9 @@ impl Connection {
         self.received.both_mut().into_iter().for_each(|arrivals| arrivals.data_goes(now));
     }
 
-    /// Fill the datagram from the small queue. Was there anything? While nothing is acknowledged
-    /// each goes alone: one for which the peer has no room would keep the others from being
-    /// acknowledged (WIND-6.6).
+    /// Fills the datagram from the small queue. Returns `true` if there was a frame. While nothing
+    /// is acknowledged, each frame is sent alone. Otherwise a frame for which the peer has no room
+    /// would keep the others from being acknowledged (WIND-6.6).
     fn pack_small(&mut self, lane: Lane, builder: &mut Builder<'_>) -> bool {
         let flight = &mut self.sending[lane].flight;
         let alone = flight.probe.has_given_up();
@@ -267,9 +269,10 @@ impl Connection {
         any
     }
 
-    /// One fragment, with its bytes if they are here. All of a run are equally long, so that one
-    /// system call can carry them, but for a shorter last one: acknowledgements ride with a
-    /// message's last fragment, small messages with its only one (WIND-3.7).
+    /// Writes one fragment, with its bytes if they are inline. All fragments of a run are equally
+    /// long, so that one system call can send them, except for a shorter last one. Therefore
+    /// acknowledgements travel with a message's last fragment, and small messages with its only one
+    /// (WIND-3.7).
     fn write_bulk(&mut self, now: Time, into: &mut Vec<u8>, piece: &Piece, inline: bool) {
         let mut builder = self.begin(Lane::Bulk, into);
         let Some(message @ Outgoing { stage: Stage::Bulk(progress), .. }) =
@@ -294,7 +297,7 @@ impl Connection {
                 self.outbox.full_fragment(message, progress.opened).map_or(0, |full| full as usize);
             let whole = builder.len() - piece.len as usize + full + beside;
             builder = builder.limited(whole);
-            // Those before it bring the beginning, too.
+            // The fragments before this one bring the beginning, too.
             let news = self.received.both().iter().any(|arrivals| arrivals.has_news());
             open = open
                 .filter(|_| !news || beside + Acknowledgement::frame_len(1, 0) <= builder.room());
@@ -325,9 +328,9 @@ impl Connection {
         self.ping.bulk = false;
     }
 
-    /// The ACK frames of both lanes: those that are due, and those with news that leave room for
-    /// `then` more bytes, so that an acknowledgement that is not urgent pushes no message out. Do
-    /// they tell refusals?
+    /// Writes the ACK frames of both lanes that are due. Writes others with news only if they leave
+    /// room for `then` more bytes, so that an acknowledgement that is not urgent displaces no
+    /// message. Returns `true` if the frames report refusals.
     fn write_acks(
         &mut self,
         by: Lane,
@@ -360,8 +363,8 @@ impl Connection {
         told
     }
 
-    /// Write the ACK frame of a lane, with so many refusals: all that are to be told, or none
-    /// behind a frame that tells them (WIND-4.6).
+    /// Writes the ACK frame of a lane with `refusals` refusals: all that are to be reported, or
+    /// none if an earlier frame reports them (WIND-4.6).
     fn write_ack(
         &mut self,
         (lane, ranges): (Lane, &Ranges),
@@ -380,8 +383,8 @@ impl Connection {
         self.statistics.refusals_sent += refusals as u64;
     }
 
-    /// The datagram's frames are complete. (The builder is left where it is: a move would wait for
-    /// what was just stored in parts.)
+    /// Completes the datagram. The builder stays in place, because a move would wait for the parts
+    /// just stored (store forwarding).
     fn finish(
         &mut self,
         lane: Lane,
@@ -411,10 +414,11 @@ impl Connection {
         self.statistics.bytes_sent += bytes as u64;
     }
 
-    /// Goodbye, with the last acknowledgement: the peer's messages that have arrived have arrived.
+    /// Writes CLOSE with the last acknowledgement, so that the peer learns which of its messages
+    /// have arrived.
     fn write_close(&mut self, now: Time, into: &mut Vec<u8>) -> Option<Transmit> {
         let Phase::Closing { left, death, .. } = self.phase else { return None };
-        // Nobody waits longer for leave-taking than for the slowest probe.
+        // The pause is never longer than the slowest probe's.
         let flight = &self.sending.small.flight;
         let pause = flight.probe.timeout(&flight.rtt, true).clamp(FAREWELL_PAUSE_MIN, PROBE_MAX);
         self.phase = match left {
@@ -434,7 +438,7 @@ impl Connection {
     }
 }
 
-/// Bytes of the frame that the small queue's front will be.
+/// Returns the bytes of the frame for the front of the small queue.
 fn small_len(message: &Outgoing) -> usize {
     match message.stage {
         Stage::Withdrawn { .. } => Withdrawal::FRAME_LEN,

@@ -5,29 +5,31 @@ use super::{Controller, Cubic, Limits};
 use crate::time::Time;
 use core::time::Duration;
 
-/// Round trips in a row whose delay did not obey.
+/// Number of successive round trips whose delay did not respond, after which the controller
+/// competes.
 const STUBBORN: u32 = 6;
-/// Between a contest's beginning and its first test, and at most between two.
+/// Time from a contest's beginning to its first test, and the maximum time between two tests.
 const TEST_MIN: Duration = Duration::from_secs(2);
 const TEST_MAX: Duration = Duration::from_secs(64);
 
-/// What a round trip showed.
+/// Finding of a round trip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
     /// Far too much delay, all the time.
     Stubborn,
     /// Hardly any delay at least once.
     Calm,
-    /// Neither.
+    /// Neither of the others.
     Mixed,
 }
 
-/// Watches whether delay obeys, and competes where it does not.
+/// Watches whether the delay responds to a smaller window, and competes if it does not.
 #[derive(Clone, Debug)]
 pub(super) struct Competition {
     contest: Option<Contest>,
     stubborn: u32,
-    /// The window before the delay was fought, and whether a contest was put to the test by that.
+    /// Window before the controller reduced it against the delay, and whether that reduction tests
+    /// a contest.
     before: u64,
     testing: bool,
     interval: Duration,
@@ -44,7 +46,7 @@ impl Competition {
         Competition { contest: None, stubborn: 0, before: 0, testing: false, interval: TEST_MIN }
     }
 
-    /// Who decides while we compete.
+    /// Returns the controller that decides during a contest.
     pub fn contest(&self) -> Option<&Cubic> {
         self.contest.as_ref().map(|contest| &contest.cubic)
     }
@@ -53,8 +55,8 @@ impl Competition {
         self.contest.as_mut().map(|contest| &mut contest.cubic)
     }
 
-    /// A round trip is over, in which the window was at most `window`. When a contest ends by it:
-    /// the window to go on with.
+    /// Called when a round trip is over, in which the window was at most `window`. If that ends a
+    /// contest, returns the window to go on with.
     pub fn round(
         &mut self,
         now: Time,
@@ -74,7 +76,8 @@ impl Competition {
             return Some(window);
         }
         if finding != Finding::Stubborn {
-            // One round of obedience is enough: it shows that the queue is ours.
+            // One round in which the delay responds is enough to show that the queue is this flow's
+            // own.
             (self.stubborn, self.testing) = (0, false);
             return None;
         }
@@ -83,7 +86,7 @@ impl Competition {
         }
         self.stubborn += 1;
         if self.stubborn >= STUBBORN {
-            // As a newcomer begins: what it gets of a full queue it must take, and a long path has
+            // Begin like a new flow: it must take its part of a full queue, and a long path has
             // room.
             let cubic = match self.testing {
                 true => Cubic::resume(limits, self.before),
@@ -94,7 +97,7 @@ impl Competition {
         None
     }
 
-    /// Begin anew.
+    /// Begins anew.
     pub fn forget(&mut self) {
         *self = Competition::new();
     }

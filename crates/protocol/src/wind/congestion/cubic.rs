@@ -7,18 +7,19 @@ use core::time::Duration;
 /// C = 0.4 datagrams a cubed second (section 5), as a fraction.
 const C: (u64, u64) = (4, 10);
 
-/// Window as a cubic of the time since it last shrank, never below what Reno would have.
+/// Controller whose window is a cubic function of the time since it last shrank, but never below
+/// Reno's window.
 #[derive(Clone, Debug)]
 pub struct Cubic {
     limits: Limits,
     window: u64,
     threshold: u64,
-    /// Bytes acknowledged that have not yet made a byte of growth, times the window.
+    /// Acknowledged bytes that have not yet made a byte of growth, times the window.
     rest: u64,
-    /// Signals about what was sent before this moment are part of the same event.
+    /// Time of the last reduction. Signals about datagrams sent before belong to the same event.
     cut: Option<Time>,
     epoch: Option<Epoch>,
-    /// The window at which there was no more room; the curve is flat there.
+    /// Window at which there was no more room, where the curve is flat.
     origin: u64,
     round_trip: Duration,
     /// Window, threshold and origin before the last reduction, if that was for a loss or a stall
@@ -26,26 +27,25 @@ pub struct Cubic {
     undo: Option<(u64, u64, u64)>,
 }
 
-/// One stretch of congestion avoidance.
+/// Stretch of congestion avoidance.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
     start: Time,
-    /// From its start to the flat part, in milliseconds.
+    /// Time from the start to the flat part of the curve, in milliseconds.
     flat_after: u64,
-    /// The window that Reno would have (section 4.3), and its acknowledged bytes without effect
-    /// yet.
+    /// Reno's window (section 4.3), and its acknowledged bytes without effect yet.
     reno: u64,
     reno_rest: u64,
 }
 
 impl Cubic {
-    /// In slow start.
+    /// Creates a controller in slow start.
     #[must_use]
     pub fn new(limits: Limits) -> Cubic {
         Cubic { window: limits.first, threshold: u64::MAX, ..Cubic::resume(limits, limits.first) }
     }
 
-    /// In congestion avoidance at this window.
+    /// Creates a controller in congestion avoidance at this window.
     pub(super) fn resume(limits: Limits, window: u64) -> Cubic {
         let window = limits.clamp(window);
         let round_trip = Duration::ZERO;
@@ -62,7 +62,7 @@ impl Cubic {
         }
     }
 
-    /// The curve at `after` milliseconds (section 4.2).
+    /// Returns the curve's value at `after` milliseconds (section 4.2).
     fn curve(&self, epoch: &Epoch, after: u64) -> u64 {
         let offset = i128::from(after) - i128::from(epoch.flat_after);
         let scale = i128::from(C.1) * 1_000_000_000;
@@ -87,8 +87,8 @@ impl Cubic {
 
     fn avoid(&mut self, sample: &Sample) {
         let mut epoch = self.epoch.unwrap_or_else(|| self.begin_epoch(sample.now));
-        // Section 4.3: 3 (1 − β) / (1 + β) datagrams a round trip until the old maximum is reached,
-        // then one.
+        // Section 4.3: 3 (1 − β) / (1 + β) datagrams per round trip until the old maximum is
+        // reached, then one.
         let parts = if epoch.reno < self.origin { 9 } else { 17 };
         epoch.reno_rest += sample.bytes * self.limits.datagram * parts / 17;
         epoch.reno += epoch.reno_rest / epoch.reno.max(1);
@@ -107,15 +107,15 @@ impl Cubic {
         }
     }
 
-    /// Shrink to `percent`, once for each event (sections 4.6 and 4.7); may that turn out to have
-    /// been wrong?
+    /// Shrinks the window to `percent` percent, once for each event (sections 4.6 and 4.7).
+    /// `undoable` means that the event may turn out spurious.
     fn shrink(&mut self, percent: u64, undoable: bool, sent: Time, now: Time) {
         if self.cut.is_some_and(|cut| sent <= cut) {
             return;
         }
         self.undo = undoable.then_some((self.window, self.threshold, self.origin));
         self.cut = Some(now);
-        // Fast convergence: who has less than before gives way to newcomers.
+        // Fast convergence: a flow with less than before yields to new flows.
         self.origin = if self.window < self.origin {
             self.window / 200 * (100 + percent)
         } else {
@@ -179,7 +179,7 @@ impl Controller for Cubic {
     fn resized(&mut self, datagram: u64) {
         self.limits = self.limits.resized(datagram);
         self.window = self.limits.clamp(self.window);
-        // The curve was computed in datagrams of the other size.
+        // The curve was computed for the old datagram size.
         self.epoch = None;
     }
 
@@ -188,7 +188,7 @@ impl Controller for Cubic {
     }
 }
 
-/// The largest number whose cube is not above `value`.
+/// Returns the largest number whose cube is not above `value`.
 fn cube_root(value: u64) -> u64 {
     (0..22).rev().fold(0, |root, bit| {
         let larger: u64 = root | 1 << bit;

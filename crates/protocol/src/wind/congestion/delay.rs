@@ -1,12 +1,13 @@
-//! The default: a delay target in the manner of Swift (Kumar and others, SIGCOMM 2020) with the
-//! marks of DCTCP (RFC 8257).
+//! Delay-based controller, the default: a delay target in the manner of Swift (Kumar and others,
+//! SIGCOMM 2020) with the marks of DCTCP (RFC 8257).
 //!
 //! Swift's target is tens of microseconds, measured by network cards. Here a round trip passes two
-//! hosts whose processors are shared, so the target is milliseconds: it keeps deep queues short,
-//! marks keep shallow ones from filling, and an idle path is never throttled. It is the same for
-//! all, and not relative to the least round trip seen: who comes late has never seen the path
-//! without a queue, and would allow itself more than the others. A path that is longer than the
-//! target is no data centre's, and left to CUBIC (`rivals`).
+//! hosts whose processors are shared, so the target is milliseconds. The target keeps deep queues
+//! short, marks keep shallow queues from filling, and an idle path is never throttled.
+//!
+//! The target is the same for all flows, and not relative to the least round trip seen. A late flow
+//! has never seen the path without a queue, and would allow itself more than the others. A path
+//! that is longer than the target is not in a data centre, and is left to CUBIC (`rivals`).
 
 use super::competition::{Competition, Finding};
 use super::{Controller, HASTE, HASTE_DOUBLING, Limits, Sample};
@@ -14,37 +15,38 @@ use crate::limits::PACING_BURST;
 use crate::time::Time;
 use core::time::Duration;
 
-/// No round trip below this is a signal.
+/// Delay target: no round trip below it is a signal.
 const TARGET: Duration = Duration::from_millis(2);
-/// One below this shows that nothing queues.
+/// Round trip below which nothing queues.
 const CALM: Duration = Duration::from_millis(1);
-/// Flow scaling: what is added to the target of the smallest window, and the window in datagrams
-/// from which on nothing is.
+/// Flow scaling: the addition to the target for the smallest window, and the window in datagrams
+/// from which there is no addition.
 const SCALING: Duration = Duration::from_millis(2);
 const SCALING_UNTIL: u64 = 256;
-/// A window of so many bytes goes in several bursts (WIND-9.8), and its acknowledgements come so
-/// (WIND-9.3).
+/// Window in bytes from which data is sent in several bursts (WIND-9.8), so that its
+/// acknowledgements come spread too (WIND-9.3).
 const STEADY: u64 = 4 * PACING_BURST;
-/// Round trips without a signal until growth doubles with each.
+/// Number of round trips without a signal until growth doubles with each.
 const PATIENCE: u32 = 8;
-/// One, as a fraction marked.
+/// Fixed-point one, for the fraction of marked datagrams.
 const ALL: u64 = 1 << 20;
 
-/// Window by delay and marks.
+/// Controller whose window follows delay and marks.
 #[derive(Clone, Debug)]
 pub struct Delay {
     limits: Limits,
     window: u64,
-    /// Doubling below it.
+    /// Window below which growth doubles.
     threshold: u64,
-    /// Bytes acknowledged that have not yet made a byte of growth, times the window.
+    /// Acknowledged bytes that have not yet made a byte of growth, times the window.
     rest: u64,
-    /// The fraction of datagrams that is marked, smoothed, of [`ALL`].
+    /// Smoothed fraction of datagrams that are marked, in units of 1 / [`ALL`].
     fraction: u64,
     round: Round,
-    /// Round trips without a signal.
+    /// Number of round trips without a signal.
     clean: u32,
-    /// Signals about what was sent before this moment are part of the same event (WIND-9.1).
+    /// Time of the last reduction. Signals about datagrams sent before belong to the same event
+    /// (WIND-9.1).
     cut: Option<Time>,
     /// Window and threshold before the last reduction, if that was for a loss or a stall
     /// (WIND-9.6).
@@ -52,18 +54,18 @@ pub struct Delay {
     competition: Competition,
 }
 
-/// One round trip: until something sent after its start is acknowledged.
+/// One round trip, until something sent after its start is acknowledged.
 #[derive(Clone, Copy, Debug)]
 struct Round {
     start: Time,
     least: Duration,
     datagrams: u64,
     marked: u64,
-    /// The largest window in it.
+    /// Largest window in the round trip.
     window: u64,
     signal: bool,
     limited: bool,
-    /// The latest acknowledgement, and the longest time without one.
+    /// Time of the latest acknowledgement, and the longest time without one.
     heard: Time,
     silence: Duration,
 }
@@ -83,21 +85,21 @@ impl Round {
         }
     }
 
-    /// An acknowledgement has come.
+    /// Notes that an acknowledgement has come.
     fn hear(&mut self, now: Time) {
         self.silence = self.silence.max(now - self.heard);
         self.heard = now;
     }
 
-    /// Most of it was silence, though much was under way: a host stood still, for a queue lets its
-    /// content through bit by bit.
+    /// Returns `true` if most of the round trip was silence, though much was in flight. Then a host
+    /// stood still, because a queue lets its content through bit by bit.
     fn stood_still(&self) -> bool {
         self.window >= STEADY && self.silence >= (self.heard - self.start) / 4 * 3
     }
 }
 
 impl Delay {
-    /// In slow start (WIND-9.2).
+    /// Creates a controller in slow start (WIND-9.2).
     #[must_use]
     pub fn new(limits: Limits) -> Delay {
         Delay {
@@ -114,7 +116,7 @@ impl Delay {
         }
     }
 
-    /// What a small window's target is longer: as 1 / √window.
+    /// Returns the addition to a small window's target, as 1 / √window.
     fn scaling(&self) -> Duration {
         let thousandths =
             |datagrams: u64| 1_000_000 / (datagrams.saturating_mul(1_000_000)).isqrt().max(1);
@@ -124,9 +126,9 @@ impl Delay {
             / u32::try_from(small - large).unwrap_or(1)
     }
 
-    /// By how much this delay exceeds the target.
+    /// Returns by how much this delay exceeds the target.
     fn excess(&self, delay: Duration) -> Option<Duration> {
-        // Most are not near it: the square root is for the rest.
+        // Most delays are below the target, and need no square root.
         let excess = delay.checked_sub(TARGET)?;
         excess.checked_sub(self.scaling()).filter(|excess| !excess.is_zero())
     }
@@ -138,9 +140,9 @@ impl Delay {
         (self.clean, self.rest, self.round.signal) = (0, 0, true);
     }
 
-    /// React to marks and to the round trip's delay, which is the least of those it has shown so
-    /// far: a processor that was taken away for a moment delays some, a queue delays all. Was there
-    /// a signal? (WIND-9.3, WIND-9.5)
+    /// Reacts to marks and to the round trip's delay (WIND-9.3, WIND-9.5). The delay is the least
+    /// one in the round trip so far: a processor that was taken away for a moment delays some
+    /// datagrams, a queue delays all. Returns `true` if there was a signal.
     fn process(&mut self, sample: &Sample) -> bool {
         let ends = sample.sent >= self.round.start;
         let delay = Some(self.round.least)
@@ -179,7 +181,7 @@ impl Delay {
         self.window = self.limits.clamp(self.window);
     }
 
-    /// A round trip is over.
+    /// Called when a round trip is over.
     fn end_round(&mut self, now: Time) {
         let Round { least, datagrams, marked, signal, limited, window, .. } = self.round;
         if datagrams > 0 {
@@ -274,7 +276,7 @@ fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// `part` / `of` of a value.
+/// Returns `part` / `of` of a value.
 fn share_of(value: u64, part: u64, of: u64) -> u64 {
     u64::try_from(u128::from(value) * u128::from(part) / u128::from(of.max(1))).unwrap_or(u64::MAX)
 }

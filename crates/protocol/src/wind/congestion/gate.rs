@@ -1,5 +1,5 @@
-//! What may go now: the window, the grant and the pace together; and what acknowledgements say of
-//! them.
+//! Limits on sending: the window, the grant and the pace together, and their updates by
+//! acknowledgements.
 
 use super::pacer::Pacer;
 use super::share::Grant;
@@ -7,66 +7,66 @@ use super::{Controller, Sample};
 use crate::time::Time;
 use core::time::Duration;
 
-/// The way out of one connection.
+/// Send limits of one lane.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Gate {
     grant: Grant,
     pacer: Pacer,
     /// The peer's count of marked datagrams, as far as it was processed.
     marked: u32,
-    /// The last moment we know of.
+    /// Latest known time.
     now: Time,
 }
 
 impl Gate {
-    /// Towards a peer with this receive buffer, in a job of so many nodes.
+    /// Creates the limits towards a peer with this receive buffer, in a job of `nodes` nodes.
     pub fn new(buffer: u64, nodes: u32) -> Gate {
         Gate { grant: Grant::new(buffer, nodes), ..Gate::default() }
     }
 
-    /// It is now so late.
+    /// Sets the latest known time.
     pub fn look(&mut self, now: Time) {
         self.now = now;
     }
 
-    /// Bytes that may be in flight (WIND-6.1).
+    /// Returns the number of bytes that may be in flight (WIND-6.1).
     pub fn window(&self, controller: &dyn Controller, now: Time) -> u64 {
         controller.window().min(self.grant.bytes(now))
     }
 
-    /// Bytes that the peer grants, as far as we know how late it is.
+    /// Returns the number of bytes that the peer grants at the latest known time.
     pub fn share(&self) -> u64 {
         self.grant.bytes(self.now)
     }
 
-    /// Bytes a second that fragments may go with; 0: any.
+    /// Returns the pace of fragments in bytes per second; 0 means no limit.
     pub fn pace(&self) -> u64 {
         self.pacer.pace()
     }
 
-    /// May a fragment go now, as far as the pace is concerned (WIND-9.8)?
+    /// Returns `true` if the pace permits a fragment now (WIND-9.8).
     pub fn is_open(&self, now: Time) -> bool {
         self.pacer.may_send(now)
     }
 
-    /// When one may, if that is later than when we last looked.
+    /// Returns when the pace permits a fragment, if that is later than the latest known time.
     pub fn opens(&self) -> Option<Time> {
         self.pacer.release().filter(|at| *at > self.now)
     }
 
-    /// A datagram goes.
+    /// Called when a datagram is sent.
     pub fn sent(&mut self, now: Time, bytes: usize) {
         self.now = now;
         self.pacer.sent(now, bytes);
     }
 
-    /// An ACK has come: what it grants.
+    /// Called when an ACK has come that grants `share` bytes.
     pub fn granted(&mut self, now: Time, share: u32) {
         self.grant.told(now, share);
     }
 
-    /// An ACK has come and acknowledges `sample`, but for the marks, of which it counts `marked` in
-    /// all (WIND-9.5); how many are new.
+    /// Called when an ACK has come that acknowledges `sample`, whose marks are not filled in. The
+    /// ACK counts `marked` marked datagrams in all (WIND-9.5). Returns how many of them are new.
     pub fn acknowledged(
         &mut self,
         controller: &mut dyn Controller,
@@ -74,8 +74,8 @@ impl Gate {
         marked: u32,
         round_trip: Option<Duration>,
     ) -> u64 {
-        // An acknowledgement that was overtaken counts less than what is known: modulo 2³², half of
-        // all differences are negative.
+        // An acknowledgement that was overtaken counts fewer marks than are known. Modulo 2³², half
+        // of all differences are negative.
         let new = marked.wrapping_sub(self.marked);
         let new = if new > u32::MAX / 2 { 0 } else { new };
         self.marked = self.marked.wrapping_add(new);

@@ -20,69 +20,72 @@ use alloc::boxed::Box;
 use core::str::FromStr;
 use core::time::Duration;
 
-/// What one acknowledgement says of the path. Bytes are bytes on the wire.
+/// Evidence of one acknowledgement about the path. Bytes are bytes on the wire.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// When it came.
+    /// Time when the acknowledgement came.
     pub now: Time,
-    /// Newly acknowledged.
+    /// Bytes newly acknowledged.
     pub bytes: u64,
-    /// When the latest of them was sent.
+    /// Time when the latest of the acknowledged datagrams was sent.
     pub sent: Time,
-    /// The round trip of the latest, less the peer's own delay, if this acknowledgement tells it.
+    /// Round trip of the latest datagram without the peer's own delay, if this acknowledgement
+    /// shows it.
     pub delay: Option<Duration>,
     /// Datagrams newly acknowledged.
     pub datagrams: u32,
-    /// Of these, so many came marked CE.
+    /// Number of these datagrams that came marked CE.
     pub marked: u32,
-    /// The window, and not the application, was the bound.
+    /// Whether the window, and not the application, was the limit.
     pub limited: bool,
 }
 
-/// Decides the window from what happens to datagrams.
+/// Congestion controller: decides the window from the fate of datagrams.
 pub trait Controller: Send + Sync {
-    /// Bytes that may be in flight.
+    /// Returns the number of bytes that may be in flight.
     fn window(&self) -> u64;
 
-    /// Datagrams were acknowledged.
+    /// Called when datagrams were acknowledged.
     fn acknowledged(&mut self, sample: &Sample);
 
-    /// Datagrams were lost, the latest of them sent at `sent`.
+    /// Called when datagrams were lost, the latest of them sent at `sent`.
     fn lost(&mut self, sent: Time, now: Time);
 
-    /// All that was lost since the window was last reduced ([`lost`](Self::lost) or
-    /// [`stalled`](Self::stalled)) has arrived after all: the reduction was wrong (WIND-5.6).
+    /// Called when everything that was lost since the last reduction of the window
+    /// ([`lost`](Self::lost) or [`stalled`](Self::stalled)) has arrived after all. The reduction
+    /// was wrong (WIND-5.6).
     fn spurious(&mut self, now: Time);
 
-    /// Nothing was acknowledged through several probe timeouts.
+    /// Called when nothing was acknowledged through several probe timeouts.
     fn stalled(&mut self, now: Time);
 
-    /// A full datagram has so many bytes from now on (WIND-8).
+    /// Called when the size of a full datagram changes to this many bytes (WIND-8).
     fn resized(&mut self, _datagram: u64) {}
 
-    /// The pace (WIND-9.8): what may go in one smoothed round trip, in percent of the window.
+    /// Returns the pace (WIND-9.8): bytes per smoothed round trip, in percent of the window.
     fn haste(&self) -> u64 {
         HASTE
     }
 }
 
-/// Percent of the window a round trip: enough to use all of it although timers are late, and while
-/// it doubles.
+/// Pace in percent of the window per round trip. It is enough to use the whole window although
+/// timers are late. The second value applies while the window doubles.
 const HASTE: u64 = 125;
 const HASTE_DOUBLING: u64 = 200;
 
-/// Which controller a node uses (WIND-9.7).
+/// Congestion control algorithm of a node (WIND-9.7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// [`Delay`]: for data centres.
     #[default]
     Delay,
-    /// [`Cubic`]: as everybody else does.
+    /// [`Cubic`]: the common algorithm of the Internet.
     Cubic,
 }
 
 impl Algorithm {
-    /// A controller for datagrams of at most `datagram` bytes and a window of at most `most`.
+    /// Creates a controller for datagrams of at most `datagram` bytes and a window of at most
+    /// `most` bytes.
     #[must_use]
     pub fn controller(self, datagram: u64, most: u64) -> Box<dyn Controller> {
         let limits = Limits::new(datagram, most);
@@ -93,7 +96,7 @@ impl Algorithm {
     }
 }
 
-/// A word that names no algorithm.
+/// Error for a name that is no algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no such congestion control; write delay or cubic")]
 pub struct NoSuchAlgorithm;
@@ -119,21 +122,22 @@ impl core::fmt::Display for Algorithm {
     }
 }
 
-/// Between which bounds a window moves, in bytes (WIND-6.2).
+/// Bounds of a window, in bytes (WIND-6.2).
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// A full datagram.
+    /// Full datagram.
     pub datagram: u64,
-    /// The smallest window.
+    /// Smallest window.
     pub least: u64,
-    /// The first window.
+    /// First window.
     pub first: u64,
-    /// The largest window.
+    /// Largest window.
     pub most: u64,
 }
 
 impl Limits {
-    /// For datagrams of at most `datagram` bytes; `most`: what the peer can buffer.
+    /// Returns the bounds for datagrams of at most `datagram` bytes. `most` is what the peer can
+    /// buffer.
     #[must_use]
     pub fn new(datagram: u64, most: u64) -> Limits {
         let datagram = datagram.max(1);
@@ -142,7 +146,7 @@ impl Limits {
         Limits { datagram, least, first: (32 * datagram).clamp(least, most), most }
     }
 
-    /// The same for datagrams of another size.
+    /// Returns the same bounds for datagrams of another size.
     fn resized(&self, datagram: u64) -> Limits {
         Limits::new(datagram, self.most)
     }

@@ -1,64 +1,64 @@
-//! Not faster than (WIND-9.8): a leaky bucket without a timer. What went leaks out at the pace;
-//! while no more than a burst is left in it, more may go.
+//! Pacer (WIND-9.8): a leaky bucket without a timer. Sent bytes leak out at the pace. While no more
+//! than a burst is left in the bucket, more may be sent.
 
 use crate::limits::{PACING_BURST, PACING_SPAN};
 use crate::time::Time;
 use core::time::Duration;
 
-/// Nanoseconds in which `rate` bytes leak, as a power of two: the way of a datagram has no
+/// Nanoseconds in which `rate` bytes leak, as a power of two, so that sending a datagram needs no
 /// division.
 const UNIT: u32 = 30;
-/// After this many nanoseconds the bucket is empty, whatever was in it. No product of it and a rate
+/// Nanoseconds after which the bucket is empty in any case. No product of this and a rate
 /// overflows.
 const EMPTIES: u64 = 1 << 29;
-/// Faster than this (34 GB/s) is no pace.
+/// Rate above which there is no pace (34 GB/s).
 const RATE_MAX: u64 = 1 << 34;
 
-/// When the next fragment may go, as a pure function of what went.
+/// Computes when the next fragment may be sent, as a pure function of what was sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pacer {
-    /// Bytes in the bucket at this moment.
+    /// Bytes in the bucket at time `at`.
     debt: u64,
     at: Time,
-    /// Bytes in 2³⁰ ns; 0: no pace.
+    /// Bytes per 2³⁰ ns; 0 means no pace.
     rate: u64,
-    /// Bytes that may be in the bucket.
+    /// Maximum bytes in the bucket.
     burst: u64,
 }
 
 impl Pacer {
-    /// So many percent of `window` bytes a round trip, from now on. No pace if the window is no
-    /// more than a burst: then acknowledgements set it.
+    /// Sets the pace to `percent` percent of `window` bytes per round trip from now on. There is no
+    /// pace if the window is no more than a burst, because acknowledgements then set the pace.
     pub fn set_pace(&mut self, now: Time, window: u64, percent: u64, round_trip: Duration) {
         let nanos = nanos(round_trip).max(1);
-        // 2²⁶ × 2⁸ / 100 × 2³⁰ fits; a larger window's pace is that of 64 MiB.
+        // 2²⁶ × 2⁸ / 100 × 2³⁰ fits. A larger window has the pace of 64 MiB.
         let part = window.min(1 << 26) * percent.min(1 << 8) / 100;
-        // Beyond the largest there is no pace, whatever the burst: nor may the product below
-        // overflow for a round trip of nothing.
+        // Above the maximum rate there is no pace, whatever the burst. The product below must not
+        // overflow for a round trip of zero.
         let rate = Some((part << UNIT) / nanos).filter(|rate| *rate <= RATE_MAX).unwrap_or(0);
         self.burst = PACING_BURST.max((rate * nanos_of_span()) >> UNIT);
         let rate = if window <= self.burst { 0 } else { rate };
         (self.debt, self.at, self.rate) = (self.left(now), now, rate);
     }
 
-    /// Bytes a second; 0: no pace.
+    /// Returns the pace in bytes per second; 0 means no pace.
     pub fn pace(&self) -> u64 {
         ((u128::from(self.rate) * 1_000_000_000) >> UNIT) as u64
     }
 
-    /// `bytes` go now.
+    /// Called when `bytes` bytes are sent.
     pub fn sent(&mut self, now: Time, bytes: usize) {
         if self.rate > 0 {
             (self.debt, self.at) = (self.left(now) + bytes as u64, now);
         }
     }
 
-    /// May a fragment go now?
+    /// Returns `true` if a fragment may be sent now.
     pub fn may_send(&self, now: Time) -> bool {
         self.rate == 0 || self.left(now) <= self.burst
     }
 
-    /// When the next may go, unless it might when we last looked.
+    /// Returns when the next fragment may be sent, unless it might at the time of the last update.
     pub fn release(&self) -> Option<Time> {
         let above =
             self.debt.checked_sub(self.burst).filter(|above| self.rate > 0 && *above > 0)?;
@@ -89,7 +89,7 @@ mod tests {
     use proptest::prelude::*;
     use std::vec::Vec;
 
-    /// So many bytes a second.
+    /// Returns a pacer with a pace of `rate` bytes per second.
     fn at_rate(rate: u64) -> Pacer {
         let mut pacer = Pacer::default();
         pacer.set_pace(Time(0), rate / 25, 100, Duration::from_millis(40));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     proptest! {
-        /// In no span goes more than the pace allows, a burst and two datagrams.
+        /// No interval sends more than the pace permits, plus a burst and two datagrams.
         #[test]
         fn the_pace_is_kept(rate in 2_000_000u64..1_500_000_000, pauses in proptest::collection::vec(0u64..3_000_000, 1..50)) {
             let mut pacer = at_rate(rate);
@@ -111,7 +111,7 @@ mod tests {
                 }
                 prop_assert!(sent.len() == 20_000 || pacer.release().is_some_and(|at| at > now && pacer.may_send(at)));
             }
-            // The excess over the rate, as a leaky bucket of no depth sees it.
+            // The excess over the rate, as in a leaky bucket of no depth.
             let (mut excess, mut last, mut most) = (0f64, Time(0), 0f64);
             for at in sent {
                 excess = (excess - (at - last).as_secs_f64() * rate as f64).max(0.0) + 1472.0;
@@ -133,8 +133,8 @@ mod tests {
         assert!((50_000_000..50_200_000).contains(&bytes), "{bytes}");
     }
 
-    /// A pace that becomes quicker (the queue that was has gone) does not make wait for what was
-    /// sent at the slower one.
+    /// A pace that becomes faster (because the queue has gone) does not delay fragments for what
+    /// was sent at the slower pace.
     #[test]
     fn a_debt_is_bytes_and_not_time() {
         let mut pacer = at_rate(4_000_000);

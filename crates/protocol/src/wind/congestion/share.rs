@@ -1,5 +1,5 @@
-//! Receiver-driven credit (WIND-9.9 to WIND-9.11): those that send to a node share its receive
-//! buffer, and it says how.
+//! Receiver-driven credit (WIND-9.9 to WIND-9.11): the senders to a node share its receive buffer,
+//! and the node tells each its share.
 
 use crate::Rank;
 use crate::limits::{ALLOWANCE_MIN, GRANT_TIME};
@@ -7,14 +7,14 @@ use crate::time::Time;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// What each of a node's peers may have in flight to it at any time, in bytes. Both ends compute
-/// it.
+/// Returns the bytes that each peer of a node may have in flight to it at any time. Both ends
+/// compute the value.
 pub(crate) fn allowance(buffer: u64, nodes: u32) -> u64 {
     let peers = u64::from(nodes.saturating_sub(1)).max(1);
     (buffer / 4 / peers).max(ALLOWANCE_MIN).min(buffer.max(1))
 }
 
-/// The sender's side: what the peer has granted, and until when that is good.
+/// Sender's side: the peer's grant, and how long it is valid.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Grant {
     allowance: u64,
@@ -23,40 +23,41 @@ pub(crate) struct Grant {
 }
 
 impl Grant {
-    /// To a peer with this receive buffer, in a job of so many nodes.
+    /// Creates the initial grant of a peer with this receive buffer, in a job of `nodes` nodes.
     pub fn new(buffer: u64, nodes: u32) -> Grant {
         let allowance = allowance(buffer, nodes);
         Grant { allowance, share: allowance, until: Time(0) }
     }
 
-    /// An ACK has told a share.
+    /// Called when an ACK has told a share.
     pub fn told(&mut self, now: Time, share: u32) {
         (self.share, self.until) = (u64::from(share), now + GRANT_TIME);
     }
 
-    /// Bytes that may be in flight.
+    /// Returns the number of bytes that may be in flight.
     pub fn bytes(&self, now: Time) -> u64 {
         if now <= self.until { self.share.max(self.allowance) } else { self.allowance }
     }
 }
 
-/// The receiver's side: who sends much, and what each gets. Everything is O(1).
+/// Receiver's side: tracks which peers send much, and what each of them gets. Every operation is
+/// O(1).
 #[derive(Clone, Debug)]
 pub struct Shares {
     buffer: u64,
     nodes: u32,
     allowance: u64,
     peers: Vec<Peer>,
-    /// Peers that send much, and what each of them gets.
+    /// Number of peers that send much, and the bytes that each of them gets.
     senders: u64,
     each: u64,
-    /// They, and some that no longer do, by when they were last looked at.
+    /// These peers, and some that no longer send much, with the time of their last check.
     queue: VecDeque<(Time, Rank)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Peer {
-    /// Received since then.
+    /// Bytes received since `since`.
     bytes: u64,
     since: Time,
     heard: Time,
@@ -65,7 +66,7 @@ struct Peer {
 }
 
 impl Shares {
-    /// For a node whose link buffers so many bytes, in a job of so many nodes.
+    /// Creates the shares of a node whose link buffers `buffer` bytes, in a job of `nodes` nodes.
     #[must_use]
     pub fn new(buffer: u64, nodes: u32) -> Shares {
         let peers = (0..nodes).map(|_| Peer::default()).collect();
@@ -80,7 +81,7 @@ impl Shares {
         }
     }
 
-    /// A datagram of this peer was received.
+    /// Called when a datagram of this peer was received.
     pub fn received(&mut self, from: Rank, bytes: u64, now: Time) {
         let much = self.allowance;
         let Some(peer) = self.peers.get_mut(from as usize) else { return };
@@ -101,7 +102,7 @@ impl Shares {
         }
     }
 
-    /// What this peer is to be told now.
+    /// Returns the share to tell this peer now.
     pub fn of(&mut self, peer: Rank, now: Time) -> u64 {
         self.expire(now);
         if !self.peers.get(peer as usize).is_some_and(|peer| peer.sends) {
@@ -110,7 +111,7 @@ impl Shares {
         self.each
     }
 
-    /// From now on so many send.
+    /// Divides the buffer for this number of senders.
     fn divide(&mut self, senders: u64) {
         let others = u64::from(self.nodes.saturating_sub(1)).saturating_sub(senders);
         self.each = (self.buffer.saturating_sub(others * self.allowance) / senders.max(1))
@@ -118,13 +119,13 @@ impl Shares {
         self.senders = senders;
     }
 
-    /// Peers that send much.
+    /// Returns the number of peers that send much.
     #[must_use]
     pub fn senders(&self) -> u64 {
         self.senders
     }
 
-    /// Who was not heard of for so long that its grant has ended is none any more.
+    /// Removes senders that were not heard for so long that their grant has ended.
     fn expire(&mut self, now: Time) {
         while let Some(&(_, rank)) =
             self.queue.front().filter(|(at, _)| now - *at >= 2 * GRANT_TIME)
@@ -132,8 +133,8 @@ impl Shares {
             self.queue.pop_front();
             let Some(peer) = self.peers.get_mut(rank as usize) else { continue };
             if peer.sends && now - peer.heard < 2 * GRANT_TIME {
-                // It is looked at again when that is over; in between it may be taken for a sender
-                // for as long once more.
+                // The sender is checked again after that time. Until then, it may count as a sender
+                // for that long once more.
                 self.queue.push_back((now, rank));
             } else {
                 let sent = core::mem::replace(&mut peer.sends, false);

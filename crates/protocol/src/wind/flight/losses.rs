@@ -8,12 +8,12 @@ use super::super::spurious_loss::LostDatagram;
 use super::{Cause, Flight, Item};
 use crate::time::Time;
 
-/// Datagrams whose content is sent again by a tail probe (RFC 9002, section 6.2.4).
+/// Maximum number of datagrams whose content a tail probe sends again (RFC 9002, section 6.2.4).
 const PROBED: usize = 2;
 
 impl Flight {
-    /// Find what is lost by now. Calls `on_lost` for each datagram's items; when the latest of them
-    /// was sent.
+    /// Finds the datagrams that are lost by now, and calls `on_lost` for the items of each. Returns
+    /// when the latest of them was sent.
     pub fn detect_lost(
         &mut self,
         now: Time,
@@ -47,9 +47,10 @@ impl Flight {
         latest
     }
 
-    /// Declare a datagram lost, if it is in flight; for a loss that `counts` the window will be
-    /// reduced. Was it in flight? Then when it was sent, unless it was a size probe, whose loss
-    /// says nothing about congestion (WIND-8.2).
+    /// Declares a datagram lost, if it is in flight. `counts` means that the window will be reduced
+    /// for it. Returns when the datagram was sent, or an inner `None` for a size probe, whose loss
+    /// says nothing about congestion (WIND-8.2). Returns an outer `None` if the datagram was not in
+    /// flight.
     fn lose(
         &mut self,
         at: usize,
@@ -85,8 +86,8 @@ impl Flight {
         Some(Some(sent.at))
     }
 
-    /// The path does not carry datagrams of more than `size` bytes: those in flight are lost, which
-    /// is not congestion (WIND-8.4).
+    /// Declares datagrams in flight of more than `size` bytes lost, because the path does not carry
+    /// them. That is not congestion (WIND-8.4).
     pub fn give_up_larger(
         &mut self,
         now: Time,
@@ -101,8 +102,9 @@ impl Flight {
         self.trim();
     }
 
-    /// The probe timer ran out. What that means: of the datagrams in flight none, the oldest two or
-    /// all count as lost, so that their content is sent again (WIND-5.4).
+    /// Called when the probe timer ran out, and returns what that means. None, the oldest two or
+    /// all of the datagrams in flight count as lost, so that their content is sent again
+    /// (WIND-5.4).
     pub fn ran_out(
         &mut self,
         now: Time,
@@ -112,7 +114,7 @@ impl Flight {
         let (mut left, counts) = match silence {
             Silence::Ask => (0, false),
             Silence::Tail { .. } => (PROBED, false),
-            // The window is reduced at the first of them only.
+            // The window is reduced only at the first such timeout.
             Silence::Lost { first } => (usize::MAX, first),
         };
         let mut at = 0;

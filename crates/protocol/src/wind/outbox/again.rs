@@ -1,5 +1,5 @@
-//! What goes again, or goes otherwise: after a loss, after a timeout, when the path has become
-//! narrower.
+//! Retransmission of messages, and fragmenting them anew: after a loss, after a timeout, and when
+//! the path has become narrower.
 
 use super::super::outgoing::{Outgoing, Sizes, Stage};
 use super::Outbox;
@@ -7,13 +7,13 @@ use crate::planted::{Bug, planted};
 use core::ops::Range;
 
 impl Outbox {
-    /// Is what waits cut for datagrams of this size?
+    /// Returns `true` if queued messages are fragmented for datagrams of this size.
     pub fn is_cut(&self, sizes: Sizes) -> bool {
         self.sizes == Some(sizes)
     }
 
-    /// Datagrams have another size from now on. Whole messages that wait and do not fit any more go
-    /// in fragments (WIND-2.4).
+    /// Sets the size of datagrams. Whole messages that wait and no longer fit are sent in fragments
+    /// (WIND-2.4).
     pub fn resize(&mut self, sizes: Sizes) {
         self.sizes = Some(sizes);
         let mut small = core::mem::take(&mut self.small);
@@ -30,7 +30,7 @@ impl Outbox {
         self.drop_stale();
     }
 
-    /// A datagram with this whole message or withdrawal was lost.
+    /// Queues a whole message or withdrawal again, whose datagram was lost.
     pub fn lost_small(&mut self, number: u64) {
         let sizes = self.sizes.unwrap_or_default();
         let Some(message) = self.get_mut(number) else { return };
@@ -42,17 +42,18 @@ impl Outbox {
             Stage::Small { queued } | Stage::Withdrawn { queued } => {
                 !core::mem::replace(queued, true)
             }
-            // It goes in fragments by now, and they carry its beginning.
+            // The message is sent in fragments by now, and these carry its beginning.
             Stage::Bulk(_) | Stage::Waiting | Stage::Acknowledged | Stage::Settled => false,
         };
         if again {
-            // The queue is sorted but for a few withdrawals; what others wait for goes first.
+            // The queue is sorted, except for a few withdrawals. Messages that others wait for go
+            // first.
             let at = self.small.partition_point(|queued| *queued < number);
             self.small.insert(at, number);
         }
     }
 
-    /// A datagram with these bytes was lost.
+    /// Queues these bytes again, whose datagram was lost.
     pub fn lost_fragment(&mut self, number: u64, bytes: Range<u64>) {
         let Some(Outgoing { stage: Stage::Bulk(progress), .. }) = self.get_mut(number) else {
             return;
@@ -68,8 +69,8 @@ impl Outbox {
         }
     }
 
-    /// Nothing is acknowledged any more; perhaps the peer has room only for the message that all
-    /// others wait for. Begin with the lowest numbers again (WIND-6.5).
+    /// Begins with the lowest numbers again. Called when nothing is acknowledged, because the peer
+    /// may have room only for the message that all others wait for (WIND-6.5).
     pub fn begin_with_lowest(&mut self) {
         self.small.make_contiguous().sort_unstable();
         while self

@@ -1,4 +1,4 @@
-//! What ends without the peer's word: it is taken back, or nobody is there any more.
+//! Messages that end without the peer: they are cancelled, or the connection has ended.
 
 use super::super::outgoing::{Stage, tell};
 use super::super::{Body, Death, Event, Token};
@@ -6,7 +6,7 @@ use super::Outbox;
 use alloc::collections::VecDeque;
 
 impl Outbox {
-    /// Never read the sources of the messages with these tokens again.
+    /// Cancels the messages with these tokens, so that their sources are never read again.
     pub fn cancel(&mut self, cancelled: impl Fn(Token) -> bool) {
         for at in 0..self.messages.len() {
             let Some(message) = self.messages.get_mut(at) else { break };
@@ -30,8 +30,8 @@ impl Outbox {
         self.drop_stale();
     }
 
-    /// The connection has ended, or the peer is a new one: everything unsettled has failed, and
-    /// what came back and was not taken by then (WIND-4.5); numbers begin anew.
+    /// Fails all unsettled messages and all returned ones that were not taken (WIND-4.5). Called
+    /// when the connection has ended or the peer is a new process. Numbers begin anew.
     pub fn fail(&mut self, death: Death, events: &mut VecDeque<Event>) {
         for message in self.messages.drain(..) {
             if message.stage != Stage::Settled {

@@ -1,4 +1,4 @@
-//! What the peer's acknowledgements and refusals settle (WIND-4).
+//! Settling of messages by the peer's acknowledgements and refusals (WIND-4).
 
 use super::super::outgoing::{Outgoing, Stage, tell};
 use super::super::{Body, Class, Event, Message, Refusal, Token};
@@ -8,20 +8,21 @@ use alloc::collections::VecDeque;
 use core::ops::Range;
 
 impl Outbox {
-    /// The peer has taken the message in, or has learned of its withdrawal.
+    /// Called when the peer has accepted the message, or has learned of its withdrawal.
     pub fn acked_small(&mut self, number: u64, withdrawal: bool, events: &mut VecDeque<Event>) {
         match self.get_mut(number).map(|message| &mut message.stage) {
-            // In bulk: it had gone whole, and was to go again in fragments.
+            // A message in bulk had been sent whole, and was to be sent again in fragments.
             Some(Stage::Small { .. } | Stage::Bulk(_)) if !withdrawal => {
                 self.arrived(number, events)
             }
-            // Taken back, but the message itself had arrived already: that settles it as well.
+            // The message was withdrawn, but had arrived already, which settles it as well.
             Some(Stage::Withdrawn { .. }) => self.settle(number),
             _ => {}
         }
     }
 
-    /// The peer has these bytes in their place. A peer that takes fragments knows the message.
+    /// Called when the peer has these bytes in their place. A peer that accepts fragments knows the
+    /// message.
     pub fn acked_fragment(&mut self, number: u64, bytes: Range<u64>, events: &mut VecDeque<Event>) {
         let Some(message) = self.get_mut(number) else { return };
         let Stage::Bulk(progress) = &mut message.stage else { return };
@@ -33,8 +34,8 @@ impl Outbox {
         }
     }
 
-    /// All of the message has arrived: an unordered one is settled, the others in their turn
-    /// (WIND-4.2, WIND-4.4).
+    /// Called when the whole message has arrived. An unordered message is settled at once, the
+    /// others in their turn (WIND-4.2, WIND-4.4).
     fn arrived(&mut self, number: u64, events: &mut VecDeque<Event>) {
         let Some(message) = self.get_mut(number) else { return };
         message.body = Body::Empty;
@@ -48,7 +49,8 @@ impl Outbox {
         }
     }
 
-    /// The peer's upper layer refused it (WIND-4.5). Is that news?
+    /// Called when the peer's upper layer refused the message (WIND-4.5). Returns `true` if the
+    /// message was not settled before.
     pub fn refused(&mut self, number: u64, refusal: Refusal, events: &mut VecDeque<Event>) -> bool {
         let Some(message) = self.get_mut(number) else { return false };
         let news = message.stage != Stage::Settled;
@@ -74,8 +76,8 @@ impl Outbox {
         }
     }
 
-    /// After acknowledgements: tell of ordered messages whose turn has come, forget what is
-    /// settled, tidy the queues (WIND-4.8).
+    /// Called after acknowledgements. Reports ordered messages whose turn has come, forgets what is
+    /// settled, and tidies the queues (WIND-4.8).
     pub fn advance(&mut self, events: &mut VecDeque<Event>) {
         while let Some(message) = self.messages.front() {
             match message.stage {
