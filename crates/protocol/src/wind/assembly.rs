@@ -16,7 +16,7 @@ pub(super) enum Destination {
     Collect(Vec<u8>),
 }
 
-/// A message whose beginning is known.
+/// Fragmented message whose beginning is known.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Assembly {
     pub class: Class,

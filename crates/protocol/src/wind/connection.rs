@@ -32,23 +32,23 @@ use core::time::Duration;
 /// Number of times a CLOSE is sent, because the peer does not acknowledge it.
 pub(super) const FAREWELLS: u8 = 3;
 
-/// One peer, reliably: the state machine of spec/wind.md. It does nothing by itself and knows no
-/// clock.
+/// Connection to one peer: the state machine of spec/wind.md for reliable messages. It has no
+/// thread and no clock.
 ///
 /// # Contract
 ///
 /// In one turn the owner calls, in this order:
 ///
-/// 1. [`receive`](Self::receive) for each datagram for this connection whose seal is right. It
-///    calls up through [`Handler`] and marks what is due; it never emits.
-/// 2. [`timeout`](Self::timeout) if [`next_timeout`](Self::next_timeout) has come.
+/// 1. [`receive`](Self::receive) for each datagram for this connection whose seal is correct. It
+///    calls up through [`Handler`] and marks what is due, and never transmits.
+/// 2. [`timeout`](Self::timeout) if the time of [`next_timeout`](Self::next_timeout) has come.
 /// 3. [`post`](Self::post), [`consumed`](Self::consumed), [`cancel`](Self::cancel),
 ///    [`close`](Self::close) as wanted.
-/// 4. [`transmit`](Self::transmit) while it yields something (it does when
-///    [`has_due`](Self::has_due)); stopping early is fine.
+/// 4. [`transmit`](Self::transmit) while it returns a datagram (it does if
+///    [`has_due`](Self::has_due)). The owner may stop earlier.
 /// 5. [`poll_event`](Self::poll_event) until it is empty.
 ///
-/// Any other order is sound too; it only costs time. Time never goes back.
+/// Any other order is correct too, but slower. Time never goes back.
 pub struct Connection {
     pub(super) settings: Settings,
     pub(super) peer: Rank,
@@ -196,7 +196,6 @@ impl Connection {
     /// Queues a message and returns its number. The connection need not be established yet.
     ///
     /// # Errors
-    ///
     /// [`PostError`]; the message is dropped.
     pub fn post(&mut self, now: Time, message: Message) -> Result<u64, PostError> {
         match self.phase {
@@ -262,9 +261,9 @@ impl Connection {
         !self.events.is_empty()
     }
 
-    /// Returns credit to the peer for `messages` *credited* messages that were delivered and have
-    /// now been read. Their bodies have `bytes` bytes together. The owner reports each such message
-    /// once, unless it was refused.
+    /// Gives credit back to the peer for `messages` *credited* messages that were delivered and
+    /// have now been read. Their bodies have `bytes` bytes together. The owner reports each such
+    /// message once, unless it was refused.
     pub fn consumed(&mut self, messages: u64, bytes: u64) {
         self.inbox.consumed(messages, bytes);
     }

@@ -83,7 +83,7 @@ impl core::fmt::Display for Fallback {
     }
 }
 
-/// Why a message cannot be posted.
+/// Reason why a message cannot be posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum PostError {
     /// Too many messages are in flight to this peer.

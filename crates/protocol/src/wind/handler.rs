@@ -23,7 +23,7 @@ pub enum Refusal {
     /// The address of an atomic operation is not a multiple of its width.
     #[error("an atomic must be aligned to its width")]
     Misaligned = 4,
-    /// The head makes no sense.
+    /// The head is malformed.
     #[error("the peer could not make sense of the request")]
     Malformed = 5,
     /// Nothing is published under this name.
@@ -91,7 +91,7 @@ impl Refusal {
     }
 }
 
-/// Where the body of a fragmented message goes.
+/// Destination of a fragmented message's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// Placed directly: [`Handler::place`] is called once for each byte range. Only unordered
@@ -115,7 +115,7 @@ pub enum Delivered<'a> {
     Placed(u64),
 }
 
-/// The layer above Wind. None of its methods may transmit; they mark what is due.
+/// The layer above Wind. None of its methods may transmit. They mark what is due.
 pub trait Handler {
     /// Called when a message of several fragments begins, once for each message, before any of its
     /// bytes.
@@ -158,7 +158,6 @@ pub trait Handler {
     /// not refused before.
     ///
     /// # Errors
-    ///
     /// A refusal, which the acknowledgement reports reliably to the sender.
     fn deliver(
         &mut self,

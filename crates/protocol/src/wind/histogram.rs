@@ -212,7 +212,7 @@ mod tests {
         histogram
     }
 
-    /// Nearest rank in a sorted list.
+    /// Returns the value of the nearest rank in a sorted list.
     fn oracle(sorted: &[u64], hundredths: u64) -> u64 {
         let rank = (sorted.len() as u64 * hundredths).div_ceil(10_000).max(1);
         sorted[rank as usize - 1]

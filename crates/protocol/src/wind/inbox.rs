@@ -36,7 +36,7 @@ pub(super) enum Taken {
     Wrong,
 }
 
-/// A whole message that waits for its turn (WIND-2.8).
+/// Whole message that waits for its turn (WIND-2.8).
 #[derive(Clone, Debug, Hash)]
 struct Held {
     class: Class,
@@ -411,7 +411,7 @@ impl Inbox {
         }
     }
 
-    /// Returns the credit of `messages` messages that were read, whose bodies have `bytes` bytes
+    /// Gives back the credit of `messages` messages that were read, whose bodies have `bytes` bytes
     /// together.
     pub fn consumed(&mut self, messages: u64, bytes: u64) {
         self.credit.give_back(messages, bytes);

@@ -6,7 +6,7 @@
 
 use crate::time::Time;
 
-/// Tracks for one lane since when nothing of what is outstanding was acknowledged.
+/// Tracks for one lane since when the peer has acknowledged nothing outstanding.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Progress {
     /// Start of the wait, while something is outstanding.

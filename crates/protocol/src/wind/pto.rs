@@ -188,7 +188,7 @@ mod tests {
         probe.answered();
         assert_eq!(silence(&mut probe).0, 0, "what was lost teaches nothing");
         for patience in 1..=PATIENCE_MAX {
-            // Several acknowledgements tell of one silence.
+            // Several acknowledgements report one silence.
             for _ in 0..3 {
                 probe.answered();
                 probe.was_in_vain();

@@ -21,14 +21,14 @@ impl ReceiveCredit {
         ReceiveCredit { span, limit: span, used: 0, told: span }
     }
 
-    /// Returns whether the peer may send a body of so many bytes: there is credit for it, or the
-    /// message is alone (WIND-6.7).
+    /// Returns whether the peer may send a body of `len` bytes, because there is credit for it
+    /// or the message is alone (WIND-6.7).
     pub fn covers(&self, len: u64) -> bool {
         let is_alone = self.limit == self.used.saturating_add(self.span);
         self.used.saturating_add(cost(len)) <= self.limit || (is_alone && len <= MESSAGE_MAX)
     }
 
-    /// Returns whether a body of so many bytes costs more than all credit.
+    /// Returns whether a body of `len` bytes costs more than all credit.
     pub fn is_exceeded_by(&self, len: u64) -> bool {
         cost(len) > self.span
     }
@@ -38,7 +38,7 @@ impl ReceiveCredit {
         self.used = self.used.saturating_add(cost(len));
     }
 
-    /// Returns the credit of `messages` messages that were read, whose bodies have `bytes` bytes
+    /// Gives back the credit of `messages` messages that were read, whose bodies have `bytes` bytes
     /// together.
     pub fn give_back(&mut self, messages: u64, bytes: u64) {
         if !planted(Bug::ForgetCredit) {

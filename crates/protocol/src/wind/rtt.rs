@@ -28,7 +28,7 @@ impl RoundTrip {
             return Duration::from_nanos(elapsed);
         };
         self.least = self.least.min(elapsed);
-        // The peer's delay is believed as far as the result stays possible (section 5.3).
+        // The peer's delay counts only if the result stays possible (section 5.3).
         let adjusted =
             elapsed.checked_sub(delay).filter(|rest| *rest >= self.least).unwrap_or(elapsed);
         self.variation = self.variation * 3 / 4 + smoothed.abs_diff(adjusted) / 4;

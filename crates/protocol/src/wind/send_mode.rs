@@ -224,7 +224,7 @@ mod tests {
         }
     }
 
-    /// WIND-8.10: loss that hits everything alike is not held against a fast path.
+    /// WIND-8.10: loss that hits everything alike does not count against a fast path.
     #[test]
     fn even_loss_of_half_of_all_does_not_count() {
         let (mut path, mut now) = (FastPath::default(), Time(1));

@@ -4,7 +4,7 @@ use super::{Controller, HASTE, HASTE_DOUBLING, Limits, Sample};
 use crate::time::Time;
 use core::time::Duration;
 
-/// C = 0.4 datagrams a cubed second (section 5), as a fraction.
+/// CUBIC's constant C = 0.4 datagrams per cubed second (section 5), as a fraction.
 const C: (u64, u64) = (4, 10);
 
 /// Controller whose window is a cubic function of the time since it last shrank, but never below
@@ -138,7 +138,7 @@ impl Controller for Cubic {
             self.round_trip = delay;
         }
         if sample.marked > 0 {
-            // A mark says less than a loss (RFC 8511).
+            // A mark is weaker evidence of congestion than a loss (RFC 8511).
             self.shrink(85, false, sample.sent, sample.now);
         }
         if self.cut.is_some_and(|cut| sample.sent <= cut) {

@@ -7,7 +7,7 @@
 //!
 //! The target is the same for all flows, and not relative to the least round trip seen. A late flow
 //! has never seen the path without a queue, and would allow itself more than the others. A path
-//! that is longer than the target is not in a data centre, and is left to CUBIC (`rivals`).
+//! that is longer than the target is not in a data centre, and is left to CUBIC (`competition`).
 
 use super::competition::{Competition, Finding};
 use super::{Controller, HASTE, HASTE_DOUBLING, Limits, Sample};

@@ -1,4 +1,4 @@
-//! The controllers against a path that is a formula, and the shares against a count by hand.
+//! Tests of the controllers on a path given by a formula, and of the shares against a manual count.
 
 use super::share::Grant;
 use super::*;
@@ -9,17 +9,17 @@ use std::vec::Vec;
 
 const DATAGRAM: u64 = 1000;
 
-/// One flow on a path: acknowledgements come after the base round trip and what queues, once a
-/// quarter of a round trip.
+/// One flow on a path. Acknowledgements come after the base round trip and the queueing delay, once
+/// every quarter of a round trip.
 struct Path {
     now: Time,
     base: Duration,
-    /// Bytes a microsecond.
+    /// Bytes per microsecond.
     rate: u64,
-    /// Bytes that fit into the queue, and from which on they are marked.
+    /// Bytes that fit into the queue, and bytes from which on datagrams are marked.
     room: u64,
     mark_from: u64,
-    /// Somebody else's bytes in the queue.
+    /// Bytes of another flow in the queue.
     foreign: u64,
     lost: u64,
 }
@@ -38,7 +38,8 @@ impl Path {
         }
     }
 
-    /// The window's bytes beyond what the path holds queue up.
+    /// Returns the bytes in the queue: those of the other flow, and those of the window beyond what
+    /// the path holds.
     fn queue(&self, window: u64) -> u64 {
         self.foreign + window.saturating_sub(self.base.as_micros() as u64 * self.rate)
     }
@@ -81,7 +82,7 @@ fn delay(most: u64) -> Delay {
 /// WIND-9.2, WIND-9.3
 #[test]
 fn an_idle_path_is_filled_in_few_round_trips() {
-    // Whatever a busy host adds, as long as it is within the budget.
+    // Delay added by a busy host, within the budget.
     for noise_us in [20, 900] {
         let mut path = Path::new(20, u64::MAX / (1 << 40));
         let mut flow = delay(8 << 20);
@@ -106,7 +107,7 @@ fn a_deep_queue_stays_at_the_target() {
     assert_eq!(path.lost, 0);
 }
 
-/// WIND-9.3: a window and nothing for a while, then all its acknowledgements at once.
+/// WIND-9.3: sends a window, waits, and then gets all its acknowledgements at once.
 fn stand_still(flow: &mut Delay, now: &mut Time, span: Duration) {
     let (window, sent) = (flow.window(), *now);
     *now += span;
@@ -127,20 +128,20 @@ fn stand_still(flow: &mut Delay, now: &mut Time, span: Duration) {
 /// WIND-9.3
 #[test]
 fn a_host_that_stands_still_is_no_queue() {
-    // At most it queues for less than the target.
+    // The path's queue holds less than the target.
     let (mut flow, mut path) = (delay(1 << 20), Path::new(100, 1250));
     path.rounds(&mut flow, 60);
     let before = flow.window();
     assert_eq!(before, 1 << 20);
     (0..20).for_each(|_| stand_still(&mut flow, &mut path.now, Duration::from_millis(12)));
     assert_eq!(flow.window(), before);
-    // Not so a queue as long as that, whoever's it is.
+    // A queue of that length is different, whichever flow fills it.
     path.foreign = 12_000 * path.rate;
     path.rounds(&mut flow, 3);
     assert!(flow.window() <= before / 2, "{} of {before}", flow.window());
 }
 
-/// WIND-9.3: a small window's acknowledgements come together in any case.
+/// WIND-9.3: the acknowledgements of a small window come together in any case.
 #[test]
 fn silence_says_nothing_of_a_small_window() {
     let (mut flow, mut now) = (delay(8 << 20), Time(1_000_000));
@@ -170,7 +171,7 @@ fn marks_keep_a_shallow_queue_from_filling() {
     );
 }
 
-/// WIND-9.5: a path that wipes marks out is judged by what is left.
+/// WIND-9.5: a path that clears marks is judged by the marks that are left.
 #[test]
 fn without_marks_nothing_is_believed_marked() {
     let mut flow = delay(1 << 20);
@@ -200,7 +201,7 @@ fn beside_somebody_who_fills_the_queue_it_competes_and_it_yields_again_when_he_h
     path.rounds(&mut flow, 40);
     assert!(flow.window() >= alone / 2, "{} of {alone}", flow.window());
     path.foreign = 0;
-    // The test comes after 2 s at the latest, here of 5 to 20 ms each.
+    // The test comes after 2 s at the latest, and rounds here take 5 to 20 ms each.
     path.rounds(&mut flow, 1000);
     let queued = Duration::from_micros(path.queue(flow.window()) / path.rate);
     assert!(queued < Duration::from_millis(5), "{queued:?}");
@@ -226,8 +227,8 @@ fn a_loss_that_was_none_is_undone() {
     }
 }
 
-/// WIND-5.6, WIND-9.6: of an event that found the window reduced already nothing is undone, and
-/// nothing from before that.
+/// WIND-5.6, WIND-9.6: an event that found the window reduced already undoes nothing, and nothing
+/// from before it.
 #[test]
 fn a_reduction_from_before_another_is_not_undone() {
     for algorithm in [Algorithm::Delay, Algorithm::Cubic] {
@@ -276,7 +277,7 @@ fn algorithms_have_names() {
 }
 
 proptest! {
-    /// WIND-6.2: whatever happens, the window stays between its bounds and nothing overflows
+    /// WIND-6.2: whatever happens, the window stays within its bounds and nothing overflows
     /// (WIND-6.2).
     #[test]
     fn no_history_leads_out_of_bounds(
@@ -321,7 +322,7 @@ fn shares_follow_those_who_send() {
     assert_eq!(shares.of(4, now), allowance);
     (1..65).for_each(|rank| shares.received(rank, allowance + 1, now));
     assert_eq!((shares.of(3, now), shares.senders()), (BUFFER / 64, 64));
-    // One goes on sending much, one a little, the others are silent.
+    // One peer continues to send much, one sends a little, and the others are silent.
     for _ in 0..50 {
         now += GRANT_TIME / 10;
         shares.received(7, allowance, now);
@@ -348,7 +349,7 @@ fn a_grant_ages() {
 }
 
 proptest! {
-    /// The sum of what is told never exceeds the buffer, whoever comes and goes.
+    /// The sum of the shares never exceeds the buffer, whichever peers come and go.
     #[test]
     fn the_buffer_is_never_promised_twice(steps in proptest::collection::vec((1u32..9, 0u64..200_000, 0u64..60_000_000), 0..200)) {
         let mut shares = Shares::new(1 << 20, 9);

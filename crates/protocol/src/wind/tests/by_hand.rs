@@ -1,4 +1,5 @@
-//! What a peer may say, and what no correct one says, said by hand to an established end.
+//! Tests that send hand-made frames to an established end, both permitted ones and ones that no
+//! correct peer sends.
 
 use super::channel::Faults;
 use super::world::{Node, Words, World};
@@ -10,7 +11,7 @@ use crate::wire::{
 };
 use std::vec::Vec;
 
-/// Node 0 is told this, in a datagram of this number of the small lane, as if by its peer.
+/// Delivers a datagram with this number of the small lane to node 0, as if from its peer.
 fn say(world: &mut World, number: u64, write: impl FnOnce(&mut Builder<'_>)) {
     let node = &mut world.nodes[0];
     let seal = SealKind::EndToEnd;
@@ -22,7 +23,7 @@ fn say(world: &mut World, number: u64, write: impl FnOnce(&mut Builder<'_>)) {
     node.connection.receive(world.now, &View::parse(&bytes).unwrap(), 0, &mut node.handler);
 }
 
-/// Likewise, a HELLO of a peer's process of this incarnation.
+/// Delivers a HELLO of a peer's process of this incarnation in the same way.
 fn greet(world: &mut World, number: u64, incarnation: u64) {
     let [Node { connection, handler, .. }, other] = &mut world.nodes;
     let mine = Introduction { incarnation, ..other.connection.handshake.me };
@@ -39,7 +40,7 @@ fn greet(world: &mut World, number: u64, incarnation: u64) {
     connection.receive(world.now, &View::parse(&bytes).unwrap(), 0, handler);
 }
 
-/// Numbers that the peer has not come to.
+/// Number that the peer has not reached.
 const NEW: u64 = 1000;
 
 fn established() -> World {
@@ -48,8 +49,8 @@ fn established() -> World {
     world
 }
 
-/// WIND-7.8: what there never was ends the connection with a reason at both ends, and nothing that
-/// comes with it is processed.
+/// WIND-7.8: a statement about something that never existed ends the connection with a reason at
+/// both ends, and nothing that comes with it is processed.
 #[test]
 fn nonsense_ends_the_connection_with_a_reason_at_both_ends() {
     let credit = Settings::default().credit;
@@ -104,8 +105,7 @@ fn nonsense_ends_the_connection_with_a_reason_at_both_ends() {
     }
 }
 
-/// WIND-4.5: a message that came back as *not present*, and was not taken by then, fails with all
-/// others.
+/// WIND-4.5: a message returned as *not present* and not taken by then fails with all others.
 #[test]
 fn what_came_back_fails_with_the_connection() {
     for ends in ["closed", "dead", "restarted"] {
@@ -143,8 +143,8 @@ fn what_came_back_fails_with_the_connection() {
     }
 }
 
-/// WIND-6.3: who sends what costs credit as if it cost none could fill the peer's memory, and was
-/// never charged for what is given back.
+/// WIND-6.3: a peer that sends a message that costs credit as if it cost none could fill the
+/// receiver's memory. It was never charged for the credit that is returned.
 #[test]
 fn what_is_not_credited_as_it_should_be_is_refused() {
     for charges in [true, false] {
@@ -170,7 +170,7 @@ fn what_is_not_credited_as_it_should_be_is_refused() {
     }
 }
 
-/// WIND-4.7: with a withdrawal comes back what its message was charged, not what it says.
+/// WIND-4.7: a withdrawal returns what its message was charged, not what the withdrawal says.
 #[test]
 fn a_withdrawal_gives_back_what_was_charged() {
     let mut world = established();
@@ -191,7 +191,7 @@ fn a_withdrawal_gives_back_what_was_charged() {
     assert_eq!(world.nodes[0].connection.inbox.tell_credit(), granted + 100 + 128);
 }
 
-/// WIND-6.4: what is read after its sender was restarted is nothing that the new process has sent.
+/// WIND-6.4: a message that is read after its sender restarted gives no credit to the new process.
 #[test]
 fn a_newcomer_gets_no_credit_for_what_others_sent() {
     let mut world = established();
@@ -202,8 +202,8 @@ fn a_newcomer_gets_no_credit_for_what_others_sent() {
     assert_eq!(connection.inbox.tell_credit(), granted);
 }
 
-/// WIRE-2.2: neither the number before the first nor the last of all, which has none after it, is a
-/// datagram's.
+/// WIRE-2.2: no datagram has the number before the first, or the last of all, which none can
+/// follow.
 #[test]
 fn numbers_that_no_datagram_has_are_not_taken_in() {
     let mut world = established();
@@ -212,7 +212,7 @@ fn numbers_that_no_datagram_has_are_not_taken_in() {
     }
     assert_eq!(world.nodes[0].connection.statistics().stale, 3);
     assert!(world.nodes[0].connection.is_idle(), "nothing is to be acknowledged");
-    // WIND-3.2, WIND-7.7: one that is too far ahead is no datagram's either.
+    // WIND-3.2, WIND-7.7: no datagram has a number that is too far ahead either.
     let ahead = NUMBERS_AHEAD_MAX + 1_000_000;
     say(&mut world, ahead, |builder| builder.ping());
     assert_eq!(world.nodes[0].connection.statistics().malformed, 1);
@@ -223,7 +223,7 @@ fn numbers_that_no_datagram_has_are_not_taken_in() {
     assert!(world.nodes[0].connection.transmit(world.now, &mut Vec::new()).is_some());
 }
 
-/// WIND-1.9, WIND-7.2: who repeats what a peer once said does not keep it alive, and gets no
+/// WIND-1.9, WIND-7.2: a replay of what a peer once sent does not keep the peer alive, and gets no
 /// answer.
 #[test]
 fn an_old_hello_is_no_sign_of_life() {
@@ -239,7 +239,7 @@ fn an_old_hello_is_no_sign_of_life() {
     assert_eq!(world.nodes[0].connection.statistics().handshakes_sent, answers);
 }
 
-/// WIND-7.7: neither replays nor what makes no sense keeps a peer alive.
+/// WIND-7.7: neither replays nor malformed datagrams keep a peer alive.
 #[test]
 fn replays_and_malformed_datagrams_are_no_sign_of_life() {
     let mut world = established();
@@ -250,7 +250,7 @@ fn replays_and_malformed_datagrams_are_no_sign_of_life() {
         next += 1;
         say(&mut world, NEW, |builder| builder.ping());
         say(&mut world, next + NUMBERS_AHEAD_MAX, |builder| builder.ping());
-        // A message that is farther ahead than any may be in flight.
+        // This message is farther ahead than any may be in flight.
         let withdrawal = Withdrawal { number: MESSAGES_IN_FLIGHT as u64, charged: false, len: 0 };
         say(&mut world, next, |builder| builder.withdraw(withdrawal));
         world.run_for(std::time::Duration::from_secs(1));
@@ -259,8 +259,8 @@ fn replays_and_malformed_datagrams_are_no_sign_of_life() {
     assert_eq!(world.nodes[0].events.last(), Some(&Event::Dead(Death::Silent)));
 }
 
-/// WIND-5.1: the largest number acknowledged shows a round trip, also if nobody waits for that
-/// datagram itself, as an acknowledgement.
+/// WIND-5.1: the largest acknowledged number shows a round trip, even if its datagram needs no
+/// acknowledgement itself, as an ACK.
 #[test]
 fn an_acknowledgement_that_is_acknowledged_shows_a_round_trip() {
     let mut world = established();
@@ -294,7 +294,7 @@ fn an_acknowledgement_that_is_acknowledged_shows_a_round_trip() {
         builder.acknowledge([1..=number + 1].into_iter(), Told::default(), &[])
     });
     assert_eq!(shown(&world), before + 1);
-    // Nothing new is told.
+    // This acknowledgement brings no news.
     say(&mut world, NEW + 2, |builder| {
         builder.acknowledge([1..=number + 1].into_iter(), Told::default(), &[])
     });

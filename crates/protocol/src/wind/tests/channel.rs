@@ -30,7 +30,7 @@ impl Random {
     }
 }
 
-/// How bad the channel is.
+/// Fault rates of the channel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     pub loss: f64,

@@ -1,4 +1,5 @@
-//! Two nodes that send to each other in turns: acknowledgements ride with what answers (WIND-3.8).
+//! Tests of two nodes that send to each other in turns: acknowledgements travel with the answers
+//! (WIND-3.8).
 
 use super::channel::Faults;
 use super::world::{Node, Words, World, body};
@@ -24,13 +25,13 @@ fn sized(id: u64, len: u64) -> Message {
     }
 }
 
-/// Node `n` sends its message `number`, and it arrives.
+/// Sends message `number` of node `n`, and lets it arrive.
 fn send(world: &mut World, n: usize, number: u64) {
     world.nodes[n].connection.post(world.now, message(number)).unwrap();
     world.run(|world| world.nodes[1 - n].handler.delivered.contains(&number));
 }
 
-/// As an application that needs this long to see what has come and to answer it.
+/// Waits like an application that needs this long to see a message and to answer it.
 fn think(world: &mut World, span: Duration) {
     let until = world.now + span;
     while world.now < until {
@@ -38,15 +39,15 @@ fn think(world: &mut World, span: Duration) {
     }
 }
 
-/// Connected; time goes on in small steps, so that what the application does between them comes in
-/// time.
+/// Returns a connected world. Time advances in small steps, so that the application acts in time
+/// between them.
 fn established(seed: u64) -> World {
     let mut world = World::established(Settings::default(), Faults::default(), seed);
     world.stride = Duration::from_micros(1);
     world
 }
 
-/// Datagrams of so many exchanges in turns.
+/// Returns the number of datagrams of `count` exchanges in turns.
 fn exchanges(world: &mut World, first: u64, count: u64, thinking: Duration) -> u64 {
     let before = world.datagrams;
     for number in first..first + count {
@@ -74,7 +75,7 @@ fn one_datagram_each_way_once_it_is_learned() {
     assert_eq!(outcomes.sum::<usize>() as u64, 2 * (learning + 100));
 }
 
-/// A header and its data, each a message: what answers them acknowledges both.
+/// A header and its data are a message each, and the answer acknowledges both.
 #[test]
 fn one_answer_acknowledges_all_that_it_answers() {
     let mut world = established(13);
@@ -100,7 +101,7 @@ fn one_answer_acknowledges_all_that_it_answers() {
     );
 }
 
-/// Bodies that need several datagrams answer each other: the acknowledgement goes with the last of
+/// Bodies of several datagrams answer each other, and the acknowledgement goes with the last of
 /// them.
 #[test]
 fn fragments_that_answer_bring_the_acknowledgement() {
@@ -127,14 +128,14 @@ fn fragments_that_answer_bring_the_acknowledgement() {
     assert_eq!(world.nodes[0].connection.statistics().unknown_fragments, 0);
 }
 
-/// Who waits in vain stops waiting.
+/// A node that waits in vain stops waiting.
 #[test]
 fn slow_answers_are_acknowledged_at_once() {
     let mut world = established(12);
     let datagrams = exchanges(&mut world, 0, 50, ACK_HOLD * 4);
     assert_eq!(datagrams, 200, "an acknowledgement of its own for each");
-    // A message after fast exchanges whose answer never comes is acknowledged after the hold, and
-    // soon the next ones at once.
+    // After fast exchanges, a message without an answer is acknowledged after the hold, and soon
+    // the next ones at once.
     exchanges(&mut world, 50, 49, Duration::from_micros(3));
     let took: Vec<Duration> = (99..107)
         .map(|number| {
@@ -148,8 +149,8 @@ fn slow_answers_are_acknowledged_at_once() {
     assert!(took[7] < world.channel.delay * 2 + Duration::from_micros(2), "{took:?}");
 }
 
-/// Node 1's message brings the acknowledgement of node 0's, for which something else may be
-/// `waiting`: is that processed at once, and afterwards?
+/// Lets node 1's message bring the acknowledgement of node 0's, for which something else may be
+/// `waiting`. Returns whether the acknowledgement is processed at once, and afterwards.
 fn beside(waiting: bool) -> [bool; 2] {
     let mut world = established(14);
     exchanges(&mut world, 0, u64::from(INTERACTIVE_FROM) + 1, Duration::from_micros(3));

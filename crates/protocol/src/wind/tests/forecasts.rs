@@ -1,4 +1,4 @@
-//! What is foretold of bulk comes (MEM-3.7): bodies are received directly into place because of it.
+//! Tests that forecast bulk arrives (MEM-3.7), so that bodies are received directly into place.
 
 use super::packing::{established, message, send};
 use super::world::World;
@@ -8,13 +8,13 @@ use crate::wire::{Frame, View};
 use std::collections::BTreeSet;
 use std::vec::Vec;
 
-/// Datagrams that one call of the link brings.
+/// Number of datagrams that one call of the link brings.
 const GROUP: usize = 7;
 /// Bytes of a full fragment.
 const FULL: usize = 1408;
 
-/// Hands bulk on in groups, as a link receives it: how many datagrams came that were foretold, and
-/// how many in all.
+/// Hands bulk on in groups, as a link receives it. Returns how many of the datagrams were forecast,
+/// and how many came in all.
 fn arrive(world: &mut World, bulk: &[Vec<u8>], lens: &[u64]) -> (usize, usize) {
     let (now, peer) = (world.now, &mut world.nodes[1]);
     let mut foretold = 0;
@@ -40,8 +40,8 @@ fn arrive(world: &mut World, bulk: &[Vec<u8>], lens: &[u64]) -> (usize, usize) {
     (foretold, bulk.len())
 }
 
-/// WIND-3.6: several messages take turns, some begin while others are under way; one has a last
-/// piece that is shorter.
+/// WIND-3.6: several messages take turns, some begin while others are under way, and one has a
+/// shorter last piece.
 #[test]
 fn turns_of_messages_are_foretold() {
     let mut world = established(Settings::default());
@@ -58,7 +58,7 @@ fn turns_of_messages_are_foretold() {
     for (id, len) in (0..).zip(lens) {
         world.nodes[0].connection.post(world.now, message(Class::Unordered, id, len)).unwrap();
         let last = id + 1 == lens.len() as u64;
-        // The next begins when this one has come for a while.
+        // The next message begins a while after this one.
         for _ in 0..if last { 100_000 } else { 3 } {
             world.now += ACK_DELAY;
             let now = world.now;
@@ -82,16 +82,15 @@ fn turns_of_messages_are_foretold() {
         }
     }
     assert_eq!(world.nodes[1].handler.order.len(), lens.len());
-    // Not a message's first group, nor those after which its beginning is not repeated any more or
-    // a shorter piece has come.
+    // A message's first group is not forecast, nor are the groups after the repeated beginning ends
+    // or a shorter piece has come.
     assert!(foretold * 100 >= all * 85, "{foretold} of {all}");
 }
 
-/// WIND-3.6: what is left of a message behind its turn does not wait for all others if it is
-/// little.
+/// WIND-3.6: the rest of a message after its turn does not wait for all others if it is short.
 #[test]
 fn a_turn_goes_on_to_a_messages_end_if_that_is_near() {
-    // The first fragments are shorter, with the beginning beside them.
+    // The first fragments are shorter, because the beginning is beside them.
     for (over, turns) in [(1, 3), (BULK_RUN_OVER / 2, 3), (BULK_RUN_OVER + 1, 6)] {
         let mut world = established(Settings::default());
         let lens = [u64::from(BULK_RUN + over) * FULL as u64; 3];
@@ -121,7 +120,7 @@ fn a_turn_goes_on_to_a_messages_end_if_that_is_near() {
     }
 }
 
-/// What has come is not told, whatever the order.
+/// Bytes that have arrived are not forecast, in any order of arrival.
 #[test]
 fn nothing_is_foretold_that_is_there() {
     let mut world = established(Settings::default());
@@ -131,7 +130,7 @@ fn nothing_is_foretold_that_is_there() {
     let mut out = send(&mut world.nodes[0], now);
     let lens = [len];
     let mut came = BTreeSet::new();
-    // From both ends, the middle last.
+    // Take datagrams from both ends, the middle last.
     while !out.is_empty() {
         let bytes = if out.len().is_multiple_of(2) { out.remove(0) } else { out.pop().unwrap() };
         let view = View::parse(&bytes).unwrap();

@@ -1,4 +1,4 @@
-//! What is small and bulk go their own ways (WIND-3.6), and bulk finds another if its own is
+//! Tests of the two lanes, which are independent (WIND-3.6). Bulk takes another port if its own is
 //! closed.
 
 use super::channel::Faults;
@@ -10,7 +10,7 @@ use crate::wire::View;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// WIND-6.1: a full window of bulk holds back nothing that is small, nor the other way round.
+/// WIND-6.1: a full window of bulk does not hold back small messages, nor the other way round.
 #[test]
 fn neither_lane_waits_for_the_others_window() {
     let mut world = established(Settings::default());
@@ -21,8 +21,8 @@ fn neither_lane_waits_for_the_others_window() {
     world.nodes[0].connection.post(now, message(Class::Unordered, 2, 8)).unwrap();
     let small = send(&mut world.nodes[0], now);
     assert!(small.len() == 1 && is_small(&small[0]));
-    // The small one arrives first; its acknowledgement says nothing of the others, and they are not
-    // taken for lost.
+    // The small message arrives first. Its acknowledgement says nothing of the others, which do not
+    // count as lost.
     let peer = &mut world.nodes[1];
     peer.connection.receive(now, &View::parse(&small[0]).unwrap(), 0, &mut peer.handler);
     assert_eq!(peer.handler.order, [1]);
@@ -37,7 +37,7 @@ fn neither_lane_waits_for_the_others_window() {
     assert_eq!(world.nodes[0].connection.snapshot().datagrams_in_flight, bulk.len());
 }
 
-/// WIND-8.9: as long as there is little of it, and not of a long one.
+/// WIND-8.9: bulk may take the first port while there is little of it, and none of a long message.
 #[test]
 fn short_messages_may_take_the_short_way() {
     let mut world = established(Settings::default());
@@ -76,7 +76,7 @@ fn bulk_takes_the_port_for_all_where_its_own_is_closed() {
     closed.one_port_only = true;
     assert_eq!(transfer(&mut closed, 1), Some(None));
     assert_eq!(closed.nodes[0].connection.statistics().bulk_ports_shunned, 1);
-    // A peer that stands still is no reason: nothing of it was heard.
+    // A peer that stands still is no reason, because nothing was heard of it.
     let mut asleep = World::established(Settings::default(), Faults::default(), 3);
     asleep.run(World::is_idle);
     asleep.nodes[1].asleep = true;
@@ -85,8 +85,8 @@ fn bulk_takes_the_port_for_all_where_its_own_is_closed() {
     assert_eq!(asleep.nodes[0].connection.statistics().bulk_ports_shunned, 0);
 }
 
-/// WIND-8.9: a peer that stands still for long, right after it was heard, and gets all that was
-/// lost meanwhile later, says nothing of a port.
+/// WIND-8.9: a peer that stands still for long right after it was heard, and gets the lost
+/// datagrams later, is no evidence about a port.
 #[test]
 fn peer_that_stalls_after_it_was_heard_keeps_its_bulk_port() {
     for (seed, steps) in (0..20).flat_map(|seed| [2, 5, 9, 14].map(|steps| (seed, steps))) {
@@ -95,7 +95,7 @@ fn peer_that_stalls_after_it_was_heard_keeps_its_bulk_port() {
         world.nodes[0].connection.post(world.now, message(Class::Unordered, 1, 3_000_000)).unwrap();
         (0..steps).for_each(|_| world.step());
         for (id, stall) in [(2, 300), (3, 2000), (4, 20)] {
-            // Small messages arrive after what is acknowledged of bulk last.
+            // Small messages arrive after the last acknowledged bulk.
             world.nodes[1].connection.post(world.now, message(Class::Unordered, id, 8)).unwrap();
             (0..1 + seed % 5).for_each(|_| world.step());
             world.nodes[1].asleep = true;

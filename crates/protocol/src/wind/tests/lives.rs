@@ -1,4 +1,5 @@
-//! Beginnings and ends: handshakes, restarts, deaths, keepalive, refusals of unfit peers.
+//! Tests of beginnings and ends: handshakes, restarts, deaths, keepalive, and refusals of unfit
+//! peers.
 
 use super::channel::Faults;
 use super::world::{Node, Words, World, body};
@@ -61,14 +62,14 @@ fn a_thousand_handshakes_at_thirty_percent_loss() {
     }
 }
 
-/// WIND-1.3: the confirmation is lost, and nobody waits for ever (WIND-1.2, 1.4).
+/// WIND-1.3: the confirmation is lost, and neither end waits forever (WIND-1.2, 1.4).
 #[test]
 fn a_lost_confirmation_is_made_good() {
     let mut world = unconfirmed();
     world.run(both_established);
 }
 
-/// Node 0 is established, and its confirmation was lost.
+/// Returns a world in which node 0 is established, and its confirmation was lost.
 fn unconfirmed() -> World {
     let mut world = World::new(Settings::default(), Faults::default(), 3);
     world.nodes[0].connection.connect(world.now);
@@ -80,8 +81,8 @@ fn unconfirmed() -> World {
     world
 }
 
-/// WIND-7.3: who knows the peer and was not shown its own id yet says goodbye, too, for the peer
-/// may be established.
+/// WIND-7.3: a node that knows the peer and was not shown its own id yet sends CLOSE too, because
+/// the peer may be established.
 #[test]
 fn goodbye_is_said_before_the_other_is_sure() {
     let mut world = unconfirmed();
@@ -92,8 +93,8 @@ fn goodbye_is_said_before_the_other_is_sure() {
     assert!(world.now - closed < Duration::from_millis(100), "{:?}", world.now - closed);
 }
 
-/// MEM-16.7: who has ended, as is known from elsewhere, is lost then, whether or not the two have
-/// come to know each other meanwhile.
+/// MEM-16.7: a peer known from elsewhere to have ended is lost at that time, whether or not the two
+/// ends know each other by then.
 #[test]
 fn an_end_known_from_elsewhere_is_not_put_off_by_meeting() {
     for meets in [false, true] {
@@ -111,7 +112,7 @@ fn an_end_known_from_elsewhere_is_not_put_off_by_meeting() {
         }
         world.run(|world| died(world, 0).is_some());
         assert_eq!(died(&world, 0), Some(Death::Ended));
-        // One step later; otherwise they would be waited for five and ten seconds.
+        // The end comes one step later. Otherwise the ends would wait for five and ten seconds.
         assert!(world.now >= at && world.now <= at + world.stride, "{:?}", world.now);
     }
 }
@@ -167,7 +168,8 @@ fn unfit_peers_are_refused_with_both_values() {
     }
 }
 
-/// WIND-1.6: the newcomer is met with new ids, old messages have failed, old datagrams are stale.
+/// WIND-1.6: the new process is met with new ids, old messages have failed, and old datagrams are
+/// stale.
 #[test]
 fn a_restarted_peer_is_a_new_one() {
     for seed in 0..40 {
@@ -187,7 +189,7 @@ fn a_restarted_peer_is_a_new_one() {
         let _ = settled_before;
         world.nodes[1] = Node::new(Settings::default(), 1, 11, 0x5eed + seed, world.now);
         world.nodes[1].connection.connect(world.now);
-        // What the newcomer sends is judged afresh.
+        // The new process's datagrams are judged afresh.
         let abandoned = world.nodes[0].handler.abandoned;
         world.run(|world| world.nodes[0].handler.abandoned > abandoned);
         world.nodes[0].handler = super::world::Oracle::default();
@@ -217,8 +219,8 @@ fn a_restarted_peer_is_a_new_one() {
     }
 }
 
-/// WIND-1.7: a process that is older than the one we know, or of the same age with another id, is
-/// not heard.
+/// WIND-1.7: a process that is older than the known one, or of the same age with another id, is
+/// ignored.
 #[test]
 fn an_older_process_is_not_heard() {
     for incarnation in [9, 10] {
@@ -235,7 +237,7 @@ fn an_older_process_is_not_heard() {
     }
 }
 
-/// WIND-7: a peer that is gone is dead after the failure time, and everything unsettled fails
+/// WIND-7: a peer that has gone is dead after the failure time, and everything unsettled fails
 /// (WIND-7.2).
 #[test]
 fn a_silent_peer_dies_after_the_failure_time() {
@@ -255,7 +257,7 @@ fn a_silent_peer_dies_after_the_failure_time() {
     assert!(world.nodes[0].events.contains(&Event::Failed(Token(1), Death::Silent)));
 }
 
-/// WIND-7.4: a node that slept does not call the others dead, and is not dead itself before the
+/// WIND-7.4: a node that slept does not declare the others dead, and is not dead itself before the
 /// failure time.
 #[test]
 fn a_stall_is_not_death() {
@@ -269,21 +271,21 @@ fn a_stall_is_not_death() {
             world.nodes[0].asleep = false;
             world.run_for(Duration::from_millis(300));
         }
-        // Both asleep for longer than the failure time.
+        // Both nodes sleep for longer than the failure time.
         world.now += Duration::from_secs(3);
         world.run_for(Duration::from_secs(2));
         assert_eq!((died(&world, 0), died(&world, 1)), (None, None), "seed {seed}");
     }
 }
 
-/// WIND-5.4, WIND-7.1: a round trip measured while somebody stood still does not put off probes and
+/// WIND-5.4, WIND-7.1: a round trip measured while a node stood still does not delay probes and
 /// questions beyond its death.
 #[test]
 fn a_stall_is_not_a_slow_path() {
     let settings = Settings { failure_time: Duration::from_secs(1), ..Settings::default() };
     let mut world = World::established(settings, Faults::default(), 9);
     world.stride = Duration::from_millis(1);
-    // As if both had stood still for a while, each once.
+    // Simulates that each node stood still once for a while.
     let usual = core::mem::replace(&mut world.channel.delay, Duration::from_millis(250));
     world.nodes[0].connection.post(world.now, message(Class::Ordered, 1, 100)).unwrap();
     world.run(World::is_idle);
@@ -314,7 +316,8 @@ fn goodbye_is_heard_and_carries_the_last_acknowledgement() {
     assert_eq!(died(&world, 1), Some(Death::Closed));
 }
 
-/// WIND-7.3: two who part at the same time need one goodbye each; one that is lost is said again.
+/// WIND-7.3: two nodes that close at the same time need one CLOSE each, and a lost CLOSE is sent
+/// again.
 #[test]
 fn who_hears_goodbye_after_saying_it_is_done() {
     let parted =
@@ -332,8 +335,8 @@ fn who_hears_goodbye_after_saying_it_is_done() {
     }
 }
 
-/// WIND-4.7: what was taken back is never gathered again, its number is done, and what comes after
-/// it arrives.
+/// WIND-4.7: a cancelled message is never gathered again, its number is done, and the messages
+/// after it arrive.
 #[test]
 fn a_cancelled_message_blocks_nobody() {
     for seed in 0..30 {
@@ -370,8 +373,8 @@ fn a_cancelled_message_blocks_nobody() {
     }
 }
 
-/// WIND-6.4: nothing is sent beyond the credit, and it comes back; a message larger than all credit
-/// goes alone (WIND-6.7).
+/// WIND-6.4: nothing is sent beyond the credit, and the credit comes back. A message larger than
+/// all credit goes alone (WIND-6.7).
 #[test]
 fn credit_runs_out_and_comes_back() {
     let settings = Settings { credit: 10_000, ..Settings::default() };
@@ -404,7 +407,7 @@ fn credit_runs_out_and_comes_back() {
     }
 }
 
-/// WIND-4.6: more refusals at once than one acknowledgement can tell.
+/// WIND-4.6: one acknowledgement cannot report all refusals that happen at once.
 #[test]
 fn many_refusals_at_once_are_all_told() {
     for seed in 0..20 {
@@ -430,8 +433,8 @@ fn many_refusals_at_once_are_all_told() {
     }
 }
 
-/// WIND-7.3: to whoever goes on sending it is said again, but not all at once, for then one short
-/// loss takes all of it.
+/// WIND-7.3: CLOSE is sent again to a peer that goes on sending, but not all at once, because one
+/// short loss would then take all of them.
 #[test]
 fn goodbye_outlives_a_loss_while_the_other_goes_on_sending() {
     for micros in [1000, 10_000] {
@@ -458,7 +461,7 @@ fn goodbye_outlives_a_loss_while_the_other_goes_on_sending() {
     }
 }
 
-/// WIND-7.3: who cannot hear it is told for no longer than the failure time.
+/// WIND-7.3: CLOSE is repeated to a peer that cannot hear it for no longer than the failure time.
 #[test]
 fn goodbye_ends_though_the_other_never_hears_it() {
     let settings = Settings { failure_time: Duration::from_millis(500), ..Settings::default() };

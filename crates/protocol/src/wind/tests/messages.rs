@@ -1,4 +1,5 @@
-//! Random messages of all classes and sizes, both ways, against the oracle in `world`.
+//! Tests with random messages of all classes and sizes, in both directions, against the oracle in
+//! `world`.
 
 use super::channel::{Faults, Random};
 use super::world::{Words, World, body};
@@ -15,7 +16,7 @@ struct Posted {
     outcomes: u32,
 }
 
-/// What one node has posted, by token.
+/// Messages that one node has posted, by token.
 type Ledger = BTreeMap<u64, Posted>;
 
 fn random_message(random: &mut Random, id: u64, refusals: bool) -> (Message, bool) {
@@ -49,8 +50,7 @@ fn post(world: &mut World, n: usize, message: Message, refuse: bool, ledger: &mu
     ledger.insert(token, Posted { number, refuse, outcomes: 0 });
 }
 
-/// WIND-2 and WIND-4.4: an event says no more than what is true at the receiver by then (WIND-4.1,
-/// 4.2).
+/// WIND-2 and WIND-4.4: an event reports only what is already true at the receiver (WIND-4.1, 4.2).
 fn settle(world: &mut World, n: usize, ledger: &mut Ledger) {
     let events = core::mem::take(&mut world.nodes[n].events);
     let handler = &world.nodes[1 - n].handler;
@@ -86,7 +86,7 @@ pub(super) fn exchange(
     world
 }
 
-/// `meanwhile` changes the world now and then.
+/// Exchanges messages, while `meanwhile` changes the world from time to time.
 pub(super) fn exchange_on(
     world: &mut World,
     seed: u64,
@@ -107,7 +107,7 @@ pub(super) fn exchange_on(
                     post(world, n, message, refuse, ledger);
                 }
             }
-            // The application reads now and then.
+            // The application reads from time to time.
             if random.below(2) == 0 {
                 for len in core::mem::take(&mut world.nodes[n].handler.unread) {
                     world.nodes[n].connection.consumed(1, len);
@@ -132,7 +132,7 @@ pub(super) fn exchange_on(
         );
         let handler = &world.nodes[1 - n].handler;
         assert_eq!(handler.delivered.len() + handler.refused.len(), ledger.len());
-        // WIND-3.2: no datagram is taken twice.
+        // WIND-3.2: no datagram is accepted twice.
         let (sent, taken) =
             (world.nodes[n].connection.statistics(), world.nodes[1 - n].connection.statistics());
         assert!(taken.datagrams_received <= sent.datagrams_sent);
@@ -176,8 +176,8 @@ fn all_classes_through_every_kind_of_fault() {
     }
 }
 
-/// Every kind of channel, roomy and tight, by seed. (Seeds 10,048 and 10,730 found livelocks when
-/// there was little room.)
+/// Every kind of channel, with much and little room, by seed. (Seeds 10,048 and 10,730 found
+/// livelocks when there was little room.)
 #[test]
 fn a_thousand_channels() {
     for seed in 10_000..11_000 {
@@ -221,8 +221,8 @@ fn little_room_and_little_credit_never_deadlock() {
     );
 }
 
-/// WIND-5.4, WIND-6.6: patience does not keep a sender whose questions are answered from seeing
-/// that nothing of its messages is taken in.
+/// WIND-5.4, WIND-6.6: with patience, a sender whose questions are answered still notices that the
+/// peer accepts none of its messages.
 #[test]
 fn patience_is_no_hindrance_where_there_is_little_room() {
     let tight =
@@ -246,8 +246,8 @@ fn patience_is_no_hindrance_where_there_is_little_room() {
     assert!(patient < usual * 2, "{patient:?} instead of {usual:?}");
 }
 
-/// WIND-6.5: bodies that are placed as they come take no room, so that several long ones go at once
-/// and nothing of them is sent twice.
+/// WIND-6.5: bodies that are placed as they arrive take no room. Several long ones are sent at
+/// once, and none of their bytes twice.
 #[test]
 fn what_is_placed_takes_no_room() {
     let settings = Settings { held_max: 3000, ..jumbo() };

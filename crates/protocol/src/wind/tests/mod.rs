@@ -1,4 +1,4 @@
-//! Two connections against each other, over a channel that does its worst.
+//! Tests of two connections against each other, over a faulty channel.
 
 mod by_hand;
 mod channel;

@@ -1,4 +1,4 @@
-//! What is told of a connection is what happened to it.
+//! Tests that counters, latencies and snapshots match what happened to the connection.
 
 use super::channel::Faults;
 use super::world::{Words, World, body};
@@ -21,7 +21,7 @@ fn is_near(found: Duration, right: Duration) -> bool {
     found.abs_diff(right) <= right / 16
 }
 
-/// The channel takes 20 µs each way, and whoever is asked to acknowledges at once.
+/// The channel takes 20 µs each way, and a node that is asked acknowledges at once.
 #[test]
 fn settle_times_and_round_trips_are_those_of_the_channel() {
     let mut world = World::established(Settings::default(), Faults::default(), 1);
@@ -49,7 +49,7 @@ fn settle_times_and_round_trips_are_those_of_the_channel() {
     assert!(is_near(world.nodes[0].connection.snapshot().round_trip_least, round_trip));
 }
 
-/// What waits is counted from its post on, whatever it waits for: here for a peer that sleeps.
+/// Waiting counts from the post on, whatever a message waits for: here for a peer that sleeps.
 #[test]
 fn waiting_counts_and_the_snapshot_says_for_what() {
     let mut world =
@@ -86,7 +86,7 @@ fn waiting_counts_and_the_snapshot_says_for_what() {
     assert_eq!(world.nodes[0].connection.snapshot().standing, Standing::Ended(Death::Closed));
 }
 
-/// A peer that restarts, or is lost, does not take the history with it.
+/// A peer that restarts or is lost does not erase the history.
 #[test]
 fn the_history_outlives_the_peer() {
     let mut world =

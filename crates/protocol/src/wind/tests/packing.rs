@@ -1,5 +1,5 @@
-//! What shares datagrams, and what does not (WIND-3.6, WIND-3.7); what is answered although it
-//! cannot be taken in (WIND-7.5).
+//! Tests of which messages share datagrams (WIND-3.6, WIND-3.7), and of datagrams that are answered
+//! although they cannot be accepted (WIND-7.5).
 
 use super::channel::Faults;
 use super::world::{Node, Words, World, body};
@@ -8,7 +8,7 @@ use crate::wind::*;
 use crate::wire::{Frame, View};
 use std::vec::Vec;
 
-/// A node that may send as much as it likes, and its peer.
+/// Returns a world with a node that may send as much as it likes, and its peer.
 pub fn established(settings: Settings) -> World {
     let mut world = World::established(settings, Faults::default(), 7);
     world.run(World::is_idle);
@@ -27,7 +27,7 @@ pub fn message(class: Class, id: u64, len: u64) -> Message {
     }
 }
 
-/// All that a node has to send now, with room for the tags.
+/// Returns all datagrams that a node has to send now, with room for the tags.
 pub fn send(node: &mut Node, world_now: crate::time::Time) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     loop {
@@ -52,8 +52,8 @@ pub fn is_small(datagram: &[u8]) -> bool {
     has(datagram, |frame| matches!(frame, Frame::Message(_)))
 }
 
-/// WIND-3.6: small ones share datagrams, and go before bulk, whoever was first; each lane counts
-/// its own.
+/// WIND-3.6: small messages share datagrams and go before bulk, in any order of posting. Each lane
+/// has its own numbers.
 #[test]
 fn small_messages_share_datagrams_and_go_before_bulk() {
     let mut world = established(Settings::default());
@@ -81,7 +81,7 @@ fn small_messages_share_datagrams_and_go_before_bulk() {
     assert!(numbers(Lane::Bulk).zip(2..).all(|(header, number)| header.number == number));
 }
 
-/// WIND-3.7: one system call can send a run.
+/// WIND-3.7: one system call can send all datagrams of a run.
 #[test]
 fn datagrams_of_one_run_are_equally_long() {
     let mut world = established(Settings::default());
@@ -102,7 +102,7 @@ fn datagrams_of_one_run_are_equally_long() {
 }
 
 /// WIND-3.4, WIND-7.5, WIND-6.5: a message for which there is no room is not acknowledged, but its
-/// sender hears from us.
+/// sender gets an answer.
 #[test]
 fn what_finds_no_room_is_answered_all_the_same() {
     let mut world = established(Settings { held_max: 1000, ..Settings::default() });
@@ -122,7 +122,8 @@ fn what_finds_no_room_is_answered_all_the_same() {
     assert!(!answer.is_empty(), "a sign of life");
     arrive(&mut world.nodes[0], &answer, now);
     assert!(world.nodes[0].connection.poll_event().is_none(), "and no acknowledgement");
-    // With the first, there is room for the second: the floor always gets in.
+    // With the first message there is room for the second, because the message at the floor is
+    // always accepted.
     arrive(&mut world.nodes[1], &first, now);
     arrive(&mut world.nodes[1], &second, now);
     assert_eq!(world.nodes[1].handler.order, [0, 1]);

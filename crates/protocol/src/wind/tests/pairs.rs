@@ -1,6 +1,6 @@
-//! Every ordered pair of classes, small and in fragments, over everything a channel can do to two
-//! messages: the table of WIND-2.3, row by row, with refusals and messages taken back (WIND-2.9),
-//! and what is settled when (WIND-4.8).
+//! Tests of every ordered pair of classes, small and fragmented, over every fault that a channel
+//! can apply to two messages. They cover the table of WIND-2.3, row by row, with refusals and
+//! withdrawn messages (WIND-2.9), and when messages are settled (WIND-4.8).
 
 use super::world::{Node, TestSeal, Words, World, body};
 use crate::time::Time;
@@ -10,7 +10,7 @@ use core::time::Duration;
 use std::vec;
 use std::vec::Vec;
 
-/// What the receiver does with the later message while the earlier one is not done.
+/// Rule for the later message at the receiver while the earlier one is not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     Waits,
@@ -31,24 +31,24 @@ const TABLE: [(Class, Class, Rule); 9] = [
     (Class::Sync, Class::Sync, Waits),
 ];
 
-/// What the channel does to the two.
+/// Fault that the channel applies to the two messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Channel {
     InOrder,
     LaterFirst,
-    /// Later first, and everything three times.
+    /// The later message comes first, and everything comes three times.
     Duplicates,
-    /// The earlier one must be sent again.
+    /// The earlier message must be sent again.
     LostAndRepeated,
 }
 
-/// What becomes of the earlier message.
+/// Fate of the earlier message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Taken,
     Refused,
-    /// By its sender, before anything of it has arrived; what was sent of it arrives late, or
-    /// never.
+    /// The sender withdraws it before anything of it has arrived. Datagrams already sent arrive
+    /// late, or never.
     Withdrawn,
 }
 
@@ -59,7 +59,7 @@ struct Case {
     rule: Rule,
     channel: Channel,
     fate: Fate,
-    /// Which of the two are in fragments.
+    /// Whether each of the two messages is fragmented.
     long: [bool; 2],
 }
 
@@ -68,7 +68,7 @@ const LONG: u64 = 5000;
 const EARLIER: Token = Token(1);
 const LATER: Token = Token(2);
 
-/// Two nodes, and datagrams in our hands.
+/// Two nodes whose datagrams the test delivers itself.
 struct Hands {
     nodes: [Node; 2],
     now: Time,
@@ -92,7 +92,7 @@ impl Hands {
         self.nodes[0].connection.post(self.now, message).unwrap();
     }
 
-    /// All datagrams that a node has to send now.
+    /// Returns all datagrams that a node has to send now.
     fn send(&mut self, n: usize) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         loop {
@@ -125,14 +125,14 @@ impl Hands {
         }
     }
 
-    /// The receiver's acknowledgements reach the sender, soon.
+    /// Delivers the receiver's acknowledgements to the sender.
     fn acknowledge(&mut self) {
         self.now += crate::limits::ACK_DELAY;
         let acknowledgements = self.send(1);
         self.arrive(0, &acknowledgements);
     }
 
-    /// A perfect channel from now on, and time goes by.
+    /// Runs over a perfect channel, in virtual time, until both nodes are idle.
     fn run_to_idle(&mut self) {
         for _ in 0..1000 {
             for n in 0..2 {
@@ -153,7 +153,7 @@ impl Hands {
         panic!("not idle");
     }
 
-    /// What was handed up at the receiver, by number.
+    /// Returns the numbers of the messages delivered at the receiver.
     fn delivered(&self) -> &[u64] {
         &self.nodes[1].handler.order
     }
@@ -169,7 +169,7 @@ impl Hands {
     }
 }
 
-/// The oracle: which of the two numbers are delivered, in which order.
+/// Oracle: returns which of the two numbers are delivered, in which order.
 fn expected(case: Case) -> Vec<u64> {
     let in_order = case.channel == Channel::InOrder || case.rule == Waits;
     let both = if in_order { [0, 1] } else { [1, 0] };
@@ -193,7 +193,7 @@ fn play(case: Case) {
         hands.arrive(1, &second);
     } else {
         (0..copies).for_each(|_| hands.arrive(1, &second));
-        // WIND-2.3, WIND-2.8: nothing of a message that waits is seen.
+        // WIND-2.3, WIND-2.8: nothing of a message that waits is visible.
         let alone: &[u64] = if case.rule == Overtakes { &[1] } else { &[] };
         assert_eq!(hands.delivered(), alone, "while the earlier one is missing");
         // WIND-4.8: only an unordered message is settled while one before it is not.
@@ -208,7 +208,7 @@ fn play(case: Case) {
         assert_eq!(hands.delivered(), expected(case), "no need to wait for anything more");
     }
     hands.run_to_idle();
-    // Late copies change nothing any more (WIND-2.7).
+    // Late copies no longer change anything (WIND-2.7).
     for datagrams in [&late, &first, &second] {
         hands.arrive(1, datagrams);
     }
@@ -263,8 +263,8 @@ fn every_pair_of_classes_through_every_channel() {
     assert_eq!(cases, 9 * 4 * 3 * 4);
 }
 
-/// WIND-2.11, WIND-2.10: an ordered message after unordered puts is not seen before the last byte
-/// of each is in its place.
+/// WIND-2.11, WIND-2.10: an ordered message after unordered puts is not visible before the last
+/// byte of each is in its place.
 #[test]
 fn place_then_tell() {
     for (class, long) in
@@ -276,7 +276,8 @@ fn place_then_tell() {
         hands.post(class, LATER, long, false);
         let tells = hands.send(0);
         hands.arrive(1, &tells);
-        // The put's datagrams, last first: the word goes up with the last byte, whichever that is.
+        // Deliver the put's datagrams last first. The message is delivered with the last missing
+        // byte, whichever that is.
         for (missing, datagram) in put.iter().enumerate().rev() {
             assert_eq!(hands.delivered(), [0u64; 0]);
             hands.arrive(1, core::slice::from_ref(datagram));
@@ -286,8 +287,8 @@ fn place_then_tell() {
     }
 }
 
-/// WIND-2.3: however many are missing before them, unordered messages go up as they come, in
-/// whatever order that is.
+/// WIND-2.3: unordered messages are delivered as they arrive, in any order, however many are
+/// missing before them.
 #[test]
 fn unordered_messages_never_wait_for_one_another() {
     let mut hands = Hands::new();
@@ -303,8 +304,8 @@ fn unordered_messages_never_wait_for_one_another() {
     }
 }
 
-/// WIND-3.5: who waits for a synchronous message asks for its acknowledgement at once; for others,
-/// an answer may take its time.
+/// WIND-3.5: the sender of a synchronous message asks for its acknowledgement at once. For others,
+/// the acknowledgement may be delayed.
 #[test]
 fn a_synchronous_message_is_acknowledged_at_once() {
     for (class, at_once) in

@@ -1,4 +1,5 @@
-//! WIND-8: paths that become narrower and wider, that say so or not, with and without other loss.
+//! Tests of WIND-8: paths that become narrower and wider, with and without a report, with and
+//! without other loss.
 
 use super::channel::{Faults, Random};
 use super::messages::exchange_on;
@@ -38,7 +39,7 @@ fn bulk(id: u64, len: u64) -> Message {
     }
 }
 
-/// Keep node 0 busy with one message after another of `len` bytes until `done`.
+/// Keeps node 0 busy with one message after another of `len` bytes until `done`.
 fn busy_until(world: &mut World, len: u64, mut done: impl FnMut(&World) -> bool) {
     let mut id = world.now.0;
     let end = world.now + Duration::from_secs(900);
@@ -65,8 +66,8 @@ fn size(world: &World) -> usize {
     world.nodes[0].connection.mtu.size()
 }
 
-/// The path becomes narrow in the middle of a transfer, until that is known: the longest time for
-/// which nothing gets through meanwhile, in probe timeouts.
+/// Narrows the path in the middle of a transfer, until that is known. Returns the longest time
+/// without any progress meanwhile, in probe timeouts.
 fn standstill(world: &mut World, fits: usize, len: u64) -> f64 {
     let timeout = {
         let flight = &world.nodes[0].connection.sending.bulk.flight;
@@ -124,7 +125,7 @@ fn a_black_hole_is_left_within_three_probe_timeouts() {
     }
 }
 
-/// The ceiling was a mistake from the beginning (WIND-8.2, 8.3).
+/// The ceiling was wrong from the beginning (WIND-8.2, 8.3).
 #[test]
 fn a_path_that_never_carried_what_the_routes_say() {
     for fits in [DATAGRAM_MIN, 1300, 1372, 1400, ETHERNET, 1472, 2000, 4000, 8000, 8900] {
@@ -136,7 +137,7 @@ fn a_path_that_never_carried_what_the_routes_say() {
         world.run(World::is_idle);
         assert!(world.now - start < Duration::from_millis(100), "{fits}: {:?}", world.now - start);
         busy_until(&mut world, 100_000, |world| size(world) + 64 >= fits);
-        // What is never as long as the ceiling does not refute it.
+        // Datagrams shorter than the ceiling do not refute it.
         assert!(
             size(&world) <= fits || (fits == 8900 && statistics(&world).black_holes == 0),
             "{fits}: {}",
@@ -153,7 +154,7 @@ fn a_path_that_never_carried_what_the_routes_say() {
     }
 }
 
-/// WIND-8.8: no timeout is needed when the system says so.
+/// WIND-8.8: no timeout is needed when the system reports the size.
 #[test]
 fn a_word_of_the_system_is_processed_at_once() {
     let mut world = World::established(jumbo(), Faults::default(), 4);
@@ -177,7 +178,7 @@ fn a_word_of_the_system_is_processed_at_once() {
     assert_eq!(connection.mtu.size(), DATAGRAM_MIN, "never below the base");
 }
 
-/// The two ways may differ, and the ends too (WIND-8.1, WIRE-1.2).
+/// The two directions may differ, and the ends too (WIND-8.1, WIRE-1.2).
 #[test]
 fn ends_and_ways_that_differ() {
     let mut world = World::new(jumbo(), Faults::default(), 5);
@@ -205,7 +206,7 @@ fn loss_is_not_narrowness() {
             world.nodes[0].connection.post(world.now, bulk(id, 300_000)).unwrap();
         }
         world.run(World::is_idle);
-        // A fall that was wrong is soon made good.
+        // A wrong reduction is soon undone.
         busy_until(&mut world, 100_000, |world| size(world) == JUMBO);
         assert!(
             statistics(&world).black_holes <= 3,
@@ -215,8 +216,8 @@ fn loss_is_not_narrowness() {
     }
 }
 
-/// WIND-8.3: a flight whose end is lost tells of no narrow path, though what goes instead, and is
-/// small, overtakes it (WIND-8.5).
+/// WIND-8.3: a flight whose end is lost does not show a narrow path, though small retransmissions
+/// overtake the end (WIND-8.5).
 #[test]
 fn a_lost_tail_is_no_black_hole() {
     for seed in 0..10 {
@@ -244,7 +245,7 @@ fn a_lost_tail_is_no_black_hole() {
     }
 }
 
-/// WIND-8.5: the size in use is asked for again, however many small messages wait.
+/// WIND-8.5: the size in use is probed again, however many small messages wait.
 #[test]
 fn small_messages_without_end_do_not_keep_datagrams_small() {
     let mut world =
@@ -282,8 +283,8 @@ fn small_messages_without_end_do_not_keep_datagrams_small() {
     }
 }
 
-/// WIND-2.4: a message that went whole goes again in fragments; both forms arrive, in any order,
-/// and are one message.
+/// WIND-2.4: a message that was sent whole is sent again in fragments. Both forms arrive, in any
+/// order, and count as one message.
 #[test]
 fn both_forms_of_a_message_are_one() {
     for seed in 0..200 {
@@ -306,7 +307,7 @@ fn both_forms_of_a_message_are_one() {
     }
 }
 
-/// All classes and sizes, over paths whose width changes under way.
+/// All classes and sizes, over paths whose width changes meanwhile.
 #[test]
 fn a_thousand_changing_paths() {
     for seed in 20_000..21_000 {
@@ -333,8 +334,8 @@ fn a_thousand_changing_paths() {
     }
 }
 
-/// WIND-8.2: a size probe that was the last to go is decided all the same: what is behind it in
-/// memory is bounded, and the next one goes.
+/// WIND-8.2: a size probe that was sent last is decided all the same. The memory behind it is
+/// bounded, and the next probe is sent.
 #[test]
 fn a_lost_size_probe_that_nothing_follows_is_decided() {
     let mut world = World::established(jumbo(), Faults::default(), 1);
@@ -343,13 +344,13 @@ fn a_lost_size_probe_that_nothing_follows_is_decided() {
     let path = world.nodes[0].connection.path().unwrap();
     world.nodes[0].connection.too_big(now, path, ETHERNET);
     world.fits[1] = ETHERNET;
-    // WIND-8.7: now the ceiling is asked for again.
+    // WIND-8.7: now the ceiling is probed again.
     world.run_for(Duration::from_secs(6));
     world.run(World::is_idle);
     let (now, before) = (world.now, statistics(&world).size_probes_sent);
     world.nodes[0].connection.post(now, message(1, 8)).unwrap();
     world.run(|world| statistics(world).size_probes_sent > before);
-    // From here on node 0 has nothing to say but what it acknowledges.
+    // From here on node 0 sends only acknowledgements.
     let mut most = 0;
     world.nodes[1].connection.post(now, bulk(2, 20_000_000)).unwrap();
     world.run(|world| {
@@ -363,7 +364,7 @@ fn a_lost_size_probe_that_nothing_follows_is_decided() {
     world.run(|world| statistics(world).size_probes_sent == before + 2);
 }
 
-/// WIND-8.7: a size probe that time makes due while something is in flight is a deadline as any
+/// WIND-8.7: a size probe that becomes due while something is in flight is a deadline like any
 /// other.
 #[test]
 fn a_larger_size_is_tried_again_in_time() {
@@ -385,7 +386,7 @@ fn a_larger_size_is_tried_again_in_time() {
     );
 }
 
-/// WIND-2.5: if that leaves little empty.
+/// WIND-2.5: pages are kept together if that leaves little empty.
 #[test]
 fn a_body_is_cut_between_pages_where_that_was_asked_for() {
     let cut = |settings: Settings, pages| {

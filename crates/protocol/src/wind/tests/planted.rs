@@ -1,5 +1,5 @@
-//! Each bug that can be planted in Wind is noticed by these tests (run one process at a time: the
-//! switch is global).
+//! Tests that notice each bug that can be planted in Wind. Run one process at a time, because the
+//! switch is global.
 
 use super::channel::Faults;
 use super::messages::exchange;
@@ -7,7 +7,7 @@ use crate::planted::{Bug, plant};
 use crate::wind::Settings;
 use std::panic::catch_unwind;
 
-/// In what a message's delivery depends on; the model must find them, too.
+/// Bugs that affect a message's delivery, which the model must find, too.
 pub(super) const DELIVERY: [Bug; 7] = [
     Bug::AcceptDuplicateDatagram,
     Bug::AcceptDuplicateMessage,
@@ -32,7 +32,7 @@ fn every_bug_is_caught() {
             false,
         );
     };
-    // Without a bug the same runs pass: else noticing would mean nothing.
+    // Without a bug the same runs pass. Otherwise noticing would mean nothing.
     plant(None);
     (0..100).for_each(run);
     for bug in DELIVERY {

@@ -1,5 +1,5 @@
-//! Peers that are heard and acknowledge nothing (WIND-7.6), and fast paths that lose what takes
-//! them (WIND-8.10).
+//! Tests of peers that are heard and acknowledge nothing (WIND-7.6), and of fast paths that lose
+//! datagrams (WIND-8.10).
 
 use super::channel::Faults;
 use super::world::{LooksSo, Words, World, body};
@@ -39,8 +39,8 @@ fn death(world: &World, node: usize) -> Option<Death> {
         .find_map(|event| if let Event::Dead(death) = event { Some(*death) } else { None })
 }
 
-/// Sender of the datagrams that get lost, which these are, the message that gets stuck, and whether
-/// by the bulk lane.
+/// Sender of the datagrams that get lost, predicate for these, the message that gets stuck, and
+/// whether it is in the bulk lane.
 type Case = (usize, LooksSo, fn(u64) -> Message, bool);
 
 fn carries_content(view: &View<'_>) -> bool {
@@ -51,7 +51,7 @@ fn of_the_bulk_lane(view: &View<'_>) -> bool {
     view.header().lane() == Lane::Bulk
 }
 
-/// WIND-7.6, WIND-7.9: whatever it is that gets lost, the peer is heard all the time, and both ends
+/// WIND-7.6, WIND-7.9: whichever datagrams get lost, the peer is heard all the time, and both ends
 /// learn why the connection ended.
 #[test]
 fn peer_that_is_heard_but_acknowledges_nothing_is_given_up_with_what_is_stuck() {
@@ -84,7 +84,8 @@ fn peer_that_is_heard_but_acknowledges_nothing_is_given_up_with_what_is_stuck() 
     }
 }
 
-/// WIND-7.6: who waits for credit, or is merely slow, makes progress or has nothing outstanding.
+/// WIND-7.6: a peer that waits for credit or is merely slow makes progress, or has nothing
+/// outstanding.
 #[test]
 fn slow_path_and_reader_that_does_not_read_are_no_lack_of_progress() {
     let slow = Settings { credit: 1000, ..settings() };
@@ -101,7 +102,7 @@ fn slow_path_and_reader_that_does_not_read_are_no_lack_of_progress() {
     assert_eq!(world.nodes[0].connection.snapshot().blocked, 2);
 }
 
-/// WIND-7.4, WIND-7.6: one that slept for longer finds out first whether the peer has answered
+/// WIND-7.4, WIND-7.6: a node that slept for longer first finds out whether the peer has answered
 /// meanwhile.
 #[test]
 fn own_sleep_is_no_lack_of_progress() {
@@ -115,8 +116,8 @@ fn own_sleep_is_no_lack_of_progress() {
     assert_eq!((death(&world, 0), death(&world, 1)), (None, None));
 }
 
-/// WIND-7.6: a wait for what was refused or taken back has ended, however old it is when the next
-/// message goes.
+/// WIND-7.6: the wait for a refused or cancelled message has ended, however old it is when the next
+/// message is sent.
 #[test]
 fn refused_and_cancelled_messages_leave_no_wait_behind() {
     for seed in 0..40 {
@@ -146,8 +147,8 @@ fn refused_and_cancelled_messages_leave_no_wait_behind() {
     }
 }
 
-/// WIND-8.10, WIND-8.12: trains vanish, single datagrams arrive. The transfer ends soon, goes one
-/// by one from then on, and the owner is told once.
+/// WIND-8.10, WIND-8.12: trains are lost, and single datagrams arrive. The transfer ends soon and
+/// uses single datagrams from then on. The owner is told once.
 #[test]
 fn path_that_loses_trains_is_used_without_them() {
     for len in [200_000, 20_000_000] {
@@ -166,8 +167,8 @@ fn path_that_loses_trains_is_used_without_them() {
     }
 }
 
-/// WIND-8.10: what was avoided is tried again after a long time, by few datagrams; once it works,
-/// it is used.
+/// WIND-8.10: an avoided fast path is tried again after a long time, by few datagrams, and used
+/// once it works.
 #[test]
 fn trains_are_tried_again_after_a_long_time() {
     let mut world = World::established(settings(), Faults::default(), 5);
@@ -197,8 +198,8 @@ fn trains_are_tried_again_after_a_long_time() {
     );
 }
 
-/// WIND-8.10, WIND-8.11: what bypasses the kernel's IP vanishes, and what goes by the socket
-/// arrives.
+/// WIND-8.10, WIND-8.11: datagrams that bypass the kernel's IP are lost, and those through the
+/// socket arrive.
 #[test]
 fn path_that_loses_bypassed_datagrams_is_used_without_bypass() {
     let mut world = World::established(settings(), Faults::default(), 6);
@@ -221,7 +222,7 @@ fn path_that_loses_bypassed_datagrams_is_used_without_bypass() {
     );
 }
 
-/// WIND-8.10: ordinary loss, however heavy, is not held against fast paths.
+/// WIND-8.10: ordinary loss, however heavy, does not count against fast paths.
 #[test]
 fn heavy_loss_of_everything_avoids_no_fast_path() {
     for (seed, loss) in (0..30).flat_map(|seed| [(seed, 0.05), (seed, 0.2)]) {

@@ -1,4 +1,4 @@
-//! Many refusals at once (WIND-4.6), by one end and by both.
+//! Tests of many refusals at once (WIND-4.6), by one end and by both.
 
 use super::channel::Faults;
 use super::world::{Words, World, body};
@@ -23,14 +23,14 @@ fn post_many(world: &mut World, from: usize, class: Class, refused: bool) {
     }
 }
 
-/// Both send many messages; these ends refuse a tenth of them. Virtual time and datagrams until all
-/// have ended.
+/// Lets both nodes send many messages, of which the nodes in `refuses` refuse a tenth. Returns
+/// virtual time and datagrams until all have ended.
 fn cost(class: Class, refuses: [bool; 2], loss: f64, seed: u64) -> (Duration, u64) {
     let mut world =
         World::established(Settings::default(), Faults { loss, ..Faults::default() }, seed);
     world.run(World::is_idle);
     world.nodes.iter_mut().for_each(|node| node.events.clear());
-    // So closely is the end seen.
+    // Resolution with which the end is seen.
     world.stride = Duration::from_micros(100);
     let (begun, before) = (world.now, world.datagrams);
     (0..2).for_each(|from| post_many(&mut world, from, class, refuses[1 - from]));
@@ -50,13 +50,13 @@ fn cost(class: Class, refuses: [bool; 2], loss: f64, seed: u64) -> (Duration, u6
     (world.now - begun, world.datagrams - before)
 }
 
-/// WIND-4.6: ends that both have more to refuse than an acknowledgement tells do not wait for each
-/// other.
+/// WIND-4.6: two nodes that both have more refusals than one acknowledgement can report do not wait
+/// for each other.
 #[test]
 fn refusals_both_ways_cost_little_more_than_one_way() {
     for class in [Class::Unordered, Class::Ordered, Class::Sync] {
         for (loss, seeds) in [(0.0, 1), (0.01, 2), (0.1, 2)] {
-            // Where datagrams are lost, one run says little.
+            // With loss, one run says little.
             let runs = |refuses| {
                 let runs = (1..=seeds).map(|seed| cost(class, refuses, loss, seed));
                 runs.fold((Duration::ZERO, 0), |sum, run| (sum.0 + run.0, sum.1 + run.1))
@@ -71,8 +71,8 @@ fn refusals_both_ways_cost_little_more_than_one_way() {
     }
 }
 
-/// WIND-4.6: what a whole datagram of messages causes is told in a few round trips: nothing else is
-/// taken in meanwhile.
+/// WIND-4.6: the refusals of a whole datagram of messages are reported in a few round trips,
+/// because nothing else is accepted meanwhile.
 #[test]
 fn a_burst_of_refusals_takes_few_round_trips() {
     const BURST: u64 = 256;

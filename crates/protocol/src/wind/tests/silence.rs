@@ -1,4 +1,4 @@
-//! Silences: what is loss, and what is a peer that stands still (WIND-5.7).
+//! Tests of silences: telling loss from a peer that stands still (WIND-5.7).
 
 use super::channel::Faults;
 use super::world::{Words, World, body};
@@ -6,8 +6,8 @@ use crate::limits::PATIENCE_MAX;
 use crate::wind::*;
 use core::time::Duration;
 
-/// How long the peer, or the path, stands still: longer than many probe timeouts, as where a
-/// processor is taken away.
+/// How long the peer or the path stands still. It exceeds many probe timeouts, as when a processor
+/// is taken away.
 const STALL: Duration = Duration::from_millis(2);
 
 fn message(id: u64) -> Message {
@@ -22,7 +22,7 @@ fn message(id: u64) -> Message {
     }
 }
 
-/// Node 0 sends a message, and all comes to rest; how long that took.
+/// Sends a message from node 0, runs until idle, and returns how long that took.
 fn exchange(world: &mut World, id: u64) -> Duration {
     let begun = world.now;
     world.nodes[0].connection.post(world.now, message(id)).unwrap();
@@ -30,7 +30,7 @@ fn exchange(world: &mut World, id: u64) -> Duration {
     world.now - begun
 }
 
-/// One message in twenty finds the path standing still.
+/// Lets the path stand still during one message in twenty.
 fn now_and_then_still(world: &mut World, ids: core::ops::Range<u64>) -> u64 {
     let usual = world.channel.delay;
     let before = world.nodes[0].connection.statistics().lost_by_probe;
@@ -50,7 +50,7 @@ fn a_peer_that_stands_still_now_and_then_is_asked_and_what_is_lost_is_still_foun
     let counted = *world.nodes[0].connection.statistics();
     assert!(first > 0 && counted.spurious_losses == counted.lost_by_probe, "{counted:?}");
     assert_eq!(later, 0, "datagrams sent again in vain, after {first}");
-    // A tail that is really lost: the answer to a question overtakes it.
+    // The tail is really lost, and the answer to a question overtakes it.
     for id in 2401..2420 {
         exchange(&mut world, id);
     }
@@ -72,7 +72,7 @@ fn a_peer_that_stands_still_now_and_then_is_asked_and_what_is_lost_is_still_foun
     assert_eq!(world.nodes[0].connection.statistics().lost_by_probe, counted.lost_by_probe);
 }
 
-/// Acknowledgements that are lost teach no patience: their data is sent again as soon as ever.
+/// Lost acknowledgements teach no patience, and their data is still sent again as soon.
 #[test]
 fn lost_acknowledgements_are_no_slowness() {
     let mut world =
@@ -84,13 +84,13 @@ fn lost_acknowledgements_are_no_slowness() {
     assert!(counted.spurious_losses > 200, "{counted:?}");
     let tail_probes =
         |counted: &Statistics| counted.tail_probes as f64 / counted.probe_timeouts as f64;
-    // With patience most timeouts would only ask.
+    // With patience, most timeouts would only ask.
     assert!(tail_probes(counted) > 0.6, "{counted:?}");
     const { assert!(PATIENCE_MAX >= 3) };
 }
 
-/// A body of many datagrams under way to a peer that has much room: the world when more than so
-/// many of them are in flight.
+/// Sends a body of many datagrams to a peer with much room. Returns the world when more than `most`
+/// datagrams are in flight.
 fn many_in_flight(most: usize) -> World {
     let settings = Settings { receive_buffer: 8 << 20, ..Settings::default() };
     let mut world = World::established(settings, Faults::default(), 3);
@@ -105,7 +105,7 @@ fn many_in_flight(most: usize) -> World {
     world
 }
 
-/// All that goes now arrives together, when this time has passed.
+/// Delays everything that is sent now, so that it arrives together after `span`.
 fn stand_still(world: &mut World, span: Duration) {
     let (usual, goes_on) = (world.channel.delay, world.now + span);
     while world.now < goes_on {
@@ -115,7 +115,8 @@ fn stand_still(world: &mut World, span: Duration) {
     world.channel.delay = usual;
 }
 
-/// WIND-5.6: however long it stood still, and however much was in flight.
+/// WIND-5.6: the window is restored however long the peer stood still, and however much was in
+/// flight.
 #[test]
 fn a_window_is_restored_after_a_peer_stood_still() {
     for (most, millis) in [(300, 2), (300, 60), (3000, 3), (3000, 5), (3000, 60)] {
@@ -129,8 +130,8 @@ fn a_window_is_restored_after_a_peer_stood_still() {
     }
 }
 
-/// WIND-5.6: what the window was reduced for was lost; that what went instead was late, and given
-/// up too, undoes nothing.
+/// WIND-5.6: the losses for which the window was reduced were real. Their retransmissions were late
+/// and given up too, which undoes nothing.
 #[test]
 fn a_window_is_not_restored_for_what_it_was_not_reduced_for() {
     let mut world = many_in_flight(300);
@@ -143,8 +144,8 @@ fn a_window_is_not_restored_for_what_it_was_not_reduced_for() {
     assert!(counted.spurious_losses > 0 && counted.windows_restored == 0, "{counted:#?}");
 }
 
-/// Numbers are never used twice, so that every loss leaves a hole for good; one that is idle does
-/// not keep them in mind.
+/// Numbers are never used twice, so that every loss leaves a permanent hole. An idle connection
+/// forgets the holes.
 #[test]
 fn holes_of_a_bad_hour_are_forgotten_in_a_silence() {
     let mut world =

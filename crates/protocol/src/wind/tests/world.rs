@@ -1,4 +1,4 @@
-//! Two connections, a channel, and an upper layer that knows what must come.
+//! Test world: two connections, a channel, and an upper layer that knows what must arrive.
 
 use super::channel::{Arrival, Channel, Faults, Random};
 use crate::Rank;
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::vec;
 use std::vec::Vec;
 
-/// CRC32C; for handshakes four times over, standing in for the job's MAC.
+/// Seal that is CRC32C. For handshakes it is repeated four times, in place of the job's MAC.
 pub struct TestSeal(pub SealKind);
 
 impl Seal for TestSeal {
@@ -34,7 +34,7 @@ impl Seal for TestSeal {
     }
 }
 
-/// Byte `at` of the body of message `id`.
+/// Returns byte `at` of the body of message `id`.
 pub fn byte(id: u64, at: u64) -> u8 {
     (id.wrapping_mul(31).wrapping_add(at.wrapping_mul(7)).wrapping_add(at >> 8)) as u8
 }
@@ -43,7 +43,7 @@ pub fn body(id: u64, from: u64, len: u64) -> Vec<u8> {
     (from..from + len).map(|at| byte(id, at)).collect()
 }
 
-/// What a message's head says to the upper layer of the tests.
+/// Content of a message's head, for the upper layer of the tests.
 #[derive(Clone, Copy, Debug)]
 pub struct Words {
     pub id: u64,
@@ -70,23 +70,23 @@ impl Words {
     }
 }
 
-/// The upper layer: checks everything it is told (WIND-2).
+/// Upper layer that checks everything it receives (WIND-2).
 #[derive(Default)]
 pub struct Oracle {
-    /// By message number.
+    /// Numbers of delivered messages.
     pub delivered: BTreeSet<u64>,
-    /// Refused, admitted never or delivered never; done all the same.
+    /// Numbers of messages that were refused at admission or delivery, which are done all the same.
     pub refused: BTreeSet<u64>,
     pub withdrawn: BTreeSet<u64>,
     placed: BTreeMap<u64, (Words, u64, BTreeMap<u64, u64>)>,
     pub order: Vec<u64>,
-    /// Bytes placed.
+    /// Number of bytes placed.
     pub placed_bytes: u64,
     pub abandoned: u32,
-    /// Bodies of credited messages the application has not read yet.
+    /// Lengths of the bodies of credited messages that the application has not read yet.
     pub unread: Vec<u64>,
     pub credited: BTreeSet<u64>,
-    /// Whether every message costs credit or none does, if not as its sender says.
+    /// Whether every message costs credit or none does. `None` means that the sender decides.
     pub charges: Option<bool>,
 }
 
@@ -202,9 +202,9 @@ pub struct Node {
     pub handler: Oracle,
     pub events: Vec<Event>,
     pub fallbacks: Vec<Fallback>,
-    /// Times that the peer was silent for long.
+    /// Number of times that the peer was silent for long.
     pub unheard: u32,
-    /// Not scheduled: nothing is called on it.
+    /// Whether the node is not scheduled, so that nothing is called on it.
     pub asleep: bool,
     pub corrupt_seen: u64,
 }
@@ -233,32 +233,33 @@ impl Node {
     }
 }
 
-/// Picks datagrams.
+/// Predicate that selects datagrams.
 pub type LooksSo = fn(&View<'_>) -> bool;
 
 pub struct World {
     pub nodes: [Node; 2],
     pub channel: Channel,
     pub now: Time,
-    /// Path 0 of node 0's candidates for the peer leads nowhere.
+    /// Whether path 0 of node 0's candidates for the peer leads nowhere.
     pub dead_path: bool,
-    /// Nothing gets through to ports for bulk.
+    /// Whether nothing gets through to ports for bulk.
     pub one_port_only: bool,
     pub datagrams: u64,
-    /// Datagrams of this node that look so get lost.
+    /// Node and predicate: datagrams of this node that satisfy it are lost.
     pub loses: Option<(usize, LooksSo)>,
-    /// Datagrams that a link may send as one, for they follow each other at once and are equally
-    /// long, get lost.
+    /// Whether datagrams are lost that a link may send as one train, because they follow each other
+    /// at once and are equally long.
     pub loses_trains: bool,
-    /// Datagrams that may bypass the kernel get lost.
+    /// Whether datagrams are lost that may bypass the kernel.
     pub loses_bypassed: bool,
-    /// Bytes of the largest datagram that the path to each node carries; larger ones vanish.
+    /// Bytes of the largest datagram that the path to each node carries. Larger ones are lost
+    /// silently.
     pub fits: [usize; 2],
-    /// The sender's system knows, refuses larger ones and says so.
+    /// Whether the sender's system knows the limit, and reports an error for larger datagrams.
     pub told: bool,
-    /// Time goes on by no more than this a step.
+    /// Maximum length of a step in virtual time.
     pub stride: Duration,
-    /// The latest datagram number of each node's each connection's lanes (the bulk one?).
+    /// Latest datagram number by node, connection and lane (`true` for bulk).
     numbers: BTreeMap<(usize, u64, bool), u64>,
     scratch: Vec<u8>,
 }
@@ -285,7 +286,7 @@ impl World {
         }
     }
 
-    /// Connected.
+    /// Creates a world in which both nodes are established.
     pub fn established(settings: Settings, faults: Faults, seed: u64) -> World {
         let mut world = World::new(settings, faults, seed);
         world.nodes[0].connection.connect(world.now);
@@ -293,7 +294,7 @@ impl World {
         world
     }
 
-    /// What a segment of the tests holds: its region is the message's id.
+    /// Returns the content of a test segment, whose region is the message's id.
     fn segment(segment: Segment) -> Vec<u8> {
         body(u64::from(segment.region), segment.offset, segment.len)
     }
@@ -304,7 +305,8 @@ impl World {
         self.send_train(&mut train);
     }
 
-    /// What a link would send as one arrives, unless it is more than one and trains get lost.
+    /// Delivers what a link would send as one train, unless it has several datagrams and trains get
+    /// lost.
     fn send_train(&mut self, train: &mut Vec<Arrival>) {
         let lost = self.loses_trains && train.len() > 1;
         train.drain(..).filter(|_| !lost).for_each(|arrival| self.channel.send(self.now, arrival));
@@ -392,7 +394,7 @@ impl World {
         node.connection.receive_ahead(self.now, &view, arrival.path, &mut node.handler);
     }
 
-    /// One turn of both nodes, then on to the next moment at which something happens.
+    /// Runs one turn of both nodes, then advances to the next time at which something happens.
     pub fn step(&mut self) {
         while let Some(arrival) = self.channel.take(self.now) {
             if !self.nodes[arrival.to].asleep {
@@ -428,7 +430,7 @@ impl World {
             next.unwrap_or(Time(u64::MAX)).min(self.now + self.stride).max(Time(self.now.0 + 1));
     }
 
-    /// Until `done`; a minute of virtual time is too long.
+    /// Runs until `done`. A minute of virtual time is too long.
     pub fn run(&mut self, mut done: impl FnMut(&World) -> bool) {
         let end = self.now + Duration::from_secs(60);
         while !done(self) {

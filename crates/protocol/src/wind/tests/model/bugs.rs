@@ -1,10 +1,10 @@
-//! Bugs planted on purpose: proof that the model would notice.
+//! Test that the model finds bugs planted on purpose.
 
 use super::CASES;
 use crate::planted::plant;
 use crate::wind::tests::planted::DELIVERY;
 
-/// One switch for the whole process: not beside other tests.
+/// The switch is global to the process, so this must not run beside other tests.
 #[test]
 #[ignore = "plants bugs in the whole process: by cargo xtask test, one test at a time"]
 fn bugs_are_found() {

@@ -1,16 +1,18 @@
-//! The three classes over a channel that loses, repeats and reorders, *exhaustively*: every order
-//! in which two nodes can post, send, receive and let timers run, for every assignment of classes
-//! to three messages, within bounds.
+//! Model check of the three classes over a channel that loses, repeats and reorders. It is
+//! *exhaustive* within bounds: every order in which two nodes can post, send, receive and let
+//! timers run, for every assignment of classes to three messages.
 //!
 //! A model checker (stateright) drives the real [`Connection`](crate::wind::Connection), not a copy
-//! of its rules: a state is two connections and the datagrams between them, an action is one call
-//! of the connection's own interface. The window holds two datagrams. What must hold is what
-//! spec/wind.md promises, checked by the layer above (`watcher`): WIND-2.1 (once, unaltered),
-//! WIND-2.3 (the table of pairs), WIND-2.8 to 2.11 (waiting, refusing, taking back, place then
-//! tell), WIND-4.4, 4.5 and 4.8 (outcomes, true when told); and that every run ends with everything
-//! settled, so that nothing is ever waited for in vain (WIND-5.5, WIND-4.6).
+//! of its rules. A state is two connections and the datagrams between them, and an action is one
+//! call of the connection's own interface. The window holds two datagrams.
 //!
-//! Altered datagrams are not modelled: the seal makes them lost ones (WIND-3.4, WIRE-5.3).
+//! The layer above (`watcher`) checks the promises of spec/wind.md: WIND-2.1 (once, unaltered),
+//! WIND-2.3 (the table of pairs), WIND-2.8 to 2.11 (waiting, refusing, withdrawing, place then
+//! tell), and WIND-4.4, 4.5 and 4.8 (outcomes, true when reported). Every run also ends with
+//! everything settled, so that nothing waits in vain (WIND-5.5, WIND-4.6).
+//!
+//! Altered datagrams are not modelled, because the seal turns them into lost ones (WIND-3.4,
+//! WIRE-5.3).
 
 #[cfg(feature = "planted-bugs")]
 mod bugs;
@@ -27,15 +29,15 @@ use std::sync::Arc;
 use std::vec::Vec;
 use world::{Faults, OVERTAKES, Pair, Posts};
 
-/// Scenarios that have all but the classes in common, and how much may go wrong in each.
+/// Scenarios that differ only in the classes, and the number of faults in each.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     what: &'static str,
-    /// Who posts each message.
+    /// Sender of each message.
     from: [usize; 3],
-    /// Which are in fragments.
+    /// Whether each message is fragmented.
     long: [bool; 3],
-    /// What becomes of the first.
+    /// Fate of the first message.
     fate: Fate,
     posts: Posts,
     faults: Faults,
@@ -52,7 +54,7 @@ const ONE_WAY: Case = Case {
 const LATE: Faults = Faults { losses: 0, repeats: 0, early: 1, cancels: 0 };
 const LOST_ONCE: Faults = Faults { losses: 1, ..LATE };
 
-/// What `make test` checks.
+/// Cases that `make test` checks.
 const CASES: [Case; 9] = [
     Case { faults: Faults { repeats: 1, ..ONE_WAY.faults }, ..ONE_WAY },
     Case { what: "both ways", from: [0, 0, 1], ..ONE_WAY },
@@ -90,13 +92,13 @@ impl Case {
         every_class(&self.from, &self.long).into_iter().map(with_fate).collect()
     }
 
-    /// All of it; distinct states, or what was found.
+    /// Checks the whole case. Returns the number of distinct states, or what was found.
     fn check(&self) -> Result<usize, String> {
         let began = std::time::Instant::now();
         let pair = Pair { scenarios: self.scenarios(), posts: self.posts, faults: self.faults };
         let threads = std::thread::available_parallelism().map_or(1, Into::into);
-        // Depth first, the states that wait are those of one path: breadth first, as many as the
-        // memory holds.
+        // Depth first keeps only the states of one path waiting. Breadth first keeps as many as fit
+        // into memory.
         let checker = pair
             .checker()
             .threads(threads)
@@ -127,7 +129,7 @@ impl Case {
     }
 }
 
-/// Checks all cases; the sum of their states.
+/// Checks all cases and returns the sum of their states.
 fn check_all(cases: impl IntoIterator<Item = Case>) -> usize {
     cases.into_iter().map(|case| case.check().unwrap_or_else(|found| panic!("{found}"))).sum()
 }
@@ -154,8 +156,8 @@ fn all_classes_for_long() {
         }
         _ => case,
     };
-    // With two lanes, those with fragments have millions of states as they are: one goes twice,
-    // then, instead of a second one that is lost.
+    // With two lanes, the fragmented cases already have millions of states. There one datagram is
+    // repeated instead of a second one being lost.
     let repeated =
         CASES.into_iter().filter(|case| case.long.contains(&true) && case.faults.losses == 2);
     let repeated = repeated

@@ -1,4 +1,4 @@
-//! One node of the model: a real [`Connection`], its clock, and the layer above it.
+//! Node of the model: a real [`Connection`], its clock, and the layer above it.
 
 use super::scenario::{FRAGMENT, Scenario, bytes};
 use super::watcher::{Outcome, Watcher};
@@ -18,17 +18,17 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::vec::Vec;
 
-/// Of either lane. A datagram with a message (or a fragment) has 84 bytes at least and 141 at most:
-/// two of them may be in flight.
+/// Window of either lane in bytes. A datagram with a message (or a fragment) has 84 to 141 bytes,
+/// so two of them may be in flight.
 pub const WINDOW: u64 = 142;
-/// A message and an acknowledgement fit, two messages do not.
+/// Size in which a message and an acknowledgement fit, and two messages do not.
 pub const ROOM_FOR_ONE: usize = 141;
-/// Three messages and an acknowledgement fit.
+/// Size in which three messages and an acknowledgement fit.
 pub const ROOM_FOR_ALL: usize = 300;
-/// Liveness is not part of the model: its timers are this far away, and are not fired.
+/// Distance of the timers of liveness, which is not part of the model. These timers do not run.
 const FAR: Duration = Duration::from_secs(1_000_000);
 
-/// A window that does not change.
+/// Controller with a constant window.
 #[derive(Debug)]
 struct Fixed(u64);
 
@@ -42,12 +42,12 @@ impl Controller for Fixed {
     fn stalled(&mut self, _: Time) {}
 }
 
-/// No grant and no pace but the window.
+/// Returns a gate without a grant or a pace, so that only the window limits.
 fn open_gate() -> Gate {
     Gate::new(1 << 30, 2)
 }
 
-/// Bytes under way.
+/// Datagram in flight.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Datagram {
     pub to: usize,
@@ -61,14 +61,14 @@ pub struct Node {
     pub connection: Connection,
     pub clock: Time,
     pub watcher: Watcher,
-    /// So many of its messages are posted.
+    /// Number of its messages that are posted.
     pub posted: usize,
-    /// Numbers of the datagrams it has taken in.
+    /// Numbers of the datagrams that it has accepted.
     taken: BTreeSet<(bool, u64)>,
 }
 
 impl Node {
-    /// Two nodes that know each other and have nothing to say.
+    /// Creates two nodes that know each other and have nothing to send.
     pub fn pair(scenario: &Arc<Scenario>, room: usize) -> [Node; 2] {
         let settings = Settings {
             failure_time: FAR,
@@ -112,13 +112,13 @@ impl Node {
         nodes
     }
 
-    /// A long message goes in fragments of the model's size, whatever would fit.
+    /// Fragments a long message at the model's size, whatever would fit.
     fn cut(&mut self) {
         let frames = self.connection.mtu.size() - HEADER_LEN - SealKind::EndToEnd.tag_len();
         self.connection.outbox.resize(Sizes { frames, fragment: FRAGMENT as usize });
     }
 
-    /// Post the next message of the scenario.
+    /// Posts the next message of the scenario.
     pub fn post(&mut self, scenario: &Scenario) {
         let next = scenario.of(self.me).nth(self.posted);
         let number = next.map(|(id, spec)| self.connection.post(self.clock, spec.message(id)));
@@ -129,13 +129,13 @@ impl Node {
         self.posted += 1;
     }
 
-    /// Take a message back.
+    /// Cancels a message.
     pub fn cancel(&mut self, id: usize) {
         self.connection.cancel(Token(id as u64));
         self.watcher.outcomes[id] = Some(Outcome::Cancelled);
     }
 
-    /// One datagram, if one is due.
+    /// Returns one datagram, if one is due.
     pub fn send(&mut self) -> Option<Datagram> {
         let due = self.connection.has_due(self.clock);
         let open = PerLane::each(|lane| self.connection.sending[lane].has_room(self.clock));
@@ -168,7 +168,7 @@ impl Node {
         })
     }
 
-    /// A datagram comes.
+    /// Processes a datagram.
     pub fn take(&mut self, datagram: &Datagram) {
         let Ok(view) = View::parse(&datagram.bytes) else {
             return self.watcher.check(false, "what is sent is well-formed");
@@ -194,7 +194,7 @@ impl Node {
         let before = self.connection.statistics().datagrams_received;
         self.connection.receive_ahead(self.clock, &view, 0, &mut self.watcher);
         if self.connection.is_established() {
-            // An acknowledgement has it cut as the path is.
+            // An acknowledgement restores the path's fragment size.
             self.cut();
         }
         if self.connection.statistics().datagrams_received > before {
@@ -210,23 +210,24 @@ impl Node {
         );
     }
 
-    /// Was an acknowledgement put off (WIND-3.11)? No node sleeps before it has processed it.
+    /// Returns `true` if an acknowledgement is deferred (WIND-3.11). No node sleeps before it has
+    /// processed it.
     pub fn owes_deferred_ack(&self) -> bool {
         self.connection.deferred_ack.is_some()
     }
 
-    /// Process it.
+    /// Processes the deferred acknowledgement.
     pub fn process(&mut self) {
         self.connection.process_deferred_ack();
         self.cut();
     }
 
-    /// When a timer wants to run, if one is armed.
+    /// Returns when a timer wants to run, if one is armed.
     pub fn timer(&self) -> Option<Time> {
         self.connection.next_timeout().filter(|at| *at < self.clock + FAR / 4)
     }
 
-    /// Let the next timer run.
+    /// Lets the next timer run.
     pub fn tick(&mut self) {
         self.clock = self.timer().map_or(self.clock, |at| at.max(self.clock));
         self.connection.timeout(self.clock);
@@ -236,8 +237,8 @@ impl Node {
     }
 }
 
-/// Without what only counts, without events, which are always read at once, and with a window and a
-/// gate that never change.
+/// Clones the node without counters and without events, which are always read at once. The window
+/// and the gate never change.
 impl Clone for Node {
     fn clone(&self) -> Node {
         let Connection {
@@ -306,7 +307,7 @@ impl Clone for Node {
     }
 }
 
-/// Everything that what comes next depends on. The handshake is over, and liveness far away.
+/// Hashes everything that the future depends on. The handshake is over, and liveness is far away.
 impl Hash for Node {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let Connection {

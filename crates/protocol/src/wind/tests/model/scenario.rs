@@ -1,4 +1,4 @@
-//! What is posted in one run of the model, and what the spec says about it.
+//! Scenario: the messages posted in one run of the model, and what the spec says about them.
 
 use crate::wind::{Body, Class, Head, Message, Refusal, Segment, Token};
 use std::vec;
@@ -6,7 +6,8 @@ use std::vec::Vec;
 
 pub const CLASSES: [Class; 3] = [Class::Ordered, Class::Unordered, Class::Sync];
 
-/// WIND-2.3's table: may the later message be delivered while the earlier is not done?
+/// Returns `true` if the later message may be delivered while the earlier one is not done, by the
+/// table of WIND-2.3.
 pub const fn overtakes(earlier: Class, later: Class) -> bool {
     match (earlier, later) {
         (Class::Ordered | Class::Unordered | Class::Sync, Class::Unordered) => true,
@@ -14,11 +15,11 @@ pub const fn overtakes(earlier: Class, later: Class) -> bool {
     }
 }
 
-/// What the layer above makes of a message.
+/// Fate of a message in the layer above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fate {
     Taken,
-    /// At its beginning, or (if it is small) when it is delivered.
+    /// The message is refused at its beginning or, if it is small, when it is delivered.
     RefusedAtOnce,
     RefusedAtDelivery,
 }
@@ -26,10 +27,10 @@ pub enum Fate {
 /// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Spec {
-    /// Who posts it.
+    /// Node that posts the message.
     pub from: usize,
     pub class: Class,
-    /// In two fragments.
+    /// Whether the message goes in two fragments.
     pub long: bool,
     pub fate: Fate,
 }
@@ -45,12 +46,12 @@ impl Spec {
         if self.long { LONG } else { SHORT }
     }
 
-    /// Pieces in which its body travels, as bits.
+    /// Returns the pieces in which its body travels, as bits.
     pub fn pieces(&self) -> u8 {
         if self.long { 0b11 } else { 0b1 }
     }
 
-    /// As it is posted; `id` is its place in the scenario.
+    /// Returns the message as it is posted. `id` is its place in the scenario.
     pub fn message(&self, id: usize) -> Message {
         let mut head = Head::new();
         head.push(id as u8);
@@ -69,7 +70,7 @@ impl Spec {
         }
     }
 
-    /// What is said of it, if it is refused.
+    /// Returns the reason with which the message is refused.
     pub fn refusal(&self) -> Refusal {
         if self.long && self.fate == Fate::RefusedAtOnce {
             Refusal::OutOfBounds
@@ -79,7 +80,7 @@ impl Spec {
     }
 }
 
-/// The body of a message: no two bytes of a scenario are alike.
+/// Returns the body of a message. No two bytes of a scenario are alike.
 pub fn bytes(id: usize, from: u64, len: u64) -> Vec<u8> {
     (from..from + len).map(|at| (id as u64 * LONG + at + 1) as u8).collect()
 }
@@ -89,18 +90,20 @@ pub fn bytes(id: usize, from: u64, len: u64) -> Vec<u8> {
 pub struct Scenario(pub Vec<Spec>);
 
 impl Scenario {
-    /// Those that node `n` posts, by their numbers: their places in the scenario.
+    /// Returns the messages that node `n` posts, by their numbers, with their places in the
+    /// scenario.
     pub fn of(&self, n: usize) -> impl Iterator<Item = (usize, Spec)> + '_ {
         self.0.iter().copied().enumerate().filter(move |(_, spec)| spec.from == n)
     }
 
-    /// Message `number` of node `from`.
+    /// Returns message `number` of node `from`.
     pub fn find(&self, from: usize, number: u64) -> Option<(usize, Spec)> {
         self.of(from).nth(usize::try_from(number).ok()?)
     }
 }
 
-/// Every assignment of classes to messages that these nodes post, long or short as `long` says.
+/// Returns every assignment of classes to messages that these nodes post. `long` tells which
+/// messages are long.
 pub fn every_class(from: &[usize], long: &[bool]) -> Vec<Scenario> {
     let mut all = vec![Scenario(Vec::new())];
     for (&from, &long) in from.iter().zip(long) {

@@ -1,4 +1,4 @@
-//! The layer above Wind in the model: what it has been handed, and whether it should have been.
+//! Layer above Wind in the model: records what it was handed, and checks whether that was right.
 
 use super::scenario::{FRAGMENT, Fate, LONG, Scenario, Spec, bytes, overtakes};
 use crate::Rank;
@@ -6,19 +6,19 @@ use crate::wind::{Admission, Class, Delivered, Event, Handler, Refusal};
 use std::sync::Arc;
 use std::vec::Vec;
 
-/// How a message from the peer stands.
+/// State of a message from the peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Incoming {
     admitted: bool,
-    /// Pieces placed, as bits.
+    /// Pieces that were placed, as bits.
     placed: u8,
-    /// Its beginning, and pieces of it, have come in datagrams, as bits.
+    /// Whether its beginning has come, and which pieces of it have come in datagrams, as bits.
     opened: bool,
     arrived: u8,
     pub done: Option<Done>,
 }
 
-/// How a message ended at its receiver.
+/// End of a message at its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Done {
     Delivered,
@@ -26,27 +26,27 @@ pub enum Done {
     Withdrawn,
 }
 
-/// How a message ended at its sender.
+/// End of a message at its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     Acknowledged,
     Refused,
-    /// Taken back: nothing is told.
+    /// The message was cancelled, and no event follows.
     Cancelled,
 }
 
-/// What one node has seen.
+/// Observations of one node.
 #[derive(Clone, Debug, Hash)]
 pub struct Watcher {
     scenario: Arc<Scenario>,
     peer: usize,
-    /// By the peer's message numbers.
+    /// State of the peer's messages, by number.
     pub incoming: Vec<Incoming>,
-    /// By place in the scenario.
+    /// Outcomes of this node's messages, by place in the scenario.
     pub outcomes: Vec<Option<Outcome>>,
-    /// The first promise that was broken.
+    /// First promise that was broken.
     pub broken: Option<&'static str>,
-    /// A message was delivered while an earlier one was not done.
+    /// Whether a message was delivered while an earlier one was not done.
     pub overtaken: bool,
 }
 
@@ -69,7 +69,7 @@ impl Watcher {
         }
     }
 
-    /// A message of the peer's, if it exists.
+    /// Returns a message of the peer, if it exists.
     fn find(&mut self, number: u64) -> Option<(usize, Spec, &mut Incoming)> {
         let found = self.scenario.find(self.peer, number);
         self.check(found.is_some(), "only what was posted arrives");
@@ -77,20 +77,20 @@ impl Watcher {
         Some((id, spec, self.incoming.get_mut(number as usize)?))
     }
 
-    /// Are all messages with smaller numbers done?
+    /// Returns `true` if all messages with smaller numbers are done.
     pub fn all_done_before(&self, number: u64) -> bool {
         self.incoming.iter().take(number as usize).all(|incoming| incoming.done.is_some())
     }
 
-    /// A datagram brings the beginning of a message.
+    /// Notes that a datagram brings the beginning of a message.
     pub fn opens(&mut self, number: u64) {
         if let Some((_, _, incoming)) = self.find(number) {
             incoming.opened = true;
         }
     }
 
-    /// A datagram brings pieces of a message's body. Fragments before the beginning are dropped
-    /// (WIND-2.6).
+    /// Notes that a datagram brings pieces of a message's body. Fragments before the beginning are
+    /// dropped (WIND-2.6).
     pub fn arrives(&mut self, number: u64, pieces: u8) {
         if let Some((_, spec, incoming)) = self.find(number)
             && (incoming.opened || !spec.long)
@@ -99,8 +99,8 @@ impl Watcher {
         }
     }
 
-    /// Nothing that is whole waits without need (WIND-2.3): an unordered message for nothing,
-    /// others for those before them.
+    /// Checks that no whole message waits without need (WIND-2.3): an unordered message waits for
+    /// nothing, others for those before them.
     pub fn nothing_waits_in_vain(&mut self) {
         for number in 0..self.incoming.len() as u64 {
             let all_before = self.all_done_before(number);
@@ -112,7 +112,7 @@ impl Watcher {
         }
     }
 
-    /// An event of one of our messages; `there` is the watcher at its receiver.
+    /// Checks an event of one of this node's messages. `there` is the watcher at its receiver.
     pub fn settled(&mut self, event: Event, there: &Watcher) {
         let (token, outcome) = match event {
             Event::Acknowledged(token) => (token, Outcome::Acknowledged),
@@ -161,7 +161,8 @@ impl Handler for Watcher {
             self.done(number, Done::Refused);
             return Admission::Refuse(spec.refusal());
         }
-        // For every class: an ordered message must be collected all the same (WIND-2.10).
+        // This applies to every class, because an ordered message must be reassembled all the same
+        // (WIND-2.10).
         Admission::Place
     }
 

@@ -9,30 +9,30 @@ use stateright::{Model, Property};
 use std::sync::Arc;
 use std::vec::Vec;
 
-/// What may go wrong, so often. Order is never promised.
+/// Number of faults of each kind. Order is never promised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Faults {
     pub losses: u8,
     pub repeats: u8,
-    /// Timers that run while datagrams are under way: so late are those.
+    /// Timers that run while datagrams are in flight, which are that late.
     pub early: u8,
-    /// Messages taken back.
+    /// Messages that are cancelled.
     pub cancels: u8,
 }
 
-/// A datagram number that no run of the model needs: two nodes that come so far get nowhere.
+/// Datagram number that no run of the model needs. Two nodes that reach it make no progress.
 const ENDLESS: u64 = 40;
 
-/// When messages are posted.
+/// Time at which messages are posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Posts {
-    /// All at first; one fits into a datagram.
+    /// All messages are posted first, and one fits into a datagram.
     AtFirst,
-    /// At any time; several may share a datagram.
+    /// Messages are posted at any time, and several may share a datagram.
     Anytime,
 }
 
-/// Two nodes, a channel, and these scenarios.
+/// Two nodes and a channel, for these scenarios.
 pub struct Pair {
     pub scenarios: Vec<Arc<Scenario>>,
     pub posts: Posts,
@@ -43,10 +43,10 @@ pub struct Pair {
 pub struct State {
     pub scenario: Arc<Scenario>,
     pub nodes: [Arc<Node>; 2],
-    /// Sorted.
+    /// Datagrams in flight, sorted.
     pub channel: Vec<Datagram>,
     pub left: Faults,
-    /// The largest datagram number so far.
+    /// Largest datagram number so far.
     highest: u64,
 }
 
@@ -56,26 +56,27 @@ pub enum Action {
     Post(usize),
     /// This node sends one datagram.
     Send(usize),
-    /// The same, and it is lost. (Whenever it is lost on its way, nobody can tell.)
+    /// This node sends one datagram, which is lost. (When it is lost on its way makes no
+    /// difference.)
     SendLost(usize),
     Deliver {
         to: usize,
         bulk: bool,
         number: u64,
     },
-    /// It is delivered, and another copy of it stays under way.
+    /// The datagram is delivered, and another copy of it stays in flight.
     Repeat {
         to: usize,
         bulk: bool,
         number: u64,
     },
-    /// Nothing happens until the next timer of any node runs.
+    /// Time passes until the next timer of any node runs.
     Wait,
-    /// Time goes on for this node alone, to its next timer.
+    /// Time passes for this node alone, to its next timer.
     Early(usize),
-    /// The sender of this message takes it back.
+    /// The sender of this message cancels it.
     Cancel(usize),
-    /// This node's turn ends: it processes the acknowledgement that it has put off.
+    /// This node's turn ends, and it processes its deferred acknowledgement.
     DeferredAck(usize),
 }
 
@@ -107,7 +108,7 @@ impl State {
         })
     }
 
-    /// Nothing is under way and nothing is due: only time can go on.
+    /// Returns `true` if nothing is in flight and nothing is due, so that only time can pass.
     fn is_quiet(&self) -> bool {
         self.channel.is_empty()
             && self
@@ -116,7 +117,7 @@ impl State {
                 .all(|node| !node.connection.has_due(node.clock) && !node.owes_deferred_ack())
     }
 
-    /// Whose timer runs next, and in how long.
+    /// Returns the node whose timer runs next, and in how long.
     fn next_timer(&self) -> Option<(usize, Duration)> {
         let span = |node: &Arc<Node>| Some((node.me, node.timer()?.since(node.clock)));
         self.nodes.iter().filter_map(span).min_by_key(|(_, span)| *span)
@@ -209,7 +210,7 @@ impl State {
         Some(())
     }
 
-    /// Events are read as soon as they happen.
+    /// Reads all events, which the owners do as soon as they happen.
     fn settle(&mut self) {
         for n in 0..2 {
             if self.nodes[n].connection.events.is_empty() {
@@ -223,13 +224,13 @@ impl State {
         }
     }
 
-    /// The first promise that was broken.
+    /// Returns the first promise that was broken.
     pub fn broken(&self) -> Option<&'static str> {
         self.nodes.iter().find_map(|node| node.watcher.broken)
     }
 
-    /// Everything is delivered, refused or withdrawn, its sender knows, and nobody has anything
-    /// left to do.
+    /// Returns `true` if everything is delivered, refused or withdrawn, its sender knows, and both
+    /// nodes are idle.
     fn is_settled(&self) -> bool {
         self.nodes.iter().all(|node| node.connection.is_idle())
             && (0..self.scenario.0.len()).all(|id| self.has_ended(id))
@@ -254,7 +255,7 @@ impl Hash for State {
     }
 }
 
-/// As the checker itself tells states apart.
+/// Compares states as the checker itself does.
 impl PartialEq for State {
     fn eq(&self, other: &State) -> bool {
         let hash = |state: &State| {
@@ -290,13 +291,13 @@ impl Model for Pair {
         std::vec![
             Property::always(SAFE, |_, state: &State| state.broken().is_none()),
             Property::always(ENDS, |_, state: &State| state.highest < ENDLESS),
-            // No run goes on for ever, so what holds at every end holds eventually.
+            // No run continues forever, so a property that holds at every end holds eventually.
             Property::always(SETTLES, |_, state: &State| {
                 let mut next = Vec::new();
                 state.actions(&mut next);
                 !next.is_empty() || state.broken().is_some() || state.is_settled()
             }),
-            // The faults do what they should: else the rest would mean little.
+            // The faults must have an effect. Otherwise the other properties would mean little.
             Property::sometimes(OVERTAKES, |_, state: &State| state
                 .nodes
                 .iter()
