@@ -1,4 +1,4 @@
-//! Where this machine can be reached, and how much a path carries.
+//! Addresses of this machine, and the MTU of a path.
 
 use crate::interfaces::{self, Interface, Probe};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
@@ -8,18 +8,18 @@ use std::net::SocketAddr;
 /// An address of an interface that is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalAddress {
-    /// The address; the port is the link's (0 if no link was asked).
+    /// The address, with the port of the link (0 if no link was asked).
     pub address: SocketAddr,
     /// The interface's name.
     pub interface: String,
-    /// Bytes of the largest IP packet it takes.
+    /// Bytes of the largest IP packet that the interface takes.
     pub mtu: usize,
-    /// Only reachable from this machine (or this network namespace).
+    /// The address is only reachable from this machine (or this network namespace).
     pub loopback: bool,
 }
 
-/// All addresses of all interfaces that are up, loopback last. Link-local IPv6 addresses are left
-/// out: they mean nothing without the peer's own interface number.
+/// Returns all addresses of all interfaces that are up, loopback last. It leaves out link-local
+/// IPv6 addresses, which mean nothing without the peer's own interface number.
 ///
 /// # Errors
 /// The interfaces could not be listed.
@@ -38,15 +38,15 @@ fn usable(one: Interface, probe: &Probe) -> Option<LocalAddress> {
 }
 
 /// Bytes of the largest IP packet that the path to this address carries, as far as this machine
-/// knows: the interface's, or less if a router has said so.
+/// knows. It is the interface's MTU, or less if a router has reported less.
 ///
 /// # Errors
 /// No route, or no address family.
 pub fn path_mtu(to: SocketAddr) -> io::Result<usize> {
     let family = if to.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-    // Sends nothing: for UDP this only looks up the route. Port 0 cannot be connected to, any other
-    // will do.
+    // Sends nothing: for UDP `connect` only looks up the route. Port 0 cannot be connected to; any
+    // other will do.
     let port = if to.port() == 0 { 9 } else { to.port() };
     connect(&socket, &SocketAddr::new(to.ip(), port))?;
     let mtu = if to.is_ipv4() { sockopt::ip_mtu(&socket)? } else { sockopt::ipv6_mtu(&socket)? };

@@ -1,25 +1,26 @@
-//! What `bench` needs to measure how fast bare UDP is on a machine, without any of Oikaze's own
-//! path in between.
+//! Socket options with which `bench` measures how fast bare UDP is on a machine, without Oikaze's
+//! own path.
 //!
-//! The two socket options below have no safe interface elsewhere; everything else the floors need
-//! (`sendmsg`, `recvmsg`) has.
+//! The two options below have no safe interface elsewhere. Everything else that the measurements
+//! need (`sendmsg`, `recvmsg`) has one.
 
 use std::io;
 
 use rustix::fd::{AsRawFd, BorrowedFd};
 
-/// Every buffer sent through `socket` is cut into datagrams of `bytes` (`UDP_SEGMENT`, Linux 4.18).
+/// Makes the kernel cut every buffer sent through `socket` into datagrams of `bytes`
+/// (`UDP_SEGMENT`, Linux 4.18).
 ///
 /// # Errors
-/// What the kernel says: `ENOPROTOOPT` where it cannot.
+/// The kernel's error: `ENOPROTOOPT` where it lacks the option.
 pub fn send_in_segments(socket: BorrowedFd<'_>, bytes: u16) -> io::Result<()> {
     set_udp_option(socket, libc::UDP_SEGMENT, bytes.into())
 }
 
-/// Datagrams of one size that follow each other are received as one buffer (`UDP_GRO`, Linux 5.0).
+/// Makes the kernel deliver consecutive datagrams of one size as one buffer (`UDP_GRO`, Linux 5.0).
 ///
 /// # Errors
-/// What the kernel says: `ENOPROTOOPT` where it cannot.
+/// The kernel's error: `ENOPROTOOPT` where it lacks the option.
 pub fn receive_joined(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_udp_option(socket, libc::UDP_GRO, 1)
 }

@@ -1,31 +1,31 @@
-//! IP packets with a UDP datagram in them, that the kernel does not look at: its checks are made
-//! here, and its headers.
+//! IP packets that hold a UDP datagram and bypass the kernel's IP stack. This module does the
+//! kernel's checks and builds its headers.
 
 use super::Arrival;
 use arrayvec::ArrayVec;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Bytes of headers: IPv4 without options, IPv6 without extensions, UDP.
+/// Bytes of the headers: IPv4 without options, IPv6 without extensions, UDP.
 const IPV4: usize = 20;
 const IPV6: usize = 40;
 const UDP: usize = 8;
-/// Of the field for marks (RFC 3168, section 5): may be marked instead of dropped; and both bits,
-/// Congestion Experienced.
+/// Values of the ECN field (RFC 3168, section 5). `ECT_0` permits marking instead of dropping.
+/// `CE`, with both bits set, is Congestion Experienced.
 pub(super) const ECT_0: u8 = 2;
 pub(super) const CE: u8 = 3;
 
-/// A datagram and whereto it was sent.
+/// A datagram and the address it was sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received<'a> {
     /// The datagram.
     pub arrival: Arrival<'a>,
-    /// Our address and port.
+    /// Address and port of this node.
     pub to: SocketAddr,
 }
 
-/// The datagram in an IP packet (version 4 without options, or 6 without extensions); `None` if the
-/// packet contradicts itself, or is `checked` and its UDP checksum is wrong. What lies behind the
-/// datagram is padding of the frame.
+/// Parses the datagram in an IP packet (version 4 without options, or 6 without extensions).
+/// Returns `None` if the packet contradicts itself, or if it is `checked` and its UDP checksum is
+/// wrong. Bytes after the datagram are padding of the frame.
 #[must_use]
 pub fn datagram(packet: &[u8], checked: bool) -> Option<Received<'_>> {
     let ([ip, to], mark, udp, addresses) = match packet.first()? >> 4 {
@@ -48,13 +48,13 @@ pub fn datagram(packet: &[u8], checked: bool) -> Option<Received<'_>> {
     Some(Received { arrival: Arrival { from, bytes, congested: mark & CE == CE }, to })
 }
 
-/// The sender and the receiver, the byte with the mark, what lies behind the header, and both
-/// addresses as they lie in it.
+/// Sender and receiver, the byte with the ECN field, the bytes after the header, and both addresses
+/// as they lie in the header.
 type Parts<'a> = ([IpAddr; 2], u8, &'a [u8], &'a [u8]);
 
 fn v4(packet: &[u8]) -> Option<Parts<'_>> {
     let (header, _) = packet.split_first_chunk::<IPV4>()?;
-    // RFC 1122, section 3.2.1.2: what the header's checksum contradicts is dropped.
+    // RFC 1122, section 3.2.1.2: a packet with a wrong header checksum is dropped.
     if header[0] != 0x45 || folded(sum(header)) != u16::MAX {
         return None;
     }
@@ -75,17 +75,16 @@ fn v6(packet: &[u8]) -> Option<Parts<'_>> {
         Ipv6Addr::from(*addresses.first_chunk::<16>()?),
         Ipv6Addr::from(*addresses.last_chunk::<16>()?),
     ];
-    // The traffic class stands across two bytes (RFC 8200, section 3): its last two bits are in the
-    // second.
+    // The traffic class spans two bytes (RFC 8200, section 3). Its last two bits are in the second.
     Some((ends.map(IpAddr::from), header[1] >> 4, packet.get(IPV6..)?.get(..payload)?, addresses))
 }
 
-/// Bytes of the headers that [`headers`] writes, at most.
+/// Maximum bytes of the headers that [`headers`] writes.
 pub const HEADERS_MAX: usize = IPV6 + UDP;
 
-/// Headers for datagrams from here to there (of one family), that may be marked instead of dropped
-/// (ECT(0), RFC 3168), and are never cut; [`finish`] fills in what depends on the datagram. `None`:
-/// two families.
+/// Headers for datagrams between two addresses of one family. The datagrams may be marked instead
+/// of dropped (ECT(0), RFC 3168) and are never fragmented. [`finish`] fills in what depends on the
+/// datagram. Returns `None` if the families differ.
 #[must_use]
 pub fn headers(from: SocketAddr, to: SocketAddr) -> Option<ArrayVec<u8, HEADERS_MAX>> {
     const DONT_FRAGMENT: u8 = 0x40;
@@ -107,8 +106,8 @@ pub fn headers(from: SocketAddr, to: SocketAddr) -> Option<ArrayVec<u8, HEADERS_
     Some(headers)
 }
 
-/// The lengths and checksums of a packet that begins with [`headers`]. `None`: it does not, or is
-/// too long.
+/// Writes the lengths and checksums of a packet that begins with [`headers`]. Returns `None` if the
+/// packet does not begin so, or is too long.
 pub fn finish(packet: &mut [u8]) -> Option<()> {
     let is_v4 = packet.first()? >> 4 == 4;
     let (ip, addresses_at) = if is_v4 { (IPV4, 12) } else { (IPV6, 8) };
@@ -125,7 +124,7 @@ pub fn finish(packet: &mut [u8]) -> Option<()> {
     }
     datagram.get_mut(4..6)?.copy_from_slice(&len.to_be_bytes());
     datagram.get_mut(6..8)?.fill(0);
-    // RFC 768: a sum of zero is sent as its other form, for zero means none.
+    // RFC 768: a sum of zero is sent as all ones, because zero means no checksum.
     let sum = match !folded(beside(header.get(addresses_at..)?, datagram.len()) + sum(datagram)) {
         0 => u16::MAX,
         sum => sum,
@@ -134,16 +133,16 @@ pub fn finish(packet: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// What the UDP checksum covers beside the datagram: addresses, protocol, length (RFC 768, RFC
+/// Sum of the pseudo-header that the UDP checksum covers: addresses, protocol, length (RFC 768, RFC
 /// 8200, section 8.1).
 fn beside(addresses: &[u8], len: usize) -> u64 {
     const PROTOCOL: u16 = 17;
     sum(addresses) + u64::from((len as u16).to_be()) + u64::from(PROTOCOL.to_be())
 }
 
-/// Does the UDP checksum (RFC 768) hold? Where the sender is a virtual device of this machine, its
-/// kernel leaves it to the card that is not there: then only the addresses are summed up, and
-/// nothing has been on a wire.
+/// Returns `true` if the UDP checksum (RFC 768) holds. A sender on a virtual device of this machine
+/// leaves the checksum to a card that does not exist. Then only the pseudo-header is summed up,
+/// which is accepted because the datagram was on no wire.
 fn is_unaltered(datagram: &[u8], addresses: &[u8], told: u16, may_be_none: bool) -> bool {
     if told == 0 {
         return may_be_none;
@@ -152,7 +151,7 @@ fn is_unaltered(datagram: &[u8], addresses: &[u8], told: u16, may_be_none: bool)
     folded(beside + sum(datagram)) == u16::MAX || folded(beside) == told
 }
 
-/// 16-bit words as they lie, added up (RFC 1071); an odd byte is filled up with zero.
+/// Sum of the 16-bit words in memory order (RFC 1071). An odd byte is padded with zero.
 fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
     let rest_as_word =
@@ -160,7 +159,7 @@ fn sum(bytes: &[u8]) -> u64 {
     words.iter().map(|word| u64::from(u32::from_le_bytes(*word))).sum::<u64>() + rest_as_word
 }
 
-/// The sum in one word: carries are added at the other end.
+/// Folds the sum into one word by adding carries at the other end.
 fn folded(sum: u64) -> u16 {
     let mut sum = sum;
     while sum > u64::from(u16::MAX) {

@@ -1,9 +1,9 @@
-//! Datagrams in and out.
+//! Links: the interface through which datagrams are sent and received.
 //!
-//! A [`Link`] carries datagrams, unreliably: what it accepts may be lost, repeated or late, and
-//! everything above copes with that. [`UdpLink`] is the one for Ethernet; [`Fault`] wraps any link
-//! and loses, repeats, reorders, damages and delays by a seed; [`Tap`] writes down what goes
-//! through another.
+//! A [`Link`] carries datagrams unreliably. It may lose, repeat or delay what it accepts, and every
+//! layer above copes with that. [`UdpLink`] is the link for Ethernet. [`Fault`] wraps any link and
+//! loses, repeats, reorders, damages and delays datagrams by a seed. [`Tap`] records what goes
+//! through another link.
 
 mod addresses;
 #[cfg(test)]
@@ -35,20 +35,20 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-/// One datagram to be sent: `head`, `payload` and `tag` one behind the other.
+/// One datagram to be sent: `head`, `payload` and `tag`, concatenated.
 #[derive(Debug)]
 pub struct Outgoing<'a> {
-    /// Whereto.
+    /// Address of the receiver.
     pub to: &'a SocketAddr,
     /// From where: bulk has a socket of its own, if the link has one ([`Link::bulk_port`]).
     pub lane: Lane,
-    /// Which fast paths it may take.
+    /// Fast paths that the datagram may take.
     pub mode: SendMode,
-    /// First bytes: header and frames.
+    /// First bytes of the datagram: header and frames.
     pub head: &'a [u8],
-    /// Then these, directly from where they lie; may be empty.
+    /// Bytes after the head, sent from where they lie in memory; may be empty.
     pub payload: &'a Gather,
-    /// Then these.
+    /// Bytes after the payload.
     pub tag: &'a [u8],
 }
 
@@ -59,7 +59,7 @@ impl Outgoing<'_> {
         self.head.len() + self.payload.len() + self.tag.len()
     }
 
-    /// A datagram of no bytes?
+    /// Returns `true` if the datagram has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -69,16 +69,16 @@ impl Outgoing<'_> {
 /// One datagram that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival<'a> {
-    /// Whence.
+    /// Address of the sender.
     pub from: SocketAddr,
-    /// All of it.
+    /// All bytes of the datagram.
     pub bytes: &'a [u8],
-    /// A queue on its way was filling: Congestion Experienced (RFC 3168).
+    /// Congestion Experienced (RFC 3168): a queue on the path was filling.
     pub congested: bool,
 }
 
 impl<'a> Arrival<'a> {
-    /// One that met no congestion.
+    /// An arrival without a congestion mark.
     #[must_use]
     pub const fn new(from: SocketAddr, bytes: &'a [u8]) -> Arrival<'a> {
         Arrival { from, bytes, congested: false }
@@ -88,58 +88,62 @@ impl<'a> Arrival<'a> {
 /// A datagram that did not fit its path, and was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooBig {
-    /// Where it should have gone.
+    /// Address of the receiver.
     pub to: SocketAddr,
-    /// Its bytes.
+    /// Length of the datagram in bytes.
     pub tried: usize,
-    /// Bytes of a datagram that the path is now said to carry: less than `tried`.
+    /// Bytes of the largest datagram that the path is now reported to carry: less than `tried`.
     pub fits: usize,
 }
 
-/// Carries datagrams. One owner at a time; nothing here blocks.
+/// Carries datagrams. A link has one owner at a time, and no method blocks.
 pub trait Link: Send {
-    /// Send datagrams, in order; how many were taken. Fewer than all: there is no room now, try the
-    /// rest later. A datagram that cannot reach its peer (no route, too big for the path) counts as
-    /// taken and is lost; see [`Link::statistics`] and [`Link::poll_too_big`].
+    /// Sends datagrams in order and returns how many the link took. Fewer than all means that there
+    /// is no room now, and the caller tries the rest later. A datagram that cannot reach its peer
+    /// (no route, too big for the path) counts as taken and is lost. See [`Link::statistics`] and
+    /// [`Link::poll_too_big`].
     ///
     /// # Errors
-    /// Only what makes the link useless.
+    /// Only errors that make the link useless.
     fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize>;
 
-    /// Take what has arrived, one bounded burst: `take` is called for each datagram. How many; more
-    /// may be waiting, also if none came: a link may look at its parts in turn, and [`Link::fd`]
-    /// tells who sleeps.
+    /// Receives one bounded burst, calls `take` for each datagram, and returns how many there were.
+    /// More may be waiting, even if the burst was empty, because a link may poll its sockets in
+    /// turn. A thread that sleeps is woken up through [`Link::fd`].
     ///
     /// # Errors
-    /// Only what makes the link useless.
+    /// Only errors that make the link useless.
     fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize>;
 
-    /// As [`Link::receive`]; bulk may be received directly into its place, if the sink predicts it.
+    /// Receives like [`Link::receive`]. The link may receive bulk directly into its place, if the
+    /// sink predicts it.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Link::receive`].
     fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
         self.receive(&mut |arrival| sink.take(arrival))
     }
 
-    /// Look again, for who waits and has found nothing a moment ago: a few times, until something
-    /// comes, where that is most likely, as quickly as can be. It says nothing of the rest, for
-    /// which [`Link::receive_into`] must be called again soon.
+    /// Polls again after an empty poll, on behalf of a waiting thread. The link polls a few times,
+    /// until something comes, where a datagram is most likely and as fast as possible. The result
+    /// says nothing about the other sockets, for which [`Link::receive_into`] must be called again
+    /// soon.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Link::receive`].
     fn receive_again(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
         self.receive_into(sink)
     }
 
-    /// Where this link can be reached: one entry for each usable interface address it is bound to.
+    /// Addresses at which this link can be reached: one entry for each usable interface address it
+    /// is bound to.
     ///
     /// # Errors
     /// The interfaces could not be listed.
     fn local_addresses(&self) -> io::Result<Vec<LocalAddress>>;
 
-    /// The port, at all addresses of the link, at which peers shall send bulk and from which bulk
-    /// is sent: so it never stands in front of what is small. `None`: one port for all.
+    /// Port, at all addresses of the link, to which peers send bulk and from which the link sends
+    /// bulk. Bulk thus never delays small datagrams. `None` means one port for all.
     fn bulk_port(&self) -> Option<u16> {
         None
     }
@@ -147,70 +151,71 @@ pub trait Link: Send {
     /// Bytes of the largest datagram the link carries at all.
     fn datagram_max(&self) -> usize;
 
-    /// Bytes of the largest datagram that the path to this peer carries, as far as is known here.
+    /// Bytes of the largest datagram that the path to this peer carries, as far as the link knows.
     fn datagram_max_to(&self, to: SocketAddr) -> usize {
         let _ = to;
         self.datagram_max()
     }
 
-    /// Is bulk to this host sent for less where each payload is whole pages of memory?
+    /// Returns `true` if sending bulk to this host costs less when each payload consists of whole
+    /// memory pages.
     fn prefers_pages(&self, to: IpAddr) -> bool {
         let _ = to;
         false
     }
 
-    /// Do a few datagrams of so many bytes get to this peer sooner if each is in one piece here,
-    /// and goes to the port for what is small?
+    /// Returns `true` if a few datagrams of `len` bytes reach this peer sooner when each is
+    /// contiguous in memory and goes to the port for small datagrams.
     fn has_short_way(&mut self, to: SocketAddr, len: usize) -> bool {
         let _ = (to, len);
         false
     }
 
-    /// Bytes of datagrams of `len` bytes that may wait to be received before some are lost.
+    /// Bytes of datagrams of `len` bytes each that may wait to be received before some are lost.
     fn receive_buffer(&self, len: usize) -> usize;
 
-    /// Becomes readable when something has arrived (level-triggered), while the link is
-    /// [watched](Link::watch).
+    /// Descriptor that becomes readable when something has arrived (level-triggered), while the
+    /// link is [watched](Link::watch).
     fn fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Somebody is about to sleep on [`Link::fd`] (`true`), or does so no more (`false`): one call
-    /// of either kind for each sleeper. To be watched costs each datagram that arrives half a
-    /// microsecond.
+    /// Announces that a thread is about to sleep on [`Link::fd`] (`true`), or no longer sleeps
+    /// (`false`). Each sleeper makes one call of either kind. Watching costs half a microsecond for
+    /// each datagram that arrives.
     ///
     /// # Errors
-    /// The link cannot be watched; it must be asked again and again instead.
+    /// The link cannot be watched; the caller must poll it instead.
     fn watch(&mut self, yes: bool) -> io::Result<()> {
         let _ = yes;
         Ok(())
     }
 
-    /// When the link should be called again though [`Link::fd`] announces nothing:
-    /// [`Link::receive`] has something to give then, or [`Link::send`], which had no room, may have
-    /// some.
+    /// Time at which the link should be called again although [`Link::fd`] announces nothing.
+    /// [`Link::receive`] then has something to deliver, or [`Link::send`], which had no room, may
+    /// have some.
     fn next_wakeup(&self) -> Option<Instant> {
         None
     }
 
-    /// A datagram that was too big for its path, so that smaller ones are made. At most one is kept
-    /// for each peer.
+    /// Returns a datagram that was too big for its path, so that the caller makes smaller ones. The
+    /// link keeps at most one for each peer.
     fn poll_too_big(&mut self) -> Option<TooBig> {
         None
     }
 
-    /// Nothing was heard of this peer for long, though it was asked. The link receives from it by
-    /// the plainest way until it is heard, and for good if only that way brings something again and
-    /// again (WIND-8.13).
+    /// Reports that this peer was silent for long although it was asked. The link receives from the
+    /// peer by the plainest path until the peer is heard. It does so for good if only that path
+    /// delivers again and again (WIND-8.13).
     fn unheard(&mut self, peer: SocketAddr) {
         let _ = peer;
     }
 
-    /// Something a person should be told, once: a mechanism that turned out not to work, a buffer
-    /// that is too small.
+    /// Returns a message for the user, once: for example that a mechanism does not work, or that a
+    /// buffer is too small.
     fn notice(&mut self) -> Option<String> {
         None
     }
 
-    /// What happened so far.
+    /// Counters since the link was made.
     fn statistics(&self) -> Statistics;
 }
 

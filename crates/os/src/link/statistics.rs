@@ -1,6 +1,6 @@
-//! What happened on a link.
+//! Counters of a link.
 
-/// A mechanism that makes many datagrams cheap, and whether it is used.
+/// State of a mechanism that handles many datagrams at a low cost each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Offload {
     /// In use.
@@ -8,7 +8,7 @@ pub enum Offload {
     /// Switched off by the user.
     #[default]
     Off,
-    /// Refused by the kernel or the device; told once by [`super::Link::notice`].
+    /// Refused by the kernel or the device; reported once by [`super::Link::notice`].
     Refused,
 }
 
@@ -16,51 +16,52 @@ pub enum Offload {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// Datagrams taken by the kernel.
+    /// Datagrams that the kernel accepted.
     pub datagrams_out: u64,
-    /// Of these, how many went past the kernel's IP, as frames.
+    /// Those sent as frames, past the kernel's IP stack. Included in `datagrams_out`.
     pub frames_out: u64,
-    /// Likewise, how many had the pages of their payloads taken instead of copied, by the kernel at
-    /// least.
+    /// Those whose payload pages were spliced instead of copied, at least by the kernel. Included
+    /// in `datagrams_out`.
     pub spliced: u64,
-    /// Bytes of all that were taken.
+    /// Bytes of all datagrams that the kernel accepted.
     pub bytes_out: u64,
-    /// System calls that took them.
+    /// System calls that sent them.
     pub calls_out: u64,
     /// Datagrams that arrived.
     pub datagrams_in: u64,
-    /// Of these, how many were received directly into their place.
+    /// Those received directly into their place. Included in `datagrams_in`.
     pub in_place: u64,
-    /// Likewise, before the kernel's IP.
+    /// Those received before the kernel's IP stack. Included in `datagrams_in`.
     pub early: u64,
-    /// Bytes of all that arrived.
+    /// Bytes of all datagrams that arrived.
     pub bytes_in: u64,
-    /// System calls that brought them.
+    /// System calls that received them.
     pub calls_in: u64,
-    /// Times there was no room to send.
+    /// Times that there was no room to send.
     pub would_block: u64,
     /// Datagrams lost because their peer could not be reached (no route, refused, forbidden).
     pub unreachable: u64,
-    /// Datagrams lost because their path carries less.
+    /// Datagrams lost because they were larger than their path carries.
     pub too_big: u64,
-    /// Buffers dropped because they were cut short or made no sense.
+    /// Buffers dropped because they were truncated or malformed.
     pub truncated: u64,
-    /// Datagrams the kernel dropped because our receive buffer was full (a group that came as one
-    /// buffer counts once).
+    /// Datagrams that the kernel dropped because a receive buffer of the link was full. A group
+    /// that came as one buffer counts once.
     pub overflowed: u64,
-    /// Peers that are received from by the plain socket only, because nothing came otherwise
+    /// Peers that are received from by the plain socket only, because nothing came by a fast path
     /// (WIND-8.13).
     pub receive_paths_avoided: u64,
-    /// Bytes of a socket's send buffer in the kernel, the smallest if they differ.
+    /// Bytes of a socket's send buffer in the kernel; the smallest if they differ.
     pub send_buffer: usize,
-    /// Bytes of a socket's receive buffer in the kernel, the smallest if they differ.
+    /// Bytes of a socket's receive buffer in the kernel; the smallest if they differ.
     pub receive_buffer: usize,
-    /// Several datagrams sent by one call.
+    /// Sending several datagrams by one call.
     pub gso: Offload,
-    /// Several datagrams received as one buffer.
+    /// Receiving several datagrams as one buffer.
     pub gro: Offload,
-    /// Small datagrams received before the kernel's IP. Refused also where it is not permitted.
+    /// Receiving small datagrams before the kernel's IP stack. Also refused where it is not
+    /// permitted.
     pub early_receive: Offload,
-    /// Bulk sent without a copy.
+    /// Sending bulk without a copy.
     pub splice: Offload,
 }
