@@ -293,7 +293,7 @@ pub(in crate::link) mod tests {
         }
     }
 
-    /// What the kernel of a virtual device leaves undone.
+    /// The kernel leaves the checksum of a virtual device's packets unfinished.
     #[test]
     fn a_sum_of_the_addresses_alone_is_believed() {
         let (from, to) = ("10.1.2.3:7".parse().unwrap(), "10.1.2.4:9".parse().unwrap());

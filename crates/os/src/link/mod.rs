@@ -40,7 +40,8 @@ use std::time::Instant;
 pub struct Outgoing<'a> {
     /// Address of the receiver.
     pub to: &'a SocketAddr,
-    /// From where: bulk has a socket of its own, if the link has one ([`Link::bulk_port`]).
+    /// Lane of the datagram. Bulk leaves from a port of its own if the link has one
+    /// ([`Link::bulk_port`]).
     pub lane: Lane,
     /// Fast paths that the datagram may take.
     pub mode: SendMode,

@@ -1,71 +1,73 @@
-//! Who takes what a link brings, and may say beforehand where it will belong.
+//! Receivers of what a link delivers, which may predict where payloads will belong.
 
 use super::Arrival;
 use crate::memory::Places;
 use std::net::SocketAddr;
 
-/// What will probably come next by the bulk lane: datagrams that are alike, whose payloads belong
-/// one behind the other, in few places.
+/// Datagrams that will probably come next in the bulk lane. They are alike, and their payloads
+/// belong one after the other, in few places.
 #[derive(Debug)]
 pub struct Predicted {
-    /// Bytes before the payload of each.
+    /// Bytes before the payload of each datagram.
     pub head: usize,
-    /// Bytes of payload of each.
+    /// Bytes of payload of each datagram.
     pub payload: usize,
-    /// Bytes behind it.
+    /// Bytes after the payload of each datagram.
     pub tag: usize,
-    /// Where the payloads belong, as many as there is room for, none across two places. Whatever
-    /// comes, these bytes, and no others, may hold anything afterwards.
+    /// Places of the payloads, as many as there is room for; no payload spans two places. Whatever
+    /// arrives, these bytes, and no others, may hold anything afterwards.
     pub places: Places,
 }
 
-/// A datagram that came in three pieces, its payload where it was predicted to belong.
+/// A datagram that was received in three pieces, its payload directly where it was predicted to
+/// belong.
 #[derive(Clone, Copy, Debug)]
 pub struct Scattered<'a> {
-    /// Whence.
+    /// Address of the sender.
     pub from: SocketAddr,
-    /// What comes before the payload.
+    /// Bytes before the payload.
     pub head: &'a [u8],
     /// The payload, at its place.
     pub payload: &'a [u8],
-    /// What comes behind it.
+    /// Bytes after the payload.
     pub tag: &'a [u8],
-    /// As [`Arrival::congested`].
+    /// Congestion mark, as [`Arrival::congested`].
     pub congested: bool,
 }
 
-/// Takes datagrams in.
+/// Receives datagrams from a link.
 pub trait Sink {
-    /// One has arrived.
+    /// Takes a datagram that has arrived.
     fn take(&mut self, arrival: Arrival<'_>);
 
-    /// Was the one that was taken last from a peer, unaltered, and none that had come before, which
-    /// anybody may say again? Only then it is believed by which way it seems to have come.
+    /// Returns `true` if the datagram taken last came from a peer, unaltered, and is no replay.
+    /// Only then the link trusts the path by which the datagram seems to have come.
     fn was_a_peers(&self) -> bool {
         false
     }
 
-    /// Bulk is about to be received: where would it belong? Asked again before each call that
-    /// receives.
+    /// Predicts where bulk that is about to be received would belong. Called again before each
+    /// receiving call.
     fn predict(&mut self) -> Option<Predicted> {
         None
     }
 
-    /// Is this what was predicted at that place in the order, from 0? Asked for the datagrams of a
-    /// call in their order, up to the first that is not, before any is handed over: this one and
-    /// all behind it are taken out of their places and handed over as any others.
+    /// Returns `true` if this datagram is what was predicted at that index, from 0. The link asks
+    /// for the datagrams of a call in order, up to the first mismatch, before it hands any over.
+    /// The mismatch and all datagrams behind it are copied out of their places and handed over as
+    /// any others.
     fn confirm(&mut self, index: usize, scattered: &Scattered<'_>) -> bool {
         let _ = (index, scattered);
         false
     }
 
-    /// One has arrived that was predicted.
+    /// Takes a predicted datagram that has arrived.
     fn take_scattered(&mut self, scattered: Scattered<'_>) {
         let _ = scattered;
     }
 }
 
-/// Takes all, predicts nothing.
+/// Takes every datagram and predicts nothing.
 pub(super) struct Plain<'a>(pub(super) &'a mut dyn FnMut(Arrival<'_>));
 
 impl Sink for Plain<'_> {

@@ -1,4 +1,4 @@
-//! Which addresses and which port.
+//! Selection of addresses and ports.
 
 use super::socket::Socket;
 use crate::without::Without;
@@ -8,23 +8,23 @@ use oikaze_protocol::limits::{SOCKET_BUFFER, SOCKET_BUFFER_LEAST};
 use rustix::io::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Times a port of the kernel's choice is tried for both families.
+/// Attempts at a port of the kernel's choice that is free for both families.
 const ATTEMPTS: usize = 16;
 
-/// What a [`super::UdpLink`] is asked to be. The default: every address, both families, any port.
+/// Settings of a [`super::UdpLink`]. The default is every address, both families, any port.
 #[derive(Clone, Debug)]
 pub struct Bind {
-    /// Addresses of ours to be reached at; none: all there are.
+    /// Local addresses to be reached at; empty means all.
     pub addresses: Vec<IpAddr>,
     /// Ports to try, in order.
     pub ports: Ports,
-    /// Links of this machine that shall find room in `ports`.
+    /// Number of links of this machine that are to find room in `ports`.
     pub sharers: usize,
-    /// What not to use: `gso`, `gro`, `lanes`, `connect`, `early`, `frames`, `ipv6`.
+    /// Mechanisms not to use: `gso`, `gro`, `lanes`, `connect`, `early`, `frames`, `ipv6`.
     pub without: Without,
-    /// Nothing but their UDP checksum covers the bytes of a datagram.
+    /// Only the UDP checksum covers the bytes of a datagram.
     pub checked_by_udp: bool,
-    /// Kernel buffer to ask for, each way.
+    /// Kernel buffer to ask for in each direction, in bytes.
     pub buffer: usize,
 }
 
@@ -50,27 +50,27 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// One of the kernel's choice.
+    /// One port of the kernel's choice.
     pub const ANY: Ports = Ports { first: 0, last: 0 };
 
-    /// From `first` to `last`, both included; `None` if that is no range.
+    /// Ports from `first` to `last`, both included. Returns `None` if that is no range.
     #[must_use]
     pub const fn range(first: u16, last: u16) -> Option<Ports> {
         if first == 0 && last != 0 || first > last { None } else { Some(Ports { first, last }) }
     }
 
-    /// In order.
+    /// Iterates over the ports in ascending order.
     pub fn iter(self) -> impl DoubleEndedIterator<Item = u16> {
         self.first..=self.last
     }
 
-    /// Have `sharers` links room for two ports each?
+    /// Returns `true` if `sharers` links have room for two ports each.
     fn hold_two_for(self, sharers: usize) -> bool {
         self == Ports::ANY || usize::from(self.last - self.first) + 1 >= sharers.saturating_mul(2)
     }
 }
 
-/// A text that is no port and no range.
+/// Error for a text that is neither a port nor a range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is neither a port nor a range of ports; write 7000 or 7000-7015 (1 to 65535)")]
 pub struct PortsSyntax(String);
@@ -88,7 +88,7 @@ impl FromStr for Ports {
     }
 }
 
-/// As it is read, but for [`Ports::ANY`].
+/// Writes what [`FromStr`] reads, except for [`Ports::ANY`].
 impl fmt::Display for Ports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.first, self.last) {
@@ -99,7 +99,7 @@ impl fmt::Display for Ports {
     }
 }
 
-/// No link could be made.
+/// Error of opening a link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BindError {
     /// Every port asked for is taken.
@@ -107,12 +107,12 @@ pub enum BindError {
         "UDP port {ports} at {address}: in use by another program; give a wider range (--ports A-B), stop the other program (ss -ulpn shows it), or leave the port to the system"
     )]
     InUse {
-        /// What was tried.
+        /// Ports that were tried.
         ports: Ports,
-        /// Where.
+        /// Address at which they were tried.
         address: IpAddr,
     },
-    /// No such address here.
+    /// No interface of this machine has the address.
     #[error(
         "cannot be reached at {address}: no interface of this machine has that address (ip address shows what there is)"
     )]
@@ -120,14 +120,14 @@ pub enum BindError {
         /// What was asked for.
         address: IpAddr,
     },
-    /// A port below 1024, without the privilege.
+    /// A port below 1024 without the privilege.
     #[error("UDP port {port} at {address}: not permitted ({why}); use a port from 1024 on")]
     Forbidden {
-        /// Where.
+        /// Address of the attempt.
         address: IpAddr,
-        /// Which.
+        /// Refused port.
         port: u16,
-        /// The system's answer.
+        /// Error of the system call.
         why: Errno,
     },
     /// A system call failed.
@@ -135,13 +135,13 @@ pub enum BindError {
     System {
         /// What was tried.
         what: &'static str,
-        /// The system's answer.
+        /// Error of the system call.
         why: Errno,
     },
 }
 
 impl BindError {
-    /// Why `bind` refused this address.
+    /// Explains why `bind` refused this address.
     pub(super) fn of(at: SocketAddr, why: Errno) -> BindError {
         let address = at.ip();
         match why {
@@ -157,15 +157,16 @@ impl BindError {
 
 /// The sockets of a link.
 pub(super) struct Opened {
-    /// On the link's port.
+    /// Sockets on the link's port.
     pub(super) small: Vec<Socket>,
-    /// At the same addresses on another port; none: bulk goes by the others, too.
+    /// Sockets at the same addresses on another port. If there are none, bulk goes through the
+    /// small ones.
     pub(super) bulk: Vec<Socket>,
-    /// What a person should know.
+    /// Messages for the user.
     pub(super) notices: Vec<String>,
 }
 
-/// Open what is asked for.
+/// Opens what is asked for.
 pub(super) fn open(ask: &Bind) -> Result<Opened, BindError> {
     let small = open_one_of(ask.ports.iter(), ask)?;
     let mut notices = Vec::new();
@@ -180,7 +181,8 @@ pub(super) fn open(ask: &Bind) -> Result<Opened, BindError> {
     Ok(Opened { small, bulk, notices })
 }
 
-/// From the range's other end, so that who comes later still finds a first port.
+/// Opens the sockets for bulk from the other end of the range, so that later links still find a
+/// first port.
 fn open_for_bulk(ask: &Bind) -> Result<Vec<Socket>, String> {
     if ask.ports.hold_two_for(ask.sharers) {
         open_one_of(ask.ports.iter().rev(), ask).map_err(|why| why.to_string())
@@ -192,7 +194,7 @@ fn open_for_bulk(ask: &Bind) -> Result<Vec<Socket>, String> {
     }
 }
 
-/// On the first of these ports that is free at all addresses.
+/// Opens sockets on the first of these ports that is free at all addresses.
 fn open_one_of(ports: impl Iterator<Item = u16>, ask: &Bind) -> Result<Vec<Socket>, BindError> {
     let mut refused = None;
     for port in ports {
@@ -215,7 +217,8 @@ fn open_one_of(ports: impl Iterator<Item = u16>, ask: &Bind) -> Result<Vec<Socke
     }))
 }
 
-/// All addresses of both families, by one socket; a machine without IPv6 is reached by the other.
+/// Opens all addresses of both families with one socket. On a machine without IPv6 the socket is
+/// IPv4 only.
 fn open_everywhere(port: u16, ask: &Bind) -> Result<Vec<Socket>, BindError> {
     let open = |ip: IpAddr, both| {
         Socket::open(SocketAddr::new(ip, port), both, ask.buffer, &ask.without).map(|one| vec![one])
@@ -229,7 +232,7 @@ fn open_everywhere(port: u16, ask: &Bind) -> Result<Vec<Socket>, BindError> {
     open(Ipv4Addr::UNSPECIFIED.into(), false)
 }
 
-/// The addresses asked for, on one port.
+/// Opens the requested addresses on one port.
 fn open_at(mut port: u16, ask: &Bind) -> Result<Vec<Socket>, BindError> {
     let mut sockets: Vec<Socket> = Vec::new();
     for address in ask.addresses.iter().filter(|address| address.is_ipv4() || !ask.without.ipv6) {
@@ -248,7 +251,7 @@ fn open_at(mut port: u16, ask: &Bind) -> Result<Vec<Socket>, BindError> {
 }
 
 fn small_buffer<'s>(sockets: impl Iterator<Item = &'s Socket>, asked: usize) -> Option<String> {
-    // The kernel says twice what it was asked for: its own bookkeeping is in it.
+    // The kernel reports twice the requested size, because its own bookkeeping is included.
     let smallest = sockets.map(|socket| socket.receive_buffer.min(socket.send_buffer) / 2).min()?;
     (smallest < SOCKET_BUFFER_LEAST.min(asked)).then(|| {
         format!(

@@ -1,10 +1,11 @@
-//! Connected sockets for the few peers that are talked to most.
+//! Connected sockets for the few peers with the most traffic.
 //!
-//! A connected UDP socket keeps its route, and what arrives for it is found with its route, too: on
-//! two hosts joined by a veth pair an exchange of 8 bytes takes 4.6 µs each way instead of 5.9, and
-//! bulk goes faster by a twentieth, half of it by the sender's socket and half by the receiver's.
-//! They are bound to the link's own port, so that a peer does not notice; what it sends is found by
-//! the pair of addresses before the link's own socket is considered. Each lane has its own.
+//! A connected UDP socket keeps its route, and the kernel finds what arrives for the socket
+//! together with the route. On two hosts joined by a veth pair an exchange of 8 bytes takes 4.6 µs
+//! each way instead of 5.9. Bulk is faster by a twentieth, half of it by the sender's socket and
+//! half by the receiver's. Connected sockets are bound to the link's own port, so a peer does not
+//! notice. The kernel matches the pair of addresses before it considers the link's own socket. Each
+//! lane has its own set.
 
 use super::early::Way;
 use super::frames::{Frames, Outlets};
@@ -14,40 +15,40 @@ use arrayvec::ArrayVec;
 use rustix::io::Errno;
 use std::net::{IpAddr, SocketAddr};
 
-/// Peers with a socket of their own. Each costs a look in every few.
+/// Maximum number of peers with a connected socket. Each socket costs one poll in every few.
 pub(super) const CONNECTED_MAX: usize = 4;
-/// Peers that are counted as candidates.
+/// Maximum number of peers that are counted as candidates.
 const CANDIDATES: usize = 16;
-/// Calls after which a candidate gets its socket.
+/// Calls after which a candidate gets a connected socket.
 const WORTH_IT: u32 = 64;
-/// Calls after which candidates and failures are forgotten, and sockets closed that were not used
-/// meanwhile.
+/// Calls after which candidates and failures are forgotten, and sockets without use in that time
+/// are closed.
 const PERIOD: u32 = 1 << 16;
-/// Sockets that could not be made, or used, before no more are tried for the rest of a period.
+/// Sockets that could not be made or used, after which no more are tried in this period.
 const FAILURES_MAX: u32 = 3;
 
-/// A peer's own socket.
+/// Connected socket of a peer.
 #[derive(Debug)]
 pub(super) struct Connected {
     pub(super) to: SocketAddr,
     pub(super) socket: Socket,
-    /// Or what is small past it.
+    /// Frames to the peer, which send small datagrams past the socket.
     pub(super) frames: Frames,
     /// Calls in this period.
     used: u32,
 }
 
 impl Drop for Connected {
-    /// A child of a fork may hold the socket, too, for long, and would get what the peer sends.
-    /// Connected to itself it gets nothing, and sockets that allow others do not keep the next one
-    /// from the port.
+    /// A child of a fork may hold the socket, too, for long, and would receive what the peer sends.
+    /// Connected to itself, the socket receives nothing. With sharing allowed, the socket does not
+    /// keep the next one from the port.
     fn drop(&mut self) {
         let _ = self.socket.share(true);
         let _ = rustix::net::connect(&self.socket.fd, &self.socket.local);
     }
 }
 
-/// The connected sockets, and who may get one.
+/// Connected sockets of a lane, and candidates for one.
 #[derive(Debug, Default)]
 pub(super) struct ConnectedSet {
     pub(super) sockets: ArrayVec<Connected, CONNECTED_MAX>,
@@ -57,8 +58,8 @@ pub(super) struct ConnectedSet {
 }
 
 impl ConnectedSet {
-    /// A call is made for this peer: the index of its own socket, if it has one, and else whether
-    /// it is worth one.
+    /// Counts a call for this peer. Returns the index of its connected socket, if it has one, and
+    /// otherwise whether the peer is worth one.
     pub(super) fn note(&mut self, peer: SocketAddr) -> (Option<usize>, bool) {
         self.calls += 1;
         if self.calls >= PERIOD {
@@ -78,17 +79,16 @@ impl ConnectedSet {
         )
     }
 
-    /// Has somebody on this host a socket of its own, or is there one left?
+    /// Returns `true` if a peer on this host has a connected socket, or if one is left.
     pub(super) fn may_have(&self, host: IpAddr) -> bool {
         !self.sockets.is_full() || self.sockets.iter().any(|connected| connected.to.ip() == host)
     }
 
-    /// Calls for a candidate.
+    /// Counts a call for a candidate and returns its calls so far.
     fn count(&mut self, peer: SocketAddr) -> u32 {
         let Some((_, calls)) = self.candidates.iter_mut().find(|(candidate, _)| *candidate == peer)
         else {
-            // When there are more candidates than places, the others must wait for the period's
-            // end.
+            // With more candidates than places, the others wait for the end of the period.
             let _ = self.candidates.try_push((peer, 1));
             return 1;
         };
@@ -96,8 +96,8 @@ impl ConnectedSet {
         *calls
     }
 
-    /// Connect a socket to this peer, on the port of `own`. No error: the link's own socket serves
-    /// as well.
+    /// Connects a socket to this peer, on the port of `own`. A failure is no error, because the
+    /// link's own socket serves as well.
     pub(super) fn connect(
         &mut self,
         to: SocketAddr,
@@ -119,8 +119,8 @@ impl ConnectedSet {
         }
     }
 
-    /// While the new socket takes the port, all sockets on it must allow that; at other times none
-    /// does, so that two programs that are given one port still find out.
+    /// Opens the socket. All sockets on the port must allow sharing while the new one takes the
+    /// port. At other times none does, so that two programs that are given one port notice it.
     fn open(
         &self,
         to: SocketAddr,
@@ -139,22 +139,22 @@ impl ConnectedSet {
         share(false).and(opened)
     }
 
-    /// A datagram of this peer came past its socket, if it has one.
+    /// Records that a datagram of this peer came past its socket, if it has one.
     pub(super) fn heard(&mut self, peer: SocketAddr, way: &Way, outlets: &mut Outlets) {
         if let Some(connected) = self.sockets.iter_mut().find(|connected| connected.to == peer) {
             connected.frames.heard(way, &connected.socket, outlets);
         }
     }
 
-    /// Closes the socket at this index, which may get nothing that its peer sends (WIND-8.13).
+    /// Closes the socket at this index, which may receive nothing that its peer sends (WIND-8.13).
     pub(super) fn close(&mut self, index: usize) {
         if index < self.sockets.len() {
             self.sockets.remove(index);
         }
     }
 
-    /// This socket does not reach its peer, or not any more (it has ended, say): without it. One
-    /// that was of use says nothing of other peers'.
+    /// Removes a socket that does not reach its peer, or no longer (the peer may have ended). A
+    /// socket that was of use says nothing about those of other peers.
     pub(super) fn give_up(&mut self, index: usize) {
         if index < self.sockets.len() {
             let given_up = self.sockets.remove(index);

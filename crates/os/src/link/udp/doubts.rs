@@ -10,13 +10,13 @@ use arrayvec::ArrayVec;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// Peers that are doubted at a time. More are silent together only where the fast paths are not the
-/// cause.
+/// Maximum number of doubted peers at a time. If more are silent together, the fast paths are not
+/// the cause.
 const DOUBTED_MAX: usize = 16;
 /// Silences in a row that only the link's own socket has ended, before the fast paths are given up.
 const ROUNDS: u8 = 3;
-/// Time from the first datagram that ends a silence until the fast paths are open again. What was
-/// on its way to the socket has come by then.
+/// Time from the first datagram that ends a silence until the fast paths are open again. Datagrams
+/// that were under way to the socket have come by then.
 const REOPEN_TIME: Duration = Duration::from_millis(100);
 
 /// Peers of which nothing was heard while a fast path was open to them.
@@ -90,12 +90,12 @@ impl Doubts {
         self.0.retain(|doubt| doubt.peer != peer || doubt.stage == Stage::Avoided);
     }
 
-    /// Must this peer have no socket of its own?
+    /// Returns `true` if this peer must have no connected socket.
     pub(super) fn closes(&self, peer: SocketAddr) -> bool {
         self.0.iter().any(|doubt| doubt.peer == peer && doubt.stage != Stage::Open)
     }
 
-    /// Must nothing be received early? The tcx programs know no peers.
+    /// Returns `true` if nothing may be received early. The tcx programs know no peers.
     pub(super) fn close_early(&mut self, now: Instant) -> bool {
         for doubt in &mut self.0 {
             if matches!(doubt.stage, Stage::Heard(until) if now >= until) {
@@ -107,7 +107,7 @@ impl Doubts {
 }
 
 impl UdpLink {
-    /// Nothing was heard of this peer for long.
+    /// Closes the fast paths of a peer that was silent for long.
     pub(super) fn doubt(&mut self, peer: SocketAddr) {
         let own = self.connected.small.sockets.iter().position(|connected| connected.to == peer);
         let is_early = self.early.as_ref().is_some_and(super::early::Early::is_open);
@@ -124,13 +124,13 @@ impl UdpLink {
         self.looks.not_early();
     }
 
-    /// After there was no room in the ring, a sleep or a doubt: may datagrams be received early
-    /// again?
+    /// Returns `true` if datagrams may be received early again, after the ring was full, a sleep or
+    /// a doubt.
     pub(super) fn may_receive_early(&mut self) -> bool {
         self.sleepers == 0 && (self.doubts.is_empty() || !self.doubts.close_early(Instant::now()))
     }
 
-    /// A person is told once for each peer.
+    /// Notifies the user, once for each peer.
     pub(super) fn tell_of_avoided(&mut self, peer: SocketAddr) {
         self.statistics.receive_paths_avoided += 1;
         self.notices.push_back(format!(

@@ -1,12 +1,12 @@
-//! Small datagrams sent as frames: the kernel's way through UDP, IP, routes and local peers is
-//! longer than all the rest of their journey.
+//! Small datagrams sent as Ethernet frames. The kernel's path through UDP, IP, routes and local
+//! peers takes longer than the rest of their journey.
 //!
-//! What is known of the way to a peer is how its own datagrams come ([`Way`]): by which interface,
-//! from which card. So it is only used for peers whose datagrams come [early](super::early), while
-//! they come, and if the kernel would send from the same address and with the interface's MTU: over
-//! tunnels and IPsec it would not. The interface's queues and rules for what leaves (tc, nftables'
-//! egress) are processed; the firewall's rules for output have let the handshake pass, which goes
-//! by the socket (WIND-10.5), as does a datagram now and then.
+//! The way to a peer is known from how the peer's own datagrams come ([`Way`]): by which interface
+//! and from which card. So frames are only used for peers whose datagrams come
+//! [early](super::early), while they do. The kernel must also send from the same address and with
+//! the interface's MTU, which it does not over tunnels and IPsec. The interface's queues and egress
+//! rules (tc, nftables' egress) are processed. The firewall's output rules have let the handshake
+//! pass, which goes through the socket (WIND-10.5), as does a datagram now and then.
 
 use super::UdpLink;
 use super::early::{ETHERNET_LEN, Way};
@@ -23,41 +23,41 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// Bytes of a frame, at most: of longer ones the kernel's way is a small part.
+/// Maximum bytes of a frame. The kernel's path is a small part of the cost of longer ones.
 const FRAME_MAX: usize = 2048;
-/// A peer of whom nothing came early for so long after a frame, or for so many frames, may have
-/// moved.
+/// Time without an early datagram after a frame, after which the peer may have moved.
 const UNHEARD_TIME: Duration = Duration::from_millis(5);
 const UNHEARD_MAX: u32 = 8;
-/// So many to one peer go sooner each by itself than cut from one by the kernel, and joined again:
-/// a message of 5 KiB at an MTU of 1500.
+/// Maximum number of datagrams to one peer that go sooner one by one than cut by the kernel and
+/// joined again: a message of 5 KiB at an MTU of 1500.
 const FEW: usize = 4;
-/// While a peer is not heard, what could go so goes to its port for what is small once in so many
-/// times, by the socket: then it may be heard.
+/// Interval, in datagrams, of attempts while a peer is not heard. One of so many goes through the
+/// socket to the peer's port for small datagrams, so that the peer may be heard.
 const TRIED: u32 = 16;
-/// So often the socket is used all the same, for firewalls forget a conversation that they do not
-/// see; and the kernel asked whether it would still go this way.
+/// Interval at which the socket is used all the same, because firewalls forget a flow that they do
+/// not see. The kernel's route is checked then, too.
 const BY_SOCKET: Duration = Duration::from_secs(5);
-/// Ways are looked at no more often than this: one that keeps changing is none.
+/// Minimum time between two checks of a way. A way that keeps changing is not used.
 const CHANGE: Duration = Duration::from_millis(100);
 
-/// Interfaces that frames go out by, each with a socket that is kept: to close one takes the kernel
-/// milliseconds.
+/// Interfaces through which frames are sent. Each socket is kept, because closing one takes the
+/// kernel milliseconds.
 #[derive(Debug, Default)]
 pub(super) struct Outlets(Vec<Outlet>);
 
 #[derive(Debug)]
 struct Outlet {
-    /// The interface's number.
+    /// Index of the interface.
     number: u32,
-    /// Of AF_PACKET; it hears nothing.
+    /// An AF_PACKET socket that receives nothing.
     socket: OwnedFd,
-    /// Bytes of the largest IP packet.
+    /// Bytes of the largest IP packet that the interface takes.
     mtu: usize,
 }
 
 impl Outlets {
-    /// That of this interface; `None`: it is gone, or it is not permitted.
+    /// Opens the outlet of this interface. Returns `None` if the interface is gone or sending
+    /// frames is not permitted.
     fn open(&mut self, number: u32) -> Option<&Outlet> {
         if !self.0.iter().any(|outlet| outlet.number == number) {
             let name = interfaces::list().ok()?.into_iter().find(|one| one.index == number)?.name;
@@ -75,32 +75,32 @@ impl Outlets {
     }
 }
 
-/// How a peer is sent frames to.
+/// State of sending frames to a peer.
 #[derive(Debug)]
 pub(super) struct Frames {
     open: Option<Open>,
-    /// The way that was looked at last, and when.
+    /// Way that was checked last, and when.
     seen: Option<(Way, Instant)>,
-    /// Sent since something came, and when the first.
+    /// Number of frames since a datagram came early, and when the first was sent.
     unheard: (u32, Instant),
     by_socket: Instant,
-    /// Times that something could have gone so, if a way had been known.
+    /// Number of datagrams that could have gone as frames, if a way had been known.
     asked: u32,
 }
 
-/// A way that can be gone.
+/// A way that frames can take.
 #[derive(Debug)]
 struct Open {
     interface: u32,
-    /// Headers, then room for the datagram.
+    /// Headers, followed by room for the datagram.
     frame: Box<[u8; FRAME_MAX]>,
     /// Bytes of the headers.
     headers: usize,
 }
 
 impl UdpLink {
-    /// Send one of few small datagrams past the socket of its peer; `None`: it is to go by the
-    /// socket.
+    /// Sends one of few small datagrams as a frame, past the socket of its peer. Returns `None` if
+    /// it has to go through the socket.
     pub(super) fn send_frame(&mut self, own: usize, one: &Outgoing<'_>) -> Option<Sent> {
         let connected =
             self.connected.small.sockets.get_mut(own).filter(|_| one.len() == one.head.len())?;
@@ -109,7 +109,7 @@ impl UdpLink {
         Some(sent)
     }
 
-    /// Are a few datagrams of so many bytes likely to go so to this peer?
+    /// Returns `true` if a few datagrams of `len` bytes are likely to go as frames to this peer.
     pub(super) fn may_send_frames(&mut self, to: SocketAddr, len: usize) -> bool {
         if self.early.is_none() || self.without.frames {
             return false;
@@ -126,7 +126,7 @@ impl Frames {
         Frames { open: None, seen: None, unheard: (0, now), by_socket: now, asked: 0 }
     }
 
-    /// Something came from the peer this way; `socket` is connected to it.
+    /// Records the way by which something came from the peer to which `socket` is connected.
     pub(super) fn heard(&mut self, way: &Way, socket: &Socket, outlets: &mut Outlets) {
         self.unheard.0 = 0;
         let same = self.seen.as_ref().is_some_and(|(seen, _)| seen == way);
@@ -140,13 +140,13 @@ impl Frames {
         }
     }
 
-    /// Shall a few datagrams of so many bytes be tried so?
+    /// Returns `true` if a few datagrams of `len` bytes should be tried as frames.
     pub(super) fn may_take(&mut self, len: usize) -> bool {
         match &self.open {
             Some(open) => {
                 open.headers + len <= FRAME_MAX && self.unheard.0 + FEW as u32 <= UNHEARD_MAX
             }
-            // Two that have nothing small for each other would never be heard.
+            // Two peers that have nothing small for each other would otherwise never be heard.
             None => {
                 self.asked = self.asked.wrapping_add(1);
                 self.asked.is_multiple_of(TRIED)
@@ -154,7 +154,7 @@ impl Frames {
         }
     }
 
-    /// Send a datagram; `None`: it is to go by the socket.
+    /// Sends a datagram as a frame. Returns `None` if it has to go through the socket.
     pub(super) fn send(
         &mut self,
         datagram: &[u8],
@@ -189,11 +189,11 @@ impl Frames {
         match rustix::io::retry_on_intr(|| {
             rustix::net::send(&outlet.socket, frame, SendFlags::DONTWAIT)
         }) {
-            // Dropped at the interface, which UDP does not tell of: as good as lost on the way.
+            // Dropped at the interface, which UDP does not report: as good as lost on the path.
             Ok(_) | Err(Errno::NOBUFS) => Some(Sent::Whole),
             Err(Errno::AGAIN | Errno::NOMEM) => None,
             Err(_) => {
-                // The interface is down, or smaller.
+                // The interface is down, or its MTU is smaller now.
                 (self.open, self.seen) = (None, self.seen.map(|(way, _)| (way, now)));
                 None
             }
@@ -201,13 +201,13 @@ impl Frames {
     }
 }
 
-/// Are these few enough to go one by one?
+/// Returns `true` if these are few enough to go one by one.
 pub(super) fn are_few<T>(run: impl Iterator<Item = T>) -> bool {
     run.take(FEW + 1).count() <= FEW
 }
 
-/// Would the kernel send by an interface of this MTU to whom this socket is connected to? A tunnel
-/// has a smaller one, and so has IPsec.
+/// Returns `true` if the kernel would send to the peer of this socket by an interface of this MTU.
+/// A tunnel has a smaller MTU, and so has IPsec.
 fn is_way_of(socket: &Socket, mtu: usize) -> bool {
     let of_route = if socket.local.is_ipv4() {
         sockopt::ip_mtu(&socket.fd)
@@ -218,7 +218,7 @@ fn is_way_of(socket: &Socket, mtu: usize) -> bool {
 }
 
 impl Open {
-    /// `None`: the kernel would go another way, or this one is not permitted.
+    /// Returns `None` if the kernel would take another way, or if this one is not permitted.
     fn new(way: &Way, socket: &Socket, outlets: &mut Outlets) -> Option<Open> {
         let peer = socket.peer?;
         if socket.local != way.ours || !is_way_of(socket, outlets.open(way.interface)?.mtu) {
@@ -234,7 +234,8 @@ impl Open {
     }
 }
 
-/// A socket that sends frames at one interface, and receives none. `None`: it takes CAP_NET_RAW.
+/// Opens a socket that sends frames at one interface and receives none. Returns `None` without
+/// CAP_NET_RAW.
 fn packet_socket(interface: u32) -> Option<OwnedFd> {
     // No protocol: nothing is heard by it.
     // SAFETY: plain numbers.

@@ -8,65 +8,67 @@ use super::{Socket, UdpLink};
 use oikaze_protocol::wire::Lane;
 use std::io;
 
-/// Datagrams after which a look at a socket of small ones ends.
+/// Datagrams after which a poll of a small socket ends.
 const BURST: usize = 64;
-/// Who waits looks so often before anything else: what comes is seen half a look after it came, on
-/// the average, and whatever is done between two looks makes them longer.
+/// Polls in a row on behalf of a waiting thread before any other work. On average a datagram is
+/// noticed half a poll interval after it arrives, and other work between two polls lengthens the
+/// interval.
 const LOOKS_AT_ONCE: usize = 4;
-/// And in what comes early, where a look is a load and not a system call, so often in place of each
-/// of those.
+/// Checks of the early ring in place of each of those polls: such a check is a load and not a
+/// system call.
 const LOOKS_AT_RING: usize = 16;
-/// Quiet sockets are looked at every so many times.
+/// Polls after which one of the idle sockets is polled.
 const LOOK_ASIDE: usize = 12;
-/// So often at most a look at quiet ones is put off, because of what the hot one has or may have at
-/// any moment.
+/// Maximum number of polls by which idle sockets are deferred in favour of the hot one, which has
+/// or may have datagrams at any moment.
 const PUT_OFF: usize = 24;
-/// After something small came, its sender's next, or its answer to ours, is expected for so many
-/// looks.
+/// Polls for which another small datagram is expected after one came: the sender's next, or its
+/// answer to ours.
 const EXPECTED: usize = 24;
-/// Bulk is looked at each time for so many looks after it had something.
+/// Polls for which the bulk socket is polled each time after it had something.
 const BULK_LATELY: usize = 64;
-/// Small messages that came within so many looks may be followed by others, for which bulk leaves
-/// room.
+/// Polls for which small messages count as recent. Others may follow them, and bulk leaves room for
+/// those.
 const SMALL_LATELY: usize = 512;
-/// Sockets are quiet when for so many looks all that came was early.
+/// Polls without a datagram through a socket, after which the sockets count as idle and only the
+/// early ring is polled.
 const SOCKET_LATELY: usize = 64;
-/// Bytes of bulk between two looks at what is small, when such came lately: less than an unloaded
-/// round trip.
+/// Bytes of bulk between two polls of the small sockets while small messages are recent. They take
+/// less time than an unloaded round trip.
 const TAKEN_AMONG_SMALL: usize = BUFFER_LEN / 2;
-/// And when none did: a turn's own cost is nothing against these.
+/// Bytes of bulk between two polls otherwise. The cost of a turn is negligible against these.
 const TAKEN_ALONE: usize = 4 * BUFFER_LEN;
-/// Buffers that are no longer than this on the average are asked for together.
+/// Average buffer length in bytes up to which several buffers are requested together.
 const SMALL_BUFFER: usize = 3 * BUFFER_LEN / (2 * BUFFERS);
 
-/// What was looked at, and found where.
+/// State of the poll schedule.
 #[derive(Debug)]
 pub(super) struct Looks {
-    /// Looks so far.
+    /// Number of polls so far.
     count: usize,
-    /// Those at others than the hot ones.
+    /// Number of polls of other sockets than the hot ones.
     aside: usize,
-    /// When quiet ones were looked at last.
+    /// Poll at which an idle socket was polled last.
     aside_at: usize,
-    /// The socket of small datagrams that had something last.
+    /// Index of the small socket that had something last.
     hot: usize,
-    /// Likewise of bulk.
+    /// Index of the bulk socket that had something last.
     hot_bulk: usize,
-    /// When small datagrams came last.
+    /// Poll at which small datagrams came last.
     small: usize,
-    /// When they came to a socket last, and not early.
+    /// Poll at which small datagrams came last through a socket, and not early.
     by_socket: usize,
-    /// They come early: all sockets are quiet.
+    /// Small datagrams come early, and all small sockets are idle.
     early: bool,
-    /// When bulk did.
+    /// Poll at which bulk came last.
     bulk: usize,
-    /// The latest look left bulk to the next one.
+    /// The latest poll left bulk to the next one.
     bulk_waits: bool,
 }
 
 impl Looks {
     pub(super) fn new() -> Looks {
-        // Nothing has come lately.
+        // Nothing counts as recent at first.
         let count = BULK_LATELY.max(SMALL_LATELY).max(SOCKET_LATELY + 1);
         Looks {
             count,
@@ -82,15 +84,15 @@ impl Looks {
         }
     }
 
-    /// There are more sockets of bulk from this index on: the hot one stays, for what it still has
-    /// came before what they will have.
+    /// Accounts for new bulk sockets from this index on. The hot socket stays hot, because what is
+    /// still in it came before anything in the new ones.
     pub(super) fn more_bulk(&mut self, at: usize, more: usize) {
         if self.hot_bulk >= at {
             self.hot_bulk += more;
         }
     }
 
-    /// What comes from now on comes to the sockets.
+    /// Called when datagrams go to the sockets from now on.
     pub(super) fn not_early(&mut self) {
         self.early = false;
     }
@@ -99,21 +101,21 @@ impl Looks {
         self.count.wrapping_sub(self.bulk) < BULK_LATELY
     }
 
-    /// Is it time for the quiet ones? They cost more than the hot one, for which somebody waits:
-    /// best is the first look that finds nothing there after something, when the next is least
-    /// likely to be just about to come.
+    /// Returns `true` if an idle socket should be polled. Idle sockets cost more than the hot one,
+    /// for which a thread waits. The best time is the first empty poll after a datagram, when the
+    /// next datagram is least likely to be imminent.
     fn may_look_aside(&self) -> bool {
         let since = self.count.wrapping_sub(self.aside_at);
         let lull = self.count.wrapping_sub(self.small);
         since >= LOOK_ASIDE && (lull == 1 || lull > EXPECTED || since >= LOOK_ASIDE + PUT_OFF)
     }
 }
-/// What a datagram counts for at least, however short: a look at bulk ends whatever comes.
+/// Bytes that a datagram counts for at least, however short, so that a poll of bulk ends.
 const COUNTED_LEAST: usize = 1024;
 
 impl UdpLink {
-    /// One look: at the socket of small datagrams that had something last; at that of bulk, if it
-    /// had something lately; every few times at one of the others.
+    /// Polls once: the hot small socket, then the hot bulk socket if bulk is recent, and every few
+    /// polls one of the others.
     pub(super) fn look(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
         self.looks.count = self.looks.count.wrapping_add(1);
         let now = self.looks.count;
@@ -125,7 +127,7 @@ impl UdpLink {
             }
         }
         let mut taken = small;
-        // Somebody may wait for what is small; bulk can wait once.
+        // A thread may wait for small messages; bulk can wait for one poll.
         self.looks.bulk_waits = small > 0 && !self.looks.bulk_waits;
         let aside = self.looks.may_look_aside();
         if !self.bulk.is_empty()
@@ -141,8 +143,8 @@ impl UdpLink {
         Ok(taken)
     }
 
-    /// Some more looks for who waits, until something comes: at the hot socket alone, unless bulk
-    /// comes.
+    /// Polls a few more times on behalf of a waiting thread, until something comes. Only the hot
+    /// socket is polled, unless bulk is recent.
     pub(super) fn look_again(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
         if self.looks.is_bulk_lately() {
             return self.look(sink);
@@ -163,7 +165,7 @@ impl UdpLink {
         Ok(0)
     }
 
-    /// What has come before the sockets got it.
+    /// Takes the datagrams in the early ring.
     fn look_at_early(&mut self, sink: &mut dyn Sink) -> usize {
         let Some(early) = self.early.as_mut().filter(|early| !early.is_empty()) else { return 0 };
         let (peers, outlets, frames) =
@@ -192,7 +194,8 @@ impl UdpLink {
         taken
     }
 
-    /// After there was no room in the ring: it is empty by now, and so is the hot socket.
+    /// Reopens the gate after the ring was full. The ring is empty by now, and so is the hot
+    /// socket.
     fn reopen(&mut self) {
         let is_shut = self.early.as_ref().is_some_and(|early| !early.is_open());
         if is_shut
@@ -203,7 +206,7 @@ impl UdpLink {
         }
     }
 
-    /// As long as a look at a socket takes, unless something comes.
+    /// Spins on the ring for as long as a poll of a socket takes, unless something comes.
     fn wait_for_early(&self) {
         let Some(early) = &self.early else { return };
         for _ in 0..LOOKS_AT_RING {
@@ -214,7 +217,8 @@ impl UdpLink {
         }
     }
 
-    /// Sockets that bulk came to lately take turns: several peers send it, each to one of its own.
+    /// Chooses the next hot bulk socket. Recently active bulk sockets take turns, because several
+    /// peers may send bulk, each to a socket of its own.
     fn next_bulk(&self) -> usize {
         let (connected, hot) = (&self.connected.bulk.sockets, self.looks.hot_bulk);
         let came = connected
@@ -230,11 +234,11 @@ impl UdpLink {
         next.or(first).unwrap_or(hot)
     }
 
-    /// At one that is not hot, in turn; it becomes hot if the hot one had nothing.
+    /// Polls one socket that is not hot, in turn. It becomes hot if the hot one had nothing.
     fn look_aside(&mut self, was_hot: bool, sink: &mut dyn Sink) -> io::Result<usize> {
         let small = self.connected.small.sockets.len() + self.sockets.len();
         let bulk = self.connected.bulk.sockets.len() + self.bulk.len();
-        // No socket of small ones is hot where they come early.
+        // No small socket is hot where small datagrams come early.
         let hot = usize::from(!self.looks.early);
         let (others, other_bulk) = (small.saturating_sub(hot), bulk.saturating_sub(1));
         if others + other_bulk == 0 {
@@ -258,13 +262,13 @@ impl UdpLink {
         Ok(taken)
     }
 
-    /// How many datagrams a socket had.
+    /// Polls a small socket and returns how many datagrams it had.
     ///
-    /// A quiet socket is asked for one buffer, which is what a lone small message takes and the
-    /// quickest way to hear that nothing is there; one that had something, for several.
+    /// An idle socket is asked for one buffer, which is what a lone small message takes and the
+    /// quickest way to learn that nothing is there. A busy socket is asked for several.
     fn look_at_small(&mut self, index: usize, sink: &mut dyn Sink) -> io::Result<usize> {
         let Some(socket) = at(&mut self.connected.small, &mut self.sockets, index) else {
-            // There were more when it became hot.
+            // There were more sockets when this index became hot.
             self.looks.hot = 0;
             return Ok(0);
         };
@@ -292,7 +296,8 @@ impl UdpLink {
             taken += burst.datagrams;
             socket.busy = burst.buffers > usize::from(was_busy);
             if was_busy && socket.busy {
-                // Those that come one by one find no queue that fills.
+                // Datagrams that come one by one meet no filling queue, so marks are only requested
+                // for bursts.
                 socket.hear_marks();
             }
             if !(was_busy && burst.full) {
@@ -309,8 +314,8 @@ impl UdpLink {
         Ok(taken)
     }
 
-    /// Likewise of bulk, up to a number of bytes. Several buffers are asked for only as long as
-    /// they are small: partial batches, or single datagrams where the kernel does not join them.
+    /// Polls a bulk socket, up to a number of bytes. Several buffers are requested only while
+    /// buffers are small: partial batches, or single datagrams where the kernel does not join them.
     fn look_at_bulk(&mut self, index: usize, sink: &mut dyn Sink) -> io::Result<usize> {
         let Some(socket) = at(&mut self.connected.bulk, &mut self.bulk, index) else {
             self.looks.hot_bulk = 0;
@@ -346,7 +351,7 @@ impl UdpLink {
             taken += burst.datagrams;
             bytes += burst.bytes.max(burst.datagrams * COUNTED_LEAST);
             socket.busy = burst.buffers > 0 && burst.bytes <= burst.buffers * SMALL_BUFFER;
-            // What is small does not wait for what is left of bulk.
+            // Small datagrams do not wait for the rest of the bulk.
             if !burst.full || self.early.as_ref().is_some_and(|early| !early.is_empty()) {
                 break;
             }
@@ -362,7 +367,7 @@ impl UdpLink {
     }
 }
 
-/// A lane's socket with this index: the connected ones come first, then the link's own.
+/// Returns a lane's socket with this index: the connected ones come first, then the link's own.
 fn at<'s>(
     connected: &'s mut ConnectedSet,
     own: &'s mut [Socket],
@@ -374,7 +379,7 @@ fn at<'s>(
     }
 }
 
-/// The socket to send from, of several that differ by address: one of the peer's family, on
+/// Chooses the socket to send from, of several that differ by address: one of the peer's family, on
 /// loopback if the peer is.
 pub(super) fn reaching(sockets: &[Socket], to: std::net::SocketAddr) -> Option<usize> {
     let fits = |socket: &Socket| socket.both || socket.local.is_ipv4() == to.is_ipv4();

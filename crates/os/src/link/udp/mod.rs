@@ -1,9 +1,9 @@
 //! UDP over IPv4 and IPv6.
 //!
-//! [`bind`] opens the sockets, [`send`] gathers datagrams into as few calls as the kernel takes
-//! (GSO), [`receive`] takes bursts and cuts what the kernel has put together (GRO), [`look`]
-//! decides where it looks. Bulk has sockets of its own on a second port, so that it fills no buffer
-//! that small messages need, and is passed by them.
+//! [`bind`] opens the sockets. [`send`] gathers datagrams into as few calls as the kernel permits
+//! (GSO). [`receive`] takes bursts and cuts what the kernel has joined (GRO). [`look`] decides
+//! which sockets are polled. Bulk has sockets of its own on a second port, so that bulk fills no
+//! buffer that small messages need, and small messages pass it.
 
 mod bind;
 #[cfg(test)]
@@ -53,54 +53,57 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 use watch::watch_one;
 
-/// A full send buffer is tried again after this: about what a gigabit interface takes to send a
-/// tenth of a small one.
+/// Time after which a full send buffer is tried again: about what a gigabit interface takes to send
+/// a tenth of a small buffer.
 const FULL_TIME: Duration = Duration::from_micros(200);
-/// Paths whose datagrams were too big that are remembered until somebody asks.
+/// Maximum number of paths with too big datagrams that are remembered until [`Link::poll_too_big`]
+/// is called.
 const TOO_BIG_MAX: usize = 256;
 
-/// UDP sockets: one for each address asked for, or one for all addresses of both families; and as
-/// many on a second port.
+/// UDP sockets: one for each requested address, or one for all addresses of both families, and as
+/// many again on a second port for bulk.
 #[derive(Debug)]
 pub struct UdpLink {
-    /// All on the link's port.
+    /// Sockets on the link's port.
     sockets: Vec<Socket>,
-    /// All on the port for bulk, at the same addresses; or none.
+    /// Sockets on the port for bulk, at the same addresses; may be empty.
     bulk: Vec<Socket>,
-    /// Of single peers, on either port.
+    /// Sockets connected to single peers, on either port.
     connected: PerLane<ConnectedSet>,
-    /// What comes before the small sockets get it, if that is permitted.
+    /// Early receive path, which comes before the small sockets, if it is permitted.
     early: Option<Early>,
-    /// Where frames go out.
+    /// Interfaces through which frames are sent.
     outlets: Outlets,
-    /// Readable when any socket is, while somebody sleeps on it: then all sockets are in it.
+    /// Becomes readable when any socket is, while a thread sleeps on it. All sockets are in this
+    /// epoll set then.
     watch: OwnedFd,
-    /// How many do.
+    /// Number of threads that sleep on `watch`.
     sleepers: u32,
     pool: Pool,
     looks: Looks,
-    /// Peers that fast paths may bring nothing from.
+    /// Peers from which fast paths may deliver nothing.
     doubts: Doubts,
     patience: Patience,
-    /// What later sockets are to be like.
+    /// Buffer size in bytes for sockets that are opened later.
     buffer: usize,
     without: Without,
-    /// Bulk without a copy, where that works.
+    /// Zero-copy sending of bulk, where that works.
     splice: Option<Splice>,
-    /// Where `UDP_SEGMENT` does not work.
+    /// Destinations for which `UDP_SEGMENT` does not work.
     refusals: Refusals,
     too_big: VecDeque<TooBig>,
     notices: VecDeque<String>,
-    /// By which lane the last send found no room, and when, if it did.
+    /// Lane in which the last send found no room, and when.
     full_since: Option<(Lane, Instant)>,
     statistics: Statistics,
 }
 
 impl UdpLink {
-    /// Open sockets as asked for.
+    /// Opens the requested sockets.
     ///
     /// # Errors
-    /// [`BindError`]: the port is in use, the address is not ours, and what to do about it.
+    /// [`BindError`]: says that the port is in use or the address is not ours, and what to do about
+    /// it.
     pub fn bind(ask: &Bind) -> Result<UdpLink, BindError> {
         let bind::Opened { small: sockets, bulk, mut notices } = bind::open(ask)?;
         let all = || sockets.iter().chain(&bulk);
@@ -155,13 +158,13 @@ impl UdpLink {
         })
     }
 
-    /// The port at which the link is reached.
+    /// Returns the port at which the link is reached.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.sockets.first().map_or(0, |socket| socket.local.port())
     }
 
-    /// What the sockets are bound to: wildcards or addresses.
+    /// Returns the addresses that the sockets are bound to; these may be wildcards.
     #[must_use]
     pub fn bound(&self) -> Vec<SocketAddr> {
         self.sockets.iter().map(|socket| socket.local).collect()
@@ -172,13 +175,13 @@ impl UdpLink {
         connected.map(|connected| &connected.socket).chain(&self.sockets).chain(&self.bulk)
     }
 
-    /// The link's own sockets for a lane.
+    /// Returns the link's own sockets for a lane.
     fn own(&self, lane: Lane) -> &[Socket] {
         if lane == Lane::Bulk { &self.bulk } else { &self.sockets }
     }
 
-    /// Which sockets, and which of them, send to this peer in this lane. Where bulk has no sockets
-    /// of its own, it goes by the small ones.
+    /// Chooses the socket that sends to this peer in this lane. Without sockets of its own, bulk
+    /// goes through the small ones.
     fn route(&mut self, to: SocketAddr, lane: Lane) -> Route {
         let lane = if self.bulk.is_empty() { Lane::Small } else { lane };
         let own = self.note(to, lane);
@@ -190,8 +193,8 @@ impl UdpLink {
         }
     }
 
-    /// A call for this peer was or will be made in this lane: the index of its own socket, if it
-    /// has one. It may be worth one now.
+    /// Counts a call for this peer in this lane, made or about to be made. Returns the index of the
+    /// peer's connected socket, if it has one. The peer may earn a connected socket by this call.
     fn note(&mut self, peer: SocketAddr, lane: Lane) -> Option<usize> {
         let (own, worth_it) = self.connected[lane].note(peer);
         if worth_it && !self.without.connect && !self.doubts.closes(peer) {
@@ -200,7 +203,8 @@ impl UdpLink {
         own
     }
 
-    /// Send the beginning of `batch`: how many are done with, or that there is no room.
+    /// Sends the beginning of `batch`. Returns how many datagrams are done with, or breaks if there
+    /// is no room.
     fn send_run(&mut self, batch: &[Outgoing<'_>]) -> io::Result<ControlFlow<(), usize>> {
         let Some(first) = batch.first() else { return Ok(ControlFlow::Continue(0)) };
         let route = self.route(*first.to, first.lane);
@@ -228,13 +232,13 @@ impl UdpLink {
         let (mut run, mut sent, was_spliced) =
             splice::send_or_copy(self.splice.as_mut(), socket, run);
         if run.len() > 1 && matches!(sent, Sent::Unfit | Sent::TooBig) {
-            // Either the mechanism is refused, or the segments are too big for the path: the first
-            // by itself tells.
+            // Either the kernel refuses `UDP_SEGMENT`, or the segments are too big for the path.
+            // Sending the first datagram alone tells which.
             let doubt = matches!(sent, Sent::Unfit);
             run = run.get(..1).unwrap_or_default();
             sent = send::send(socket, run);
             if let (Sent::Whole, true, Some(splice)) = (&sent, was_spliced, &mut self.splice) {
-                // More pieces than its network takes, say.
+                // For example, there were more pieces than the network takes.
                 splice.failed();
             }
             if doubt && matches!(sent, Sent::Whole) && self.refusals.refused(first.to.ip()) {
@@ -256,19 +260,18 @@ impl UdpLink {
         }
         if let (Sent::Unreachable | Sent::Unfit, Route::Connected(lane, own)) = (&sent, route) {
             self.connected[lane].give_up(own);
-            // What the kernel tells may be of what went before, and then it has not tried this: it
-            // goes by the link's own socket.
+            // The kernel's error may belong to an earlier datagram. Then the kernel has not tried
+            // this one, which now goes through the link's own socket.
             return Ok(ControlFlow::Continue(0));
         }
         self.settle(run, sent)
     }
 
-    /// Give a peer a socket of its own in this lane, if that works.
+    /// Gives a peer a connected socket in this lane, if that works.
     fn connect(&mut self, to: SocketAddr, lane: Lane) {
         let own = if lane == Lane::Bulk { &self.bulk } else { &self.sockets };
         let Some(own) = look::reaching(own, to).and_then(|index| own.get(index)) else { return };
-        // Small datagrams are seldom joined, and one that never is needs no control message to be
-        // cut by.
+        // Small datagrams are seldom joined, and a socket without GRO needs no control message.
         let joined = lane == Lane::Bulk || self.bulk.is_empty();
         let without = Without { gro: self.without.gro || !joined, ..self.without };
         let set = &mut self.connected[lane];
@@ -309,8 +312,8 @@ impl UdpLink {
 
     fn tell_too_big(&mut self, to: SocketAddr, tried: usize) {
         if self.too_big.len() < TOO_BIG_MAX && self.too_big.iter().all(|told| told.to != to) {
-            // The kernel may believe in a larger path than it takes; then half, down to what every
-            // path must carry.
+            // The kernel's path MTU may be larger than the path takes. Then the sender tries half,
+            // down to what every path must carry.
             let fits = match self.datagram_max_to(to) {
                 known if known < tried => known,
                 _ => (tried / 2).max(DATAGRAM_MIN).min(tried.saturating_sub(1)),
@@ -320,21 +323,21 @@ impl UdpLink {
     }
 }
 
-/// A socket to send from.
+/// Socket to send from.
 #[derive(Clone, Copy, Debug)]
 enum Route {
-    /// The peer's own for this lane.
+    /// The peer's connected socket for this lane.
     Connected(Lane, usize),
-    /// The link's.
+    /// The link's own socket for this lane.
     Own(Lane, usize),
-    /// No address of the peer's family.
+    /// None: the link has no address of the peer's family.
     None,
 }
 
 impl Link for UdpLink {
     fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
         let mut done = 0;
-        // A batch of one lane tells nothing about the other's socket.
+        // A batch of one lane says nothing about the socket of the other.
         self.full_since.take_if(|(lane, _)| batch.first().is_some_and(|first| first.lane == *lane));
         while let Some(rest) = batch.get(done..).filter(|rest| !rest.is_empty()) {
             match self.send_run(rest)? {
@@ -350,7 +353,7 @@ impl Link for UdpLink {
     }
 
     fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
-        // Whoever receives sends next, if there is still something to send.
+        // The caller sends next after it receives, if there is still something to send.
         self.full_since = None;
         self.look(sink)
     }
@@ -390,7 +393,7 @@ impl Link for UdpLink {
     }
 
     fn receive_buffer(&self, len: usize) -> usize {
-        /// What the system needs for each datagram beside its bytes, and counts, too (socket(7)).
+        /// Bytes that the kernel counts for each datagram in addition to its payload (socket(7)).
         const OVERHEAD: usize = 768;
         self.statistics.receive_buffer / (len + OVERHEAD) * len
     }
@@ -399,8 +402,8 @@ impl Link for UdpLink {
         Some(self.watch.as_fd())
     }
 
-    /// A socket in the set costs the sender of each datagram to it, on the same machine, and else
-    /// the interrupt, half a microsecond.
+    /// Watching costs half a microsecond for each datagram: the sender pays on the same machine,
+    /// otherwise the interrupt.
     fn watch(&mut self, yes: bool) -> io::Result<()> {
         self.watch_for_sleepers(yes)
     }

@@ -1,16 +1,16 @@
-//! Socket addresses as the kernel wants them.
+//! Socket addresses in the kernel's format.
 
 use core::mem::{MaybeUninit, size_of};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-/// A kernel's socket address of either family, with its length.
+/// A socket address of either family, in the kernel's format, with its length.
 pub(super) struct Name {
     storage: MaybeUninit<libc::sockaddr_storage>,
     len: libc::socklen_t,
 }
 
 impl Name {
-    /// Room for the kernel to write one.
+    /// Room for the kernel to write an address.
     pub(super) const fn empty() -> Name {
         Name {
             storage: MaybeUninit::uninit(),
@@ -18,11 +18,12 @@ impl Name {
         }
     }
 
-    /// For a socket of both families (`both`) or of the address's own.
+    /// Address for a socket of both families (`both`) or of the address's own family.
     pub(super) fn of(address: SocketAddr, both: bool) -> Name {
         let mut name = Name::empty();
         let address = match address {
-            // Such a socket knows IPv4 addresses as IPv6 ones (RFC 3493, section 3.7).
+            // A socket of both families takes IPv4 addresses as mapped IPv6 ones (RFC 3493, section
+            // 3.7).
             SocketAddr::V4(v4) if both => {
                 SocketAddr::V6(SocketAddrV6::new(v4.ip().to_ipv6_mapped(), v4.port(), 0, 0))
             }
@@ -54,12 +55,12 @@ impl Name {
         self.len = size_of::<T>() as libc::socklen_t;
     }
 
-    /// For the kernel to read.
+    /// Pointer for the kernel to read from.
     pub(super) fn as_ptr(&self) -> *const libc::sockaddr_storage {
         self.storage.as_ptr()
     }
 
-    /// For the kernel to write.
+    /// Pointer for the kernel to write to.
     pub(super) fn as_mut_ptr(&mut self) -> *mut libc::sockaddr_storage {
         self.storage.as_mut_ptr()
     }
@@ -68,7 +69,7 @@ impl Name {
         self.len
     }
 
-    /// The address in it, if it is of a family we know.
+    /// Reads the address, if it is of a known family.
     ///
     /// # Safety
     /// The kernel (or [`Name::of`]) has written its first `len` bytes.
@@ -94,7 +95,7 @@ impl Name {
             if let Some(v4) = ip.to_ipv4_mapped() {
                 return Some(SocketAddr::V4(SocketAddrV4::new(v4, port)));
             }
-            // The flow label is the sender's business and would make two addresses of one peer.
+            // The flow label is chosen by the sender, and would make two addresses of one peer.
             Some(SocketAddr::V6(SocketAddrV6::new(ip, port, 0, v6.sin6_scope_id)))
         } else {
             None

@@ -1,4 +1,4 @@
-//! Datagrams in: bursts into a pool, cut where the kernel has put several together.
+//! Receiving datagrams: bursts into a pool, cut where the kernel has joined several.
 
 use super::super::ip::CE;
 use super::super::{Arrival, Statistics};
@@ -12,28 +12,28 @@ use rustix::net::{RecvFlags, recv};
 use std::io;
 use std::net::SocketAddr;
 
-/// Buffers filled by one call.
+/// Maximum number of buffers that one call fills.
 pub(super) const BUFFERS: usize = 8;
-/// Bytes of each: no datagram and no group of them is longer.
+/// Bytes of each buffer: no datagram and no joined group is longer.
 pub(super) const BUFFER_LEN: usize = 64 << 10;
 /// Room for the control messages of one buffer, in words so that they are aligned.
 pub(super) type ControlRoom = [u64; 8];
 
-/// Buffers that are used again and again.
+/// Buffers that are reused for every call.
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) bytes: Vec<u8>,
 }
 
-/// What one call brought.
+/// Result of one call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Burst {
     pub(super) datagrams: usize,
-    /// Their bytes.
+    /// Bytes of the datagrams.
     pub(super) bytes: usize,
-    /// Buffers that were filled.
+    /// Number of buffers that were filled.
     pub(super) buffers: usize,
-    /// As many as there were: more may wait.
+    /// All requested buffers were filled, so more datagrams may wait.
     pub(super) full: bool,
 }
 
@@ -46,7 +46,7 @@ impl Pool {
         Pool { bytes: vec![0; BUFFERS * BUFFER_LEN] }
     }
 
-    /// One call, for one buffer or for `several`. Hands each datagram on.
+    /// Makes one call, for one buffer or for `several`, and hands each datagram on.
     pub(super) fn receive(
         &mut self,
         socket: &Socket,
@@ -54,8 +54,8 @@ impl Pool {
         statistics: &mut Statistics,
         take: &mut dyn FnMut(Arrival<'_>),
     ) -> io::Result<Burst> {
-        // A waiting thread asks again and again: setting up for one costs a fraction of setting up
-        // for several.
+        // A waiting thread polls again and again. Setting up for one buffer costs a fraction of
+        // setting up for several.
         match socket.peer {
             _ if several => self.receive_some::<BUFFERS>(socket, statistics, take),
             Some(from) if !socket.gro => self.receive_one(socket, from, statistics, take),
@@ -63,9 +63,9 @@ impl Pool {
         }
     }
 
-    /// One datagram of the one peer that this socket hears: by the plainest call, which takes 0.1
-    /// µs less than the others if nothing is there and 0.2 µs less if something is. Whether it was
-    /// marked stays unknown; where there are many, the others are read otherwise.
+    /// Receives one datagram of the peer to which this socket is connected, by the plainest call.
+    /// It takes 0.1 µs less than the others if nothing is there, and 0.2 µs less otherwise. The ECN
+    /// mark stays unknown. In a burst, the other datagrams are read with their marks.
     fn receive_one(
         &mut self,
         socket: &Socket,
@@ -135,8 +135,8 @@ impl Pool {
     }
 }
 
-/// Lead the kernel to the room for one message: for its bytes, for what is told beside them, and
-/// for its sender, unless that is known.
+/// Points the kernel to the room for one message: for its bytes, for its control messages, and for
+/// its sender, unless the sender is known.
 pub(super) fn lead(
     header: &mut libc::msghdr,
     pieces: &mut [libc::iovec],
@@ -151,12 +151,12 @@ pub(super) fn lead(
         (control.as_mut_ptr().cast(), size_of::<ControlRoom>() as _);
 }
 
-/// Was there not room enough?
+/// Returns `true` if the message or its control data did not fit.
 pub(super) fn is_cut_short(header: &libc::msghdr) -> bool {
     header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0
 }
 
-/// How many messages were filled: none if nothing is there.
+/// Receives, and returns how many messages were filled: none if nothing is there.
 pub(super) fn call(fd: BorrowedFd<'_>, messages: &mut [libc::mmsghdr]) -> io::Result<usize> {
     let filled = process(|| match messages {
         [one] => {
@@ -183,12 +183,12 @@ pub(super) fn call(fd: BorrowedFd<'_>, messages: &mut [libc::mmsghdr]) -> io::Re
     Ok(filled.unwrap_or(0))
 }
 
-/// What the call before has failed with.
+/// Returns the error of the preceding call.
 pub(super) fn last_error() -> Errno {
     Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
-/// Receive; `None` if nothing is there, an error if the socket is of no use.
+/// Receives. Returns `None` if nothing is there, and an error if the socket is of no use.
 fn process(mut receive: impl FnMut() -> Result<usize, Errno>) -> io::Result<Option<usize>> {
     // Each pending error (an ICMP message about a peer that is gone) costs one call; a burst of
     // them must not hold us here.
@@ -199,19 +199,20 @@ fn process(mut receive: impl FnMut() -> Result<usize, Errno>) -> io::Result<Opti
             Err(
                 error @ (Errno::BADF | Errno::NOTSOCK | Errno::FAULT | Errno::INVAL | Errno::NOSYS),
             ) => return Err(error.into()),
-            // Interrupted, or an error of some peer: look again.
+            // Interrupted, or an error of some peer: try again.
             Err(_) => {}
         }
     }
     Ok(None)
 }
 
-/// What the kernel says of a buffer's datagrams. It puts only those together whose marks are alike.
+/// Information of the kernel about the datagrams of a buffer. The kernel only joins datagrams with
+/// equal marks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
-    /// The size of each, if they were put together.
+    /// Size of each datagram, if the kernel has joined them.
     pub(super) size: Option<usize>,
-    /// They came marked CE.
+    /// The datagrams came marked CE.
     pub(super) congested: bool,
 }
 
@@ -228,7 +229,7 @@ pub(super) fn told(header: &libc::msghdr) -> Told {
                 (libc::SOL_UDP, libc::UDP_GRO) => {
                     told.size = usize::try_from(data.cast::<libc::c_int>().read_unaligned()).ok()
                 }
-                // One byte.
+                // The data is one byte.
                 (libc::IPPROTO_IP, libc::IP_TOS) => told.congested = data.read() & CE == CE,
                 (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
                     told.congested = data.cast::<libc::c_int>().read_unaligned() as u8 & CE == CE;
@@ -241,8 +242,8 @@ pub(super) fn told(header: &libc::msghdr) -> Told {
     told
 }
 
-/// Cuts a buffer into datagrams of `size`, the last of which may be shorter; how many. A datagram
-/// without bytes is one, too.
+/// Cuts a buffer into datagrams of `size`, the last of which may be shorter, and returns how many
+/// there are. A datagram without bytes counts, too.
 pub(super) fn cut(bytes: &[u8], size: Option<usize>, each: &mut dyn FnMut(&[u8])) -> usize {
     match size {
         Some(size) if size > 0 && size < bytes.len() => {

@@ -1,38 +1,41 @@
-//! Where the kernel refuses to cut datagrams (`UDP_SEGMENT`) although it knows how: a device
-//! without checksum offload (`EIO`), or one with a transform (IPsec) on the way.
+//! Destinations for which the kernel refuses to cut datagrams (`UDP_SEGMENT`) although it has the
+//! option. The cause is a device without checksum offload (`EIO`), or a transform (IPsec) on the
+//! path.
 //!
-//! Which device a destination is reached by only the kernel knows, and routes change; so refusals
-//! are remembered by destination, others are not slowed, and now and then it is tried again.
+//! Only the kernel knows which device reaches a destination, and routes change. Refusals are
+//! therefore remembered by destination, do not slow other destinations, and are tried again now and
+//! then.
 
 use std::net::IpAddr;
 
-/// After a refusal so many datagrams go one by one before it is tried again; twice as many each
-/// time.
+/// Number of datagrams that go one by one after a refusal, before `UDP_SEGMENT` is tried again. It
+/// doubles with each refusal.
 const PAUSE_MIN: u32 = 10_000;
-/// At last so many.
+/// Maximum of that number.
 const PAUSE_MAX: u32 = 10_000_000;
-/// Destinations remembered; the one that was refused first is forgotten for another.
+/// Maximum number of remembered destinations. The oldest refusal makes room for a new one.
 const DESTINATIONS_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 struct Refusal {
     to: IpAddr,
-    /// Datagrams left until it is tried again.
+    /// Datagrams left until the next attempt.
     left: u32,
     pause: u32,
 }
 
-/// The destinations to which datagrams go one by one.
+/// Destinations to which datagrams go one by one.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(Vec<Refusal>);
 
 impl Refusals {
-    /// Nowhere.
+    /// Returns `true` if there are no refusals.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// May the next datagrams to this destination go in one call? Asked once for each call.
+    /// Returns `true` if the next datagrams to this destination may go in one call. Called once for
+    /// each call.
     pub(super) fn allow(&mut self, to: IpAddr) -> bool {
         if self.0.is_empty() {
             return true;
@@ -43,7 +46,7 @@ impl Refusals {
         })
     }
 
-    /// It was refused. Is that news?
+    /// Records a refusal. Returns `true` if it is the first for this destination.
     pub(super) fn refused(&mut self, to: IpAddr) -> bool {
         if let Some(refusal) = self.0.iter_mut().find(|refusal| refusal.to == to) {
             refusal.pause = refusal.pause.saturating_mul(2).min(PAUSE_MAX);
@@ -57,7 +60,7 @@ impl Refusals {
         true
     }
 
-    /// It has worked.
+    /// Records that `UDP_SEGMENT` has worked for this destination.
     pub(super) fn worked(&mut self, to: IpAddr) {
         self.0.retain(|refusal| refusal.to != to);
     }
@@ -71,7 +74,7 @@ mod tests {
         IpAddr::from([10, 0, 0, n])
     }
 
-    /// Datagrams until it is tried again.
+    /// Counts datagrams until the next attempt.
     fn pause(refusals: &mut Refusals, to: IpAddr) -> u32 {
         (1..).find(|_| refusals.allow(to)).unwrap()
     }

@@ -1,7 +1,7 @@
-//! Datagrams out: as many as one call takes.
+//! Sending datagrams: as many as one call takes.
 //!
 //! `UDP_SEGMENT` cuts one long message into datagrams of equal size, of which the last may be
-//! shorter. Header, payload and tag of each are gathered from where they lie.
+//! shorter. The header, payload and tag of each datagram are gathered from where they lie.
 
 use super::super::Outgoing;
 use super::name::Name;
@@ -15,32 +15,32 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 use std::io;
 
-/// Datagrams in one call (`UDP_MAX_SEGMENTS`; newer kernels take more).
+/// Maximum number of datagrams in one call (`UDP_MAX_SEGMENTS`; newer kernels take more).
 pub(super) const SEGMENTS_MAX: usize = 64;
-/// Pieces of one datagram.
+/// Maximum number of pieces of one datagram.
 const PIECES: usize = 3;
 
 const _: () = assert!(SEGMENTS_MAX * PIECES <= 1024, "IOV_MAX");
 
-/// What became of a call.
+/// Outcome of a call.
 #[derive(Debug)]
 pub(super) enum Sent {
-    /// The kernel has all of it.
+    /// The kernel has accepted all of it.
     Whole,
-    /// Not now.
+    /// There is no room now.
     NoRoom,
-    /// More than the path carries.
+    /// The datagram is larger than the path carries.
     TooBig,
-    /// Refused in a way that may be meant for `UDP_SEGMENT` or for the datagram.
+    /// The kernel refuses either `UDP_SEGMENT` or the datagram.
     Unfit,
-    /// Never arrives; others may.
+    /// The datagram never arrives; others may.
     Unreachable,
     /// The socket is of no use any more.
     Broken(io::Error),
 }
 
-/// How many of the first datagrams can go in one call: by the same lane to the same peer, of equal
-/// size but for a shorter last one.
+/// Number of first datagrams that can go in one call: in the same lane to the same peer, of equal
+/// size except for a shorter last one.
 pub(super) fn run_length(batch: &[Outgoing<'_>], gso: bool) -> usize {
     let Some(first) = batch.first() else { return 0 };
     let size = first.len();
@@ -69,15 +69,16 @@ pub(super) fn run_length(batch: &[Outgoing<'_>], gso: bool) -> usize {
     count.max(1)
 }
 
-/// One call for one run.
+/// Sends one run with one call.
 pub(super) fn send(socket: &mut Socket, run: &[Outgoing<'_>]) -> Sent {
-    // A lone one is not to be cut, whatever was sent before; runs say how themselves.
+    // A lone datagram must not be cut, whatever was sent before. A run passes its segment size
+    // itself.
     if run.len() == 1 && socket.segment(0).is_err() {
         return Sent::Unfit;
     }
     match run {
-        // A quarter of a microsecond less than with a message header, which the kernel would have
-        // to fetch and take apart.
+        // Takes a quarter of a microsecond less than with a message header, which the kernel would
+        // have to fetch and parse.
         [one] if socket.peer.is_some() && one.len() == one.head.len() => uninterrupted(|| {
             rustix::net::send(&socket.fd, one.head, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
         }),
@@ -85,7 +86,7 @@ pub(super) fn send(socket: &mut Socket, run: &[Outgoing<'_>]) -> Sent {
     }
 }
 
-/// Nothing waits, and a peer that is gone is no signal.
+/// The call never blocks, and a peer that is gone raises no signal.
 const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
 
 fn send_gathered(socket: &Socket, run: &[Outgoing<'_>]) -> Sent {
@@ -119,7 +120,7 @@ fn send_gathered(socket: &Socket, run: &[Outgoing<'_>]) -> Sent {
     })
 }
 
-/// Call until no signal interrupts; what the answer means.
+/// Repeats the call until no signal interrupts it, and interprets the result.
 pub(super) fn uninterrupted(call: impl Fn() -> Result<usize, Errno>) -> Sent {
     loop {
         return match call() {
@@ -129,18 +130,18 @@ pub(super) fn uninterrupted(call: impl Fn() -> Result<usize, Errno>) -> Sent {
             Err(Errno::MSGSIZE) => Sent::TooBig,
             Err(Errno::INVAL | Errno::IO | Errno::NOPROTOOPT | Errno::OPNOTSUPP) => Sent::Unfit,
             Err(error @ (Errno::BADF | Errno::NOTSOCK | Errno::PIPE)) => Sent::Broken(error.into()),
-            // No route, refused by a firewall or by the peer (told by ICMP), interface gone: as
-            // good as lost on the way.
+            // No route, refused by a firewall or by the peer (reported by ICMP), or interface gone:
+            // as good as lost on the path.
             Err(_) => Sent::Unreachable,
         };
     }
 }
 
-/// Addresses and lengths for one call.
+/// Addresses and lengths of the pieces for one call.
 pub(super) struct Pieces {
     slots: [MaybeUninit<libc::iovec>; SEGMENTS_MAX * PIECES],
     count: usize,
-    /// The latest.
+    /// Address of the latest piece.
     at: *const u8,
     len: usize,
 }
@@ -155,7 +156,7 @@ impl Pieces {
         }
     }
 
-    /// For a system call: this many.
+    /// Pointer to [`Pieces::count`] pieces, for a system call.
     pub(super) fn as_ptr(&self) -> *const libc::iovec {
         self.slots.as_ptr().cast()
     }
@@ -164,7 +165,8 @@ impl Pieces {
         self.count
     }
 
-    /// What lies right behind the latest goes on with it: the kernel takes each piece by itself.
+    /// Appends a piece. Bytes right behind the latest piece extend it, because the kernel processes
+    /// each piece by itself.
     pub(super) fn push(&mut self, at: *const u8, len: usize) {
         if len == 0 {
             return;
@@ -202,7 +204,7 @@ impl Control {
         unsafe { core::mem::zeroed() }
     }
 
-    /// Ask for segments of so many bytes.
+    /// Requests segments of `bytes` bytes.
     fn segment(&mut self, bytes: u16, message: &mut libc::msghdr) {
         self.header.cmsg_level = libc::SOL_UDP;
         self.header.cmsg_type = libc::UDP_SEGMENT;

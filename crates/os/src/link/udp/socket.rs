@@ -1,4 +1,4 @@
-//! One socket and its options.
+//! A UDP socket and its options.
 
 use super::super::ip::ECT_0;
 use super::bind::BindError;
@@ -19,32 +19,32 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 pub(super) struct Socket {
     pub(super) fd: OwnedFd,
     pub(super) local: SocketAddr,
-    /// Whom it is connected to, if it is: it sends nowhere else.
+    /// Peer to which the socket is connected, if any. A connected socket sends nowhere else.
     pub(super) peer: Option<SocketAddr>,
-    /// Bound to the IPv6 wildcard and open to IPv4, too: one socket to poll, and one system call a
-    /// look.
+    /// Bound to the IPv6 wildcard and open to IPv4, too: one socket to poll, and one system call
+    /// for each poll.
     pub(super) both: bool,
     /// One call may send several datagrams.
     pub(super) gso: bool,
     /// One buffer may bring several datagrams.
     pub(super) gro: bool,
-    /// Bytes, as the kernel counts them.
+    /// Buffer sizes in bytes, as the kernel counts them.
     pub(super) send_buffer: usize,
     pub(super) receive_buffer: usize,
-    /// The last look found something: ask for several buffers at once.
+    /// The last poll found something, so the next one asks for several buffers at once.
     pub(super) busy: bool,
-    /// The look that found bulk here last.
+    /// Number of the poll that last found bulk here.
     pub(super) came: usize,
     /// What is longer is cut into datagrams of so many bytes; nothing is, if 0.
     segment: usize,
-    /// Of what arrives the kernel tells whether it was marked.
+    /// The kernel reports the ECN mark of each arrival.
     hears_marks: bool,
-    /// What routers say of a path's size is believed.
+    /// Path sizes that routers report are believed.
     believes_routers: bool,
 }
 
 impl Socket {
-    /// Bind to `local` (port 0: one of the kernel's choice); the IPv6 wildcard takes in IPv4, if
+    /// Binds to `local` (port 0: one of the kernel's choice). The IPv6 wildcard includes IPv4 if
     /// `both`.
     pub(super) fn open(
         local: SocketAddr,
@@ -76,7 +76,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Bind to the port of `own`, which must [allow it](Socket::share), and connect to `to`.
+    /// Binds to the port of `own`, which must [allow it](Socket::share), and connects to `to`.
     pub(super) fn connect(
         own: &Socket,
         to: SocketAddr,
@@ -103,8 +103,8 @@ impl Socket {
         bind(&fd, &SocketAddr::new(ip, own.local.port()))?;
         sockopt::set_socket_reuseaddr(&fd, false)?;
         connect(&fd, &to)?;
-        // What came from anybody between the two calls is lost, as on a bad wire: from here on all
-        // is the peer's.
+        // Datagrams that came from anybody between the two calls are lost, as on a bad wire. From
+        // here on everything is the peer's.
         while rustix::net::recv(&fd, &mut [0; 0], RecvFlags::TRUNC).is_ok() {}
         let local = SocketAddr::try_from(getsockname(&fd)?)?;
         let mut socket = Socket::with_options(fd, local, Some(to), false, buffer, without);
@@ -114,8 +114,8 @@ impl Socket {
         Ok(socket)
     }
 
-    /// From now on, those that arrive tell whether they were marked (a system that refuses that has
-    /// no marks, and nothing follows from none). Each bears 40 ns for it, also if nobody listens.
+    /// Requests the ECN mark of every arrival. A system that refuses has no marks, and missing
+    /// marks have no effect. Each arrival costs 40 ns more, even if nobody reads its mark.
     pub(super) fn hear_marks(&mut self) {
         if !std::mem::replace(&mut self.hears_marks, true) {
             let (v4, v6) = (self.local.is_ipv4() || self.both, self.local.is_ipv6());
@@ -124,7 +124,7 @@ impl Socket {
         }
     }
 
-    /// Allow other sockets of this process on the same port, while one is being bound.
+    /// Allows other sockets of this process on the same port, while one is being bound.
     pub(super) fn share(&self, yes: bool) -> Result<(), Errno> {
         sockopt::set_socket_reuseaddr(&self.fd, yes)
     }
@@ -138,7 +138,7 @@ impl Socket {
         without: &Without,
     ) -> Socket {
         let (send_buffer, receive_buffer) = enlarge_buffers(fd.as_fd(), buffer);
-        // Asking for segments of 0 bytes changes nothing and tells whether the kernel knows the
+        // Requesting segments of 0 bytes changes nothing, and tells whether the kernel has the
         // option.
         let gso = !without.gso && set(fd.as_fd(), libc::UDP_SEGMENT, 0).is_ok();
         let gro = !without.gro && set(fd.as_fd(), libc::UDP_GRO, 1).is_ok();
@@ -160,7 +160,7 @@ impl Socket {
         }
     }
 
-    /// Cut what is longer into datagrams of so many bytes, where a call does not say how; 0:
+    /// Cuts longer messages into datagrams of `bytes` bytes, where a call gives no size; 0 cuts
     /// nothing.
     pub(super) fn segment(&mut self, bytes: usize) -> Result<(), Errno> {
         if self.segment != bytes {
@@ -174,9 +174,10 @@ impl Socket {
         Ok(())
     }
 
-    /// Somebody (ICMP can be forged) has told the system that a path carries less than every path
-    /// must: from now on only the interface's own size counts here, and Wind finds out the rest
-    /// (RFC 8899, section 4.6.1). False if that was so already.
+    /// Stops believing reports of path sizes. Somebody (ICMP can be forged) has told the system
+    /// that a path carries less than every path must. From now on only the interface's own size
+    /// counts here, and Wind finds out the rest (RFC 8899, section 4.6.1). Returns `false` if that
+    /// was so already.
     pub(super) fn distrust_routers(&mut self) -> bool {
         let believed = core::mem::replace(&mut self.believes_routers, false);
         if believed {
@@ -191,13 +192,13 @@ impl Socket {
         believed
     }
 
-    /// Does a datagram to this address of ours come to this socket?
+    /// Returns `true` if a datagram to this local address comes to this socket.
     pub(super) fn serves(&self, ip: IpAddr) -> bool {
         let own = self.local.ip();
         own == ip || (own.is_unspecified() && (self.both || own.is_ipv4() == ip.is_ipv4()))
     }
 
-    /// Datagrams the kernel dropped for want of room.
+    /// Datagrams that the kernel dropped for want of room.
     pub(super) fn overflowed(&self) -> u64 {
         // linux/sock_diag.h: SO_MEMINFO answers an array of counters, SK_MEMINFO_DROPS is the
         // ninth.
@@ -219,8 +220,9 @@ impl Socket {
     }
 }
 
-/// A datagram that does not fit is an error here and now, and not fragments that are lost one by
-/// one. A kernel that cannot (there is none we know of) sends fragments, which still works.
+/// Forbids fragmentation, so that a too big datagram is an error at once, instead of fragments that
+/// are lost one by one. A kernel without the option (there is none we know of) sends fragments,
+/// which still works.
 fn forbid_fragments(fd: BorrowedFd<'_>, ipv4: bool, ipv6: bool) {
     if ipv4 {
         let _ = sockopt::set_ip_mtu_discover(fd, sockopt::Ipv4PathMtuDiscovery::DO);
@@ -230,21 +232,22 @@ fn forbid_fragments(fd: BorrowedFd<'_>, ipv4: bool, ipv6: bool) {
     }
 }
 
-/// Datagrams say that they may be marked instead of dropped (ECT(0), RFC 3168); a system that
-/// refuses that sends them as before.
+/// Permits marking instead of dropping (ECT(0), RFC 3168). A system that refuses sends datagrams as
+/// before.
 fn may_be_marked(fd: BorrowedFd<'_>, ipv4: bool, ipv6: bool) {
     let _ = ipv4.then(|| sockopt::set_ip_tos(fd, ECT_0));
     let _ = ipv6.then(|| sockopt::set_ipv6_tclass(fd, ECT_0.into()));
 }
 
-/// As large as allowed: past the limit if privileged, else up to net.core.{w,r}mem_max. What came
-/// of it, as the kernel counts (twice the bytes asked for, since its own bookkeeping is in it).
+/// Makes the buffers as large as allowed: past the limit if privileged, otherwise up to
+/// net.core.{w,r}mem_max. Returns the resulting sizes as the kernel counts them (twice the
+/// requested bytes, because its own bookkeeping is included).
 fn enlarge_buffers(fd: BorrowedFd<'_>, bytes: usize) -> (usize, usize) {
     let send = sockopt::set_socket_send_buffer_size_force(fd, bytes)
         .or_else(|_| sockopt::set_socket_send_buffer_size(fd, bytes));
     let receive = sockopt::set_socket_recv_buffer_size_force(fd, bytes)
         .or_else(|_| sockopt::set_socket_recv_buffer_size(fd, bytes));
-    // A refusal leaves the default, which the answers below tell.
+    // After a refusal the default stays, which the calls below report.
     let _ = (send, receive);
     (
         sockopt::socket_send_buffer_size(fd).unwrap_or(0),

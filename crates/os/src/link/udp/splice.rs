@@ -1,14 +1,14 @@
-//! Bulk out without a copy: the kernel sends the pages in which the payloads lie (`vmsplice`, then
-//! `splice` into the socket).
+//! Zero-copy sending of bulk: the kernel sends the pages in which the payloads lie (`vmsplice`,
+//! then `splice` into the socket).
 //!
-//! `MSG_ZEROCOPY` would tell when those pages are free again, at a price, and copies all the same
-//! where the receiver is on this machine. Here nobody is told, and nobody needs to be: a source is
-//! in use until its operation has ended, and what comes later is a duplicate, which an honest
-//! receiver drops whatever it holds by then (WIND-5.5). Heads and tags, which are ours, are copied
-//! into pages that are written once.
+//! `MSG_ZEROCOPY` would report when those pages are free again, at a price, and copies all the same
+//! where the receiver is on this machine. Here nothing is reported, and nothing needs to be. A
+//! source is in use until its operation has ended. A datagram that arrives later is a duplicate,
+//! which an honest receiver drops whatever it holds by then (WIND-5.5). Heads and tags belong to
+//! the link and are copied into pages that are written once.
 //!
-//! Only whole pages pay: each piece of a page is taken, told of and given back by itself, and a
-//! call carries few of them.
+//! Splicing pays only for whole pages. Each piece of a page is taken, described and given back by
+//! itself, and a call carries few of them.
 
 #[cfg(test)]
 pub(super) mod tests;
@@ -23,32 +23,32 @@ use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
 
-/// Pieces that one call hands over (fs/splice.c: `splice_to_socket`), and one buffer of the network
-/// takes (`MAX_SKB_FRAGS`, less its first).
+/// Maximum number of pieces in one call (fs/splice.c: `splice_to_socket`), and in one buffer of the
+/// network (`MAX_SKB_FRAGS`, less its first).
 const PIECES_MAX: usize = 16;
 /// With fewer datagrams in a call, copies are quicker.
 const WORTH_IT: usize = 4;
-/// Bytes for heads, until their pages are exchanged for new ones.
+/// Bytes for heads, until their pages are replaced by new ones.
 const HEADS: usize = 1 << 20;
 
-/// Times in a row that it was refused until it is given up.
+/// Refusals in a row after which splicing is given up.
 const FAILURES_MAX: u32 = 8;
-/// Before it, the network takes pieces one by one, each a datagram where the family is IPv6, and
-/// tells less than it has sent (`sendpage`).
+/// Oldest Linux version that is used. Before it, the network takes pieces one by one, each a
+/// datagram where the family is IPv6, and reports less than it has sent (`sendpage`).
 const OLDEST: (u32, u32) = (6, 5);
 
-/// What it takes.
+/// State of zero-copy sending.
 #[derive(Debug)]
 pub(super) struct Splice {
-    /// Reading and writing end; empty between calls.
+    /// Reading and writing end of the pipe; the pipe is empty between calls.
     pipe: (OwnedFd, OwnedFd),
     heads: Heads,
     failures: u32,
     sent: u64,
 }
 
-/// Send the beginning of a run without a copy, if that is something for it, else all of it: what
-/// was tried, what became of it, and whether it was without a copy.
+/// Sends the beginning of a run without a copy if it is suitable, and otherwise copies the whole
+/// run. Returns what was tried, its outcome, and whether it was spliced.
 pub(super) fn send_or_copy<'r, 'a>(
     mut splice: Option<&mut Splice>,
     socket: &mut Socket,
@@ -67,9 +67,9 @@ pub(super) fn send_or_copy<'r, 'a>(
     (run, sent, false)
 }
 
-/// The first datagrams of a run that were tried so.
+/// First datagrams of a run that were tried without a copy.
 enum Spliced<'r, 'a> {
-    /// And what became of them.
+    /// They were tried, with this outcome.
     Done(&'r [Outgoing<'a>], Sent),
     /// They are to be copied: that tells whether it is due to what is sent, or to how.
     Refused(&'r [Outgoing<'a>]),
@@ -88,17 +88,17 @@ impl Splice {
         })
     }
 
-    /// Is it still used?
+    /// Reports whether splicing is still used.
     pub(super) fn state(&self) -> Offload {
         if self.failures < FAILURES_MAX { Offload::On } else { Offload::Refused }
     }
 
-    /// Datagrams that went so, and whether it is still used.
+    /// Returns the number of spliced datagrams, and whether splicing is still used.
     pub(super) fn statistics(&self) -> (u64, Offload) {
         (self.sent, self.state())
     }
 
-    /// Send the first datagrams of a run. `None`: this is nothing for them.
+    /// Sends the first datagrams of a run. Returns `None` if they are not suitable.
     fn send<'r, 'a>(
         &mut self,
         socket: &mut Socket,
@@ -113,7 +113,7 @@ impl Splice {
         }
         let (total, pieces) = (run.iter().map(Outgoing::len).sum(), self.heads.pieces(run)?);
         if self.take(&pieces) != Ok(total) {
-            // A pipe without the usual room, or memory that is there no more.
+            // The pipe has less than the usual room, or the memory is gone.
             self.empty();
             return Some(Spliced::Refused(run));
         }
@@ -133,7 +133,8 @@ impl Splice {
                 self.empty();
                 return Some(Spliced::Refused(run));
             }
-            // Most likely of what went before: nothing speaks against this.
+            // The error is most likely about an earlier datagram, and says nothing against
+            // splicing.
             Sent::Unreachable => {
                 self.empty();
                 return None;
@@ -142,18 +143,18 @@ impl Splice {
         Some(Spliced::Done(run, sent))
     }
 
-    /// It was refused though a copy was not.
+    /// Counts a splice that was refused although a copy was not.
     pub(super) fn failed(&mut self) {
         self.failures += 1;
     }
 
-    /// What was not sent must not stand before what is sent next.
+    /// Empties the pipe, so that unsent bytes do not precede what is sent next.
     fn empty(&self) {
         let mut bytes = [0; 1 << 12];
         while let Ok(1..) = rustix::io::read(&self.pipe.0, &mut bytes) {}
     }
 
-    /// Put pieces into the pipe: their bytes.
+    /// Puts pieces into the pipe, and returns their bytes.
     fn take(&self, pieces: &Pieces) -> Result<usize, Errno> {
         // SAFETY: the pieces lead to pages of `heads`, written once, and to bytes that the gathers
         // of a run keep in place until they are part of the pipe; from then on the kernel holds
@@ -170,11 +171,11 @@ impl Splice {
     }
 }
 
-/// How many of the first datagrams fit into one call, and have whole pages of payload that may be
+/// Number of first datagrams that fit into one call, and have whole pages of payload that may be
 /// read late.
 fn fitting(run: &[Outgoing<'_>]) -> usize {
     let page = rustix::param::page_size();
-    // A tag and the head behind it are one.
+    // A tag and the next head form one piece.
     let mut pieces = 1;
     let fits = |Outgoing { payload, .. }: &&Outgoing<'_>| {
         pieces += payload.len() / page + 1;
@@ -185,8 +186,8 @@ fn fitting(run: &[Outgoing<'_>]) -> usize {
     run.iter().take_while(fits).count()
 }
 
-/// Pages for heads and tags. What was written is never written again, for the network may not have
-/// read it yet.
+/// Pages for heads and tags. Written bytes are never written again, because the network may not
+/// have read them yet.
 #[derive(Debug)]
 struct Heads {
     pages: Mapping,
@@ -199,7 +200,7 @@ impl Heads {
         Ok(Heads { pages, used: 0 })
     }
 
-    /// The pieces of a run, heads and tags copied.
+    /// Returns the pieces of a run, with heads and tags copied.
     fn pieces(&mut self, run: &[Outgoing<'_>]) -> Option<Pieces> {
         let mut at =
             self.room(run.iter().map(|datagram| datagram.head.len() + datagram.tag.len()).sum())?;
@@ -219,7 +220,7 @@ impl Heads {
         Some(pieces)
     }
 
-    /// So many bytes in one page that were never used.
+    /// Reserves `len` bytes in one page that were never used.
     fn room(&mut self, len: usize) -> Option<usize> {
         let page = rustix::param::page_size();
         if len > page {
@@ -229,7 +230,7 @@ impl Heads {
             self.used = self.used.next_multiple_of(page);
         }
         if self.used + len > self.pages.len() {
-            // Whoever holds pages of the old ones keeps them as they are.
+            // The kernel keeps the old pages unchanged while it holds them.
             *self = Heads::new().ok()?;
         }
         let at = self.used;

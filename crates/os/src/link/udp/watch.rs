@@ -1,4 +1,4 @@
-//! One descriptor that is readable when any socket is, for those who sleep.
+//! One descriptor for sleeping threads that is readable when any socket is.
 
 use super::UdpLink;
 use rustix::event::epoll;
@@ -7,8 +7,8 @@ use rustix::io::Errno;
 use std::io;
 
 impl UdpLink {
-    /// One more sleeper, or one less. While there is any, all sockets are watched, and all that
-    /// comes goes to them.
+    /// Adds or removes one sleeper. While there is any, all sockets are watched, and all datagrams
+    /// go to the sockets.
     pub(super) fn watch_for_sleepers(&mut self, yes: bool) -> io::Result<()> {
         if !yes {
             self.sleepers = self.sleepers.saturating_sub(1);
@@ -33,7 +33,8 @@ impl UdpLink {
         if self.sleepers > 0 {
             return;
         }
-        // One that is not in it was closed meanwhile or has never been: nothing is lost.
+        // A socket that is not in the set was closed meanwhile or was never added, so the error
+        // does not matter.
         self.all_sockets().for_each(|socket| {
             let _ = epoll::delete(&self.watch, &socket.fd);
         });
@@ -48,7 +49,7 @@ impl UdpLink {
     }
 }
 
-/// Have this one watched, too.
+/// Adds a descriptor to the watched ones.
 pub(super) fn watch_one(watch: &OwnedFd, fd: BorrowedFd<'_>) -> Result<(), Errno> {
     match epoll::add(watch, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN) {
         Err(Errno::EXIST) => Ok(()),

@@ -1,11 +1,10 @@
-//! Bulk received directly into its place: the kernel's copy is the only one.
+//! Direct placement of bulk: the kernel's copy is the only one.
 //!
-//! What is predicted is a run of equal datagrams, as the kernel joins them. Its heads and tags are
-//! received into the pool, its payloads into their places, and what follows beyond those, whatever
-//! it is, into the pool again. The run is looked at as a whole before any of it is processed: a
-//! payload that lies where another belongs would be overwritten by it. From the first datagram on
-//! that is not as predicted all is copied out beforehand, and is then as if it had been received
-//! there.
+//! The sink predicts a run of equal datagrams, as the kernel joins them. Heads and tags are
+//! received into the pool, payloads into their places, and everything beyond into the pool again.
+//! The whole run is checked before any of it is processed, because a misplaced payload would be
+//! overwritten by the one that belongs there. From the first mismatch on, everything is copied out
+//! beforehand, and is then handled as if it had been received there.
 
 #[cfg(test)]
 mod tests;
@@ -22,16 +21,17 @@ use rustix::fd::AsFd;
 use std::io;
 use std::net::SocketAddr;
 
-/// Payloads received into their places by one call.
+/// Maximum number of payloads that one call receives into their places.
 const SLOTS: usize = 64;
-/// Head of the first, then payload and what lies between it and the next, for each.
+/// Number of pieces: the head of the first datagram, then for each its payload and the bytes
+/// between it and the next.
 const PIECES: usize = 1 + 2 * SLOTS;
-/// Where in the pool what was not as predicted is copied to.
+/// Offset in the pool of the copies of mismatched datagrams.
 const COPIES: usize = 4 * BUFFER_LEN;
-/// After guesses that were wrong one after the other, so many calls go without one.
+/// Maximum number of calls without a prediction after consecutive wrong ones.
 const PAUSE_MAX: u32 = 64;
 
-/// How a run of datagrams is laid out. In the pool everything but the payloads is contiguous.
+/// Layout of a run of datagrams. In the pool everything but the payloads is contiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
     head: usize,
@@ -41,7 +41,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// `None`: there is not room for one.
+    /// Returns `None` if there is no room for one datagram.
     fn of(predicted: &Predicted) -> Option<Layout> {
         let &Predicted { head, payload, tag, ref places } = predicted;
         let slots = places.len().checked_div(payload)?.min(SLOTS);
@@ -54,40 +54,42 @@ impl Layout {
         self.head + self.payload + self.tag
     }
 
-    /// Where the head of a datagram lies in the pool; of the one behind the last: where the rest
-    /// begins.
+    /// Offset of a datagram's head in the pool. The offset after the last datagram is where the
+    /// rest begins.
     fn head_at(self, index: usize) -> usize {
         index * (self.head + self.tag)
     }
 
-    /// How many whole datagrams of a buffer lie in slots.
+    /// Number of whole datagrams of a buffer that lie in slots.
     fn filled(self, len: usize, size: usize) -> usize {
         if size == self.stride() { self.slots.min(len / size) } else { 0 }
     }
 }
 
-/// What became of a guess.
+/// Outcome of a prediction.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Guess {
     /// Nothing came.
     Untried,
-    /// Less than half of what came to slots was as predicted, or it could not be received there.
+    /// Less than half of what came to slots was as predicted, or the datagrams could not be
+    /// received there.
     Wrong,
-    /// As much or more was, and came from the peer of whom it was predicted, at this address.
+    /// At least half of what came to slots was as predicted; it came from the predicted peer, at
+    /// this address.
     Right(SocketAddr),
 }
 
-/// Whether it is worth guessing.
+/// Decides whether a prediction is worth trying.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
-    /// Calls left without a guess.
+    /// Calls left without a prediction.
     pause: u32,
-    /// How many there will be after the next wrong one.
+    /// Calls to skip after the next wrong prediction.
     next: u32,
 }
 
 impl Patience {
-    /// May the next call guess?
+    /// Returns `true` if the next call may predict.
     pub(super) fn allows(&mut self) -> bool {
         self.pause = self.pause.saturating_sub(1);
         self.pause == 0
@@ -100,7 +102,8 @@ impl Patience {
 }
 
 impl Pool {
-    /// One call for one buffer. Hands each datagram on; was it as predicted?
+    /// Makes one call for one buffer, hands each datagram on, and returns whether the prediction
+    /// was right.
     pub(super) fn receive_predicted(
         &mut self,
         socket: &Socket,
@@ -108,7 +111,7 @@ impl Pool {
         statistics: &mut Statistics,
         sink: &mut dyn Sink,
     ) -> io::Result<(Burst, Guess)> {
-        // A guess that cannot be laid out is as good as a wrong one.
+        // A prediction that cannot be laid out counts as wrong.
         let wrong = Ok((Burst::NONE, Guess::Wrong));
         let Some(layout) = Layout::of(&predicted) else { return wrong };
         let (pool, copies) = self.bytes.split_at_mut(COPIES);
@@ -145,14 +148,14 @@ impl Pool {
     }
 }
 
-/// What a call brought.
+/// Result of a call that received something.
 struct Filled {
     len: usize,
     from: SocketAddr,
     told: Told,
 }
 
-/// The pieces to be filled, in order, and how many.
+/// Returns the pieces to be filled, in order, and their number.
 fn vectors(
     layout: Layout,
     pool: &mut [u8],
@@ -180,7 +183,7 @@ fn vectors(
     Some((vectors, 1 + 2 * layout.slots))
 }
 
-/// If nothing came, or nothing that is of use, what that says of the guess.
+/// Receives into the pieces. If nothing useful came, returns what that says about the prediction.
 fn receive(
     socket: &Socket,
     pieces: &mut [libc::iovec],
@@ -193,8 +196,8 @@ fn receive(
     match call(socket.fd.as_fd(), core::slice::from_mut(&mut message)) {
         Ok(0) => return Ok(Err(Guess::Untried)),
         Ok(_) => {}
-        // A place that cannot be written to (a file that was cut short, say) costs the datagrams,
-        // not the socket; what is sent again is to come beside it.
+        // A place that cannot be written to (for example in a truncated file) costs the datagrams,
+        // not the socket. The retransmission is received into the pool.
         Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {
             statistics.truncated += 1;
             return Ok(Err(Guess::Wrong));
@@ -212,7 +215,7 @@ fn receive(
     Ok(Ok(Filled { len: message.msg_len as usize, from, told: told(&message.msg_hdr) }))
 }
 
-/// What was received, piece by piece.
+/// A received run, piece by piece.
 #[derive(Clone, Copy)]
 struct Run<'a> {
     layout: Layout,
@@ -223,7 +226,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// One that lies as predicted.
+    /// Returns a datagram that lies as predicted.
     fn datagram(self, index: usize) -> Option<Scattered<'a>> {
         let Layout { head, payload, tag, .. } = self.layout;
         let at = self.layout.head_at(index);
@@ -236,19 +239,20 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// The first `count`, with their places in the order.
+    /// Returns the first `count` datagrams with their indices.
     fn datagrams(self, count: usize) -> impl Iterator<Item = (usize, Scattered<'a>)> {
         (0..count).filter_map(move |index| Some((index, self.datagram(index)?)))
     }
 
-    /// What came behind the first `count` of `len` bytes in all, if all slots are full.
+    /// Returns the bytes after the first `count` datagrams, of `len` bytes in all, if all slots are
+    /// full.
     fn behind(self, count: usize, len: usize) -> &'a [u8] {
         let at = self.layout.head_at(count);
         self.pool.get(at..at + (len - count * self.layout.stride())).unwrap_or_default()
     }
 
-    /// What came behind the first `count` of `len` bytes in all, one piece behind the other as the
-    /// kernel filled them.
+    /// Copies out the bytes after the first `count` datagrams, of `len` bytes in all, in the order
+    /// in which the kernel filled the pieces.
     fn copy_out(self, count: usize, len: usize, out: &mut [u8]) -> &[u8] {
         let Layout { head, payload, slots, .. } = self.layout;
         let wanted = (len - count * self.layout.stride()).min(out.len());
@@ -264,7 +268,7 @@ impl<'a> Run<'a> {
         };
         for index in count..slots {
             let (at, next) = (self.layout.head_at(index), self.layout.head_at(index + 1));
-            // The tag of the one before ends where this head begins.
+            // The tag of the previous datagram ends where this head begins.
             put(self.pool.get(at..at + head));
             put(self.predicted.places.part(index * payload, payload));
             put(self.pool.get(at + head..next));
