@@ -1,26 +1,27 @@
-//! Instructions of the kernel's virtual machine (RFC 9669), and jumps to places that are named
-//! before they are known.
+//! Assembler for instructions of the kernel's virtual machine (RFC 9669), with jumps to labels that
+//! are placed later.
 
 use rustix::fd::{AsRawFd, BorrowedFd};
 
-/// One instruction, as the kernel reads it (RFC 9669, section 3). Little-endian machines only: the
-/// order of the two registers in their byte is theirs.
+/// One instruction, as the kernel reads it (RFC 9669, section 3). Little-endian machines only,
+/// because the order of the two registers in their byte depends on the byte order.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Instruction {
     code: u8,
-    /// The destination below, the source above.
+    /// Destination in the low four bits, source in the high four bits.
     registers: u8,
     offset: i16,
     immediate: i32,
 }
 
-/// A register, by its number. What it is for says the calling convention (RFC 9669, section 2.2): 0
-/// is the result, 1 to 5 are arguments and lost in calls, 6 to 9 are kept, 10 leads to the stack.
+/// A register, by its number. The calling convention (RFC 9669, section 2.2) gives the purpose: 0
+/// is the result, 1 to 5 are arguments and lost in calls, 6 to 9 are preserved, 10 leads to the
+/// stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Register(pub(crate) u8);
 
-/// Bytes of a load or store.
+/// Number of bytes of a load or store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Width {
     One,
@@ -40,7 +41,7 @@ impl Width {
     }
 }
 
-/// How a jump compares, unsigned.
+/// Unsigned comparison of a jump.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Condition {
     Equal,
@@ -74,13 +75,14 @@ const JUMP_32: u8 = 0x06;
 const OF_REGISTER: u8 = 0x08;
 const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
-/// Of an atomic addition: the value before is wanted, too, which makes it a full barrier.
+/// Immediate of an atomic addition that also fetches the previous value, which makes it a full
+/// barrier.
 const ADD_AND_FETCH: i32 = 0x01;
-/// What a wide load brings: the address of a map; that of the bytes of a map's first value.
+/// Kinds of wide loads: the address of a map, or the address of a map's first value.
 const MAP: u8 = 1;
 const MAP_VALUE: u8 = 2;
 
-/// Puts a program together. `L` names places in it.
+/// Builds a program. `L` is the type of its labels.
 #[derive(Debug)]
 pub(crate) struct Assembler<L> {
     instructions: Vec<Instruction>,
@@ -103,7 +105,7 @@ impl<L: Copy + PartialEq + core::fmt::Debug> Assembler<L> {
         });
     }
 
-    /// `to = *(base + offset)`, filled up with zeros.
+    /// `to = *(base + offset)`, zero-extended.
     pub(crate) fn load(&mut self, width: Width, to: Register, base: Register, offset: i16) {
         self.push(LOAD | width.bits(), to, base.0, offset, 0);
     }
@@ -113,9 +115,9 @@ impl<L: Copy + PartialEq + core::fmt::Debug> Assembler<L> {
         self.push(STORE | width.bits(), base, from.0, offset, 0);
     }
 
-    /// What comes before is seen by others before anything that comes after happens, as far as the
-    /// memory model of the kernel goes: an atomic addition that tells the value before. `scratch`
-    /// is lost, and eight bytes of the stack at `offset`.
+    /// Full barrier: earlier accesses are visible to others before any later access happens, as far
+    /// as the kernel's memory model goes. It is an atomic addition that fetches the previous value.
+    /// `scratch` is lost, and eight bytes of the stack at `offset`.
     pub(crate) fn full_barrier(&mut self, offset: i16, scratch: Register) {
         let stack = Register(10);
         self.set(scratch, 0);
@@ -148,7 +150,7 @@ impl<L: Copy + PartialEq + core::fmt::Debug> Assembler<L> {
         self.wide(to, MAP, map);
     }
 
-    /// `to = ` where the first value of an array begins.
+    /// `to = ` the address of the first value of an array.
     pub(crate) fn map_value(&mut self, to: Register, map: BorrowedFd<'_>) {
         self.wide(to, MAP_VALUE, map);
     }
@@ -158,51 +160,52 @@ impl<L: Copy + PartialEq + core::fmt::Debug> Assembler<L> {
         self.push(0, Register(0), 0, 0, 0);
     }
 
-    /// Go to `place` if the low 32 bits of `left` compare so with `right`.
+    /// Jumps to `place` if the low 32 bits of `left` compare in this way with `right`.
     pub(crate) fn jump_if(&mut self, left: Register, condition: Condition, right: u32, place: L) {
         self.jumps.push((self.instructions.len(), place));
         self.push(JUMP_32 | condition.bits(), left, 0, 0, right as i32);
     }
 
-    /// Go to `place` if `left` is above `right`, all 64 bits of both.
+    /// Jumps to `place` if `left` is above `right`, comparing all 64 bits.
     pub(crate) fn jump_if_above(&mut self, left: Register, right: Register, place: L) {
         self.jumps.push((self.instructions.len(), place));
         self.push(JUMP | OF_REGISTER | Condition::Above.bits(), left, right.0, 0, 0);
     }
 
-    /// Go to `place` if all 64 bits are zero. A pointer is known to lead somewhere afterwards.
+    /// Jumps to `place` if all 64 bits are zero. Afterwards the verifier knows that a pointer is
+    /// not null.
     pub(crate) fn jump_if_null(&mut self, value: Register, place: L) {
         self.jumps.push((self.instructions.len(), place));
         self.push(JUMP | Condition::Equal.bits(), value, 0, 0, 0);
     }
 
-    /// Go to `place`.
+    /// Jumps to `place`.
     pub(crate) fn jump(&mut self, place: L) {
         self.jumps.push((self.instructions.len(), place));
         self.push(JUMP, Register(0), 0, 0, 0);
     }
 
-    /// Call one of the kernel's helpers, by its number.
+    /// Calls one of the kernel's helpers, by its number.
     pub(crate) fn call(&mut self, helper: i32) {
         self.push(CALL, Register(0), 0, 0, helper);
     }
 
-    /// End with this result.
+    /// Exits with this result.
     pub(crate) fn exit_with(&mut self, result: i32) {
         self.set(Register(0), result);
         self.push(EXIT, Register(0), 0, 0, 0);
     }
 
-    /// `place` is here.
+    /// Puts the label `place` here.
     pub(crate) fn place(&mut self, place: L) {
         self.places.push((place, self.instructions.len()));
     }
 
-    /// The program; `None` if it jumps to what has no place, or too far.
+    /// Returns the program, or `None` if a jump has no target or is too far.
     pub(crate) fn finish(mut self) -> Option<Vec<Instruction>> {
         for (at, place) in self.jumps {
             let (_, to) = self.places.iter().find(|(known, _)| *known == place)?;
-            // Counted from the instruction behind the jump.
+            // Offsets are relative to the instruction after the jump.
             let offset = i16::try_from(to.checked_signed_diff(at + 1)?).ok()?;
             self.instructions.get_mut(at)?.offset = offset;
         }

@@ -1,4 +1,5 @@
-//! Programs that run in the kernel where packets come in: bpf(2), as far as it is needed here.
+//! BPF programs that run in the kernel where packets come in: the parts of bpf(2) that are needed
+//! here.
 
 mod assembler;
 mod system;

@@ -1,11 +1,11 @@
-//! The system call itself.
+//! System call bpf(2).
 
 use super::Instruction;
 use core::mem::size_of;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
 
-/// Commands, and kinds of maps, programs and links (linux/bpf.h).
+/// Numbers of commands, and of kinds of maps, programs and links (linux/bpf.h).
 mod number {
     pub(super) const MAP_CREATE: libc::c_long = 0;
     pub(super) const PROGRAM_LOAD: libc::c_long = 5;
@@ -19,18 +19,18 @@ mod number {
     pub(super) const TCX_INGRESS: u32 = 46;
 }
 
-/// What is seen of us in `bpftool`.
+/// Name of our objects in `bpftool`.
 const NAME: [u8; 16] = *b"oikaze\0\0\0\0\0\0\0\0\0\0";
 
-/// Memory that programs and we share.
+/// Memory that BPF programs and this process share.
 #[derive(Debug)]
 pub(crate) struct Map(OwnedFd);
 
-/// A program that the kernel has found to be harmless.
+/// A program that the kernel has verified.
 #[derive(Debug)]
 pub(crate) struct Loaded(OwnedFd);
 
-/// A program at an interface; it leaves when this is dropped, however the process ends.
+/// Attachment of a program to an interface. It ends when this is dropped, however the process ends.
 #[derive(Debug)]
 pub(crate) struct Link {
     _fd: OwnedFd,
@@ -55,13 +55,13 @@ struct MapCreate {
 }
 
 impl Map {
-    /// A ring of `bytes` (a power of two, and whole pages) that programs write to and one process
-    /// reads.
+    /// Makes a ring of `bytes` (a power of two, and whole pages) that programs write to and one
+    /// process reads.
     pub(crate) fn ring(bytes: u32) -> Result<Map, Errno> {
         Map::create(number::MAP_RING, 0, 0, bytes, 0)
     }
 
-    /// `bytes` that programs and this process read and write.
+    /// Makes an array of `bytes` that programs and this process read and write.
     pub(crate) fn shared(bytes: u32) -> Result<Map, Errno> {
         Map::create(number::MAP_ARRAY, 4, bytes, 1, number::MAP_CAN_BE_MAPPED)
     }
@@ -90,12 +90,12 @@ struct ProgramLoad {
     expected: u32,
 }
 
-/// Have the kernel check a program that sees packets as they come in, above the card's driver and
+/// Makes the kernel verify a program that sees packets as they come in, above the card's driver and
 /// below IP.
 ///
 /// # Errors
-/// EPERM: it takes CAP_BPF and CAP_NET_ADMIN. EINVAL, EACCES: the kernel knows less than the
-/// program asks for.
+/// EPERM: it takes CAP_BPF and CAP_NET_ADMIN. EINVAL, EACCES: the kernel lacks a feature that the
+/// program uses.
 pub(crate) fn load_classifier(program: &[Instruction]) -> Result<Loaded, Errno> {
     let count = u32::try_from(program.len()).map_err(|_| Errno::TOOBIG)?;
     let mut ask = ProgramLoad {
@@ -125,8 +125,8 @@ struct LinkCreate {
     flags: u32,
 }
 
-/// Have a program see what comes in at an interface of this network namespace, behind those that
-/// are there.
+/// Attaches a program to the packets that come in at an interface of this network namespace, behind
+/// programs that are already there.
 ///
 /// # Errors
 /// EINVAL: older than Linux 6.6.
@@ -141,7 +141,7 @@ pub(crate) fn attach_to_ingress(program: &Loaded, interface: u32) -> Result<Link
     unsafe { call_for_fd(number::LINK_CREATE, &mut ask) }.map(|fd| Link { _fd: fd })
 }
 
-/// A command that makes something: its descriptor (the kernel closes it on exec).
+/// Runs a command that makes an object, and returns its descriptor (the kernel closes it on exec).
 ///
 /// # Safety
 /// `ask` is a beginning of what this command reads, and what it leads to may be read.
@@ -164,7 +164,7 @@ unsafe fn call<T>(command: libc::c_long, ask: &mut T) -> Result<i32, Errno> {
     }
 }
 
-/// Run a program on one Ethernet frame, as if it had come in: its result.
+/// Runs a program on one Ethernet frame, as if it had come in, and returns the result.
 #[cfg(test)]
 pub(crate) fn run_on(program: &Loaded, frame: &[u8]) -> Result<i32, Errno> {
     #[repr(C)]

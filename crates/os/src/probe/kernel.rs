@@ -1,4 +1,4 @@
-//! The kernel, its userfaultfd, and what we are permitted.
+//! Kernel version, userfaultfd, and permissions.
 
 use oikaze_protocol::limits::PAGE;
 
@@ -6,9 +6,9 @@ use super::{Finding, Verdict, number, status_field};
 use crate::memory::shared::{self, TrackerKind, userfaultfd_features};
 use crate::without::Without;
 
-/// The oldest kernel that is tested (Ubuntu 22.04).
+/// Oldest kernel that is tested (Ubuntu 22.04).
 const OLDEST: (u32, u32) = (5, 15);
-/// From here on pages can be mapped write-protected, which userfaultfd tracking needs.
+/// First kernel that can map pages write-protected, which userfaultfd tracking needs.
 const UFFD_TRACKS: (u32, u32) = (6, 4);
 const CAP_NET_ADMIN: u32 = 12;
 const CAP_SYS_PTRACE: u32 = 19;
@@ -25,12 +25,12 @@ pub(super) fn findings(without: &Without) -> Vec<Finding> {
     findings
 }
 
-/// What this kernel says it is, as far as it can be read.
+/// Version that this kernel reports, if it can be parsed.
 pub(crate) fn kernel_version() -> Option<(u32, u32)> {
     parse_version(&rustix::system::uname().release().to_string_lossy())
 }
 
-/// `6.8.0-45-generic` is (6, 8).
+/// Parses a release: `6.8.0-45-generic` is (6, 8).
 fn parse_version(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().ok());
     Some((parts.next()??, parts.next()??))
@@ -61,7 +61,7 @@ fn seccomp(status: &str) -> Finding {
         Some("2") => "a filter is active (usual in containers)",
         _ => "unknown",
     };
-    // A filter as such harms nothing; what it forbids shows where it is tried.
+    // A filter alone does no harm; the probes of single features show what it forbids.
     Finding::new(
         "seccomp",
         found,
@@ -120,7 +120,8 @@ fn mode(kind: TrackerKind) -> Finding {
     }
 }
 
-/// The features the kernel names, those tracking needs and those a later version may use.
+/// Features that the kernel names: those that tracking needs and those that a later version may
+/// use.
 fn features() -> Vec<Finding> {
     let list = match userfaultfd_features() {
         Ok(list) => list,

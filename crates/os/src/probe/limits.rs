@@ -1,4 +1,4 @@
-//! Memory, mappings and cores.
+//! Memory, mappings, files and cores.
 
 use rustix::process::{Resource, getrlimit};
 
@@ -6,11 +6,11 @@ use super::{Finding, Verdict, bytes, number};
 use crate::cpu;
 use crate::memory::memory_left;
 
-/// What the smallest useful job takes.
+/// Bytes of memory that the smallest useful job takes.
 const MEMORY_LEAST: u64 = 64 << 20;
-/// What is enough for the demo (Himeno S on four nodes) with room to spare.
+/// Bytes of memory that suffice for the demo (Himeno S on four nodes) with room to spare.
 const MEMORY_FINE: u64 = 1 << 30;
-/// The kernel's default for mappings.
+/// The kernel's default limit of mappings.
 const MAPPINGS: u64 = 65_530;
 const FILES: u64 = 256;
 

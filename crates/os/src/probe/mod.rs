@@ -1,8 +1,8 @@
-//! What this machine offers, for `oikaze doctor`: each thing as found, as needed, and what to do
-//! about the difference.
+//! Report of what this machine offers, for `oikaze doctor`: each feature as found, as needed, and
+//! how to close the gap.
 //!
-//! Features are tried, not looked up: a version says what a kernel may be able to do, a sandbox
-//! decides what it will. Nothing here changes the machine, and everything tried is undone.
+//! Features are tried, not looked up. A version says what a kernel may be able to do, but a sandbox
+//! decides what it permits. Probing does not change the machine, and everything tried is undone.
 
 mod kernel;
 mod limits;
@@ -16,14 +16,14 @@ use std::str::FromStr;
 
 use crate::without::Without;
 
-/// How well a thing suits.
+/// Suitability of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
-    /// As it should be.
+    /// The feature is as it should be.
     Good,
-    /// It works, with less speed or a restriction.
+    /// The feature works, with less speed or a restriction.
     Degraded,
-    /// Something will not work.
+    /// Some function will not work.
     Missing,
 }
 
@@ -37,18 +37,18 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// One thing that was looked at.
+/// Result for one feature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Its name.
+    /// Name of the feature.
     pub what: &'static str,
-    /// As it is here.
+    /// State that was found.
     pub found: String,
-    /// As it should be, and what for.
+    /// State that is needed, and its purpose.
     pub needed: String,
-    /// How well it suits.
+    /// Suitability of what was found.
     pub ok: Verdict,
-    /// What to do; empty if nothing.
+    /// Remedy; empty if none is needed.
     pub fix: String,
 }
 
@@ -62,7 +62,7 @@ impl Finding {
         Finding { what, found: found.into(), needed: needed.into(), ok, fix: String::new() }
     }
 
-    /// What to do, kept only where there is something to do.
+    /// Adds a remedy, which is kept only if the verdict is not good.
     fn fix(mut self, fix: impl Into<String>) -> Finding {
         if self.ok != Verdict::Good {
             self.fix = fix.into();
@@ -78,7 +78,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Look at everything. Takes some milliseconds; the first time after the machine has started, some
+/// Probes everything. Takes some milliseconds; the first time after the machine has started, some
 /// 50 more.
 #[must_use]
 pub fn probe(without: &Without) -> Vec<Finding> {
@@ -89,24 +89,24 @@ pub fn probe(without: &Without) -> Vec<Finding> {
     findings
 }
 
-/// The worst of these.
+/// Returns the worst verdict of these findings.
 #[must_use]
 pub fn worst(findings: &[Finding]) -> Verdict {
     findings.iter().map(|f| f.ok).max().unwrap_or(Verdict::Good)
 }
 
-/// A number in a file of one number, such as those of /proc/sys.
+/// Reads a file that holds one number, such as those of /proc/sys.
 fn number<T: FromStr>(path: &str) -> Option<T> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// A field of /proc/self/status, such as `CapEff`.
+/// Returns a field of /proc/self/status, such as `CapEff`.
 fn status_field(text: &str, name: &str) -> Option<String> {
     text.lines()
         .find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim().to_owned()))
 }
 
-/// Bytes as people say them, rounded down.
+/// Formats bytes with a unit, rounded down.
 fn bytes(count: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let unit = (0..units.len() - 1).find(|&u| count >> (10 * u) < 1024).unwrap_or(units.len() - 1);

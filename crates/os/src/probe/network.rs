@@ -1,4 +1,4 @@
-//! UDP as the kernel grants it.
+//! UDP features and limits of the kernel.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -40,7 +40,7 @@ pub(super) fn findings(without: &Without) -> Vec<Finding> {
     findings
 }
 
-/// Tried at all interfaces, for a moment.
+/// Probes early receive at all interfaces, for a moment.
 fn early_receive(without: &Without) -> Finding {
     let state = UdpLink::bind(&Bind { without: *without, ..Bind::default() })
         .map(|link| link.statistics().early_receive);
@@ -69,7 +69,7 @@ fn sysctl(what: &'static str, file: &str) -> Finding {
                 if limit >= SOCKET_BUFFER_LEAST as u64 { Verdict::Good } else { Verdict::Degraded };
             Finding::new(what, bytes(limit), needed, ok).fix(raise(what, SOCKET_BUFFER))
         }
-        // Not shown inside containers with their own network.
+        // Hidden inside containers with their own network.
         None => Finding::new(
             what,
             "hidden (see the socket buffer, which was tried)",
@@ -79,19 +79,20 @@ fn sysctl(what: &'static str, file: &str) -> Finding {
     }
 }
 
-/// What to do about a limit of the system, now and for good.
+/// Remedy for a limit of the system, until the next boot and permanently.
 fn raise(what: &str, value: usize) -> String {
     format!(
         "sysctl -w {what}={value} (on the host, for a container); a line in /etc/sysctl.d keeps it"
     )
 }
 
-/// All UDP sockets of the system together; the third number is the most, in pages.
+/// Memory of all UDP sockets of the system together; the third number is the maximum, in pages.
 fn udp_memory(text: &str) -> Option<Finding> {
     let what = "net.ipv4.udp_mem";
     let pages: u64 = text.split_whitespace().nth(2)?.parse().ok()?;
     let page = rustix::param::page_size() as u64;
-    // A node's buffers, both ways, twice over: the kernel counts what a datagram occupies.
+    // A node's buffers in both directions, doubled because the kernel counts the memory that a
+    // datagram occupies.
     let least = 4 * SOCKET_BUFFER as u64;
     let ok = if pages.saturating_mul(page) >= least { Verdict::Good } else { Verdict::Degraded };
     let needed = format!(
@@ -110,7 +111,7 @@ fn udp_memory(text: &str) -> Option<Finding> {
 fn of_link(link: &UdpLink) -> [Finding; 5] {
     let statistics = link.statistics();
     let buffer = |what, counted: usize, limit| {
-        // The kernel says twice what it was asked for: its own bookkeeping is in it.
+        // The kernel reports twice the requested size, because its own bookkeeping is included.
         let granted = counted / 2;
         let ok = if granted >= SOCKET_BUFFER_LEAST { Verdict::Good } else { Verdict::Degraded };
         let needed = format!(

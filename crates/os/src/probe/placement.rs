@@ -1,4 +1,4 @@
-//! How pages of regions change place here.
+//! Support for moving and exchanging pages of regions.
 
 use super::{Finding, Verdict, bytes};
 use crate::memory::huge_page;

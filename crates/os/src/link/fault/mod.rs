@@ -1,4 +1,4 @@
-//! A link that loses, repeats, reorders, damages, forges and delays what another link brings.
+//! A link that loses, repeats, reorders, damages, forges and delays what another link delivers.
 
 mod plan;
 #[cfg(test)]
@@ -15,31 +15,30 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// A reordered datagram that nothing overtakes comes after this all the same.
+/// Time after which a reordered datagram that nothing overtakes is delivered all the same.
 const REORDER_TIME: Duration = Duration::from_millis(1);
-/// Datagrams held back; more are lost, as in a router.
+/// Maximum number of datagrams held back; more are lost, as in a router.
 const HELD_MAX: usize = 4096;
 
-/// Makes the checksum of a changed datagram right again, so that the receiver does not notice the
-/// change.
+/// Corrects the checksum of a changed datagram, so that the receiver does not notice the change.
 pub trait Reseal: std::fmt::Debug + Send {
-    /// Writes the tag that the bytes before it must have.
+    /// Writes the tag that belongs to the bytes before it.
     fn reseal(&self, datagram: &mut [u8]);
 }
 
-/// Wraps a link. Faults happen on arrival, so each node's own seed decides what it suffers; sending
-/// is untouched.
+/// Wraps a link. Faults happen on arrival, so each node's own seed decides the faults that it
+/// suffers. Sending is not changed.
 #[derive(Debug)]
 pub struct Fault<L> {
     inner: L,
     plan: FaultPlan,
     held: Held,
-    /// `None`: datagrams that are tampered with keep their checksum, and are dropped by the
-    /// receiver.
+    /// Corrects checksums. If `None`, datagrams that are tampered with keep their checksum, and the
+    /// receiver drops them.
     reseal: Option<Box<dyn Reseal>>,
 }
 
-/// Datagrams that come later.
+/// Datagrams that are delivered later.
 #[derive(Debug, Default)]
 struct Held {
     waiting: Vec<Late>,
@@ -51,28 +50,29 @@ struct Late {
     bytes: Vec<u8>,
     congested: bool,
     due: Instant,
-    /// How many others must still come before it; [`u32::MAX`]: only the time counts.
+    /// Number of datagrams that must still come before this one; with [`u32::MAX`] only the time
+    /// counts.
     overtakers: u32,
 }
 
 impl<L: Link> Fault<L> {
-    /// Faults for `inner`, by these settings.
+    /// Faults for `inner`, with these settings.
     pub fn new(inner: L, settings: FaultSettings) -> Fault<L> {
         Fault { inner, plan: FaultPlan::new(settings), held: Held::default(), reseal: None }
     }
 
-    /// With the checksums of tampered datagrams made right by `reseal`.
+    /// Corrects the checksums of tampered datagrams with `reseal`.
     #[must_use]
     pub fn resealing(self, reseal: Box<dyn Reseal>) -> Fault<L> {
         Fault { reseal: Some(reseal), ..self }
     }
 
-    /// The link inside.
+    /// Returns the wrapped link.
     pub fn inner(&self) -> &L {
         &self.inner
     }
 
-    /// How often what goes wrong.
+    /// Returns the probabilities of the faults.
     pub fn settings(&self) -> &FaultSettings {
         self.plan.settings()
     }
@@ -114,7 +114,7 @@ impl<L: Link> Fault<L> {
 }
 
 impl Held {
-    /// Keep a copy for later.
+    /// Keeps a copy for later.
     fn keep(&mut self, arrival: Arrival<'_>, bytes: Vec<u8>, fate: Fate, now: Instant) {
         if self.waiting.len() < HELD_MAX {
             let (due, overtakers) = match fate.overtaken {
@@ -127,7 +127,8 @@ impl Held {
         }
     }
 
-    /// A datagram has come: those that it was the last to overtake come now.
+    /// Called when a datagram has come. Delivers the datagrams that now have been overtaken often
+    /// enough.
     fn overtake(&mut self, give: &mut impl FnMut(Arrival<'_>)) {
         for late in &mut self.waiting {
             if late.overtakers != u32::MAX {
@@ -137,7 +138,7 @@ impl Held {
         self.release(|late| late.overtakers == 0, give);
     }
 
-    /// Those whose time has come.
+    /// Delivers the datagrams whose time has come.
     fn expire(&mut self, now: Instant, give: &mut impl FnMut(Arrival<'_>)) {
         if self.waiting.iter().any(|late| late.due <= now) {
             self.waiting.sort_by_key(|late| late.due);
@@ -165,7 +166,7 @@ impl<L: Link> Link for Fault<L> {
         self.receive_at(Instant::now(), take)
     }
 
-    /// What nothing happens to may come directly to its place.
+    /// Without faults, datagrams may be received directly into their place.
     fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
         match self.settings().is_clear() {
             true => self.inner.receive_into(sink),

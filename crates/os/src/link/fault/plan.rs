@@ -1,36 +1,36 @@
-//! What goes wrong with each datagram: a pure function of a seed, so that any failure can be had
-//! again.
+//! Plan of the faults of each datagram: a pure function of a seed, so that every failure can be
+//! reproduced.
 
 use core::fmt;
 use core::str::FromStr;
 use std::time::Duration;
 
-/// The environment variable that makes every link of a process faulty.
+/// Environment variable that makes every link of a process faulty.
 pub const VARIABLE: &str = "OIKAZE_FAULT";
 
-/// How often what goes wrong: probabilities from 0 to 1, each for itself, per datagram.
+/// Probabilities of faults, from 0 to 1, each independent, per datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FaultSettings {
-    /// Where the random numbers begin.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// Lost.
+    /// Probability that the datagram is lost.
     pub loss: f64,
-    /// Comes twice; the second copy has a fate of its own.
+    /// Probability that it comes twice; the second copy has a fate of its own.
     pub duplicate: f64,
-    /// Overtaken by up to eight later ones.
+    /// Probability that up to eight later datagrams overtake it.
     pub reorder: f64,
-    /// One bit turned.
+    /// Probability that one bit is flipped.
     pub corrupt: f64,
-    /// A few bytes changed and the checksum made right again, as an attacker on the path could do
-    /// it.
+    /// Probability that a few bytes are changed and the checksum is corrected, as an attacker on
+    /// the path could do it.
     pub tamper: f64,
-    /// Late by `delay_time`.
+    /// Probability that it is late by `delay_time`.
     pub delay: f64,
-    /// How late.
+    /// Delay of a late datagram.
     pub delay_time: Duration,
 }
 
-/// A text that describes no faults.
+/// Error for a text that describes no faults.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{VARIABLE}: {why} in \"{part}\"; write for example loss=0.05,duplicate=0.05,reorder=0.05,corrupt=0.01,delay=0.1:2ms,seed=7"
@@ -41,14 +41,14 @@ pub struct FaultSyntax {
 }
 
 impl FaultSettings {
-    /// Does nothing go wrong?
+    /// Returns `true` if no fault is possible.
     #[must_use]
     pub fn is_clear(&self) -> bool {
         let FaultSettings { seed, delay_time, .. } = *self;
         *self == FaultSettings { seed, delay_time, ..FaultSettings::default() }
     }
 
-    /// What `OIKAZE_FAULT` says, if it is set and not empty.
+    /// Reads the settings from `OIKAZE_FAULT`, if it is set and not empty.
     ///
     /// # Errors
     /// [`FaultSyntax`].
@@ -99,7 +99,7 @@ impl FromStr for FaultSettings {
     }
 }
 
-/// `2ms`, `500us`, `1s`: at most a minute.
+/// Parses a time such as `2ms`, `500us`, `1s`: at most a minute.
 fn span(text: &str) -> Option<Duration> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: u64 = digits.parse().ok()?;
@@ -113,7 +113,7 @@ fn span(text: &str) -> Option<Duration> {
 }
 
 impl fmt::Display for FaultSettings {
-    /// As [`FromStr`] reads it.
+    /// Writes the form that [`FromStr`] reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -125,35 +125,35 @@ impl fmt::Display for FaultSettings {
     }
 }
 
-/// What becomes of one copy of a datagram.
+/// Fate of one copy of a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fate {
-    /// A bit that is turned.
+    /// Bit that is flipped.
     pub corrupt: Option<Corruption>,
-    /// Bytes that are changed before the checksum is made right again.
+    /// Bytes that are changed before the checksum is corrected.
     pub tamper: Option<Tampering>,
-    /// It comes late by so much.
+    /// Time by which the copy is late.
     pub delay: Duration,
-    /// So many later datagrams come before it (if they come).
+    /// Number of later datagrams that come before this copy (if they come).
     pub overtaken: u8,
 }
 
 impl Fate {
-    /// It comes now?
+    /// Returns `true` if the copy comes now.
     #[must_use]
     pub fn is_prompt(&self) -> bool {
         self.delay.is_zero() && self.overtaken == 0
     }
 }
 
-/// One turned bit, of a datagram of any length.
+/// One flipped bit, of a datagram of any length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corruption {
     at: u64,
 }
 
 impl Corruption {
-    /// Turn it. A datagram without bytes stays as it is.
+    /// Flips the bit. A datagram without bytes stays as it is.
     pub fn apply(self, bytes: &mut [u8]) {
         let bits = bytes.len() as u64 * 8;
         if bits > 0 {
@@ -165,11 +165,12 @@ impl Corruption {
     }
 }
 
-/// Bytes up to here, headers and frames mostly, are changed more often than those behind.
+/// Bytes at the start, headers and frames mostly, that are changed more often than those behind.
 const TAMPERED_HEAD: usize = 128;
-/// Bytes that name the connection. They stay, or the datagram would only be dropped.
+/// Bytes that name the connection. They stay, because the receiver would drop the datagram
+/// otherwise.
 const NAMED: usize = 8;
-/// Bytes changed in one datagram.
+/// Maximum number of changed bytes in one datagram.
 const TAMPERED_MAX: u64 = 4;
 
 /// A few changed bytes, of a datagram of any length.
@@ -179,7 +180,7 @@ pub struct Tampering {
 }
 
 impl Tampering {
-    /// Changes them. What names the connection stays as it is.
+    /// Changes the bytes. The name of the connection stays as it is.
     pub fn apply(self, bytes: &mut [u8]) {
         let mut random = Random(self.seed);
         let Some(changeable) = bytes.get_mut(NAMED..).filter(|bytes| !bytes.is_empty()) else {
@@ -199,39 +200,40 @@ impl Tampering {
     }
 }
 
-/// What becomes of a datagram: none, one or two copies of it arrive.
+/// Fate of a datagram: none, one or two copies of it arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// The datagram itself; `None` if it is lost.
     pub first: Option<Fate>,
-    /// A second copy.
+    /// A second copy, if any.
     pub second: Option<Fate>,
 }
 
-/// Decides, datagram after datagram. The same settings give the same verdicts, anywhere.
+/// Decides the fate of one datagram after another. The same settings give the same verdicts
+/// everywhere.
 #[derive(Clone, Debug)]
 pub struct FaultPlan {
     settings: FaultSettings,
     random: Random,
-    /// Numbers for what is tampered with. Of their own, so that the other faults of a seed stay
-    /// what they were.
+    /// Random numbers for tampering. They are separate, so that the other faults of a seed stay the
+    /// same.
     tampering: Random,
 }
 
 impl FaultPlan {
-    /// Verdicts by these settings, from their seed on.
+    /// A plan with these settings that starts at their seed.
     #[must_use]
     pub fn new(settings: FaultSettings) -> FaultPlan {
         FaultPlan { settings, random: Random(settings.seed), tampering: Random(!settings.seed) }
     }
 
-    /// How often what goes wrong.
+    /// Returns the probabilities of the faults.
     #[must_use]
     pub fn settings(&self) -> &FaultSettings {
         &self.settings
     }
 
-    /// The next datagram's verdict.
+    /// Decides the next datagram's fate.
     pub fn decide(&mut self) -> Verdict {
         let duplicate = self.random.chance(self.settings.duplicate);
         let (first, second) = (self.fate(), self.fate());
@@ -240,8 +242,8 @@ impl FaultPlan {
 
     fn fate(&mut self) -> Option<Fate> {
         let FaultSettings { loss, reorder, corrupt, tamper, delay, delay_time, .. } = self.settings;
-        // Every number is drawn, whatever the others say: one setting changed leaves the other
-        // faults where they were.
+        // Every number is drawn regardless of the settings, so that changing one setting leaves the
+        // other faults where they were.
         let lost = self.random.chance(loss);
         let (turned, at) = (self.random.chance(corrupt), self.random.next());
         let (behind, by) = (self.random.chance(reorder), self.random.next());
@@ -268,12 +270,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Less than `end`; 0 if that is 0.
+    /// A number less than `end`; 0 if `end` is 0.
     fn below(&mut self, end: u64) -> u64 {
         self.next().checked_rem(end).unwrap_or(0)
     }
 
-    /// True so often: the upper 53 bits are a fraction.
+    /// Returns `true` with this probability. The upper 53 bits are a fraction.
     fn chance(&mut self, probability: f64) -> bool {
         ((self.next() >> 11) as f64) * (1.0 / (1_u64 << 53) as f64) < probability
     }

@@ -1,8 +1,8 @@
-//! A link that writes down what goes through another: as a capture for Wireshark, or as a line of
-//! text for each datagram.
+//! A link that records what goes through another: as a capture for Wireshark, or as a line of text
+//! for each datagram.
 //!
-//! Recording never stands in the way: what it writes is bounded, and a file that is full or cannot
-//! be written to ends the recording, not the job ([`Link::notice`] says so).
+//! Recording never stops the job. The size of a record is bounded, and a file that is full or
+//! cannot be written to only ends the recording ([`Link::notice`] says so).
 
 mod packet;
 mod pcapng;
@@ -23,23 +23,25 @@ use std::io::{self, BufWriter, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Bytes that come together before they are written, unless the link is idle.
+/// Bytes that are buffered before they are written, unless the link is idle.
 const BUFFER: usize = 256 << 10;
 
-/// A datagram that passes.
+/// A datagram that passes the link.
 #[derive(Clone, Copy, Debug)]
 pub struct Passing<'a> {
-    /// Since 1970.
+    /// Time since 1970.
     pub at: Duration,
-    /// Sent by this node, or received.
+    /// `true` if this node sent the datagram, `false` if it received it.
     pub sent: bool,
-    /// Whence. Of a datagram sent: where this node would be answered, as well as is known.
+    /// Sender. For a sent datagram, the address at which this node would be answered, as far as is
+    /// known.
     pub from: SocketAddr,
-    /// Whereto; likewise.
+    /// Receiver. For a received datagram, the address at which this node was reached, as far as is
+    /// known.
     pub to: SocketAddr,
-    /// Its bytes, one part behind the other.
+    /// Bytes of the datagram, in up to three consecutive parts.
     pub parts: [&'a [u8]; 3],
-    /// It came marked: a queue on its way was filling.
+    /// The datagram came with a congestion mark: a queue on its path was filling.
     pub congested: bool,
 }
 
@@ -50,27 +52,27 @@ impl Passing<'_> {
         self.parts.iter().map(|part| part.len()).sum()
     }
 
-    /// A datagram of no bytes?
+    /// Returns `true` if the datagram has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// A format to write datagrams down in.
+/// A format in which datagrams are recorded.
 pub trait Recorder: Send {
-    /// What the file begins with.
+    /// Writes the beginning of the file.
     fn begin(&mut self, into: &mut Vec<u8>);
-    /// One datagram.
+    /// Writes one datagram.
     fn record(&mut self, datagram: &Passing<'_>, into: &mut Vec<u8>);
 }
 
-/// Where records go.
+/// Destination of records.
 struct Store {
-    /// For people.
+    /// Name for messages to the user.
     name: String,
     recorder: Box<dyn Recorder>,
-    /// `None` once it has ended.
+    /// Output file; `None` once the recording has ended.
     out: Option<BufWriter<Box<dyn Write + Send>>>,
     /// Bytes that may still be written.
     left: u64,
@@ -79,7 +81,7 @@ struct Store {
 }
 
 impl Store {
-    /// Write one datagram down; if that was the end, why.
+    /// Records one datagram. Returns the reason if that ended the recording.
     fn take(&mut self, datagram: &Passing<'_>) -> Option<String> {
         let out = self.out.as_mut()?;
         self.record.clear();
@@ -102,30 +104,31 @@ impl Store {
     }
 
     fn end(&mut self, why: &str) -> Option<String> {
-        // What is still buffered is written, if it can be, when this is dropped.
+        // Dropping the writer still writes the buffered bytes, if that is possible.
         self.out = None;
         Some(format!("{} ends after {} datagrams: {why}", self.name, self.datagrams))
     }
 }
 
-/// Wraps a link and writes down what is sent and received.
+/// Wraps a link and records what is sent and received.
 pub struct Tap<L> {
     inner: L,
     stores: Vec<Store>,
-    /// Our own addresses: the link does not say by which of them a datagram went.
+    /// Local addresses, because the link does not say from which of them a datagram went.
     here: Vec<SocketAddr>,
     notices: VecDeque<String>,
 }
 
 impl<L: Link> Tap<L> {
-    /// Around a link, recording nothing yet.
+    /// Wraps a link, without a recording yet.
     pub fn new(inner: L) -> Self {
         let here =
             inner.local_addresses().unwrap_or_default().iter().map(|local| local.address).collect();
         Self { inner, stores: Vec::new(), here, notices: VecDeque::new() }
     }
 
-    /// Record from here on, in this format, at most `limit` bytes. `name` is for people.
+    /// Records from here on in this format, at most `limit` bytes. `name` appears in messages to
+    /// the user.
     ///
     /// # Errors
     /// The beginning could not be written.
@@ -161,13 +164,13 @@ impl<L: Link> Tap<L> {
     }
 }
 
-/// Since 1970, by the clock that other machines' captures go by.
+/// Time since 1970, by the clock that captures of other machines use.
 fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Which of our addresses a peer most likely sees in this lane, at a port of its own if there is
-/// one.
+/// Local address that a peer most likely sees in this lane, with the port of the bulk lane if there
+/// is one.
 fn seen_by(here: &[SocketAddr], bulk: Option<u16>, peer: SocketAddr, lane: Lane) -> SocketAddr {
     let alike = |mine: &&SocketAddr| mine.is_ipv4() == peer.is_ipv4();
     let near =
@@ -220,7 +223,7 @@ impl<L: Link> Link for Tap<L> {
             take(arrival);
         })?;
         if received == 0 {
-            // Nothing else to do: a process that is killed now leaves a capture of all it saw.
+            // There is nothing else to do. A process that is killed now leaves a complete capture.
             self.flush();
         }
         Ok(received)

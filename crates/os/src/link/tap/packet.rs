@@ -1,5 +1,5 @@
-//! The IP and UDP headers that a datagram has had, or would have had, as far as they matter to
-//! whoever looks at a capture.
+//! IP and UDP headers that a datagram has had, or would have had, as far as they matter to the
+//! reader of a capture.
 
 use super::Passing;
 use std::net::IpAddr;
@@ -10,12 +10,12 @@ const UDP: u8 = 17;
 const UDP_LEN: usize = 8;
 const HOPS: u8 = 64;
 
-/// Append IP header, UDP header and the datagram.
+/// Appends the IP header, the UDP header and the datagram.
 pub(super) fn write(datagram: &Passing<'_>, into: &mut Vec<u8>) {
     let class = if datagram.congested { CONGESTION_EXPERIENCED } else { 0 };
-    // The kernel takes no longer ones; a capture that did would only be cut.
+    // The kernel takes no longer datagrams; a capture of one would be truncated.
     let len = |more: usize| u16::try_from(datagram.len() + more).unwrap_or(u16::MAX).to_be_bytes();
-    // Both of one family: an IPv4 peer is never seen by an IPv6 address of ours.
+    // Both addresses have one family, because an IPv4 peer never sees an IPv6 address of this node.
     let addresses: Vec<u8> = match (datagram.from.ip(), datagram.to.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
             let [high, low] = len(20 + UDP_LEN);
@@ -62,7 +62,7 @@ pub(super) fn write(datagram: &Passing<'_>, into: &mut Vec<u8>) {
     datagram.parts.iter().for_each(|part| into.extend_from_slice(part));
 }
 
-/// The Internet checksum (RFC 1071) of parts that follow each other, at whatever byte one ends.
+/// Internet checksum (RFC 1071) of consecutive parts of any length.
 fn checksum(parts: &[&[u8]]) -> u16 {
     let (mut sum, mut odd) = (0u64, false);
     for byte in parts.iter().flat_map(|part| part.iter()) {

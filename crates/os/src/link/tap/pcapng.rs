@@ -1,16 +1,16 @@
-//! Captures as Wireshark, tshark and tcpdump read them: pcapng (draft-ietf-opsawg-pcapng), one
-//! interface of raw IP packets, times in nanoseconds, each packet with its direction.
+//! Captures for Wireshark, tshark and tcpdump in pcapng (draft-ietf-opsawg-pcapng): one interface
+//! of raw IP packets, times in nanoseconds, each packet with its direction.
 
 use super::{Passing, Recorder, packet};
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const PACKET: u32 = 6;
-/// Says in which byte order the rest is.
+/// Magic number that shows the byte order of the file.
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 /// LINKTYPE_RAW: packets begin with an IPv4 or IPv6 header.
 const RAW: u16 = 101;
-/// Options.
+/// Option codes and values.
 const END: u16 = 0;
 const INTERFACE_NAME: u16 = 2;
 const APPLICATION: u16 = 4;
@@ -20,7 +20,7 @@ const NANOSECONDS: u8 = 9;
 const INBOUND: u32 = 1;
 const OUTBOUND: u32 = 2;
 
-/// Writes pcapng. All numbers little-endian.
+/// Writes pcapng. All numbers are little-endian.
 #[derive(Clone, Debug)]
 pub struct Pcapng {
     interface: String,
@@ -39,7 +39,7 @@ impl Recorder for Pcapng {
     fn begin(&mut self, into: &mut Vec<u8>) {
         block(into, SECTION, |body| {
             body.extend(BYTE_ORDER.to_le_bytes());
-            // Version 1.0; how long the section is nobody knows yet.
+            // Version 1.0. The length of the section is unknown at its start.
             body.extend([1, 0, 0, 0]);
             body.extend(u64::MAX.to_le_bytes());
             option(body, APPLICATION, concat!("oikaze ", env!("CARGO_PKG_VERSION")).as_bytes());
@@ -47,7 +47,7 @@ impl Recorder for Pcapng {
         });
         block(into, INTERFACE, |body| {
             body.extend(u32::from(RAW).to_le_bytes());
-            // No packet is cut.
+            // No limit: packets are never truncated.
             body.extend(0u32.to_le_bytes());
             option(body, INTERFACE_NAME, self.interface.as_bytes());
             option(body, RESOLUTION, &[NANOSECONDS]);
@@ -61,7 +61,7 @@ impl Recorder for Pcapng {
         let at = u64::try_from(datagram.at.as_nanos()).unwrap_or(u64::MAX);
         let len = u32::try_from(self.packet.len()).unwrap_or(u32::MAX);
         block(into, PACKET, |body| {
-            // The interface, the time's halves, bytes here, bytes on the wire.
+            // The interface, both halves of the time, captured bytes, bytes on the wire.
             [0, (at >> 32) as u32, at as u32, len, len]
                 .iter()
                 .for_each(|word| body.extend(word.to_le_bytes()));
@@ -73,7 +73,7 @@ impl Recorder for Pcapng {
     }
 }
 
-/// A block: kind, length, body, length again.
+/// Appends a block: kind, length, body, length again.
 fn block(into: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     let start = into.len();
     into.extend(kind.to_le_bytes());
@@ -93,7 +93,7 @@ fn option(into: &mut Vec<u8>, code: u16, value: &[u8]) {
     pad(into, value.len());
 }
 
-/// To the next multiple of four.
+/// Pads to the next multiple of four.
 fn pad(into: &mut Vec<u8>, len: usize) {
     into.extend(std::iter::repeat_n(0, len.next_multiple_of(4) - len));
 }

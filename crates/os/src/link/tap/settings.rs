@@ -1,4 +1,4 @@
-//! What the user wants recorded, and where.
+//! Settings of recordings, and their files.
 
 use super::{Pcapng, Recorder, Tap, Trace};
 use crate::link::Link;
@@ -9,34 +9,34 @@ use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// A file for a capture of all datagrams; the node's rank is put before its extension.
+/// File for a capture of all datagrams; the node's rank is inserted before its extension.
 pub const PCAP_VARIABLE: &str = "OIKAZE_PCAP";
-/// A file for lines of text, likewise.
+/// File for lines of text; the node's rank is inserted before its extension.
 pub const TRACE_VARIABLE: &str = "OIKAZE_TRACE";
-/// Bytes that each of these files may have; K, M and G are powers of 1024.
+/// Maximum bytes of each of these files; K, M and G are powers of 1024.
 pub const PCAP_LIMIT_VARIABLE: &str = "OIKAZE_PCAP_LIMIT";
 
-/// A limit that is none.
+/// Error for a malformed or too small limit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{PCAP_LIMIT_VARIABLE}={0}: expected bytes such as 64M, at least {CAPTURE_MIN}")]
 pub struct TapSyntax(String);
 
-/// What is to be recorded.
+/// Requested recordings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapSettings {
-    /// A capture goes here.
+    /// File for a capture.
     pub pcap: Option<PathBuf>,
-    /// Text goes here.
+    /// File for text.
     pub trace: Option<PathBuf>,
-    /// Bytes of either at most.
+    /// Maximum bytes of each file.
     pub limit: u64,
 }
 
 impl TapSettings {
-    /// From the environment; `None` if nothing is to be recorded.
+    /// Reads the settings from the environment. Returns `None` if nothing is to be recorded.
     ///
     /// # Errors
-    /// The limit makes no sense.
+    /// The limit is malformed or too small.
     pub fn from_env() -> Result<Option<Self>, TapSyntax> {
         let text = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
         let (pcap, trace) =
@@ -46,8 +46,8 @@ impl TapSettings {
         Ok((pcap.is_some() || trace.is_some()).then_some(Self { pcap, trace, limit }))
     }
 
-    /// Record what goes through a link, as node `rank`. What could not be opened is told, and not
-    /// recorded.
+    /// Records what goes through a link, as node `rank`. Returns a message for each file that could
+    /// not be opened, which is not recorded.
     pub fn attach<L: Link>(&self, link: L, rank: u32) -> (Tap<L>, Vec<String>) {
         let mut tap = Tap::new(link);
         let mut failed = Vec::new();
@@ -75,17 +75,17 @@ impl TapSettings {
     }
 }
 
-/// Only for this user: it holds what programs send.
+/// Opens a file for this user only, because it holds what programs send.
 fn open(path: &Path) -> io::Result<std::fs::File> {
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    // Also one that was there before. (A pipe is as it was asked for.)
+    // The mode also applies to a file that existed before. (A pipe keeps its mode.)
     if file.metadata()?.is_file() {
         file.set_permissions(Permissions::from_mode(0o600))?;
     }
     Ok(file)
 }
 
-/// `x.pcapng` of rank 3 is `x.3.pcapng`.
+/// Inserts the rank: `x.pcapng` of rank 3 is `x.3.pcapng`.
 fn of_rank(path: &Path, rank: u32) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push(format!(".{rank}"));

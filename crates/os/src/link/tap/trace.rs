@@ -1,4 +1,4 @@
-//! A line of text for each datagram: what it says, not its bytes.
+//! A recorder that writes a line of text for each datagram: its meaning, not its bytes.
 
 use super::{Passing, Recorder};
 use oikaze_protocol::wire::{CloseReason, Flags, Frame, View};

@@ -102,7 +102,7 @@ impl fmt::Display for Ports {
 /// Error of opening a link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BindError {
-    /// Every port asked for is taken.
+    /// Every requested port is taken.
     #[error(
         "UDP port {ports} at {address}: in use by another program; give a wider range (--ports A-B), stop the other program (ss -ulpn shows it), or leave the port to the system"
     )]
@@ -117,7 +117,7 @@ pub enum BindError {
         "cannot be reached at {address}: no interface of this machine has that address (ip address shows what there is)"
     )]
     NotOurs {
-        /// What was asked for.
+        /// Requested address.
         address: IpAddr,
     },
     /// A port below 1024 without the privilege.
@@ -133,7 +133,7 @@ pub enum BindError {
     /// A system call failed.
     #[error("could not {what}: {why}{}", crate::remedy(*why))]
     System {
-        /// What was tried.
+        /// Operation that failed.
         what: &'static str,
         /// Error of the system call.
         why: Errno,

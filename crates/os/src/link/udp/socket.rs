@@ -35,7 +35,7 @@ pub(super) struct Socket {
     pub(super) busy: bool,
     /// Number of the poll that last found bulk here.
     pub(super) came: usize,
-    /// What is longer is cut into datagrams of so many bytes; nothing is, if 0.
+    /// Size in bytes of the datagrams into which longer messages are cut; 0 if nothing is cut.
     segment: usize,
     /// The kernel reports the ECN mark of each arrival.
     hears_marks: bool,

@@ -26,7 +26,7 @@ use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, splice};
 /// Maximum number of pieces in one call (fs/splice.c: `splice_to_socket`), and in one buffer of the
 /// network (`MAX_SKB_FRAGS`, less its first).
 const PIECES_MAX: usize = 16;
-/// With fewer datagrams in a call, copies are quicker.
+/// Minimum number of datagrams in a call. With fewer, copies are faster.
 const WORTH_IT: usize = 4;
 /// Bytes for heads, until their pages are replaced by new ones.
 const HEADS: usize = 1 << 20;
@@ -71,7 +71,7 @@ pub(super) fn send_or_copy<'r, 'a>(
 enum Spliced<'r, 'a> {
     /// They were tried, with this outcome.
     Done(&'r [Outgoing<'a>], Sent),
-    /// They are to be copied: that tells whether it is due to what is sent, or to how.
+    /// They have to be copied. The copy tells whether the datagrams or splicing caused the refusal.
     Refused(&'r [Outgoing<'a>]),
 }
 

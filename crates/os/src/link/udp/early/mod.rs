@@ -1,17 +1,18 @@
-//! Small datagrams received before the kernel has gone through IP, UDP and sockets with them.
+//! Receives small datagrams before the kernel processes them in IP, UDP and sockets.
 //!
-//! A program of ours (tcx, Linux 6.6) stands at each interface where packets come in, and puts
-//! those for the link's port into a ring that this process has mapped: who looks for a datagram
-//! reads a word instead of making a system call. It takes CAP_BPF and CAP_NET_ADMIN; without, and
-//! for all that the program leaves alone, there are the sockets. It leaves with the link, however
-//! the process ends (and those that it forked).
+//! A BPF program of this link (tcx, Linux 6.6) runs at each interface where packets come in. It
+//! puts packets for the link's port into a ring that this process has mapped. A poll thus reads a
+//! word instead of making a system call. The program needs CAP_BPF and CAP_NET_ADMIN. Without them,
+//! and for everything that the program leaves alone, the link uses its sockets. The program is
+//! removed with the link, however the process (and its forked children) ends.
 //!
-//! While somebody sleeps the gate is shut, and all goes to the sockets, which wake. That nothing is
-//! left behind in the ring is Dekker's: who sleeps shuts the gate and then looks whether the ring
-//! is empty; the program claims its place in the ring and then looks whether the gate is open.
+//! While a thread sleeps, the gate is shut, and everything goes to the sockets, which wake the
+//! thread up. Dekker's algorithm ensures that nothing is left behind in the ring. The sleeper shuts
+//! the gate and then checks whether the ring is empty. The program reserves its place in the ring
+//! and then checks whether the gate is open.
 //!
-//! What is taken so has not passed the firewall's rules for what comes in, nor the kernel's check
-//! of the UDP checksum, which is made here where nothing else covers the bytes.
+//! Datagrams from the ring have bypassed the firewall's input rules. They have also bypassed the
+//! kernel's check of the UDP checksum, which this module does where nothing else covers the bytes.
 
 mod program;
 mod ring;
@@ -31,26 +32,27 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
-/// Bytes of the ring. What finds no room in it goes to the sockets, with all that follows until
-/// both were found empty.
+/// Bytes of the ring. A packet that finds no room goes to the sockets, with all that follow, until
+/// both the ring and the socket were found empty.
 const RING: u32 = 512 << 10;
-/// Addresses that the program looks for; at others all goes to the sockets.
+/// Maximum number of addresses that the program matches. Packets for other addresses go to the
+/// sockets.
 const ADDRESSES_MAX: usize = 16;
-/// Links of one machine that have programs at its interfaces: each costs every packet that comes
-/// in.
+/// Maximum number of links of one machine that have programs at its interfaces. Each program costs
+/// every packet that comes in.
 pub(super) const SHARERS_MAX: usize = 8;
 
-/// Bytes of an Ethernet header: to whom, from whom, what kind.
+/// Bytes of an Ethernet header: destination, source, type.
 pub(super) const ETHERNET_LEN: usize = program::ETHERNET as usize;
 
-/// How a peer's datagram came here.
+/// Way by which a peer's datagram came here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Way {
-    /// The number of our interface.
+    /// Index of the local interface.
     pub(super) interface: u32,
-    /// The header of the frame.
+    /// Ethernet header of the frame.
     pub(super) ethernet: [u8; ETHERNET_LEN],
-    /// The address and port of ours that it was sent to.
+    /// Local address and port that the datagram was sent to.
     pub(super) ours: SocketAddr,
 }
 
@@ -59,15 +61,15 @@ pub(super) struct Way {
 pub(super) struct Early {
     ring: Ring,
     gate: Mapping,
-    /// One for each interface; dropped with the rest.
+    /// Attachments of the program, one for each interface; they are dropped with the rest.
     links: Vec<bpf::Link>,
-    /// The bytes of a datagram are covered by its UDP checksum alone.
+    /// Only the UDP checksum covers the bytes of a datagram.
     checked: bool,
 }
 
 impl Early {
-    /// Programs for this port, at those addresses of ours that are `served`; `checked`: the UDP
-    /// checksum is looked at.
+    /// Attaches programs for this port, at the local addresses that are `served`. `checked` makes
+    /// this module verify the UDP checksum.
     ///
     /// # Errors
     /// EPERM and the like: not permitted. EINVAL: the kernel is too old. ENODEV: no Ethernet
@@ -89,7 +91,7 @@ impl Early {
         Ok(early)
     }
 
-    /// And the program, which nothing comes to yet.
+    /// Makes the ring, the gate and the program, to which no packet comes yet.
     fn at_no_interface(port: u16, ips: &[IpAddr], checked: bool) -> Result<(Early, Loaded), Errno> {
         let gate_map = Map::shared(core::mem::size_of::<u32>() as u32)?;
         let ring = Ring::new(RING)?;
@@ -102,7 +104,7 @@ impl Early {
         Ok((early, program))
     }
 
-    /// From now on the program fills a ring that nobody reads.
+    /// Makes the program fill a ring that nobody reads.
     #[cfg(test)]
     pub(super) fn read_another_ring(&mut self) {
         self.ring = Ring::new(RING).unwrap();
@@ -118,41 +120,44 @@ impl Early {
         fence(Ordering::SeqCst);
     }
 
-    /// Do datagrams come into the ring? Not while somebody sleeps, nor after there was no room.
+    /// Returns `true` if datagrams come into the ring. They do not while a thread sleeps, nor after
+    /// the ring was full.
     pub(super) fn is_open(&self) -> bool {
         self.gate().load(Ordering::Relaxed) != 0
     }
 
-    /// Nobody sleeps: datagrams come into the ring.
+    /// Lets datagrams into the ring, because no thread sleeps.
     pub(super) fn open_gate(&mut self) {
         self.set_gate(true);
     }
 
-    /// From here on they go to the sockets; what came before makes the descriptor readable, until
-    /// it is taken.
+    /// Makes datagrams go to the sockets from here on. Records that came before make the descriptor
+    /// readable until they are taken.
     pub(super) fn shut_gate(&mut self) -> BorrowedFd<'_> {
         self.set_gate(false);
         self.ring.tell();
         self.ring.fd()
     }
 
-    /// Somebody sleeps: the descriptor of [`Early::shut_gate`] is not readable for what was taken.
+    /// Called while a thread sleeps, so that the descriptor of [`Early::shut_gate`] is not readable
+    /// for records that were taken.
     pub(super) fn settle(&mut self) {
         self.ring.tell();
     }
 
-    /// The descriptor of [`Early::shut_gate`].
+    /// Returns the descriptor of [`Early::shut_gate`].
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.ring.fd()
     }
 
-    /// Has nothing come? A load.
+    /// Returns `true` if nothing has come. Costs one load.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.ring.is_empty()
     }
 
-    /// Take `most` datagrams at most, each with the way that it came; how many there were.
+    /// Takes at most `most` datagrams, each with the way by which it came, and returns how many
+    /// there were.
     pub(super) fn take(
         &mut self,
         most: usize,
@@ -175,7 +180,7 @@ impl Early {
     }
 }
 
-/// The datagram in a record, and how it came.
+/// Parses the datagram in a record, and the way by which it came.
 fn read(record: &[u8], checked: bool) -> Option<(Arrival<'_>, Way)> {
     let (interface, frame) = frame_of(record)?;
     let (ethernet, packet) = frame.split_first_chunk::<ETHERNET_LEN>()?;
@@ -183,7 +188,7 @@ fn read(record: &[u8], checked: bool) -> Option<(Arrival<'_>, Way)> {
     Some((arrival, Way { interface, ethernet: *ethernet, ours: to }))
 }
 
-/// The interface's number, and the frame.
+/// Returns the index of the interface, and the frame.
 fn frame_of(record: &[u8]) -> Option<(u32, &[u8])> {
     let (len, _) = record.split_first_chunk::<4>()?;
     let (interface, _) = record.get(4..)?.split_first_chunk::<4>()?;
@@ -191,7 +196,8 @@ fn frame_of(record: &[u8]) -> Option<(u32, &[u8])> {
     Some((u32::from_ne_bytes(*interface), frame))
 }
 
-/// The addresses that are served at Ethernet interfaces, and the numbers of these.
+/// Returns the addresses that are served at Ethernet interfaces, and the indices of those
+/// interfaces.
 fn ethernet(served: impl Fn(IpAddr) -> bool) -> Result<(Vec<IpAddr>, BTreeSet<u32>), Errno> {
     let why = |why| Errno::from_io_error(&why).unwrap_or(Errno::IO);
     let (all, probe) = (interfaces::list().map_err(why)?, Probe::open().map_err(why)?);

@@ -1,17 +1,18 @@
-//! The program that stands where packets come in.
+//! BPF program that runs where packets come in.
 //!
-//! It takes what is for our port and puts it into the ring; all else, and whatever it is in doubt
-//! of, goes its usual way: packets with options, handshakes (WIND-10.5), in fragments, of a VLAN
-//! (whose own interface has a program, too), joined by the kernel, too long, for other addresses,
-//! or for which the ring has no room.
+//! The program puts packets for the link's port into the ring. Everything else, and every doubtful
+//! packet, takes its usual path. These are packets with options, handshakes (WIND-10.5), fragments,
+//! packets of a VLAN (whose own interface has a program, too), packets that the kernel has joined,
+//! packets that are too long, packets for other addresses, and packets for which the ring has no
+//! room.
 
 use crate::bpf::{Assembler, Condition, Instruction, Register, Width};
 use rustix::fd::BorrowedFd;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Bytes of a record before the frame: how long that is, and the number of the interface.
+/// Bytes of a record before the frame: the length of the frame, and the index of the interface.
 pub(super) const RECORD_HEAD: usize = 8;
-/// Bytes of the records there are; one is as long as the first of these that its frame fits in. The
+/// Sizes of records in bytes. A record has the first of these sizes that its frame fits in. The
 /// last takes any frame of an MTU of 9000.
 pub(super) const RECORDS: [u16; 3] = [256, 2048, 9216];
 
@@ -20,15 +21,16 @@ pub(super) const ETHERNET: i16 = 14;
 const IPV4: u32 = 0x0800;
 const IPV6: u32 = 0x86dd;
 const UDP: u32 = 17;
-/// Bytes before the datagram: of IP, without options or extensions, and of UDP.
+/// Bytes before the datagram: IP without options or extensions, and UDP.
 const V4_HEADERS: i16 = 20 + 8;
 const V6_HEADERS: i16 = 40 + 8;
-/// And those with which it begins: whose it is, 0 in a handshake (WIRE-2.1, WIND-10.5).
+/// Bytes at the start of the datagram that name the connection; 0 in a handshake (WIRE-2.1,
+/// WIND-10.5).
 const CONNECTION: i16 = 8;
-/// More Fragments, and the offset (RFC 791, section 3.1).
+/// Mask of the More Fragments flag and the fragment offset (RFC 791, section 3.1).
 const FRAGMENT: u16 = 0x3fff;
 
-/// Fields of `struct __sk_buff` (linux/bpf.h).
+/// Offsets of fields in `struct __sk_buff` (linux/bpf.h).
 mod packet {
     pub(super) const LEN: i16 = 0;
     pub(super) const KIND: i16 = 4;
@@ -39,21 +41,21 @@ mod packet {
     pub(super) const JOINED: i16 = 176;
 }
 
-/// Helpers of the kernel, by number (linux/bpf.h).
+/// Numbers of the kernel's helpers (linux/bpf.h).
 mod helper {
     pub(super) const LOAD_BYTES: i32 = 26;
     pub(super) const RING_RESERVE: i32 = 131;
     pub(super) const RING_SUBMIT: i32 = 132;
     pub(super) const RING_DISCARD: i32 = 133;
 }
-/// `BPF_RB_NO_WAKEUP`: who wants the record looks for it.
+/// `BPF_RB_NO_WAKEUP`: the reader polls the ring for the record.
 const NOBODY_SLEEPS: i32 = 1;
-/// `TCX_NEXT`: the packet goes on as if nobody had looked.
+/// `TCX_NEXT`: the packet goes on as if the program had not seen it.
 pub(super) const PASSED: i32 = -1;
-/// `TC_ACT_SHOT`: nobody else gets it.
+/// `TC_ACT_SHOT`: the packet goes nowhere else.
 pub(super) const TAKEN: i32 = 2;
 
-/// Places in the program.
+/// Jump targets in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Six,
@@ -65,8 +67,9 @@ enum At {
     Pass,
 }
 
-/// The program for this port at these addresses. `gate` is a word that says whether packets are
-/// taken; it is shut when there is no room. `None`: too many addresses.
+/// Builds the program for this port at these addresses. `gate` is a word that says whether packets
+/// are taken, and the program shuts it when the ring is full. Returns `None` if there are too many
+/// addresses.
 pub(super) fn program(
     port: u16,
     addresses: &[IpAddr],
@@ -78,7 +81,7 @@ pub(super) fn program(
     let stack_word = -8;
     let mut p = Assembler::new();
     p.copy(context, first);
-    // Only what is for this host (PACKET_HOST is 0), as it came, and one by one.
+    // Only packets for this host (PACKET_HOST is 0), without a VLAN tag, and not joined.
     p.load(Width::Four, scratch, context, packet::KIND);
     p.jump_if(scratch, Condition::NotEqual, 0, At::Pass);
     p.load(Width::Four, scratch, context, packet::TAGGED);
@@ -118,11 +121,11 @@ pub(super) fn program(
     p.map(first, ring);
     p.set(third, 0);
     p.call(helper::RING_RESERVE);
-    // All 64 bits: the kernel wants to know that it is no null.
+    // Compares all 64 bits, because the verifier requires a proof that the pointer is not null.
     p.jump_if_null(result, At::NoRoom);
     p.copy(record, result);
-    // Who shuts the gate and then finds the ring empty finds nothing later: either it sees this
-    // record, or it is seen here that the gate is shut.
+    // A thread that shuts the gate and then finds the ring empty finds nothing later. Either that
+    // thread sees this record, or the program sees here that the gate is shut.
     p.full_barrier(stack_word, scratch);
     p.map_value(first, gate);
     p.load(Width::Four, scratch, first, 0);
@@ -142,8 +145,8 @@ pub(super) fn program(
     p.call(helper::RING_SUBMIT);
     p.exit_with(TAKEN);
 
-    // What follows must not overtake what goes to the sockets now: the gate is open again when both
-    // are empty.
+    // Packets that follow must not overtake those that go to the sockets now. The gate opens again
+    // when ring and socket are empty.
     p.place(At::NoRoom);
     p.map_value(first, gate);
     p.set(scratch, 0);
@@ -159,8 +162,9 @@ pub(super) fn program(
     p.finish()
 }
 
-/// From here to [`At::Ours`] or [`At::Pass`]: the packet is at register 2, with the datagram's
-/// beginning. Without options (an IHL of 5), not a fragment.
+/// Matches IPv4 from here to [`At::Ours`] or [`At::Pass`]. Register 2 leads to the packet,
+/// including the beginning of the datagram. The header has no options (an IHL of 5), and the packet
+/// is no fragment.
 fn ipv4(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
     let (bytes, scratch) = (Register(2), Register(5));
     p.load(Width::One, scratch, bytes, ETHERNET);
@@ -176,7 +180,7 @@ fn ipv4(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
     p.jump(At::Pass);
 }
 
-/// Likewise, without extension headers.
+/// Matches IPv6 likewise, without extension headers.
 fn ipv6(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
     let (bytes, scratch) = (Register(2), Register(5));
     p.load(Width::One, scratch, bytes, ETHERNET);
@@ -196,8 +200,8 @@ fn ipv6(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
     p.jump(At::Pass);
 }
 
-/// Go on only with what is UDP, for this port, and of a connection. Its protocol stands so far into
-/// the IP header, and the datagram behind so many bytes of headers.
+/// Continues only with UDP for this port, of a connection. `protocol` is the offset of the protocol
+/// in the IP header, and `headers` the number of bytes before the datagram.
 fn datagram(p: &mut Assembler<At>, port: u16, protocol: i16, headers: i16) {
     const UDP_HEADER: i16 = 8;
     let (bytes, scratch) = (Register(2), Register(5));
@@ -209,12 +213,12 @@ fn datagram(p: &mut Assembler<At>, port: u16, protocol: i16, headers: i16) {
     p.jump_if_null(scratch, At::Pass);
 }
 
-/// Bytes of the longest frame in a record of this length.
+/// Maximum bytes of a frame in a record of this length.
 fn longest(record: u16) -> u32 {
     u32::from(record).saturating_sub(RECORD_HEAD as u32)
 }
 
-/// Two bytes as they lie in a packet, loaded by this machine.
+/// Value of two bytes in network order, as this machine loads them.
 const fn on_wire(value: u16) -> u32 {
     value.to_be() as u32
 }

@@ -1,4 +1,4 @@
-//! The reading end of a ring that a program in the kernel writes to (`BPF_MAP_TYPE_RINGBUF`).
+//! Reading end of a ring that a BPF program in the kernel writes to (`BPF_MAP_TYPE_RINGBUF`).
 
 use crate::bpf::Map;
 use crate::memory::MemoryError;
@@ -7,28 +7,30 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 
-/// In a record's first word, beside its length: it is being written; it is to be passed over.
+/// Flags in a record's first word, beside its length: the record is being written, or has to be
+/// skipped.
 const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
-/// Bytes before a record: its length, and what only the kernel knows.
+/// Bytes before a record: its length, and a word for the kernel only.
 const HEAD: usize = 8;
 
-/// A ring and how far it is read.
+/// A ring and the position up to which it is read.
 #[derive(Debug)]
 pub(super) struct Ring {
     map: Map,
-    /// A page: how far it is read, for the writer.
+    /// A page with the reading position, for the writer.
     read: Mapping,
-    /// A page: how far it is written; then all bytes, twice, so that no record is in two pieces.
+    /// A page with the writing position, followed by all bytes of the ring, mapped twice so that no
+    /// record is in two pieces.
     written: Mapping,
     bytes: usize,
     position: u64,
-    /// How far the writer was told.
+    /// Reading position that the writer was given last.
     told: u64,
 }
 
 impl Ring {
-    /// One of `bytes`, a power of two and whole pages.
+    /// Makes a ring of `bytes`, a power of two and whole pages.
     pub(super) fn new(bytes: u32) -> Result<Ring, Errno> {
         let map = Map::ring(bytes)?;
         let (page, bytes) = (rustix::param::page_size(), bytes as usize);
@@ -39,12 +41,13 @@ impl Ring {
         Ok(Ring { map, read, written, bytes, position: 0, told: 0 })
     }
 
-    /// The map, for the program; readable if there is something that was not taken.
+    /// Descriptor of the map, for the program. It is readable if there is a record that was not
+    /// taken.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.map.as_fd()
     }
 
-    /// Is there nothing?
+    /// Returns `true` if there is no record.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         // SAFETY: the first word of a mapped page, aligned, which the kernel writes as one.
@@ -52,7 +55,7 @@ impl Ring {
         written.load(Ordering::Acquire) == self.position
     }
 
-    /// Take records, `most` at most; how many there were.
+    /// Takes at most `most` records, and returns how many there were.
     pub(super) fn take(&mut self, most: usize, each: &mut dyn FnMut(&[u8])) -> usize {
         let mut taken = 0;
         while taken < most && !self.is_empty() {
@@ -67,7 +70,7 @@ impl Ring {
             }
             let len = (head & !DISCARDED) as usize;
             if len + HEAD > self.bytes {
-                // No kernel writes that. What follows cannot be found.
+                // No kernel writes such a length, and the next record cannot be found.
                 break;
             }
             if head & DISCARDED == 0 {
@@ -80,7 +83,8 @@ impl Ring {
                 });
             }
             self.position += (len + HEAD).next_multiple_of(8) as u64;
-            // The word is the writer's at every record: it is told now and then.
+            // The writer reads the position's cache line at every record, so the position is only
+            // published now and then.
             if self.position - self.told >= self.bytes as u64 / 8 {
                 self.tell();
             }
@@ -88,7 +92,8 @@ impl Ring {
         taken
     }
 
-    /// Tell the writer what was read, so that the descriptor is readable only for what was not.
+    /// Publishes the reading position to the writer, so that the descriptor is readable only for
+    /// records that were not taken.
     pub(super) fn tell(&mut self) {
         self.told = self.position;
         // SAFETY: the first word of a mapped page, aligned; the kernel only reads it.
