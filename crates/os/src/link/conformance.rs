@@ -1,8 +1,8 @@
-//! What every link must do, whatever carries its datagrams. A new link is added at the end, as one
-//! line.
+//! Conformance tests that every link must pass, whatever carries its datagrams. A new link is added
+//! at the end, as one line.
 //!
-//! Datagrams may be lost where a link says so, but not here: over loopback and with few bytes on
-//! the way nothing is dropped.
+//! Links may lose datagrams in general, but not here: over loopback and with few bytes in flight
+//! nothing is dropped.
 
 use super::{Bind, Fault, FaultSettings, Link, Outgoing, Pcapng, Tap, Trace, UdpLink};
 use crate::memory::{Gather, Region, RegionTable};
@@ -13,9 +13,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// The longest a datagram may take. Only a failing test waits so long.
+/// Maximum time that a datagram may take. Only a failing test waits so long.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// What is on the way at a time: fits into the smallest usual receive buffer.
+/// Datagrams in flight at a time, which fit into the smallest usual receive buffer.
 const DATAGRAMS_ON_THE_WAY: usize = 70;
 const BYTES_ON_THE_WAY: usize = 70_000;
 
@@ -30,13 +30,13 @@ fn pattern(number: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at.wrapping_mul(31) ^ (at >> 8) ^ number.wrapping_mul(167)) as u8).collect()
 }
 
-/// Where a link is reached.
+/// Address at which a link is reached.
 fn address_of(link: &dyn Link, ip: IpAddr) -> SocketAddr {
     let all = link.local_addresses().unwrap();
     all.iter().map(|local| local.address).find(|address| address.ip() == ip).unwrap()
 }
 
-/// Where it is reached, and sends from, in this lane.
+/// Address at which a link is reached, and from which it sends, in this lane.
 pub(super) fn port_of(link: &dyn Link, ip: IpAddr, lane: Lane) -> SocketAddr {
     let small = address_of(link, ip);
     link.bulk_port().filter(|_| lane == Lane::Bulk).map_or(small, |port| SocketAddr::new(ip, port))
@@ -68,7 +68,7 @@ pub(super) fn take(link: &mut dyn Link, count: usize) -> Vec<(SocketAddr, Vec<u8
     taken
 }
 
-/// Sends all of it, however many calls it takes.
+/// Sends the whole batch, however many calls that takes.
 fn send_all(link: &mut dyn Link, mut batch: &[Outgoing<'_>]) {
     let deadline = Instant::now() + DEADLINE;
     while !batch.is_empty() {
@@ -81,11 +81,11 @@ fn send_all(link: &mut dyn Link, mut batch: &[Outgoing<'_>]) {
     }
 }
 
-/// Datagrams to be sent: to which receiver, and the lengths of head, payload and tag.
+/// Datagrams to be sent: index of the receiver, and lengths of head, payload and tag.
 type Plan = Vec<(usize, [usize; 3])>;
 
-/// Sends a plan's datagrams by each lane, and checks that each receiver gets its own, whole, each
-/// once, from the right address.
+/// Sends a plan's datagrams in each lane. Checks that each receiver gets its own, whole, each once,
+/// from the right address.
 fn carries(sender: &mut dyn Link, receivers: &mut [Box<dyn Link>], ip: IpAddr, plan: &Plan) {
     carries_by(Lane::Small, sender, receivers, ip, plan);
     carries_by(Lane::Bulk, sender, receivers, ip, plan);
@@ -208,7 +208,7 @@ fn several_peers(make: Make<'_>) {
     carries(&mut *sender, &mut receivers, V4, &plan);
 }
 
-/// Whatever comes: mostly runs, as bulk transfers make them, with anything in between.
+/// Sends arbitrary plans: mostly runs, as in bulk transfers, with anything in between.
 fn anything(make: Make<'_>) {
     let mut sender = make(V4);
     let mut receivers: Vec<Box<dyn Link>> = (0..3).map(|_| make(V4)).collect();
@@ -255,7 +255,7 @@ fn nothing_comes_from_nothing(make: Make<'_>) {
     assert_eq!(link.poll_too_big(), None);
 }
 
-/// One datagram that cannot go takes no other with it.
+/// A datagram that cannot be sent does not drop any other.
 fn too_big_is_told_and_the_rest_goes(make: Make<'_>) {
     let (mut sender, mut receivers) = pair(make, V4);
     let to = address_of(&*receivers[0], V4);
@@ -288,10 +288,10 @@ fn too_big_is_told_and_the_rest_goes(make: Make<'_>) {
     assert_eq!(sender.statistics().too_big, 2);
 }
 
-/// A peer that is gone, or of a family we have no address of, does not disturb the others.
+/// A peer that is gone, or of a family without a local address, does not disturb the others.
 fn a_dead_peer_disturbs_nobody(make: Make<'_>) {
     let (mut sender, mut receivers) = pair(make, V4);
-    // No link is given this port by the kernel, also not one of a test beside this one.
+    // The kernel gives this port to no link, including those of concurrent tests.
     let nobody = SocketAddr::new(V4, 1);
     let to = address_of(&*receivers[0], V4);
     let other_family = SocketAddr::new(V6, to.port());
@@ -333,8 +333,8 @@ fn says_where_it_is(make: Make<'_>) {
     assert!(link.datagram_max_to(address_of(&*link, V4)) <= link.datagram_max());
 }
 
-/// What is small is received before bulk that was sent before it, whether bulk is being received
-/// already or not.
+/// Small datagrams are received before bulk that was sent earlier, whether or not bulk is being
+/// received already.
 fn small_passes_bulk(make: Make<'_>) {
     let (mut sender, mut receivers) = pair(make, V4);
     let Some(receiver) = receivers.first_mut() else { return };
@@ -354,7 +354,8 @@ fn small_passes_bulk(make: Make<'_>) {
             payload: &Gather::EMPTY,
             tag: &[],
         };
-        // What does not fit into the buffer is lost: also then there is much before the small one.
+        // Bulk that does not fit into the buffer is lost; the buffer is full before the small
+        // datagram all the same.
         (0..70).for_each(|_| send_all(&mut *sender, std::slice::from_ref(&big)));
         send_all(
             &mut *sender,
@@ -378,12 +379,12 @@ fn small_passes_bulk(make: Make<'_>) {
             receiver.receive(&mut look).unwrap();
         }
         most = most.max(before);
-        // A part of the bulk stays where it is, and more comes to it.
+        // A part of the bulk stays in the buffer, and the next round adds more.
     }
     assert!(most <= 64 << 10, "{most} bytes were received first");
 }
 
-/// Nothing stays behind: ports that were in use are free again.
+/// No port stays in use after its link is dropped.
 fn leaves_its_ports(make: Make<'_>) {
     let link = make(V4);
     let ports = Lane::BOTH.map(|lane| port_of(&*link, V4, lane));
@@ -442,7 +443,7 @@ conformance! {
     fault_without_faults: |ip| Box::new(Fault::new(udp(ip, ""), FaultSettings::default())) as Box<dyn Link>;
 }
 
-/// A link bound to everything reaches both families; what is sent to its loopback address comes
+/// A link bound to the wildcard reaches both families. An answer from its loopback address comes
 /// from there.
 #[test]
 fn a_wildcard_link_carries_both_families() {

@@ -1,10 +1,10 @@
-//! Faults on a link of numbered datagrams, with times made up.
+//! Faults on a link of numbered datagrams, with a simulated clock.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::HashMap;
 
-/// Brings the next numbers, so many a burst.
+/// A link that delivers the next numbers, `burst` of them per call.
 struct Numbers {
     next: u32,
     burst: u32,
@@ -41,7 +41,7 @@ fn from() -> SocketAddr {
     ([10, 0, 0, 1], 7).into()
 }
 
-/// All that comes when the clock goes on only as far as the link asks.
+/// Returns all arrivals when the clock advances only as far as the link asks.
 fn run(settings: FaultSettings, end: u32, burst: u32) -> Vec<Vec<u8>> {
     let mut link = Fault::new(Numbers { next: 0, burst, end }, settings);
     let mut now = Instant::now();
@@ -113,7 +113,7 @@ fn a_delayed_datagram_asks_to_be_called_for() {
     assert_eq!(link.next_wakeup(), None);
 }
 
-/// The last byte is the sum of those before.
+/// A reseal whose tag is the last byte, the sum of those before.
 #[derive(Debug)]
 struct Sum;
 
@@ -125,7 +125,7 @@ impl Reseal for Sum {
     }
 }
 
-/// Brings one datagram of 20 bytes again and again.
+/// A link that delivers the same datagram of 20 bytes again and again.
 struct Same;
 
 impl Link for Same {
@@ -171,8 +171,8 @@ fn a_tampered_datagram_has_a_right_checksum() {
 }
 
 proptest! {
-    /// Every number comes no more often than duplication explains, losses and copies as the plan
-    /// decides them.
+    /// Every number comes at most as often as duplication explains, and losses and copies follow
+    /// the plan.
     #[test]
     fn what_comes_is_what_the_plan_says(
         seed: u64, loss in 0.0..0.5, duplicate in 0.0..0.5, reorder in 0.0..0.5, delay in 0.0..0.5, burst in 1_u32..80,

@@ -29,7 +29,7 @@ impl Write for Shared {
     }
 }
 
-/// A packet as the reader below finds it.
+/// A packet as [`read`] finds it.
 #[derive(Debug, PartialEq)]
 struct Read {
     at: u64,
@@ -44,7 +44,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
-/// All packets of a capture; its structure is checked on the way, block by block.
+/// Reads all packets of a capture, and checks its structure block by block.
 fn read(mut file: &[u8]) -> Vec<Read> {
     let mut kinds = Vec::new();
     let mut packets = Vec::new();
@@ -90,7 +90,7 @@ fn packet(body: &[u8]) -> Read {
     };
     let udp = &ip[header..];
     assert_eq!(usize::from(big(header + 4)), udp.len());
-    // RFC 768: over addresses, protocol, length and the whole of it, the sum is all ones.
+    // RFC 768: the sum over addresses, protocol, length and the whole datagram is all ones.
     let addresses = if header == 20 { &ip[12..20] } else { &ip[8..40] };
     let pseudo = [addresses, &[0, 17], &(udp.len() as u16).to_be_bytes(), udp].concat();
     assert_eq!(sum(&pseudo), 0xffff);
@@ -100,7 +100,7 @@ fn packet(body: &[u8]) -> Read {
     Read { at, sent, from, to, congested: class & 3 == 3, bytes: udp[8..].to_vec() }
 }
 
-/// One's complement sum of 16-bit words, another way than the code's.
+/// One's complement sum of 16-bit words, computed differently than in the code.
 fn sum(bytes: &[u8]) -> u16 {
     let mut sum = 0u16;
     for pair in bytes.chunks(2) {
@@ -154,7 +154,7 @@ fn both_ends_write_down_what_went_between_them() {
     take(&mut two, datagrams.len());
     send(&mut two, here, &datagrams[..3]);
     take(&mut one, 3);
-    // Idle: what was recorded is in the file, without waiting for the end.
+    // The link is idle, so the recorded packets are in the file, without waiting for the end.
     assert_eq!(one.receive(&mut |_| {}).unwrap() + two.receive(&mut |_| {}).unwrap(), 0);
     for (file, is_one) in [(one_file, true), (two_file, false)] {
         let packets = read(&file.bytes());
@@ -174,7 +174,7 @@ fn both_ends_write_down_what_went_between_them() {
     }
 }
 
-/// WIRE-2.7: each at the port that its lane has, at either end.
+/// WIRE-2.7: each datagram appears at the port of its lane, at either end.
 #[test]
 fn bulk_is_written_down_at_its_own_port() {
     use oikaze_protocol::wire::{Builder, Flags, Fragment, SealKind};
@@ -261,7 +261,7 @@ fn a_file_that_cannot_be_written_to_ends_the_record_only() {
     struct Full;
     impl Write for Full {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            // The beginning fits, nothing else does.
+            // The beginning of the file fits, nothing else does.
             if bytes.len() < 200 {
                 Ok(bytes.len())
             } else {

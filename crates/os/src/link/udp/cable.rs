@@ -1,5 +1,5 @@
-//! Links at both ends of a cable between two network namespaces: what comes early, and what goes as
-//! frames. As root only.
+//! Links at both ends of a cable between two network namespaces: early receive and frames. Only as
+//! root.
 
 use super::splice::tests as splice_tests;
 use super::{Bind, UdpLink};
@@ -17,14 +17,14 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Two hosts with a link each, a cable between them.
+/// Two hosts with a link each, and a cable between them.
 pub(super) struct Cable {
     pub(super) ends: [(SocketAddr, UdpLink); 2],
     namespaces: [File; 2],
 }
 
 impl Cable {
-    /// This thread goes to the host at this end, where its link may open further sockets.
+    /// Moves this thread to the host at this end, where its link may open further sockets.
     fn at(&mut self, end: usize) -> &mut UdpLink {
         go_to(&self.namespaces[end]);
         &mut self.ends[end].1
@@ -43,8 +43,8 @@ fn ip(line: &str) {
     assert!(Command::new("ip").args(line.split(' ')).status().unwrap().success(), "ip {line}");
 }
 
-/// This thread is left at the second end, so that neither may open sockets later without going
-/// there (`connect`). `None`: not permitted.
+/// Makes a cable and leaves this thread at its second end. Neither link may open sockets later
+/// without moving the thread (`connect`). Returns `None` if that is not permitted.
 pub(super) fn cable(addresses: [&str; 2], without: [&str; 2]) -> Option<Cable> {
     let namespace = || {
         // SAFETY: concerns this thread alone, which ends with the test.
@@ -79,7 +79,7 @@ pub(super) fn cable(addresses: [&str; 2], without: [&str; 2]) -> Option<Cable> {
     Some(Cable { ends, namespaces: [first, second] })
 }
 
-/// Takes what comes for a peer's, or not.
+/// A sink that keeps the last datagram, and accepts it as a peer's or not.
 struct Taken {
     came: Option<(SocketAddr, Vec<u8>)>,
     peers: bool,
@@ -96,11 +96,11 @@ impl Sink for Taken {
 }
 
 pub(super) fn in_a_thread(test: impl FnOnce() + Send + 'static) {
-    // Which may be anywhere afterwards.
+    // The thread may be in another network namespace afterwards.
     std::thread::spawn(test).join().unwrap();
 }
 
-/// Sends so many bytes and returns how they came.
+/// Sends `body` and returns what arrived, with its sender.
 fn across(
     from: &mut UdpLink,
     to: &mut (SocketAddr, UdpLink),
@@ -155,12 +155,13 @@ fn links_on_a_cable_receive_early_what_is_small() {
                 );
             }
             let early = |link: &UdpLink| link.statistics().early;
-            // But for those too short to say whose they are.
+            // Except for those too short to name a connection.
             assert_eq!((early(&one.1), early(&other.1)), (605 - 8, 0));
             let bulk_from = SocketAddr::new(other.0.ip(), other.1.bulk_port().unwrap());
             assert_eq!(across(&mut other.1, &mut one, Lane::Bulk, b"bulk it is").0, bulk_from);
             assert_eq!(early(&one.1), 605 - 8);
-            // Who sleeps is woken, by what came before and by what comes then.
+            // A sleeping thread is woken up by datagrams that came before and by those that come
+            // then.
             for asleep in [false, true] {
                 if asleep {
                     one.1.watch(true).unwrap();
@@ -178,7 +179,8 @@ fn links_on_a_cable_receive_early_what_is_small() {
             }
             assert_eq!(early(&one.1), 606 - 8);
             one.1.watch(false).unwrap();
-            // And not called again for what was taken, though it came before it slept.
+            // The link gives no wakeup for a datagram that was taken, though it came before the
+            // sleep.
             let to = Outgoing {
                 to: &one.0,
                 lane: Lane::Small,
@@ -207,7 +209,7 @@ fn links_on_a_cable_receive_early_what_is_small() {
     }
 }
 
-/// Sockets have what the ring had no room for, and all of it is heard.
+/// The sockets receive what the ring had no room for, and nothing is lost.
 #[test]
 fn nothing_is_lost_that_fits_into_ring_and_socket() {
     in_a_thread(|| {
@@ -242,12 +244,13 @@ fn nothing_is_lost_that_fits_into_ring_and_socket() {
     });
 }
 
-/// To and fro, `count` times, numbered from `first`.
+/// Sends to and fro, `count` times, numbered from `first`.
 fn ping_pong(cable: &mut Cable, first: u32, count: u32) {
     ping_pong_of(cable, first, count, true);
 }
 
-/// Whether it is from a `peer` nobody but the one above the link can know.
+/// As [`ping_pong`]; `peers` says whether the datagrams count as a peer's, which only the layer
+/// above the link can know.
 fn ping_pong_of(cable: &mut Cable, first: u32, count: u32, peers: bool) {
     for number in first..first + count {
         for (from, to) in [(0, 1), (1, 0)] {
@@ -291,7 +294,7 @@ fn peers_that_are_heard_early_are_sent_frames() {
                 "{:?}",
                 frames(&cable)
             );
-            // One who hears nothing goes the way of the sockets before long.
+            // A sender that hears nothing goes through the socket before long.
             let (target, before) = (cable.ends[1].0, frames(&cable)[0]);
             for _ in 0..100 {
                 let one = Outgoing {
@@ -311,7 +314,7 @@ fn peers_that_are_heard_early_are_sent_frames() {
             }
             ping_pong(&mut cable, 0, 2);
             assert!(frames(&cable)[0] > before + 8, "heard again");
-            // Handshakes never go so (WIND-10.5).
+            // Handshakes never go as frames (WIND-10.5).
             let before = frames(&cable);
             let hello = Outgoing {
                 to: &target,
@@ -327,8 +330,8 @@ fn peers_that_are_heard_early_are_sent_frames() {
     }
 }
 
-/// A few datagrams at once go so, too, after they were tried by the sockets now and then; more are
-/// cut by the kernel.
+/// A few datagrams at once go as frames, too, after attempts through the socket now and then. The
+/// kernel cuts larger runs.
 #[test]
 fn a_few_datagrams_have_a_short_way() {
     in_a_thread(|| {
@@ -370,8 +373,8 @@ fn a_few_datagrams_have_a_short_way() {
     });
 }
 
-/// Nothing tells of it but what comes from there: frames to the one before are lost meanwhile, as
-/// on a bad wire.
+/// Only arrivals from the new card reveal it. Frames to the previous one are lost meanwhile, as on
+/// a bad wire.
 #[test]
 fn a_host_that_has_another_card_is_found_again() {
     in_a_thread(|| {
@@ -394,15 +397,15 @@ fn a_host_that_has_another_card_is_found_again() {
                     tag: &[],
                 };
                 cable.at(from).send(&[one]).unwrap();
-                // Over a cable of this machine it is there by now, or when a kernel thread has had
-                // its turn.
+                // On a cable within this machine the datagram is there by now, or when a kernel
+                // thread has had its turn.
                 let mut taken = Taken { came: None, peers: true };
                 (0..2000).for_each(|_| {
                     arrived[to] |= cable.at(to).receive_into(&mut taken).unwrap() > 0
                 });
             }
         }
-        // Ways are looked at no more often than ten times a second.
+        // Ways are checked at most ten times a second.
         let (before, begun) = (frames(&cable), Instant::now());
         while frames(&cable).iter().zip(before).any(|(now, before)| *now < before + 90) {
             assert!(begun.elapsed() < Duration::from_secs(20), "{before:?}, {:?}", frames(&cable));
@@ -411,7 +414,7 @@ fn a_host_that_has_another_card_is_found_again() {
     });
 }
 
-/// As over a tunnel, or IPsec, which a frame would pass by.
+/// As over a tunnel or IPsec, which a frame would bypass.
 #[test]
 fn where_the_kernel_would_go_another_way_no_frames_are_sent() {
     in_a_thread(|| {
@@ -437,7 +440,7 @@ fn frames_and_early_receive_can_be_switched_off() {
     }
 }
 
-/// Batches of bulk, from the first end until all have come, each datagram whole.
+/// Sends batches of bulk from the first end until all have come, each datagram whole.
 fn bulk(cable: &mut Cable, batches: std::ops::Range<u32>) {
     let to = SocketAddr::new(cable.ends[1].0.ip(), cable.ends[1].1.bulk_port().unwrap());
     let (region, payloads) = splice_tests::payloads(0);
@@ -460,7 +463,7 @@ fn bulk(cable: &mut Cable, batches: std::ops::Range<u32>) {
     }
 }
 
-/// What is refused leaves nothing behind that would be in front of what is sent next.
+/// A refused splice leaves nothing in the pipe that would precede what is sent next.
 #[test]
 fn spliced_bulk_outlives_full_queues_and_narrow_paths() {
     if !splice_tests::can_splice() {
@@ -489,8 +492,8 @@ fn spliced_bulk_outlives_full_queues_and_narrow_paths() {
         bulk(&mut cable, 0..100);
         go_to(&cable.namespaces[0]);
         assert!(spliced(&cable) > before + 1000);
-        // A line that is slower than we are, with a queue that holds more than the socket may have
-        // on the way.
+        // A line that is slower than the sender, with a queue that holds more than the socket may
+        // have in flight.
         let tbf = [
             "qdisc", "add", "dev", "here", "root", "tbf", "rate", "400mbit", "burst", "64kb",
             "limit", "500mb",

@@ -1,4 +1,4 @@
-//! What is UDP's own: ports, fallbacks, paths that carry little.
+//! Properties of UDP links: ports, fallbacks, paths with a small MTU.
 
 use super::super::conformance::{port_of, take};
 use super::*;
@@ -53,7 +53,8 @@ fn bulk_has_a_port_of_its_own() {
         (one.bulk_port(), one.notice().filter(|notice| notice.contains("bulk"))),
         (None, None)
     );
-    // A range is kept to; who comes later finds its first port before the others' second ones.
+    // A link keeps to its range. A later link finds its first port before the second ports of the
+    // others.
     let Some(ports) = Ports::range(both.port().max(2000) - 500, both.port().max(2000) - 1) else {
         return;
     };
@@ -77,7 +78,7 @@ fn a_range_with_one_port_for_each_has_none_for_bulk_and_says_so() {
     );
 }
 
-/// Either end may have been told to do without.
+/// Either end may have a mechanism switched off.
 #[test]
 fn a_link_without_lanes_speaks_with_one_that_has_them() {
     let without = |words| Bind {
@@ -114,7 +115,7 @@ fn a_link_without_lanes_speaks_with_one_that_has_them() {
         sent([to(bulk), to(port)], &mut none);
         assert!(take(&mut with, 2).iter().all(|(from, _)| *from == to_none));
     }
-    // Each of the peer's ports is worth a socket, whose lane it is or not.
+    // Each of the peer's ports can earn a socket, whichever lane it belongs to.
     assert_eq!(
         none.connected.small.sockets.iter().map(|one| one.to.port()).collect::<Vec<_>>(),
         [bulk, port]
@@ -123,7 +124,7 @@ fn a_link_without_lanes_speaks_with_one_that_has_them() {
 
 #[test]
 fn an_address_that_is_not_ours_is_an_error() {
-    // TEST-NET-1 (RFC 5737): nobody's.
+    // TEST-NET-1 (RFC 5737), which nobody has.
     let address = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
     let error = UdpLink::bind(&Bind { addresses: vec![address], ..Bind::default() }).unwrap_err();
     assert_eq!(error, BindError::NotOurs { address });
@@ -141,7 +142,7 @@ fn offloads_can_be_switched_off() {
     assert_eq!((none.gso, none.gro), (Offload::Off, Offload::Off));
 }
 
-/// Sends `count` datagrams of `len` bytes, of which `arrive` get there: their lengths.
+/// Sends `count` datagrams of `len` bytes, of which `arrive` arrive, and returns their lengths.
 fn send_to(
     sender: &mut UdpLink,
     receiver: &mut UdpLink,
@@ -174,8 +175,8 @@ fn a_run_is_one_call() {
     }
 }
 
-/// A kernel refuses `UDP_SEGMENT` on a socket that writes no checksums, as it does for devices that
-/// cannot.
+/// The kernel refuses `UDP_SEGMENT` on a socket that writes no checksums, as it does for devices
+/// without checksum offload.
 #[test]
 fn a_refusal_at_run_time_is_remembered_told_once_and_tried_again() {
     let (mut sender, mut receiver) = (bind(Ports::ANY).unwrap(), bind(Ports::ANY).unwrap());
@@ -200,7 +201,7 @@ fn a_refusal_at_run_time_is_remembered_told_once_and_tried_again() {
     assert_eq!(send_to(&mut sender, &mut receiver, 20, 1000, 20), vec![1000; 20]);
     assert_eq!(sender.notice(), None);
     assert_eq!((sender.statistics().unreachable, sender.statistics().too_big), (0, 0));
-    // The device can again, and that is found out in time.
+    // The device works again, which the link finds out in time.
     no_checksums(&sender, 0);
     let sent =
         |sender: &mut UdpLink, receiver: &mut UdpLink| send_to(sender, receiver, 20, 100, 20);
@@ -245,7 +246,7 @@ fn what_a_full_receive_buffer_drops_is_counted() {
 fn a_full_buffer_asks_to_be_tried_again() {
     let (mut sender, mut receiver) = (bind(Ports::ANY).unwrap(), bind(Ports::ANY).unwrap());
     assert_eq!(sender.next_wakeup(), None);
-    // Loopback takes everything, so the kernel's answer is made up.
+    // Loopback takes everything, so the test invents the kernel's answer.
     let to = receiver.bound()[0];
     let refused = |lane| {
         [Outgoing {
@@ -260,20 +261,20 @@ fn a_full_buffer_asks_to_be_tried_again() {
     assert_eq!(sender.settle(&refused(Lane::Small), Sent::NoRoom).unwrap(), ControlFlow::Break(()));
     assert!(sender.next_wakeup().is_some());
     assert_eq!(sender.statistics().would_block, 1);
-    // Who has nothing to send any more is not called again and again.
+    // A link with nothing left to send asks for no wakeup.
     assert_eq!(sender.receive(&mut |_| ()).unwrap(), 0);
     assert_eq!(sender.next_wakeup(), None);
     assert_eq!(sender.settle(&refused(Lane::Small), Sent::NoRoom).unwrap(), ControlFlow::Break(()));
     assert_eq!(send_to(&mut sender, &mut receiver, 1, 10, 1), vec![10]);
     assert_eq!(sender.next_wakeup(), None);
-    // What is small goes; bulk is still to be tried again.
+    // Small datagrams go; bulk still has to be tried again.
     assert_eq!(sender.settle(&refused(Lane::Bulk), Sent::NoRoom).unwrap(), ControlFlow::Break(()));
     assert_eq!(sender.send(&refused(Lane::Small)).unwrap(), 1);
     assert!(sender.next_wakeup().is_some());
 }
 
-/// In a network namespace of its own, whose loopback carries 1500 bytes: segments that do not fit
-/// their path are told, and are not mistaken for a refusal of `UDP_SEGMENT`.
+/// Runs in a network namespace of its own, whose loopback carries 1500 bytes. Segments that do not
+/// fit their path are reported, and are not mistaken for a refusal of `UDP_SEGMENT`.
 #[test]
 fn segments_too_big_for_their_path_are_told() {
     let tested = std::thread::spawn(|| {
@@ -296,15 +297,15 @@ fn segments_too_big_for_their_path_are_told() {
     }
 }
 
-/// WIND-8.8: whatever a router says of a path (or somebody in its name), what every path must carry
-/// goes.
+/// WIND-8.8: whatever a router (or somebody in its name) reports of a path, datagrams that every
+/// path must carry are sent.
 #[test]
 fn a_path_that_is_said_to_carry_next_to_nothing() {
     let tested = std::thread::spawn(|| {
         if !narrow_namespace(9000) {
             return false;
         }
-        // What the kernel would have learned from ICMP.
+        // Errors that the kernel would have learned from ICMP.
         let told = [
             "-4",
             "route",
@@ -339,8 +340,8 @@ fn a_path_that_is_said_to_carry_next_to_nothing() {
     }
 }
 
-/// Moves this thread into a new network namespace with a loopback interface of so many bytes.
-/// `false`: not permitted.
+/// Moves this thread into a new network namespace with a loopback interface of `mtu` bytes. Returns
+/// `false` if that is not permitted.
 fn narrow_namespace(mtu: libc::c_int) -> bool {
     // SAFETY: concerns this thread alone, which ends with the test.
     if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
@@ -362,8 +363,8 @@ fn narrow_namespace(mtu: libc::c_int) -> bool {
     true
 }
 
-/// Datagrams to and fro, often enough for a socket of the peer's own; everything arrives from the
-/// one port, before and after.
+/// Exchanges enough datagrams for a connected socket. All arrive from the one port, before and
+/// after.
 #[test]
 fn a_peer_that_is_talked_to_often_gets_a_socket_of_its_own() {
     for address in [HERE, IpAddr::V6(std::net::Ipv6Addr::LOCALHOST)] {
@@ -376,7 +377,7 @@ fn a_peer_that_is_talked_to_often_gets_a_socket_of_its_own() {
         {
             continue;
         }
-        // Bulk gets one on its own port, and what comes there is told by that.
+        // Bulk gets a connected socket on its own port, and its datagrams come from that port.
         assert!(one.bulk_port().is_some() && other.bulk_port().is_some());
         for lane in Lane::BOTH {
             let [one_at, other_at] = [&one, &other].map(|link| port_of(link, address, lane));
@@ -406,7 +407,7 @@ fn a_peer_that_is_talked_to_often_gets_a_socket_of_its_own() {
             assert!(other.connected[lane].sockets.is_empty(), "switched off");
         }
         let [one_at, other_at] = [&one, &other].map(|link| port_of(link, address, Lane::Small));
-        // A third is heard beside it, by the link's own socket.
+        // A third link is heard at the same time, through the link's own socket.
         let mut third = everywhere("").unwrap();
         let hello = Outgoing {
             to: &one_at,
@@ -421,7 +422,7 @@ fn a_peer_that_is_talked_to_often_gets_a_socket_of_its_own() {
             take(&mut one, 1),
             [(SocketAddr::new(address, third.port()), b"hello".to_vec())]
         );
-        // The port is not free for others, and the peer's going disturbs nobody.
+        // The port is not free for others, and the end of the peer disturbs nobody.
         let ports = Ports::range(one.port(), one.port()).unwrap();
         assert!(matches!(
             UdpLink::bind(&Bind { ports, ..Bind::default() }),
@@ -443,7 +444,7 @@ fn a_peer_that_is_talked_to_often_gets_a_socket_of_its_own() {
     }
 }
 
-/// WIND-9.5: by either family, to a socket for one or for both.
+/// WIND-9.5: marks arrive in either family, at a socket for one family or for both.
 #[test]
 fn marks_are_told_and_sent() {
     use rustix::net::sockopt;
@@ -480,8 +481,8 @@ fn marks_are_told_and_sent() {
     }
 }
 
-/// WIND-9.5: a peer's own socket does not ask as long as its datagrams come one by one; where many
-/// come, it does.
+/// WIND-9.5: a connected socket does not request marks while its datagrams come one by one. It does
+/// once many come.
 #[test]
 fn a_peers_own_socket_hears_marks_when_many_come() {
     use rustix::net::sockopt;
@@ -508,7 +509,8 @@ fn a_peers_own_socket_hears_marks_when_many_come() {
         sockopt::ip_recvtos(&link.connected[Lane::Small].sockets[0].socket.fd).unwrap()
     };
     assert!(!own(&one));
-    // From a router that marks all, one of a burst of them or the next must tell.
+    // A router that marks everything: one datagram of the burst or of the next must report the
+    // mark.
     sockopt::set_ip_tos(&other.connected[Lane::Small].sockets[0].socket.fd, 3).unwrap();
     let (mut marked, begun) = (0, Instant::now());
     while marked == 0 && begun.elapsed() < Duration::from_secs(10) {
@@ -521,7 +523,7 @@ fn a_peers_own_socket_hears_marks_when_many_come() {
     assert!(own(&one) && marked > 0);
 }
 
-/// WIND-9.5: bulk's marks are heard also where the kernel joins no datagrams.
+/// WIND-9.5: marks of bulk are also reported where the kernel joins no datagrams.
 #[test]
 fn a_peers_own_socket_for_bulk_hears_marks_without_gro() {
     let link = || {

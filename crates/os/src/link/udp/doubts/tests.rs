@@ -1,5 +1,5 @@
-//! Fast paths that bring nothing: what the link decides, a connected socket that is deaf, and a tcx
-//! program that takes what nobody gets.
+//! Fast paths that deliver nothing: the link's decisions, a connected socket that is deaf, and a
+//! tcx program that takes datagrams and delivers none.
 
 use super::super::cable::{Cable, cable, in_a_thread};
 use super::*;
@@ -15,7 +15,7 @@ fn peer(port: u16) -> SocketAddr {
     ([10, 0, 0, 1], port).into()
 }
 
-/// A silence that the link's own socket ends.
+/// One silence that the link's own socket ends.
 fn round(doubts: &mut Doubts, now: &mut Instant) -> bool {
     doubts.unheard(peer(1));
     assert!(doubts.closes(peer(1)) && doubts.close_early(*now) && !doubts.closes(peer(2)));
@@ -46,13 +46,13 @@ fn silences_that_a_fast_path_outlives_do_not_add_up() {
         doubts.heard_fast(peer(1));
         assert!(doubts.is_empty());
         assert!(!round(&mut doubts, &mut now));
-        // Nor do those of a peer that has no fast path now.
+        // A peer without a fast path now does not count either.
         assert!(!doubts.heard_plain(peer(1), now));
         assert!(doubts.is_empty());
     }
 }
 
-/// Longer than a datagram takes on loopback or a veth pair on a machine that is busy.
+/// Longer than a datagram takes on loopback or a veth pair on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn say(from: &mut UdpLink, to: SocketAddr) {
@@ -74,13 +74,13 @@ fn hears(link: &mut UdpLink) {
     }
 }
 
-/// Sockets that had nothing are looked at now and then: several times in so many looks.
+/// Polls often enough to poll idle sockets several times.
 fn hears_nothing(link: &mut UdpLink) {
     (0..1000).for_each(|_| assert_eq!(link.receive(&mut |_| ()).unwrap(), 0));
 }
 
-/// The peer speaks by a fast path that brings nothing. The engine finds it silent, asks, and the
-/// answer comes. Then the fast paths are open again.
+/// A silence: the peer sends by a fast path that delivers nothing. The engine finds the peer
+/// silent, asks, and the answer comes. Then the fast paths are open again.
 fn silence(link: &mut UdpLink, peer: &mut UdpLink, [here, there]: [SocketAddr; 2]) {
     say(peer, here);
     hears_nothing(link);
@@ -91,14 +91,14 @@ fn silence(link: &mut UdpLink, peer: &mut UdpLink, [here, there]: [SocketAddr; 2
     assert_eq!(link.receive(&mut |_| ()).unwrap(), 0);
 }
 
-/// What the link has said of fast paths.
+/// Number of notices of the link about fast paths.
 fn told(link: &mut UdpLink) -> usize {
     std::iter::from_fn(|| link.notice())
         .filter(|notice| notice.contains("heard by the plain socket only"))
         .count()
 }
 
-/// A classic program that drops all that comes to the socket.
+/// Attaches a classic BPF program that drops everything that comes to the socket.
 fn deafen(socket: &super::super::Socket) {
     let drop_all =
         [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }];
@@ -116,7 +116,7 @@ fn deafen(socket: &super::super::Socket) {
     assert_eq!(answer, 0);
 }
 
-/// Talked to so often that the peer gets a socket of its own, if it may have one.
+/// Sends often enough that the peer gets a connected socket, if it may have one.
 fn connected<'l>(
     link: &'l mut UdpLink,
     peer: &mut UdpLink,
@@ -144,7 +144,7 @@ fn peer_whose_connected_socket_gets_nothing_is_heard_without_it() {
         assert_eq!(told(&mut link), 0, "round {round}");
         let own = connected(&mut link, &mut peer, ends[1]).unwrap();
         deafen(own);
-        // As a child of a fork does.
+        // A child of a fork holds the socket in the same way.
         forked.push(own.fd.try_clone().unwrap());
         silence(&mut link, &mut peer, ends);
     }
@@ -152,7 +152,7 @@ fn peer_whose_connected_socket_gets_nothing_is_heard_without_it() {
     assert!(connected(&mut link, &mut peer, ends[1]).is_none());
     say(&mut peer, ends[0]);
     hears(&mut link);
-    // One that is silent for a reason of its own keeps its socket.
+    // A peer that is silent for a reason of its own keeps its socket.
     let mut other = open();
     let there = other.bound()[0];
     for _ in 0..2 * ROUNDS {

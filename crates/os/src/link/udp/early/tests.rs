@@ -1,4 +1,4 @@
-//! The program run on frames. As root only.
+//! Runs the program on frames. Only as root.
 
 use super::super::super::ip::tests::packet;
 use super::program::{PASSED, TAKEN};
@@ -24,13 +24,13 @@ fn program_of(ips: &[IpAddr]) -> Option<(Early, Loaded)> {
     }
 }
 
-/// As a virtual device without an address of its own hands it on: for this host.
+/// Frame for this host, as from a virtual device without an address of its own.
 fn frame(packet: &[u8]) -> Vec<u8> {
     let kind = if packet[0] >> 4 == 4 { [0x08, 0x00] } else { [0x86, 0xdd] };
     [&[0; 12], &kind[..], packet].concat()
 }
 
-/// What the program shall do, told otherwise.
+/// Reference decision of whether the program takes a frame.
 fn is_ours(frame: &[u8]) -> bool {
     if frame[..6] != [0; 6] || frame.len() > 9216 - 8 {
         return false;
@@ -83,7 +83,7 @@ fn what_is_for_the_port_is_taken_whole_and_all_else_passes() {
         .run(&frames(), |frame| {
             let mine = is_ours(&frame);
             let result = match run_on(&program, &frame) {
-                // The kernel does not try what has no whole IP header.
+                // The kernel does not run the program on frames without a whole IP header.
                 Err(Errno::INVAL) if frame.len() < 14 + 40 => return Ok(()),
                 result => result.unwrap(),
             };
@@ -135,7 +135,8 @@ fn what_is_too_much_for_the_ring_passes_and_nothing_is_overwritten() {
     }
 }
 
-/// While somebody sleeps all goes to the sockets; what came before is announced.
+/// While a thread sleeps, everything goes to the sockets, and earlier records make the descriptor
+/// readable.
 #[test]
 fn a_shut_gate_lets_pass_and_what_is_left_makes_the_descriptor_readable() {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -169,7 +170,7 @@ fn a_record_that_is_no_datagram_is_counted() {
         0,
         b"some body",
     ));
-    // The header's checksum.
+    // Breaks the header's checksum.
     it[14 + 10] ^= 1;
     assert_eq!(run_on(&program, &it).unwrap(), TAKEN);
     let mut statistics = Statistics::default();

@@ -1,4 +1,4 @@
-//! Nobody who is looked at seldom is forgotten.
+//! Sockets that are polled seldom are not forgotten.
 
 use super::super::super::{Arrival, Link, Outgoing};
 use super::super::{Bind, Plain};
@@ -8,7 +8,7 @@ use oikaze_protocol::wind::SendMode;
 use oikaze_protocol::wire::Lane;
 use std::net::SocketAddr;
 
-/// A link with two sockets, where these are reached, and one that sends to them.
+/// A link with two sockets, their addresses, and a link that sends to them.
 fn two_sockets() -> (UdpLink, [SocketAddr; 2], UdpLink) {
     let bind = |addresses| UdpLink::bind(&Bind { addresses, ..Bind::default() }).unwrap();
     let here = bind([[127, 0, 0, 1], [127, 0, 0, 2]].map(Into::into).to_vec());
@@ -16,7 +16,7 @@ fn two_sockets() -> (UdpLink, [SocketAddr; 2], UdpLink) {
     (here, at, bind(vec![[127, 0, 0, 1].into()]))
 }
 
-/// One that always has something keeps nobody from being heard.
+/// A socket that always has something does not keep others from being heard.
 #[test]
 fn a_quiet_socket_is_heard_beside_a_busy_one() {
     let (mut here, [busy, quiet], mut there) = two_sockets();
@@ -45,7 +45,7 @@ fn datagram<'a>(to: &'a SocketAddr, lane: Lane, head: &'a [u8]) -> Outgoing<'a> 
     Outgoing { to, lane, mode: SendMode::Any, head, payload: &Gather::EMPTY, tag: &[] }
 }
 
-/// Neither is bulk, which has a port of its own.
+/// Small datagrams do not starve bulk, which has a port of its own.
 #[test]
 fn bulk_is_heard_beside_small_datagrams_that_come_without_end() {
     let bind = || {
@@ -65,7 +65,7 @@ fn bulk_is_heard_beside_small_datagrams_that_come_without_end() {
     assert!(heard >= 15, "{heard} of 20");
 }
 
-/// From whoever found the port; nobody's turn lasts for as long as they come.
+/// Anybody may send empty datagrams to the port, and a poll ends although they keep coming.
 #[test]
 fn a_look_ends_although_empty_datagrams_come() {
     let mut here =
@@ -81,7 +81,7 @@ fn a_look_ends_although_empty_datagrams_come() {
     );
 }
 
-/// Another look brings what comes where something came last, and leaves the rest to a whole one.
+/// A repeated poll receives from the hot socket, and leaves the rest to a full poll.
 #[test]
 fn another_look_is_at_the_hot_socket_alone() {
     let (mut here, [hot, quiet], mut there) = two_sockets();

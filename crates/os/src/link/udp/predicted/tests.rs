@@ -1,5 +1,5 @@
-//! Whatever comes while something is predicted: each datagram whole and once, and no byte changed
-//! but those that were offered.
+//! Arbitrary arrivals while something is predicted: each datagram comes whole and once, and only
+//! offered bytes change.
 
 use super::super::{Bind, UdpLink};
 use super::*;
@@ -14,20 +14,20 @@ use std::time::{Duration, Instant};
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const HEAD: usize = 40;
 const TAG: usize = 4;
-/// What memory holds that nobody may touch.
+/// Contents of memory that must not be written to.
 const UNTOUCHED: u8 = 0xEE;
-/// Offered are the bytes from here on.
+/// Offset of the first offered byte.
 const OFFERED: u64 = 100;
 
-/// Datagram `number` of those that carry `len` bytes.
+/// Datagram `number`, with `len` bytes.
 fn datagram(number: u8, len: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..len).map(|at| number ^ (at * 7) as u8).collect();
     bytes[0] = number;
     bytes
 }
 
-/// Predicts `offered` bytes in payloads of `payload`, and confirms datagrams that are numbered as
-/// they come.
+/// A sink that predicts `offered` bytes in payloads of `payload`, and confirms datagrams that are
+/// numbered in order of arrival.
 struct Taker {
     memory: RegionTable,
     slot: u32,
@@ -93,7 +93,7 @@ fn link() -> UdpLink {
     UdpLink::bind(&Bind { addresses: vec![HERE], ..Bind::default() }).unwrap()
 }
 
-/// Sends these by the bulk lane, as one call, and receives them.
+/// Sends datagrams in the bulk lane, as one call, and receives them.
 fn exchange(
     sender: &mut UdpLink,
     receiver: &mut impl Link,
@@ -165,7 +165,8 @@ fn what_is_predicted_comes_to_its_place_and_what_follows_beside_it() {
     }
 }
 
-/// Who sends bulk as predicted is worth a socket of its own at the receiver, too, which sends none.
+/// A peer that sends bulk as predicted earns a connected socket at the receiver, too, although the
+/// receiver sends none.
 #[test]
 fn bulk_that_keeps_coming_as_predicted_gets_a_socket_of_its_own() {
     let (mut sender, mut receiver) = (link(), link());
@@ -186,7 +187,7 @@ fn bulk_that_keeps_coming_as_predicted_gets_a_socket_of_its_own() {
     assert!(receiver.statistics().in_place > 0);
 }
 
-/// So tests over the network, whose faults are none, use what programs use.
+/// Tests over the network without faults therefore use the same path as programs.
 #[test]
 fn a_link_without_faults_brings_bulk_to_its_place() {
     let (mut sender, mut receiver) =
@@ -203,8 +204,8 @@ fn a_link_without_faults_brings_bulk_to_its_place() {
     assert!(receiver.statistics().in_place > 0);
 }
 
-/// Each has a socket of its own: none of them waits until those of the others are empty, or until a
-/// quiet one is looked at.
+/// Each peer has a connected socket. No peer waits until the sockets of the others are empty, or
+/// until an idle socket is polled.
 #[test]
 fn several_peers_that_send_bulk_are_heard_in_turn() {
     let (mut senders, mut receiver) = ([link(), link(), link()], link());
@@ -243,7 +244,7 @@ fn several_peers_that_send_bulk_are_heard_in_turn() {
                 .for_each(|(_, looks)| *looks = 0)
         };
         receiver.receive(&mut |arrival| heard(arrival.from)).unwrap();
-        // Those that were quiet while the others got their sockets are found by looks aside.
+        // Sockets that were idle while the others got theirs are found by polls of idle sockets.
         assert!(
             look < 100 || unheard.iter().all(|(_, looks)| *looks <= 2 * senders.len()),
             "{look}: {unheard:?}"
@@ -302,7 +303,7 @@ fn whatever_comes() {
     assert!(scattered > 0);
 }
 
-/// A guess that is wrong costs a copy: after some, few are made.
+/// A wrong prediction costs a copy, so after some of them few predictions are made.
 #[test]
 fn wrong_guesses_teach_patience() {
     let mut patience = Patience::default();
@@ -329,7 +330,7 @@ fn a_guess_that_cannot_be_laid_out_keeps_nothing_from_coming() {
     }
 }
 
-/// Nobody's bulk is lost for good because of one place (MEM-3.7).
+/// No bulk is lost for good because of one place (MEM-3.7).
 #[test]
 fn where_a_place_cannot_be_written_to_few_datagrams_are_lost() {
     let path = std::env::temp_dir().join(format!("oikaze-predicted-{}", std::process::id()));

@@ -11,9 +11,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 const PAGE: usize = oikaze_protocol::limits::PAGE;
-/// Of a datagram at MTU 9000.
+/// Payload bytes of a datagram at MTU 9000.
 const PAYLOAD: usize = 2 * PAGE;
-/// What a turn hands over.
+/// Number of datagrams that a turn hands over.
 const RUN: usize = 14;
 
 /// Memory for one batch, and its payloads, which begin at `offset`.
@@ -26,12 +26,12 @@ pub(in super::super) fn payloads(offset: u64) -> (Region, Vec<Gather>) {
     (region, (0..RUN).map(|at| table.gather(&one(at)).unwrap()).collect())
 }
 
-/// All payloads of a batch are these.
+/// Fills all payloads of a batch with the batch's byte.
 pub(in super::super) fn fill(region: &Region, batch: u32) {
     region.fill(0, region.len() as u64, batch as u8 | 1).unwrap();
 }
 
-/// What lies before and behind each of a batch's payloads.
+/// Heads and tags of a batch's payloads.
 pub(in super::super) fn ends(batch: u32) -> Vec<([u8; 40], [u8; 4])> {
     let head = |at| std::array::from_fn(|byte| (batch * 31 + at * 7 + byte as u32) as u8);
     (0..RUN as u32).map(|at| (head(at), (batch ^ at << 24).to_le_bytes())).collect()
@@ -53,7 +53,7 @@ pub(in super::super) fn outgoing<'a>(
     ends.iter().zip(payloads).map(one).collect()
 }
 
-/// The datagrams that a batch consists of.
+/// Datagrams of a batch as they should arrive.
 pub(in super::super) fn whole(batch: u32) -> Vec<Vec<u8>> {
     let one =
         |(head, tag): ([u8; 40], [u8; 4])| [&head[..], &[batch as u8 | 1; PAYLOAD], &tag].concat();
@@ -71,7 +71,7 @@ fn links(without: &str) -> (UdpLink, UdpLink, SocketAddr) {
     (from, to, at)
 }
 
-/// Has the kernel what it takes? Says so if not.
+/// Returns `true` if the kernel can splice, and reports if not.
 pub(in super::super) fn can_splice() -> bool {
     let can = Splice::open();
     if let Err(why) = &can {
@@ -80,7 +80,7 @@ pub(in super::super) fn can_splice() -> bool {
     can.is_ok()
 }
 
-/// So many batches go and come; how many datagrams were spliced.
+/// Sends and receives `batches` batches, and returns how many datagrams were spliced.
 fn exchange(batches: u32, without: &str, offset: u64) -> u64 {
     let (mut from, mut to, at) = links(without);
     let (region, payloads) = payloads(offset);
@@ -94,7 +94,7 @@ fn exchange(batches: u32, without: &str, offset: u64) -> u64 {
     from.statistics().spliced
 }
 
-/// So many that the pages for heads are changed for new ones several times.
+/// Sends enough batches to replace the pages for heads several times.
 #[test]
 fn whole_pages_are_spliced_and_arrive_as_they_are() {
     if !can_splice() {
@@ -102,11 +102,11 @@ fn whole_pages_are_spliced_and_arrive_as_they_are() {
     }
     let heads = 3 * HEADS / (RUN * 44);
     let spliced = exchange(heads as u32, "", 0);
-    // But for those before the peer was worth a socket.
+    // Except for those before the peer earned a socket.
     assert!(spliced > (heads - 100) as u64 * RUN as u64, "{spliced} of {heads} batches");
 }
 
-/// Memory in which payloads of other lengths lie, of which no page is whole.
+/// Memory with payloads of other lengths, none of which is whole pages.
 #[test]
 fn only_whole_pages_are_spliced() {
     assert_eq!(exchange(200, "", 64), 0);
@@ -132,8 +132,8 @@ fn only_whole_pages_are_spliced() {
     }
 }
 
-/// So many runs of five payloads, which were filled with a byte each time; how many datagrams were
-/// spliced.
+/// Sends runs of five payloads, filled with another byte each time, and returns how many datagrams
+/// were spliced.
 fn runs_of(region: Region, len: usize) -> u64 {
     let (mut from, mut to, at) = links("");
     let mut table = RegionTable::new();
@@ -160,8 +160,8 @@ fn runs_of(region: Region, len: usize) -> u64 {
     from.statistics().spliced
 }
 
-/// WIND-5.5: the end of a scope is to be the end of all that reads what it lent, and a shared
-/// array's pages are written at any time.
+/// WIND-5.5: the end of a scope has to end all reads of what it lent, and a shared array's pages
+/// are written at any time.
 #[test]
 fn what_is_lent_and_what_is_shared_by_an_array_is_copied() {
     if !can_splice() {
@@ -192,7 +192,8 @@ fn what_is_switched_off_is_copied() {
     }
 }
 
-/// As a probe of the path's size is: the socket cuts what is longer than the runs before.
+/// Like a probe of the path's size: the socket must not cut it, although it is longer than the
+/// segments of earlier runs.
 #[test]
 fn a_long_datagram_behind_spliced_ones_stays_whole() {
     if !can_splice() {
@@ -218,7 +219,7 @@ fn a_long_datagram_behind_spliced_ones_stays_whole() {
     assert!(from.statistics().spliced > 0);
 }
 
-/// As those are of a user who has many.
+/// The pipe is as small as that of a user with many pipes.
 #[test]
 fn a_pipe_without_room_is_tried_a_few_times() {
     if !can_splice() {
@@ -249,7 +250,7 @@ fn a_pipe_without_room_is_tried_a_few_times() {
     assert!(!from.prefers_pages(at.ip()));
 }
 
-/// That is what it is for; and heads, which change with every datagram, are copied.
+/// The network reads payloads in place. Heads, which change with every datagram, are copied.
 #[test]
 fn the_network_reads_payloads_where_they_are_and_heads_as_they_were() {
     if !can_splice() {
@@ -274,7 +275,7 @@ fn the_network_reads_payloads_where_they_are_and_heads_as_they_were() {
     assert!(from.statistics().spliced > 0);
 }
 
-/// Whoever has not read them yet finds them as they were written.
+/// Heads that were not read yet stay as they were written.
 #[test]
 fn heads_that_wait_are_not_written_over() {
     if !can_splice() {
