@@ -173,7 +173,7 @@ pub(in crate::link) mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A packet as a kernel would send it.
+    /// Packet as a kernel would send it.
     pub(in crate::link) fn packet(
         from: SocketAddr,
         to: SocketAddr,
@@ -214,7 +214,7 @@ pub(in crate::link) mod tests {
         packet
     }
 
-    /// As RFC 1071 says it.
+    /// Plain form of the checksum in RFC 1071.
     fn slow_sum(parts: &[&[u8]]) -> u16 {
         let bytes = parts.concat();
         let mut sum: u32 = bytes
@@ -253,7 +253,7 @@ pub(in crate::link) mod tests {
             }
         }
 
-        /// As a kernel would, apart from the mark, which is always the one.
+        /// Headers are as a kernel would write them, apart from the mark, which is always ECT(0).
         #[test]
         fn headers_are_right((from, to) in ends(), body in proptest::collection::vec(any::<u8>(), 0..300)) {
             let mut ours = headers(from, to).unwrap().to_vec();
@@ -264,7 +264,7 @@ pub(in crate::link) mod tests {
             prop_assert_eq!(ours, packet(from, to, 2, &body), "what was there before does not matter");
         }
 
-        /// A bit that fell over is seen, where it is looked for.
+        /// A flipped bit is noticed if the checksum is verified.
         #[test]
         fn what_was_altered_is_not_read((from, to) in ends(), body in proptest::collection::vec(any::<u8>(), 1..300), bit: usize) {
             let mut altered = packet(from, to, 0, &body);

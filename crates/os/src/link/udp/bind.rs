@@ -155,7 +155,7 @@ impl BindError {
     }
 }
 
-/// The sockets of a link.
+/// Sockets of a link.
 pub(super) struct Opened {
     /// Sockets on the link's port.
     pub(super) small: Vec<Socket>,

@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(set.candidates.as_slice(), [(peer(1), 1)]);
     }
 
-    /// When sockets are closed, those behind them move up.
+    /// Sockets behind a closed one move up by one index.
     #[test]
     fn at_a_periods_end_nobody_is_given_the_socket_of_another() {
         let mut set = ConnectedSet::default();
@@ -240,7 +240,7 @@ mod tests {
         link.connected.small.sockets.iter().find(|one| one.to == to).map(|one| &one.socket)
     }
 
-    /// A peer that has had a socket of its own, and is gone; the kernel does not know yet.
+    /// Address of a peer that had a connected socket and is gone, which the kernel does not know yet.
     fn one_that_is_gone(link_to: &mut UdpLink) -> SocketAddr {
         let to = link(Ports::ANY).unwrap();
         let at = to.bound()[0];
@@ -260,7 +260,7 @@ mod tests {
         }
     }
 
-    /// The kernel tells that nobody was there for the one before, and does not try.
+    /// The kernel reports that the previous datagram found no receiver, and does not send this one.
     #[test]
     fn what_is_sent_to_a_peer_that_is_back_arrives() {
         let mut one = link(Ports::ANY).unwrap();
@@ -272,7 +272,7 @@ mod tests {
             Some(&Timespec { tv_sec: 60, tv_nsec: 0 }),
         )
         .unwrap();
-        // Somebody else may have the port by now.
+        // Another program may have the port by now.
         let Ok(mut back) = link(Ports::range(gone.port(), gone.port()).unwrap()) else { return };
         say(&mut one, gone);
         assert_eq!(take(&mut back, 1).len(), 1);

@@ -237,7 +237,7 @@ impl Open {
 /// Opens a socket that sends frames at one interface and receives none. Returns `None` without
 /// CAP_NET_RAW.
 fn packet_socket(interface: u32) -> Option<OwnedFd> {
-    // No protocol: nothing is heard by it.
+    // Without a protocol the socket receives nothing.
     // SAFETY: plain numbers.
     let fd = unsafe {
         libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0)

@@ -190,8 +190,8 @@ pub(super) fn last_error() -> Errno {
 
 /// Receives. Returns `None` if nothing is there, and an error if the socket is of no use.
 fn process(mut receive: impl FnMut() -> Result<usize, Errno>) -> io::Result<Option<usize>> {
-    // Each pending error (an ICMP message about a peer that is gone) costs one call; a burst of
-    // them must not hold us here.
+    // Each pending error (an ICMP message about a peer that is gone) costs one call. The loop is
+    // bounded, so that a burst of errors does not block the thread here.
     for _ in 0..BUFFERS {
         match receive() {
             Ok(count) => return Ok(Some(count)),

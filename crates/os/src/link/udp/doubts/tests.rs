@@ -46,7 +46,7 @@ fn silences_that_a_fast_path_outlives_do_not_add_up() {
         doubts.heard_fast(peer(1));
         assert!(doubts.is_empty());
         assert!(!round(&mut doubts, &mut now));
-        // A peer without a fast path now does not count either.
+        // Silences of a peer that has no fast path now do not add up either.
         assert!(!doubts.heard_plain(peer(1), now));
         assert!(doubts.is_empty());
     }
@@ -192,7 +192,7 @@ fn peer_whose_datagrams_a_program_takes_and_nobody_gets_is_heard_without_it() {
             silence(&mut link.1, &mut peer.1, ends);
         }
         assert_eq!((told(&mut link.1), link.1.statistics().receive_paths_avoided), (1, 1));
-        // Not after a sleep either.
+        // The fast path stays closed after a sleep, too.
         link.1.watch(true).unwrap();
         link.1.watch(false).unwrap();
         for _ in 0..100 {

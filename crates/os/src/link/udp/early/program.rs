@@ -1,10 +1,13 @@
 //! BPF program that runs where packets come in.
 //!
 //! The program puts packets for the link's port into the ring. Everything else, and every doubtful
-//! packet, takes its usual path. These are packets with options, handshakes (WIND-10.5), fragments,
-//! packets of a VLAN (whose own interface has a program, too), packets that the kernel has joined,
-//! packets that are too long, packets for other addresses, and packets for which the ring has no
-//! room.
+//! packet, takes its usual path:
+//! - packets with options, fragments, and packets that are too long
+//! - handshakes (WIND-10.5)
+//! - packets of a VLAN, whose own interface has a program, too
+//! - packets that the kernel has joined
+//! - packets for other addresses
+//! - packets for which the ring has no room
 
 use crate::bpf::{Assembler, Condition, Instruction, Register, Width};
 use rustix::fd::BorrowedFd;
