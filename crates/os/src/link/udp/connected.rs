@@ -240,7 +240,7 @@ mod tests {
         link.connected.small.sockets.iter().find(|one| one.to == to).map(|one| &one.socket)
     }
 
-    /// Address of a peer that had a connected socket and is gone, which the kernel does not know yet.
+    /// Address of a peer that had a connected socket and is gone. The kernel does not know yet.
     fn one_that_is_gone(link_to: &mut UdpLink) -> SocketAddr {
         let to = link(Ports::ANY).unwrap();
         let at = to.bound()[0];

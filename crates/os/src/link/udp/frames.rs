@@ -31,8 +31,8 @@ const UNHEARD_MAX: u32 = 8;
 /// Maximum number of datagrams to one peer that go sooner one by one than cut by the kernel and
 /// joined again: a message of 5 KiB at an MTU of 1500.
 const FEW: usize = 4;
-/// Interval, in datagrams, of attempts while a peer is not heard. One of so many goes through the
-/// socket to the peer's port for small datagrams, so that the peer may be heard.
+/// Interval of attempts, in datagrams that could be frames, while a peer is not heard. Each attempt
+/// goes through the socket to the peer's port for small datagrams, so that the peer may be heard.
 const TRIED: u32 = 16;
 /// Interval at which the socket is used all the same, because firewalls forget a flow that they do
 /// not see. The kernel's route is checked then, too.
