@@ -1,25 +1,41 @@
-//! # Oikaze's hands
+//! Operating system interface of Oikaze, and all of its unsafe code.
 //!
-//! Everything that touches the machine, and all unsafe code of the project (each block says why it
-//! is sound):
+//! Every system call and every unsafe block of the project is in this crate. The other crates are
+//! safe Rust. Each unsafe block states why it is sound.
 //!
-//! - [`board`]: numbers that a process shows to others, who look without disturbing it.
-//! - [`checksum`]: CRC32C at the speed of memory.
-//! - [`counting`]: an allocator for tests that say what is kept and that nothing is allocated.
-//! - [`cpu`]: which processors we may use, pinning, events, polling, how long to spin.
-//! - [`hazard`]: who is inside something that may end.
-//! - [`interfaces`]: the network interfaces of this machine.
-//! - [`link`]: datagrams in and out. UDP with gather, GSO and GRO; the fault wrapper.
-//! - [`memory`]: regions that peers may reach, the table that checks them, memory borrowed for the
-//!   length of a scope.
-//! - [`local_peer`]: nodes of one machine, with memory and a Unix socket between them.
-//! - [`origin`]: the identity of a process across fork.
-//! - [`probe`]: what this machine offers, for `oikaze doctor`.
-//! - [`process`]: signals as messages, children that cannot outlive their launcher.
-//! - [`remedy()`]: what to do about what the system refuses.
-//! - [`ring`]: submission and completion rings.
-//! - [`signals`]: threads that run no signal handler of the program's.
-//! - [`without`]: mechanisms switched off by the user, so that every fallback can be tried.
+//! # Datagrams
+//!
+//! [`link`] sends and receives datagrams. It uses UDP with gather, GSO and GRO, and has a wrapper
+//! that injects faults. [`interfaces`] lists the network interfaces of this machine and their
+//! addresses. [`checksum`] computes CRC32C at the speed of memory.
+//!
+//! # Memory
+//!
+//! [`memory`] holds the regions that peers may reach, the table that checks rights and bounds, and
+//! memory that is borrowed for the length of a scope. [`shm`] connects local peers by shared memory
+//! and a Unix socket.
+//!
+//! # Queues and synchronization
+//!
+//! [`ring`] has the submission and completion rings between applications and an engine. [`hazard`]
+//! tracks threads that are using an object, so that teardown can wait for them. [`cpu`] finds the
+//! processors that this process may use, pins threads, and has the lock and the event that engines
+//! are built on.
+//!
+//! # Processes
+//!
+//! [`process`] reads signals as messages and starts children that cannot outlive their launcher.
+//! [`signals`] starts threads that run none of the program's signal handlers. [`origin`] tells a
+//! process from its children after fork(2). [`inherited`] hands a few bytes to child processes by a
+//! descriptor.
+//!
+//! # Diagnosis and tests
+//!
+//! [`board`] publishes a process's counters to other processes, which read them without disturbing
+//! it. [`probe`] finds out which mechanisms this machine offers, for `oikaze doctor`. [`remedy()`]
+//! suggests what to do when the system refuses a call. [`without`] reads the mechanisms that the
+//! user has switched off, so that every fallback can be tested. [`counting`] is an allocator that
+//! counts allocations in tests.
 #![warn(missing_docs)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

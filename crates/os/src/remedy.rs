@@ -1,8 +1,9 @@
-//! What to do about what the system refuses.
+//! Remedies for errors of system calls.
 
 use rustix::io::Errno;
 
-/// The end of an error's text, behind the system's own message; nothing if there is nothing to say.
+/// Returns the remedy that an error's text ends with, after the system's own message. Returns an
+/// empty string if there is none.
 #[must_use]
 pub fn remedy(why: Errno) -> &'static str {
     match why {

@@ -1,15 +1,15 @@
-//! Tests, or parts of them, that cannot be run here. They are seen, and counted by `cargo xtask
-//! test`.
+//! Reports tests, or parts of tests, that cannot run on this machine. `cargo xtask test` shows and
+//! counts them.
 
 use std::io::Write;
 
-/// The machine lacks something.
+/// Reports a test as skipped because the machine lacks something.
 pub(crate) fn skipped(why: &str) {
-    // Not by print, which the test harness keeps to itself.
+    // The test harness captures what `print` writes.
     let _ = writeln!(std::io::stdout(), "\nskipped: {why}");
 }
 
-/// The user may not: where all must run (OIKAZE_TEST_ALL), a failure.
+/// Skips a test for want of permission. Fails where all tests must run (`OIKAZE_TEST_ALL`).
 pub(crate) fn skip(why: &str) {
     skipped(why);
     assert!(std::env::var_os("OIKAZE_TEST_ALL").is_none(), "skipped: {why}");

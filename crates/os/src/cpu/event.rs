@@ -1,17 +1,17 @@
-//! A flag with a descriptor: what another thread signals to end a sleep.
+//! An eventfd, by which another thread ends a sleep.
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{Errno, read, write};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Signalled or not. Any thread may signal; the descriptor is readable while it is signalled, so
-/// that it can be polled together with sockets (also by `select` and async runtimes).
+/// A flag that any thread may signal. Its descriptor is readable while it is signalled, so that it
+/// can be polled together with sockets (also by `select` and async runtimes).
 #[derive(Debug)]
 pub struct Event(OwnedFd);
 
 impl Event {
-    /// Not signalled.
+    /// Creates an event that is not signalled.
     ///
     /// # Errors
     /// No descriptor to be had (`ulimit -n`).
@@ -19,16 +19,16 @@ impl Event {
         Ok(Self(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
     }
 
-    /// Signal. Signals do not add up: one [`Event::clear`] takes back all that came before it.
+    /// Signals the event. Signals do not add up: one [`Event::clear`] takes back all earlier ones.
     pub fn signal(&self) {
-        // The only failure of a write of one to an eventfd that is open is a counter at its
-        // maximum: then it is signalled already.
+        // A write of one to an open eventfd fails only if the counter is at its maximum, and then
+        // the event is signalled already.
         while let Err(Errno::INTR) = write(&self.0, &1u64.to_ne_bytes()) {}
     }
 
-    /// No longer signalled. Was it?
+    /// Clears the signal, and returns `true` if the event was signalled.
     ///
-    /// Look at whatever the signal stands for *after* this call: what is signalled later is then
+    /// Check the condition that the signal stands for *after* this call, so that a later signal is
     /// not missed.
     pub fn clear(&self) -> bool {
         let mut count = [0; 8];
@@ -36,13 +36,13 @@ impl Event {
             match read(&self.0, &mut count) {
                 Ok(_) => return true,
                 Err(Errno::INTR) => {}
-                // Would block: it was not.
+                // The read would block: the event was not signalled.
                 Err(_) => return false,
             }
         }
     }
 
-    /// The descriptor; readable while signalled.
+    /// Returns the descriptor, which is readable while the event is signalled.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

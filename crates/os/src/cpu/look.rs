@@ -1,11 +1,13 @@
-//! Looking at a word again and again until another processor changes it.
+//! Delay between two polls of a word that another processor will change.
 
-/// Between two looks. The next one begins when the last has ended: a processor runs ahead, and has
-/// looks under way that it must take back when the word changes under them. Nor does it begin at
-/// once: who is about to store there has claimed the line, and would have it taken away again
-/// before it does. A pause does both, but lasts longer than it need. (A put of 8 bytes, with one
-/// fence, four and a pause: seen after 61, 61 and 64 ns by a core nearby, after 255, 225 and 224 ns
-/// by one far away.)
+/// Delays the next poll until the last load has ended. Without the delay, the processor issues
+/// speculative loads, and must undo them when the word changes. The delay also keeps the next poll
+/// from starting at once: a processor that is about to store has claimed the cache line, and an
+/// early poll would take the line away before the store.
+///
+/// A pause instruction does both, but takes longer than necessary. A nearby core saw a put of 8
+/// bytes after 61 ns with one fence, 61 ns with four fences, and 64 ns with a pause. A distant core
+/// saw the put after 255, 225 and 224 ns.
 #[inline]
 pub fn between_looks() {
     #[cfg(target_arch = "x86_64")]

@@ -1,5 +1,7 @@
-//! Cores and waiting: how many this process may use, pinning to one, whether it is shared, what
-//! ends a sleep, what lets one thread in at a time, what work has cost.
+//! Processors and waiting.
+//!
+//! This module finds how many cores this process may use, pins threads, and detects whether a core
+//! is shared. It also has the event that ends a sleep, a lock, and a meter of processor time.
 
 mod biased_lock;
 mod event;

@@ -1,9 +1,10 @@
-//! Was a thread's core given to others?
+//! Counts preemptions of a thread.
 
 use core::mem::MaybeUninit;
 
-/// How often the calling thread has lost its core although it wanted to go on: to a thread that the
-/// kernel preferred. Neither interrupts nor a hypervisor count. One system call (`getrusage(2)`).
+/// Returns how often the kernel has taken the core from the calling thread for another thread while
+/// the calling thread could run. Interrupts and hypervisors do not count. Costs one system call
+/// (`getrusage(2)`).
 #[must_use]
 pub fn preemptions() -> u64 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
@@ -22,7 +23,7 @@ mod tests {
     use crate::cpu::{Topology, pin_to_core};
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// Two threads that both want one core: each loses it to the other in the end.
+    /// Two threads that share one core preempt each other in the end.
     #[test]
     fn threads_that_share_a_core_are_preempted() {
         let Some(&core) = Topology::detect().ok().as_ref().and_then(|machine| machine.cpus.first())

@@ -1,11 +1,11 @@
-//! How exactly a thread wants to be woken.
+//! Timer slack of a thread.
 
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-/// Whether this thread's timers are exact, or may be late so that they need no interrupt of their
-/// own. On a virtual machine each timer's interrupt takes its core away for 50 µs, a regular tick's
-/// too; one that waits for the tick costs nothing beside it.
+/// Switches the calling thread's timers between exact and lax. A lax timer may be late, so that it
+/// needs no interrupt of its own. On a virtual machine each timer interrupt takes the core away for
+/// 50 µs, and so does a regular tick. A timer that waits for the tick costs nothing extra.
 #[derive(Debug)]
 pub struct TimerSlack {
     lax: bool,
@@ -13,18 +13,20 @@ pub struct TimerSlack {
 }
 
 impl TimerSlack {
-    /// Exact until [lax](Self::set_lax); then late by this much at most.
+    /// Creates the switch with exact timers. [Lax](Self::set_lax) timers are late by at most
+    /// `slack`.
     #[must_use]
     pub const fn new(slack: Duration) -> TimerSlack {
         TimerSlack { lax: false, slack }
     }
 
-    /// One system call if that is a change. A system that refuses wakes the thread in time.
+    /// Makes timers lax or exact. Costs one system call if the setting changes. If the kernel
+    /// refuses, timers stay exact.
     pub fn set_lax(&mut self, lax: bool) {
         if std::mem::replace(&mut self.lax, lax) != lax {
             let slack =
                 if lax { u64::try_from(self.slack.as_nanos()).unwrap_or(u64::MAX) } else { 0 };
-            // 0 is the default again.
+            // 0 restores the default.
             let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(slack));
         }
     }

@@ -1,4 +1,4 @@
-//! Processor time, as a measurement counts it.
+//! Processor time of this process, for measurements.
 
 use super::Topology;
 use rustix::time::{ClockId, clock_gettime};
@@ -7,16 +7,16 @@ use std::time::Duration;
 
 /// Counts the processor time of this process: all threads, in user and system mode.
 ///
-/// If the process has one core for itself, the time of that core's `ksoftirqd` counts too: the
-/// kernel does there what it could not do at once on the process's behalf (receiving, mostly), and
-/// otherwise it would be nobody's.
+/// If the process has exactly one core, the time of that core's `ksoftirqd` counts too. On that
+/// thread the kernel does work for the process that it has deferred (mostly receiving), which
+/// otherwise would be charged to no process.
 #[derive(Debug)]
 pub struct Meter {
     softirq: Option<PathBuf>,
 }
 
 impl Meter {
-    /// Finds out which core, if any, is the process's own.
+    /// Creates a meter, and finds the one core of this process if it has exactly one.
     #[must_use]
     pub fn new() -> Self {
         let machine = Topology::detect().ok();
@@ -25,7 +25,7 @@ impl Meter {
         Self { softirq: own.and_then(|core| find_softirq_thread(Path::new("/proc"), core)) }
     }
 
-    /// Spent so far; differences mean something.
+    /// Returns the time spent so far. Only differences are meaningful.
     #[must_use]
     pub fn spent(&self) -> Duration {
         let process = clock_gettime(ClockId::ProcessCPUTime);
@@ -45,7 +45,7 @@ impl Default for Meter {
     }
 }
 
-/// The `schedstat` of the thread `ksoftirqd/CORE`; a container does not show it.
+/// Finds the `schedstat` of the thread `ksoftirqd/CORE`. A container does not show that thread.
 fn find_softirq_thread(proc: &Path, core: usize) -> Option<PathBuf> {
     let name = format!("ksoftirqd/{core}");
     let threads = std::fs::read_dir(proc).ok()?.filter_map(Result::ok).map(|entry| entry.path());
@@ -55,7 +55,7 @@ fn find_softirq_thread(proc: &Path, core: usize) -> Option<PathBuf> {
     threads.into_iter().find(named).map(|thread| thread.join("schedstat"))
 }
 
-/// The first number of a `schedstat`: nanoseconds on a processor (Linux,
+/// Parses the first number of a `schedstat`: nanoseconds on a processor (Linux,
 /// Documentation/scheduler/sched-stats.rst).
 fn run_time(schedstat: &str) -> Option<Duration> {
     schedstat.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)

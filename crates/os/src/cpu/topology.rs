@@ -1,28 +1,28 @@
-//! Which processors this process may run on, and how many of them it may keep busy.
+//! Processors that this process may run on, and how many of them it may keep busy.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;
 use std::path::Path;
 
-/// A logical processor's number, as the kernel counts.
+/// Number of a logical processor, as the kernel counts.
 pub type CpuId = usize;
 
-/// What this process may use, as of now: a container's set and quota may be smaller than the
-/// machine.
+/// Processors that this process may use now. A container's cpuset and quota may permit fewer than
+/// the machine has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
-    /// The logical processors of our affinity mask, in order.
+    /// Logical processors of the affinity mask, in order.
     pub cpus: Vec<CpuId>,
-    /// One logical processor of each core: the best ones to pin to, since two on one core share its
-    /// units.
+    /// One logical processor of each core. These are the best ones to pin to, since two on one core
+    /// share its execution units.
     pub cores: Vec<CpuId>,
-    /// How many threads may run at the same time without being throttled: `cpus`, or less if a
-    /// control group's quota says so.
+    /// Number of threads that may run at the same time without being throttled. This is the number
+    /// of `cpus`, or less if a control group's quota is lower.
     pub parallelism: usize,
 }
 
 impl Topology {
-    /// Ask the kernel.
+    /// Asks the kernel for the processors of this process.
     ///
     /// # Errors
     /// The affinity mask cannot be read.
@@ -36,14 +36,15 @@ impl Topology {
         Ok(Self { cpus, cores, parallelism })
     }
 
-    /// May each of `processes` processes, this one and others like it, have `threads` threads spin
-    /// at the same time, and still leave nobody waiting for a processor? `others`: on which
-    /// processors those of them may run that have told; one that several may use is a part of one
-    /// for each.
+    /// Returns `true` if each of `processes` similar processes, this one included, may have
+    /// `threads` threads spin at once without keeping another thread from a processor.
+    ///
+    /// `others` holds the processors of those other processes that have reported theirs. A
+    /// processor that several processes may use counts as an equal share for each.
     #[must_use]
     pub fn has_room_for(&self, threads: usize, processes: usize, others: &[Vec<CpuId>]) -> bool {
         const WHOLE: usize = 1 << 16;
-        // Whom a quota is shared with the kernel does not say.
+        // The kernel does not say which processes share a quota.
         let within_quota = self.parallelism >= self.cpus.len()
             || threads.saturating_mul(processes) <= self.parallelism;
         let users = |cpu: &CpuId| 1 + others.iter().filter(|cpus| cpus.contains(cpu)).count();
@@ -52,14 +53,14 @@ impl Topology {
     }
 }
 
-/// How many threads of this process may run at the same time: [`Topology::parallelism`], or 1 if
-/// the kernel does not say.
+/// Returns how many threads of this process may run at the same time: [`Topology::parallelism`], or
+/// 1 if the kernel does not say.
 #[must_use]
 pub fn usable_cores() -> usize {
     Topology::detect().map_or(1, |topology| topology.parallelism)
 }
 
-/// Let the calling thread run on this processor only.
+/// Pins the calling thread to this processor.
 ///
 /// # Errors
 /// There is no such processor, or this process may not use it: the error says which ones it may.
@@ -80,8 +81,8 @@ pub fn pin_to_core(cpu: CpuId) -> io::Result<()> {
     sched_setaffinity(None, &mask).map_err(|error| refused(error.into()))
 }
 
-/// The first allowed processor of each core. Where `/sys` does not say, each processor counts as a
-/// core.
+/// Returns the first allowed processor of each core. Where `/sys` does not list siblings, each
+/// processor counts as a core.
 fn cores(cpus: &[CpuId], sys: &Path) -> Vec<CpuId> {
     let mut taken: Vec<CpuId> = Vec::new();
     let mut cores = Vec::new();
@@ -98,7 +99,8 @@ fn cores(cpus: &[CpuId], sys: &Path) -> Vec<CpuId> {
     cores
 }
 
-/// The kernel's way to write sets of processors: `0-3,8,10-11`. None if that is none.
+/// Parses a set of processors in the kernel's notation, such as `0-3,8,10-11`. Returns `None` if
+/// the text is no such set.
 #[must_use]
 pub fn parse_cpulist(text: &str) -> Option<Vec<CpuId>> {
     let mut cpus = Vec::new();
@@ -113,7 +115,7 @@ pub fn parse_cpulist(text: &str) -> Option<Vec<CpuId>> {
     Some(cpus)
 }
 
-/// The same, the other way round.
+/// Formats a set of processors in the kernel's notation, the inverse of [`parse_cpulist`].
 #[must_use]
 pub fn cpulist(cpus: &[CpuId]) -> String {
     let mut parts: Vec<(CpuId, CpuId)> = Vec::new();
@@ -155,19 +157,19 @@ mod tests {
             parallelism,
         };
         let same = |cpus: &[usize], others: usize| vec![cpus.to_vec(); others];
-        // All of them anywhere.
+        // All processes may run on all processors.
         assert!(on(&[0, 1], 2).has_room_for(1, 2, &same(&[0, 1], 1)));
         assert!(!on(&[0, 1], 2).has_room_for(1, 3, &same(&[0, 1], 2)));
         assert!(!on(&[0, 1], 2).has_room_for(2, 2, &same(&[0, 1], 1)));
         let six: Vec<usize> = (0..6).collect();
         assert!(on(&six, 6).has_room_for(1, 6, &same(&six, 5)));
-        // Each on its own, as resource managers bind them; and two on one.
+        // Each process is bound to its own processor, as resource managers do; then two share one.
         assert!(on(&[0], 1).has_room_for(1, 4, &[vec![1], vec![2], vec![3]]));
         assert!(!on(&[0], 1).has_room_for(1, 4, &[vec![1], vec![0], vec![3]]));
-        // One that may run where others are bound, and anywhere else.
+        // One process may run where others are bound, and elsewhere too.
         assert!(on(&[0, 1, 2, 3], 4).has_room_for(1, 2, &same(&[0], 1)));
         assert!(!on(&[0], 1).has_room_for(1, 2, &same(&[0, 1, 2, 3], 1)));
-        // A quota of two processors, which two processes have together.
+        // Two processes share a quota of two processors.
         assert!(on(&six, 2).has_room_for(1, 2, &same(&six, 1)));
         assert!(!on(&six, 2).has_room_for(1, 3, &same(&six, 2)));
     }
@@ -175,7 +177,7 @@ mod tests {
     #[test]
     fn a_pinned_thread_stays_there() {
         let allowed = Topology::detect().unwrap().cpus;
-        // In a thread of its own: the mask goes with it.
+        // Runs in its own thread, so that the mask ends with it.
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let last = *allowed.last().unwrap();

@@ -1,9 +1,10 @@
-//! Fences between two steps of two sides, whose cost one side can bear alone.
+//! Asymmetric fences between the two steps of each of two sides, where the rare side bears the
+//! whole cost.
 //!
-//! `membarrier` makes each processor that runs a thread of a process that has registered for it
-//! pass a full fence before the call returns. So the frequent side need only see that its compiler
-//! keeps the order of its two steps: wherever the fence falls, it is as if it stood between them,
-//! or both steps come before it, or after.
+//! `membarrier` (membarrier(2)) makes each processor that runs a thread of a registered process
+//! pass a full fence before the call returns. So on the frequent side only the compiler must keep
+//! the order of the two steps. Wherever the fence falls, it stands between the two steps, before
+//! both, or after both.
 
 use std::sync::atomic::{Ordering, compiler_fence, fence};
 
@@ -11,17 +12,17 @@ use crate::without::Without;
 use rustix::thread::{MembarrierCommand, membarrier};
 use std::sync::OnceLock;
 
-/// Whose threads the frequent side are.
+/// Processes whose threads are the frequent side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// Of this process.
+    /// Threads of this process.
     Process,
-    /// Of any process of this machine that has registered.
+    /// Threads of any registered process of this machine.
     Machine,
 }
 
-/// The fence of the frequent side; the other side, if it is asymmetric, has called [`heavy`] with a
-/// reach that includes this thread.
+/// Fence of the frequent side. If `asymmetric`, the rare side has called [`heavy`] with a reach
+/// that includes this thread.
 #[inline]
 pub(crate) fn light(asymmetric: bool) {
     if asymmetric { compiler_fence(Ordering::SeqCst) } else { fence(Ordering::SeqCst) }
@@ -36,8 +37,8 @@ impl Reach {
     }
 }
 
-/// Does this process have its fences made by the kernel, and register to have others make them?
-/// Found out once.
+/// Returns `true` if the kernel makes fences for this process, and this process has registered so
+/// that others can request fences in it. The answer is found once.
 #[inline]
 pub(crate) fn are_asymmetric(reach: Reach) -> bool {
     static FOUND: OnceLock<[bool; 2]> = OnceLock::new();
@@ -57,13 +58,13 @@ pub(crate) fn are_asymmetric(reach: Reach) -> bool {
     }
 }
 
-/// The fence of the rare side. Threads with [`light`] fences pass one too, if [`are_asymmetric`]
-/// says so.
+/// Fence of the rare side. Threads with [`light`] fences pass a full fence too, if
+/// [`are_asymmetric`] returns `true`.
 pub(crate) fn heavy(reach: Reach) {
     fence(Ordering::SeqCst);
     if are_asymmetric(reach) && membarrier(reach.command()).is_err() {
-        // It worked before: a filter has been installed since, and the frequent side goes on
-        // without fences. No processor keeps a store to itself for so long.
+        // The call worked before, so a seccomp filter was installed since, and the frequent side
+        // goes on without fences. No processor holds a store back for 10 ms.
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }

@@ -28,34 +28,37 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::atomic::{AtomicUsize, fence};
 use std::sync::{Mutex, PoisonError};
 
-/// What the host counts for: more than there can be guests.
+/// Count that stands for the host. It is more than the number of guests can be.
 const HOST: usize = usize::MAX / 2;
-/// Those that stand at one time, at most.
+/// Maximum number of hosts, including those that only guests keep, at the same time.
 const HOUSES: usize = u16::MAX as usize + 1;
 
 static HOUSE: [AtomicPtr<()>; HOUSES] = [const { AtomicPtr::new(std::ptr::null_mut()) }; HOUSES];
-/// Numbers of houses: those that are free again, and the first that none ever had.
+/// Free numbers: those that were given back, and the first that was never used.
 static FREE: Mutex<(Vec<u16>, usize)> = Mutex::new((Vec::new(), 0));
 
-/// Who has made it, and lets others in. Dropped, it lets nobody in any more, and waits for nobody.
+/// The owner's handle of a shared object, which creates guests. Dropping the host ends the creation
+/// of guests, and does not wait for guests to be dropped.
 pub struct Host<T>(u16, PhantomData<House<T>>);
 
-/// One who was let in. The last to go takes it down.
+/// A counted reference to a shared object. The object is dropped with its last guest or with its
+/// host, whichever is later.
 pub struct Guest<T>(u16, PhantomData<House<T>>);
 
 struct House<T> {
     inside: T,
-    /// Ends when the host goes.
+    /// Ends when the host is dropped.
     hazard: Hazard,
-    /// Who came and who went, by thread.
+    /// Guests created and dropped, by thread.
     counts: [Count; PLACES],
-    /// Guests that no count holds, and the host.
+    /// Number of guests that no thread's count holds, plus [`HOST`] while the host exists.
     others: AtomicUsize,
     origin: Origin,
 }
 
-/// How many more have come than gone in one thread, which alone writes it: below zero where others
-/// brought them. The sum means something.
+/// Guests created minus guests dropped in one thread, which alone writes this count. The count is
+/// negative if the thread drops guests that other threads created, so only the sum of all counts is
+/// meaningful.
 #[repr(align(64))]
 struct Count(AtomicUsize);
 
@@ -70,7 +73,7 @@ unsafe impl<T: Send + Sync> Send for Guest<T> {}
 unsafe impl<T: Send + Sync> Sync for Guest<T> {}
 
 impl<T> Host<T> {
-    /// With nobody else inside; none if there are too many.
+    /// Creates a host without guests. Returns `None` if there are too many hosts.
     pub fn new(inside: T) -> Option<Host<T>> {
         let number = {
             let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,7 +94,7 @@ impl<T> Host<T> {
         Some(Host(number, PhantomData))
     }
 
-    /// Let somebody in.
+    /// Creates a guest.
     #[inline]
     #[must_use]
     pub fn invite(&self) -> Guest<T> {
@@ -118,7 +121,7 @@ impl<T> House<T> {
         HOUSE[usize::from(number)].load(Ordering::Relaxed).cast()
     }
 
-    /// Take it down.
+    /// Drops the object and frees its number.
     ///
     /// # Safety
     /// The house of this number was built with a `T` inside, and nobody is in, or can come.
@@ -129,23 +132,23 @@ impl<T> House<T> {
         FREE.lock().unwrap_or_else(PoisonError::into_inner).0.push(number);
     }
 
-    /// This thread's.
+    /// Returns this thread's count.
     #[inline]
     fn count(&self) -> Option<&Count> {
         self.counts.get(place()?)
     }
 
-    /// How many the counts of all threads hold, when nobody is let in any more, and whoever goes is
-    /// counted otherwise.
+    /// Returns the sum of all threads' counts. Call it when no guest can be created any more, and
+    /// dropped guests are counted in `others`.
     fn sum(&self) -> usize {
         self.counts.iter().fold(0, |sum, count| sum.wrapping_add(count.0.load(Ordering::Relaxed)))
     }
 
-    /// Of those that no thread counts so many have gone. Are they the last?
+    /// Subtracts `many` from `others`, and returns `true` if nothing is left.
     fn gone(&self, many: usize) -> bool {
         let last = self.others.fetch_sub(many, Ordering::Release) == many;
         if last {
-            // What the others did inside comes before the end.
+            // All uses of the object happen before it is dropped.
             fence(Ordering::Acquire);
         }
         last
@@ -187,8 +190,8 @@ impl<T> Drop for Guest<T> {
 }
 
 impl<T> Guest<T> {
-    /// Where this thread's mark is in use, or the host has gone. Apart, for the sake of the others:
-    /// what is not called has nothing to save.
+    /// Drops a guest when this thread's mark is in use or the host is gone. This is a separate
+    /// function, so that the fast path saves no registers.
     #[cold]
     fn leave_uncounted(&self) {
         // SAFETY: as in `drop`. (No argument: the last to leave takes it down.)
@@ -277,8 +280,8 @@ mod tests {
         assert!(is_over());
     }
 
-    /// Guests go in other threads than they came in, of which there are more than places, before
-    /// and after the host.
+    /// Guests are dropped in other threads than those that created them, before and after the host.
+    /// There are more threads than places.
     #[test]
     fn guests_go_wherever_they_like() {
         let (host, is_over) = house();
@@ -317,7 +320,7 @@ mod tests {
         assert!(is_over());
     }
 
-    /// The host goes while others do.
+    /// The host is dropped while guests are.
     #[test]
     fn all_go_at_once() {
         for _ in 0..200 {

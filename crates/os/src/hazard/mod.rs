@@ -32,14 +32,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use fences::Reach;
 pub use guests::{Guest, Host};
 
-/// Threads that have a place.
+/// Maximum number of threads that have a place at the same time.
 #[cfg(not(all(test, loom)))]
 pub(crate) const PLACES: usize = 64;
 #[cfg(all(test, loom))]
 pub(crate) const PLACES: usize = 2;
 
-/// The mark of one thread: which hazard it is inside, 0 for none. Only that thread writes it, and
-/// does so often.
+/// The mark of one thread: name of the hazard that the thread is inside, or 0. Only that thread
+/// writes its mark, and writes it often.
 #[repr(align(128))]
 #[derive(Debug)]
 struct Mark(AtomicUsize);
@@ -51,28 +51,28 @@ loom::lazy_static! {
     static ref MARKS: [Mark; PLACES] = [Mark(AtomicUsize::new(0)), Mark(AtomicUsize::new(0))];
 }
 
-/// Does this process make fences for processes that share memory with it? The kernel is asked once,
-/// which is cheap while there is one thread.
+/// Returns `true` if this process makes fences for processes that share memory with it. The kernel
+/// is asked once, which is cheap while the process has one thread.
 #[must_use]
 pub fn makes_fences() -> bool {
     fences::are_asymmetric(Reach::Machine)
 }
 
-/// Make them: between what this process has said (that something is over, that it sleeps) and what
-/// it looks at afterwards.
+/// Makes the fences. Call this between a store of this process (that something has ended, that it
+/// sleeps) and the loads that depend on it.
 pub fn make_fences() {
     fences::heavy(Reach::Machine);
 }
 
-/// Something of this process that threads go into, and that ends once.
+/// An object of this process that threads enter, and that ends once.
 #[derive(Debug, Default)]
 pub struct Hazard {
     over: AtomicBool,
-    /// Those inside that have set no mark.
+    /// Number of threads inside that have set no mark.
     counted: AtomicUsize,
 }
 
-/// A thread that is inside, until this is dropped.
+/// A thread's use of a hazard, which lasts until this is dropped.
 #[derive(Debug)]
 pub struct Inside<'h> {
     hazard: &'h Hazard,
@@ -80,14 +80,14 @@ pub struct Inside<'h> {
 }
 
 impl Hazard {
-    /// Go in, unless it has ended.
+    /// Enters, unless the hazard has ended.
     #[inline]
     #[must_use]
     pub fn enter(&self) -> Option<Inside<'_>> {
         self.enter_by(place(), light)
     }
 
-    /// The same, if this thread's mark is free.
+    /// As [`Hazard::enter`], but only if this thread's mark is free.
     #[inline]
     fn enter_by_mark(&self) -> Option<Inside<'_>> {
         self.set(free_mark(place())?).unless_over(light)
@@ -107,12 +107,13 @@ impl Hazard {
 
     #[inline]
     fn set(&self, mark: &'static Mark) -> Inside<'_> {
-        // Whoever waited for the hazard that it was inside before may see this one's name instead.
+        // A thread that waits for the hazard that this mark named before may see this name instead.
         mark.0.store(self.name(), Ordering::Release);
         Inside { hazard: self, mark: Some(mark) }
     }
 
-    /// Nobody gets in any more; who has got in is [inside](Hazard::is_inside).
+    /// Ends the hazard, so that no thread can enter any more. Threads that have entered are
+    /// [inside](Hazard::is_inside).
     pub fn end(&self) {
         self.end_by(heavy);
     }
@@ -122,25 +123,26 @@ impl Hazard {
         heavy();
     }
 
-    /// Has it ended?
+    /// Returns `true` if the hazard has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Has it ended, with somebody still inside?
+    /// Returns `true` if the hazard has ended and a thread is still inside.
     #[must_use]
     pub fn is_ending(&self) -> bool {
         self.over.load(Ordering::Relaxed) && self.is_inside()
     }
 
-    /// Is somebody inside? Means something once it has ended.
+    /// Returns `true` if a thread is inside. The answer is reliable only once the hazard has ended.
     fn is_inside(&self) -> bool {
         self.counted.load(Ordering::Acquire) != 0
             || MARKS.iter().any(|mark| mark.0.load(Ordering::Acquire) == self.name())
     }
 
-    /// What its marks say: it stays in its place for as long as somebody is inside.
+    /// Name that marks carry for this hazard: its address, which stays the same while a thread is
+    /// inside.
     fn name(&self) -> usize {
         core::ptr::from_ref(self).addr()
     }
@@ -157,7 +159,7 @@ fn heavy() {
     fences::heavy(Reach::Process);
 }
 
-/// A thread that is inside something else already has its mark in use.
+/// Returns this thread's mark unless it is in use, because the thread is inside another hazard.
 #[inline]
 fn free_mark(place: Option<usize>) -> Option<&'static Mark> {
     place.and_then(|place| MARKS.get(place)).filter(|mark| mark.0.load(Ordering::Relaxed) == 0)
@@ -190,7 +192,7 @@ mod tests {
     fn nobody_gets_in_after_the_end_and_who_is_inside_is_seen() {
         let (one, other) = (Hazard::default(), Hazard::default());
         let outer = one.enter().unwrap();
-        // Inside two at once: one of them is counted.
+        // The thread is inside two hazards at once, so one of them is counted.
         let inner = other.enter().unwrap();
         one.end();
         assert!(

@@ -1,18 +1,18 @@
-//! Places for marks, one a thread.
+//! Places for marks, one for each thread.
 
 use super::PLACES;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const _: () = assert!(PLACES == u64::BITS as usize);
 
-/// One bit each.
+/// One bit for each place that is taken.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
-/// Held by a thread until it ends.
+/// A place that a thread holds until it ends.
 struct Place(usize);
 
 impl Place {
-    /// The first that is free.
+    /// Takes the first free place.
     fn take() -> Option<Place> {
         let first_free = |taken: u64| (taken != u64::MAX).then(|| taken | (taken + 1));
         let taken = TAKEN.fetch_update(Ordering::Acquire, Ordering::Relaxed, first_free).ok()?;
@@ -30,7 +30,8 @@ thread_local! {
     static PLACE: Option<Place> = Place::take();
 }
 
-/// This thread's place; none if other threads have them all, or it is about to end.
+/// Returns this thread's place. Returns `None` if other threads hold all places, or if this thread
+/// is about to end.
 #[inline]
 pub(crate) fn place() -> Option<usize> {
     PLACE.try_with(|place| place.as_ref().map(|place| place.0)).ok().flatten()
