@@ -1,16 +1,15 @@
-//! One direction between two local peers: a ring of records, one writer, one reader
+//! One direction between two local peers: a ring of records with one writer and one reader
 //! (spec/memory.md, MEM-16).
 //!
-//! A record's heading is written last, and the reader looks at the place where the next heading
-//! will stand: so a small record is one cache line that changes hands (the FIFO elements of UCX's
-//! shared-memory transport carry such a mark; Aeron's log buffers publish a frame by its length).
-//! What stands there before is 0, because the writer clears the place behind a record before it
+//! The writer stores a record's heading last, and the reader polls the place of the next heading.
+//! So a small record moves one cache line between processors. (The FIFO elements of UCX's
+//! shared-memory transport carry such a mark; Aeron's log buffers publish a frame by its length.)
+//! That place holds 0 before, because the writer clears the place behind a record before it
 //! publishes the record.
 //!
-//! The reader tells how far it has come by one position, which settles messages and frees their
-//! room. What it has refused stands in a small ring of its own, told before the position passes it,
-//! so that the news of a refusal needs no room in the ring of the other direction, which may be
-//! full.
+//! The reader publishes one position, which settles messages and frees their space. Refused records
+//! stand in a small ring of their own, written before the position passes them. So news of a
+//! refusal needs no space in the ring of the other direction, which may be full.
 
 mod reader;
 mod ring_view;
@@ -31,15 +30,17 @@ use oikaze_protocol::shm::HEADING;
 mod layout {
     use oikaze_protocol::limits::{PAGE, REFUSALS_TOLD, RING_BYTES};
 
-    /// Two cache lines: processors fetch them in pairs.
+    /// Bytes of two cache lines, which processors fetch in pairs.
     pub const LINE: usize = 128;
     pub const REFUSALS: usize = REFUSALS_TOLD;
     pub const RING: usize = RING_BYTES;
-    /// What is used of a ring whose reader keeps up: half of the smallest first cache there is.
+    /// Bytes of a ring that are used while the reader keeps up: half of the smallest first-level
+    /// cache.
     pub const WARM: usize = 16 << 10;
-    /// Records for which that pays: while longer ones are copied in, others are copied out.
+    /// Largest stride in bytes of records that stay in the warm part. Longer records gain nothing:
+    /// while one is copied in, others are copied out.
     pub const SMALL: usize = 1024;
-    /// The second and third pages are for regions that are mapped (`super::super::marks`).
+    /// The second and third pages hold the marks of mapped regions (`super::super::marks`).
     pub const CONTROL: usize = 3 * PAGE;
 }
 
@@ -59,14 +60,14 @@ pub const STEP_BODY: usize = RECORD_STEP - HEADING;
 /// Bytes of one direction.
 pub(super) const CHANNEL: usize = CONTROL + RING;
 
-/// Written by the reader: how far it has come, and the credit it has given back.
+/// Written by the reader: its position, and the credit that it has given back.
 const SETTLED: usize = 0;
 const RETURNED: usize = 8;
-/// Set by the reader before it sleeps, taken back by the writer that wakes it; and whether the
-/// reader then makes the writer's fence, too.
+/// `ASLEEP` is set by the reader before it sleeps, and cleared by the writer that wakes it.
+/// `MAKES_FENCES` says whether the reader then makes the writer's fence too.
 const ASLEEP: usize = LINE;
 const MAKES_FENCES: usize = LINE + 8;
-/// Positions in the ring of refusals; written by the reader, by the writer.
+/// Positions in the ring of refusals: `REFUSED` is written by the reader, `HEARD` by the writer.
 const REFUSED: usize = 2 * LINE;
 const HEARD: usize = 3 * LINE;
 const REFUSALS_AT: usize = 4 * LINE;
@@ -75,7 +76,7 @@ const _: () = assert!(
     REFUSALS_AT + 16 * REFUSALS <= CONTROL && REFUSALS.is_power_of_two() && RING.is_power_of_two()
 );
 
-/// Bytes from the ring's beginning.
+/// Returns the offset of a position in bytes from the ring's beginning.
 const fn offset(position: u64) -> usize {
     (position & (RING as u64 - 1)) as usize
 }
@@ -88,19 +89,19 @@ const fn refusal_place(position: u64) -> usize {
     REFUSALS_AT + 16 * (position & (REFUSALS as u64 - 1)) as usize
 }
 
-/// No room for the record now.
+/// The ring has no room for the record now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the ring has no room")]
 pub struct Full;
 
-/// Must the reader be woken? Between what it is to see and this look there is a fence (MEM-16.5,
-/// MEM-18.5).
+/// Returns `true` if the caller must wake the reader, and clears the mark of sleep. The caller
+/// makes a fence between its stores for the reader and this call (MEM-16.5, MEM-18.5).
 ///
-/// The thread that takes the mark back wakes it. If it loses its core before it does, others of its
-/// process that put something in find no mark: the reader sleeps for as long as that thread is kept
-/// from running, or until its next look, which is never far (`SLEEP_MAX` in `oikaze`). If its
-/// process ends, the socket wakes the reader. To ring first and take the mark back then would have
-/// it taken back from a later sleep.
+/// The thread that clears the mark wakes the reader. If that thread is preempted first, other
+/// threads of its process that write records find no mark. The reader then sleeps until that thread
+/// runs, or until its own next poll, which is never far (`SLEEP_MAX` in `oikaze`). If the writer's
+/// process ends, the socket wakes the reader. Ringing before clearing could clear the mark of a
+/// later sleep.
 #[inline]
 pub(super) fn is_asleep(memory: &Memory) -> bool {
     memory.load(ASLEEP, Ordering::Relaxed) != 0 && memory.swap(ASLEEP, 0, Ordering::AcqRel) != 0

@@ -1,16 +1,17 @@
-//! Bytes on their way into a local peer's memory.
+//! Copies bytes into a local peer's memory.
 
 use core::ptr::NonNull;
 
-/// Sizes that are copied by registers of 32 bytes, where the processor has them. From some 2 KiB on
-/// C libraries use `rep movsb` where processors say that it is quick; it is slow to begin. (AMD
-/// EPYC of 2022, glibc 2.36: 8 KiB take 76 ns instead of 92; from 16 KiB on it is all the same, and
-/// asking for lines ahead takes longer.)
+/// Sizes in bytes that are copied by registers of 32 bytes, where the processor has them. From
+/// about 2 KiB on, C libraries use `rep movsb` where processors say that it is fast, but it starts
+/// slowly. On an AMD EPYC of 2022 with glibc 2.36, 8 KiB take 76 ns instead of 92 ns. From 16 KiB
+/// on there is no difference, and prefetching cache lines takes longer.
 #[cfg(target_arch = "x86_64")]
 const BY_REGISTERS: core::ops::Range<usize> = 2048..16_384;
 
-/// Copy bytes; a word, as most are that are put alone, without a call, and at once. Memory that is
-/// mapped twice may be both ends; what becomes of bytes that overlap so is not said.
+/// Copies bytes. A single word, the most frequent small put, is copied without a call. Memory that
+/// is mapped twice may be both source and destination; the result for overlapping bytes is
+/// unspecified.
 ///
 /// # Safety
 /// As many bytes at `to` are valid for writing, and nobody has references to them.
@@ -31,11 +32,11 @@ pub(super) unsafe fn copy(bytes: &[u8], to: NonNull<u8>) {
     unsafe { core::ptr::copy(bytes.as_ptr(), to.as_ptr(), bytes.len()) }
 }
 
-/// Bytes that are copied at a time.
+/// Bytes of one step.
 #[cfg(target_arch = "x86_64")]
 const STEP: usize = 128;
 
-/// As [`copy`], of a step at least.
+/// As [`copy`], for at least one step.
 ///
 /// # Safety
 /// As for [`copy`], and the processor has AVX2.
@@ -51,7 +52,7 @@ unsafe fn by_registers(bytes: &[u8], to: NonNull<u8>) {
     unsafe { step(bytes.as_ptr().add(last), to.as_ptr().add(last)) }
 }
 
-/// Copy one step.
+/// Copies one step.
 ///
 /// # Safety
 /// As many bytes are valid for reading there, and for writing here; the processor has AVX2.
@@ -76,7 +77,7 @@ mod tests {
     use super::copy;
     use core::ptr::NonNull;
 
-    /// Whatever the size and the addresses, these bytes and no others.
+    /// For all sizes and addresses, exactly these bytes are written.
     #[test]
     fn all_bytes_arrive_and_none_beside_them() {
         const MOST: usize = 16_500;

@@ -1,9 +1,10 @@
-//! Who is inside a region that a local peer has mapped (spec/memory.md, MEM-18.3), in memory that
-//! both map: as [`crate::hazard`] for what belongs to one process.
+//! Tracks threads that are inside a region that a local peer has mapped (spec/memory.md, MEM-18.3).
+//! The marks lie in memory that both processes map. [`crate::hazard`] does the same for objects of
+//! one process.
 //!
-//! Each mapped region has a line, where its owner says that it is over, and where those inside are
-//! counted that have set no mark. Each of the local peer's threads that has a place has a line for
-//! its mark: which region it is inside.
+//! Each mapped region has a line, where its owner ends it, and where threads that have set no mark
+//! are counted. Each of the local peer's threads that has a place has a line for its mark, which
+//! names the region that the thread is inside.
 
 use super::memory::{Memory, Ordering};
 use crate::hazard::PLACES;
@@ -13,7 +14,7 @@ mod layout {
     use oikaze_protocol::limits::{GRANTS, PAGE};
 
     pub const LINE: usize = 64;
-    /// In the memory of the owner's direction, behind the channel's own page.
+    /// Offset in the memory of the owner's direction, behind the channel's own page.
     pub const LINES: usize = PAGE;
     pub const MARKS: usize = 2 * PAGE;
     pub const COUNT: usize = GRANTS;
@@ -33,7 +34,7 @@ pub(super) mod layout {
 
 use layout::{COUNT, LINE, LINES, MARKS};
 
-/// In a region's line.
+/// Offsets in a region's line.
 const OVER: usize = 0;
 const COUNTED: usize = 8;
 const DROPPED: usize = 16;
@@ -46,7 +47,7 @@ fn mark(place: usize) -> usize {
     MARKS + LINE * (place % PLACES)
 }
 
-/// What a mark in this line says.
+/// Returns the value of a mark for the region of this line.
 fn name(index: usize) -> u64 {
     index as u64 + 1
 }
@@ -55,10 +56,10 @@ fn name(index: usize) -> u64 {
 #[derive(Clone, Debug)]
 pub(super) struct Marks(Memory);
 
-/// A thread that is inside, as it is seen.
+/// How a thread that is inside is recorded.
 #[derive(Debug)]
 pub(super) enum Seen {
-    /// By its mark in this place.
+    /// By the thread's mark in this place.
     Mark(usize),
     Counted,
 }
@@ -68,19 +69,20 @@ impl Marks {
         Marks(memory)
     }
 
-    /// Nobody is inside, and it is not over.
+    /// Starts a line: no thread is inside, and the region is not over.
     pub fn begin(&self, index: usize) {
         for word in [OVER, COUNTED, DROPPED] {
             self.0.store(line(index) + word, 0, Ordering::Relaxed);
         }
     }
 
-    /// Owner: it is over. A fence must follow, before it is asked who is inside.
+    /// Ends the region of a line. Called by the owner, which makes a fence before it asks whether a
+    /// thread is inside.
     pub fn end(&self, index: usize) {
         self.0.store(line(index) + OVER, 1, Ordering::Relaxed);
     }
 
-    /// Owner: is somebody inside?
+    /// Returns `true` if a thread of the local peer is inside. Called by the owner.
     pub fn is_inside(&self, index: usize) -> bool {
         let marked = |place: usize| self.0.load(mark(place), Ordering::Acquire) == name(index);
         !self.is_dropped(index)
@@ -88,13 +90,14 @@ impl Marks {
                 || (0..PLACES).any(marked))
     }
 
-    /// Owner: has the local peer forgotten the region? Then nobody of it can go in.
+    /// Returns `true` if the local peer has unmapped the region, so that none of its threads can
+    /// enter. Called by the owner.
     pub fn is_dropped(&self, index: usize) -> bool {
         self.0.load(line(index) + DROPPED, Ordering::Acquire) != 0
     }
 
-    /// Local peer: this thread goes in. A fence must follow, and a look whether it is
-    /// [over](Marks::is_over).
+    /// Marks this thread as inside. Called by the local peer, which makes a fence and then checks
+    /// whether the region is [over](Marks::is_over).
     #[inline]
     pub fn set(&self, index: usize, place: Option<usize>) -> Seen {
         // A thread that is inside another region already has its mark in use.
@@ -110,13 +113,13 @@ impl Marks {
         }
     }
 
-    /// Local peer: is it over?
+    /// Returns `true` if the owner has ended the region. Called by the local peer.
     #[inline]
     pub fn is_over(&self, index: usize) -> bool {
         self.0.load(line(index) + OVER, Ordering::Acquire) != 0
     }
 
-    /// Local peer: out again.
+    /// Takes back what [`Marks::set`] has recorded. Called by the local peer.
     #[inline]
     pub fn clear(&self, index: usize, seen: &Seen) {
         match seen {
@@ -125,7 +128,7 @@ impl Marks {
         }
     }
 
-    /// Local peer: the region is forgotten; its owner may give the line to another one.
+    /// Gives up a line, so that its owner may use it for another region. Called by the local peer.
     pub fn drop_line(&self, index: usize) {
         self.0.store(line(index) + DROPPED, 1, Ordering::Release);
     }

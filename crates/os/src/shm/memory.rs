@@ -1,5 +1,5 @@
-//! Memory that another process writes at any moment: words as atomics, bytes by copies through raw
-//! pointers, every place checked.
+//! Memory that another process may write at any moment. Words are accessed as atomics, bytes by
+//! copies through raw pointers, and every place is checked.
 
 #[cfg(all(test, loom))]
 pub(super) use loom::sync::atomic::fence;
@@ -10,17 +10,17 @@ pub(super) use std::sync::atomic::fence;
 #[cfg(not(all(test, loom)))]
 pub(super) use real::{Memory, claim};
 
-/// Where bytes are copied from.
+/// Source of a copy.
 #[derive(Clone, Copy, Debug)]
 pub enum Part<'a> {
-    /// Memory of ours.
+    /// Memory of this process.
     Bytes(&'a [u8]),
-    /// Bytes of a region that stay in place meanwhile: so many from there.
+    /// Bytes of a region that stay in place meanwhile: offset in the gather, and length.
     Region(&'a crate::memory::Gather, usize, usize),
 }
 
 impl Part<'_> {
-    /// Bytes.
+    /// Returns the length in bytes.
     pub(super) fn len(&self) -> usize {
         match self {
             Part::Bytes(bytes) => bytes.len(),
@@ -37,22 +37,22 @@ mod real {
     use core::sync::atomic::AtomicU64;
     use std::sync::Arc;
 
-    /// A range of a mapping of a sealed file. Places are bytes from its start; what does not lie
-    /// inside reads as 0 and is written nowhere.
+    /// A range of a mapping of a sealed file. Places are bytes from its start. Words outside the
+    /// range read as 0, and stores outside have no effect.
     #[derive(Clone, Debug)]
     pub(in crate::shm) struct Memory {
-        /// Where it begins, in the mapping.
+        /// Start of the range, in the mapping.
         start: NonNull<u8>,
         len: usize,
         _mapping: Arc<Mapping>,
-        /// Stands for all words that are not inside.
+        /// Stands for all words outside the range.
         nowhere: &'static AtomicU64,
     }
 
     static NOWHERE: AtomicU64 = AtomicU64::new(0);
 
-    /// What is there will be written soon: its cache line is taken from whoever has it, and nobody
-    /// waits for that.
+    /// Prefetches a cache line for writing from the processor that has it. Does not wait for the
+    /// line.
     #[inline]
     pub(in crate::shm) fn claim(at: *mut u8) {
         #[cfg(target_arch = "x86_64")]
@@ -72,7 +72,8 @@ mod real {
     unsafe impl Sync for Memory {}
 
     impl Memory {
-        /// `len` bytes from `from`, a whole number of words; as much of that as the mapping has.
+        /// Takes `len` bytes from `from`, a whole number of words, or as much of them as the
+        /// mapping has.
         pub fn new(mapping: Arc<Mapping>, from: usize, len: usize) -> Memory {
             let from = from.next_multiple_of(8).min(mapping.len());
             let len = len.min(mapping.len() - from);
@@ -113,8 +114,8 @@ mod real {
             self.word(place).swap(value, order)
         }
 
-        /// What stands there will be overwritten soon: its cache line is taken from whoever has it,
-        /// and nobody waits for that.
+        /// Prefetches the cache line of a place for writing from the processor that has it. Does
+        /// not wait for the line.
         #[inline]
         pub fn claim(&self, place: usize) {
             if let Some(at) = self.at(place, 1) {
@@ -130,7 +131,7 @@ mod real {
             self.word(place).fetch_sub(value, Ordering::Release);
         }
 
-        /// Copy a part there.
+        /// Copies a part to `place`.
         #[inline]
         pub fn write(&self, place: usize, part: &Part<'_>) {
             let len = part.len();
@@ -147,7 +148,7 @@ mod real {
             unsafe { core::ptr::copy_nonoverlapping(from, at, len) }
         }
 
-        /// Copy bytes from there.
+        /// Copies bytes from `place`.
         #[inline]
         pub fn read(&self, place: usize, into: &mut [u8]) {
             let Some(at) = self.at(place, into.len()) else { return };
@@ -155,7 +156,7 @@ mod real {
             unsafe { core::ptr::copy_nonoverlapping(at, into.as_mut_ptr(), into.len()) }
         }
 
-        /// Append a copy of bytes from there.
+        /// Appends a copy of bytes from `place`.
         pub fn append(&self, place: usize, len: usize, into: &mut Vec<u8>) {
             let Some(at) = self.at(place, len) else { return };
             into.reserve(len);
@@ -169,7 +170,7 @@ mod real {
     }
 }
 
-/// For models: bytes in words, too, so that loom sees every access.
+/// Memory for models. Bytes are kept in words too, so that loom sees every access.
 #[cfg(all(test, loom))]
 pub(super) use modelled::Memory;
 

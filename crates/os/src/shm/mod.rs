@@ -1,18 +1,18 @@
 //! Shared memory between two nodes of one machine, and the Unix socket between them
 //! (spec/memory.md, MEM-16).
 //!
-//! - [`Listener`]: accepts connections of local peers; [`Line`]: one such connection, the control
-//!   socket, over which descriptors go. A byte on it is the doorbell that wakes a sleeping peer,
+//! - [`Listener`]: accepts connections of local peers. [`Line`] is one such connection, the control
+//!   socket, which carries descriptors. A byte on it is the doorbell that wakes a sleeping peer,
 //!   and its end is the end of the peer's process.
 //! - [`Pair`]: one side of two rings ([`Writer`], [`Reader`]) in memory that both processes map.
-//! - [`Mapped`]: a local peer's region that is accessed without asking its owner; [`Grants`] is the
-//!   owner's side, [`WedgedPeer`] what is left of a local peer that was given up while it was
-//!   inside.
+//! - [`Mapped`]: a local peer's region that is accessed without asking its owner. [`Grants`] is the
+//!   owner's side. [`WedgedPeer`] tracks a local peer that was given up while it was inside a
+//!   region.
 //! - [`Watch`]: one descriptor for all control sockets of a node.
 //!
 //! The memory is a sealed file, so that neither process can make the other's accesses fail.
-//! Whatever is read from it is copied before it is checked, and no reference into it is ever made.
-//! A local peer that writes nonsense, or writes at any moment, damages only what it sends.
+//! Everything read from it is copied before it is checked, and no reference into it is ever made. A
+//! local peer that writes nonsense, or writes at any moment, damages only what it sends.
 
 mod channel;
 #[cfg(not(all(test, loom)))]

@@ -12,19 +12,19 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
 use std::sync::Arc;
 
-/// Bytes of the memory: a direction each.
+/// Bytes of the memory, half of which serve each direction.
 const BYTES: usize = 2 * CHANNEL;
 
-/// Which side a process is.
+/// Role of a process in a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// It has called, and made the memory.
+    /// The process that connected, and made the memory.
     Caller,
-    /// It was called, and given the memory.
+    /// The process that accepted, and received the memory.
     Called,
 }
 
-/// Memory for two local peers, to be given to the one that is called.
+/// Creates memory for two local peers, to be sent to the one that accepts.
 ///
 /// # Errors
 /// [`MemoryError`].
@@ -32,23 +32,23 @@ pub fn shared_memory() -> Result<OwnedFd, MemoryError> {
     sealed_file("oikaze-shm", BYTES)
 }
 
-/// The rings to and from a local peer, and the line to it.
+/// Rings to and from a local peer, and the line to it.
 #[derive(Debug)]
 pub struct Pair {
-    /// To it.
+    /// Ring to the local peer.
     pub outward: Writer,
-    /// From it.
+    /// Ring from the local peer.
     pub inward: Reader,
-    /// Descriptors, wake-ups, and its end.
+    /// Carries descriptors and wakeups, and ends with the local peer's process.
     pub line: Arc<Line>,
-    /// Regions of ours that it has mapped.
+    /// Regions of this node that the local peer has mapped.
     pub grants: Grants,
     ours: Memory,
     theirs: Memory,
 }
 
 impl Pair {
-    /// Map the memory.
+    /// Maps the memory.
     ///
     /// # Errors
     /// It is not as [`shared_memory`] makes it, so that an access could fail; or it cannot be
@@ -81,7 +81,7 @@ impl Pair {
         })
     }
 
-    /// Map a region that it has given.
+    /// Maps a region that the local peer has granted.
     ///
     /// # Errors
     /// What came with it cannot be mapped. Then its line is free again.
@@ -90,18 +90,18 @@ impl Pair {
         Mapped::new(gift, self.theirs.clone(), bell).inspect_err(|_| self.forgo(gift.index))
     }
 
-    /// What it has given in this line is done without: it may give another region there.
+    /// Gives up the grant in this line, so that the local peer may grant another region there.
     pub fn forgo(&self, index: usize) {
         Marks::new(self.theirs.clone()).drop_line(index);
     }
 
-    /// What any thread may see of it.
+    /// Returns a view of the rings for any thread.
     #[must_use]
     pub fn view(&self) -> RingView {
         RingView::new(&self.ours, &self.inward)
     }
 
-    /// Both sides, for two engines of one process (tests, examples).
+    /// Creates both sides, for two engines of one process (tests, examples).
     ///
     /// # Errors
     /// No memory or descriptor for them.
@@ -111,7 +111,7 @@ impl Pair {
         Ok((Pair::new(&memory, Side::Caller, one)?, Pair::new(&memory, Side::Called, other)?))
     }
 
-    /// Wake the local peer if it sleeps: something was put in, or settled.
+    /// Wakes the local peer if it sleeps. Call this after something was put in or settled.
     pub fn wake(&self) {
         if self.outward.must_wake() {
             self.line.wake();

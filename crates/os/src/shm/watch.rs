@@ -1,4 +1,4 @@
-//! All lines of a node, seen through one descriptor.
+//! One descriptor for all lines of a node.
 
 use super::line::Line;
 use rustix::event::epoll;
@@ -6,26 +6,26 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::time::Timespec;
 use std::io;
 
-/// Lines looked at in one go.
+/// Maximum number of events taken by one call.
 const AT_ONCE: usize = 32;
-/// Marks what tells of a process's end; the rest is the line's number.
+/// Flag of an event that reports a process's end. The other bits are the line's number.
 const PROCESS: u64 = 1 << 32;
 
-/// What has happened on a line.
+/// An event on a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Called {
-    /// Its number.
+    /// Number of the line.
     pub number: u32,
-    /// The other end is gone, or its process is.
+    /// `true` if the other end is closed, or its process has ended.
     pub ended: bool,
 }
 
-/// A descriptor that is readable while a line has something to be heard, or has ended.
+/// A descriptor that is readable while a line has a message, or has ended.
 #[derive(Debug)]
 pub struct Watch(OwnedFd);
 
 impl Watch {
-    /// Of no line.
+    /// Creates a watch without lines.
     ///
     /// # Errors
     /// No descriptor left.
@@ -33,7 +33,7 @@ impl Watch {
         Ok(Watch(epoll::create(epoll::CreateFlags::CLOEXEC)?))
     }
 
-    /// Watch a line, under this number.
+    /// Watches a line, under this number.
     ///
     /// # Errors
     /// The kernel has no room.
@@ -51,16 +51,16 @@ impl Watch {
         Ok(())
     }
 
-    /// Watch a line no longer.
+    /// Stops watching a line.
     pub fn remove(&self, line: &Line) {
-        // What is not watched need not be forgotten.
+        // Removing a line that is not watched is no error.
         let _ = epoll::delete(&self.0, line);
         if let Some(process) = line.process() {
             let _ = epoll::delete(&self.0, process);
         }
     }
 
-    /// What has happened; asks the kernel, and does not wait.
+    /// Passes the events of all lines to `tell`. Asks the kernel, and does not wait.
     pub fn look(&self, mut tell: impl FnMut(Called)) {
         let mut events = [epoll::Event {
             flags: epoll::EventFlags::empty(),

@@ -1,5 +1,5 @@
-//! A local peer that was given up while its process lives, because it was stopped or said nothing
-//! for long. When it continues, it finishes what it was in the middle of (spec/memory.md,
+//! A local peer that was given up while its process lives, because it was stopped or silent for too
+//! long. When its process continues, it finishes the operations that it was in (spec/memory.md,
 //! MEM-18.6).
 
 use super::line::Line;
@@ -8,19 +8,19 @@ use super::pair::Pair;
 use crate::memory::{Region, WeakRegion};
 use std::sync::Arc;
 
-/// Some of its threads were inside regions when it was given up.
+/// Tracks a local peer some of whose threads were inside regions when it was given up.
 #[derive(Debug)]
 pub struct WedgedPeer {
     marks: Marks,
-    /// Where it is inside: line, and the region, whatever has become of the number that it was
-    /// given under.
+    /// Lines and regions that the local peer is inside. The region counts, even if its number was
+    /// reused since.
     inside: Vec<(usize, WeakRegion)>,
     line: Arc<Line>,
 }
 
 impl WedgedPeer {
-    /// Of a local peer that is let into no region any more, fences made; `None` if nothing is left
-    /// of it to be afraid of.
+    /// Creates the record of a local peer whose grants were all taken back, with fences made.
+    /// Returns `None` if no thread of it can still access a region.
     #[must_use]
     pub fn of(pair: &Pair) -> Option<WedgedPeer> {
         let (marks, given) = pair.grants.all();
@@ -32,8 +32,8 @@ impl WedgedPeer {
         (!wedged_peer.is_gone()).then_some(wedged_peer)
     }
 
-    /// Has its process ended, or is it inside nowhere any more: has it come out, or has nobody any
-    /// use for the memory that it is in?
+    /// Returns `true` if the local peer can do no more harm. Then its process has ended, or it has
+    /// left every region, or nobody uses the memory that it is inside.
     pub fn is_gone(&mut self) -> bool {
         let WedgedPeer { marks, inside, line } = self;
         inside.retain(|(line, region)| {
@@ -43,7 +43,7 @@ impl WedgedPeer {
         inside.is_empty() || line.process_has_ended()
     }
 
-    /// Is it inside this region?
+    /// Returns `true` if the local peer is inside this region.
     #[must_use]
     pub fn is_inside(&self, region: &Region) -> bool {
         self.inside.iter().any(|(_, inside)| inside.is(region))

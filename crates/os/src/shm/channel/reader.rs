@@ -1,4 +1,4 @@
-//! The reader's end.
+//! Reader of one direction.
 
 #[cfg(not(all(test, loom)))]
 use super::MAKES_FENCES;
@@ -11,12 +11,12 @@ use oikaze_protocol::wind::Refusal;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// The reader's end.
+/// Reader of one direction.
 #[derive(Debug)]
 pub struct Reader {
     pub(super) memory: Memory,
     head: u64,
-    /// The same, for those who only [view](super::RingView).
+    /// Copy of `head` for [views](super::RingView).
     pub(super) seen: Arc<AtomicU64>,
     told: u64,
     refused: u64,
@@ -27,27 +27,27 @@ impl Reader {
         Reader { memory, head: 0, seen: Arc::default(), told: 0, refused: 0 }
     }
 
-    /// Is something there? One load.
+    /// Returns `true` if a record is there. Costs one load.
     #[inline]
     #[must_use]
     pub fn has_record(&self) -> bool {
         self.memory.load(place(self.head), Ordering::Relaxed) != 0
     }
 
-    /// The heading of the oldest record.
+    /// Returns the heading of the oldest record.
     ///
     /// # Errors
     /// [`Damaged`]: nothing in this ring can be believed any more.
     #[inline]
     pub fn peek(&mut self) -> Result<Option<Heading>, Damaged> {
-        // Twice at most: no skip is followed by another one.
+        // Two passes are enough, because no skip follows another.
         for _ in 0..2 {
             let word = self.memory.load(place(self.head), Ordering::Acquire);
             if word == 0 {
                 return Ok(None);
             }
             if self.head.saturating_sub(self.told) >= RING as u64 {
-                // It was written where nobody has said that there is room.
+                // The writer wrote where the reader has not freed space.
                 return Err(Damaged);
             }
             let heading = Heading::decode(word, RING - offset(self.head))?;
@@ -59,13 +59,13 @@ impl Reader {
         Err(Damaged)
     }
 
-    /// Copy bytes of the oldest record, `from` bytes behind its heading.
+    /// Copies bytes of the oldest record, starting `from` bytes behind its heading.
     #[inline]
     pub fn read(&self, from: usize, into: &mut [u8]) {
         self.memory.read(place(self.head) + HEADING + from, into);
     }
 
-    /// So many bytes of the oldest record, from there.
+    /// Returns `N` bytes of the oldest record, starting `from` bytes behind its heading.
     #[inline]
     #[must_use]
     pub fn bytes<const N: usize>(&self, from: usize) -> [u8; N] {
@@ -74,15 +74,15 @@ impl Reader {
         bytes
     }
 
-    /// Append a copy of bytes of the oldest record.
+    /// Appends a copy of bytes of the oldest record.
     pub fn append(&self, from: usize, len: usize, into: &mut Vec<u8>) {
         self.memory.append(place(self.head) + HEADING + from, len, into);
     }
 
-    /// The oldest record is done with. The position behind it.
+    /// Passes the oldest record, and returns the position behind it.
     ///
-    /// One step is guessed by a branch, not computed from the heading: the processor fetches the
-    /// next record while it waits for this one.
+    /// A branch predicts a record of one step instead of computing the stride from the heading. So
+    /// the processor fetches the next record while it waits for this one.
     #[inline]
     pub fn pass(&mut self, heading: Heading) -> u64 {
         if heading.stride() == RECORD_STEP {
@@ -93,7 +93,7 @@ impl Reader {
         self.head
     }
 
-    /// Apart, so that the branch stays one.
+    /// Not inlined, so that the branch in `pass` stays a branch.
     #[inline(never)]
     fn pass_longer(&mut self, heading: Heading) {
         self.go_to(self.head + heading.stride() as u64);
@@ -105,13 +105,13 @@ impl Reader {
         self.seen.store(position, Ordering::Relaxed);
     }
 
-    /// How far records have been passed.
+    /// Returns the position up to which records have been passed.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.head
     }
 
-    /// Tell the writer that everything up to this position is settled.
+    /// Settles everything up to this position, and so tells the writer.
     #[inline]
     pub fn settle(&mut self, position: u64) {
         if position > self.told {
@@ -120,14 +120,14 @@ impl Reader {
         }
     }
 
-    /// Has the writer heard of so many refusals that there is room for one more?
+    /// Returns `true` if the ring of refusals has room for one more.
     #[must_use]
     pub fn may_refuse(&self) -> bool {
         self.refused.wrapping_sub(self.memory.load(HEARD, Ordering::Acquire)) < REFUSALS as u64
     }
 
-    /// Tell the writer that the record which ends at this position is refused; before that position
-    /// is settled.
+    /// Tells the writer that the record which ends at this position is refused. Call it before that
+    /// position is settled.
     ///
     /// # Errors
     /// [`Full`]: it has not heard of earlier ones.
@@ -143,20 +143,20 @@ impl Reader {
         Ok(())
     }
 
-    /// Bytes of credit given back since the beginning.
+    /// Publishes the bytes of credit that were given back since the beginning.
     pub fn give_back(&self, bytes: u64) {
         self.memory.store(RETURNED, bytes, Ordering::Relaxed);
     }
 
-    /// Each time that this process is about to sleep it makes the fences of others, too
-    /// ([`crate::hazard::make_fences`]).
+    /// Declares that this process makes the fences of others too ([`crate::hazard::make_fences`])
+    /// each time before it sleeps.
     #[cfg(not(all(test, loom)))]
     pub(in crate::shm) fn make_fences(&self) {
         self.memory.store(MAKES_FENCES, 1, Ordering::Relaxed);
     }
 
-    /// This process is about to sleep. Afterwards it makes [fences](crate::hazard::make_fences) and
-    /// looks once more (MEM-16.5).
+    /// Marks this process as about to sleep. The caller then makes
+    /// [fences](crate::hazard::make_fences) and polls once more (MEM-16.5).
     pub fn fall_asleep(&self) {
         self.memory.store(ASLEEP, 1, Ordering::Relaxed);
     }

@@ -10,16 +10,16 @@ use crate::shm::memory::{Memory, Ordering};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// What any thread may see of both rings at any time, without having them: hints, but for what the
-/// reader of ours has settled.
+/// A view of both rings that any thread may read at any time, without owning the rings. All answers
+/// are hints, except which of our records the local peer has settled.
 #[derive(Clone, Debug)]
 pub struct RingView {
     ours: Memory,
     theirs: Memory,
     head: Arc<AtomicU64>,
-    /// How far everything is known to be settled.
+    /// Position up to which everything is known to be settled.
     settled: Arc<AtomicU64>,
-    /// The kernel makes fences in this process when others ask it to.
+    /// `true` if the kernel makes fences in this process when others ask for them.
     has_fences_made: bool,
 }
 
@@ -36,30 +36,32 @@ impl RingView {
         }
     }
 
-    /// Does a record wait that the reader has not passed, most likely?
+    /// Returns `true` if a record most likely waits that the reader has not passed.
     #[inline]
     #[must_use]
     pub fn has_record(&self) -> bool {
         self.theirs.load(place(self.head.load(Ordering::Relaxed)), Ordering::Relaxed) != 0
     }
 
-    /// Does the local peer say that all up to this position is settled?
+    /// Returns `true` if the local peer says that everything up to this position is settled.
     #[inline]
     #[must_use]
     pub fn has_settled(&self, position: u64) -> bool {
-        // The reader writes there at each record: the line is asked for only when it must be.
+        // The reader writes `SETTLED` at each record, so this thread loads that cache line only
+        // when it must.
         if self.settled.load(Ordering::Acquire) >= position {
             return true;
         }
         let settled = self.ours.load(SETTLED, Ordering::Acquire);
-        // What cannot be is not kept: the engine finds it, too, and ends who wrote it.
+        // An impossible position is not kept. The engine finds it too, and ends the connection to
+        // the local peer that wrote it.
         if settled >= position && settled - position <= RING as u64 {
             self.settled.store(settled, Ordering::Release);
         }
         settled >= position
     }
 
-    /// As [`Writer::must_wake`]; the fence may be the reader's to make (MEM-16.5).
+    /// As [`Writer::must_wake`]. The reader may make the fence for this thread (MEM-16.5).
     #[cfg(not(all(test, loom)))]
     #[inline]
     #[must_use]

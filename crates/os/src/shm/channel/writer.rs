@@ -1,4 +1,4 @@
-//! The writer's end.
+//! Writer of one direction.
 
 use super::layout::{RING, SMALL, WARM};
 use super::{
@@ -9,22 +9,22 @@ use oikaze_protocol::limits::RECORD_STEP;
 use oikaze_protocol::shm::{Damaged, HEADING, Heading, Kind, stride};
 use oikaze_protocol::wind::Refusal;
 
-/// Bytes between the tail and the line that is asked for: what is written there later waits for no
-/// other processor.
+/// Bytes from the tail to the cache line that the writer claims in advance, so that a later store
+/// there waits for no other processor.
 const AHEAD: u64 = 8 * RECORD_STEP as u64;
 
-/// Looks for room before a record has to wait: some microseconds.
+/// Polls for room before a record has to wait. They take some microseconds.
 const LOOKS_FOR_ROOM: usize = 128;
 
-/// The writer's end.
+/// Writer of one direction.
 #[derive(Debug)]
 pub struct Writer {
     memory: Memory,
-    /// Behind the latest record.
+    /// Position behind the latest record.
     pub(super) tail: u64,
-    /// Where in the ring it is looked whether to begin anew.
+    /// Offset from which the writer checks whether to continue at the ring's beginning.
     turn_back: usize,
-    /// How far the reader had come when it was looked at last.
+    /// Position of the reader when it was last loaded.
     settled: u64,
     heard: u64,
 }
@@ -34,8 +34,9 @@ impl Writer {
         Writer { memory, tail: 0, turn_back: WARM, settled: 0, heard: 0 }
     }
 
-    /// Put a record in: a heading (its length is that of the parts), the parts one after another.
-    /// The position behind it: when the reader has come so far, the record is settled.
+    /// Puts a record in: a heading, whose length is set to that of the parts, and then the parts.
+    /// Returns the position behind the record. The record is settled when the reader reaches that
+    /// position.
     ///
     /// # Errors
     /// [`Full`]; nothing was written.
@@ -54,8 +55,8 @@ impl Writer {
         Ok(self.tail)
     }
 
-    /// As [`Writer::put`], a record of one step: what follows its heading, of which `len` bytes
-    /// count, word by word.
+    /// As [`Writer::put`], for a record of one step. The body is written word by word, and `len`
+    /// bytes of it count.
     ///
     /// # Errors
     /// [`Full`]; nothing was written.
@@ -69,7 +70,7 @@ impl Writer {
         let heading = Heading { len: len.min(STEP_BODY), ..heading };
         let start = self.make_room(RECORD_STEP)?;
         let (mut at, end) = (place(start) + HEADING, place(start) + RECORD_STEP);
-        // No loop of ours: chains of iterators are quicker from inside.
+        // `for_each` and not a loop, because chained iterators are faster with internal iteration.
         words.for_each(|word| {
             if at < end {
                 self.memory.store(at, word, Ordering::Relaxed);
@@ -80,8 +81,9 @@ impl Writer {
         Ok(self.tail)
     }
 
-    /// Wait a moment until there is room for such a record and some more: a reader that keeps up
-    /// makes it in less time than it takes to put the record by. Is there?
+    /// Polls a moment for room for such a record and some more, and returns `true` if there is
+    /// room. A reader that keeps up makes room in less time than it takes to queue the record
+    /// elsewhere.
     #[cold]
     pub fn await_room(&mut self, len: usize) -> bool {
         let mut look = || {
@@ -91,7 +93,7 @@ impl Writer {
         (0..LOOKS_FOR_ROOM).any(|_| look())
     }
 
-    /// Would a record with so many bytes behind its heading find room?
+    /// Returns `true` if a record of `len` bytes behind its heading finds room.
     #[inline]
     pub fn has_room(&mut self, len: usize) -> bool {
         let needed = self.needed(stride(len));
@@ -102,15 +104,15 @@ impl Writer {
         RING - (self.tail - self.settled) as usize
     }
 
-    /// What is left behind the tail up to the ring's end, if a record does not fit there; and the
-    /// record; and the next one's heading.
+    /// Returns the bytes that a record takes: the rest of the ring if the record does not fit
+    /// there, the record, and the next record's heading.
     fn needed(&self, stride: usize) -> usize {
         let left = RING - offset(self.tail);
         let skipped = if left < stride { left } else { 0 };
         skipped + stride + HEADING
     }
 
-    /// Where a record of this stride goes.
+    /// Returns the position for a record of this stride.
     #[inline]
     fn make_room(&mut self, stride: usize) -> Result<u64, Full> {
         let needed = self.needed(stride);
@@ -125,8 +127,8 @@ impl Writer {
         Ok(self.tail)
     }
 
-    /// A reader that keeps up finds the beginning of the ring in its caches, as the writer does;
-    /// the rest would only drive out other things (MEM-16.10).
+    /// Continues at the ring's beginning if the reader keeps up. That part is in the caches of the
+    /// reader and of the writer. The rest of the ring would only evict other data (MEM-16.10).
     #[cold]
     fn begin_anew(&mut self, stride: usize) {
         let left = RING - offset(self.tail);
@@ -140,13 +142,13 @@ impl Writer {
         }
     }
 
-    /// What is left of the ring stays empty.
+    /// Fills the rest of the ring with a skip.
     fn skip(&mut self) {
         self.publish(self.tail, Heading::plain(Kind::Skip, RING - offset(self.tail) - HEADING));
     }
 
-    /// First the place behind it says that nothing is there yet, then the heading says that the
-    /// record is.
+    /// Publishes a record. The place of the next heading is cleared first, and the heading of this
+    /// record is stored last.
     #[inline]
     fn publish(&mut self, start: u64, heading: Heading) {
         let next = start
@@ -164,7 +166,7 @@ impl Writer {
         }
     }
 
-    /// See how far the reader has come. A position that cannot be is not believed; false then.
+    /// Loads the reader's position. Ignores an impossible position, and returns `false` then.
     fn look(&mut self) -> bool {
         let now = self.memory.load(SETTLED, Ordering::Acquire);
         let possible = (self.settled..=self.tail).contains(&now);
@@ -174,13 +176,13 @@ impl Writer {
         possible
     }
 
-    /// As far as the reader was believed at the last look.
+    /// Returns the reader's position as last loaded and believed.
     #[must_use]
     pub fn settled_before(&self) -> u64 {
         self.settled
     }
 
-    /// The position up to which everything is settled.
+    /// Returns the position up to which everything is settled.
     ///
     /// # Errors
     /// The reader says what cannot be.
@@ -189,13 +191,14 @@ impl Writer {
         if self.look() { Ok(self.settled) } else { Err(Damaged) }
     }
 
-    /// Has everything that was put in been settled, as of the last look?
+    /// Returns `true` if everything that was put in was settled when the reader's position was last
+    /// loaded.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.settled == self.tail
     }
 
-    /// Was the record that ends at this position, which is settled, refused?
+    /// Returns the refusal of the record that ends at this settled position, if it was refused.
     ///
     /// # Errors
     /// A refusal that cannot be.
@@ -211,21 +214,21 @@ impl Writer {
                 self.memory.store(HEARD, self.heard, Ordering::Release);
                 u8::try_from(code).ok().and_then(Refusal::from_code).map(Some).ok_or(Damaged)
             }
-            // The record is behind this one.
+            // The refused record is behind this one.
             refused if refused > position => Ok(None),
             _ => Err(Damaged),
         }
     }
 
-    /// Bytes of credit that the reader has given back since the beginning.
+    /// Returns the bytes of credit that the reader has given back since the beginning.
     #[must_use]
     pub fn returned(&self) -> u64 {
         self.memory.load(RETURNED, Ordering::Relaxed)
     }
 
-    /// What was put in, or told, is seen by the reader when it looks for the last time before it
-    /// sleeps. Does it sleep already? Then it must be woken: it takes who asks for the one who
-    /// does.
+    /// Returns `true` if the caller must wake the reader. If this returns `false`, the reader sees
+    /// what was put in or settled when it polls for the last time before it sleeps. A call that
+    /// returns `true` clears the mark of sleep, so its caller must do the waking.
     #[must_use]
     pub fn must_wake(&self) -> bool {
         fence(Ordering::SeqCst);
