@@ -1,6 +1,6 @@
-//! One completer, one taker: Lamport's queue. Each side keeps what it last saw of the other's
-//! position, and looks again only when that is not enough, so that the positions' cache lines do
-//! not travel with every entry.
+//! Queue of one producer and one consumer: Lamport's queue. Each side keeps the last position that
+//! it saw of the other side, and loads that position again only when needed. So the positions'
+//! cache lines do not move with every entry.
 
 use super::slot::{Position, Words, slot};
 use super::sync::{Arc, Ordering};
@@ -8,14 +8,14 @@ use super::{Full, round};
 
 #[derive(Debug)]
 struct Ring<const N: usize> {
-    /// Behind the newest outcome; the completer writes it.
+    /// Position behind the newest outcome, written by the producer.
     tail: Position,
-    /// The oldest outcome; the taker writes it.
+    /// Position of the oldest outcome, written by the consumer.
     head: Position,
     slots: Box<[Words<N>]>,
 }
 
-/// A ring for at least `capacity` outcomes of `N` words: its two sides.
+/// Creates a ring for at least `capacity` outcomes of `N` words, and returns its two sides.
 #[must_use]
 pub fn completion<const N: usize>(capacity: usize) -> (Completer<N>, Outcomes<N>) {
     let slots = (0..round(capacity)).map(|_| Words::new()).collect();
@@ -23,26 +23,26 @@ pub fn completion<const N: usize>(capacity: usize) -> (Completer<N>, Outcomes<N>
     (Completer { ring: Arc::clone(&ring), tail: 0, head: 0 }, Outcomes { ring, head: 0, tail: 0 })
 }
 
-/// The side of the engine.
+/// Side of the engine.
 #[derive(Debug)]
 pub struct Completer<const N: usize> {
     ring: Arc<Ring<N>>,
     tail: u64,
-    /// As last seen.
+    /// Position of the other side, as last loaded.
     head: u64,
 }
 
-/// The side of the application.
+/// Side of the application.
 #[derive(Debug)]
 pub struct Outcomes<const N: usize> {
     ring: Arc<Ring<N>>,
     head: u64,
-    /// As last seen.
+    /// Position of the other side, as last loaded.
     tail: u64,
 }
 
 impl<const N: usize> Completer<N> {
-    /// Put an outcome in.
+    /// Puts an outcome in.
     ///
     /// # Errors
     /// [`Full`]: the application has not taken as many outcomes as the ring holds.
@@ -50,7 +50,7 @@ impl<const N: usize> Completer<N> {
         let capacity = self.ring.slots.len() as u64;
         if self.tail.wrapping_sub(self.head) >= capacity {
             self.head = self.ring.head.0.load(Ordering::Acquire);
-            // More than the capacity: the other side lies about its position.
+            // If more than the capacity, the other side's position is false.
             if self.tail.wrapping_sub(self.head) >= capacity {
                 return Err(Full);
             }
@@ -63,11 +63,11 @@ impl<const N: usize> Completer<N> {
 }
 
 impl<const N: usize> Outcomes<N> {
-    /// The oldest outcome.
+    /// Takes the oldest outcome.
     pub fn take(&mut self) -> Option<[u64; N]> {
         if self.head == self.tail {
             let tail = self.ring.tail.0.load(Ordering::Acquire);
-            // More than the capacity: the other side lies about its position.
+            // If more than the capacity, the other side's position is false.
             if tail.wrapping_sub(self.head) > self.ring.slots.len() as u64 {
                 return None;
             }
@@ -82,13 +82,13 @@ impl<const N: usize> Outcomes<N> {
         Some(outcome)
     }
 
-    /// Is there nothing to take?
+    /// Returns `true` if there is nothing to take.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.head == self.tail && self.ring.tail.0.load(Ordering::Acquire) == self.head
     }
 
-    /// Outcomes that the ring holds.
+    /// Returns the number of outcomes that the ring holds.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.ring.slots.len()

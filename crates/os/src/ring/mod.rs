@@ -1,17 +1,16 @@
-//! Submission and completion rings: how requests reach an engine and outcomes come back, without a
-//! lock.
+//! Lock-free submission and completion rings, which carry requests to an engine and outcomes back.
 //!
-//! Entries are a fixed number of 64-bit words, and all that is shared is atomic words in `repr(C)`
-//! structures: no pointer, no destructor, nothing that could be undefined whatever the other side
-//! writes. So the same rings can lie in memory shared by processes that do not trust each other:
-//! who breaks the rules gets nonsense or nothing, and harms nobody else.
+//! Entries are a fixed number of 64-bit words. All shared data is atomic words in `repr(C)`
+//! structures, without pointers or destructors. So nothing that the other side writes causes
+//! undefined behaviour, and the rings can lie in memory shared by processes that do not trust each
+//! other. A process that breaks the rules receives nonsense or nothing, and harms no other process.
 //!
-//! - [`submission`]: bounded, many submitters, one taker (the engine, whoever drives it).
-//! - [`completion`]: bounded, one completer, one taker.
+//! - [`submission`]: bounded, many submitters, one consumer (the engine, on any driver thread).
+//! - [`completion`]: bounded, one producer, one consumer.
 //!
-//! Neither blocks. A full ring refuses, and the caller decides: the application drives a turn, the
-//! engine keeps the outcome for later. Whoever sleeps must look once more after it has said that it
-//! sleeps, with a sequentially consistent fence between the two.
+//! Neither ring blocks. A full ring refuses an entry, and the caller decides: the application
+//! drives a turn, the engine keeps the outcome for later. A thread that sleeps must first mark
+//! itself as asleep, make a sequentially consistent fence, and poll once more.
 
 mod completion;
 mod slot;
@@ -31,11 +30,11 @@ pub use submission::{Requests, Submitter, submission};
 #[error("the ring is full")]
 pub struct Full;
 
-/// Entries of the largest ring.
+/// Maximum number of entries of a ring.
 pub const CAPACITY_MAX: usize = 1 << 20;
 
-/// Rounded up to a power of two, so that positions may wrap; at least two, so that full and empty
-/// differ in every slot.
+/// Rounds a capacity up to a power of two, so that positions may wrap. The capacity is at least
+/// two, so that full and empty differ in every slot.
 fn round(capacity: usize) -> usize {
     capacity.clamp(2, CAPACITY_MAX).next_power_of_two()
 }

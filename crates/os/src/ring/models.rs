@@ -1,11 +1,11 @@
-//! The rings in every order in which their two ends can meet ([`crate::models`]).
+//! Models the rings in every order in which their two ends can interleave ([`crate::models`]).
 
 use super::{completion, submission};
 use crate::models::model;
 use loom::thread;
 
-/// Two submitters with two requests each through two slots: each is taken once, whole, and in its
-/// submitter's order.
+/// Two submitters put two requests each through two slots. Each request is taken once, whole, and
+/// in its submitter's order.
 #[test]
 fn loom_submission() {
     model(2, || {
@@ -41,7 +41,7 @@ fn loom_submission() {
     });
 }
 
-/// Four outcomes through two slots.
+/// Four outcomes pass through two slots.
 #[test]
 fn loom_completion() {
     model(3, || {

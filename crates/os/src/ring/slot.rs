@@ -1,9 +1,9 @@
-//! What both rings are made of.
+//! Parts of both rings.
 
 use super::sync::{AtomicU64, Ordering};
 
-/// A position that one side writes often: alone in its pair of cache lines (two, because processors
-/// fetch them in pairs).
+/// A position that one side writes often. It has a pair of cache lines to itself, because
+/// processors fetch them in pairs.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(super) struct Position(pub AtomicU64);
@@ -14,8 +14,8 @@ impl Position {
     }
 }
 
-/// The words of one entry. Written and read relaxed: something else, released and acquired, says
-/// whose they are.
+/// The words of one entry, accessed with relaxed order. Another word, accessed with release and
+/// acquire, tells which side owns the entry.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Words<const N: usize>([AtomicU64; N]);
@@ -38,9 +38,9 @@ impl<const N: usize> Words<N> {
     }
 }
 
-/// The slot of a position: `slots` has a power of two of them.
+/// Returns the slot of a position. The length of `slots` is a power of two.
 pub(super) fn slot<T>(slots: &[T], position: u64) -> Option<&T> {
-    // The mask first: what is left fits into any usize.
+    // Masked before the conversion, so that the result fits into any `usize`.
     let mask = (slots.len() as u64).wrapping_sub(1);
     slots.get((position & mask) as usize)
 }

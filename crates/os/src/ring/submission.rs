@@ -1,10 +1,13 @@
-//! Many submitters, one taker: Vyukov's bounded queue, with the taker's side simplified for one.
+//! Queue of many submitters and one consumer: Vyukov's bounded queue, with the consumer's side
+//! simplified for one.
 //!
-//! Each slot carries a turn number. `turn == position`: free for the submitter of that position.
-//! `turn == position + 1`: filled, for the taker. The taker sets it to `position + capacity`: free
-//! for the next round. A submitter claims a position by compare-and-swap on the tail, fills the
-//! slot, and publishes it with the turn; a submitter that stops in between holds up those behind
-//! it, so that each application has a ring of its own.
+//! Each slot carries a turn number. If `turn == position`, the slot is free for the submitter of
+//! that position. If `turn == position + 1`, it is filled for the consumer. The consumer sets it to
+//! `position + capacity`, which frees the slot for the next round.
+//!
+//! A submitter claims a position by compare-and-swap on the tail, fills the slot, and publishes it
+//! with the turn number. A submitter that stops in between holds up those behind it, so each
+//! application has a ring of its own.
 
 use super::slot::{Position, Words, slot};
 use super::sync::{Arc, AtomicU64, Ordering};
@@ -19,14 +22,15 @@ struct Slot<const N: usize> {
 
 #[derive(Debug)]
 struct Ring<const N: usize> {
-    /// The next position to claim; all submitters write it.
+    /// Next position to claim, written by all submitters.
     tail: Position,
-    /// The next position to take; the taker writes it.
+    /// Next position to take, written by the consumer.
     head: Position,
     slots: Box<[Slot<N>]>,
 }
 
-/// A ring for at least `capacity` requests of `N` words (seven fill a cache line): its two sides.
+/// Creates a ring for at least `capacity` requests of `N` words (seven fill a cache line), and
+/// returns its two sides.
 #[must_use]
 pub fn submission<const N: usize>(capacity: usize) -> (Submitter<N>, Requests<N>) {
     let slot = |index| Slot { turn: AtomicU64::new(index), words: Words::new() };
@@ -35,16 +39,16 @@ pub fn submission<const N: usize>(capacity: usize) -> (Submitter<N>, Requests<N>
     (Submitter(Arc::clone(&ring)), Requests(ring))
 }
 
-/// The side of the application; cloned for each thread.
+/// Side of the application, cloned for each thread.
 #[derive(Clone, Debug)]
 pub struct Submitter<const N: usize>(Arc<Ring<N>>);
 
-/// The side of the engine: one.
+/// Side of the engine, of which there is one.
 #[derive(Debug)]
 pub struct Requests<const N: usize>(Arc<Ring<N>>);
 
 impl<const N: usize> Submitter<N> {
-    /// Put a request in, behind all that were put in before.
+    /// Puts a request in, behind all earlier ones.
     ///
     /// # Errors
     /// [`Full`]: as many requests as the ring holds have not been taken.
@@ -62,10 +66,10 @@ impl<const N: usize> Submitter<N> {
                     }
                     Err(now) => position = now,
                 },
-                // Still the request of one round ago.
+                // The slot still holds the request of the round before.
                 ..0 => return Err(Full),
-                // Another submitter was faster; else this is no turn that anybody has made, and
-                // none will come of it.
+                // If the tail has moved, another submitter was faster. Otherwise no rule yields
+                // this turn number, and waiting would never end.
                 1.. => match self.0.tail.0.load(Ordering::Relaxed) {
                     tail if tail == position => return Err(Full),
                     tail => position = tail,
@@ -81,7 +85,7 @@ impl<const N: usize> Submitter<N> {
 }
 
 impl<const N: usize> Requests<N> {
-    /// The oldest request.
+    /// Takes the oldest request.
     pub fn take(&mut self) -> Option<[u64; N]> {
         let position = self.0.head.0.load(Ordering::Relaxed);
         let slot = self.filled(position)?;
@@ -91,14 +95,13 @@ impl<const N: usize> Requests<N> {
         Some(request)
     }
 
-    /// Is there nothing to take? (A request that is being put in at this moment counts when it is
-    /// in.)
+    /// Returns `true` if there is nothing to take. A request counts once it is published.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.filled(self.0.head.0.load(Ordering::Relaxed)).is_none()
     }
 
-    /// Requests that the ring holds.
+    /// Returns the number of requests that the ring holds.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.0.slots.len()

@@ -1,4 +1,4 @@
-//! Rings against a plain queue, and under real threads.
+//! Compares rings with a plain queue, and runs them under real threads.
 
 use super::{Full, completion, submission};
 use proptest::prelude::*;
@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use std::thread;
 
 proptest! {
-    /// `true`: put in; `false`: take out. After any prefix both rings say what a bounded queue
-    /// says.
+    /// Puts in on `true`, and takes out on `false`. After any prefix both rings behave like a
+    /// bounded queue.
     #[test]
     fn like_a_bounded_queue(capacity in 0..40usize, steps in prop::collection::vec(any::<bool>(), 0..400)) {
         let (submitter, mut requests) = submission::<3>(capacity);
@@ -38,7 +38,7 @@ proptest! {
 
 const EACH: u64 = 20_000;
 
-/// Every request arrives once and whole, those of one submitter in their order, through a ring that
+/// Every request arrives once and whole, and those of one submitter in order, through a ring that
 /// is nearly always full.
 #[test]
 fn many_submitters() {

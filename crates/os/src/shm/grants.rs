@@ -1,5 +1,6 @@
-//! Regions of one node that a local peer has mapped and accesses by itself until they are taken
-//! back (spec/memory.md, MEM-18). Marks in memory that both map tell who is inside ([`Marks`]).
+//! Regions of one node that a local peer has mapped, and accesses by itself until the owner takes
+//! them back (spec/memory.md, MEM-18). Marks in memory that both processes map tell which threads
+//! are inside ([`Marks`]).
 
 use super::copy::copy;
 use super::line::Line;
@@ -19,10 +20,10 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// Longer memory is mapped where huge pages fit.
+/// Size in bytes from which memory is mapped where huge pages fit.
 const HUGE: usize = 2 << 20;
 
-/// What an owner has given, by line: the region, and the number that it had.
+/// Regions that the owner has granted, by line, each with the slot number that it had.
 #[derive(Debug)]
 pub struct Grants {
     marks: Marks,
@@ -35,16 +36,17 @@ impl Grants {
         Grants { marks: Marks::new(memory), given: [const { None }; GRANTS], any: false }
     }
 
-    /// Is anything given?
+    /// Returns `true` if any region was ever granted.
     #[must_use]
     pub fn any(&self) -> bool {
         self.any
     }
 
-    /// A line for a region, if one is free: its number.
+    /// Grants a region, and returns the index of its line. Returns `None` if no line is free.
     pub fn give(&mut self, slot: u32, region: &Region) -> Option<usize> {
         let Grants { marks, given, any } = self;
-        // One that was taken back is free when nobody can look at it any more.
+        // The line of a grant that was taken back is free when the local peer has unmapped the
+        // region.
         let (index, given) = given
             .iter_mut()
             .enumerate()
@@ -55,27 +57,28 @@ impl Grants {
         Some(index)
     }
 
-    /// A line was not given after all.
+    /// Withdraws a grant that was not sent after all.
     pub fn withdraw(&mut self, index: usize) {
         if let Some(given) = self.given.get_mut(index) {
             *given = None;
         }
     }
 
-    /// The local peer is let into this region no more, once [fences](crate::hazard::make_fences)
-    /// are made. Had it been given the region?
+    /// Takes back the region of this slot, and returns `true` if it was granted. The local peer
+    /// enters the region no more once [fences](crate::hazard::make_fences) are made.
     #[must_use]
     pub fn take_back(&self, slot: u32) -> bool {
         self.end(self.all().1.filter(|(number, ..)| *number == slot))
     }
 
-    /// As [`Grants::take_back`], whatever number the region was given under.
+    /// As [`Grants::take_back`], whatever slot number the region was granted under.
     #[must_use]
     pub fn take_back_all_of(&self, region: &Region) -> bool {
         self.end(self.all().1.filter(|(.., given)| given.is(region)))
     }
 
-    /// The local peer is let into no region any more, once fences are made. Had it been given one?
+    /// Takes back all regions, and returns `true` if any was granted. The local peer enters no
+    /// region any more once fences are made.
     #[must_use]
     pub fn take_all_back(&self) -> bool {
         self.end(self.all().1)
@@ -85,8 +88,9 @@ impl Grants {
         given.inspect(|(_, index, _)| self.marks.end(*index)).count() > 0
     }
 
-    /// Is somebody inside who is let in no more, whatever number the region was given under?
-    /// (Others may come and go for ever.)
+    /// Returns `true` if the local peer is still inside this region under a grant that was taken
+    /// back, whatever its slot number. Grants that still hold do not count, because threads may
+    /// enter and leave for ever.
     #[must_use]
     pub fn is_inside(&self, region: &Region) -> bool {
         let (marks, mut given) = self.all();
@@ -95,7 +99,7 @@ impl Grants {
         })
     }
 
-    /// The regions that are given, with their numbers and lines, and the marks there.
+    /// Returns the marks, and the granted regions with their slot numbers and lines.
     pub(super) fn all(&self) -> (&Marks, impl Iterator<Item = (u32, usize, &WeakRegion)>) {
         let given = self.given.iter().enumerate();
         (
@@ -107,14 +111,14 @@ impl Grants {
     }
 }
 
-/// Returns whether a region of these rights is mapped for writing: a change of a word needs that,
-/// too (MEM-18.1).
+/// Returns `true` if a region of these rights is mapped for writing. An atomic operation on a word
+/// needs that too (MEM-18.1).
 fn is_writable(rights: Rights) -> bool {
     rights.contains(Rights::WRITE) || rights.contains(Rights::ATOMIC)
 }
 
-/// A descriptor of a region's file to give away: for reading alone where neither writing nor
-/// changes of words are granted.
+/// Returns a descriptor of a region's file for the local peer. It is read-only where neither writes
+/// nor atomic operations are granted.
 ///
 /// # Errors
 /// The kernel opens it no second time (`/proc` is not mounted).
@@ -126,7 +130,7 @@ pub fn to_give(file: BorrowedFd<'_>, rights: Rights) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// What wakes the local peer that owns a region: also while nobody of this node is in the engine.
+/// Wakes the local peer that owns a region, even while no thread of this node is in the engine.
 #[derive(Clone, Debug)]
 pub struct Bell {
     pub(super) memory: Memory,
@@ -134,7 +138,7 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// Wake it if it sleeps (MEM-18.4). There was a fence before.
+    /// Wakes the owner if it sleeps (MEM-18.4). The caller has made a fence.
     #[inline]
     fn ring(&self) {
         if super::channel::is_asleep(&self.memory) {
@@ -143,18 +147,18 @@ impl Bell {
     }
 }
 
-/// A local peer's region, mapped here. Every access is checked against what is mapped and granted;
-/// what does not pass is for the owner to judge, by the other way.
+/// A local peer's region, mapped here. Every access is checked against the length and the rights.
+/// An operation that does not pass is sent to the owner, which judges it.
 #[derive(Debug)]
 pub struct Mapped {
     region: Region,
-    /// Where it begins, which `region` keeps mapped, and its bytes.
+    /// Start of the memory, which `region` keeps mapped.
     at: NonNull<u8>,
     len: u64,
     rights: Rights,
     marks: Marks,
     index: usize,
-    /// The owner makes this process's fences.
+    /// `true` if the owner makes this process's fences.
     asymmetric: bool,
     bell: Bell,
     cut_off: AtomicBool,
@@ -167,23 +171,24 @@ unsafe impl Send for Mapped {}
 // SAFETY: as above.
 unsafe impl Sync for Mapped {}
 
-/// What a local peer has given: its file, and what was said with it.
+/// A grant as received from a local peer: the region's file, and the message that came with it.
 #[derive(Debug)]
 pub struct Gift {
-    /// Its memory.
+    /// File of the region's memory.
     pub file: OwnedFd,
-    /// Bytes.
+    /// Length in bytes.
     pub len: usize,
-    /// What it grants on all of them.
+    /// Rights on all of these bytes.
     pub rights: Rights,
-    /// Its line.
+    /// Line of the grant.
     pub index: usize,
-    /// Its owner makes the fences of who reaches it ([`crate::hazard::makes_fences`]).
+    /// `true` if the owner makes the fences of processes that access the region
+    /// ([`crate::hazard::makes_fences`]).
     pub makes_fences: bool,
 }
 
 impl Mapped {
-    /// Map what was given.
+    /// Maps a granted region.
     ///
     /// # Errors
     /// The file is shorter, or an access could end this process, or it cannot be mapped.
@@ -225,39 +230,40 @@ impl Mapped {
         })
     }
 
-    /// The owner is gone: nothing is done here any more.
+    /// Stops all further operations here, because the owner is gone.
     pub fn cut_off(&self) {
         self.cut_off.store(true, Ordering::SeqCst);
     }
 
-    /// Returns whether operations pass this mapping by: the owner has taken the region back, or is
+    /// Returns `true` if operations bypass this mapping: the owner has taken the region back, or is
     /// gone.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.cut_off.load(Ordering::Relaxed) || self.marks.is_over(self.index)
     }
 
-    /// May this be done here? The same for as long as the region is mapped, so that nobody need be
-    /// inside to ask.
+    /// Returns `true` if the operation is permitted here. Bounds and rights stay the same while the
+    /// region is mapped, so the caller need not be inside.
     #[inline]
     fn reaches(&self, right: Rights, offset: u64, len: u64) -> bool {
         let inside = offset.checked_add(len).is_some_and(|end| end <= self.len);
         inside && self.rights.contains(right) && !self.cut_off.load(Ordering::Relaxed)
     }
 
-    /// Go in, unless it is over, and out again. Whoever waits for what is changed there is woken.
+    /// Enters the region unless it is over, runs `act`, and leaves. Wakes the owner if `act`
+    /// changes the region, or if the region is over.
     #[inline(always)]
     fn inside<R>(&self, changes: bool, act: impl FnOnce() -> R) -> Option<R> {
-        // Whoever sees what is stored here from now on is to see all that this thread has stored
-        // before, in this region or another: an earlier put is complete. A light fence keeps no
-        // processor from turning two plain stores round; this one, where the processor does not, is
-        // no instruction.
+        // A thread that sees the stores of `act` must also see all earlier stores of this thread,
+        // in this region or another, because an earlier put is complete. The light fence does not
+        // keep a processor from reordering two plain stores. This fence does, and costs no
+        // instruction where the processor keeps stores in order.
         fence(Ordering::AcqRel);
         let seen = self.marks.set(self.index, place());
         fences::light(self.asymmetric);
         let outcome = if self.marks.is_over(self.index) { None } else { Some(act()) };
         self.marks.clear(self.index, &seen);
-        // Between the change, too, and the look whether the owner sleeps.
+        // This fence also stands between the change and the check whether the owner sleeps.
         fences::light(self.asymmetric);
         // The owner may wait for this thread to leave.
         if (changes && outcome.is_some()) || self.marks.is_over(self.index) {
@@ -266,9 +272,9 @@ impl Mapped {
         outcome
     }
 
-    /// Something is about to be written there: its line comes here while that goes its way through
-    /// all that must be looked at first. (A put of 8 bytes is seen after 63 ns instead of 79,
-    /// measured in turns.)
+    /// Prefetches the cache line of an offset for writing, so that it arrives while the operation
+    /// passes its checks. Another processor sees a put of 8 bytes after 63 ns instead of 79 ns,
+    /// measured alternately.
     #[inline]
     pub fn claim(&self, offset: u64) {
         if offset < self.len {
@@ -277,7 +283,8 @@ impl Mapped {
         }
     }
 
-    /// Write bytes, and then add to a word, if asked; `false`: it must be done by the other way.
+    /// Writes bytes, and then adds to a word if `signal` is given. Returns `false` if the operation
+    /// must be sent to the owner instead.
     #[inline]
     #[must_use]
     pub fn write(&self, offset: u64, bytes: &[u8], signal: Option<(u64, u64)>) -> bool {
@@ -296,8 +303,8 @@ impl Mapped {
         done == Some(true)
     }
 
-    /// Write bytes of a region of ours, as [`Mapped::write`]; `false` also if they are out of its
-    /// bounds.
+    /// Writes bytes of a region of this process, as [`Mapped::write`]. Also returns `false` if
+    /// those bytes are out of that region's bounds.
     #[inline]
     #[must_use]
     pub fn write_from(
@@ -311,7 +318,7 @@ impl Mapped {
         from.with_bytes(at, len, |bytes| self.write(offset, bytes, signal)).is_ok_and(|done| done)
     }
 
-    /// Read into a region of ours.
+    /// Reads into a region of this process.
     #[inline]
     #[must_use]
     pub fn read_to(&self, offset: u64, into: &Region, at: u64, len: u64) -> bool {
@@ -319,7 +326,7 @@ impl Mapped {
         self.reaches(Rights::READ, offset, len) && self.inside(false, read) == Some(Ok(true))
     }
 
-    /// Change a word; its old value.
+    /// Runs an atomic operation on a word, and returns the word's old value.
     #[inline]
     #[must_use]
     pub fn atomic(&self, offset: u64, op: AtomicOp) -> Option<u64> {

@@ -1,5 +1,5 @@
-//! Control socket between two local peers: a connected Unix socket that keeps the boundaries of
-//! what is sent.
+//! Control socket between two local peers: a connected Unix socket that preserves message
+//! boundaries.
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -14,41 +14,41 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 
-/// Bytes of the longest thing said on a line.
+/// Maximum number of bytes of a message.
 pub const SAID_MAX: usize = 256;
-/// What says nothing but "look": a local peer has put something into a ring, or settled it.
+/// Message of a wakeup: a local peer has put something into a ring, or settled it.
 const WAKE: [u8; 1] = [0];
 
-/// Who is at the other end is not of this user.
+/// Error: the process at the other end belongs to another user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the process at the other end is of user {theirs}, not of user {mine}")]
 pub struct Stranger {
     /// The user of this process.
     pub mine: u32,
-    /// The user of that one, as this process's user namespace calls it.
+    /// The user of the other process, in terms of this process's user namespace.
     pub theirs: u32,
 }
 
-/// One end.
+/// One end of a control socket.
 #[derive(Debug)]
 pub struct Line {
     socket: OwnedFd,
-    /// Readable when the other process has ended, also if a child of it still has its end of the
-    /// line.
+    /// Descriptor that is readable when the other process has ended, even if a child of that
+    /// process still holds its end of the line.
     process: Option<OwnedFd>,
 }
 
-/// Something that was said.
+/// A received message.
 #[derive(Debug)]
 pub struct Said {
     bytes: [u8; SAID_MAX],
     len: usize,
-    /// The descriptor that came with it.
+    /// Descriptor that came with the message.
     pub descriptor: Option<OwnedFd>,
 }
 
 impl Said {
-    /// What.
+    /// Returns the bytes of the message.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get(..self.len).unwrap_or_default()
@@ -56,7 +56,7 @@ impl Said {
 }
 
 impl Line {
-    /// Over a connected socket, whose other end must be of the same user.
+    /// Takes a connected socket, whose other end must belong to the same user.
     ///
     /// # Errors
     /// A [`Stranger`] (`PermissionDenied`), or the kernel does not say.
@@ -70,13 +70,14 @@ impl Line {
         Ok(Line { socket, process })
     }
 
-    /// Tells of the other process's end, if the kernel offers that.
+    /// Returns a descriptor that is readable when the other process has ended, if the kernel offers
+    /// one.
     #[must_use]
     pub fn process(&self) -> Option<BorrowedFd<'_>> {
         self.process.as_ref().map(AsFd::as_fd)
     }
 
-    /// Has the other process ended, as far as the kernel says?
+    /// Returns `true` if the kernel says that the other process has ended.
     #[must_use]
     pub fn process_has_ended(&self) -> bool {
         let Some(process) = &self.process else { return false };
@@ -84,13 +85,13 @@ impl Line {
         poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ended| ended > 0)
     }
 
-    /// No more is said, by either side: the other one sees the end, also if this end is still held
-    /// somewhere.
+    /// Shuts the connection down in both directions. The other side sees the end even if this end
+    /// is still open somewhere.
     pub fn end(&self) {
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
 
-    /// Say something, with a descriptor if wanted. Never waits.
+    /// Sends a message, with a descriptor if one is given. Never waits.
     ///
     /// # Errors
     /// The other end is gone, or has not listened for long.
@@ -115,12 +116,14 @@ impl Line {
         }
     }
 
-    /// Wake the other side. If it has not even taken the wake-ups before, it is awake, or will be.
+    /// Wakes the other side. If the socket is full of earlier wakeups, the other side is awake, or
+    /// will be.
     pub fn wake(&self) {
         let _ = self.say(&WAKE, None);
     }
 
-    /// What was said next, wake-ups included (one zero byte). `None`: nothing more now.
+    /// Receives the next message, wakeups (one zero byte) included. Returns `None` if there is none
+    /// now.
     ///
     /// # Errors
     /// `UnexpectedEof`: the other end is gone. Else what the kernel says.
@@ -137,15 +140,14 @@ impl Line {
                 flags,
             ) {
                 Ok(received) => break received,
-                // Said once, of an other end that has ended without having heard all; behind it
-                // comes what it had said.
+                // The kernel reports once that the other end closed with unread messages. The
+                // messages that the other end had sent come after that.
                 Err(Errno::INTR | Errno::CONNRESET) => {}
                 Err(Errno::AGAIN) => return Ok(None),
                 Err(why) => return Err(why.into()),
             }
         };
-        // Descriptors beyond the first are closed by the kernel (there was no room for them) or
-        // here.
+        // Descriptors beyond the first are closed by the kernel, for want of space, or here.
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(descriptors) = message {
                 descriptors.for_each(|descriptor| {
@@ -166,7 +168,7 @@ impl Line {
         Ok(Some(said))
     }
 
-    /// Is this nothing but a wake-up?
+    /// Returns `true` if the message is only a wakeup.
     #[must_use]
     pub fn is_wake(said: &Said) -> bool {
         said.bytes() == WAKE && said.descriptor.is_none()
@@ -179,8 +181,8 @@ impl AsFd for Line {
     }
 }
 
-/// Process (0: it has no number here) and user at the other end, as of when it called, or began to
-/// listen.
+/// Returns the process at the other end (0 if it has no number here) and its user, as of when that
+/// process connected or began to listen.
 fn peer_of(socket: &OwnedFd) -> io::Result<(i32, u32)> {
     let mut who = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
@@ -192,9 +194,10 @@ fn peer_of(socket: &OwnedFd) -> io::Result<(i32, u32)> {
     if refused != 0 { Err(io::Error::last_os_error()) } else { Ok((who.pid, who.uid)) }
 }
 
-/// What tells of the end of the process at the other end, which has this number here. One of
-/// another pid namespace has none (0); of that the socket tells, from Linux 6.5 on. Before, the
-/// line's end has to do.
+/// Returns a descriptor that is readable when the process at the other end has ended. `pid` is that
+/// process's number here, or 0 for a process of another pid namespace. For such a process the
+/// socket itself yields the descriptor from Linux 6.5 on. Before Linux 6.5, only the line's end is
+/// seen.
 fn process_of(socket: &OwnedFd, pid: i32) -> Option<OwnedFd> {
     let mut process: libc::c_int = -1;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
@@ -210,7 +213,7 @@ fn process_of(socket: &OwnedFd, pid: i32) -> Option<OwnedFd> {
     Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::NONBLOCK).ok())
 }
 
-/// Both ends of one line.
+/// Creates both ends of a line.
 pub(super) fn line_pair() -> io::Result<(Line, Line)> {
     let mut ends = [-1; 2];
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
@@ -232,7 +235,8 @@ mod tests {
     use std::os::unix::net::{UnixListener, UnixStream};
     use std::process::Command;
 
-    /// Set in a process that calls there, and waits to be killed.
+    /// Environment variable of a test process that connects to the path in it, and waits to be
+    /// killed.
     const CALL: &str = "OIKAZE_TEST_CALL";
 
     /// Not a test by itself.
@@ -243,7 +247,7 @@ mod tests {
         }
     }
 
-    /// Set in a process that may open nothing more.
+    /// Environment variable of a test process that may open no more descriptors.
     const SHORT: &str = "OIKAZE_TEST_SHORT_OF_DESCRIPTORS";
 
     /// Not a test by itself.
@@ -263,7 +267,7 @@ mod tests {
         println!("heard");
     }
 
-    /// What is said is heard all the same, without its descriptor.
+    /// A message is received even if its descriptor is lost.
     #[test]
     fn a_descriptor_that_finds_no_room_is_missing_and_nothing_else() {
         let mut called = Command::new(std::env::current_exe().unwrap());
@@ -277,8 +281,8 @@ mod tests {
         );
     }
 
-    /// MEM-18.6: what a local peer of another pid namespace was in the middle of is over when it
-    /// was killed.
+    /// MEM-18.6: the operations of a killed local peer are over, even if it was of another pid
+    /// namespace.
     #[test]
     fn the_end_of_a_process_without_a_number_is_seen_after_the_line_has_ended() {
         let place = std::env::temp_dir().join(format!("oikaze-line-{}", std::process::id()));
@@ -324,8 +328,8 @@ mod tests {
         other.wake();
     }
 
-    /// The kernel tells first that the other end has left something unread, and then what it had
-    /// said.
+    /// The kernel first reports that the other end has left messages unread, and then delivers what
+    /// the other end had sent.
     #[test]
     fn what_was_said_before_the_end_is_heard_also_if_the_other_end_has_not_heard_all() {
         let (one, other) = line_pair().unwrap();

@@ -1,5 +1,5 @@
-//! Listener for connections of local peers: Unix sockets under a name of the network namespace, and
-//! in a directory.
+//! Listener for connections of local peers, on Unix sockets under a name of the network namespace
+//! and in a directory.
 
 use super::line::Line;
 use crate::descriptor::not_standard;
@@ -16,17 +16,17 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Callers that wait to be heard, at each socket; the kernel may allow for fewer
-/// (net.core.somaxconn).
+/// Backlog of each socket. The kernel may permit less (net.core.somaxconn).
 const WAITING: i32 = 512;
-/// No more callers than these can be there at one moment: what the kernel keeps waiting, one more
-/// than asked for, at both sockets.
+/// Maximum number of connections that wait at one moment. The kernel keeps one more than the
+/// backlog, at both sockets.
 pub const CALLERS_MAX: usize = 2 * (WAITING as usize + 1);
-/// What the files of sockets begin with, in a directory that may hold others.
+/// Prefix of the socket files' names, in a directory that may hold other files.
 const PREFIX: &str = "oikaze-";
-/// And while nobody listens to them yet: a call is refused then, as if their process had died.
+/// Prefix of a socket file before its process listens. Until then the kernel refuses connections,
+/// as if the process had died.
 const UNFINISHED: &str = ".oikaze-";
-/// After so long an unfinished one is of a process that was killed meanwhile.
+/// Age after which an unfinished file belongs to a process that was killed.
 const UNFINISHED_TIME: Duration = Duration::from_secs(60);
 
 const _: () = assert!(
@@ -40,7 +40,7 @@ fn open() -> io::Result<OwnedFd> {
         .and_then(not_standard)?)
 }
 
-/// A socket that is called. Its file, if it has one, is removed when it is dropped.
+/// Accepts connections of local peers. Dropping the listener removes its file, if it has one.
 #[derive(Debug)]
 pub struct Listener {
     by_name: OwnedFd,
@@ -49,7 +49,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Called by a name nobody else has.
+    /// Listens under a name that no other socket has.
     ///
     /// # Errors
     /// No descriptor left; the name is taken.
@@ -60,8 +60,8 @@ impl Listener {
         Ok(Listener { by_name, in_directory: None, origin: Origin::here() })
     }
 
-    /// Called also by a file of that name in a directory that other network namespaces see, too.
-    /// What dead processes left there is removed.
+    /// Listens also on a file of that name, in a directory that other network namespaces see too.
+    /// Removes files that dead processes have left there.
     ///
     /// # Errors
     /// The directory is not there, or not writable; its path is too long for a socket (108 bytes).
@@ -73,8 +73,8 @@ impl Listener {
         );
         let socket = open()?;
         bind(&socket, &SocketAddrUnix::new(&unfinished)?)?;
-        // Others look through the directory at this moment: under its own name it appears when it
-        // can be called.
+        // Other processes may be scanning the directory now. So the file gets its own name only
+        // once it accepts connections.
         let finish = || {
             chmod(&unfinished, Mode::RUSR | Mode::WUSR)?;
             listen(&socket, WAITING)?;
@@ -88,18 +88,18 @@ impl Listener {
         Ok(())
     }
 
-    /// The file by which it is called, if there is one.
+    /// Returns the path of the socket file, if there is one.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         self.in_directory.as_ref().map(|(_, path)| path.as_path())
     }
 
-    /// The descriptors that are readable when somebody calls.
+    /// Returns the descriptors that are readable when a connection waits.
     pub fn descriptors(&self) -> impl Iterator<Item = &OwnedFd> {
         std::iter::once(&self.by_name).chain(self.in_directory.as_ref().map(|(socket, _)| socket))
     }
 
-    /// The next caller, if one waits.
+    /// Accepts the next connection, if one waits.
     ///
     /// # Errors
     /// It is of another user (`PermissionDenied`); else what the kernel says.
@@ -110,7 +110,7 @@ impl Listener {
                 return match accept_with(socket.as_fd(), flags).and_then(not_standard) {
                     Ok(line) => Some(Line::new(line)),
                     Err(Errno::AGAIN) => None,
-                    // Gone again; another one may wait behind it.
+                    // This connection was closed again. Another one may wait behind it.
                     Err(Errno::CONNABORTED | Errno::INTR) => continue,
                     Err(why) => Some(Err(why.into())),
                 };
@@ -118,7 +118,7 @@ impl Listener {
         })
     }
 
-    /// Call a node by its name.
+    /// Connects to a node by its name.
     ///
     /// # Errors
     /// Nobody is there; it is of another user (`PermissionDenied`).
@@ -126,7 +126,7 @@ impl Listener {
         call(&SocketAddrUnix::new_abstract_name(name.as_bytes())?)
     }
 
-    /// Call a node by its file.
+    /// Connects to a node by its file.
     ///
     /// # Errors
     /// As [`Listener::call_name`].
@@ -150,11 +150,11 @@ fn call(address: &SocketAddrUnix) -> io::Result<Line> {
     Line::new(socket)
 }
 
-/// Remove sockets to which nobody listens: their processes have ended without doing so themselves.
+/// Removes sockets on which no process listens. Their processes ended without removing them.
 fn remove_stale(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     for entry in entries.flatten() {
-        // What is none refuses calls, too.
+        // Connections to other kinds of files are refused too.
         if !entry.file_type().is_ok_and(|kind| kind.is_socket()) {
             continue;
         }
@@ -163,20 +163,20 @@ fn remove_stale(directory: &Path) {
         let stale = (name.starts_with(PREFIX) && refuses(&entry.path()))
             || (name.starts_with(UNFINISHED) && is_left(&entry));
         if stale {
-            // Another user's it cannot remove, if the directory is like /tmp.
+            // In a directory like /tmp, this fails for files of other users.
             let _ = std::fs::remove_file(entry.path());
         }
     }
 }
 
-/// Does nobody listen there?
+/// Returns `true` if no process listens on this socket.
 fn refuses(path: &Path) -> bool {
     let called =
         |address| open().is_ok_and(|socket| connect(&socket, &address) == Err(Errno::CONNREFUSED));
     SocketAddrUnix::new(path).is_ok_and(called)
 }
 
-/// Was it begun long ago?
+/// Returns `true` if the file is older than [`UNFINISHED_TIME`].
 fn is_left(entry: &std::fs::DirEntry) -> bool {
     let age = |modified| SystemTime::now().duration_since(modified).ok();
     let begun = entry.metadata().and_then(|data| data.modified());
@@ -192,12 +192,12 @@ mod tests {
         let directory =
             std::env::temp_dir().join(format!("oikaze-listener-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
-        // A process that was killed leaves its socket; one that lives keeps it.
+        // A killed process leaves its socket behind. A living one keeps it.
         let stale = directory.join("oikaze-dead");
         let dead = open().unwrap();
         bind(&dead, &SocketAddrUnix::new(&stale).unwrap()).unwrap();
         drop(dead);
-        // Somebody's files that happen to be called so are none of ours.
+        // Files of the user with the same prefix must stay.
         let mine = [directory.join("oikaze-results"), directory.join("oikaze-link")];
         std::fs::write(&mine[0], b"mine").unwrap();
         std::os::unix::fs::symlink(&mine[0], &mine[1]).unwrap();
@@ -227,7 +227,7 @@ mod tests {
         std::fs::remove_dir(&directory).unwrap();
     }
 
-    /// A directory of its own for a test.
+    /// Creates a directory for one test.
     fn directory(name: &str) -> PathBuf {
         let directory = std::env::temp_dir().join(format!("oikaze-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
@@ -269,7 +269,8 @@ mod tests {
         std::fs::remove_dir_all(&directory).unwrap();
     }
 
-    /// Nodes of one job open theirs at one moment, each removing what it takes for dead.
+    /// Nodes of one job open their listeners at the same time, while each removes files that seem
+    /// dead.
     #[test]
     fn who_is_opening_is_not_taken_for_dead() {
         let directory = directory("together");

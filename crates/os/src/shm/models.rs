@@ -1,4 +1,4 @@
-//! A channel between two processes, tried as one between two threads ([`crate::models`]).
+//! Models a channel between two processes as one between two threads ([`crate::models`]).
 
 use super::channel::{CHANNEL, Reader, Writer, is_asleep};
 use super::marks::{Marks, layout};
@@ -31,8 +31,8 @@ fn take(reader: &mut Reader) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// MEM-16.1: records of one and two lines through a ring of four, so that one is skipped at the
-/// end: each comes once, whole, in order.
+/// MEM-16.1: records of one and two lines pass through a ring of four, so that one line is skipped
+/// at the end. Each record arrives once, whole and in order.
 #[test]
 fn loom_records() {
     model(3, || {
@@ -59,9 +59,9 @@ fn loom_records() {
     });
 }
 
-/// MEM-16.10: a writer begins anew when its reader has kept up, and goes on where it has not; each
-/// record comes once, whole, in order. Behind the third record of one line the ring is half full,
-/// or empty.
+/// MEM-16.10: a writer continues at the beginning if its reader has kept up, and goes on otherwise.
+/// Each record arrives once, whole and in order. Behind the third record of one line the ring is
+/// half full, or empty.
 #[test]
 fn loom_begins_anew() {
     static WENT_ON: AtomicBool = AtomicBool::new(false);
@@ -114,7 +114,7 @@ fn loom_refusals() {
     });
 }
 
-/// MEM-16.5: who sleeps has seen the record, or is woken.
+/// MEM-16.5: a reader that sleeps has seen the record, or is woken.
 #[test]
 fn loom_sleep() {
     model(3, || {
@@ -131,7 +131,7 @@ fn loom_sleep() {
     });
 }
 
-/// MEM-16.5: the same where the sleeper makes the writer's fence, wherever it falls.
+/// MEM-16.5: the same if the reader makes the writer's fence, wherever that fence falls.
 #[test]
 fn loom_sleep_of_who_makes_the_fence() {
     for at in 0..3 {
@@ -159,8 +159,9 @@ fn loom_sleep_of_who_makes_the_fence() {
     }
 }
 
-/// MEM-18.3, MEM-18.5: who reaches a region that its owner ends has got in and is waited for, or
-/// does not get in; with fences on both sides, or all made by the owner.
+/// MEM-18.3, MEM-18.5: a thread that accesses a region while its owner ends it either enters and is
+/// waited for, or does not enter. This holds with fences on both sides, and with all fences made by
+/// the owner.
 fn one_reaches_one_ends(place: Option<usize>, fence_at: Option<usize>) {
     model(3, move || {
         let marks = Marks::new(Memory::of(layout::ALL));

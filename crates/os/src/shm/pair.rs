@@ -12,7 +12,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
 use std::sync::Arc;
 
-/// Bytes of the memory, half of which serve each direction.
+/// Bytes of the memory: two directions.
 const BYTES: usize = 2 * CHANNEL;
 
 /// Role of a process in a pair.

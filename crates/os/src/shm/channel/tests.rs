@@ -20,7 +20,7 @@ fn take(reader: &mut Reader) -> Option<(u64, Vec<u8>)> {
     Some((reader.pass(heading), bytes))
 }
 
-/// What the property is tried with.
+/// Steps of the property test.
 #[derive(Clone, Debug)]
 enum Step {
     Put(usize),
@@ -40,13 +40,13 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// MEM-16.1, MEM-16.4: a ring is a bounded queue, and what becomes of each record is told once,
-    /// in order.
+    /// MEM-16.1, MEM-16.4: a ring is a bounded queue, and the outcome of each record is reported
+    /// once, in order.
     #[test]
     fn a_ring_is_a_queue(steps in prop::collection::vec(step(), 1..400)) {
         let memory = memory();
         let (mut writer, mut reader) = (Writer::new(memory.clone()), Reader::new(memory));
-        // Records under way; those taken; those that are not heard of.
+        // Records in the ring, records taken, and records whose outcome is not known yet.
         let (mut queue, mut taken, mut unheard) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
         for (number, step) in (0u64..).zip(steps) {
             match step {
@@ -85,7 +85,7 @@ proptest! {
         }
     }
 
-    /// MEM-16.2: whatever stands in the memory, nothing is read or written outside the ring, and
+    /// MEM-16.2: for all contents of the memory, nothing is read or written outside the ring, and
     /// nothing panics.
     #[test]
     fn garbage_is_an_error_or_a_record(words in prop::collection::vec((0..CHANNEL / 8, any::<u64>(), any::<bool>()), 1..300)) {
@@ -122,8 +122,8 @@ fn a_position_that_cannot_be_is_not_believed() {
     assert_eq!(writer.settled(), Err(Damaged), "it went back");
 }
 
-/// MEM-16.2, MEM-16.4: a writer that goes on where it has no room would be read for ever, with more
-/// refusals kept than a ring holds messages.
+/// MEM-16.2, MEM-16.4: a writer that goes on without room would be read for ever, and more refusals
+/// would be kept than a ring holds messages.
 #[test]
 fn a_writer_that_overruns_what_is_not_settled_is_not_believed() {
     let memory = memory();
@@ -161,8 +161,8 @@ fn small_records_whose_reader_keeps_up_stay_at_the_beginning() {
     for _ in 0..left {
         caught_up = take(&mut reader).unwrap().0;
     }
-    // It stays behind for more than a lap, in records that leave nothing of the ring, and catches
-    // up.
+    // The reader stays behind for more than a lap, in records that leave nothing of the ring
+    // unused, and then catches up.
     reader.settle(caught_up);
     let mut waiting = std::collections::VecDeque::new();
     for n in 0..3 * RING / 64 {
