@@ -1,4 +1,4 @@
-//! Boards of living processes.
+//! Finds the boards of living processes.
 
 use super::{HEADING, Layout, MAGIC, View, words_of};
 use crate::memory::lasting_len;
@@ -10,17 +10,17 @@ use std::fs::{read_dir, read_link};
 use std::io;
 use std::path::Path;
 
-/// A process with a board.
+/// A board, and the process that has it.
 #[derive(Debug)]
 pub struct Found {
-    /// Its number, as this process sees it.
+    /// Number of the process, as this process sees it.
     pub pid: u32,
-    /// What it shows.
+    /// View of the board.
     pub view: View,
 }
 
-/// All boards of this name that this process may see (its user's; for root, everybody's), by
-/// process number.
+/// Finds all boards of this name that this process may read, in order of process numbers. These are
+/// the boards of the same user, or for root those of all users.
 ///
 /// # Errors
 /// `/proc` cannot be read.
@@ -28,20 +28,19 @@ pub fn find(name: &str) -> io::Result<Vec<Found>> {
     let wanted = format!("/memfd:{name} (deleted)");
     let mut pids: Vec<u32> = Vec::new();
     for entry in read_dir("/proc")? {
-        // A process that ends while the list is read is no error.
+        // A process that ends during the scan is no error.
         pids.extend(entry.ok().and_then(|entry| entry.file_name().to_str()?.parse::<u32>().ok()));
     }
     pids.sort_unstable();
     let mut seen = Vec::new();
     let mut found = Vec::new();
     for pid in pids {
-        // Other users' processes, kernel threads, and those that have just ended have nothing for
-        // us.
+        // Processes of other users, kernel threads, and processes that have just ended are skipped.
         let Ok(descriptors) = read_dir(format!("/proc/{pid}/fd")) else { continue };
         for path in descriptors.filter_map(|entry| Some(entry.ok()?.path())) {
             if read_link(&path).is_ok_and(|target| target.as_os_str() == wanted.as_str())
                 && let Ok((file, view)) = look(&path)
-                // A process that was forked off holds its parent's board, too.
+                // A child of fork holds its parent's board too.
                 && !seen.contains(&file)
             {
                 seen.push(file);
@@ -52,8 +51,8 @@ pub fn find(name: &str) -> io::Result<Vec<Found>> {
     Ok(found)
 }
 
-/// Map a board, if it is one: memory that no access to can fail, with room for what it says it
-/// holds.
+/// Maps a board. Refuses a file on which an access could fail, or that is smaller than its heading
+/// says.
 fn look(path: &Path) -> io::Result<((u64, u64), View)> {
     let not_a_board = io::Error::from(Errno::INVAL);
     let file: OwnedFd =
@@ -74,7 +73,7 @@ fn look(path: &Path) -> io::Result<((u64, u64), View)> {
     if layout.bytes().is_none_or(|needed| needed > bytes) {
         return Err(not_a_board);
     }
-    // The kernel's own width of these differs by platform.
+    // The width of these fields differs by platform.
     #[allow(clippy::unnecessary_cast)]
     Ok(((stat.st_dev as u64, stat.st_ino as u64), View { mapping, layout }))
 }

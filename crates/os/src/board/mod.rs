@@ -1,14 +1,14 @@
-//! A notice board: numbers that a process shows to others of the same user, who look without
-//! disturbing it.
+//! A board of numbers that a process publishes, and that other processes of the same user read
+//! without disturbing it.
 //!
-//! The board is a memory file that its process maps and writes with plain stores; a reader finds it
-//! under `/proc/PID/fd` by its name and maps it for reading. So there is no file to be named,
-//! guarded or cleaned up: the kernel gives a board only to whoever may look into the process
-//! anyway, and it is gone with the process, however that ends. The file is sealed: it keeps its
-//! size (no access of either side can fail) and nobody but its maker's own mapping can write to it.
+//! The board is a memory file that its process maps and writes with plain stores. A reader finds
+//! the file under `/proc/PID/fd` by its name, and maps it for reading. So there is no path to name,
+//! guard or clean up. The kernel gives a board only to processes that may look into its process
+//! anyway, and the board ends with its process. The file is sealed: it keeps its size, so no access
+//! of either side can fail, and only its maker's own mapping can write to it.
 //!
-//! It holds records of numbers, each under a sequence lock ([`seqlock`]): the writer never waits, a
-//! reader looks again.
+//! The board holds records of numbers, each under a sequence lock ([`seqlock`]). The writer never
+//! waits, and a disturbed reader reads again.
 
 mod find;
 mod seqlock;
@@ -27,39 +27,39 @@ use rustix::process::{Resource, getrlimit};
 use std::io;
 use sync::AtomicU64;
 
-/// Says that this is a board.
+/// First word of every board.
 const MAGIC: u64 = u64::from_le_bytes(*b"oikboard");
-/// Numbers of the heading: magic, version, records, words, and four to fill a cache line.
+/// Number of words of the heading: magic, version, records, words, and four to fill a cache line.
 const HEADING: usize = 8;
-/// Numbers of a cache line: records begin on their own.
+/// Number of words of a cache line. Each record begins on a cache line of its own.
 const LINE: usize = 8;
-/// Bytes of the largest board: nobody maps more.
+/// Maximum size of a board in bytes. Readers map no larger one.
 pub const BOARD_MAX: usize = 64 << 20;
 
-/// How a board is divided.
+/// Division of a board into records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// What the numbers mean; readers know it or leave the board alone.
+    /// Version of the numbers' meaning. Readers ignore boards of versions that they do not know.
     pub version: u64,
-    /// Records.
+    /// Number of records.
     pub records: usize,
-    /// Numbers in each.
+    /// Number of words in each record.
     pub words: usize,
 }
 
 impl Layout {
-    /// Numbers from one record to the next, its sequence number included.
+    /// Returns the number of words from one record to the next, the sequence number included.
     fn stride(self) -> Option<usize> {
         self.words.checked_add(1)?.checked_next_multiple_of(LINE)
     }
 
-    /// Bytes of the whole board, if that is not too much.
+    /// Returns the size of the whole board in bytes, if that is at most [`BOARD_MAX`].
     fn bytes(self) -> Option<usize> {
         let words = self.stride()?.checked_mul(self.records)?.checked_add(HEADING)?;
         words.checked_mul(size_of::<u64>()).filter(|bytes| *bytes <= BOARD_MAX)
     }
 
-    /// Where a record's numbers lie among the board's.
+    /// Returns the range of a record's words in the board.
     fn place(self, record: usize) -> Option<std::ops::Range<usize>> {
         let start = (record < self.records)
             .then_some(HEADING)?
@@ -68,17 +68,17 @@ impl Layout {
     }
 }
 
-/// A board of this process, to write on. Gone when dropped.
+/// A board that this process writes. Dropping it removes it.
 #[derive(Debug)]
 pub struct Board {
     mapping: Mapping,
     layout: Layout,
-    /// Readers find the board through it.
+    /// Readers find the board through this file.
     _file: OwnedFd,
 }
 
 impl Board {
-    /// A board with all numbers 0, found by others under `name`.
+    /// Creates a board with all numbers 0, which others find under `name`.
     ///
     /// # Errors
     /// Too large, no memory for it, no descriptor left, or a kernel before 5.1.
@@ -101,20 +101,21 @@ impl Board {
         fcntl_add_seals(&file, seals)?;
         let board = Board { mapping, layout, _file: file };
         let heading = [MAGIC, layout.version, layout.records as u64, layout.words as u64];
-        // The magic last: who finds it finds the rest.
+        // The magic is stored last, so that a reader that finds it finds the rest.
         for (word, value) in words_of(&board.mapping, bytes).iter().zip(heading).rev() {
             word.store(value, sync::Ordering::Release);
         }
         Ok(board)
     }
 
-    /// How it is divided.
+    /// Returns the layout of the board.
     #[must_use]
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// Write the first numbers of a record; the others stay. Readers see all of them or none.
+    /// Writes the first numbers of a record, and keeps the others. Readers see all of the new
+    /// numbers or none.
     pub fn write(&mut self, record: usize, numbers: &[u64]) {
         let all = words_of(&self.mapping, self.layout.bytes().unwrap_or(0));
         if let Some([sequence, words @ ..]) =
@@ -125,7 +126,7 @@ impl Board {
     }
 }
 
-/// The first `bytes` of a mapping of a sealed file, as numbers.
+/// Returns the first `bytes` bytes of a mapping of a sealed file, as words.
 fn words_of(mapping: &Mapping, bytes: usize) -> &[AtomicU64] {
     let bytes = bytes.min(mapping.len());
     // SAFETY: the mapping is readable for `bytes` bytes and stays so as long as it is borrowed (its
@@ -140,7 +141,7 @@ fn words_of(mapping: &Mapping, bytes: usize) -> &[AtomicU64] {
     }
 }
 
-/// Another process's board, to look at. It may show anything: what is read is to be judged.
+/// A view of another process's board. It may hold anything, so the reader must check what it reads.
 #[derive(Debug)]
 pub struct View {
     mapping: Mapping,
@@ -148,14 +149,14 @@ pub struct View {
 }
 
 impl View {
-    /// How the board says it is divided; it has room for that.
+    /// Returns the layout that the board declares, which fits its size.
     #[must_use]
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// All numbers of a record as they were at one moment. `None`: no such record, or its writer
-    /// was stopped in the middle.
+    /// Returns all numbers of a record as they were at one moment. Returns `None` if there is no
+    /// such record, or if its writer was stopped in the middle.
     #[must_use]
     pub fn read(&self, record: usize) -> Option<Vec<u64>> {
         let all = words_of(&self.mapping, self.layout.bytes()?);
@@ -163,7 +164,7 @@ impl View {
         seqlock::read(sequence, words)
     }
 
-    /// How often a record was written; tells whether it is worth reading again.
+    /// Returns how often a record was written, which tells whether reading it again is worthwhile.
     #[must_use]
     pub fn sequence(&self, record: usize) -> Option<u64> {
         let all = words_of(&self.mapping, self.layout.bytes()?);

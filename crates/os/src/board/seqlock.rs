@@ -1,18 +1,18 @@
 //! A sequence lock (H.-J. Boehm, "Can seqlocks get along with programming language memory models?",
-//! MSPC 2012): one writer who never waits, readers who notice that they were disturbed and look
-//! again.
+//! MSPC 2012). The one writer never waits. A reader that was disturbed notices, and reads again.
 
 use super::sync::{Cell, Ordering, fence};
 
-/// How often a reader looks before it takes the writer for stopped in the middle (killed, or held
-/// by a debugger).
+/// Maximum number of attempts of a reader. After them it assumes that the writer was stopped in the
+/// middle (killed, or held by a debugger).
 const LOOKS: usize = 1000;
 
-/// Write the first words; the others stay. Only one at a time may call this for one record.
+/// Writes the first words, and keeps the others. Only one thread at a time may call this for one
+/// record.
 pub(super) fn write<C: Cell>(sequence: &C, words: &[C], numbers: &[u64]) {
     let before = sequence.load(Ordering::Relaxed);
     sequence.store(before | 1, Ordering::Relaxed);
-    // Who sees a word written below sees the odd number too.
+    // A reader that sees a word written below sees the odd number too.
     fence(Ordering::Release);
     for (word, number) in words.iter().zip(numbers) {
         word.store(*number, Ordering::Relaxed);
@@ -20,7 +20,7 @@ pub(super) fn write<C: Cell>(sequence: &C, words: &[C], numbers: &[u64]) {
     sequence.store((before | 1).wrapping_add(1), Ordering::Release);
 }
 
-/// All words as they were between two writes, if such a moment was met.
+/// Returns all words as they were between two writes, if the reader met such a moment.
 pub(super) fn read<C: Cell>(sequence: &C, words: &[C]) -> Option<Vec<u64>> {
     let mut numbers = Vec::with_capacity(words.len());
     for _ in 0..LOOKS {

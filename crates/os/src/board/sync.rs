@@ -1,4 +1,4 @@
-//! Atomics, or loom's stand-ins where a sequence lock is tried under loom.
+//! Atomics, or loom's atomics where a sequence lock is modelled.
 
 #[cfg(loom)]
 pub(super) use loom::sync::atomic::fence;
@@ -6,7 +6,7 @@ pub(super) use loom::sync::atomic::fence;
 pub(super) use std::sync::atomic::fence;
 pub(super) use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that several may read and one writes.
+/// A word that several threads may read and one writes.
 pub(super) trait Cell {
     fn load(&self, order: Ordering) -> u64;
     fn store(&self, value: u64, order: Ordering);

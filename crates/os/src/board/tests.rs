@@ -67,7 +67,7 @@ fn nobody_else_can_write_or_resize() {
     assert_eq!(only(&name).view.read(0), Some(vec![0; 10]));
 }
 
-/// Whatever a process shows under the name: it is a board, or it is left alone.
+/// A file under the name of a board is either a valid board or ignored.
 #[test]
 fn what_is_no_board_is_left_alone() {
     let name = format!("oikaze-test-{}-odd", id());
@@ -96,7 +96,8 @@ fn what_is_no_board_is_left_alone() {
     assert_eq!(only(&name).view.read(62), Some(vec![0; 7]));
 }
 
-/// A writer that was killed in the middle of a record hides that record, and nothing waits for it.
+/// A writer that was killed in the middle of a record hides that record, and no reader waits for
+/// it.
 #[test]
 fn a_writer_that_stopped_in_the_middle_is_not_waited_for() {
     let (name, mut board) = board("stopped");

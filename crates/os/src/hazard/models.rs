@@ -1,9 +1,9 @@
-//! Marks and ends, tried by loom: with a fence on each side, and with both made by the side that
-//! ends.
+//! Models of marks and ends: with a fence on each side, and with both fences made by the ending
+//! side.
 //!
-//! What `membarrier` does is modelled as what it promises: somewhere in the other thread's steps,
-//! between the call's begin and its end, that thread passes a full fence. Each place where that can
-//! be is a model of its own.
+//! `membarrier` is modelled by its promise: at some step of the other thread, between the call's
+//! begin and end, that thread passes a full fence. Each step where the fence can fall is a model of
+//! its own.
 
 use super::{Hazard, Host, PLACES};
 use crate::models::model;
@@ -21,8 +21,8 @@ loom::thread_local! {
     static PLACE: usize = NEXT.replace(NEXT.get().wrapping_add(1)) % PLACES;
 }
 
-/// Of two threads at a time. (Loom runs all threads of a model on one of the system's: those of
-/// other models, at the same time, do not count.)
+/// Gives places to two threads at a time. (Loom runs all threads of a model on one system thread,
+/// so models that run at the same time do not count.)
 pub(super) fn place() -> Option<usize> {
     PLACE.try_with(|place| *place).ok()
 }
@@ -52,7 +52,7 @@ impl Interruption {
         Arc::new(Interruption { asked: AtomicBool::new(false), passed: AtomicBool::new(false) })
     }
 
-    /// The fence of the side that ends something.
+    /// Makes the fence of the ending side.
     pub fn heavy(&self) {
         fence(Ordering::SeqCst);
         self.asked.store(true, Ordering::Release);
@@ -60,7 +60,7 @@ impl Interruption {
         fence(Ordering::SeqCst);
     }
 
-    /// The other side is at this step; the fence falls here if it falls at step `at`.
+    /// Called by the other side at each step. The fence falls here if it falls at step `at`.
     pub fn step(&self, at: usize, step: usize) {
         if at == step {
             wait_for(&self.asked);
@@ -70,10 +70,11 @@ impl Interruption {
     }
 }
 
-/// Steps of who goes in between which a fence can fall.
+/// Number of steps of the entering thread between which a fence can fall.
 pub(crate) const STEPS: usize = 5;
 
-/// Who has got in uses what who ends it uses when nobody is inside: loom tells if they meet.
+/// The thread inside uses a value that the ending thread uses once no thread is inside. Loom
+/// reports if both use it at once.
 fn one_inside_one_ends(place: Option<usize>, fence_at: Option<usize>) {
     model(3, move || {
         let shared = Arc::new((Hazard::default(), UnsafeCell::new(0)));
@@ -121,7 +122,8 @@ fn loom_hazard_with_fences_of_who_ends() {
     }
 }
 
-/// What the guests did inside comes before its end, whoever is the last, and it ends once.
+/// All uses by guests happen before the object is dropped, whichever guest is the last, and it is
+/// dropped once.
 struct Inside(Arc<UnsafeCell<u32>>, Arc<AtomicBool>);
 
 impl Inside {

@@ -1,4 +1,4 @@
-//! Atomics, or loom's stand-ins.
+//! Atomics, or those of loom in models.
 
 #[cfg(loom)]
 pub(super) use loom::sync::{

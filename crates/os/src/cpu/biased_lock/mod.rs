@@ -1,4 +1,4 @@
-//! A lock that is held for moments, and whose holder can be asked for more while it is inside.
+//! A lock that is held for moments, and whose holder can be sent requests while it is inside.
 //!
 //! Lock, request and sleepers are bits of one word. A thread shares no other cache line to enter,
 //! and enters and leaves by one locked instruction each. Such an instruction waits until all
@@ -41,47 +41,48 @@ use platform::{PATIENCE, PLACES, heavy, is_asymmetric, light, place};
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 
-/// Somebody is in, or need not ask to be.
+/// The lock is held, or kept for the bias owner.
 const TAKEN: u32 = 1;
-/// Somebody has asked for something.
+/// A thread has made a request.
 const ASKED: u32 = 2;
-/// Somebody may sleep until it is open.
+/// A thread may sleep until the lock is open.
 const AWAITED: u32 = 4;
-/// It is taken for the bias owner, inside or not, whose place stands above.
+/// The lock is kept for the bias owner, inside or not, whose place is in the upper bits.
 const BIASED: u32 = 8;
-/// It was, and is taken for whoever [claims](BiasedLock::claim) it first: one who wants to go in,
-/// and has seen the bias owner out, or the bias owner.
+/// The bias was revoked. The lock is kept for the first thread that [claims](BiasedLock::claim) it.
+/// That is the bias owner, or a thread that wants to enter and has seen the bias owner outside.
 const REVOKED: u32 = 16;
-/// Who has withdrawn it still looks whether the bias owner is out. There is none meanwhile: what is
-/// seen of the mark tells nothing of a later bias.
+/// The revoking thread is still checking whether the bias owner is inside. Until it has finished
+/// there is no new bias owner, because the mark it reads says nothing about a later bias.
 const REVOKING: u32 = 32;
 const PLACE_SHIFT: u32 = 8;
 const PLACE: u32 = !0 << PLACE_SHIFT;
 
-/// With so much of it, some microseconds for each withdrawal are not felt.
+/// Upper limit of the patience. With this patience, the few microseconds of each revocation do not
+/// matter.
 const PATIENCE_MAX: u32 = 1 << 16;
 
-/// What one thread at a time is in.
+/// A lock around a value, which one thread at a time may use.
 pub struct BiasedLock<T> {
     word: AtomicU32,
-    /// Is the thread of this place inside as the bias owner? Written by that thread.
+    /// For each place, `true` while its thread is inside as the bias owner. Written by that thread.
     marks: [AtomicBool; PLACES],
-    /// Whose place came often last, how many times one after another, and how many it takes.
-    /// Written by who is in.
+    /// `latest` is the place whose thread has entered often last, `streak` how many times in a row,
+    /// and `patience` how many times it takes to get the bias. Written by the holder.
     latest: AtomicU32,
     streak: AtomicU32,
     patience: AtomicU32,
     may_bias: bool,
     inside: UnsafeCell<T>,
-    /// Held by who says that it sleeps, and by who wakes it.
+    /// Held by a thread that is about to sleep, and by a thread that wakes it.
     asleep: Mutex<()>,
     opened: Condvar,
 }
 
-/// Being in, until dropped; also by a panic.
+/// Entry into the lock, which ends when this is dropped, also by a panic.
 pub struct BiasedLockGuard<'g, T> {
     lock: &'g BiasedLock<T>,
-    /// The bias owner's.
+    /// Mark of the bias owner, if the holder is one.
     mark: Option<&'g AtomicBool>,
 }
 
@@ -97,7 +98,7 @@ fn is_biased_to_this_thread(word: u32) -> bool {
 }
 
 impl<T> BiasedLock<T> {
-    /// Open.
+    /// Creates an open lock.
     pub fn new(inside: T) -> BiasedLock<T> {
         BiasedLock {
             word: AtomicU32::new(0),
@@ -112,7 +113,7 @@ impl<T> BiasedLock<T> {
         }
     }
 
-    /// Unless somebody is in.
+    /// Enters, unless another thread is inside.
     #[inline]
     pub fn try_enter(&self) -> Option<BiasedLockGuard<'_, T>> {
         let word = self.word.load(Ordering::Relaxed);
@@ -122,8 +123,8 @@ impl<T> BiasedLock<T> {
         if word & BIASED != 0 {
             return self.enter_by_revoking();
         }
-        // Seen late, this says that somebody is in who has just left: so it would have been a
-        // moment ago.
+        // If this load is stale, the holder has just left, and this attempt counts as made a moment
+        // ago.
         if word & TAKEN != 0 {
             return None;
         }
@@ -134,8 +135,8 @@ impl<T> BiasedLock<T> {
         }
     }
 
-    /// The same, for a thread that comes again soon, and stays for a moment: it may become the
-    /// bias owner.
+    /// As [`BiasedLock::try_enter`], for a thread that enters often and stays for moments. Such a
+    /// thread may become the bias owner.
     #[inline]
     pub fn try_enter_often(&self) -> Option<BiasedLockGuard<'_, T>> {
         let word = self.word.load(Ordering::Relaxed);
@@ -145,7 +146,7 @@ impl<T> BiasedLock<T> {
         self.enter_and_take_bias()
     }
 
-    /// Apart, for the bias owner's sake: what is not called has nothing to save.
+    /// Not inlined, so that the bias owner's fast path saves no registers.
     #[inline(never)]
     fn enter_and_take_bias(&self) -> Option<BiasedLockGuard<'_, T>> {
         let mut inside = self.try_enter()?;
@@ -155,8 +156,8 @@ impl<T> BiasedLock<T> {
         Some(inside)
     }
 
-    /// This thread, which is in, is the bias owner from now on, if none but it came often for long:
-    /// its mark.
+    /// Makes this thread, which is inside, the bias owner if for long no other thread has entered
+    /// often. Returns the bias owner's mark.
     fn take_bias(&self) -> Option<&AtomicBool> {
         let place = place().filter(|_| self.may_bias)?;
         let before = self.latest.load(Ordering::Relaxed);
@@ -170,7 +171,8 @@ impl<T> BiasedLock<T> {
         let biased = TAKEN | BIASED | place << PLACE_SHIFT;
         let mark = self.mark(biased)?;
         mark.store(true, Ordering::Relaxed);
-        // Not if somebody has asked or sleeps. Who finds it biased finds the mark.
+        // Fails if a thread has made a request or sleeps. A thread that finds the lock biased also
+        // finds the mark.
         if self.word.compare_exchange(TAKEN, biased, Ordering::Release, Ordering::Relaxed).is_ok() {
             return Some(mark);
         }
@@ -178,7 +180,7 @@ impl<T> BiasedLock<T> {
         None
     }
 
-    /// Wait until nobody is.
+    /// Enters, and waits until no other thread is inside.
     pub fn enter(&self) -> BiasedLockGuard<'_, T> {
         self.try_enter().unwrap_or_else(|| self.await_entry())
     }
@@ -194,28 +196,28 @@ impl<T> BiasedLock<T> {
             if let Some(inside) = self.enter_by_revoking() {
                 return inside;
             }
-            // Who leaves from here on sees that it is awaited, and wakes nobody before this thread
+            // A thread that leaves from here on sees `AWAITED`, and wakes no thread before this one
             // sleeps.
             asleep = self.opened.wait(asleep).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// This thread is the bias owner, as of this word.
+    /// Enters as the bias owner, which this thread is according to `word`.
     #[inline]
     fn enter_as_bias_owner(&self, word: u32) -> Option<BiasedLockGuard<'_, T>> {
-        // Twice at once it is not inside.
+        // Fails if this thread is inside already.
         let mark = self.mark(word).filter(|mark| !mark.load(Ordering::Relaxed))?;
         mark.store(true, Ordering::Relaxed);
         light();
-        // While this thread is none, nobody makes it the bias owner again.
+        // While this thread's mark is set, no thread makes it the bias owner again.
         if (self.word.load(Ordering::Relaxed) ^ word) & (BIASED | PLACE) == 0 {
             return Some(BiasedLockGuard { lock: self, mark: Some(mark) });
         }
         self.enter_after_all(mark)
     }
 
-    /// Not as the bias owner any more. Who has revoked the bias may have taken this thread for
-    /// one that is inside, and looks what it was asked.
+    /// Enters after the bias was revoked. The revoking thread may have found this thread's mark,
+    /// and so this thread must check for requests.
     #[cold]
     fn enter_after_all(&self, mark: &AtomicBool) -> Option<BiasedLockGuard<'_, T>> {
         let inside = self.claim(mark, 0);
@@ -223,8 +225,8 @@ impl<T> BiasedLock<T> {
         inside
     }
 
-    /// The same, on the way out: unless who has revoked the bias has seen that, and is in,
-    /// leave as anybody does.
+    /// Leaves after the bias was revoked: as any other holder, unless the revoking thread has seen
+    /// this thread leave, and is inside.
     #[cold]
     fn leave_after_all(&self, mark: &AtomicBool) {
         drop(self.claim(mark, 0));
@@ -239,7 +241,7 @@ impl<T> BiasedLock<T> {
             self.word.fetch_update(Ordering::Acquire, Ordering::Relaxed, withdrawn).ok()?;
         let mark = self.mark(before)?;
         heavy();
-        // If it is inside, it sees the bias revoked when it leaves.
+        // A bias owner that is inside sees the revocation when it leaves.
         let inside = if mark.load(Ordering::Acquire) { None } else { self.claim(mark, REVOKING) };
         if inside.is_none() {
             self.word.fetch_and(!REVOKING, Ordering::Release);
@@ -247,8 +249,8 @@ impl<T> BiasedLock<T> {
         inside
     }
 
-    /// Be in, and then undo this, if the bias was revoked from the thread of this mark, and
-    /// nobody else has claimed what was taken for it.
+    /// Enters if the bias was revoked from the thread of this mark, and no other thread has claimed
+    /// the lock since. Also clears the bits of `undo`.
     #[cold]
     fn claim(&self, mark: &AtomicBool, undo: u32) -> Option<BiasedLockGuard<'_, T>> {
         let is_its = |word| self.mark(word).is_some_and(|its| std::ptr::eq(its, mark));
@@ -270,13 +272,16 @@ impl<T> BiasedLock<T> {
         self.marks.get((word >> PLACE_SHIFT) as usize)
     }
 
-    /// Ask whoever is in. It may be nobody by now: the caller must try to enter, too.
+    /// Makes a request to the holder. There may be no holder by now, so the caller must try to
+    /// enter too.
     pub fn ask(&self) {
-        // Not a store: what earlier ones have asked is known with this, too.
+        // A read-modify-write and not a store, so that requests of earlier threads are seen with
+        // this one.
         self.word.fetch_or(ASKED, Ordering::AcqRel);
     }
 
-    /// Has somebody asked, and nobody answered? Who has just left sees all that was asked before.
+    /// Returns `true` if a request was made and not answered. A thread that has just left sees all
+    /// earlier requests.
     #[inline]
     pub fn is_asked(&self) -> bool {
         self.word.load(Ordering::Relaxed) & ASKED != 0
@@ -292,7 +297,7 @@ impl<T> BiasedLock<T> {
     #[cold]
     fn wake(&self) {
         self.word.fetch_and(!AWAITED, Ordering::Relaxed);
-        // Who was about to sleep does by now, or has not looked yet.
+        // A thread that was about to sleep now sleeps, or has not checked the word yet.
         drop(self.lock());
         self.opened.notify_all();
     }
@@ -311,8 +316,7 @@ impl<T> BiasedLock<T> {
 }
 
 impl<T> BiasedLockGuard<'_, T> {
-    /// Take back what was asked: all that was done before any of the questions is seen from here
-    /// on.
+    /// Clears the request. Everything done before any of the requests is visible from here on.
     pub fn answer(&mut self) {
         self.lock.word.fetch_and(!ASKED, Ordering::AcqRel);
     }

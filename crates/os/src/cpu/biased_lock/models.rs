@@ -1,11 +1,11 @@
-//! Gates, tried by loom.
+//! Models of the biased lock.
 
 use super::*;
 use crate::models::model;
 use loom::sync::Arc;
 use loom::thread;
 
-/// Each of three is in alone, and none sleeps for ever.
+/// Each of three threads is inside alone, and none sleeps for ever.
 #[test]
 fn loom_biased_lock_lets_all_in() {
     model(2, || {
@@ -20,13 +20,14 @@ fn loom_biased_lock_lets_all_in() {
     });
 }
 
-/// Who asks and finds it taken is heard by who leaves, who then sees what was done before.
+/// A request of a thread that finds the lock held is seen by the holder when it leaves. The holder
+/// then sees what was done before the request.
 #[test]
 fn loom_biased_lock_hears_questions() {
     model(3, || hears_questions(BiasedLock::new(())));
 }
 
-/// The bias owner does, too, although who asks does not wait for it.
+/// The bias owner sees requests too, although the requesting thread does not wait for it.
 #[test]
 fn loom_bias_owner_runs_what_it_is_asked() {
     model(4, || {
@@ -60,8 +61,8 @@ fn enter_often<T>(lock: &BiasedLock<T>) -> BiasedLockGuard<'_, T> {
     lock.try_enter_often().unwrap_or_else(|| lock.enter())
 }
 
-/// The bias owner goes in and out while another revokes the bias: one at a time is inside, and
-/// it opens when all are out.
+/// The bias owner enters and leaves while another thread revokes the bias. One thread at a time is
+/// inside, and the lock is open when all are outside.
 #[test]
 fn loom_bias_is_revoked() {
     model(4, || {
@@ -84,7 +85,7 @@ fn loom_bias_is_revoked() {
     });
 }
 
-/// Two look in while the bias owner comes and goes, which nobody waits for.
+/// Two threads try to enter while the bias owner enters and leaves, and none waits for it.
 #[test]
 fn loom_biased_lock_opens_after_all_who_look_in() {
     model(3, || {
@@ -108,7 +109,7 @@ fn look_in(lock: &BiasedLock<u32>) -> u32 {
     })
 }
 
-/// Two sleep until the bias owner is out, one of them for the other.
+/// Two threads sleep until the bias owner is outside, one of them until the other has left too.
 #[test]
 fn loom_bias_owner_wakes_all_that_wait() {
     model(3, || {

@@ -1,4 +1,4 @@
-//! How threads are told apart, and the fence that a bias owner leaves to who revokes its bias.
+//! Places of threads, and the fence that the revoking thread makes for the bias owner.
 
 #[cfg(loom)]
 pub use modelled::*;
@@ -11,8 +11,7 @@ mod real {
 
     pub const PLACES: usize = crate::hazard::PLACES;
 
-    /// Times one after another that a thread must have come often to become the bias owner, at
-    /// first.
+    /// Initial number of entries in a row after which a thread becomes the bias owner.
     pub const PATIENCE: u32 = 256;
 
     #[inline]
@@ -20,7 +19,7 @@ mod real {
         crate::hazard::place().and_then(|place| u32::try_from(place).ok())
     }
 
-    /// There is no bias owner if not.
+    /// Returns `true` if fences are asymmetric. Otherwise there is no bias owner.
     pub fn is_asymmetric() -> bool {
         fences::are_asymmetric(Reach::Process)
     }
@@ -35,8 +34,8 @@ mod real {
     }
 }
 
-/// Each thread of a model is the bias owner as soon as it comes often. That one side may make the
-/// other's fence is tried in `hazard::models`.
+/// In a model, each thread is the bias owner as soon as it enters often. `hazard::models` tests
+/// that one side may make the other's fence.
 #[cfg(loom)]
 mod modelled {
     use loom::sync::atomic::fence;
@@ -46,8 +45,8 @@ mod modelled {
     pub const PLACES: usize = 4;
     pub const PATIENCE: u32 = 0;
 
-    // Loom runs all threads of a model on one of the system's: those of other models, at the same
-    // time, do not count.
+    // Loom runs all threads of a model on one system thread. So models that run at the same time do
+    // not disturb this count.
     std::thread_local! {
         static NEXT: Cell<u32> = const { Cell::new(0) };
     }

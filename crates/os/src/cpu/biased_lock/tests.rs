@@ -1,4 +1,4 @@
-//! Gates, step by step and with real threads.
+//! Tests the biased lock step by step, and with real threads.
 
 use super::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
