@@ -1,18 +1,19 @@
 //! CRC32C (RFC 3720, appendix B.4) at the speed of memory.
 //!
-//! Where the processor multiplies polynomials in wide registers, many bytes go at once: over memory
-//! that no cache holds half as fast again as the CRC instruction, twice as fast for datagrams of an
-//! Ethernet MTU, which are too short for that instruction's latency to be hidden.
+//! Where the processor multiplies polynomials in wide registers, many bytes are folded at once. For
+//! memory outside all caches, this is half as fast again as the CRC instruction. It is twice as
+//! fast for datagrams of an Ethernet MTU, which are too short to hide that instruction's latency.
 
 use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
 
-/// The sum of what has the sum `sum`, and then `bytes`. Of nothing it is 0.
+/// Returns the checksum of data with checksum `sum` followed by `bytes`. The checksum of no data is
+/// 0.
 #[must_use]
 pub fn crc32c(sum: u32, bytes: &[u8]) -> u32 {
     match (sum, bytes) {
         (sum, []) => sum,
-        // A digest is made with a table in it: longer than a small datagram, and not needed to
-        // begin with.
+        // Creating a digest copies a table that is longer than a small datagram. The first part
+        // needs no digest.
         (0, bytes) => crc32_iscsi(bytes),
         (sum, bytes) => {
             let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!sum));
@@ -26,7 +27,7 @@ pub fn crc32c(sum: u32, bytes: &[u8]) -> u32 {
 mod tests {
     use super::crc32c;
 
-    /// The definition, bit by bit.
+    /// Computes the checksum by its definition, bit by bit.
     fn slowly(sum: u32, bytes: &[u8]) -> u32 {
         let by_bit = |crc: u32| (crc >> 1) ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 };
         !bytes

@@ -1,10 +1,10 @@
-//! An allocator that counts, so that tests can say what a thing keeps and that a path allocates
-//! nothing.
+//! An allocator that counts, so that tests can check how much memory an object keeps, and that a
+//! path allocates nothing.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The system's allocator, counted. A test program makes it its own:
+/// The system's allocator with counters. A test program declares it as its global allocator:
 ///
 /// ```
 /// use oikaze_os::counting::Counting;
@@ -24,20 +24,20 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Nothing allocated yet.
+    /// Creates the allocator with all counters 0.
     #[must_use]
     #[allow(clippy::new_without_default, reason = "a static needs a constant")]
     pub const fn new() -> Self {
         Self { live: AtomicU64::new(0), calls: AtomicU64::new(0) }
     }
 
-    /// Bytes asked for and not yet given back, by all threads.
+    /// Returns the bytes that all threads have allocated and not yet freed.
     #[must_use]
     pub fn live(&self) -> u64 {
         self.live.load(Ordering::Relaxed)
     }
 
-    /// How often memory was asked for, growing included, by all threads.
+    /// Returns the number of allocations by all threads, reallocations included.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)

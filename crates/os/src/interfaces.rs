@@ -1,4 +1,4 @@
-//! The host's network interfaces and their addresses.
+//! Network interfaces of this host, and their addresses.
 
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -9,34 +9,36 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// One address of one interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Name, e.g. `eth0`.
+    /// Name, such as `eth0`.
     pub name: String,
-    /// Number, the scope of its link-local addresses; 0 if it went away meanwhile.
+    /// Number of the interface, which is the scope of its link-local addresses. It is 0 if the
+    /// interface has gone away.
     pub index: u32,
-    /// The address.
+    /// Address of the interface.
     pub address: IpAddr,
-    /// Bits of the subnet.
+    /// Length of the subnet prefix in bits.
     pub prefix: u8,
-    /// Switched on. Whether it has a carrier is not asked: the kernel's answer lags by up to a
-    /// second.
+    /// `true` if the interface is switched on. The carrier is not checked, because the kernel's
+    /// answer lags by up to a second.
     pub up: bool,
 }
 
 impl Interface {
-    /// Switched on, and with an address that means something to others: link-local IPv6 addresses
-    /// do only with the peer's own number of its interface.
+    /// Returns `true` if the interface is switched on and its address is meaningful to other hosts.
+    /// A link-local IPv6 address is meaningful only with the peer's own number of its interface.
     #[must_use]
     pub fn is_usable(&self) -> bool {
         self.up && !matches!(self.address, IpAddr::V6(v6) if v6.is_unicast_link_local())
     }
 }
 
-/// Any socket: it tells of the interfaces of its network namespace.
+/// A socket through which the kernel answers questions about the interfaces of the socket's network
+/// namespace.
 #[derive(Debug)]
 pub struct Probe(OwnedFd);
 
 impl Probe {
-    /// In this thread's namespace.
+    /// Opens a probe in this thread's network namespace.
     ///
     /// # Errors
     /// No socket can be opened.
@@ -45,7 +47,8 @@ impl Probe {
         Ok(Probe(open(AddressFamily::INET).or_else(|_| open(AddressFamily::INET6))?))
     }
 
-    /// Does this interface carry Ethernet frames? `None`: there is none of that name.
+    /// Returns `true` if this interface carries Ethernet frames, and `None` if there is no
+    /// interface of that name.
     #[must_use]
     pub fn is_ethernet(&self, name: &str) -> Option<bool> {
         let answer = self.ask(name, libc::SIOCGIFHWADDR)?;
@@ -53,8 +56,8 @@ impl Probe {
         Some(unsafe { answer.ifr_ifru.ifru_hwaddr.sa_family } == libc::ARPHRD_ETHER)
     }
 
-    /// Bytes of the largest IP packet that this interface takes; `None`: there is none of that
-    /// name.
+    /// Returns the size in bytes of the largest IP packet that this interface takes. Returns `None`
+    /// if there is no interface of that name.
     #[must_use]
     pub fn mtu(&self, name: &str) -> Option<usize> {
         let answer = self.ask(name, libc::SIOCGIFMTU)?;
@@ -62,11 +65,11 @@ impl Probe {
         usize::try_from(unsafe { answer.ifr_ifru.ifru_mtu }).ok()
     }
 
-    /// By ioctl and not from /sys, which may show another network namespace.
+    /// Asks by ioctl and not from /sys, which may show another network namespace.
     fn ask(&self, name: &str, what: libc::Ioctl) -> Option<libc::ifreq> {
         // SAFETY: `ifreq` is plain data for which zeros are valid.
         let mut request: libc::ifreq = unsafe { core::mem::zeroed() };
-        // One less than the array: the last byte stays the terminating zero.
+        // One byte less than the array, so that the last byte stays the terminating zero.
         let room = request.ifr_name.len() - 1;
         for (to, from) in request.ifr_name.iter_mut().take(room).zip(name.as_bytes()) {
             *to = *from as libc::c_char;
@@ -77,7 +80,7 @@ impl Probe {
     }
 }
 
-/// All addresses of all interfaces in this network namespace, in the kernel's order.
+/// Returns all addresses of all interfaces in this network namespace, in the kernel's order.
 ///
 /// # Errors
 /// What `getifaddrs` says.
@@ -118,7 +121,7 @@ pub fn list() -> io::Result<Vec<Interface>> {
     Ok(found)
 }
 
-/// The IP address in a socket address; `None` if it is of another family.
+/// Returns the IP address in a socket address, or `None` if it is of another family.
 ///
 /// # Safety
 /// `at` is null or points to a socket address as long as its family says.
@@ -140,7 +143,7 @@ unsafe fn ip_address(at: *const libc::sockaddr) -> Option<IpAddr> {
     }
 }
 
-/// Leading ones of a mask.
+/// Returns the number of leading ones of a mask.
 fn ones(mask: IpAddr) -> u8 {
     let ones = match mask {
         IpAddr::V4(v4) => u32::from(v4).leading_ones(),

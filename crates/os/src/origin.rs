@@ -5,9 +5,9 @@
 //! refuse to use it (MEM-24.1).
 //!
 //! The process number lies in a page of its own. `MADV_WIPEONFORK` makes the kernel clear that page
-//! in a child, whichever system call made the child; where the kernel refuses the advice, a handler
-//! of pthread_atfork(3) clears it. A child of vfork(2) or posix_spawn(3) shares the parent's memory
-//! until it calls exec, and so keeps the number.
+//! in a child, whichever system call made the child. Where the kernel refuses the advice, a handler
+//! of pthread_atfork(3) clears the page. A child of vfork(2) or posix_spawn(3) shares the parent's
+//! memory until it calls exec, and so keeps the number.
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 /// Number of the first process; 0 means that fork has cleared the number.
 const FIRST: u32 = 1;
 
-/// Holds the number until the page is mapped, and where no page can be had.
+/// Holds the number until the page is mapped, and where no page can be mapped.
 static FALLBACK: AtomicU32 = AtomicU32::new(FIRST);
 /// Address of the process number.
 static NUMBER: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const FALLBACK).cast_mut());
@@ -26,23 +26,24 @@ static NUMBER: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const FALLBACK).cast_
 static HIGHEST: AtomicU32 = AtomicU32::new(FIRST);
 static WATCHED: AtomicBool = AtomicBool::new(false);
 
-/// Names the process that made something.
+/// Identity of the process that made an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin(u32);
 
 impl Origin {
-    /// Returns the origin of what this process makes now. Watches for forks from the first call on.
+    /// Returns the identity of this process. Watches for forks from the first call on.
     #[must_use]
     pub fn here() -> Origin {
-        // A swap, not a `Once`: a child of a fork in the middle of this must not wait for a thread
-        // that it does not have.
+        // A swap and not a `Once`: in a child that was forked during this call, a `Once` would wait
+        // for a thread that the child does not have.
         if !WATCHED.swap(true, Ordering::Relaxed) {
             watch();
         }
         Origin(number())
     }
 
-    /// Is this the process that made it, and not a child of fork? Costs two loads.
+    /// Returns `true` in the process that made the object, and `false` in its children of fork.
+    /// Costs two loads.
     #[inline]
     #[must_use]
     pub fn is_here(self) -> bool {
@@ -56,8 +57,8 @@ impl Default for Origin {
     }
 }
 
-/// Holds something that a child of fork must not drop: the drop would act on the parent's job, or
-/// wait for a thread that the child does not have. In a child the content is forgotten.
+/// Holds a value that a child of fork must not drop. The drop would act on the parent's job, or
+/// wait for a thread that the child does not have. In a child the value is forgotten.
 #[derive(Debug)]
 pub struct OriginBound<T> {
     content: ManuallyDrop<T>,
@@ -119,7 +120,7 @@ fn renumber(word: &AtomicU32) -> u32 {
     }
 }
 
-/// Sees to it that the number is cleared in children of fork.
+/// Arranges that the number is cleared in children of fork.
 fn watch() {
     // Miri has neither fork nor the calls below.
     if cfg!(miri) {
@@ -207,7 +208,7 @@ mod tests {
         }
     }
 
-    /// MEM-24.2: what is bound to a process is dropped there and nowhere else.
+    /// MEM-24.2: a bound value is dropped in its own process and in no other.
     #[test]
     fn bound_content_in_child_of_fork_is_not_dropped() {
         struct Counted(Rc<Cell<u32>>);

@@ -1,4 +1,5 @@
-//! What a launcher needs of the system: signals as messages, and children that cannot outlive it.
+//! System services for a launcher: signals as messages, and children that cannot outlive the
+//! launcher.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -12,12 +13,12 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Take these signals out of normal delivery. Call it before any other thread is started:
+    /// Takes these signals out of normal delivery. Call it before any other thread is started:
     /// threads inherit the mask, and a thread without it would still be interrupted.
     ///
-    /// Those that this process was started to ignore (`nohup`) stay ignored: blocked, they would be
-    /// queued and read all the same. Except SIGCHLD: the kernel tells nobody how children end whose
-    /// parent ignores it.
+    /// Signals that this process was started to ignore (`nohup`) stay ignored. Blocked, they would
+    /// be queued and read all the same. SIGCHLD is the exception: to a parent that ignores it, the
+    /// kernel does not report how children end.
     ///
     /// # Errors
     /// A number that is no signal, or no descriptor is left.
@@ -55,7 +56,7 @@ impl Signals {
         Ok(Signals { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
-    /// Wait for the next signal.
+    /// Waits for the next signal.
     ///
     /// # Errors
     /// What `read` says, except that an interruption is tried again.
@@ -88,12 +89,12 @@ fn is_ignored(signal: i32) -> bool {
     }
 }
 
-/// Make the child that `command` will start the leader of its own process group (so that its own
-/// children can be reached with it), with normal signal delivery, and, if `bound`, killed by the
-/// kernel when the *thread* that starts it ends.
+/// Prepares the child that `command` will start. The child leads its own process group, so that its
+/// own children can be reached with it, and has normal signal delivery. If `bound`, the kernel
+/// kills the child when the *thread* that starts it ends.
 ///
-/// So the starting thread must live as long as the child should: a launcher starts its children
-/// from its main thread.
+/// The starting thread must therefore live as long as the child should. A launcher starts its
+/// children from its main thread.
 pub fn isolate(command: &mut Command, bound: bool) {
     command.process_group(0);
     let parent = std::process::id();
@@ -119,9 +120,9 @@ pub fn isolate(command: &mut Command, bound: bool) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Runs `work` in a child of fork and waits for it: for tests of what a child may do. The child
-/// ends without destructors, and the status is `work`'s; a child that a signal ended has 128 more
-/// than the signal's number.
+/// Runs `work` in a child of fork and waits for it. It serves tests of what a child may do. The
+/// child ends without destructors, and its status is that of `work`. For a child that a signal
+/// ended, the status is 128 plus the signal's number.
 ///
 /// # Errors
 /// The system grants no further process.
@@ -149,7 +150,7 @@ pub fn in_child_of_fork(work: impl FnOnce() -> i32) -> io::Result<i32> {
     })
 }
 
-/// The name of a signal, e.g. `SIGKILL`; its number if it has none here.
+/// Returns the name of a signal, such as `SIGKILL`, or its number if this function knows no name.
 #[must_use]
 pub fn signal_name(signal: i32) -> String {
     let name = match signal {
@@ -181,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_child_leads_its_own_group_with_an_empty_mask() {
-        // In a thread of its own: the mask must not leak into other tests, and the child may end
+        // Runs in its own thread: the mask must not leak into other tests, and the child may end
         // with this thread.
         let run = || {
             let signals = Signals::take(&[libc::SIGUSR1]).unwrap();
@@ -189,8 +190,8 @@ mod tests {
             assert_eq!(unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1) }, 0);
             assert_eq!(signals.wait().unwrap(), libc::SIGUSR1);
             let mut command = Command::new("/bin/sh");
-            // A shell that waits for a child to start may block all signals meanwhile: it becomes
-            // the one that looks.
+            // A shell that waits for a child to start may block all signals meanwhile. So the shell
+            // replaces itself by the program that reads the mask.
             command
                 .args(["-c", "read line < /proc/$$/stat; echo \"$$ $line\"; exec grep SigBlk /proc/$$/status"])
                 .stdout(Stdio::piped());

@@ -1,7 +1,8 @@
 //! Signals of the program, and threads that must not run its handlers.
 //!
-//! A handler of the program's may touch a page of a shared array. On a thread of the library, or on
-//! one that is inside the engine, it would wait for a page that only this thread can bring.
+//! A handler of the program may touch a page of a shared array. On a thread of the library, or on a
+//! thread that is inside the engine, the handler would wait for a page that only this thread can
+//! fetch.
 
 use std::io;
 use std::marker::PhantomData;
@@ -13,24 +14,24 @@ use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// Signals that a thread raises by what it does. Blocked, they would end the process at once, or be
-/// lost.
+/// Signals that a thread raises by its own instructions. Blocked, they would end the process at
+/// once, or be lost.
 const SYNCHRONOUS: [libc::c_int; 6] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
 
-/// While it lives, the calling thread runs no signal handler but those of synchronous signals.
-/// Threads that are spawned meanwhile inherit that.
+/// Guard: while it lives, the calling thread runs no signal handler except those of synchronous
+/// signals. Threads that are spawned meanwhile inherit the mask.
 #[derive(Debug)]
 #[must_use = "signals are let through again when this is dropped"]
 pub struct SignalsBlocked {
     before: Option<libc::sigset_t>,
-    /// The mask is the thread's.
+    /// The mask belongs to the thread.
     not_send: PhantomData<*mut ()>,
 }
 
 impl SignalsBlocked {
-    /// Blocks them from here on. (It fails on no system; a sandbox that forbids it leaves the mask
-    /// as it was.)
+    /// Blocks signals from here on. (It fails on no system. A sandbox that forbids it leaves the
+    /// mask as it was.)
     pub fn begin() -> SignalsBlocked {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
@@ -41,7 +42,7 @@ impl SignalsBlocked {
             for signal in SYNCHRONOUS {
                 libc::sigdelset(set.as_mut_ptr(), signal);
             }
-            // Added to those that are blocked already: the program may block what it likes.
+            // Added to the signals that the program has blocked already.
             let masked =
                 libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr()) == 0;
             masked.then(|| before.assume_init())
@@ -71,11 +72,11 @@ pub fn spawn<T: Send + 'static>(
     Builder::new().name(name.into()).spawn(work)
 }
 
-/// The program has been seen to have handlers for signals that come from outside.
+/// `true` once the program was seen to have handlers for signals that come from outside.
 static HANDLED: AtomicBool = AtomicBool::new(false);
 
-/// A lock that is held with the program's handlers held off. A handler on this thread could
-/// otherwise wait for a page that only a thread that wants the lock can bring (COH-8.7).
+/// A lock whose holder runs no handler of the program. A handler on this thread could otherwise
+/// wait for a page that only a thread waiting for the lock can fetch (COH-8.7).
 #[derive(Debug)]
 pub struct Locked<G> {
     // Released before signals are let through again.
@@ -83,21 +84,21 @@ pub struct Locked<G> {
     _blocked: Option<SignalsBlocked>,
 }
 
-/// Takes a lock by `lock`. Costs one load as long as the program has no handlers.
+/// Takes a lock by calling `lock`. Costs one extra load while the program has no handlers.
 pub fn locked<G>(lock: impl FnOnce() -> G) -> Locked<G> {
     let blocked = are_known_to_be_handled().then(SignalsBlocked::begin);
     Locked { guard: lock(), _blocked: blocked }
 }
 
-/// As [`locked`], also while the program has no handlers that are known. For locks that are taken
-/// rarely: it costs two system calls.
+/// As [`locked`], but blocks signals even if no handlers are known. It costs two system calls, so
+/// it is for locks that are taken rarely.
 pub fn locked_without_signals<G>(lock: impl FnOnce() -> G) -> Locked<G> {
     let blocked = Some(SignalsBlocked::begin());
     Locked { guard: lock(), _blocked: blocked }
 }
 
 impl<T> Locked<MutexGuard<'_, T>> {
-    /// Waits for a condition, for `limit` at most ([`Condvar::wait_timeout`]).
+    /// Waits for a condition, at most for `limit` ([`Condvar::wait_timeout`]).
     #[must_use]
     pub fn wait_timeout(self, condition: &Condvar, limit: Duration) -> Self {
         let Locked { guard, _blocked } = self;
@@ -126,8 +127,8 @@ impl<G: DerefMut> DerefMut for Locked<G> {
     }
 }
 
-/// Writes a line to standard error without the lock of [`std::io::stderr`], which the thread in a
-/// signal handler may hold that waits for the caller.
+/// Writes a line to standard error without the lock of [`std::io::stderr`]. A thread in a signal
+/// handler may hold that lock while it waits for the caller.
 pub fn say(text: &str) {
     let line = format!("{text}\n");
     let mut rest = line.as_bytes();
@@ -135,21 +136,21 @@ pub fn say(text: &str) {
         match rustix::io::write(io::stderr(), rest) {
             Ok(written) if written > 0 => rest = rest.get(written..).unwrap_or_default(),
             Err(rustix::io::Errno::INTR) => {}
-            // Nobody reads it.
+            // No process reads standard error.
             _ => return,
         }
     }
 }
 
-/// Has the program been [seen](are_handled) to have handlers? Costs one load.
+/// Returns `true` if the program was [seen](are_handled) to have handlers. Costs one load.
 #[inline]
 #[must_use]
 pub fn are_known_to_be_handled() -> bool {
     HANDLED.load(Ordering::Relaxed)
 }
 
-/// Has the program a handler for some signal that comes from outside? Costs a system call for each
-/// signal.
+/// Returns `true` if the program has a handler for some signal that comes from outside. Costs a
+/// system call for each signal.
 #[must_use]
 pub fn are_handled() -> bool {
     let are_handled = look_for_handlers();
@@ -185,8 +186,8 @@ mod tests {
         u64::from_str_radix(mask.trim(), 16).unwrap()
     }
 
-    /// COH-8.7: all but the synchronous ones, and the two that nobody can block; the spawning
-    /// thread is as before.
+    /// COH-8.7: the thread blocks all signals except the synchronous ones and the two that cannot
+    /// be blocked. The mask of the spawning thread stays the same.
     #[test]
     fn library_thread_blocks_all_but_synchronous_signals() {
         let before = blocked();

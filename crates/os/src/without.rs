@@ -1,57 +1,59 @@
-//! `OIKAZE_WITHOUT=uffd,gso,…`: mechanisms the kernel offers that are not to be used.
+//! `OIKAZE_WITHOUT=uffd,gso,…`: mechanisms of the kernel that the user has switched off.
 //!
-//! Every mechanism of the runtime has a fallback; this is how a fallback is chosen by hand, in
-//! tests and in the field.
+//! Every mechanism of the runtime has a fallback. This variable selects fallbacks by hand, in tests
+//! and in the field.
 
-/// What is switched off. All `false`: use whatever works.
+/// Mechanisms that are switched off. If all are `false`, the runtime uses every mechanism that
+/// works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Without {
-    /// userfaultfd altogether: shared arrays fall back to `mprotect` and SIGSEGV.
+    /// userfaultfd altogether. Shared arrays fall back to `mprotect` and SIGSEGV.
     pub uffd: bool,
-    /// userfaultfd for faults from inside system calls; what remains is the user-mode-only
-    /// descriptor.
+    /// userfaultfd for faults from inside system calls. The user-mode-only descriptor remains.
     pub uffd_full: bool,
     /// `mprotect` and SIGSEGV as a way to track pages.
     pub mprotect: bool,
-    /// Several datagrams sent by one call (`UDP_SEGMENT`).
+    /// Sending several datagrams by one call (`UDP_SEGMENT`).
     pub gso: bool,
-    /// Several datagrams received as one buffer (`UDP_GRO`).
+    /// Receiving several datagrams as one buffer (`UDP_GRO`).
     pub gro: bool,
-    /// Receiving bulk directly into its place.
+    /// Direct placement: receiving bulk data where it belongs, without a copy.
     pub predict: bool,
-    /// A socket of its own for bulk.
+    /// A separate socket for bulk data.
     pub lanes: bool,
-    /// Sockets of their own for the peers that are talked to most.
+    /// Separate connected sockets for the most active peers.
     pub connect: bool,
-    /// Receiving small datagrams before the kernel's IP does (a tcx program).
+    /// Receiving small datagrams before the kernel's IP layer does (a tcx program).
     pub early: bool,
-    /// Sending small datagrams past the kernel's IP, as frames.
+    /// Sending small datagrams as frames, bypassing the kernel's IP layer.
     pub frames: bool,
-    /// Sending bulk without a copy (`vmsplice`, `splice`).
+    /// Sending bulk data without a copy (`vmsplice`, `splice`).
     pub splice: bool,
     /// IPv6.
     pub ipv6: bool,
-    /// Memory shared with nodes of the same machine; they are talked to over UDP.
+    /// Shared memory with local peers. They are reached over UDP instead.
     pub shm: bool,
-    /// Fences that the kernel makes for who goes in, when something ends (`membarrier`).
+    /// Fences that the kernel makes for the threads that enter an object, when the object ends
+    /// (`membarrier`).
     pub membarrier: bool,
-    /// Placing pages by moving them (`UFFDIO_MOVE`); they are copied instead.
+    /// Placing pages by moving them (`UFFDIO_MOVE`). They are copied instead.
     pub page_move: bool,
-    /// Exchanging pages with a local peer by mapping each other's; their bytes are copied instead.
+    /// Exchanging pages with a local peer by mapping each other's pages. Their bytes are copied
+    /// instead.
     pub remap: bool,
     /// Huge pages for regions.
     pub huge: bool,
 }
 
-/// The environment variable.
+/// Name of the environment variable.
 pub const VARIABLE: &str = "OIKAZE_WITHOUT";
 
-/// A word in `OIKAZE_WITHOUT` that names nothing.
+/// Error: a word in `OIKAZE_WITHOUT` names no mechanism.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{VARIABLE}: unknown mechanism \"{word}\"; known are {}, separated by commas", known())]
 pub struct UnknownMechanism {
-    /// The word.
+    /// The unknown word.
     pub word: String,
 }
 
@@ -82,7 +84,7 @@ fn known() -> String {
 }
 
 impl Without {
-    /// What `OIKAZE_WITHOUT` says; nothing if it is not set.
+    /// Reads `OIKAZE_WITHOUT`. Nothing is switched off if the variable is not set.
     ///
     /// # Errors
     /// A word that names no mechanism: a misspelt switch must not pass for a test of the fallback.
@@ -91,7 +93,7 @@ impl Without {
             .map_or(Ok(Without::default()), |text| Without::parse(&text.to_string_lossy()))
     }
 
-    /// From a list such as `gso,gro`.
+    /// Parses a list such as `gso,gro`.
     ///
     /// # Errors
     /// As [`Without::from_env`].
@@ -107,13 +109,14 @@ impl Without {
         Ok(without)
     }
 
-    /// Is the mechanism of this name switched off? (`false` for a name there is not.)
+    /// Returns `true` if the mechanism of this name is switched off. Returns `false` for an unknown
+    /// name.
     #[must_use]
     pub fn is_off(mut self, name: &str) -> bool {
         SWITCHES.iter().any(|(known, switch)| *known == name && *switch(&mut self))
     }
 
-    /// The names of what is switched off, as they would be written.
+    /// Returns the names of the mechanisms that are switched off, in the notation of the variable.
     pub fn names(mut self) -> impl Iterator<Item = &'static str> {
         SWITCHES.into_iter().filter_map(move |(name, switch)| switch(&mut self).then_some(name))
     }
