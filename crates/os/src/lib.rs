@@ -1,7 +1,8 @@
 //! Operating system interface of Oikaze, and all of its unsafe code.
 //!
-//! Every system call and every unsafe block of the project is in this crate. The other crates are
-//! safe Rust. Each unsafe block states why it is sound.
+//! This crate holds the code that touches the machine, and every unsafe block of the project. Each
+//! unsafe block states why it is sound. The crates `oikaze` and `oikaze-protocol` forbid unsafe
+//! code.
 //!
 //! # Datagrams
 //!

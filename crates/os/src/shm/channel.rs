@@ -2,9 +2,9 @@
 //! (spec/memory.md, MEM-16).
 //!
 //! The writer stores a record's heading last, and the reader polls the place of the next heading.
-//! So a small record moves one cache line between processors. (The FIFO elements of UCX's
-//! shared-memory transport carry such a mark; Aeron's log buffers publish a frame by its length.)
-//! That place holds 0 before, because the writer clears the place behind a record before it
+//! So a small record moves one cache line between processors. The FIFO elements of UCX's
+//! shared-memory transport carry such a mark, and Aeron's log buffers publish a frame by its
+//! length. That place holds 0 before, because the writer clears the place behind a record before it
 //! publishes the record.
 //!
 //! The reader publishes one position, which settles messages and frees their space. Refused records

@@ -9,9 +9,9 @@ use core::ptr::NonNull;
 #[cfg(target_arch = "x86_64")]
 const BY_REGISTERS: core::ops::Range<usize> = 2048..16_384;
 
-/// Copies bytes. A single word, the most frequent small put, is copied without a call. Memory that
-/// is mapped twice may be both source and destination; the result for overlapping bytes is
-/// unspecified.
+/// Copies bytes. A word, the usual size of a single put, is copied by one store and without a call.
+/// Memory that is mapped twice may be both source and destination. The result for overlapping bytes
+/// is unspecified.
 ///
 /// # Safety
 /// As many bytes at `to` are valid for writing, and nobody has references to them.

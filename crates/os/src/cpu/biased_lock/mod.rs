@@ -9,12 +9,12 @@
 //! the holder leaves. A holder that has left finds the request by a mere load, or the request came
 //! later, when the lock was open. No fence is needed for that.
 //!
-//! A thread that enters [often](BiasedLock::try_enter_often), for moments, while no other does,
-//! becomes the *bias owner*: it leaves the word taken, and marks by plain stores whether it is
-//! inside (biased locking: Dice, Moir and Scherer, Quickly Reacquirable Locks, 2003). Another
-//! thread that wants to enter revokes the bias and makes the bias owner's fence as in
-//! [`crate::hazard`]. If the bias owner is outside then, it stays outside. Otherwise it finds the
-//! bias revoked when it leaves, opens the lock, wakes the sleepers and checks for requests.
+//! A thread becomes the *bias owner* if it enters [often](BiasedLock::try_enter_often), for
+//! moments, while no other thread does. The bias owner leaves the word taken, and marks by plain
+//! stores whether it is inside (biased locking: Dice, Moir and Scherer, Quickly Reacquirable Locks,
+//! 2003). Another thread that wants to enter revokes the bias and makes the bias owner's fence as
+//! in [`crate::hazard`]. If the bias owner is outside then, it stays outside. Otherwise it finds
+//! the bias revoked when it leaves, opens the lock, wakes the sleepers and checks for requests.
 //! `try_enter` never waits for the bias owner, which may be blocked on the caller. Each revocation
 //! takes some microseconds, and makes the next bias harder to get.
 
@@ -216,8 +216,8 @@ impl<T> BiasedLock<T> {
         self.enter_after_all(mark)
     }
 
-    /// Enters after the bias was revoked. The revoking thread may have found this thread's mark,
-    /// and so this thread must check for requests.
+    /// Enters after the bias was revoked. The revoking thread may have taken this thread for one
+    /// that is inside, so this thread must check for requests.
     #[cold]
     fn enter_after_all(&self, mark: &AtomicBool) -> Option<BiasedLockGuard<'_, T>> {
         let inside = self.claim(mark, 0);

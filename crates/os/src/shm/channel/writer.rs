@@ -13,7 +13,7 @@ use oikaze_protocol::wind::Refusal;
 /// there waits for no other processor.
 const AHEAD: u64 = 8 * RECORD_STEP as u64;
 
-/// Polls for room before a record has to wait. They take some microseconds.
+/// Maximum number of polls for room before a record has to wait, which take some microseconds.
 const LOOKS_FOR_ROOM: usize = 128;
 
 /// Writer of one direction.
