@@ -10,7 +10,7 @@
 //!   credit, path, liveness.
 //! - [`block`]: rows and planes at equal distances, packed one after the other.
 //! - [`rma`]: one-sided operations and messages, as segments (region, offset, length), never bytes.
-//! - [`local_peer`]: records in the rings between two nodes of one machine.
+//! - [`shm`]: records in the rings between two nodes of one machine.
 //! - [`coherence`]: shared arrays. Page states, write notices, homes, diffs, locks, collectives.
 //!
 //! The engine (crate `oikaze`) hands each datagram to [`wind::Connection::receive`], which calls
