@@ -1,4 +1,4 @@
-//! The one error type of the public interface: what was tried, why it failed, what to do.
+//! The error type of the public interface. An error names the operation, the cause and the remedy.
 
 use crate::engine::Failure;
 use crate::job::JobError;
@@ -17,69 +17,69 @@ use std::time::Duration;
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong.
+/// Error of an operation of this crate.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The time limit of a wait has passed. An [`Operation`](crate::Operation) goes on and may be
-    /// waited for again; a collective goes on without its caller; a lock is no longer asked for.
+    /// waited for again. A collective goes on without its caller. A lock is no longer asked for.
     #[error("{what}: not done after {:.3} s. A longer limit can be set (OIKAZE_TIMEOUT, in milliseconds)", waited.as_secs_f64())]
     Timeout {
-        /// What was waited for.
+        /// Event that the caller waited for.
         what: String,
-        /// How long.
+        /// Time that the wait lasted.
         waited: Duration,
     },
     /// An operation failed.
     #[error("{}", failed_text(what, failure, told.as_deref()))]
     Failed {
-        /// What was tried.
+        /// Operation that was tried.
         what: String,
-        /// Why it failed.
+        /// Cause of the failure.
         failure: Failure,
-        /// If a node is lost and a launcher knows how it ended: its words.
+        /// The launcher's words on how a lost node ended, if a node is lost and the launcher knows.
         told: Option<String>,
     },
-    /// Operations have failed, and nobody had waited for them.
+    /// Operations have failed, and no caller had waited for them.
     #[error("{}", unseen_text(*count, first.as_deref()))]
     Unseen {
-        /// How many.
+        /// Number of failed operations.
         count: u64,
-        /// The first of them, unless it is known no more.
+        /// The first of the failures, unless it is no longer known.
         first: Option<Box<Error>>,
     },
-    /// The job could not be found, started or reached.
+    /// The process could not find, start or reach the job.
     #[error(transparent)]
     Job(#[from] JobError),
     /// The machine could not give memory, or a way to track it.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// Shared memory could not be had or tracked.
+    /// Shared memory could not be allocated or tracked.
     #[error(transparent)]
     Shared(#[from] SharedError),
-    /// A FIFO was written over.
+    /// The memory of a FIFO was overwritten.
     #[error(transparent)]
     Fifo(#[from] FifoError),
-    /// Memory was touched out of its bounds.
+    /// An access was outside the bounds of its memory.
     #[error(transparent)]
     Access(#[from] AccessError),
-    /// Pages cannot change place.
+    /// Pages cannot be exchanged.
     #[error(transparent)]
     Placement(#[from] PlacementError),
     /// The caller's arguments do not fit.
     #[error("{what}: {why}")]
     Invalid {
-        /// What was tried.
+        /// Operation that was tried.
         what: String,
-        /// Why that cannot be.
+        /// Reason why the arguments do not fit.
         why: String,
     },
     /// A system call failed.
     #[error("{what}: {source}{}", remedy(source))]
     System {
-        /// What was tried.
+        /// Operation that was tried.
         what: String,
-        /// What the system said.
+        /// Error that the system returned.
         source: std::io::Error,
     },
 }
@@ -118,7 +118,7 @@ impl Error {
         Error::Invalid { what: what.into(), why: why.into() }
     }
 
-    /// With what the launcher says of a lost node.
+    /// Adds the launcher's words on how the lost node ended.
     pub(crate) fn with_reason(mut self, reason: Option<String>) -> Self {
         if let Error::Failed { told, .. } = &mut self {
             *told = reason;
@@ -126,7 +126,8 @@ impl Error {
         self
     }
 
-    /// Was a FIFO full? Then it may be tried again, once somebody has taken something out of it.
+    /// Returns `true` if a FIFO was full. The push may be tried again once its owner has taken an
+    /// element out.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(
@@ -135,8 +136,8 @@ impl Error {
         )
     }
 
-    /// Returns whether nothing was sent because too much is queued to the peer. It may be tried
-    /// again when earlier operations have ended.
+    /// Returns `true` if nothing was sent because too much is queued to the peer. The caller may
+    /// try again when earlier operations have ended.
     #[must_use]
     pub fn is_queue_full(&self) -> bool {
         match self {
@@ -148,7 +149,8 @@ impl Error {
         }
     }
 
-    /// Did the nodes not agree on what to do together? Then it failed on all of them.
+    /// Returns `true` if the nodes did not agree on a collective operation, which then failed on
+    /// all of them.
     pub(crate) fn is_mismatch(&self) -> bool {
         matches!(
             self,
@@ -156,7 +158,7 @@ impl Error {
         )
     }
 
-    /// What a lost node leaves unknown.
+    /// Adds what the loss of a node leaves unknown about the operation.
     pub(crate) fn of_unknown_fate(mut self, fate: Option<&str>) -> Self {
         if let (Error::Failed { what, failure: Failure::PeerLost { .. }, .. }, Some(fate)) =
             (&mut self, fate)
@@ -166,7 +168,7 @@ impl Error {
         self
     }
 
-    /// Of something that was tried again and again for this long.
+    /// Adds the time for which the operation was tried again and again.
     pub(crate) fn after(mut self, limit: Duration) -> Self {
         if let Error::Failed { what, .. } = &mut self {
             *what = format!("{what}, waited for {} s", limit.as_secs_f64());
@@ -178,7 +180,8 @@ impl Error {
         Error::System { what: what.into(), source: source.into() }
     }
 
-    /// Why the peer refused the operation, if that is what went wrong. Nothing was changed there.
+    /// Returns why the peer refused the operation, if the peer did. A refused operation has changed
+    /// nothing there.
     #[must_use]
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
@@ -190,7 +193,7 @@ impl Error {
         }
     }
 
-    /// The peer whose loss caused this, if that is the cause.
+    /// Returns the peer whose loss caused the error, if that is the cause.
     #[must_use]
     pub fn lost_peer(&self) -> Option<Rank> {
         match self {
@@ -209,7 +212,7 @@ impl Error {
     }
 }
 
-/// What to do about it.
+/// Returns the remedy for a system error.
 pub(crate) fn remedy(source: &std::io::Error) -> &'static str {
     Errno::from_io_error(source).map_or("", oikaze_os::remedy)
 }

@@ -1,8 +1,9 @@
-//! What a program has of a job, as plain numbers: for faces in languages that have neither
-//! ownership nor lifetimes (spec/memory.md, MEM-19).
+//! Handles: plain numbers for the objects of a job. They serve bindings for languages that have
+//! neither ownership nor lifetimes (spec/memory.md, MEM-19).
 //!
-//! A face keeps what Rust would own ([`Job::keep`]), hands out the [`Handle`], and finds the object
-//! again by it ([`Job::kept`]): the one set of types and calls serves them all (MEM-19.3).
+//! A binding keeps each object that Rust would own ([`Job::keep`]), hands out its [`Handle`], and
+//! finds the object by that handle ([`Job::kept`]). All bindings share this one set of types and
+//! calls (MEM-19.3).
 
 use crate::completion::{CompletionQueue, Counter};
 use crate::fifo::Fifo;
@@ -15,26 +16,28 @@ use std::any::Any;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Low bits: the place in the table. The rest is the place's generation.
+/// Low bits of a handle, which hold the place in the table. The other bits hold the place's
+/// generation.
 const PLACE_BITS: u32 = 24;
 const PLACES_MAX: usize = 1 << PLACE_BITS;
 const GENERATION_MASK: u64 = u64::MAX >> PLACE_BITS;
 
-/// The name of something that a [`Job`] keeps: a plain number, which can be copied and handed
-/// through C. It means that object until it is [released](Job::release); then it means nothing,
-/// never another one (MEM-19.1).
+/// Name of an object that a [`Job`] keeps, as a plain number that can be copied and passed through
+/// C. A handle means its object until the object is [released](Job::release). After that the handle
+/// means nothing, and never another object (MEM-19.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct Handle(u64);
 
 impl Handle {
-    /// As a number; never 0.
+    /// Returns the handle as a number, which is never 0.
     #[must_use]
     pub const fn to_bits(self) -> u64 {
         self.0
     }
 
-    /// From a number. Any will do: one that was not given out by [`Handle::to_bits`] names nothing.
+    /// Makes a handle from any number. A number that [`Handle::to_bits`] has not returned names no
+    /// object.
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
@@ -53,7 +56,7 @@ impl Handle {
     }
 }
 
-/// What a job can keep.
+/// Type of an object that a job can keep.
 pub trait Keepable: Any + Send + Sync {
     #[doc(hidden)]
     const WHAT: &'static str;
@@ -76,26 +79,26 @@ keepable!(
     Counter: "counter"
 );
 
-/// Places in the first chunk; each one after it has twice as many as the one before.
+/// Places in the first chunk. Each later chunk has twice as many as the one before it.
 const FIRST_CHUNK: usize = 64;
 const CHUNKS: usize = (PLACES_MAX / FIRST_CHUNK).ilog2() as usize + 1;
 
-/// What a job keeps, by handle. Places are made in chunks that stay where they are, each place with
-/// a lock of its own: threads that look up different objects do not meet.
+/// Table of the objects that a job keeps, by handle. Chunks of places never move, and each place
+/// has its own lock, so that threads that look up different objects do not contend.
 pub(crate) struct Handles {
     chunks: [OnceLock<Box<[Mutex<Place>]>>; CHUNKS],
     free: Mutex<Free>,
-    /// The first generation of each place: another one in each job, so that a handle of another job
-    /// is most likely none of this one.
+    /// First generation of each place. It differs from job to job, so that a handle of another job
+    /// most likely names nothing in this job.
     first: u64,
 }
 
-/// Places that hold nothing.
+/// Places that hold no object.
 #[derive(Default)]
 struct Free {
-    /// Given back.
+    /// Places whose object was released.
     released: Vec<usize>,
-    /// From here on none was used yet.
+    /// First place that has never been used. All later places are unused too.
     unused: usize,
 }
 
@@ -159,15 +162,15 @@ impl Handles {
     }
 }
 
-/// Which chunk a place is in, and where in it.
+/// Returns the chunk of a place, and the index in that chunk.
 fn chunk_of(place: usize) -> (usize, usize) {
     let chunk = (place / FIRST_CHUNK + 1).ilog2() as usize;
     (chunk, place - FIRST_CHUNK * ((1 << chunk) - 1))
 }
 
 impl Job {
-    /// Keep an object until it is [released](Job::release), or the job is left: what Rust would
-    /// own, a face in another language has by this handle.
+    /// Keeps an object until it is [released](Job::release) or the process leaves the job. A
+    /// binding for another language reaches the object by the returned handle.
     ///
     /// ```
     /// # fn main() -> oikaze::Result<()> {
@@ -187,7 +190,7 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// 16,777,216 objects are kept already.
+    /// The job already keeps 16,777,216 objects.
     pub fn keep<T: Keepable>(&self, object: T) -> Result<Handle> {
         self.node.check_process(|| format!("keeping one {} more", T::WHAT))?;
         let object = Object { what: T::WHAT, object: Arc::new(object) };
@@ -200,10 +203,10 @@ impl Job {
         self.handles.keep(object).ok_or_else(full)
     }
 
-    /// The object of this handle.
+    /// Returns the object of this handle.
     ///
     /// # Errors
-    /// It was released, is of another job, or is of another kind (MEM-19.2).
+    /// The object was released, belongs to another job, or is of another type (MEM-19.2).
     pub fn kept<T: Keepable>(&self, handle: Handle) -> Result<Arc<T>> {
         self.node.check_process(|| describe(T::WHAT, handle))?;
         let found = self.handles.find(handle, |place| {
@@ -215,11 +218,11 @@ impl Job {
         object.downcast().map_err(other)
     }
 
-    /// Keep it no longer; whoever uses it at the moment still has it. An operation goes on, a
-    /// region's registration ends with its last user.
+    /// Stops keeping the object; a thread that is using the object still has it. An operation goes
+    /// on. The registration of a region ends with its last user.
     ///
     /// # Errors
-    /// It was released already, or is of another job.
+    /// The object was released already, or belongs to another job.
     pub fn release(&self, handle: Handle) -> Result<()> {
         self.node.check_process(|| describe("object", handle))?;
         // Dropped here, not under the lock: that may take the engine.

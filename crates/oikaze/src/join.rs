@@ -1,4 +1,5 @@
-//! Joining: from what a launcher left in the environment to a node that is connected to all others.
+//! Joins a job: from the launcher's environment variables to a node that is connected to all
+//! others.
 
 use crate::engine::{Engine, Setup, seal};
 use crate::handle::Handles;
@@ -29,12 +30,12 @@ use std::time::{Duration, Instant};
 /// Time for connections before the store is asked which nodes have begun to connect.
 const FIRST_LOOK_TIME: Duration = Duration::from_secs(1);
 
-/// Join the job this process was started for: by `oikaze run`, or, without any launcher, a job of
-/// one node.
+/// Joins the job that this process was started for by `oikaze run`. Without a launcher, the process
+/// makes a job of one node.
 ///
 /// # Errors
-/// What of the environment makes no sense, what could not be reached, or what this machine does not
-/// grant.
+/// An environment variable makes no sense, a node or the store could not be reached, or this
+/// machine does not grant something that joining needs.
 pub fn join() -> Result<Job> {
     check_not_forked()?;
     // Jobs of one node without launcher may be many.
@@ -46,7 +47,7 @@ pub fn join() -> Result<Job> {
     Ok(job)
 }
 
-/// As [`join`], with the place in the job given.
+/// Joins a job as [`join`] does, with the place in the job given by `bootstrap`.
 ///
 /// # Errors
 /// As [`join`].
@@ -165,8 +166,8 @@ fn open_link(bootstrap: &dyn Bootstrap, without: Without) -> Result<(Box<dyn Lin
     })
 }
 
-/// Write down what goes through the link, if the user wants it. What cannot be written is said and
-/// keeps nobody from joining.
+/// Wraps the link so that its traffic is written down, if the user wants that. If a file cannot be
+/// written, the node says so and joins all the same.
 fn tap(link: Box<dyn Link>, rank: u32) -> Result<Box<dyn Link>> {
     let settings = TapSettings::from_env()
         .map_err(|why| Error::invalid("joining the job", why.to_string()))?;
@@ -219,15 +220,15 @@ fn setup(
     })
 }
 
-/// What the nodes told one another before they connect.
+/// Data that the nodes exchange before they connect.
 struct Meeting {
-    /// For each rank, where it may be reached, best first.
+    /// Addresses at which each rank may be reached, best first.
     candidates: Vec<Vec<Candidate>>,
-    /// For each rank, how many of its addresses are no candidates, because there are too many.
+    /// Number of addresses of each rank that are no candidates, because there are too many.
     left_out: Vec<u32>,
-    /// What this process may use, if the kernel says so.
+    /// Cores that this process may use, if the kernel says so.
     topology: Option<Topology>,
-    /// What this node published, and every other one.
+    /// Record that this node published, and the records of all other nodes.
     mine: Reachable,
     others: Vec<Option<Reachable>>,
 }
@@ -269,15 +270,15 @@ impl Meeting {
         Ok(Self { candidates, left_out, topology, mine, others })
     }
 
-    /// May each node of this machine have so many threads spin, and none take another's processor?
-    /// `started`: how many the launcher started here.
+    /// Returns `true` if each node of this machine may have this many threads spin without taking
+    /// another's processor. `started` is the number of nodes that the launcher started here.
     fn leaves_room_for(&self, threads: usize, started: u32) -> bool {
         let Some(topology) = &self.topology else { return false };
         let others: Vec<_> = processors_here(&self.mine, &self.others, &topology.cpus).collect();
         topology.has_room_for(threads, started as usize, &others)
     }
 
-    /// Wait until every pair is connected, or say what was tried.
+    /// Waits until every pair is connected, or returns an error that says what was tried.
     fn connect(&self, bootstrap: &dyn Bootstrap, node: &Node, waits: &Arc<Waits>) -> Result<()> {
         let limit = bootstrap.settings().time_limit.unwrap_or(MEET_TIME);
         if bootstrap.size() > 1 {
@@ -333,20 +334,20 @@ impl Meeting {
     }
 }
 
-/// Key under which a node says that it knows all others and calls them.
+/// Returns the key under which a node publishes that it knows all others and calls them.
 fn connecting_key(rank: u32) -> String {
     format!("connecting/{rank}")
 }
 
-/// Ranks that are not connected.
+/// Returns the ranks that are not connected.
 fn missing(node: &Node) -> Vec<u32> {
     node.with_engine(|engine| {
         (0..engine.nodes()).filter(|&rank| !engine.is_connected(rank)).collect()
     })
 }
 
-/// Waits until every pair is connected. `Some(Err(None))`: a node is lost, or the job was ended;
-/// `None`: the time has passed.
+/// Waits until every pair is connected. Returns `Some(Err(None))` if a node is lost or the job was
+/// ended, and `None` if the time has passed.
 fn connected_within(
     bootstrap: &dyn Bootstrap,
     node: &Node,
@@ -370,8 +371,8 @@ fn connected_within(
     })
 }
 
-/// The largest datagram that every path to a peer carries, as far as this node's routes tell; jumbo
-/// frames are used, more is not.
+/// Returns the size of the largest datagram that every path to a peer carries, as far as this
+/// node's routes tell. Jumbo frames are used. Larger frames are not.
 fn datagram_max(candidates: &[Candidate]) -> u16 {
     const JUMBO: usize = 9000;
     let mtus = candidates.iter().filter_map(|candidate| path_mtu(candidate.to).ok());

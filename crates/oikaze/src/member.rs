@@ -1,4 +1,5 @@
-//! This process as a member of its job: the object from which everything else is had.
+//! Membership of this process in its job. [`Job`] is the object from which a program gets
+//! everything else.
 
 use crate::completion::{CompletionQueue, Counter};
 use crate::engine::{Request, Value};
@@ -20,8 +21,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A job that this process has joined. Dropped, it leaves: it waits until all others leave too,
-/// then says goodbye.
+/// A job that this process has joined. A dropped job leaves: it waits until all other nodes leave
+/// too, then says goodbye.
 pub struct Job {
     pub(crate) node: Arc<Node>,
     pub(crate) bootstrap: Arc<dyn Bootstrap>,
@@ -34,41 +35,41 @@ pub struct Job {
 }
 
 impl Job {
-    /// This node's rank, 0 to `size` − 1.
+    /// Returns this node's rank, 0 to `size` − 1.
     #[must_use]
     pub fn rank(&self) -> Rank {
         self.bootstrap.rank()
     }
 
-    /// Nodes in the job.
+    /// Returns the number of nodes in the job.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.bootstrap.size()
     }
 
-    /// How touches of shared arrays are noticed on this node, and why not in a better way.
+    /// Returns how this node detects accesses to shared arrays, and why not in a better way.
     #[must_use]
     pub fn tracking(&self) -> &str {
         &self.tracking
     }
 
-    /// The time limit of waits that are given none of their own (`OIKAZE_TIMEOUT`, milliseconds;
-    /// none unless set).
+    /// Returns the time limit of waits that are given none of their own (`OIKAZE_TIMEOUT`, in
+    /// milliseconds; none unless set).
     #[must_use]
     pub fn time_limit(&self) -> Option<Duration> {
         self.limit
     }
 
-    /// Set that limit for waits from now on; peers and arrays that were had before keep the one of
-    /// then.
+    /// Sets the time limit of waits from now on. [`Peer`]s and arrays obtained earlier keep their
+    /// previous limit.
     pub fn set_time_limit(&mut self, limit: Option<Duration>) {
         self.limit = limit;
     }
 
-    /// Another node.
+    /// Returns the handle of another node.
     ///
     /// # Errors
-    /// No such rank.
+    /// The job has no such rank.
     pub fn peer(&self, rank: Rank) -> Result<Peer> {
         self.node.check_process(|| format!("node {rank}"))?;
         self.node.check_rank(rank)?;
@@ -76,8 +77,8 @@ impl Job {
         Ok(Peer { node: Arc::clone(&self.node), rank, limit: self.limit, way })
     }
 
-    /// Make memory known to the engine, as source and destination of operations; peers cannot reach
-    /// it.
+    /// Registers memory as source and destination of this node's operations. Peers cannot reach the
+    /// memory.
     ///
     /// # Errors
     /// The table of regions is full.
@@ -85,16 +86,16 @@ impl Job {
         LocalRegion::new(&self.node, region, Rights::NONE, None, self.limit)
     }
 
-    /// Make memory reachable for peers that are told of it ([`LocalRegion::remote_id`]), without a
-    /// name.
+    /// Registers memory without a name, and makes it reachable for peers that know its id
+    /// ([`LocalRegion::remote_id`]).
     ///
     /// # Errors
-    /// Rights that lent memory cannot grant; the table of regions is full.
+    /// The memory is lent and cannot grant these rights; the table of regions is full.
     pub fn expose(&self, region: Region, rights: Rights) -> Result<LocalRegion> {
         LocalRegion::new(&self.node, region, rights, None, self.limit)
     }
 
-    /// Make memory reachable for peers, under a name of up to 48 bytes.
+    /// Registers memory under a name of up to 48 bytes, and makes it reachable for peers.
     ///
     /// # Errors
     /// The name is taken, or too long; the table of regions is full.
@@ -103,7 +104,8 @@ impl Job {
         let local =
             LocalRegion::new(&self.node, region, rights, Some(name.to_owned()), self.limit)?;
         let published = Published { key: local.key(), len, rights };
-        // At once: what is left to others would be published still when nobody wants it any more.
+        // Published at once: a request left to another thread could publish the region after the
+        // caller has given it up.
         match self.node.publish(name, published) {
             Ok(()) => Ok(local),
             Err(failure) => {
@@ -113,8 +115,9 @@ impl Job {
         }
     }
 
-    /// Make a FIFO that peers push into, under a name of up to 48 bytes: at least `slots` elements
-    /// (a power of two, at most 2²⁴) of up to `longest` bytes each, at most 1 MiB.
+    /// Makes a FIFO that peers push into, under a name of up to 48 bytes. The FIFO has room for at
+    /// least `slots` elements (a power of two, at most 2²⁴) of up to `longest` bytes each, at most
+    /// 1 MiB.
     ///
     /// ```
     /// # fn main() -> oikaze::Result<()> {
@@ -133,17 +136,17 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// More or longer elements than there may be; not enough memory; the name is taken, or too
+    /// The elements are too many or too long; there is not enough memory; the name is taken, or too
     /// long; the table of regions is full.
     pub fn fifo(&self, name: &str, slots: u64, longest: u64) -> Result<Fifo> {
         Fifo::make(self, name, slots, longest)
     }
 
-    /// The next message, from this peer or from any; waits for it.
+    /// Waits for the next message, from this peer or from any, and returns it.
     ///
     /// # Errors
-    /// The time limit passed; the peer (or, if it is none in particular, every other node) is lost,
-    /// and all its messages have been read.
+    /// The time limit passed; the peer (or every other node, if `from` is `None`) is lost, and all
+    /// its messages have been read.
     #[inline]
     pub fn receive(&self, from: Option<Rank>, limit: Option<Duration>) -> Result<Arrived> {
         self.node.take_soon(from).map_or_else(|| self.receive_later(from, limit), Ok)
@@ -162,16 +165,16 @@ impl Job {
         self.node.awaited(|| "receiving a message".into(), begun, arrived)
     }
 
-    /// A message, if one has arrived.
+    /// Returns the next message if one has arrived.
     #[must_use]
     pub fn try_receive(&self, from: Option<Rank>) -> Option<Arrived> {
         self.node.take_if_there(from)
     }
 
-    /// The next `count` messages, from whomever: waits until so many are there. A thread that does
-    /// not drive the engine meanwhile is woken once, when they are, not at each. What has come of
-    /// them takes nothing of its sender's credit while this waits. If the limit passes, those that
-    /// are there; also if all other nodes are lost.
+    /// Waits until `count` messages from any peers have arrived, and returns them. A thread that
+    /// does not drive the engine meanwhile is woken once for all of them. Credit for received
+    /// messages is returned while the call waits. If the time limit passes, or all other nodes are
+    /// lost, the call returns the messages received so far.
     #[must_use]
     pub fn receive_batch(&self, count: usize, limit: Option<Duration>) -> Vec<Arrived> {
         self.node.take_batch(
@@ -180,32 +183,31 @@ impl Job {
         )
     }
 
-    /// A queue in which operations tell their end ([`crate::Operation::into_queue`]).
+    /// Makes a queue in which operations report their end ([`crate::Operation::into_queue`]).
     #[must_use]
     pub fn completion_queue(&self) -> CompletionQueue {
         CompletionQueue::new(&self.node, self.limit)
     }
 
-    /// A counter of operations that have ended ([`crate::Operation::count_on`]).
+    /// Makes a counter of operations that have ended ([`crate::Operation::count_on`]).
     #[must_use]
     pub fn counter(&self) -> Counter {
         Counter::new(&self.node, self.limit)
     }
 
-    /// A shared array of `len` elements, at most 1 TiB
-    /// ([`ARRAY_PAGES_MAX`](crate::limits::ARRAY_PAGES_MAX)), under this name of up to 48 bytes,
-    /// with its pages in blocks, one block a node. Collective: all nodes make the same arrays in
-    /// the same order.
+    /// Makes a shared array of `len` elements under this name of up to 48 bytes. The array has at
+    /// most 1 TiB ([`ARRAY_PAGES_MAX`](crate::limits::ARRAY_PAGES_MAX)), and each node is home to
+    /// one block of its pages. Collective: all nodes make the same arrays in the same order.
     ///
     /// # Errors
-    /// Nodes disagree on name, length, element or homes (the error names them); one of them has no
-    /// memory for it (all are told); a node is lost; a guard of any array of this node is alive (as
-    /// for [`Job::barrier`]).
+    /// Nodes disagree on name, length, element or homes (the error names them); a node has no
+    /// memory for the array (all nodes get the error); a node is lost; a guard of any array of this
+    /// node is alive (as for [`Job::barrier`]).
     pub fn array<T: Element>(&self, name: &str, len: usize) -> Result<SharedArray<T>> {
         self.array_with_homes(name, len, Homes::Block)
     }
 
-    /// As [`Job::array`], with the homes of its pages given.
+    /// Makes a shared array as [`Job::array`] does, with the given homes of its pages.
     ///
     /// # Errors
     /// As [`Job::array`].
@@ -218,9 +220,9 @@ impl Job {
         SharedArray::declare(&self.node, &self.tracker, name, len, homes, self.limit)
     }
 
-    /// Post many small operations together: what `posts` begins leaves at its end (or earlier, if
-    /// it is much, or somebody waits), in as few datagrams as hold it. Several times the rate of
-    /// posting one by one.
+    /// Posts many small operations together, at several times the rate of posting one by one. The
+    /// operations that `posts` begins leave at its end, in as few datagrams as hold them. They
+    /// leave earlier if they are many, or if a thread waits.
     ///
     /// ```
     /// # fn main() -> oikaze::Result<()> {
@@ -239,18 +241,18 @@ impl Job {
         self.node.batch(posts)
     }
 
-    /// A fence for each peer ([`Peer::fence`]).
+    /// Fences the operations to each peer ([`Peer::fence`]).
     pub fn fence(&self) {
         self.node.fence(None);
     }
 
-    /// Waits until all operations and messages that this node has begun have ended, to whatever
-    /// peers.
+    /// Waits until all operations and messages that this node has begun have ended, to all peers.
     ///
     /// # Errors
-    /// The time limit passed; or operations have failed and nobody has been told: their handles
-    /// were dropped, or not waited for yet, and no completion queue has handed the failure out. The
-    /// error says how many, and holds the first. Each failure is reported once.
+    /// The time limit passed; or operations have failed and no caller knows. An unreported
+    /// operation is one whose handle was dropped or not waited for yet, and whose failure no
+    /// completion queue has handed out. The error gives the number of failures, and holds the
+    /// first. Each failure is reported once.
     pub fn quiet(&self) -> Result<()> {
         let completion = self.node.submit(Request::Flush { peer: None }, None);
         let subject = || WaitSubject::other("all operations of this node to end");
@@ -263,19 +265,20 @@ impl Job {
         self.node.report_untaken(None)
     }
 
-    /// Wait for all nodes. What any of them wrote before, all see afterwards. One thread of each
-    /// node calls it.
+    /// Waits for all nodes. After the barrier, all nodes see all that any node wrote before it. One
+    /// thread of each node calls it.
     ///
     /// # Errors
-    /// A node is lost; nodes do different things; the time limit passed. A guard of any array of
-    /// this node is alive: then this node does not arrive, and the others go on waiting for it.
+    /// A node is lost; nodes do different things; the time limit passed; or a guard of any array of
+    /// this node is alive. In the last case this node does not arrive, and the others go on waiting
+    /// for it.
     pub fn barrier(&self) -> Result<()> {
         self.node.check_no_guard("barrier")?;
         self.node.collective("barrier", Request::Barrier, self.limit).map(drop)
     }
 
-    /// Combine one value of each node, in rank order, so that all nodes have the same bits. Also a
-    /// barrier.
+    /// Combines one value of each node, in rank order, so that all nodes have the same bits. It is
+    /// also a barrier.
     ///
     /// # Errors
     /// As [`Job::barrier`].
@@ -287,11 +290,11 @@ impl Job {
             .ok_or_else(|| Error::invalid("reduce", "the result is empty (a defect)"))
     }
 
-    /// Combine vectors of equal length, at most [`REDUCE_MAX`](crate::limits::REDUCE_MAX) values
-    /// (65,536), element by element. Also a barrier.
+    /// Combines vectors of equal length, element by element: at most
+    /// [`REDUCE_MAX`](crate::limits::REDUCE_MAX) values (65,536). It is also a barrier.
     ///
     /// # Errors
-    /// As [`Job::barrier`]; lengths that differ between nodes; too many values.
+    /// As [`Job::barrier`]; the lengths differ between nodes; there are too many values.
     pub fn reduce_all<T: Reducible>(&self, values: &[T], op: ReduceOp) -> Result<Vec<T>> {
         self.node.check_no_guard("reduce")?;
         let reduction = Reduction { op, values: T::to_values(values) };
@@ -302,18 +305,19 @@ impl Job {
         .ok_or_else(|| Error::invalid("reduce", "the result is of another type (a defect)"))
     }
 
-    /// Hold lock number `lock` (any number) of the job. Guards of other threads may be alive: they
-    /// keep the bytes that they have shown until they end.
+    /// Acquires lock number `lock` (any number) of the job. Guards of other threads may be alive.
+    /// Such guards keep the bytes that they have shown until they end.
     ///
     /// # Errors
-    /// A node that is needed for it is lost; the time limit passed; a guard that this thread took
-    /// is alive.
+    /// A node that the lock needs is lost; the time limit passed; a guard that this thread took is
+    /// alive.
     pub fn lock(&self, lock: u64) -> Result<LockGuard> {
         LockGuard::acquire(&self.node, lock, self.limit)
     }
 
-    /// End the job for all nodes, for this reason. Every wait and operation of every node fails
-    /// with it, the launcher says it and ends what does not end by itself. The first reason stays.
+    /// Ends the job for all nodes, for this reason. Every wait and operation of every node fails
+    /// with the reason. The launcher prints the reason, and ends each process that does not end by
+    /// itself. The first reason stays.
     ///
     /// ```
     /// # fn main() -> oikaze::Result<()> {
@@ -336,14 +340,15 @@ impl Job {
         self.node.end_aborted(&format!("node {} aborted the job: {reason}", self.rank()));
     }
 
-    /// Ranks of the nodes that have died, or have left without waiting for the others, in the order
-    /// in which this node learned of it. See [`OnDeath::Continue`](crate::OnDeath::Continue).
+    /// Returns the ranks of nodes that have died, or have left without waiting for the others, in
+    /// the order in which this node learned of it. See
+    /// [`OnDeath::Continue`](crate::OnDeath::Continue).
     #[must_use]
     pub fn lost(&self) -> Vec<Rank> {
         self.node.lost()
     }
 
-    /// What this node has done so far.
+    /// Returns the counters of this node.
     #[must_use]
     pub fn statistics(&self) -> NodeStatistics {
         if self.node.is_forked() {
@@ -352,15 +357,15 @@ impl Job {
         self.node.with_engine(NodeStatistics::of)
     }
 
-    /// A descriptor that becomes readable when an operation is settled or a message has arrived,
-    /// for `select` and async runtimes; [`Job::clear_news`] makes it unreadable again (look at
-    /// everything after, not before).
+    /// Returns a descriptor that becomes readable when an operation is settled or a message has
+    /// arrived, for `select` and async runtimes. [`Job::clear_news`] makes the descriptor
+    /// unreadable again. Check for events after that call, not before.
     #[must_use]
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.node.news().as_fd()
     }
 
-    /// See [`Job::descriptor`].
+    /// Makes the descriptor unreadable again; see [`Job::descriptor`].
     pub fn clear_news(&self) {
         // The descriptor is the parent's in a child of fork.
         if !self.node.is_forked() {
@@ -368,11 +373,12 @@ impl Job {
         }
     }
 
-    /// Run operations that borrow any memory; all are done, or cut off from it, when this returns.
+    /// Runs operations that borrow any memory. When this call returns, all of them are done, or cut
+    /// off from the memory.
     ///
     /// # Errors
-    /// What `work` returns; or else the first failure of an operation of the scope that nobody was
-    /// told of.
+    /// Returns the error of `work`, or else the first failure of an operation of the scope that no
+    /// caller was told of.
     pub fn scope<'env, R>(
         &self,
         work: impl for<'scope> FnOnce(&crate::Scope<'_, 'scope, 'env>) -> Result<R>,
@@ -380,21 +386,21 @@ impl Job {
         crate::scope::run(self, work)
     }
 
-    /// Leave: wait for all others to leave, then say goodbye. Done by dropping the job too; this
-    /// tells of errors.
+    /// Leaves the job: waits for all other nodes to leave, then says goodbye. Dropping the job does
+    /// the same. This call also returns errors.
     ///
-    /// Guards that live on show the last bytes that this node had, and nothing changes these any
-    /// more.
+    /// Guards that are still alive show the last bytes that this node had, and nothing changes
+    /// these bytes any more.
     ///
     /// # Errors
-    /// A node was lost before it left; operations have failed that nobody waited for
-    /// ([`Job::quiet`]); a guard is alive, whose later writes no other node will see (the job is
-    /// left all the same).
+    /// A node was lost before it left; operations have failed that no caller waited for
+    /// ([`Job::quiet`]); a guard is alive, whose later writes no other node will see. The process
+    /// leaves the job in each case.
     pub fn leave(mut self) -> Result<()> {
         self.leave_once()
     }
 
-    /// This node has failed: the others are told, and it leaves without waiting for them.
+    /// Tells the other nodes that this node has failed, and leaves without waiting for them.
     pub(crate) fn fail(mut self, why: &str) {
         self.left = true;
         if self.node.check_process(|| "leave".into()).is_err() {
@@ -406,7 +412,7 @@ impl Job {
         self.part();
     }
 
-    /// Say goodbye and stop.
+    /// Says goodbye and stops the node.
     fn part(&self) {
         self.node.say_goodbye(self.failure_time);
         self.node.stop();
@@ -418,7 +424,8 @@ impl Job {
         }
         self.node.check_process(|| "leave".into())?;
         let outcome = if std::thread::panicking() {
-            // A node that panics waits for nobody. Survivors that go on learn of it by its goodbye.
+            // A node that panics waits for no other. Survivors that go on learn of the end by its
+            // goodbye.
             if !self.node.keeps_going() {
                 self.abort("it panicked");
             }
@@ -426,8 +433,8 @@ impl Job {
         } else if self.node.is_aborted() {
             Ok(())
         } else {
-            // The others cannot do without this node's arrival: a guard that is alive is an error
-            // only afterwards.
+            // The others cannot do without this node's arrival, so a guard that is alive is an
+            // error only afterwards.
             let guards = self.node.check_no_guard("leave");
             self.node
                 .leave_job(self.limit)
@@ -441,12 +448,12 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        // The parent goes on: a child of fork takes nothing down (MEM-24.2).
+        // The parent goes on, and a child of fork takes nothing down (MEM-24.2).
         if self.node.is_forked() {
             return;
         }
-        // The program has been told of what failed before; that leaving fails for the same reason
-        // is no news.
+        // The program has been told of the earlier failure, so a failure to leave for the same
+        // reason is not reported.
         let known = self.node.has_failed();
         if let Err(error) = self.leave_once()
             && !known
@@ -456,7 +463,7 @@ impl Drop for Job {
     }
 }
 
-/// What can be reduced.
+/// Value type that [`Job::reduce`] can combine.
 pub trait Reducible: Copy {
     #[doc(hidden)]
     fn to_values(values: &[Self]) -> Values;

@@ -1,4 +1,4 @@
-//! What this node has refused to peers, for its owner.
+//! Accesses of peers that this node has refused, as its program sees them.
 
 use crate::{Job, Rights};
 use oikaze_protocol::Rank;
@@ -6,27 +6,28 @@ use oikaze_protocol::rma::{Kind, Refused};
 use oikaze_protocol::wind::Refusal;
 use std::fmt;
 
-/// An access of a peer to this node's memory that was refused: nothing of it happened. See
-/// [`Job::refusals`].
+/// An access of a peer to this node's memory that this node refused. A refused access has no
+/// effect. See [`Job::refusals`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedAccess {
-    /// Counts all that were refused, from 1 on: who looks now and then sees how many lie between.
+    /// Serial number among all refused accesses, from 1 on. A gap shows how many refusals lie
+    /// between two reads.
     pub serial: u64,
-    /// Who was refused.
+    /// Rank of the peer whose access was refused.
     pub from: Rank,
-    /// What they wanted to do, in a word.
+    /// Name of the operation that the peer tried, in one word.
     pub operation: &'static str,
     /// The name of the region, if it has one.
     pub region: Option<String>,
-    /// The key that was shown.
+    /// Key that the peer presented.
     pub key: u64,
-    /// Bytes from the region's start.
+    /// Offset from the region's start, in bytes.
     pub offset: u64,
-    /// Bytes.
+    /// Length of the access in bytes.
     pub len: u64,
-    /// The right that it takes.
+    /// Right that the access needs.
     pub right: Rights,
-    /// Why it was refused.
+    /// Reason for the refusal.
     pub reason: Refusal,
 }
 
@@ -63,9 +64,9 @@ impl fmt::Display for RefusedAccess {
 }
 
 impl Job {
-    /// The latest accesses to this node's memory that were refused to peers, up to 256, the oldest
-    /// first. The peers have been told the same by the errors of their operations. How often
-    /// something was refused in all, and why, `oikaze top --json` shows.
+    /// Returns the latest accesses to this node's memory that were refused to peers, up to 256, the
+    /// oldest first. The errors of the peers' operations have told them the same. The totals by
+    /// reason are in `oikaze top --json`.
     #[must_use]
     pub fn refusals(&self) -> Vec<RefusedAccess> {
         if self.node.is_forked() {

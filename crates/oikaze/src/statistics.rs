@@ -1,4 +1,4 @@
-//! What a node has done, in numbers.
+//! Counters of a node's activity.
 
 use crate::node::RealEngine;
 use oikaze_protocol::{coherence, wind};
@@ -33,11 +33,11 @@ pub struct NodeStatistics {
     pub retransmissions: u64,
     /// Datagrams dropped for a wrong seal.
     pub corrupt: u64,
-    /// Datagrams dropped because nobody here wanted them.
+    /// Datagrams dropped because they belong to no connection of this node.
     pub strangers: u64,
     /// Handshakes dropped because they were sealed with another secret.
     pub unauthentic: u64,
-    /// What the link said once, such as that the kernel refused segmentation offload.
+    /// Notices of the link, such as that the kernel refused segmentation offload.
     pub notices: Vec<String>,
 }
 

@@ -40,7 +40,7 @@ struct Inside {
     waiters: Waiters,
 }
 
-/// What an operation tells.
+/// Listener that records the end of one operation in the counter.
 #[derive(Debug)]
 struct ToCounter(Arc<Shared>);
 

@@ -20,7 +20,7 @@ pub struct CompletionQueue {
 /// An operation that has ended.
 #[derive(Debug)]
 pub struct Completed {
-    /// What its caller called it.
+    /// Context that the caller gave to the operation.
     pub context: u64,
     /// The value before, of an atomic that fetches (its bits, if it has fewer than 64); else 0. Or
     /// why it failed.
@@ -42,7 +42,7 @@ struct Entry {
     outcome: std::result::Result<u64, Box<(What, Failure, u64)>>,
 }
 
-/// What an operation tells.
+/// Listener that puts the end of one operation into the queue.
 #[derive(Debug)]
 struct ToQueue {
     queue: Arc<Shared>,

@@ -76,7 +76,7 @@ impl HostIdentity {
     }
 }
 
-/// What a node publishes about itself.
+/// Record that a node publishes about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reachable {
     /// Its machine.
@@ -163,7 +163,7 @@ impl Reachable {
         job.put(&Reachable::key(job.rank()), &text)
     }
 
-    /// What node `rank` published, waiting for it.
+    /// Returns the record that node `rank` published, and waits for it.
     ///
     /// # Errors
     /// Those of the store, or something that cannot be understood.

@@ -29,7 +29,7 @@ pub trait Bootstrap: Send + Sync {
     fn secret(&self) -> &Secret;
     /// Greater in a process that was started later at the same rank.
     fn incarnation(&self) -> u64;
-    /// What the user told the launcher.
+    /// Returns the settings that the user gave to the launcher.
     fn settings(&self) -> &Settings;
     /// Publish a value. A key is written once: the same value again is accepted, another one
     /// refused.

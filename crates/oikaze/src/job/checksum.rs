@@ -1,10 +1,11 @@
-//! What the checksums of a job's datagrams cover.
+//! Coverage of the checksums of a job's datagrams.
 
 use oikaze_protocol::wire::SealKind;
 use std::fmt;
 use std::str::FromStr;
 
-/// What the checksum in each datagram covers; the same on all nodes of a job (WIRE-5.2, WIRE-5.5).
+/// Coverage of the checksum in each datagram. All nodes of a job use the same coverage (WIRE-5.2,
+/// WIRE-5.5).
 ///
 /// In words, as in `OIKAZE_CHECKSUM`: `full` or `header`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -35,9 +35,9 @@ pub const TIME_LIMIT: &str = "OIKAZE_TIMEOUT";
 pub const EXPLAIN_AFTER: &str = "OIKAZE_EXPLAIN_AFTER";
 /// Faults to inject into this job's links, e.g. `loss=0.05,duplicate=0.05,seed=7`.
 pub const FAULT: &str = "OIKAZE_FAULT";
-/// What the checksums of datagrams cover: `full` or `header`.
+/// Coverage of the checksums of datagrams: `full` or `header`.
 pub const CHECKSUM: &str = "OIKAZE_CHECKSUM";
-/// What decides how much may be in flight: `delay` or `cubic`.
+/// Congestion control algorithm: `delay` or `cubic`.
 pub const CONGESTION: &str = "OIKAZE_CONGESTION";
 /// Set to `1` if survivors go on after the death of a node (`oikaze run --keep-going`).
 pub const KEEP_GOING: &str = "OIKAZE_KEEP_GOING";
@@ -45,7 +45,7 @@ pub const KEEP_GOING: &str = "OIKAZE_KEEP_GOING";
 /// carriage returns.
 pub const TERMINAL: &str = "OIKAZE_TERMINAL";
 
-/// What the user told the launcher and every node should know.
+/// Settings that the user gave to the launcher and that every node should know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Ports to bind; any if absent.
@@ -57,9 +57,9 @@ pub struct Settings {
     pub time_limit: Option<Duration>,
     /// Faults to inject, in the words of `oikaze_os::link`.
     pub fault: Option<String>,
-    /// What the checksums of datagrams cover; [`Checksum::Full`] if absent.
+    /// Coverage of the checksums of datagrams; [`Checksum::Full`] if absent.
     pub checksum: Option<Checksum>,
-    /// What decides how much may be in flight; [`Algorithm::Delay`] if absent.
+    /// Congestion control algorithm; [`Algorithm::Delay`] if absent.
     pub congestion: Option<Algorithm>,
     /// How long a wait lasts before one line on stderr explains it; zero: none does; 5 s if absent
     /// (MEM-21.1).

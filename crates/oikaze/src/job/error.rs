@@ -1,4 +1,4 @@
-//! What can go wrong between a process and its job.
+//! Errors between a process and its job.
 
 use crate::job::addresses::Unreachable;
 use oikaze_protocol::wind::HandshakeRefusal;
@@ -15,9 +15,9 @@ pub enum JobError {
     Environment {
         /// The variable.
         name: &'static str,
-        /// What it holds.
+        /// Value of the variable.
         found: String,
-        /// What it should hold.
+        /// Values that the variable may have.
         needed: &'static str,
     },
     /// None of the launcher's addresses could be reached.
@@ -43,9 +43,9 @@ pub enum JobError {
         "the launcher's store speaks version {theirs}, this program version {ours}: build both from the same release of Oikaze"
     )]
     StoreVersion {
-        /// What this program speaks.
+        /// Protocol version of this program.
         ours: u16,
-        /// What the store speaks.
+        /// Protocol version of the store.
         theirs: u16,
     },
     /// The store refused this process.
@@ -59,7 +59,7 @@ pub enum JobError {
         "the connection to the job's store was lost ({why}): the launcher has ended or was killed"
     )]
     StoreLost {
-        /// What the system said.
+        /// Error that the system returned.
         why: String,
     },
     /// The job is over for everyone.
@@ -75,17 +75,17 @@ pub enum JobError {
         rank: u32,
         /// How it ended, as in [`NodeEnd::how`](crate::job::NodeEnd::how).
         how: String,
-        /// What was waited for.
+        /// Event that the caller waited for.
         what: String,
     },
     /// A wait took too long.
     #[error("{what} did not happen within {limit:?}: {missing}")]
     TimedOut {
-        /// What was waited for.
+        /// Event that the caller waited for.
         what: String,
         /// How long.
         limit: Duration,
-        /// Who or what is missing.
+        /// Nodes or values that are missing.
         missing: String,
     },
     /// A node that was started has not joined.
@@ -94,7 +94,7 @@ pub enum JobError {
          not call it. Is it an Oikaze program, with the right arguments? OIKAZE_TIMEOUT (milliseconds) allows for a longer start"
     )]
     NotJoined {
-        /// Who is missing.
+        /// Rank of the node that is missing.
         rank: u32,
         /// How long it was waited for.
         limit: Duration,
@@ -121,14 +121,14 @@ pub enum JobError {
     /// A key or value outside its limits.
     #[error("{what} has {len} bytes, but at most {max} are allowed")]
     TooLong {
-        /// What.
+        /// Kind of the text that is too long.
         what: &'static str,
         /// Its length.
         len: usize,
         /// The limit.
         max: usize,
     },
-    /// What a node published could not be understood.
+    /// The record that a node published cannot be understood.
     #[error(
         "joining the job: what node {rank} says of {what} cannot be understood ({why}): run the same release on all nodes"
     )]
@@ -146,9 +146,9 @@ pub enum JobError {
     /// The system refused something.
     #[error("{doing}: {source}{}", crate::error::remedy(source))]
     System {
-        /// What was being done.
+        /// Operation that failed.
         doing: String,
-        /// What the system said.
+        /// Error that the system returned.
         source: std::io::Error,
     },
 }

@@ -32,7 +32,7 @@ pub(super) enum Calm {
     Turns = 1,
 }
 
-/// What one thread at a time is in.
+/// Combining lock around a value that one thread at a time may enter.
 pub(super) struct CombiningLock<T> {
     lock: BiasedLock<T>,
     /// Which entries signals are kept out of, as a [`Calm`].

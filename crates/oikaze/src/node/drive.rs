@@ -1,4 +1,4 @@
-//! Who waits, drives: the loop of a waiting thread.
+//! Loop of a waiting thread, which drives the engine while it waits.
 
 use super::cork;
 use super::sleeper::Sleeper;
@@ -130,7 +130,7 @@ impl Node {
         None
     }
 
-    /// What was waited for, and when the clock was looked at last.
+    /// Returns the awaited value if it is there, and the time of the last look at the clock.
     fn drive<T>(
         &self,
         mut now: Time,

@@ -19,9 +19,10 @@ const PAUSES: usize = 2;
 /// A message that is found by so many looks has come soon. An answer to what the reader itself has
 /// said takes more of them, so that no exchange of messages is a stream.
 const SOON: usize = 2;
-/// Of a stream the reader waits once for as many pauses as messages have come soon in a row, but
-/// for so many at most: its writer gets some records ahead meanwhile, and their lines come
-/// together, each once. That takes at most half as long again as the stream has taken so far.
+/// Maximum number of pauses for which the reader of a stream backs off. While streaming, the reader
+/// waits for one pause per message that came soon in a row. The writer gets some records ahead
+/// meanwhile, and the reader then fetches each of their cache lines once. The pauses add at most
+/// half of the time that the stream has taken so far.
 const LONGEST: usize = 128;
 /// From so many in a row on it takes several together.
 const STREAM: usize = 16;
@@ -216,7 +217,7 @@ impl Node {
 struct Ready<'n> {
     node: &'n Node,
     engine: CombiningLockGuard<'n, RealEngine>,
-    /// Who was told something, and may sleep.
+    /// Rank of the peer that was told something, and may sleep.
     told: Option<Rank>,
 }
 

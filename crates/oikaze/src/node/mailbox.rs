@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What was read is told to the engine when it is so much of one peer's credit; what is less, when
-/// a thread finds nothing to do ([`Mailbox::read`]), or, on a node that always has something to do,
-/// sooner or later ([`Inside::one_of_the_rest`]).
+/// Bytes of one peer's read messages at which the mailbox reports them to the engine as credit. A
+/// thread that finds nothing to do reports smaller amounts ([`Mailbox::read`]). On a node that
+/// always has something to do, they are reported sooner or later ([`Inside::one_of_the_rest`]).
 const TOLD_TOGETHER: u64 = CREDIT / 8;
 /// Messages read for each peer that is looked at for credit that is not told yet.
 const READ_A_LOOK: u64 = 64;
@@ -29,8 +29,8 @@ struct Inside {
     messages: VecDeque<Arrived>,
     /// By rank, grown as needed: what was read of a peer's messages and is not told yet.
     read: Vec<Read>,
-    /// So many of the oldest messages are as good as read: who waits for a batch takes them, and
-    /// their credit may be what the rest of it waits for.
+    /// Number of the oldest messages that count as read. A waiter for a batch will take them, and
+    /// the rest of the batch may need their credit.
     promised: usize,
     waiters: Waiters,
     /// Messages read since a peer was last looked at, and the one to be looked at next.
@@ -44,8 +44,9 @@ struct Read {
     bytes: u64,
 }
 
-/// What is next, or else that there is an end. A turn puts in what came before an end, and tells of
-/// the end then: all of it may come between two looks.
+/// Returns the next item, or else the end. A turn deposits the items that came before an end, and
+/// then reports the end. Both may happen between two calls of `next`, so this function calls it
+/// again after an end.
 pub(crate) fn next_or_end<T, E>(
     mut next: impl FnMut() -> Option<T>,
     end: impl FnOnce() -> Option<E>,

@@ -75,7 +75,7 @@ pub(crate) struct Node {
     /// The process that joined.
     origin: Origin,
     engine: OriginBound<CombiningLock<RealEngine>>,
-    /// What was asked while the engine was taken.
+    /// Requests that were made while the engine was taken.
     submissions: Arc<SegQueue<Submission>>,
     role: Role,
     /// Rounds that drivers have begun. One that stands still may be in a signal handler that waits
@@ -121,7 +121,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// What is found out about fast paths goes there.
+    /// Returns the notes on which fast paths are in use.
     pub fn paths(&self) -> &PathNotes {
         self.publisher.paths()
     }
@@ -311,8 +311,8 @@ impl Node {
         }
     }
 
-    /// Whoever sleeps on the socket looks at everything anew. (Who only just begins to sees what
-    /// the turn has left, when it looks for the last time.)
+    /// Wakes the threads that sleep on the socket, so that they check everything again. A thread
+    /// that is only about to sleep sees the results of the turn in its last check.
     fn wake_sleepers(&self) {
         fence(Ordering::SeqCst);
         self.driver.wake();

@@ -46,8 +46,8 @@ impl Node {
         self.awaited(|| what.to_string(), begun, outcome)
     }
 
-    /// What a wait that began then has brought; or the error that says why there is none, or that
-    /// it took too long.
+    /// Returns the result of a wait that began at `begun`. The error says why there is no result,
+    /// or that the wait took too long.
     pub fn awaited<T>(
         &self,
         what: impl FnOnce() -> String,

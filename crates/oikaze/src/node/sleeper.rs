@@ -5,7 +5,7 @@ use crate::sync::{AtomicU64, Ordering, fence};
 use oikaze_os::cpu::Event;
 use oikaze_protocol::time::Time;
 
-/// What ends a sleep.
+/// Signal that ends a sleep.
 pub(super) trait Bell {
     fn signal(&self);
     fn clear(&self);

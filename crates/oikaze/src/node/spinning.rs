@@ -11,8 +11,8 @@ use oikaze_protocol::time::Time;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a thread that computes takes of a core at least, once it has it. Helpers and the kernel's
-/// threads take less.
+/// Minimum time for which a thread that computes takes a core. Helpers and the kernel's threads
+/// take less.
 const TAKEN: Duration = Duration::from_millis(1);
 /// So often it must have been taken, each time within this of the time before: what a process does
 /// that begins or ends is no reason.
@@ -36,7 +36,7 @@ pub(super) struct Spinning {
 }
 
 impl Spinning {
-    /// So long while cores are our own.
+    /// Limits spinning to `longest` while no other thread takes the cores.
     pub fn new(longest: Duration) -> Spinning {
         Spinning {
             longest,

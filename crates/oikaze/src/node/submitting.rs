@@ -75,8 +75,9 @@ impl Node {
         }
     }
 
-    /// What is asked for is bounded where it is begun (MEM-15.4), and who asks faster than the one
-    /// in the engine begins waits for it here.
+    /// Begins the requests that were left, because the limits apply where a request begins
+    /// (MEM-15.4). A thread that submits faster than the thread in the engine begins requests waits
+    /// here.
     #[cold]
     fn begin_what_was_left(&self) {
         self.with_engine(|engine| engine.begin_waiting(self.now()));
@@ -137,7 +138,8 @@ impl Node {
         self.engine.ask();
     }
 
-    /// What `posts` submits is taken up together, at its end or whenever much has come together.
+    /// Runs `posts`, and lets the engine take up its submissions together, at the end or whenever
+    /// many have come together.
     pub fn batch<T>(&self, posts: impl FnOnce() -> T) -> T {
         /// Runs the turn also if `posts` panics: others may wait for what was posted.
         struct Flush<'n>(&'n Node, cork::Cork);

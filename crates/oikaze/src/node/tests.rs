@@ -146,8 +146,8 @@ fn who_is_told_late_of_an_end_is_told_at_once() {
     assert!(queue.len() == 1 && !news.clear());
 }
 
-/// What a batch holds back goes when its thread waits, also if it does not drive itself: who does
-/// may sleep.
+/// A batch's held posts leave when its thread waits, also if another thread drives, because the
+/// driver may sleep.
 #[test]
 fn who_waits_in_a_batch_lets_go_what_it_has_posted() {
     let (node, local_peer) = node_and_local_peer();

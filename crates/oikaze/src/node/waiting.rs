@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// Who runs the turns.
+/// Thread that runs the turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EngineMode {
-    /// Whoever waits; the helper when nobody does.
+    /// A thread that waits; the helper when none does.
     Inline,
     /// A thread of its own, on this core if one is named.
     Thread {
@@ -19,7 +19,7 @@ pub enum EngineMode {
 pub struct Waiting {
     /// For how long a thread spins before it blocks, on a core of its own.
     pub spin: Duration,
-    /// Who runs the turns.
+    /// Thread that runs the turns.
     pub mode: EngineMode,
 }
 
@@ -27,7 +27,7 @@ pub struct Waiting {
 /// a waiter that has been spinning for this long blocks.
 const SPIN_LIMIT: Duration = Duration::from_millis(2);
 
-/// What the user says of waiting.
+/// The user's wishes about waiting.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
     /// `None`: as there is room.

@@ -1,5 +1,5 @@
-//! What is to be known of messages that went directly into a local peer's ring, after the calls
-//! that sent them; also when the node is gone.
+//! State of messages that went directly into a local peer's ring. It remains after the calls that
+//! sent them, also when the node is gone.
 
 use super::{Node, lock};
 use crate::engine::ShmChannel;
@@ -17,7 +17,7 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    /// Whose they are, if this process still has it.
+    /// Returns the node that sent the messages, if this process still has it.
     pub fn node(&self) -> Option<Arc<Node>> {
         self.node.upgrade()
     }

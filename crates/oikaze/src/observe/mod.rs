@@ -1,4 +1,4 @@
-//! What a node does, shown to whoever wants to look, without disturbing it.
+//! Publishes a node's activity for any observer, without disturbing the node.
 //!
 //! A node keeps its numbers on a board ([`oikaze_os::board`]): a record for itself and one for each
 //! peer. It writes them with plain stores, ten times a second at most and only while it runs turns

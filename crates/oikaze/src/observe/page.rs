@@ -1,4 +1,4 @@
-//! What stands on a node's board, and in which order.
+//! Content and order of a node's statistics page.
 
 use super::slow::PathStates;
 use super::words::{Reader, Row};
@@ -76,7 +76,7 @@ const fn fingerprint(mut hash: u64, names: &[&str]) -> u64 {
 }
 
 counters! {
-    /// What the link counts, and its buffers.
+    /// Counters and buffers of the link.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct LinkCounters {
@@ -291,7 +291,7 @@ pub struct NodePage {
     pub rank: Rank,
     /// Nodes in the job.
     pub nodes: u32,
-    /// What program it runs.
+    /// Name of the program.
     pub program: String,
     /// When it started, in microseconds since 1970.
     pub started: u64,
@@ -309,7 +309,7 @@ pub struct NodePage {
     pub link: LinkCounters,
     /// The shared arrays' counters.
     pub coherence: coherence::Statistics,
-    /// What was refused to peers.
+    /// Accesses that this node refused to peers.
     pub refusals: Refusals,
     /// Fast paths that are used, or not.
     pub paths: PathStates,
@@ -367,7 +367,7 @@ pub struct PeerPage {
     pub state: State,
     /// The address in use, once one has answered.
     pub address: Option<SocketAddr>,
-    /// What was counted.
+    /// Counters of the connection.
     pub counters: wind::Statistics,
     /// How it stands.
     pub gauges: Gauges,

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// `on` (default) or `off`: does the node show its numbers?
 pub const VARIABLE: &str = "OIKAZE_STATISTICS";
 
-/// What is said of a node once; nothing has happened yet.
+/// Returns the fixed part of a node's page. All counters are still zero.
 fn identity(job: &dyn Bootstrap) -> NodePage {
     let [a, b, c, d, ..] = job.secret().mac(&[b"oikaze name of the job"]);
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -92,7 +92,7 @@ impl Publisher {
         }
     }
 
-    /// What is found out about fast paths goes there.
+    /// Returns the notes on which fast paths are in use.
     pub fn paths(&self) -> &PathNotes {
         &self.paths
     }

@@ -65,7 +65,7 @@ impl PathStates {
     }
 }
 
-/// What a node finds out about its paths outside the turns. Nobody waits for anybody here.
+/// Notes on a node's paths that are made outside the turns. No thread waits for another here.
 #[derive(Debug, Default)]
 pub(crate) struct PathNotes {
     page_tracking: AtomicU64,
@@ -105,7 +105,7 @@ impl PathNotes {
         self.page_tracking.store(value, Ordering::Relaxed);
     }
 
-    /// So many nodes of this machine share no memory with this one.
+    /// Notes that this many nodes of this machine share no memory with this node.
     pub fn unshared(&self, nodes: u64, why: impl FnOnce() -> String) {
         self.unshared.add(nodes, why);
     }

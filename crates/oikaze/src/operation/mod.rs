@@ -18,7 +18,7 @@ use std::time::Duration;
 
 pub use future::OperationFuture;
 
-/// What an operation can yield.
+/// Type of the result of an operation.
 pub trait Outcome: Copy {
     #[doc(hidden)]
     fn from_value(value: Value) -> Option<Self>;
@@ -78,7 +78,7 @@ pub(crate) enum Verb {
     Accumulate,
     Push,
     Message,
-    /// What is done to a word.
+    /// Change of one word.
     Word(&'static str),
 }
 
@@ -99,7 +99,7 @@ impl fmt::Display for Verb {
     }
 }
 
-/// What an operation is, in words; put together only when somebody wants to read it.
+/// Description of an operation, formatted only when it is read.
 #[derive(Clone, Debug)]
 pub(crate) struct What {
     pub verb: Verb,
@@ -110,7 +110,8 @@ pub(crate) struct What {
 }
 
 impl What {
-    /// What may have become of it at a node that died before it confirmed (MEM-5.3, MEM-12.5).
+    /// Returns what may have become of the operation at a node that died before it confirmed
+    /// (MEM-5.3, MEM-12.5).
     pub(crate) fn fate(&self) -> Option<&'static str> {
         match self.verb {
             Verb::Get | Verb::GetBlock | Verb::GetList => None,
@@ -126,7 +127,7 @@ impl What {
 }
 
 impl What {
-    /// What a thread waits for that waits for the operation's end.
+    /// Returns the subject of a wait for the operation's end.
     pub(crate) fn subject(&self) -> WaitSubject {
         WaitSubject::Operation { what: self.to_string(), peer: Some(self.peer) }
     }
@@ -179,7 +180,7 @@ enum View<'o, T> {
 
 const _: () = assert!(size_of::<Operation<u64>>() == 2 * size_of::<usize>());
 
-/// What the engine knows of.
+/// Operation that the engine knows of.
 pub(crate) struct Begun {
     /// A queue or a counter is told of its end.
     told: AtomicBool,
@@ -267,7 +268,8 @@ impl<T: Outcome> Operation<T> {
     /// limit applies.
     ///
     /// # Errors
-    /// What failed and why; [`Error::Timeout`] if the time limit passed (the operation goes on).
+    /// The error names the operation and the cause. It is [`Error::Timeout`] if the time limit
+    /// passed (the operation goes on).
     #[inline]
     pub fn wait(&self) -> Result<T> {
         match self.view() {
@@ -302,7 +304,7 @@ impl<T: Outcome> Operation<T> {
     /// Its outcome, if it is settled.
     ///
     /// # Errors
-    /// What failed and why.
+    /// The error names the operation and the cause.
     #[must_use]
     pub fn try_take(&self) -> Option<Result<T>> {
         // What is settled is not waited for.
@@ -314,7 +316,7 @@ impl<T: Outcome> Operation<T> {
     /// then.
     ///
     /// # Errors
-    /// What failed and why: most often that it was cancelled.
+    /// The error names the operation and the cause, most often that it was cancelled.
     pub fn cancel(&self) -> Result<T> {
         match self.view() {
             View::Begun(begun @ Begun { node, completion, limit, .. }) => {

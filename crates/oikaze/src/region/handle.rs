@@ -11,7 +11,7 @@ use oikaze_protocol::rma::{Published, Rights};
 use oikaze_protocol::wind::{Body, Segment};
 use std::sync::{Arc, LazyLock};
 
-/// What regions are called that were not looked up by a name.
+/// Name in errors of regions that were not looked up by a name.
 pub(crate) static NAMELESS: LazyLock<Arc<str>> = LazyLock::new(|| "(by number)".into());
 
 /// A region as any node of the job can name it: who has this may do what the region grants
@@ -23,9 +23,9 @@ pub struct RemoteId {
     pub key: u64,
     /// Bytes, when this was made; it may have grown since.
     pub len: u64,
-    /// Whose it is.
+    /// Rank of the node that owns the region.
     pub node: Rank,
-    /// What it granted when this was made.
+    /// Rights that the region granted when this id was made.
     pub rights: Rights,
 }
 

@@ -181,7 +181,7 @@ impl RegionSlice {
         }
     }
 
-    /// What an operation reads or writes.
+    /// Returns the memory that an operation reads or writes.
     pub(crate) fn segment(&self, right: Rights) -> Segment {
         self.make_present(right);
         Segment {

@@ -29,8 +29,8 @@ impl LocalRegion {
         slot.and_then(|slot| engine.memory().rights(slot)).unwrap_or(Rights::NONE)
     }
 
-    /// What peers may do, on every page that [`LocalRegion::protect`] has not singled out. Nothing,
-    /// in a child of fork.
+    /// Returns the rights of peers on every page that [`LocalRegion::protect`] has not singled out.
+    /// A child of fork gets no rights.
     #[must_use]
     pub fn rights(&self) -> Rights {
         if self.inner.node.is_forked() {
@@ -181,8 +181,8 @@ impl LocalRegion {
         Ok(name)
     }
 
-    /// Who is in the middle of reaching the memory and cannot be waited for goes on with memory
-    /// that is nobody's (MEM-18.6).
+    /// Moves this node's memory away from a peer that is in the middle of an access and cannot be
+    /// waited for. That peer goes on with memory that belongs to no node (MEM-18.6).
     fn leave_to_wedged_peers(&self) -> Result<()> {
         let Inner { node, region, registered, .. } = &*self.inner;
         let inside = node.change_engine(|engine| {
@@ -211,7 +211,7 @@ impl LocalRegion {
         Ok(())
     }
 
-    /// What this node has begun with the memory and is not settled.
+    /// Waits for operations of this node that use the memory and are not settled.
     fn wait_for_own_operations(&self) {
         let Inner { node, limit, .. } = &*self.inner;
         let holder: Holder = self.inner.clone();
@@ -227,8 +227,8 @@ impl LocalRegion {
         let _: Option<()> = node.wait_on(&subject, deadline, || unused().then_some(()));
     }
 
-    /// What has not ended in time is cancelled, in the same entry as that which ends the
-    /// registration: nothing gets in between.
+    /// Cancels operations that have not ended in time. This happens in the same entry to the engine
+    /// as the end of the registration, so that nothing gets in between.
     fn cut_off(&self, engine: &mut RealEngine) {
         if Arc::strong_count(&self.inner) > 1 {
             let holder: Holder = self.inner.clone();
@@ -236,8 +236,8 @@ impl LocalRegion {
         }
     }
 
-    /// Whoever reaches the memory without asking this node's engine for each access is waited for
-    /// here: local peers that have mapped it, and threads of this node. They are let in no more
+    /// Waits for those that reach the memory without asking this node's engine for each access:
+    /// local peers that have mapped it, and threads of this node. New accesses are already refused
     /// (MEM-18.3).
     fn wait_for_others(&self) {
         self.wait_for_local_peers();

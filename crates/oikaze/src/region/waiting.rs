@@ -117,8 +117,8 @@ impl LocalRegion {
             .or_else(|| node.loss_of(by, Needs::Memory))
     }
 
-    /// What the wait has brought: the word; or that nobody changes it any more, or that it has
-    /// lasted for too long.
+    /// Returns the word that the wait has brought. The error says that no node changes the word any
+    /// more, or that the wait has lasted too long.
     #[inline(never)]
     fn awaited(
         &self,

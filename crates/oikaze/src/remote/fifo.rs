@@ -12,8 +12,8 @@ use oikaze_protocol::wind::Body;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// So long before its time is over [`RemoteFifo::push`] tries for the last time: a peer that is
-/// busy needs a while to answer.
+/// Time before its deadline at which [`RemoteFifo::push`] tries for the last time. A busy peer
+/// needs a while to answer.
 const ANSWER_TIME: Duration = Duration::from_millis(100);
 
 /// A FIFO of a peer, found by name; see [`Peer::fifo`].
@@ -62,7 +62,7 @@ impl Job {
 }
 
 impl RemoteFifo {
-    /// Whose it is.
+    /// Returns the peer that owns the FIFO.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.peer

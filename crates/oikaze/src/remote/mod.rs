@@ -65,8 +65,9 @@ impl Peer {
         self.node.with_engine(|engine| engine.address_of(self.rank))
     }
 
-    /// What was counted of the datagrams and messages between this node and the peer, how their
-    /// connection stands, and how long round trips and messages took; nothing for this node itself.
+    /// Returns statistics of the connection to the peer: counts of datagrams and messages, the
+    /// state of the connection, and how long round trips and messages took. Returns `None` for this
+    /// node itself.
     #[must_use]
     pub fn report(&self) -> Option<PeerPage> {
         if self.node.is_forked() {
@@ -86,7 +87,7 @@ impl Peer {
         Ok(RemoteRegion::new(self.clone(), name, published).mapped())
     }
 
-    /// What is, or will be, published under this name.
+    /// Waits for the region that is, or will be, published under this name.
     pub(crate) fn find(&self, name: &str, what: String) -> Result<Published> {
         let begun = Instant::now();
         let limit = self.limit.unwrap_or(PUBLISH_TIME);

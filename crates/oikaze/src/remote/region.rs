@@ -98,13 +98,13 @@ impl RemoteRegion {
         self.published.len == 0
     }
 
-    /// What its owner grants.
+    /// Returns the rights that the owner grants.
     #[must_use]
     pub fn rights(&self) -> Rights {
         self.published.rights
     }
 
-    /// Whose it is.
+    /// Returns the peer that owns the region.
     #[must_use]
     pub fn peer(&self) -> &Peer {
         &self.peer

@@ -8,8 +8,8 @@ use std::marker::PhantomData;
 
 /// A word of 32 or 64 bits in a peer's region; see [`RemoteRegion::word`].
 ///
-/// What fetches brings the value before, and takes a round trip. What does not costs no answer: it
-/// is done when the peer has acknowledged it.
+/// An operation that fetches returns the previous value, and takes a round trip. An operation that
+/// does not fetch needs no answer: it is done when the peer has acknowledged it.
 #[derive(Clone, Copy)]
 pub struct RemoteWord<'r, T> {
     region: &'r RemoteRegion,
@@ -80,7 +80,7 @@ impl RemoteRegion {
 }
 
 impl<T: Word + Outcome> RemoteWord<'_, T> {
-    /// What it is now.
+    /// Reads the present value.
     pub fn load(self) -> Operation<T> {
         self.fetch(AtomicOp::or(T::from_bits(0)), "load")
     }

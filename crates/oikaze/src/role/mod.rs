@@ -47,8 +47,8 @@ const LOOK_AGAIN: u64 = LOOK_SOON;
 /// A gap counts as this many nanoseconds at most, so that a long pause is forgotten after some
 /// short ones.
 const GAP_MAX: u64 = 4 * GAP_SHORT;
-/// So many gaps decide. One in which this thread lost its core does not: the helper that is woken
-/// for it would take the core away again, and so on.
+/// Number of gaps in the moving average. A gap in which this thread lost its core does not decide
+/// alone. The helper that is woken for it would take the core away again, and so on.
 const GAP_MEMORY: u64 = 16;
 
 /// The state machine. Times are nanoseconds of the caller's own clock.
@@ -71,11 +71,11 @@ struct State {
     helper: Helper,
     /// For how long the helper sleeps away from the socket next.
     patience: u64,
-    /// What `left_at` was when the helper looked last.
+    /// Value of `left_at` at the helper's last look.
     seen_left: u64,
 }
 
-/// What the helper does.
+/// State of the helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Helper {
     /// Runs, or is being woken: it asks [`Role::helper_sleeps`] before it sleeps again.
@@ -95,7 +95,7 @@ struct Waiter {
     handed: AtomicBool,
 }
 
-/// What ends a waiter's sleep, beside the role and its limit.
+/// Event that ends a waiter's sleep, besides the role and the waiter's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wakes {
     /// [`Role::wake_all`].
@@ -113,7 +113,7 @@ pub(crate) struct Driving<'a> {
     left: bool,
 }
 
-/// What became of the role.
+/// Outcome of giving the role up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Handover {
@@ -129,7 +129,7 @@ pub(crate) enum Handover {
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Turn<'a, T> {
-    /// What was waited for, if it is there.
+    /// The awaited value, if it is there.
     pub value: Option<T>,
     /// The role, if it came to this thread: to be used, or left.
     pub driving: Option<Driving<'a>>,

@@ -44,7 +44,7 @@ mod steps {
         assert_eq!(driving.leave(1), Handover::Free, "neither is a waiter any more");
     }
 
-    /// Who is woken alone sleeps through other news.
+    /// A waiter that is woken alone sleeps through other news.
     #[test]
     fn who_is_woken_alone_is_woken_once() {
         let role = Role::new();

@@ -14,7 +14,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a shared array may hold: plain numbers, compared between nodes when the array is made.
+/// Element type of a shared array: a plain number. The nodes compare element types when they make
+/// the array.
 pub trait Element: Pod {
     /// A number that differs between element types of equal size.
     const KIND: u32;

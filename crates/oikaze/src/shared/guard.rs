@@ -9,9 +9,9 @@ use std::ops::{Deref, DerefMut};
 /// Elements that may be read: nobody in this process writes them meanwhile, and no other node may
 /// by the program's synchronisation.
 ///
-/// What a guard shows does not change while it lives, not even in a program with a data race. A
-/// barrier (or any other collective) is refused while a guard of this node is alive, and a lock
-/// while a guard that the calling thread took is.
+/// The contents that a guard shows do not change while it lives, not even in a program with a data
+/// race. A barrier (or any other collective) is refused while a guard of this node is alive. A lock
+/// is refused while a guard that the calling thread took is alive.
 pub struct ReadGuard<'a, T> {
     pub(super) array: &'a SharedArray<T>,
     pub(super) guard: os::ReadGuard<'a, T>,

@@ -20,7 +20,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-/// What all nodes of a host have in common.
+/// Settings that all nodes of a host have in common.
 pub struct Work {
     /// The program, found.
     pub program: PathBuf,
@@ -40,9 +40,9 @@ pub struct Work {
     pub secret: Secret,
     /// The secret goes into the environment, and not into a descriptor.
     pub secret_in_environment: bool,
-    /// Of this start.
+    /// Incarnation of this start.
     pub incarnation: u64,
-    /// What the user told.
+    /// Settings that the user gave.
     pub settings: Settings,
     /// May rank 0 read the launcher's standard input?
     pub input: bool,

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 /// Why a job could not be started.
 #[derive(thiserror::Error)]
 pub enum LaunchError {
-    /// What the user asked for contradicts itself.
+    /// The user's options contradict each other.
     #[error("{0}")]
     Usage(String),
     /// No such program.
@@ -17,7 +17,7 @@ pub enum LaunchError {
         program: OsString,
         /// Where it was looked for.
         place: String,
-        /// What might be meant.
+        /// Suggestion of the program that the user may have meant.
         hint: String,
     },
     /// It is there, but cannot be run.
@@ -31,9 +31,9 @@ pub enum LaunchError {
     /// The `ip` command failed.
     #[error("network namespaces (--netns) cannot be made: `{command}` {why}")]
     Network {
-        /// What was run.
+        /// Command that was run.
         command: String,
-        /// What it said and what to do.
+        /// Output of the command, and the remedy.
         why: String,
     },
     /// No port is free.
@@ -43,7 +43,7 @@ pub enum LaunchError {
     PortsInUse {
         /// The range.
         range: String,
-        /// What the system said last.
+        /// Last error that the system returned.
         last: String,
     },
     /// The store.
@@ -52,9 +52,9 @@ pub enum LaunchError {
     /// The system refused something.
     #[error("cannot {doing}: {source}{}", crate::error::remedy(source))]
     System {
-        /// What was being done.
+        /// Operation that failed.
         doing: String,
-        /// What the system said.
+        /// Error that the system returned.
         source: std::io::Error,
     },
 }

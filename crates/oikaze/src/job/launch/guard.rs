@@ -46,7 +46,7 @@ impl Guard {
         self.tell(&format!("group {}", leader.as_raw_nonzero()));
     }
 
-    /// That group has ended.
+    /// Tells the guard that this process group has ended.
     pub fn forget(&mut self, leader: Pid) {
         self.tell(&format!("forget {}", leader.as_raw_nonzero()));
     }

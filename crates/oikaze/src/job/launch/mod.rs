@@ -47,7 +47,7 @@ const SIGTTIN: i32 = 21;
 const SIGTTOU: i32 = 22;
 const SIGXFSZ: i32 = 25;
 
-/// What the main thread of a launcher or agent waits for.
+/// Event that the main thread of a launcher or agent waits for.
 enum Event {
     /// A signal to pass on; SIGCHLD: somebody has ended.
     Signal(i32),
@@ -59,7 +59,7 @@ enum Event {
     HostClosed(usize, Option<String>),
     /// A node wants something of the launcher.
     Notice(crate::job::store::Notice),
-    /// What the nodes say that they are doing.
+    /// Answers of the nodes about their present activity.
     Answers(Vec<(oikaze_protocol::Rank, Option<String>)>),
     /// (To an agent:) the launcher has closed its end.
     LauncherGone,

@@ -1,5 +1,4 @@
-//! What a launcher and its agent on another host say to each other over ssh's standard input and
-//! output.
+//! Protocol of a launcher and its agent on another host, over ssh's standard input and output.
 //!
 //! Down: one JSON line with the order (the secret travels here, never in argv), then one JSON line
 //! for each signal. Up: a magic line (what comes before it is a login shell's chatter), then frames
@@ -52,7 +51,7 @@ impl From<Word> for Spelled {
     }
 }
 
-/// What an agent shall do. Holds the secret: no `Debug`.
+/// Order of the launcher to an agent. It holds the secret and so has no `Debug`.
 #[derive(Serialize, Deserialize)]
 pub struct Order {
     /// [`VERSION`].
@@ -66,7 +65,7 @@ pub struct Order {
     pub first: Rank,
     /// How many here.
     pub count: u32,
-    /// Of this start.
+    /// Incarnation of this start.
     pub incarnation: u64,
     ports: Option<String>,
     failure_time_ms: Option<u64>,
@@ -151,14 +150,14 @@ impl Order {
     }
 }
 
-/// What follows the order.
+/// Messages of the launcher that follow the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Control {
     /// Pass on this signal.
     Signal(i32),
 }
 
-/// What an agent tells.
+/// Messages of an agent to the launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     /// Output of a node.

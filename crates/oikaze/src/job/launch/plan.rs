@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// A host as the user names it: `name`, `user@name`, with `:K` for how many nodes it shall have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// What ssh is given.
+    /// Name of the host, as ssh takes it.
     pub name: String,
     /// Nodes, if said.
     pub nodes: Option<u32>,

@@ -24,7 +24,7 @@ const STATUS_ABORTED: u8 = 1;
 /// helps nobody.
 pub const KILL_TIME: Duration = Duration::from_secs(5);
 
-/// What the launcher shall do.
+/// Action that the policy asks of the launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Send all living nodes (and their own children) this signal.
@@ -97,7 +97,7 @@ impl Policy {
         }
     }
 
-    /// What to do now.
+    /// Returns the actions that the launcher has to take now.
     pub fn actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.actions)
     }

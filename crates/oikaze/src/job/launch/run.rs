@@ -32,8 +32,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// What the others get beyond the failure time to end by their own errors after one node has
-/// failed.
+/// Time beyond the failure time that the other nodes have to end by their own errors after one node
+/// has failed.
 const GRACE: Duration = Duration::from_secs(2);
 /// How long output may still come after the last node has ended: only a process that left its group
 /// can hold it open.
@@ -42,7 +42,7 @@ const DRAIN_TIME: Duration = Duration::from_secs(2);
 /// Question to all nodes before the time limit ends them.
 const QUESTION: &str = "doing";
 
-/// What the user asked for.
+/// Options that the user gave.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How many nodes; one per host (or one) if absent.
@@ -51,7 +51,7 @@ pub struct Options {
     pub hosts: Vec<Host>,
     /// Each node in a network namespace of its own.
     pub netns: Option<Cabling>,
-    /// What all nodes are told.
+    /// Settings that all nodes get.
     pub settings: Settings,
     /// Rank in front of each line?
     pub prefix: bool,
@@ -225,7 +225,7 @@ fn open_store(
     Ok((listener, at))
 }
 
-/// What the nodes get beside their place.
+/// Returns the variables that the nodes get besides their place in the job.
 fn variables(options: &Options) -> Vec<(OsString, OsString)> {
     let mut variables = options.environment.clone();
     if std::io::stderr().is_terminal() {

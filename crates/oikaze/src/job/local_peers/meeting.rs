@@ -22,7 +22,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// What a caller says first, and what it is answered.
+/// First message of the caller, and the answer to it.
 const HELLO: &[u8] = b"oikaze shm hello";
 const WELCOME: &[u8] = b"oikaze shm welcome";
 const NONCE: usize = 16;
@@ -38,7 +38,7 @@ pub(super) enum WayTo {
     File(PathBuf),
 }
 
-/// What became of each meeting.
+/// Outcome of each meeting.
 pub(super) type Outcomes = BTreeMap<Rank, Result<Pair, Why>>;
 
 /// See the module.
@@ -63,7 +63,8 @@ impl Step {
     }
 }
 
-/// What a node says of each node that a step of it concerns: nothing, or why it failed.
+/// Verdict of a node on each node that a step of the node concerns: nothing, or why the step
+/// failed.
 #[derive(Default, Serialize, Deserialize)]
 struct Verdicts(BTreeMap<Rank, Option<Why>>);
 

@@ -31,7 +31,7 @@ type Why = String;
 /// This node's listener, or why it has none.
 pub(crate) struct LocalPeerSetup {
     listener: Result<(Listener, Callable), Why>,
-    /// What went wrong beside.
+    /// Messages about failures that do not keep the node from joining.
     notices: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ impl LocalPeerSetup {
         LocalPeerSetup { listener, notices }
     }
 
-    /// What others must know to call.
+    /// Returns the data that other nodes need in order to call this node.
     pub fn callable(&self) -> Option<Callable> {
         self.listener.as_ref().ok().map(|(_, callable)| callable.clone())
     }

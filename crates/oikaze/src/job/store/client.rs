@@ -30,7 +30,7 @@ use std::time::Duration;
 /// How long the store may take for what needs no waiting.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 
-/// What the reading thread and the callers share.
+/// State that the reading thread and the callers share.
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,

@@ -140,7 +140,7 @@ impl Greeting {
 pub struct Proof {
     /// The node's version.
     pub version: u16,
-    /// Who it says it is.
+    /// Rank that the caller claims.
     pub rank: u32,
     /// How many nodes it thinks there are.
     pub size: u32,
@@ -294,7 +294,7 @@ impl Verdict {
     }
 }
 
-/// What a node asks. Time limits are in milliseconds.
+/// Request of a node to the store. Time limits are in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Publish.
@@ -388,7 +388,7 @@ impl Request {
 /// The request number of words that nobody asked for.
 pub const UNASKED: u32 = 0;
 
-/// What the store answers.
+/// Reply of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// Done; a get's value.

@@ -1,5 +1,5 @@
-//! What the store decides: values, fences, ends of processes, who waits for what. No I/O, no clock;
-//! time is an argument.
+//! State machine of the store: values, fences, ends of processes, and the requests that wait. It
+//! does no I/O and has no clock. Time is an argument.
 
 use super::places::{Claim, Places};
 use super::protocol::{Reply, Request, UNASKED};
@@ -442,7 +442,7 @@ impl Table {
         }
     }
 
-    /// Who has not come to a fence, in words; at most a few by number.
+    /// Returns in words which nodes have not come to a fence, with a few ranks at most.
     fn missing(&self, name: &str) -> String {
         let here: BTreeSet<Rank> = self.at_fence(name).collect();
         let missing: Vec<Rank> = (0..self.size).filter(|rank| !here.contains(rank)).collect();

@@ -61,7 +61,7 @@ impl Waits {
         }
     }
 
-    /// What `look` sees of the node, if its engine runs.
+    /// Returns what `look` sees of the node, if its engine runs.
     pub(super) fn with_node<T>(&self, look: impl FnOnce(&Arc<Node>) -> T) -> Option<T> {
         self.node.get()?.upgrade().map(|node| look(&node))
     }

@@ -97,7 +97,7 @@ fn states(facts: &dyn Facts, ranks: &[Rank], total: usize) -> String {
     text.join("; ")
 }
 
-/// What a node does; if it waits for a lock, who holds that.
+/// Returns what a node does and, if the node waits for a lock, who holds the lock.
 fn state(facts: &dyn Facts, rank: Rank, followed: &mut Vec<u64>) -> String {
     if let Some(end) = facts.end_of(rank) {
         return format!("node {rank} {end}");
@@ -184,8 +184,8 @@ fn lock_view(facts: &dyn Facts, lock: u64) -> Result<LockAnswer, String> {
     Ok(LockAnswer { holder: one("holder"), first: one("first") })
 }
 
-/// Who holds a lock, since when, and what that node does. Follows locks that wait for one another,
-/// each once.
+/// Returns who holds a lock, since when, and what that node does. Follows locks that wait for one
+/// another, each once.
 fn holder(facts: &dyn Facts, lock: u64, followed: &mut Vec<u64>) -> String {
     followed.push(lock);
     let holder = match lock_view(facts, lock) {
