@@ -1,15 +1,17 @@
-//! Pages of this node's regions that change place instead of bytes (spec/memory.md, MEM-17).
+//! Exchange of pages between this node's regions, in place of copying bytes (spec/memory.md,
+//! MEM-17).
 
 use crate::{Job, LocalRegion, Result};
 use oikaze_os::memory::MemoryError;
 use oikaze_os::memory::placement::{Pages, Placed, Placement, PlacementError, Way};
 
-/// Whole pages of a region: where they begin.
+/// Returns the pages of a region from `offset` on.
 fn at(region: &LocalRegion, offset: u64) -> Pages<'_> {
     Pages { region, offset }
 }
 
-/// The end of either registration waits until it is done (MEM-17.7); it is not begun after.
+/// Runs the exchange while both regions are registered. The end of either registration waits until
+/// the exchange is done (MEM-17.7). No exchange begins after that end.
 fn while_registered(
     one: &LocalRegion,
     other: &LocalRegion,
@@ -20,15 +22,15 @@ fn while_registered(
 }
 
 impl Job {
-    /// Exchange the contents of `pages` pages at `offset` of `one` with those at `other_offset` of
-    /// `other`: the pages themselves change place where that is quicker, else their bytes do.
-    /// Addresses stay, and so does all that peers know of the regions.
+    /// Exchanges the contents of `pages` pages at `offset` of `one` with those at `other_offset` of
+    /// `other`. The pages themselves change place where that is quicker, otherwise their bytes are
+    /// copied. Addresses stay the same, and so does all that peers know of the regions.
     ///
-    /// Offsets are multiples of the [page size](crate::page_size). Nobody may touch the two ranges
-    /// meanwhile, neither threads of this program nor peers: what they see there may be either
-    /// content, or zeros, and what they write may be lost. Afterwards the two ranges are what they
-    /// should be all the same. To a put or get that is under way it is as if all bytes of both
-    /// ranges had been written. The engine goes on between steps of a few MiB.
+    /// Offsets are multiples of the [page size](crate::page_size). Neither threads of this program
+    /// nor peers may touch the two ranges meanwhile. A read there may return either content, or
+    /// zeros, and a write may be lost. Afterwards both ranges are correct all the same. A put or
+    /// get that is under way sees all bytes of both ranges as written. The engine continues between
+    /// steps of a few MiB.
     ///
     /// ```
     /// # fn main() -> oikaze::Result<()> {
@@ -46,8 +48,9 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// A misaligned offset, pages outside a region, ranges with bytes in common, memory lent for
-    /// reading, a region that is registered no more; nothing has been changed.
+    /// An offset is misaligned; pages are outside a region; the ranges have bytes in common; the
+    /// memory is lent for reading; a region is no longer registered. After an error nothing has
+    /// changed.
     pub fn exchange(
         &self,
         one: &LocalRegion,
@@ -70,8 +73,8 @@ impl Job {
         })
     }
 
-    /// Bring the contents of `pages` pages at `offset` of `from` to `to_offset` of `to`, as
-    /// [`Job::exchange`] does, for half the price: what is at `from` afterwards is not said.
+    /// Moves the contents of `pages` pages at `offset` of `from` to `to_offset` of `to`, as
+    /// [`Job::exchange`] does, at half the cost. The contents at `from` are undefined afterwards.
     ///
     /// # Errors
     /// As [`Job::exchange`].

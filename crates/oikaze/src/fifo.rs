@@ -1,4 +1,4 @@
-//! A FIFO at its owner: what peers have pushed is taken out, by any number of threads.
+//! A FIFO at its owner. Any number of threads take out the elements that peers have pushed.
 
 use crate::node::{Needs, Node, WaitSubject};
 use crate::region::{LocalRegion, RemoteId};
@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A queue in this node's memory that peers push into by its name
-/// ([`Peer::fifo`](crate::Peer::fifo)); see [`Job::fifo`]. Dropped, its name is withdrawn, and what
-/// is pushed from then on is refused.
+/// ([`Peer::fifo`](crate::Peer::fifo)); see [`Job::fifo`]. Dropping the FIFO withdraws its name,
+/// and later pushes are refused.
 #[derive(Clone)]
 pub struct Fifo {
     node: Arc<Node>,
@@ -30,7 +30,7 @@ impl Fifo {
             )
         })?;
         let region = Region::private(usize::try_from(shape.bytes()).unwrap_or(usize::MAX))?;
-        // Formatted before anybody can know of it.
+        // Formatted before any peer can know of the FIFO.
         let queue = os::Fifo::format(region.clone(), shape)?;
         let published = job.publish(name, region, Rights::PUSH)?;
         Ok(Fifo {
@@ -42,41 +42,42 @@ impl Fifo {
         })
     }
 
-    /// How any node can name it ([`Job::remote_fifo`]).
+    /// Returns the id by which any node can name the FIFO ([`Job::remote_fifo`]).
     #[must_use]
     pub fn remote_id(&self) -> RemoteId {
         self.published.remote_id()
     }
 
-    /// How many elements it holds.
+    /// Returns the number of elements that the FIFO can hold.
     #[must_use]
     pub fn slots(&self) -> u64 {
         self.queue.shape().slots()
     }
 
-    /// Bytes of the longest element.
+    /// Returns the maximum length of an element in bytes.
     #[must_use]
     pub fn longest(&self) -> u64 {
         self.queue.shape().element()
     }
 
-    /// Append the oldest element to `into` and take it out; `false`: there is none.
+    /// Takes the oldest element out and appends it to `into`. Returns `false` if there is no
+    /// element.
     ///
     /// # Errors
-    /// Somebody has written over the FIFO's memory.
+    /// The FIFO's memory was overwritten.
     pub fn try_pop(&self, into: &mut Vec<u8>) -> Result<bool> {
-        // A child of fork has a copy of private memory: it would take elements that the parent has
-        // too.
+        // A child of fork has a copy of private memory, and would take elements that the parent
+        // takes too.
         self.node.check_process(|| format!("taking an element of FIFO \"{}\"", self.name))?;
         Ok(self.queue.try_pop(into)?)
     }
 
-    /// As [`Fifo::try_pop`], but waits for an element, for as long as `limit` says, else the job's
-    /// time limit.
+    /// Takes an element out as [`Fifo::try_pop`] does, but waits for one. The wait lasts at most
+    /// `limit`, or the job's time limit if `limit` is `None`.
     ///
     /// # Errors
-    /// The time limit passed; somebody has written over the FIFO's memory; all other nodes are
-    /// lost, or this one has left.
+    /// The time limit passed; the FIFO's memory was overwritten; all other nodes are lost, or this
+    /// node has left.
     pub fn pop(&self, into: &mut Vec<u8>, limit: Option<Duration>) -> Result<()> {
         if self.try_pop(into)? {
             return Ok(());

@@ -4,8 +4,9 @@
 #![doc = include_str!("../examples/readme.rs")]
 //! ```
 //!
-//! From the bottom up: [`engine`] runs Wind, remote memory and coherence of one node, one turn after another; `node` gives it
-//! threads; [`job`] is how processes become nodes; [`Job`], [`Peer`], [`RemoteRegion`], [`SharedArray`] are what programs use.
+//! The crate has four layers. [`engine`] runs Wind, remote memory and coherence of one node, one
+//! turn after another. `node` gives the engine its threads. [`job`] is how processes become nodes.
+//! Programs use [`Job`], [`Peer`], [`RemoteRegion`] and [`SharedArray`].
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]

@@ -1,7 +1,7 @@
-//! Limits of what programs may ask for. Each is checked before the first byte is sent, and the
-//! error names it.
+//! Limits on the requests of programs. Each limit is checked before the first byte is sent, and the
+//! error names the limit.
 //!
-//! `docs/LIMITS.md` has them in a table, which a test compares with these constants.
+//! `docs/LIMITS.md` lists the limits in a table, which a test compares with these constants.
 
 pub use oikaze_os::memory::REGIONS_MAX;
 pub use oikaze_protocol::coherence::{ARRAY_PAGES_MAX, REDUCE_MAX};

@@ -1,4 +1,4 @@
-//! Rules that the types hold. Each example must not compile, for the reason that its error code
+//! Rules that the types enforce. Each example must not compile, for the reason that its error code
 //! names.
 //!
 //! A guard cannot outlive its array:

@@ -1,4 +1,4 @@
-//! A whole program as one function, whose failure all nodes learn of.
+//! Runs a whole program as one function. All nodes learn of its failure.
 
 use crate::Job;
 use std::error::Error;
@@ -9,10 +9,12 @@ use std::process::ExitCode;
 const PANICKED: u8 = 101;
 
 /// Joins the job, runs `program`, and leaves. An error is printed first, and then ends the job for
-/// all nodes ([`Job::abort`]), so that nobody waits for this one. (An error that `main` returns by
-/// `?` is printed only after its job was dropped, and a job that is dropped waits for the other
-/// nodes.) Where survivors go on after a death ([`OnDeath::Continue`](crate::OnDeath::Continue)) an
-/// error ends this node alone.
+/// all nodes ([`Job::abort`]), so that no other node waits for this one. With
+/// [`OnDeath::Continue`](crate::OnDeath::Continue), where survivors go on after a death, an error
+/// ends this node alone.
+///
+/// By contrast, an error that `main` returns by `?` is printed only after its job was dropped, and
+/// a dropped job waits for the other nodes.
 ///
 /// ```
 /// # use std::process::ExitCode;
@@ -37,7 +39,7 @@ pub fn run(program: impl FnOnce(&Job) -> Result<(), Box<dyn Error>>) -> ExitCode
 
 fn run_in(job: Job, program: impl FnOnce(&Job) -> Result<(), Box<dyn Error>>) -> ExitCode {
     let rank = job.rank();
-    // The job is not used after a panic but to tell the others and to say goodbye.
+    // After a panic, the job serves only to tell the other nodes and to say goodbye.
     match catch_unwind(AssertUnwindSafe(|| program(&job))) {
         Ok(Ok(())) => match job.leave() {
             Ok(()) => ExitCode::SUCCESS,
@@ -49,7 +51,7 @@ fn run_in(job: Job, program: impl FnOnce(&Job) -> Result<(), Box<dyn Error>>) ->
         Ok(Err(error)) => {
             let error = error.to_string();
             eprintln!("oikaze: node {rank}: {error}");
-            // Printed before the others end by it (END-3.2).
+            // Printed before the error ends the other nodes (END-3.2).
             job.fail(&error);
             ExitCode::FAILURE
         }

@@ -1,4 +1,5 @@
-//! Operations on borrowed memory: the scope ends when all of them are done, or cut off from it.
+//! Operations on borrowed memory. A scope ends when all its operations are done, or cut off from
+//! the memory.
 
 use crate::engine::{Completion, Request};
 use crate::node::WaitSubject;
@@ -19,10 +20,10 @@ pub struct Scope<'job, 'scope, 'env: 'scope> {
 }
 
 impl<'env> Scope<'_, '_, 'env> {
-    /// Write any memory to a peer's region.
+    /// Writes any memory to a peer's region.
     ///
     /// # Errors
-    /// The table of regions is full; the memory is a shared array's.
+    /// The table of regions is full; the memory belongs to a shared array.
     pub fn put(
         &self,
         there: &RemoteRegion,
@@ -32,10 +33,10 @@ impl<'env> Scope<'_, '_, 'env> {
         self.begin(self.lender.borrow(from), |lent| Ok(there.put(offset, lent)))
     }
 
-    /// Read from a peer's region into any memory, which stays borrowed until the scope ends.
+    /// Reads from a peer's region into any memory, which stays borrowed until the scope ends.
     ///
     /// # Errors
-    /// The table of regions is full; the memory is a shared array's.
+    /// The table of regions is full; the memory belongs to a shared array.
     pub fn get(
         &self,
         there: &RemoteRegion,
@@ -45,10 +46,10 @@ impl<'env> Scope<'_, '_, 'env> {
         self.begin(self.lender.borrow_mut(into), |lent| Ok(there.get(offset, lent)))
     }
 
-    /// Combine any numbers with those in a peer's region; see [`RemoteRegion::accumulate`].
+    /// Combines any numbers with those in a peer's region; see [`RemoteRegion::accumulate`].
     ///
     /// # Errors
-    /// The table of regions is full; the memory is a shared array's.
+    /// The table of regions is full; the memory belongs to a shared array.
     pub fn accumulate<T: Number + NoUninit>(
         &self,
         there: &RemoteRegion,
@@ -60,7 +61,7 @@ impl<'env> Scope<'_, '_, 'env> {
         self.begin(self.lender.borrow(from), |lent| there.accumulate::<T>(offset, combine, lent))
     }
 
-    /// Write rows of any memory to rows of a peer's region ([`RemoteRegion::put_block`]).
+    /// Writes rows of any memory to rows of a peer's region ([`RemoteRegion::put_block`]).
     ///
     /// # Errors
     /// As [`Scope::put`] and [`RemoteRegion::put_block`].
@@ -74,7 +75,7 @@ impl<'env> Scope<'_, '_, 'env> {
         self.begin(self.lender.borrow(from), |lent| to.put_block(there, lent, here))
     }
 
-    /// Read rows of a peer's region into rows of any memory, which stays borrowed until the scope
+    /// Reads rows of a peer's region into rows of any memory, which stays borrowed until the scope
     /// ends.
     ///
     /// # Errors
@@ -89,7 +90,7 @@ impl<'env> Scope<'_, '_, 'env> {
         self.begin(self.lender.borrow_mut(into), |lent| from.get_block(there, lent, here))
     }
 
-    /// Begin an operation with lent memory, and see to its end.
+    /// Begins an operation with lent memory, and records it for the scope's end.
     fn begin(
         &self,
         lent: os::Region,
@@ -97,7 +98,7 @@ impl<'env> Scope<'_, '_, 'env> {
     ) -> Result<Operation<()>> {
         let lent = LocalRegion::new(&self.job.node, lent, Rights::NONE, None, self.job.limit)?;
         let operation = begin(lent.all())?;
-        // What is done already is not waited for.
+        // The scope does not wait for an operation that is already done.
         if let Some(completion) = operation.completion() {
             self.begun.borrow_mut().push((Arc::clone(completion), lent));
         }
@@ -106,9 +107,10 @@ impl<'env> Scope<'_, '_, 'env> {
 }
 
 impl Scope<'_, '_, '_> {
-    /// Waits for what was begun, within the job's time limit. What is not done then is cancelled,
-    /// so that nothing reads or writes the lent memory any more. A thread that panics does not
-    /// wait. Returns the first failure that no caller has been told of, if it is asked for.
+    /// Waits for the scope's operations, within the job's time limit. Operations that are not done
+    /// then are cancelled, so that nothing reads or writes the lent memory any more. A thread that
+    /// panics does not wait. If `is_told` is set, the call returns the first failure that no caller
+    /// has been told of.
     fn end(&self, is_told: bool) -> Result<()> {
         let limit =
             if std::thread::panicking() { Some(Duration::ZERO) } else { self.job.time_limit() };
@@ -133,10 +135,10 @@ impl Scope<'_, '_, '_> {
     }
 }
 
-/// Nothing reads or writes the lent memory any more, also after an error or a panic.
+/// Ends all access to the lent memory, also after an error or a panic.
 impl Drop for Scope<'_, '_, '_> {
     fn drop(&mut self) {
-        // What has failed is reported by `Job::quiet`, if `run` did not return it.
+        // `Job::quiet` reports the failures, if `run` did not return them.
         let _ = self.end(false);
     }
 }

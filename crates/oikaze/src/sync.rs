@@ -1,4 +1,4 @@
-//! Threads and atomics, or the stand-ins with which loom tries every order in which they can meet.
+//! Threads and atomics, or their stand-ins under loom, which tries every interleaving.
 
 #[cfg(loom)]
 mod chosen {
@@ -6,12 +6,12 @@ mod chosen {
     pub use loom::sync::{Arc, Mutex, MutexGuard};
     pub use loom::thread::{Thread, current};
 
-    /// Time does not pass in a model: a sleep ends when it is ended.
+    /// Parks without a time limit, because time does not pass in a model.
     pub fn park(_: Option<std::time::Duration>) {
         loom::thread::park();
     }
 
-    /// Try the body in all orders, or in those in which threads are interrupted so often at most.
+    /// Tries the body in all interleavings, or in those with at most `preemptions` preemptions.
     #[cfg(test)]
     pub fn model(preemptions: Option<usize>, body: impl Fn() + Send + Sync + 'static) {
         let mut builder = loom::model::Builder::new();
@@ -26,7 +26,7 @@ mod chosen {
     pub use std::sync::{Arc, Mutex, MutexGuard};
     pub use std::thread::{Thread, current};
 
-    /// Sleep until unparked, or the time is over, or for no reason.
+    /// Parks until unparked or until the limit has passed. May return spuriously.
     pub fn park(limit: Option<std::time::Duration>) {
         match limit {
             Some(limit) => std::thread::park_timeout(limit),

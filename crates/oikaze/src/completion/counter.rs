@@ -1,4 +1,4 @@
-//! Completion counters: who waits for the last of many operations is woken once.
+//! Completion counters. A thread that waits for the last of many operations is woken once.
 
 use crate::Result;
 use crate::engine::{Outcome, Sink};
@@ -14,17 +14,17 @@ pub struct Counter {
     limit: Option<Duration>,
 }
 
-/// How many operations have ended, since the counter was made.
+/// Numbers of operations that have ended since the counter was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// As wanted.
+    /// Number of operations that succeeded.
     pub succeeded: u64,
-    /// Otherwise: what went wrong, their handles say.
+    /// Number of operations that failed. Their handles give the errors.
     pub failed: u64,
 }
 
 impl Counts {
-    /// All that have ended.
+    /// Returns the number of all operations that have ended.
     #[must_use]
     pub fn ended(self) -> u64 {
         self.succeeded + self.failed
@@ -69,7 +69,7 @@ impl Counter {
         Box::new(ToCounter(Arc::clone(&self.shared)))
     }
 
-    /// One that was done when it was begun, of which no turn tells.
+    /// Counts an operation that was done when it was begun. No turn reports such an operation.
     pub(crate) fn count_done(&self) {
         if self.node.is_forked() {
             return;
@@ -78,7 +78,7 @@ impl Counter {
         self.node.tell_waiters();
     }
 
-    /// How many have ended so far.
+    /// Returns the numbers of operations that have ended so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         if self.node.is_forked() {
@@ -87,9 +87,8 @@ impl Counter {
         lock(&self.shared.0).counts
     }
 
-    /// Wait until `ended` operations have ended in all, well or not, since the counter was made. A
-    /// thread that does not drive the engine meanwhile is woken once, when the last of them has;
-    /// not at each.
+    /// Waits until `ended` operations have ended in all, well or not, since the counter was made. A
+    /// thread that does not drive the engine meanwhile is woken once, by the last of them.
     ///
     /// # Errors
     /// The time limit passed (the job's, if none is given), or this node has left the job, whose

@@ -1,9 +1,9 @@
-//! Other ways to learn that operations have ended than their handles: queues, which tell each, and
-//! counters, which tell how many.
+//! Completion queues and counters: ways besides handles to learn that operations have ended. A
+//! queue reports each operation, and a counter reports their number.
 //!
-//! Both are told by the turn that settles the operation, whoever runs it; attaching after the fact
-//! misses nothing. What a queue is told is a number that the caller chose, so that a face in
-//! another language needs nothing that lives here.
+//! The turn that settles an operation informs queue and counter, whichever thread runs it.
+//! Attaching to an operation that has already ended misses nothing. A queue holds a number that the
+//! caller chose, so that a binding for another language needs no object of this crate.
 
 mod counter;
 mod queue;

@@ -1,4 +1,5 @@
-//! Completion queues: each operation that ended is told once, with the number its caller gave it.
+//! Completion queues. A queue reports each ended operation once, with the number that its caller
+//! gave to it.
 
 use crate::Result;
 use crate::engine::{Failure, Outcome, Sink, Value};
@@ -8,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Where operations that have ended are told; see [`crate::Job::completion_queue`]. Clones are the
+/// Queue in which operations report their end; see [`crate::Job::completion_queue`]. Clones are the
 /// same queue.
 #[derive(Clone)]
 pub struct CompletionQueue {
@@ -22,8 +23,8 @@ pub struct CompletionQueue {
 pub struct Completed {
     /// Context that the caller gave to the operation.
     pub context: u64,
-    /// The value before, of an atomic that fetches (its bits, if it has fewer than 64); else 0. Or
-    /// why it failed.
+    /// Previous value, for an atomic that fetches (its bits, if it has fewer than 64), otherwise 0.
+    /// For a failed operation, its error.
     pub outcome: Result<u64>,
 }
 
@@ -79,7 +80,7 @@ impl CompletionQueue {
         Box::new(ToQueue { queue: Arc::clone(&self.shared), context, what })
     }
 
-    /// One that was done when it was begun, of which no turn tells.
+    /// Reports an operation that was done when it was begun. No turn reports such an operation.
     pub(crate) fn take_done(&self, context: u64, bits: u64) {
         if self.node.is_forked() {
             return;
@@ -88,7 +89,7 @@ impl CompletionQueue {
         self.node.tell_waiters();
     }
 
-    /// How many wait to be read.
+    /// Returns the number of operations that wait to be read.
     #[must_use]
     pub fn len(&self) -> usize {
         if self.node.is_forked() {
@@ -97,14 +98,14 @@ impl CompletionQueue {
         lock(&self.shared.0).entries.len()
     }
 
-    /// None?
+    /// Returns `true` if no operation waits to be read.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Move all that are there behind what is in `into`, in the order in which they ended; how
-    /// many.
+    /// Appends all operations in the queue to `into`, in the order in which they ended. Returns
+    /// their number.
     pub fn poll(&self, into: &mut Vec<Completed>) -> usize {
         if self.node.is_forked() {
             return 0;
@@ -112,14 +113,14 @@ impl CompletionQueue {
         self.take(0).map_or(0, |entries| self.tell(entries, into))
     }
 
-    /// All of them, if they are so many.
+    /// Takes all entries, if there are at least `at_least`.
     fn take(&self, at_least: usize) -> Option<VecDeque<Entry>> {
         let mut inside = lock(&self.shared.0);
         (inside.entries.len() >= at_least).then(|| std::mem::take(&mut inside.entries))
     }
 
     fn tell(&self, entries: VecDeque<Entry>, into: &mut Vec<Completed>) -> usize {
-        // Told under the lock is only what is cheap; errors are put in words here.
+        // Formats errors here, so that the turn does only cheap work under the lock.
         let count = entries.len();
         into.extend(entries.into_iter().map(|Entry { context, outcome }| {
             let outcome = outcome.map_err(|failed| {
@@ -135,12 +136,12 @@ impl CompletionQueue {
         count
     }
 
-    /// As [`CompletionQueue::poll`], once at least so many are there. A thread that does not drive
-    /// the engine meanwhile is woken once, when they are; not at each.
+    /// Takes operations as [`CompletionQueue::poll`] does, once at least `at_least` are there. A
+    /// thread that does not drive the engine meanwhile is woken once, by the last of them.
     ///
     /// # Errors
     /// The time limit passed (the job's, if none is given), or this node has left the job, whose
-    /// operations have all ended then; what is there stays.
+    /// operations have all ended then. The operations in the queue stay there.
     pub fn wait(
         &self,
         at_least: usize,
@@ -160,7 +161,7 @@ impl CompletionQueue {
             return Ok(self.tell(entries, into));
         }
         lock(&self.shared.0).waiters.enlist(at_least as u64);
-        // Whatever another thread takes meanwhile, this one takes so many or none.
+        // Takes the full number or nothing, whatever another thread takes meanwhile.
         let there = self
             .node
             .wait_quietly(&subject, deadline, || self.node.next_or_left(|| self.take(at_least)));

@@ -1,5 +1,5 @@
-//! Messages that were put directly into their receiver's ring (MEM-16.9), as their sender knows
-//! them.
+//! Messages that their sender put directly into the receiver's ring (MEM-16.9), as their sender
+//! knows them.
 
 use super::{Outcome, Verb, What};
 use crate::engine::{Completion, Failure, Request, Sink, Value};
@@ -8,20 +8,20 @@ use crate::{Error, Result};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-/// Nothing of it is read any more here.
+/// Mark: the sender no longer reads the outcome of the message.
 const GIVEN_UP: u8 = 1;
-/// A queue or a counter is told of its end.
+/// Mark: a queue or a counter gets its end.
 const TOLD: u8 = 2;
-/// A caller has been told of its failure.
+/// Mark: a caller has been told of its failure.
 const FAILED: u8 = 4;
 
-/// One of them.
+/// A message in its receiver's ring.
 pub(super) struct InRing<'o> {
     pub marks: &'o AtomicU8,
     pub way: &'o Way,
-    /// Bytes of its body.
+    /// Length of its body in bytes.
     pub len: u32,
-    /// Where it ends in the ring.
+    /// Position of its end in the ring.
     pub position: u64,
 }
 
@@ -39,7 +39,7 @@ impl InRing<'_> {
         }
     }
 
-    /// Is it known that it was taken there?
+    /// Returns `true` if the receiver is known to have taken the message.
     #[inline]
     fn is_taken(&self) -> bool {
         self.way.channel().is_done(self.position) && !self.is_given_up()
@@ -54,7 +54,7 @@ impl InRing<'_> {
         What { verb: Verb::Message, len: self.len.into(), peer: self.way.peer(), at: None }
     }
 
-    /// Within the time limit of its peer.
+    /// Waits within the time limit of the peer's handle.
     #[inline]
     pub fn wait<T: Outcome>(&self) -> Result<T> {
         self.wait_for(self.way.limit())
@@ -92,14 +92,16 @@ impl InRing<'_> {
         })
     }
 
-    /// Whether it is taken there, nobody will hear, unless it is known by now.
+    /// Gives the outcome up, unless it is known by now. No caller will learn whether the receiver
+    /// takes the message.
     pub fn give_up(&self) {
         if self.outcome().is_none() {
             self.marks.fetch_or(GIVEN_UP, Ordering::Relaxed);
         }
     }
 
-    /// Somebody is told of its end from now on. Was anybody before?
+    /// Marks the message as one that a queue or counter reports. Returns `true` if it was marked
+    /// before.
     pub fn was_told(&self) -> bool {
         self.marks.fetch_or(TOLD, Ordering::Relaxed) & TOLD != 0
     }

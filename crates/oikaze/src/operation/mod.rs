@@ -1,4 +1,4 @@
-//! Waiting for an operation: always on an object, with a time limit if wanted.
+//! Handles of operations. A caller waits on an object, with a time limit if wanted.
 
 mod future;
 mod in_ring;
@@ -52,7 +52,7 @@ macro_rules! outcome {
 }
 outcome!(u32, i32, i64);
 
-/// Bits: 0 of what yields nothing.
+/// Bits of the outcome; 0 for an operation that yields nothing.
 impl Outcome for u64 {
     fn from_value(value: Value) -> Option<u64> {
         match value {
@@ -66,7 +66,7 @@ impl Outcome for u64 {
     }
 }
 
-/// Which kind of operation.
+/// Kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Get,
@@ -146,14 +146,14 @@ impl fmt::Display for What {
     }
 }
 
-/// An operation in flight. Dropping it does not end it: its memory is counted, and it completes on
-/// its own.
+/// An operation in flight. Dropping the handle does not end the operation, which keeps its memory
+/// and completes on its own.
 #[must_use = "an operation that is not waited for may fail unseen"]
 pub struct Operation<T>(State<T>);
 
-/// How far it is. Small, and made by who calls: where it is stored in parts and then moved as a
-/// whole, the processor waits until all that was stored before has reached the cache, also what
-/// went into a ring.
+/// State of an operation, kept small and made by the caller. If it were stored in parts and then
+/// moved as a whole, the load would wait until all earlier stores have reached the cache, including
+/// those to a ring.
 enum State<T> {
     Begun(Box<Begun>),
     /// A message that was put directly into its receiver's ring ([`InRing`]).
@@ -163,15 +163,15 @@ enum State<T> {
         len: u32,
         position: u64,
     },
-    /// Done before the call that began it returned: nothing of it is left to be waited for, counted
-    /// or explained.
+    /// Done before the call that began it returned. Nothing is left to wait for, to count or to
+    /// explain.
     Done {
         told: AtomicBool,
         outcome: T,
     },
 }
 
-/// The same, to look at.
+/// Borrowed view of a `State`.
 enum View<'o, T> {
     Begun(&'o Begun),
     InRing(InRing<'o>),
@@ -182,7 +182,7 @@ const _: () = assert!(size_of::<Operation<u64>>() == 2 * size_of::<usize>());
 
 /// Operation that the engine knows of.
 pub(crate) struct Begun {
-    /// A queue or a counter is told of its end.
+    /// A queue or a counter reports its end.
     told: AtomicBool,
     node: Arc<Node>,
     completion: Arc<Completion>,
@@ -190,7 +190,7 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
-    /// An operation that [`Completion::begun`] belongs to.
+    /// Makes an operation from a completion that [`Completion::begun`] returned.
     pub fn new(
         node: &Arc<Node>,
         completion: Arc<Completion>,
@@ -225,8 +225,8 @@ impl Begun {
 }
 
 impl<T: Outcome> Operation<T> {
-    /// A message of so many bytes that was put into its receiver's ring, and ends there at this
-    /// position.
+    /// Makes a message of `len` bytes that was put into its receiver's ring, and that ends there at
+    /// this position.
     #[inline]
     pub(crate) fn in_ring(way: &Host<Way>, position: u64, len: u32) -> Self {
         Self(State::InRing { marks: AtomicU8::new(0), way: way.invite(), len, position })
@@ -237,7 +237,7 @@ impl<T: Outcome> Operation<T> {
         Self(State::Begun(begun))
     }
 
-    /// One that is done.
+    /// Makes an operation that is done.
     #[inline]
     pub(crate) fn done(outcome: T) -> Self {
         Self(State::Done { told: AtomicBool::new(false), outcome })
@@ -254,7 +254,7 @@ impl<T: Outcome> Operation<T> {
         }
     }
 
-    /// Is it settled? One load.
+    /// Returns `true` if the operation is settled. This costs one load.
     #[must_use]
     pub fn is_done(&self) -> bool {
         match self.view() {
@@ -264,8 +264,8 @@ impl<T: Outcome> Operation<T> {
         }
     }
 
-    /// Wait until it is complete: for a put, in the peer's memory and visible there. The job's time
-    /// limit applies.
+    /// Waits until the operation is complete. A put is complete when the data is in the peer's
+    /// memory and visible there. The job's time limit applies.
     ///
     /// # Errors
     /// The error names the operation and the cause. It is [`Error::Timeout`] if the time limit
@@ -279,7 +279,7 @@ impl<T: Outcome> Operation<T> {
         }
     }
 
-    /// As [`Operation::wait`], with a time limit of its own.
+    /// Waits as [`Operation::wait`] does, with this time limit.
     ///
     /// # Errors
     /// As [`Operation::wait`].
@@ -292,7 +292,7 @@ impl<T: Outcome> Operation<T> {
         }
     }
 
-    /// Wait, whatever the time limit: for its end, or the peer's.
+    /// Waits without a time limit until the operation has ended, or the peer.
     pub(crate) fn wait_to_the_end(&self) -> Result<T> {
         match self.view() {
             View::Done(_, outcome) => Ok(outcome),
@@ -301,19 +301,19 @@ impl<T: Outcome> Operation<T> {
         }
     }
 
-    /// Its outcome, if it is settled.
+    /// Returns the outcome if the operation is settled.
     ///
     /// # Errors
     /// The error names the operation and the cause.
     #[must_use]
     pub fn try_take(&self) -> Option<Result<T>> {
-        // What is settled is not waited for.
+        // A settled operation needs no wait.
         self.is_done().then(|| self.wait_for(Duration::ZERO))
     }
 
-    /// End it, if it has not ended: its memory is not touched any more, nor read (but for datagrams
-    /// that the network has already: WIND-5.5). Whether it took place at the peer is not known
-    /// then.
+    /// Ends the operation, if it has not ended. After that, the node neither reads nor writes the
+    /// operation's memory (but for datagrams that the network has already: WIND-5.5). Whether the
+    /// operation took place at the peer is unknown then.
     ///
     /// # Errors
     /// The error names the operation and the cause, most often that it was cancelled.
@@ -331,15 +331,18 @@ impl<T: Outcome> Operation<T> {
         self.wait()
     }
 
-    /// Be told of its end in a queue, once, by the number `context`. It may have ended already.
+    /// Has the queue report the operation's end once, by the number `context`. The operation may
+    /// have ended already.
     ///
     /// # Errors
-    /// A counter counts it ([`Operation::count_on`]): an operation tells one of them only.
+    /// A counter counts the operation ([`Operation::count_on`]). An operation reports to one queue
+    /// or counter only.
     pub fn into_queue(self, queue: &CompletionQueue, context: u64) -> Result<()> {
         self.queue_on(queue, context)
     }
 
-    /// As [`Operation::into_queue`], of an operation that is kept.
+    /// Has the queue report the end as [`Operation::into_queue`] does, and leaves the handle to the
+    /// caller.
     ///
     /// # Errors
     /// As [`Operation::into_queue`].
@@ -350,15 +353,16 @@ impl<T: Outcome> Operation<T> {
         )
     }
 
-    /// Count its end, once. It may have ended already.
+    /// Has the counter count the operation's end once. The operation may have ended already.
     ///
     /// # Errors
-    /// A counter counts it already.
+    /// A counter counts the operation already.
     pub fn count_on(&self, counter: &Counter) -> Result<()> {
         self.tell(|_| counter.sink(), |_| counter.count_done())
     }
 
-    /// Told by the turn that settles it, or here and now if none will.
+    /// Has the turn that settles the operation inform the sink. If no turn will settle it, `now`
+    /// informs the sink at once.
     fn tell(&self, sink: impl FnOnce(What) -> Box<dyn Sink>, now: impl FnOnce(T)) -> Result<()> {
         let (was_told, what) = match self.view() {
             View::Begun(begun) => (begun.told.swap(true, Ordering::Relaxed), Some(begun.what())),
@@ -385,8 +389,8 @@ impl<T: Outcome> Operation<T> {
         Ok(())
     }
 
-    /// The same, yielding bits: the value before, of a word; else 0. So operations of all kinds are
-    /// of one type ([`crate::Job::keep`]).
+    /// Returns the same operation, yielding bits: the previous value of a word, otherwise 0.
+    /// Operations of all kinds so have one type ([`crate::Job::keep`]).
     #[must_use = "an operation that is not waited for may fail unseen"]
     pub fn into_bits(self) -> Operation<u64> {
         Operation(match self.0 {
@@ -398,7 +402,8 @@ impl<T: Outcome> Operation<T> {
         })
     }
 
-    /// Where its outcome appears; nowhere if it is done already.
+    /// Returns the completion that receives the outcome, or `None` if the operation is done
+    /// already.
     pub(crate) fn completion(&self) -> Option<&Arc<Completion>> {
         match self.view() {
             View::Begun(begun) => Some(&begun.completion),

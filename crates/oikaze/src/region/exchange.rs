@@ -1,4 +1,4 @@
-//! A region whose pages are about to change place with those of a local peer's.
+//! Exchange of a region's pages with those of a local peer's region, at this node.
 
 use super::LocalRegion;
 use crate::Result;
@@ -6,8 +6,8 @@ use crate::engine::{Request, Swap, Value};
 use oikaze_protocol::Rank;
 
 impl LocalRegion {
-    /// Have the end of the registration wait for this exchange, whatever its steps: between two of
-    /// them no operation is under way. `None`: it is registered no more.
+    /// Runs `work`, and has the end of the registration wait for it, because no operation is under
+    /// way between two steps of an exchange. Returns `None` if the region is no longer registered.
     pub(crate) fn exchanging<T>(&self, work: impl FnOnce() -> T) -> Option<T> {
         if self.inner.node.is_forked() {
             return None;
@@ -21,17 +21,17 @@ impl LocalRegion {
         Some(outcome)
     }
 
-    /// No local peer reaches the memory by itself any more, now or later: it would not see what has
-    /// changed place (MEM-20.4).
+    /// Keeps local peers from mapping the memory, now and later, because a mapping would not see
+    /// the pages that have changed place (MEM-20.4).
     pub(crate) fn keep_local_peers_out(&self) {
         let (node, region) = (&self.inner.node, &self.inner.region);
         node.with_engine(|engine| engine.keep_local_peers_out(region));
         self.wait_for_local_peers();
     }
 
-    /// Exchange as many as `len` bytes of whole units with a local peer's region, as far as they
-    /// are found in one piece; how many. Waits for the local peer's answer, or its end: an exchange
-    /// is not left half done.
+    /// Exchanges up to `len` bytes of whole units with a local peer's region, as far as they are in
+    /// one piece. Returns the number of bytes. Waits for the local peer's answer or its end,
+    /// because an exchange must not stay half done.
     pub(crate) fn swap_pages(
         &self,
         own_offset: u64,

@@ -1,5 +1,5 @@
-//! Regions as plain numbers: what can be kept in a table, sent in a message, and handed through C;
-//! and operations by such.
+//! Ids of regions as plain numbers, and operations by such ids. An id can be kept in a table, sent
+//! in a message, and passed through C.
 
 use super::{Inner, LocalRegion};
 use crate::engine::Request;
@@ -14,14 +14,15 @@ use std::sync::{Arc, LazyLock};
 /// Name in errors of regions that were not looked up by a name.
 pub(crate) static NAMELESS: LazyLock<Arc<str>> = LazyLock::new(|| "(by number)".into());
 
-/// A region as any node of the job can name it: who has this may do what the region grants
-/// (MEM-1.1). Sent in a message, it is a region again at its receiver: [`Job::remote`].
+/// Id by which any node of the job can name a region. The holder of the id may do what the region
+/// grants (MEM-1.1). A receiver of the id in a message turns it back into a region by
+/// [`Job::remote`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct RemoteId {
-    /// Which region; random.
+    /// Key of the region; random.
     pub key: u64,
-    /// Bytes, when this was made; it may have grown since.
+    /// Length in bytes when this id was made. The region may have grown since.
     pub len: u64,
     /// Rank of the node that owns the region.
     pub node: Rank,
@@ -30,10 +31,10 @@ pub struct RemoteId {
 }
 
 impl RemoteId {
-    /// Bytes of [`RemoteId::to_bytes`].
+    /// Number of bytes that [`RemoteId::to_bytes`] returns.
     pub const BYTES: usize = 24;
 
-    /// For a message or a file; the same on every machine.
+    /// Returns the id as bytes for a message or a file, the same on every machine.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
@@ -49,7 +50,8 @@ impl RemoteId {
         bytes
     }
 
-    /// From what [`RemoteId::to_bytes`] gave; `None` if that was something else.
+    /// Makes an id from the bytes that [`RemoteId::to_bytes`] returned. Returns `None` for any
+    /// other bytes.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (key, rest) = bytes.split_first_chunk()?;
@@ -66,7 +68,7 @@ impl RemoteId {
 }
 
 impl LocalRegion {
-    /// How other nodes can name this region.
+    /// Returns the id by which other nodes can name this region.
     #[must_use]
     pub fn remote_id(&self) -> RemoteId {
         let (node, len) = (self.inner.node.rank(), self.len() as u64);
@@ -75,7 +77,7 @@ impl LocalRegion {
 }
 
 impl RemoteRegion {
-    /// How any node can name this region.
+    /// Returns the id by which any node can name this region.
     #[must_use]
     pub fn remote_id(&self) -> RemoteId {
         let Published { key, len, rights } = self.published();
@@ -84,11 +86,11 @@ impl RemoteRegion {
 }
 
 impl Job {
-    /// The registered region of this number (MEM-1.5), for whatever can be done with one: it stays
-    /// registered for as long as the answer, or another one, lives.
+    /// Returns the registered region of this number (MEM-1.5). The region stays registered for as
+    /// long as the returned handle, or another one, lives.
     ///
     /// # Errors
-    /// It is registered no more.
+    /// The region is no longer registered.
     pub fn region(&self, id: RegionId) -> Result<LocalRegion> {
         self.node.check_process(|| format!("region number {:#x}", id.to_bits()))?;
         let holder = self
@@ -104,20 +106,20 @@ impl Job {
         Ok(LocalRegion { inner: inner.ok_or_else(gone)? })
     }
 
-    /// The region that another node has told us of.
+    /// Returns the region whose id another node has sent to this one.
     ///
     /// # Errors
-    /// No such node. (Whether the region is there shows when it is used.)
+    /// The job has no such node. (A missing region is reported when it is used.)
     pub fn remote(&self, id: RemoteId) -> Result<RemoteRegion> {
         let RemoteId { key, len, node, rights } = id;
         Ok(RemoteRegion::new(self.peer(node)?, &NAMELESS, Published { key, len, rights }))
     }
 
-    /// Write `len` bytes of a region of this node to a region of another one, both named by
-    /// numbers. Complete when they are in that node's memory and visible there.
+    /// Writes `len` bytes of a region of this node to a region of another one, both named by ids.
+    /// The operation is complete when the bytes are in that node's memory and visible there.
     ///
     /// # Errors
-    /// The source is not registered any more, or shorter; no such node.
+    /// The source is no longer registered, or shorter; the job has no such node.
     pub fn transfer(
         &self,
         source: RegionId,
@@ -139,11 +141,10 @@ impl Job {
         Ok(self.peer(node)?.begin(request, keep, what))
     }
 
-    /// Read `len` bytes of a region of another node into a region of this one, both named by
-    /// numbers.
+    /// Reads `len` bytes of a region of another node into a region of this one, both named by ids.
     ///
     /// # Errors
-    /// The destination is not registered any more, or shorter; no such node.
+    /// The destination is no longer registered, or shorter; the job has no such node.
     pub fn fetch(
         &self,
         source: RemoteId,
@@ -164,7 +165,8 @@ impl Job {
         What { verb, len, peer: there.node, at: Some((Arc::clone(&NAMELESS), offset)) }
     }
 
-    /// The bytes of our own region that an operation uses, and what keeps them meanwhile (MEM-1.5).
+    /// Finds the bytes of this node's region that an operation uses, and the handle that keeps them
+    /// meanwhile (MEM-1.5).
     fn resolve(
         &self,
         what: &What,
@@ -193,8 +195,8 @@ impl Job {
             return Err(Error::invalid(what.to_string(), why));
         }
         if let Some(absent) = absent {
-            // Nobody enters the turn with memory still to be faulted in (MEM-1.12). If it is in
-            // vain, the operation fails when it is begun.
+            // A thread must not enter a turn with memory still to be faulted in (MEM-1.12). If this
+            // attempt fails, the operation fails when it begins.
             let _ = absent.make_present(offset, len, right);
         }
         Ok((Segment { region, offset, len }, holder))

@@ -20,8 +20,8 @@ use std::ops::{Deref, Range};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// A region known to the engine. Counted: operations keep it alive; when the last user drops it,
-/// peers can no longer reach it.
+/// A region that the engine knows. Regions are counted, and operations keep them alive. When the
+/// last user drops a region, peers can no longer reach it.
 #[derive(Clone)]
 pub struct LocalRegion {
     inner: Arc<Inner>,
@@ -31,12 +31,13 @@ struct Inner {
     node: Arc<Node>,
     region: Region,
     registered: Registered,
-    /// The time limit of the job it was registered with.
+    /// Time limit of the job at the registration.
     limit: Option<Duration>,
-    /// The name under which it is published.
+    /// Name under which the region is published.
     name: Mutex<Option<String>>,
-    /// Threads that read or write it by themselves, for an operation that is done when the call
-    /// returns: the engine knows nothing of them, and the region's end waits for them.
+    /// Threads that access the memory directly, for operations that are done when their call
+    /// returns. The engine does not know of these threads, and the end of the registration waits
+    /// for them.
     direct: Hazard,
 }
 
@@ -48,7 +49,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // In a child of fork the lock of the name may be held for ever.
+        // The lock of the name may be held for ever in a child of fork.
         if self.node.is_forked() {
             return;
         }
@@ -57,13 +58,13 @@ impl Drop for Inner {
     }
 }
 
-/// Nobody enters the turn with memory still to be faulted in: a page fault there would wait for a
-/// turn.
+/// Refuses tracked memory. No thread enters a turn with memory still to be faulted in, because a
+/// page fault there would wait for a turn.
 fn check_untracked(engine: &mut RealEngine, region: &Region) -> Result<()> {
     if region.kind() != RegionKind::Borrowed {
         return Ok(());
     }
-    // A loan that is over is refused whatever it is used for.
+    // Memory whose loan is over is refused for every use.
     let addresses = region.addresses().unwrap_or_default();
     match engine.pages().tracks(&addresses).map(|memory| memory.name().to_owned()) {
         Some(array) => Err(Error::invalid(
@@ -97,7 +98,7 @@ impl LocalRegion {
         node.with_engine(registered)
     }
 
-    /// The table is to know who keeps the registration.
+    /// Tells the table who keeps the registration.
     fn hold(engine: &mut RealEngine, inner: Inner) -> Self {
         let slot = inner.registered.slot;
         let inner = Arc::new(inner);
@@ -110,17 +111,17 @@ impl LocalRegion {
         self.inner.registered.key
     }
 
-    /// Name under which it is published.
+    /// Returns the name under which the region is published.
     fn name(&self) -> Option<String> {
         self.inner.name.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The name was not given to this region after all.
+    /// Forgets the name, which could not be given to this region.
     pub(crate) fn forget_name(&self) {
         self.inner.take_name();
     }
 
-    /// A counted slice, the source or destination of an operation.
+    /// Returns a counted slice, the source or destination of an operation.
     ///
     /// # Errors
     /// The range is not inside the region.
@@ -134,7 +135,7 @@ impl LocalRegion {
         Ok(RegionSlice { region: self.clone(), range })
     }
 
-    /// The whole region as a slice.
+    /// Returns the whole region as a slice.
     #[must_use]
     pub fn all(&self) -> RegionSlice {
         RegionSlice { region: self.clone(), range: 0..self.len() }
@@ -148,7 +149,7 @@ impl Deref for LocalRegion {
     }
 }
 
-/// Part of a registered region; keeps it alive.
+/// A part of a registered region. A slice keeps its region alive.
 #[derive(Clone)]
 pub struct RegionSlice {
     region: LocalRegion,
@@ -156,21 +157,21 @@ pub struct RegionSlice {
 }
 
 impl RegionSlice {
-    /// Bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.range.len()
     }
 
-    /// No bytes?
+    /// Returns `true` if the slice has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
     }
 
-    /// Nobody enters the turn with memory still to be faulted in (MEM-1.12): of a file, the thread
-    /// that begins an operation waits for the disk. If that is in vain, the operation fails when it
-    /// is begun.
+    /// Faults the memory in, because no thread may enter a turn with memory still to be faulted in
+    /// (MEM-1.12). For memory of a file, the thread that begins an operation waits for the disk. If
+    /// this attempt fails, the operation fails when it begins.
     fn make_present(&self, right: Rights) {
         if self.region.inner.region.may_be_absent() {
             let _ = self.region.inner.region.make_present(
@@ -191,8 +192,8 @@ impl RegionSlice {
         }
     }
 
-    /// Copy its bytes from or to where they are, by this thread; `act` is given region, offset and
-    /// length. Returns `false` if the region is registered no more, or `act` says so.
+    /// Copies the slice's bytes by this thread; `act` gets region, offset and length. Returns
+    /// `false` if the region is no longer registered, or `act` returns `false`.
     #[inline]
     pub(crate) fn use_directly(&self, act: impl FnOnce(&Region, u64, u64) -> bool) -> bool {
         let inner = &*self.region.inner;
@@ -203,10 +204,10 @@ impl RegionSlice {
         act(&inner.region, self.range.start as u64, self.range.len() as u64)
     }
 
-    /// Rows of this slice; the block's offset counts from its start.
+    /// Returns rows of this slice. The block's offset counts from the slice's start.
     ///
     /// # Errors
-    /// They reach past its end, or further than any memory.
+    /// The rows reach past the slice's end, or further than any memory.
     pub(crate) fn rows(&self, block: Block, right: Rights) -> Result<Rows> {
         let end = block.hull().and_then(|hull| block.offset.checked_add(hull));
         if end.is_none_or(|end| end > self.range.len() as u64) {

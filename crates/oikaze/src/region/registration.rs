@@ -1,4 +1,4 @@
-//! A registration that changes: rights, length, its end, and a new one in its place.
+//! Changes of a registration: rights, length, its end, and a new registration in its place.
 
 use super::{Inner, LocalRegion};
 use crate::engine::Failure;
@@ -11,15 +11,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 impl LocalRegion {
-    /// Its number on this node, for operations by numbers
+    /// Returns the region's number on this node, for operations by numbers
     /// ([`Job::transfer`](crate::Job::transfer)).
     #[must_use]
     pub fn id(&self) -> RegionId {
         self.inner.registered.id
     }
 
-    /// Its place in the table, as long as it is registered. (A handle that a program keeps may be
-    /// older than the registration that has the place now.)
+    /// Returns the region's place in the table, as long as it is registered. (A handle that a
+    /// program keeps may be older than the registration that has the place now.)
     fn slot(&self, engine: &mut RealEngine) -> Option<u32> {
         engine.memory().slot(self.inner.registered.id)
     }
@@ -39,21 +39,21 @@ impl LocalRegion {
         self.inner.node.with_engine(|engine| self.granted(engine))
     }
 
-    /// Grant this to peers from now on, on every page. What it forbids does not happen any more
-    /// when this returns, also not for operations under way; a put under way is refused at its end.
-    /// (Datagrams that the network has already: WIND-5.5.)
+    /// Grants these rights to peers from now on, on every page. When this call returns, no
+    /// forbidden access happens any more, not even by operations under way. A put under way is
+    /// refused at its end. (Datagrams that the network has already: WIND-5.5.)
     ///
     /// # Errors
-    /// Rights that lent memory cannot grant; the region is not registered any more.
+    /// The memory is lent and cannot grant these rights; the region is no longer registered.
     pub fn set_rights(&self, rights: Rights) -> Result<()> {
         self.change_rights(None, rights)
     }
 
-    /// As [`LocalRegion::set_rights`], of some pages: bytes in multiples of 4096, or to the
-    /// region's end.
+    /// Grants rights as [`LocalRegion::set_rights`] does, on some pages. The range is in multiples
+    /// of 4096 bytes, or extends to the region's end.
     ///
     /// # Errors
-    /// As [`LocalRegion::set_rights`]; a range that cuts pages.
+    /// As [`LocalRegion::set_rights`]; the range cuts a page.
     pub fn protect(&self, range: Range<u64>, rights: Rights) -> Result<()> {
         self.change_rights(Some(range), rights)
     }
@@ -69,12 +69,13 @@ impl LocalRegion {
         Ok(())
     }
 
-    /// Make it longer, up to its [capacity](Region::capacity): its memory stays where it is, its
-    /// key and number stay as they are. Peers may use what was added at once; those that look it up
-    /// again are told the new length.
+    /// Makes the region longer, up to its [capacity](Region::capacity). Its memory stays where it
+    /// is, and its key and number stay as they are. Peers may use the added bytes at once. A peer
+    /// that looks the region up again gets the new length.
     ///
     /// # Errors
-    /// Shorter than it is, or longer than its capacity; not enough memory.
+    /// `len` is less than the present length, or more than the capacity; there is not enough
+    /// memory.
     pub fn grow(&self, len: usize) -> Result<()> {
         self.inner.node.check_process(|| "growing a region".into())?;
         self.inner.region.grow(len)?;
@@ -82,11 +83,12 @@ impl LocalRegion {
         Ok(())
     }
 
-    /// The name stands for what the region is now (MEM-6.5).
+    /// Publishes the region's present length and rights under its name (MEM-6.5).
     fn tell_peers(&self) {
         let Inner { node, region, registered, name, .. } = &*self.inner;
         node.with_engine(|engine| {
-            // In the engine, as whoever takes the name away: it is this region's until then.
+            // Inside the engine, as when the name is taken away, so that the name is this region's
+            // until then.
             let name = name.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(name) = name.as_deref() else { return };
             let rights = self.granted(engine);
@@ -97,20 +99,21 @@ impl LocalRegion {
         });
     }
 
-    /// End the registration, and have the memory back: when this returns, nothing that was under
-    /// way reads or writes it any more (but for datagrams that the network has already, which may
-    /// be read as late as they are received: WIND-5.5). Peers are shut out at once; operations of
-    /// this node that use the memory are waited for within the job's time limit, and cancelled
-    /// then. What is begun with clones and slices of this region afterwards fails, and so does
-    /// waiting for its words.
+    /// Ends the registration, and returns the memory. When this call returns, no operation that was
+    /// under way reads or writes the memory any more. (Datagrams that the network has already may
+    /// be read as late as they are received: WIND-5.5.)
     ///
-    /// If a local peer is in the middle of writing there that was given up while its process lives
-    /// (somebody has stopped it), the memory moves to other pages, at the same addresses, and what
-    /// is written there by others in the course of this call may be lost.
+    /// Peers are shut out at once. The call waits for operations of this node that use the memory,
+    /// within the job's time limit, and then cancels them. Later operations with clones and slices
+    /// of this region fail, and so do waits for its words.
+    ///
+    /// A local peer that is stopped in the middle of a write may be given up while its process
+    /// lives. Then the memory moves to other pages, at the same addresses. Writes of others to the
+    /// memory in the course of this call may be lost.
     ///
     /// # Errors
-    /// It is not registered any more: another clone was deregistered. There are no other pages for
-    /// the memory to move to.
+    /// The region is no longer registered, because another clone was deregistered; there are no
+    /// other pages for the memory to move to.
     pub fn deregister(self) -> Result<Region> {
         self.retire()?;
         let Inner { node, region, registered, .. } = &*self.inner;
@@ -121,13 +124,13 @@ impl LocalRegion {
         Ok(region.clone())
     }
 
-    /// End the registration as [`LocalRegion::deregister`] does, and register the same memory in
-    /// its place, with a new number and a new key: who knew the old ones can do nothing with them.
-    /// A name stays, and stands for the new registration.
+    /// Ends the registration as [`LocalRegion::deregister`] does, and registers the same memory in
+    /// its place, with a new number and a new key. The old number and key are useless to those that
+    /// know them. A name stays, and stands for the new registration.
     ///
     /// # Errors
-    /// As [`LocalRegion::deregister`]; rights that lent memory cannot grant; another region took
-    /// the name meanwhile.
+    /// As [`LocalRegion::deregister`]; the memory is lent and cannot grant these rights; another
+    /// region took the name meanwhile.
     pub fn reregister(self, rights: Rights) -> Result<LocalRegion> {
         let name = self.retire()?;
         let Inner { node, region, registered, limit, .. } = &*self.inner;
@@ -152,20 +155,21 @@ impl LocalRegion {
         outcome.map(|()| region).map_err(failed)
     }
 
-    /// The end of the registration but for its entry; the name it had.
+    /// Ends the registration except for its entry in the table. Returns the name that the region
+    /// had.
     fn retire(&self) -> Result<Option<String>> {
         let node = &self.inner.node;
         node.check_process(|| "deregistering a region".into())?;
-        // Peers: their key means nothing any more, answers to them are withdrawn. What this node
-        // asks for with it from here on is refused.
+        // The key of the region means nothing to peers any more, and answers to them are withdrawn.
+        // Later requests of this node that use the region are refused.
         let name = node.change_engine(|engine| {
-            // What it was asked for before may not be begun yet.
+            // Earlier requests may not have begun yet.
             engine.begin_waiting(node.now());
             let slot = self.slot(engine).ok_or(MemoryError::NotRegistered)?;
             if !engine.close_region(slot) {
                 return Err(MemoryError::NotRegistered);
             }
-            // Of two clones that end at once, one ends the registration and has the name.
+            // If two clones end at once, one of them ends the registration and gets the name.
             let name = self.inner.take_name();
             if let Some(name) = &name {
                 engine.unpublish(name);
@@ -173,7 +177,7 @@ impl LocalRegion {
             Ok(name)
         })?;
         self.inner.direct.end();
-        // Some may wait for a word of it.
+        // Some threads may wait for a word of the region.
         node.tell_waiters();
         self.wait_for_own_operations();
         self.wait_for_others();
@@ -186,7 +190,7 @@ impl LocalRegion {
     fn leave_to_wedged_peers(&self) -> Result<()> {
         let Inner { node, region, registered, .. } = &*self.inner;
         let inside = node.change_engine(|engine| {
-            // Nothing of this node's own is written there meanwhile.
+            // No operation of this node writes there meanwhile.
             self.cut_off(engine);
             engine.is_held(region)
         });
@@ -198,7 +202,8 @@ impl LocalRegion {
         // An exchange under another number takes no longer than its answer.
         let lock = node.wait(None, || region.lock_pages());
         let left = lock.map_or(Ok(()), |lock| lock.leave_memory());
-        // Without other memory, it can be had when the local peer has left it meanwhile.
+        // If there are no other pages, the caller gets the memory if the local peer has left it
+        // meanwhile.
         if let Err(why) = left
             && node.with_engine(|engine| engine.is_held(region))
         {
@@ -215,7 +220,7 @@ impl LocalRegion {
     fn wait_for_own_operations(&self) {
         let Inner { node, limit, .. } = &*self.inner;
         let holder: Holder = self.inner.clone();
-        // Who else counts the region may be a clone; looking through the operations in flight takes
+        // Another user of the region may be a clone. Checking the operations in flight takes
         // longer.
         let unused = || {
             Arc::strong_count(&self.inner) == 2
@@ -248,8 +253,8 @@ impl LocalRegion {
         node.wait(None, || (!reached()).then_some(()));
     }
 
-    /// Nobody stays inside for longer than a copy takes: who does is given up, and one that dies
-    /// there is no local peer any more.
+    /// Waits for local peers that are inside an access, which takes no longer than a copy. A local
+    /// peer that stays longer is given up. A local peer that dies there is no longer one.
     pub(super) fn wait_for_local_peers(&self) {
         let Inner { node, region, .. } = &*self.inner;
         let reached = || node.with_engine(|engine| engine.is_reached(region));

@@ -1,4 +1,4 @@
-//! Waiting for a word of a region that peers change.
+//! Waits for a word of a region that peers change.
 
 use super::{Inner, LocalRegion};
 use crate::Result;
@@ -10,12 +10,13 @@ use oikaze_protocol::Rank;
 use std::time::{Duration, Instant};
 
 impl LocalRegion {
-    /// Wait until the 64-bit word at `offset` satisfies `until`; the word. Peers change it by
-    /// signals and atomics. `until` is asked once, and again whenever the word has changed.
+    /// Waits until the 64-bit word at `offset` satisfies `until`, and returns the word. Peers
+    /// change the word by signals and atomics. `until` is called once, and again whenever the word
+    /// has changed.
     ///
     /// # Errors
-    /// A bad offset; the time limit passed (the job's, if none is given); the region is not
-    /// registered any more; all other nodes are lost, or this one has left.
+    /// The offset is bad; the time limit passed (the job's, if none is given); the region is no
+    /// longer registered; all other nodes are lost, or this one has left.
     pub fn wait_until(
         &self,
         offset: u64,
@@ -25,8 +26,8 @@ impl LocalRegion {
         self.wait_for(None, offset, limit, until)
     }
 
-    /// As [`LocalRegion::wait_until`], for a word that this peer is to change: if it is lost, the
-    /// wait ends.
+    /// Waits as [`LocalRegion::wait_until`] does, for a word that this peer is to change. If the
+    /// peer is lost, the wait ends.
     ///
     /// # Errors
     /// As [`LocalRegion::wait_until`]; the peer is lost.
@@ -56,15 +57,15 @@ impl LocalRegion {
         let subject = || WaitSubject::Word { offset, region: self.name(), by };
         let mut long = None;
         let mut word = region.load_u64(offset)?;
-        // `until` may touch shared arrays, or wait for something itself: it is never asked while
-        // this thread drives the engine.
+        // `until` may touch shared arrays or wait itself, so it is never called while this thread
+        // drives the engine.
         while !until(word) {
-            // Others may change it without end to what is not waited for.
+            // Others may change the word without end to values that do not satisfy `until`.
             if changes == CHANGES {
                 let begun: Instant = *begun.get_or_insert_with(Instant::now);
                 let end = self.nobody_changes_it(by);
                 if end.is_some() || limit.is_some_and(|limit| begun.elapsed() >= limit) {
-                    // What was done before that is seen now.
+                    // All changes before that end are visible now.
                     word = region.load_u64(offset)?;
                     return if until(word) {
                         Ok(word)
@@ -76,7 +77,7 @@ impl LocalRegion {
             }
             changes += 1;
             let changed = || region.load_u64(offset).ok().filter(|&now| now != word);
-            // What a local peer stores here no turn brings: looking at the word alone sees it
+            // No turn reports a store of a local peer, so spinning on the word alone sees it
             // soonest.
             if let Some(now) = self.may_be_stored_to().then(|| spin(changed)).flatten() {
                 word = now;
@@ -89,8 +90,8 @@ impl LocalRegion {
         Ok(word)
     }
 
-    /// Wait by driving the engine, or by sleeping. (Apart, so that who needs neither does not bear
-    /// what this takes.)
+    /// Waits by driving the engine, or by sleeping. A function of its own, so that the spinning
+    /// path does not pay for the registers that this path saves.
     #[inline(never)]
     fn wait_for_change(
         &self,
@@ -108,7 +109,7 @@ impl LocalRegion {
         self.awaited(offset, begun, word)
     }
 
-    /// Why nothing changes it any more, if that is so.
+    /// Returns why no node changes the word any more, if that is so.
     fn nobody_changes_it(&self, by: Option<Rank>) -> Option<Failure> {
         let Inner { node, direct, .. } = &*self.inner;
         direct
@@ -133,16 +134,16 @@ impl LocalRegion {
         )
     }
 
-    /// May a local peer have mapped it?
+    /// Returns `true` if a local peer may have mapped the region.
     fn may_be_stored_to(&self) -> bool {
         self.inner.region.kind() == RegionKind::Shared && self.inner.node.spins_on_words()
     }
 }
 
-/// Changes of a word that is waited for between two looks at the clock, and at who is lost.
+/// Changes of an awaited word between two checks of the clock and of lost nodes.
 const CHANGES: u32 = 64;
 
-/// Look again and again, for some microseconds.
+/// Polls for some microseconds.
 fn spin<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     const LOOKS: u32 = 256;
     for _ in 0..LOOKS {

@@ -1,5 +1,5 @@
-//! Arrays of numbers combined with those in a peer's region: at most once each, whatever the
-//! network does.
+//! Arrays of numbers combined with those in a peer's region. Each number is combined at most once,
+//! whatever the network does.
 
 use super::{COPY_MAX, RemoteRegion};
 use crate::engine::{Keep, Request};
@@ -10,12 +10,12 @@ use oikaze_protocol::rma::{Accumulation, Combine, Number, Rights, Width};
 use oikaze_protocol::wind::Body;
 
 impl RemoteRegion {
-    /// Combine the numbers in a counted slice with those from `offset` on over there: add them, or
-    /// leave the smaller or the greater one of each pair. Each is combined atomically with respect
-    /// to atomics of its width and to other accumulates, in any order.
+    /// Combines the numbers in a counted slice with those from `offset` of the region on. The peer
+    /// adds them, or keeps the smaller or the greater one of each pair. Each pair is combined
+    /// atomically with respect to atomics of its width and to other accumulates, in any order.
     ///
-    /// If it fails because the peer was lost, some may have been combined, none of them twice
-    /// (MEM-12.5).
+    /// If the operation fails because the peer was lost, some numbers may have been combined, none
+    /// of them twice (MEM-12.5).
     ///
     /// ```
     /// # fn main() -> oikaze::Result<()> {
@@ -46,8 +46,8 @@ impl RemoteRegion {
         self.accumulate_as(offset, Accumulation { element: T::ELEMENT, combine }, from)
     }
 
-    /// As [`RemoteRegion::accumulate`], of what a value says, for who does not know the numbers'
-    /// type when the program is compiled.
+    /// Combines numbers as [`RemoteRegion::accumulate`] does, for callers that do not know their
+    /// type at compile time.
     ///
     /// # Errors
     /// As [`RemoteRegion::accumulate`].
@@ -70,11 +70,11 @@ impl RemoteRegion {
         Ok(self.accumulate_body(offset, how, Body::Segment(segment), Some(from.keep())))
     }
 
-    /// As [`RemoteRegion::accumulate`], of up to [`COPY_MAX`] bytes of numbers, copied before the
-    /// call returns.
+    /// Combines up to [`COPY_MAX`] bytes of numbers as [`RemoteRegion::accumulate`] does, copied
+    /// before the call returns.
     ///
     /// # Errors
-    /// More than [`COPY_MAX`] bytes.
+    /// `numbers` is longer than [`COPY_MAX`] bytes.
     pub fn accumulate_copy<T: Number>(
         &self,
         offset: u64,

@@ -1,4 +1,4 @@
-//! Blocks of a peer's region: rows at equal distances, in planes if wanted, put or fetched in one
+//! Blocks of a peer's region: rows at equal distances, and planes of rows, put or fetched in one
 //! call.
 
 use super::{RemoteRegion, RemoteSignal};
@@ -11,10 +11,10 @@ use oikaze_protocol::wind::{Body, Rows, Segment};
 use std::sync::Arc;
 
 impl RemoteRegion {
-    /// Write the rows `here` of a counted slice to the rows `there` of this region, in one
-    /// operation. The two need not have the same shape, only as many bytes: the first row here
-    /// begins the first row there, planes come one after the other. Returns at once; complete when
-    /// all rows are in the peer's memory and visible.
+    /// Writes the rows `here` of a counted slice to the rows `there` of this region, in one
+    /// operation. The two blocks need not have the same shape, only as many bytes. The first row
+    /// here begins the first row there, and planes follow one another. The call returns at once.
+    /// The operation is complete when all rows are in the peer's memory and visible.
     ///
     /// ```
     /// # fn main() -> oikaze::Result<()> {
@@ -31,14 +31,14 @@ impl RemoteRegion {
     ///
     /// # Errors
     /// The blocks have unequal numbers of bytes; rows overlap there; `here` is not inside the
-    /// slice. Later, as [`Operation::wait`]: the region must grant writing on all of the block's
-    /// hull, from its first byte to its last.
+    /// slice. Later errors come as from [`Operation::wait`]: the region must grant writing on all
+    /// of the block's hull, from its first byte to its last.
     pub fn put_block(&self, there: Block, from: RegionSlice, here: Block) -> Result<Operation<()>> {
         self.begin_put_block(there, from, here, None)
     }
 
-    /// As [`RemoteRegion::put_block`]; adds to a word of a region of the same peer once *all* rows
-    /// are in place.
+    /// Writes rows as [`RemoteRegion::put_block`] does, and adds to a word of a region of the same
+    /// peer once *all* rows are in place.
     ///
     /// # Errors
     /// As [`RemoteRegion::put_block`].
@@ -86,13 +86,13 @@ impl RemoteRegion {
         ))
     }
 
-    /// Read the rows `there` of this region into the rows `here` of a counted slice, in one
-    /// operation; as [`RemoteRegion::put_block`], the other way.
+    /// Reads the rows `there` of this region into the rows `here` of a counted slice, in one
+    /// operation. It is the counterpart of [`RemoteRegion::put_block`].
     ///
     /// # Errors
     /// The blocks have unequal numbers of bytes; rows overlap here; `here` is not inside the slice.
-    /// Later, as [`Operation::wait`]: the region must grant reading on all of the block's hull,
-    /// from its first byte to its last.
+    /// Later errors come as from [`Operation::wait`]: the region must grant reading on all of the
+    /// block's hull, from its first byte to its last.
     pub fn get_block(&self, there: Block, into: RegionSlice, here: Block) -> Result<Operation<()>> {
         let (from, key) = (self.peer.rank, self.published.key);
         let rows = into.rows(here, Rights::WRITE)?;
@@ -125,7 +125,7 @@ impl RemoteRegion {
     }
 }
 
-/// Rows without gaps are a range like any other, which bytes can be received directly into.
+/// Returns rows without gaps as a range, so that bytes can be received directly into it.
 fn destination(rows: Rows) -> Destination {
     match rows.block.as_range() {
         Some(len) => {

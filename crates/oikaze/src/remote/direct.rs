@@ -1,6 +1,7 @@
-//! A local peer's region that is mapped: reached by the caller's own loads and stores, done when
-//! the call returns (MEM-18.2). What cannot be done so (bounds, rights, a region that was taken
-//! back, a fence) is asked of the owner, who says what is wrong.
+//! Direct access to a local peer's mapped region, by the caller's own loads and stores. Such an
+//! operation is done when the call returns (MEM-18.2). The owner gets every other operation as a
+//! message, and reports its error. Reasons are bounds, rights, a region that was taken back, or a
+//! fence.
 
 use super::RemoteRegion;
 use crate::engine::Value;
@@ -10,19 +11,19 @@ use oikaze_os::shm::Mapped;
 use oikaze_protocol::rma::{AtomicOp, Signal};
 
 impl RemoteRegion {
-    /// The memory, if nothing that was begun before must come first.
+    /// Returns the memory, unless an earlier operation must come first.
     #[inline]
     fn direct(&self) -> Option<&Mapped> {
         self.mapped.as_deref().filter(|_| self.peer.node.may_go_direct())
     }
 
-    /// The memory, to be written at this place.
+    /// Returns the memory if it may be written at this offset.
     #[inline]
     fn direct_to(&self, offset: u64) -> Option<&Mapped> {
         self.direct().inspect(|mapped| mapped.claim(offset))
     }
 
-    /// Is it done?
+    /// Puts the data directly, and returns `true` if that was possible.
     #[inline(never)]
     pub(super) fn put_direct(
         &self,

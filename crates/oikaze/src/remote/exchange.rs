@@ -1,4 +1,4 @@
-//! Pages of this node that change place with those of another one (spec/memory.md, MEM-20).
+//! Exchange of pages between regions of this node and of another (spec/memory.md, MEM-20).
 
 use super::RemoteRegion;
 use crate::{LocalRegion, Result};
@@ -9,23 +9,25 @@ use oikaze_os::memory::{MemoryError, Region};
 use oikaze_protocol::rma::Rights;
 use std::ops::Range;
 
-/// Bytes that are copied at a time.
+/// Number of bytes that one step copies.
 const COPIED: u64 = 1 << 20;
-/// Bytes whose pages change place at a time: the local peer's turn is not held up for long,
-/// whatever pages it has.
+/// Number of bytes whose pages one step exchanges. The limit bounds the local peer's turn, whatever
+/// pages it has.
 const SWAPPED: u64 = 64 << 20;
 
 impl RemoteRegion {
-    /// Exchange the contents of `pages` pages at `offset` of this region with those at
-    /// `here_offset` of `here`, a region of this node. Between shared regions of two nodes of one
-    /// machine, huge pages ([`Region::shared`] has them from 2 MiB on) change place themselves,
-    /// where both offsets are the same within a huge page; all else is copied, over a network too.
-    /// Returns when it is done at both ends.
+    /// Exchanges the contents of `pages` pages at `offset` of this region with those at
+    /// `here_offset` of `here`, a region of this node. Returns when the exchange is done at both
+    /// ends.
     ///
-    /// Offsets are multiples of the [page size](crate::page_size). Nobody may touch the two ranges
-    /// meanwhile; who does sees one content or the other, and may lose what it writes there. A
-    /// region whose pages have once changed place is not mapped by local peers any more: what they
-    /// do with it goes through their rings.
+    /// Between shared regions of two nodes of one machine, huge pages themselves change place where
+    /// both offsets are the same within a huge page. ([`Region::shared`] has huge pages from 2 MiB
+    /// on.) All other contents are copied, over a network too.
+    ///
+    /// Offsets are multiples of the [page size](crate::page_size). No thread and no peer may touch
+    /// the two ranges meanwhile. One that does sees one content or the other, and may lose its
+    /// writes there. Local peers no longer map a region whose pages have once changed place, and
+    /// their operations on it go through their rings.
     ///
     /// ```
     /// # fn main() -> oikaze::Result<()> {
@@ -48,13 +50,16 @@ impl RemoteRegion {
     /// ```
     ///
     /// # Errors
-    /// A misaligned offset, pages outside a region, ranges with bytes in common: nothing has
-    /// changed. What the owner does not grant, or its end, is noticed on the way: then each page of
-    /// `here` has its own content or the other one, and no content is lost that was here, but what
-    /// an owner that stood still, and was given up while it lived, has had handed over to it. At
-    /// `vm.max_map_count`, contents may be lost if other threads make mappings at that moment: an
-    /// error says so. Deregistering `here` meanwhile ends the exchange after the step that is under
-    /// way.
+    /// An offset is misaligned; pages are outside a region; the ranges have bytes in common. After
+    /// these errors nothing has changed.
+    ///
+    /// A missing right, or the end of the owner, is noticed during the exchange. Then each page of
+    /// `here` has its own content or the other one. No content that was here is lost, except what
+    /// was already handed over to an owner that stood still and was given up while it lived.
+    ///
+    /// At `vm.max_map_count`, contents may be lost if other threads make mappings at that moment,
+    /// and an error says so. Deregistering `here` meanwhile ends the exchange after the step that
+    /// is under way.
     pub fn exchange(
         &self,
         offset: u64,
@@ -72,7 +77,7 @@ impl RemoteRegion {
             return Err(PlacementError::Overlap { at: offset.max(here_offset) as usize }.into());
         }
         if offset.checked_add(len).is_none_or(|end| end > self.published.len) {
-            // It may have grown: its owner knows.
+            // The region may have grown, and only its owner knows.
             let nothing = LocalRegion::new(
                 &self.peer.node,
                 Region::zeroed(1)?,
@@ -89,7 +94,7 @@ impl RemoteRegion {
             .unwrap_or_else(|| Err(MemoryError::NotRegistered.into()))
     }
 
-    /// Is it the same memory, under whatever key?
+    /// Returns `true` if this region is the memory of `here`, under any key.
     fn is_of(&self, here: &LocalRegion) -> bool {
         let (rank, key) = (self.peer.rank, self.published.key);
         self.peer.node.with_engine(|engine| {
@@ -97,7 +102,8 @@ impl RemoteRegion {
         })
     }
 
-    /// The part of both ranges whose pages may change place, in bytes from their beginnings.
+    /// Returns the part of both ranges whose pages may change place, in bytes from their
+    /// beginnings.
     fn whole_units(
         &self,
         offset: u64,
@@ -125,7 +131,7 @@ struct Both<'r> {
     offset: u64,
     here: &'r LocalRegion,
     here_offset: u64,
-    /// Where what comes from there is kept until what is here has gone.
+    /// Holds the contents from the peer until the contents of this node have been sent.
     aside: Option<LocalRegion>,
     placed: Placed,
 }
@@ -138,8 +144,8 @@ impl Both<'_> {
         Ok(self.placed)
     }
 
-    /// Have pages change place (MEM-20.1), as far as the owner of the others does that; how many
-    /// bytes.
+    /// Exchanges pages themselves (MEM-20.1), as far as the other owner does that. Returns the
+    /// number of bytes.
     fn swap(&mut self, range: Range<u64>) -> Result<u64> {
         if range.is_empty() {
             return Ok(0);
@@ -169,8 +175,8 @@ impl Both<'_> {
         Ok(())
     }
 
-    /// A get, a put and a copy. What fails before the put has changed nothing; what the put has
-    /// taken away from there lies here already.
+    /// Exchanges bytes by a get, a put and a copy. A failure before the put has changed nothing.
+    /// The contents that the put overwrites there are already here.
     fn copy_some(&mut self, at: u64, len: u64) -> Result<()> {
         let (there, here, here_offset) = (self.there, self.here, self.here_offset + at);
         let aside = self.aside()?;
@@ -178,7 +184,7 @@ impl Both<'_> {
         there.get(self.offset + at, aside.slice(0..end)?).wait()?;
         let from = usize::try_from(here_offset).unwrap_or(usize::MAX);
         let source = here.slice(from..from.saturating_add(end))?;
-        // Without a time limit: its end is known, or the owner's.
+        // Without a time limit, because the wait ends with the operation or with its owner.
         there.put(self.offset + at, source).wait_to_the_end()?;
         let (from, to) =
             (Pages { region: &aside, offset: 0 }, Pages { region: here, offset: here_offset });

@@ -1,4 +1,4 @@
-//! Pushing into a peer's FIFO: at most once, whatever the network does.
+//! Pushes into a peer's FIFO. Each push takes place at most once, whatever the network does.
 
 use super::Peer;
 use crate::engine::{Failure, Request};
@@ -25,11 +25,11 @@ pub struct RemoteFifo {
 }
 
 impl Peer {
-    /// The FIFO that this peer has made, or will make within the job's time limit (10 s if it has
-    /// none), under `name`.
+    /// Returns the FIFO that this peer has made under `name`. Waits for a FIFO that is not made
+    /// yet, within the job's time limit (10 s if it has none).
     ///
     /// # Errors
-    /// As [`Peer::region`]; what has that name is no FIFO.
+    /// As [`Peer::region`]; the region of that name is not a FIFO.
     pub fn fifo(&self, name: &str) -> Result<RemoteFifo> {
         let what = format!("FIFO \"{name}\" of node {}", self.rank);
         let published = self.find(name, what.clone())?;
@@ -44,10 +44,11 @@ impl Peer {
 }
 
 impl Job {
-    /// The FIFO that another node has told us of ([`crate::Fifo::remote_id`]).
+    /// Returns the FIFO whose id another node has sent to this one ([`crate::Fifo::remote_id`]).
     ///
     /// # Errors
-    /// No such node; what is named grants no pushing. (Whether it is there shows when it is used.)
+    /// The job has no such node; the region does not grant pushing. (A missing FIFO is reported
+    /// when it is used.)
     pub fn remote_fifo(&self, id: RemoteId) -> Result<RemoteFifo> {
         let RemoteId { key, len, node, rights } = id;
         if !rights.contains(Rights::PUSH) {
@@ -68,15 +69,15 @@ impl RemoteFifo {
         &self.peer
     }
 
-    /// Push an element, copied before the call returns. It is done when it is in the FIFO, and
-    /// refused, as the error says ([`Error::is_full`]), when that is full. Elements come out in the
-    /// order in which they were pushed by one node, but for those that were refused. For many at a
-    /// time, see [`Job::batch`](crate::Job::batch).
+    /// Pushes an element, which is copied before the call returns. The operation is done when the
+    /// element is in the FIFO. A full FIFO refuses the element, as the error says
+    /// ([`Error::is_full`]). Elements come out in the order in which one node pushed them, except
+    /// those that were refused. For many elements at a time, see [`Job::batch`](crate::Job::batch).
     pub fn post(&self, element: &[u8]) -> Operation<()> {
         self.begin(element, false)
     }
 
-    /// Push an element, and wait until it is in the FIFO or refused.
+    /// Pushes an element, and waits until it is in the FIFO or refused.
     ///
     /// # Errors
     /// The FIFO is full ([`Error::is_full`]); the element is longer than its slots; the peer is
@@ -85,12 +86,12 @@ impl RemoteFifo {
         self.begin(element, true).wait()
     }
 
-    /// Push an element. While the FIFO is full, it is tried again and again, with growing pauses,
-    /// for as long as `limit` says, else the job's time limit.
+    /// Pushes an element. While the FIFO is full, the call tries again with growing pauses. It does
+    /// so for at most `limit`, or the job's time limit if `limit` is `None`.
     ///
     /// # Errors
-    /// As [`RemoteFifo::try_push`]; full for all of that time. [`Error::Timeout`]: the peer did not
-    /// answer in time, and the element may still get in.
+    /// As [`RemoteFifo::try_push`]; the FIFO was full for all of that time. On [`Error::Timeout`]
+    /// the peer did not answer in time, and the element may still get in.
     pub fn push(&self, element: &[u8], limit: Option<Duration>) -> Result<()> {
         let begun = Instant::now();
         let limit = limit.or(self.peer.limit);
@@ -104,7 +105,7 @@ impl RemoteFifo {
             let push = self.begin(element, true);
             let pushed = left.map_or_else(|| push.wait(), |left| push.wait_for(left));
             match pushed {
-                // A leaving node takes nothing out any more (END-2.3).
+                // A leaving node takes no element out any more (END-2.3).
                 Err(error) if error.is_full() && was_leaving => {
                     let what = format!("push to FIFO \"{}\", which is full", self.name);
                     return Err(self
@@ -113,9 +114,10 @@ impl RemoteFifo {
                         .failure(&what, Failure::Leaving { peer: Some(self.peer.rank) }));
                 }
                 Err(error) if error.is_full() => {
-                    // Who waits, drives: what others sent to this node is served meanwhile.
+                    // The waiting thread drives the engine, so that requests of peers to this node
+                    // are served meanwhile.
                     let again = Instant::now().checked_add(pause);
-                    // Begun later, it might not be known in time what became of it.
+                    // The outcome of a push that begins later might not be known in time.
                     let answer = limit.map_or(ANSWER_TIME, |limit| ANSWER_TIME.min(limit / 2));
                     let last = deadline.and_then(|deadline| deadline.checked_sub(answer));
                     let over = again.zip(last).is_some_and(|(again, last)| again > last);

@@ -1,4 +1,4 @@
-//! Many ranges in one call, which end as one.
+//! Operations on many ranges in one call, which end as one.
 
 use super::RemoteRegion;
 use crate::engine::{Completion, Compound, Failure, Request};
@@ -9,9 +9,10 @@ use oikaze_protocol::rma::{Rights, RmaError};
 use oikaze_protocol::wind::Body;
 
 impl RemoteRegion {
-    /// Write each of at most [`LIST_MAX`](crate::limits::LIST_MAX) slices (16,384) to its offset:
-    /// done when all are in the peer's memory and visible, failed (when all have ended) if one has.
-    /// They leave together ([`crate::Job::batch`]), and nothing orders one against another.
+    /// Writes each of at most [`LIST_MAX`](crate::limits::LIST_MAX) slices (16,384) to its offset.
+    /// The operation is done when all slices are in the peer's memory and visible. It fails, after
+    /// all have ended, if one of them has failed. The slices leave together
+    /// ([`crate::Job::batch`]), in no order among them.
     pub fn put_list(&self, list: &[(u64, RegionSlice)]) -> Operation<()> {
         let (to, key) = (self.peer.rank, self.published.key);
         self.list(Verb::PutList, list, |offset, from| Request::Put {
@@ -23,7 +24,7 @@ impl RemoteRegion {
         })
     }
 
-    /// Read each slice from its offset; as [`RemoteRegion::put_list`], the other way.
+    /// Reads each slice from its offset. It is the counterpart of [`RemoteRegion::put_list`].
     pub fn get_list(&self, list: &[(u64, RegionSlice)]) -> Operation<()> {
         let (from, key) = (self.peer.rank, self.published.key);
         self.list(Verb::GetList, list, |offset, into| Request::Get {
@@ -45,7 +46,8 @@ impl RemoteRegion {
         let len = list.iter().map(|(_, slice)| slice.len() as u64).sum();
         let whole = Completion::begun(self.what(verb, first, len), &node.untaken);
         if list.len() > LIST_MAX {
-            // All or nothing: else the entries beyond it would fail after the others.
+            // Refused as a whole, because otherwise the entries beyond the limit would fail after
+            // the others.
             let why = RmaError::ListTooLong { count: list.len(), max: LIST_MAX };
             whole.settle(Err(Failure::Remote(why)));
             return Operation::begun(Begun::new(node, whole, self.peer.limit));

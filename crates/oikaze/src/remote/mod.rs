@@ -1,6 +1,7 @@
-//! Peers and their memory: put, get, atomics, signals, messages. No call at the target.
+//! Peers and their memory: put, get, atomics, signals and messages. No operation needs a call at
+//! the target.
 //!
-//! [`Peer`] stands here; what can be done with a [`RemoteRegion`] stands in a file for each kind of
+//! This file has [`Peer`]. The operations on a [`RemoteRegion`] are in one file for each kind of
 //! operation.
 
 mod accumulate;
@@ -33,30 +34,30 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long [`Peer::region`] waits for a name if the job has no time limit: publishing takes a
-/// moment, a misspelt name for ever.
+/// Time for which [`Peer::region`] waits for a name if the job has no time limit. Publishing takes
+/// a moment, but a misspelt name never appears.
 const PUBLISH_TIME: Duration = Duration::from_secs(10);
-/// A lookup of a name that is not there yet is asked again after this long.
+/// Pause before the next lookup of a name that is not published yet.
 const ASK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Another node of the job (or this one: everything works on oneself too).
+/// Another node of the job, or this node. All operations work on a node's own memory too.
 #[derive(Clone)]
 pub struct Peer {
     pub(crate) node: Arc<Node>,
     pub(crate) rank: Rank,
     pub(crate) limit: Option<Duration>,
-    /// To a local peer.
+    /// Fast path to the peer, if it is a local peer.
     pub(crate) way: Option<Arc<Host<Way>>>,
 }
 
 impl Peer {
-    /// Its rank.
+    /// Returns the peer's rank.
     #[must_use]
     pub fn rank(&self) -> Rank {
         self.rank
     }
 
-    /// Where its datagrams go; nowhere for this node itself.
+    /// Returns the address to which the peer's datagrams go, or `None` for this node itself.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         if self.node.is_forked() {
@@ -76,12 +77,12 @@ impl Peer {
         self.node.with_engine(|engine| PeerPage::of(engine, self.rank))
     }
 
-    /// The region that this peer has published, or will publish within the job's time limit (10 s
-    /// if it has none), under `name`.
+    /// Returns the region that this peer has published under `name`. Waits for a region that is not
+    /// published yet, within the job's time limit (10 s if it has none).
     ///
     /// # Errors
-    /// Nothing was published under that name in time (the error lists what is there); it was
-    /// withdrawn (told at once); the peer is lost.
+    /// Nothing was published under that name in time (the error lists the names that are there);
+    /// the name was withdrawn (reported at once); the peer is lost.
     pub fn region(&self, name: &str) -> Result<RemoteRegion> {
         let published = self.find(name, format!("region \"{name}\" of node {}", self.rank))?;
         Ok(RemoteRegion::new(self.clone(), name, published).mapped())
@@ -118,7 +119,7 @@ impl Peer {
                         || None,
                     );
                 }
-                // The last answer says more than that there was no other in the time left.
+                // The last answer says more than a timeout without another answer would.
                 Err(timeout @ Error::Timeout { .. }) => {
                     return Err(unknown.unwrap_or(timeout).after(limit));
                 }
@@ -128,17 +129,19 @@ impl Peer {
         }
     }
 
-    /// Sends a message of at most [`MESSAGE_MAX`] bytes (1 GiB), which is copied once. Done when
-    /// the peer has it ([`Class::Sync`]: when it has accepted it after all ordered ones before it).
+    /// Sends a message of at most [`MESSAGE_MAX`] bytes (1 GiB), which is copied once. The
+    /// operation is done when the peer has the message. With [`Class::Sync`], it is done when the
+    /// peer has accepted the message after all ordered ones before it.
     ///
-    /// A receiver keeps up to 16 MiB of a sender's messages that are not read. A longer message
-    /// goes alone: it waits until all earlier ones are read, and later ones wait until it is read.
+    /// A receiver keeps up to 16 MiB of a sender's unread messages. A longer message travels alone:
+    /// it waits until all earlier messages are read, and later messages wait until it is read.
     ///
     /// # Errors
-    /// [`Operation::wait`] tells: the message is longer than [`MESSAGE_MAX`] (nothing was sent);
-    /// the receiver has not enough memory for it; or the copies of messages that the peer has not
-    /// taken exceed 256 MiB, or their number 65,536 (nothing was sent: [`Error::is_queue_full`]). A
-    /// sender that outruns its receiver waits for earlier messages before it sends more.
+    /// [`Operation::wait`] returns the error: the message is longer than [`MESSAGE_MAX`] (nothing
+    /// was sent); the receiver has not enough memory for it; or the sender's queue is full. The
+    /// queue is full when the copies of messages that the peer has not taken exceed 256 MiB, or
+    /// their number 65,536 (nothing was sent: [`Error::is_queue_full`]). A sender that outruns its
+    /// receiver waits for earlier messages before it sends more.
     #[inline]
     pub fn send(&self, class: Class, tag: u64, bytes: &[u8]) -> Operation<()> {
         if let Some(way) = &self.way
@@ -155,7 +158,7 @@ impl Peer {
         let len = bytes.len() as u64;
         let what = What { verb: Verb::Message, len, peer: self.rank, at: None };
         if len > MESSAGE_MAX {
-            // Not copied first: it may be longer than what is free.
+            // Checked before the copy, because the message may be longer than the free memory.
             let completion = Completion::begun(what, &self.node.untaken);
             completion.settle(Err(Failure::Remote(RmaError::TooLong { len, max: MESSAGE_MAX })));
             return Begun::new(&self.node, completion, self.limit);
@@ -167,7 +170,7 @@ impl Peer {
         )
     }
 
-    /// As [`Peer::send`], of a counted slice, which is not copied.
+    /// Sends a counted slice, as [`Peer::send`] does, without a copy.
     pub fn send_from(&self, class: Class, tag: u64, from: RegionSlice) -> Operation<()> {
         let segment = from.segment(Rights::READ);
         let request = Request::Send { to: self.rank, class, tag, body: Body::Segment(segment) };
@@ -178,13 +181,14 @@ impl Peer {
         )
     }
 
-    /// Operations and messages to this peer begun after the fence take place there after those
-    /// begun before it. Returns at once: later ones are held here until earlier ones have ended,
-    /// which costs them a round trip, and nothing if nothing is outstanding. An earlier one that
-    /// fails holds nobody back. What goes to other peers is not concerned.
+    /// Orders operations and messages to this peer. Those begun after the fence take place at the
+    /// peer after those begun before it. The call returns at once. Later operations are held here
+    /// until earlier ones have ended, which costs them a round trip, or nothing if nothing is
+    /// outstanding. An earlier operation that fails holds no later one back. Operations to other
+    /// peers are not affected.
     ///
-    /// To tell the peer that data is there, [`RemoteRegion::put_signal`] is faster: it needs no
-    /// fence.
+    /// [`RemoteRegion::put_signal`] is faster for telling the peer that data is there, because it
+    /// needs no fence.
     pub fn fence(&self) {
         self.node.fence(Some(self.rank));
     }
@@ -192,7 +196,7 @@ impl Peer {
     /// Waits until all operations and messages to this peer that this node has begun have ended.
     ///
     /// # Errors
-    /// The time limit passed; or operations to this peer have failed and nobody has been told, as
+    /// The time limit passed; or operations to this peer have failed and no caller knows, as
     /// [`crate::Job::quiet`] says.
     pub fn flush(&self) -> Result<()> {
         let completion = self.node.submit(Request::Flush { peer: Some(self.rank) }, None);

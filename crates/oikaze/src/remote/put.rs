@@ -9,22 +9,22 @@ use oikaze_protocol::rma::{Rights, Signal};
 use oikaze_protocol::wind::Body;
 use std::borrow::Borrow;
 
-/// The largest source that is copied before the call returns ([`RemoteRegion::put_copy`]).
+/// Maximum number of bytes that [`RemoteRegion::put_copy`] copies before the call returns.
 pub const COPY_MAX: usize = 4096;
 
 impl RemoteRegion {
-    /// Write a counted slice there. Returns at once; complete when in the peer's memory and
-    /// visible. (A slice that is lent, `&slice`, is counted only if it is needed after the call has
-    /// returned.)
+    /// Writes a counted slice to `offset` of the region. The call returns at once. The operation is
+    /// complete when the data is in the peer's memory and visible. (A borrowed slice, `&slice`, is
+    /// counted only if the operation needs it after the call has returned.)
     #[inline]
     pub fn put(&self, offset: u64, from: impl Borrow<RegionSlice>) -> Operation<()> {
         self.put_slice(offset, from.borrow(), None)
     }
 
-    /// Write up to [`COPY_MAX`] bytes of any memory, copied before the call returns.
+    /// Writes up to [`COPY_MAX`] bytes of any memory, copied before the call returns.
     ///
     /// # Errors
-    /// More than [`COPY_MAX`] bytes.
+    /// `bytes` is longer than [`COPY_MAX`] bytes.
     pub fn put_copy(&self, offset: u64, bytes: &[u8]) -> Result<Operation<()>> {
         if bytes.len() > COPY_MAX {
             return Err(Error::invalid(
@@ -40,8 +40,8 @@ impl RemoteRegion {
         Ok(self.put_body(offset, Body::copy_of(bytes), None, None))
     }
 
-    /// Write a counted slice there, and add to a word of a region of the same peer once *all* of it
-    /// is in place.
+    /// Writes a counted slice to `offset`, and adds to a word of a region of the same peer once
+    /// *all* of the slice is in place.
     pub fn put_signal(
         &self,
         offset: u64,
@@ -60,7 +60,8 @@ impl RemoteRegion {
         }
     }
 
-    /// Its engine is asked. (Apart, so that who needs no engine does not bear what this takes.)
+    /// Sends the put to the owner's engine. A function of its own, so that a direct put does not
+    /// pay for the registers that this path saves.
     #[inline(never)]
     fn put_message(
         &self,
@@ -76,8 +77,8 @@ impl RemoteRegion {
         )
     }
 
-    /// A signal for [`RemoteRegion::put_signal`]: `add` to the 64-bit word at `offset` of this
-    /// region.
+    /// Describes a signal for [`RemoteRegion::put_signal`]: `add` to the 64-bit word at `offset` of
+    /// this region.
     #[must_use]
     pub fn signal(&self, offset: u64, add: u64) -> RemoteSignal {
         RemoteSignal(Signal { key: self.published.key, offset, add })
@@ -96,7 +97,7 @@ impl RemoteRegion {
         self.peer.begin(request, keep, self.what(Verb::Put, offset, len))
     }
 
-    /// Read from there into a counted slice.
+    /// Reads from `offset` of the region into a counted slice.
     pub fn get(&self, offset: u64, into: impl Borrow<RegionSlice>) -> Operation<()> {
         let into = into.borrow();
         if let Some(done) = self.get_direct(offset, into) {

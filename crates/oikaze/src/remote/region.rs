@@ -1,4 +1,4 @@
-//! A region of a peer: what it is; what can be done with it stands beside this file.
+//! A region of a peer. The operations on it are in the neighbouring files.
 
 use super::Peer;
 use crate::engine::{Request, Value};
@@ -9,8 +9,8 @@ use oikaze_protocol::rma::{Published, Rights};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a local peer may take to hand its memory over; without it, the region is reached by
-/// messages.
+/// Time within which a local peer has to hand its memory over. Without that memory, the region is
+/// reached by messages.
 const MAP_TIME: Duration = Duration::from_secs(1);
 
 /// A region of a peer, found by name.
@@ -19,7 +19,8 @@ pub struct RemoteRegion {
     pub(super) peer: Peer,
     pub(super) name: Arc<str>,
     pub(super) published: Published,
-    /// Its memory, if its owner is a local peer and it may be reached by itself.
+    /// The region's memory, if its owner is a local peer and the memory may be reached without the
+    /// owner.
     pub(super) mapped: Option<Arc<Mapped>>,
 }
 
@@ -28,8 +29,9 @@ impl RemoteRegion {
         Self { peer, name: name.into(), published, mapped: None }
     }
 
-    /// The same, reached without its owner, if that is a local peer and grants the same on every
-    /// page (MEM-18). Regions that were looked up by name are so already.
+    /// Maps the region, so that operations reach it without its owner. This needs a local peer as
+    /// owner, and the same rights on every page (MEM-18). Regions that were looked up by name are
+    /// already mapped.
     #[must_use]
     pub fn mapped(self) -> Self {
         let node = &self.peer.node;
@@ -50,15 +52,16 @@ impl RemoteRegion {
         region
     }
 
-    /// Returns whether operations reach the memory directly, by loads and stores of this process.
-    /// Without that each of them is a message to the owner, which takes 20 to 200 times as long for
-    /// small ones; [`RemoteRegion::why_not_mapped`] says why.
+    /// Returns `true` if operations reach the memory directly, by loads and stores of this process.
+    /// Otherwise each operation is a message to the owner, which takes 20 to 200 times as long for
+    /// small ones. [`RemoteRegion::why_not_mapped`] gives the reason.
     #[must_use]
     pub fn is_mapped(&self) -> bool {
         self.mapped.as_ref().is_some_and(|mapped| !mapped.is_over())
     }
 
-    /// Explains why the region is not mapped, and how it would be; `None` if it is.
+    /// Explains why the region is not mapped, and how it would be. Returns `None` if the region is
+    /// mapped.
     #[must_use]
     pub fn why_not_mapped(&self) -> Option<String> {
         let (rank, node) = (self.peer.rank, &self.peer.node);
@@ -86,13 +89,13 @@ impl RemoteRegion {
         self.published
     }
 
-    /// Bytes.
+    /// Returns the length in bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.published.len
     }
 
-    /// No bytes?
+    /// Returns `true` if the region has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.published.len == 0

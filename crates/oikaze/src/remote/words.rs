@@ -1,4 +1,5 @@
-//! Single words of a peer's region, changed atomically: at most once, whatever the network does.
+//! Atomic changes of single words of a peer's region. Each takes place at most once, whatever the
+//! network does.
 
 use super::RemoteRegion;
 use crate::engine::Request;
@@ -18,8 +19,8 @@ pub struct RemoteWord<'r, T> {
 }
 
 impl RemoteRegion {
-    /// The aligned word at `offset`: `u32`, `i32`, `u64` or `i64`. (What is wrong with the offset
-    /// is said when it is used.)
+    /// Returns the aligned word at `offset`: `u32`, `i32`, `u64` or `i64`. (A bad offset is
+    /// reported when the word is used.)
     ///
     /// ```
     /// # fn main() -> oikaze::Result<()> {
@@ -40,25 +41,26 @@ impl RemoteRegion {
         RemoteWord { region: self, offset, of: PhantomData }
     }
 
-    /// Add to the 64-bit word at `offset` (wrapping); its old value. At most once, whatever the
-    /// network does.
+    /// Adds to the 64-bit word at `offset` (wrapping), and yields the previous value. Takes place
+    /// at most once, whatever the network does.
     pub fn fetch_add(&self, offset: u64, add: u64) -> Operation<u64> {
         self.word(offset).fetch_add(add)
     }
 
-    /// Store `new` into the 64-bit word at `offset` if it is `expected`; its old value. At most
-    /// once.
+    /// Stores `new` into the 64-bit word at `offset` if the word is `expected`, and yields the
+    /// previous value. Takes place at most once.
     pub fn compare_swap(&self, offset: u64, expected: u64, new: u64) -> Operation<u64> {
         self.word(offset).compare_swap(expected, new)
     }
 
-    /// Store `new` into the 64-bit word at `offset`; its old value. At most once.
+    /// Stores `new` into the 64-bit word at `offset`, and yields the previous value. Takes place at
+    /// most once.
     pub fn swap(&self, offset: u64, new: u64) -> Operation<u64> {
         self.word(offset).swap(new)
     }
 
-    /// Change the aligned word at `offset` as a value says, for who does not know the word's type
-    /// when the program is compiled; the bits that were there before, if they are to be fetched.
+    /// Changes the aligned word at `offset` by `op`, for callers that do not know the word's type
+    /// at compile time. Yields the previous bits if `fetch` is set.
     pub fn change(&self, offset: u64, op: AtomicOp, fetch: bool) -> Operation<u64> {
         self.atomic(offset, op, fetch, Verb::Word(if fetch { "fetching change" } else { "change" }))
     }
@@ -85,78 +87,78 @@ impl<T: Word + Outcome> RemoteWord<'_, T> {
         self.fetch(AtomicOp::or(T::from_bits(0)), "load")
     }
 
-    /// Add, wrapping; the value before.
+    /// Adds `add`, wrapping, and yields the previous value.
     pub fn fetch_add(self, add: T) -> Operation<T> {
         self.fetch(AtomicOp::add(add), "fetch-add")
     }
 
-    /// Store; the value before.
+    /// Stores `new`, and yields the previous value.
     pub fn swap(self, new: T) -> Operation<T> {
         self.fetch(AtomicOp::swap(new), "swap")
     }
 
-    /// Store `new` if it is `expected`; the value before.
+    /// Stores `new` if the word is `expected`, and yields the previous value.
     pub fn compare_swap(self, expected: T, new: T) -> Operation<T> {
         self.fetch(AtomicOp::compare_swap(expected, new), "compare-and-swap")
     }
 
-    /// Keep the bits that are in both; the value before.
+    /// Keeps the bits that are in both, and yields the previous value.
     pub fn fetch_and(self, bits: T) -> Operation<T> {
         self.fetch(AtomicOp::and(bits), "fetch-and")
     }
 
-    /// Set these bits; the value before.
+    /// Sets these bits, and yields the previous value.
     pub fn fetch_or(self, bits: T) -> Operation<T> {
         self.fetch(AtomicOp::or(bits), "fetch-or")
     }
 
-    /// Flip these bits; the value before.
+    /// Flips these bits, and yields the previous value.
     pub fn fetch_xor(self, bits: T) -> Operation<T> {
         self.fetch(AtomicOp::xor(bits), "fetch-xor")
     }
 
-    /// Keep the smaller of both; the value before.
+    /// Keeps the smaller of both, and yields the previous value.
     pub fn fetch_min(self, other: T) -> Operation<T> {
         self.fetch(AtomicOp::min(other), "fetch-min")
     }
 
-    /// Keep the greater of both; the value before.
+    /// Keeps the greater of both, and yields the previous value.
     pub fn fetch_max(self, other: T) -> Operation<T> {
         self.fetch(AtomicOp::max(other), "fetch-max")
     }
 
-    /// Make it this.
+    /// Stores `new`.
     pub fn store(self, new: T) -> Operation<()> {
         self.change(AtomicOp::swap(new), "store")
     }
 
-    /// Add, wrapping.
+    /// Adds `add`, wrapping.
     #[allow(clippy::should_implement_trait)] // Not a sum: it is done over there.
     pub fn add(self, add: T) -> Operation<()> {
         self.change(AtomicOp::add(add), "add")
     }
 
-    /// Keep the bits that are in both.
+    /// Keeps the bits that are in both.
     pub fn and(self, bits: T) -> Operation<()> {
         self.change(AtomicOp::and(bits), "and")
     }
 
-    /// Set these bits.
+    /// Sets these bits.
     pub fn or(self, bits: T) -> Operation<()> {
         self.change(AtomicOp::or(bits), "or")
     }
 
-    /// Flip these bits.
+    /// Flips these bits.
     pub fn xor(self, bits: T) -> Operation<()> {
         self.change(AtomicOp::xor(bits), "xor")
     }
 
-    /// Keep the smaller of both.
+    /// Keeps the smaller of both.
     pub fn min(self, other: T) -> Operation<()> {
         self.change(AtomicOp::min(other), "min")
     }
 
-    /// Keep the greater of both.
+    /// Keeps the greater of both.
     pub fn max(self, other: T) -> Operation<()> {
         self.change(AtomicOp::max(other), "max")
     }

@@ -1,4 +1,4 @@
-//! One shared array as a program holds it.
+//! Handle of a shared array.
 
 use super::{ReadGuard, WriteGuard};
 use crate::engine::{Failure, Request, Value};
@@ -30,14 +30,14 @@ elements!(1: u8, 2: i8, 3: u16, 4: i16, 5: u32, 6: i32, 7: u64, 8: i64, 9: f32, 
 
 /// An array that all nodes of a job share.
 ///
-/// Each page has a home. Plain loads and stores through guards; visible to others by release
-/// consistency: what was written before a barrier, or before a lock is given back, is visible after
-/// the same barrier, or to the lock's next holder. Two nodes must not touch the same element
-/// without such synchronisation in between if one of them writes.
+/// Each page has a home. A program uses plain loads and stores through guards, and release
+/// consistency makes writes visible. Writes before a barrier are visible after the same barrier.
+/// Writes before a lock is given back are visible to its next holder. Two nodes must not touch the
+/// same element without such synchronisation in between if one of them writes.
 ///
-/// Dropping it gives back this handle alone: other nodes may still need the pages, so the memory
-/// stays until this node leaves the job. A handle that outlives the job shows the last bytes this
-/// node had.
+/// Dropping the array gives back this handle alone. Other nodes may still need the pages, so the
+/// memory stays until this node leaves the job. A handle that outlives the job shows the last bytes
+/// this node had.
 pub struct SharedArray<T> {
     node: Arc<Node>,
     memory: Arc<SharedMemory>,
@@ -71,9 +71,9 @@ impl<T: Element> SharedArray<T> {
         let (memory, alias) = match Self::prepare(node, tracker, &declaration) {
             Ok(prepared) => prepared,
             Err(error) => {
-                // The others wait for this node in the same call: they are told, and nobody waits
-                // in vain. What comes back is what this node said, or a loss that its next call
-                // tells.
+                // The others wait for this node in the same collective call, so this node tells
+                // them of its error. The result is this node's own message, or a loss that its next
+                // call reports.
                 let _ = node.collective(
                     &what,
                     Request::CannotDeclare(declaration, error.to_string()),
@@ -86,8 +86,8 @@ impl<T: Element> SharedArray<T> {
             Ok(Value::Array(array)) if array == memory.array() => {}
             Ok(_) => return Err(at_the_same_time(name)),
             Err(error) => {
-                // No node has this array: nobody will ask for its pages. (After any other error
-                // others may have agreed on it.)
+                // No node has this array, so no node will ask for its pages. (After any other
+                // error, other nodes may have agreed on the array.)
                 if error.is_mismatch() {
                     node.with_engine(|engine| {
                         engine.memory().remove(alias);
@@ -110,9 +110,9 @@ impl<T: Element> SharedArray<T> {
         })
     }
 
-    /// Memory and alias (the slot of its region) stand before the others may ask for pages. Found
-    /// while the engine runs on: memory for a large array takes seconds, and a node that says
-    /// nothing for as long is dead to the others.
+    /// Prepares memory and alias (the slot of its region) before others may ask for pages. The
+    /// engine runs on meanwhile. Memory for a large array takes seconds, and peers would declare a
+    /// silent node dead.
     fn prepare(
         node: &Arc<Node>,
         tracker: &Arc<dyn Tracker>,
@@ -145,34 +145,35 @@ impl<T: Element> SharedArray<T> {
         Ok((memory, alias))
     }
 
-    /// Its name.
+    /// Returns the array's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Elements.
+    /// Returns the number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// No elements? Never: an array has at least one.
+    /// Returns `true` if there are no elements, which never happens, because an array has at least
+    /// one.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The node whose memory is the reference for this element's page. Writing at home costs no
-    /// fault and no transfer.
+    /// Returns the node whose memory is the reference for this element's page. Writing at home
+    /// costs no fault and no transfer.
     #[must_use]
     pub fn home_of(&self, element: usize) -> Option<Rank> {
         let page = (element < self.len).then(|| element * size_of::<T>() / PAGE)?;
         Some(self.homes.home(page as u64, self.memory.pages(), self.nodes))
     }
 
-    /// The elements in the pages whose home is `rank`, if they are one run (as with
-    /// `Homes::Block`); the first run otherwise.
+    /// Returns the elements in the pages whose home is `rank`, if they are one run (as with
+    /// `Homes::Block`). Otherwise the first run is returned.
     #[must_use]
     pub fn home_range(&self, rank: Rank) -> Range<usize> {
         let Some(run) = self.homes.runs(rank, self.memory.pages(), self.nodes).next() else {
@@ -182,16 +183,16 @@ impl<T: Element> SharedArray<T> {
         first(run.start)..first(run.end)
     }
 
-    /// Elements to read. Those that are not valid here are fetched first, in runs, without a page
-    /// fault.
+    /// Returns a guard of elements to read. Elements that are not valid here are fetched first, in
+    /// runs, without a page fault.
     ///
-    /// The guard counts as a read of all its elements for as long as it lives: another node that
-    /// writes one of them meanwhile makes a data race. What the guard shows does not change even
-    /// then.
+    /// The guard counts as a read of all its elements for as long as it lives. A node that writes
+    /// one of them meanwhile makes a data race. The contents that the guard shows do not change
+    /// even then.
     ///
     /// # Errors
-    /// Out of range; a write guard of this process overlaps; a page was lost with its home; the
-    /// time limit passed.
+    /// The range is out of bounds; a write guard of this process overlaps; a page was lost with its
+    /// home; the time limit passed.
     #[track_caller]
     pub fn read(&self, elements: Range<usize>) -> Result<ReadGuard<'_, T>> {
         self.make_valid(&elements, Access::Read)?;
@@ -199,11 +200,11 @@ impl<T: Element> SharedArray<T> {
         Ok(ReadGuard { array: self, guard: self.memory.slice(elements)? })
     }
 
-    /// Elements to write (and read).
+    /// Returns a guard of elements to write (and read).
     ///
     /// # Errors
-    /// Out of range; another guard of this process overlaps; a page was lost with its home; the
-    /// time limit passed.
+    /// The range is out of bounds; another guard of this process overlaps; a page was lost with its
+    /// home; the time limit passed.
     #[track_caller]
     pub fn write(&self, elements: Range<usize>) -> Result<WriteGuard<'_, T>> {
         self.make_valid(&elements, Access::Write)?;
@@ -211,15 +212,16 @@ impl<T: Element> SharedArray<T> {
         Ok(WriteGuard { array: self, guard: self.memory.slice_mut(elements)? })
     }
 
-    /// Elements to read with plain loads that trap where a page is not valid: nothing is fetched
-    /// before it is touched.
+    /// Returns a guard of elements to read with plain loads. A load traps where a page is not
+    /// valid, and nothing is fetched before that.
     ///
     /// A load cannot fail. If the home of a page dies before the page has come, the load gives the
-    /// last bytes that were here. [`ReadGuard::release`] says so, as does this node's next
+    /// last bytes that were here. [`ReadGuard::release`] reports that, as does this node's next
     /// synchronisation.
     ///
     /// # Errors
-    /// Out of range; a write guard of this process overlaps; a page was lost with its home.
+    /// The range is out of bounds; a write guard of this process overlaps; a page was lost with its
+    /// home.
     #[track_caller]
     pub fn read_lazily(&self, elements: Range<usize>) -> Result<ReadGuard<'_, T>> {
         self.check_process()?;
@@ -227,13 +229,14 @@ impl<T: Element> SharedArray<T> {
         Ok(ReadGuard { array: self, guard: self.memory.slice(elements)? })
     }
 
-    /// Elements to write with plain stores that trap where a page is not valid or not yet noticed
-    /// as written.
+    /// Returns a guard of elements to write with plain stores. A store traps where a page is not
+    /// valid, or not yet known as written.
     ///
     /// See [`SharedArray::read_lazily`] about pages whose home dies.
     ///
     /// # Errors
-    /// Out of range; another guard of this process overlaps; a page was lost with its home.
+    /// The range is out of bounds; another guard of this process overlaps; a page was lost with its
+    /// home.
     #[track_caller]
     pub fn write_lazily(&self, elements: Range<usize>) -> Result<WriteGuard<'_, T>> {
         self.check_process()?;
@@ -241,14 +244,14 @@ impl<T: Element> SharedArray<T> {
         Ok(WriteGuard { array: self, guard: self.memory.slice_mut(elements)? })
     }
 
-    /// COH-8.8: the bytes of a page that was lost are old.
+    /// Refuses pages whose home was lost, because their bytes are old (COH-8.8).
     fn check_not_lost(&self, elements: &Range<usize>) -> Result<()> {
         let bytes = elements.start.saturating_mul(size_of::<T>())
             ..elements.end.saturating_mul(size_of::<T>());
         self.memory.lost_page(&bytes).map_or(Ok(()), |lost| Err(self.lost("take a guard", lost)))
     }
 
-    /// The error of a guard with a page that was lost with its home.
+    /// Returns the error of a guard with a page that was lost with its home.
     pub(super) fn lost(&self, doing: &str, (page, rank): (u64, Rank)) -> Error {
         let lost = CoherenceError::PageLost {
             doing: doing.to_owned(),

@@ -6,8 +6,8 @@ use oikaze_os::memory::shared as os;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-/// Elements that may be read: nobody in this process writes them meanwhile, and no other node may
-/// by the program's synchronisation.
+/// Guard of elements that may be read. No thread of this process writes the elements meanwhile, and
+/// the program's synchronisation keeps other nodes from writing them.
 ///
 /// The contents that a guard shows do not change while it lives, not even in a program with a data
 /// race. A barrier (or any other collective) is refused while a guard of this node is alive. A lock
@@ -17,22 +17,22 @@ pub struct ReadGuard<'a, T> {
     pub(super) guard: os::ReadGuard<'a, T>,
 }
 
-/// Elements that may be written: nobody else in this process touches them meanwhile, and no other
-/// node may by the program's synchronisation. Others see the writes after the next release
-/// (barrier, unlock) here and acquire there.
+/// Guard of elements that may be written. No other thread of this process touches the elements
+/// meanwhile, and the program's synchronisation keeps other nodes from touching them. Others see
+/// the writes after the next release (barrier, unlock) here and acquire there.
 ///
-/// See [`ReadGuard`] about what is refused while a guard is alive.
+/// [`ReadGuard`] says which calls are refused while a guard is alive.
 pub struct WriteGuard<'a, T> {
     pub(super) array: &'a SharedArray<T>,
     pub(super) guard: os::WriteGuard<'a, T>,
 }
 
 impl<T: Element> ReadGuard<'_, T> {
-    /// Ends the guard and says whether all that it has shown was valid. (A dropped guard says
-    /// nothing; the node's next synchronisation fails instead.)
+    /// Ends the guard, and returns an error if it has shown bytes that were not valid. (A dropped
+    /// guard reports nothing; the node's next synchronisation fails instead.)
     ///
     /// # Errors
-    /// A page was lost with its home: what the guard has shown of it was old.
+    /// A page was lost with its home, and the guard has shown old bytes of the page.
     pub fn release(self) -> Result<()> {
         self.guard
             .lost_page()
@@ -44,8 +44,8 @@ impl<T: Element> WriteGuard<'_, T> {
     /// As [`ReadGuard::release`].
     ///
     /// # Errors
-    /// A page was lost with its home: what the guard has shown of it was old, and what was written
-    /// there is seen by nobody.
+    /// A page was lost with its home. The guard has shown old bytes of the page, and no node sees
+    /// the writes to it.
     pub fn release(self) -> Result<()> {
         self.guard
             .lost_page()

@@ -6,8 +6,8 @@ use crate::{Error, Result};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A lock that is held; given back when dropped. What was written under it is visible to its next
-/// holder.
+/// Guard of a lock that this node holds. Dropping the guard gives the lock back. Writes under the
+/// lock are visible to its next holder.
 #[must_use = "the lock is given back at once"]
 pub struct LockGuard {
     node: Arc<Node>,
@@ -26,9 +26,9 @@ impl LockGuard {
             node.outcome_of(&subject, &format_args!("lock {lock}"), || completion.outcome(), limit);
         if let Err(error @ Error::Timeout { .. }) = outcome {
             let error = node.explain_timeout(error, &subject());
-            // Nobody waits any longer: should it be granted later, it is given back at once. It may
-            // have been granted just now, though, and then it is held. One or the other comes with
-            // the next turn.
+            // No thread waits for the lock any longer, so a lock that is granted later is given
+            // back at once. If the lock was granted just now, this thread holds it. The next turn
+            // reports one or the other.
             node.tell(Request::Cancel { completion: Arc::clone(&completion) });
             if !matches!(node.wait(None, || completion.outcome()), Some(Ok(_))) {
                 return Err(error);
@@ -40,10 +40,10 @@ impl LockGuard {
         Ok(Self { node: Arc::clone(node), lock, limit, held: true })
     }
 
-    /// Give the lock back and learn whether that worked.
+    /// Gives the lock back, and waits for the result.
     ///
     /// # Errors
-    /// A node that is needed for it is lost, or the time limit passed.
+    /// A node that the lock needs is lost, or the time limit passed.
     pub fn release(mut self) -> Result<()> {
         self.held = false;
         self.node.gave_lock_back(self.lock);
@@ -56,7 +56,7 @@ impl Drop for LockGuard {
     fn drop(&mut self) {
         if self.held && !self.node.is_forked() {
             self.node.gave_lock_back(self.lock);
-            // An error here means that the job is lost; its next synchronisation says so.
+            // An error here means that the job is lost, and the next synchronisation reports that.
             let completion = self.node.submit(Request::Unlock(self.lock), None);
             let _ =
                 self.node.outcome(&format_args!("unlock {}", self.lock), &completion, self.limit);
