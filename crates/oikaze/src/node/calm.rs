@@ -1,5 +1,4 @@
-//! Keeping signal handlers of the program out of the engine, once there are shared arrays
-//! (COH-8.7).
+//! Keeps signal handlers of the program out of the engine, once there are shared arrays (COH-8.7).
 
 use super::Node;
 use super::combining_lock::Calm;
@@ -7,38 +6,39 @@ use oikaze_protocol::time::Time;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Minimum time between two looks at the program's handlers by threads that synchronise: a look
+/// Minimum time between two checks of the program's handlers by threads that synchronise. A check
 /// takes some microseconds.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
-/// The same, by the helper: the program may take guards and call nothing else for long.
+/// Minimum time between two checks by the helper. The program may take guards and make no other
+/// call for long.
 const HELPER_LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// When the program's handlers are looked at next, in nanoseconds of the node's time.
+/// Time of the next check of the program's handlers, in nanoseconds of the node's time.
 #[derive(Debug)]
 pub(super) struct HandlersLook {
     due: AtomicU64,
 }
 
 impl Default for HandlersLook {
-    /// Never, as long as there is no array.
+    /// No check is due as long as there is no array.
     fn default() -> HandlersLook {
         HandlersLook { due: AtomicU64::new(u64::MAX) }
     }
 }
 
 impl Node {
-    /// An array is made: from now on handlers may touch its pages.
+    /// Called when an array is made. From now on handlers may touch its pages.
     pub fn expect_handlers(&self) {
         self.engine.keep_calm(Calm::Turns);
         self.look_at_handlers(self.now());
     }
 
-    /// Looks again whether the program has handlers by now, unless it was looked a moment ago.
+    /// Checks whether the program has handlers by now, at most once per `LOOK_INTERVAL`.
     pub fn look_at_handlers_soon(&self) {
         self.look_at_handlers_after(Duration::ZERO);
     }
 
-    /// As [`Node::look_at_handlers_soon`], called by the helper whenever it is awake.
+    /// Checks as [`Node::look_at_handlers_soon`] does. Called by the helper whenever it is awake.
     pub fn look_at_handlers_rarely(&self) {
         self.look_at_handlers_after(HELPER_LOOK_INTERVAL - LOOK_INTERVAL);
     }
@@ -55,7 +55,7 @@ impl Node {
     }
 
     fn look_at_handlers(&self, now: Time) {
-        // What is seen holds for all nodes of this process, and for locks outside the engine
+        // The result holds for all nodes of this process, and for locks outside the engine
         // (`oikaze_os::signals::locked`).
         let next =
             if oikaze_os::signals::are_handled() { u64::MAX } else { (now + LOOK_INTERVAL).0 };

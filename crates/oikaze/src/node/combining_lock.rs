@@ -18,11 +18,11 @@ use oikaze_os::signals::{SignalsBlocked, are_known_to_be_handled};
 use oikaze_protocol::time::Time;
 use std::sync::atomic::{AtomicU8 as StdAtomicU8, Ordering as StdOrdering};
 
-/// Being in.
+/// Guard of the thread that is inside.
 pub(super) type CombiningLockGuard<'t, T> = BiasedLockGuard<'t, T>;
 
-/// During which entries the thread inside runs no signal handlers. One that touches a page of a
-/// shared array would wait for a turn, and so for itself (COH-8.7).
+/// Entries during which the thread inside runs no signal handlers. A handler that touches a page of
+/// a shared array would wait for a turn, and so for its own thread (COH-8.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Calm {
     /// No array exists.
@@ -35,9 +35,10 @@ pub(super) enum Calm {
 /// Combining lock around a value that one thread at a time may enter.
 pub(super) struct CombiningLock<T> {
     lock: BiasedLock<T>,
-    /// Which entries signals are kept out of, as a [`Calm`].
+    /// Entries that signals are kept out of, as a [`Calm`].
     calm: StdAtomicU8,
-    /// When a turn is due at the latest, as of the latest turn. Written by whoever is in.
+    /// Time at which the next turn is due at the latest, as of the latest turn. Written by the
+    /// thread inside.
     next: AtomicU64,
 }
 
@@ -50,27 +51,27 @@ impl<T> CombiningLock<T> {
         }
     }
 
-    /// Keeps signal handlers out of this thread during entries of this kind from now on; never
-    /// fewer than before.
+    /// Keeps signal handlers out of this thread during entries of this kind from now on. Kinds are
+    /// only added.
     pub fn keep_calm(&self, calm: Calm) {
         self.calm.fetch_max(calm as u8, StdOrdering::Relaxed);
     }
 
-    /// Called before a short entry: what is returned is dropped after it.
+    /// Blocks signals before a short entry, if needed. The caller drops the result after the entry.
     #[inline]
     #[must_use]
     pub fn calm(&self) -> Option<SignalsBlocked> {
         self.holds_handlers_off().then(SignalsBlocked::begin)
     }
 
-    /// The same, before turns.
+    /// Blocks signals before turns, if needed.
     #[must_use]
     pub fn calm_for_turns(&self) -> Option<SignalsBlocked> {
         self.calms_turns().then(SignalsBlocked::begin)
     }
 
-    /// Is [`CombiningLock::calm`] needed? Paths for single small messages are not taken then: a
-    /// turn holds handlers off by itself.
+    /// Returns `true` if [`CombiningLock::calm`] is needed. The fast paths for single small
+    /// messages are not taken then. A turn keeps handlers out by itself.
     #[inline]
     pub fn holds_handlers_off(&self) -> bool {
         self.calms_turns() && are_known_to_be_handled()
@@ -81,40 +82,41 @@ impl<T> CombiningLock<T> {
         self.calm.load(StdOrdering::Relaxed) >= Calm::Turns as u8
     }
 
-    /// Wait until it is free. Who leaves without having run turns asks whether it [is
-    /// asked](Combining lock::is_asked) for one.
+    /// Waits until the lock is free, and enters. A thread that leaves without having run turns
+    /// checks whether a turn [was requested](CombiningLock::is_asked).
     pub fn enter(&self) -> CombiningLockGuard<'_, T> {
         self.lock.enter()
     }
 
-    /// Unless somebody is in.
+    /// Enters unless another thread is inside.
     #[inline]
     pub fn try_enter(&self) -> Option<CombiningLockGuard<'_, T>> {
         self.lock.try_enter()
     }
 
-    /// The same, for a moment, and soon again: see [`BiasedLock::try_enter_often`].
+    /// Enters for a short and frequent use, unless another thread is inside; see
+    /// [`BiasedLock::try_enter_often`].
     #[inline]
     pub fn try_enter_often(&self) -> Option<CombiningLockGuard<'_, T>> {
         self.lock.try_enter_often()
     }
 
-    /// There is work for whoever is in: it was put before where a turn finds it. They may just have
-    /// left, so that the caller must try to enter, too.
+    /// Requests a turn of the thread inside, for work that the caller has put before where a turn
+    /// finds it. The thread inside may just have left, so the caller must try to enter, too.
     pub fn ask(&self) {
         self.lock.ask();
     }
 
-    /// Has somebody asked? Who has left sees all that were there before; who is in and could stay
-    /// may see it late.
+    /// Returns `true` if another thread has requested a turn. A thread that has left sees all
+    /// requests made before. A thread that is inside may see a request late.
     #[inline]
     pub fn is_asked(&self) -> bool {
         self.lock.is_asked()
     }
 
-    /// Run one turn, and another for as long as somebody asks. A turn says when the next one is
-    /// due; what it did is told when it is over and nobody is in, with whether the next is due
-    /// sooner than was told before.
+    /// Runs one turn, and another for as long as other threads request one. Each turn returns the
+    /// time at which the next is due. After a turn, and with no thread inside, `tell` gets its
+    /// result. Its last argument says whether the next turn is due sooner than was told before.
     pub fn run<'t, R>(
         &'t self,
         mut inside: CombiningLockGuard<'t, T>,
@@ -123,7 +125,7 @@ impl<T> CombiningLock<T> {
     ) {
         loop {
             if self.is_asked() {
-                // What they ask for is found by this turn.
+                // This turn finds the work of the requests.
                 inside.answer();
             }
             let (done, next) = turn(&mut inside);

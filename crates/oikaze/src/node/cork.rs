@@ -1,32 +1,33 @@
-//! Posting several operations before a turn is run for them, so that they share datagrams (what
-//! `MSG_MORE` is to sockets and `FI_MORE` to libfabric).
+//! Corks posts: several operations are posted before a turn runs for them, so that they share
+//! datagrams. The counterparts are `MSG_MORE` of sockets and `FI_MORE` of libfabric.
 
 use oikaze_protocol::time::Time;
 use std::cell::Cell;
 
-/// Posts that wait for each other at most: as many as one turn takes, and more than a datagram
-/// holds.
+/// Maximum number of posts that wait for each other. One turn takes as many, and a datagram holds
+/// fewer.
 const TOGETHER: u32 = 128;
 
 thread_local! {
-    /// The batch that this thread is in; of several, one in another, the innermost.
+    /// Batch of this thread; the innermost one if batches are nested.
     static BATCH: Cell<Option<Batch>> = const { Cell::new(None) };
 }
 
-/// Posts to one node: those to another do not wait, for its end runs no turn of theirs.
+/// Posts to one node. Posts to another node do not wait, because the end of this batch runs no turn
+/// of that node.
 #[derive(Clone, Copy)]
 struct Batch {
     node: usize,
-    /// When it began, by the node's clock: to look at it for every post would cost as much as the
-    /// post.
+    /// Start of the batch by the node's clock. Reading the clock for every post would cost as much
+    /// as the post.
     since: Time,
-    /// Posts since a turn was run for them.
+    /// Posts since the last turn for them.
     posts: u32,
-    /// There was one at all.
+    /// Set by the first post.
     posted: bool,
 }
 
-/// This thread is in a batch, until it is [lifted](Cork::lift).
+/// Puts this thread into a batch, until the cork is [lifted](Cork::lift).
 pub(super) struct Cork {
     outer: Option<Batch>,
 }
@@ -36,19 +37,20 @@ impl Cork {
         Self { outer: BATCH.replace(Some(Batch { node, since: now, posts: 0, posted: false })) }
     }
 
-    /// The batch has ended, and the one around it goes on: was something posted in it, which is to
-    /// be taken up now?
+    /// Ends the batch, and resumes the one around it. Returns `true` if the batch has posts for a
+    /// turn to take up.
     pub fn lift(&mut self) -> bool {
         BATCH.replace(self.outer.take()).is_some_and(|batch| batch.posted)
     }
 }
 
-/// Is this thread in a batch?
+/// Returns `true` if this thread is in a batch.
 pub(super) fn is_on() -> bool {
     BATCH.get().is_some()
 }
 
-/// This thread has posted something to this node: if it may wait for more, since when others do.
+/// Counts a post of this thread to this node. Returns the start of the batch if the post may wait
+/// for more.
 pub(super) fn hold_post(node: usize) -> Option<Time> {
     let mut batch = BATCH.get().filter(|batch| batch.node == node)?;
     batch.posted = true;

@@ -1,4 +1,4 @@
-//! Nodes that leave or die, and the waits that end because of that (spec/ending.md).
+//! Departures: nodes that leave or die, and the waits that end because of that (spec/ending.md).
 //!
 //! Each other node is *active*, then *leaving* (it said so, END-1.2) or *dead* (END-1.1). A wait
 //! ends with an error as soon as only nodes that are leaving or dead could satisfy it.
@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// The launcher sees the end of a process about as early as its peers do. An error waits for its
-/// words for so long.
+/// Maximum time for which an error waits for the launcher's words. The launcher sees the end of a
+/// process about as early as its peers do.
 const WORDS_LIMIT: Duration = Duration::from_millis(300);
 
-/// The part of another node's work that a wait needs.
+/// Part of another node's work that a wait needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
     /// A message.
@@ -28,22 +28,22 @@ pub(crate) enum Needs {
 /// Ends of other nodes, as far as they are known.
 #[derive(Default)]
 pub(super) struct Departures {
-    /// Something below is set. Waits ask again and again, so this is one load for them.
+    /// Set once any other field is. Waits check it again and again, so the check is one load.
     any: AtomicBool,
     inside: Mutex<Inside>,
-    /// Notified when the launcher has told something.
+    /// Notified when the launcher has sent news.
     told: Condvar,
 }
 
 #[derive(Default)]
 struct Inside {
-    /// In the order in which they became known.
+    /// Dead nodes, in the order in which their deaths became known.
     dead: Vec<(Rank, Death)>,
-    /// Nodes that have begun to leave; true: their messages have all arrived.
+    /// Nodes that have begun to leave; `true` if all their messages have arrived.
     leaving: BTreeMap<Rank, bool>,
-    /// The job was aborted, for this reason.
+    /// Reason of the abort, if the job was aborted.
     aborted: Option<String>,
-    /// Ends of processes that the launcher has told, and that the engine has been told.
+    /// Number of the ends of processes that the launcher has reported and the engine has been told.
     passed_on: usize,
 }
 
@@ -52,7 +52,7 @@ impl Inside {
         self.dead.iter().find(|(dead, _)| *dead == rank).map(|(_, death)| *death)
     }
 
-    /// A node is gone without having left in order.
+    /// Returns `true` if a node is gone without having left in order.
     fn is_lost(&self, rank: Rank, death: Death) -> bool {
         death != Death::Closed || !self.leaving.contains_key(&rank)
     }
@@ -63,7 +63,7 @@ impl Inside {
         lost.map(|&(peer, death)| Failure::PeerLost { peer, death })
     }
 
-    /// Why this node does not do any more what is needed (END-2.1).
+    /// Returns why this peer no longer does the needed work (END-2.1).
     fn end_of(&self, peer: Rank, needs: Needs) -> Option<Failure> {
         if let Some(death) = self.death_of(peer).filter(|death| self.is_lost(peer, *death)) {
             return Some(Failure::PeerLost { peer, death });
@@ -75,13 +75,13 @@ impl Inside {
 }
 
 impl Node {
-    /// A peer is dead.
+    /// Notes that a peer is dead.
     pub(super) fn note_death(&self, death: (Rank, Death)) {
         lock(&self.departures.inside).dead.push(death);
         self.departures.any.store(true, Ordering::Release);
     }
 
-    /// A peer has begun to leave; `silent`: all its messages have arrived, too.
+    /// Notes that a peer has begun to leave; `silent` if all its messages have arrived, too.
     pub(super) fn note_leaving(&self, (rank, silent): (Rank, bool)) {
         *lock(&self.departures.inside).leaving.entry(rank).or_default() |= silent;
         self.departures.any.store(true, Ordering::Release);
@@ -94,13 +94,13 @@ impl Node {
         look(&lock(&self.departures.inside))
     }
 
-    /// How this peer died, if it did.
+    /// Returns how this peer died, if it did.
     pub fn death_of(&self, rank: Rank) -> Option<Death> {
         self.look(|inside| inside.death_of(rank))
     }
 
-    /// Nodes that are gone without having left in order, in the order in which that became known
-    /// (END-4.2).
+    /// Returns the nodes that are gone without having left in order, in the order in which that
+    /// became known (END-4.2).
     pub fn lost(&self) -> Vec<Rank> {
         let lost = |inside: &Inside| {
             let lost = inside.dead.iter().filter(|(rank, death)| inside.is_lost(*rank, *death));
@@ -114,7 +114,7 @@ impl Node {
         (0..self.bootstrap.size()).filter(move |rank| *rank != me)
     }
 
-    /// Nodes that neither leave nor are dead.
+    /// Returns the nodes that neither leave nor are dead.
     pub fn active_nodes(&self) -> Vec<Rank> {
         let active = |inside: &Inside, rank: Rank| {
             inside.death_of(rank).is_none() && !inside.leaving.contains_key(&rank)
@@ -137,13 +137,13 @@ impl Node {
         Err(crate::Error::invalid(format!("node {rank}"), why))
     }
 
-    /// Has this peer begun to leave?
+    /// Returns `true` if this peer has begun to leave.
     pub fn is_leaving(&self, rank: Rank) -> bool {
         self.look(|inside| inside.leaving.contains_key(&rank).then_some(())).is_some()
     }
 
-    /// Why a wait for this peer, or for any other node, is in vain. For any: all others are leaving
-    /// or dead (END-2.2).
+    /// Returns why a wait for this peer, or for any other node, is in vain. A wait for any node is
+    /// in vain if all others are leaving or dead (END-2.2).
     pub fn loss_of(&self, peer: Option<Rank>, needs: Needs) -> Option<Failure> {
         let loss = self.look(|inside| match peer {
             Some(peer) => inside.end_of(peer, needs),
@@ -160,7 +160,7 @@ impl Node {
         loss.or_else(|| self.over())
     }
 
-    /// Why nothing comes any more: this node has left, or the job was aborted.
+    /// Returns why no result comes any more: this node has left, or the job was aborted.
     fn over(&self) -> Option<Failure> {
         if self.left.load(Ordering::Acquire) {
             return Some(Failure::Left);
@@ -168,13 +168,13 @@ impl Node {
         self.look(|inside| inside.aborted.clone().map(Failure::Aborted))
     }
 
-    /// The next result of this node's own work, or why there will be none.
+    /// Returns the next result of this node's own work, or why there will be none.
     pub fn next_or_left<T>(&self, next: impl FnMut() -> Option<T>) -> Option<Result<T, Failure>> {
         mailbox::next_or_end(next, || self.over())
     }
 
-    /// The next message of this peer, or of any; or why there will be none, when nothing of it is
-    /// left (MEM-7.6).
+    /// Returns the next message of this peer, or of any. When none is left, returns why no message
+    /// will come (MEM-7.6).
     pub fn next_or_loss<T>(
         &self,
         from: Option<Rank>,
@@ -184,8 +184,8 @@ impl Node {
         mailbox::next_or_end(next, || self.loss_of(from, needs))
     }
 
-    /// The launcher has told something: the end of a process, or that the job is aborted. Runs on
-    /// the thread that reads from the store.
+    /// Takes news of the launcher: the end of a process, or an abort of the job. Runs on the thread
+    /// that reads from the store.
     pub fn take_launcher_news(&self) {
         let ended = self.bootstrap.ended();
         let new = {
@@ -196,8 +196,8 @@ impl Node {
         for end in new.iter().filter(|end| end.rank != self.bootstrap.rank()) {
             self.tell(Request::PeerEnded { peer: end.rank, success: end.success });
         }
-        // A launcher that ends the job because of a death says so, too; the death itself is what
-        // the program is told.
+        // A launcher that ends the job because of a death reports the abort, too. The program gets
+        // the death itself as the reason.
         if let Some(why) = self.bootstrap.aborted().filter(|_| ended.iter().all(|end| end.success))
         {
             self.end_aborted(&why);
@@ -205,7 +205,7 @@ impl Node {
         self.departures.told.notify_all();
     }
 
-    /// Everything that waits or is begun from now on fails with this reason (END-3.1).
+    /// Fails every wait and every later operation with this reason (END-3.1).
     pub fn end_aborted(&self, why: &str) {
         {
             let mut inside = lock(&self.departures.inside);
@@ -225,19 +225,19 @@ impl Node {
         self.tell_waiters();
     }
 
-    /// Was the job aborted?
+    /// Returns `true` if the job was aborted.
     pub fn is_aborted(&self) -> bool {
         self.look(|inside| inside.aborted.as_ref().map(drop)).is_some()
     }
 
-    /// Stays for a moment after an abort, so that the others learn its reason before they see this
+    /// Delays the end after an abort, so that the others learn its reason before they see this
     /// process end (END-3.1). The engine refuses requests by then, a goodbye among them.
     pub(super) fn let_reason_arrive(&self) {
         let deadline = Instant::now().checked_add(WORDS_LIMIT);
         let _: Option<()> = self.wait(deadline, || self.active_nodes().is_empty().then_some(()));
     }
 
-    /// The launcher's words on how this node's process ended. Waits a moment for them.
+    /// Returns the launcher's words on how this node's process ended. Waits a moment for them.
     pub(super) fn launcher_words(&self, peer: Rank) -> Option<String> {
         let words = || {
             let end = self.bootstrap.ended().into_iter().find(|end| end.rank == peer)?;
@@ -255,7 +255,8 @@ impl Node {
                 inside = inside.wait_timeout(&self.departures.told, left);
             }
         }
-        // Without the launcher's list of ends, its reason for ending the job is the best there is.
+        // Without the launcher's list of ends, its reason for ending the job is the best
+        // information.
         words().or_else(|| self.bootstrap.aborted().filter(|_| !self.bootstrap.tells_ends()))
     }
 }

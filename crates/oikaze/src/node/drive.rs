@@ -14,22 +14,22 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// A sleeper without a timer looks again after this long, whatever happens.
+/// Maximum sleep of a thread without a timer.
 pub(super) const SLEEP_MAX: Duration = Duration::from_millis(100);
 
-/// Idle turns of one wait after which peers have back what was read of their messages: more than a
-/// round trip takes, for an exchange of small messages need not do that each time; and also where
-/// nobody ever sleeps.
+/// Idle turns of one wait after which peers get back the credit of all messages that were read. The
+/// turns take longer than a round trip, so an exchange of small messages does not return credit
+/// each time. The limit also serves nodes on which no thread ever sleeps.
 const IDLE_LOOKS: u64 = 256;
 
-/// Times that an idle turn of a thread that waits looks at the link alone, each a few looks: the
-/// rest of a turn takes half as long as a look, and what comes meanwhile waits for its end. Other
-/// threads that want the engine end them.
+/// Maximum number of times that an idle turn of a waiting thread polls the link alone. The rest of
+/// a turn takes half as long as a poll, and a datagram that arrives meanwhile waits for its end.
+/// Another thread that wants the engine ends these polls.
 const LOOKS_AGAIN: u32 = 3;
 
 impl Node {
-    /// Wait until `ready` has something, driving the engine if nobody else does. `None`: the
-    /// deadline has passed, or this is a child of fork.
+    /// Waits until `ready` returns a value, and drives the engine if no other thread does. Returns
+    /// `None` if the deadline has passed, or in a child of fork.
     pub fn wait<T>(
         &self,
         deadline: Option<Instant>,
@@ -38,7 +38,7 @@ impl Node {
         self.wait_for(deadline, Wakes::WithAll, &mut self.short_wait(), ready)
     }
 
-    /// As [`Node::wait`]; a wait that lasts is explained as one for `subject` (MEM-21.1).
+    /// Waits as [`Node::wait`] does. A long wait is explained as one for `subject` (MEM-21.1).
     pub fn wait_on<T>(
         &self,
         subject: &dyn Fn() -> WaitSubject,
@@ -51,7 +51,7 @@ impl Node {
         self.wait_for(deadline, Wakes::WithAll, &mut self.long_wait(subject), ready)
     }
 
-    /// As [`Node::wait_on`], for a part of a longer wait.
+    /// Waits as [`Node::wait_on`] does, for a part of a longer wait.
     pub fn wait_within<T>(
         &self,
         long: &mut LongWait<'_>,
@@ -61,8 +61,8 @@ impl Node {
         self.wait_for(deadline, Wakes::WithAll, long, ready)
     }
 
-    /// As [`Node::wait_on`]; who makes `ready` true wakes the calling thread ([`super::Waiters`]),
-    /// other news do not.
+    /// Waits as [`Node::wait_on`] does. The thread that makes `ready` true wakes the calling thread
+    /// ([`super::Waiters`]), and other news do not.
     pub fn wait_quietly<T>(
         &self,
         subject: &dyn Fn() -> WaitSubject,
@@ -88,7 +88,7 @@ impl Node {
         let mut now = self.now();
         let mut driving = self.role.try_drive(now.0);
         if driving.is_none() && cork::is_on() {
-            // Who drives knows nothing of what this thread has held back, and may sleep.
+            // The driver does not know the posts that this thread has held back, and may sleep.
             self.send_what_was_held();
         }
         loop {
@@ -113,7 +113,7 @@ impl Node {
         }
     }
 
-    /// Another thread drives: look for as long as spinning may pay.
+    /// Polls while another thread drives, for as long as spinning may pay.
     fn spin_beside<T>(
         &self,
         deadline: Option<Instant>,
@@ -175,22 +175,22 @@ impl Node {
                         watch.release();
                     }
                 }
-                // Another thread is in the turn; it may need this core for that.
+                // Another thread runs the turn, and may need this core for that.
                 None => std::thread::yield_now(),
             }
-            // One look at the clock a round: it costs as much as the rest of an idle turn.
+            // Reads the clock once a round, because that costs as much as the rest of an idle turn.
             now = self.now();
             long.look(now);
         }
     }
 
-    /// A turn that may end with news, if the helper is not asleep until a time when it is too late
-    /// for the rest.
+    /// Runs a turn. The turn may end at the first news, unless the helper is asleep and would run
+    /// the rest too late.
     pub(super) fn turn_for_news(&self, now: Time) -> Option<Work> {
         if self.helper.is_asleep() {
             return self.run_turns(now, RealEngine::turn);
         }
-        // With local peers there are rings to be looked at meanwhile.
+        // With local peers, the thread polls the rings meanwhile.
         let looks = if self.has_local_peers() { 0 } else { LOOKS_AGAIN };
         self.run_turns(now, |engine, now| {
             let mut work = engine.turn_for_news(now);
@@ -204,8 +204,8 @@ impl Node {
         })
     }
 
-    /// Block until the socket has something, a timer is due, another thread has news for us, or the
-    /// deadline comes.
+    /// Blocks until the socket is readable, a timer is due, another thread has news for this one,
+    /// or the deadline has passed.
     fn sleep_on_socket<T>(
         &self,
         watch: &mut LinkWatch<'_>,
@@ -217,7 +217,8 @@ impl Node {
         let next = self.next_timeout();
         let timeout = self.span_until(next).min(until(deadline)).min(most);
         self.driver.fall_asleep(self.now() + timeout);
-        // Submissions and outcomes since the last look: their makers may not have seen us sleep.
+        // Submissions and outcomes since the last check: their makers may not have seen this thread
+        // sleep.
         let value = ready();
         if value.is_none() && self.submissions.is_empty() {
             let faults = matches!(self.waiting.mode, EngineMode::Thread { .. });
@@ -227,8 +228,8 @@ impl Node {
         value
     }
 
-    /// When the engine must turn again at the latest, for who is about to sleep until then:
-    /// local peers are told.
+    /// Returns the time at which the engine must turn again at the latest. Called by a thread that
+    /// is about to sleep until then, and tells local peers.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         self.with_engine(|engine| {
             let told = self.give_credit_back(engine);
@@ -240,8 +241,8 @@ impl Node {
         })
     }
 
-    /// There is nothing else to do: what was read of peers' messages they may send again, to the
-    /// last byte. Was there any?
+    /// Returns the credit of all messages that were read to their senders, to the last byte. Called
+    /// when there is nothing else to do. Returns `true` if there was any.
     pub(super) fn give_credit_back(&self, engine: &mut RealEngine) -> bool {
         let read = self.mailbox.read();
         let any = !read.is_empty();
@@ -249,7 +250,8 @@ impl Node {
             engine.submit(Submission { request, completion: None, keep: None }, self.now())
         });
         if any {
-            // They may sleep until they have it, and this thread runs no whole turn before it does.
+            // Peers may sleep until they get the credit, and this thread runs no whole turn before
+            // it sleeps.
             engine.wake_stirred_local_peers();
         }
         any
@@ -263,8 +265,8 @@ impl Node {
         [engine.next_timeout(), delayed].into_iter().flatten().min()
     }
 
-    /// Sleep on the sleeper's event and, as asked, the socket and the fault descriptor; true if
-    /// there are faults.
+    /// Sleeps on the sleeper's event and, as asked, on the socket and the fault descriptor. Returns
+    /// `true` if there are faults.
     pub(super) fn poll(
         &self,
         sleeper: &Sleeper,
@@ -290,7 +292,7 @@ impl Node {
         };
         match poll(&mut fds, Some(&timeout)) {
             Ok(_) => fds.get(fault_at).is_some_and(|fd| !fd.revents().is_empty()),
-            // Interrupted: the caller looks at everything again.
+            // Interrupted, so the caller checks everything again.
             Err(_) => false,
         }
     }
@@ -299,7 +301,7 @@ impl Node {
         next.map_or(Duration::MAX, |next| next.since(self.now()))
     }
 
-    /// Give the role back: to a waiter, else to the helper.
+    /// Gives the role back to a waiter, or else to the helper.
     pub(super) fn leave(&self, driving: Driving<'_>, now: Time) {
         if driving.leave(now.0) == Handover::WakeHelper {
             self.helper.event.signal();

@@ -1,4 +1,4 @@
-//! Sending and receiving messages of local peers by the fast path, without a turn.
+//! Fast path for messages of local peers, without a turn.
 
 use super::combining_lock::CombiningLockGuard;
 use super::{Node, RealEngine, Way};
@@ -7,48 +7,49 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::wind::Class;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Looks at the rings between two idle turns, of all local peers together: a turn looks at much
-/// else, and at the clock.
+/// Polls of the rings between two idle turns, of all local peers together. A turn does much else,
+/// and reads the clock.
 const BUSY_POLLS: usize = 32;
-/// Looks for a message, at the rings of all local peers together, before a thread becomes the
-/// driver to wait for it: about a microsecond.
+/// Polls for a message, of the rings of all local peers together, before a thread becomes the
+/// driver to wait for it. They take about a microsecond.
 const MOMENT: usize = 32;
-/// Pauses between two of them. Each look takes the cache line of the next record from who is about
-/// to write it.
+/// Pauses between two polls. Each poll takes the cache line of the next record away from the peer
+/// that is about to write it.
 const PAUSES: usize = 2;
-/// A message that is found by so many looks has come soon. An answer to what the reader itself has
-/// said takes more of them, so that no exchange of messages is a stream.
+/// Maximum number of polls that find a message which came soon. An answer to the reader's own
+/// message takes more polls, so that an exchange of messages is not a stream.
 const SOON: usize = 2;
 /// Maximum number of pauses for which the reader of a stream backs off. While streaming, the reader
 /// waits for one pause per message that came soon in a row. The writer gets some records ahead
 /// meanwhile, and the reader then fetches each of their cache lines once. The pauses add at most
 /// half of the time that the stream has taken so far.
 const LONGEST: usize = 128;
-/// From so many in a row on it takes several together.
+/// Number of messages in a row that came soon, from which on the reader takes several together.
 const STREAM: usize = 16;
 
-/// How messages come.
+/// Pace at which messages come.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// Looks of one thread before it becomes the driver.
+    /// Polls of one thread before it becomes the driver.
     looks: usize,
-    /// Messages in a row that came soon. Threads may overwrite each other's counts: it is a hint.
+    /// Messages in a row that came soon. The count is a hint: threads may overwrite each other's
+    /// counts.
     soon: AtomicUsize,
 }
 
 impl Pace {
-    /// From so many local peers.
+    /// Makes the pace for this many local peers.
     pub fn new(local_peers: usize) -> Pace {
         Pace { looks: (MOMENT / local_peers.max(1)).max(1), soon: AtomicUsize::new(0) }
     }
 
-    /// Messages in a row that came soon.
+    /// Returns the number of messages in a row that came soon.
     #[inline]
     fn soon(&self) -> usize {
         self.soon.load(Ordering::Relaxed)
     }
 
-    /// A message was found, after so many looks in vain.
+    /// Notes that a message was found, after `looks` polls in vain.
     #[inline]
     fn found_after(&self, looks: usize) {
         if looks >= SOON {
@@ -67,11 +68,11 @@ impl Pace {
 }
 
 impl Node {
-    /// Send a message directly into a local peer's ring: the position there that settles it. Not if
-    /// the engine is taken, or if what was asked for before must go before.
+    /// Sends a message directly into a local peer's ring. Returns the position there that settles
+    /// the message. Returns `None` if the engine is taken, or if earlier requests must go first.
     pub fn send_fast(&self, way: &Way, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
-        // While it watches, each settlement would wake it: a turn tells it that this thread comes
-        // often enough to look itself.
+        // While the helper watches, each settlement would wake it. A turn tells the helper that
+        // this thread polls often enough by itself.
         if self.helper.is_asleep() || self.is_forked() || self.engine.holds_handlers_off() {
             return None;
         }
@@ -79,8 +80,8 @@ impl Node {
         if engine.owes_a_look() {
             engine = self.look_around(engine)?;
         }
-        // Elements of a shared array may have to be fetched by a turn, while this thread sleeps in
-        // the engine. They go the long way, copied before.
+        // A turn may have to fetch elements of a shared array, while this thread sleeps in the
+        // engine. Such a message is copied first and sent by a turn.
         let start = body.as_ptr().addr();
         let sent = if engine.pages().tracks(&(start..start + body.len())).is_none() {
             engine.send_fast(way.peer(), class, tag, body)
@@ -92,16 +93,17 @@ impl Node {
         sent
     }
 
-    /// A message that is there, or comes within a moment, for a thread that does not drive: to
-    /// become the driver, and to cease to be it, takes as long as a small message and its answer.
+    /// Takes a message that is there, or comes within about a microsecond, for a thread that does
+    /// not drive. Becoming the driver and leaving that role takes as long as a small message and
+    /// its answer.
     #[inline]
     pub fn take_soon(&self, from: Option<Rank>) -> Option<Arrived> {
-        // From a node that shares no memory with this one nothing comes this way.
+        // A node that shares no memory with this one sends no messages this way.
         let shares = from.is_none_or(|from| self.channels.of(from).is_some());
         self.take_within(if shares && self.spins_on_words() { self.pace.looks } else { 1 }, from)
     }
 
-    /// A message that is there.
+    /// Takes a message if there is one.
     pub fn take_if_there(&self, from: Option<Rank>) -> Option<Arrived> {
         self.take_within(1, from)
     }
@@ -122,7 +124,7 @@ impl Node {
             }
             if self.channels.have_records() {
                 self.pace.found_after(look);
-                // Who finds something without waiting for it finds more.
+                // A thread that finds a message without waiting finds more.
                 return match self.make_ready_at_once(from, look == 0 || soon >= STREAM) {
                     Some(ready) => ready.hand_out(),
                     None => self.take_by_a_turn(from),
@@ -133,7 +135,7 @@ impl Node {
         None
     }
 
-    /// As [`Node::make_ready`], for a thread that does not drive.
+    /// Prepares a message as [`Node::make_ready`] does, for a thread that does not drive.
     #[inline]
     fn make_ready_at_once(&self, from: Option<Rank>, sends_many: bool) -> Option<Ready<'_>> {
         if self.helper.is_asleep() || self.engine.holds_handlers_off() {
@@ -143,7 +145,7 @@ impl Node {
         }
     }
 
-    /// A turn, for all that is not messages between local peers.
+    /// Runs a turn for all work but messages between local peers.
     #[cold]
     fn look_around<'n>(
         &'n self,
@@ -156,16 +158,16 @@ impl Node {
         self.engine.try_enter()
     }
 
-    /// Something else is in the rings, or it is time for a turn.
+    /// Runs a turn, because the rings hold something else, or because a turn is due.
     #[cold]
     fn take_by_a_turn(&self, from: Option<Rank>) -> Option<Arrived> {
         let now = self.now();
-        // A whole one: who does not wait may not come again soon.
+        // A whole turn, because a caller that does not wait may not come again soon.
         self.drive_meanwhile(now, || self.run_turns(now, RealEngine::turn));
         self.take_mail(from)
     }
 
-    /// A message that is in a local peer's ring, and is the oldest for whoever asks.
+    /// Takes a message from a local peer's ring that is the oldest for this caller.
     #[inline]
     pub fn take_fast(&self, from: Option<Rank>) -> Option<Arrived> {
         if !self.channels.have_records() || self.engine.holds_handlers_off() {
@@ -177,7 +179,7 @@ impl Node {
     #[inline]
     fn make_ready(&self, from: Option<Rank>, sends_many: bool) -> Option<Ready<'_>> {
         let mut engine = self.engine.try_enter_often()?;
-        // Only who is in the engine puts messages there.
+        // Only the thread in the engine puts messages there.
         let ready =
             if self.mailbox.len() == 0 { engine.make_ready(from, sends_many) } else { None };
         let Some((peer, is_told)) = ready else {
@@ -188,7 +190,7 @@ impl Node {
         Some(Ready { node: self, engine, told: is_told.then_some(peer) })
     }
 
-    /// As [`Node::after_leaving`], having put something into a ring, or settled it.
+    /// Finishes as [`Node::after_leaving`] does, after a write to a ring or a settlement in it.
     #[inline]
     fn after_leaving_to(&self, channel: Option<&ShmChannel>) {
         if let Some(channel) = channel {
@@ -197,8 +199,8 @@ impl Node {
         self.after_leaving();
     }
 
-    /// Look at the rings again and again for a short while, until `ready` has something or a turn
-    /// has something to take.
+    /// Polls the rings for a short while, until `ready` returns a value or a turn has something to
+    /// take.
     pub(super) fn view<T>(&self, ready: &mut impl FnMut() -> Option<T>) -> Option<T> {
         for _ in 0..BUSY_POLLS.checked_div(self.channels.count()).unwrap_or(0) {
             if let Some(value) = ready() {
@@ -213,7 +215,7 @@ impl Node {
     }
 }
 
-/// A message that is the oldest for whoever asked, and the engine that has it.
+/// A message that is the oldest for its caller, and the engine that has it.
 struct Ready<'n> {
     node: &'n Node,
     engine: CombiningLockGuard<'n, RealEngine>,

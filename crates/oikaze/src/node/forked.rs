@@ -1,5 +1,5 @@
-//! Refusing to work in a child of fork (MEM-24.1): it has the objects of its parent, but neither
-//! its threads nor its place in the job.
+//! Refuses work in a child of fork (MEM-24.1). The child has the objects of its parent, but neither
+//! the parent's threads nor its place in the job.
 
 use super::Node;
 use crate::engine::Failure;
@@ -12,18 +12,18 @@ use std::sync::OnceLock;
 static JOINED: OnceLock<(Origin, Rank)> = OnceLock::new();
 
 impl Node {
-    /// Rank of this node.
+    /// Returns the rank of this node.
     pub fn rank(&self) -> Rank {
         self.bootstrap.rank()
     }
 
-    /// Is this a child of fork of the process that joined?
+    /// Returns `true` in a child of fork of the process that joined.
     #[inline]
     pub fn is_forked(&self) -> bool {
         !self.origin.is_here()
     }
 
-    /// Why nothing is done in a child of fork.
+    /// Returns the failure of every operation in a child of fork.
     #[cold]
     pub fn forked(&self) -> Failure {
         Failure::Forked { rank: self.bootstrap.rank() }

@@ -1,5 +1,5 @@
-//! Refuses synchronisation while guards are alive: it makes other nodes' writes visible, and what a
-//! guard shows must not change.
+//! Refuses synchronisation while guards are alive. Synchronisation makes other nodes' writes
+//! visible, and the contents that a guard shows must not change.
 
 use super::Node;
 use crate::{Error, Result};
@@ -7,7 +7,7 @@ use oikaze_os::memory::shared::LiveGuards;
 use std::sync::Arc;
 
 impl Node {
-    /// The count that guards of this node's arrays are to be counted in.
+    /// Returns the counter of the guards of this node's arrays.
     pub fn guards(&self) -> &Arc<LiveGuards> {
         &self.guards
     }
@@ -19,7 +19,8 @@ impl Node {
 
     /// Refuses a lock while a guard that the calling thread took is alive (COH-7.7).
     pub fn check_no_guard_of_this_thread(&self, doing: impl FnOnce() -> String) -> Result<()> {
-        // The thread's guards may be of another node of this process: then none is found here.
+        // The thread's guards may belong to another node of this process, and then none is found
+        // here.
         let may_be = self.guards.are_any() && LiveGuards::are_any_of_this_thread();
         if may_be { self.refuse_for_guard(&doing(), true) } else { Ok(()) }
     }
@@ -28,7 +29,7 @@ impl Node {
     fn refuse_for_guard(&self, doing: &str, of_this_thread: bool) -> Result<()> {
         let refusal =
             self.with_engine(|engine| engine.pages().guard_in_the_way(doing, of_this_thread));
-        // A guard that was counted may have ended since.
+        // A counted guard may have ended since.
         refusal.map_or(Ok(()), |refusal| Err(Error::Shared(refusal)))
     }
 }

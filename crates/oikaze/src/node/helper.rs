@@ -1,5 +1,5 @@
-//! The helper thread: page faults always, the socket while nobody drives; or, in thread mode, the
-//! driver for good.
+//! Helper thread. It serves page faults always, and the socket while no thread drives. In thread
+//! mode it is the driver for good.
 
 use super::waits::Faults;
 use super::watch::LinkWatch;
@@ -24,9 +24,8 @@ pub(super) fn spawn(node: Arc<Node>) -> std::io::Result<JoinHandle<()>> {
     })
 }
 
-/// Without the helper nobody answers page faults: threads would sleep in them for ever, and the job
-/// would wait for this node. So a helper that panics (a defect) ends the process; the launcher and
-/// the peers notice.
+/// Ends the process if the helper panics (a defect), and the launcher and the peers notice. Without
+/// the helper, threads would sleep in page faults for ever, and the job would wait for this node.
 struct EndTogether;
 
 impl Drop for EndTogether {
@@ -45,9 +44,9 @@ impl Node {
         let mut watch = LinkWatch::new(self);
         let mut timers = TimerSlack::new(Duration::from_nanos(LOOK_SOON));
         let mut fetched = 0;
-        // Rounds that drivers had begun when the helper last woke up. Without another one since
-        // then the driver stands still: it sleeps, or is in a signal handler, which may wait for a
-        // page or be what a lock was handed to (COH-8.7).
+        // Rounds that drivers had begun at the helper's last wakeup. If the count stays the same,
+        // the driver stands still: it sleeps, or is in a signal handler. The handler may wait for a
+        // page, or hold a lock's grant (COH-8.7).
         let mut rounds_before = self.rounds.load(Ordering::Relaxed);
         let mut stands_still = false;
         let mut open_faults = Faults::default();
@@ -60,10 +59,10 @@ impl Node {
                 }
                 Sleep::Away(limit) => {
                     watch.release();
-                    // Whoever drives keeps its core.
+                    // The driver keeps its core.
                     timers.set_lax(true);
-                    // While a page is waited for, a driver that stands still may be who waits: then
-                    // nobody watches the socket.
+                    // While a page is awaited, the waiter may be a driver that stands still, and
+                    // then no thread watches the socket.
                     let is_needed = open_faults.are_any();
                     let limit =
                         if is_needed { limit.min(Duration::from_nanos(LOOK_SOON)) } else { limit };
@@ -80,49 +79,51 @@ impl Node {
                 self.take_faults(&mut open_faults);
             }
             open_faults.look(self);
-            // Back from away it looks at the role first: to watch returns at once if there is
-            // something to do.
+            // After a sleep away from the socket, the helper checks the role first. A watch returns
+            // at once if there is something to do.
             if (faults || (watched && (stands_still || self.role.helper_may_watch())))
                 && let Some(work) = self.try_turn(self.now())
                 && work.received + work.settled > 0
             {
                 let before = std::mem::replace(&mut fetched, self.fetched_pages());
                 if work.settled > 0 || fetched > before {
-                    // A thread of this node goes on with that, and may wait for this core. What
-                    // peers do in its memory is none of its business: giving the core away for that
-                    // would lose the claim to it that who sleeps has, and with it the next few
-                    // milliseconds.
+                    // A thread of this node goes on with the result, and may wait for this core.
+                    // Accesses of peers to the memory are no reason to yield. A thread that sleeps
+                    // keeps a claim to its core, and yielding would lose that claim for the next
+                    // few milliseconds.
                     std::thread::yield_now();
                 }
             }
         }
     }
 
-    /// Pages of shared arrays that were brought here: who touched them goes on.
+    /// Returns the number of pages of shared arrays that were fetched. The threads that touched
+    /// them go on.
     fn fetched_pages(&self) -> u64 {
         self.with_engine(|engine| engine.coherence().statistics().fetched_pages)
     }
 
-    /// Sleep on socket and faults, until the next timer; true if there are faults.
+    /// Sleeps on socket and faults, until the next timer. Returns `true` if there are faults.
     fn watch(&self, watch: &mut LinkWatch<'_>) -> bool {
         let most = watch.hold();
         self.helper.fall_asleep(self.now() + most);
         let next = self.next_timeout();
         let timeout = self.span_until(next).min(most);
         self.helper.fall_asleep(self.now() + timeout);
-        // What came between the last turn and falling asleep: its maker may not have seen us sleep.
+        // Work that came between the last turn and the sleep: its maker may not have seen this
+        // thread sleep.
         let quiet = self.submissions.is_empty() && !self.closing.load(Ordering::SeqCst);
         let faults = quiet && self.poll(&self.helper, true, true, timeout);
         self.helper.wake_up();
         faults
     }
 
-    /// Turn the faults that wait into submissions.
+    /// Turns the waiting faults into submissions.
     pub(super) fn take_faults(&self, open: &mut Faults) {
         let Some(tracker) = &self.tracker else { return };
         let mut faults = Vec::new();
         let read = tracker.faults(&mut faults);
-        // What was read before it failed nobody will read again.
+        // The faults that were read before the error would not be read again.
         for fault in faults {
             open.add(&fault);
             let request =
@@ -135,11 +136,11 @@ impl Node {
         }
     }
 
-    /// Thread mode: this thread holds the role until the node is closed.
+    /// Drives in thread mode: this thread holds the role until the node is closed.
     fn drive_for_good(&self, core: Option<usize>) {
         if let Some(core) = core {
-            // A core that cannot be had (a container's set) leaves the thread where the kernel puts
-            // it.
+            // If the core is not available (a container's set), the thread stays where the kernel
+            // puts it.
             if oikaze_os::cpu::pin_to_core(core).is_err() {
                 self.paths().unpinned();
             }

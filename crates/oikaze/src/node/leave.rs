@@ -1,5 +1,5 @@
-//! Leaving the job in order (END-1.2, END-1.3): tell the others, wait for them, say for whom this
-//! waits.
+//! Leaves the job in order (END-1.2, END-1.3): tells the others, waits for them, and reports the
+//! nodes that this node waits for.
 
 use super::Node;
 use super::WaitSubject;
@@ -9,16 +9,16 @@ use crate::engine::{Request, Value};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// After waiting so long in leave, one line on standard error says for whom.
+/// Time in leave after which one line on standard error names the nodes that this node waits for.
 const LEAVE_QUIET: Duration = Duration::from_secs(2);
 
 impl Node {
-    /// Survivors go on after the death of a node.
+    /// Sets that survivors go on after the death of a node.
     pub fn keep_going(&self) {
         self.keeps_going.store(true, Ordering::Relaxed);
     }
 
-    /// Do survivors go on after the death of a node?
+    /// Returns `true` if survivors go on after the death of a node.
     pub fn keeps_going(&self) -> bool {
         self.keeps_going.load(Ordering::Relaxed)
     }
@@ -29,7 +29,7 @@ impl Node {
         let completion = self.submit(Request::Leave, None);
         let left = self.wait_in_leave(begun, limit, || completion.outcome());
         match left {
-            // A collective of all nodes is over once one is dead. Survivors still wait for one
+            // A collective of all nodes ends once one node is dead. Survivors still wait for one
             // another (END-4.3).
             Err(error) if error.lost_peer().is_some() && self.keeps_going() => {
                 let survivors_leave = || self.active_nodes().is_empty().then_some(Ok(Value::Done));

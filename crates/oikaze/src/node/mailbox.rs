@@ -1,4 +1,4 @@
-//! Messages that have arrived and are not read, and the credit that reading them frees.
+//! Mailbox of messages that have arrived and are not read, and the credit that reading them frees.
 
 use super::{Waiters, lock};
 use crate::engine::{Arrived, Request};
@@ -12,28 +12,28 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// thread that finds nothing to do reports smaller amounts ([`Mailbox::read`]). On a node that
 /// always has something to do, they are reported sooner or later ([`Inside::one_of_the_rest`]).
 const TOLD_TOGETHER: u64 = CREDIT / 8;
-/// Messages read for each peer that is looked at for credit that is not told yet.
+/// Messages read per check of one peer for unreported credit.
 const READ_A_LOOK: u64 = 64;
 
 #[derive(Default)]
 pub(super) struct Mailbox {
     inside: Mutex<Inside>,
-    /// Messages in it: a look costs one load.
+    /// Number of messages, so that a check costs one load.
     waiting: AtomicUsize,
-    /// Something was read and is not told yet.
+    /// Set if there is credit that is not reported yet.
     untold: AtomicBool,
 }
 
 #[derive(Default)]
 struct Inside {
     messages: VecDeque<Arrived>,
-    /// By rank, grown as needed: what was read of a peer's messages and is not told yet.
+    /// Unreported credit of each peer, by rank, grown as needed.
     read: Vec<Read>,
     /// Number of the oldest messages that count as read. A waiter for a batch will take them, and
     /// the rest of the batch may need their credit.
     promised: usize,
     waiters: Waiters,
-    /// Messages read since a peer was last looked at, and the one to be looked at next.
+    /// Messages read since the last check of a peer, and the peer to be checked next.
     since_look: u64,
     next_look: usize,
 }
@@ -59,12 +59,13 @@ pub(crate) fn next_or_end<T, E>(
 }
 
 impl Mailbox {
-    /// How many messages wait.
+    /// Returns the number of messages.
     pub fn len(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Put in what a turn has brought; what is to be asked of the engine then.
+    /// Deposits the messages of a turn. Returns the requests that the caller has to make of the
+    /// engine.
     pub fn deposit(&self, mut next: impl FnMut() -> Option<Arrived>) -> Vec<Request> {
         let Some(first) = next() else { return Vec::new() };
         let mut inside = lock(&self.inside);
@@ -76,7 +77,8 @@ impl Mailbox {
         requests
     }
 
-    /// The oldest message that fits, and what is to be asked of the engine then.
+    /// Takes the oldest message from this peer or any. The caller has to make the returned request
+    /// of the engine.
     #[inline]
     pub fn take(&self, from: Option<Rank>) -> Option<(Arrived, Option<Request>)> {
         if self.waiting.load(Ordering::Acquire) == 0 { None } else { self.take_out(from) }
@@ -94,8 +96,8 @@ impl Mailbox {
         Some((arrived, request))
     }
 
-    /// The oldest messages, behind those in `batch` until it has so many; what is to be asked of
-    /// the engine then.
+    /// Moves the oldest messages to the end of `batch`, until it has `wanted` messages. Returns the
+    /// requests that the caller has to make of the engine.
     pub fn take_batch(&self, wanted: usize, batch: &mut Vec<Arrived>) -> Vec<Request> {
         let mut inside = lock(&self.inside);
         let mut requests = Vec::new();
@@ -110,21 +112,21 @@ impl Mailbox {
         requests
     }
 
-    /// The calling thread waits until so many messages are there, and then takes them; what is to
-    /// be asked of the engine.
+    /// Enlists the calling thread, which waits until `wanted` messages are there, and then takes
+    /// them. Returns the requests that the caller has to make of the engine.
     pub fn enlist(&self, wanted: usize) -> Vec<Request> {
         let mut inside = lock(&self.inside);
         inside.waiters.enlist(wanted as u64);
         self.promise(&mut inside)
     }
 
-    /// It does no longer.
+    /// Removes the calling thread from the waiters.
     pub fn delist(&self) {
         lock(&self.inside).waiters.delist();
     }
 
-    /// All that was read and is not told yet: a peer may wait for the very last of its credit, to
-    /// send what is as long as all of it.
+    /// Reports all unreported credit. A peer may wait for the very last of its credit, to send a
+    /// message as long as all of it.
     pub fn read(&self) -> Vec<Request> {
         if !self.untold.load(Ordering::Relaxed) {
             return Vec::new();
@@ -134,7 +136,7 @@ impl Mailbox {
         (0..inside.read.len()).filter_map(|at| inside.tell(at)).collect()
     }
 
-    /// Count what somebody waits for as read.
+    /// Counts the messages of waiting batches as read.
     fn promise(&self, inside: &mut Inside) -> Vec<Request> {
         let mut requests = Vec::new();
         while let Some(request) = inside.promise_next() {
@@ -146,19 +148,19 @@ impl Mailbox {
 }
 
 impl Inside {
-    /// Take a message out. Much was read together: what gives it back.
+    /// Takes a message out. Returns a request if enough credit has come together.
     fn remove(&mut self, at: usize) -> Option<(Arrived, Option<Request>)> {
         let arrived = self.messages.remove(at)?;
         if at < self.promised {
             self.promised -= 1;
-            // Somebody else may wait for as many as before.
+            // Another thread may wait for as many messages as before.
             return Some((arrived, self.promise_next().flatten()));
         }
         let request = self.count(arrived.from, arrived.body.len());
         Some((arrived, request))
     }
 
-    /// Count one more that somebody waits for as read, if there is one.
+    /// Counts one more message of a waiting batch as read, if there is one.
     fn promise_next(&mut self) -> Option<Option<Request>> {
         let wanted = usize::try_from(self.waiters.most()).unwrap_or(usize::MAX);
         let next = self.messages.get(self.promised).filter(|_| self.promised < wanted)?;
@@ -167,7 +169,7 @@ impl Inside {
         Some(self.count(from, bytes))
     }
 
-    /// Count a message as read. Much has come together: what gives it back.
+    /// Counts a message as read. Returns a request if enough credit has come together.
     fn count(&mut self, from: Rank, bytes: usize) -> Option<Request> {
         let at = from as usize;
         if at >= self.read.len() {
@@ -183,7 +185,7 @@ impl Inside {
         if self.since_look >= READ_A_LOOK { self.one_of_the_rest() } else { None }
     }
 
-    /// One peer after the other.
+    /// Reports the credit of one peer after the other.
     fn one_of_the_rest(&mut self) -> Option<Request> {
         self.since_look = 0;
         let at = self.next_look % self.read.len().max(1);
@@ -232,7 +234,7 @@ mod tests {
         );
     }
 
-    /// A message that was put in between the look at the mail and the one at the end is read first.
+    /// A message that was deposited between the two calls of `next` is read before the end.
     #[test]
     fn who_has_ended_is_told_when_all_its_messages_are_read() {
         let mailbox = Mailbox::default();
@@ -288,8 +290,8 @@ mod tests {
         );
     }
 
-    /// WIND-6.4: two threads wait for a batch each, and one takes what is there: the other waits
-    /// for what is left, which takes no credit either.
+    /// WIND-6.4: two threads wait for a batch each, and one takes the messages that are there. The
+    /// other waits for the remaining ones, which take no credit either.
     #[test]
     fn a_batch_that_another_has_taken_from_is_promised_again() {
         const EACH: usize = TOLD_TOGETHER as usize;
@@ -304,8 +306,8 @@ mod tests {
         assert_eq!((given(mailbox.take_batch(2, &mut batch)), batch.len()), (1, 2));
     }
 
-    /// WIND-6.4: a peer of which a little was read has it back, however busy another one keeps this
-    /// node.
+    /// WIND-6.4: a peer of which a little was read gets that credit back, however busy another peer
+    /// keeps this node.
     #[test]
     fn nobody_waits_for_the_rest_of_its_credit_until_all_others_are_quiet() {
         let mailbox = Mailbox::default();

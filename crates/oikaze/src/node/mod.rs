@@ -1,10 +1,9 @@
-//! One node with its threads: who runs the engine's turns, who waits, and how they hand over to one
-//! another.
+//! Node with its threads: runs of the engine's turns, waits, and the handover between threads.
 //!
-//! *Who waits, drives*: a thread that waits runs turns itself if nobody else does. A helper thread
-//! looks after the socket only while there is no driver, and after page faults always. Any thread
-//! that submits runs one turn at once, so that nothing waits to be sent. Who finds the engine taken
-//! leaves the work to its holder ([`combining_lock`]).
+//! *A waiting thread drives*: it runs turns itself if no other thread does. A helper thread serves
+//! the socket only while there is no driver, and page faults always. Any thread that submits runs
+//! one turn at once, so that nothing waits to be sent. A thread that finds the engine taken leaves
+//! the work to its holder ([`combining_lock`]).
 
 mod calm;
 mod combining_lock;
@@ -65,7 +64,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use ways::Ways;
 
-/// The engine of a real node.
+/// Engine of a real node.
 pub(crate) type RealEngine = Engine<Box<dyn Link>, PageSet>;
 
 /// A node, shared by all its threads.
@@ -78,22 +77,22 @@ pub(crate) struct Node {
     /// Requests that were made while the engine was taken.
     submissions: Arc<SegQueue<Submission>>,
     role: Role,
-    /// Rounds that drivers have begun. One that stands still may be in a signal handler that waits
-    /// for a page.
+    /// Rounds that drivers have begun. A driver that stands still may be in a signal handler that
+    /// waits for a page.
     rounds: AtomicU64,
-    /// The driver, when it blocks on the socket.
+    /// Sleeper of the driver, when it blocks on the socket.
     driver: Sleeper,
-    /// The helper, when it watches the socket or the page faults.
+    /// Sleeper of the helper, when it watches the socket or the page faults.
     helper: Sleeper,
-    /// Readable while a message, an outcome or a death has not been looked at: for `select` and
+    /// Event that is readable while there is an unseen message, outcome or death: for `select` and
     /// async runtimes.
     news: Event,
     news_wanted: AtomicBool,
     socket: Option<OwnedFd>,
-    /// Readable when a local peer has woken this node, or has ended.
+    /// Descriptor that is readable when a local peer has woken this node, or has ended.
     local_peers: Option<OwnedFd>,
-    /// The rings to them, seen from outside; and what is to be known of messages that went by the
-    /// fast path into them.
+    /// Rings to local peers, seen from outside, and the state of messages that went into them by
+    /// the fast path.
     channels: ShmChannels,
     pace: fast_path::Pace,
     ways: Ways,
@@ -105,7 +104,7 @@ pub(crate) struct Node {
     waiting: Waiting,
     waits: Arc<Waits>,
     spinning: Spinning,
-    /// Knows, for a node that a launcher started, why another one ended.
+    /// Source of the reason why another node ended, for a node that a launcher started.
     bootstrap: Arc<dyn Bootstrap>,
     /// See [`Node::has_failed`].
     failed: AtomicBool,
@@ -115,7 +114,7 @@ pub(crate) struct Node {
     handlers: calm::HandlersLook,
     publisher: Publisher,
     closing: AtomicBool,
-    /// All operations have ended, and nothing comes any more.
+    /// Set when all operations have ended and no more messages come.
     left: AtomicBool,
     helper_thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -126,7 +125,7 @@ impl Node {
         self.publisher.paths()
     }
 
-    /// Start a node's helper around its engine.
+    /// Starts a node's helper around its engine.
     pub fn start(
         mut engine: RealEngine,
         submissions: Arc<SegQueue<Submission>>,
@@ -191,7 +190,7 @@ impl Node {
         Ok(node)
     }
 
-    /// Nanoseconds since the node's start.
+    /// Returns the nanoseconds since the node's start.
     pub fn now(&self) -> Time {
         self.time_of(Instant::now())
     }
@@ -200,7 +199,7 @@ impl Node {
         Time(u64::try_from(at.saturating_duration_since(self.start).as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Look at or change the engine between turns. Callers refuse a child of fork before
+    /// Runs `look` on the engine between turns. Callers refuse a child of fork before
     /// ([`Node::check_process`]).
     pub fn with_engine<T>(&self, look: impl FnOnce(&mut RealEngine) -> T) -> T {
         if self.is_forked() {
@@ -215,12 +214,12 @@ impl Node {
         let calm = self.engine.calm();
         let value = look(&mut self.engine.enter());
         drop(calm);
-        // Submissions that found it taken meanwhile.
+        // Submissions that found the engine taken meanwhile.
         self.after_leaving();
         value
     }
 
-    /// Run one turn, unless another thread is in one (which then sees what we submitted).
+    /// Runs one turn, unless another thread is in one. That thread sees this thread's submissions.
     fn try_turn(&self, now: Time) -> Option<Work> {
         self.run_turns(now, RealEngine::turn)
     }
@@ -274,7 +273,7 @@ impl Node {
         }
     }
 
-    /// Take out of the engine what is for the user.
+    /// Takes the events for the user out of the engine.
     fn collect(&self, engine: &mut RealEngine) {
         for read in self.mailbox.deposit(|| engine.take_arrived()) {
             self.leave_to_holder(Submission { request: read, completion: None, keep: None });
@@ -290,10 +289,10 @@ impl Node {
         }
     }
 
-    /// Tell those who sleep what a turn has changed, and when the next is due.
+    /// Tells sleeping threads what a turn has changed, and when the next is due.
     fn announce(&self, work: Work, next: Time) {
-        // What was set before the sleepers' times are read, they see when they look for the last
-        // time before they sleep.
+        // A thread that is about to sleep sees all changes made before its sleep time is read,
+        // because it checks once more before it sleeps.
         fence(Ordering::SeqCst);
         let news = work.settled > 0 || work.received > 0;
         if news {
@@ -319,7 +318,7 @@ impl Node {
         self.helper.wake();
     }
 
-    /// Every thread that waits looks at once, and sees that it is to say what it waits for.
+    /// Wakes every waiting thread at once, so that each registers its wait.
     fn wake_for_question(&self) {
         self.role.wake_all();
         self.wake_sleepers();
@@ -332,7 +331,7 @@ impl Node {
         }
     }
 
-    /// Something was settled that no turn knew of; whoever waits for it wakes up at once (END-2.4).
+    /// Wakes waiting threads at once after a settlement that no turn made (END-2.4).
     pub fn tell_waiters(&self) {
         if self.is_forked() {
             return;
@@ -342,25 +341,25 @@ impl Node {
         self.driver.wake();
     }
 
-    /// Does any node share memory with this one?
+    /// Returns `true` if any node shares memory with this one.
     pub fn has_local_peers(&self) -> bool {
         self.local_peers.is_some()
     }
 
-    /// Does this node share memory with that one, or did it when the job began?
+    /// Returns `true` if this node shares memory with that one, or did so when the job began.
     pub fn has_local_peer(&self, rank: Rank) -> bool {
         self.channels.of(rank).is_some()
     }
 
-    /// Does it pay to look at a word in memory that local peers may have mapped, before turns are
-    /// run?
+    /// Returns `true` if polling a word that local peers may have mapped pays, before turns are
+    /// run.
     #[inline]
     pub fn spins_on_words(&self) -> bool {
         self.local_peers.is_some() && !self.waiting.spin.is_zero()
     }
 
-    /// A fence, for this peer or for each: operations that need no engine go through it from here
-    /// on, until nothing earlier may hold them back.
+    /// Fences the operations to this peer, or to each. Operations that need no engine go through
+    /// the engine from here on, until nothing earlier may hold them back.
     pub fn fence(&self, peer: Option<Rank>) {
         if self.is_forked() {
             return;
@@ -369,14 +368,14 @@ impl Node {
         self.note(Request::Fence { peer });
     }
 
-    /// May an operation take place although the engine does not know of it? Not while a fence may
-    /// hold it back, nor when the job is over.
+    /// Returns `true` if an operation may take place without the engine. It may not while a fence
+    /// may hold it back, nor when the job is over.
     #[inline]
     pub fn may_go_direct(&self) -> bool {
         self.fences.are_over() && !self.closing.load(Ordering::Relaxed) && !self.is_forked()
     }
 
-    /// A message for the user, the oldest that fits.
+    /// Takes the oldest message for the user, from this peer or any.
     #[inline]
     pub fn take_mail(&self, from: Option<Rank>) -> Option<Arrived> {
         let (arrived, read) = self.mailbox.take(from)?;
@@ -386,8 +385,9 @@ impl Node {
         Some(arrived)
     }
 
-    /// The oldest messages, so many at most; waits until so many are there, and is woken once, when
-    /// they are. What is there meanwhile takes nothing of its senders' credit any more.
+    /// Takes at most `wanted` of the oldest messages. Waits until that many are there, and is woken
+    /// once, by the last of them. Messages that arrive meanwhile take none of their senders' credit
+    /// any more.
     pub fn take_batch(&self, wanted: usize, deadline: Option<Instant>) -> Vec<Arrived> {
         let mut batch = Vec::new();
         let mut is_late = false;
@@ -423,16 +423,16 @@ impl Node {
         }
     }
 
-    /// The descriptor that is readable when there is news.
+    /// Returns the descriptor that is readable when there is news.
     pub fn news(&self) -> &Event {
         self.news_wanted.store(true, Ordering::SeqCst);
-        // What comes from here on is signalled; what came before, the caller sees when it looks.
+        // Later news is signalled. The caller sees earlier news in its next check.
         fence(Ordering::SeqCst);
         &self.news
     }
 
-    /// Tell all peers goodbye, once they have all that was sent to them, and see that it goes out.
-    /// A peer that did not hear it would wait for us until it takes us for dead.
+    /// Says goodbye to all peers, once they have all that was sent to them, and sees that it goes
+    /// out. A peer without that goodbye would wait for this node until it takes the node for dead.
     pub fn say_goodbye(&self, limit: Duration) {
         if self.is_forked() {
             return;
@@ -451,7 +451,7 @@ impl Node {
         });
     }
 
-    /// Stop the helper; nothing moves afterwards but by threads that wait.
+    /// Stops the helper. After that, only threads that wait run turns.
     pub fn stop(&self) {
         if self.is_forked() {
             return;
@@ -463,16 +463,16 @@ impl Node {
         if let Some(helper) = lock(&self.helper_thread).take()
             && helper.thread().id() != std::thread::current().id()
         {
-            // The helper's own panic has been printed by the runtime; there is nothing left to do
-            // about it here.
+            // The runtime has printed the helper's own panic, and there is nothing left to do about
+            // it here.
             let _ = helper.join();
         }
         self.with_engine(|engine| {
             engine.end(&Failure::Left);
             self.left.store(true, Ordering::Release);
             self.publisher.end();
-            // Nobody serves page faults any more: who touches an array from here on sees its last
-            // bytes, and does not wait.
+            // No thread serves page faults any more. A thread that touches an array from here on
+            // sees its last bytes, and does not wait.
             engine.pages().release();
         });
         self.role.wake_all();

@@ -1,4 +1,4 @@
-//! How what was asked for ends: waiting for it, and the errors that a program is handed.
+//! Outcomes of requests: waiting for them, and the errors that a program gets.
 
 use super::{Node, WaitSubject};
 use crate::engine::{Completion, Failure, Request, Value};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const CAUSE_TIME: Duration = Duration::from_millis(500);
 
 impl Node {
-    /// Wait for an outcome.
+    /// Waits for an outcome.
     pub fn outcome(
         &self,
         what: &dyn std::fmt::Display,
@@ -27,8 +27,7 @@ impl Node {
         )
     }
 
-    /// Wait for an outcome, wherever it appears. A wait that lasts is explained as one for
-    /// `subject`.
+    /// Waits for an outcome, wherever it appears. A long wait is explained as one for `subject`.
     pub fn outcome_of(
         &self,
         subject: &dyn Fn() -> WaitSubject,
@@ -62,8 +61,8 @@ impl Node {
         }
     }
 
-    /// Take part in something that all nodes do together, and wait for its end. If it does not come
-    /// in time, the error says who is late.
+    /// Takes part in a collective, and waits for its end. On a timeout, the error names the nodes
+    /// that are late.
     pub fn collective(
         &self,
         what: &str,
@@ -88,17 +87,17 @@ impl Node {
         }
     }
 
-    /// A thread of this node holds a lock of the job from now on.
+    /// Notes that a thread of this node holds a lock of the job from now on.
     pub fn took_lock(&self, number: u64) {
         self.waits.took_lock(number);
     }
 
-    /// This node gives a lock of the job back.
+    /// Notes that this node gives a lock of the job back.
     pub fn gave_lock_back(&self, number: u64) {
         self.waits.gave_lock_back(number);
     }
 
-    /// The error of an operation that failed, with the launcher's reason if a node is lost.
+    /// Returns the error of an operation that failed, with the launcher's reason if a node is lost.
     pub fn failure(&self, what: &dyn std::fmt::Display, failure: Failure) -> Error {
         let shared = matches!(failure, Failure::Coherence(_));
         let error = Error::failed(what.to_string(), failure);
@@ -112,8 +111,8 @@ impl Node {
         }
     }
 
-    /// The failures of operations to this peer, or to all, that no caller has been told of. They
-    /// count as told from now on.
+    /// Reports the failures of operations to this peer, or to all, that no caller has been told of.
+    /// They count as told from now on.
     pub fn report_untaken(&self, peer: Option<Rank>) -> Result<()> {
         let Some(report) = self.untaken.report(peer) else { return Ok(()) };
         let first = report.first.map(|(what, failure)| {
@@ -122,13 +121,13 @@ impl Node {
         Err(Error::Unseen { count: report.count, first })
     }
 
-    /// Has an error that concerns all nodes been handed to the program?
+    /// Returns `true` if the program has got an error that concerns all nodes.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
 }
 
-/// Some of them, for a message.
+/// Names some of the ranks, for a message.
 pub(super) fn ranks(ranks: &[Rank]) -> String {
     const SOME: usize = 8;
     let mut text: Vec<String> = ranks.iter().take(SOME).map(Rank::to_string).collect();

@@ -1,4 +1,4 @@
-//! Regions that change and end, from whatever thread.
+//! Changes and ends of regions, from any thread.
 
 use super::{Node, RealEngine};
 use crate::engine::{Failure, Request, Submission};
@@ -6,7 +6,7 @@ use oikaze_os::memory::RegionId;
 use oikaze_protocol::rma::Published;
 
 impl Node {
-    /// As [`Node::with_engine`], for changes that peers are to be told of.
+    /// Runs `change` as [`Node::with_engine`] does, for changes that peers must learn of.
     pub fn change_engine<T>(&self, change: impl FnOnce(&mut RealEngine) -> T) -> T {
         let (value, more) = self.with_engine(|engine| (change(engine), engine.has_more()));
         if more {
@@ -15,20 +15,20 @@ impl Node {
         value
     }
 
-    /// Give a region a name; one that was given up before is free.
+    /// Gives a region a name. A name that was given up before is free.
     pub fn publish(&self, name: &str, published: Published) -> Result<(), Failure> {
         if self.is_forked() {
             return Err(self.forked());
         }
         self.with_engine(|engine| {
-            // That may have been left to somebody else's turn.
+            // Giving the name up may have been left to another thread's turn.
             engine.begin_waiting(self.now());
             engine.publish(name, published)
         })
     }
 
-    /// The last user of a region has dropped it. This may be in the middle of a turn, whose end it
-    /// is then left to.
+    /// Called when the last user of a region has dropped it. If that happens in the middle of a
+    /// turn, the end of the turn removes the region.
     pub fn forget_region(&self, region: RegionId, name: Option<String>) {
         if self.is_forked() {
             return;

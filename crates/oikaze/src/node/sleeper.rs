@@ -21,11 +21,11 @@ impl Bell for Event {
     }
 }
 
-/// One sleeper: the driver, or the helper.
+/// Sleeper for one thread: the driver, or the helper.
 pub(super) struct Sleeper<B = Event> {
     /// Ends the sleep.
     pub event: B,
-    /// Until when it sleeps, in nanoseconds of the node's clock; 0: awake.
+    /// End of the sleep, in nanoseconds of the node's clock; 0 if awake.
     until: AtomicU64,
 }
 
@@ -40,17 +40,17 @@ impl<B: Bell> Sleeper<B> {
         Self { event, until: AtomicU64::new(0) }
     }
 
-    /// From here on whoever has news signals. What came before must be looked at once more before
-    /// sleeping.
+    /// Announces the sleep: from here on, threads with news signal. The caller must check earlier
+    /// news once more before it sleeps.
     ///
-    /// Called twice: with the longest sleep before the timers are looked at, so that a timer set
-    /// meanwhile signals, and then with what they say.
+    /// Called twice: with the longest sleep before the timers are checked, so that a timer set
+    /// meanwhile signals, and then with the time that the timers give.
     pub fn fall_asleep(&self, until: Time) {
         self.until.store(until.0.max(1), Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
-    /// Has it been announced to sleep, and nobody woken it?
+    /// Returns `true` if a sleep has been announced, and no thread has ended it.
     pub fn is_asleep(&self) -> bool {
         self.until.load(Ordering::Relaxed) != 0
     }
@@ -60,7 +60,7 @@ impl<B: Bell> Sleeper<B> {
         self.event.clear();
     }
 
-    /// Wake it if it sleeps past `next`. What it is woken for was made visible before (by a
+    /// Wakes the thread if it sleeps past `next`. The caller has made its news visible before (by a
     /// `SeqCst` fence).
     pub fn wake_before(&self, next: Time) {
         if next.0 < self.until.load(Ordering::SeqCst) {
@@ -68,12 +68,12 @@ impl<B: Bell> Sleeper<B> {
         }
     }
 
-    /// Wake it if it sleeps, as [`Sleeper::wake_before`]. One signal is enough: it may take long
-    /// until a woken thread gets a core.
+    /// Wakes the thread if it sleeps, under the condition of [`Sleeper::wake_before`]. One signal
+    /// is enough, because it may take long until a woken thread gets a core.
     ///
-    /// A thread that loses its core between the two lets the sleeper sleep for as long as that
-    /// lasts, although others come after it; and no longer than the sleeper would without any news,
-    /// [`SLEEP_MAX`](super::drive::SLEEP_MAX).
+    /// A waker that loses its core between the swap and the signal delays the wakeup for as long as
+    /// that lasts, although other wakers come after it. The sleeper never sleeps longer than it
+    /// would without any news, [`SLEEP_MAX`](super::drive::SLEEP_MAX).
     pub fn wake(&self) {
         if self.until.load(Ordering::SeqCst) != 0 && self.until.swap(0, Ordering::SeqCst) != 0 {
             self.event.signal();

@@ -1,10 +1,10 @@
-//! Decides whether a waiting thread busy-polls (busy poll) or sleeps.
+//! Decides whether a waiting thread busy-polls or sleeps.
 //!
 //! Spinning pays on a core of one's own. On a shared core it spends the thread's share on nothing,
 //! and the scheduler gives the core to other threads when there is work at last. A thread that
-//! sleeps keeps its claim: the kernel prefers it when it is woken. (Ousterhout, "Scheduling
-//! techniques for concurrent systems", 1982: two-phase waiting; here the second phase begins at
-//! once where the first was seen to cost more than it saves.)
+//! sleeps keeps its claim, because the kernel prefers it when it is woken. This is two-phase
+//! waiting (Ousterhout, "Scheduling techniques for concurrent systems", 1982). Here the second
+//! phase begins at once where the first was seen to cost more than it saves.
 
 use oikaze_os::cpu::preemptions;
 use oikaze_protocol::time::Time;
@@ -14,23 +14,24 @@ use std::time::Duration;
 /// Minimum time for which a thread that computes takes a core. Helpers and the kernel's threads
 /// take less.
 const TAKEN: Duration = Duration::from_millis(1);
-/// So often it must have been taken, each time within this of the time before: what a process does
-/// that begins or ends is no reason.
+/// Number of times in a row that the core must have been taken, each within `IN_A_ROW` of the time
+/// before. A process that begins or ends is no reason to stop spinning.
 const TIMES: u32 = 3;
 const IN_A_ROW: Duration = Duration::from_millis(50);
-/// A thread that has been idle for so long has time to ask how often it was preempted: the next
-/// message is not just about to come.
+/// Idle time after which a thread asks how often it was preempted. By then, the next message is not
+/// just about to come.
 const SETTLED: Duration = Duration::from_micros(20);
-/// Where a core was taken away, nobody spins for so long. Then one idle span tries it again.
+/// Time for which no thread spins after the core was taken away. After that, one idle span tries it
+/// again.
 const SHARED: Duration = Duration::from_millis(100);
 
-/// For how long threads of a node may spin.
+/// Time for which threads of a node may spin.
 #[derive(Debug)]
 pub(super) struct Spinning {
     longest: Duration,
-    /// Until then none, in nanoseconds of the node's clock.
+    /// End of the time without spinning, in nanoseconds of the node's clock.
     shared_until: AtomicU64,
-    /// When a core was last taken from a thread that spun, and how often in a row.
+    /// Last time at which a spinning thread lost its core, and how often that happened in a row.
     taken_at: AtomicU64,
     taken: AtomicU32,
 }
@@ -46,15 +47,16 @@ impl Spinning {
         }
     }
 
-    /// For how long a thread may spin that begins now. Who was told to spin for ever does.
+    /// Returns how long a thread that begins now may spin. A user's setting to spin for ever always
+    /// holds.
     pub fn limit(&self, now: Time) -> Duration {
         let own =
             self.longest == Duration::MAX || now.0 >= self.shared_until.load(Ordering::Relaxed);
         if own { self.longest } else { Duration::ZERO }
     }
 
-    /// Another thread had the core. Threads of this node may tell that at the same time: it does
-    /// not matter which of them counts.
+    /// Notes that another thread had the core. Several threads of this node may call this at the
+    /// same time. It does not matter which of the calls counts.
     fn core_was_taken(&self, now: Time) {
         let before = Time(self.taken_at.swap(now.0, Ordering::Relaxed));
         let in_a_row = now - before < IN_A_ROW + self.spell_of_sharing(before);
@@ -65,17 +67,18 @@ impl Spinning {
         }
     }
 
-    /// For how long nobody spun after `at`: who does not spin does not notice.
+    /// Returns for how long no thread spun after `at`. A thread that does not spin does not notice
+    /// a lost core.
     fn spell_of_sharing(&self, at: Time) -> Duration {
         Time(self.shared_until.load(Ordering::Relaxed)) - at
     }
 }
 
-/// A driver's idle spans, one after another.
+/// Idle spans of a driver, one after another.
 #[derive(Debug)]
 pub(super) struct Idle<'s> {
     spinning: &'s Spinning,
-    /// How often this thread was preempted so far.
+    /// Returns how often this thread was preempted so far.
     count: fn() -> u64,
     span: Option<Span>,
 }
@@ -84,7 +87,7 @@ pub(super) struct Idle<'s> {
 struct Span {
     since: Time,
     latest: Time,
-    /// The count at some moment of this span.
+    /// Preemptions of the thread at some moment of this span.
     preemptions: Option<u64>,
 }
 
@@ -93,7 +96,7 @@ impl<'s> Idle<'s> {
         Idle { spinning, count: preemptions, span: None }
     }
 
-    /// There is nothing to do. May the thread look again at once?
+    /// Notes an idle poll. Returns `true` if the thread may poll again at once.
     pub fn may_spin(&mut self, now: Time) -> bool {
         self.look(now);
         let span = self.span.get_or_insert(Span { since: now, latest: now, preemptions: None });
@@ -104,14 +107,15 @@ impl<'s> Idle<'s> {
         now - span.since < self.spinning.limit(now)
     }
 
-    /// The thread has slept: how late it is says nothing.
+    /// Notes that the thread has slept. Its delay after a sleep does not mean a lost core.
     pub fn slept(&mut self) {
         if let Some(span) = &mut self.span {
             span.preemptions = None;
         }
     }
 
-    /// There is something to do; it may have come while the core was taken away.
+    /// Ends the span, because there is something to do. The work may have come while the core was
+    /// taken away.
     pub fn ends(&mut self, now: Time) {
         self.look(now);
         self.span = None;
@@ -154,8 +158,8 @@ mod tests {
         Idle { spinning, count, span: None }
     }
 
-    /// Looks every microsecond, from `from` on, for as long as it may: at which microsecond it may
-    /// no longer.
+    /// Polls every microsecond, from `from` on. Returns the microsecond from which on the thread
+    /// may no longer spin.
     fn spin(idle: &mut Idle<'_>, from: u64, to: u64) -> Option<u64> {
         (from..to).find(|micros| !idle.may_spin(at(*micros)))
     }

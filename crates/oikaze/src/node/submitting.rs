@@ -1,4 +1,4 @@
-//! How requests come to the engine: directly, by whoever is in it, or several together.
+//! Submission of requests to the engine: directly, by the thread in it, or several together.
 
 use super::{Node, RealEngine, cork};
 use crate::engine::{Completion, Keep, Request, Submission, Work, tracked, tracked_by};
@@ -7,12 +7,12 @@ use oikaze_protocol::time::Time;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-/// Requests that wait for whoever is in the engine, at most; as many again as there are threads may
-/// join them.
+/// Maximum number of requests that wait for the thread in the engine. Each other thread may add one
+/// more.
 pub(super) const LEFT_MAX: usize = 4096;
 
 impl Node {
-    /// Ask for something whose outcome somebody will wait for.
+    /// Submits a request, and returns the completion to wait for.
     pub fn submit(&self, request: Request, keep: Keep) -> Arc<Completion> {
         let (submission, completion) = tracked(request, keep);
         self.push(submission);
@@ -27,12 +27,12 @@ impl Node {
         completion
     }
 
-    /// Ask for something nobody waits for.
+    /// Submits a request that no caller waits for.
     pub fn tell(&self, request: Request) {
         self.push(Submission { request, completion: None, keep: None });
     }
 
-    /// Ask for something that takes effect at once and sends nothing: no turn is run for it.
+    /// Submits a request that takes effect at once and sends nothing. No turn is run for it.
     pub fn note(&self, request: Request) {
         if self.is_forked() {
             return;
@@ -51,13 +51,14 @@ impl Node {
         if settled > 0 {
             return self.tell_waiters();
         }
-        // It may be what the driver waits for, who sleeps.
+        // A sleeping driver may wait for this.
         fence(Ordering::SeqCst);
         self.driver.wake();
     }
 
-    /// FastPath into the engine if nobody else is in it, and into a turn; else the one who is in it
-    /// takes it up. Either way a thread's requests are taken up in their order.
+    /// Submits to the engine and runs a turn, if no other thread is in the engine. Otherwise the
+    /// thread in the engine takes the submission up. Either way a thread's requests are taken up in
+    /// their order.
     pub fn push(&self, submission: Submission) {
         if self.is_forked() {
             return self.refuse(&submission);
@@ -67,7 +68,7 @@ impl Node {
         }
     }
 
-    /// A child of fork hears at once that nothing is done for it.
+    /// Fails a submission at once in a child of fork.
     #[cold]
     fn refuse(&self, submission: &Submission) {
         if let Some(completion) = &submission.completion {
@@ -83,7 +84,7 @@ impl Node {
         self.with_engine(|engine| engine.begin_waiting(self.now()));
     }
 
-    /// Or was it left, to be begun later?
+    /// Submits at once. Returns `false` if the submission was left, to be begun later.
     fn push_at_once(&self, submission: Submission) -> bool {
         let _calm = self.engine.calm_for_turns();
         let since = cork::hold_post(self.number());
@@ -112,8 +113,8 @@ impl Node {
         is_next
     }
 
-    /// Turns for what this thread has submitted. Meanwhile it drives, for bulk may take its time,
-    /// and the helper would only be in its way.
+    /// Runs turns for this thread's submissions. The thread drives meanwhile, because bulk may take
+    /// its time, and the helper would only be in the way.
     pub(super) fn drive_meanwhile(&self, now: Time, turns: impl FnOnce() -> Option<Work>) {
         if self.is_forked() {
             return;
@@ -125,14 +126,14 @@ impl Node {
         }
     }
 
-    /// When a turn that began then has ended. A run of bulk takes longer than a short gap between
-    /// two drivers, and is none: the helper is not to be woken for it.
+    /// Returns the end of a turn that began at `began`. A run of bulk takes longer than a short gap
+    /// between two drivers, but is not a gap, so it must not wake the helper.
     pub(super) fn end_of(&self, work: Option<Work>, began: Time) -> Time {
         if work.is_some_and(Work::is_long) { self.now() } else { began }
     }
 
-    /// To be taken up by whoever is in the engine; they may just have left it, so that it must be
-    /// tried again.
+    /// Leaves the submission to the thread in the engine. That thread may just have left, so the
+    /// caller must try again.
     pub(super) fn leave_to_holder(&self, submission: Submission) {
         self.submissions.push(submission);
         self.engine.ask();
@@ -145,7 +146,7 @@ impl Node {
         struct Flush<'n>(&'n Node, cork::Cork);
         impl Drop for Flush<'_> {
             fn drop(&mut self) {
-                // Else all was done without the engine.
+                // Otherwise all posts were done without the engine.
                 if self.1.lift() {
                     self.0.send_what_was_held();
                 }
@@ -155,7 +156,7 @@ impl Node {
         posts()
     }
 
-    /// A turn, by this thread or whoever is in the engine, for what a batch has held back.
+    /// Runs a turn for held posts of a batch, by this thread or the one in the engine.
     pub(super) fn send_what_was_held(&self) {
         if self.is_forked() {
             return;
@@ -165,7 +166,7 @@ impl Node {
         self.drive_meanwhile(now, || self.run_turns(now, RealEngine::turn_to_send));
     }
 
-    /// Tells it from the other nodes of this process.
+    /// Returns a number that tells this node from the other nodes of this process.
     fn number(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }

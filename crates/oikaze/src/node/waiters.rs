@@ -1,19 +1,19 @@
-//! Threads that wait for a number to be reached, and are woken when it is.
+//! List of threads that wait for a number to be reached.
 
 use crate::sync::{Thread, current};
 
-/// They stand under the lock of what they wait for, so that neither is missed.
+/// Waiting threads, under the lock of the counted items, so that no wakeup is missed.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters(Vec<(u64, Thread)>);
 
 impl Waiters {
-    /// The calling thread waits until there are so many. It looks itself whether they are there
-    /// already.
+    /// Enlists the calling thread until `wanted` is reached. The thread itself checks whether it is
+    /// reached already.
     pub fn enlist(&mut self, wanted: u64) {
         self.0.push((wanted, current()));
     }
 
-    /// The calling thread waits no longer.
+    /// Removes the calling thread.
     pub fn delist(&mut self) {
         let me = current().id();
         if let Some(at) = self.0.iter().position(|(_, thread)| thread.id() == me) {
@@ -21,13 +21,13 @@ impl Waiters {
         }
     }
 
-    /// The most that anybody waits for.
+    /// Returns the greatest number that a thread waits for.
     pub fn most(&self) -> u64 {
         self.0.iter().map(|(wanted, _)| *wanted).max().unwrap_or(0)
     }
 
-    /// There are so many now: wake those who have waited for it. They stay until they look: another
-    /// thread may have taken them by then.
+    /// Wakes the threads whose number is reached. They stay enlisted until they check, because
+    /// another thread may have taken the items by then.
     pub fn wake(&self, there: u64) {
         self.0
             .iter()

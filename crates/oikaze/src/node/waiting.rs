@@ -1,4 +1,4 @@
-//! How threads of this node wait: spin only where cores are free, else block at once.
+//! Waiting policy of a node's threads: spin only where cores are free, otherwise block at once.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use std::time::Duration;
 pub enum EngineMode {
     /// A thread that waits; the helper when none does.
     Inline,
-    /// A thread of its own, on this core if one is named.
+    /// A thread of its own, bound to `core` if given.
     Thread {
-        /// The core.
+        /// Core to bind the thread to.
         core: Option<usize>,
     },
 }
@@ -17,30 +17,30 @@ pub enum EngineMode {
 /// The waiting policy of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// For how long a thread spins before it blocks, on a core of its own.
+    /// Time for which a thread spins before it blocks, on a core of its own.
     pub spin: Duration,
     /// Thread that runs the turns.
     pub mode: EngineMode,
 }
 
-/// Spinning pays while it is shorter than being put to sleep and woken, tens of microseconds here;
-/// a waiter that has been spinning for this long blocks.
+/// Time after which a spinning waiter blocks. Spinning pays while it is shorter than a sleep and a
+/// wakeup, which take tens of microseconds here.
 const SPIN_LIMIT: Duration = Duration::from_millis(2);
 
 /// The user's wishes about waiting.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
-    /// `None`: as there is room.
+    /// Time to spin; `None` to spin as there is room.
     spin: Option<Duration>,
     mode: EngineMode,
 }
 
 impl Wish {
-    /// `OIKAZE_WAIT` = `spin`, `block` or `adaptive` (default), `OIKAZE_ENGINE` = `inline`
-    /// (default), `thread` or `thread:CORE`.
+    /// Reads `OIKAZE_WAIT` = `spin`, `block` or `adaptive` (default), and `OIKAZE_ENGINE` =
+    /// `inline` (default), `thread` or `thread:CORE`.
     ///
     /// # Errors
-    /// A text that says what is wrong with a variable.
+    /// The text says what is wrong with a variable.
     pub fn from_env() -> Result<Self, String> {
         let mode = match std::env::var("OIKAZE_ENGINE").ok().as_deref() {
             None | Some("inline") => EngineMode::Inline,
@@ -73,8 +73,8 @@ impl Wish {
         Ok(Self { spin, mode })
     }
 
-    /// The policy, where the machine may have room for so many threads that spin, in this node and
-    /// each of its local peers.
+    /// Returns the policy. `has_room_for` says whether the machine has room for this many spinning
+    /// threads, in this node and each of its local peers.
     pub fn given(self, has_room_for: impl FnOnce(usize) -> bool) -> Waiting {
         let threads = if self.mode == EngineMode::Inline { 1 } else { 2 };
         let adaptive = || if has_room_for(threads) { SPIN_LIMIT } else { Duration::ZERO };

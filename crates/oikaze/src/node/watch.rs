@@ -5,7 +5,7 @@ use super::Node;
 use oikaze_os::link::Link;
 use std::time::Duration;
 
-/// A link that cannot be watched is looked at so often.
+/// Time between two polls of a link that cannot be watched.
 const UNWATCHED: Duration = Duration::from_millis(1);
 
 /// One thread's claim on the link's descriptor; given back when dropped.
@@ -26,8 +26,8 @@ impl<'n> LinkWatch<'n> {
         Self { node, state: State::Idle }
     }
 
-    /// From here on the descriptor tells of arrivals, those before included. For how long one may
-    /// sleep on it at most.
+    /// Announces a sleep: from here on the descriptor reports arrivals, earlier ones included.
+    /// Returns how long the thread may sleep on the descriptor at most.
     pub fn hold(&mut self) -> Duration {
         if self.state == State::Idle {
             let watched = self.node.with_engine(|engine| engine.link_mut().watch(true));
@@ -36,10 +36,10 @@ impl<'n> LinkWatch<'n> {
         if self.state == State::Watched { super::drive::SLEEP_MAX } else { UNWATCHED }
     }
 
-    /// No sleep is ahead: arrivals need not be announced.
+    /// Takes the announcement back, because no sleep is ahead.
     pub fn release(&mut self) {
         if std::mem::replace(&mut self.state, State::Idle) == State::Watched {
-            // To take it back cannot fail.
+            // Taking the announcement back cannot fail.
             let _ = self.node.with_engine(|engine| engine.link_mut().watch(false));
         }
     }

@@ -8,7 +8,7 @@ use oikaze_protocol::Rank;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// To one local peer, with one time limit.
+/// Way to one local peer, with one time limit.
 pub(crate) struct Way {
     node: Weak<Node>,
     peer: Rank,
@@ -22,39 +22,39 @@ impl Way {
         self.node.upgrade()
     }
 
-    /// To whom they went.
+    /// Returns the peer that got the messages.
     pub fn peer(&self) -> Rank {
         self.peer
     }
 
-    /// The rings.
+    /// Returns the rings.
     #[inline]
     pub fn channel(&self) -> &ShmChannel {
         &self.channel
     }
 
-    /// The same, to keep.
+    /// Returns the rings, for the caller to keep.
     pub fn shared_channel(&self) -> Arc<ShmChannel> {
         Arc::clone(&self.channel)
     }
 
-    /// How long they are waited for if nothing else is said.
+    /// Returns the default time limit of waits.
     pub fn limit(&self) -> Option<Duration> {
         self.limit
     }
 }
 
-/// Time limits for which the way to a local peer is kept. Of most there is one; who sends by turns
-/// with some more has none made each time.
+/// Number of time limits for which the way to a local peer is kept. Most peers have one limit. A
+/// thread that alternates between more limits has a way made each time.
 const LIMITS_KEPT: usize = 4;
 
-/// The ways that were asked for, the newest last.
+/// Ways that were asked for, the newest last.
 #[derive(Default)]
 pub(super) struct Ways(Mutex<Vec<Arc<Host<Way>>>>);
 
 impl Ways {
-    /// To this peer with this limit; in place of the oldest to that peer, if it is made now and
-    /// there are many.
+    /// Returns the way to this peer with this limit. A new way replaces the oldest one to that
+    /// peer, if there are many.
     fn to(
         &self,
         peer: Rank,
@@ -77,7 +77,8 @@ impl Ways {
 }
 
 impl Node {
-    /// The way to this local peer. None if it is none; or if this process has too many of them.
+    /// Returns the way to this local peer. Returns `None` if the peer is not local, or if this
+    /// process has too many ways.
     pub fn way_to(self: &Arc<Self>, peer: Rank, limit: Option<Duration>) -> Option<Arc<Host<Way>>> {
         let channel = self.channels.shared(peer)?;
         self.ways.to(peer, limit, || Way { node: Arc::downgrade(self), peer, channel, limit })

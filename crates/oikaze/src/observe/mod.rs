@@ -2,8 +2,8 @@
 //!
 //! A node keeps its numbers on a board ([`oikaze_os::board`]): a record for itself and one for each
 //! peer. It writes them with plain stores, ten times a second at most and only while it runs turns
-//! anyway, and of the peers only those to which something has happened. `oikaze top` finds the
-//! boards of this machine, maps them and reads; nobody is asked, and no node waits.
+//! anyway. Of the peers it writes only those to which something has happened. `oikaze top` finds
+//! the boards of this machine, maps them and reads. It asks no node, and no node waits.
 
 pub mod page;
 mod publish;

@@ -15,10 +15,10 @@ use oikaze_protocol::{coherence, counters};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The name under which boards are found.
+/// Name under which boards are found.
 pub const BOARD: &str = "oikaze-statistics";
-/// Changes when the order or the meaning of anything below changes in a way that the names of the
-/// counters do not tell.
+/// Format number of a page. It changes when the order or the meaning of an item changes in a way
+/// that the names of the counters do not tell.
 const FORMAT: u64 = 3;
 /// Words of a program's name.
 const PROGRAM_WORDS: usize = 4;
@@ -38,15 +38,16 @@ const NODE_WORDS: usize = 7
     + 2 * REASON_WORDS;
 const PEER_WORDS: usize = 5 + wind::Statistics::COUNT + Gauges::COUNT + 2 * HISTOGRAM_WORDS;
 
-/// The layout of the board of a node in a job of so many: the node's own record, then one for each
-/// rank.
+/// Returns the layout of the board of a node in a job of `nodes` nodes: the node's own record, then
+/// one for each rank.
 #[must_use]
 pub fn layout(nodes: u32) -> Layout {
     let words = if NODE_WORDS > PEER_WORDS { NODE_WORDS } else { PEER_WORDS };
     Layout { version: VERSION, records: nodes as usize + 1, words }
 }
 
-/// Two releases understand each other if they count the same things in the same order.
+/// Version of the page. Two releases understand each other if they count the same things in the
+/// same order.
 const VERSION: u64 = {
     let mut hash = 0xcbf2_9ce4_8422_2325 ^ FORMAT ^ (Histogram::BUCKETS as u64) << 32;
     hash = fingerprint(hash, Counters::NAMES);
@@ -58,7 +59,7 @@ const VERSION: u64 = {
     fingerprint(hash, Gauges::NAMES)
 };
 
-/// FNV-1a of the names, each ended.
+/// Returns the FNV-1a hash of the names, each ended.
 #[allow(clippy::indexing_slicing)] // evaluated by the compiler
 const fn fingerprint(mut hash: u64, names: &[&str]) -> u64 {
     let mut name = 0;
@@ -150,11 +151,11 @@ impl From<link::Statistics> for LinkCounters {
 }
 
 counters! {
-    /// How a connection stands; see [`Snapshot`].
+    /// State of a connection; see [`Snapshot`].
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct Gauges {
-        /// 1: it shares memory with the node, through which messages go.
+        /// 1 if the peer shares memory with the node, through which messages go.
         pub rings: u64,
         pub datagram_max: u64,
         pub window: u64,
@@ -198,7 +199,7 @@ impl From<Snapshot> for Gauges {
     }
 }
 
-/// Is the peer there? As [`Standing`], without the details of an end.
+/// State of a peer: as [`Standing`], without the details of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)]
@@ -235,7 +236,7 @@ impl State {
         State::GivenUp,
     ];
 
-    /// In a word, for people.
+    /// Returns the state in a word, for people.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -255,7 +256,7 @@ impl State {
         }
     }
 
-    /// Has the connection ended otherwise than by a goodbye?
+    /// Returns `true` if the connection has ended otherwise than by a goodbye.
     #[must_use]
     pub fn is_lost(self) -> bool {
         !matches!(self, State::Connecting | State::Established | State::Closed)
@@ -282,20 +283,20 @@ impl From<Standing> for State {
     }
 }
 
-/// A node, as it shows itself.
+/// Page of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodePage {
-    /// Which job: made from its secret, the same on all its nodes.
+    /// Number of the job, made from its secret, the same on all its nodes.
     pub job: u32,
-    /// Its rank.
+    /// Rank of the node.
     pub rank: Rank,
     /// Nodes in the job.
     pub nodes: u32,
     /// Name of the program.
     pub program: String,
-    /// When it started, in microseconds since 1970.
+    /// Start of the node, in microseconds since 1970.
     pub started: u64,
-    /// How long after that it last wrote this.
+    /// Time from the start to the last write of this page.
     pub at: Duration,
     /// Operations that threads wait for.
     pub operations: u64,
@@ -311,7 +312,7 @@ pub struct NodePage {
     pub coherence: coherence::Statistics,
     /// Accesses that this node refused to peers.
     pub refusals: Refusals,
-    /// Fast paths that are used, or not.
+    /// Fast paths, in use or not.
     pub paths: PathStates,
     /// Why the first node of this machine shares no memory with this one; empty if all do.
     pub first_unshared: String,
@@ -360,26 +361,26 @@ impl NodePage {
     }
 }
 
-/// A peer, as its node shows it.
+/// Page of a peer, as its node shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerPage {
-    /// Is it there?
+    /// State of the peer.
     pub state: State,
-    /// The address in use, once one has answered.
+    /// Address in use, once one has answered.
     pub address: Option<SocketAddr>,
     /// Counters of the connection.
     pub counters: wind::Statistics,
-    /// How it stands.
+    /// State of the connection.
     pub gauges: Gauges,
-    /// Round trips.
+    /// Round trip times.
     pub round_trip: Histogram,
-    /// From a message's post to its acknowledgement.
+    /// Times from a message's post to its acknowledgement.
     pub settle: Histogram,
 }
 
 impl PeerPage {
-    /// How a peer stands with this engine; `None` at the engine's own rank, and where there is
-    /// none.
+    /// Returns the page of a peer in this engine. Returns `None` at the engine's own rank, and
+    /// where there is no peer.
     pub(crate) fn of<L: Link, P: Pages>(engine: &Engine<L, P>, rank: Rank) -> Option<Self> {
         let latencies = engine.peer_latencies(rank)?;
         let snapshot = engine.peer_snapshot(rank)?;
@@ -395,7 +396,7 @@ impl PeerPage {
     }
 
     pub(super) fn write(&self, row: &mut Row) {
-        // The first word tells a record that was written from one that was not.
+        // The first word tells a written record from an unwritten one.
         row.all(&[1, self.state as u64]);
         row.address(self.address);
         row.all(&self.counters.values());

@@ -1,4 +1,4 @@
-//! The writer's side: now and then, what an engine counts goes onto the board.
+//! Writer's side of the board: now and then, the engine's counters are written to the board.
 
 use super::page::{self, NodePage, PeerPage};
 use super::slow::PathNotes;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// `on` (default) or `off`: does the node show its numbers?
+/// Variable with `on` (default) or `off`: whether the node shows its numbers.
 pub const VARIABLE: &str = "OIKAZE_STATISTICS";
 
 /// Returns the fixed part of a node's page. All counters are still zero.
@@ -33,29 +33,29 @@ fn identity(job: &dyn Bootstrap) -> NodePage {
     }
 }
 
-/// Shows a node; or nothing, if the user does not want it.
+/// Publisher of a node's page, or of nothing if the user does not want it.
 #[derive(Debug, Default)]
 pub(crate) struct Publisher {
-    /// When it is worth writing again, in nanoseconds since the node's start; `u64::MAX` if never.
+    /// Time of the next write, in nanoseconds since the node's start; `u64::MAX` if never.
     next: AtomicU64,
-    /// Only whoever holds the engine writes, so nobody waits for this.
+    /// Board of the node. Only the thread in the engine writes, so no thread waits for this lock.
     board: Mutex<Option<Writer>>,
     paths: PathNotes,
 }
 
 impl Publisher {
-    /// Show this node, unless [`VARIABLE`] is `off`. A board that cannot be made is no reason not
-    /// to run: then the text says why.
+    /// Publishes this node, unless [`VARIABLE`] is `off`. If the board cannot be made, the node
+    /// runs all the same, and the text says why.
     ///
     /// # Errors
-    /// A text that says what is wrong with the variable.
+    /// The text says what is wrong with the variable.
     pub fn of(job: &dyn Bootstrap) -> Result<(Self, Option<String>), String> {
         match std::env::var(VARIABLE).ok().as_deref() {
             None | Some("on") => {}
             Some("off") => return Ok((Self::nothing(), None)),
             Some(other) => return Err(format!("{VARIABLE}={other}: expected on or off")),
         }
-        // Made before the board: who finds one that is not written passes it over.
+        // Made before the board, because a reader passes over a board that is not written.
         let identity = identity(job);
         Ok(match Board::new(page::BOARD, page::layout(job.size())) {
             Ok(board) => {
@@ -71,12 +71,12 @@ impl Publisher {
         })
     }
 
-    /// Shows nothing.
+    /// Makes a publisher that shows nothing.
     pub fn nothing() -> Self {
         Self { next: AtomicU64::new(u64::MAX), ..Self::default() }
     }
 
-    /// After a turn: write if it is time. Costs a load and a comparison otherwise.
+    /// Writes after a turn, if a write is due. Costs a load and a comparison otherwise.
     pub fn look<L: Link, P: Pages>(
         &self,
         engine: &mut Engine<L, P>,
@@ -97,7 +97,7 @@ impl Publisher {
         &self.paths
     }
 
-    /// Take the board down.
+    /// Takes the board down.
     pub fn end(&self) {
         self.next.store(u64::MAX, Ordering::Relaxed);
         *self.board.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -109,10 +109,9 @@ pub(super) struct Writer {
     board: Board,
     identity: NodePage,
     row: Row,
-    /// The peer that is looked at next.
+    /// Peer that is checked next.
     next: Rank,
-    /// For each rank, the sum of what was counted when it was last written: another sum, another
-    /// record.
+    /// Sum of each rank's counters at its last write. Another sum means another record.
     sums: Vec<u64>,
 }
 
@@ -120,7 +119,7 @@ impl Writer {
     pub fn new(board: Board, identity: NodePage) -> Self {
         let sums = vec![u64::MAX; identity.nodes as usize];
         let mut writer = Self { board, identity, row: Row::default(), next: 0, sums };
-        // Seen from here on, also while it waits for the other nodes to be started.
+        // Visible from here on, also while the node waits for the other nodes to be started.
         writer.write_node(&writer.identity.clone());
         writer
     }
@@ -161,7 +160,7 @@ impl Writer {
         self.board.write(0, &self.row.0);
     }
 
-    /// Write a peer's record, if something has happened to it.
+    /// Writes a peer's record, if something has happened to the peer.
     fn write_peer<L: Link, P: Pages>(&mut self, engine: &Engine<L, P>, rank: Rank) {
         let (Some(counters), Some(snapshot)) =
             (engine.peer_statistics(rank), engine.peer_snapshot(rank))
@@ -170,7 +169,7 @@ impl Writer {
         };
         let Some(written) = self.sums.get_mut(rank as usize) else { return };
         let state = page::State::from(snapshot.standing);
-        // Counters only grow, so that their sum changes with any of them.
+        // Counters only grow, so their sum changes with any of them.
         let sum =
             counters.values().iter().fold(state as u64, |sum, value| sum.wrapping_add(*value));
         if std::mem::replace(written, sum) == sum {

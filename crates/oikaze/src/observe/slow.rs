@@ -1,7 +1,6 @@
-//! Fast paths that a node does without: each with its cause, and what brings it back.
+//! Fast paths that a node does without, each with its cause and remedy.
 //!
-//! Every mechanism has a fallback that works, and is slower. A person sees here that a node uses
-//! one.
+//! Every mechanism has a slower fallback. This list shows a person that a node uses one.
 
 use super::page::{NodePage, PeerPage};
 use crate::Rank;
@@ -19,8 +18,8 @@ const SWITCHED_OFF: u64 = 1;
 const REFUSED: u64 = 2;
 
 counters! {
-    /// Paths of a node: 0 in use, 1 switched off by the user, 2 refused or not there; or how many
-    /// do without.
+    /// Paths of a node. Values: 0 in use, 1 switched off by the user, 2 refused or not there; or
+    /// the number that do without.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     #[allow(missing_docs)]
     pub struct PathStates {
@@ -33,7 +32,7 @@ counters! {
         /// 1: userfaultfd for faults in user mode only; 2: mprotect.
         pub page_tracking: u64,
         pub huge_pages: u64,
-        /// Nodes of this machine that no memory is shared with.
+        /// Nodes of this machine that share no memory with this node.
         pub unshared_nodes: u64,
         /// Threads that could not be bound to their core.
         pub unpinned_threads: u64,
@@ -43,14 +42,14 @@ counters! {
 }
 
 impl PathStates {
-    /// Adds what the link knows.
+    /// Adds the states that the link knows.
     pub(super) fn with_link(self, link: &link::Statistics) -> PathStates {
         let state = |offload| match offload {
             Offload::On => IN_USE,
             Offload::Off => SWITCHED_OFF,
             Offload::Refused => REFUSED,
         };
-        // The kernel counts twice what it was asked for, with its own bookkeeping.
+        // The kernel returns twice the requested size, to include its own bookkeeping.
         let buffer =
             |counted: usize| if counted / 2 < SOCKET_BUFFER_LEAST { REFUSED } else { IN_USE };
         PathStates {
@@ -74,7 +73,7 @@ pub(crate) struct PathNotes {
     unmapped: Reasons,
 }
 
-/// A count, and the text of the first.
+/// Count, and the text of the first case.
 #[derive(Debug, Default)]
 struct Reasons {
     count: AtomicU64,
@@ -95,7 +94,7 @@ impl Reasons {
 }
 
 impl PathNotes {
-    /// Pages of shared arrays are tracked so.
+    /// Notes how pages of shared arrays are tracked.
     pub fn tracks_by(&self, kind: TrackerKind) {
         let value = match kind {
             TrackerKind::UserfaultfdFull => IN_USE,
@@ -110,17 +109,17 @@ impl PathNotes {
         self.unshared.add(nodes, why);
     }
 
-    /// A thread could not be bound to its core.
+    /// Notes that a thread could not be bound to its core.
     pub fn unpinned(&self) {
         self.unpinned.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A local peer's region was looked up and is not mapped.
+    /// Notes that a local peer's region was looked up and is not mapped.
     pub fn unmapped(&self, why: impl FnOnce() -> String) {
         self.unmapped.add(1, why);
     }
 
-    /// On a page.
+    /// Writes the notes to a page.
     pub(super) fn show(&self, link: &link::Statistics, page: &mut NodePage) {
         let states = PathStates {
             page_tracking: self.page_tracking.load(Ordering::Relaxed),
@@ -135,21 +134,21 @@ impl PathNotes {
     }
 }
 
-/// A path that a node does without.
+/// Fast path that a node does without.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowPath {
-    /// The mechanism.
+    /// Name of the mechanism.
     pub path: &'static str,
-    /// Why it is not used.
+    /// Reason why it is not used.
     pub cause: String,
-    /// How it would be.
+    /// Remedy.
     pub remedy: &'static str,
 }
 
 /// Mechanisms that are in use, switched off or refused: name, cause of a refusal, remedy.
 type Known = (&'static str, fn(&PathStates) -> u64, &'static str, &'static str);
 
-/// They concern nodes that are reached over the network.
+/// Mechanisms that concern nodes reached over the network.
 const OF_LINK: [Known; 6] = [
     (
         "early receive (tcx)",
@@ -184,7 +183,7 @@ const OF_LINK: [Known; 6] = [
     ),
 ];
 
-/// All paths that a node does without, as its page and those of its peers show them.
+/// Returns all paths that a node does without, as its page and those of its peers show them.
 #[must_use]
 pub fn slow_paths(node: &NodePage, peers: &[(Rank, PeerPage)]) -> Vec<SlowPath> {
     let mut all = Vec::new();
@@ -302,7 +301,7 @@ mod tests {
         PeerPage { state, address: None, counters, gauges, round_trip, settle }
     }
 
-    /// No state other than "in use" is silent, and none that is in use is told.
+    /// Each state other than "in use" is reported, and none that is in use.
     #[test]
     fn each_path_that_is_not_used_is_told_with_cause_and_remedy() {
         let peers = [(1, peer())];

@@ -1,4 +1,4 @@
-//! The reader's side: the nodes of this machine, as they show themselves.
+//! Reader's side of the boards: the nodes of this machine, as they show themselves.
 
 use super::page::{self, NodePage, PeerPage};
 use super::words::Reader;
@@ -7,26 +7,27 @@ use oikaze_os::board::{self, Found};
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A node at one moment.
+/// State of a node at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeView {
-    /// Its process.
+    /// Process of the node.
     pub pid: u32,
     /// The node itself.
     pub node: NodePage,
-    /// Its peers, by rank; missing: never connected to, or a record that its writer did not finish.
+    /// Peers of the node, by rank. A peer is missing if it was never connected, or if its record
+    /// was not finished.
     pub peers: Vec<(Rank, PeerPage)>,
 }
 
 impl NodeView {
-    /// The job's name, for people: eight hexadecimal digits.
+    /// Returns the job's name, for people: eight hexadecimal digits.
     #[must_use]
     pub fn job(&self) -> String {
         format!("{:08x}", self.node.job)
     }
 
-    /// For how long it has not written: a tenth of a second is usual, much more means that it is
-    /// stopped.
+    /// Returns the time since the last write. A tenth of a second is usual, and much more means
+    /// that the node is stopped.
     #[must_use]
     pub fn age(&self) -> Duration {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -34,23 +35,23 @@ impl NodeView {
     }
 }
 
-/// A process that shows something this release does not understand.
+/// Process whose board this release does not understand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
-    /// The process.
+    /// Process id.
     pub pid: u32,
-    /// Why it cannot be read.
+    /// Reason why the board cannot be read.
     pub why: &'static str,
 }
 
-/// All nodes of this user on this machine (for root, of everybody), by job and rank; and processes
-/// that look like nodes and cannot be read.
+/// Returns all nodes of this user on this machine (for root, of every user), by job and rank. Also
+/// returns processes that look like nodes and cannot be read.
 ///
 /// # Errors
 /// `/proc` cannot be read.
 pub fn nodes() -> io::Result<(Vec<NodeView>, Vec<Unreadable>)> {
     let (mut views, mut unreadable) = (Vec::new(), Vec::new());
-    // One that has not been written yet is of a node that is just starting.
+    // A board that has not been written yet belongs to a node that is just starting.
     for found in
         board::find(page::BOARD)?.into_iter().filter(|found| found.view.sequence(0) != Some(0))
     {
@@ -69,7 +70,7 @@ fn read(found: &Found) -> Result<NodeView, &'static str> {
     if layout.version != known.version {
         return Err("it runs another release of Oikaze: use that release's oikaze top");
     }
-    // Anybody may show records of any size: to read them would take its time.
+    // Any process may show records of any size, and reading them would take this process's time.
     if layout.words != known.words {
         return Err(NONSENSE);
     }
@@ -79,7 +80,7 @@ fn read(found: &Found) -> Result<NodeView, &'static str> {
         return Err(NONSENSE);
     }
     let peer = |rank: Rank| {
-        // Most records of a large job were never written: no need to copy them.
+        // Most records of a large job were never written, so they need no copy.
         found.view.sequence(1 + rank as usize).filter(|written| *written > 0)?;
         Some((rank, PeerPage::read(Reader(found.view.read(1 + rank as usize)?.iter()))?))
     };

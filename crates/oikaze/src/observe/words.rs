@@ -1,8 +1,8 @@
-//! Numbers in a row, written and read in one order.
+//! Row of numbers, written and read in one order.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-/// Writes.
+/// Writer of a row.
 #[derive(Debug, Default)]
 pub(super) struct Row(pub Vec<u64>);
 
@@ -15,7 +15,7 @@ impl Row {
         self.0.extend_from_slice(words);
     }
 
-    /// Two counts in a word.
+    /// Writes two counts in a word.
     pub fn pairs(&mut self, counts: &[u32]) {
         self.0.extend(
             counts.chunks(2).map(|pair| {
@@ -24,7 +24,7 @@ impl Row {
         );
     }
 
-    /// The first bytes of a text, in so many words.
+    /// Writes the first bytes of a text, in `words` words.
     pub fn text(&mut self, text: &str, words: usize) {
         let mut bytes = text.bytes().chain(std::iter::repeat(0));
         for _ in 0..words {
@@ -33,7 +33,7 @@ impl Row {
         }
     }
 
-    /// Three words; an unknown address is all zero.
+    /// Writes an address as three words; an unknown address is all zero.
     pub fn address(&mut self, address: Option<SocketAddr>) {
         let bits = |ip| match ip {
             IpAddr::V4(ip) => ip.to_ipv6_mapped().to_bits(),
@@ -48,7 +48,7 @@ impl Row {
     }
 }
 
-/// Reads, and trusts nothing.
+/// Reader of a row, which trusts nothing.
 pub(super) struct Reader<'a>(pub std::slice::Iter<'a, u64>);
 
 impl Reader<'_> {
@@ -75,12 +75,12 @@ impl Reader<'_> {
         Some(counts)
     }
 
-    /// Only what can be shown on a terminal without harm.
+    /// Reads a text, and keeps only what a terminal can show without harm.
     pub fn text(&mut self, words: usize) -> Option<String> {
         self.shown(words, |byte| byte.is_ascii_graphic())
     }
 
-    /// As [`Reader::text`], of several words: with spaces.
+    /// Reads a text as [`Reader::text`] does, with spaces between several words.
     pub fn line(&mut self, words: usize) -> Option<String> {
         self.shown(words, |byte| byte.is_ascii_graphic() || byte == b' ')
     }
@@ -95,7 +95,7 @@ impl Reader<'_> {
         Some(shown.iter().map(safe).collect())
     }
 
-    /// `None` within: not known.
+    /// Reads an address; the inner `None` means that it is not known.
     pub fn address(&mut self) -> Option<Option<SocketAddr>> {
         let [low, high, port] = self.all()?;
         let ip = Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low));

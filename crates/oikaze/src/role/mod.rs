@@ -32,19 +32,18 @@ use oikaze_os::signals::{Locked, locked};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A gap between two drivers of up to this many nanoseconds is short: waking the helper for it
-/// would be a waste.
+/// Longest gap between two drivers, in nanoseconds, for which waking the helper would be a waste.
 pub(crate) const GAP_SHORT: u64 = 50_000;
-/// A helper that looks by itself within this many nanoseconds (or twice as many, where that spares
-/// an interrupt) need not be woken for a short gap.
+/// Time in nanoseconds within which a helper polls by itself, so that a short gap need not wake it.
+/// The time may be twice as long where that spares an interrupt.
 pub(crate) const LOOK_SOON: u64 = 2_000_000;
-/// While one driver stays, the helper looks ever more rarely, down to this; then a leaver always
-/// wakes it.
+/// Longest time between the helper's polls. While one driver stays, the helper polls ever more
+/// rarely, up to this time. Then a leaving driver always wakes the helper.
 const LOOK_LATE: u64 = 32 * LOOK_SOON;
-/// A helper that happened to look into a short gap looks again after this many nanoseconds: each
-/// look takes the core away from the application for a moment.
+/// Time in nanoseconds after which a helper that happened to poll in a short gap polls again. Each
+/// poll takes the core away from the application for a moment.
 const LOOK_AGAIN: u64 = LOOK_SOON;
-/// A gap counts as this many nanoseconds at most, so that a long pause is forgotten after some
+/// Maximum length of a gap in nanoseconds that counts, so that a long pause is forgotten after some
 /// short ones.
 const GAP_MAX: u64 = 4 * GAP_SHORT;
 /// Number of gaps in the moving average. A gap in which this thread lost its core does not decide
@@ -54,12 +53,12 @@ const GAP_MEMORY: u64 = 16;
 /// The state machine. Times are nanoseconds of the caller's own clock.
 #[derive(Debug)]
 pub(crate) struct Role {
-    /// Somebody drives. Set by compare-and-swap without the lock; cleared only under it.
+    /// Set while a thread drives. Set by compare-and-swap without the lock; cleared only under it.
     driven: AtomicBool,
-    /// Waiters that are enlisted; so that [`Role::wake_all`] is one load when there is none.
+    /// Number of enlisted waiters, so that [`Role::wake_all`] is one load when there is none.
     waiting: AtomicUsize,
-    /// When the role last became free, and the typical gap until it was taken. Only a driver writes
-    /// them.
+    /// Time at which the role last became free, and the typical gap until it was taken. Only a
+    /// driver writes them.
     left_at: AtomicU64,
     gap: AtomicU64,
     state: Mutex<State>,
@@ -69,7 +68,7 @@ pub(crate) struct Role {
 struct State {
     waiters: VecDeque<Arc<Waiter>>,
     helper: Helper,
-    /// For how long the helper sleeps away from the socket next.
+    /// Length of the helper's next sleep away from the socket.
     patience: u64,
     /// Value of `left_at` at the helper's last look.
     seen_left: u64,
@@ -78,11 +77,11 @@ struct State {
 /// State of the helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Helper {
-    /// Runs, or is being woken: it asks [`Role::helper_sleeps`] before it sleeps again.
+    /// Runs, or is being woken. It calls [`Role::helper_sleeps`] before it sleeps again.
     Awake,
     /// Sleeps on the socket.
     Watching,
-    /// Sleeps away from the socket, until then.
+    /// Sleeps away from the socket, until this time.
     Away(u64),
 }
 
@@ -91,21 +90,21 @@ enum Helper {
 struct Waiter {
     thread: Thread,
     wakes: Wakes,
-    /// It has been made the driver. Written under the lock.
+    /// Set under the lock when the waiter has been made the driver.
     handed: AtomicBool,
 }
 
 /// Event that ends a waiter's sleep, besides the role and the waiter's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wakes {
-    /// [`Role::wake_all`].
+    /// Woken by [`Role::wake_all`].
     WithAll,
-    /// Only who makes its condition true, and unparks it then.
+    /// Woken only by the thread that makes its condition true, and unparks it then.
     Alone,
 }
 
-/// The role, held. [`Driving::leave`] gives it back; dropped (by a panic), it is given back without
-/// waking the helper.
+/// Ownership of the role. [`Driving::leave`] gives the role back. A drop (by a panic) gives it back
+/// without waking the helper.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Driving<'a> {
@@ -117,35 +116,35 @@ pub(crate) struct Driving<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Handover {
-    /// A waiter has it.
+    /// A waiter has the role.
     Waiter,
-    /// It is free, and the helper watches the socket, or will very soon.
+    /// The role is free, and the helper watches the socket, or will very soon.
     Free,
-    /// It is free, and the caller must wake the helper.
+    /// The role is free, and the caller must wake the helper.
     WakeHelper,
 }
 
-/// How a wait went on.
+/// Result of a wait for a turn.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Turn<'a, T> {
     /// The awaited value, if it is there.
     pub value: Option<T>,
-    /// The role, if it came to this thread: to be used, or left.
+    /// The role, if it came to this thread, which has to use it or leave it.
     pub driving: Option<Driving<'a>>,
 }
 
-/// How the helper is to sleep.
+/// Way in which the helper is to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sleep {
-    /// On the socket, its event and all else, until the engine's next timer.
+    /// Sleeps on the socket, its event and all else, until the engine's next timer.
     Watch,
-    /// Not on the socket; for this long at most.
+    /// Sleeps off the socket, for this long at most.
     Away(Duration),
 }
 
 impl Role {
-    /// Free.
+    /// Makes a free role.
     pub fn new() -> Self {
         Self {
             driven: AtomicBool::new(false),
@@ -161,7 +160,7 @@ impl Role {
         }
     }
 
-    /// Become the driver, if there is none.
+    /// Becomes the driver, if there is none.
     pub fn try_drive(&self, now: u64) -> Option<Driving<'_>> {
         let driving = self.take()?;
         let gap = now.saturating_sub(self.left_at.load(Ordering::Relaxed)).min(GAP_MAX);
@@ -170,16 +169,17 @@ impl Role {
         Some(driving)
     }
 
-    /// Does somebody drive?
+    /// Returns `true` if a thread drives.
     pub fn is_driven(&self) -> bool {
         self.driven.load(Ordering::Acquire)
     }
 
-    /// Park until `ready` gives something, or the role comes to this thread, or `limit` has passed
+    /// Parks until `ready` returns a value, or the role comes to this thread, or `limit` has passed
     /// (then there is neither).
     ///
-    /// `ready` is asked again whenever [`Role::wake_all`] is called: what makes it true must be
-    /// done before that. Or, of who is woken alone, whenever the thread is unparked.
+    /// `ready` is called again after each [`Role::wake_all`], so a caller of that function makes
+    /// `ready` true before. With [`Wakes::Alone`], `ready` is called again whenever the thread is
+    /// unparked.
     pub fn wait_turn<T>(
         &self,
         limit: Option<Duration>,
@@ -206,11 +206,11 @@ impl Role {
         }
     }
 
-    /// Something has changed that waiters may wait for: each looks again. One load if there is
-    /// none.
+    /// Wakes all waiters after a change, so that each checks its condition. Costs one load if there
+    /// is none.
     pub fn wake_all(&self) {
-        // Either this load sees the waiter, or the waiter, which asks its condition after it has
-        // enlisted, sees what was done before.
+        // Either this load sees the waiter, or the waiter sees the earlier changes, because it
+        // checks its condition after it has enlisted.
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::Relaxed) > 0 {
             for waiter in self.lock().waiters.iter().filter(|waiter| waiter.wakes == Wakes::WithAll)
@@ -220,15 +220,16 @@ impl Role {
         }
     }
 
-    /// The helper, before it sleeps: where, and for how long?
+    /// Returns where and for how long the helper is to sleep. Called by the helper before it
+    /// sleeps.
     pub fn helper_sleeps(&self, now: u64) -> Sleep {
         let mut state = self.lock();
         let left_at = self.left_at.load(Ordering::Relaxed);
         if !self.is_driven() {
             state.patience = LOOK_SOON;
             if self.gaps_are_short() && now.saturating_sub(left_at) < GAP_SHORT {
-                // Between two drivers of an application that waits again and again: it will most
-                // likely be back before us.
+                // Between two drivers of an application that waits again and again. The application
+                // will most likely be back before the helper.
                 state.helper = Helper::Away(now.saturating_add(LOOK_AGAIN));
                 return Sleep::Away(Duration::from_nanos(LOOK_AGAIN));
             }
@@ -236,7 +237,8 @@ impl Role {
             return Sleep::Watch;
         }
         if std::mem::replace(&mut state.seen_left, left_at) != left_at {
-            // Drivers come and go: a leaver would have to wake a helper that has more patience.
+            // Drivers come and go, and a leaving driver would have to wake a helper that sleeps
+            // longer.
             state.patience = LOOK_SOON;
         }
         let patience = state.patience;
@@ -245,12 +247,13 @@ impl Role {
         Sleep::Away(Duration::from_nanos(patience))
     }
 
-    /// The helper, when a sleep has ended.
+    /// Notes that a sleep of the helper has ended.
     pub fn helper_woke(&self) {
         self.lock().helper = Helper::Awake;
     }
 
-    /// May the helper look after the socket? As of now; it must take the role to be sure.
+    /// Returns `true` if the helper may serve the socket now. The helper must take the role to be
+    /// sure.
     pub fn helper_may_watch(&self) -> bool {
         !self.is_driven()
     }
@@ -269,8 +272,8 @@ impl Role {
         Driving { role: self, left: false }
     }
 
-    /// Become a waiter; or the driver, if there is none: under the lock, so that no leaver misses
-    /// us.
+    /// Enlists a waiter, or makes it the driver if there is none. The lock keeps a leaving driver
+    /// from missing the waiter.
     fn enlist(&self, wakes: Wakes) -> Result<Arc<Waiter>, Driving<'_>> {
         let mut state = self.lock();
         if let Some(driving) = self.take() {
@@ -284,7 +287,7 @@ impl Role {
         Ok(waiter)
     }
 
-    /// No longer a waiter. Who was made the driver meanwhile is that.
+    /// Removes a waiter. A waiter that was made the driver meanwhile gets the role.
     fn delist(&self, waiter: &Arc<Waiter>) -> Option<Driving<'_>> {
         let mut state = self.lock();
         if waiter.handed.load(Ordering::Relaxed) {
@@ -317,8 +320,8 @@ impl Role {
                 Handover::Free
             }
             Helper::Away(_) => {
-                // Others who leave before it runs need not wake it again. From here on its sleeps
-                // are short again.
+                // Other leaving drivers need not wake the helper again before it runs. From here on
+                // its sleeps are short again.
                 (state.helper, state.patience) = (Helper::Awake, LOOK_SOON);
                 Handover::WakeHelper
             }
@@ -326,13 +329,13 @@ impl Role {
     }
 
     fn lock(&self) -> Locked<MutexGuard<'_, State>> {
-        // No code of others runs under this lock: it cannot be poisoned half-way through a change.
+        // No foreign code runs under this lock, so a panic cannot leave a change half done.
         locked(|| self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 }
 
 impl Driving<'_> {
-    /// Hand over: to the waiter who has waited longest, else the role is free.
+    /// Hands the role to the waiter that has waited longest, or else frees the role.
     pub fn leave(mut self, now: u64) -> Handover {
         self.left = true;
         self.role.release(Some(now))
@@ -342,7 +345,7 @@ impl Driving<'_> {
 impl Drop for Driving<'_> {
     fn drop(&mut self) {
         if !self.left {
-            // The helper, if it is away, comes by itself: its sleeps are limited.
+            // A helper that is away polls by itself, because its sleeps are limited.
             let _ = self.role.release(None);
         }
     }

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long an answer waits for threads of this node to say what they wait for: they look at the
+/// Time for which an answer waits until threads of this node register their waits. They read the
 /// clock at least ten times a second.
 const REGISTER_TIME: Duration = Duration::from_millis(150);
-/// After the first thread has said so, the others get this long.
+/// Time that the others get after the first thread has registered.
 const REGISTER_MORE: Duration = Duration::from_millis(10);
 /// Maximum number of waits, and of locks, that an answer contains.
 const SHOWN_MAX: usize = 3;
@@ -22,8 +22,8 @@ const LATE_MAX: usize = 32;
 const ASK_TIME: Duration = Duration::from_millis(700);
 
 impl Waits {
-    /// Answers a question from what this node knows. Asks nobody, so that no two nodes wait for
-    /// each other's answer.
+    /// Answers a question from this node's own knowledge. It asks no other node, so that no two
+    /// nodes wait for each other's answer.
     pub(super) fn answer(&self, question: &str) -> String {
         let number = |prefix: &str| {
             question.strip_prefix(prefix).and_then(|number| number.parse::<u64>().ok())
@@ -66,7 +66,7 @@ impl Waits {
         self.node.get()?.upgrade().map(|node| look(&node))
     }
 
-    /// Predicate of "node 2 …": what its threads wait for, and which locks it holds.
+    /// Returns the predicate of "node 2 …": the waits of its threads, and the locks that it holds.
     fn doing(&self) -> String {
         if self.is_closed() {
             return "has left the job".to_owned();
@@ -81,7 +81,7 @@ impl Waits {
         if waits.len() > SHOWN_MAX {
             parts.push(format!("{} more threads wait", waits.len() - SHOWN_MAX));
         }
-        // Rank 0 and managers of locks know more than that they wait.
+        // Rank 0 and managers of locks know more than the wait itself.
         let is_collective =
             |wait: &Arc<super::Wait>| matches!(wait.subject, WaitSubject::Collective(_));
         if waits.iter().any(is_collective)
@@ -116,7 +116,7 @@ impl Waits {
         parts.join("; ")
     }
 
-    /// Threads that wait register now, however short their wait has been.
+    /// Makes waiting threads register now, however short their wait has been.
     fn let_waits_register(&self) {
         let begun = Instant::now();
         self.asked.store(true, Ordering::SeqCst);

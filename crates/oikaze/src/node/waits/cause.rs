@@ -37,7 +37,7 @@ pub(super) trait Facts {
     fn end_of(&self, rank: Rank) -> Option<String>;
 }
 
-/// Why a wait lasts.
+/// Cause of a long wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cause {
     /// Follows "node 1 has waited 5 s for barrier: ".
@@ -87,7 +87,7 @@ pub(super) fn cause(
     })
 }
 
-/// The first few of `total` nodes.
+/// Returns the states of the first few of `total` nodes.
 fn states(facts: &dyn Facts, ranks: &[Rank], total: usize) -> String {
     let mut text: Vec<String> =
         ranks.iter().take(NODES_SHOWN).map(|rank| state(facts, *rank, &mut Vec::new())).collect();
@@ -161,7 +161,7 @@ fn of_lock(facts: &dyn Facts, lock: u64, waiter: Option<&WaitingThread>) -> Caus
     Cause { text, is_spokesman: is_first }
 }
 
-/// How [`HOLDS`] names a thread.
+/// Returns how an answer to [`HOLDS`] names a thread.
 pub(super) fn thread_text(thread: &WaitingThread) -> String {
     format!("by thread {}", thread.name)
 }
@@ -171,7 +171,7 @@ struct LockAnswer {
     first: Option<Rank>,
 }
 
-/// A lock as its manager sees it; or why that is not known.
+/// Returns a lock as its manager sees it, or why that is not known.
 fn lock_view(facts: &dyn Facts, lock: u64) -> Result<LockAnswer, String> {
     let manager = (lock % u64::from(facts.nodes().max(1))) as Rank;
     let answer = match facts.end_of(manager) {
@@ -213,13 +213,13 @@ fn holder(facts: &dyn Facts, lock: u64, followed: &mut Vec<u64>) -> String {
     }
 }
 
-/// The lock that a node says it waits for.
+/// Returns the lock that a node waits for, according to its answer.
 fn lock_in(doing: &str) -> Option<u64> {
     let (_, rest) = doing.split_once("waits for lock ")?;
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// Numbers that follow `word` in an answer such as `late 2 5; first 0`.
+/// Returns the numbers that follow `word` in an answer such as `late 2 5; first 0`.
 fn numbers(answer: &str, word: &str) -> Vec<u64> {
     let part = answer.split("; ").find_map(|part| part.strip_prefix(word)?.strip_prefix(' '));
     part.into_iter()
@@ -228,7 +228,7 @@ fn numbers(answer: &str, word: &str) -> Vec<u64> {
         .collect()
 }
 
-/// An answer made fit for a terminal line: other nodes may send anything.
+/// Cleans an answer for a terminal line, because other nodes may send anything.
 pub(super) fn clean(answer: &str) -> String {
     answer.chars().map(|c| if c.is_control() { ' ' } else { c }).take(ANSWER_MAX).collect()
 }

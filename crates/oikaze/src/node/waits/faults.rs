@@ -26,7 +26,7 @@ struct OpenFault {
 }
 
 impl Faults {
-    /// A thread has touched a page that is not here.
+    /// Notes that a thread has touched a page that is not here.
     pub fn add(&mut self, fault: &FaultAt) {
         if self.open.len() < WATCHED_MAX {
             self.open.retain(|open| {
@@ -41,7 +41,7 @@ impl Faults {
         }
     }
 
-    /// Are there faults that may not have been served?
+    /// Returns `true` if there are faults that may not have been served.
     pub fn are_any(&self) -> bool {
         !self.open.is_empty()
     }
@@ -58,8 +58,8 @@ impl Faults {
         }
         self.looked = Some(Instant::now());
         let register_after = node.waits.register_after();
-        // The engine asks for the page in its next turn: a fault that has just come may not be
-        // known there.
+        // The engine requests the page in its next turn, so it may not know a fault that has just
+        // come.
         node.with_engine(|engine| {
             let mut is_open = |open: &OpenFault| {
                 engine.coherence().fetching_from(open.array, open.page).is_some()

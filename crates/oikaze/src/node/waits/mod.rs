@@ -1,10 +1,10 @@
-//! Waits that explain themselves (MEM-21): which threads of this node are blocked, for what, since
-//! when, and why.
+//! Registry of waits that explain themselves (MEM-21): the blocked threads of this node, with
+//! subject, start and cause.
 //!
-//! A wait costs nothing until it has lasted [`REGISTER_AFTER`]: the waiting thread looks at the
-//! clock anyway. Then the thread enters it here, and removes it at its end. A thread of its own
-//! ([`watcher`]) explains waits that last; it starts with the first entry and sleeps while there is
-//! none.
+//! A wait costs nothing until it has lasted [`REGISTER_AFTER`], because the waiting thread reads
+//! the clock anyway. Then the thread enters its wait here, and removes it at the end. A thread of
+//! its own ([`watcher`]) explains long waits. It starts with the first entry and sleeps while there
+//! is none.
 
 mod answers;
 mod cause;
@@ -44,7 +44,7 @@ pub(crate) struct Waits {
     changed: Condvar,
     /// Number of entries, for readers that need no lock.
     count: AtomicUsize,
-    /// Another node wants to know what this one does: waits register at once, however short.
+    /// Set while another node asks about this one. Waits then register at once, however short.
     asked: AtomicBool,
     /// Locks of the job that this node holds.
     held: Mutex<Vec<HeldLock>>,
@@ -71,7 +71,7 @@ struct WaitState {
     next: Option<Duration>,
     /// Number of explanations printed.
     told: u32,
-    /// Why it lasts, as found out last.
+    /// Cause of the wait, as found out last.
     cause: Option<String>,
 }
 
@@ -104,7 +104,7 @@ impl Waits {
         waits
     }
 
-    /// The engine runs: what it knows can be told from now on.
+    /// Sets the node once its engine runs, so that its state can be reported.
     pub fn set_node(&self, node: &Arc<Node>) {
         let _ = self.node.set(Arc::downgrade(node));
     }
@@ -114,7 +114,7 @@ impl Waits {
         self.explain_after.map_or(REGISTER_AFTER, |after| after.min(REGISTER_AFTER))
     }
 
-    /// Whether waits are to register at once.
+    /// Returns `true` if waits are to register at once.
     #[inline]
     fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
@@ -140,7 +140,7 @@ impl Waits {
         Registered { waits: Arc::clone(self), wait }
     }
 
-    /// A thread of this node holds this lock of the job from now on.
+    /// Notes that a thread of this node holds this lock of the job from now on.
     pub fn took_lock(&self, number: u64) {
         lock(&self.held).push(HeldLock {
             lock: number,
@@ -149,7 +149,7 @@ impl Waits {
         });
     }
 
-    /// This node gives the lock back.
+    /// Notes that this node gives the lock back.
     pub fn gave_lock_back(&self, number: u64) {
         let mut held = lock(&self.held);
         if let Some(at) = held.iter().position(|held| held.lock == number) {
@@ -157,13 +157,13 @@ impl Waits {
         }
     }
 
-    /// Why a thread of this node waits for this; asks other nodes for as long as `limit`.
+    /// Returns why a thread of this node waits for this. Asks other nodes for at most `limit`.
     pub fn cause(&self, subject: &WaitSubject, limit: Duration) -> String {
         let facts = answers::Asking::new(self, limit);
         cause::cause(&facts, subject, Some(&WaitingThread::current())).text
     }
 
-    /// The longest waits, for the node's board: one line of at most [`BOARD_BYTES`] bytes.
+    /// Returns the longest waits, for the node's board: one line of at most [`BOARD_BYTES`] bytes.
     pub fn board_text(&self) -> String {
         if self.count.load(Ordering::Relaxed) == 0 {
             return String::new();
@@ -189,7 +189,7 @@ impl Waits {
         text
     }
 
-    /// The node ends: nothing is explained any more.
+    /// Ends the explanations, because the node ends.
     pub fn close(&self) {
         lock(&self.entries).closed = true;
         self.changed.notify_all();
@@ -225,8 +225,8 @@ pub(crate) struct LongWait<'s> {
 }
 
 impl LongWait<'_> {
-    /// Registers the wait if it has lasted long, or if somebody asks. Called with the time of now,
-    /// again and again.
+    /// Registers the wait if it has lasted long, or if another node asks. Called again and again
+    /// with the present time.
     #[inline]
     pub fn look(&mut self, now: Time) {
         if now >= self.due || self.waits.is_asked() {
@@ -244,14 +244,14 @@ impl LongWait<'_> {
 }
 
 impl Node {
-    /// A wait that begins now, for what `subject` says if it lasts.
+    /// Begins a wait, for which `subject` gives the subject if it lasts.
     pub fn long_wait<'s>(&'s self, subject: &'s dyn Fn() -> WaitSubject) -> LongWait<'s> {
         let begun = Instant::now();
         let due = self.time_of(begun) + self.waits.register_after();
         LongWait { waits: &self.waits, subject: Some(subject), begun, due, registered: None }
     }
 
-    /// A wait that is never explained: it is short, or part of one that is.
+    /// Begins a wait that is never explained: it is short, or part of one that is.
     pub(super) fn short_wait(&self) -> LongWait<'_> {
         LongWait {
             waits: &self.waits,

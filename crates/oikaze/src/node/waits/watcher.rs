@@ -70,7 +70,8 @@ impl Waits {
         }
     }
 
-    /// Nothing is explained by itself; causes are found only for those who ask.
+    /// Sleeps until the node ends. No wait is explained on its own, and causes are found only for
+    /// nodes that ask.
     fn sleep_until_closed(&self) -> Option<Vec<Arc<Wait>>> {
         let mut entries = lock(&self.entries);
         while !entries.closed {
@@ -79,7 +80,7 @@ impl Waits {
         None
     }
 
-    /// The lines to print. Threads that wait for the same share one.
+    /// Returns the lines to print. Threads that wait for the same subject share one.
     fn explain(&self, due: &[Arc<Wait>]) -> Vec<String> {
         let facts = Asking::new(self, ASK_TIME);
         let mut groups: Vec<(String, Vec<&Arc<Wait>>)> = Vec::new();
@@ -126,7 +127,7 @@ impl Waits {
     }
 }
 
-/// Seconds without a fraction, from one second on.
+/// Formats seconds without a fraction, from one second on.
 fn waited_text(waited: Duration) -> String {
     let seconds = waited.as_secs_f64();
     if seconds < 1.0 { format!("{seconds:.1} s") } else { format!("{seconds:.0} s") }
