@@ -1,9 +1,9 @@
-//! Where a node can be reached: what each publishes, which pairs of addresses to try first, and
-//! what to say if none works.
+//! Addresses at which a node can be reached: the published list, the order of candidate pairs, and
+//! the error if none works.
 //!
-//! Nothing is guessed from a default route: every address of every interface that is up is
-//! published, and the engine probes all candidates of a pair at once (a HELLO to each). The order
-//! only decides who is asked first and who wins a tie.
+//! A node publishes every address of every interface that is up, and guesses nothing from a default
+//! route. The engine probes all candidates of a pair at once (a HELLO to each). The order only
+//! decides which is called first and which wins a tie.
 
 mod choice;
 mod unreachable;
@@ -19,9 +19,10 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 pub use unreachable::{Tried, Unreachable};
 
-/// Candidates of one pair; each is called ten times a second until the peer is connected.
+/// Maximum number of candidates of one pair. Each is called ten times a second until the peer is
+/// connected.
 pub const CANDIDATES_MAX: usize = 32;
-/// Addresses that a node publishes: they fit a value of the store.
+/// Maximum number of addresses that a node publishes, so that they fit a value of the store.
 const PUBLISHED_MAX: usize = 256;
 
 /// One address of one interface.
@@ -29,7 +30,7 @@ const PUBLISHED_MAX: usize = 256;
 pub struct Address {
     /// The interface's name.
     pub interface: String,
-    /// Its number, the scope of link-local addresses.
+    /// Number of the interface, the scope of link-local addresses.
     pub index: u32,
     /// The address.
     pub address: IpAddr,
@@ -37,19 +38,19 @@ pub struct Address {
     pub prefix: u8,
 }
 
-/// Which machine a process runs on, as far as another process can use it.
+/// Identity of the machine that a process runs on, as far as another process can use it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostIdentity {
-    /// The kernel's boot id: equal for processes on the same running kernel.
+    /// Boot id of the kernel: equal for processes on the same running kernel.
     pub boot_id: String,
-    /// Inode of the network namespace: equal if loopback is shared.
+    /// Inode of the network namespace: equal if the processes share loopback.
     pub network: u64,
-    /// For messages only.
+    /// Name of the host, for messages only.
     pub name: String,
 }
 
 impl HostIdentity {
-    /// This process's.
+    /// Returns the identity of this process's machine.
     ///
     /// # Errors
     /// `/proc` is not mounted.
@@ -69,7 +70,7 @@ impl HostIdentity {
         })
     }
 
-    /// Do both see the same loopback interface?
+    /// Returns `true` if both see the same loopback interface.
     #[must_use]
     pub fn shares_loopback(&self, other: &HostIdentity) -> bool {
         self.boot_id == other.boot_id && self.network == other.network
@@ -79,37 +80,39 @@ impl HostIdentity {
 /// Record that a node publishes about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reachable {
-    /// Its machine.
+    /// Machine of the node.
     pub host: HostIdentity,
-    /// The UDP port it is bound to, on all of its addresses.
+    /// UDP port that the node is bound to, on all of its addresses.
     pub port: u16,
     /// All addresses of interfaces that are up.
     pub addresses: Vec<Address>,
-    /// Where nodes of the same machine can call it, if it shares memory with them.
+    /// Sockets at which nodes of the same machine can call this node, if it shares memory with
+    /// them.
     #[serde(default)]
     pub callable: Option<Callable>,
-    /// The processors it may run on, as the kernel writes them (`0-3,8`): nodes of one machine must
-    /// not spin on each other's.
+    /// Processors that the node may run on, as the kernel writes them (`0-3,8`). Nodes of one
+    /// machine must not spin on each other's.
     #[serde(default)]
     pub processors: Option<String>,
-    /// Addresses that were left out, because there were too many.
+    /// Number of addresses that were left out, because there were too many.
     #[serde(default)]
     pub left_out: u32,
 }
 
-/// Unix sockets at which a node is called by others on its machine.
+/// Unix sockets at which other nodes of the machine call a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Callable {
-    /// The user it belongs to.
+    /// User of the process.
     pub user: u32,
-    /// An abstract name, in its network namespace.
+    /// Abstract name of a socket, in the process's network namespace.
     pub name: String,
-    /// The path of a file, in a directory that other namespaces may see, too.
+    /// Path of a socket file, in a directory that other namespaces may see, too.
     pub file: Option<String>,
 }
 
 impl Reachable {
-    /// This process, bound to `port` on all addresses of the families it can receive on.
+    /// Returns the record of this process, bound to `port` on all addresses of the families it can
+    /// receive on.
     ///
     /// # Errors
     /// The system does not list its interfaces.
@@ -129,7 +132,7 @@ impl Reachable {
         Ok(Reachable::publishing(HostIdentity::here()?, port, all))
     }
 
-    /// Keeps the best of these addresses, and every kind.
+    /// Keeps the best of these addresses, and some of every kind.
     fn publishing(host: HostIdentity, port: u16, mut all: Vec<Address>) -> Reachable {
         let kind = |one: &Address| {
             (
@@ -139,7 +142,7 @@ impl Reachable {
                 one.address.is_ipv6(),
             )
         };
-        // The order of interfaces stays, but those of containers come last.
+        // The order of interfaces stays, except that those of containers come last.
         all.sort_by_key(|one| is_virtual(&one.interface));
         let count = all.len();
         let addresses = spread(all, PUBLISHED_MAX, kind);
@@ -151,10 +154,10 @@ impl Reachable {
         format!("reachable/{rank}")
     }
 
-    /// Publish this under the node's rank.
+    /// Publishes this record under the node's rank.
     ///
     /// # Errors
-    /// Those of the store.
+    /// The store fails.
     pub fn publish(&self, job: &dyn Bootstrap) -> Result<(), JobError> {
         let text = serde_json::to_vec(self).map_err(|why| JobError::System {
             doing: "write this node's addresses as JSON".into(),
@@ -166,7 +169,7 @@ impl Reachable {
     /// Returns the record that node `rank` published, and waits for it.
     ///
     /// # Errors
-    /// Those of the store, or something that cannot be understood.
+    /// The store fails, or the record cannot be understood.
     pub fn of(job: &dyn Bootstrap, rank: u32, timeout: Duration) -> Result<Reachable, JobError> {
         let key = Reachable::key(rank);
         let text = job.get(&key, timeout).map_err(|why| match why {
@@ -189,14 +192,14 @@ impl Reachable {
     }
 }
 
-/// How good a pair of addresses looks before it was tried; the smaller, the better.
+/// Likelihood that a pair of addresses works, before it was tried; the smaller, the better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Likelihood {
-    /// Both on one host: the loopback interface.
+    /// Both are on one host, and reach each other over the loopback interface.
     Loopback,
-    /// Both in one subnet, on interfaces that look like cables.
+    /// Both are in one subnet, on interfaces that look like cables.
     SameSubnet,
-    /// Perhaps routed.
+    /// The pair is perhaps routed.
     Routed,
     /// An IPv6 link-local address, on one of our interfaces.
     LinkLocal,
@@ -205,19 +208,19 @@ pub enum Likelihood {
     Virtual,
 }
 
-/// One address to try.
+/// Address to try.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Where to send.
+    /// Address to send to.
     pub to: SocketAddr,
-    /// The peer's interface that has this address.
+    /// Name of the peer's interface that has this address.
     pub interface: String,
-    /// How good it looks.
+    /// Likelihood that the address works.
     pub likelihood: Likelihood,
 }
 
-/// Names that container engines and hypervisors give to their bridges and to the host's end of a
-/// guest's cable.
+/// Returns `true` for names that container engines and hypervisors give to their bridges and to the
+/// host's end of a guest's cable.
 fn is_virtual(interface: &str) -> bool {
     const PREFIXES: [&str; 11] = [
         "docker", "virbr", "br-", "veth", "cni", "flannel", "cali", "lxcbr", "lxdbr", "podman",
@@ -233,31 +236,31 @@ fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
-/// Does the address mean something only with the number of an interface?
+/// Returns `true` if the address means something only with the number of an interface.
 fn is_scoped(address: IpAddr) -> bool {
     address.is_ipv6() && is_link_local(address)
 }
 
-/// Are both in the subnet of `bits` bits?
+/// Returns `true` if both are in the same subnet of `bits` bits.
 fn same_subnet(a: IpAddr, b: IpAddr, bits: u8) -> bool {
     bits > 0 && common_bits(a, b) >= u32::from(bits)
 }
 
-/// Addresses at which `mine` may reach `theirs`, the most promising first; the same list on every
-/// call.
+/// Returns the addresses at which `mine` may reach `theirs`, the most promising first. Each call
+/// returns the same list.
 #[must_use]
 pub fn candidates(mine: &Reachable, theirs: &Reachable) -> Vec<Candidate> {
     choose(mine, theirs).0
 }
 
-/// As [`candidates`], and how many more there would be.
+/// Returns the candidates as [`candidates`] does, and the number of those left out.
 pub(crate) fn choose(mine: &Reachable, theirs: &Reachable) -> (Vec<Candidate>, u32) {
     let mut found = Vec::new();
     let together = mine.host.shares_loopback(&theirs.host);
     for address in &theirs.addresses {
         found.extend(candidates_at(mine, theirs, address, together));
     }
-    // Networks are numbered in blocks: of routed addresses the nearest to one of ours are the
+    // Networks are numbered in blocks, so the routed address nearest to one of this node's is the
     // likeliest.
     let distance = |candidate: &Candidate| match candidate.likelihood {
         Likelihood::Routed | Likelihood::Virtual => {
@@ -266,8 +269,8 @@ pub(crate) fn choose(mine: &Reachable, theirs: &Reachable) -> (Vec<Candidate>, u
         }
         _ => 0,
     };
-    // Stable: within a rank of likelihood, the order in which the peer lists its interfaces; IPv4
-    // first, as its header is shorter.
+    // A stable sort: within a likelihood, the peer's order of interfaces stays. IPv4 comes first,
+    // because its header is shorter.
     found.sort_by_cached_key(|candidate| {
         (candidate.likelihood, candidate.to.is_ipv6(), distance(candidate))
     });
@@ -295,8 +298,8 @@ fn candidates_at(
     if address.address.is_loopback() {
         return if together { vec![candidate(plain, Likelihood::Loopback)] } else { Vec::new() };
     }
-    // Another host's address that is also ours (every docker0 has 172.17.0.1) would reach
-    // ourselves.
+    // An address of another host that this host has too (every docker0 has 172.17.0.1) would lead
+    // back to this host.
     if !together
         && !is_scoped(address.address)
         && mine.addresses.iter().any(|own| own.address == address.address)
@@ -321,8 +324,9 @@ fn candidates_at(
     vec![candidate(plain, likelihood)]
 }
 
-/// A link-local address says nothing without a scope, and the peer's scope means nothing here: try
-/// it on each of our own interfaces that looks like a cable and has a link-local address.
+/// Returns a link-local address with each possible scope. The peer's scope means nothing here. So
+/// the address is tried on each of this node's interfaces that looks like a cable and has a
+/// link-local address.
 fn scoped(mine: &Reachable, v6: Ipv6Addr, port: u16) -> impl Iterator<Item = SocketAddr> {
     let linked = |own: &&Address| {
         own.address.is_ipv6() && is_link_local(own.address) && !is_virtual(&own.interface)
@@ -339,7 +343,8 @@ fn scoped(mine: &Reachable, v6: Ipv6Addr, port: u16) -> impl Iterator<Item = Soc
         .map(move |own| SocketAddr::V6(SocketAddrV6::new(v6, port, 0, own.index)))
 }
 
-/// Loopback only, for a job of one host that publishes nothing else (tests, one node).
+/// Returns a record with loopback only, for a job of one host that publishes nothing else (tests,
+/// one node).
 #[must_use]
 pub fn loopback_only(host: HostIdentity, port: u16) -> Reachable {
     let lo =
@@ -354,8 +359,8 @@ pub fn loopback_only(host: HostIdentity, port: u16) -> Reachable {
     }
 }
 
-/// For each other node of this machine the processors it may run on. Of one that does not say they
-/// may be all of `mine`.
+/// Returns the processors that each other node of this machine may run on. A node that does not
+/// publish them may run on all of `mine`.
 pub fn processors_here<'a>(
     me: &'a Reachable,
     others: &'a [Option<Reachable>],

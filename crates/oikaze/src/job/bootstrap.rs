@@ -1,69 +1,72 @@
-//! How a process learns its place in a job and meets the others.
+//! Bootstrap: how a process learns its place in a job and meets the others.
 
 use crate::job::{JobError, Secret, Settings};
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes of a key in the store.
+/// Maximum length of a key in the store, in bytes.
 pub const KEY_MAX: usize = 128;
-/// Bytes of a value in the store.
+/// Maximum length of a value in the store, in bytes.
 pub const VALUE_MAX: usize = 64 * 1024;
 
-/// A job's meeting place: who am I, how many are we, and a small store in which nodes publish where
-/// they can be reached.
+/// Meeting place of a job: rank, size, and a small store in which nodes publish where they can be
+/// reached.
 ///
 /// Used while joining and leaving, never on the data path. May be called from several threads at
 /// once.
 pub trait Bootstrap: Send + Sync {
-    /// This node's place, 0 to n − 1.
+    /// Returns this node's rank, 0 to n − 1.
     fn rank(&self) -> u32;
-    /// How many nodes the job has.
+    /// Returns the number of nodes in the job.
     fn size(&self) -> u32;
-    /// This node's place among those on this host, as the launcher placed them (for choosing
-    /// cores).
+    /// Returns this node's place among those on this host, as the launcher placed them (for
+    /// choosing cores).
     fn local_rank(&self) -> u32;
-    /// How many nodes of the job the launcher placed on this host.
+    /// Returns the number of nodes that the launcher placed on this host.
     fn local_size(&self) -> u32;
-    /// Known to all nodes of this job and to nobody else.
+    /// Returns the secret that only the nodes of this job know.
     fn secret(&self) -> &Secret;
-    /// Greater in a process that was started later at the same rank.
+    /// Returns the incarnation, which is greater in a process that was started later at the same
+    /// rank.
     fn incarnation(&self) -> u64;
     /// Returns the settings that the user gave to the launcher.
     fn settings(&self) -> &Settings;
-    /// Publish a value. A key is written once: the same value again is accepted, another one
+    /// Publishes a value. A key is written once: the same value again is accepted, another one is
     /// refused.
     ///
     /// # Errors
-    /// Too long, the job was ended, or the store is lost.
+    /// The key or value is too long, the job was ended, or the store is lost.
     fn put(&self, key: &str, value: &[u8]) -> Result<(), JobError>;
-    /// The value under a key, waiting until somebody publishes it.
+    /// Returns the value under a key, and waits until a node publishes it.
     ///
     /// # Errors
     /// As [`Bootstrap::put`], or the time limit passed.
     fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, JobError>;
-    /// Wait until all nodes have come to the fence of this name. A name may be used again
+    /// Waits until all nodes have come to the fence of this name. A name may be used again
     /// afterwards.
     ///
     /// # Errors
-    /// As [`Bootstrap::get`]; at once if a node that has not come has ended.
+    /// As [`Bootstrap::get`]; the error comes at once if a node that has not come has ended.
     fn fence(&self, name: &str, timeout: Duration) -> Result<(), JobError>;
-    /// End the job for everyone: pending and later calls of all nodes fail with this reason. The
+    /// Ends the job for all nodes. Pending and later calls of all nodes fail with this reason. The
     /// first reason stays.
     fn abort(&self, why: &str);
-    /// Why the job was ended, if it was. Cheap: known without asking anybody.
+    /// Returns why the job was ended, if it was. The call is cheap, because it asks no other
+    /// process.
     fn aborted(&self) -> Option<String>;
-    /// Node processes that have ended so far, as their launcher saw it. Cheap: known without asking
-    /// anybody.
+    /// Returns the node processes that have ended so far, as their launcher saw it. The call is
+    /// cheap, because it asks no other process.
     fn ended(&self) -> Vec<NodeEnd> {
         Vec::new()
     }
-    /// True if [`Bootstrap::ended`] will tell of every process that ends.
+    /// Returns `true` if [`Bootstrap::ended`] will report every process that ends.
     fn tells_ends(&self) -> bool {
         false
     }
-    /// Registers a function to call after each new [`NodeEnd`] and after an abort; called at once
-    /// if there is one already. It runs on the thread that reads from the store and must not block.
+    /// Registers a function to call after each new [`NodeEnd`] and after an abort. It is called at
+    /// once if there is one already. The function runs on the thread that reads from the store and
+    /// must not block.
     fn on_news(&self, _call: Box<dyn Fn() + Send + Sync>) {}
     /// Tells the launcher that survivors go on after the death of a node (`oikaze run
     /// --keep-going`).
@@ -71,25 +74,25 @@ pub trait Bootstrap: Send + Sync {
     /// Registers the function that answers questions of other nodes and of the launcher
     /// ([`Bootstrap::ask_node`]). It runs on a thread of its own and may block.
     fn on_question(&self, _answer: Box<dyn Fn(&str) -> String + Send + Sync>) {}
-    /// Asks another node a question in text through the launcher. `None`: no answer within the
-    /// limit, or no launcher.
+    /// Asks another node a question in text through the launcher. Returns `None` if no answer came
+    /// within the limit, or if there is no launcher.
     fn ask_node(&self, _rank: u32, _question: &str, _limit: Duration) -> Option<String> {
         None
     }
 }
 
-/// How the process of a node ended, as its launcher saw it.
+/// End of a node's process, as its launcher saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeEnd {
     /// Rank of the node.
     pub rank: u32,
     /// Predicate of a sentence that begins with "node 2": `was killed by signal 9 (SIGKILL)`.
     pub how: String,
-    /// True if the process ended with status 0.
+    /// Set if the process ended with status 0.
     pub success: bool,
 }
 
-/// A job of one node, without launcher: the store is a map in this process.
+/// Job of one node, without launcher. Its store is a map in this process.
 pub struct Alone {
     secret: Secret,
     incarnation: u64,
@@ -105,7 +108,7 @@ struct State {
 }
 
 impl Alone {
-    /// A new job of one.
+    /// Makes a new job of one node.
     ///
     /// # Errors
     /// The system has no random bytes for the secret.
@@ -126,7 +129,7 @@ impl Alone {
     }
 }
 
-/// Refuse what the store would refuse.
+/// Refuses a key that the store would refuse.
 pub(crate) fn check_key(key: &str) -> Result<(), JobError> {
     if key.len() > KEY_MAX {
         return Err(JobError::TooLong {
@@ -138,7 +141,7 @@ pub(crate) fn check_key(key: &str) -> Result<(), JobError> {
     Ok(())
 }
 
-/// Refuse what the store would refuse.
+/// Refuses a value that the store would refuse.
 pub(crate) fn check_value(value: &[u8]) -> Result<(), JobError> {
     if value.len() > VALUE_MAX {
         return Err(JobError::TooLong {

@@ -7,21 +7,21 @@ use std::str::FromStr;
 /// Coverage of the checksum in each datagram. All nodes of a job use the same coverage (WIRE-5.2,
 /// WIRE-5.5).
 ///
-/// In words, as in `OIKAZE_CHECKSUM`: `full` or `header`.
+/// In text, as in `OIKAZE_CHECKSUM`: `full` or `header`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checksum {
-    /// Everything, from the sender's memory to the receiver's: what a card, a switch or a bus
-    /// alters is found. The default.
+    /// Covers everything, from the sender's memory to the receiver's, and so finds changes by a
+    /// card, a switch or a bus. The default.
     #[default]
     Full,
-    /// Header and frames only. Payloads are left to the network cards, as TCP leaves them to a card
-    /// that computes its checksum; for networks that are trusted to that point. Bulk transfer costs
-    /// less processor time.
+    /// Covers header and frames only, so that bulk transfer costs less processor time. Payloads are
+    /// left to the network cards, as TCP leaves them to a card that computes its checksum. For
+    /// networks that are trusted to that point.
     Header,
 }
 
 impl Checksum {
-    /// As the wire names it.
+    /// Returns the kind as the wire names it.
     #[must_use]
     pub const fn kind(self) -> SealKind {
         match self {

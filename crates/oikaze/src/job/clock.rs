@@ -1,15 +1,15 @@
 //! A clock that does not count time during which this process was stopped (Ctrl-Z, SIGSTOP, a
 //! frozen container).
 //!
-//! A process cannot be told that it was stopped by SIGSTOP. But it looks at the clock at least once
-//! in [`TICK`] while it has a deadline, so a longer gap means that it did not run. Such a gap
-//! counts as [`GAP_MAX`].
+//! A process gets no notice that SIGSTOP stopped it. It reads the clock at least once in [`TICK`]
+//! while it has a deadline, so a longer gap means that it did not run. Such a gap counts as
+//! [`GAP_MAX`].
 
 use std::time::{Duration, Instant};
 
 /// Users of the clock with a deadline wake up at least this often.
 pub const TICK: Duration = Duration::from_millis(500);
-/// Maximum time that counts between two looks at the clock.
+/// Maximum time that counts between two reads of the clock.
 pub const GAP_MAX: Duration = Duration::from_secs(2);
 
 /// Time since its creation, less the time of being stopped (LAUNCH-4.3).
@@ -19,13 +19,13 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Starts at zero.
+    /// Makes a clock that starts at zero.
     #[must_use]
     pub fn new() -> Clock {
         Clock { last: Instant::now(), counted: Duration::ZERO }
     }
 
-    /// Time that has counted until now.
+    /// Returns the time that has counted until now.
     pub fn now(&mut self) -> Duration {
         let now = Instant::now();
         self.counted += counted(now.saturating_duration_since(self.last));
@@ -34,7 +34,7 @@ impl Clock {
     }
 }
 
-/// Part of a gap between two looks that counts.
+/// Returns the part of a gap between two reads that counts.
 fn counted(gap: Duration) -> Duration {
     gap.min(GAP_MAX)
 }

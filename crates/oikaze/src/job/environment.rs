@@ -1,4 +1,5 @@
-//! The variables by which `oikaze run` tells a process its place, written and read in one file.
+//! Environment variables by which `oikaze run` gives a process its place, written and read in one
+//! file.
 
 use crate::job::{Checksum, JobError, Secret};
 use oikaze_os::inherited;
@@ -8,11 +9,11 @@ use oikaze_protocol::wind::congestion::Algorithm;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Where the store listens: `address:port`, several separated by commas.
+/// Addresses of the store: `address:port`, several separated by commas.
 pub const STORE: &str = "OIKAZE_STORE";
 /// This node's rank.
 pub const RANK: &str = "OIKAZE_RANK";
-/// How many nodes.
+/// Number of nodes in the job.
 pub const SIZE: &str = "OIKAZE_SIZE";
 /// Rank among the nodes on this host.
 pub const LOCAL_RANK: &str = "OIKAZE_LOCAL_RANK";
@@ -23,13 +24,13 @@ pub const SECRET: &str = "OIKAZE_SECRET";
 /// Number of the inherited descriptor with the job's secret ([`inherited`]). Unlike [`SECRET`], it
 /// is of no use to the node's own child processes.
 pub const SECRET_FD: &str = "OIKAZE_SECRET_FD";
-/// Greater in a process started later.
+/// Incarnation, which is greater in a process started later.
 pub const INCARNATION: &str = "OIKAZE_INCARNATION";
 /// UDP (and the store's TCP) ports: `A-B`.
 pub const PORTS: &str = "OIKAZE_PORTS";
 /// Milliseconds of silence after which a peer is dead.
 pub const FAILURE_TIME: &str = "OIKAZE_FAILURE_TIME";
-/// Milliseconds that a wait may take when the program gives it no limit of its own.
+/// Time limit in milliseconds of a wait that the program gives no limit of its own.
 pub const TIME_LIMIT: &str = "OIKAZE_TIMEOUT";
 /// Milliseconds after which a wait is explained on stderr; 0: never.
 pub const EXPLAIN_AFTER: &str = "OIKAZE_EXPLAIN_AFTER";
@@ -41,8 +42,8 @@ pub const CHECKSUM: &str = "OIKAZE_CHECKSUM";
 pub const CONGESTION: &str = "OIKAZE_CONGESTION";
 /// Set to `1` if survivors go on after the death of a node (`oikaze run --keep-going`).
 pub const KEEP_GOING: &str = "OIKAZE_KEEP_GOING";
-/// Set (to `1`) if the launcher's standard error is a terminal: rank 0 may draw a progress bar with
-/// carriage returns.
+/// Set (to `1`) if the launcher's standard error is a terminal. Rank 0 may then draw a progress bar
+/// with carriage returns.
 pub const TERMINAL: &str = "OIKAZE_TERMINAL";
 
 /// Settings that the user gave to the launcher and that every node should know.
@@ -50,10 +51,9 @@ pub const TERMINAL: &str = "OIKAZE_TERMINAL";
 pub struct Settings {
     /// Ports to bind; any if absent.
     pub ports: Option<Ports>,
-    /// Silence after which a peer is dead; `limits::FAILURE_TIME` if absent.
+    /// Time of silence after which a peer is dead; `limits::FAILURE_TIME` if absent.
     pub failure_time: Option<Duration>,
-    /// The longest a wait may take that is given no limit of its own; as long as it takes if
-    /// absent.
+    /// Time limit of a wait that is given none of its own; no limit if absent.
     pub time_limit: Option<Duration>,
     /// Faults to inject, in the words of `oikaze_os::link`.
     pub fault: Option<String>,
@@ -61,19 +61,19 @@ pub struct Settings {
     pub checksum: Option<Checksum>,
     /// Congestion control algorithm; [`Algorithm::Delay`] if absent.
     pub congestion: Option<Algorithm>,
-    /// How long a wait lasts before one line on stderr explains it; zero: none does; 5 s if absent
-    /// (MEM-21.1).
+    /// Time that a wait lasts before one line on stderr explains it. Zero: no wait is explained. 5
+    /// s if absent (MEM-21.1).
     pub explain_after: Option<Duration>,
     /// Survivors go on after the death of a node.
     pub keep_going: bool,
 }
 
-/// A node's place, as the launcher told it.
+/// Place of a node, as the launcher gave it.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// Addresses of the store.
     pub store: String,
-    /// 0 to size − 1.
+    /// Rank, 0 to size − 1.
     pub rank: u32,
     /// Nodes.
     pub size: u32,
@@ -83,18 +83,19 @@ pub struct Place {
     pub local_size: u32,
     /// The job's secret.
     pub secret: Secret,
-    /// Greater in a later process.
+    /// Incarnation, which is greater in a later process.
     pub incarnation: u64,
 }
 
-/// A number that grows from one start of a process at a rank to the next: microseconds since 1970.
+/// Returns an incarnation that grows from one start of a process at a rank to the next:
+/// microseconds since 1970.
 #[must_use]
 pub fn new_incarnation() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX).max(1)
 }
 
-/// The variables of a hand-made set-up. `oikaze run` replaces [`SECRET`] by [`SECRET_FD`].
+/// Returns the variables of a hand-made set-up. `oikaze run` replaces [`SECRET`] by [`SECRET_FD`].
 #[must_use]
 pub fn to_variables(place: &Place, settings: &Settings) -> Vec<(&'static str, String)> {
     let mut variables = vec![
@@ -121,7 +122,7 @@ pub fn to_variables(place: &Place, settings: &Settings) -> Vec<(&'static str, St
 
 type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// The user's settings; each variable may be absent.
+/// Reads the user's settings. Each variable may be absent.
 ///
 /// # Errors
 /// A variable that makes no sense.
@@ -157,14 +158,14 @@ pub fn read_settings(lookup: Lookup<'_>) -> Result<Settings, JobError> {
     })
 }
 
-/// The launcher's place for this process; `None` if no launcher of ours started it.
+/// Reads the launcher's place for this process. Returns `None` if no launcher of Oikaze started it.
 ///
 /// # Errors
 /// A variable that is missing or makes no sense.
 pub fn read_place(lookup: Lookup<'_>) -> Result<Option<Place>, JobError> {
     let Some(store) = lookup(STORE) else {
-        // Half a place is a mistake (variables lost by sudo or ssh, a job of another launcher), not
-        // a job of one node.
+        // A partial place is a mistake (variables lost by sudo or ssh, a job of another launcher),
+        // and not a job of one node.
         return match [RANK, SIZE].iter().find(|&&name| lookup(name).is_some()) {
             Some(set) => Err(JobError::Environment {
                 name: STORE,
@@ -191,11 +192,12 @@ pub fn read_place(lookup: Lookup<'_>) -> Result<Option<Place>, JobError> {
     Ok(Some(Place { store, rank, size, local_rank, local_size, secret, incarnation }))
 }
 
-/// Secret that this process has taken from an inherited descriptor. It is closed since, and joining
-/// may be tried again.
+/// Secret that this process has taken from an inherited descriptor. The descriptor is closed since,
+/// and joining may be tried again.
 static TAKEN: Mutex<Option<(i32, Secret)>> = Mutex::new(None);
 
-/// The secret by [`SECRET`], as a hand-made set-up gives it, or by [`SECRET_FD`] (LAUNCH-6.3).
+/// Reads the secret from [`SECRET`], as a hand-made set-up gives it, or from [`SECRET_FD`]
+/// (LAUNCH-6.3).
 fn read_secret(lookup: Lookup<'_>) -> Result<Secret, JobError> {
     let wrong =
         |name, found: &str, needed| JobError::Environment { name, found: found.to_owned(), needed };

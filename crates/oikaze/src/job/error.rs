@@ -4,7 +4,7 @@ use crate::job::addresses::Unreachable;
 use oikaze_protocol::wind::HandshakeRefusal;
 use std::time::Duration;
 
-/// Why a job could not be found, joined or asked.
+/// Error of finding, joining or asking a job.
 #[derive(thiserror::Error)]
 pub enum JobError {
     /// A variable that the launcher sets is missing or makes no sense.
@@ -13,7 +13,7 @@ pub enum JobError {
          without any OIKAZE_* variable a program runs as a job of one node"
     )]
     Environment {
-        /// The variable.
+        /// Name of the variable.
         name: &'static str,
         /// Value of the variable.
         found: String,
@@ -35,7 +35,7 @@ pub enum JobError {
         "{address} does not prove that it knows this job's secret: OIKAZE_SECRET or OIKAZE_STORE is of another job"
     )]
     NotOurStore {
-        /// Where.
+        /// Address of that end.
         address: String,
     },
     /// The store speaks another version.
@@ -51,7 +51,7 @@ pub enum JobError {
     /// The store refused this process.
     #[error("the job's store refused this process: {why}")]
     Refused {
-        /// In the store's words.
+        /// Reason in the store's words.
         why: String,
     },
     /// The connection to the store ended.
@@ -83,7 +83,7 @@ pub enum JobError {
     TimedOut {
         /// Event that the caller waited for.
         what: String,
-        /// How long.
+        /// Time limit of the wait.
         limit: Duration,
         /// Nodes or values that are missing.
         missing: String,
@@ -96,7 +96,7 @@ pub enum JobError {
     NotJoined {
         /// Rank of the node that is missing.
         rank: u32,
-        /// How long it was waited for.
+        /// Time for which the store waited for the node.
         limit: Duration,
     },
     /// A node that began to join does not go on.
@@ -113,9 +113,9 @@ pub enum JobError {
     /// A node that cannot be in one job with this one.
     #[error("node {rank} and this one cannot be in one job: {why}")]
     Misfit {
-        /// Which.
+        /// Rank of that node.
         rank: u32,
-        /// In what they differ, and what to do.
+        /// Difference between the nodes, and the remedy.
         why: HandshakeRefusal,
     },
     /// A key or value outside its limits.
@@ -123,9 +123,9 @@ pub enum JobError {
     TooLong {
         /// Kind of the text that is too long.
         what: &'static str,
-        /// Its length.
+        /// Length of the text.
         len: usize,
-        /// The limit.
+        /// Maximum length.
         max: usize,
     },
     /// The record that a node published cannot be understood.
@@ -135,7 +135,7 @@ pub enum JobError {
     Malformed {
         /// Rank of that node.
         rank: u32,
-        /// Subject of what it published.
+        /// Subject of the record.
         what: &'static str,
         /// Where the text departs from what was expected.
         why: String,
@@ -161,7 +161,7 @@ impl std::fmt::Debug for JobError {
 }
 
 impl JobError {
-    /// Attach what was being done to a system's error.
+    /// Adds the failed operation to a system's error.
     pub(crate) fn system(doing: impl Into<String>) -> impl FnOnce(std::io::Error) -> JobError {
         let doing = doing.into();
         move |source| JobError::System { doing, source }

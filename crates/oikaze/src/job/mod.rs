@@ -1,9 +1,9 @@
 //! Jobs: how n processes become n nodes.
 //!
-//! A process finds its job with [`find`]: from what `oikaze run` put into its environment, or,
-//! without a launcher, as a job of one node. What it gets is a [`Bootstrap`]: rank, size, secret
+//! A process finds its job with [`find`], from the environment that `oikaze run` set. Without a
+//! launcher the process is a job of one node. [`find`] returns a [`Bootstrap`]: rank, size, secret
 //! and a small store, in which the nodes publish their addresses ([`addresses`]). The store
-//! ([`store`]) lives in the launcher and is reached over TCP; [`launch`] is the launcher.
+//! ([`store`]) lives in the launcher and is reached over TCP. [`launch`] is the launcher.
 
 pub mod addresses;
 pub(crate) mod bootstrap;
@@ -28,16 +28,15 @@ pub use secret::{SECRET_LEN, Secret};
 /// (`OIKAZE_TIMEOUT`).
 pub(crate) const MEET_TIME: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// Find this process's job. Without any launcher: a job of one node.
+/// Finds this process's job. Without a launcher it is a job of one node.
 ///
 /// # Errors
-/// A launcher's variables that make no sense, or a store that cannot be reached or refuses this
-/// process.
+/// A launcher's variables make no sense; the store cannot be reached, or refuses this process.
 pub fn find() -> Result<Box<dyn Bootstrap>, JobError> {
     find_in(&|name| Some(std::env::var_os(name)?.to_string_lossy().into_owned()))
 }
 
-/// As [`find`], with the variables given.
+/// Finds the job as [`find`] does, with the variables given.
 ///
 /// # Errors
 /// As [`find`].

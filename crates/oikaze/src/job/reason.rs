@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-/// Addresses that an error lists one by one.
+/// Maximum number of addresses that an error lists one by one.
 const LISTED_MAX: usize = 12;
 
 /// Cause of a failed attempt to reach one address.
@@ -20,10 +20,10 @@ pub(crate) enum Reason {
     NoSource,
     /// The last router finds no host there.
     NoHost,
-    /// Nobody listens at the port.
+    /// No process listens at the port.
     Closed,
-    /// Nobody listens at the loopback address of this host; the store has addresses for other hosts
-    /// too.
+    /// No process listens at the loopback address of this host. The store has addresses for other
+    /// hosts too.
     Elsewhere,
     /// This host has the address itself, so the attempt did not leave it.
     Own,
@@ -68,14 +68,14 @@ impl Reason {
         }
     }
 
-    /// Returns false if another attempt may end otherwise.
+    /// Returns `false` if another attempt may end otherwise.
     pub fn is_final(&self) -> bool {
         !matches!(self, Reason::NoAnswer | Reason::Silent | Reason::Dropped | Reason::NoHost)
             && !self.is_doubtful()
     }
 
-    /// Returns true for causes on this host that may pass within seconds, while an interface comes
-    /// up.
+    /// Returns `true` for causes on this host that may pass within seconds, while an interface
+    /// comes up.
     pub fn is_doubtful(&self) -> bool {
         matches!(self, Reason::NoRoute | Reason::NoSource)
     }
@@ -150,7 +150,8 @@ impl fmt::Display for Transport {
     }
 }
 
-/// Lists attempts in one line: the first of each cause before the others, because the list is cut.
+/// Lists attempts in one line. The first of each cause comes before the others, because the list is
+/// cut.
 pub(crate) fn listed(tried: &[(String, Reason)]) -> String {
     let is_first = |at: usize| {
         let earlier = tried.get(..at).unwrap_or_default();
@@ -169,7 +170,7 @@ pub(crate) fn listed(tried: &[(String, Reason)]) -> String {
     text
 }
 
-/// One remedy for each distinct cause.
+/// Returns one remedy for each distinct cause.
 pub(crate) fn remedies<'a>(
     tried: impl IntoIterator<Item = (SocketAddr, &'a Reason)>,
     transport: Transport,
@@ -185,12 +186,12 @@ pub(crate) fn remedies<'a>(
     remedies.join("; ")
 }
 
-/// Returns true if no loopback interface of this network namespace is up with an address.
+/// Returns `true` if no loopback interface of this network namespace is up with an address.
 pub(crate) fn loopback_is_down() -> bool {
     interfaces::list().is_ok_and(|all| !all.iter().any(|one| one.up && one.address.is_loopback()))
 }
 
-/// Returns true if an interface of this host has the address.
+/// Returns `true` if an interface of this host has the address.
 pub(crate) fn is_own(address: IpAddr) -> bool {
     interfaces::list().is_ok_and(|all| all.iter().any(|one| one.address == address))
 }

@@ -1,4 +1,4 @@
-//! The job's shared secret: 32 random bytes known to its launcher and nodes only.
+//! Shared secret of a job: 32 random bytes that only its launcher and nodes know.
 
 use oikaze_os::inherited::Inheritance;
 
@@ -6,16 +6,16 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use std::fmt;
 
-/// Bytes of a secret.
+/// Length of a secret in bytes.
 pub const SECRET_LEN: usize = 32;
 
-/// 32 random bytes. Never printed: `Debug` hides them, `Display` does not exist. Overwritten when
-/// dropped.
+/// Secret of 32 random bytes. It is never printed: `Debug` hides it, and `Display` does not exist.
+/// Dropping it overwrites the bytes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; SECRET_LEN]);
 
 impl Secret {
-    /// A new one from the system's random source.
+    /// Makes a new secret from the system's random source.
     ///
     /// # Errors
     /// The system has no random bytes to give.
@@ -25,13 +25,13 @@ impl Secret {
         Ok(Secret(bytes))
     }
 
-    /// From known bytes.
+    /// Makes a secret from known bytes.
     #[must_use]
     pub fn from_bytes(bytes: [u8; SECRET_LEN]) -> Secret {
         Secret(bytes)
     }
 
-    /// From 64 hexadecimal digits, as in `OIKAZE_SECRET`.
+    /// Reads a secret from 64 hexadecimal digits, as in `OIKAZE_SECRET`.
     #[must_use]
     pub fn from_hex(text: &str) -> Option<Secret> {
         let digits = text.as_bytes();
@@ -47,8 +47,8 @@ impl Secret {
         Some(Secret(bytes))
     }
 
-    /// As 64 hexadecimal digits: only for a child's environment or an agent's standard input, never
-    /// for argv or a log.
+    /// Returns the secret as 64 hexadecimal digits: only for a child's environment or an agent's
+    /// standard input, never for argv or a log.
     #[must_use]
     pub fn to_hex(&self) -> String {
         self.0.iter().fold(String::with_capacity(2 * SECRET_LEN), |mut text, byte| {
@@ -59,7 +59,7 @@ impl Secret {
         })
     }
 
-    /// For a child process, by a descriptor.
+    /// Passes the secret to a child process by a descriptor.
     ///
     /// # Errors
     /// As [`Inheritance::new`].
@@ -67,8 +67,8 @@ impl Secret {
         Inheritance::new(&self.0)
     }
 
-    /// HMAC-SHA256 (RFC 2104) of the concatenated `parts` under this secret. The first part should
-    /// be a label that no other use shares.
+    /// Returns the HMAC-SHA256 (RFC 2104) of the concatenated `parts` under this secret. The first
+    /// part should be a label that no other use shares.
     #[must_use]
     pub fn mac(&self, parts: &[&[u8]]) -> [u8; 32] {
         let mut mac = start(&self.0);
@@ -76,8 +76,8 @@ impl Secret {
         mac.finalize().into_bytes().into()
     }
 
-    /// Is `tag` what [`Secret::mac`] (cut to the tag's length, at least 16 bytes) says? Takes the
-    /// same time wherever they differ.
+    /// Returns `true` if `tag` equals [`Secret::mac`], cut to the tag's length of at least 16
+    /// bytes. The time does not depend on where they differ.
     #[must_use]
     pub fn verify(&self, parts: &[&[u8]], tag: &[u8]) -> bool {
         let mut mac = start(&self.0);
@@ -85,7 +85,7 @@ impl Secret {
         tag.len() >= 16 && mac.verify_truncated_left(tag).is_ok()
     }
 
-    /// A secret for one purpose, so that the job's own is never used for two.
+    /// Derives a secret for one purpose, so that the job's own is never used for two.
     #[must_use]
     pub fn derive(&self, parts: &[&[u8]]) -> Secret {
         Secret(self.mac(parts))
@@ -107,7 +107,7 @@ impl fmt::Debug for Secret {
 impl Drop for Secret {
     fn drop(&mut self) {
         self.0 = [0; SECRET_LEN];
-        // Keeps the compiler from dropping a store that nobody reads.
+        // Keeps the compiler from dropping a store that is never read.
         std::hint::black_box(&self.0);
     }
 }

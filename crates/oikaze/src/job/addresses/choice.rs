@@ -1,4 +1,4 @@
-//! Choice among many addresses: the best come first, every kind is kept, and only then the rest is
+//! Choice among many addresses. The best come first, every kind is kept, and only then the rest is
 //! cut (WIND-11.6).
 
 use super::is_virtual;
@@ -6,7 +6,8 @@ use crate::job::JobError;
 use oikaze_os::interfaces::{self, Interface};
 use std::net::{IpAddr, SocketAddr};
 
-/// Addresses of the launcher that nodes are told; a variable of the environment must hold them.
+/// Maximum number of the launcher's addresses that nodes get, because an environment variable must
+/// hold them.
 const STORE_ADDRESSES_MAX: usize = 128;
 
 /// Keeps `max` of these items, in their order. Kinds take turns, so that many items of one kind
@@ -43,7 +44,7 @@ pub(super) fn spread<T, K: PartialEq>(items: Vec<T>, max: usize, kind: impl Fn(&
         .collect()
 }
 
-/// Bits that two addresses have in common at their beginning; 0 for different families.
+/// Returns the number of leading bits that two addresses have in common; 0 for different families.
 pub(super) fn common_bits(a: IpAddr, b: IpAddr) -> u32 {
     match (a, b) {
         (IpAddr::V4(a), IpAddr::V4(b)) => (u32::from(a) ^ u32::from(b)).leading_zeros(),
@@ -52,8 +53,9 @@ pub(super) fn common_bits(a: IpAddr, b: IpAddr) -> u32 {
     }
 }
 
-/// Addresses at which nodes on other hosts can reach a store on `port`: those that have a meaning
-/// there, bridges of containers after cables, loopback last.
+/// Returns the addresses at which nodes on other hosts can reach a store on `port`. Addresses
+/// without a meaning there are left out. Bridges of containers come after cables, and loopback
+/// comes last.
 ///
 /// # Errors
 /// The system does not list its interfaces.

@@ -9,8 +9,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-/// Time for errors that the network reports, such as a closed port. Addresses were called for
-/// seconds before.
+/// Time to wait for errors that the network reports, such as a closed port. The addresses were
+/// called for seconds before.
 const REPORT_TIME: Duration = Duration::from_millis(300);
 
 /// One line of the matrix of what was tried.
@@ -42,8 +42,8 @@ pub struct Unreachable {
 }
 
 impl Unreachable {
-    /// Notes a peer that did not connect. `told`: cause for all its addresses, if one is known;
-    /// else each is looked into.
+    /// Notes a peer that did not connect. `told` is the cause for all its addresses, if one is
+    /// known. Otherwise the cause of each address is looked up.
     pub(crate) fn add(
         &mut self,
         from: u32,
@@ -91,7 +91,7 @@ fn look_into(addresses: &[SocketAddr]) -> Vec<Reason> {
         )?;
         connect(&socket, &to)?;
         let socket = UdpSocket::from(socket);
-        // No datagram of Wind: the peer drops it.
+        // This is not a datagram of Wind, so the peer drops it.
         socket.send(&[0])?;
         Ok(socket)
     };

@@ -1,5 +1,5 @@
-//! `oikaze agent`: runs the nodes of one host for a launcher on another, and ends them when the
-//! launcher goes away.
+//! Agent (`oikaze agent`): runs the nodes of one host for a launcher on another, and ends them when
+//! the launcher goes away.
 
 use super::crew::{Crew, Work};
 use super::ending::Ending;
@@ -17,11 +17,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// How long output may still come after the last node has ended.
+/// Time that output may still take after the last node has ended.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
-/// Serve one job: order on standard input, news on standard output. From the main thread only,
-/// before any other is started.
+/// Serves one job, with the order on standard input and news on standard output. Called from the
+/// main thread only, before any other thread starts.
 ///
 /// # Errors
 /// No usable order, or the launcher is gone.
@@ -64,7 +64,7 @@ pub fn agent(helper: &Path) -> Result<(), LaunchError> {
         Err(why) => {
             let host = rustix::system::uname();
             let host = host.nodename().to_string_lossy();
-            // As of a shell: the program was not found.
+            // As a shell does: the program was not found.
             let remedy = match why.status() {
                 127 => "; copy it there: it must lie at the same path on each host",
                 _ => "",
@@ -113,7 +113,7 @@ fn work<W: std::io::Write + Send>(order: Order, up: &Up<W>) -> Result<Work, Laun
     })
 }
 
-/// Read the launcher's signals until it goes away.
+/// Reads the launcher's signals until it goes away.
 fn listen(input: impl BufRead, events: &Sender<Event>) {
     for line in input.lines().map_while(Result::ok) {
         if let Ok(Control::Signal(signal)) = serde_json::from_str(&line) {
@@ -150,7 +150,7 @@ fn serve<W: std::io::Write + Send>(
             Some(
                 Event::Ended(..) | Event::HostClosed(..) | Event::Notice(_) | Event::Answers(_),
             ) => {}
-            // What nodes have written is not lost because its reader is slow.
+            // A slow reader does not lose the output of the nodes.
             None if up.is_busy() => {}
             None => return,
         }

@@ -1,4 +1,4 @@
-//! The nodes that run on this host, as children of this process.
+//! Nodes that run on this host, as children of this process.
 
 use super::Event;
 use super::ending::Ending;
@@ -22,29 +22,29 @@ use std::sync::mpsc::Sender;
 
 /// Settings that all nodes of a host have in common.
 pub struct Work {
-    /// The program, found.
+    /// Path of the program.
     pub program: PathBuf,
-    /// Its arguments.
+    /// Arguments of the program.
     pub arguments: Vec<OsString>,
-    /// Its directory; the launcher's if absent.
+    /// Directory to run in; the launcher's if absent.
     pub directory: Option<PathBuf>,
     /// Further variables.
     pub environment: Vec<(OsString, OsString)>,
-    /// Where the store is.
+    /// Address of the store.
     pub store: String,
-    /// Nodes of the whole job.
+    /// Number of nodes in the whole job.
     pub size: u32,
     /// Ranks on this host.
     pub ranks: Range<Rank>,
     /// The job's secret.
     pub secret: Secret,
-    /// The secret goes into the environment, and not into a descriptor.
+    /// Set if the secret goes into the environment, and not into a descriptor.
     pub secret_in_environment: bool,
     /// Incarnation of this start.
     pub incarnation: u64,
     /// Settings that the user gave.
     pub settings: Settings,
-    /// May rank 0 read the launcher's standard input?
+    /// Set if rank 0 may read the launcher's standard input.
     pub input: bool,
 }
 
@@ -54,24 +54,24 @@ struct Node {
     pid: Pid,
 }
 
-/// Living children. Dropping it kills them.
+/// Living children. Dropping the crew kills them.
 pub struct Crew {
     nodes: Vec<Node>,
     streams: usize,
 }
 
 impl Crew {
-    /// Nobody.
+    /// Makes a crew without children.
     #[must_use]
     pub fn empty() -> Crew {
         Crew { nodes: Vec::new(), streams: 0 }
     }
 
-    /// Start all nodes of this host. To be called from a thread that lives as long as they should
-    /// (the main thread).
+    /// Starts all nodes of this host. The calling thread must live as long as they should (the main
+    /// thread).
     ///
     /// # Errors
-    /// The system refuses; those started before are killed again.
+    /// The system refuses; the nodes started before are killed again.
     pub fn start(
         work: &Work,
         wrap: &dyn Fn(Rank) -> Vec<String>,
@@ -119,7 +119,7 @@ impl Crew {
         let (sink, events) = (Arc::clone(sink), events.clone());
         let run = move || {
             pump(from, rank, stream, &*sink);
-            // Nobody listens any more when the launcher has stopped waiting for output.
+            // After the launcher has stopped waiting for output, no thread receives this.
             let _ = events.send(Event::Drained);
         };
         std::thread::Builder::new()
@@ -130,17 +130,17 @@ impl Crew {
         Ok(())
     }
 
-    /// Those that have ended since, each with the whole of its process group.
+    /// Returns the nodes that have ended since the last call, each with its whole process group.
     pub fn reap(&mut self, guard: &mut Guard) -> Vec<(Rank, Ending)> {
         let mut ended = Vec::new();
         self.nodes.retain_mut(|node| {
-            // Looked at first, reaped later: until then its number cannot be given to a stranger,
-            // so its group can be killed.
+            // Examined first and reaped later: until then the kernel cannot give the number to a
+            // stranger, so the group can be killed.
             let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
             match waitid(WaitId::Pid(node.pid), look) {
                 Ok(None) => return true,
                 Ok(Some(_)) => _ = kill_process_group(node.pid, Signal::KILL),
-                // No child of ours any more: the number may be a stranger's.
+                // No longer a child of this process, so the number may be a stranger's.
                 Err(_) => {}
             }
             guard.forget(node.pid);
@@ -159,7 +159,7 @@ impl Crew {
         ended
     }
 
-    /// Send a signal to all living nodes and their own children.
+    /// Sends a signal to all living nodes and their own children.
     pub fn signal(&self, signal: i32) {
         let Some(signal) = Signal::from_named_raw(signal) else { return };
         for node in &self.nodes {
@@ -167,23 +167,23 @@ impl Crew {
         }
     }
 
-    /// One output stream has ended.
+    /// Notes that one output stream has ended.
     pub fn drained(&mut self) {
         self.streams = self.streams.saturating_sub(1);
     }
 
-    /// Has all output been read?
+    /// Returns `true` if all output has been read.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.streams == 0
     }
 
-    /// Stop waiting for those whom even SIGKILL does not end.
+    /// Stops waiting for nodes that even SIGKILL does not end.
     pub fn abandon(&mut self) {
         self.nodes.clear();
     }
 
-    /// Has everybody been reaped?
+    /// Returns `true` if all nodes have been reaped.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
@@ -221,7 +221,7 @@ fn command(work: &Work, rank: Rank, wrap: &[String], secret: Option<&Inheritance
     command.envs(environment::to_variables(&place, &work.settings));
     command.env_remove(environment::SECRET_FD);
     if let Some(secret) = secret {
-        // Also that of a job in which this launcher itself runs.
+        // Also the variables of a job in which this launcher itself runs.
         command
             .env_remove(environment::SECRET)
             .env(environment::SECRET_FD, secret.number().to_string());

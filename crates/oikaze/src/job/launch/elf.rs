@@ -1,5 +1,5 @@
-//! Why an ELF file is no program of this machine: its header and its loader, read as far as the
-//! kernel reads them.
+//! Checks why an ELF file is no program of this machine. Reads header and loader as far as the
+//! kernel does.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -9,11 +9,11 @@ use std::path::Path;
 
 /// First bytes of an ELF file.
 pub const MAGIC: &[u8] = b"\x7fELF";
-/// A header's type of a program at a fixed place, and of one at any place.
+/// Header types of a program at a fixed place, and of one at any place.
 const TYPES: [u16; 2] = [2, 3];
 /// Program header that names the loader.
 const PT_INTERP: u32 = 3;
-/// Maximum number of program headers that are looked at; usual programs have about a dozen.
+/// Maximum number of program headers that are read. Usual programs have about a dozen.
 const HEADERS_MAX: u64 = 256;
 /// Maximum length of the loader's path (PATH_MAX of Linux).
 const PATH_MAX: usize = 4096;
@@ -35,7 +35,7 @@ const MACHINES: [(u16, &str); 12] = [
     (247, "bpf"),
 ];
 
-/// The parts of a header that matter here.
+/// Parts of a header that matter here.
 struct Header {
     wide: bool,
     big: bool,
@@ -52,7 +52,7 @@ fn number(bytes: &[u8], at: usize, len: usize, big: bool) -> Option<u64> {
     Some(if big { bytes.iter().fold(0, add) } else { bytes.iter().rev().fold(0, add) })
 }
 
-/// `None`: cut off, or damaged.
+/// Reads a header. Returns `None` if it is cut off or damaged.
 fn header(bytes: &[u8]) -> Option<Header> {
     let (wide, big) = match (bytes.get(4)?, bytes.get(5)?) {
         (1, 1) => (false, false),
@@ -71,8 +71,8 @@ fn header(bytes: &[u8]) -> Option<Header> {
     Some(Header { wide, big, kind, machine, table, entry, entries })
 }
 
-/// True if this machine runs programs of that processor, perhaps because the kernel was built for
-/// it: 32 bits on 64.
+/// Returns `true` if this machine runs programs of that processor, perhaps because the kernel was
+/// built for it: 32 bits on 64.
 fn runs(machine: u16, big: bool) -> bool {
     let fits = |name: &str| match std::env::consts::ARCH {
         "x86_64" => name == "x86_64" || name == "x86",
@@ -87,7 +87,7 @@ fn runs(machine: u16, big: bool) -> bool {
             && MACHINES.iter().any(|(number, name)| *number == machine && fits(name)))
 }
 
-/// Why the kernel would refuse this ELF file; `None` if nothing speaks against it.
+/// Returns why the kernel would refuse this ELF file, or `None` if nothing speaks against it.
 pub fn why_not(file: &File) -> Option<String> {
     let mut bytes = [0; 64];
     let len = file.read_at(&mut bytes, 0).ok()?;
@@ -124,7 +124,7 @@ pub fn why_not(file: &File) -> Option<String> {
     }
 }
 
-/// Path of the loader that a dynamically linked program names.
+/// Returns the path of the loader that a dynamically linked program names.
 fn loader(file: &File, header: &Header) -> Result<Option<Vec<u8>>, ()> {
     let least = if header.wide { 56 } else { 32 };
     if header.entries > 0 && header.entry < least {

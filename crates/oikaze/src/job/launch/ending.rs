@@ -1,4 +1,4 @@
-//! How a node's process ended, and what a shell would call it.
+//! End of a node's process, and the status that a shell would give it.
 
 use oikaze_os::process::signal_name;
 use std::fmt;
@@ -14,25 +14,26 @@ pub const STATUS_NOT_EXECUTABLE: u8 = 126;
 /// The program is not there (as in sh).
 pub const STATUS_NOT_FOUND: u8 = 127;
 
-/// How a node ended.
+/// End of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// By itself, with this status.
+    /// The node ended by itself, with this status.
     Status(u8),
-    /// By a signal.
+    /// The node ended by a signal.
     Signal(i32),
-    /// It never started, or its host was lost; the launcher's status for that.
+    /// The node never started, or its host was lost. The launcher's status for that is the second
+    /// value.
     Lost(String, u8),
 }
 
 impl Ending {
-    /// In good order?
+    /// Returns `true` if the node ended in good order.
     #[must_use]
     pub fn is_success(&self) -> bool {
         *self == Ending::Status(0)
     }
 
-    /// As a shell's `$?`.
+    /// Returns the status as a shell's `$?`.
     #[must_use]
     pub fn status(&self) -> u8 {
         match self {
@@ -55,7 +56,7 @@ impl From<ExitStatus> for Ending {
     }
 }
 
-/// The predicate of a sentence that begins with "node 2".
+/// Writes the predicate of a sentence that begins with "node 2".
 impl fmt::Display for Ending {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

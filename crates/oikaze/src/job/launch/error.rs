@@ -1,10 +1,10 @@
-//! Why a job could not be started.
+//! Errors of starting a job.
 
 use super::ending::{STATUS_LAUNCHER, STATUS_NOT_EXECUTABLE, STATUS_NOT_FOUND};
 use crate::job::JobError;
 use std::ffi::OsString;
 
-/// Why a job could not be started.
+/// Error of starting a job.
 #[derive(thiserror::Error)]
 pub enum LaunchError {
     /// The user's options contradict each other.
@@ -13,19 +13,19 @@ pub enum LaunchError {
     /// No such program.
     #[error("program {program:?} was not found {place}{hint}")]
     NotFound {
-        /// As given.
+        /// Program as given.
         program: OsString,
-        /// Where it was looked for.
+        /// Place where the launcher looked for it.
         place: String,
         /// Suggestion of the program that the user may have meant.
         hint: String,
     },
-    /// It is there, but cannot be run.
+    /// The program is there, but cannot be run.
     #[error("{program:?} cannot be run: {why}")]
     NotExecutable {
-        /// As given.
+        /// Program as given.
         program: OsString,
-        /// Why.
+        /// Reason why it cannot be run.
         why: String,
     },
     /// The `ip` command failed.
@@ -41,12 +41,12 @@ pub enum LaunchError {
         "no TCP port for the job's store is free in {range} ({last}): give `--ports` another or a wider range, or see with `ss -ltnp` who holds them"
     )]
     PortsInUse {
-        /// The range.
+        /// Range of the ports that were tried.
         range: String,
         /// Last error that the system returned.
         last: String,
     },
-    /// The store.
+    /// The store failed.
     #[error(transparent)]
     Job(#[from] JobError),
     /// The system refused something.
@@ -72,7 +72,7 @@ impl LaunchError {
         move |source| LaunchError::System { doing, source }
     }
 
-    /// The launcher's exit status.
+    /// Returns the launcher's exit status.
     #[must_use]
     pub fn status(&self) -> u8 {
         match self {

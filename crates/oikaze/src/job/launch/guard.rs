@@ -1,9 +1,9 @@
-//! A launcher that is killed cannot clean up. Its guard can: a small process of its own group that
-//! waits at the end of a pipe.
+//! Guard: a small process of its own group that cleans up after a killed launcher, which cannot do
+//! so itself. The guard waits at the end of a pipe.
 //!
-//! Children die with the launcher by the kernel's hand (`PR_SET_PDEATHSIG`), but their own children
-//! do not, and network namespaces stay for ever. The guard is told of both as they come and go;
-//! when the pipe closes without a word, it acts.
+//! The kernel kills children with the launcher (`PR_SET_PDEATHSIG`), but their own children go on,
+//! and network namespaces stay for ever. The launcher tells the guard of both as they come and go.
+//! When the pipe closes without a word, the guard acts.
 
 use super::error::LaunchError;
 use super::netns;
@@ -14,14 +14,14 @@ use std::io::{BufRead, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// The launcher's end.
+/// Launcher's end of the pipe to the guard.
 pub struct Guard {
     child: Child,
     pipe: Option<ChildStdin>,
 }
 
 impl Guard {
-    /// Start `helper guard`.
+    /// Starts `helper guard`.
     ///
     /// # Errors
     /// The helper cannot be started.
@@ -37,11 +37,11 @@ impl Guard {
     }
 
     fn tell(&mut self, line: &str) {
-        // A guard that was killed cannot be told; the launcher does its own cleaning anyway.
+        // A killed guard cannot be told. The launcher does its own cleaning anyway.
         let _ = self.pipe.as_mut().map(|pipe| pipe.write_all(format!("{line}\n").as_bytes()));
     }
 
-    /// A process group to be killed.
+    /// Tells the guard of a process group to kill.
     pub fn group(&mut self, leader: Pid) {
         self.tell(&format!("group {}", leader.as_raw_nonzero()));
     }
@@ -51,7 +51,7 @@ impl Guard {
         self.tell(&format!("forget {}", leader.as_raw_nonzero()));
     }
 
-    /// A namespace to be removed.
+    /// Tells the guard of a namespace to remove.
     pub fn namespace(&mut self, name: &str) {
         self.tell(&format!("namespace {name}"));
     }
@@ -65,7 +65,7 @@ impl Drop for Guard {
     }
 }
 
-/// The guard itself: read until the launcher is gone, then clean up what it left.
+/// Runs the guard itself: reads until the launcher is gone, then cleans up what it left.
 pub fn guard(input: impl BufRead) {
     let mut groups = HashSet::new();
     let mut namespaces = Vec::new();

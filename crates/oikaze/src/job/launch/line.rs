@@ -8,21 +8,22 @@ pub const LINE_MAX: usize = 16 << 20;
 #[derive(Default)]
 pub struct Line {
     bytes: Vec<u8>,
-    /// The stream goes to a terminal: what a carriage return overwrites is forgotten.
+    /// Set if the stream goes to a terminal. Text that a carriage return overwrites is then
+    /// forgotten.
     live: bool,
-    /// The line has been redrawn.
+    /// Set if the line has been redrawn.
     redrawn: bool,
 }
 
 impl Line {
-    /// An empty line of a stream that goes to a terminal (`live`), or elsewhere.
+    /// Makes an empty line of a stream that goes to a terminal (`live`), or elsewhere.
     #[must_use]
     pub fn new(live: bool) -> Line {
         Line { live, ..Line::default() }
     }
 
-    /// Takes bytes and hands out each line that is finished, without its newline. Nothing is lost
-    /// unless the line is live.
+    /// Takes bytes and hands out each finished line, without its newline. Nothing is lost unless
+    /// the line is live.
     pub fn push(&mut self, mut bytes: &[u8], mut line: impl FnMut(&[u8])) {
         while let Some(end) = bytes.iter().position(|&byte| byte == b'\n') {
             let (front, rest) = bytes.split_at(end);
@@ -51,8 +52,8 @@ impl Line {
         }
     }
 
-    /// Length of the front that a terminal no longer shows: up to the last carriage return that
-    /// text follows.
+    /// Returns the length of the front that a terminal no longer shows: up to the last carriage
+    /// return that text follows.
     fn overwritten(&self) -> usize {
         let text = self.bytes.iter().rposition(|&byte| byte != b'\r').unwrap_or(0);
         self.bytes
@@ -63,7 +64,7 @@ impl Line {
             .map_or(0, |at| at + 1)
     }
 
-    /// The line as it is printed.
+    /// Returns the line as it is printed.
     #[must_use]
     pub fn shown(&self) -> &[u8] {
         if !self.live {
@@ -73,14 +74,14 @@ impl Line {
         self.bytes.get(..text).unwrap_or_default()
     }
 
-    /// A live line that is being redrawn, as it looks now.
+    /// Returns a live line that is being redrawn, as it looks now.
     #[must_use]
     pub fn drawing(&self) -> Option<&[u8]> {
         let returned = self.bytes.last() == Some(&b'\r');
         (self.live && (self.redrawn || returned)).then(|| self.shown())
     }
 
-    /// True if there is nothing to print.
+    /// Returns `true` if there is nothing to print.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.shown().is_empty()

@@ -49,15 +49,15 @@ const SIGXFSZ: i32 = 25;
 
 /// Event that the main thread of a launcher or agent waits for.
 enum Event {
-    /// A signal to pass on; SIGCHLD: somebody has ended.
+    /// A signal to pass on; SIGCHLD: a child has ended.
     Signal(i32),
     /// An output stream of a local node has ended.
     Drained,
-    /// An agent tells that a node has ended.
+    /// An agent reports that a node has ended.
     Ended(usize, oikaze_protocol::Rank, ending::Ending),
     /// A remote shell has ended, perhaps for a known reason.
     HostClosed(usize, Option<String>),
-    /// A node wants something of the launcher.
+    /// A node has a request to the launcher.
     Notice(crate::job::store::Notice),
     /// Answers of the nodes about their present activity.
     Answers(Vec<(oikaze_protocol::Rank, Option<String>)>),
@@ -65,7 +65,7 @@ enum Event {
     LauncherGone,
 }
 
-/// The signals that a launcher reads like messages. Before any thread is started.
+/// Takes the signals that a launcher reads like messages. Called before any thread is started.
 fn take_signals() -> Result<Signals, LaunchError> {
     // SIGXFSZ is taken so that a write beyond `ulimit -f` fails with EFBIG, and does not kill
     // (LAUNCH-5.3). SIGTTOU is taken too: a launcher in the background writes its nodes' output to
@@ -77,18 +77,18 @@ fn take_signals() -> Result<Signals, LaunchError> {
     Signals::take(&all).map_err(LaunchError::system("take over signals"))
 }
 
-/// True for the signals of job control that stop a process.
+/// Returns `true` for the signals of job control that stop a process.
 fn stops(signal: i32) -> bool {
     matches!(signal, SIGTSTP | SIGTTIN | SIGTTOU)
 }
 
-/// Stops this process until SIGCONT. By SIGSTOP, as the kernel ignores SIGTSTP in a process group
-/// that no shell watches.
+/// Stops this process until SIGCONT. Uses SIGSTOP, because the kernel ignores SIGTSTP in a process
+/// group that no shell watches.
 fn stop_myself() {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
 }
 
-/// A thread that turns signals into events.
+/// Starts a thread that turns signals into events.
 fn forward_signals(signals: Signals, events: Sender<Event>) -> Result<(), LaunchError> {
     let forward = move || {
         while let Ok(signal) = signals.wait() {
@@ -104,7 +104,7 @@ fn forward_signals(signals: Signals, events: Sender<Event>) -> Result<(), Launch
     Ok(())
 }
 
-/// A TCP socket on the first free of `ports`.
+/// Opens a TCP socket on the first free port of `ports`.
 fn bind(address: IpAddr, ports: &[u16]) -> io::Result<TcpListener> {
     let mut last = io::Error::from(io::ErrorKind::AddrInUse);
     for &port in ports {
@@ -116,7 +116,7 @@ fn bind(address: IpAddr, ports: &[u16]) -> io::Result<TcpListener> {
     Err(last)
 }
 
-/// On all addresses of both families, or of IPv4 where the kernel has no IPv6.
+/// Binds to all addresses of both families, or of IPv4 where the kernel has no IPv6.
 fn bind_everywhere(ports: &[u16]) -> io::Result<TcpListener> {
     bind(Ipv6Addr::UNSPECIFIED.into(), ports).or_else(|_| bind(Ipv4Addr::UNSPECIFIED.into(), ports))
 }

@@ -1,8 +1,8 @@
-//! One machine as several: a network namespace for each node, joined by a bridge in a namespace of
-//! its own.
+//! One machine as several: a network namespace for each node. A bridge in a namespace of its own
+//! joins them.
 //!
-//! Everything is named `oik-<pid of the launcher>-<rank or bridge>`, so that a later launcher can
-//! tell what a dead one left behind. Needs root and the `ip` command.
+//! Each name is `oik-<pid of the launcher>-<rank or bridge>`, so that a later launcher can tell
+//! what a dead one left behind. This needs root and the `ip` command.
 
 use super::error::LaunchError;
 use super::guard::Guard;
@@ -15,17 +15,17 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where `ip netns` keeps its names.
+/// Directory in which `ip netns` keeps its names.
 const NAMES: &str = "/run/netns";
-/// Nodes that fit the subnet, less the bridge.
+/// Maximum number of nodes that fit the subnet, less the bridge.
 pub const NODES_MAX: u32 = 250 * 250;
 
-/// How the namespaces shall be joined.
+/// Addresses and packet size of the namespaces' network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cabling {
     /// First two bytes of all addresses: a /16 network.
     pub network: [u8; 2],
-    /// Bytes of a packet.
+    /// Maximum length of a packet in bytes.
     pub mtu: u16,
 }
 
@@ -36,12 +36,12 @@ impl Default for Cabling {
 }
 
 impl Cabling {
-    /// The address of a node.
+    /// Returns the address of a node.
     #[must_use]
     pub fn address(&self, rank: u32) -> Ipv4Addr {
         let [a, b] = self.network;
-        // 1 to 250 in the last byte: neither the network's own address nor broadcast, and the
-        // bridge's x.y.255.254 stays free.
+        // The last byte is 1 to 250, so neither the network's own address nor broadcast is used.
+        // The bridge's x.y.255.254 stays free.
         Ipv4Addr::new(
             a,
             b,
@@ -56,7 +56,7 @@ impl Cabling {
     }
 }
 
-/// The namespaces of one job; removed when dropped.
+/// Namespaces of one job. Dropping the value removes them.
 pub struct Network {
     names: Vec<String>,
     cabling: Cabling,
@@ -64,10 +64,10 @@ pub struct Network {
 }
 
 impl Network {
-    /// Remove what dead launchers left, then make `nodes` namespaces.
+    /// Removes namespaces that dead launchers left, then makes `nodes` namespaces.
     ///
     /// # Errors
-    /// No `ip` command, not root, or what `ip` says.
+    /// There is no `ip` command, the user is not root, or `ip` fails.
     pub fn make(nodes: u32, cabling: Cabling, guard: &mut Guard) -> Result<Network, LaunchError> {
         if nodes > NODES_MAX {
             return Err(LaunchError::Usage(format!(
@@ -110,7 +110,7 @@ impl Network {
         Ok(())
     }
 
-    /// The namespace of a node.
+    /// Returns the name of a node's namespace.
     #[must_use]
     pub fn name(&self, rank: u32) -> String {
         format!("{}-{rank}", self.prefix)
@@ -120,7 +120,7 @@ impl Network {
         format!("{}-bridge", self.prefix)
     }
 
-    /// A TCP socket that all nodes can reach, on the first free port of `ports`.
+    /// Opens a TCP socket that all nodes can reach, on the first free port of `ports`.
     ///
     /// # Errors
     /// The namespace cannot be entered, or no port is free.
@@ -128,7 +128,7 @@ impl Network {
         let path = Path::new(NAMES).join(self.bridge_name());
         let address = IpAddr::V4(self.cabling.bridge());
         let ports = ports.to_vec();
-        // A thread of its own enters the namespace and ends there; the socket belongs to the
+        // A thread of its own enters the namespace and ends there. The socket belongs to the
         // namespace for ever.
         let enter = move || {
             let namespace = std::fs::File::open(&path)?;
@@ -141,7 +141,7 @@ impl Network {
         listener.map_err(LaunchError::system("open the store's port inside the bridge's namespace"))
     }
 
-    /// Where nodes reach the store.
+    /// Returns the address at which nodes reach the store.
     #[must_use]
     pub fn store(&self, port: u16) -> SocketAddr {
         SocketAddr::new(self.cabling.bridge().into(), port)
@@ -154,7 +154,8 @@ impl Drop for Network {
     }
 }
 
-/// Kill who is still inside and remove a namespace; what is not there is no matter.
+/// Kills the processes that are still inside and removes a namespace. A missing namespace is no
+/// error.
 pub fn remove(name: &str) {
     let inside = Command::new("ip").args(["netns", "pids", name]).stderr(Stdio::null()).output();
     let inside = inside
@@ -172,14 +173,14 @@ pub fn remove(name: &str) {
         .status();
 }
 
-/// The launcher whose namespace this is; `None` if it is none of ours.
+/// Returns the launcher whose namespace this is, or `None` for any other namespace.
 fn launcher_of(name: &str) -> Option<u32> {
     let (pid, what) = name.strip_prefix("oik-")?.split_once('-')?;
     let ours = what == "bridge" || what.parse::<u32>().is_ok();
     pid.parse().ok().filter(|_| ours)
 }
 
-/// Remove the namespaces of launchers that no longer exist.
+/// Removes the namespaces of launchers that no longer exist.
 fn remove_leftovers() {
     let Ok(names) = std::fs::read_dir(NAMES) else { return };
     for name in names.filter_map(|entry| entry.ok()?.file_name().into_string().ok()) {
@@ -191,7 +192,7 @@ fn remove_leftovers() {
     }
 }
 
-/// Run `ip`, feeding it `input`.
+/// Runs `ip`, with `input` as its standard input.
 fn ip(arguments: &[&str], input: &str) -> Result<(), LaunchError> {
     let command = format!("ip {}", arguments.join(" "));
     let failed = |why: String| LaunchError::Network { command: command.clone(), why };
@@ -208,7 +209,7 @@ fn ip(arguments: &[&str], input: &str) -> Result<(), LaunchError> {
         }
         Err(why) => return Err(failed(format!("cannot be started: {why}"))),
     };
-    // If ip ends early it says why on its standard error.
+    // If `ip` ends early, its standard error has the reason.
     let _ = child.stdin.take().map(|mut pipe| pipe.write_all(input.as_bytes()));
     let output = child.wait_with_output().map_err(|why| failed(why.to_string()))?;
     if output.status.success() {

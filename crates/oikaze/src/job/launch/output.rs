@@ -12,10 +12,11 @@ use std::io::{IsTerminal, Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Bytes of one read: the capacity of a pipe, so that a node's write usually passes as one.
+/// Number of bytes of one read: the capacity of a pipe, so that a node's write usually passes as
+/// one.
 const CHUNK: usize = 64 << 10;
 
-/// Which of a node's outputs.
+/// One of a node's outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Stream {
@@ -25,22 +26,22 @@ pub enum Stream {
     Err = 2,
 }
 
-/// Where nodes' output goes.
+/// Destination of the nodes' output.
 pub trait Sink: Send + Sync {
-    /// Bytes of a node. `false`: nobody reads any more, stop.
+    /// Writes bytes of a node. Returns `false` if no reader is left, and the caller should stop.
     fn write(&self, rank: Rank, stream: Stream, bytes: &[u8]) -> bool;
-    /// No more of it.
+    /// Notes that the stream has ended.
     fn end(&self, rank: Rank, stream: Stream);
-    /// Is something being written now? Who reads slowly holds that up.
+    /// Returns `true` while bytes are being written. A slow reader holds that up.
     fn is_busy(&self) -> bool;
 }
 
-/// How many threads are writing, or wait for their turn to.
+/// Number of threads that write, or wait for their turn to write.
 #[derive(Default)]
 pub struct Busy(AtomicUsize);
 
 impl Busy {
-    /// One more while it acts.
+    /// Counts one more thread while `act` runs.
     pub fn during<T>(&self, act: impl FnOnce() -> T) -> T {
         self.0.fetch_add(1, Ordering::SeqCst);
         let done = act();
@@ -48,20 +49,20 @@ impl Busy {
         done
     }
 
-    /// Is anybody?
+    /// Returns `true` if a thread writes or waits.
     pub fn is_any(&self) -> bool {
         self.0.load(Ordering::SeqCst) > 0
     }
 }
 
-/// Copy a child's output until it ends or nobody reads.
+/// Copies a child's output until it ends or no reader is left.
 pub fn pump(mut from: impl Read, rank: Rank, stream: Stream, sink: &dyn Sink) {
     let mut chunk = vec![0; CHUNK];
     loop {
         match from.read(&mut chunk) {
             Ok(0) => break,
             Ok(len) => {
-                // Dropping our end of the pipe gives the child what `| head` would give it:
+                // Dropping this end of the pipe gives the child what `| head` would give it:
                 // SIGPIPE.
                 if !sink.write(rank, stream, chunk.get(..len).unwrap_or_default()) {
                     break;
@@ -76,25 +77,25 @@ pub fn pump(mut from: impl Read, rank: Rank, stream: Stream, sink: &dyn Sink) {
 
 struct Screen {
     lines: HashMap<(Rank, Stream), Line>,
-    /// A drawing stands in the terminal's last row.
+    /// Text drawn in the terminal's last row.
     drawing: Option<(Stream, Vec<u8>)>,
     out: Box<dyn Write + Send>,
     err: Box<dyn Write + Send>,
     broken: bool,
 }
 
-/// The launcher's own standard output and error.
+/// Standard output and error of the launcher itself.
 pub struct Terminal {
     prefix: bool,
     live: [bool; 2],
     screen: Mutex<Screen>,
     busy: Busy,
-    /// Why output was lost.
+    /// Reason why output was lost.
     lost: OnceLock<String>,
 }
 
 impl Terminal {
-    /// On this process's standard output and error.
+    /// Writes to this process's standard output and error.
     #[must_use]
     pub fn new(prefix: bool) -> Terminal {
         let (out, err) = (std::io::stdout(), std::io::stderr());
@@ -102,7 +103,7 @@ impl Terminal {
         Terminal::on(prefix, live, Box::new(out), Box::new(err))
     }
 
-    /// On any two writers; `live`: which are terminals.
+    /// Writes to any two writers; `live` says which are terminals.
     #[must_use]
     pub fn on(
         prefix: bool,
@@ -127,7 +128,7 @@ impl Terminal {
                 && let Err(why) = act(&mut screen)
             {
                 screen.broken = true;
-                // Who closes the pipe, as `head` does, has read enough.
+                // A reader that closes the pipe, as `head` does, has read enough.
                 if why.kind() != std::io::ErrorKind::BrokenPipe {
                     let _ = self.lost.set(format!("{why}{}", crate::error::remedy(&why)));
                 }
@@ -136,7 +137,7 @@ impl Terminal {
         })
     }
 
-    /// Why some output could not be written, if so. That nobody reads it any more is no loss.
+    /// Returns why some output could not be written, if so. A reader that has gone away is no loss.
     #[must_use]
     pub fn lost(&self) -> Option<&str> {
         self.lost.get().map(String::as_str)
@@ -147,7 +148,7 @@ impl Terminal {
         if stream == Stream::Out { out } else { err }
     }
 
-    /// A line of the launcher itself, on standard error.
+    /// Prints a line of the launcher itself on standard error.
     pub fn say(&self, text: &str) {
         self.with(|screen| screen.print(Stream::Err, b"", format!("oikaze: {text}").as_bytes()));
     }
@@ -162,7 +163,7 @@ impl Screen {
         if stream == Stream::Out { &mut *self.out } else { &mut *self.err }
     }
 
-    /// One line, above a drawing.
+    /// Prints one line, above a drawing.
     fn print(&mut self, stream: Stream, front: &[u8], line: &[u8]) -> std::io::Result<()> {
         if let Some((drawn, _)) = self.drawing {
             self.on(drawn).write_all(b"\r\x1b[K")?;

@@ -1,8 +1,10 @@
 //! Protocol of a launcher and its agent on another host, over ssh's standard input and output.
 //!
-//! Down: one JSON line with the order (the secret travels here, never in argv), then one JSON line
-//! for each signal. Up: a magic line (what comes before it is a login shell's chatter), then frames
-//! `kind u8 | rank u32 | length u32 | bytes`, little-endian.
+//! From the launcher: one JSON line with the order, then one JSON line for each signal. The secret
+//! travels in the order, never in argv.
+//!
+//! From the agent: a magic line, then frames `kind u8 | rank u32 | length u32 | bytes`,
+//! little-endian. Lines before the magic line are a login shell's chatter.
 
 use super::ending::Ending;
 use super::output::{Busy, Sink, Stream};
@@ -16,15 +18,15 @@ use std::os::unix::ffi::OsStringExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Both ends must say the same.
+/// Protocol version, which must be the same at both ends.
 pub const VERSION: u16 = 2;
 /// First line of an agent that understands this version.
 pub const MAGIC: &str = "OIKAZE-AGENT 2";
-/// Bytes of one frame.
+/// Maximum length of one frame in bytes.
 const FRAME_MAX: usize = 1 << 20;
 
-/// A word of the system, of any bytes: text in JSON where it is UTF-8, else an array of bytes
-/// (LAUNCH-6.2).
+/// A word of the system, which may have any bytes. In JSON it is text where it is UTF-8, or else an
+/// array of bytes (LAUNCH-6.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Spelled", into = "Spelled")]
 pub struct Word(pub OsString);
@@ -59,11 +61,11 @@ pub struct Order {
     secret: String,
     /// Addresses of the store.
     pub store: String,
-    /// Nodes of the job.
+    /// Number of nodes in the job.
     pub size: u32,
-    /// First rank here.
+    /// First rank on this host.
     pub first: Rank,
-    /// How many here.
+    /// Number of nodes on this host.
     pub count: u32,
     /// Incarnation of this start.
     pub incarnation: u64,
@@ -75,7 +77,7 @@ pub struct Order {
     congestion: Option<String>,
     explain_after_ms: Option<u64>,
     keep_going: bool,
-    /// The secret goes into the nodes' environment.
+    /// Set if the secret goes into the nodes' environment.
     pub secret_in_environment: bool,
     /// Program and arguments.
     pub program: Vec<Word>,
@@ -90,7 +92,7 @@ fn milliseconds(time: Duration) -> u64 {
 }
 
 impl Order {
-    /// With the parts that need translation; the others are filled in by the caller.
+    /// Makes an order with the parts that need translation. The caller fills in the others.
     #[must_use]
     pub fn new(secret: &Secret, settings: &Settings) -> Order {
         Order {
@@ -116,7 +118,7 @@ impl Order {
         }
     }
 
-    /// The secret and the settings; `None` if they make no sense.
+    /// Returns the secret and the settings, or `None` if they make no sense.
     #[must_use]
     pub fn secret_and_settings(&self) -> Option<(Secret, Settings)> {
         let ports = match &self.ports {
@@ -162,11 +164,11 @@ pub enum Control {
 pub enum News {
     /// Output of a node.
     Output(Rank, Stream, Vec<u8>),
-    /// No more of it.
+    /// An output stream of a node has ended.
     OutputEnd(Rank, Stream),
     /// A node has ended.
     Ended(Rank, Ending),
-    /// Something the user should read.
+    /// A message for the user.
     Note(String),
 }
 
@@ -204,10 +206,10 @@ impl News {
         })
     }
 
-    /// The next news of an agent; `None` at its end.
+    /// Returns the next news of an agent, or `None` at its end.
     ///
     /// # Errors
-    /// Cut off inside, or not an agent's words.
+    /// The stream is cut off inside a frame, or is not an agent's.
     pub fn read(from: &mut impl Read) -> io::Result<Option<News>> {
         let mut kind = [0];
         if from.read(&mut kind)? == 0 {
@@ -230,14 +232,14 @@ impl News {
     }
 }
 
-/// An agent's end: news from several threads, each whole.
+/// Agent's end of the pipe. It takes news from several threads, and writes each whole.
 pub struct Up<W> {
     to: Mutex<W>,
     busy: Busy,
 }
 
 impl<W: Write + Send> Up<W> {
-    /// Begin with the magic line, on a line of its own whatever a login shell has printed before.
+    /// Begins with the magic line, on a line of its own whatever a login shell has printed before.
     ///
     /// # Errors
     /// The launcher is gone.
@@ -247,7 +249,7 @@ impl<W: Write + Send> Up<W> {
         Ok(Up { to: Mutex::new(to), busy: Busy::default() })
     }
 
-    /// Tell. `false`: nobody listens.
+    /// Sends news. Returns `false` if the launcher is gone.
     pub fn tell(&self, news: &News) -> bool {
         self.busy.during(|| {
             let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);

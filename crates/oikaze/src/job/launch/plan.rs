@@ -1,4 +1,4 @@
-//! Which nodes run where.
+//! Placement of the nodes on hosts.
 
 use super::error::LaunchError;
 use oikaze_protocol::Rank;
@@ -6,12 +6,12 @@ use oikaze_protocol::limits::NODES_MAX;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// A host as the user names it: `name`, `user@name`, with `:K` for how many nodes it shall have.
+/// A host as the user names it: `name` or `user@name`, with `:K` for its number of nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
     /// Name of the host, as ssh takes it.
     pub name: String,
-    /// Nodes, if said.
+    /// Number of nodes, if given.
     pub nodes: Option<u32>,
 }
 
@@ -45,12 +45,12 @@ impl FromStr for Host {
     }
 }
 
-/// Ranks of each host, in blocks.
+/// Returns the ranks of each host, in blocks.
 ///
 /// # Errors
-/// Counts that do not fit each other.
+/// The counts do not fit each other.
 pub fn place(nodes: Option<u32>, hosts: &[Host]) -> Result<Vec<Range<Rank>>, LaunchError> {
-    // Who is given no number among others that are has one node.
+    // A host without a number has one node, if other hosts have a number.
     let said = hosts.iter().any(|host| host.nodes.is_some());
     let said = said.then(|| hosts.iter().map(|host| host.nodes.unwrap_or(1)).collect::<Vec<u32>>());
     let hosts = u32::try_from(hosts.len()).unwrap_or(u32::MAX).max(1);

@@ -1,4 +1,5 @@
-//! When to pass on, wait, terminate and kill: what a launcher decides, without processes or clock.
+//! Policy of a launcher: when to pass on, wait, terminate and kill. It has no processes and no
+//! clock.
 
 use super::ending::{Ending, STATUS_TIMED_OUT};
 use crate::job::NodeEnd;
@@ -12,22 +13,22 @@ const SIGQUIT: i32 = 3;
 const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 
-/// Between a polite and an impolite end.
+/// Time between SIGTERM and SIGKILL.
 pub const TERM_TIME: Duration = Duration::from_secs(2);
-/// Nodes have this long to answer what they are doing before `--timeout` ends them.
+/// Time that nodes have to answer what they are doing before `--timeout` ends them.
 pub const ASK_TIME: Duration = Duration::from_secs(1);
 /// The launcher collects their answers for at most this long.
 const COLLECT_TIME: Duration = Duration::from_secs(3);
 /// Status of a job that a node aborted without a failing status of its own.
 const STATUS_ABORTED: u8 = 1;
-/// After SIGKILL a process ends unless the kernel holds it (a dead network disk): waiting longer
-/// helps nobody.
+/// Time to wait after SIGKILL. A process ends within it unless the kernel holds the process (a dead
+/// network disk), and then waiting longer does not help.
 pub const KILL_TIME: Duration = Duration::from_secs(5);
 
 /// Action that the policy asks of the launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Send all living nodes (and their own children) this signal.
+    /// Send this signal to all living nodes and their own children.
     Signal(i32),
     /// Tell the store why the job is over.
     Abort(String),
@@ -35,29 +36,29 @@ pub enum Action {
     Ended(NodeEnd),
     /// Ask all nodes what they are doing, for [`ASK_TIME`].
     Ask,
-    /// Tell the user.
+    /// Print this to the user.
     Say(String),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Running,
-    /// A node failed; the others may end by their own errors until then.
+    /// A node failed. The others may end by their own errors until this time.
     Grace(Duration),
-    /// The time limit has passed; the nodes' answers are awaited until then.
+    /// The time limit has passed. The launcher waits for the nodes' answers until this time.
     Asking(Duration),
     /// The nodes have been told that the time limit has passed, and may end by their own errors
-    /// until then.
+    /// until this time.
     TimedOut(Duration),
-    /// Asked to end until then.
+    /// The nodes were asked to end until this time.
     Terminating(Duration),
-    /// Killed; waited for until then.
+    /// The nodes were killed, and are waited for until this time.
     Killing(Duration),
-    /// Waited long enough.
+    /// The launcher has waited long enough.
     GivenUp,
 }
 
-/// The launcher's state of mind.
+/// State of the launcher's policy.
 pub struct Policy {
     living: BTreeSet<Rank>,
     grace: Duration,
@@ -68,17 +69,17 @@ pub struct Policy {
     aborter: Option<Rank>,
     /// Nodes that have ended with status 0.
     finished: Vec<Rank>,
-    /// Survivors go on after the death of a node.
+    /// Set if survivors go on after the death of a node.
     keep_going: bool,
     interrupted: bool,
-    /// The user has ended the job: ends by signal need no explanation.
+    /// Set if the user has ended the job. Ends by signal need no explanation then.
     told: bool,
     actions: Vec<Action>,
 }
 
 impl Policy {
-    /// For `size` nodes, given `grace` after a first failure and a `limit` for the whole job, both
-    /// counted from time zero.
+    /// Makes a policy for `size` nodes, with `grace` after a first failure and a `limit` for the
+    /// whole job. Both count from time zero.
     #[must_use]
     pub fn new(size: u32, grace: Duration, limit: Option<Duration>) -> Policy {
         let stage = Stage::Running;
@@ -102,33 +103,34 @@ impl Policy {
         std::mem::take(&mut self.actions)
     }
 
-    /// Has everything ended (or been given up)?
+    /// Returns `true` if all nodes have ended (or been given up).
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.living.is_empty() || self.stage == Stage::GivenUp
     }
 
-    /// Shall it end although not all of the output has been written?
+    /// Returns `true` if the job shall end although not all of the output has been written.
     #[must_use]
     pub fn wants_an_end(&self, now: Duration) -> bool {
         self.told || self.stage == Stage::GivenUp || self.limit.is_some_and(|limit| limit <= now)
     }
 
-    /// The job's status: of the node that was killed while nobody here had killed any, else of the
-    /// first failure (or of the node that aborted the job), else 0. The status of an aborted job is
-    /// never 0.
+    /// Returns the job's status. It is that of a node which was killed before the launcher killed
+    /// any. Otherwise it is that of the first failure, or of the node that aborted the job.
+    /// Otherwise it is 0. The status of an aborted job is never 0.
     #[must_use]
     pub fn status(&self) -> u8 {
         self.status.unwrap_or(if self.aborter.is_some() { STATUS_ABORTED } else { 0 })
     }
 
-    /// From now on the death of a node ends neither the others nor the job (LAUNCH-3.2, END-4.1).
+    /// Lets the others and the job go on after the death of a node, from now on (LAUNCH-3.2,
+    /// END-4.1).
     pub fn keep_going(&mut self) {
         self.keep_going = true;
     }
 
-    /// A node has aborted the job: the others may end by their own errors, then are ended
-    /// (LAUNCH-3.1).
+    /// Notes that a node has aborted the job. The others may end by their own errors, and are ended
+    /// after that (LAUNCH-3.1).
     pub fn aborted(&mut self, now: Duration, rank: Rank, why: &str) {
         if self.status.is_none() {
             self.aborter = Some(rank);
@@ -147,7 +149,7 @@ impl Policy {
         }
     }
 
-    /// A node has ended.
+    /// Notes that a node has ended.
     pub fn ended(&mut self, now: Duration, rank: Rank, how: &Ending) {
         if !self.living.remove(&rank) {
             return;
@@ -161,16 +163,16 @@ impl Policy {
             self.finished.push(rank);
             return;
         }
-        // Its local peers hear of a killed process sooner than its launcher does, and may have
-        // ended of it by then.
+        // Local peers of a killed process learn of its end sooner than the launcher does, and may
+        // have ended because of it by then.
         let killed = *how == Ending::Signal(SIGKILL)
             && matches!(self.stage, Stage::Running | Stage::Grace(_))
             && !self.told;
         if self.keep_going && self.stage == Stage::Running {
             return self.survived(rank, how);
         }
-        // Others fail because of the abort; only the aborter's own failure, and not one by the
-        // launcher's signals, counts.
+        // Other nodes fail because of the abort. Only the aborter's own failure counts, and not one
+        // by the launcher's signals.
         let by_itself = matches!(self.stage, Stage::Running | Stage::Grace(_));
         let unknown = self.status.is_none()
             && self.aborter.is_none_or(|aborter| aborter == rank && by_itself);
@@ -195,7 +197,7 @@ impl Policy {
         }
     }
 
-    /// A node has failed, and the others go on.
+    /// Notes that a node has failed, and the others go on.
     fn survived(&mut self, rank: Rank, how: &Ending) {
         let status = *self.status.get_or_insert(how.status());
         let rest = match self.living.len() {
@@ -208,13 +210,13 @@ impl Policy {
         self.explain(how);
     }
 
-    /// Says how long the nodes that are left have.
+    /// Returns a text on how long the remaining nodes have.
     fn grace_of(&self, left: usize, one: &str, many: &str) -> String {
         let (nodes, have) = if left == 1 { (one, "has") } else { (many, "have") };
         format!("; {left} {nodes} {have} {} s to end", self.grace.as_secs_f32())
     }
 
-    /// Nodes that ended with status 0 before the first failure may be its cause.
+    /// Explains that nodes which ended with status 0 before the first failure may be its cause.
     fn explain_early_ends(&mut self) {
         if self.told || self.stage != Stage::Running {
             return;
@@ -233,7 +235,7 @@ impl Policy {
         }
     }
 
-    /// The launcher got a signal that is meant for the job (LAUNCH-4.2).
+    /// Handles a signal to the launcher that is meant for the job (LAUNCH-4.2).
     pub fn signalled(&mut self, now: Duration, signal: i32) {
         self.told |= matches!(signal, SIGINT | SIGQUIT | SIGTERM | SIGHUP);
         match signal {
@@ -242,8 +244,8 @@ impl Policy {
                 self.interrupted = true;
                 self.actions.push(Action::Signal(signal));
             }
-            // The launcher has been told to go: its nodes may not stay behind for longer than it
-            // takes to end in order.
+            // The launcher was told to go, so its nodes may not stay behind for longer than an
+            // orderly end takes.
             SIGTERM | SIGHUP => {
                 self.actions.push(Action::Signal(signal));
                 if matches!(
@@ -269,7 +271,7 @@ impl Policy {
         format!("node{} {}{more}", if self.living.len() > 1 { "s" } else { "" }, few.join(", "))
     }
 
-    /// When [`Policy::timeout`] should be called next.
+    /// Returns when [`Policy::timeout`] should be called next.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Duration> {
         match self.stage {
@@ -283,7 +285,7 @@ impl Policy {
         }
     }
 
-    /// Time passes.
+    /// Acts on the passing of time.
     pub fn timeout(&mut self, now: Duration) {
         let running = matches!(self.stage, Stage::Running | Stage::Grace(_));
         if running && self.limit.is_some_and(|limit| limit <= now) {
@@ -320,8 +322,8 @@ impl Policy {
         }
     }
 
-    /// The nodes have said what they are doing, or have not, before the time limit ends them
-    /// (LAUNCH-3.3, END-3.3).
+    /// Takes the nodes' answers on what they are doing, or their absence, before the time limit
+    /// ends them (LAUNCH-3.3, END-3.3).
     pub fn answered(&mut self, now: Duration, answers: &[(Rank, Option<String>)]) {
         if !matches!(self.stage, Stage::Asking(_)) {
             return;
@@ -338,13 +340,13 @@ impl Policy {
     }
 }
 
-/// After the time limit nodes have so long to end by the error of what they wait for.
+/// Time that nodes have after the time limit to end by the error of their own waits.
 const ABORT_TIME: Duration = Duration::from_secs(1);
 
 const NO_ANSWER: &str = "no answer: it has not joined or does not run";
 
-/// Text of a node for one line of the launcher: control characters could change the terminal, or
-/// pretend to be another line.
+/// Cleans the text of a node for one line of the launcher. Control characters could change the
+/// terminal, or pretend to be another line.
 fn one_line(text: &str) -> String {
     text.trim_end().replace(char::is_control, " ")
 }

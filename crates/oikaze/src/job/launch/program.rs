@@ -1,8 +1,8 @@
 //! Finds the program of a job, and says why it cannot be run.
 //!
-//! The kernel answers an exec with a number that blames the program for what its interpreter or
-//! loader lacks, and the C library gives what the kernel does not know to `sh`. So the file is read
-//! before it is started (LAUNCH-6.1).
+//! The kernel answers an exec with an error number that blames the program for what its interpreter
+//! or loader lacks. The C library gives files of unknown format to `sh`. So the launcher reads the
+//! file before it is started (LAUNCH-6.1).
 
 use super::elf;
 use super::error::LaunchError;
@@ -14,9 +14,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The kernel reads so many bytes of a script's first line (BINPRM_BUF_SIZE of Linux).
+/// Number of bytes that the kernel reads of a script's first line (BINPRM_BUF_SIZE of Linux).
 const LINE_MAX: usize = 256;
-/// The kernel follows interpreters that are scripts themselves so far.
+/// Maximum number of interpreters that are scripts themselves and that the kernel follows.
 const SCRIPTS_MAX: u32 = 5;
 /// Handlers of formats that the kernel does not know itself, such as programs of other processors.
 const HANDLERS: &str = "/proc/sys/fs/binfmt_misc";
@@ -24,7 +24,7 @@ const HANDLERS: &str = "/proc/sys/fs/binfmt_misc";
 /// Finds a program as a shell does, and checks that it can be run here.
 ///
 /// # Errors
-/// Not there, or not to be run.
+/// The program is not there, or cannot be run.
 pub fn find_program(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, LaunchError> {
     let found = find(program, path)?;
     match why_not(&found) {
@@ -92,8 +92,8 @@ fn executable(meta: &std::fs::Metadata) -> Result<(), &'static str> {
     }
 }
 
-/// Why the system would refuse this file, or give it to the wrong program; `None` if nothing speaks
-/// against it.
+/// Returns why the system would refuse this file, or give it to the wrong program. Returns `None`
+/// if nothing speaks against the file.
 fn why_not(program: &Path) -> Option<String> {
     let mut path = program.to_owned();
     for _ in 0..SCRIPTS_MAX {
@@ -120,7 +120,8 @@ fn why_not(program: &Path) -> Option<String> {
     Some(format!("its interpreters are scripts, more than {SCRIPTS_MAX} one behind the other"))
 }
 
-/// The interpreter that a script's first line names, behind `#!`; or what is wrong with that line.
+/// Returns the interpreter that a script's first line names, behind `#!`. The error says what is
+/// wrong with that line.
 fn interpreter(line: &[u8]) -> Result<PathBuf, String> {
     const DOS: &str = "its first line ends with a carriage return, as DOS writes it; convert it, e.g. `sed -i 's/\\r$//' PROGRAM`";
     let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
@@ -129,7 +130,7 @@ fn interpreter(line: &[u8]) -> Result<PathBuf, String> {
     let shown = |name: &[u8]| OsStr::from_bytes(name).display().to_string();
     let path = Path::new(OsStr::from_bytes(name));
     match std::fs::metadata(path) {
-        // `env` finds what is named next, but not with a carriage return at its end.
+        // `env` finds the program that is named next, but not with a carriage return at its end.
         Ok(_)
             if name.ends_with(b"/env")
                 && words.next_back().is_some_and(|word| word.ends_with(b"\r")) =>
@@ -156,8 +157,8 @@ fn interpreter(line: &[u8]) -> Result<PathBuf, String> {
     }
 }
 
-/// Why a file that is no script is no program of this machine. What looks like text is: the C
-/// library gives it to `sh`.
+/// Returns why a file that is no script is no program of this machine. A file that looks like text
+/// is one, because the C library gives it to `sh`.
 fn why_no_binary(file: &File, head: &[u8]) -> Option<String> {
     if head.starts_with(elf::MAGIC) {
         return elf::why_not(file);
@@ -176,15 +177,15 @@ fn why_no_binary(file: &File, head: &[u8]) -> Option<String> {
     Some(format!("it is {system}"))
 }
 
-/// True if the kernel was told of a handler for this format (binfmt_misc), such as an emulator.
+/// Returns `true` if the kernel has a handler for this format (binfmt_misc), such as an emulator.
 fn has_handler(head: &[u8], path: &Path) -> bool {
     let Ok(handlers) = std::fs::read_dir(HANDLERS) else { return false };
     let texts = handlers.filter_map(|entry| std::fs::read_to_string(entry.ok()?.path()).ok());
     texts.into_iter().any(|text| handles(&text, head, path))
 }
 
-/// True if the handler described by this text (as the kernel prints it) takes a file that begins
-/// so.
+/// Returns `true` if the handler described by this text (as the kernel prints it) takes a file that
+/// begins so.
 fn handles(text: &str, head: &[u8], path: &Path) -> bool {
     let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     if !text.starts_with("enabled") || value("interpreter").is_none() {

@@ -1,4 +1,4 @@
-//! The launcher's side of another host: one ssh, at whose far end `oikaze agent` runs the nodes.
+//! Launcher's side of another host: one ssh, at whose far end `oikaze agent` runs the nodes.
 
 use super::Event;
 use super::ending::{Ending, STATUS_LAUNCHER};
@@ -17,7 +17,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Lines before the magic one that are not yet suspicious.
+/// Maximum number of lines before the magic one that are not suspicious.
 const CHATTER_MAX: usize = 1000;
 
 /// One other host.
@@ -32,8 +32,8 @@ pub struct Remote {
     closed: bool,
 }
 
-/// How another host is entered: `OIKAZE_RSH`, else ssh, which may not ask for passwords (nobody
-/// could answer for several).
+/// Returns the command that enters another host: `OIKAZE_RSH`, else ssh. ssh may not ask for
+/// passwords, because the user could not answer for several hosts.
 fn shell(rsh: Option<&str>) -> Vec<String> {
     let usual = "ssh -T -x -o BatchMode=yes -o ConnectTimeout=10";
     rsh.filter(|rsh| !rsh.trim().is_empty())
@@ -43,7 +43,7 @@ fn shell(rsh: Option<&str>) -> Vec<String> {
         .collect()
 }
 
-/// For the shell at the other end.
+/// Quotes a path for the shell at the other end.
 fn quoted(path: &OsStr) -> OsString {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+,@".contains(byte);
     if path.as_bytes().iter().all(plain) {
@@ -61,7 +61,7 @@ fn quoted(path: &OsStr) -> OsString {
 }
 
 impl Remote {
-    /// Enter a host and give the agent its order. `index` names this remote in events.
+    /// Enters a host and gives the agent its order. `index` names this remote in events.
     ///
     /// # Errors
     /// The remote shell cannot be started here.
@@ -126,8 +126,8 @@ impl Remote {
                 .err()
                 .map(|why| why.to_string());
             let _ = complaining.join();
-            // Wait without reaping: its number stays its own until the launcher has seen this
-            // event.
+            // Waits without reaping, so that the number stays its own until the launcher has seen
+            // this event.
             let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
             let _ = events.send(Event::HostClosed(index, why));
         };
@@ -144,22 +144,22 @@ impl Remote {
         });
     }
 
-    /// Pass a signal on.
+    /// Passes a signal on.
     pub fn signal(&mut self, signal: i32) {
         self.send(&Control::Signal(signal));
     }
 
-    /// A node there has ended. Only the first word about a node of this host counts.
+    /// Notes that a node there has ended. Only the first report on a node of this host counts.
     pub fn ended(&mut self, rank: Rank) -> bool {
         let new = self.living.remove(&rank);
         if self.living.is_empty() {
-            // All done: the agent ends when its input does.
+            // All nodes have ended, and the agent ends when its input does.
             self.input = None;
         }
         new
     }
 
-    /// The remote shell has ended; which nodes are lost with it, and why.
+    /// Notes that the remote shell has ended. Returns the nodes that are lost with it, and why.
     pub fn closed(&mut self, why: Option<String>) -> Vec<(Rank, Ending)> {
         self.input = None;
         self.closed = true;
@@ -186,7 +186,7 @@ impl Remote {
             .collect()
     }
 
-    /// Has the remote shell ended?
+    /// Returns `true` if the remote shell has ended.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed
@@ -195,8 +195,8 @@ impl Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        // Closing the input tells the agent to end its nodes; only one that does not listen is cut
-        // off, with what it said last.
+        // Closing the input tells the agent to end its nodes. Only an agent that does not react is
+        // cut off, with its last words as the reason.
         self.input = None;
         if !self.living.is_empty() && !self.closed {
             let _ = kill_process_group(self.pid, Signal::KILL);
@@ -205,7 +205,7 @@ impl Drop for Remote {
     }
 }
 
-/// Hand an agent's news on until it ends.
+/// Hands an agent's news on until it ends.
 fn listen(
     output: impl Read,
     index: usize,
@@ -222,10 +222,10 @@ fn listen(
         if line.trim_ascii_end() == MAGIC.as_bytes() {
             while let Some(news) = News::read(&mut output)? {
                 match news {
-                    // By this thread: a slow reader of ours holds up the nodes there, instead of
-                    // filling the memory here.
+                    // Written by this thread, so that a slow reader here holds up the nodes there
+                    // instead of filling the memory here.
                     News::Output(rank, stream, bytes) => {
-                        // If nobody reads any more, its own next line finds out.
+                        // If no reader is left, the agent's own next line finds out.
                         terminal.write(rank, stream, &bytes);
                     }
                     News::OutputEnd(rank, stream) => terminal.end(rank, stream),

@@ -35,8 +35,8 @@ use std::time::Duration;
 /// Time beyond the failure time that the other nodes have to end by their own errors after one node
 /// has failed.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long output may still come after the last node has ended: only a process that left its group
-/// can hold it open.
+/// Time that output may still take after the last node has ended. Only a process that left its
+/// group can hold the output open.
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 
 /// Question to all nodes before the time limit ends them.
@@ -45,21 +45,21 @@ const QUESTION: &str = "doing";
 /// Options that the user gave.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many nodes; one per host (or one) if absent.
+    /// Number of nodes; one per host (or one) if absent.
     pub nodes: Option<u32>,
-    /// Other hosts; none: all nodes run here.
+    /// Other hosts. If there are none, all nodes run here.
     pub hosts: Vec<Host>,
-    /// Each node in a network namespace of its own.
+    /// Network of the nodes, if each is in a namespace of its own.
     pub netns: Option<Cabling>,
     /// Settings that all nodes get.
     pub settings: Settings,
-    /// Rank in front of each line?
+    /// Set if each line begins with its rank.
     pub prefix: bool,
-    /// The longest the job may take.
+    /// Time limit of the job.
     pub timeout: Option<Duration>,
     /// Further variables for all nodes.
     pub environment: Vec<(OsString, OsString)>,
-    /// The nodes get the job's secret in their environment, and not by a descriptor.
+    /// Set if the nodes get the job's secret in their environment, and not by a descriptor.
     pub secret_in_environment: bool,
     /// Program and arguments.
     pub program: Vec<OsString>,
@@ -71,12 +71,12 @@ pub struct Options {
     pub rsh: Option<String>,
 }
 
-/// Run a job and wait for its end: the status of the first node that failed, else 0. From the main
-/// thread, before any other thread is started: it takes signals over, and children live no longer
-/// than the thread that starts them.
+/// Runs a job and waits for its end. Returns the status of the first node that failed, else 0.
+/// Called from the main thread, before any other thread is started. The launcher takes signals
+/// over, and children live no longer than the thread that starts them.
 ///
 /// # Errors
-/// Nothing was left running if the job could not be started.
+/// The job could not be started. Nothing was left running.
 pub fn run(options: &Options) -> Result<u8, LaunchError> {
     let signals = take_signals()?;
     let blocks = plan::place(options.nodes, &options.hosts)?;
@@ -85,7 +85,7 @@ pub fn run(options: &Options) -> Result<u8, LaunchError> {
         .program
         .first()
         .ok_or_else(|| LaunchError::Usage("no program: oikaze run -n 4 -- PROGRAM ...".into()))?;
-    // Looked for before anything is started; on other hosts, their agents look.
+    // Looked up before anything is started. On other hosts, the agents look the program up.
     let program = match options.hosts.is_empty() {
         true => find_program(name, std::env::var_os("PATH").as_deref())?,
         false => PathBuf::from(name),
@@ -116,7 +116,8 @@ pub fn run(options: &Options) -> Result<u8, LaunchError> {
         secret_in_environment: options.secret_in_environment,
         incarnation: new_incarnation(),
         settings: options.settings.clone(),
-        // A terminal would stop a node that reads it, as it is not in the foreground group.
+        // A terminal would stop a node that reads it, because the node is not in the foreground
+        // group.
         input: !std::io::stdin().is_terminal(),
     };
     let mut job = Job {
@@ -139,7 +140,7 @@ pub fn run(options: &Options) -> Result<u8, LaunchError> {
         policy.keep_going();
     }
     let status = job.supervise(policy, &inbox);
-    // Children first, then their namespaces; the guard last, as it watches over both.
+    // Children end first, then their namespaces. The guard ends last, because it watches over both.
     let Job { crew, remotes, server, guard, terminal, words, .. } = job;
     drop((crew, remotes, server));
     drop(network);
@@ -156,11 +157,11 @@ pub fn run(options: &Options) -> Result<u8, LaunchError> {
     Ok(status)
 }
 
-/// The launcher's own lines. A reader who has stopped reading holds up the thread that writes them,
-/// and not the one that ends the job.
+/// Prints the launcher's own lines. A reader that has stopped reading holds up the thread that
+/// writes them, and not the one that ends the job.
 struct Words {
     lines: Sender<String>,
-    /// Closed when all have been written.
+    /// Closed when all lines have been written.
     written: Receiver<()>,
 }
 
@@ -189,7 +190,7 @@ impl Words {
     }
 }
 
-/// The store's socket and where nodes find it.
+/// Opens the store's socket, and returns the address at which nodes find it.
 fn open_store(
     options: &Options,
     network: Option<&Network>,
@@ -234,8 +235,8 @@ fn variables(options: &Options) -> Vec<(OsString, OsString)> {
     variables
 }
 
-/// A user's own `OIKAZE_…` variables hold on other hosts too; those that a launcher sets are set
-/// anew.
+/// Returns a user's own `OIKAZE_…` variables, which hold on other hosts too. Variables that a
+/// launcher sets are set anew.
 fn inherited() -> impl Iterator<Item = (OsString, OsString)> {
     use environment::{INCARNATION, LOCAL_RANK, LOCAL_SIZE, RANK, SECRET, SECRET_FD, SIZE, STORE};
     let ours =
@@ -310,7 +311,7 @@ impl Job {
         Ok(())
     }
 
-    /// Until everything has ended.
+    /// Supervises the job until all of it has ended.
     fn supervise(&mut self, mut policy: Policy, inbox: &Receiver<Event>) -> u8 {
         let mut clock = Clock::new();
         let mut drain_until = None;
@@ -337,18 +338,18 @@ impl Job {
                     self.crew.abandon();
                 }
             }
-            // An agent leaves when all its nodes' output has been passed on.
+            // An agent leaves when it has passed on all output of its nodes.
             let drained = self.crew.is_drained() && self.remotes.iter().all(Remote::is_closed);
             if policy.is_over() && (drained || drain_until.is_some_and(|until| until <= now)) {
-                // What the nodes have written is not lost because its reader is slow, unless the
-                // user wants an end.
+                // A slow reader does not lose the output of the nodes, unless the user wants an
+                // end.
                 if drained || policy.wants_an_end(now) || !self.terminal.is_busy() {
                     return policy.status();
                 }
                 drain_until = Some(now + DRAIN_TIME);
             }
             if has_taken {
-                // A SIGCHLD among these may be of a node that has not been reaped.
+                // A SIGCHLD among these may belong to a node that has not been reaped.
                 continue;
             }
             let deadline = drain_until.or_else(|| policy.next_timeout());
@@ -358,7 +359,7 @@ impl Job {
             };
             match event {
                 Ok(event) => self.take(event, clock.now(), &mut policy),
-                // Senders live as long as this job; a passed deadline is looked at above.
+                // Senders live as long as this job. A passed deadline is handled above.
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
         }
@@ -395,8 +396,8 @@ impl Job {
     fn take(&mut self, event: Event, now: Duration, policy: &mut Policy) {
         match event {
             Event::Signal(SIGCHLD | SIGXFSZ) | Event::LauncherGone => {}
-            // Ctrl-Z: the whole job stops, then the launcher. SIGCONT is passed on like any other
-            // signal (LAUNCH-4.1).
+            // Ctrl-Z stops the whole job, and then the launcher. SIGCONT is passed on like any
+            // other signal (LAUNCH-4.1).
             Event::Signal(signal) if stops(signal) => {
                 self.signal(SIGSTOP);
                 stop_myself();

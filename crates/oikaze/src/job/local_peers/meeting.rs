@@ -1,13 +1,13 @@
-//! How two nodes of one machine agree to share memory, in three steps. Each node says in the job's
-//! store how it has done a step, and so nobody waits for what will not come, nor for a stranger who
-//! calls and says nothing:
+//! Meeting of two nodes of one machine, which agree in three steps to share memory. Each node
+//! publishes the result of each step in the job's store. So no node waits for an answer that will
+//! not come, nor for a stranger that calls and says nothing:
 //!
-//! 1. *Called*: it has called those of lower rank, and said to each what there is to be said. That
-//!    lies in their sockets when they read this.
-//! 2. *Answered*: it has heard those of higher rank that called, and answered. The answer lies in
-//!    their sockets.
-//! 3. *Used*: it has heard the answers, and has the last word on each pair. So there is no pair of
-//!    which one node uses the rings and the other does not.
+//! 1. *Called*: the node has called all nodes of lower rank and sent its hello to each. The hellos
+//!    are in their sockets when they read this.
+//! 2. *Answered*: the node has heard all nodes of higher rank that called, and has answered. The
+//!    answers are in their sockets.
+//! 3. *Used*: the node has heard the answers, and has the last word on each pair. So there is no
+//!    pair of which one node uses the rings and the other does not.
 
 use super::Why;
 use crate::error::remedy;
@@ -27,12 +27,13 @@ const HELLO: &[u8] = b"oikaze shm hello";
 const WELCOME: &[u8] = b"oikaze shm welcome";
 const NONCE: usize = 16;
 const MAC: usize = 32;
-/// Bytes of the cause in one verdict: those of all local peers fit a value of the store.
+/// Maximum length of the cause in one verdict, in bytes. The causes of all local peers fit a value
+/// of the store.
 const VERDICT_MAX: usize = 256;
-/// Caller's rank, called rank, nonce, MAC.
+/// Length of a hello in bytes: caller's rank, called rank, nonce, MAC.
 const HELLO_LEN: usize = 8 + NONCE + MAC;
 
-/// How to call a node: the same for both of them.
+/// Way to call a node, the same for both nodes.
 pub(super) enum WayTo {
     Name(String),
     File(PathBuf),
@@ -41,7 +42,7 @@ pub(super) enum WayTo {
 /// Outcome of each meeting.
 pub(super) type Outcomes = BTreeMap<Rank, Result<Pair, Why>>;
 
-/// See the module.
+/// Step of a meeting; see the module.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Called,
@@ -68,7 +69,7 @@ impl Step {
 #[derive(Default, Serialize, Deserialize)]
 struct Verdicts(BTreeMap<Rank, Option<Why>>);
 
-/// A call that is not answered yet.
+/// Call that is not answered yet.
 pub(super) struct Calling {
     rank: Rank,
     line: Line,
@@ -76,23 +77,24 @@ pub(super) struct Calling {
     nonce: [u8; NONCE],
 }
 
-/// The calls between this node and those it expects.
+/// Calls between this node and the nodes that it expects.
 pub(super) struct Meeting<'a> {
     job: &'a dyn Bootstrap,
     listener: &'a Listener,
-    /// For a step of others.
+    /// Time limit for a step of other nodes.
     patience: Duration,
-    /// For the last word.
+    /// Time limit for the last step.
     limit: Duration,
 }
 
 impl<'a> Meeting<'a> {
-    /// `limit`: how long the nodes of the job may take to meet; these here take a part of it.
+    /// Makes a meeting. `limit` is the time that the nodes of the job have to meet, of which the
+    /// nodes of this machine take a part.
     pub fn new(job: &'a dyn Bootstrap, listener: &'a Listener, limit: Duration) -> Self {
         Meeting { job, listener, patience: LOCAL_PEERS_AGREE_TIME.min(limit / 4), limit }
     }
 
-    /// As [`Meeting::new`], with the time that others are given.
+    /// Makes a meeting as [`Meeting::new`] does, with the time that others are given.
     #[cfg(test)]
     pub fn with_patience(
         job: &'a dyn Bootstrap,
@@ -103,10 +105,11 @@ impl<'a> Meeting<'a> {
         Meeting { job, listener, patience, limit }
     }
 
-    /// Agree with each of these, or find out why not.
+    /// Agrees with each of these nodes, or finds out why not.
     ///
     /// # Errors
-    /// The store fails, or a node that has said it can share memory never says whether it does.
+    /// The store fails, or a node that has published that it can share memory never publishes
+    /// whether it does.
     pub fn hold(&self, callable: Vec<(Rank, WayTo)>) -> Result<Outcomes, JobError> {
         if callable.is_empty() {
             return Ok(Outcomes::new());
@@ -133,7 +136,7 @@ impl<'a> Meeting<'a> {
         Ok(outcomes)
     }
 
-    /// Say how a step went.
+    /// Publishes the result of a step.
     pub fn tell<T>(
         &self,
         step: Step,
@@ -150,8 +153,8 @@ impl<'a> Meeting<'a> {
         self.job.put(&step.key(self.job.rank()), &text)
     }
 
-    /// How a step of another node went, as far as it concerns this one. It may be late with all but
-    /// the last one, which it does alone.
+    /// Returns the result of another node's step, as far as it concerns this node. The other node
+    /// may be late with all steps but the last, which it does alone.
     fn process(
         &self,
         step: Step,
@@ -202,7 +205,8 @@ impl<'a> Meeting<'a> {
         Ok(Calling { rank, line, memory, nonce })
     }
 
-    /// Wait until each of these has called, or says that it could not; then answer.
+    /// Waits until each of these nodes has called, or has published that it could not, and then
+    /// answers.
     fn answer_all(&self, ranks: impl Iterator<Item = Rank>) -> Result<Outcomes, JobError> {
         let deadline = Instant::now() + self.patience;
         let (mut coming, mut outcomes) = (Vec::new(), Outcomes::new());
@@ -222,8 +226,8 @@ impl<'a> Meeting<'a> {
         Ok(outcomes)
     }
 
-    /// Answer those that have called, and send away whoever else has. Nothing is waited for: all of
-    /// it is there.
+    /// Answers the nodes that have called, and sends other callers away. Nothing is waited for,
+    /// because all calls are there.
     pub fn be_called(
         &self,
         coming: &[Rank],
@@ -239,7 +243,7 @@ impl<'a> Meeting<'a> {
             match next() {
                 None => break,
                 Some(Ok(line)) => {
-                    // Who says nothing, or nonsense, is none of ours.
+                    // A caller that sends nothing, or nonsense, is no node of this job.
                     if let Ok((rank, outcome)) = self.answer(line, coming) {
                         outcomes.insert(rank, outcome);
                     }
@@ -295,7 +299,8 @@ impl<'a> Meeting<'a> {
         &self,
         calls: BTreeMap<Rank, Result<Calling, Why>>,
     ) -> Result<Outcomes, JobError> {
-        // Who is to answer may have waited for another one all its time; and be late as well.
+        // The answering node may have spent all its time on waiting for another one, and may be
+        // late as well.
         let deadline = Instant::now() + 2 * self.patience;
         let mut outcomes = Outcomes::new();
         for (rank, call) in calls {

@@ -1,9 +1,9 @@
-//! Which nodes of a job share memory with this one: they find each other, and agree, before the
-//! first message (spec/memory.md, MEM-16.8).
+//! Setup of memory shared with nodes of the same machine. The nodes find each other and agree
+//! before the first message (spec/memory.md, MEM-16.8).
 //!
-//! Each node opens a [`Listener`] and publishes where it is. Of two nodes on one machine, of one
-//! user, that can reach each other's listener, the one of higher rank calls, makes the memory and
-//! hands it over ([`meeting`]).
+//! Each node opens a [`Listener`] and publishes its address. Two nodes on one machine, of one user,
+//! can share memory if they reach each other's listener. The node of higher rank calls, makes the
+//! memory and hands it over ([`meeting`]).
 
 mod meeting;
 #[cfg(test)]
@@ -22,30 +22,30 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A directory that nodes in other network namespaces of this machine see, too: containers that
-/// share it share memory.
+/// Variable that names a directory which nodes in other network namespaces of this machine see,
+/// too. Containers that share the directory share memory.
 pub const VARIABLE: &str = "OIKAZE_SHM_DIR";
-/// Why two nodes of one machine talk over UDP all the same.
+/// Reason why two nodes of one machine talk over UDP all the same.
 type Why = String;
 
-/// This node's listener, or why it has none.
+/// Listener of this node, or the reason why it has none.
 pub(crate) struct LocalPeerSetup {
     listener: Result<(Listener, Callable), Why>,
     /// Messages about failures that do not keep the node from joining.
     notices: Vec<String>,
 }
 
-/// With whom memory is shared, and what a person should know about the others.
+/// Nodes that share memory with this one, and what a person should know about the others.
 #[derive(Default)]
 pub(crate) struct Found {
     pub pairs: Vec<(Rank, Pair)>,
     pub notices: Vec<String>,
-    /// Nodes of this machine that no memory is shared with.
+    /// Number of nodes of this machine that share no memory with this one.
     pub unshared: u64,
 }
 
 impl LocalPeerSetup {
-    /// Open the listener, unless the user does not want it.
+    /// Opens the listener, unless the user does not want it.
     pub fn open(job: &dyn Bootstrap, without: &Without) -> LocalPeerSetup {
         let mut notices = Vec::new();
         let directory =
@@ -63,7 +63,7 @@ impl LocalPeerSetup {
         self.listener.as_ref().ok().map(|(_, callable)| callable.clone())
     }
 
-    /// Meet those of this machine. `all`: what every rank published.
+    /// Meets the nodes of this machine. `all` has the published record of every rank.
     ///
     /// # Errors
     /// The store fails.
@@ -93,7 +93,7 @@ impl LocalPeerSetup {
                 return Ok(found);
             }
         };
-        // Both nodes come to the same: who expects to be met is.
+        // Both nodes come to the same result, so a node that expects a meeting is expected too.
         let (mut callable, mut whys) = (Vec::new(), BTreeMap::new());
         for (rank, theirs) in here {
             match way_to(mine, theirs) {
@@ -171,7 +171,7 @@ fn way_to(mine: &Reachable, theirs: &Reachable) -> Result<WayTo, Why> {
 }
 
 impl Found {
-    /// Use what both sides have met, and tell why not the others.
+    /// Uses the pairs on which both sides agree, and notes why the others are not used.
     fn take(&mut self, outcomes: Outcomes, whys: BTreeMap<Rank, Why>) {
         let mut whys = whys;
         for (rank, outcome) in outcomes {
