@@ -1,8 +1,7 @@
-//! A node's end of the store: a [`Bootstrap`] over one TCP connection, used by any number of
-//! threads.
+//! Node's end of the store: a [`Bootstrap`] over one TCP connection, used by any number of threads.
 //!
-//! `connect` opens the connection. `resume` opens another one when it is lost, and asks again for
-//! all that was not answered.
+//! `connect` opens the connection. If it is lost, `resume` opens another one, and sends all
+//! unanswered requests again.
 
 pub(super) mod answering;
 mod connect;
@@ -27,7 +26,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long the store may take for what needs no waiting.
+/// Time limit for the store's answer to a request that needs no waiting.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 
 /// State that the reading thread and the callers share.
@@ -40,7 +39,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// By request: absent when nobody waits, `None` until answered.
+    /// Replies by request: absent when no thread waits, `None` until answered.
     pending: HashMap<u32, Option<Reply>>,
     last_id: u32,
     lost: Option<String>,
@@ -59,7 +58,7 @@ impl Shared {
     }
 }
 
-/// A connection to the store.
+/// Connection to the store.
 pub struct Client {
     place: Place,
     settings: Settings,
@@ -70,10 +69,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connect, prove the secret and take the place that the launcher gave.
+    /// Connects, proves the secret and takes the place that the launcher gave.
     ///
     /// # Errors
-    /// The store cannot be reached, does not prove the secret, or refuses.
+    /// The store cannot be reached, does not prove the secret, or refuses this process.
     pub fn connect(place: Place, settings: Settings) -> Result<Client, JobError> {
         let limit = settings.time_limit.unwrap_or(MEET_TIME);
         let process = Process::new()?;
@@ -102,7 +101,7 @@ impl Client {
         Ok(Client { place, settings, shared, link, reader: Some(reader), origin: Origin::here() })
     }
 
-    /// Ask and wait for the answer.
+    /// Sends a request and waits for the answer.
     fn ask(&self, request: &Request, limit: Duration) -> Result<Reply, JobError> {
         if !self.origin.is_here() {
             let why = "this process is a child of fork, and the connection is its parent's".into();
@@ -131,7 +130,7 @@ impl Client {
 
     /// Waits for an answer. `spent` receives the time that has passed, in milliseconds.
     fn wait(&self, id: u32, limit: Duration, spent: &AtomicU64) -> Result<Reply, JobError> {
-        // While this process and the store are stopped, no limit passes.
+        // No limit passes while this process and the store are stopped.
         let mut clock = Clock::new();
         let mut state = self.shared.lock();
         loop {
@@ -158,8 +157,8 @@ impl Client {
         }
     }
 
-    /// Ask for something that may take until `timeout`; the store itself watches the limit and says
-    /// what is missing.
+    /// Sends a request that may take until `timeout`. The store itself watches the limit and
+    /// reports what is missing.
     fn ask_within(
         &self,
         request: &Request,
@@ -172,7 +171,7 @@ impl Client {
             Reply::TimedOut(missing) => Err(JobError::TimedOut { what, limit: timeout, missing }),
             Reply::Aborted(why) => Err(JobError::Aborted { why }),
             Reply::Gone(NodeEnd { rank, how, .. }) => Err(JobError::NodeEnded { rank, how, what }),
-            // Both come only unasked, and are no answer to a request.
+            // Both come only unasked, and do not answer a request.
             Reply::Ended(_) | Reply::Question(_) => {
                 Err(JobError::StoreLost { why: "an answer of the wrong kind".into() })
             }
@@ -239,7 +238,7 @@ impl Bootstrap for Client {
     }
 
     fn abort(&self, why: &str) {
-        // If the store is gone the launcher is, and with it the job.
+        // If the store is gone, the launcher is gone too, and with it the job.
         let _ = self.ask(&Request::Abort(why.to_owned()), ANSWER_TIME);
     }
 

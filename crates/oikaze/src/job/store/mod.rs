@@ -1,4 +1,4 @@
-//! The job's store: a small table of published values and fences, embedded in the launcher, reached
+//! Store of a job: a small table of published values and fences, embedded in the launcher, reached
 //! over TCP.
 //!
 //! - [`protocol`]: frames and what they mean; bounded, checked, sealed by a key that both ends

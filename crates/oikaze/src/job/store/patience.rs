@@ -14,22 +14,22 @@ const STALL_TIME: Duration = Duration::from_secs(4);
 /// Interval of probes on an idle connection.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Makes an open connection blocking, and notice a stalled path soon.
+/// Makes an open connection blocking, and lets it notice a stalled path soon.
 ///
 /// # Errors
-/// The error of a socket option.
+/// A socket option could not be set.
 pub(super) fn apply(stream: &TcpStream) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     notice_stalls(stream)
 }
 
-/// As [`apply`], for a connection that is polled.
+/// Sets the options as [`apply`] does, for a connection that is polled.
 ///
 /// # Errors
-/// The error of a socket option.
+/// A socket option could not be set.
 pub(super) fn notice_stalls(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    // Few segments are in flight: retransmit at a constant interval (tcp(7),
+    // Few segments are in flight, so retransmit at a constant interval (tcp(7),
     // Documentation/networking/tcp-thin.rst).
     sockopt::set_tcp_thin_linear_timeouts(stream, true)?;
     sockopt::set_socket_keepalive(stream, true)?;

@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 pub struct Claim {
     /// Identity of the process.
     pub process: [u8; PROCESS_LEN],
-    /// Number of the proof; a greater one is of a newer connection.
+    /// Number of the proof. A newer connection has a greater number.
     pub attempt: u32,
 }
 
 struct Place {
     claim: Claim,
     is_connected: bool,
-    /// Others may know what the process has published, so that no other process can stand in for
-    /// it.
+    /// Set once the process has published. Others may know its values, so no other process can
+    /// stand in for it.
     has_published: bool,
 }
 
@@ -26,11 +26,11 @@ struct Place {
 pub(super) struct Places(BTreeMap<Rank, Place>);
 
 impl Places {
-    /// Gives a rank to a connection. Returns true if it continues an earlier connection of the same
-    /// process.
+    /// Gives a rank to a connection. Returns `true` if the connection continues an earlier one of
+    /// the same process.
     ///
     /// # Errors
-    /// The reason for which the connection cannot have the rank.
+    /// The text says why the connection cannot have the rank.
     pub fn take(&mut self, rank: Rank, claim: Claim) -> Result<bool, String> {
         match self.0.get_mut(&rank) {
             Some(place) if place.claim.process == claim.process => {
@@ -65,7 +65,7 @@ impl Places {
         }
     }
 
-    /// Returns true while the connection is the newest of its rank.
+    /// Returns `true` while the connection is the newest of its rank.
     pub fn holds(&self, rank: Rank, claim: &Claim) -> bool {
         self.0.get(&rank).is_some_and(|place| place.is_connected && place.claim == *claim)
     }
@@ -77,12 +77,12 @@ impl Places {
         }
     }
 
-    /// Returns true while a connection holds the rank.
+    /// Returns `true` while a connection holds the rank.
     pub fn is_connected(&self, rank: Rank) -> bool {
         self.0.get(&rank).is_some_and(|place| place.is_connected)
     }
 
-    /// Ranks that are connected.
+    /// Returns the ranks that are connected.
     pub fn connected(&self) -> impl Iterator<Item = Rank> + '_ {
         self.0.iter().filter(|(_, place)| place.is_connected).map(|(rank, _)| *rank)
     }

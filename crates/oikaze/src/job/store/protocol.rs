@@ -1,36 +1,38 @@
 //! Frames of the store's protocol: `length u32 | body | tag`, little-endian; the tag only after the
 //! handshake.
 //!
-//! Handshake: the store greets with its version and a nonce; the node answers with its version,
-//! place and nonce and proves the secret over all of it; the store proves it too. Labels differ by
-//! direction, so no proof can be reflected. From then on each frame carries 16 bytes of HMAC-SHA256
-//! under a session key over direction, number and body: nobody on the path can put words in, leave
-//! some out or repeat them. Values are not encrypted; the secret itself never travels here.
+//! In the handshake, the store greets with its version and a nonce. The node answers with its
+//! version, place and nonce, and proves the secret over all of it. The store proves the secret too.
+//! Labels differ by direction, so no proof can be reflected.
+//!
+//! From then on each frame carries 16 bytes of HMAC-SHA256 under a session key over direction,
+//! number and body. An attacker on the path cannot insert, drop or repeat frames. Values are not
+//! encrypted, and the secret itself never travels here.
 
 use crate::job::{KEY_MAX, NodeEnd, Secret, VALUE_MAX};
 
-/// Both ends must say the same.
+/// Protocol version, which must be the same at both ends.
 pub const VERSION: u16 = 3;
-/// Bytes of the length in front of a frame.
+/// Length of the length field in front of a frame, in bytes.
 pub const LENGTH_LEN: usize = 4;
-/// Bytes of a frame's tag.
+/// Length of a frame's tag, in bytes.
 pub const TAG_LEN: usize = 16;
-/// The longest text of a refusal or an abort.
+/// Maximum length of the text of a refusal or an abort, in bytes.
 pub const TEXT_MAX: usize = 1024;
 /// Maximum length of a question or an answer, in bytes (4 KiB).
 pub const QUESTION_MAX: usize = 4096;
-/// The longest frame after the handshake.
+/// Maximum length of a frame after the handshake, in bytes.
 pub const FRAME_MAX: usize = VALUE_MAX + KEY_MAX + 64 + TAG_LEN;
-/// The longest frame before it.
+/// Maximum length of a frame of the handshake, in bytes.
 pub const HANDSHAKE_MAX: usize = 256 + TEXT_MAX;
-/// Bytes of a nonce.
+/// Length of a nonce, in bytes.
 pub const NONCE_LEN: usize = 32;
-/// Bytes of the identity of a process.
+/// Length of the identity of a process, in bytes.
 pub const PROCESS_LEN: usize = 16;
 
 const MAGIC: &[u8; 8] = b"OIKAZEST";
 
-/// Bytes that are no frame of this protocol.
+/// Error for bytes that are no frame of this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a frame of the store's protocol: {0}")]
 pub struct Malformed(pub &'static str);
@@ -83,13 +85,13 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// At most [`TEXT_MAX`] bytes of a text, cut between characters.
+/// Returns at most [`TEXT_MAX`] bytes of a text, cut between characters.
 #[must_use]
 pub fn clip(text: &str) -> &str {
     clip_to(text, TEXT_MAX)
 }
 
-/// At most `max` bytes of a text, cut between characters.
+/// Returns at most `max` bytes of a text, cut between characters.
 #[must_use]
 pub fn clip_to(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]
@@ -99,27 +101,27 @@ fn encode_end(end: &NodeEnd) -> Vec<u8> {
     [&end.rank.to_le_bytes()[..], &[u8::from(end.success)], clip(&end.how).as_bytes()].concat()
 }
 
-/// The store's first words.
+/// First message of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Greeting {
-    /// The store's version.
+    /// Version of the store.
     pub version: u16,
-    /// Drawn for this connection.
+    /// Nonce of this connection.
     pub nonce: [u8; NONCE_LEN],
 }
 
 impl Greeting {
-    /// As a body.
+    /// Encodes the greeting as a body.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         [&MAGIC[..], &self.version.to_le_bytes(), &self.nonce].concat()
     }
 
-    /// From a body. Later versions may append, so only the front is looked at if the version is not
-    /// ours.
+    /// Decodes a body. Later versions may append, so only the front is read if the version is
+    /// another one.
     ///
     /// # Errors
-    /// Not a greeting.
+    /// The body is not a greeting.
     pub fn decode(body: &[u8]) -> Result<Greeting, Malformed> {
         let mut cursor = Cursor(body);
         if cursor.array()? != *MAGIC {
@@ -135,49 +137,49 @@ impl Greeting {
     }
 }
 
-/// A node's answer to the greeting.
+/// Answer of a node to the greeting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proof {
-    /// The node's version.
+    /// Version of the node.
     pub version: u16,
     /// Rank that the caller claims.
     pub rank: u32,
-    /// How many nodes it thinks there are.
+    /// Number of nodes of the job, as the caller has it.
     pub size: u32,
-    /// Which start of that rank.
+    /// Incarnation of the caller.
     pub incarnation: u64,
     /// Identity of the process: the same for all its connections.
     pub process: [u8; PROCESS_LEN],
     /// Number of this proof among those of the process, from 1.
     pub attempt: u32,
-    /// Drawn for this connection.
+    /// Nonce of this connection.
     pub nonce: [u8; NONCE_LEN],
-    /// Proves the secret over all of the above and the greeting.
+    /// Proof of the secret, over all of the above and the greeting.
     pub mac: [u8; 32],
 }
 
 impl Proof {
-    /// Fill in `mac`.
+    /// Fills in `mac`.
     #[must_use]
     pub fn signed(mut self, secret: &Secret, greeting: &Greeting) -> Proof {
         self.mac = secret.mac(&[b"oikaze store: node's proof", &greeting.encode(), &self.claims()]);
         self
     }
 
-    /// Does the node know the secret?
+    /// Returns `true` if the node knows the secret.
     #[must_use]
     pub fn verify(&self, secret: &Secret, greeting: &Greeting) -> bool {
         secret
             .verify(&[b"oikaze store: node's proof", &greeting.encode(), &self.claims()], &self.mac)
     }
 
-    /// The store's proof in return.
+    /// Returns the store's proof in return.
     #[must_use]
     pub fn answer(&self, secret: &Secret, greeting: &Greeting) -> [u8; 32] {
         secret.mac(&[b"oikaze store: store's proof", &greeting.encode(), &self.claims()])
     }
 
-    /// The store's proof that a refusal in these words is its own.
+    /// Returns the store's proof that a refusal in these words is its own.
     #[must_use]
     pub fn refusal(&self, secret: &Secret, greeting: &Greeting, why: &str) -> [u8; 32] {
         secret.mac(&[
@@ -188,7 +190,7 @@ impl Proof {
         ])
     }
 
-    /// Is a refusal in these words the store's own?
+    /// Returns `true` if a refusal in these words is the store's own.
     #[must_use]
     pub fn verify_refusal(
         &self,
@@ -203,7 +205,7 @@ impl Proof {
         )
     }
 
-    /// The key of the connection that follows.
+    /// Returns the key of the connection that follows.
     #[must_use]
     pub fn session(&self, secret: &Secret, greeting: &Greeting) -> Secret {
         secret.derive(&[b"oikaze store: session", &greeting.encode(), &self.claims()])
@@ -221,7 +223,7 @@ impl Proof {
         body
     }
 
-    /// As a body.
+    /// Encodes the proof as a body.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut body = self.claims();
@@ -229,10 +231,10 @@ impl Proof {
         body
     }
 
-    /// From a body.
+    /// Decodes a body. Returns `Ok(Err(version))` for a proof of another version.
     ///
     /// # Errors
-    /// Not a proof; `Ok(Err(version))` if it is one of another version.
+    /// The body is not a proof.
     pub fn decode(body: &[u8]) -> Result<Result<Proof, u16>, Malformed> {
         let mut cursor = Cursor(body);
         if cursor.array()? != *MAGIC {
@@ -252,12 +254,12 @@ impl Proof {
     }
 }
 
-/// How the handshake ends.
+/// End of the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Come in; the store's proof.
+    /// The node is accepted. The value is the store's proof.
     Welcome([u8; 32]),
-    /// Stay out.
+    /// The node is refused.
     Refused {
         /// [`Proof::refusal`] if the node has proven that it knows the secret, else zeros.
         mac: [u8; 32],
@@ -267,7 +269,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// As a body.
+    /// Encodes the verdict as a body.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {
@@ -276,10 +278,10 @@ impl Verdict {
         }
     }
 
-    /// From a body.
+    /// Decodes a body.
     ///
     /// # Errors
-    /// Not a verdict.
+    /// The body is not a verdict.
     pub fn decode(body: &[u8]) -> Result<Verdict, Malformed> {
         let mut cursor = Cursor(body);
         match cursor.array()? {
@@ -297,24 +299,25 @@ impl Verdict {
 /// Request of a node to the store. Time limits are in milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Publish.
+    /// Publishes a value.
     Put(String, Vec<u8>),
-    /// Wait for a value.
+    /// Waits for a value.
     Get(String, u64),
-    /// Wait for all nodes.
+    /// Waits for all nodes.
     Fence(String, u64),
-    /// End the job.
+    /// Ends the job.
     Abort(String),
-    /// Ask the launcher to let the other nodes go on after the death of a node. Answered by `Done`.
+    /// Asks the launcher to let the other nodes go on after the death of a node. Answered by
+    /// `Done`.
     KeepGoing,
-    /// Ask the node of this rank a question, with a time limit. Answered by `Done` with the text.
+    /// Asks the node of this rank a question, with a time limit. Answered by `Done` with the text.
     Ask(u32, u64, String),
-    /// Answer the question of this number ([`Reply::Question`]). The store does not reply.
+    /// Answers the question of this number ([`Reply::Question`]). The store does not reply.
     Answer(u32, String),
 }
 
 impl Request {
-    /// As a body; `id` comes back with the reply.
+    /// Encodes the request as a body. `id` comes back with the reply.
     #[must_use]
     pub fn encode(&self, id: u32) -> Vec<u8> {
         let mut body = id.to_le_bytes().to_vec();
@@ -355,10 +358,10 @@ impl Request {
         body
     }
 
-    /// From a body.
+    /// Decodes a body.
     ///
     /// # Errors
-    /// Not a request.
+    /// The body is not a request.
     pub fn decode(body: &[u8]) -> Result<(u32, Request), Malformed> {
         let mut cursor = Cursor(body);
         let id = u32::from_le_bytes(cursor.array()?);
@@ -385,19 +388,19 @@ impl Request {
     }
 }
 
-/// The request number of words that nobody asked for.
+/// Request number of unasked messages.
 pub const UNASKED: u32 = 0;
 
 /// Reply of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Done; a get's value.
+    /// The request is done. The value is that of a get.
     Done(Vec<u8>),
-    /// Not allowed, and why.
+    /// The request is not allowed, for this reason.
     Refused(String),
-    /// The time limit passed; who or what was missing.
+    /// The time limit passed. The text names what was missing.
     TimedOut(String),
-    /// The job was ended, and why. Also sent unasked.
+    /// The job was ended, for this reason. Also sent unasked.
     Aborted(String),
     /// A node that is needed for the answer has ended.
     Gone(NodeEnd),
@@ -408,7 +411,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// As a body.
+    /// Encodes the reply as a body.
     #[must_use]
     pub fn encode(&self, id: u32) -> Vec<u8> {
         let end;
@@ -426,10 +429,10 @@ impl Reply {
         [&id.to_le_bytes()[..], &[code], rest].concat()
     }
 
-    /// From a body.
+    /// Decodes a body.
     ///
     /// # Errors
-    /// Not a reply.
+    /// The body is not a reply.
     pub fn decode(body: &[u8]) -> Result<(u32, Reply), Malformed> {
         let mut cursor = Cursor(body);
         let id = u32::from_le_bytes(cursor.array()?);

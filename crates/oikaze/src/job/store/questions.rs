@@ -1,5 +1,5 @@
-//! Questions that nodes and the launcher ask nodes: what is open, from where, until when.
-//! LAUNCH-2.2. No I/O, no clock.
+//! Open questions of nodes and the launcher to nodes: their origin and time limit (LAUNCH-2.2). No
+//! I/O, no clock.
 
 use oikaze_protocol::Rank;
 use std::collections::BTreeMap;
@@ -26,8 +26,7 @@ struct Question {
     text: String,
 }
 
-/// Open questions by number. Each one is handed back exactly once, unless its asker disconnects
-/// first.
+/// Open questions by number. Each is handed back exactly once, unless its asker disconnects first.
 #[derive(Default)]
 pub struct Questions {
     open: BTreeMap<u32, Question>,
@@ -69,8 +68,8 @@ impl Questions {
         Ok(self.last)
     }
 
-    /// Closes a question that `from` has answered. `None` if no such question to `from` is open
-    /// (late, or invented).
+    /// Closes a question that `from` has answered. Returns `None` if no such question to `from` is
+    /// open (late, or invented).
     pub fn answered(&mut self, from: Rank, number: u32) -> Option<(Asker, Rank)> {
         if self.open.get(&number)?.to != from {
             return None;
@@ -78,7 +77,7 @@ impl Questions {
         self.open.remove(&number).map(|question| (question.asker, question.to))
     }
 
-    /// Open questions to a node: number and text.
+    /// Returns the open questions to a node: number and text.
     pub fn open_to(&self, to: Rank) -> impl Iterator<Item = (u32, &str)> {
         self.open
             .iter()
@@ -96,12 +95,12 @@ impl Questions {
         self.close(|open| matches!(open.asker, Asker::Node(of, _) if of == rank));
     }
 
-    /// Closes the questions whose time limit has passed.
+    /// Closes the questions whose time limit has passed, and returns them.
     pub fn late(&mut self, now: Duration) -> Vec<(Asker, Rank)> {
         self.close(|open| open.deadline <= now)
     }
 
-    /// Time at which [`Questions::late`] has something to return.
+    /// Returns the time at which [`Questions::late`] has something to return.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Duration> {
         self.open.values().map(|open| open.deadline).min()

@@ -3,7 +3,7 @@
 use super::protocol::{FRAME_MAX, HANDSHAKE_MAX, LENGTH_LEN, Malformed, TAG_LEN};
 use crate::job::Secret;
 
-/// Which end wrote a frame.
+/// End of the connection that wrote a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum From {
@@ -13,7 +13,7 @@ pub enum From {
     Store = 2,
 }
 
-/// One direction of a connection after the handshake: its key and how many frames went by.
+/// One direction of a connection after the handshake: its key and its number of frames.
 pub struct Seal {
     key: Secret,
     from: From,
@@ -21,13 +21,13 @@ pub struct Seal {
 }
 
 impl Seal {
-    /// For frames written by `from`.
+    /// Makes the seal for frames written by `from`.
     #[must_use]
     pub fn new(key: Secret, from: From) -> Seal {
         Seal { key, from, number: 0 }
     }
 
-    /// A whole sealed frame around `body`.
+    /// Returns a whole sealed frame around `body`.
     pub fn frame(&mut self, body: &[u8]) -> Vec<u8> {
         let tag = self.key.mac(&[&[self.from as u8], &self.number.to_le_bytes(), body]);
         self.number += 1;
@@ -36,10 +36,10 @@ impl Seal {
         [&length.to_le_bytes()[..], body, tag].concat()
     }
 
-    /// The body of the next frame's content, if its tag is right.
+    /// Returns the body of the next frame's content, if its tag is right.
     ///
     /// # Errors
-    /// Changed, repeated or left out on the way.
+    /// The frame was changed, repeated or left out on the way.
     pub fn open<'a>(&mut self, content: &'a [u8]) -> Result<&'a [u8], Malformed> {
         let at = content.len().checked_sub(TAG_LEN).ok_or(Malformed("too short"))?;
         let (body, tag) = content.split_at(at);
@@ -51,24 +51,24 @@ impl Seal {
     }
 }
 
-/// A frame of the handshake, without tag.
+/// Returns a frame of the handshake, without tag.
 #[must_use]
 pub fn plain(body: &[u8]) -> Vec<u8> {
     [&(body.len() as u32).to_le_bytes()[..], body].concat()
 }
 
-/// The length of the frame that begins with these four bytes.
+/// Returns the length of the frame that begins with these four bytes.
 ///
 /// # Errors
-/// Longer than any frame in this phase: not our protocol.
+/// The frame is longer than any in this phase, so this is another protocol.
 pub fn length(front: [u8; LENGTH_LEN], sealed: bool) -> Result<usize, Malformed> {
     let length = u32::from_le_bytes(front) as usize;
     let max = if sealed { FRAME_MAX } else { HANDSHAKE_MAX };
     if length > max { Err(Malformed("longer than any frame")) } else { Ok(length) }
 }
 
-/// Take the content of one whole frame off the front of what has been read; `None` if more must be
-/// read.
+/// Takes the content of one whole frame off the front of the bytes read. Returns `None` if more
+/// must be read.
 ///
 /// # Errors
 /// As [`length`].

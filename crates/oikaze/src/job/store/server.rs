@@ -1,4 +1,4 @@
-//! The store's server: one thread in the launcher polls all connections.
+//! Server of the store: one thread in the launcher polls all connections.
 
 mod admission;
 
@@ -22,28 +22,28 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Unread answers after which a node is no longer served.
+/// Maximum number of bytes of unread answers. A node with more is no longer served.
 const UNREAD_MAX: usize = 16 << 20;
-/// The store's thread has this long beyond a question's limit to collect the answers.
+/// Time beyond a question's limit that the store's thread has to collect the answers.
 const COLLECT_TIME: Duration = Duration::from_secs(1);
-/// Bytes taken from one connection in one turn, so that none starves the others.
+/// Number of bytes taken from one connection in one turn, so that none starves the others.
 const READ_CHUNK: usize = 64 << 10;
 
 enum Command {
     Abort(String),
     Ended(NodeEnd),
-    /// Question, limit, and where each node's answer goes.
+    /// Question, limit, and the destination of each node's answer.
     AskAll(String, Duration, Sender<Answer>),
 }
 
-/// Function that the store's thread calls for each wish of a node that concerns the launcher. It
-/// must not block.
+/// Function that the store's thread calls for each request of a node to the launcher. It must not
+/// block.
 type Notify = Box<dyn FnMut(Notice) + Send>;
 
-/// The running store; it stops when this is dropped.
+/// Running store. Dropping it stops the store.
 pub struct Server {
     commands: Sender<Command>,
-    /// A byte wakes the thread; closing it ends the thread.
+    /// Socket that wakes the thread by a byte. Closing it ends the thread.
     wake: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
     port: u16,
@@ -52,7 +52,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serve a job of `size` nodes on `listener`.
+    /// Serves a job of `size` nodes on `listener`.
     ///
     /// # Errors
     /// The system refuses a thread or a socket pair.
@@ -60,7 +60,7 @@ impl Server {
         Server::start_with(listener, size, secret, Box::new(drop))
     }
 
-    /// As [`Server::start`], with a function to call for each [`Notice`].
+    /// Serves as [`Server::start`] does, with a function to call for each [`Notice`].
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -101,13 +101,13 @@ impl Server {
         })
     }
 
-    /// The TCP port it listens on.
+    /// Returns the TCP port of the listener.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// End the job for everyone who asks from now on or waits now.
+    /// Ends the job: all waiting and later requests fail.
     pub fn abort(&self, why: &str) {
         self.tell(Command::Abort(why.to_owned()));
     }
@@ -118,14 +118,15 @@ impl Server {
     }
 
     /// Asks all nodes a question at once and waits for their answers, at most for `limit` (and one
-    /// second to collect them). `None`: the node is not connected, or did not answer in time.
+    /// second to collect them). A text is `None` if the node is not connected, or did not answer in
+    /// time.
     #[must_use]
     pub fn ask_all(&self, question: &str, limit: Duration) -> Vec<(Rank, Option<String>)> {
         self.asking_all(question, limit)()
     }
 
-    /// As [`Server::ask_all`]: the question is sent now, and the returned function waits for the
-    /// answers on any thread.
+    /// Asks as [`Server::ask_all`] does. The question is sent now, and the returned function waits
+    /// for the answers on any thread.
     pub fn asking_all(
         &self,
         question: &str,
@@ -138,7 +139,7 @@ impl Server {
     }
 
     fn tell(&self, command: Command) {
-        // A thread that is gone has nobody left to tell.
+        // If the thread is gone, there is no node left to tell.
         let _ = self.commands.send(command);
         let _ = self.wake.as_ref().map(|mut wake| wake.write(&[1]));
     }
@@ -146,7 +147,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A child of fork has not the thread (MEM-24.2).
+        // A child of fork does not have the thread (MEM-24.2).
         if !self.origin.is_here() {
             return;
         }
@@ -158,11 +159,11 @@ impl Drop for Server {
 }
 
 enum Phase {
-    /// Has been greeted, must prove the secret until then.
+    /// Has been greeted, and must prove the secret until this time.
     Stranger(Greeting, Duration),
-    /// A node: which connection of it, what it writes, what we write.
+    /// Is a node: its rank, its connection, and the seals of both directions.
     Node(Rank, Claim, Box<(Seal, Seal)>),
-    /// Has been refused: is told why, then closed, at the latest then.
+    /// Has been refused. The connection is closed when the other end has read why, or at this time.
     Leaving(Duration),
 }
 
@@ -209,7 +210,7 @@ impl Doors {
             table.timeout(now);
             self.answer(&mut table);
             surveys.hand_out(&mut table);
-            // Before any node can know of it.
+            // Handled before any node can know of the request.
             while let Some(notice) = table.poll_notice() {
                 notify(notice);
             }
@@ -226,7 +227,7 @@ impl Doors {
         }
     }
 
-    /// Wait until there is something to do; `false` when the server is dropped.
+    /// Waits until there is something to do. Returns `false` when the server is dropped.
     fn wait(&mut self, table: &Table) -> bool {
         let deadlines = self.connections.iter().filter_map(|connection| match connection.phase {
             Phase::Stranger(_, deadline) | Phase::Leaving(deadline) => Some(deadline),
@@ -263,7 +264,7 @@ impl Doors {
         }
     }
 
-    /// Hand the table's answers to their connections.
+    /// Hands the table's answers to their connections.
     fn answer(&mut self, table: &mut Table) {
         let mut at: HashMap<Rank, usize> = HashMap::new();
         for (index, connection) in self.connections.iter().enumerate() {
@@ -304,7 +305,7 @@ impl Connection {
         }
     }
 
-    /// Read what is there, up to a bound; `None` when the other end has closed.
+    /// Reads the bytes that are there, up to a bound. Returns `None` when the other end has closed.
     fn fill(&mut self) -> Option<()> {
         let mut chunk = [0; 4096];
         let max = if matches!(self.phase, Phase::Node(..)) { READ_CHUNK } else { HANDSHAKE_MAX };
@@ -334,7 +335,7 @@ impl Connection {
             Phase::Stranger(greeting, _) => {
                 let (phase, verdict) = admission::judge(content, greeting, now, secret, table);
                 if matches!(phase, Phase::Node(..)) {
-                    // Without these options a lossy path is slower, no more.
+                    // Without these options a lossy path is only slower.
                     let _ = patience::notice_stalls(&self.stream);
                 }
                 self.phase = phase;
@@ -354,8 +355,8 @@ impl Connection {
         }
         match self.phase {
             Phase::Stranger(_, deadline) => self.closed |= deadline <= now,
-            // The other end closes when it has read the refusal; closing first could reset the
-            // connection before.
+            // The other end closes when it has read the refusal. Closing first could reset the
+            // connection before that.
             Phase::Leaving(deadline) => self.closed |= deadline <= now,
             Phase::Node(..) => {}
         }

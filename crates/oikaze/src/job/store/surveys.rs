@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
-/// Questions of the launcher to all nodes: where the answers go, and how many are missing, by
-/// token.
+/// Surveys of the launcher: destination and number of the missing answers, by token.
 #[derive(Default)]
 pub struct Surveys {
     open: HashMap<u64, (Sender<Answer>, u32)>,
@@ -15,7 +14,7 @@ pub struct Surveys {
 }
 
 impl Surveys {
-    /// Asks all nodes; the answers go to `to`, one for each node.
+    /// Asks all nodes. The answers go to `to`, one for each node.
     pub fn begin(
         &mut self,
         now: Duration,
@@ -35,7 +34,7 @@ impl Surveys {
         while let Some(answer) = table.poll_answer() {
             let token = answer.token;
             if let Some((to, missing)) = self.open.get_mut(&token) {
-                // Nobody waits any more: the limit has passed.
+                // No thread waits any more, because the limit has passed.
                 let _ = to.send(answer);
                 *missing -= 1;
                 if *missing == 0 {
@@ -46,7 +45,8 @@ impl Surveys {
     }
 }
 
-/// Waits for the answers of all nodes, at most until `deadline`. `None`: this node gave none.
+/// Waits for the answers of all nodes, at most until `deadline`. A text is `None` if its node gave
+/// no answer.
 pub fn collect(
     size: u32,
     deadline: Instant,

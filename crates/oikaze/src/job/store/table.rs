@@ -9,13 +9,14 @@ use oikaze_protocol::Rank;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
-/// Bytes of all keys and values together.
+/// Maximum number of bytes of all keys and values together.
 pub const BYTES_MAX: usize = 256 << 20;
-/// Requests of one node that wait at once.
+/// Maximum number of requests of one node that wait at once.
 pub const WAITING_MAX: usize = 64;
-/// Settled fences of one node that are remembered, should their answers be lost with a connection.
+/// Maximum number of settled fences of one node that are remembered, in case their answers are lost
+/// with a connection.
 const SETTLED_MAX: usize = 2 * WAITING_MAX;
-/// The longest wait that is taken literally (about 31 years).
+/// Longest wait that is taken literally, in milliseconds (about 31 years).
 const LIMIT_MAX: u64 = 1_000_000_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,7 +33,7 @@ struct Waiting {
     deadline: Duration,
 }
 
-/// The table. Every request is answered exactly once, unless its node disconnects first.
+/// Table of the store. Every request is answered exactly once, unless its node disconnects first.
 pub struct Table {
     size: u32,
     values: HashMap<String, Vec<u8>>,
@@ -40,8 +41,8 @@ pub struct Table {
     waiting: Vec<Waiting>,
     ended: BTreeMap<Rank, NodeEnd>,
     places: Places,
-    /// Requests for fences that all nodes have come to. Asked again after a loss, they are answered
-    /// as before (WIND-11.3).
+    /// Requests for fences that all nodes have come to. A request that is sent again after a loss
+    /// is answered as before (WIND-11.3).
     settled: HashMap<Rank, VecDeque<u32>>,
     aborted: Option<String>,
     questions: Questions,
@@ -50,18 +51,18 @@ pub struct Table {
     notices: VecDeque<Notice>,
 }
 
-/// A node's answer to a question of the launcher.
+/// Answer of a node to a question of the launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// As given to [`Table::ask`].
+    /// Token as given to [`Table::ask`].
     pub token: u64,
     /// Rank of the node that was asked.
     pub rank: Rank,
-    /// `None`: no answer within the limit, or the node is not connected.
+    /// Text of the answer; `None` if no answer came within the limit, or the node is not connected.
     pub text: Option<String>,
 }
 
-/// A request of a node to the launcher.
+/// Request of a node to the launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// The node of this rank ended the job for everyone, for this reason.
@@ -71,7 +72,7 @@ pub enum Notice {
 }
 
 impl Table {
-    /// For a job of `size` nodes.
+    /// Makes the table for a job of `size` nodes.
     #[must_use]
     pub fn new(size: u32) -> Table {
         Table {
@@ -90,16 +91,16 @@ impl Table {
         }
     }
 
-    /// Number of nodes of the job.
+    /// Returns the number of nodes of the job.
     #[must_use]
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// A node that proved the secret wants to come in.
+    /// Lets a node in that has proven the secret.
     ///
     /// # Errors
-    /// Why not.
+    /// The text says why the node is refused.
     pub fn connect(&mut self, rank: Rank, size: u32, claim: Claim) -> Result<(), String> {
         if size != self.size {
             return Err(format!(
@@ -119,7 +120,7 @@ impl Table {
             Some(why) => taken.map_err(|_| format!("the job was ended: {why}"))?,
             None => taken?,
         };
-        // The process asks again for all that it still waits for.
+        // The process sends again all requests that it still waits for.
         self.forget(rank);
         if is_same_process {
             // An answer that was lost is given again (LAUNCH-2.4).
@@ -142,14 +143,14 @@ impl Table {
         Ok(())
     }
 
-    /// A node's connection is gone; what it waited for is forgotten.
+    /// Notes that a node's connection is gone, and forgets the requests that the node waited for.
     pub fn disconnect(&mut self, rank: Rank) {
         self.places.leave(rank);
         self.forget(rank);
         self.unanswered(rank);
     }
 
-    /// Returns true while the connection is the newest of its rank.
+    /// Returns `true` while the connection is the newest of its rank.
     #[must_use]
     pub fn holds(&self, rank: Rank, claim: &Claim) -> bool {
         self.places.holds(rank, claim)
@@ -161,7 +162,7 @@ impl Table {
         self.questions.forget(rank);
     }
 
-    /// A node asks.
+    /// Handles a request of a node.
     pub fn request(&mut self, now: Duration, rank: Rank, id: u32, request: Request) {
         match request {
             Request::Abort(why) => {
@@ -210,8 +211,8 @@ impl Table {
         }
     }
 
-    /// The launcher asks a node (LAUNCH-2.3); [`Table::poll_answer`] brings the answer with the
-    /// same token.
+    /// Asks a node for the launcher (LAUNCH-2.3). [`Table::poll_answer`] returns the answer with
+    /// the same token.
     pub fn ask(&mut self, now: Duration, token: u64, to: Rank, limit: Duration, question: String) {
         self.ask_node(now.saturating_add(limit), Asker::Launcher(token), to, question);
     }
@@ -246,8 +247,8 @@ impl Table {
         }
     }
 
-    /// The end of the only node that publishes this key: `PREFIX/RANK` and `PREFIX/RANK/…` are
-    /// published by the node of that rank.
+    /// Returns the end of the only node that publishes this key. `PREFIX/RANK` and `PREFIX/RANK/…`
+    /// are published by the node of that rank.
     fn publisher_ended(&self, key: &str) -> Option<&NodeEnd> {
         publisher(key).and_then(|rank| self.ended.get(&rank))
     }
@@ -392,21 +393,21 @@ impl Table {
         }
     }
 
-    /// Have all nodes but this one ended? (A job of one may still wait for another thread of its
-    /// own.)
+    /// Returns `true` if all nodes but this one have ended. (A job of one may still wait for
+    /// another thread of its own.)
     fn is_last(&self, rank: Rank) -> bool {
         self.size > 1
             && (0..self.size).all(|other| other == rank || self.ended.contains_key(&other))
     }
 
-    /// End the job for everyone: whoever waits is told, whoever is connected too. The first reason
-    /// stays.
+    /// Ends the job for all nodes, and tells waiting and connected nodes. The first reason stays.
     pub fn abort(&mut self, why: &str) {
         if self.aborted.is_some() {
             return;
         }
         self.aborted = Some(why.to_owned());
-        // The news first: who returns from a failed wait knows the reason already.
+        // The news goes first, so that a caller that returns from a failed wait knows the reason
+        // already.
         for rank in self.places.connected() {
             self.replies.push_back((rank, UNASKED, Reply::Aborted(why.to_owned())));
         }
@@ -415,7 +416,7 @@ impl Table {
         }
     }
 
-    /// When [`Table::timeout`] should be called next.
+    /// Returns when [`Table::timeout`] should be called next.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Duration> {
         self.waiting
@@ -425,10 +426,10 @@ impl Table {
             .min()
     }
 
-    /// Tell those whose time limit has passed.
+    /// Answers requests whose time limit has passed.
     pub fn timeout(&mut self, now: Duration) {
         let late = |waiting: &Waiting| waiting.deadline <= now;
-        // Who is missing is said as of now, before those who are late leave the fence.
+        // Missing nodes are named before the late ones leave the fence.
         for waiting in self.waiting.iter().filter(|waiting| late(waiting)) {
             let missing = match waiting.on {
                 On::Value => "nobody published it".to_owned(),
@@ -459,23 +460,23 @@ impl Table {
         )
     }
 
-    /// The next answer to be sent.
+    /// Returns the next answer to be sent.
     pub fn poll_reply(&mut self) -> Option<(Rank, u32, Reply)> {
         self.replies.pop_front()
     }
 
-    /// The next answer to a question of the launcher.
+    /// Returns the next answer to a question of the launcher.
     pub fn poll_answer(&mut self) -> Option<Answer> {
         self.answers.pop_front()
     }
 
-    /// The next wish of a node that concerns the launcher.
+    /// Returns the next request of a node to the launcher.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.notices.pop_front()
     }
 }
 
-/// Rank of the only node that publishes this key, if the key names one.
+/// Returns the rank of the only node that publishes this key, if the key names one.
 fn publisher(key: &str) -> Option<Rank> {
     key.split('/').nth(1)?.parse().ok()
 }

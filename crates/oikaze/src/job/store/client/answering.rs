@@ -1,4 +1,4 @@
-//! A node's side of what comes unasked: calls after news, and answers to questions (LAUNCH-2.1).
+//! Messages that come to a node unasked: calls after news, and answers to questions (LAUNCH-2.1).
 
 use super::resume::Link;
 use crate::job::store::protocol::{Request, UNASKED};
@@ -24,7 +24,7 @@ pub(super) struct News {
 }
 
 impl News {
-    /// One more function. It is called after news from now on.
+    /// Adds a function, which is called after news from now on.
     pub fn register(&self, call: Arc<dyn Fn() + Send + Sync>) {
         lock(&self.calls).push(call);
     }
@@ -44,7 +44,7 @@ pub(super) struct Answering {
 }
 
 impl Answering {
-    /// Each answer goes out by the connection that `link` has then.
+    /// Makes the value. Each answer goes out by the connection that `link` has then.
     pub fn new(link: Arc<Link>) -> Answering {
         Answering { link, questions: None }
     }

@@ -21,9 +21,9 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Sockets in use at once.
+/// Maximum number of sockets in use at once.
 const SOCKETS_MAX: usize = 64;
-/// Attempts to one address at once.
+/// Maximum number of attempts to one address at once.
 const ATTEMPTS_MAX: usize = 4;
 /// Pause between the first two attempts to an address; it doubles up to [`RETRY_PAUSE_MAX`].
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(400);
@@ -61,7 +61,8 @@ pub(super) struct Connected {
     pub key: Secret,
 }
 
-/// Addresses of a store as text, resolved; each name that cannot be resolved, with the cause.
+/// Resolves the addresses of a store. Also returns each name that cannot be resolved, with the
+/// cause.
 pub(super) fn resolve(store: &str) -> (Vec<SocketAddr>, Vec<(String, Reason)>) {
     let (mut addresses, mut failed) = (Vec::new(), Vec::new());
     for text in store.split(',').map(str::trim).filter(|text| !text.is_empty()) {
@@ -78,7 +79,7 @@ pub(super) fn resolve(store: &str) -> (Vec<SocketAddr>, Vec<(String, Reason)>) {
 /// One address of the store.
 struct Target {
     address: SocketAddr,
-    /// Time of the next attempt; `None`: no attempt can end otherwise.
+    /// Time of the next attempt; `None` if no attempt can end otherwise.
     next: Option<Duration>,
     pause: Duration,
     live: usize,
@@ -86,13 +87,13 @@ struct Target {
 }
 
 enum Phase {
-    /// TCP's handshake.
+    /// TCP's handshake is under way.
     Connecting,
-    /// The store's greeting is awaited.
+    /// The attempt waits for the store's greeting.
     Connected,
-    /// Waits for its turn to send a proof.
+    /// The attempt waits for its turn to send a proof.
     Greeted(Greeting),
-    /// Has sent a proof.
+    /// The attempt has sent a proof.
     Proving(Greeting, Proof, Duration),
 }
 
@@ -110,7 +111,7 @@ enum Step {
     Failed(Reason),
     /// The store's answer, proven.
     Done(Result<Secret, JobError>),
-    /// An answer that anybody could have given.
+    /// An answer that any process could have given.
     Unproven(JobError),
 }
 
@@ -220,8 +221,8 @@ impl Search<'_> {
         if attempts.iter().any(patient) {
             return Ok(());
         }
-        // Closed before the new proof leaves: two connections of one process would only replace
-        // each other.
+        // Closed before the new proof leaves, because two connections of one process would only
+        // replace each other.
         attempts.retain(|attempt| {
             let is_proving = matches!(attempt.phase, Phase::Proving(..));
             if is_proving && let Some(target) = targets.get_mut(attempt.target) {
@@ -242,7 +243,7 @@ impl Search<'_> {
         let proof =
             Proof { version: VERSION, rank, size, incarnation, process, attempt, nonce, mac };
         let proof = proof.signed(&self.place.secret, &greeting);
-        // Fits an empty buffer. An error shows at the next read.
+        // The proof fits an empty buffer, and an error shows at the next read.
         let _ = (&next.stream).write_all(&seal::plain(&proof.encode()));
         next.phase = Phase::Proving(greeting, proof, now);
         Ok(())
@@ -329,8 +330,8 @@ impl Target {
         if reason.is_final() {
             self.next = None;
         }
-        // An address at which something answered is not one without answer, whatever a later
-        // attempt meets.
+        // An address at which a process answered once does not count as one without answer,
+        // whatever a later attempt meets.
         if reason != Reason::NoAnswer || self.failed.is_none() {
             self.failed = Some(reason);
         }
@@ -407,7 +408,7 @@ fn begin_connect(address: SocketAddr) -> io::Result<TcpStream> {
     }
 }
 
-/// Returns true once the connection is open.
+/// Returns `true` once the connection is open.
 fn finish_connect(stream: &TcpStream) -> io::Result<bool> {
     sockopt::socket_error(stream)??;
     match stream.peer_addr() {
@@ -417,7 +418,7 @@ fn finish_connect(stream: &TcpStream) -> io::Result<bool> {
     }
 }
 
-/// Reads a frame of the handshake and no byte beyond it: what follows belongs to the session.
+/// Reads a frame of the handshake and no byte beyond it, because later bytes belong to the session.
 fn read_frame(attempt: &mut Attempt) -> io::Result<Option<Vec<u8>>> {
     loop {
         if let Some(content) = seal::cut(&mut attempt.read, false)

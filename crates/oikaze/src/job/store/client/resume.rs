@@ -1,5 +1,5 @@
-//! A connection to the store that outlives TCP's: when it is lost, another one takes its place
-//! (WIND-11.3).
+//! Connection to the store that outlives TCP's. When a TCP connection is lost, another one takes
+//! its place (WIND-11.3).
 
 use super::answering::{Answer, lock};
 use super::connect::{Connected, Process, Search};
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// A request that has no answer yet.
+/// Request that has no answer yet.
 pub(super) struct Unanswered {
     request: Request,
     /// Milliseconds of the time limit that have passed. Time of being stopped does not count
@@ -27,7 +27,7 @@ impl Unanswered {
         Unanswered { request, spent }
     }
 
-    /// As it is to be asked now: with what is left of its time limit.
+    /// Encodes the request as it is to be sent now, with the rest of its time limit.
     fn encode(&self, id: u32) -> Vec<u8> {
         let gone = self.spent.load(Ordering::Relaxed);
         match &self.request {
@@ -59,7 +59,7 @@ impl Writer {
     }
 }
 
-/// The writing half of the connection, and what it takes to open another one.
+/// Writing half of the connection, and the data that opening another one needs.
 pub(super) struct Link {
     address: SocketAddr,
     process: Process,
@@ -69,7 +69,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Returns the reading half too.
+    /// Makes the link. Returns the reading half too.
     pub fn new(
         stream: TcpStream,
         address: SocketAddr,
@@ -113,7 +113,7 @@ impl Link {
         *lock(&self.answer) = Some(answer);
     }
 
-    /// Function that answers questions, once there is one.
+    /// Returns the function that answers questions, once there is one.
     pub fn answer(&self) -> Option<Answer> {
         lock(&self.answer).clone()
     }
@@ -122,7 +122,7 @@ impl Link {
         self.lock().unanswered.remove(&id);
     }
 
-    /// Opens the next connection; `None`: the launcher cannot be reached any more, or
+    /// Opens the next connection. Returns `None` if the launcher cannot be reached any more, or
     /// [`Link::close`] was called.
     pub fn resume(&self, place: &Place, limit: Duration) -> Option<(TcpStream, Seal)> {
         let is_cancelled = || self.is_closed.load(Ordering::Acquire);
@@ -153,7 +153,7 @@ impl Link {
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         let _ = self.lock().stream.shutdown(Shutdown::Both);
-        // The function may hold what its registrar wants to be freed.
+        // The function may hold objects that its registrar wants to be freed.
         *lock(&self.answer) = None;
     }
 }

@@ -1,5 +1,5 @@
-//! Strangers at the store's port: accepted at once, judged, and closed when they are too many
-//! (WIND-11.5).
+//! Admission of strangers at the store's port. They are accepted at once, judged, and closed when
+//! they are too many (WIND-11.5).
 
 use super::super::places::Claim;
 use super::super::protocol::{Greeting, NONCE_LEN, Proof, VERSION, Verdict};
@@ -15,26 +15,28 @@ use std::time::Duration;
 
 /// Time for a stranger to prove the secret.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
-/// Strangers that are connected at once at most; see [`strangers_max`].
+/// Maximum number of strangers that are connected at once; see [`strangers_max`].
 const STRANGERS_MAX: usize = 512;
-/// Strangers that are connected at once at least.
+/// Lower bound of the limit on strangers that are connected at once.
 const STRANGERS_MIN: usize = 16;
 /// Age up to which a stranger is not closed in favour of another one: some round trips.
 const SAFE_TIME: Duration = Duration::from_millis(150);
-/// Connections accepted in one turn, so that those accepted before are read in between.
+/// Maximum number of connections accepted in one turn, so that those accepted before are read in
+/// between.
 const ACCEPTED_MAX: usize = 64;
 /// Pause after the system had no room for a connection.
 const REST_TIME: Duration = Duration::from_millis(100);
-/// Connections that wait in the kernel's queue; `net.core.somaxconn` bounds it too.
+/// Maximum number of connections that wait in the kernel's queue; `net.core.somaxconn` bounds it
+/// too.
 const QUEUE_MAX: i32 = 4096;
 
-/// Lets many connections wait for `accept`: the standard library asks for 128.
+/// Lets many connections wait for `accept`, because the standard library asks for 128.
 pub(super) fn lengthen_queue(listener: &TcpListener) -> io::Result<()> {
     Ok(rustix::net::listen(listener, QUEUE_MAX)?)
 }
 
-/// A quarter of the descriptors that this process may open: the others are for nodes, their output
-/// and their connections.
+/// Returns a quarter of the descriptors that this process may open. The others are for nodes, their
+/// output and their connections.
 pub(super) fn strangers_max() -> usize {
     let descriptors =
         getrlimit(Resource::Nofile).current.and_then(|limit| usize::try_from(limit).ok());
@@ -57,7 +59,7 @@ impl Doors {
                 Err(why) => match why.kind() {
                     ErrorKind::WouldBlock => return,
                     ErrorKind::Interrupted | ErrorKind::ConnectionAborted => continue,
-                    // No descriptor left, perhaps. Asking again at once would be asking always.
+                    // Perhaps no descriptor is left. Asking again at once would be asking always.
                     _ => {
                         self.rests_until = now + REST_TIME;
                         return;
@@ -85,7 +87,7 @@ impl Doors {
     }
 
     /// Closes a stranger if there are too many: the oldest of the address that has most. Returns
-    /// false if all are too young; then nobody is accepted until the oldest is old enough.
+    /// `false` if all are too young. Then no connection is accepted until the oldest is old enough.
     fn make_room(&mut self, now: Duration) -> bool {
         let is_stranger = |one: &&Connection| !matches!(one.phase, Phase::Node(..)) && !one.closed;
         let mut strangers: HashMap<IpAddr, usize> = HashMap::new();
@@ -115,7 +117,7 @@ impl Doors {
     }
 }
 
-/// Judges a stranger's proof: its next phase, and the answer.
+/// Judges a stranger's proof. Returns its next phase, and the answer.
 pub(super) fn judge(
     content: &[u8],
     greeting: &Greeting,
