@@ -229,7 +229,8 @@ impl Job {
     /// use oikaze::Class;
     /// let job = oikaze::join()?;
     /// let next = job.peer((job.rank() + 1) % job.size())?;
-    /// let sent: Vec<_> = job.batch(|| (0..64).map(|n| next.send(Class::Ordered, n, b"tick")).collect());
+    /// let sent: Vec<_> =
+    ///     job.batch(|| (0..64).map(|n| next.send(Class::Ordered, n, b"tick")).collect());
     /// for n in 0..64 {
     ///     assert_eq!(job.receive(None, None)?.tag, n);
     /// }

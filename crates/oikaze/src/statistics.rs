@@ -19,11 +19,11 @@ pub struct NodeStatistics {
     pub diff_bytes: u64,
     /// Barriers and reductions passed.
     pub barriers: u64,
-    /// Locks taken.
+    /// Number of locks taken.
     pub locks: u64,
-    /// Datagrams sent.
+    /// Number of datagrams sent.
     pub datagrams_sent: u64,
-    /// Datagrams received.
+    /// Number of datagrams received.
     pub datagrams_received: u64,
     /// Bytes sent, in UDP payloads.
     pub bytes_sent: u64,

@@ -32,7 +32,7 @@ pub struct Address {
     pub interface: String,
     /// Number of the interface, the scope of link-local addresses.
     pub index: u32,
-    /// The address.
+    /// Address of the interface.
     pub address: IpAddr,
     /// Bits of its subnet.
     pub prefix: u8,

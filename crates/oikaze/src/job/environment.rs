@@ -75,7 +75,7 @@ pub struct Place {
     pub store: String,
     /// Rank, 0 to size − 1.
     pub rank: u32,
-    /// Nodes.
+    /// Number of nodes.
     pub size: u32,
     /// Rank on this host.
     pub local_rank: u32,

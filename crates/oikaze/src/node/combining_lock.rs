@@ -191,7 +191,7 @@ mod models {
     use loom::sync::atomic::AtomicUsize;
     use loom::thread;
 
-    /// An engine that counts what it took from a queue.
+    /// An engine that counts the items that it took from a queue.
     #[derive(Default)]
     struct Engine {
         taken: usize,
@@ -226,7 +226,7 @@ mod models {
             Arc::new(world)
         }
 
-        /// As `Node::run_turns`; a turn that finds work has the next one soon.
+        /// Runs turns as `Node::run_turns` does. A turn that finds work has the next one soon.
         fn try_turns(&self) {
             let Some(inside) = self.combining_lock.try_enter() else { return };
             let turn = |engine: &mut Engine| {
@@ -245,14 +245,14 @@ mod models {
             });
         }
 
-        /// As `Node::push` where the engine is taken.
+        /// Leaves work as `Node::push` does where the engine is taken.
         fn leave(&self) {
             self.queue.fetch_add(1, Ordering::Release);
             self.combining_lock.ask();
             self.try_turns();
         }
 
-        /// As `Node::with_engine`.
+        /// Enters as `Node::with_engine` does.
         fn look<V>(&self, look: impl FnOnce(&mut Engine) -> V) -> V {
             let value = look(&mut self.combining_lock.enter());
             if self.combining_lock.is_asked() {
@@ -261,7 +261,7 @@ mod models {
             value
         }
 
-        /// As `Node::sleep_on_socket`, until the sleep ends by itself when a turn is due.
+        /// Sleeps as `Node::sleep_on_socket` does, until the sleep ends by itself when a turn is due.
         fn sleep(&self) {
             loop {
                 self.sleeper.fall_asleep(Time(u64::MAX));
@@ -282,8 +282,8 @@ mod models {
         }
     }
 
-    /// Rule 1: each of three threads leaves something, one of them twice. What is taken when all
-    /// have gone is all.
+    /// Rule 1: each of three threads leaves work, one of them twice. When all threads have gone, all
+    /// work has been taken.
     #[test]
     fn loom_what_is_left_to_the_holder_is_taken_up() {
         model(Some(3), || {
@@ -302,7 +302,7 @@ mod models {
         });
     }
 
-    /// Rule 1, where the holder only looks.
+    /// Rule 1, where the holder only runs `look`.
     #[test]
     fn loom_also_to_one_who_only_looks() {
         model(None, || {
@@ -315,8 +315,8 @@ mod models {
         });
     }
 
-    /// Rule 2: loom finds a sleeper that nobody wakes. One thread brings the next turn forward,
-    /// another runs a turn that does not and says nothing.
+    /// Rule 2: loom would find a sleeper that no thread wakes. One thread brings the next turn
+    /// forward. Another thread runs a turn that does not, and so wakes no thread.
     #[test]
     fn loom_nobody_sleeps_past_the_next_turn() {
         model(Some(3), || {

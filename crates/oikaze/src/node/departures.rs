@@ -19,9 +19,9 @@ const WORDS_LIMIT: Duration = Duration::from_millis(300);
 /// Part of another node's work that a wait needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
-    /// A message.
+    /// Needs a message.
     Messages,
-    /// A change of this node's memory: a word, a FIFO.
+    /// Needs a change of this node's memory: a word, a FIFO.
     Memory,
 }
 

@@ -219,7 +219,7 @@ impl Node {
 struct Ready<'n> {
     node: &'n Node,
     engine: CombiningLockGuard<'n, RealEngine>,
-    /// Rank of the peer that was told something, and may sleep.
+    /// Rank of the peer whose ring got news, and which may sleep.
     told: Option<Rank>,
 }
 

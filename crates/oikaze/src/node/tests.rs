@@ -1,5 +1,5 @@
-//! A node with one local peer, whose side of the rings the test plays; the helper has gone, so that
-//! nothing moves but by the test's calls.
+//! A node with one local peer, whose side of the rings the test plays. The helper has ended, so
+//! that only the test's calls run turns.
 
 use super::submitting::LEFT_MAX;
 use super::*;
@@ -77,8 +77,8 @@ fn put_message(local_peer: &mut Pair, tag: u64) {
     local_peer.outward.put(heading, &[Part::Bytes(&head)]).unwrap();
 }
 
-/// COH-8.7: a driver in a signal handler that waits for a page runs no turns; the helper brings
-/// what comes, page or not.
+/// COH-8.7: a driver in a signal handler that waits for a page runs no turns. The helper takes what
+/// arrives, page or not.
 #[test]
 fn node_whose_driver_stands_still_hears_its_local_peer() {
     let (node, mut local_peer) = node_with_helper(None);
@@ -98,7 +98,8 @@ fn node_whose_driver_stands_still_hears_its_local_peer() {
     end_helper(&node);
 }
 
-/// MEM-16.5: it sleeps, too, and the node that goes to sleep runs no whole turn before it does.
+/// MEM-16.5: the local peer sleeps, too, and the node that is about to sleep runs no whole turn
+/// before it does.
 #[test]
 fn a_local_peer_that_sleeps_is_told_of_credit_that_comes_back_before_a_sleep() {
     let (node, mut local_peer) = node_and_local_peer();
@@ -115,20 +116,20 @@ fn a_local_peer_that_sleeps_is_told_of_credit_that_comes_back_before_a_sleep() {
     assert!(local_peer.outward.returned() > before);
 }
 
-/// MEM-7.1: what has ended before anybody was to be told of it is told at once, also to who sleeps
-/// on the descriptor.
+/// MEM-7.1: an operation that ended before a listener was attached is reported at once, also to a
+/// thread that sleeps on the descriptor.
 #[test]
 fn who_is_told_late_of_an_end_is_told_at_once() {
     let (node, mut local_peer) = node_and_local_peer();
     let queue = CompletionQueue::new(&node, None);
     let counter = Counter::new(&node, None);
     let news = node.news();
-    // One of the engine's.
+    // An operation of the engine.
     let completion = Completion::new();
     completion.settle(Ok(Value::Done));
     node.note(Request::Tell { completion: Arc::clone(&completion), sink: counter.sink() });
     assert!(counter.counts().ended() == 1 && news.clear());
-    // One that went by the fast path, and was taken.
+    // A message that went by the fast path, and was taken.
     let way = node.way_to(1, None).unwrap();
     let position = node.send_fast(&way, Class::Ordered, 7, b"fast").unwrap();
     let sent = Operation::<()>::in_ring(&way, position, 8);
@@ -138,7 +139,7 @@ fn who_is_told_late_of_an_end_is_told_at_once() {
     assert!(sent.is_done());
     sent.into_queue(&queue, 3).unwrap();
     assert!(queue.len() == 1 && news.clear());
-    // One that was not: nobody is woken before it is.
+    // A message that was not taken. No thread is woken before it is.
     let position = node.send_fast(&way, Class::Ordered, 8, b"fast").unwrap();
     Operation::<()>::in_ring(&way, position, 8).into_queue(&queue, 4).unwrap();
     let pending = Completion::new();
@@ -165,8 +166,8 @@ fn who_waits_in_a_batch_lets_go_what_it_has_posted() {
     node.leave(another, node.now());
 }
 
-/// MEM-6.3: a name that was withdrawn is free, also if whoever was in the engine then has not come
-/// to it yet.
+/// MEM-6.3: a withdrawn name is free, even if the thread in the engine has not handled the
+/// withdrawal yet.
 #[test]
 fn a_name_that_was_given_up_is_free_at_once() {
     let (node, _local_peer) = node_and_local_peer();
@@ -214,12 +215,12 @@ impl Tracker for Half {
     }
 }
 
-/// COH-8.5: its threads sleep, and nobody would read of them again.
+/// COH-8.5: the threads of these faults sleep, and the faults would not be read again.
 #[test]
 fn faults_that_were_read_before_one_could_not_be_are_served() {
     let (node, _local_peer) =
         node_with(Some(Arc::new(Half(std::fs::File::open("/dev/zero").unwrap()))));
-    // As long as somebody is in, what was submitted stays to be seen.
+    // While another thread is in the engine, submissions stay visible.
     let held = node.engine.enter();
     std::thread::scope(|threads| {
         threads.spawn(|| node.take_faults(&mut waits::Faults::default()));
@@ -233,7 +234,7 @@ fn faults_that_were_read_before_one_could_not_be_are_served() {
     }));
 }
 
-/// MEM-15.4: what waits for the one who is in the engine is bounded as well.
+/// MEM-15.4: the submissions that wait for the thread in the engine are bounded as well.
 #[test]
 fn who_asks_faster_than_the_one_in_the_engine_begins_waits_for_it() {
     const ASKED: usize = 10_000;
@@ -251,7 +252,7 @@ fn who_asks_faster_than_the_one_in_the_engine_begins_waits_for_it() {
                 });
             }
         });
-        // It comes no further than the bound, however long it is given.
+        // The submissions stay within the bound, however long this takes.
         while node.submissions.len() <= LEFT_MAX {
             std::thread::yield_now();
         }

@@ -141,7 +141,7 @@ pub struct SlowPath {
     pub path: &'static str,
     /// Reason why it is not used.
     pub cause: String,
-    /// Remedy.
+    /// Remedy of the cause.
     pub remedy: &'static str,
 }
 

@@ -110,8 +110,8 @@ proptest! {
         prop_assert_eq!(PeerPage::read(Reader(row.0[..cut.index(row.0.len())].iter())), None);
     }
 
-    /// Another process shows what it likes: no number makes the reader fail, and what it takes over
-    /// is safe to print.
+    /// Another process may show any numbers. No number makes the reader fail, and the texts that
+    /// the reader takes over are safe to print.
     #[test]
     fn anything_may_be_shown(words in prop::collection::vec(prop_oneof![Just(0), Just(1), any::<u64>()], 0..400)) {
         if let Some(node) = NodePage::read(Reader(words.iter())) {
@@ -126,7 +126,7 @@ proptest! {
     }
 }
 
-/// A board for the largest job there is.
+/// The board of the largest possible job fits.
 #[test]
 fn the_largest_job_fits() {
     let layout = layout(limits::NODES_MAX);

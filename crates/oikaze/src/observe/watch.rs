@@ -38,7 +38,7 @@ impl NodeView {
 /// Process whose board this release does not understand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
-    /// Process id.
+    /// Id of the process.
     pub pid: u32,
     /// Reason why the board cannot be read.
     pub why: &'static str,

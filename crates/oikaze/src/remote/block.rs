@@ -22,7 +22,8 @@ impl RemoteRegion {
     /// let job = oikaze::join()?;
     /// let field = job.publish("field", Region::shared(100 * 100 * 8)?, Rights::WRITE)?;
     /// let there = job.peer((job.rank() + 1) % job.size())?.region("field")?;
-    /// // One column of 100 × 100 doubles here becomes another there: 100 rows of 8 bytes, 800 bytes apart.
+    /// // One column of 100 × 100 doubles here becomes another there: 100 rows of 8 bytes,
+    /// // 800 bytes apart.
     /// let column = |x: u64| Block::new(8 * x, 8).rows(100, 800);
     /// there.put_block(column(0), field.all(), column(99))?.wait()?;
     /// # job.barrier()

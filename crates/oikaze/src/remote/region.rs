@@ -1,4 +1,4 @@
-//! A region of a peer. The operations on it are in the neighbouring files.
+//! A region of a peer. The other files of this folder have the operations on it.
 
 use super::Peer;
 use crate::engine::{Request, Value};

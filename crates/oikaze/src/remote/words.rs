@@ -127,7 +127,7 @@ impl<T: Word + Outcome> RemoteWord<'_, T> {
         self.fetch(AtomicOp::max(other), "fetch-max")
     }
 
-    /// Stores `new`.
+    /// Stores `new` into the word.
     pub fn store(self, new: T) -> Operation<()> {
         self.change(AtomicOp::swap(new), "store")
     }

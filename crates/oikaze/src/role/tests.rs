@@ -1,5 +1,5 @@
-//! The hand-over, step by step; and, with `RUSTFLAGS="--cfg loom" cargo test -p oikaze --profile
-//! loom --lib loom`, in every interleaving of two or three threads.
+//! Hand-over of the role, step by step. With `RUSTFLAGS="--cfg loom" cargo test -p oikaze --profile
+//! loom --lib loom`, it runs in every interleaving of two or three threads.
 
 use super::{Handover, Role, Sleep, Wakes};
 
@@ -54,7 +54,8 @@ mod steps {
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| {
                 let turn = role.wait_turn(None, Wakes::Alone, || {
-                    // What the other thread does when it is told is not seen by this look.
+                    // This check does not see changes that the other thread makes after it has been
+                    // told.
                     let there = reached.load(Ordering::SeqCst).then_some(());
                     asked.fetch_add(1, Ordering::SeqCst);
                     let _ = tell.send(std::thread::current());
@@ -70,7 +71,7 @@ mod steps {
             thread.unpark();
             waiter.join().unwrap();
         });
-        // A park may end for no reason, but not a thousand times.
+        // A park may end spuriously, but not a thousand times.
         assert!((2..10).contains(&asked.load(Ordering::SeqCst)));
         assert_eq!(driving.leave(1), Handover::Free);
     }
@@ -82,7 +83,7 @@ mod steps {
         assert!(role.try_drive(0).is_some());
     }
 
-    /// Rule 3: a watching helper is left alone; one that is away is woken, once.
+    /// Rule 3: a watching helper is left alone. A helper that is away is woken, once.
     #[test]
     fn the_helper_is_woken_when_gaps_are_long() {
         let role = Role::new();
@@ -136,7 +137,7 @@ mod steps {
         assert!(!spared, "gaps have become long again");
     }
 
-    /// A helper that looks ever more rarely is woken whatever the gaps are.
+    /// A helper that polls ever more rarely is woken whatever the gaps are.
     #[test]
     fn a_helper_that_would_look_late_is_woken() {
         let role = Role::new();
@@ -156,7 +157,7 @@ mod steps {
         assert_eq!(driving.leave(now - LOOK_LATE), Handover::WakeHelper);
     }
 
-    /// Real threads, each of which wants a thousand turns of its own: none is ever without a
+    /// Real threads, each of which wants a thousand turns of its own. No thread is ever without a
     /// driver, and no turn overlaps another.
     #[test]
     fn many_threads_share_the_role() {
@@ -213,7 +214,7 @@ mod models {
             })
         }
 
-        /// Rule 1.
+        /// Runs a turn and checks rule 1.
         fn turn(&self) {
             assert!(!self.inside.swap(true, Ordering::Relaxed), "two drivers");
             self.turns.fetch_add(1, Ordering::Relaxed);
@@ -226,7 +227,7 @@ mod models {
             driving.leave(0)
         }
 
-        /// Until this thread has driven one turn itself.
+        /// Waits until this thread has driven one turn itself.
         fn insist(&self) -> Handover {
             loop {
                 let driving = self
@@ -239,7 +240,7 @@ mod models {
             }
         }
 
-        /// Until anybody has driven a turn.
+        /// Waits until any thread has driven a turn.
         fn wait(&self) -> Handover {
             let ready = || (self.turns.load(Ordering::Relaxed) > 0).then_some(());
             let turn = self.role.wait_turn(None, Wakes::WithAll, ready);
@@ -289,8 +290,8 @@ mod models {
         });
     }
 
-    /// Rule 4: whose condition another's turn makes true is woken; and passes the role on if it
-    /// came with it.
+    /// Rule 4: a thread is woken when another's turn makes its condition true. It passes the role
+    /// on if it got the role.
     #[test]
     fn loom_a_value_made_by_another_is_seen() {
         model(Some(3), || {
@@ -306,8 +307,8 @@ mod models {
         });
     }
 
-    /// Rule 4 again, while the driver stays: what a thread that does not drive makes true (the
-    /// helper, a submitter) is seen, too, without the help of a hand-over.
+    /// Rule 4 while the driver stays: a thread that does not drive (the helper, a submitter) makes
+    /// a condition true. The waiter sees that, too, without a hand-over.
     #[test]
     fn loom_a_value_made_beside_the_driver_is_seen() {
         model(None, || {
@@ -323,7 +324,7 @@ mod models {
     }
 
     /// Rule 3, when gaps are long: the helper ends up watching, or loom finds it asleep for good.
-    /// Its own limit does not help: time stands still in a model.
+    /// Its own limit does not help, because time stands still in a model.
     #[test]
     fn loom_the_helper_watches_in_the_end() {
         model(Some(3), || {

@@ -1,4 +1,4 @@
-//! Addresses as they are published, chosen and complained about.
+//! Addresses as nodes publish and choose them, and the errors about them.
 
 use super::*;
 use proptest::prelude::*;
@@ -66,8 +66,9 @@ fn whose_processors_are_shared_is_told_by_the_nodes_of_this_machine() {
 
 #[test]
 fn the_classic_trap_of_equal_bridges() {
-    // Both hosts have docker0 172.17.0.1: sending there would reach ourselves, so it is no
-    // candidate at all; another container network's address comes last, also behind a routed one.
+    // Both hosts have docker0 172.17.0.1. A datagram to that address would reach its own sender, so
+    // the address is no candidate at all. The address of another container network comes last, also
+    // behind a routed one.
     let a = node("x", &[DOCKER, ("eth0", 2, "10.0.0.1", 24)]);
     let b = node(
         "y",
@@ -145,7 +146,7 @@ fn cable_that_comes_after_many_bridges_is_a_candidate() {
         node = Reachable::publishing(node.host, 4000, node.addresses);
         node
     };
-    // Routed: no subnet in common. Equal bridges are ourselves.
+    // Routed: no subnet in common. Equal bridges lead back to the host itself.
     for third in [17, 18] {
         let a = host("x", 17, &[("wg0", 99, "10.88.1.1", 24), ("wg0", 99, "fd00:1::1", 64)]);
         let b = host("y", third, &[("wg0", 99, "10.88.2.1", 24), ("wg0", 99, "fd00:2::1", 64)]);
@@ -157,7 +158,7 @@ fn cable_that_comes_after_many_bridges_is_a_candidate() {
     }
 }
 
-/// The oracle of `same_subnet`: bit by bit.
+/// Oracle of `same_subnet`: bit by bit.
 fn same_subnet_slowly(a: u32, b: u32, bits: u8) -> bool {
     (1..=32).contains(&bits) && (0..bits).all(|bit| (a ^ b) >> (31 - bit) & 1 == 0)
 }

@@ -28,7 +28,7 @@ pub struct Work {
     pub arguments: Vec<OsString>,
     /// Directory to run in; the launcher's if absent.
     pub directory: Option<PathBuf>,
-    /// Further variables.
+    /// Further environment variables.
     pub environment: Vec<(OsString, OsString)>,
     /// Address of the store.
     pub store: String,

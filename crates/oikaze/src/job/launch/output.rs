@@ -20,9 +20,9 @@ const CHUNK: usize = 64 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Stream {
-    /// Standard output.
+    /// Standard output of the node.
     Out = 1,
-    /// Standard error.
+    /// Standard error of the node.
     Err = 2,
 }
 

@@ -56,7 +56,7 @@ impl From<Word> for Spelled {
 /// Order of the launcher to an agent. It holds the secret and so has no `Debug`.
 #[derive(Serialize, Deserialize)]
 pub struct Order {
-    /// [`VERSION`].
+    /// Protocol version, [`VERSION`].
     pub version: u16,
     secret: String,
     /// Addresses of the store.
@@ -81,7 +81,7 @@ pub struct Order {
     pub secret_in_environment: bool,
     /// Program and arguments.
     pub program: Vec<Word>,
-    /// Directory to run in, if it exists there.
+    /// Further environment variables.
     pub directory: Word,
     /// Further variables.
     pub environment: Vec<(Word, Word)>,

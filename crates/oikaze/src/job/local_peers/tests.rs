@@ -1,5 +1,5 @@
 //! Meetings of a few nodes, each on its own thread, in a store in memory. Their patience is an
-//! hour: what would be waited for in vain would be noticed.
+//! hour, so that a wait in vain would be noticed.
 
 use super::meeting::{Meeting, Outcomes, Step, WayTo};
 use crate::job::bootstrap::Alone;
@@ -63,7 +63,7 @@ fn store() -> Alone {
     Alone::new(Settings::default()).unwrap()
 }
 
-/// A listener that nobody else has, and its name.
+/// Returns a listener of its own, and its name.
 fn listener() -> (Listener, String) {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let name =
@@ -79,7 +79,7 @@ fn why(outcomes: &Outcomes, rank: Rank) -> &str {
     outcomes[&rank].as_ref().map(drop).unwrap_err()
 }
 
-/// Every node with every other one, each in its thread; `strangers` is given the names first.
+/// Lets every node meet every other one, each in its thread. `strangers` gets the names first.
 fn all_meet(strangers: impl FnOnce(&[String])) -> Vec<Outcomes> {
     let store = store();
     let (listeners, names): (Vec<Listener>, Vec<String>) = (0..3).map(|_| listener()).unzip();
@@ -126,7 +126,7 @@ fn a_caller_that_says_nothing_or_nonsense_holds_up_nobody() {
     );
 }
 
-/// As with two containers of one machine, each with a directory of that name for itself.
+/// As with two containers of one machine, each with its own directory of that name.
 #[test]
 fn who_cannot_be_called_does_not_wait_for_a_call() {
     let store = store();
@@ -178,7 +178,7 @@ fn strangers_without_end_are_not_heard_without_end() {
     assert!(why(&outcomes, 1).starts_with("its call has not come"));
 }
 
-/// The node above is stopped; here without any patience, so that the test needs none.
+/// The node above is stopped. Here it has no patience, so that the test needs none.
 #[test]
 fn a_node_that_is_late_is_talked_to_over_the_network() {
     let store = store();
@@ -198,7 +198,7 @@ fn a_node_that_is_late_is_talked_to_over_the_network() {
     );
 }
 
-/// MEM-16.8: no pair of which one node uses the rings and the other does not.
+/// MEM-16.8: there is no pair of which one node uses the rings and the other does not.
 #[test]
 fn the_caller_has_the_last_word() {
     let store = store();

@@ -261,7 +261,7 @@ pub enum Verdict {
     Welcome([u8; 32]),
     /// The node is refused.
     Refused {
-        /// [`Proof::refusal`] if the node has proven that it knows the secret, else zeros.
+        /// Cause of the refusal.
         mac: [u8; 32],
         /// Cause.
         why: String,

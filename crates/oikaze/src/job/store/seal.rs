@@ -7,9 +7,9 @@ use crate::job::Secret;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum From {
-    /// The node.
+    /// Written by the node.
     Node = 1,
-    /// The store.
+    /// Written by the store.
     Store = 2,
 }
 

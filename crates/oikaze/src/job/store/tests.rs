@@ -1,4 +1,4 @@
-//! The store over real sockets, and its decisions against a dumb oracle.
+//! The store over real sockets, and its decisions against a simple oracle.
 
 mod connections;
 mod ends;
@@ -16,7 +16,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-/// Long enough for any machine; nothing waits for it unless it fails.
+/// Long enough for any machine. A test waits for so long only if it fails.
 const LONG: Duration = Duration::from_secs(60);
 
 fn secret() -> Secret {
@@ -102,8 +102,7 @@ fn a_place_can_be_taken_again_after_leaving() {
     let server = serve(1);
     for _ in 0..3 {
         let deadline = std::time::Instant::now() + LONG;
-        // The store learns of a closed connection when it next polls: until then the place is
-        // taken.
+        // The store notices a closed connection in its next poll. Until then the place is taken.
         while let Err(why) = join(&server, 0, 1) {
             assert!(std::time::Instant::now() < deadline, "{why}");
             std::thread::yield_now();
@@ -207,7 +206,7 @@ fn another_version_is_named_by_both_ends() {
 
 #[test]
 fn an_impostor_is_not_believed() {
-    // Accepts everybody, but cannot prove the secret.
+    // Accepts every connection, but cannot prove the secret.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let store = listener.local_addr().unwrap().to_string();
     let impostor = std::thread::spawn(move || {
@@ -282,8 +281,8 @@ proptest! {
     #[test]
     fn any_bytes_are_refused_or_understood(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let _ = (Greeting::decode(&bytes), Proof::decode(&bytes), Verdict::decode(&bytes), Reply::decode(&bytes));
-        // Reasons are for people: they may be cleaned of what is no text. All else comes back as it
-        // was.
+        // Reasons are for people, and may be cleaned of bytes that are no text. All else comes back
+        // as it was.
         if let Ok((id, request)) = Request::decode(&bytes)
             && !matches!(request, Request::Abort(_) | Request::Ask(..) | Request::Answer(..))
         {
@@ -316,8 +315,8 @@ proptest! {
         }
     }
 
-    /// Every request is answered exactly once by the time all limits have passed, and with what a
-    /// map would say.
+    /// Every request is answered exactly once by the time all limits have passed, as a map would
+    /// answer it.
     #[test]
     fn the_table_answers_everything_once(steps in proptest::collection::vec((0u32..3, request(), 0u64..8), 0..60)) {
         let mut table = Table::new(3);

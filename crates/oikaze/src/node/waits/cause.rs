@@ -7,13 +7,14 @@
 use super::subject::{WaitSubject, WaitingThread, nodes_text};
 use oikaze_protocol::Rank;
 
-/// Question to rank 0: which nodes have come to the collective, and which have not?
+/// Question to rank 0 for the nodes that have come to the collective, and those that have not.
 pub(super) const COLLECTIVE: &str = "collective";
-/// Question to a lock's manager, with the lock's number: who holds it, and who waits?
+/// Question to a lock's manager, with the lock's number, for its holder and its waiters.
 pub(super) const LOCK: &str = "lock ";
-/// Question to a lock's holder, with the lock's number: since when, and by which thread?
+/// Question to a lock's holder, with the lock's number, for the time since when it is held and the
+/// thread.
 pub(super) const HOLDS: &str = "holds ";
-/// Question to any node: what does it do?
+/// Question to any node for what it does.
 pub(super) const DOING: &str = "doing";
 /// Answer to [`HOLDS`] of a node that does not hold the lock.
 pub(super) const NOT_HELD: &str = "not held";

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 /// Path to a store that breaks once.
 pub(super) struct Relay {
-    /// Its address.
+    /// Address of the relay.
     pub store: String,
     /// The first message cuts the connection, the second one lets another one through.
     pub step: Sender<()>,

@@ -12,7 +12,7 @@ fn killed(rank: u32) -> NodeEnd {
     NodeEnd { rank, how: "was killed by signal 9 (SIGKILL)".into(), success: false }
 }
 
-/// A channel that hears each call after news.
+/// Returns a channel that gets each call after news.
 fn hear(node: &Client) -> Receiver<()> {
     let (called, calls) = channel();
     node.on_news(Box::new(move || _ = called.send(())));
@@ -25,8 +25,8 @@ fn wait_for_end(node: &Client, calls: &Receiver<()>, end: &NodeEnd) {
     }
 }
 
-/// LAUNCH-1.1: each connected node hears of an end at once, and a node that connects later hears of
-/// all earlier ones.
+/// LAUNCH-1.1: each connected node learns of an end at once, and a node that connects later learns
+/// of all earlier ones.
 #[test]
 fn end_of_a_process_is_pushed_to_early_and_late_nodes() {
     let server = serve(3);
@@ -81,7 +81,7 @@ fn waits_that_need_an_ended_node_fail_and_others_go_on() {
     assert_eq!(nodes[1].get("anything", LONG).unwrap(), b"1");
 }
 
-/// LAUNCH-1.3: the launcher and all nodes hear of an abort by a node.
+/// LAUNCH-1.3: the launcher and all nodes learn of an abort by a node.
 #[test]
 fn abort_by_a_node_reaches_the_launcher_and_all_nodes() {
     let (told, notices) = channel();
@@ -106,7 +106,7 @@ fn abort_by_a_node_reaches_the_launcher_and_all_nodes() {
     assert!(notices.recv_timeout(LONG).is_err(), "only the first abort is told");
 }
 
-/// LAUNCH-2.1: a question reaches the node asked, and the answer its asker; a node that gives no
+/// LAUNCH-2.1: a question reaches the node asked, and the answer its asker. A node that gives no
 /// function still answers.
 #[test]
 fn questions_are_answered_by_the_node_asked() {
@@ -125,8 +125,8 @@ fn questions_are_answered_by_the_node_asked() {
     assert_eq!(nodes[0].ask_node(7, "nobody", LONG), None);
 }
 
-/// LAUNCH-2.2: no answer within the limit, from a node that has left, or that has ended, is `None`;
-/// the asker does not wait longer.
+/// LAUNCH-2.2: the result is `None` without an answer within the limit, from a node that has left,
+/// or from one that has ended. The asker does not wait longer.
 #[test]
 fn questions_without_answer_are_none() {
     let server = serve(3);
