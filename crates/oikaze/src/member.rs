@@ -395,8 +395,8 @@ impl Job {
     ///
     /// # Errors
     /// A node was lost before it left; operations have failed that no caller waited for
-    /// ([`Job::quiet`]); a guard is alive, whose later writes no other node will see. The process
-    /// leaves the job in each case.
+    /// ([`Job::quiet`]); a guard is alive, whose later writes no other node will see (this node
+    /// leaves the job all the same).
     pub fn leave(mut self) -> Result<()> {
         self.leave_once()
     }

@@ -1,5 +1,5 @@
-//! A process joins the job of a launcher once: the claim that `join` makes on it, kept for the life
-//! of the process.
+//! Claim of a process on the job of its launcher, which it joins once. `join` makes the claim, and
+//! the process keeps it for life.
 
 use crate::{Error, Result};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -32,7 +32,7 @@ pub const PORTS: &str = "OIKAZE_PORTS";
 pub const FAILURE_TIME: &str = "OIKAZE_FAILURE_TIME";
 /// Time limit in milliseconds of a wait that the program gives no limit of its own.
 pub const TIME_LIMIT: &str = "OIKAZE_TIMEOUT";
-/// Milliseconds after which a wait is explained on stderr; 0: never.
+/// Milliseconds after which a wait is explained on stderr; 0 for never.
 pub const EXPLAIN_AFTER: &str = "OIKAZE_EXPLAIN_AFTER";
 /// Faults to inject into this job's links, e.g. `loss=0.05,duplicate=0.05,seed=7`.
 pub const FAULT: &str = "OIKAZE_FAULT";

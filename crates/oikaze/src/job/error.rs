@@ -73,7 +73,7 @@ pub enum JobError {
     NodeEnded {
         /// Rank of the node that ended.
         rank: u32,
-        /// How it ended, as in [`NodeEnd::how`](crate::job::NodeEnd::how).
+        /// End of the node, as in [`NodeEnd::how`](crate::job::NodeEnd::how).
         how: String,
         /// Event that the caller waited for.
         what: String,
@@ -137,7 +137,7 @@ pub enum JobError {
         rank: u32,
         /// Subject of the record.
         what: &'static str,
-        /// Where the text departs from what was expected.
+        /// Place in the text that differs from what was expected.
         why: String,
     },
     /// No pair of addresses works.

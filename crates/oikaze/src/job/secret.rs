@@ -92,8 +92,8 @@ impl Secret {
     }
 }
 
-/// HMAC takes a key of any length, so the error of `new_from_slice` cannot occur; an all-zero key
-/// of full length is the same type.
+/// Starts an HMAC with the key. HMAC takes a key of any length, so the error of `new_from_slice`
+/// cannot occur. An all-zero key of full length is the same type.
 fn start(key: &[u8; SECRET_LEN]) -> Hmac<Sha256> {
     Hmac::<Sha256>::new_from_slice(key).unwrap_or_else(|_| Hmac::<Sha256>::new(&Default::default()))
 }

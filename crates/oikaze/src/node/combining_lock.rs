@@ -3,9 +3,9 @@
 //! Entry is one try-lock; a thread that enters often holds a bias and pays no atomic
 //! read-modify-write. A thread that finds the lock taken sets the request bit
 //! ([`CombiningLock::ask`]) and tries once more. The holder checks the bit after it has let go.
-//! Lock and request bit are one word ([`BiasedLock`]), so one of the two comes second: a later
-//! holder sees the request, and a later requester finds the lock open, or taken by a thread that
-//! has not checked yet. Either way one of them does the work, and neither needs a fence.
+//! Lock and request bit are one word ([`BiasedLock`]), so one of the two comes second. A later
+//! holder sees the request. A later requester finds the lock open, or taken by a thread that has
+//! not checked yet. Either way one of them does the work, and neither needs a fence.
 //!
 //! Properties that loom checks in every interleaving (`models`, below):
 //! 1. Requests left to the holder are taken up by a turn that begins afterwards.
@@ -261,7 +261,8 @@ mod models {
             value
         }
 
-        /// Sleeps as `Node::sleep_on_socket` does, until the sleep ends by itself when a turn is due.
+        /// Sleeps as `Node::sleep_on_socket` does, until the sleep ends by itself when a turn is
+        /// due.
         fn sleep(&self) {
             loop {
                 self.sleeper.fall_asleep(Time(u64::MAX));
@@ -282,8 +283,8 @@ mod models {
         }
     }
 
-    /// Rule 1: each of three threads leaves work, one of them twice. When all threads have gone, all
-    /// work has been taken.
+    /// Rule 1: each of three threads leaves work, one of them twice. When all threads have gone,
+    /// all work has been taken.
     #[test]
     fn loom_what_is_left_to_the_holder_is_taken_up() {
         model(Some(3), || {

@@ -16,8 +16,8 @@ const MOMENT: usize = 32;
 /// Pauses between two polls. Each poll takes the cache line of the next record away from the peer
 /// that is about to write it.
 const PAUSES: usize = 2;
-/// Maximum number of polls that find a message which came soon. An answer to the reader's own
-/// message takes more polls, so that an exchange of messages is not a stream.
+/// Maximum number of polls after which a found message counts as having come soon. An answer to the
+/// reader's own message takes more polls, so that an exchange of messages is not a stream.
 const SOON: usize = 2;
 /// Maximum number of pauses for which the reader of a stream backs off. While streaming, the reader
 /// waits for one pause per message that came soon in a row. The writer gets some records ahead

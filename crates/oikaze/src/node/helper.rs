@@ -46,7 +46,7 @@ impl Node {
         let mut fetched = 0;
         // Rounds that drivers had begun at the helper's last wakeup. If the count stays the same,
         // the driver stands still: it sleeps, or is in a signal handler. The handler may wait for a
-        // page, or hold a lock's grant (COH-8.7).
+        // page, or a lock may have been handed to it (COH-8.7).
         let mut rounds_before = self.rounds.load(Ordering::Relaxed);
         let mut stands_still = false;
         let mut open_faults = Faults::default();
@@ -89,7 +89,7 @@ impl Node {
                 if work.settled > 0 || fetched > before {
                     // A thread of this node goes on with the result, and may wait for this core.
                     // Accesses of peers to the memory are no reason to yield. A thread that sleeps
-                    // keeps a claim to its core, and yielding would lose that claim for the next
+                    // keeps a claim to its core, and yielding would lose that claim and the next
                     // few milliseconds.
                     std::thread::yield_now();
                 }

@@ -116,8 +116,8 @@ fn a_local_peer_that_sleeps_is_told_of_credit_that_comes_back_before_a_sleep() {
     assert!(local_peer.outward.returned() > before);
 }
 
-/// MEM-7.1: an operation that ended before a listener was attached is reported at once, also to a
-/// thread that sleeps on the descriptor.
+/// MEM-7.1: an end that came before a listener was attached is reported at once, also to a thread
+/// that sleeps on the descriptor.
 #[test]
 fn who_is_told_late_of_an_end_is_told_at_once() {
     let (node, mut local_peer) = node_and_local_peer();

@@ -314,9 +314,9 @@ pub struct NodePage {
     pub refusals: Refusals,
     /// Fast paths, in use or not.
     pub paths: PathStates,
-    /// Why the first node of this machine shares no memory with this one; empty if all do.
+    /// Reason why the first node of this machine shares no memory with this one; empty if all do.
     pub first_unshared: String,
-    /// Why the first local peer's region was not mapped; empty if all are.
+    /// Reason why the first local peer's region was not mapped; empty if all are.
     pub first_unmapped: String,
 }
 

@@ -331,7 +331,7 @@ impl<T: Outcome> Operation<T> {
         self.wait()
     }
 
-    /// Has the queue report the operation's end once, by the number `context`. The operation may
+    /// Makes the queue report the operation's end once, by the number `context`. The operation may
     /// have ended already.
     ///
     /// # Errors
@@ -341,8 +341,8 @@ impl<T: Outcome> Operation<T> {
         self.queue_on(queue, context)
     }
 
-    /// Has the queue report the end as [`Operation::into_queue`] does, and leaves the handle to the
-    /// caller.
+    /// Makes the queue report the end as [`Operation::into_queue`] does, and leaves the handle to
+    /// the caller.
     ///
     /// # Errors
     /// As [`Operation::into_queue`].
@@ -353,7 +353,7 @@ impl<T: Outcome> Operation<T> {
         )
     }
 
-    /// Has the counter count the operation's end once. The operation may have ended already.
+    /// Makes the counter count the operation's end once. The operation may have ended already.
     ///
     /// # Errors
     /// A counter counts the operation already.
@@ -361,8 +361,8 @@ impl<T: Outcome> Operation<T> {
         self.tell(|_| counter.sink(), |_| counter.count_done())
     }
 
-    /// Has the turn that settles the operation inform the sink. If no turn will settle it, `now`
-    /// informs the sink at once.
+    /// Attaches a sink that the turn which settles the operation informs. If no turn will settle
+    /// it, `now` informs the sink at once.
     fn tell(&self, sink: impl FnOnce(What) -> Box<dyn Sink>, now: impl FnOnce(T)) -> Result<()> {
         let (was_told, what) = match self.view() {
             View::Begun(begun) => (begun.told.swap(true, Ordering::Relaxed), Some(begun.what())),

@@ -241,9 +241,9 @@ impl LocalRegion {
         }
     }
 
-    /// Waits for those that reach the memory without asking this node's engine for each access:
-    /// local peers that have mapped it, and threads of this node. New accesses are already refused
-    /// (MEM-18.3).
+    /// Waits for local peers that have mapped the memory, and for threads of this node. Both reach
+    /// the memory without asking this node's engine for each access. New accesses are already
+    /// refused (MEM-18.3).
     fn wait_for_others(&self) {
         self.wait_for_local_peers();
         let Inner { node, region, direct, .. } = &*self.inner;

@@ -91,7 +91,7 @@ impl LocalRegion {
     }
 
     /// Waits by driving the engine, or by sleeping. A function of its own, so that the spinning
-    /// path does not pay for the registers that this path saves.
+    /// path does not bear its cost.
     #[inline(never)]
     fn wait_for_change(
         &self,

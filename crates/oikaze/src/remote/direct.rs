@@ -1,7 +1,7 @@
 //! Direct access to a local peer's mapped region, by the caller's own loads and stores. Such an
-//! operation is done when the call returns (MEM-18.2). The owner gets every other operation as a
-//! message, and reports its error. Reasons are bounds, rights, a region that was taken back, or a
-//! fence.
+//! operation is done when the call returns (MEM-18.2). An operation that is not possible in this
+//! way (bounds, rights, a region that was taken back, a fence) goes to the owner as a message, and
+//! the owner reports the error.
 
 use super::RemoteRegion;
 use crate::engine::Value;

@@ -60,8 +60,8 @@ impl RemoteRegion {
         }
     }
 
-    /// Sends the put to the owner's engine. A function of its own, so that a direct put does not
-    /// pay for the registers that this path saves.
+    /// Requests the put of this node's engine. A function of its own, so that a direct put does not
+    /// bear its cost.
     #[inline(never)]
     fn put_message(
         &self,

@@ -49,7 +49,7 @@ const SIGXFSZ: i32 = 25;
 
 /// Event that the main thread of a launcher or agent waits for.
 enum Event {
-    /// A signal to pass on; SIGCHLD: a child has ended.
+    /// A signal to pass on, or SIGCHLD if a child has ended.
     Signal(i32),
     /// An output stream of a local node has ended.
     Drained,

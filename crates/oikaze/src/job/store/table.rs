@@ -349,8 +349,8 @@ impl Table {
     }
 
     /// Records that the process of a node has ended, and tells all connected nodes (LAUNCH-1.1).
-    /// Waits that need this node fail: fences to which it has not come, values that only it
-    /// publishes (LAUNCH-1.2), and any value if no other node is left.
+    /// Waits that need this node fail. These are fences to which the node has not come, and values
+    /// that only it publishes (LAUNCH-1.2). If no other node is left, waits for any value fail.
     pub fn ended(&mut self, end: NodeEnd) {
         let rank = end.rank;
         if self.ended.contains_key(&rank) {

@@ -34,7 +34,7 @@ pub(super) trait Facts {
     fn nodes(&self) -> u32;
     /// Answer of a node, this one included; `None` if none came in time.
     fn ask(&self, rank: Rank, question: &str) -> Option<String>;
-    /// How a node's process or connection has ended, as predicate of "node 2 …".
+    /// Returns how a node's process or connection has ended, as predicate of "node 2 …".
     fn end_of(&self, rank: Rank) -> Option<String>;
 }
 

@@ -1,5 +1,5 @@
-//! Loads and stores that wait for a page: their threads sleep in the kernel, so the thread that
-//! takes page faults registers them.
+//! Registers loads and stores that wait for a page. Their threads sleep in the kernel, so the
+//! thread that takes page faults registers them.
 
 use super::{Node, Registered, WaitSubject};
 use oikaze_os::memory::shared::FaultAt;

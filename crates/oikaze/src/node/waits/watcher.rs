@@ -1,4 +1,4 @@
-//! The thread that explains waits which last (MEM-21.1): one line on stderr for each, then again
+//! Watcher thread, which explains long waits (MEM-21.1): one line on stderr for each, then again
 //! after 60 s and every 10 minutes.
 
 use super::answers::Asking;
