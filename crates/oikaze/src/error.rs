@@ -226,7 +226,7 @@ fn unseen_text(count: u64, first: Option<&Error>) -> String {
 
 fn failed_text(what: &str, failure: &Failure, told: Option<&str>) -> String {
     let mut text = failure.to_string();
-    // Coherence says itself what it was doing.
+    // The text of a coherence error may already begin with the operation.
     if !text.starts_with(what) {
         text = format!("{what}: {text}");
     }

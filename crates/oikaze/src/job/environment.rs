@@ -202,7 +202,7 @@ fn read_secret(lookup: Lookup<'_>) -> Result<Secret, JobError> {
     let wrong =
         |name, found: &str, needed| JobError::Environment { name, found: found.to_owned(), needed };
     if let Some(text) = lookup(SECRET) {
-        // Never show what was found there.
+        // The error must not show the value, which may be a secret.
         return Secret::from_hex(&text)
             .ok_or_else(|| wrong(SECRET, "not usable", "64 hexadecimal digits"));
     }

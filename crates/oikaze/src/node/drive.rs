@@ -130,7 +130,7 @@ impl Node {
         None
     }
 
-    /// Returns the awaited value if it is there, and the time of the last look at the clock.
+    /// Returns the awaited value if it is there, and the time of the last reading of the clock.
     fn drive<T>(
         &self,
         mut now: Time,

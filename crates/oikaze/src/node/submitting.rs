@@ -142,7 +142,7 @@ impl Node {
     /// Runs `posts`, and lets the engine take up its submissions together, at the end or whenever
     /// many have come together.
     pub fn batch<T>(&self, posts: impl FnOnce() -> T) -> T {
-        /// Runs the turn also if `posts` panics: others may wait for what was posted.
+        /// Runs the turn also if `posts` panics, because others may wait for the posted operations.
         struct Flush<'n>(&'n Node, cork::Cork);
         impl Drop for Flush<'_> {
             fn drop(&mut self) {

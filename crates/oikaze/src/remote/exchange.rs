@@ -111,7 +111,7 @@ impl RemoteRegion {
         here_offset: u64,
         len: u64,
     ) -> Range<u64> {
-        // After a fence, what it holds back comes first.
+        // After a fence, the operations that it holds back come first.
         let unit = here
             .exchange_unit()
             .filter(|_| self.is_local_peers() && self.peer.node.may_go_direct());

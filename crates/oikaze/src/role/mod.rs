@@ -70,7 +70,7 @@ struct State {
     helper: Helper,
     /// Length of the helper's next sleep away from the socket.
     patience: u64,
-    /// Value of `left_at` at the helper's last look.
+    /// Value of `left_at` at the helper's last check.
     seen_left: u64,
 }
 

@@ -81,9 +81,9 @@ pub struct Order {
     pub secret_in_environment: bool,
     /// Program and arguments.
     pub program: Vec<Word>,
-    /// Further environment variables.
+    /// Directory to run in, if it exists there.
     pub directory: Word,
-    /// Further variables.
+    /// Further environment variables.
     pub environment: Vec<(Word, Word)>,
 }
 

@@ -261,9 +261,9 @@ pub enum Verdict {
     Welcome([u8; 32]),
     /// The node is refused.
     Refused {
-        /// Cause of the refusal.
+        /// [`Proof::refusal`] if the node has proven that it knows the secret, else zeros.
         mac: [u8; 32],
-        /// Cause.
+        /// Cause of the refusal.
         why: String,
     },
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Maximum number of page faults watched at a time. Later ones are served like all others, and not
 /// explained.
 const WATCHED_MAX: usize = 256;
-/// Time between two looks at page faults that have not been served.
+/// Time between two checks of page faults that have not been served.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Page faults that may not have been served. Owned by the thread that takes them.

@@ -101,7 +101,7 @@ fn the_time_limit() {
     assert!(policy.wants_an_end(at(3)));
     assert_eq!(policy.actions(), [Action::Ask]);
     policy.answered(at(3), &[(0, None)]);
-    // END-3.3: the nodes may end by the error of what they wait for.
+    // END-3.3: the nodes may end by the errors of their own waits.
     assert!(signals(&mut policy).is_empty());
     assert_eq!(policy.next_timeout(), Some(at(4)));
     policy.timeout(at(4));
@@ -134,7 +134,8 @@ fn timeout_with_answers_prints_one_line_for_each_living_node() {
     let mut policy = Policy::new(1, GRACE, Some(at(3)));
     policy.timeout(at(3));
     policy.actions();
-    // Without answers the limit holds all the same: it is told, and what is left is terminated.
+    // Without answers the limit holds all the same. The launcher reports it, and terminates the
+    // nodes that are left.
     policy.timeout(policy.next_timeout().unwrap());
     policy.timeout(policy.next_timeout().unwrap());
     assert_eq!(signals(&mut policy), [15]);
