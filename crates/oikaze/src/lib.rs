@@ -17,6 +17,7 @@
 
 mod builder;
 mod completion;
+mod debug;
 pub mod engine;
 mod error;
 mod exchange;
