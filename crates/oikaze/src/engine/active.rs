@@ -1,7 +1,7 @@
 //! Queues of peers, each once: those that may have something to do, and those that have bulk to
-//! send. Only these are looked at in a turn.
+//! send. A turn visits only these.
 //!
-//! What eRPC keeps as its list of active sessions and UCX as a worker's active interfaces. A peer
+//! eRPC has the same in its list of active sessions, UCX in a worker's active interfaces. A peer
 //! is marked when a datagram for it was received, something was posted to it, or its deadline has
 //! come; it stays until it has been asked and has nothing to send.
 
@@ -12,17 +12,17 @@ use std::collections::VecDeque;
 /// after the start.
 pub(super) struct Active {
     queue: VecDeque<Rank>,
-    /// By rank: is it in the queue?
+    /// Is `true` for each rank in the queue.
     member: Vec<bool>,
 }
 
 impl Active {
-    /// For the ranks below `nodes`.
+    /// Creates an empty queue for the ranks below `nodes`.
     pub fn new(nodes: u32) -> Self {
         Self { queue: VecDeque::with_capacity(nodes as usize), member: vec![false; nodes as usize] }
     }
 
-    /// This peer may have something to do.
+    /// Adds a peer that may have something to do.
     pub fn mark(&mut self, rank: Rank) {
         if let Some(member) = self.member.get_mut(rank as usize)
             && !std::mem::replace(member, true)
@@ -31,39 +31,39 @@ impl Active {
         }
     }
 
-    /// How many.
+    /// Returns the number of peers in the queue.
     pub fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// None?
+    /// Returns `true` if the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Is this peer among them?
+    /// Returns `true` if this peer is in the queue.
     pub fn contains(&self, rank: Rank) -> bool {
         self.member.get(rank as usize).is_some_and(|member| *member)
     }
 
-    /// The one at this place, from the front.
+    /// Returns the peer at this position, counted from the front.
     pub fn get(&self, at: usize) -> Option<Rank> {
         self.queue.get(at).copied()
     }
 
-    /// All, from the front.
+    /// Iterates over all peers from the front.
     pub fn iter(&self) -> impl Iterator<Item = Rank> + '_ {
         self.queue.iter().copied()
     }
 
-    /// The front goes to the back: its turn is over.
+    /// Moves the front to the back and returns it.
     pub fn rotate(&mut self) -> Option<Rank> {
         let rank = self.queue.pop_front()?;
         self.queue.push_back(rank);
         Some(rank)
     }
 
-    /// The front leaves.
+    /// Removes the front and returns it.
     pub fn take(&mut self) -> Option<Rank> {
         let rank = self.queue.pop_front()?;
         if let Some(member) = self.member.get_mut(rank as usize) {
@@ -72,7 +72,8 @@ impl Active {
         Some(rank)
     }
 
-    /// Look at each once; those for which `stays` is false leave. The others keep their order.
+    /// Visits each peer once and removes those for which `stays` is false. The others keep their
+    /// order.
     pub fn retain(&mut self, mut stays: impl FnMut(Rank) -> bool) {
         let Self { queue, member } = self;
         queue.retain(|&rank| {

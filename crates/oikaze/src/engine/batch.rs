@@ -53,56 +53,56 @@ pub(super) struct Batch {
     /// waited for.
     slots: Vec<Slot>,
     waiting: Range<usize>,
-    /// What is written here of all of them, one behind the other: a tag and the head that follows
-    /// it are one piece to gather.
+    /// Bytes written for all datagrams, one behind the other. A tag and the head that follows it
+    /// are one piece to gather.
     bytes: Vec<u8>,
     /// Where the next one's head begins.
     begin: usize,
-    /// Of the next one, bytes of payload that end the head: to the seal they are payload.
+    /// Number of payload bytes at the end of the next head; the seal treats them as payload.
     packed: usize,
-    /// The link had no room for those that wait.
+    /// Is `true` if the link had no room for the datagrams that wait.
     stopped: bool,
 }
 
 impl Batch {
-    /// Has the link refused to take more for now?
+    /// Returns `true` if the link has no room for now.
     pub fn is_stopped(&self) -> bool {
         self.stopped
     }
 
-    /// How many datagrams wait.
+    /// Returns the number of datagrams that wait.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// No slot is left.
+    /// Returns `true` if no slot is left.
     pub fn is_full(&self) -> bool {
         self.waiting.end >= BATCH
     }
 
-    /// Are so many slots left?
+    /// Returns `true` if `count` slots are left.
     pub fn has_room(&self, count: usize) -> bool {
         self.waiting.end + count <= BATCH
     }
 
-    /// Where to append the next datagram's head. It counts when it is [`push`](Self::push)ed.
-    /// `None`: the batch is full.
+    /// Returns the buffer to which the next datagram's head is appended, or `None` if the batch is
+    /// full. The datagram counts once it is [`push`](Self::push)ed.
     pub fn next(&mut self) -> Option<&mut Vec<u8>> {
         if self.is_full() {
             return None;
         }
-        // One that was begun and not pushed is forgotten.
+        // Drop a datagram that was begun and not pushed.
         self.bytes.truncate(self.begin);
         self.packed = 0;
         Some(&mut self.bytes)
     }
 
-    /// Bytes of the next datagram so far.
+    /// Returns the number of bytes of the next datagram so far.
     pub fn begun(&self) -> usize {
         self.bytes.len() - self.begin
     }
 
-    /// Append payload to the next datagram, as `fill` does, if it can.
+    /// Appends payload to the next datagram through `fill`, and returns what `fill` returns.
     pub fn pack(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
         let begin = self.bytes.len();
         let filled = fill(&mut self.bytes);
@@ -110,7 +110,7 @@ impl Batch {
         filled
     }
 
-    /// The next datagram is complete but for its seal. Bytes of the datagram.
+    /// Seals the next datagram and adds it to the batch. Returns its number of bytes.
     pub fn push(
         &mut self,
         to: &SocketAddr,
@@ -145,7 +145,7 @@ impl Batch {
         len
     }
 
-    /// Append the tag over the next datagram's head, what is packed behind it, and the payload.
+    /// Appends the tag over the next datagram's head, what is packed behind it, and the payload.
     fn seal(&mut self, payload: &Gather, seal: &impl Seal) {
         let end = self.bytes.len();
         self.bytes.extend_from_slice([0; TAG_MAX].get(..seal.len()).unwrap_or_default());
@@ -155,16 +155,16 @@ impl Batch {
         payload.with_bytes(|bytes| seal.tag(&[frames, packed, bytes], tag));
     }
 
-    /// Hand what waits to the link; how many went.
+    /// Hands the waiting datagrams to the link and returns the number that the link took.
     ///
     /// # Errors
-    /// The link's: what waited is gone, lost as on a bad wire.
+    /// Errors of the link. The datagrams then count as lost on the wire.
     pub fn flush(&mut self, link: &mut impl Link) -> io::Result<usize> {
         if self.waiting.is_empty() {
             return Ok(0);
         }
         let waiting = self.slots.get_mut(self.waiting.clone()).unwrap_or_default();
-        // Filled where it stays: collected, it would be moved whole, however little is in it.
+        // Filled in place: `collect` would move the whole array, even if it holds little.
         let mut batch = ArrayVec::<Outgoing<'_>, BATCH>::new();
         for Slot { to, lane, mode, head, end, payload, .. } in waiting.iter() {
             let (tag, head) = (self.bytes.get(head.end..*end), self.bytes.get(head.clone()));
@@ -183,20 +183,20 @@ impl Batch {
         outcome
     }
 
-    /// Nothing waits.
+    /// Clears the batch.
     fn begin_anew(&mut self) {
         self.bytes.clear();
         (self.waiting, self.begin, self.stopped) = (0..0, 0, false);
     }
 
-    /// Forget what waits for the link and refers to this region: lost, as on a bad wire.
+    /// Drops waiting datagrams that refer to this region, as if they were lost on the wire.
     pub fn forget(&mut self, region: u32) {
         let mut at = self.waiting.start;
         while at < self.waiting.end {
             if let Some(slot) = self.slots.get_mut(at).filter(|slot| slot.region == Some(region)) {
                 slot.payload = Gather::EMPTY;
                 self.waiting.end -= 1;
-                // Those behind it move up, and it to where nothing is.
+                // The slots behind it move up, and the free slot moves to the end.
                 self.slots.get_mut(at..=self.waiting.end).unwrap_or_default().rotate_left(1);
             } else {
                 at += 1;
@@ -207,7 +207,7 @@ impl Batch {
         }
     }
 
-    /// Forget all that waits for the link, and with it all references to memory: lost, as on a bad
+    /// Drops all waiting datagrams and their references to memory, as if they were lost on the
     /// wire.
     pub fn discard(&mut self) {
         self.slots.iter_mut().for_each(|slot| slot.payload = Gather::EMPTY);

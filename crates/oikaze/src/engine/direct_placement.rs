@@ -10,12 +10,12 @@ use oikaze_protocol::limits::{BULK_FRAME_LEN, DATAGRAM_MAX, HEADER_LEN};
 use oikaze_protocol::wind::Forecast;
 use oikaze_protocol::wire::{Seal, View};
 
-/// What is remembered to guess by.
+/// State from which the next fragment is predicted.
 #[derive(Debug, Default)]
 pub(super) struct DirectPlacement {
-    /// Whose fragment came last.
+    /// Sender of the latest fragment.
     pub peer: Option<Rank>,
-    /// What the link was told that comes next.
+    /// Latest forecast that the link was given.
     told: Option<(Rank, Forecast)>,
 }
 

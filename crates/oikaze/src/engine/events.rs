@@ -1,4 +1,4 @@
-//! What connections, remote memory and coherence have settled becomes outcomes of operations.
+//! Turns events of connections, remote memory and coherence into outcomes of operations.
 
 use super::{Arrived, Body, Engine, Failure, Value};
 use oikaze_os::link::Link;
@@ -8,16 +8,16 @@ use oikaze_protocol::limits::{BODIES_REST, BODY_KEPT};
 use oikaze_protocol::rma::{self, Rma, RmaError, RmaEvent};
 use oikaze_protocol::wind::{Death, Event, Nonsense, Refusal, Token};
 
-/// On whose account a message was posted.
+/// Layer for which a message was posted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// Nobody wants to know what becomes of it.
+    /// No layer; nobody waits for the outcome of the message.
     Nobody,
-    /// An operation that some thread began; remote memory follows it.
+    /// An operation that a thread began and that remote memory tracks.
     Operation,
-    /// Remote memory's own, such as an answer.
+    /// Remote memory itself, for example for an answer.
     Remote,
-    /// Coherence's own.
+    /// Coherence itself.
     Coherence,
 }
 
@@ -36,7 +36,7 @@ impl Owner {
 }
 
 impl<L: Link, P: Pages> Engine<L, P> {
-    /// Settle what can be settled. Was anything begun that had waited for it?
+    /// Settles all pending events. Returns `true` if this began something that had waited for them.
     pub(super) fn settle_events(&mut self) -> bool {
         let mut at = 0;
         while let Some(rank) = self.peers.active.get(at) {
@@ -79,7 +79,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 }
             }
             Event::Restarted { .. } => {
-                // The newcomer is called by another id; what the old one knew is gone.
+                // The new process uses another connection id; the state of the old one is lost.
                 self.peers.renamed(peer);
                 self.peer_died(peer, Death::Restarted);
             }
@@ -114,7 +114,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     fn peer_died(&mut self, peer: Rank, death: Death) {
-        // What fails for it says how it was lost.
+        // Operations that fail because of this death report its cause.
         if let Some(known) = self.peers.touch(peer) {
             known.held.clear();
             known.death = Some(death);
@@ -150,8 +150,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                     self.operations.settle(token, Err(failure));
                 }
                 RmaEvent::Unanswered { by } => {
-                    // A stopped process of the same machine answers when it goes on; the kernel
-                    // tells when it ends.
+                    // A stopped local peer answers when it resumes; the kernel reports its end.
                     if self.peers.local_peer(by).is_none() {
                         self.give_up(by, Nonsense::Unanswered);
                     }
@@ -168,7 +167,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// No sound peer does this: its connection ends.
+    /// Ends the connection to a peer that broke the protocol.
     fn give_up(&mut self, rank: Rank, nonsense: Nonsense) {
         let now = self.now;
         if let Some(peer) = self.peers.touch(rank) {
@@ -176,7 +175,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// Memory for long bodies is given back when none come any more.
+    /// Frees the memory for long bodies after `BODIES_REST` without one.
     pub(super) fn rest_buffer_pool(&mut self) {
         if self.long_body.take_if(|latest| self.now - *latest > BODIES_REST).is_some() {
             self.buffer_pool.rest();

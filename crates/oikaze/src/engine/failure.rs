@@ -7,8 +7,7 @@ use oikaze_protocol::limits::QUEUED_MAX;
 use oikaze_protocol::rma::RmaError;
 use oikaze_protocol::wind::Death;
 
-/// The engine's side of an error: what happened. The public error adds what was tried and what to
-/// do.
+/// Cause of an error, as the engine knows it. The public error adds the operation and the remedy.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Failure {
     /// A one-sided operation or message failed.
@@ -17,9 +16,9 @@ pub enum Failure {
     /// The peer is gone; whether the operation took effect there is unknown.
     #[error("node {peer} is lost: {death}")]
     PeerLost {
-        /// Who.
+        /// Rank of the peer.
         peer: Rank,
-        /// How.
+        /// Cause of its death.
         death: Death,
     },
     /// The peer, or every other node, has begun to leave the job, so that it does nothing any more.
@@ -40,15 +39,15 @@ pub enum Failure {
     /// No such rank in this job.
     #[error("there is no node {rank} in this job of {nodes} (ranks are 0 to {})", nodes - 1)]
     NoSuchNode {
-        /// What was asked.
+        /// Rank that was asked for.
         rank: Rank,
-        /// Nodes in the job.
+        /// Number of nodes in the job.
         nodes: u32,
     },
     /// Too many operations in flight to one peer.
     #[error("too many operations in flight to node {peer}: wait for some of them first")]
     TooMany {
-        /// To whom.
+        /// Rank of the peer.
         peer: Rank,
     },
     /// Too many bytes were copied for operations to one peer that have not ended. Nothing was sent.
@@ -57,15 +56,15 @@ pub enum Failure {
          {QUEUED_MAX}). Wait for some of them first, or send from registered memory, which is not copied"
     )]
     QueueFull {
-        /// To whom.
+        /// Rank of the peer.
         peer: Rank,
-        /// Bytes queued.
+        /// Number of bytes queued.
         queued: u64,
     },
-    /// Withdrawn by its owner.
+    /// The owner cancelled the operation.
     #[error("the operation was cancelled")]
     Cancelled,
-    /// Of this node's own memory: what is wrong with it.
+    /// An error of this node's own memory.
     #[error(transparent)]
     Memory(#[from] MemoryError),
     /// The job has ended here.
@@ -79,7 +78,7 @@ pub enum Failure {
         /// Rank of the process that joined.
         rank: Rank,
     },
-    /// The machine said no (memory, system call).
+    /// The machine refused a request (memory, system call).
     #[error("{0}")]
     Machine(String),
 }

@@ -36,7 +36,7 @@ impl Ahead {
 }
 
 impl<L: Link, P: Pages> Engine<L, P> {
-    /// What threads see of the rings of all local peers.
+    /// Returns the thread-side view of the rings of all local peers.
     #[must_use]
     pub fn channels(&self) -> ShmChannels {
         let channel =

@@ -26,7 +26,7 @@ use oikaze_protocol::wire::{Lane, Malformed, Seal, View};
 use std::io;
 use std::net::SocketAddr;
 
-/// Who is at the door, and how much their knocking may cost.
+/// Limits the cost of handshakes from unknown senders.
 pub(super) struct HandshakeLimiter {
     /// Seals of handshakes that claim to come from where the named peer is known to be.
     known: TokenBucket,
@@ -226,7 +226,7 @@ fn addressee(
     }
 }
 
-/// Who introduces itself by a handshake datagram, if it knows the job's secret (WIND-10.3).
+/// Returns the sender of a handshake datagram, if it knows the job's secret (WIND-10.3).
 fn introduced(
     view: &View<'_>,
     from: SocketAddr,

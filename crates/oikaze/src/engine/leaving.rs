@@ -10,14 +10,14 @@ use oikaze_protocol::wind::{Death, Token};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// From the launcher's word that a process has ended until its peers take it for dead: longer than
-/// datagrams stay on a network or in a socket's buffer.
+/// Time from the launcher's report that a process has ended until its peers count it as dead. It is
+/// longer than datagrams stay on a network or in a socket's buffer.
 const ENDED_GRACE: Duration = Duration::from_millis(50);
 
-/// The state of leaving, of this node and of others.
+/// State of leaving, for this node and for other nodes.
 #[derive(Default)]
 pub(super) struct Leaving {
-    /// This node's call of leave, until its one-sided operations have ended.
+    /// Token of this node's leave, until its one-sided operations have ended.
     waiting: Option<Token>,
     /// Notices of others that nobody has taken yet; true: the node sends no more messages either.
     pub told: VecDeque<(Rank, bool)>,
@@ -32,7 +32,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.begin_to_leave();
     }
 
-    /// Begins to leave if this was asked for and nothing one-sided is in flight. True if it began.
+    /// Begins to leave if this was requested and no one-sided operation is in flight. Returns
+    /// `true` if it began.
     pub(super) fn begin_to_leave(&mut self) -> bool {
         let Some(token) = self.leaving.waiting.take_if(|_| self.operations.one_sided() == 0) else {
             return false;
@@ -41,8 +42,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         true
     }
 
-    /// The launcher says that the process of a peer has ended: the peer is dead, unless it has left
-    /// in order (END-1.4, END-1.5).
+    /// Called when the launcher reports that the process of a peer has ended. The peer is dead
+    /// unless it has left in order (END-1.4, END-1.5).
     pub(super) fn process_ended(&mut self, peer: Rank, success: bool, now: Time) {
         let has_left = success && (self.coherence.is_leaving(peer) || self.coherence.has_left());
         if has_left || peer == self.me {
@@ -55,8 +56,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.more = true;
     }
 
-    /// Another node that has begun to leave since the last call. True: all its messages have
-    /// arrived, too.
+    /// Takes the oldest notice of another node that has begun to leave. The flag is `true` if all
+    /// its messages have arrived, too.
     pub fn take_leaving(&mut self) -> Option<(Rank, bool)> {
         self.leaving.told.pop_front()
     }

@@ -43,13 +43,13 @@ pub(super) struct Loopback {
 struct UnderWay {
     number: u64,
     message: Message,
-    /// So many bytes are at their place.
+    /// Number of bytes already in place.
     at: u64,
     /// Nobody wants it any more.
     forgotten: bool,
 }
 
-/// What became of it in one turn.
+/// Result of moving it in one turn.
 enum Moved {
     Part,
     All,

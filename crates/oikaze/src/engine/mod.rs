@@ -1,4 +1,4 @@
-//! The engine: one turn after another, each stage bounded, in one order.
+//! Runs a node's protocol in turns, whose stages are bounded and always in the same order.
 //!
 //! [`Engine::turn`] is the whole contract: *ingress* (a burst from the link, upwards through Wind
 //! to remote memory and coherence) → *events* (what that settled) → *timers* → *submissions* (what
@@ -79,39 +79,39 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How an engine is set up.
+/// Configuration of an engine.
 pub struct Setup {
-    /// Our rank.
+    /// Rank of this node.
     pub me: Rank,
-    /// Nodes in the job.
+    /// Number of nodes in the job.
     pub nodes: u32,
-    /// This process is newer than any with a smaller number at this rank.
+    /// Incarnation of this process, greater than that of any earlier process at this rank.
     pub incarnation: u64,
-    /// For each rank, the addresses it may be reached at, best first (empty at our own).
+    /// Addresses at which each rank may be reached, best first (empty for this node).
     pub addresses: Vec<Vec<SocketAddr>>,
-    /// For each rank, bytes of the largest datagram that may be sent there; empty: what `settings`
-    /// says for all.
+    /// Maximum size in bytes of a datagram to each rank. If empty, the value in `settings` applies
+    /// to all ranks.
     pub datagram_max: Vec<u16>,
-    /// For each rank, the random 64-bit id that this node wants to be called by there.
+    /// Random 64-bit connection id for each rank, by which that peer addresses this node.
     pub connections: Vec<u64>,
-    /// Wind's settings, the same for all peers.
+    /// Settings of Wind, the same for all peers.
     pub settings: Settings,
-    /// What every handshake is sealed with.
+    /// Secret with which every handshake is sealed.
     pub secret: Secret,
-    /// Peers of the same machine, with the memory that they and this node have agreed to use.
+    /// Local peers, each with the shared memory that it and this node have agreed to use.
     pub local_peers: Vec<(Rank, Pair)>,
 }
 
 /// A user's message that has arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrived {
-    /// From whom.
+    /// Rank of the sender.
     pub from: Rank,
-    /// In which class.
+    /// Message class in which it was sent.
     pub class: Class,
-    /// The sender's own word.
+    /// Tag that the sender chose.
     pub tag: u64,
-    /// What.
+    /// Content of the message.
     pub body: Body,
 }
 
@@ -138,7 +138,7 @@ pub struct Counters {
 }
 }
 
-/// One node of a job, sans threads.
+/// Protocol state of one node of a job, without threads.
 pub struct Engine<L, P> {
     me: Rank,
     nodes: u32,
@@ -155,7 +155,7 @@ pub struct Engine<L, P> {
     order: order::Order,
     arrived: VecDeque<Arrived>,
     buffer_pool: Arc<buffer_pool::BufferPool>,
-    /// When a long body came last, if memory is kept for others.
+    /// Time at which the latest long body arrived, if the pool keeps memory for more of them.
     long_body: Option<Time>,
     submissions: Arc<SegQueue<Submission>>,
     egress: PerLane<Batch>,
@@ -167,38 +167,39 @@ pub struct Engine<L, P> {
     deaths: VecDeque<(Rank, Death)>,
     leaving: leaving::Leaving,
     notices: Vec<String>,
-    /// Notices that are to be printed, once.
+    /// Notices to print, each once.
     warnings: VecDeque<String>,
     counters: Counters,
-    /// Peers of which nothing is heard for so long are given up.
+    /// Time without a sign of life after which a peer counts as dead.
     failure_time: Duration,
     handshake_limiter: ingress::HandshakeLimiter,
     direct_placement: direct_placement::DirectPlacement,
-    /// When the latest turn began.
+    /// Time at which the latest turn began.
     now: Time,
-    /// When the link was last asked for what has arrived.
+    /// Time of the latest poll of the link.
     looked: Time,
-    /// What somebody may wait for and is not an operation in flight: arrivals, deaths, requests
-    /// that were settled at once.
+    /// Number of events that a thread may wait for and that are not operations in flight: arrivals,
+    /// deaths, requests that were settled at once.
     news: usize,
-    /// Messages that have gone past the turns since one looked for what has arrived.
+    /// Messages that took the fast path, outside turns, since a turn last polled the link.
     fast_messages: u32,
     ahead: fast_path::Ahead,
-    /// The last turn left something to do at once.
+    /// Is `true` if the last turn left work to do at once.
     more: bool,
-    /// The last turn ended when it had news, see [`Engine::turn_for_news`].
+    /// Is `true` if the last turn stopped early because it had news, see [`Engine::turn_for_news`].
     unfinished: bool,
-    /// Peers whose connection has no room for messages that wait.
+    /// Peers with waiting messages for which their connection has no room.
     holding: Vec<Rank>,
-    /// Nothing is begun any more, for this reason.
+    /// Failure of every new operation once the engine has ended.
     ended: Option<Failure>,
 }
 
 impl<L: Link, P: Pages> Engine<L, P> {
-    /// A node that knows its peers' addresses and begins to connect to them at its first turn.
+    /// Creates a node that knows its peers' addresses and begins to connect to them at its first
+    /// turn.
     ///
     /// # Errors
-    /// A setup that does not fit itself.
+    /// The parts of `setup` contradict each other.
     pub fn new(
         setup: Setup,
         link: L,
@@ -300,81 +301,81 @@ impl<L: Link, P: Pages> Engine<L, P> {
         Ok(engine)
     }
 
-    /// Begin to connect to every peer.
+    /// Begins to connect to every peer.
     pub fn connect(&mut self, now: Time) {
         self.peers.touch_all().for_each(|peer| peer.connection.connect(now));
         self.peers.settle(now);
     }
 
-    /// For audits: a peer with something to do that the next turn would not look at. There is none,
-    /// or the engine is wrong.
+    /// Returns a peer that has work and that the next turn would skip. Used by audits: any such
+    /// peer is a bug of the engine.
     #[must_use]
     pub fn overlooked(&self, now: Time) -> Option<Rank> {
         if self.unfinished { None } else { self.peers.overlooked(now) }
     }
 
-    /// Our rank.
+    /// Returns the rank of this node.
     #[must_use]
     pub fn rank(&self) -> Rank {
         self.me
     }
 
-    /// Nodes in the job.
+    /// Returns the number of nodes in the job.
     #[must_use]
     pub fn nodes(&self) -> u32 {
         self.nodes
     }
 
-    /// The table of regions, to insert and look at.
+    /// Returns the table of regions.
     pub fn memory(&mut self) -> &mut RegionTable {
         &mut self.memory
     }
 
-    /// The pages of the shared arrays.
+    /// Returns the pages of the shared arrays.
     pub fn pages(&mut self) -> &mut P {
         &mut self.pages
     }
 
-    /// The coherence of the shared arrays.
+    /// Returns the coherence state of the shared arrays.
     pub fn coherence(&mut self) -> &mut Coherence {
         &mut self.coherence
     }
 
-    /// The link.
+    /// Returns the link.
     #[must_use]
     pub fn link(&self) -> &L {
         &self.link
     }
 
-    /// The link, to change (tests; the simulator).
+    /// Returns the link for changes by tests and by the simulator.
     pub fn link_mut(&mut self) -> &mut L {
         &mut self.link
     }
 
-    /// Messages for the user that have arrived since the last call.
+    /// Takes the oldest message for the user that has not been taken yet.
     pub fn take_arrived(&mut self) -> Option<Arrived> {
         self.arrived.pop_front()
     }
 
-    /// A peer that was found dead since the last call.
+    /// Takes the oldest death of a peer that has not been taken yet.
     pub fn take_death(&mut self) -> Option<(Rank, Death)> {
         self.deaths.pop_front()
     }
 
-    /// Is the connection to this peer established?
+    /// Returns `true` if the connection to this peer is established.
     #[must_use]
     pub fn is_connected(&self, rank: Rank) -> bool {
         rank == self.me || self.peer(rank).is_some_and(|peer| peer.connection.is_established())
     }
 
-    /// The address in use to this peer, once one has answered.
+    /// Returns the address in use for this peer, once one has answered.
     #[must_use]
     pub fn address_of(&self, rank: Rank) -> Option<SocketAddr> {
         let peer = self.peer(rank)?;
         peer.addresses.get(usize::from(peer.connection.path()?)).copied()
     }
 
-    /// What is counted for this peer: by Wind, and with it what went through shared memory.
+    /// Returns the statistics of this peer: those of Wind, with the shared-memory traffic added.
     #[must_use]
     pub fn peer_statistics(&self, rank: Rank) -> Option<wind::Statistics> {
         let peer = self.peer(rank)?;
@@ -389,25 +390,25 @@ impl<L: Link, P: Pages> Engine<L, P> {
         })
     }
 
-    /// Does this peer share memory with this node?
+    /// Returns `true` if this peer shares memory with this node.
     #[must_use]
     pub fn is_local_peer(&self, rank: Rank) -> bool {
         self.peers.local_peer(rank).is_some()
     }
 
-    /// How this peer's connection stands now.
+    /// Returns the current state of this peer's connection.
     #[must_use]
     pub fn peer_snapshot(&self, rank: Rank) -> Option<wind::Snapshot> {
         self.peer(rank).map(|peer| peer.connection.snapshot())
     }
 
-    /// How long round trips to this peer, and messages to it, took.
+    /// Returns the latencies of round trips and of messages to this peer.
     #[must_use]
     pub fn peer_latencies(&self, rank: Rank) -> Option<wind::Latencies<'_>> {
         self.peer(rank).map(|peer| peer.connection.latencies())
     }
 
-    /// What the link has said that a person should know, such as a mechanism the kernel refuses.
+    /// Returns notices for the user, such as a mechanism that the kernel refuses.
     pub fn notices(&mut self) -> &[String] {
         while let Some(notice) = self.link.notice() {
             self.notices.push(notice);
@@ -415,23 +416,23 @@ impl<L: Link, P: Pages> Engine<L, P> {
         &self.notices
     }
 
-    /// Returns a notice that a person should see now, though nothing has failed.
+    /// Takes a notice that the user should see now, though nothing has failed.
     pub fn take_warning(&mut self) -> Option<String> {
         self.warnings.pop_front()
     }
 
-    /// Something else that a person should know.
+    /// Adds a notice for the user.
     pub fn note(&mut self, notice: String) {
         self.notices.push(notice);
     }
 
-    /// What the engine counts.
+    /// Returns the engine's counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
         Counters { visits: self.peers.visits, ..self.counters }
     }
 
-    /// End every operation in flight with this failure, and all that are asked for later.
+    /// Ends every operation in flight, and every later one, with this failure.
     pub fn end(&mut self, failure: &Failure) {
         self.ended = Some(failure.clone());
         self.order.end(failure);
@@ -439,7 +440,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.operations.settle_all(failure);
     }
 
-    /// Operations in flight.
+    /// Returns the number of operations in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.operations.len()

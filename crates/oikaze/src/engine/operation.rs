@@ -17,16 +17,16 @@ use super::submission::Keep;
 use super::untaken::Untaken;
 use crate::operation::What;
 
-/// What a finished operation yields.
+/// Result of a finished operation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Only that it is done.
+    /// No value; the operation is done.
     Done,
     /// The old value of an atomic.
     Word(u64),
     /// A peer's memory, mapped here.
     Mapped(Arc<Mapped>),
-    /// So many bytes of pages have changed place with a local peer's.
+    /// Number of bytes in pages that were exchanged with a local peer's.
     Swapped(u64),
     /// A published region.
     Region(Published),
@@ -36,12 +36,13 @@ pub enum Value {
     Reduced(oikaze_protocol::coherence::Values),
 }
 
-/// Where the outcome of one operation appears. Written once, by a turn.
+/// Holds the outcome of one operation. A turn writes it once.
 #[derive(Debug, Default)]
 pub struct Completion {
     outcome: OnceLock<Outcome>,
-    /// Who else is told, once. Set in the engine only, where outcomes appear, so that neither
-    /// misses the other; to settle what nobody wants to be told of costs one load more.
+    /// Further receiver of the outcome, called once. Only the engine sets it, where outcomes
+    /// appear, so that neither misses the other. Settling an operation without a sink costs one
+    /// more load.
     sink: OnceLock<Box<dyn Sink>>,
     /// The caller's operation, and where its failure is noted until the caller is told. `None` for
     /// a wait of the library itself.
@@ -50,17 +51,17 @@ pub struct Completion {
     failed: AtomicU64,
 }
 
-/// How an operation ended. A failure is rare, and large.
+/// Result of an operation. A failure is boxed because it is rare and large.
 pub type Outcome = Result<Value, Box<Failure>>;
 
-/// Whoever is told of an outcome when it appears, by the turn that settles it: a queue, a counter,
-/// an operation of which this one is a part.
+/// Receiver of an outcome, called by the turn that settles the operation. It is a queue, a counter,
+/// or an operation of which this one is a part.
 pub trait Sink: Send + Sync + fmt::Debug {
-    /// The outcome is there. Called once. `failure`: its serial number among those that no caller
-    /// has been told of, or 0.
+    /// Called once, when the outcome is there. `failure` is the serial number among the failures
+    /// that no caller has been told of, or 0.
     fn told(&self, outcome: &Outcome, failure: u64);
 
-    /// The operation of which this one is a part.
+    /// Returns the operation of which this one is a part.
     fn whole(&self) -> Option<&Arc<Completion>> {
         None
     }
@@ -174,7 +175,7 @@ pub struct Operations {
     one_sided: usize,
     /// Since [`Operations::take_settled`] was asked last.
     settled: usize,
-    /// Of each peer.
+    /// Operations in flight to each peer.
     pub(super) outstanding: Outstanding,
     /// Bytes copied for operations in flight, by peer; grown as needed.
     copied: Vec<u64>,

@@ -20,7 +20,7 @@ use oikaze_protocol::wind::Token;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// What waits for operations to end.
+/// Requests that wait for operations to end.
 #[derive(Default)]
 pub(super) struct Order {
     /// What the fences of each peer hold back, where one has not been passed. The first of each is

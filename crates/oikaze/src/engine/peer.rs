@@ -1,4 +1,4 @@
-//! One peer as the engine keeps it: its connection and where it may be reached.
+//! State of one peer: its connection and the addresses at which it may be reached.
 
 use super::shm::{LocalPeer, RingCounters};
 use oikaze_protocol::Rank;
@@ -7,24 +7,24 @@ use oikaze_protocol::wind::{Connection, Death, Introduction, Message, Settings, 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-/// Addresses kept for one peer, those it was learned to use included.
+/// Maximum number of addresses kept for one peer, including learned ones.
 const ADDRESSES_MAX: usize = 32;
 
 pub(super) struct Peer {
     pub connection: Connection,
-    /// The rings that its messages go through instead, if it shares memory with this node.
+    /// Rings that carry its messages instead, if the peer shares memory with this node.
     pub local_peer: Option<Box<LocalPeer>>,
-    /// What had gone through them, when there are none any more.
+    /// Final counters of the rings, after the rings are gone.
     pub rings: RingCounters,
-    /// By which id its connection is found.
+    /// Id by which the connection of this peer is found.
     pub id: u64,
-    /// How it was lost, if it was.
+    /// Cause of the peer's death, if it is dead.
     pub death: Option<Death>,
-    /// Something was unsettled when it was looked at last.
+    /// Is `true` if the peer had unsettled work when a turn last visited it.
     pub busy: bool,
     pub addresses: Vec<SocketAddr>,
-    /// Coherence's messages for which the connection has no room yet, in their order. As many as
-    /// its own state makes, no more.
+    /// Messages of coherence, in order, for which the connection has no room yet. The state of
+    /// coherence bounds their number.
     pub held: VecDeque<Message>,
 }
 
@@ -51,7 +51,7 @@ impl Peer {
         }
     }
 
-    /// Is there no room for a further message, whichever way it goes?
+    /// Returns `true` if there is no room for another message, in the rings or the connection.
     pub fn is_full(&self) -> bool {
         self.local_peer
             .as_ref()
@@ -66,7 +66,7 @@ impl Peer {
         )
     }
 
-    /// Forget the sources of the messages with such tokens.
+    /// Drops the sources of the messages whose tokens `cancelled` selects.
     pub fn cancel(&mut self, cancelled: &impl Fn(Token) -> bool) {
         match &mut self.local_peer {
             Some(local_peer) => local_peer.cancel(cancelled),
@@ -74,7 +74,7 @@ impl Peer {
         }
     }
 
-    /// So many messages, of so many bytes, have been read.
+    /// Called when this number of messages, with this number of bytes, has been read.
     pub fn consumed(&mut self, messages: u64, bytes: u64) {
         match &mut self.local_peer {
             Some(local_peer) => local_peer.consumed(messages, bytes),
@@ -82,7 +82,7 @@ impl Peer {
         }
     }
 
-    /// Say goodbye, by both ways.
+    /// Closes the rings and the connection.
     pub fn close(&mut self, now: Time) {
         if let Some(local_peer) = &mut self.local_peer {
             local_peer.close();
@@ -90,8 +90,8 @@ impl Peer {
         self.connection.close(now);
     }
 
-    /// The number of this address among the peer's, if it is one of them, or would be but for the
-    /// port, which is that of its bulk lane.
+    /// Returns the index of this address among the peer's addresses. An address whose port is that
+    /// of the peer's bulk lane matches by its IP address.
     pub fn path_of(&self, address: SocketAddr) -> Option<u8> {
         let at = self.addresses.iter().position(|&known| known == address).or_else(|| {
             let bulk_port = self.connection.peer_introduction().map_or(0, |them| them.bulk_port);
@@ -101,8 +101,9 @@ impl Peer {
         at.and_then(|at| u8::try_from(at).ok())
     }
 
-    /// As [`Peer::path_of`]; a new address is remembered, if there is room (a peer behind a
-    /// translator is seen at an address it did not publish). Only for authenticated handshakes.
+    /// Returns the same index as [`Peer::path_of`], and adds a new address if there is room (a peer
+    /// behind a translator is seen at an address it did not publish). Only for authenticated
+    /// handshakes.
     pub fn learn_path(&mut self, address: SocketAddr) -> Option<u8> {
         self.path_of(address).or_else(|| {
             if self.addresses.len() >= ADDRESSES_MAX {

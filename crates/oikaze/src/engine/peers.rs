@@ -111,7 +111,7 @@ impl Peers {
         })
     }
 
-    /// Whose connection this is.
+    /// Returns the rank of the peer with this connection id.
     pub fn of_connection(&mut self, id: u64) -> Option<Rank> {
         if self.last.0 != id {
             self.last = (id, *self.by_connection.get(&id)?);

@@ -7,7 +7,7 @@ use oikaze_protocol::limits::{
 use oikaze_protocol::time::Time;
 use std::time::Duration;
 
-/// What is known of small messages.
+/// Knowledge about small messages.
 #[derive(Default)]
 pub(super) struct Priority {
     /// When one was delivered last.

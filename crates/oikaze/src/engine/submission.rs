@@ -1,4 +1,4 @@
-//! What threads ask of the engine, in the order in which they asked.
+//! Requests of threads to the engine, in the order in which they were made.
 
 use super::operation::{Completion, Sink};
 use super::shm::ShmChannel;
@@ -13,127 +13,128 @@ use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Something counted that must outlive an operation, such as the region it reads.
+/// Counted reference that must outlive an operation, such as the region that it reads.
 pub type Keep = Option<Arc<dyn Any + Send + Sync>>;
 
-/// One request. Those with a completion settle it exactly once.
+/// One request. A request with a completion settles it exactly once.
 pub struct Submission {
-    /// What to do.
+    /// Operation to perform.
     pub request: Request,
-    /// Where the outcome appears; `None`: nobody wants to know.
+    /// Completion that receives the outcome; `None` if nobody waits for it.
     pub completion: Option<Arc<Completion>>,
-    /// What must stay alive meanwhile.
+    /// References that must stay alive meanwhile.
     pub keep: Keep,
 }
 
-/// The requests.
+/// Operations that a thread can request.
 pub enum Request {
-    /// Write to a peer's region.
+    /// Writes to a peer's region.
     Put {
-        /// Whose.
+        /// Rank of the peer.
         to: Rank,
         /// Which region.
         key: u64,
-        /// Bytes from its start.
+        /// Offset in bytes from the start of the region.
         offset: u64,
-        /// What.
+        /// Bytes to write.
         body: Body,
-        /// Add to a word once the bytes are in place.
+        /// Addition to a word once the bytes are in place.
         signal: Option<Signal>,
     },
-    /// Read from a peer's region.
+    /// Reads from a peer's region.
     Get {
-        /// Whose.
+        /// Rank of the peer.
         from: Rank,
         /// Which region.
         key: u64,
-        /// Bytes from its start.
+        /// Offset in bytes from the start of the region.
         offset: u64,
-        /// Where to.
+        /// Destination of the bytes.
         into: Segment,
     },
-    /// Write rows of a peer's region.
+    /// Writes rows of a peer's region.
     PutBlock {
-        /// Whose.
+        /// Rank of the peer.
         to: Rank,
         /// Which region.
         key: u64,
-        /// Which rows.
+        /// Rows to write.
         block: Box<Block>,
-        /// Their bytes, packed.
+        /// Bytes of the rows, packed.
         body: Body,
-        /// Add to a word once the bytes are in place.
+        /// Addition to a word once the bytes are in place.
         signal: Option<Signal>,
     },
-    /// Read rows of a peer's region.
+    /// Reads rows of a peer's region.
     GetBlock {
-        /// Whose.
+        /// Rank of the peer.
         from: Rank,
         /// Which region.
         key: u64,
-        /// Which rows.
+        /// Rows to read.
         block: Box<Block>,
-        /// Where to.
+        /// Destination of the bytes.
         into: Destination,
     },
     /// Read-modify-write of one word of a peer's region.
     Atomic {
-        /// Whose.
+        /// Rank of the peer.
         at: Rank,
         /// Which region.
         key: u64,
-        /// Bytes from its start; a multiple of the word's width.
+        /// Offset in bytes from the start of the region; a multiple of the word's width.
         offset: u64,
-        /// What.
+        /// Operation on the word.
         op: AtomicOp,
-        /// Does somebody want the value before? Else it is done when it is acknowledged.
+        /// Is `true` if the caller wants the old value. Otherwise the operation is done when it is
+        /// acknowledged.
         fetch: bool,
     },
-    /// Combine elements with those of a peer's region.
+    /// Combines elements with those of a peer's region.
     Accumulate {
-        /// Whose.
+        /// Rank of the peer.
         to: Rank,
         /// Which region.
         key: u64,
-        /// Bytes from its start; a multiple of the element's width.
+        /// Offset in bytes from the start of the region; a multiple of the element's width.
         offset: u64,
-        /// What they are and how.
+        /// Kind of the elements and the operation on them.
         how: Accumulation,
-        /// The elements, as they stand in memory.
+        /// Elements, as they stand in memory.
         body: Body,
     },
-    /// Put an element into a FIFO of a peer.
+    /// Puts an element into a FIFO of a peer.
     Push {
-        /// Whose.
+        /// Rank of the peer.
         to: Rank,
         /// Which region.
         key: u64,
-        /// The element.
+        /// Element to put.
         body: Body,
-        /// Somebody waits for it.
+        /// Is `true` if a thread waits for it.
         urgent: bool,
     },
-    /// Find a region that a peer has published.
+    /// Finds a region that a peer has published.
     Lookup {
-        /// Whose.
+        /// Rank of the peer.
         at: Rank,
-        /// Its name.
+        /// Name of the region.
         name: String,
     },
-    /// Send a message.
+    /// Sends a message.
     Send {
-        /// To whom.
+        /// Rank of the receiver.
         to: Rank,
-        /// How it is ordered.
+        /// Message class, which sets the order.
         class: Class,
-        /// The user's own word.
+        /// Tag that the user chose.
         tag: u64,
-        /// What.
+        /// Content of the message.
         body: Body,
     },
-    /// Map a region of a local peer, if it may be.
+    /// Maps a region of a local peer, if that is allowed.
     Map {
-        /// Whose.
+        /// Rank of the peer.
         at: Rank,
         /// Which.
         key: u64,
@@ -141,80 +142,80 @@ pub enum Request {
     /// Exchange pages with a local peer's region, if that can be: as many as are found in one piece
     /// at both ends.
     Swap(Box<Swap>),
-    /// Take a published name back.
+    /// Withdraws a published name.
     Withdraw {
-        /// Its name.
+        /// Name to withdraw.
         name: String,
     },
-    /// Forget a region: nothing can touch it afterwards.
+    /// Removes a region, which nothing can touch afterwards.
     Remove {
-        /// Its number.
+        /// Number of the region.
         region: RegionId,
     },
-    /// Forget the source of an operation that has not settled: it is never read again (but see
-    /// WIND-5.5).
+    /// Drops the source of an operation that has not settled: the source is never read again (but
+    /// see WIND-5.5).
     Cancel {
-        /// The operation's completion.
+        /// Completion of the operation.
         completion: Arc<Completion>,
     },
-    /// Operations to this peer, or to each, that are asked for from now on begin when those from
-    /// before have ended.
+    /// Makes later operations to this peer, or to each peer, begin only after the earlier ones have
+    /// ended.
     Fence {
-        /// Whose; `None`: each of them for itself.
+        /// Rank of the peer; `None` applies the fence to each peer separately.
         peer: Option<Rank>,
     },
-    /// Settles when all operations that were asked for before have ended.
+    /// Settles when all earlier operations have ended.
     Flush {
-        /// Whose; `None`: of all.
+        /// Rank of the peer; `None` means all peers.
         peer: Option<Rank>,
     },
-    /// Tell somebody of an operation's outcome, too, now or when it appears. Asked for once.
+    /// Passes an operation's outcome to a sink as well, now or when it appears. Requested once.
     Tell {
-        /// The operation's.
+        /// Completion of the operation.
         completion: Arc<Completion>,
-        /// Whom.
+        /// Sink that receives the outcome.
         sink: Box<dyn Sink>,
     },
-    /// The user has read so many messages from a peer.
+    /// Reports that the user has read messages from a peer.
     Consumed {
-        /// From whom.
+        /// Rank of the sender.
         from: Rank,
-        /// How many.
+        /// Number of messages.
         messages: u64,
-        /// Bytes of all their bodies.
+        /// Number of bytes in all their bodies.
         bytes: u64,
     },
-    /// Create a shared array together with all other nodes.
+    /// Creates a shared array together with all other nodes.
     Declare(Declaration),
-    /// Tell all nodes that make this array why this one cannot.
+    /// Reports to all nodes that make this array why this node cannot.
     CannotDeclare(Declaration, String),
-    /// Make pages of an array valid with this access.
+    /// Makes pages of an array valid for this access.
     Touch {
-        /// Which array.
+        /// Id of the array.
         array: ArrayId,
-        /// Which pages.
+        /// Pages to make valid.
         pages: Range<u64>,
-        /// For loads or for stores.
+        /// Access for loads or for stores.
         access: Access,
     },
-    /// An application thread waits at this page.
+    /// Reports that an application thread waits at this page.
     Fault {
-        /// Which array.
+        /// Id of the array.
         array: ArrayId,
-        /// Which page.
+        /// Page at which the thread waits.
         page: u64,
-        /// What the thread wants, if the tracker knows.
+        /// Access that the thread wants, if the tracker knows it.
         access: Option<Access>,
     },
-    /// Everyone sees everyone's writes afterwards.
+    /// Barrier after which every node sees the writes of every node.
     Barrier,
-    /// Combine values of all nodes.
+    /// Combines values of all nodes.
     Reduce(Reduction),
-    /// No more shared operations from this node; settles when all have left.
+    /// Ends shared operations of this node; settles when all nodes have left.
     Leave,
-    /// Take a lock.
+    /// Takes a lock.
     Lock(u64),
-    /// Give a lock back.
+    /// Releases a lock.
     Unlock(u64),
     /// Settle a completion as the message that went directly into a local peer's ring and ends at
     /// this position.
@@ -228,14 +229,14 @@ pub enum Request {
         /// What.
         completion: Arc<Completion>,
     },
-    /// The launcher says that the process of a peer has ended.
+    /// Reports that, by the launcher's word, the process of a peer has ended.
     PeerEnded {
         /// Rank of the node.
         peer: Rank,
-        /// True if it ended with status 0.
+        /// Is `true` if the process ended with status 0.
         success: bool,
     },
-    /// Say goodbye to all peers.
+    /// Closes the connections to all peers.
     Close,
 }
 

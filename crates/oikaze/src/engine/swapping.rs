@@ -176,7 +176,7 @@ struct Wanted {
     since: Time,
 }
 
-/// What is under way.
+/// Exchanges in progress.
 #[derive(Default)]
 pub(super) struct Swaps {
     last: u64,

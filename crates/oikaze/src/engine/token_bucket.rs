@@ -4,7 +4,7 @@
 use oikaze_protocol::limits::{STRANGERS_AT_ONCE, STRANGERS_PAUSE};
 use oikaze_protocol::time::Time;
 
-/// So many at once, and one more after each pause.
+/// Token bucket: permits a burst, and one more token after each pause.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TokenBucket {
     left: u32,

@@ -1,4 +1,4 @@
-//! Turns: whole ones, and those that end early for somebody's sake.
+//! Turns of the engine: whole turns, and turns that end early for a thread that waits.
 
 use super::Engine;
 use oikaze_os::link::Link;
@@ -6,34 +6,35 @@ use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::time::Time;
 use std::time::Duration;
 
-/// Who submits runs a turn at once, and would find nothing on the link if it was looked at less
-/// than this ago: a system call for nothing, before the datagram that somebody waits for.
+/// Minimum age of the latest poll of the link before a submitter's turn polls again. A submitter
+/// runs a turn at once, and an earlier poll would be a useless system call that delays its
+/// datagram.
 const LOOK_AGAIN: Duration = Duration::from_micros(5);
 
-/// A turn with more datagrams than this takes longer than a look at the clock is worth.
+/// Number of datagrams above which a turn takes longer than a reading of the clock is worth.
 const LONG: usize = 4;
 
-/// What a turn did.
+/// Work that a turn did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Datagrams received.
+    /// Number of datagrams received.
     pub received: usize,
-    /// Datagrams sent.
+    /// Number of datagrams sent.
     pub sent: usize,
-    /// Operations settled and messages arrived.
+    /// Number of operations settled and messages arrived.
     pub settled: usize,
-    /// There is more to do at once.
+    /// Is `true` if there is more to do at once.
     pub more: bool,
 }
 
 impl Work {
-    /// Nothing was done and nothing is due.
+    /// Returns `true` if nothing was done and nothing is due.
     #[must_use]
     pub fn is_idle(self) -> bool {
         self.received == 0 && self.sent == 0 && self.settled == 0 && !self.more
     }
 
-    /// What this turn and the next one did.
+    /// Adds the work of the next turn.
     pub fn add(&mut self, next: Work) {
         self.received += next.received;
         self.sent += next.sent;
@@ -41,7 +42,7 @@ impl Work {
         self.more = next.more;
     }
 
-    /// So many datagrams came or went that the clock has moved on noticeably since the turn began.
+    /// Returns `true` if the turn handled so many datagrams that the clock has moved on noticeably.
     #[must_use]
     pub fn is_long(self) -> bool {
         self.more || self.sent + self.received > LONG
@@ -49,16 +50,16 @@ impl Work {
 }
 
 impl<L: Link, P: Pages> Engine<L, P> {
-    /// One turn (WIND-10.4).
+    /// Runs one whole turn (WIND-10.4).
     pub fn turn(&mut self, now: Time) -> Work {
         self.looked = now;
         let received = self.ingress(now);
         self.rest_of_turn(now, received)
     }
 
-    /// A turn for the sake of somebody who waits: if something arrived and nothing presses, it ends
-    /// with that, and what is left (to tell what has arrived, to set timers) is for the next turn,
-    /// most often that of the answer. The next is always a whole one (WIND-10.4).
+    /// Runs a turn for a thread that waits. If something arrived and no other work is urgent, the
+    /// turn ends there. The next turn acknowledges the arrivals and sets timers, most often
+    /// together with the answer. The next turn is always a whole one (WIND-10.4).
     pub fn turn_for_news(&mut self, now: Time) -> Work {
         if self.unfinished {
             return self.turn(now);
@@ -68,8 +69,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.end_with_news(now, received)
     }
 
-    /// After [`Engine::turn_for_news`] found nothing: another look where something is most likely
-    /// to come, for who still waits.
+    /// Polls again, for a thread that still waits, where data is most likely to arrive. Called
+    /// after [`Engine::turn_for_news`] found nothing.
     pub fn look_again(&mut self, now: Time) -> Work {
         if self.unfinished {
             return self.turn(now);
@@ -96,8 +97,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         Work { received, settled: self.take_news(), ..Work::default() }
     }
 
-    /// A turn for the sake of what was just submitted: it does not look at the link if a turn has
-    /// lately done so.
+    /// Runs a turn for a new submission. The turn does not poll the link if a turn has lately done
+    /// so.
     pub fn turn_to_send(&mut self, now: Time) -> Work {
         if now - self.looked > LOOK_AGAIN { self.turn(now) } else { self.rest_of_turn(now, 0) }
     }
@@ -144,13 +145,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.take_settled() + self.ahead.take()
     }
 
-    /// What has been settled since a turn said so, or this did: those who may wait for it are to be
-    /// told.
+    /// Returns the number of events settled since it was last taken, so that their waiters are
+    /// woken.
     pub fn take_settled(&mut self) -> usize {
         std::mem::take(&mut self.news) + self.operations.take_settled()
     }
 
-    /// Is anything to be done now that peers or other threads wait for, or time asks for?
+    /// Returns `true` if there is work now for which peers or other threads wait, or whose time has
+    /// come.
     fn is_pressed(&self, now: Time) -> bool {
         self.more
             || self.is_stopped()
@@ -162,13 +164,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
             || self.peers.is_any_pressed(now)
     }
 
-    /// Did the last turn leave something to do at once? Whoever is about to sleep must know.
+    /// Returns `true` if the last turn left something to do at once. A thread must check this
+    /// before it sleeps.
     #[must_use]
     pub fn has_more(&self) -> bool {
         self.more || self.unfinished || self.ahead.count() > 0
     }
 
-    /// When the next turn is needed at the latest, if nothing arrives and nothing is asked.
+    /// Returns the latest time for the next turn, if nothing arrives and nothing is submitted.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         if self.unfinished {
@@ -179,8 +182,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         own.into_iter().chain(peers).flatten().min()
     }
 
-    /// Has every peer that lives acknowledged all that was sent to it, and has all been moved that
-    /// goes to ourselves?
+    /// Returns `true` if every live peer has acknowledged all data and no loopback data is left to
+    /// move.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let sent =
@@ -188,19 +191,19 @@ impl<L: Link, P: Pages> Engine<L, P> {
         !self.unfinished && self.retry.is_empty() && sent
     }
 
-    /// Is anything left to be sent, or has a deadline come?
+    /// Returns `true` if anything is left to send or a deadline has come.
     #[must_use]
     pub fn has_due(&self, now: Time) -> bool {
         self.unfinished || self.is_stopped() || self.peers.have_due(now)
     }
 
-    /// After [`Request::Close`]: has every peer been told, as often as it takes?
+    /// Returns `true` if, after [`Request::Close`], every peer has been told as often as it takes.
     #[must_use]
     pub fn has_parted(&self, now: Time) -> bool {
         !self.has_due(now) && self.next_timeout().is_none()
     }
 
-    /// Has the link no room for what waits, of either lane?
+    /// Returns `true` if the link has no room for the waiting datagrams of either lane.
     fn is_stopped(&self) -> bool {
         self.egress.both().iter().any(|batch| batch.is_stopped())
     }

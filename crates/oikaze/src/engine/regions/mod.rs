@@ -93,12 +93,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.rma.withdraw(name);
     }
 
-    /// What a name stands for has changed.
+    /// Updates the region that a published name stands for.
     pub fn republish(&mut self, name: &str, published: Published) {
         self.rma.republish(name, published);
     }
 
-    /// What was refused to peers, and the name of each region that has one.
+    /// Returns the accesses refused to peers, and the name of each named region.
     #[must_use]
     pub fn refusals(&self) -> Vec<(Refused, Option<String>)> {
         let (_, latest) = self.rma.refusals();

@@ -1,4 +1,4 @@
-//! What the threads of a node see of its local peers' rings without entering the engine.
+//! Thread-side view of the local peers' rings, which needs no entry into the engine.
 
 use crate::engine::fast_path::Ahead;
 use crate::engine::{Failure, Value};
@@ -80,7 +80,7 @@ impl ShmChannels {
         ShmChannels { all: by_rank.iter().flatten().cloned().collect(), by_rank, ahead }
     }
 
-    /// Of this rank.
+    /// Returns the channel of this rank.
     #[inline]
     #[must_use]
     pub fn of(&self, rank: Rank) -> Option<&ShmChannel> {

@@ -1,10 +1,10 @@
-//! What the reader must keep until its user reads it (MEM-16.6).
+//! Credit for the bytes that the reader must keep until its user reads them (MEM-16.6).
 
 use oikaze_os::shm::Writer;
 use oikaze_protocol::limits::{CREDIT, CREDIT_OVERHEAD};
 use oikaze_protocol::wind::Message;
 
-/// What of the reader's credit is taken.
+/// Part of the reader's credit that is in use.
 #[derive(Debug, Default)]
 pub(super) struct Credit {
     outstanding: u64,

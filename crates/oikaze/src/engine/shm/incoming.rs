@@ -90,7 +90,7 @@ enum Way {
     Refuse(Refusal),
 }
 
-/// What was handed up.
+/// Messages that were handed up.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Delivery {
     pub messages: u64,

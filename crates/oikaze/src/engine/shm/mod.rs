@@ -32,7 +32,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 counters! {
-/// What went through the rings of one local peer.
+/// Counters of the messages and bytes that went through the rings of one local peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingCounters {
     /// Messages posted, withdrawn ones included.
@@ -48,7 +48,7 @@ pub struct RingCounters {
 }
 }
 
-/// What became of messages.
+/// Outcome of messages.
 pub(super) enum Settled {
     Message(Token, Result<(), Refusal>),
     /// So many of this epoch that went directly into the ring; 0: some of them.
@@ -310,7 +310,7 @@ impl LocalPeer {
         Ok(came.max(untold.into()))
     }
 
-    /// What became of the oldest unsettled message, if the local peer is done with it.
+    /// Returns the outcome of the oldest unsettled message, if the local peer is done with it.
     pub fn next_settled(&mut self) -> Result<Option<Settled>, Damaged> {
         let settled = self.outgoing.next_settled(&mut self.pair.outward)?;
         // The local peer may tell of one more (MEM-16.4).
@@ -417,7 +417,7 @@ impl LocalPeer {
         self.outgoing.into_unsettled()
     }
 
-    /// What went through.
+    /// Returns the counters of the rings.
     pub fn counters(&self) -> RingCounters {
         self.counters
     }

@@ -7,7 +7,7 @@ use oikaze_protocol::shm::{Heading, Kind};
 use oikaze_protocol::wind::{Body, Class, Rows, Segment};
 use std::ops::Range;
 
-/// What became of an attempt to put a record in.
+/// Result of an attempt to put a record into the ring.
 pub(super) enum Put {
     /// It ends at this position.
     Done(u64),

@@ -34,7 +34,7 @@ pub(in crate::engine) struct Wire {
     pub(in crate::engine) changing: Option<Region>,
 }
 
-/// What a buffer of a socket holds.
+/// Size of a socket buffer in bytes.
 const BUFFER: usize = 64 << 10;
 
 impl Wire {
