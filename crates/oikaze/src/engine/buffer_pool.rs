@@ -36,7 +36,8 @@ struct Kept {
 }
 
 impl Body {
-    /// As a vector, without copying if it is long; its memory is the caller's from now on.
+    /// Converts the body into a vector, without a copy if the body is long. The caller then owns
+    /// the memory.
     #[must_use]
     pub fn into_vec(mut self) -> Vec<u8> {
         match &mut self.0 {
@@ -48,7 +49,7 @@ impl Body {
         }
     }
 
-    /// What has arrived, in a buffer from [`BufferPool::lend`] or any other.
+    /// Creates a body from received bytes, in a buffer from [`BufferPool::lend`] or any other.
     pub(super) fn new(bytes: Vec<u8>, buffer_pool: &Arc<BufferPool>) -> Self {
         let home = (bytes.capacity() >= BODY_KEPT).then(|| Arc::clone(buffer_pool));
         Self(Kind::Long { bytes, home })

@@ -1,4 +1,4 @@
-//! Several operations that end as one.
+//! Combines several operations into one.
 
 use super::operation::{Completion, Outcome, Sink, Value};
 use super::submit::tracked_by;
@@ -6,8 +6,8 @@ use super::{Failure, Keep, Request, Submission};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// An operation made of parts: done when all are, failed, when all have ended, as the first of them
-/// to fail has.
+/// Operation made of parts. It ends when all parts have ended, and fails with the failure of the
+/// first part that failed.
 #[derive(Clone, Debug)]
 pub struct Compound(Arc<Parts>);
 
@@ -19,8 +19,8 @@ struct Parts {
 }
 
 impl Compound {
-    /// Of so many parts, each to be submitted once, whose outcome appears in `whole`. None at all
-    /// are done at once.
+    /// Creates an operation of `parts` parts, each to be submitted once, whose outcome appears in
+    /// `whole`. With 0 parts it is done at once.
     #[must_use]
     pub fn new(parts: usize, whole: &Arc<Completion>) -> Self {
         if parts == 0 {
@@ -33,7 +33,7 @@ impl Compound {
         }))
     }
 
-    /// One part.
+    /// Returns the submission of one part.
     #[must_use]
     pub fn part(&self, request: Request, keep: Keep) -> Submission {
         tracked_by(Completion::telling(Box::new(self.clone())), request, keep)

@@ -27,17 +27,17 @@ impl Deadlines {
         Self { width, tree: vec![NEVER; 2 * width] }
     }
 
-    /// The earliest deadline of all.
+    /// Returns the earliest deadline of all.
     pub fn earliest(&self) -> Option<Time> {
         self.tree.get(1).copied().filter(|at| *at < NEVER)
     }
 
-    /// The deadline of one peer.
+    /// Returns the deadline of one peer.
     pub fn get(&self, rank: Rank) -> Option<Time> {
         self.tree.get(self.width + rank as usize).copied().filter(|at| *at < NEVER)
     }
 
-    /// Move the deadline of one peer.
+    /// Sets the deadline of one peer.
     pub fn set(&mut self, rank: Rank, deadline: Option<Time>) {
         let mut at = self.width + rank as usize;
         let mut winner = deadline.unwrap_or(NEVER);
@@ -55,7 +55,7 @@ impl Deadlines {
         }
     }
 
-    /// A peer whose deadline has come; it has none afterwards. Those with the lowest ranks first.
+    /// Takes a peer whose deadline has come, lowest rank first, and clears its deadline.
     pub fn take_due(&mut self, now: Time) -> Option<Rank> {
         self.earliest().filter(|at| *at <= now)?;
         let mut at = 1;

@@ -157,8 +157,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         )
     }
 
-    /// What the link was refused for its size concerns the connections that use that path
-    /// (WIND-8.8). Is there anything to be sent in another cut?
+    /// Reports datagrams that the kernel refused for their size to the connections on that path
+    /// (WIND-8.8). Returns `true` if data must be sent again in another size.
     pub(super) fn apply_refused_sizes(&mut self, now: Time) -> bool {
         let mut any = false;
         // Rare: a network was changed under the job. Each look costs as much as there are peers, so
@@ -178,7 +178,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         any
     }
 
-    /// Hand what is written of a lane to the link; how many went.
+    /// Hands the waiting datagrams of a lane to the link. Returns the number that the link took.
     fn flush(&mut self, lane: Lane) -> usize {
         let batch = &mut self.egress[lane];
         let waiting = batch.waiting();

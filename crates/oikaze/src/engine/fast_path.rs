@@ -11,8 +11,8 @@ use oikaze_protocol::wind::Class;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many messages were taken from a ring together with one that somebody waited for, and are the
-/// oldest that have arrived. Whoever is in the engine changes it.
+/// Number of messages that were taken from a ring together with an awaited one and are the oldest
+/// that have arrived. Only the thread inside the engine changes it.
 #[derive(Clone, Debug, Default)]
 pub struct Ahead(Arc<AtomicUsize>);
 
@@ -44,7 +44,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         ShmChannels::new((0..self.nodes).map(channel).collect(), self.ahead.clone())
     }
 
-    /// Have so many gone past the turns that one must look for what else there is?
+    /// Returns `true` if so many messages took the fast path that a turn must poll for other work.
     #[inline]
     #[must_use]
     pub fn owes_a_look(&self) -> bool {

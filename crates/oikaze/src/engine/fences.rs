@@ -1,5 +1,5 @@
-//! What threads know of fences without asking the engine: whether one may hold back what they could
-//! do by themselves (MEM-18.2).
+//! Tracks fences for threads outside the engine. A thread can tell whether a fence may hold back an
+//! operation that the thread could perform itself (MEM-18.2).
 
 use super::Engine;
 use super::order::Order;
@@ -8,7 +8,7 @@ use oikaze_protocol::coherence::Pages;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Fences of one node, asked for and over.
+/// Number of fences of one node that were requested, and that have ended.
 #[derive(Debug, Default)]
 pub struct Fences {
     asked: AtomicU64,
@@ -16,12 +16,13 @@ pub struct Fences {
 }
 
 impl Fences {
-    /// One is about to be asked of the engine ([`super::Request::Fence`]).
+    /// Called just before a fence is requested from the engine ([`super::Request::Fence`]).
     pub fn ask(&self) {
         self.asked.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Has all ended that was begun before any of them? Then who finds that so comes after it.
+    /// Returns `true` if all operations begun before any fence have ended. A thread that sees
+    /// `true` is ordered after those operations.
     #[inline]
     #[must_use]
     pub fn are_over(&self) -> bool {
@@ -30,7 +31,7 @@ impl Fences {
 }
 
 impl Order {
-    /// To be called whenever that may be so.
+    /// Called whenever the last fence may have ended.
     pub fn tell_if_over(&self) {
         if !self.holds_back() {
             self.known.over.store(self.asked, Ordering::Release);
@@ -39,7 +40,7 @@ impl Order {
 }
 
 impl<L: Link, P: Pages> Engine<L, P> {
-    /// What threads know of this node's.
+    /// Returns the thread-side view of this node's fences.
     #[must_use]
     pub fn fences(&self) -> Arc<Fences> {
         Arc::clone(&self.order.known)

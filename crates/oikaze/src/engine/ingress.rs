@@ -40,7 +40,7 @@ impl HandshakeLimiter {
     }
 }
 
-/// Why a datagram goes no further.
+/// Reason for dropping a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dropped {
     /// No connection wants it.
@@ -54,7 +54,7 @@ enum Dropped {
 }
 
 impl<L: Link, P: Pages> Engine<L, P> {
-    /// Receive one bounded burst; the number of datagrams.
+    /// Receives one bounded burst and returns the number of datagrams.
     pub(super) fn ingress(&mut self, now: Time) -> usize {
         self.fast_messages = 0;
         let heard = self.hear_local_peers(now);

@@ -23,8 +23,8 @@ use std::sync::Arc;
 /// Requests that wait for operations to end.
 #[derive(Default)]
 pub(super) struct Order {
-    /// What the fences of each peer hold back, where one has not been passed. The first of each is
-    /// a fence.
+    /// Requests that the fences of each peer hold back, for peers with a fence that has not ended.
+    /// The first entry of each queue is a fence.
     fences: BTreeMap<Rank, VecDeque<Held>>,
     flushes: Vec<Flush>,
     /// Fences that were asked for, and what threads know of them.
@@ -47,7 +47,7 @@ struct Flush {
 }
 
 impl Order {
-    /// Does any fence hold anything back?
+    /// Returns `true` if any fence holds a request back.
     pub fn holds_back(&self) -> bool {
         !self.fences.is_empty()
     }
@@ -59,7 +59,7 @@ impl Order {
         }
     }
 
-    /// Nothing is begun any more, and nobody waits.
+    /// Drops all held requests and fails all flushes.
     pub fn end(&mut self, failure: &Failure) {
         for flush in std::mem::take(self).flushes {
             flush.completion.settle(Err(failure.clone()));
@@ -85,8 +85,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// What begins from now on waits for what has begun: to this peer, or to each (MEM-15.1). Free
-    /// if nothing is outstanding.
+    /// Makes later operations to this peer, or to each peer, wait for the earlier ones (MEM-15.1).
+    /// It is free if nothing is outstanding.
     pub(super) fn fence(&mut self, peer: Option<Rank>) {
         self.order.asked += 1;
         if planted(Bug::IgnoreFence) {

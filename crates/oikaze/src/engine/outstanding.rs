@@ -1,4 +1,4 @@
-//! How many operations to each peer have not ended, in the order of fences and flushes.
+//! Counts the operations to each peer that have not ended, for fences and flushes.
 //!
 //! Each fence or flush closes an *epoch* of the peer: it concerns the operations of that epoch and
 //! of those before. An operation costs a count up and a count down, and remembers its epoch; nobody
@@ -8,24 +8,24 @@ use oikaze_protocol::Rank;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Of all peers, by rank; grown as needed.
+/// Operations in flight to all peers, by rank; grown as needed.
 #[derive(Default)]
 pub(super) struct Outstanding {
     peers: Vec<Epochs>,
-    /// Of these an epoch that was closed has ended since this was asked last.
+    /// Peers with a closed epoch that has ended since the last [`Outstanding::take_drained`].
     drained: Vec<Rank>,
 }
 
 #[derive(Default)]
 struct Epochs {
-    /// The number of the first epoch in `counts`.
+    /// Number of the first epoch in `counts`.
     first: u32,
     /// Operations of each epoch, of which the last is open.
     counts: VecDeque<u32>,
 }
 
 impl Outstanding {
-    /// An operation to this peer begins: its epoch.
+    /// Counts a new operation to this peer and returns its epoch.
     #[inline]
     pub fn begin(&mut self, peer: Rank) -> u32 {
         match self.peers.get_mut(peer as usize).and_then(Epochs::begin_another) {
@@ -42,12 +42,12 @@ impl Outstanding {
         self.peers.get_mut(peer).map_or(0, Epochs::begin_first)
     }
 
-    /// An operation of that epoch has ended.
+    /// Called when an operation of that epoch has ended.
     pub fn end(&mut self, peer: Rank, epoch: u32) {
         self.end_many(peer, epoch, 1);
     }
 
-    /// So many have.
+    /// Called when this number of operations of that epoch has ended.
     pub fn end_many(&mut self, peer: Rank, epoch: u32, operations: u32) {
         let ended =
             self.peers.get_mut(peer as usize).is_some_and(|epochs| epochs.end(epoch, operations));
@@ -56,13 +56,13 @@ impl Outstanding {
         }
     }
 
-    /// Those that begin from now on are of another epoch. The one to wait for, if anything has not
-    /// ended.
+    /// Closes the open epoch, so that later operations belong to another one. Returns the epoch to
+    /// wait for, if any operation has not ended.
     pub fn close(&mut self, peer: Rank) -> Option<u32> {
         self.peers.get_mut(peer as usize)?.close()
     }
 
-    /// Have all operations of that epoch and of those before ended?
+    /// Returns `true` if all operations of that epoch and of earlier ones have ended.
     pub fn has_ended(&self, peer: Rank, epoch: u32) -> bool {
         // Epochs are few at a time: what is not ahead of the first is behind it.
         self.peers
@@ -70,13 +70,13 @@ impl Outstanding {
             .is_none_or(|epochs| epochs.first.wrapping_sub(epoch).cast_signed() > 0)
     }
 
-    /// Ranks that any operation was ever begun to.
+    /// Returns the range of ranks to which operations were ever begun.
     pub fn peers(&self) -> Range<Rank> {
         0..Rank::try_from(self.peers.len()).unwrap_or(Rank::MAX)
     }
 
-    /// Peers of which an epoch that was closed has ended since this was asked last; some of them
-    /// twice, perhaps.
+    /// Takes the peers with a closed epoch that has ended since the last call. A peer may occur
+    /// twice.
     pub fn take_drained(&mut self) -> Vec<Rank> {
         std::mem::take(&mut self.drained)
     }

@@ -1,4 +1,4 @@
-//! All peers of a node: found by rank or by connection, and of them those that this turn concerns.
+//! Holds all peers of a node, found by rank or by connection, and the set that a turn must visit.
 
 use super::active::Active;
 use super::deadlines::Deadlines;
@@ -12,10 +12,10 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// The peers, and what a turn must know of them without asking each.
 ///
-/// Whoever changes a connection [`touch`](Self::touch)es it, which marks it as active; at the end
-/// of the turn [`settle`](Self::settle) asks each active peer what is left and until when it may
-/// rest. A peer at rest has nothing small to send, no event to tell, and a deadline that is known:
-/// it costs a turn nothing.
+/// Code that changes a connection calls [`touch`](Self::touch), which marks the peer as active. At
+/// the end of the turn, [`settle`](Self::settle) asks each active peer for its remaining work and
+/// its next deadline. A peer at rest has nothing small to send, no event to report, and a known
+/// deadline. A peer at rest costs a turn nothing.
 pub(super) struct Peers {
     slots: Vec<Option<Peer>>,
     by_connection: HashMap<u64, Rank, BuildHasherDefault<IdHasher>>,
@@ -33,7 +33,7 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// Room for the ranks below `nodes`, all absent.
+    /// Creates room for the ranks below `nodes`, all absent.
     pub fn new(nodes: u32) -> Self {
         Self {
             slots: (0..nodes).map(|_| None).collect(),
@@ -47,7 +47,7 @@ impl Peers {
         }
     }
 
-    /// A peer comes; false if it does not fit (no such rank, or its connection's id is another's).
+    /// Inserts a peer. Returns `false` if the rank does not exist or its connection id is taken.
     pub fn insert(&mut self, rank: Rank, peer: Peer) -> bool {
         let id = peer.connection.id();
         let Some(slot) = self.slots.get_mut(rank as usize) else { return false };
@@ -57,42 +57,42 @@ impl Peers {
         new
     }
 
-    /// To look at.
+    /// Returns a peer, read only.
     pub fn get(&self, rank: Rank) -> Option<&Peer> {
         self.slots.get(rank as usize)?.as_ref()
     }
 
-    /// To change in nothing that its connection would have to tell or send.
+    /// Returns a peer for changes that give its connection no event to report and no data to send.
     pub fn get_mut(&mut self, rank: Rank) -> Option<&mut Peer> {
         self.slots.get_mut(rank as usize)?.as_mut()
     }
 
-    /// The rings to one that shares memory with this node.
+    /// Returns the rings to a local peer.
     #[inline]
     pub fn local_peer(&self, rank: Rank) -> Option<&LocalPeer> {
         self.get(rank)?.local_peer.as_deref()
     }
 
-    /// The same, to use: no turn has to ask what has become of its connection.
+    /// Returns the rings to a local peer for use. It does not mark the peer as active.
     #[inline]
     pub fn local_peer_mut(&mut self, rank: Rank) -> Option<&mut LocalPeer> {
         self.get_mut(rank)?.local_peer.as_deref_mut()
     }
 
-    /// To change: this turn will ask what has become of it.
+    /// Returns a peer for changes and marks it as active, so that this turn checks its state.
     pub fn touch(&mut self, rank: Rank) -> Option<&mut Peer> {
         let peer = self.slots.get_mut(rank as usize)?.as_mut()?;
         self.active.mark(rank);
         Some(peer)
     }
 
-    /// The active peer whose turn it is to send what is small; it goes to the end of their queue.
+    /// Returns the next active peer to send small data, and moves it to the end of the queue.
     pub fn next_active(&mut self) -> Option<Rank> {
         self.visits += 1;
         self.active.rotate()
     }
 
-    /// The peer whose turn it is to send bulk; it leaves their queue, and is active.
+    /// Returns the next peer to send bulk, removes it from the bulk queue and marks it as active.
     pub fn next_bulk(&mut self) -> Option<Rank> {
         let rank = self.bulk.take()?;
         self.visits += 1;
@@ -100,7 +100,8 @@ impl Peers {
         Some(rank)
     }
 
-    /// Those of all ranks, to change (rare: it costs as much as there are peers).
+    /// Returns all peers for changes and marks them as active. Rare: the cost grows with the number
+    /// of peers.
     pub fn touch_all(&mut self) -> impl Iterator<Item = &mut Peer> {
         let Self { slots, active, visits, .. } = self;
         *visits += slots.len() as u64;
@@ -119,8 +120,8 @@ impl Peers {
         Some(self.last.1)
     }
 
-    /// A peer's connection has got another id: datagrams with the old one are strangers' from here
-    /// on.
+    /// Called when a peer's connection has a new id. Datagrams with the old id then belong to no
+    /// connection.
     pub fn renamed(&mut self, rank: Rank) {
         let Some(peer) = self.slots.get_mut(rank as usize).and_then(Option::as_mut) else { return };
         let id = peer.connection.id();
@@ -130,7 +131,7 @@ impl Peers {
         self.last = (id, rank);
     }
 
-    /// Tell every connection whose deadline has come.
+    /// Calls the timeout of every connection whose deadline has come.
     pub fn timers(&mut self, now: Time) {
         while let Some(rank) = self.deadlines.take_due(now) {
             self.visits += 1;

@@ -19,7 +19,7 @@ struct Waiting {
     message: Message,
 }
 
-/// With what is tried until pages are there: how often, and since when.
+/// Backoff of retries until pages are present: their number and the time of the first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Backoff {
     since: Time,
@@ -31,7 +31,7 @@ impl Backoff {
         Backoff { since: now, times: 0 }
     }
 
-    /// It was in vain once more: when to try again, if at all.
+    /// Called after another failed try. Returns the time of the next try, if there is one.
     pub fn next(&mut self, now: Time) -> Option<Time> {
         if now - self.since > PRESENT_TIME {
             return None;
@@ -43,7 +43,7 @@ impl Backoff {
     }
 }
 
-/// What absent pages hold up rests between two tries.
+/// Timer between two tries of work that absent pages hold up.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RetryTimer {
     patience: Option<Backoff>,
@@ -51,7 +51,7 @@ pub(super) struct RetryTimer {
 }
 
 impl RetryTimer {
-    /// It was in vain, once more. Is it to be tried again?
+    /// Called after another failed try. Returns `true` if there will be another one.
     pub fn begin(&mut self, now: Time) -> bool {
         // Who has tried in between has not waited for longer.
         if self.until.is_none_or(|due| due <= now) {
@@ -60,13 +60,13 @@ impl RetryTimer {
         self.until.is_some()
     }
 
-    /// Nothing is absent any more.
+    /// Called when no page is absent any more.
     #[inline]
     pub fn end(&mut self) {
         *self = RetryTimer::default();
     }
 
-    /// Has it rested for long enough?
+    /// Returns `true` if the pause is over.
     #[inline]
     pub fn wake_up(&mut self, now: Time) {
         if self.until.is_some_and(|due| due <= now) {

@@ -32,7 +32,7 @@ pub enum Request {
     Put {
         /// Rank of the peer.
         to: Rank,
-        /// Which region.
+        /// Key of the region.
         key: u64,
         /// Offset in bytes from the start of the region.
         offset: u64,
@@ -45,7 +45,7 @@ pub enum Request {
     Get {
         /// Rank of the peer.
         from: Rank,
-        /// Which region.
+        /// Key of the region.
         key: u64,
         /// Offset in bytes from the start of the region.
         offset: u64,
@@ -56,7 +56,7 @@ pub enum Request {
     PutBlock {
         /// Rank of the peer.
         to: Rank,
-        /// Which region.
+        /// Key of the region.
         key: u64,
         /// Rows to write.
         block: Box<Block>,
@@ -69,7 +69,7 @@ pub enum Request {
     GetBlock {
         /// Rank of the peer.
         from: Rank,
-        /// Which region.
+        /// Key of the region.
         key: u64,
         /// Rows to read.
         block: Box<Block>,
@@ -80,7 +80,7 @@ pub enum Request {
     Atomic {
         /// Rank of the peer.
         at: Rank,
-        /// Which region.
+        /// Key of the region.
         key: u64,
         /// Offset in bytes from the start of the region; a multiple of the word's width.
         offset: u64,
@@ -94,7 +94,7 @@ pub enum Request {
     Accumulate {
         /// Rank of the peer.
         to: Rank,
-        /// Which region.
+        /// Key of the region.
         key: u64,
         /// Offset in bytes from the start of the region; a multiple of the element's width.
         offset: u64,
@@ -107,7 +107,7 @@ pub enum Request {
     Push {
         /// Rank of the peer.
         to: Rank,
-        /// Which region.
+        /// Key of the region.
         key: u64,
         /// Element to put.
         body: Body,
@@ -136,7 +136,7 @@ pub enum Request {
     Map {
         /// Rank of the peer.
         at: Rank,
-        /// Which.
+        /// Key of the region.
         key: u64,
     },
     /// Exchange pages with a local peer's region, if that can be: as many as are found in one piece
@@ -217,16 +217,15 @@ pub enum Request {
     Lock(u64),
     /// Releases a lock.
     Unlock(u64),
-    /// Settle a completion as the message that went directly into a local peer's ring and ends at
-    /// this position.
+    /// Settles a completion with the message that the fast path put into a local peer's ring.
     Promise {
-        /// Whose ring.
+        /// Rank of the local peer.
         peer: Rank,
-        /// The same.
+        /// Channel to the local peer.
         channel: Arc<ShmChannel>,
-        /// Where.
+        /// Position in the ring at which the message ends.
         position: u64,
-        /// What.
+        /// Completion to settle.
         completion: Arc<Completion>,
     },
     /// Reports that, by the launcher's word, the process of a peer has ended.

@@ -17,7 +17,7 @@ use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Message, Token};
 use std::sync::Arc;
 
-/// Submissions taken in one turn.
+/// Maximum number of submissions taken in one turn.
 const SUBMISSIONS_A_TURN: usize = 256;
 /// Replies posted, and messages to ourselves delivered, in one turn.
 const REPLIES_A_TURN: usize = 1024;
@@ -277,8 +277,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.lost(to, token);
     }
 
-    /// What this message was to carry cannot be read any more: an operation fails for that; whose
-    /// get it was to answer is told (MEM-4.6).
+    /// Called when the content of this message cannot be read any more. An operation of this node
+    /// fails; for an answer, the peer whose get it answers is told (MEM-4.6).
     pub(super) fn unreadable(&mut self, to: Rank, token: Token, failure: Failure) {
         match Owner::of(token) {
             Owner::Remote => self.rma.answer_lost(token),
@@ -372,12 +372,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 }
 
-/// Is it a long body, of whole pages but for its end?
+/// Returns `true` if the body is long and consists of whole pages except for its end.
 fn begins_with_page(body: &Body, memory: &RegionTable) -> bool {
     matches!(body, Body::Segment(segment) if segment.len >= PAGES_MIN && memory.begins_with_page(segment))
 }
 
-/// A submission whose outcome will appear in the completion returned with it.
+/// Returns a submission, and the completion in which its outcome will appear.
 #[must_use]
 pub fn tracked(request: Request, keep: Keep) -> (Submission, Arc<Completion>) {
     let completion = Completion::new();
