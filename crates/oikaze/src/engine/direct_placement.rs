@@ -72,7 +72,7 @@ mod tests {
     use oikaze_protocol::wind::{Body, Segment};
 
     const LEN: u64 = 200_000;
-    /// What nobody may touch.
+    /// Byte in memory that nothing may write.
     const UNTOUCHED: u8 = 0xEE;
 
     fn byte(at: u64, which: u64) -> u8 {
@@ -102,8 +102,8 @@ mod tests {
         }
     }
 
-    /// What came to `b` since the last look is damaged, repeated, mixed up, kept for later, or
-    /// comes from long ago.
+    /// Damages, repeats, reorders or drops datagrams that came to `b` since the last poll, or
+    /// injects old ones.
     fn harm(b: &mut Node, old: &mut Vec<Vec<u8>>, mut random: impl FnMut(usize) -> usize) {
         let mut queue = open(&b.engine.link_mut().from);
         let mut now: Vec<Vec<u8>> = queue.drain(..).collect();
@@ -127,8 +127,8 @@ mod tests {
         queue.extend(now);
     }
 
-    /// What came to `b` since the last look is mixed up, lost, or comes once more; each datagram
-    /// stays as it was sent.
+    /// Reorders, drops or repeats datagrams that came to `b` since the last poll, and leaves their
+    /// content unchanged.
     fn disorder(b: &mut Node, old: &mut Vec<Vec<u8>>, mut random: impl FnMut(usize) -> usize) {
         let mut now = open(&b.engine.link_mut().from);
         old.extend(now.iter().take(3).cloned());

@@ -66,14 +66,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
         Some(position)
     }
 
-    /// Whose message is the oldest for the user, if it is in a local peer's ring, or was taken out
-    /// together with one before, and nothing that arrived earlier is waiting to be read; and
-    /// whether the local peer was told something, so that it is to be woken if it sleeps.
+    /// Returns the sender of the user's oldest message, if that message is in a local peer's ring
+    /// or was taken from it with an earlier one. Returns `None` if an earlier arrival waits to be
+    /// read. The flag is `true` if the local peer was notified and must be woken if it sleeps.
     /// [`Engine::hand_out`] follows.
     ///
-    /// Of one who sends many, some more are taken at once, and kept for who comes next: each record
-    /// is in its writer's cache, and the processor fetches several at a time if no locked
-    /// instruction stands between.
+    /// If `sends_many`, several messages are taken at once and kept for later calls. Each record is
+    /// in its writer's cache, and the processor fetches several at a time if no locked instruction
+    /// stands between.
     #[inline]
     pub fn make_ready(&mut self, from: Option<Rank>, sends_many: bool) -> Option<(Rank, bool)> {
         if self.owes_a_look() {
@@ -99,19 +99,19 @@ impl<L: Link, P: Pages> Engine<L, P> {
         Some((next.from, is_told))
     }
 
-    /// What was made ready. (It is not looked into on its way: it would be moved in other pieces
-    /// than it was written in, which waits for the writes.)
+    /// Takes the message that [`Engine::make_ready`] found. The message is moved unread: a read
+    /// would move it in other pieces than it was written in, which waits for the writes.
     #[inline]
     pub fn hand_out(&mut self) -> Option<Arrived> {
         self.arrived.pop_front()
     }
 
-    /// Take the oldest messages of a local peer, so many at most.
+    /// Takes the oldest messages of a local peer, at most `most`.
     #[inline]
     fn take_from_rings(&mut self, from: Option<Rank>, most: usize) {
         match from {
             Some(rank) => self.take_fast_from(rank, most),
-            // One after the other: none is to wait for ever because others say much.
+            // Round robin, so that no local peer waits for ever behind others that send much.
             None => {
                 let count = self.local_peers.ranks.len();
                 let first = self.local_peers.first;

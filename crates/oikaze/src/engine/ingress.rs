@@ -1,8 +1,8 @@
-//! Ingress: a burst of datagrams, each verified and handed upwards. Nothing here transmits.
+//! Receives bursts of datagrams, verifies each and hands it upwards. Nothing here transmits.
 //!
-//! What is cheap to see is looked at first (WIND-10): the lengths, the connection's id, the
-//! sender's address. A seal is computed only over what all of these fit, so that a flood of garbage
-//! costs little more than the system call that brought it, and nothing is kept of it.
+//! The cheap checks come first (WIND-10): the lengths, the connection's id, the sender's address.
+//! The engine computes a seal only if all of these fit. A flood of garbage therefore costs little
+//! more than the system call that received it, and nothing of it is kept.
 
 use super::buffer_pool::BufferPool;
 use super::direct_placement::DirectPlacement;
@@ -207,7 +207,7 @@ impl<P: Pages> Sink for Ingress<'_, P> {
     }
 }
 
-/// Whose connection a datagram belongs to and on which path it came; its seal is verified last
+/// Returns the peer and the path to which a datagram belongs. The seal is verified last
 /// (WIND-10.1, WIND-10.2, WIRE-5.3).
 fn addressee(
     view: &View<'_>,

@@ -72,7 +72,7 @@ impl LocalPeers {
         self.wedged_peers.iter().any(|wedged_peer| wedged_peer.is_inside(region))
     }
 
-    /// Of those that are inside nowhere any more nothing is kept.
+    /// Forgets wedged peers that are no longer inside any region.
     fn forget_wedged_peers(&mut self) {
         self.wedged_peers.retain_mut(|wedged_peer| !wedged_peer.is_gone());
     }

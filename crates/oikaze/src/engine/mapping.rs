@@ -16,8 +16,8 @@ use rustix::fd::AsFd;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// What is said in the socket with a region's memory: this, key u64, length u64, line u32, rights
-/// u8, whether the owner makes fences u8.
+/// Format of the socket message with a region's memory: this word, key u64, length u64, line u32,
+/// rights u8, whether the owner makes fences u8.
 const GIFT: &[u8; 4] = b"give";
 const GIFT_LEN: usize = 4 + 8 + 8 + 4 + 1 + 1;
 
@@ -204,8 +204,8 @@ fn map(local_peer: &mut LocalPeer, key: u64) -> Option<Arc<Mapped>> {
     local_peer.pair.map(&gift).ok().map(Arc::new)
 }
 
-/// What came without its descriptor is not mapped, and its line free for another region. `false`:
-/// it was no region's memory.
+/// Frees the line of a region's memory that came without its descriptor and is not mapped. Returns
+/// `false` if the message carried no region's memory.
 pub(super) fn forgo(local_peer: &LocalPeer, said: &Said) -> bool {
     let line = gift_of(said).and_then(line_of);
     line.inspect(|line| local_peer.pair.forgo(*line)).is_some()
@@ -222,7 +222,7 @@ fn line_of(gift: &[u8; GIFT_LEN]) -> Option<usize> {
 }
 
 impl Handed {
-    /// What comes with a descriptor; `None` for anything else.
+    /// Converts a message that carries a descriptor; returns `None` for any other message.
     pub fn from_said(mut said: Said) -> Option<Handed> {
         let file = said.descriptor.take()?;
         let bytes = gift_of(&said)?;

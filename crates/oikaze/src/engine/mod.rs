@@ -116,7 +116,7 @@ pub struct Arrived {
 }
 
 counters! {
-/// What the engine counts, beside what its parts count.
+/// Counters of the engine, besides those of its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Turns run.

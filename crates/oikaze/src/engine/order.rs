@@ -214,7 +214,7 @@ mod tests {
         }
     }
 
-    /// What is under way is lost, doubled, and comes in another order.
+    /// Drops, duplicates and reorders the datagrams in flight.
     fn harm(node: &mut Node, random: &mut impl FnMut(usize) -> usize) {
         let mut queue = open(&node.engine.link_mut().from);
         for at in 0..queue.len() {

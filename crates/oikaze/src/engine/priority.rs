@@ -21,13 +21,13 @@ pub(super) struct Priority {
     pace: Pace,
 }
 
-/// What turns with bulk take: the least of lately, for a turn may be interrupted, and a program may
-/// let some time pass before the next.
+/// Duration of turns with bulk. The recent minimum counts, because a turn may be interrupted and a
+/// program may let some time pass before the next turn.
 #[derive(Default)]
 struct Pace {
-    /// For so many bytes …
+    /// Number of bytes sent in `took`.
     bytes: usize,
-    /// … so long.
+    /// Time that these bytes took.
     took: Duration,
 }
 

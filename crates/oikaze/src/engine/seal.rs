@@ -87,8 +87,8 @@ impl Seal for HandshakeSeal {
 /// Bytes of the header that hold the length of the frames (WIRE-2).
 const FRAMES_LEN: Range<usize> = 18..20;
 
-/// What somebody on the way can do who does not know the job's secret: a checksum is made right, a
-/// handshake's seal is not.
+/// Reseals like an attacker on the path without the job's secret: a checksum can be made right, a
+/// handshake's seal cannot.
 impl Reseal for Checksum {
     fn reseal(&self, datagram: &mut [u8]) {
         let Some(end) =

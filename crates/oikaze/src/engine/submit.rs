@@ -289,9 +289,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// Post what the layers above owe their peers, and deliver messages to ourselves; true if the
     /// turn's share was used up.
     ///
-    /// What a connection has no room for waits until there is: a peer that asked must be answered,
-    /// and coherence takes a message that cannot be sent for the end of its receiver. Answers wait
-    /// with remote memory, which counts them and forgets those whose region goes.
+    /// Messages for which a connection has no room wait until there is room. A peer that asked must
+    /// be answered, and coherence takes a message that cannot be sent as the death of its receiver.
+    /// Answers wait in remote memory, which counts them and drops those whose region is removed.
     pub(super) fn post_replies(&mut self) -> bool {
         self.post_held();
         // Answers to ourselves ask for no further ones, so that each is looked at once.

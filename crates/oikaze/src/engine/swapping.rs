@@ -1,11 +1,11 @@
-//! Pages of a region of this node that change place with those of a local peer's (spec/memory.md,
+//! Exchanges pages of a region of this node with pages of a local peer's region (spec/memory.md,
 //! MEM-20).
 //!
-//! Who asks says in the socket which pages of which file are behind its region, and in the ring
-//! that it asks. The owner of the other region says in the socket which are behind that, takes
-//! those that came, and says in the ring that it has; then who asked takes what came back. Whoever
-//! dies in between, the other one has one content or the other, whole: nothing is given up before
-//! something else has taken its place.
+//! The requester sends the file and the pages behind its region through the socket, and the request
+//! through the ring. The owner of the other region sends its own pages through the socket, takes
+//! the requester's pages, and reports that through the ring. The requester then takes the owner's
+//! pages. If either process dies in between, the survivor has one content or the other, whole. Each
+//! side gives up its pages only after other pages have taken their place.
 
 #[cfg(test)]
 mod tests;
@@ -26,26 +26,26 @@ use std::sync::Arc;
 /// answers.
 pub(super) const OFFERS: usize = 64;
 
-/// What is said in the socket: one of these; then number, key, offset, offset in the file, and
-/// length, each u64. An answer has no key or offset.
+/// Format of a socket message: one of these words, then number, key, offset, offset in the file,
+/// and length, each u64. An answer has no key or offset.
 const QUESTION: &[u8; 4] = b"swap";
 const ANSWER: &[u8; 4] = b"took";
 const WORDS: usize = 5;
 const OFFER_LEN: usize = 4 + 8 * WORDS;
 
-/// An exchange, as it is asked for: `len` bytes, in whole units at both ends.
+/// Request for an exchange: `len` bytes, in whole units at both ends.
 pub struct Swap {
-    /// With whom.
+    /// Rank of the local peer.
     pub at: Rank,
-    /// Which region.
+    /// Key of its region.
     pub key: u64,
-    /// Bytes from its start.
+    /// Offset in bytes from the start of that region.
     pub offset: u64,
     /// The slot of a region of this node; local peers do not reach it.
     pub own: u32,
-    /// Bytes from its start.
+    /// Offset in bytes from the start of this node's region.
     pub own_offset: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub len: u64,
 }
 
@@ -110,9 +110,9 @@ fn keep_spare(local_peer: &mut LocalPeer) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What is said next. Descriptors are kept for answers to questions that are out: one is given up
-/// while something is received, and kept again unless that was an answer. Another thing that has
-/// taken its place does without its own.
+/// Receives the next socket message. Spare descriptors are reserved for answers to open requests.
+/// One spare is released during the receive and reserved again unless the message was an answer. If
+/// the spare cannot be reserved again, a message that is no answer loses its descriptor.
 pub(super) fn hear_next(local_peer: &mut LocalPeer) -> std::io::Result<Option<Said>> {
     let kept = local_peer.spares.pop().is_some();
     let mut said = local_peer.pair.line.hear()?;
@@ -125,7 +125,7 @@ pub(super) fn hear_next(local_peer: &mut LocalPeer) -> std::io::Result<Option<Sa
     Ok(said)
 }
 
-/// What was said under this number; it was said before the ring told of it.
+/// Returns the socket message with this number, which was sent before the ring announced it.
 fn hear(local_peer: &mut LocalPeer, answers: bool, number: u64) -> Option<Offer> {
     if !super::local_peers::hear(local_peer) {
         local_peer.has_ended();
@@ -152,7 +152,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// What has come for our pages, if there is room for it.
+    /// Returns the pages that came in exchange for this node's pages, if they fit.
     fn fitting(&self, answer: Option<Offer>) -> Option<Offer> {
         answer.filter(|offer| offer.pages.len <= self.len)
     }
@@ -168,7 +168,7 @@ impl Asked {
     }
 }
 
-/// One that a local peer wants: it waits until nobody is inside the region.
+/// Exchange that a local peer wants. It waits until no thread is inside the region.
 struct Wanted {
     rank: Rank,
     lock: PagesLock,
@@ -266,7 +266,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         Ok(())
     }
 
-    /// What has become of exchanges that this local peer was asked for.
+    /// Settles exchanges that this local peer has answered.
     pub(super) fn take_swapped(&mut self, rank: Rank) {
         let Self { peers, local_peers, news, .. } = self;
         let Some(local_peer) = peers.local_peer_mut(rank) else { return };
@@ -279,7 +279,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 continue;
             };
             let asked = asked.swap_remove(at);
-            // Also of what came to nothing.
+            // A failed exchange has an answer, too.
             let answer = hear(local_peer, true, number);
             if answer.is_none() {
                 local_peer.spares.pop();
@@ -294,8 +294,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// Exchange what local peers want exchanged, where that may be; all others are told that it may
-    /// not.
+    /// Performs the exchanges that local peers want, where they are allowed, and refuses all
+    /// others.
     pub(super) fn serve_swaps(&mut self) {
         let mut at = 0;
         while let Some(&rank) = self.local_peers.ranks.get(at) {
@@ -323,7 +323,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// What peers put there the program would not see, nor they what it writes (MEM-20.3).
+    /// Withdraws all rights of peers to a torn region. The program would not see what peers put
+    /// there, and peers would not see what the program writes (MEM-20.3).
     fn shut(&mut self, region: &Region) {
         for slot in self.memory.slots_of(region) {
             // To grant nothing cannot fail.

@@ -32,7 +32,7 @@ struct PeerFailures {
     count: u64,
     /// Failures up to this serial number have been reported.
     reported: u64,
-    /// Of `count`, messages that were put into a ring and have no serial number.
+    /// Part of `count` that are messages put into a ring, which have no serial number.
     in_ring: u64,
     ring_failure: Option<Failure>,
 }

@@ -88,7 +88,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.rma.publish(name, published).map_err(Failure::from)
     }
 
-    /// Take a name back.
+    /// Withdraws a published name.
     pub fn unpublish(&mut self, name: &str) {
         self.rma.withdraw(name);
     }
@@ -166,7 +166,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.end_operations(&tokens, failure);
     }
 
-    /// What was to be sent from a file that does not have it any more ends, whatever of it has gone
+    /// Ends operations whose source file has lost the bytes to send, even if some were sent
     /// (MEM-1.12).
     pub(super) fn end_broken(&mut self) {
         let Some(slot) = self.memory.take_broken() else { return };
@@ -180,7 +180,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         // It may be done already (a lock may be held): then there is nothing to cancel, and the
         // completion says so.
         self.settle_events();
-        // Of a list, all parts.
+        // All parts, if it is a list.
         let tokens: Vec<Token> = self.operations.tokens_of(completion).collect();
         self.end_operations(&tokens, &Failure::Cancelled);
     }

@@ -26,8 +26,8 @@ impl ShmChannel {
         ShmChannel { view: pair.view(), line: Arc::clone(&pair.line), ended: OnceLock::new() }
     }
 
-    /// What has become of the message that went directly into the ring and ends at this position,
-    /// if that is known: it is settled when all up to there is (MEM-16.4).
+    /// Returns the outcome, if known, of the fast-path message that ends at this position. The
+    /// message is settled when the ring is settled up to that position (MEM-16.4).
     #[inline]
     #[must_use]
     pub fn outcome(&self, position: u64) -> Option<Result<Value, Failure>> {

@@ -127,7 +127,7 @@ impl Honest {
     }
 }
 
-/// What the mad one knows: keys, and the tickets that it was shown.
+/// State of the hostile peer: keys, and the tickets that it was shown.
 struct Mad {
     pair: Pair,
     memory: File,

@@ -40,7 +40,7 @@ pub(super) struct Incoming {
     pub writer_is_dead: bool,
     /// Keys of regions that the local peer wants to map.
     pub asked: VecDeque<u64>,
-    /// What it says to what was asked of it.
+    /// Answers of the local peer to requests of this node.
     pub given: VecDeque<Given>,
     /// Numbers of exchanges that the local peer wants, and of those that were asked of it, with
     /// whether they were done.

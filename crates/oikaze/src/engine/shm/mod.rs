@@ -51,7 +51,7 @@ pub struct RingCounters {
 /// Outcome of messages.
 pub(super) enum Settled {
     Message(Token, Result<(), Refusal>),
-    /// So many of this epoch that went directly into the ring; 0: some of them.
+    /// Number of fast-path messages of this epoch; 0 means some of them.
     FastPath {
         count: u32,
         epoch: u32,
@@ -62,7 +62,7 @@ pub(super) enum Settled {
 pub(super) struct LocalPeer {
     pub pair: Pair,
     pub channel: Arc<ShmChannel>,
-    /// Who is to be told when the ring has been served up to there.
+    /// Completions to settle when the ring has been served up to the position.
     promised: Vec<(u64, Arc<Completion>)>,
     outgoing: Outgoing,
     incoming: Incoming,
@@ -77,7 +77,7 @@ pub(super) struct LocalPeer {
     /// Its process has ended; so often what it left behind may be looked at.
     last_looks: Option<usize>,
     counters: RingCounters,
-    /// What was handed over in the socket and not asked for yet, in the ring.
+    /// Memory that was handed over in the socket, before its announcement in the ring.
     pub handed: Vec<Handed>,
     /// Pages that were handed over in the socket, and not asked for or answered yet in the ring.
     pub offers: Vec<Offer>,
@@ -206,8 +206,8 @@ impl LocalPeer {
         self.promised.len() < before
     }
 
-    /// What is not settled never will be, for this reason: those who wait for what went by the fast
-    /// path are told. How many those are of which epoch.
+    /// Fails all unsettled fast-path messages with this failure and wakes their waiters. Returns
+    /// the number of these messages with each epoch.
     pub fn end_fast(&mut self, failure: Failure) -> Vec<(u32, u32)> {
         let settled = self.pair.outward.settled().unwrap_or(self.pair.outward.settled_before());
         self.channel.end(settled, failure);
@@ -215,7 +215,7 @@ impl LocalPeer {
         self.outgoing.unsettled_fast().collect()
     }
 
-    /// As of a connection: would [`LocalPeer::post`] answer [`PostError::Full`]?
+    /// Returns `true` if [`LocalPeer::post`] would return [`PostError::Full`], as for a connection.
     pub fn is_full(&self) -> bool {
         self.outgoing.is_full()
     }
@@ -225,7 +225,7 @@ impl LocalPeer {
         self.outgoing.open_messages()
     }
 
-    /// Is nothing unsettled, in either direction?
+    /// Returns `true` if nothing is unsettled in either direction.
     pub fn is_idle(&self) -> bool {
         self.outgoing.is_idle() && self.incoming.is_idle()
     }

@@ -83,7 +83,7 @@ enum What {
         token: Token,
         charge: u64,
     },
-    /// So many that went directly into the ring, one after another in one epoch of fences.
+    /// Number of consecutive fast-path messages in one epoch of fences.
     FastPath {
         count: u32,
         epoch: u32,
@@ -159,7 +159,7 @@ impl Outgoing {
         Some(end)
     }
 
-    /// What ends at this position is of this epoch.
+    /// Records that the message that ends at this position belongs to this epoch.
     #[inline]
     pub fn sent_fast(&mut self, position: u64, epoch: u32) {
         if let Some(Unsettled { end, what: What::FastPath { count, epoch: same } }) =
@@ -208,13 +208,13 @@ impl Outgoing {
         }
         match self.pump_messages(memory, writer, &mut any) {
             Some(Put::Absent) if self.rest.begin(now) => {}
-            // Of a source nobody loses patience: it comes, or its region breaks.
+            // There is no time limit for a source: its pages come, or its region breaks.
             _ => self.rest.end(),
         }
         any
     }
 
-    /// What stopped it, if anything did.
+    /// Puts waiting messages into the ring. Returns what stopped this, if anything did.
     fn pump_messages(
         &mut self,
         memory: &RegionTable,

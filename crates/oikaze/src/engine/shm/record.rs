@@ -61,11 +61,11 @@ pub(super) fn put(
     })
 }
 
-/// Put a user's message in, as a whole.
+/// Puts a user's message into the ring as a whole.
 ///
-/// What fits into a step goes there word by word, from registers: put together in memory and read
-/// again as it was not written, it would have to wait until all that was stored before has reached
-/// the cache, that is, the record before this one.
+/// A message that fits into a step is stored word by word, from registers. If it were assembled in
+/// memory and read back in other pieces, the read would wait until all earlier stores, including
+/// the record before this one, have reached the cache.
 // Each call would save registers, behind all that is to be stored in the ring.
 #[inline(always)]
 pub(super) fn put_user(

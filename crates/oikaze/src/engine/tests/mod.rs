@@ -441,7 +441,7 @@ fn what_is_small_goes_while_the_link_takes_no_bulk() {
     assert_eq!(b.engine.take_arrived().map(|arrived| arrived.tag), Some(100_000));
 }
 
-/// Whoever has seen a datagram may say it again, and be somewhere else.
+/// An observer may replay a datagram, and from another address.
 #[test]
 fn only_what_is_new_tells_by_which_way_a_peer_is_reached() {
     let (mut a, mut b, now) = pair();

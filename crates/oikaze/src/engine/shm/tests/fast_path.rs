@@ -256,7 +256,7 @@ fn messages_taken_ahead_are_read_next() {
     assert!(!channels[1].have_records() && take_fast(&mut two.b.engine, None, true).is_none());
 }
 
-/// What lies in the ring of one that is over nobody looks for any more.
+/// Records in the ring of a peer that has ended are not read any more.
 #[test]
 fn a_ring_that_is_over_has_no_records() {
     let (mut node, mut pair) = facing_a_hostile_one();
