@@ -18,8 +18,8 @@ use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Lane, PerLane};
 
 impl<L: Link, P: Pages> Engine<L, P> {
-    /// Send what is due: the number of datagrams, and whether the turn's share was used up before
-    /// all had gone.
+    /// Sends due data. Returns the number of datagrams, and `true` if the turn's share was used up
+    /// before all data was sent.
     pub(super) fn send_due(&mut self, now: Time) -> (usize, bool) {
         let mut sent = self.flush(Lane::Small);
         let small_left = self.send_small(now, &mut sent);
@@ -30,7 +30,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         (sent, (small_left && !small.is_stopped()) || (bulk_left && !bulk.is_stopped()))
     }
 
-    /// Control and small messages of every active peer, each up to its share. Is anything left?
+    /// Sends control and small messages of every active peer, each up to its share. Returns `true`
+    /// if any are left.
     fn send_small(&mut self, now: Time, sent: &mut usize) -> bool {
         let mut left = SMALL_A_TURN;
         let mut cut = false;
@@ -55,7 +56,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         cut
     }
 
-    /// Bulk, up to so many bytes, in runs. Is anything left?
+    /// Sends bulk in runs, up to `share` bytes. Returns `true` if any bulk is left.
     fn send_bulk(&mut self, now: Time, share: usize, sent: &mut usize) -> bool {
         if self.egress.bulk.is_stopped() {
             return true;
@@ -104,7 +105,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.peers.get(rank).is_some_and(|peer| peer.connection.lane_has_due(lane, now))
     }
 
-    /// See that there is a slot; false if the link has no room.
+    /// Ensures that there is a free slot. Returns `false` if the link has no room.
     fn make_room(&mut self, lane: Lane, sent: &mut usize) -> bool {
         if self.egress[lane].is_full() {
             *sent += self.flush(lane);
@@ -112,8 +113,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         !self.egress[lane].is_stopped()
     }
 
-    /// Write one datagram of a lane to a peer that has one due: its bytes (0 if it was lost here).
-    /// `None`: it has none.
+    /// Writes one due datagram of a lane to a peer. Returns its number of bytes (0 if it was lost
+    /// here), or `None` if none is due.
     fn write_one(&mut self, rank: Rank, lane: Lane, now: Time) -> Option<usize> {
         let Self { peers, memory, egress, link, handshake_seal, checksum, .. } = self;
         let egress = &mut egress[lane];

@@ -9,9 +9,10 @@ use oikaze_protocol::rma::RmaError;
 use oikaze_protocol::wind::Body;
 
 impl<L: Link, P: Pages> Engine<L, P> {
-    /// What is asked for now may not use a region that is being deregistered: its end would not
-    /// wait for it, or never come. (What was asked for before may, also if a fence has held it back
-    /// since.) Nor one that has another's slot by now: `keep` says whose it was.
+    /// Returns an error if a new request uses a region that is being deregistered. Deregistration
+    /// would not wait for the request, or would never end. (Earlier requests may use the region,
+    /// also if a fence has held them back since.) A region that has taken over another region's
+    /// slot is refused, too: `keep` holds the region that the request meant.
     pub(super) fn is_over(&self, request: &Request, keep: &Keep) -> Option<RmaError> {
         let (region, error) = match request {
             Request::Put { body, .. }

@@ -205,8 +205,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// Hand a message to the peer's connection, or into its ring; a message that cannot be taken
-    /// fails at once.
+    /// Hands a message to the peer's connection or ring. A message that is not accepted fails at
+    /// once.
     pub(super) fn post(&mut self, to: Rank, mut message: Message) {
         let token = message.token;
         // What could not be read would be lost here for ever (MEM-1.5).
@@ -352,14 +352,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// Post what was held back, where there is room again.
+    /// Posts held messages where there is room again.
     fn post_held(&mut self) {
         let mut holding = std::mem::take(&mut self.holding);
         holding.retain(|&rank| self.still_holds(rank));
         self.holding = holding;
     }
 
-    /// Post what was held back for one peer, as far as there is room; is anything left?
+    /// Posts held messages of one peer while there is room. Returns `true` if any are left.
     fn still_holds(&mut self, rank: Rank) -> bool {
         while let Some(peer) = self.peers.get_mut(rank) {
             if peer.is_full() {

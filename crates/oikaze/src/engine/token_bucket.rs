@@ -8,7 +8,7 @@ use oikaze_protocol::time::Time;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TokenBucket {
     left: u32,
-    /// Since then the next one is on its way.
+    /// Time from which the pause before the next token counts.
     since: Time,
 }
 
@@ -17,7 +17,7 @@ impl TokenBucket {
         Self { left: STRANGERS_AT_ONCE, since: now }
     }
 
-    /// May one more be computed?
+    /// Returns `true` if one more checksum may be computed.
     pub fn is_left(&mut self, now: Time) -> bool {
         let pauses = u32::try_from((now - self.since).as_nanos() / STRANGERS_PAUSE.as_nanos())
             .unwrap_or(u32::MAX);

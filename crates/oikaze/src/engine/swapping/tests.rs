@@ -264,8 +264,8 @@ fn who_has_mapped_the_region_is_shut_out() {
     assert_eq!((here.words(), there.words()), (TWOS, ONES));
 }
 
-/// What a local peer says in the socket makes no sense, or comes without pages: it is one no more,
-/// and nothing has changed.
+/// A local peer whose socket message is invalid or carries no pages is a local peer no more, and no
+/// page has changed.
 #[test]
 fn nonsense_in_the_socket_ends_the_pair() {
     let said = |len: usize, word: &[u8; 4], descriptor: bool, pages: u64| {
@@ -372,8 +372,8 @@ fn a_closed_region_asks_for_nothing() {
     assert_eq!((here.words(), there.words()), (ONES, TWOS));
 }
 
-/// What a local peer asks for and what it answers lie here side by side, each as many as may be
-/// under way, and no more.
+/// Requests and answers of a local peer are stored side by side, each up to the maximum number in
+/// progress.
 #[test]
 fn as_many_may_be_under_way_in_each_direction() {
     let Some((mut two, here, _there)) = two() else { return };

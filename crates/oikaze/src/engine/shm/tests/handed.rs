@@ -1,5 +1,5 @@
-//! What a local peer hands over in the socket, where no descriptor is free for it: the kernel then
-//! brings the bytes alone.
+//! Memory handed over in the socket while this process has no free descriptor. The kernel then
+//! delivers the bytes alone.
 
 use super::*;
 use oikaze_protocol::limits::GRANTS;
