@@ -53,7 +53,7 @@ pub(super) struct LocalPeers {
 }
 
 impl LocalPeers {
-    /// Is it time for a look at the link, too?
+    /// Returns `true` if this turn may skip the poll of the link.
     #[inline]
     pub fn spares_link(&mut self, now: Time) -> bool {
         if !self.link_every.is_zero()
@@ -66,7 +66,7 @@ impl LocalPeers {
         false
     }
 
-    /// Is one that was given up in the middle of reaching this memory?
+    /// Returns `true` if a peer that was given up is in the middle of an access to this memory.
     pub fn hold(&mut self, region: &Region) -> bool {
         self.forget_wedged_peers();
         self.wedged_peers.iter().any(|wedged_peer| wedged_peer.is_inside(region))

@@ -62,7 +62,7 @@ impl Loopback {
         !self.queue.is_empty() || self.under_way.is_some()
     }
 
-    /// As of a connection: would [`Loopback::post`] answer [`PostError::Full`]?
+    /// Returns `true` if [`Loopback::post`] would return [`PostError::Full`], as for a connection.
     pub fn is_full(&self) -> bool {
         self.open_messages() >= MESSAGES_IN_FLIGHT
     }

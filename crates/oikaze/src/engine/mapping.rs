@@ -163,7 +163,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// Is somebody in the middle of reaching this memory whom nobody waits for (MEM-18.6)?
+    /// Returns `true` if a peer that is not waited for is in the middle of an access to this memory
+    /// (MEM-18.6).
     pub fn is_held(&mut self, region: &Region) -> bool {
         self.local_peers.hold(region)
     }

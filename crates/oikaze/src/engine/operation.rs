@@ -95,7 +95,7 @@ impl Completion {
         serial > 0
     }
 
-    /// Has it an outcome? One load; cheap enough to spin on.
+    /// Returns `true` if the outcome is there. Costs one load, cheap enough to spin on.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.outcome.get().is_some()
@@ -127,7 +127,7 @@ impl Completion {
         }
     }
 
-    /// Tell `sink`, now or when it is settled. Is it settled?
+    /// Passes the outcome to `sink`, now or when it is settled. Returns `true` if it is settled.
     pub(super) fn tell(&self, sink: Box<dyn Sink>) -> bool {
         let is_first = self.sink.set(sink).is_ok();
         if let (Some(sink), Some(outcome), true) = (self.sink.get(), self.outcome.get(), is_first) {
@@ -136,7 +136,7 @@ impl Completion {
         self.is_done()
     }
 
-    /// Is it this one, or a part of it?
+    /// Returns `true` if this completion is `whole` or a part of it.
     fn is_of(self: &Arc<Self>, whole: &Arc<Completion>) -> bool {
         Arc::ptr_eq(self, whole)
             || self
@@ -306,7 +306,7 @@ impl Operations {
         self.one_sided
     }
 
-    /// None in flight?
+    /// Returns `true` if no operation is in flight.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.live == 0

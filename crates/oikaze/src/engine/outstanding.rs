@@ -99,7 +99,7 @@ impl Epochs {
         self.first.wrapping_add(self.counts.len() as u32).wrapping_sub(1)
     }
 
-    /// Has an epoch before the open one ended?
+    /// Returns `true` if an epoch before the open one has ended.
     fn end(&mut self, epoch: u32, operations: u32) -> bool {
         if let Some(count) = self.counts.get_mut(epoch.wrapping_sub(self.first) as usize) {
             *count = count.saturating_sub(operations);

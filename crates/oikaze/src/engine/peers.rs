@@ -190,17 +190,17 @@ impl Peers {
         self.active.len() > FEW || self.resting_have_due(now) || self.active.iter().any(has_due)
     }
 
-    /// Has every peer that lives acknowledged all that was sent to it?
+    /// Returns `true` if every live peer has acknowledged all data sent to it.
     pub fn are_settled(&self) -> bool {
         self.busy == 0
     }
 
-    /// Is something left to be sent, or has a deadline come?
+    /// Returns `true` if anything is left to send or a deadline has come.
     pub fn have_due(&self, now: Time) -> bool {
         !self.active.is_empty() || self.resting_have_due(now)
     }
 
-    /// Has a peer at rest bulk to send, or a deadline that has come?
+    /// Returns `true` if a peer at rest has bulk to send or a deadline that has come.
     fn resting_have_due(&self, now: Time) -> bool {
         !self.bulk.is_empty() || self.next_timeout().is_some_and(|at| at <= now)
     }

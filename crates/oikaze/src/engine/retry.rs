@@ -66,7 +66,7 @@ impl RetryTimer {
         *self = RetryTimer::default();
     }
 
-    /// Returns `true` if the pause is over.
+    /// Ends the pause if its time has come.
     #[inline]
     pub fn wake_up(&mut self, now: Time) {
         if self.until.is_some_and(|due| due <= now) {

@@ -146,7 +146,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.more = true;
     }
 
-    /// Does an operation in flight keep this?
+    /// Returns `true` if an operation in flight keeps this reference.
     #[must_use]
     pub fn is_kept(&self, holder: &Holder) -> bool {
         self.operations.keeping(holder).next().is_some()

@@ -38,7 +38,7 @@ impl ShmChannel {
         }
     }
 
-    /// Is it known that all went well with what ends at this position?
+    /// Returns `true` if the message that ends at this position is known to have succeeded.
     #[inline]
     #[must_use]
     pub fn is_done(&self, position: u64) -> bool {

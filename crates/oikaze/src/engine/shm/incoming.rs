@@ -258,7 +258,7 @@ impl Incoming {
         Ok(Ok(()))
     }
 
-    /// May a record whose pages are absent be left where it is, to be looked at again?
+    /// Returns `true` if a record whose pages are absent may stay in the ring for a later try.
     fn may_stay(&self) -> bool {
         !self.patience_over && !self.writer_is_dead
     }

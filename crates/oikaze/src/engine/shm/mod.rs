@@ -193,7 +193,7 @@ impl LocalPeer {
         self.keep_promises()
     }
 
-    /// Tell those who wait for what is settled by now. Were there any?
+    /// Settles the promised completions that are due. Returns `true` if there were any.
     pub fn keep_promises(&mut self) -> bool {
         let (channel, before) = (&self.channel, self.promised.len());
         self.promised.retain(|(position, completion)| match channel.outcome(*position) {
@@ -280,7 +280,7 @@ impl LocalPeer {
         [self.rest.until(), self.outgoing.rest.until()].into_iter().flatten().min()
     }
 
-    /// Has it rested for long enough?
+    /// Ends the retry pauses that are over, in both directions.
     #[inline]
     pub fn wake_up(&mut self, now: Time) {
         self.rest.wake_up(now);
@@ -353,7 +353,7 @@ impl LocalPeer {
         self.incoming.swapped.pop_front()
     }
 
-    /// Can a question be answered?
+    /// Returns `true` if the local peer has requested something and there is room to answer.
     pub fn is_asked(&self) -> bool {
         (!self.incoming.asked.is_empty() || !self.incoming.swaps.is_empty())
             && self.outgoing.may_tell()
@@ -374,7 +374,7 @@ impl LocalPeer {
         }
     }
 
-    /// Does something wait that would find room?
+    /// Returns `true` if something waits that would find room.
     #[inline]
     pub fn is_pressed(&mut self) -> bool {
         self.outgoing.waiting() > 0 && self.outgoing.could_go(&mut self.pair.outward)
@@ -395,19 +395,19 @@ impl LocalPeer {
         self.rest.end();
     }
 
-    /// Has it ended, and is what it left behind still looked at?
+    /// Returns `true` if the peer has ended and the records that it left are still read.
     pub fn is_ending(&self) -> bool {
         self.last_looks.is_some()
     }
 
-    /// Has it ended, and has all been taken that it left behind?
+    /// Returns `true` if the peer has ended and the records that it left are taken or given up.
     pub fn is_over(&mut self) -> bool {
         let Some(left) = &mut self.last_looks else { return false };
         *left = left.saturating_sub(1);
         *left == 0 || !self.pair.inward.has_record()
     }
 
-    /// Did it say goodbye?
+    /// Returns `true` if the peer closed the rings in order.
     pub fn said_goodbye(&self) -> bool {
         self.incoming.said_goodbye()
     }

@@ -257,7 +257,7 @@ impl Outgoing {
         }
     }
 
-    /// Would [`Outgoing::pump`] get anything in?
+    /// Returns `true` if [`Outgoing::pump`] would put anything into the ring.
     pub fn could_go(&mut self, writer: &mut Writer) -> bool {
         if !self.told.is_empty() {
             return writer.has_room(8);

@@ -397,8 +397,8 @@ fn all_that_a_local_peer_left_in_its_ring_is_read() {
     assert_eq!(read_to_the_end(&mut a, now, |_| ()), (count, (1, Death::Closed)));
 }
 
-/// What a node is sent by one that has ended, tagged from 0 on: how many, and who ended how. Before
-/// each turn something else happens.
+/// Reads the messages, tagged from 0 on, of a peer that has ended. Returns their number and the
+/// deaths. Before each turn something else happens.
 fn read_to_the_end(
     node: &mut Node,
     mut now: Time,
@@ -419,7 +419,7 @@ fn read_to_the_end(
     }
 }
 
-/// Has a local peer woken it?
+/// Returns `true` if a local peer has woken the node.
 fn rung(node: &Node) -> bool {
     let fd = node.engine.local_peers_descriptor().unwrap();
     let mut fds = [rustix::event::PollFd::from_borrowed_fd(fd, rustix::event::PollFlags::IN)];
