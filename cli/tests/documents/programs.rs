@@ -111,7 +111,8 @@ fn main() -> oikaze::Result<()> {
 use oikaze::Class;
 let job = oikaze::join()?;
 let next = job.peer((job.rank() + 1) % job.size())?;
-let sent: Vec<_> = job.batch(|| (0..64).map(|n| next.send(Class::Ordered, n, b"tick")).collect());
+let sent: Vec<_> =
+    job.batch(|| (0..64).map(|n| next.send(Class::Ordered, n, b"tick")).collect());
 for n in 0..64 {
     assert_eq!(job.receive(None, None)?.tag, n);
 }
@@ -166,7 +167,8 @@ use oikaze::{Block, Region, Rights};
 let job = oikaze::join()?;
 let field = job.publish("field", Region::shared(100 * 100 * 8)?, Rights::WRITE)?;
 let there = job.peer((job.rank() + 1) % job.size())?.region("field")?;
-// One column of 100 × 100 doubles here becomes another there: 100 rows of 8 bytes, 800 bytes apart.
+// One column of 100 × 100 doubles here becomes another there: 100 rows of 8 bytes,
+// 800 bytes apart.
 let column = |x: u64| Block::new(8 * x, 8).rows(100, 800);
 there.put_block(column(0), field.all(), column(99))?.wait()?;
 job.barrier()

@@ -6,7 +6,7 @@ use super::LOOPBACK_PER_TURN;
 use oikaze_os::memory::{Region, Registered};
 use oikaze_protocol::block::Block;
 use oikaze_protocol::limits::{
-    CREDIT, MESSAGES_IN_FLIGHT, PAGE, POST_INLINE, PRESENT_PAUSE_MAX, PRESENT_TIME,
+    CREDIT, MESSAGES_OF_PROGRAM_MAX, PAGE, POST_INLINE, PRESENT_PAUSE_MAX, PRESENT_TIME,
 };
 use oikaze_protocol::rma::{Accumulation, Combine, Element, Rights, RmaError};
 use oikaze_protocol::wind::{Body, Class, Refusal, Rows, Segment};
@@ -127,7 +127,7 @@ fn what_can_never_be_taken_fails_at_once() {
     let (mut node, _, now) = pair();
     let read = send(&node, Class::Ordered, 0, CREDIT as usize - 1000);
     let waiting: Vec<_> =
-        (0..MESSAGES_IN_FLIGHT + 10).map(|_| send(&node, Class::Ordered, 1, 1000)).collect();
+        (0..MESSAGES_OF_PROGRAM_MAX + 10).map(|_| send(&node, Class::Ordered, 1, 1000)).collect();
     node.turn(now);
     assert!(read.is_done());
     let too_many =

@@ -7,7 +7,9 @@ mod wire;
 use super::*;
 use oikaze_os::memory::Region;
 use oikaze_os::memory::shared::PageSet;
-use oikaze_protocol::limits::{ANSWER_INLINE, CONNECT_TIME, DATAGRAM_ETHERNET, MESSAGES_IN_FLIGHT};
+use oikaze_protocol::limits::{
+    ANSWER_INLINE, CONNECT_TIME, DATAGRAM_ETHERNET, MESSAGES_IN_FLIGHT, MESSAGES_OF_PROGRAM_MAX,
+};
 use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::{Body, Segment};
 use std::time::Duration;
@@ -188,7 +190,7 @@ fn answers_and_barriers_go_out_when_there_is_room_again() {
     a.turn(now);
     // The requests are on the wire; before they are read the other has filled its connection.
     let requests = std::mem::take(&mut *open(&b.engine.link_mut().from));
-    let puts: Vec<_> = (0..MESSAGES_IN_FLIGHT).map(|_| b.ask(put(0, here.key))).collect();
+    let puts: Vec<_> = (0..MESSAGES_OF_PROGRAM_MAX).map(|_| b.ask(put(0, here.key))).collect();
     let there_too = b.ask(Request::Barrier);
     b.turn(now);
     open(&b.engine.link_mut().from).extend(requests);

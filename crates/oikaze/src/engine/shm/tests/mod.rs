@@ -13,8 +13,8 @@ use oikaze_os::memory::{Region, Registered};
 use oikaze_os::shm::{Pair, Part, Side, shared_memory};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{
-    CREDIT, CREDIT_OVERHEAD, FAST_BATCH_MAX, FAST_PER_TURN_MAX, MESSAGES_IN_FLIGHT, RECORD_BODY,
-    RECORD_STEP, RECORDS_BETWEEN, RING_BYTES,
+    CREDIT, CREDIT_OVERHEAD, FAST_BATCH_MAX, FAST_PER_TURN_MAX, MESSAGES_OF_PROGRAM_MAX,
+    RECORD_BODY, RECORD_STEP, RECORDS_BETWEEN, RING_BYTES,
 };
 use oikaze_protocol::rma::{AtomicOp, Operation, Rights, RmaError, Signal};
 use oikaze_protocol::shm::{Heading, Kind};
@@ -266,10 +266,12 @@ fn a_full_ring_takes_no_more_than_a_connection() {
         body: Body::copy_of(&[1; 8]),
         signal: None,
     };
-    let puts: Vec<_> = (0..=MESSAGES_IN_FLIGHT).map(|_| two.a.ask(put())).collect();
+    let puts: Vec<_> = (0..=MESSAGES_OF_PROGRAM_MAX).map(|_| two.a.ask(put())).collect();
     two.a.turn(two.now);
     assert_eq!(puts.last().unwrap().outcome(), Some(Err(Failure::TooMany { peer: 1 })));
-    puts[..MESSAGES_IN_FLIGHT].iter().for_each(|put| assert_eq!(two.outcome(put), Ok(Value::Done)));
+    puts[..MESSAGES_OF_PROGRAM_MAX]
+        .iter()
+        .for_each(|put| assert_eq!(two.outcome(put), Ok(Value::Done)));
 }
 
 /// MEM-16.7: what it left behind is read, what waits for it ends.
