@@ -12,7 +12,7 @@ impl Error {
         Self(message.into())
     }
 
-    /// What was tried, and what the system said.
+    /// Makes an error from what was tried and what the system said.
     pub fn io(tried: impl fmt::Display, why: &std::io::Error) -> Self {
         Self(format!("{tried}: {why}"))
     }
@@ -28,7 +28,7 @@ impl std::error::Error for Error {}
 
 /// Adds to an `io` failure what was tried.
 pub trait Tried<T> {
-    /// What was tried.
+    /// Adds what was tried to the error.
     fn tried(self, what: impl fmt::Display) -> Result<T, Error>;
 }
 

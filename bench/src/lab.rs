@@ -39,12 +39,12 @@ const LOCK: &str = "/run/lock/oikaze-lab";
 const LINK_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a lab that is being removed is waited for.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
-/// What the janitor says when it holds the lock.
+/// Line that the janitor prints when it holds the lock.
 const READY: &str = "ready";
 /// No node of a job in the lab may run longer.
 const NODE_LIMIT: Duration = Duration::from_secs(60);
 
-/// What the wire does with large buffers.
+/// Treatment of large buffers by the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WireMode {
     /// Every datagram and segment is really formed, as on a cable
@@ -68,9 +68,9 @@ impl WireMode {
 pub enum Place {
     /// Between two hosts.
     Wire {
-        /// Of the wire.
+        /// MTU of the wire.
         mtu: u16,
-        /// What it does with large buffers.
+        /// Treatment of large buffers by the wire.
         mode: WireMode,
     },
     /// Between two processes of this machine, each on a core of its own.
@@ -78,7 +78,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Of its wire.
+    /// Returns the MTU and the mode of the wire, if there is one.
     pub fn wire(self) -> Option<(u16, WireMode)> {
         match self {
             Self::Wire { mtu, mode } => Some((mtu, mode)),
@@ -86,7 +86,7 @@ impl Place {
         }
     }
 
-    /// Of its wire; the largest if there is none.
+    /// Returns the MTU of the wire, or the largest MTU if there is no wire.
     pub fn mtu(self) -> u16 {
         self.wire().map_or(u16::MAX, |(mtu, _)| mtu)
     }
@@ -112,7 +112,7 @@ impl std::fmt::Display for Place {
 /// The lab; removed when dropped.
 pub struct Lab {
     janitor: Child,
-    /// What it was set up as.
+    /// Place for which the lab was set up.
     pub place: Place,
 }
 
@@ -209,7 +209,7 @@ fn in_namespace(host: usize, limit: Duration) -> Command {
     command
 }
 
-/// What `timeout` is told, up to the program.
+/// Returns the arguments of `timeout`, up to the program.
 fn limits(host: usize, limit: Duration) -> [String; 5] {
     let core = (host % HOSTS.len()).to_string();
     [

@@ -18,7 +18,7 @@ pub enum Ready {
     Listens(u16),
 }
 
-/// What the bench's own servers say.
+/// Line that the bench's own servers print when they are ready.
 const READY: &str = "ready";
 /// How long a server may take until it listens.
 const START: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! What a bench says: one JSON line for each case of each system, and a table for people.
+//! Output of a bench: one JSON line for each case of each system, and a table for people.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::error::{Error, Tried};
 pub struct Record {
     /// Which bench.
     pub bench: &'static str,
-    /// What was done.
+    /// Name of the case.
     pub case: &'static str,
     /// In bytes.
     pub size: usize,
@@ -20,15 +20,16 @@ pub struct Record {
     pub system: &'static str,
     /// Median of the rounds.
     pub value: f64,
-    /// Of the values.
+    /// Unit of the values.
     pub unit: &'static str,
     /// Each round.
     pub rounds: Vec<f64>,
-    /// Of the wire, where there is one.
+    /// MTU of the wire, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
-    /// Of a wire: `wire`: every datagram and segment is really formed; `whole`: the kernel may pass
-    /// larger buffers. Elsewhere what the bench says.
+    /// Mode of the wire, where there is one. With `wire`, every datagram and segment is really
+    /// formed. With `whole`, the kernel may pass larger buffers. Without a wire, a mode of the
+    /// bench's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<&'static str>,
     /// Busy threads of a process, where that matters.
@@ -45,7 +46,7 @@ impl Record {
         }
     }
 
-    /// What was measured, whoever did it.
+    /// Returns the key of the measurement, which is the same for all systems.
     fn what(&self) -> impl PartialEq {
         (self.case, self.size, self.mtu, self.mode, self.threads)
     }

@@ -1,4 +1,4 @@
-//! What exchanging pages is to reach.
+//! Goals for the exchange of pages.
 
 use crate::record::{Record, three_digits};
 use crate::suite::case::{KIB, MIB};

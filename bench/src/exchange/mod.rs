@@ -14,7 +14,7 @@ use crate::suite::{Rounds, goals as bounds, machine, warn_if_busy};
 use oikaze::PageSize;
 use oikaze_os::memory::placement::Placement;
 
-/// What is done with the pages.
+/// Operation on the pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub enum Case {

@@ -15,7 +15,7 @@ pub const POOL: usize = 512 << 20;
 /// Operations of a walk, at most.
 const MOST: usize = 2000;
 
-/// What is timed.
+/// Operation that is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     Copy,

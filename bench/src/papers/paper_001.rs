@@ -25,8 +25,9 @@ const OIKAZE: Oikaze = Oikaze { checked: true, class: "unordered" };
 const FLOOR: Floor = Floor { checked: false };
 const MACHINE: &str = "SparcStation 20, gigabit channel on SBus, SunOS, 1997";
 
-/// What a transfer cost then, in µs, and how fast its bytes went, in bytes a µs.
+/// Cost of a transfer in the paper, in µs.
 const OVERHEAD: f64 = 210.0;
+/// Rate of a transfer's bytes in the paper, in bytes a µs.
 const RATE: f64 = 24.0;
 
 /// Figure 5.

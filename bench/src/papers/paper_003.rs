@@ -58,7 +58,7 @@ pub fn consecutive(run: &Run) -> Result<Vec<Record>, Error> {
     Ok(records)
 }
 
-/// Of two transfers, in µs.
+/// Returns the paper's time for two transfers, of the header and of `size` bytes, in µs.
 fn sum_then(size: usize) -> f64 {
     [HEADER, size].iter().map(|&bytes| 0.016 * bytes as f64 + 13.0).sum()
 }

@@ -31,7 +31,7 @@ pub struct Plot {
 
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 470.0;
-/// Of the axes, from the picture's edges.
+/// Distances of the axes from the picture's edges.
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 170.0;
 const TOP: f64 = 50.0;

@@ -24,7 +24,7 @@ pub struct Figure {
     pub scale: Scale,
     /// Where it is measured now, in words.
     pub now: String,
-    /// What the paper found, in words.
+    /// Finding of the paper, in words.
     pub then: &'static str,
     /// On what.
     pub then_machine: &'static str,

@@ -35,7 +35,7 @@ impl Effort {
         Self { exchanges: 5_000, operations: 200_000, volume: 512 << 20, costly: 1 << 30 };
 }
 
-/// What one measurement has found: most cases have one figure, some more.
+/// Figures that one measurement has found. Most cases have one figure, some more.
 pub type Found = Vec<(Figure, f64)>;
 
 /// The figure of a case that has one.
@@ -71,7 +71,7 @@ pub trait System {
     /// It failed, or printed what was not expected.
     fn measure(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error>;
 
-    /// What a reader of its figures must know.
+    /// Returns a note that a reader of the system's figures must know, if there is one.
     fn note(&self) -> Option<&'static str> {
         None
     }

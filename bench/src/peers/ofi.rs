@@ -93,7 +93,7 @@ impl System for Ofi {
     }
 }
 
-/// What we need of the last row of its table.
+/// Values needed from the last row of the program's table.
 struct Row {
     /// It divides bytes by microseconds.
     megabytes_per_second: f64,

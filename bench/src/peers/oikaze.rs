@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 pub struct Oikaze {
     /// With a CRC32C end to end, or of headers only, as TCP on a card that computes its checksums.
     pub checked: bool,
-    /// Of its messages.
+    /// Class of the messages.
     pub class: &'static str,
 }
 
@@ -60,7 +60,7 @@ pub fn program() -> Result<PathBuf, Error> {
     )))
 }
 
-/// What `oikaze perf` is asked for.
+/// Returns the arguments for `oikaze perf`.
 fn arguments(case: Case, effort: Effort, class: &str) -> Vec<String> {
     let Effort { exchanges, operations, volume, costly, .. } = effort;
     let latency =
@@ -111,7 +111,7 @@ fn arguments(case: Case, effort: Effort, class: &str) -> Vec<String> {
     arguments
 }
 
-/// What the line says of a test.
+/// Returns the figures of a test from the line, if the line has them.
 fn figures(test: Test, line: &Line) -> Option<Found> {
     let reference = line.reference.as_deref();
     Some(match test {

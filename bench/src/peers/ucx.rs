@@ -9,11 +9,11 @@ use crate::process::{Ready, pair};
 use crate::suite::case::{Case, Figure, Test};
 
 const PROGRAM: &str = "ucx_perftest";
-/// What its server says, once it listens.
+/// Line that the server of `ucx_perftest` prints once it listens.
 const READY: &str = "Waiting for connection";
 /// No measurement takes longer.
 const LIMIT: Duration = Duration::from_secs(60);
-/// What `oikaze perf` has under way, in bytes and in operations.
+/// Bytes and operations that `oikaze perf` has in flight.
 const IN_FLIGHT: (usize, usize) = (16 << 20, 1024);
 
 /// UCX.
@@ -29,7 +29,7 @@ impl Ucx {
     pub const SHARED: Self = Self { name: "ucx-shm", transports: "shm" };
 }
 
-/// What `ucx_perftest` is asked for, and how often.
+/// Returns the test of `ucx_perftest` for a case, and the number of repetitions.
 fn arguments(case: Case, effort: Effort) -> Option<(&'static str, usize)> {
     // It is told to warm up beforehand, and does not walk: fewer large operations say the same.
     let times = (effort.volume / case.size).clamp(8, 20_000);
@@ -107,7 +107,7 @@ impl System for Ucx {
     }
 }
 
-/// What we need of its CSV: of the last row, the median latency and what was reached over all.
+/// Values needed from the last row of UCX's CSV: the median latency, and the overall rates.
 struct Row {
     latency_us: f64,
     /// It says MB and divides by 2²⁰.

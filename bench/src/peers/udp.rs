@@ -18,7 +18,7 @@ const SILENCE: Duration = Duration::from_millis(200);
 /// Nothing comes at all.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What both ends must agree on.
+/// Settings on which both ends must agree.
 #[derive(Args)]
 pub struct Settings {
     /// Bytes of a datagram.

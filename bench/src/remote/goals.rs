@@ -1,4 +1,4 @@
-//! What remote memory is to reach.
+//! Goals for remote memory.
 
 use super::{BLOCK, PLACED};
 use crate::suite::case::MIB;

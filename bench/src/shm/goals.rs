@@ -1,4 +1,4 @@
-//! What two processes of one machine are to reach.
+//! Goals for two processes of one machine.
 
 use crate::suite::case::{KIB, MIB};
 use crate::suite::goals::{Bound, Figures, Found, Goal};

@@ -1,8 +1,8 @@
-//! What is measured: the cases of the benches, their sizes and their figures.
+//! Cases that the benches measure, with their sizes and their figures.
 
 use clap::ValueEnum;
 
-/// What is run.
+/// Test that a case runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Test {
     MessageLatency,
@@ -26,7 +26,7 @@ pub enum Test {
     Placed,
 }
 
-/// What comes out: one number, under a name of its own.
+/// Result of a test: one number, under a name of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub enum Figure {
@@ -139,7 +139,7 @@ impl Figure {
         }
     }
 
-    /// What must be run to know it.
+    /// Returns the test that yields this figure.
     const fn test(self) -> Test {
         match self {
             Self::MessageLat => Test::MessageLatency,
@@ -193,7 +193,7 @@ pub enum Quick {
     Never,
 }
 
-/// Of all cases those to be run on a wire: of these figures and sizes, of all if there are none.
+/// Selects the cases to be run on a wire. An empty list of figures or sizes stands for all of them.
 pub fn chosen(
     all: &[Choice],
     figures: &[Figure],

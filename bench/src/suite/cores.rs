@@ -28,7 +28,7 @@ const TRIES: u32 = 4;
 /// Which distance is asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Wanted {
-    /// Whatever it is.
+    /// At any distance.
     #[default]
     Any,
     /// With a cache in common.
@@ -144,7 +144,7 @@ struct Line(AtomicU64);
 /// One end could not be pinned.
 const GIVEN_UP: u64 = u64::MAX;
 
-/// What a cache line takes from one host's core to the other's: half a round trip.
+/// Measures how long a cache line takes from one host's core to the other's: half a round trip.
 fn line_time() -> Result<Duration, Error> {
     let line = Line(AtomicU64::new(0));
     let ended = thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! What a bench is to reach, beside what this run has found. Told, never asserted: the machine
-//! decides.
+//! Goals of a bench, beside the results of this run. A goal is told, never asserted, because the
+//! machine decides.
 
 use crate::record::{Record, median, three_digits};
 
@@ -24,13 +24,13 @@ impl Figures<'_> {
     }
 }
 
-/// What was found.
+/// Value found for a goal.
 #[derive(Clone, Copy)]
 pub struct Found {
     /// The figure, or the ratio of two medians.
     pub value: f64,
-    /// Of a ratio: the median of the rounds' own ratios. A machine that is now fast and now slow is
-    /// so for a whole round, most often.
+    /// Median of the rounds' own ratios, if the value is a ratio. A machine whose speed varies is
+    /// most often fast or slow for a whole round.
     by_round: Option<f64>,
 }
 

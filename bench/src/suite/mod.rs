@@ -25,11 +25,11 @@ pub struct Suite {
     pub name: &'static str,
     /// All its cases.
     pub cases: &'static [Choice],
-    /// Who takes part.
+    /// Systems that take part.
     pub systems: &'static [&'static dyn System],
     /// The system that the table compares with.
     pub floor: &'static str,
-    /// What is to be reached.
+    /// Goals to be reached.
     pub goals: fn(&Figures<'_>) -> Vec<Goal>,
 }
 
@@ -78,12 +78,12 @@ pub struct WireRun {
     /// MTU of the wire.
     #[arg(long, value_delimiter = ',', default_values_t = [9000, 1500], value_parser = clap::value_parser!(u16).range(1500..=9000))]
     mtu: Vec<u16>,
-    /// What the wire does with large buffers.
+    /// Treatment of large buffers by the wire.
     #[arg(long, value_enum, default_value_t = WireMode::Wire)]
     mode: WireMode,
 }
 
-/// Of all systems.
+/// Returns a parser for the names of all systems.
 fn names() -> PossibleValuesParser {
     PossibleValuesParser::new(crate::peers::names())
 }

@@ -35,10 +35,10 @@ pub const ELSEWHERE: u16 = 7105;
 const LIMIT: Duration = Duration::from_secs(40);
 /// How often it says how much it has sent.
 const REPORT: Duration = Duration::from_millis(100);
-/// Of the datagram header (WIRE-2); then come frames, payload and tag.
+/// Bytes of the datagram header (WIRE-2). Frames, payload and tag follow the header.
 const HEADER: usize = 24;
 
-/// What the flood is sent to.
+/// Target of the flood.
 #[derive(Args)]
 pub struct Aim {
     /// Another port than the node's
@@ -73,7 +73,7 @@ pub fn play(role: &Role) -> Result<(), Error> {
     }
 }
 
-/// What the wire has told of the job.
+/// Facts about the job, as overheard on the wire.
 struct Overheard {
     from: SocketAddrV4,
     to: SocketAddrV4,

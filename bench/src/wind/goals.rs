@@ -1,4 +1,4 @@
-//! What Wind is to reach.
+//! Goals for Wind.
 
 use crate::suite::case::MIB;
 use crate::suite::goals::{Bound, Figures, Found, Goal};

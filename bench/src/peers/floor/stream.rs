@@ -27,15 +27,16 @@ const WINDOW: usize = 4 << 20;
 /// The receiver tells how far it is whenever it has received as much.
 const TELL_EVERY: usize = 1 << 20;
 const SOCKET_BUFFER: usize = 64 << 20;
-/// What one send call takes, and how many datagrams of it.
+/// Maximum number of bytes in one send call.
 const CALL_BYTES: usize = 65_000;
+/// Maximum number of datagrams in one send call.
 const CALL_DATAGRAMS: usize = 64;
 /// Before the clock starts, as much is moved.
 const WARM_UP: usize = 64 << 20;
 /// Nothing repairs a loss, so a lost datagram ends the floor: after this long without any.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What both ends must agree on.
+/// Settings on which both ends must agree.
 #[derive(Args)]
 pub struct Settings {
     /// Bytes of memory in one datagram.
@@ -71,7 +72,7 @@ impl Settings {
         ((self.mebibytes << 20) / self.burst()).max(1) * self.burst()
     }
 
-    /// What is moved before the clock starts: whole bursts.
+    /// Returns the bytes of memory moved before the clock starts, in whole bursts.
     fn warm_up(&self) -> usize {
         (WARM_UP.min(self.total()) / self.burst()).max(1) * self.burst()
     }

@@ -21,7 +21,7 @@ const WARM_UP: usize = 64 << 20;
 /// more.
 const READ: usize = 256 << 10;
 
-/// What both ends must agree on.
+/// Settings on which both ends must agree.
 #[derive(Args)]
 pub struct Settings {
     /// Bytes of a call.
