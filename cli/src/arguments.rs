@@ -1,4 +1,4 @@
-//! What the command understands, and the text that teaches it.
+//! Arguments that the command understands, and their help texts.
 
 use crate::perf::Perf;
 use crate::top::Top;
@@ -123,7 +123,7 @@ pub struct Run {
     #[arg(long, value_name = "SPEC", value_parser = fault)]
     fault: Option<String>,
 
-    /// What datagrams' checksums cover: full (end to end) or header (payloads are left to the
+    /// Coverage of datagrams' checksums: full (end to end) or header (payloads are left to the
     /// network cards, as by TCP) [default: full]
     #[arg(long, value_name = "KIND")]
     checksum: Option<Checksum>,

@@ -11,7 +11,8 @@ use support::*;
 
 /// MiB that Wind sends: enough for CUBIC, which takes seconds to find its share.
 const VOLUME: u32 = 100;
-/// What this process is, when the test starts it again inside a namespace.
+/// Environment variable for the role of this process, when the test starts it again inside a
+/// namespace.
 const ROLE: &str = "OIKAZE_TEST_ROLE";
 const SINK: &str = "10.97.1.2:5001";
 

@@ -23,7 +23,8 @@ fn it_speaks_json() {
     }
 }
 
-/// What cannot be said is an error like others, except that a reader may have read enough.
+/// Output that cannot be written is an error like others, except that a reader may have read
+/// enough.
 #[test]
 fn output_that_nobody_takes() {
     for json in [&["doctor"][..], &["doctor", "--json"], &["hello"]] {
@@ -43,7 +44,7 @@ fn output_that_nobody_takes() {
     }
 }
 
-/// What was measured of this machine is in a file that anything may have happened to.
+/// Measurements of this machine are kept in a file that may be damaged in any way.
 #[test]
 fn a_damaged_measurement_is_told_and_harms_nothing() {
     let cache = std::env::temp_dir().join(format!("oikaze-test-{}-doctor", std::process::id()));

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 use support::*;
 
-/// What `oikaze top` says of the only peer of each of these processes.
+/// Returns the report of `oikaze top` on the only peer of each of these processes.
 fn peers(pids: &[u64]) -> Vec<Value> {
     let (_, out, _) = finish(&mut oikaze(&["top", "--once", "--json"]));
     let all: Value = serde_json::from_str(&out).unwrap_or(Value::Null);

@@ -71,7 +71,7 @@ fn start(mut command: Command) -> (Running, ChildStdin) {
     (job, input)
 }
 
-/// What rank 0 sends from now on arrives.
+/// Checks that data that rank 0 sends from now on arrive.
 fn verified(job: &mut Running, input: &mut ChildStdin) {
     input.write_all(b"go on\n").unwrap();
     job.line("[0] verified");

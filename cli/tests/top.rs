@@ -5,7 +5,7 @@ mod support;
 use serde_json::Value;
 use support::{DEADLINE, OIKAZE, Running, finish, oikaze, run_script};
 
-/// What `oikaze top --once --json JOB` says; null if it sees nothing.
+/// Returns the output of `oikaze top --once --json JOB`, or null if the command sees nothing.
 fn look(job: &[&str]) -> Value {
     let (_, out, _) = finish(&mut oikaze(&[&["top", "--once", "--json"], job].concat()));
     serde_json::from_str(&out).unwrap_or(Value::Null)
@@ -128,7 +128,7 @@ fn a_running_job_is_shown() {
     }
 }
 
-/// What is switched off is named, with what brings it back.
+/// A feature that is switched off is named, with the remedy that brings it back.
 #[test]
 fn a_node_shows_what_it_does_without() {
     let script =

@@ -4,7 +4,7 @@
 use super::measure::{Bench, PATIENCE, exchanged};
 use oikaze::Result;
 
-/// Of the header.
+/// Bytes of the header.
 const HEADER: usize = 32;
 /// The header's source and the place where it lands, together.
 pub const ROOM: usize = 2 * HEADER;

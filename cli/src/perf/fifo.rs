@@ -9,7 +9,7 @@ use std::time::Instant;
 const NAME: &str = "perf.elements";
 const SLOTS: u64 = 1 << 16;
 
-/// What a node does with it.
+/// Role of a node at the FIFO.
 enum End {
     Takes(Fifo),
     Pushes(RemoteFifo),
@@ -40,7 +40,8 @@ impl Bench<'_> {
         })
     }
 
-    /// So many elements of each producer; over for all when all have been taken out.
+    /// Passes `count` elements of each producer. Returns on every node when all elements have been
+    /// taken out.
     fn pass(&self, end: &End, count: usize) -> Result<()> {
         self.job.barrier()?;
         match end {
@@ -50,7 +51,7 @@ impl Bench<'_> {
         self.job.barrier()
     }
 
-    /// What was refused because the queue was full is pushed again.
+    /// Pushes `left` elements. An element refused because the queue was full is pushed again.
     fn push(&self, fifo: &RemoteFifo, mut left: usize) -> Result<()> {
         let element = vec![7; self.perf.size];
         let mut flying: VecDeque<Operation<()>> = VecDeque::with_capacity(IN_FLIGHT);

@@ -1,4 +1,4 @@
-//! What every measurement has: two nodes, their memory, and what came out.
+//! Parts common to all measurements: two nodes, their memory, and the results.
 
 use super::{Half, Perf, Test, consecutive};
 use hdrhistogram::Histogram;
@@ -20,7 +20,7 @@ const SIZE_MAX: usize = 1 << 30;
 /// The name under which each node publishes its memory.
 const NAME: &str = "perf";
 
-/// What came out.
+/// Results of a measurement.
 #[derive(Default)]
 pub struct Figures {
     /// Latencies in nanoseconds, if measured.
@@ -40,9 +40,9 @@ pub struct Stream {
     pub operations: u64,
     /// From the first call to the last completion.
     pub seconds: f64,
-    /// Of both nodes together, if measured.
+    /// Processor time of both nodes together, if measured.
     pub processor_seconds: Option<f64>,
-    /// Of node 1 alone, if measured.
+    /// Processor time of node 1 alone, if measured.
     pub other_processor_seconds: Option<f64>,
 }
 
@@ -55,7 +55,7 @@ pub struct Bench<'a> {
     pub flagged: RegionSlice,
     /// The peer and its memory; nodes beyond the first two only take part in collectives.
     pub pair: Option<(Peer, RemoteRegion)>,
-    /// What messages say.
+    /// Payload of the messages.
     pub payload: Vec<u8>,
     /// Nanoseconds that two looks at the clock are apart at least.
     pub clock: u64,

@@ -23,7 +23,7 @@ use oikaze::{Class, Error, Result};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// What is measured.
+/// Test that `oikaze perf` runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Test {
     /// Write to the peer's memory: latency of one way, and throughput
@@ -103,7 +103,7 @@ impl MessageClass {
   oikaze run -n 2 --hosts a,b --checksum header -- oikaze perf put --size 1M --only throughput
   oikaze run -n 4 -- oikaze perf barrier")]
 pub struct Perf {
-    /// What to measure
+    /// Test to run
     #[arg(value_enum)]
     test: Test,
     /// Bytes of each operation; K, M and G are powers of 1024

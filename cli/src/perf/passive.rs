@@ -14,7 +14,7 @@ const STOP: u64 = u64::MAX;
 /// Steps of arithmetic between two looks at the flag: some microseconds.
 const STEPS: u64 = 10_000;
 
-/// What node 1 does meanwhile.
+/// Activity of node 1 during the measurement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
     Waits,

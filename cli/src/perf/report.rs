@@ -1,4 +1,4 @@
-//! What `oikaze perf` prints.
+//! Output of `oikaze perf`.
 
 use super::measure::{Figures, Stream};
 use super::{Perf, Test};
@@ -31,13 +31,13 @@ impl Stream {
         self.operations as f64 / self.seconds
     }
 
-    /// Of this processor time, for each GiB.
+    /// Returns the processor seconds for each GiB of payload.
     fn per_gib(&self, seconds: Option<f64>) -> Option<f64> {
         seconds.map(|seconds| seconds / (self.bytes as f64 / f64::from(1 << 30)))
     }
 }
 
-/// What was measured; `latency_us` is the median, and null is what was not measured.
+/// Returns the measured values. `latency_us` is the median, and a value not measured is null.
 fn values(figures: &Figures) -> serde_json::Map<String, Value> {
     let percentiles = figures.latency.as_ref().map(|latency| {
         let all = PERCENTILES
@@ -95,7 +95,7 @@ pub fn table(perf: &Perf, job: &Job, figures: &Figures) -> String {
     text
 }
 
-/// What the transport saw of the other node, from the job's start on.
+/// Returns the transport's report on the other node, from the job's start on.
 fn transport(job: &Job) -> Option<PeerPage> {
     job.peer(1).ok()?.report()
 }

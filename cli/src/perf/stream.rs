@@ -118,8 +118,8 @@ impl Bench<'_> {
     }
 }
 
-/// What is done already is not waited for. (Nor moved: what is written of it is read at once where
-/// it was written.)
+/// Queues an operation in `flying` unless it is already complete. A complete operation is not moved
+/// either: its outcome is read at once where it was written.
 #[inline]
 fn keep(posted: Operation<()>, flying: &mut VecDeque<Operation<()>>) -> Result<()> {
     if let Some(outcome) = posted.try_take() {

@@ -114,7 +114,7 @@ fn standing(page: &PeerPage) -> &'static str {
     }
 }
 
-/// What is not of one peer.
+/// Writes the lines of a node that belong to none of its peers.
 fn node(sample: &Sample<'_>, text: &mut String) {
     let node = &sample.view.node;
     let (engine, link) = (&node.engine, &node.link);
@@ -189,7 +189,7 @@ pub fn is_size(size: &Winsize) -> bool {
     size.ws_row > 0 && size.ws_col > 0
 }
 
-/// What of a line the terminal has room for.
+/// Returns the part of a line for which the terminal has room.
 pub fn cut(line: &str, size: Option<Winsize>) -> String {
     line.chars().take(size.map_or(usize::MAX, |size| usize::from(size.ws_col))).collect()
 }
