@@ -13,7 +13,7 @@ const PRIME: u64 = 0x0000_0100_0000_01b3;
 pub struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// Of nothing.
+    /// Returns the fingerprint of no bytes.
     #[must_use]
     pub const fn new() -> Self {
         Self(START)

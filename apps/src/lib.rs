@@ -1,6 +1,6 @@
-//! What the programs of this folder have in common: a fingerprint of a field, a progress bar, a
-//! table of what the nodes did. The programs themselves are `himeno/` and `lu/`; each is written to
-//! be read and copied.
+//! Parts common to the programs of this folder: a fingerprint of a field, a progress bar, a table
+//! of what the nodes did. The programs themselves are `himeno/` and `lu/`; each is written to be
+//! read and copied.
 #![forbid(unsafe_code)]
 
 mod fingerprint;

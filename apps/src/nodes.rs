@@ -1,4 +1,4 @@
-//! What each node did, gathered from all of them: the table under a result.
+//! Table of what each node did, gathered from all nodes and printed under a result.
 
 use std::fmt;
 

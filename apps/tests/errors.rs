@@ -1,5 +1,5 @@
-//! What a user can do wrong with real processes: each job ends within seconds, says what, why and
-//! what to do, and leaves nothing.
+//! Mistakes that a user can make with real processes. Each job ends within seconds, says what
+//! failed, why and what to do, and leaves nothing behind.
 
 mod support;
 

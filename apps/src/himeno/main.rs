@@ -31,7 +31,7 @@ enum Storage {
 /// How a node touches shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Touch {
-    /// What it will touch is fetched first, in one go.
+    /// Fetches beforehand, in one go, everything that the node will touch.
     Ahead,
     /// Nothing is fetched before a load or a store faults on it.
     Lazily,

@@ -24,8 +24,8 @@ pub struct Solution {
 }
 
 impl Solution {
-    /// What was computed. With a fingerprint if wanted, for which this node reads the whole field
-    /// from wherever it is.
+    /// Returns the result of the computation. If `fingerprint` is set, this node also reads the
+    /// whole field, from wherever it is, and takes its fingerprint.
     ///
     /// # Errors
     /// A node that is lost.

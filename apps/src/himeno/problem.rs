@@ -107,7 +107,7 @@ pub struct Known {
     pub hash: u64,
 }
 
-/// What independent serial programs gave (f32, no fused multiply-add).
+/// Results of independent serial programs (f32, no fused multiply-add).
 const KNOWN: [Known; 7] = [
     Known { size: Size::Xs, iterations: 3, gosa: 6.229_796_415e-03, hash: 0xd7a3_2fbe_389b_9614 },
     Known { size: Size::Xs, iterations: 100, gosa: 2.317_158_918e-03, hash: 0x8d5d_87dd_d7e4_8c09 },
@@ -118,7 +118,7 @@ const KNOWN: [Known; 7] = [
     Known { size: Size::L, iterations: 3, gosa: 8.606_862_321e-04, hash: 0xe324_9a95_d22d_563c },
 ];
 
-/// What is known for this size and number of iterations.
+/// Returns the known result for this size and number of iterations, if there is one.
 #[must_use]
 pub fn known(size: Size, iterations: u32) -> Option<Known> {
     KNOWN.into_iter().find(|known| known.size == size && known.iterations == iterations)

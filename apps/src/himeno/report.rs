@@ -1,4 +1,4 @@
-//! What a run tells, for people and for programs, and whether it is right.
+//! Report of a run, for people and for programs, with the verdict whether the result is right.
 
 use oikaze_apps::NodesTable;
 

@@ -8,7 +8,7 @@ use oikaze_apps::{Fingerprint, Progress};
 use crate::kernel::{Coefficients, relax_plane};
 use crate::problem::Shape;
 
-/// What a run computed.
+/// Result of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
     /// Sum of squared residuals of the last iteration.

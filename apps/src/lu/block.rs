@@ -1,5 +1,5 @@
-//! What is done to one block or with two: the four kernels of SPLASH-2's LU, on 16 × 16 values
-//! stored row-major.
+//! Kernels of SPLASH-2's LU: four operations on one block or with two, on 16 × 16 values stored
+//! row-major.
 //!
 //! Every value is updated by the same operations in the same order whoever does them, so that
 //! results are the same bit for bit on any number of nodes.

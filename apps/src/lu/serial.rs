@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::block::{self, Block, SIDE, VALUES};
 use crate::matrix::{Matrix, fingerprint};
 
-/// What a run computed.
+/// Result of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
     /// Farthest distance of a value of the solution from one.

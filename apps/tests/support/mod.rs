@@ -1,4 +1,4 @@
-//! What the tests with real processes share.
+//! Helpers that the tests with real processes share.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
