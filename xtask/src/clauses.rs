@@ -10,7 +10,7 @@ use std::path::Path;
 
 use crate::command::root;
 
-/// What a clause is called.
+/// Name of a clause: its document, section and number.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Clause {
     document: String,
@@ -104,8 +104,8 @@ fn walk(folder: &Path, file: &mut impl FnMut(&Path, &str)) -> Result<(), String>
     Ok(())
 }
 
-/// What of a file is code, and what is tests. The simulator is neither: its oracles tell of a
-/// clause only what is broken.
+/// Splits the text of a file into code and tests. The simulator's code counts as neither, because
+/// its oracles tell of a clause only what is broken.
 fn parts<'t>(path: &Path, text: &'t str) -> (&'t str, &'t str) {
     let inside = path.strip_prefix(root()).unwrap_or(path);
     let all_tests = inside.starts_with("fuzz") || inside.ends_with("tests.rs");
