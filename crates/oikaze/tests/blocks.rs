@@ -8,7 +8,7 @@ use std::time::Duration;
 use support::cluster;
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What nobody may touch.
+/// Fills memory that no operation may touch.
 const UNTOUCHED: u8 = 0xEE;
 
 fn pattern(len: usize, salt: u8) -> Vec<u8> {

@@ -122,7 +122,8 @@ fn a_queue_wakes_when_enough_are_there() {
     });
 }
 
-/// Whoever waits for two is given two, also where another takes what it was woken for.
+/// A reader that waits for two completions is given two, even if another reader takes those for
+/// which the first was woken up.
 #[test]
 fn two_who_read_one_queue_each_have_enough() {
     pair(4096, |job, there| {

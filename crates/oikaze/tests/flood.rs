@@ -55,7 +55,7 @@ fn garbage() -> Vec<Vec<u8>> {
     kinds
 }
 
-/// What the strangers are told and tell.
+/// Orders to the strangers, and the count of datagrams that they have sent.
 #[derive(Default)]
 struct Flood {
     targets: Mutex<Vec<SocketAddr>>,

@@ -15,7 +15,7 @@ use support::{cluster, over_the_network};
 const PATIENCE: Duration = Duration::from_secs(30);
 const LEN: usize = 1 << 16;
 
-/// What C would have of a job: numbers.
+/// Interface to a job as C would have it: only numbers.
 struct Face<'j>(&'j Job);
 
 impl Face<'_> {
@@ -97,7 +97,7 @@ impl Face<'_> {
         self.keep(self.there(there).get_list(&self.list(here, list)))
     }
 
-    /// Of each range: where there, where here, how long.
+    /// Resolves a list of ranges, each given as the offset there, the offset here and the length.
     fn list(&self, here: u64, list: &[[u64; 3]]) -> Vec<(u64, RegionSlice)> {
         let here = self.here(here);
         list.iter()

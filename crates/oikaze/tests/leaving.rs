@@ -32,7 +32,7 @@ fn whatever_is_waited_for_the_wait_ends() {
     }
 }
 
-/// What was under way has ended by then, and is told.
+/// Operations under way end when the job is left, and the queue reports all of them.
 #[test]
 fn operations_under_way_are_told_before_the_wait_ends() {
     let job = oikaze::join_as(Box::new(Alone::new(Settings::default()).unwrap())).unwrap();

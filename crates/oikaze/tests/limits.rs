@@ -1,5 +1,5 @@
-//! What is larger than a limit is refused before the first byte goes, and the error names the limit
-//! (docs/LIMITS.md).
+//! Requests larger than a limit are refused before the first byte goes, and the error names the
+//! limit (docs/LIMITS.md).
 
 mod support;
 

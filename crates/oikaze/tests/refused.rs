@@ -18,7 +18,7 @@ const PAGE: u64 = 4096;
 const LEN: u64 = 100 * PAGE;
 /// Many fragments.
 const LONG: u64 = 200_000;
-/// What all memory holds, at both ends, and keeps.
+/// Fills all memory at both ends, which keeps this value.
 const UNTOUCHED: u8 = 0x5A;
 
 /// Begins an operation there, at an offset.
@@ -30,12 +30,12 @@ struct Kind {
     verb: &'static str,
     /// As the target's account has it.
     told: &'static str,
-    /// What it takes there.
+    /// Right that the operation takes at the target.
     right: Rights,
     /// Bytes that it moves; from the first byte to the last of those that it takes the right for.
     len: u64,
     hull: u64,
-    /// What its offset is a multiple of.
+    /// Alignment of the operation's offset, in bytes.
     align: u64,
     offsets: Offsets,
     begin: Box<Begin>,
@@ -46,7 +46,7 @@ struct Kind {
 enum Offsets {
     /// Any 64-bit number.
     Any,
-    /// What cannot be is found out by the asker already.
+    /// Offset of a block. The asker already refuses an offset that cannot be.
     OfBlock,
     /// It is of a signal; the data that go before it are fine.
     OfSignal,
@@ -241,7 +241,7 @@ fn words() -> Vec<Kind> {
     kinds
 }
 
-/// What is wrong.
+/// Fault of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fault {
     JustBeyond,
@@ -350,7 +350,7 @@ fn assert_untouched(region: &Region) {
     assert_eq!(bytes.iter().position(|byte| *byte != UNTOUCHED), None);
 }
 
-/// What the target must have noted, without its number.
+/// Refusal that the target must have noted, without its number.
 type Noted = (&'static str, Option<String>, u64, u64, u64, Rights, Refusal);
 
 fn noted(of: &RefusedAccess) -> Noted {

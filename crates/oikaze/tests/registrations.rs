@@ -19,7 +19,7 @@ const HASTE: Duration = Duration::from_millis(5);
 const CANARY: u8 = 0xC4;
 const LENS: [usize; 8] = [8, 64, 500, 4096, 9000, 30_000, 100_000, 300_000];
 
-/// What both sides know: where a peer may write now, and what came of it.
+/// State that both sides share: where a peer may write now, and the outcomes of the writes.
 #[derive(Default)]
 struct Board {
     open: Mutex<[Option<RemoteId>; LENS.len()]>,
@@ -125,7 +125,7 @@ fn tell_progress(begun: u64, count: u64) {
     }
 }
 
-/// What the writer knows of the regions: in one way or the other.
+/// Regions that the writer knows, by key or by name.
 struct Known {
     found: [Option<RemoteRegion>; LENS.len()],
     owner: oikaze::Peer,

@@ -1,5 +1,5 @@
-//! What holds of remote memory whichever way it goes: to the node itself, over the network, through
-//! rings, into mapped memory.
+//! Properties of remote memory that hold whichever way an access goes: to the node itself, over the
+//! network, through rings, into mapped memory.
 
 mod support;
 
@@ -19,7 +19,7 @@ const LEN: u64 = 100 * PAGE;
 /// One end of a job, or both of them.
 struct End<'j> {
     job: &'j Job,
-    /// Whoever's memory is reached.
+    /// Peer whose memory is reached.
     target: Peer,
     shared: bool,
     /// Where all ends meet, without a message.

@@ -40,7 +40,7 @@ enum Step {
     Open,
 }
 
-/// What both sides have.
+/// State of both sides.
 struct World {
     table: RegionTable,
     rma: Rma,

@@ -1,5 +1,5 @@
-//! What a user can do wrong, and what each says then: what was tried, why it failed, what to do; at
-//! once, never a hang.
+//! Mistakes that a user can make, and the error that each gives: what was tried, why it failed,
+//! what to do. The error comes at once, never as a hang.
 
 mod arrays;
 mod jobs;

@@ -12,8 +12,8 @@ use round::{Round, Transport};
 use std::time::Duration;
 
 const TRIES: u64 = 6;
-/// What the survivors have, once the death can be known. Asserted where nothing else runs beside
-/// (`make soak`); else a hang is what counts.
+/// Time that the survivors have, once the death can be known. Asserted where nothing else runs
+/// beside (`make soak`). Elsewhere only a hang counts.
 const IN_TIME: Duration = Duration::from_secs(1);
 
 /// Not a test by itself: a node of the job that the other one starts.

@@ -1,5 +1,5 @@
-//! What each node of the job does: threads that wait for the others in every way there is, until
-//! one of them is lost.
+//! Work of each node of the job: threads that wait for the others in every way there is, until one
+//! of them is lost.
 
 use crate::operations::{Source, Target, Waits};
 use crate::round::{MARK, NODES, random};
@@ -11,7 +11,7 @@ use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Whatever has not ended by then hangs.
+/// An operation that has not ended after this time hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// For what may not be there: a name that is withdrawn at the moment, room in a FIFO.
 const HASTE: Duration = Duration::from_millis(20);
@@ -29,7 +29,7 @@ fn tell(line: &str) {
     println!("\n{MARK}{line}");
 }
 
-/// Who has been lost.
+/// Tracks the peers that have been lost.
 #[derive(Default)]
 struct Witness {
     lost: AtomicU32,
@@ -195,7 +195,8 @@ fn many_at_once(job: &Job, targets: &[Target], witness: &Witness) {
     }
 }
 
-/// What waits itself: completions, flushes, full FIFOs, scopes, exchanges, what is cancelled.
+/// Runs operations that wait by themselves: completions, flushes, full FIFOs, scopes, exchanges,
+/// cancelled operations.
 fn one_after_the_other(job: &Job, targets: &[Target], mine: &Fifo, witness: &Witness) {
     let source = Source::new(job);
     let mut bytes = vec![7; 100_000];
@@ -271,7 +272,7 @@ fn come_and_go(job: &Job, hasty: &[Peer], witness: &Witness) {
     }
 }
 
-/// What all nodes do together, and pages of shared arrays.
+/// Runs collective operations of all nodes, and accesses pages of shared arrays.
 fn together(job: &Job, array: &SharedArray<u64>, witness: &Witness) {
     let step = || -> Result<()> {
         let nodes = NODES as usize;

@@ -5,7 +5,7 @@ use oikaze::{
     RemoteFifo, RemoteRegion, Result,
 };
 
-/// What it is, and what waits for its end.
+/// Name of an operation, and a function that waits for its end.
 pub type Waits = (&'static str, Box<dyn FnOnce() -> Result<()>>);
 
 /// Memory of this node, source and destination of operations.
@@ -28,7 +28,7 @@ pub struct Target {
     pub mapped: RemoteRegion,
     /// Reached by messages.
     pub private: RemoteRegion,
-    /// Of pages that change place.
+    /// Region of pages that change place.
     pub huge: RemoteRegion,
     pub queue: RemoteFifo,
 }

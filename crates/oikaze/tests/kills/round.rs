@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 /// Set in a process that is a node of the job.
 pub const ROLE: &str = "OIKAZE_TEST_ROLE";
-/// What a line that is meant for the parent begins with.
+/// Prefix of a line that is meant for the parent.
 pub const MARK: &str = "kills: ";
 
 pub const NODES: u32 = 3;
@@ -43,7 +43,7 @@ fn failure_time() -> Duration {
     Duration::from_millis(if std::env::var_os("OIKAZE_KILLS").is_some() { 500 } else { 2_000 })
 }
 
-/// What is tried.
+/// One round: a job, and the node in it that is killed.
 #[derive(Debug)]
 pub struct Round {
     number: u64,

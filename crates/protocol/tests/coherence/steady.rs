@@ -1,4 +1,4 @@
-//! What travels and what traps in a steady state: the cost model of COH-3 and COH-5, in counts.
+//! Counts of messages and traps in a steady state: the cost model of COH-3 and COH-5.
 
 use crate::cluster::Cluster;
 use crate::cluster::threads::{Cell, Op, Thread};

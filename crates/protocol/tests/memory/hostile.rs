@@ -1,4 +1,5 @@
-//! What a broken or evil peer can send, and memory that goes away: MEM-3.4, MEM-4, MEM-9.2.
+//! Messages that a broken or evil peer can send, and memory that goes away: MEM-3.4, MEM-4,
+//! MEM-9.2.
 
 use super::vectors::Vectors;
 use super::world::{FRAGMENT, World};

@@ -50,7 +50,7 @@ impl Vectors {
         slot
     }
 
-    /// What was pushed, in order.
+    /// Returns the elements that were pushed, in order.
     pub fn pushed(&mut self, slot: u32) -> &mut Vec<Vec<u8>> {
         &mut self.slots[slot as usize].as_mut().unwrap().fifo.as_mut().unwrap().2
     }
@@ -160,7 +160,7 @@ pub fn change(word: &mut [u8], op: AtomicOp) -> u64 {
     old
 }
 
-/// What an atomic makes of a word.
+/// Returns the value that an atomic operation makes of a word.
 fn apply(old: u64, op: AtomicOp) -> u64 {
     let signed = |bits: u64| match op.width() {
         Width::W32 => i64::from(bits as u32 as i32),

@@ -21,7 +21,7 @@ struct Flying {
     patience: usize,
 }
 
-/// What is on its way.
+/// Network of the cluster, with the messages in flight.
 #[derive(Default)]
 pub struct Network {
     pairs: BTreeMap<(Rank, Rank), Vec<Flying>>,
@@ -30,7 +30,7 @@ pub struct Network {
     /// (who learns, who died)
     deaths: Vec<(Rank, Rank)>,
     next: u64,
-    /// What was delivered; for tests of what travels.
+    /// Number of messages delivered, for tests that count the traffic.
     pub delivered: u64,
 }
 
