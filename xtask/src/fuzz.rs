@@ -1,7 +1,7 @@
 //! Fuzzing with libFuzzer on the stable compiler: the targets of fuzz/fuzz_targets, each for a
 //! while.
 //!
-//! What `cargo fuzz` does, without what needs a nightly compiler (the address sanitizer: the
+//! Runs what `cargo fuzz` runs, without what needs a nightly compiler (the address sanitizer: the
 //! parsers are safe code, so what can go wrong is a panic, an endless loop or too much memory, and
 //! libFuzzer sees all three).
 

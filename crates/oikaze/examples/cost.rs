@@ -1,5 +1,5 @@
-//! What a small message costs on this side of the kernel: two engines, a wire in memory, one
-//! thread.
+//! Measures what a small message costs on this side of the kernel: two engines, a wire in memory,
+//! one thread.
 //!
 //! `cargo run --release -p oikaze --example cost [CASE [ROUNDS]]` prints nanoseconds and
 //! allocations of each case; under `valgrind --tool=callgrind --toggle-collect='cost::rounds*'` a
@@ -148,7 +148,7 @@ impl Node {
     }
 }
 
-/// What is done again and again.
+/// Operation that is measured.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Case {
     /// A message of 8 bytes and one back; counts as two.

@@ -1,4 +1,4 @@
-//! What a message between two processes of one machine costs each of them: two nodes in one
+//! Measures what a message between two processes of one machine costs each: two nodes in one
 //! process, driven by one thread in turn, so that nothing is waited for.
 //!
 //! `cargo run --release -p oikaze --example fast [CASE [ROUNDS]]` prints nanoseconds of each

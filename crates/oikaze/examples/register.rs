@@ -1,5 +1,5 @@
-//! What it costs to register memory and to end the registration, at any size: `cargo run --release
-//! --example register [MILLIONS]`.
+//! Measures what it costs to register memory and to end the registration, at any size: `cargo run
+//! --release --example register [MILLIONS]`.
 //!
 //! An entry is written, and nothing is pinned or touched, so that the length makes no difference.
 //! The memory exists before; the engine is free.

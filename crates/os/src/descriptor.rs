@@ -26,7 +26,7 @@ mod tests {
 
     const CHILD: &str = "OIKAZE_TEST_WITHOUT_OUTPUT";
 
-    /// What a program prints after it has closed its output changes no memory of a region.
+    /// Output of a program that has closed its standard output changes no memory of a region.
     #[test]
     fn memory_file_takes_no_standard_number() {
         if std::env::var_os(CHILD).is_some() {

@@ -13,7 +13,8 @@ use std::task::{Context, Poll, Waker};
 /// Future of an [`Operation`], made by `.await`. It has no time limit; dropping it does not end the
 /// operation.
 ///
-/// No runtime is needed. The helper thread drives the engine while all threads sleep in an executor.
+/// No runtime is needed. The helper thread drives the engine while all threads sleep in an
+/// executor.
 ///
 /// # Errors
 /// The output is what [`Operation::wait`] returns. It is also an error if a queue or a counter is

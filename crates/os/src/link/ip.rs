@@ -270,7 +270,8 @@ pub(in crate::link) mod tests {
             let mut altered = packet(from, to, 0, &body);
             let (addresses, udp) = if from.is_ipv4() { (12..IPV4, IPV4) } else { (8..IPV6, IPV6) };
             let told = u16::from_ne_bytes([altered[udp + 6], altered[udp + 7]]);
-            // One checksum in 65,536 is also that of the addresses alone, which is not checked further.
+            // One checksum in 65,536 is also that of the addresses alone, which is not checked
+            // further.
             prop_assume!(told != folded(beside(&altered[addresses], UDP + body.len())));
             let bits = 8 * body.len();
             let at = 8 * altered.len() - bits + bit % bits;

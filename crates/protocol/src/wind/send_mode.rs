@@ -30,8 +30,8 @@ pub(super) enum Kind {
     /// The datagram was sent alone and may have bypassed the kernel's IP.
     #[default]
     Alone,
-    /// The datagram may have been a segment of a train, because its neighbour was sent at the same
-    /// time and is as long.
+    /// The datagram may have been a segment of a train, because the datagram beside it was sent at
+    /// the same time and is as long.
     Segment,
     /// The datagram was sent alone through the socket.
     Plain,
