@@ -1,9 +1,9 @@
 //! Deaths: a node is killed at any point while operations of every kind are under way to it, from
 //! it and past it, and each of them has to end within a second.
 //!
-//! What the others can see of a killed node are the datagrams that it has still sent. So every
-//! point at which it can be killed, be it in the middle of a turn, of a registration or of a block,
-//! is for them one between two of its datagrams; and that is what is drawn.
+//! The other nodes see a killed node only by the datagrams that it has still sent. A node can be
+//! killed in the middle of a turn, of a registration or of a block. For the others, each such point
+//! lies between two of the killed node's datagrams, so the plan draws that point.
 
 use crate::net::Weather;
 use crate::plan::{End, Kill, Moment, Plan, Role};
@@ -46,7 +46,7 @@ pub fn settings(random: &mut Random) -> Settings {
     }
 }
 
-/// Who does what, and who is killed when.
+/// Assigns roles to the nodes, and chooses which node is killed and when.
 pub fn strike(plan: &mut Plan, random: &mut Random) {
     plan.roles = Vec::new();
     plan.accessors = 0;

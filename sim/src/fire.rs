@@ -8,10 +8,10 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use std::time::Duration;
 
-/// So long nodes stand still.
+/// Duration for which nodes stand still.
 const STALL: Duration = Duration::from_millis(500);
 
-/// What is bad.
+/// Kinds of trouble in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fire {
     /// Half of all datagrams are lost, each way.
@@ -49,14 +49,14 @@ impl Fire {
         Fire::Death,
     ];
 
-    /// That of a seed: each has its turn.
+    /// Returns the fire of a seed. Successive seeds take each fire in turn.
     #[must_use]
     pub fn of_seed(seed: u64) -> Fire {
         let at = seed % Fire::ALL.len() as u64;
         Fire::ALL.get(at as usize).copied().unwrap_or(Fire::Together)
     }
 
-    /// What the nodes do meanwhile.
+    /// Draws the work that the nodes do meanwhile.
     #[must_use]
     pub fn work(random: &mut Random) -> Scenario {
         *random.pick(&[Scenario::Messages, Scenario::Messages, Scenario::Memory, Scenario::Mixed])
@@ -93,13 +93,13 @@ impl Fire {
         weather
     }
 
-    /// Does a node die?
+    /// Returns `true` if a node dies.
     #[must_use]
     pub fn kills(self) -> bool {
         self == Fire::Death
     }
 
-    /// What happens to the nodes, beside the weather.
+    /// Plans what happens to the nodes, in addition to the weather.
     pub fn strike(self, plan: &mut Plan, random: &mut Random) {
         let any = |random: &mut Random| random.below(u64::from(plan.nodes)) as Rank;
         match self {

@@ -16,20 +16,20 @@ pub struct Hunt {
     pub seeds: u64,
     /// On so many threads.
     pub jobs: usize,
-    /// What is done; `None`: each seed's own.
+    /// Scenario of all runs; `None` leaves it to each seed.
     pub scenario: Option<Scenario>,
     /// One failure is enough.
     pub stop_at_first: bool,
 }
 
-/// What they gave.
+/// Results of all runs of a hunt.
 #[derive(Debug, Default)]
 pub struct Hunted {
     /// Seeds that were run.
     pub runs: u64,
     /// Datagrams sent in all of them.
     pub datagrams: u64,
-    /// What became of operations when nodes died.
+    /// Outcomes of the operations that were under way when nodes died.
     pub ends: Ends,
     /// Additions of 1 confirmed in all of them.
     pub counted: u64,

@@ -38,7 +38,7 @@ struct Arguments {
     /// Run this seed alone
     #[arg(long, value_parser = number)]
     seed: Option<u64>,
-    /// What the nodes do; all: drawn from each seed
+    /// Work of the nodes; all: drawn from each seed
     #[arg(long, value_enum, default_value_t = Which::All)]
     scenario: Which,
     /// Print every event (with --seed)

@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// What a thread does to bytes of one page.
+/// Access of a thread to bytes of one page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Touching {
     /// Read so many bytes.
@@ -26,7 +26,7 @@ pub enum Touching {
 }
 
 impl Touching {
-    /// What the page must permit.
+    /// Returns the access that the page must permit.
     #[must_use]
     pub fn access(&self) -> Access {
         match self {
@@ -39,11 +39,11 @@ impl Touching {
 /// One access of a thread, within one page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reach {
-    /// Of which array.
+    /// Array that contains the bytes.
     pub array: ArrayId,
     /// Bytes from its start.
     pub offset: u64,
-    /// What.
+    /// Access to the bytes.
     pub what: Touching,
 }
 
@@ -58,7 +58,7 @@ impl Reach {
 #[derive(Debug)]
 struct Array {
     memory: Region,
-    /// What the view permits: nothing, loads, stores.
+    /// Access that the view permits to each page: nothing, loads, stores.
     view: Vec<Option<Access>>,
     /// Counts what wakes threads that wait at the page.
     stirred: Vec<u64>,
@@ -143,7 +143,7 @@ impl SimPages {
         bytes
     }
 
-    /// What the view permits, page by page.
+    /// Returns the access that the view permits, page by page.
     #[must_use]
     pub fn view(&self, array: ArrayId) -> Vec<Option<Access>> {
         self.0.borrow().arrays.get(&array).map(|array| array.view.clone()).unwrap_or_default()

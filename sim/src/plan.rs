@@ -1,4 +1,4 @@
-//! What a run is: drawn from its seed before it begins.
+//! Plan of a run, drawn from its seed before the run begins.
 
 use crate::death;
 use crate::fire::{self, Fire};
@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the nodes are to do.
+/// Work that the nodes are to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scenario {
     /// Users' messages of all classes.
@@ -90,9 +90,9 @@ pub enum Moment {
     At(Time),
     /// When it has sent so many datagrams, or then.
     Sent {
-        /// So many.
+        /// Number of datagrams that the node has sent.
         datagrams: u64,
-        /// Then at the latest.
+        /// Time at which the node dies at the latest.
         latest: Time,
     },
 }
@@ -131,7 +131,7 @@ pub struct Stall {
     pub span: Duration,
 }
 
-/// What one thread is.
+/// Role of one thread.
 #[derive(Clone, Debug)]
 pub enum Role {
     /// Sends messages.
@@ -153,7 +153,7 @@ pub struct Plan {
     pub seed: u64,
     /// The scenario.
     pub scenario: Scenario,
-    /// What is done in it.
+    /// Work that the nodes do in the run.
     pub work: Scenario,
     /// How many nodes.
     pub nodes: u32,
@@ -179,7 +179,7 @@ pub struct Plan {
     pub accessors: u64,
     /// Each one's part of every arena.
     pub stripe: u64,
-    /// What the sharers do.
+    /// Plan of the sharers' work.
     pub shared: Option<Arc<SharedPlan>>,
     /// Sharers on each node.
     pub sharers: usize,

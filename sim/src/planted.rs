@@ -1,11 +1,11 @@
-//! Deliberately planted bugs: would the simulator notice?
+//! Hunts for deliberately planted bugs, to check that the simulator notices them.
 
 use crate::hunt::{Hunt, hunt};
 use crate::plan::Scenario;
 use crate::run::Outcome;
 use oikaze_protocol::planted::{Bug, plant};
 
-/// What became of one planted bug.
+/// Result of the hunt for one planted bug.
 #[derive(Clone, Debug)]
 pub struct Caught {
     /// Which.

@@ -13,9 +13,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub struct Outcome {
     /// Its seed.
     pub seed: u64,
-    /// What was done.
+    /// Scenario of the run.
     pub scenario: Scenario,
-    /// What it did, or what was wrong.
+    /// Summary of the run, or its failure.
     pub result: Result<Summary, Box<Failed>>,
     /// Hash and number of its events.
     pub digest: (u64, u64),
@@ -24,11 +24,11 @@ pub struct Outcome {
 /// A failed run.
 #[derive(Clone, Debug)]
 pub struct Failed {
-    /// What was wrong.
+    /// Violation that was found.
     pub violation: Violation,
-    /// What the run was.
+    /// Plan of the run.
     pub plan: String,
-    /// What the nodes were at when it was found.
+    /// State of the nodes when the violation was found.
     pub state: String,
 }
 

@@ -1,4 +1,4 @@
-//! What happened, in order: always as a hash, so that two runs of a seed can be compared; as text
+//! Events of a run in order: always as a hash, so that two runs of a seed can be compared; as text
 //! when asked.
 //!
 //! Nothing random from outside the seed (such as a region's key, which the system draws) may be

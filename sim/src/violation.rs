@@ -1,4 +1,4 @@
-//! What a run found wrong.
+//! Violation that a run found.
 
 use crate::trace::Stamp;
 use oikaze_protocol::Rank;
@@ -12,7 +12,7 @@ pub struct Violation {
     pub at: Time,
     /// At which node it was seen.
     pub node: Rank,
-    /// What.
+    /// Description of the violation.
     pub what: String,
 }
 

@@ -1,5 +1,5 @@
-//! What flows get that meet at a switch (WIND-9): 64 senders to one receiver, two flows through one
-//! trunk.
+//! Throughput of flows that meet at a switch (WIND-9): 64 senders to one receiver, two flows
+//! through one trunk.
 
 use oikaze_protocol::wind::Settings;
 use oikaze_protocol::wind::congestion::Algorithm;

@@ -4,7 +4,8 @@ use oikaze_sim::hunt::{Hunt, hunt};
 use oikaze_sim::plan::Scenario;
 use oikaze_sim::run::run;
 
-/// Of the long ones only a few: of counts one without a death and one with one.
+/// Limits the number of seeds of long scenarios. Counts run with one seed without a death and with
+/// one seed with a death.
 fn few(scenario: Scenario, seeds: u64) -> u64 {
     match scenario {
         Scenario::Counts => 2,

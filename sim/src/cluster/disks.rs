@@ -29,7 +29,7 @@ impl Disks {
         self.disks.push((disk, len.div_ceil(PAGE) as u64));
     }
 
-    /// What happens to pages until now; when the next one comes.
+    /// Evicts and brings in pages until `now`, and returns the time when the next page comes.
     pub fn advance(&mut self, now: Time, random: &mut Random) -> Option<Time> {
         for (at, (disk, pages)) in self.disks.iter().enumerate() {
             if random.chance(EVICTED) {

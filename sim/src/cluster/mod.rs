@@ -47,7 +47,7 @@ pub struct Cluster {
     awaited: bool,
 }
 
-/// What a run without violation did.
+/// Summary of a run without a violation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Virtual nanoseconds.
@@ -60,7 +60,7 @@ pub struct Summary {
     pub counted: u64,
     /// Registrations that have ended while others reached for them.
     pub registrations: u64,
-    /// What became of operations when a node died.
+    /// Outcomes of the operations that were under way when a node died.
     pub ends: Ends,
 }
 
@@ -376,7 +376,7 @@ impl Cluster {
             && self.oracle.messages.outstanding(lost) == 0
     }
 
-    /// What must hold in the end.
+    /// Checks the conditions that must hold at the end of a run.
     fn conclude(&mut self) -> Result<(), (Rank, String)> {
         for node in self.nodes.iter().flatten() {
             for thread in &node.threads {
@@ -420,7 +420,7 @@ impl Cluster {
         Violation { at: self.now, node, what }
     }
 
-    /// What happened so far.
+    /// Returns the events so far.
     #[must_use]
     pub fn trace(&self) -> &Trace {
         &self.trace

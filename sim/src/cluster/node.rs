@@ -41,7 +41,7 @@ pub struct Node {
     pub engine: SimEngine,
     /// Its threads.
     pub threads: Vec<Box<dyn Program>>,
-    /// What the network fills and empties.
+    /// Mailbox that the network fills and empties.
     pub mailbox: SharedMailbox,
     /// When its next turn is, if one is planned.
     pub turn_at: Option<Time>,
@@ -59,9 +59,9 @@ pub struct Node {
     reading: Duration,
 }
 
-/// What a node's turns gave.
+/// Result of a node's turns.
 pub struct Turned {
-    /// What it sent.
+    /// Datagrams that the node sent.
     pub sent: Vec<(SocketAddr, Vec<u8>)>,
     /// When it wants its next turn.
     pub next: Option<Time>,
@@ -181,7 +181,8 @@ impl Node {
         Some(next.max(now + Duration::from_micros(1)))
     }
 
-    /// What the turn has brought for the program, and what it says of peers.
+    /// Collects the messages that the turn has brought for the program, and its reports about
+    /// peers.
     fn collect(&mut self, now: Time, oracle: &mut Oracle, trace: &mut Trace) -> Result<(), String> {
         while let Some(arrived) = self.engine.take_arrived() {
             let (from, len) = (arrived.from, arrived.body.len());
@@ -253,8 +254,8 @@ impl Node {
         Ok((acted, wake))
     }
 
-    /// Has it noticed that this node was killed? (Who had not known it before knows what took its
-    /// place.)
+    /// Returns `true` if this node has noticed that node `rank` was killed. A node that had not
+    /// known `rank` before notices it by knowing the replacement of `rank`.
     #[must_use]
     pub fn knows_end_of(&self, rank: Rank) -> bool {
         self.rank == rank
@@ -262,13 +263,13 @@ impl Node {
             || self.engine.is_connected(rank)
     }
 
-    /// Have all threads done what they wanted?
+    /// Returns `true` if all threads have done what they wanted.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.threads.iter().all(|thread| thread.is_finished())
     }
 
-    /// Since when does its oldest operation wait?
+    /// Returns the time since which the node's oldest operation waits.
     #[must_use]
     pub fn waits_since(&self) -> Option<Time> {
         self.threads

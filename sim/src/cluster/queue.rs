@@ -1,4 +1,4 @@
-//! What will happen, in order of time, and of being decided where times are equal.
+//! Future events, ordered by time, and by the order of their scheduling where times are equal.
 
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;

@@ -19,13 +19,13 @@ pub struct Leaf {
     pub rank: Rank,
     /// Its end of the connection.
     pub connection: Connection,
-    /// What it was told.
+    /// Deliveries to this leaf.
     pub heard: Heard,
     pub(super) turn_at: Option<Time>,
     seals: (HandshakeSeal, Checksum),
 }
 
-/// What a leaf has had delivered.
+/// Counts of what a leaf has had delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
     /// Messages.
@@ -123,7 +123,7 @@ impl Leaf {
         self.connection.post(now, message).expect("room");
     }
 
-    /// What is due goes out.
+    /// Sends everything that is due.
     pub(super) fn turn(&mut self, now: Time) -> Vec<Sent> {
         if self.connection.next_timeout().is_some_and(|at| at <= now) {
             self.connection.timeout(now);

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is to flow.
+/// Plan of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// From this host.
@@ -26,7 +26,7 @@ pub struct Flow {
     pub until: Option<Duration>,
 }
 
-/// What has flowed.
+/// Measured result of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Result {
     /// Which flow of the plan.
@@ -58,7 +58,7 @@ impl Source {
         Result { number: self.number, bytes: self.done }
     }
 
-    /// Keep it flowing; was something submitted?
+    /// Keeps the flow going, and returns `true` if something was submitted.
     pub fn poll(&mut self, now: Time, submissions: &SegQueue<Submission>) -> bool {
         let before = self.in_flight.len();
         self.in_flight.retain(|completion| !completion.is_done());

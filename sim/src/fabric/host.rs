@@ -99,7 +99,7 @@ impl Host {
         })
     }
 
-    /// Does it know all others?
+    /// Returns `true` if the host is connected to all nodes.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         (0..self.nodes).all(|rank| self.engine.is_connected(rank))

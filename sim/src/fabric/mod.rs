@@ -47,13 +47,13 @@ pub struct Plan {
     pub jitter: Duration,
     /// Every host has its processor only for slices of time.
     pub slices: Option<Slices>,
-    /// What flows.
+    /// Flows of the run.
     pub flows: Vec<Flow>,
     /// Flows are measured from their common beginning for so long.
     pub span: Duration,
 }
 
-/// What happened.
+/// Report of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Bytes of each flow that were placed and known to be, within the span.
@@ -63,9 +63,9 @@ pub struct Report {
     pub goodput: f64,
     /// Jain's index of the flows' bytes: 1 if all have the same, 1/n if one has all.
     pub jain: f64,
-    /// What the outputs to the hosts did, by rank.
+    /// Counts of the outputs to the hosts, by rank.
     pub down: Vec<PortCounts>,
-    /// What the trunk did, from even to odd.
+    /// Counts of the trunk from even to odd.
     pub trunk: PortCounts,
 }
 

@@ -15,15 +15,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const BURST: usize = 64;
 /// Bytes of a buffer, into which a socket joins datagrams that are alike.
 const BUFFER: usize = 64 << 10;
-/// What memory may hold that was offered: a socket writes there whatever comes.
+/// Fill byte of memory that was offered for receiving, because a socket may write anything there.
 const SPOILT: u8 = 0x33;
-/// What the kernel charges a datagram beyond its bytes.
+/// Bytes that the kernel charges for a datagram beyond its own.
 const CHARGE: usize = 256;
 
 /// Whence it came, what it is, and whether it is marked CE.
 pub type Datagram = (SocketAddr, Vec<u8>, bool);
 
-/// What lies between a node and the network.
+/// Queues between a node and the network.
 #[derive(Debug, Default)]
 pub struct Mailbox {
     /// Arrived, not yet received.
@@ -63,7 +63,7 @@ pub struct SimLink {
     address: SocketAddr,
     datagram_max: usize,
     receive_buffer: usize,
-    /// Of the calls to `send`, so many take only some of the datagrams.
+    /// Fraction of the calls to `send` that take only some of the datagrams.
     stubborn: f64,
     random: Random,
     statistics: Statistics,

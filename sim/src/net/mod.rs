@@ -37,7 +37,7 @@ pub fn nowhere(rank: Rank) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::new(10, 99, 0, low), PORT))
 }
 
-/// Whose address this is.
+/// Returns the rank that has this address.
 #[must_use]
 pub fn rank_of(address: SocketAddr, nodes: u32) -> Option<Rank> {
     (0..nodes).find(|&rank| address_of(rank) == address)
@@ -48,7 +48,7 @@ pub fn rank_of(address: SocketAddr, nodes: u32) -> Option<Rank> {
 pub struct Delivery {
     /// When.
     pub at: Time,
-    /// What.
+    /// Content of the datagram.
     pub bytes: Vec<u8>,
     /// A queue on its way was filling.
     pub congested: bool,
@@ -77,7 +77,7 @@ pub struct Network {
     counts: Counts,
 }
 
-/// What the network did.
+/// Counts of what the network did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Datagrams sent.
@@ -114,7 +114,7 @@ impl Network {
         Network { weather, nodes, ways, counts: Counts::default() }
     }
 
-    /// What the network did so far.
+    /// Returns the counts of what the network did so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
@@ -131,11 +131,10 @@ impl Network {
         self.weather.partitions.push(Partition { from, until, side: 1 << rank, one_way: false });
     }
 
-    /// What the sender's system will say of a datagram that is larger than its path carries, if it
-    /// is; else the datagram may go.
+    /// Checks whether a datagram fits the path, and drops it if it is too large.
     ///
     /// # Errors
-    /// It is lost, and `Some` is told.
+    /// The datagram is lost. `Some` is what the sender's system says of its size.
     pub fn narrow(
         &mut self,
         from: Rank,

@@ -3,19 +3,19 @@
 use oikaze_protocol::time::Time;
 use std::time::Duration;
 
-/// What a datagram occupies on the line beyond its payload: UDP, IPv4, Ethernet with preamble and
+/// Bytes on the line for each datagram beyond its payload: UDP, IPv4, Ethernet with preamble and
 /// gap.
 pub const OVERHEAD: u64 = 8 + 20 + 38;
 
-/// What an output is.
+/// Properties of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
     /// Bits a second.
     pub rate: u64,
     /// Bytes that may wait; what does not fit is dropped (drop-tail).
     pub buffer: u64,
-    /// Whatever finds more bytes waiting leaves marked CE, as on a switch that is set up for DCTCP
-    /// (RFC 8257, section 3.1).
+    /// Number of waiting bytes above which a datagram leaves marked CE, as on a switch that is set
+    /// up for DCTCP (RFC 8257, section 3.1).
     pub mark_from: Option<u64>,
 }
 
@@ -43,14 +43,14 @@ pub struct Port {
     pub counts: PortCounts,
 }
 
-/// What an output did.
+/// Counts of an output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounts {
     /// Datagrams that went through.
     pub taken: u64,
     /// Datagrams for which there was no room.
     pub dropped: u64,
-    /// Of those that went through, the ones that were marked.
+    /// Datagrams that went through and were marked.
     pub marked: u64,
     /// The most bytes that ever waited.
     pub longest: u64,

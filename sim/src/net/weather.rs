@@ -22,7 +22,7 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Does it stop a datagram that leaves now?
+    /// Returns `true` if the partition stops a datagram that leaves now.
     #[must_use]
     pub fn cuts(&self, from: Rank, to: Rank, now: Time) -> bool {
         let on_side = |rank: Rank| self.side >> (rank % 64) & 1 == 1;
@@ -53,7 +53,7 @@ pub struct Weather {
     pub latency: Duration,
     /// And up to so much more.
     pub jitter: Duration,
-    /// Of the wire.
+    /// Time on the wire for each byte, in nanoseconds.
     pub nanos_per_byte: u64,
     /// From the nodes of this side (a bit for each rank) to all others so much is lost, instead of
     /// what `faults` says.

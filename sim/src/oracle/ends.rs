@@ -1,11 +1,11 @@
-//! What became of the operations that were under way when a node died.
+//! Outcomes of the operations that were under way when a node died.
 
 use oikaze_protocol::time::Time;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// Of one kind of operation: how those ended that were under way to the node that died.
+/// Outcomes of one kind of operation that was under way to the node that died.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ended {
     /// They had been done, or were answered, and that was heard.
@@ -14,7 +14,7 @@ pub struct Ended {
     pub lost: u64,
 }
 
-/// Of all kinds.
+/// Outcomes of all kinds of operations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ends {
     died: Option<Time>,

@@ -21,7 +21,7 @@ pub struct Push {
     pub serial: u64,
 }
 
-/// What is known of an element.
+/// Knowledge about an element.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fate {
     refused: bool,
@@ -44,7 +44,7 @@ pub struct FifosOracle {
 }
 
 impl FifosOracle {
-    /// Of what size each is.
+    /// Returns the shape of each FIFO.
     #[must_use]
     pub fn shape() -> Option<Shape> {
         Shape::new(SLOTS, LONGEST)
@@ -136,7 +136,7 @@ impl FifosOracle {
         Ok(true)
     }
 
-    /// Nobody pushes any more: has all that was acknowledged come out?
+    /// Checks, when nobody pushes any more, that every acknowledged element has come out.
     ///
     /// # Errors
     /// Something has not, or came out for nobody.

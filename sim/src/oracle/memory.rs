@@ -70,7 +70,7 @@ impl MemoryOracle {
         }
     }
 
-    /// What stands in a node's fixed region.
+    /// Returns the content of a node's fixed region.
     #[must_use]
     pub fn fixed(&self, node: Rank, len: usize) -> Vec<u8> {
         bytes_of(mix(self.seed) ^ u64::from(node), len)
@@ -87,7 +87,7 @@ impl MemoryOracle {
         mix(self.seed ^ self.unique) | 1
     }
 
-    /// May pages of a node's arena be absent?
+    /// Returns `true` if pages of a node's arena may be absent.
     #[must_use]
     pub fn may_be_absent(&self, node: Rank) -> bool {
         self.nodes.get(&node).is_some_and(|memory| memory.arena.may_be_absent())
@@ -103,7 +103,7 @@ impl MemoryOracle {
         bytes
     }
 
-    /// Are these bytes in a node's arena, now?
+    /// Checks that these bytes are in a node's arena now.
     ///
     /// # Errors
     /// Others are.
@@ -120,7 +120,7 @@ impl MemoryOracle {
         }
     }
 
-    /// What is known of a word.
+    /// Returns the knowledge about a word.
     pub fn word(&mut self, node: Rank, offset: u64) -> &mut Word {
         self.words.entry((node, offset)).or_default()
     }
@@ -152,7 +152,7 @@ impl MemoryOracle {
         self.holds("settled put with signal", node, watch.offset, &watch.bytes)
     }
 
-    /// Of all signals at this node that have been given: is the data there?
+    /// Checks for each signal given at this node that its data is there.
     ///
     /// # Errors
     /// A signal came before its data.
@@ -170,8 +170,8 @@ impl MemoryOracle {
         Ok(())
     }
 
-    /// Of words that are only added 1 to: at least as often as was confirmed, at most as often as
-    /// was asked, whoever died.
+    /// Checks the words to which operations only add 1. Whoever died, the sum is at least the
+    /// number of confirmed additions and at most the number of requested ones.
     ///
     /// # Errors
     /// One was added to more often, or less.
@@ -200,7 +200,7 @@ impl MemoryOracle {
             .sum()
     }
 
-    /// Do all words hold what the atomics done to them leave?
+    /// Checks that each word holds the value that the atomics on it leave.
     ///
     /// # Errors
     /// One does not.
@@ -230,7 +230,7 @@ impl MemoryOracle {
         Ok(())
     }
 
-    /// Are the fixed regions as they were?
+    /// Checks that the fixed regions are unchanged.
     ///
     /// # Errors
     /// One is not.

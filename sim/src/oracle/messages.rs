@@ -29,8 +29,8 @@ impl MessageId {
     }
 }
 
-/// What must be in the receiver's memory when an ordered message arrives: a put that was posted
-/// before it.
+/// Data that must be in the receiver's memory when an ordered message arrives, because a put was
+/// posted before the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// In the receiver's arena, from here on.

@@ -1,4 +1,4 @@
-//! What must be true, by knowledge that no node has: of all nodes, at this very moment.
+//! Checks of a run by knowledge that no node has: the state of all nodes at this very moment.
 
 mod ends;
 mod fifos;
@@ -21,21 +21,21 @@ use oikaze_protocol::coherence::CoherenceError;
 use oikaze_protocol::rma::RmaError;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Who looks: a node, and which of its lives.
+/// Viewer of the cluster: a node, and which of its lives.
 pub type Viewer = (Rank, u8);
 
 /// All that is known.
 #[derive(Debug)]
 pub struct Oracle {
-    /// Of users' messages.
+    /// Knowledge about users' messages.
     pub messages: MessageOracle,
-    /// Of regions.
+    /// Knowledge about regions.
     pub memory: MemoryOracle,
-    /// Of FIFOs.
+    /// Knowledge about FIFOs.
     pub fifos: FifosOracle,
-    /// Of arrays that are added to.
+    /// Knowledge about arrays that are added to.
     pub sums: SumsOracle,
-    /// Of locks and collectives.
+    /// Knowledge about locks and collectives.
     pub shared: SharedOracle,
     /// Keys and lengths of registrations that come and go, by node and piece of memory.
     pub registered: BTreeMap<(Rank, usize), (u64, u64)>,
@@ -43,7 +43,7 @@ pub struct Oracle {
     pub registrations: u64,
     /// The node that was killed.
     pub killed: Option<Rank>,
-    /// What became of operations when it was.
+    /// Outcomes of the operations that were under way when the node was killed.
     pub ends: Ends,
     /// The node that was cut off from all others.
     pub isolated: Option<Rank>,
@@ -73,7 +73,7 @@ impl Oracle {
         }
     }
 
-    /// May this node find that one dead?
+    /// Returns `true` if the viewer may find node `rank` dead.
     #[must_use]
     pub fn may_lose(&self, viewer: Viewer, rank: Rank) -> bool {
         self.closing
@@ -81,15 +81,15 @@ impl Oracle {
             || (viewer.1 > 0 && self.estranged.contains(&rank))
     }
 
-    /// Has the end of that node come, as far as this one can see?
+    /// Returns `true` if the end of node `rank` has come, as far as the viewer can see.
     #[must_use]
     pub fn is_lost_to(&self, viewer: Rank, rank: Rank) -> bool {
         self.killed == Some(rank)
             || (self.isolated.is_some_and(|cut| cut == rank || cut == viewer) && rank != viewer)
     }
 
-    /// Is this failure the fault of a node that was killed or cut off? Otherwise it must not have
-    /// happened.
+    /// Checks that this failure is the fault of a node that was killed or cut off. Any other
+    /// failure must not have happened.
     ///
     /// # Errors
     /// It blames no such node.
@@ -103,13 +103,13 @@ impl Oracle {
         }
     }
 
-    /// Does this failure say that a node is gone?
+    /// Returns `true` if this failure says that a node is gone.
     #[must_use]
     pub fn is_loss(failure: &Failure) -> bool {
         blamed(failure).is_some()
     }
 
-    /// Has any node been killed or cut off?
+    /// Returns `true` if any node has been killed or cut off.
     #[must_use]
     pub fn is_disturbed(&self) -> bool {
         self.killed.is_some() || self.isolated.is_some()

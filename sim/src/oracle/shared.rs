@@ -18,7 +18,7 @@ pub struct SharedOracle {
     locks: BTreeMap<u64, Lock>,
     /// Collectives that each node has entered.
     entered: Vec<u64>,
-    /// What was said of collectives in which the nodes disagreed.
+    /// Error that nodes were told, by number of the collective in which they disagreed.
     said: BTreeMap<u64, String>,
 }
 

@@ -44,7 +44,7 @@ impl Addends {
     /// How many arrays and elements there are to choose from.
     pub const CHOICE: (usize, usize) = (ARRAYS.len(), ELEMENTS);
 
-    /// What they are.
+    /// Returns the type of the elements.
     #[must_use]
     pub fn element(&self) -> Element {
         ARRAYS[self.array].0
@@ -94,8 +94,8 @@ impl SumsOracle {
         }
     }
 
-    /// Does every element hold at least what was acknowledged, and at most what was asked for?
-    /// (Both are the same if nobody died.)
+    /// Checks that every element holds at least what was acknowledged, and at most what was asked
+    /// for. (Both are the same if nobody died.)
     ///
     /// # Errors
     /// One does not.

@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the own memory of an operation holds while nobody uses it.
+/// Fill byte of an operation's own memory while nobody uses the memory.
 const IDLE: u8 = 0xA5;
 /// The regions that every node publishes.
 const NAMES: [&str; 6] = ["fixed", "arena", "words", "sums", "fifo", "closed"];
@@ -52,7 +52,7 @@ struct Own {
     free: Vec<usize>,
 }
 
-/// What the thread knows of a node.
+/// Knowledge of the thread about a node.
 #[derive(Debug, Default)]
 struct Target {
     found: BTreeMap<&'static str, Published>,
@@ -66,15 +66,15 @@ struct Target {
 
 /// One operation that is to begin.
 struct Asked {
-    /// What it is called in accounts.
+    /// Name of the operation in accounts.
     kind: &'static str,
     doing: Doing,
     ask: Ask,
-    /// What was begun before it, and a fence behind that.
+    /// Completion of the operation that was begun earlier, with a fence behind it.
     earlier: Option<Arc<Completion>>,
 }
 
-/// What the engine is asked for.
+/// Request to the engine.
 enum Ask {
     One(Request),
     /// Several, which end as one.
@@ -341,7 +341,8 @@ impl Accessor {
         Ok(())
     }
 
-    /// Are regions of this node not known yet? One that was not asked for.
+    /// Returns `None` if all regions of this node are known. Otherwise returns the name of one that
+    /// was not asked for, if there is one.
     fn missing(&mut self, target: Rank) -> Option<Option<&'static str>> {
         let found = &self.target(target).found;
         let missing: Vec<_> = NAMES.into_iter().filter(|name| !found.contains_key(name)).collect();
@@ -356,7 +357,8 @@ impl Accessor {
     }
 }
 
-/// Has the message sent behind a put an outcome? It says that it has arrived, or it has failed.
+/// Returns `false` if the message sent behind a put has no outcome yet. The outcome is that the
+/// message has arrived or has failed.
 fn settled_message(one: &UnderWay, context: &mut Context<'_>) -> Result<bool, String> {
     let (Doing::Put { tell: Some(id), .. }, Some(told)) = (&one.doing, &one.told) else {
         return Ok(true);

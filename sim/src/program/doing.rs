@@ -9,10 +9,10 @@ use oikaze_protocol::wind::Refusal;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What was asked.
+/// Operation that was asked for.
 #[derive(Clone, Debug)]
 pub enum Doing {
-    /// Where is the region of this name?
+    /// Find the region of this name.
     Lookup(&'static str),
     /// A name that nobody publishes.
     LookupNothing,
@@ -20,7 +20,7 @@ pub enum Doing {
     Put {
         /// Where, with the gaps of its shape.
         range: Range<u64>,
-        /// What must stand there afterwards.
+        /// Bytes that must stand there afterwards.
         bytes: Vec<u8>,
         /// The word of its signal.
         signal: Option<u64>,
@@ -29,7 +29,7 @@ pub enum Doing {
     },
     /// Bytes from the target.
     Get {
-        /// What our memory must hold then.
+        /// Bytes that our memory must hold then.
         expected: Vec<u8>,
         /// Where the range in our stripe is, if it is there.
         range: Option<Range<u64>>,
@@ -40,7 +40,7 @@ pub enum Doing {
         word: u64,
         /// How much.
         add: u64,
-        /// Is the value before wanted?
+        /// `true` if the value before is wanted.
         fetch: bool,
     },
     /// Put another value into a word.
@@ -58,10 +58,10 @@ pub enum Doing {
     Push(Push),
     /// Wait for what was asked for before.
     Flush {
-        /// That.
+        /// Completions of the operations that were asked for before.
         before: Vec<Arc<Completion>>,
     },
-    /// What the target must refuse.
+    /// Request that the target must refuse.
     Nonsense(Refusal),
 }
 
@@ -70,9 +70,9 @@ pub enum Doing {
 pub struct UnderWay {
     /// At which node.
     pub target: Rank,
-    /// What it is called in accounts.
+    /// Name of the operation in accounts.
     pub kind: &'static str,
-    /// What.
+    /// Operation that was asked for.
     pub doing: Doing,
     /// The outcome.
     pub completion: Arc<Completion>,
@@ -86,7 +86,7 @@ pub struct UnderWay {
     pub cancelled: bool,
     /// The outcome of the message sent behind it.
     pub told: Option<Arc<Completion>>,
-    /// What was begun before it, and a fence behind that.
+    /// Completion of the operation that was begun earlier, with a fence behind it.
     pub earlier: Option<Arc<Completion>>,
 }
 
@@ -101,13 +101,13 @@ impl Doing {
         }
     }
 
-    /// Is it a lookup of this name?
+    /// Returns `true` if the operation is a lookup of this name.
     #[must_use]
     pub fn is_lookup_of(&self, name: &str) -> bool {
         matches!(self, Doing::Lookup(asked) if *asked == name)
     }
 
-    /// What operations of this kind are called in accounts.
+    /// Returns the name of operations of this kind in accounts.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -202,7 +202,7 @@ impl Doing {
         }
     }
 
-    /// Is this failure what was asked for, or what may be?
+    /// Returns `true` if this failure is the one that was asked for, or one that may be.
     ///
     /// # Errors
     /// It tells what is not so.

@@ -34,7 +34,7 @@ use std::sync::Arc;
 /// The engine under test.
 pub type SimEngine = Engine<SimLink, SimPages>;
 
-/// What a thread sees and changes while it is polled.
+/// State that a thread sees and changes while it is polled.
 pub struct Context<'a> {
     /// The time.
     pub now: Time,
@@ -48,11 +48,11 @@ pub struct Context<'a> {
     pub engine: &'a mut SimEngine,
     /// Where requests go.
     pub submissions: &'a SegQueue<Submission>,
-    /// What all nodes know together.
+    /// Knowledge of all nodes together.
     pub oracle: &'a mut Oracle,
-    /// What happens is told here.
+    /// Trace of the events.
     pub trace: &'a mut Trace,
-    /// What the threads of a node that share arrays do together.
+    /// Common work of the threads of a node that share arrays.
     pub together: &'a mut Together,
 }
 
@@ -72,7 +72,7 @@ impl Context<'_> {
         whole
     }
 
-    /// An operation has ended: was it under way to the node that died?
+    /// Counts an operation that has ended, and whether it was under way to the node that died.
     pub fn account(
         &mut self,
         kind: &'static str,
@@ -89,14 +89,14 @@ impl Context<'_> {
         self.submissions.push(Submission { request, completion: None, keep: None });
     }
 
-    /// Has this node been killed, or cut off from us?
+    /// Returns `true` if node `rank` has been killed, or cut off from us.
     #[must_use]
     pub fn is_casualty(&self, rank: Rank) -> bool {
         self.oracle.is_lost_to(self.me, rank)
     }
 }
 
-/// What polling a thread gave.
+/// Result of polling a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Something was done; poll again soon.
@@ -126,13 +126,13 @@ pub trait Program {
     /// A promise was broken.
     fn poll(&mut self, context: &mut Context<'_>) -> Result<Progress, String>;
 
-    /// Has it done all it wants?
+    /// Returns `true` if the thread has done all it wants.
     fn is_finished(&self) -> bool;
 
-    /// Since when does it wait for its oldest operation?
+    /// Returns the time since which the thread waits for its oldest operation.
     fn waits_since(&self) -> Option<Time>;
 
-    /// What must hold when all threads have finished.
+    /// Checks the conditions that must hold when all threads have finished.
     ///
     /// # Errors
     /// It does not.

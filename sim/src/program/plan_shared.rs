@@ -83,7 +83,7 @@ pub struct SharedPlan {
     pub phases: Vec<Phase>,
 }
 
-/// What a lock's cell holds after so many critical sections.
+/// Returns the content of a lock's cell after `count` critical sections.
 #[must_use]
 pub fn cell_bytes(lock: u64, count: u64, len: usize) -> Vec<u8> {
     if count == 0 { vec![0; len] } else { bytes_of(mix(lock) ^ count, len) }
@@ -107,7 +107,7 @@ const LOCK: u16 = u16::MAX;
 struct Writer<'a> {
     size: Size,
     random: &'a mut Random,
-    /// What the arrays hold when all phases so far are done.
+    /// Content of the arrays when all phases so far are done.
     content: Vec<Vec<u8>>,
     /// How often each lock was taken before this phase.
     taken: Vec<u64>,
@@ -248,7 +248,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What a thread reads of what nobody writes: mostly what was written lately.
+    /// Plans a thread's reads of bytes that nobody writes, which are mostly bytes written lately.
     fn loads(&mut self, owners: &[Vec<u16>], group: &mut Vec<Vec<Act>>) {
         for _ in 0..self.random.spread(1, 24) {
             let (array, range) = if !self.recent.is_empty() && self.random.chance(0.8) {

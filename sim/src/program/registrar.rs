@@ -18,11 +18,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What pages hold that may not be written.
+/// Fill byte of pages that may not be written.
 const CANARY: u8 = 0xC4;
-/// What memory holds that is registered no more, and pages that may not be read either.
+/// Fill byte of memory that is no longer registered, and of pages that may not be read either.
 const SECRET: u8 = 0x5E;
-/// What is written by puts.
+/// Byte that puts write.
 const WRITTEN: u8 = 0x11;
 /// Pieces of memory.
 const PIECES: usize = 2;
@@ -77,7 +77,7 @@ impl Piece {
         }
     }
 
-    /// What is secret no longer is as if it had never been.
+    /// Resets the range that is no longer secret, as if it had never been.
     fn open(&mut self) -> Result<(), String> {
         let range = std::mem::take(&mut self.shut);
         self.memory
@@ -244,7 +244,7 @@ impl Registrar {
         self.under_way.push((to, completion, context.now));
     }
 
-    /// Since when does the end of our own memory's registration wait?
+    /// Returns the time since which the end of our own memory's registration waits.
     fn own_end(&self) -> Option<Time> {
         self.own.as_ref().and_then(Own::waits_since)
     }

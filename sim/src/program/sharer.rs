@@ -15,7 +15,7 @@ use oikaze_protocol::time::Time;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What an unfinished act waits for.
+/// Event for which an unfinished act waits.
 #[derive(Debug)]
 enum Waiting {
     /// Nothing.
@@ -80,7 +80,8 @@ impl Sharer {
         }
     }
 
-    /// Does it wait still? What it waited for, if it is there.
+    /// Returns `Some` if the act still waits, or if a failure made the thread give up. Returns
+    /// `None` if the act need not wait any longer.
     fn waits(&mut self, context: &mut Context<'_>) -> Result<Option<Progress>, String> {
         match &self.waiting {
             Waiting::No => return Ok(None),

@@ -1,4 +1,4 @@
-//! What every node must refuse, and does not do.
+//! Requests that every node must refuse without doing them.
 
 use super::Accessor;
 use crate::oracle::SUMS_LEN;

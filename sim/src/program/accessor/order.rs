@@ -21,7 +21,8 @@ impl Accessor {
     }
 }
 
-/// What a flush waits for of an operation; not for other flushes.
+/// Returns the completions of an operation for which a flush waits. A flush does not wait for other
+/// flushes.
 fn awaited(one: &UnderWay) -> impl Iterator<Item = Arc<Completion>> {
     let operation = (!matches!(one.doing, Doing::Flush { .. })).then_some(&one.completion);
     operation

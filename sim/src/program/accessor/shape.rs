@@ -67,7 +67,7 @@ impl Shape {
         Block::new(offset, block.row).rows(rows as u32, random.between(row, widest.max(row))).tidy()
     }
 
-    /// What it reaches, in the order in which it is packed.
+    /// Returns the ranges that the shape reaches, in the order in which they are packed.
     pub fn pieces(&self) -> Vec<Range<u64>> {
         match self {
             Shape::Whole(range) => vec![range.clone()],
@@ -76,7 +76,7 @@ impl Shape {
         }
     }
 
-    /// What operations of this shape are called: to write, and to read.
+    /// Returns the names of operations of this shape: to write, and to read.
     pub fn kinds(&self) -> (&'static str, &'static str) {
         match self {
             Shape::Whole(_) => ("put", "get"),

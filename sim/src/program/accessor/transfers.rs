@@ -30,7 +30,7 @@ impl Accessor {
         (!used.any(|used| used.start < range.end && range.start < used.end)).then_some(range)
     }
 
-    /// What must stand in this range of our stripe.
+    /// Returns the expected content of this range of our stripe.
     fn model(&mut self, target: Rank, range: &Range<u64>) -> &mut [u8] {
         let stripe = self.work.layout.stripe_at();
         &mut self.target(target).model

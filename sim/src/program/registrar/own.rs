@@ -10,10 +10,10 @@ use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::Segment;
 use std::sync::Arc;
 
-/// What it holds that is registered no more: nobody may send it, nor write here.
+/// Fill byte of memory that is no longer registered. Nobody may send this memory or write to it.
 pub(super) const OURS: u8 = 0x5A;
-/// So often who ends a registration has no patience, and cancels what it would wait for at one of
-/// the next looks.
+/// Probability that the end of a registration is impatient, and at one of the next looks cancels
+/// the operations for which it would wait.
 const IMPATIENT: f64 = 0.3;
 
 /// As long a piece to send from as to read into behind it.
@@ -72,13 +72,13 @@ impl Own {
         Ok(())
     }
 
-    /// Since when does its end wait?
+    /// Returns the time since which the end of the registration waits.
     pub fn waits_since(&self) -> Option<Time> {
         self.closing
     }
 
-    /// The registration ends when nothing uses the memory any more, or when who waits has no
-    /// patience. Has it?
+    /// Ends the registration if nothing uses the memory any more, or if the waiting thread has no
+    /// patience. Returns `true` if the registration has ended.
     pub fn end(&mut self, context: &mut Context<'_>, random: &mut Random) -> Result<bool, String> {
         let Some((slot, holder)) = self.registered.as_ref().filter(|_| self.closing.is_some())
         else {
@@ -96,7 +96,8 @@ impl Own {
         Ok(true)
     }
 
-    /// Is what is nobody's but ours as it was left? Has nothing come that nobody may read?
+    /// Checks that memory which is only ours is as it was left, and that no bytes have come that
+    /// nobody may read.
     pub fn check(&self) -> Result<(), String> {
         let mut bytes = vec![0; self.memory.len()];
         self.memory.read(0, &mut bytes).map_err(|error| error.to_string())?;

@@ -9,8 +9,8 @@ use oikaze_protocol::coherence::{CoherenceError, ReduceOp, Reduction, Values};
 use oikaze_protocol::time::Time;
 use std::sync::Arc;
 
-/// What the sharing threads of one node do together: the last to arrive enters the collective for
-/// all.
+/// Common work of the sharing threads of one node. The last thread to arrive enters the collective
+/// for all.
 #[derive(Debug, Default)]
 pub struct Together {
     /// Threads that have arrived at the end of the phase.
@@ -24,7 +24,7 @@ pub struct Together {
 }
 
 impl Together {
-    /// Since when does the collective under way wait?
+    /// Returns the time since which the collective under way waits.
     #[must_use]
     pub fn waits_since(&self) -> Option<Time> {
         self.under_way.as_ref().map(|_| self.since)
@@ -100,7 +100,7 @@ impl Sharer {
         true
     }
 
-    /// What the node's collective is.
+    /// Returns the request for the node's collective.
     fn request(&self, context: &mut Context<'_>) -> Result<Request, String> {
         let (arrays, phases) = (self.plan.arrays.len(), self.plan.phases.len());
         if let Some(declaration) = self.plan.arrays.get(self.passed) {
@@ -151,7 +151,7 @@ impl Sharer {
         }
     }
 
-    /// Do the nodes call different things?
+    /// Returns `true` if the nodes call different collectives.
     fn disagree(&self) -> bool {
         let phase = self
             .passed
