@@ -12,7 +12,7 @@
 //! Congestion is looked at in a [`fabric`] of hosts and a switch, where lines have rates and queues
 //! have ends. A [`crowd`] is another cluster: one node amid a thousand peers.
 //!
-//! What the simulator cannot reach is tested with real threads, links and processes: sockets and
+//! Real threads, links and processes test what the simulator cannot reach: sockets and
 //! the port for bulk (here all lanes have one mailbox), local peers and their rings (here all nodes
 //! are reached over the network), userfaultfd, waiting threads.
 #![forbid(unsafe_code)]

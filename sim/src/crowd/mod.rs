@@ -1,6 +1,6 @@
 //! One node amid very many peers: a real engine, and peers that are bare connections.
 //!
-//! What a node does for a thousand peers cannot be seen in a [`crate::cluster`], where every node
+//! The work of a node for a thousand peers cannot be seen in a [`crate::cluster`], where every node
 //! would have a thousand connections. Here only the hub is an engine; its peers answer at once. The
 //! network loses nothing; what is modelled is time: a turn takes as long as it has bytes to hand
 //! over, so that what waits behind them waits measurably.
