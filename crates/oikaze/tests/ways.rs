@@ -320,7 +320,7 @@ fn names_without_end_are_bounded() {
         let publish = |n: usize| job.publish(&format!("name {n}"), memory.clone(), Rights::ALL);
         let mut published: Vec<_> = (0..NAMES).map(|n| publish(n).unwrap()).collect();
         let more = || job.publish("more", memory.clone(), Rights::ALL);
-        let text = more().err().expect("it must fail").to_string();
+        let text = more().expect_err("it must fail").to_string();
         assert!(
             text.contains("publishing region \"more\"") && text.contains(&NAMES.to_string()),
             "{text}"
