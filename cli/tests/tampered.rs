@@ -111,7 +111,7 @@ impl Run {
         assert_eq!(ended.len(), nodes, "a node did not end by itself: {}", told());
         let failed = ended.values().any(|(code, _)| *code != 0);
         assert_eq!(*status != 0, failed, "the status of the job is wrong: {}", told());
-        // Who fails says why.
+        // A node that fails prints its error.
         assert!(!failed || err.contains("oikaze: "), "no error was printed: {}", told());
         ended.into_values().collect()
     }

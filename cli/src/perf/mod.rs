@@ -2,9 +2,9 @@
 //!
 //! Latency is that of one way: half of a ping and its pong (for put: half of a put and the
 //! answering put, each seen by polling memory, as `ucp_put_lat` does), or from call to completion
-//! where one side only acts (put-done, get, fetch-add, compare-swap, block, exchange, barrier).
-//! What takes hardly longer than to look at the clock is timed in blocks, of which each exchange
-//! counts as the mean. Throughput is measured with several operations in flight, walking through
+//! where one side only acts (put-done, get, fetch-add, compare-swap, block, exchange, barrier). An
+//! exchange that takes hardly longer than reading the clock is timed in blocks, and counts as the
+//! mean of its block. Throughput is measured with several operations in flight, walking through
 //! memory that no cache holds.
 
 mod block;

@@ -184,8 +184,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let batch = &mut self.egress[lane];
         let waiting = batch.waiting();
         batch.flush(&mut self.link).unwrap_or_else(|_| {
-            // What cannot be sent is lost, as on a bad wire: Wind repeats it, or finds the peer
-            // dead.
+            // A datagram that cannot be sent is lost, as on a bad wire. Wind retransmits it, or
+            // finds the peer dead.
             self.counters.link_errors += 1;
             waiting
         })

@@ -148,8 +148,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
             }
         }
         local_peers.dozed = true;
-        // Whoever puts something into a ring, or stores in a region of ours, looks whether we sleep
-        // without a fence of its own (MEM-18.5).
+        // A local peer that writes to a ring or to a region of this node checks without a fence of
+        // its own whether this node sleeps (MEM-18.5).
         make_fences();
         let mut news = local_peers.swaps.are_wanted();
         for rank in &local_peers.ranks {
@@ -271,8 +271,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 peer.connection.end_by(now + LAST_WORDS, death);
             }
         }
-        // What follows from its end is done by the connection's event; that it shares memory is
-        // over here and now.
+        // The connection's event does all that follows from the peer's end. Only the sharing of
+        // memory ends here.
         for token in self.detach_local_peer(rank, death) {
             self.lost(rank, token);
         }

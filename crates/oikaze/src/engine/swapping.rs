@@ -393,8 +393,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
 /// Say what is behind our region, and put there what came; `None`: it is as it was.
 fn give(local_peer: &mut LocalPeer, lock: &mut PagesLock, offer: Offer) -> Option<()> {
     let ours = lock.pages(offer.offset)?.until(offer.pages.len);
-    // Who has heard which ours are may take them, whatever becomes of this: that theirs can be
-    // taken is known before (MEM-20.3).
+    // A local peer that has been told our pages may take them, whatever becomes of this exchange.
+    // So it must be known before that its pages can be taken (MEM-20.3).
     if !lock.prepare(offer.offset, ours.len) {
         return None;
     }

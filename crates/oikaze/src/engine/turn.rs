@@ -120,8 +120,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.end_broken();
         let asked = self.stir_local_peers();
         let late = self.peers.process_deferred_ack(now);
-        // What these set free (a barrier's arrival after its diffs, say) is posted by the next
-        // turn.
+        // The next turn posts the messages that these events set free, such as a barrier's arrival
+        // after its diffs.
         let begun = self.settle_events();
         self.peers.settle(now);
         self.rest_buffer_pool();

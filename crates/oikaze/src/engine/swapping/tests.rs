@@ -150,8 +150,8 @@ fn whoever_ends_in_between_the_other_one_has_one_content() {
 /// its *swapped*, goes on some time: whatever it had done, no page is behind both regions then.
 #[test]
 fn who_is_given_up_in_between_and_goes_on_shares_no_pages() {
-    // What it has done by then: nothing; it has said which its pages are; it has taken the others,
-    // too.
+    // The peer ends at three points: before it has done anything, after it has named its pages, and
+    // after it has taken the others.
     for done in 0..3 {
         let Some((mut two, here, there)) = two() else { return };
         let asked = two.a.ask(here.swap_with(&there, 1));
