@@ -32,7 +32,8 @@ impl Progress {
             Shown::Nothing
         } else if io::stderr().is_terminal() {
             bar(ProgressDrawTarget::stderr())
-        } else if std::env::var_os(oikaze::job::environment::TERMINAL).is_some_and(|set| set == "1")
+        } else if std::env::var_os(oikaze_launch::environment::TERMINAL)
+            .is_some_and(|set| set == "1")
         {
             bar(ProgressDrawTarget::term_like_with_hz(Box::new(Relayed), 10))
         } else {

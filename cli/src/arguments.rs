@@ -3,12 +3,12 @@
 use crate::perf::Perf;
 use crate::top::Top;
 use clap::{Args, Parser, Subcommand as ClapSubcommand};
-use oikaze::job::environment::KEEP_GOING;
-use oikaze::job::launch::netns::Cabling;
-use oikaze::job::launch::plan::Host;
-use oikaze::job::launch::{LaunchError, Options};
-use oikaze::job::{Checksum, Ports, Settings};
-use oikaze_os::link::FaultSettings;
+use oikaze_launch::environment::KEEP_GOING;
+use oikaze_launch::launcher::netns::Cabling;
+use oikaze_launch::launcher::plan::Host;
+use oikaze_launch::launcher::{LaunchError, Options};
+use oikaze_launch::{Checksum, Ports, Settings};
+use oikaze_os::net::FaultSettings;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;

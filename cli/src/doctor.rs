@@ -1,8 +1,8 @@
 //! `oikaze doctor`: what was found, what is needed, how to mend it.
 
-use oikaze::job::addresses::Reachable;
+use oikaze_launch::addresses::Reachable;
+use oikaze_os::features::Without;
 use oikaze_os::probe::{self, Finding, Verdict};
-use oikaze_os::without::Without;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::Path;

@@ -2,7 +2,6 @@
 //! where it reaches them.
 
 use oikaze::Result;
-use oikaze::job;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ pub fn hello(limit: Duration) -> ExitCode {
 }
 
 fn meet(limit: Duration) -> Result<String> {
-    let place = job::find()?;
+    let place = oikaze_launch::find()?;
     place.fence("hello", limit)?;
     let here = place.local_size();
     let job = oikaze::join_as(place)?;

@@ -10,13 +10,13 @@ mod top;
 
 use arguments::{Arguments, Subcommand};
 use clap::Parser;
-use oikaze::job::launch::{self, LaunchError, agent, guard};
+use oikaze_launch::launcher::{self, LaunchError, agent, guard};
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match Arguments::parse().subcommand {
-        Subcommand::Run(run) => finish(run.options().and_then(|options| launch::run(&options))),
+        Subcommand::Run(run) => finish(run.options().and_then(|options| launcher::run(&options))),
         Subcommand::Perf(measurement) => match perf::run(&measurement) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => {

@@ -2,7 +2,7 @@
 //! learn of each other's ends.
 
 mod support;
-use oikaze::job::{self, Bootstrap, environment};
+use oikaze_launch::{Bootstrap, environment};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
@@ -29,7 +29,7 @@ fn node() {
         return;
     }
     let act = std::env::args().next_back().unwrap();
-    let node = job::find().unwrap();
+    let node = oikaze_launch::find().unwrap();
     match (act.as_str(), node.rank()) {
         ("aborts", 1) => {
             node.abort("the input is broken");

@@ -4,11 +4,11 @@
 #![forbid(unsafe_code)]
 
 use libfuzzer_sys::fuzz_target;
-use oikaze::job::environment::{self, Place};
-use oikaze::job::launch::plan::Host;
-use oikaze::job::{Ports, Secret};
-use oikaze_os::link::FaultSettings;
-use oikaze_os::without::Without;
+use oikaze_launch::environment::{Place, self};
+use oikaze_launch::launcher::plan::Host;
+use oikaze_launch::{Ports, Secret};
+use oikaze_os::net::FaultSettings;
+use oikaze_os::features::Without;
 
 /// In the order in which the lines of the input are their values.
 const NAMES: [&str; 13] = [

@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use libfuzzer_sys::fuzz_target;
-use oikaze::job::store::protocol::{Greeting, Proof, Reply, Request, Verdict};
+use oikaze_launch::store::protocol::{Greeting, Proof, Reply, Request, Verdict};
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(greeting) = Greeting::decode(bytes) {

@@ -1,7 +1,7 @@
 //! Many peers: what they cost in memory and in the work of a turn, and that nobody waits for
 //! others' bulk (WIND-3.9, WIND-3.10, WIND-10).
 
-use oikaze::engine::{Completion, Request, Value};
+use oikaze_engine::{Completion, Request, Value};
 use oikaze_os::counting::Counting;
 use oikaze_os::memory::Region;
 use oikaze_protocol::Rank;

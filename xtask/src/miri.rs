@@ -6,8 +6,8 @@ use crate::command::Step;
 
 /// Tests that make no system call Miri lacks, by package.
 const PARTS: [(&str, &[&str]); 2] = [
-    ("oikaze-os", &["memory::shared::borrows", "memory::shared::pending"]),
-    ("oikaze-protocol", &["coherence::notices", "coherence::array", "coherence::diff"]),
+    ("oikaze-os", &["memory::tracking::borrows", "memory::tracking::pending"]),
+    ("oikaze-protocol", &["coherence::clock::notices", "coherence::array", "coherence::diff"]),
 ];
 
 /// Runs what Miri can run; says what is missing and does nothing where Miri is not installed.

@@ -71,8 +71,8 @@ pub fn run(settings: &Settings) -> Result<(), String> {
         u64::from(settings.kills).div_ceil(5),
     )?;
     often("oikaze", &["--test", "registrations"], "OIKAZE_REGISTRATIONS", settings.registrations)?;
-    often("oikaze", &["--lib", "shm::hostile"], "OIKAZE_HOSTILE", settings.hostile)?;
-    often("oikaze", &["--lib", "tests::tampered"], "OIKAZE_TAMPERED", settings.hostile)?;
+    often("oikaze-engine", &["--lib", "shm::hostile"], "OIKAZE_HOSTILE", settings.hostile)?;
+    often("oikaze-engine", &["--lib", "tests::tampered"], "OIKAZE_TAMPERED", settings.hostile)?;
     often("oikaze-cli", &["--test", "loss", "nodes_join"], "OIKAZE_JOINS", settings.joins)?;
     let from = [("OIKAZE_TAMPERED_FROM", settings.first.to_string())];
     often_with(

@@ -1,9 +1,9 @@
 //! One look as JSON.
 
 use super::sample::{Peer, Sample};
-use oikaze::engine::Counters;
 use oikaze::observe::page::{Gauges, LinkCounters};
 use oikaze::observe::{PathStates, SlowPath, Unreadable, slow_paths};
+use oikaze_engine::Counters;
 use oikaze_protocol::coherence;
 use oikaze_protocol::rma::Refusals;
 use oikaze_protocol::wind::{Histogram, Statistics};

@@ -6,12 +6,12 @@
 //! case's instructions are counted, which no other load on the machine changes.
 
 use crossbeam_queue::SegQueue;
-use oikaze::engine::{Completion, Engine, Request, Setup, Submission, tracked};
-use oikaze::job::Secret;
 use oikaze::{Class, Rank, Region, Rights};
+use oikaze_engine::{Completion, Engine, Request, Setup, Submission, tracked};
+use oikaze_launch::Secret;
 use oikaze_os::counting::Counting;
-use oikaze_os::link::{Arrival, Link, LocalAddress, Outgoing, Statistics};
-use oikaze_os::memory::shared::PageSet;
+use oikaze_os::memory::tracking::PageSet;
+use oikaze_os::net::{Arrival, Link, LocalAddress, Outgoing, Statistics};
 use oikaze_protocol::rma::AtomicOp;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Segment, Settings};

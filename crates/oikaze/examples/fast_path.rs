@@ -8,8 +8,8 @@
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-use oikaze::job::Settings;
 use oikaze::{Class, Job, Peer};
+use oikaze_launch::Settings;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,16 +1,15 @@
 //! The error type of the public interface. An error names the operation, the cause and the remedy.
 
-use crate::engine::Failure;
-use crate::job::JobError;
+use oikaze_engine::Failure;
+use oikaze_launch::JobError;
 use oikaze_os::memory::fifo::FifoError;
 use oikaze_os::memory::placement::PlacementError;
-use oikaze_os::memory::shared::SharedError;
+use oikaze_os::memory::tracking::SharedError;
 use oikaze_os::memory::{AccessError, MemoryError};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::CoherenceError;
 use oikaze_protocol::rma::RmaError;
 use oikaze_protocol::wind::Refusal;
-use rustix::io::Errno;
 use std::fmt;
 use std::time::Duration;
 
@@ -75,7 +74,7 @@ pub enum Error {
         why: String,
     },
     /// A system call failed.
-    #[error("{what}: {source}{}", remedy(source))]
+    #[error("{what}: {source}{}", oikaze_os::error_text::remedy_of(source))]
     System {
         /// Operation that was tried.
         what: String,
@@ -88,25 +87,8 @@ pub enum Error {
 /// a person can read.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_message(self, f)
+        oikaze_os::error_text::write_message(self, f)
     }
-}
-
-/// Writes an error's message, and those of its sources that the message does not repeat.
-pub(crate) fn write_message(
-    error: &dyn std::error::Error,
-    f: &mut fmt::Formatter<'_>,
-) -> fmt::Result {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let cause = error.to_string();
-        if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-        source = error.source();
-    }
-    f.write_str(&text)
 }
 
 impl Error {
@@ -212,11 +194,6 @@ impl Error {
     }
 }
 
-/// Returns the remedy for a system error.
-pub(crate) fn remedy(source: &std::io::Error) -> &'static str {
-    Errno::from_io_error(source).map_or("", oikaze_os::remedy)
-}
-
 fn unseen_text(count: u64, first: Option<&Error>) -> String {
     let operations =
         if count == 1 { "1 operation has" } else { &format!("{count} operations have") };
@@ -300,7 +277,7 @@ mod tests {
             assert_eq!(format!("{error:?}"), error.to_string());
         }
         assert_eq!(format!("{:?}", job()), job().to_string());
-        let launch = crate::job::launch::LaunchError::from(job());
+        let launch = oikaze_launch::launcher::LaunchError::from(job());
         assert_eq!(format!("{launch:?}"), launch.to_string());
     }
 }

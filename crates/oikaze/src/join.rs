@@ -1,25 +1,25 @@
 //! Joins a job: from the launcher's environment variables to a node that is connected to all
 //! others.
 
-use crate::engine::{Engine, Setup, seal};
 use crate::handle::Handles;
-use crate::job::addresses::{
-    Callable, Candidate, Reachable, Unreachable, choose as choose_candidates, processors_here,
-};
-use crate::job::local_peers::LocalPeerSetup;
-use crate::job::{self, Bootstrap, Checksum, JobError, MEET_TIME, environment};
 use crate::membership::Claim;
 use crate::node::{Node, RealEngine, WaitSubject, Waits, Wish, check_not_forked, note_joined};
 use crate::observe::Publisher;
+use crate::shm_setup::LocalPeerSetup;
 use crate::{Error, Job, Result};
 use crossbeam_queue::SegQueue;
+use oikaze_engine::{Engine, Setup, seal};
+use oikaze_launch::addresses::{
+    Callable, Candidate, Reachable, Unreachable, choose as choose_candidates, processors_here,
+};
+use oikaze_launch::{Bootstrap, Checksum, JobError, MEET_TIME, environment};
 use oikaze_os::cpu::{Topology, cpulist};
-use oikaze_os::link::{
+use oikaze_os::features::Without;
+use oikaze_os::memory::tracking::{PageSet, Tracker, choose};
+use oikaze_os::net::{
     Bind, Fault, FaultSettings, FaultSyntax, Link, Ports, TapSettings, UdpLink, path_mtu,
 };
-use oikaze_os::memory::shared::{PageSet, Tracker, choose};
 use oikaze_os::shm::Pair;
-use oikaze_os::without::Without;
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{CONNECT_TIME, FAILURE_TIME, JOIN_CONNECT_TIME};
 use oikaze_protocol::time::Time;
@@ -40,7 +40,7 @@ pub fn join() -> Result<Job> {
     check_not_forked()?;
     // Jobs of one node without launcher may be many.
     let claim = std::env::var_os(environment::STORE).map(|_| Claim::make()).transpose()?;
-    let job = join_as(job::find()?)?;
+    let job = join_as(oikaze_launch::find()?)?;
     if let Some(claim) = claim {
         claim.keep();
     }
@@ -72,7 +72,7 @@ fn join_explaining(bootstrap: Arc<dyn Bootstrap>, waits: &Arc<Waits>) -> Result<
     let (publisher, unseen) =
         Publisher::of(bootstrap.as_ref()).map_err(|why| Error::invalid("joining the job", why))?;
     // Found out now, while there is but one thread.
-    let _ = oikaze_os::hazard::makes_fences();
+    let _ = oikaze_os::sync::makes_fences();
     let choice = choose(&without)?;
     let tracking = choice.to_string();
     publisher.paths().tracks_by(choice.tracker.kind());

@@ -2,18 +2,18 @@
 //! everything else.
 
 use crate::completion::{CompletionQueue, Counter};
-use crate::engine::{Request, Value};
 use crate::fifo::Fifo;
 use crate::handle::Handles;
-use crate::job::Bootstrap;
 use crate::node::{Needs, Node, WaitSubject};
 use crate::region::LocalRegion;
 use crate::remote::Peer;
 use crate::shared::{Element, LockGuard, SharedArray};
 use crate::statistics::NodeStatistics;
 use crate::{Arrived, Error, Homes, Result, Rights};
+use oikaze_engine::{Request, Value};
+use oikaze_launch::Bootstrap;
 use oikaze_os::memory::Region;
-use oikaze_os::memory::shared::Tracker;
+use oikaze_os::memory::tracking::Tracker;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{ReduceOp, Reduction, Values};
 use oikaze_protocol::rma::Published;

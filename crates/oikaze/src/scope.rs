@@ -1,12 +1,12 @@
 //! Operations on borrowed memory. A scope ends when all its operations are done, or cut off from
 //! the memory.
 
-use crate::engine::{Completion, Request};
 use crate::node::WaitSubject;
 use crate::region::{LocalRegion, RegionSlice};
 use crate::remote::RemoteRegion;
 use crate::{Block, Combine, Job, Number, Operation, Result, Rights};
 use bytemuck::NoUninit;
+use oikaze_engine::{Completion, Request};
 use oikaze_os::memory as os;
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 
 mod support;
 
-use oikaze::job::{Checksum, Settings};
 use oikaze::{Class, ReduceOp, Region, Rights};
+use oikaze_launch::{Checksum, Settings};
 use std::time::Duration;
 use support::cluster;
 

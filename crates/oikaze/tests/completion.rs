@@ -2,8 +2,8 @@
 
 mod support;
 
-use oikaze::job::Settings;
 use oikaze::{Class, Completed, Error, Job, Operation, Region, RemoteRegion, Result, Rights};
+use oikaze_launch::Settings;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use support::cluster;

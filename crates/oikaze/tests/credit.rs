@@ -3,7 +3,7 @@
 mod support;
 
 use oikaze::Class;
-use oikaze::job::Settings;
+use oikaze_launch::Settings;
 use oikaze_protocol::limits::CREDIT;
 use std::time::Duration;
 use support::cluster;

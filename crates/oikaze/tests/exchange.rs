@@ -2,8 +2,8 @@
 
 mod support;
 
-use oikaze::job::Settings;
 use oikaze::{Error, Job, PageSize, PlacementError, Region, Rights, page_size};
+use oikaze_launch::Settings;
 use std::sync::atomic::{AtomicBool, Ordering};
 use support::{cluster, cluster_once};
 

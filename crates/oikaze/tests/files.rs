@@ -4,8 +4,8 @@
 
 mod support;
 
-use oikaze::job::Settings;
 use oikaze::{Combine, Job, Refusal, Region, Rights};
+use oikaze_launch::Settings;
 use oikaze_os::memory::TruncatedFile;
 use std::fs::File;
 use std::io::{Read, Seek, Write};

@@ -7,8 +7,8 @@
 
 mod support;
 
-use oikaze::job::Settings;
 use oikaze::{Class, Job, Region, Rights};
+use oikaze_launch::Settings;
 use oikaze_os::counting::Counting;
 use oikaze_protocol::limits::{DATAGRAM_MIN, STRANGERS_AT_ONCE, STRANGERS_PAUSE};
 use oikaze_protocol::wind::Introduction;

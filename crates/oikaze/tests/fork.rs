@@ -4,8 +4,8 @@
 #[path = "support/processes.rs"]
 mod processes;
 
-use oikaze::job::Settings;
 use oikaze::{Class, Error, Job, Region, Rights};
+use oikaze_launch::Settings;
 use oikaze_os::process::in_child_of_fork;
 use processes::run_two_nodes;
 use std::process::{Command, Stdio};

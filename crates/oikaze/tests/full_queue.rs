@@ -3,8 +3,8 @@
 
 mod support;
 
-use oikaze::job::Settings;
 use oikaze::{Class, Job};
+use oikaze_launch::Settings;
 use support::{cluster_once, over_the_network};
 
 /// Sends messages until one is refused for want of room; returns how many were taken.

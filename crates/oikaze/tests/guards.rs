@@ -4,8 +4,8 @@
 
 mod support;
 
-use oikaze::job::Settings;
 use oikaze::{Job, ReduceOp, Result};
+use oikaze_launch::Settings;
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc;

@@ -3,12 +3,12 @@
 
 mod support;
 
-use oikaze::job::Settings;
 use oikaze::{
     Accumulation, AtomicOp, Block, Change, Class, Combine, CompletionQueue, Counter, Fifo, Handle,
     Job, LocalRegion, NumberKind, Operation, Region, RegionId, RegionSlice, RemoteFifo, RemoteId,
     RemoteRegion, Rights, Width, page_size,
 };
+use oikaze_launch::Settings;
 use std::time::Duration;
 use support::{cluster, over_the_network};
 

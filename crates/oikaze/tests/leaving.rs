@@ -1,7 +1,7 @@
 //! A job that one thread leaves while others wait.
 
-use oikaze::job::{Alone, Settings};
 use oikaze::{Error, Region};
+use oikaze_launch::{Alone, Settings};
 use std::time::Duration;
 
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));

@@ -3,11 +3,11 @@
 
 mod support;
 
-use oikaze::job::Settings;
 use oikaze::limits::{
     ARRAY_PAGES_MAX, FIFO_ELEMENT_MAX, FIFO_SLOTS_MAX, LIST_MAX, NAME_MAX, REDUCE_MAX,
 };
 use oikaze::{Homes, ReduceOp, Region, Rights};
+use oikaze_launch::Settings;
 use std::time::Duration;
 use support::{cluster_once, over_the_network};
 

@@ -2,8 +2,8 @@
 
 mod support;
 
-use oikaze::job::Settings;
 use oikaze::{Class, MESSAGE_MAX, Region};
+use oikaze_launch::Settings;
 use oikaze_protocol::limits::CREDIT;
 use std::time::Duration;
 use support::{cluster, cluster_once};

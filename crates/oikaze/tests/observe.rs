@@ -2,11 +2,11 @@
 
 mod support;
 
-use oikaze::job::Settings;
 use oikaze::observe::page::{BOARD, State, layout};
 use oikaze::observe::{NodeView, nodes};
 use oikaze::{Class, Region, Rights};
-use oikaze_os::board::{Board, Layout};
+use oikaze_launch::Settings;
+use oikaze_os::stats_page::{Board, Layout};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use std::process::id;
 use std::time::{Duration, Instant};

@@ -2,8 +2,8 @@
 
 mod support;
 
-use oikaze::job::Settings;
 use oikaze::{Class, Region, Rights};
+use oikaze_launch::Settings;
 use std::time::Duration;
 use support::cluster;
 

@@ -4,11 +4,11 @@
 
 mod support;
 
-use oikaze::job::Settings;
 use oikaze::{
     Accumulation, AtomicOp, Block, Change, Combine, Job, LocalRegion, NumberKind, Operation,
     Refusal, RefusedAccess, Region, RegionSlice, RemoteId, RemoteRegion, Result, Rights, Width,
 };
+use oikaze_launch::Settings;
 use std::sync::Mutex;
 use std::time::Duration;
 use support::{cluster_once, over_the_network};

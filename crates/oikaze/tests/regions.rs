@@ -3,8 +3,8 @@
 
 mod support;
 
-use oikaze::job::Settings;
 use oikaze::{Class, Job, Refusal, Region, RegionId, RemoteId, Rights};
+use oikaze_launch::Settings;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use support::{Until, cluster};

@@ -5,8 +5,8 @@
 
 mod support;
 
-use oikaze::job::Settings;
 use oikaze::{Job, LocalRegion, Operation, Refusal, Region, RemoteId, RemoteRegion, Rights};
+use oikaze_launch::Settings;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -3,7 +3,7 @@
 #[path = "support/processes.rs"]
 mod processes;
 
-use oikaze::job::Settings;
+use oikaze_launch::Settings;
 use processes::run_two_nodes;
 use std::path::Path;
 use std::time::Duration;

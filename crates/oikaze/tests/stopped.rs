@@ -4,8 +4,8 @@
 #[path = "support/processes.rs"]
 mod processes;
 
-use oikaze::job::Settings;
 use oikaze::{Class, Error, Job, LocalRegion, Region, Rights};
+use oikaze_launch::Settings;
 use processes::run_two_nodes;
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::{Duration, Instant};

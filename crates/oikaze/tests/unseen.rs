@@ -3,8 +3,8 @@
 
 mod support;
 
-use oikaze::job::Settings;
 use oikaze::{Class, Completed, Error, Region, Rights};
+use oikaze_launch::Settings;
 use support::cluster;
 
 fn unseen(result: oikaze::Result<()>) -> u64 {

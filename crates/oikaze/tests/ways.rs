@@ -3,10 +3,10 @@
 
 mod support;
 
-use oikaze::job::Settings;
 use oikaze::{
     Class, Combine, Error, Job, LocalRegion, Operation, Peer, Refusal, Region, RemoteRegion, Rights,
 };
+use oikaze_launch::Settings;
 use std::sync::Barrier;
 use std::time::Duration;
 use support::{cluster_once, over_the_network};

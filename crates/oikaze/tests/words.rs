@@ -2,8 +2,8 @@
 
 mod support;
 
-use oikaze::job::Settings;
 use oikaze::{Combine, Error, Refusal, Region, Rights};
+use oikaze_launch::Settings;
 use std::time::{Duration, Instant};
 use support::cluster;
 

@@ -40,28 +40,28 @@
 #![warn(missing_docs)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-pub mod board;
-mod bpf;
 pub mod checksum;
 pub mod counting;
 pub mod cpu;
 mod descriptor;
-pub mod hazard;
+pub mod error_text;
+pub mod features;
 pub mod inherited;
 pub mod interfaces;
-pub mod link;
 pub mod memory;
 #[cfg(all(test, loom))]
 mod models;
+pub mod net;
 pub mod origin;
 pub mod probe;
 pub mod process;
-mod remedy;
 pub mod ring;
+pub mod secret;
 pub mod shm;
 pub mod signals;
+pub mod stats_page;
+pub mod sync;
 #[cfg(test)]
 mod testing;
-pub mod without;
 
-pub use remedy::remedy;
+pub use error_text::remedy;

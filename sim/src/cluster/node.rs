@@ -12,9 +12,9 @@ use crate::program::{
 use crate::random::{Random, bytes_of};
 use crate::trace::Trace;
 use crossbeam_queue::SegQueue;
-use oikaze::engine::{Engine, Request, Setup, Submission, Work};
-use oikaze::job::Secret;
+use oikaze_engine::{Engine, Request, Setup, Submission, Work};
 use oikaze_os::memory::{MemoryError, Region};
+use oikaze_os::secret::Secret;
 use oikaze_protocol::Rank;
 use oikaze_protocol::rma::{Published, Rights};
 use oikaze_protocol::time::Time;

@@ -2,7 +2,7 @@
 
 use super::{Sent, address_of};
 use crate::net::address_of as hub_address;
-use oikaze::engine::seal::{Checksum, HandshakeSeal};
+use oikaze_engine::seal::{Checksum, HandshakeSeal};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::TAG_MAX;
 use oikaze_protocol::rma::Rma;

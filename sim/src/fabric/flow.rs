@@ -1,7 +1,7 @@
 //! A flow: puts of one size, some of them in flight at a time, from one host to another.
 
 use crossbeam_queue::SegQueue;
-use oikaze::engine::{Completion, Request, Submission, tracked};
+use oikaze_engine::{Completion, Request, Submission, tracked};
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Segment};

@@ -1,7 +1,7 @@
 //! The link of a simulated node: a mailbox that the network fills and empties between turns.
 
 use crate::random::Random;
-use oikaze_os::link::{
+use oikaze_os::net::{
     Arrival, Link, LocalAddress, Outgoing, Predicted, Scattered, Sink, Statistics, TooBig,
 };
 

@@ -11,7 +11,7 @@ pub use switch::{Line, Port, PortCounts};
 pub use weather::{Partition, Weather};
 
 use crate::random::Random;
-use oikaze_os::link::{Fate, FaultPlan, FaultSettings, TooBig};
+use oikaze_os::net::{Fate, FaultPlan, FaultSettings, TooBig};
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -2,7 +2,7 @@
 
 use super::Narrow;
 use crate::random::Random;
-use oikaze_os::link::FaultSettings;
+use oikaze_os::net::FaultSettings;
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use std::fmt;

@@ -3,7 +3,7 @@
 
 use crate::random::{bytes_of, mix};
 use crate::violation::Check;
-use oikaze::engine::Arrived;
+use oikaze_engine::Arrived;
 use oikaze_protocol::Rank;
 use oikaze_protocol::wind::Class;
 use std::collections::BTreeMap;

@@ -15,7 +15,7 @@ pub use shared::SharedOracle;
 pub use sums::{Addends, SUMS_LEN, SumsOracle};
 
 use crate::violation::Check;
-use oikaze::engine::Failure;
+use oikaze_engine::Failure;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::CoherenceError;
 use oikaze_protocol::rma::RmaError;

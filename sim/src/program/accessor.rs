@@ -14,7 +14,7 @@ use super::layout::{Layout, SIGNALS};
 use super::{Context, Program, Progress};
 use crate::oracle::Oracle;
 use crate::random::{Random, first_other};
-use oikaze::engine::{Completion, Failure, Request, Value};
+use oikaze_engine::{Completion, Failure, Request, Value};
 use oikaze_os::memory::Region;
 use oikaze_protocol::Rank;
 use oikaze_protocol::rma::{Published, RmaError};

@@ -5,7 +5,7 @@ use super::doing::Doing;
 use super::layout::ONES;
 use super::{Context, Program, Progress};
 use crate::random::Random;
-use oikaze::engine::{Completion, Request, Value};
+use oikaze_engine::{Completion, Request, Value};
 use oikaze_protocol::Rank;
 use oikaze_protocol::rma::AtomicOp;
 use oikaze_protocol::time::Time;

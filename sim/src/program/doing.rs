@@ -1,7 +1,7 @@
 //! One-sided operations under way, and what must be true when each is settled.
 
 use crate::oracle::{Addends, MessageId, Oracle, Push};
-use oikaze::engine::{Completion, Failure, Value};
+use oikaze_engine::{Completion, Failure, Value};
 use oikaze_protocol::Rank;
 use oikaze_protocol::rma::RmaError;
 use oikaze_protocol::time::Time;

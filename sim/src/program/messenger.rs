@@ -3,7 +3,7 @@
 use super::{Context, Program, Progress};
 use crate::oracle::MessageId;
 use crate::random::Random;
-use oikaze::engine::{Completion, Request};
+use oikaze_engine::{Completion, Request};
 use oikaze_os::memory::Region;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Class, Segment};

@@ -24,7 +24,7 @@ use crate::oracle::Oracle;
 use crate::pages::SimPages;
 use crate::trace::Trace;
 use crossbeam_queue::SegQueue;
-use oikaze::engine::{
+use oikaze_engine::{
     Completion, Compound, Engine, Failure, Keep, Request, Submission, Value, tracked,
 };
 use oikaze_protocol::Rank;

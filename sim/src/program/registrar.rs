@@ -6,7 +6,7 @@ mod own;
 
 use super::{Context, Program, Progress};
 use crate::random::{Random, first_other};
-use oikaze::engine::{Completion, Failure, Request};
+use oikaze_engine::{Completion, Failure, Request};
 use oikaze_os::memory::{Region, Registered};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::PAGE;

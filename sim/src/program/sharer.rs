@@ -8,7 +8,7 @@ use super::plan_shared::{Act, SharedPlan, cell_bytes, pieces};
 use super::{Context, Program, Progress};
 use crate::pages::{Reach, Touching};
 use crate::random::Random;
-use oikaze::engine::{Completion, Request};
+use oikaze_engine::{Completion, Request};
 use oikaze_protocol::coherence::Access;
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::time::Time;

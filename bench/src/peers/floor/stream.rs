@@ -105,7 +105,7 @@ pub fn send(socket: &UdpSocket, settings: &Settings) -> Result<f64, Error> {
     enlarge(socket)?;
     let datagram =
         u16::try_from(settings.datagram()).map_err(|_| Error::new("the payload is too long"))?;
-    oikaze_os::link::floor::send_in_segments(socket.as_fd(), datagram)
+    oikaze_os::net::floor::send_in_segments(socket.as_fd(), datagram)
         .tried("switching GSO on (Linux 4.18)")?;
     let memory = settings.memory()?;
     let mut headers = [[0; HEADER]; CALL_DATAGRAMS];
@@ -159,7 +159,7 @@ fn wait_until(socket: &UdpSocket, acknowledged: &mut usize, position: usize) -> 
 /// Receives into `memory`.
 pub fn receive(socket: &UdpSocket, settings: &Settings, mut memory: MmapMut) -> Result<(), Error> {
     enlarge(socket)?;
-    oikaze_os::link::floor::receive_joined(socket.as_fd()).tried("switching GRO on (Linux 5.0)")?;
+    oikaze_os::net::floor::receive_joined(socket.as_fd()).tried("switching GRO on (Linux 5.0)")?;
     let mut headers = [[0; HEADER]; CALL_DATAGRAMS];
     for total in settings.rounds() {
         let (mut done, mut told) = (0, 0);

@@ -2,9 +2,9 @@
 //! gave to it.
 
 use crate::Result;
-use crate::engine::{Failure, Outcome, Sink, Value};
 use crate::node::{Node, WaitSubject, Waiters, lock};
-use crate::operation::What;
+use oikaze_engine::OperationLabel;
+use oikaze_engine::{Failure, Outcome, Sink, Value};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ struct Inside {
 #[derive(Debug)]
 struct Entry {
     context: u64,
-    outcome: std::result::Result<u64, Box<(What, Failure, u64)>>,
+    outcome: std::result::Result<u64, Box<(OperationLabel, Failure, u64)>>,
 }
 
 /// Listener that puts the end of one operation into the queue.
@@ -48,7 +48,7 @@ struct Entry {
 struct ToQueue {
     queue: Arc<Shared>,
     context: u64,
-    what: What,
+    what: OperationLabel,
 }
 
 impl Sink for ToQueue {
@@ -76,7 +76,7 @@ impl CompletionQueue {
         Self { node: Arc::clone(node), shared: Arc::default(), limit }
     }
 
-    pub(crate) fn sink(&self, context: u64, what: What) -> Box<dyn Sink> {
+    pub(crate) fn sink(&self, context: u64, what: OperationLabel) -> Box<dyn Sink> {
         Box::new(ToQueue { queue: Arc::clone(&self.shared), context, what })
     }
 

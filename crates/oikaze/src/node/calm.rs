@@ -1,7 +1,7 @@
 //! Keeps signal handlers of the program out of the engine, once there are shared arrays (COH-8.7).
 
 use super::Node;
-use super::combining_lock::Calm;
+use crate::node::driver::lock::Calm;
 use oikaze_protocol::time::Time;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

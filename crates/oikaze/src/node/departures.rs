@@ -4,7 +4,7 @@
 //! ends with an error as soon as only nodes that are leaving or dead could satisfy it.
 
 use super::{Node, lock, mailbox};
-use crate::engine::{Failure, Request};
+use oikaze_engine::{Failure, Request};
 use oikaze_protocol::Rank;
 use oikaze_protocol::wind::Death;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! Fast path for messages of local peers, without a turn.
 
-use super::combining_lock::CombiningLockGuard;
 use super::{Node, RealEngine, Way};
-use crate::engine::{Arrived, ShmChannel};
+use crate::node::driver::lock::CombiningLockGuard;
+use oikaze_engine::{Arrived, ShmChannel};
 use oikaze_protocol::Rank;
 use oikaze_protocol::wind::Class;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -2,8 +2,8 @@
 //! the parent's threads nor its place in the job.
 
 use super::Node;
-use crate::engine::Failure;
 use crate::{Error, Result};
+use oikaze_engine::Failure;
 use oikaze_os::origin::Origin;
 use oikaze_protocol::Rank;
 use std::sync::OnceLock;

@@ -3,7 +3,7 @@
 
 use super::Node;
 use crate::{Error, Result};
-use oikaze_os::memory::shared::LiveGuards;
+use oikaze_os::memory::tracking::LiveGuards;
 use std::sync::Arc;
 
 impl Node {

@@ -5,7 +5,7 @@ use super::Node;
 use super::WaitSubject;
 use super::outcomes::ranks;
 use crate::Result;
-use crate::engine::{Request, Value};
+use oikaze_engine::{Request, Value};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ impl Node {
         &self,
         begun: Instant,
         limit: Option<Duration>,
-        mut ready: impl FnMut() -> Option<std::result::Result<Value, crate::engine::Failure>>,
+        mut ready: impl FnMut() -> Option<std::result::Result<Value, oikaze_engine::Failure>>,
     ) -> Result<()> {
         let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let quiet = begun.checked_add(LEAVE_QUIET);

@@ -1,7 +1,7 @@
 //! Mailbox of messages that have arrived and are not read, and the credit that reading them frees.
 
 use super::{Waiters, lock};
-use crate::engine::{Arrived, Request};
+use oikaze_engine::{Arrived, Request};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{CREDIT, CREDIT_OVERHEAD};
 use std::collections::VecDeque;

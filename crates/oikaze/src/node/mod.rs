@@ -6,63 +6,56 @@
 //! the work to its holder ([`combining_lock`]).
 
 mod calm;
-mod combining_lock;
 mod cork;
 mod departures;
-mod drive;
+mod driver;
 mod fast_path;
 mod forked;
 mod guards;
-mod helper;
 mod leave;
 mod mailbox;
 mod outcomes;
 mod regions;
-mod sleeper;
-mod spinning;
+mod shm_routes;
 mod submitting;
 #[cfg(all(test, not(loom)))]
 mod tests;
-mod waiters;
-mod waiting;
 mod waits;
-mod watch;
-mod ways;
 
 pub(crate) use departures::Needs;
+pub use driver::wait_policy::{EngineMode, Waiting, Wish};
+pub(crate) use driver::waiters::Waiters;
 pub(crate) use forked::{check_not_forked, note_joined};
 pub(crate) use mailbox::next_or_end;
-pub(crate) use waiters::Waiters;
-pub use waiting::{EngineMode, Waiting, Wish};
+pub(crate) use shm_routes::Way;
 pub(crate) use waits::{BOARD_BYTES, LongWait, WaitSubject, Waits};
-pub(crate) use ways::Way;
 
-use crate::engine::{
+use crate::node::driver::election::Role;
+use crate::observe::{PathNotes, Publisher};
+use crate::{Error, Result};
+use crossbeam_queue::SegQueue;
+use driver::lock::{CombiningLock, CombiningLockGuard};
+use driver::sleeper::Sleeper;
+use driver::spin::Spinning;
+use mailbox::Mailbox;
+use oikaze_engine::{
     Arrived, Engine, Failure, Fences, Request, ShmChannels, Submission, Untaken, Work,
 };
-use crate::job::Bootstrap;
-use crate::observe::{PathNotes, Publisher};
-use crate::role::Role;
-use crate::{Error, Result};
-use combining_lock::{CombiningLock, CombiningLockGuard};
-use crossbeam_queue::SegQueue;
-use mailbox::Mailbox;
+use oikaze_launch::Bootstrap;
 use oikaze_os::cpu::Event;
-use oikaze_os::link::Link;
-use oikaze_os::memory::shared::{LiveGuards, PageSet, Tracker};
+use oikaze_os::memory::tracking::{LiveGuards, PageSet, Tracker};
+use oikaze_os::net::Link;
 use oikaze_os::origin::{Origin, OriginBound};
 use oikaze_os::signals::{Locked, locked};
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
-use sleeper::Sleeper;
-use spinning::Spinning;
+use shm_routes::Ways;
 use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use ways::Ways;
 
 /// Engine of a real node.
 pub(crate) type RealEngine = Engine<Box<dyn Link>, PageSet>;
@@ -184,7 +177,7 @@ impl Node {
             helper_thread: Mutex::new(None),
         });
         node.waits.set_node(&node);
-        let helper = helper::spawn(Arc::clone(&node))
+        let helper = driver::helper::spawn(Arc::clone(&node))
             .map_err(|error| Error::system("starting the helper thread", error))?;
         *lock(&node.helper_thread) = Some(helper);
         Ok(node)

@@ -1,8 +1,8 @@
 //! Outcomes of requests: waiting for them, and the errors that a program gets.
 
 use super::{Node, WaitSubject};
-use crate::engine::{Completion, Failure, Request, Value};
 use crate::{Error, Result};
+use oikaze_engine::{Completion, Failure, Request, Value};
 use oikaze_protocol::Rank;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Changes and ends of regions, from any thread.
 
 use super::{Node, RealEngine};
-use crate::engine::{Failure, Request, Submission};
+use oikaze_engine::{Failure, Request, Submission};
 use oikaze_os::memory::RegionId;
 use oikaze_protocol::rma::Published;
 

@@ -1,8 +1,8 @@
 //! Submission of requests to the engine: directly, by the thread in it, or several together.
 
 use super::{Node, RealEngine, cork};
-use crate::engine::{Completion, Keep, Request, Submission, Work, tracked, tracked_by};
-use crate::operation::What;
+use oikaze_engine::OperationLabel;
+use oikaze_engine::{Completion, Keep, Request, Submission, Work, tracked, tracked_by};
 use oikaze_protocol::time::Time;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -21,7 +21,7 @@ impl Node {
 
     /// Begins an operation for a caller. Its failure is kept until the caller is told of it
     /// (MEM-15.5).
-    pub fn begin(&self, what: What, request: Request, keep: Keep) -> Arc<Completion> {
+    pub fn begin(&self, what: OperationLabel, request: Request, keep: Keep) -> Arc<Completion> {
         let completion = Completion::begun(what, &self.untaken);
         self.push(tracked_by(Arc::clone(&completion), request, keep));
         completion

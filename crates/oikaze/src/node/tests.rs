@@ -4,13 +4,13 @@
 use super::submitting::LEFT_MAX;
 use super::*;
 use crate::completion::{CompletionQueue, Counter};
-use crate::engine::{Completion, Setup, Value};
-use crate::job::{Alone, Secret, Settings};
 use crate::operation::Operation;
 use crate::region::LocalRegion;
-use oikaze_os::link::{Bind, UdpLink};
+use oikaze_engine::{Completion, Setup, Value};
+use oikaze_launch::{Alone, Secret, Settings};
 use oikaze_os::memory::Region;
-use oikaze_os::memory::shared::{FaultAt, SharedError, TrackerKind, View};
+use oikaze_os::memory::tracking::{FaultAt, SharedError, TrackerKind, View};
+use oikaze_os::net::{Bind, UdpLink};
 use oikaze_os::shm::{Pair, Part};
 use oikaze_protocol::coherence::{Access, Pages};
 use oikaze_protocol::rma::{Operation as Asked, Published, Rights};

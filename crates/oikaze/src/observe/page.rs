@@ -3,10 +3,10 @@
 use super::slow::PathStates;
 use super::words::{Reader, Row};
 use crate::Rank;
-use crate::engine::{Counters, Engine};
 use crate::node::BOARD_BYTES;
-use oikaze_os::board::Layout;
-use oikaze_os::link::{self, Link};
+use oikaze_engine::{Counters, Engine};
+use oikaze_os::net::{self, Link};
+use oikaze_os::stats_page::Layout;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::NODES_MAX;
 use oikaze_protocol::rma::Refusals;
@@ -102,9 +102,9 @@ counters! {
     }
 }
 
-impl From<link::Statistics> for LinkCounters {
-    fn from(link: link::Statistics) -> Self {
-        let link::Statistics {
+impl From<net::Statistics> for LinkCounters {
+    fn from(link: net::Statistics) -> Self {
+        let net::Statistics {
             datagrams_out,
             frames_out,
             spliced,
@@ -115,7 +115,7 @@ impl From<link::Statistics> for LinkCounters {
             calls_in,
             ..
         } = link;
-        let link::Statistics {
+        let net::Statistics {
             in_place,
             early,
             would_block,

@@ -4,9 +4,9 @@
 
 use super::page::{NodePage, PeerPage};
 use crate::Rank;
-use oikaze_os::link::{self, Offload};
 use oikaze_os::memory::huge_page;
-use oikaze_os::memory::shared::TrackerKind;
+use oikaze_os::memory::tracking::TrackerKind;
+use oikaze_os::net::{self, Offload};
 use oikaze_protocol::counters;
 use oikaze_protocol::limits::SOCKET_BUFFER_LEAST;
 use std::sync::OnceLock;
@@ -43,7 +43,7 @@ counters! {
 
 impl PathStates {
     /// Adds the states that the link knows.
-    pub(super) fn with_link(self, link: &link::Statistics) -> PathStates {
+    pub(super) fn with_link(self, link: &net::Statistics) -> PathStates {
         let state = |offload| match offload {
             Offload::On => IN_USE,
             Offload::Off => SWITCHED_OFF,
@@ -120,7 +120,7 @@ impl PathNotes {
     }
 
     /// Writes the notes to a page.
-    pub(super) fn show(&self, link: &link::Statistics, page: &mut NodePage) {
+    pub(super) fn show(&self, link: &net::Statistics, page: &mut NodePage) {
         let states = PathStates {
             page_tracking: self.page_tracking.load(Ordering::Relaxed),
             huge_pages: if huge_page().is_some() { IN_USE } else { REFUSED },
@@ -331,7 +331,7 @@ mod tests {
     /// The link does nothing where all peers are reached through shared memory.
     #[test]
     fn link_without_peers_is_not_slow() {
-        let link = link::Statistics::default();
+        let link = net::Statistics::default();
         let node =
             NodePage { paths: PathStates::default().with_link(&link), ..NodePage::default() };
         let mut local_peer = peer();
@@ -349,7 +349,7 @@ mod tests {
         notes.unshared(0, || unreachable!("none"));
         notes.tracks_by(TrackerKind::Mprotect);
         let mut page = NodePage::default();
-        notes.show(&link::Statistics::default(), &mut page);
+        notes.show(&net::Statistics::default(), &mut page);
         assert_eq!(
             (page.paths.unmapped_regions, page.paths.unshared_nodes, page.paths.page_tracking),
             (3, 0, 2)

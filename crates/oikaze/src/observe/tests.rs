@@ -1,7 +1,7 @@
 use super::page::*;
 use super::slow::PathStates;
 use super::words::{Reader, Row};
-use crate::engine::Counters;
+use oikaze_engine::Counters;
 use oikaze_protocol::rma::Refusals;
 use oikaze_protocol::wind::{self, Histogram};
 use oikaze_protocol::{coherence, limits};
@@ -130,5 +130,5 @@ proptest! {
 #[test]
 fn the_largest_job_fits() {
     let layout = layout(limits::NODES_MAX);
-    assert!((layout.words + 8) * 8 * layout.records < oikaze_os::board::BOARD_MAX);
+    assert!((layout.words + 8) * 8 * layout.records < oikaze_os::stats_page::BOARD_MAX);
 }

@@ -3,7 +3,7 @@
 use super::page::{self, NodePage, PeerPage};
 use super::words::Reader;
 use crate::Rank;
-use oikaze_os::board::{self, Found};
+use oikaze_os::stats_page::{self, Found};
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -53,7 +53,7 @@ pub fn nodes() -> io::Result<(Vec<NodeView>, Vec<Unreadable>)> {
     let (mut views, mut unreadable) = (Vec::new(), Vec::new());
     // A board that has not been written yet belongs to a node that is just starting.
     for found in
-        board::find(page::BOARD)?.into_iter().filter(|found| found.view.sequence(0) != Some(0))
+        stats_page::find(page::BOARD)?.into_iter().filter(|found| found.view.sequence(0) != Some(0))
     {
         match read(&found) {
             Ok(view) => views.push(view),

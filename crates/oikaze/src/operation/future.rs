@@ -2,8 +2,8 @@
 
 use super::{Operation, Outcome};
 use crate::Result;
-use crate::engine::{self, Sink};
 use crate::node::lock;
+use oikaze_engine::Sink;
 use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -42,7 +42,7 @@ struct Task(Mutex<Option<Waker>>);
 struct ToTask(Arc<Task>);
 
 impl Sink for ToTask {
-    fn told(&self, _: &engine::Outcome, _: u64) {
+    fn told(&self, _: &oikaze_engine::Outcome, _: u64) {
         self.0.wake();
     }
 }

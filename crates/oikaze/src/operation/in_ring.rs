@@ -1,10 +1,10 @@
 //! Messages that their sender put directly into the receiver's ring (MEM-16.9), as their sender
 //! knows them.
 
-use super::{Outcome, Verb, What};
-use crate::engine::{Completion, Failure, Request, Sink, Value};
-use crate::node::Way;
+use super::Outcome;
+use crate::node::{WaitSubject, Way};
 use crate::{Error, Result};
+use oikaze_engine::{Completion, Failure, OperationKind, OperationLabel, Request, Sink, Value};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
@@ -50,8 +50,13 @@ impl InRing<'_> {
         self.is_taken() || self.outcome().is_some()
     }
 
-    pub fn what(&self) -> What {
-        What { verb: Verb::Message, len: self.len.into(), peer: self.way.peer(), at: None }
+    pub fn what(&self) -> OperationLabel {
+        OperationLabel {
+            verb: OperationKind::Message,
+            len: self.len.into(),
+            peer: self.way.peer(),
+            at: None,
+        }
     }
 
     /// Waits within the time limit of the peer's handle.
@@ -72,7 +77,9 @@ impl InRing<'_> {
     fn wait_longer<T: Outcome>(&self, limit: Option<Duration>) -> Result<T> {
         let what = &self.what();
         let outcome = match self.way.node() {
-            Some(node) => node.outcome_of(&|| what.subject(), what, || self.outcome(), limit),
+            Some(node) => {
+                node.outcome_of(&|| WaitSubject::of_operation(what), what, || self.outcome(), limit)
+            }
             None => self
                 .outcome()
                 .unwrap_or(Err(Failure::Left))

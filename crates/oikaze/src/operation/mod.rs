@@ -4,14 +4,12 @@ mod future;
 mod in_ring;
 
 use crate::completion::{CompletionQueue, Counter};
-use crate::engine::{Completion, Request, Sink, Value};
 use crate::node::{Node, WaitSubject, Way};
 use crate::{Error, Result};
 use in_ring::InRing;
-use oikaze_os::hazard::{Guest, Host};
-use oikaze_protocol::Rank;
+use oikaze_engine::{Completion, OperationKind, OperationLabel, Request, Sink, Value};
+use oikaze_os::sync::{Guest, Host};
 use oikaze_protocol::rma::Word;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
@@ -63,86 +61,6 @@ impl Outcome for u64 {
     }
     fn to_bits(self) -> u64 {
         self
-    }
-}
-
-/// Kind of an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verb {
-    Get,
-    GetBlock,
-    GetList,
-    Put,
-    PutBlock,
-    PutList,
-    Accumulate,
-    Push,
-    Message,
-    /// Change of one word.
-    Word(&'static str),
-}
-
-impl fmt::Display for Verb {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Verb::Get => "get",
-            Verb::GetBlock => "get of a block",
-            Verb::GetList => "get of a list",
-            Verb::Put => "put",
-            Verb::PutBlock => "put of a block",
-            Verb::PutList => "put of a list",
-            Verb::Accumulate => "accumulate",
-            Verb::Push => "push",
-            Verb::Message => "message",
-            Verb::Word(change) => change,
-        })
-    }
-}
-
-/// Description of an operation, formatted only when it is read.
-#[derive(Clone, Debug)]
-pub(crate) struct What {
-    pub verb: Verb,
-    pub len: u64,
-    pub peer: Rank,
-    /// Region and offset, for one-sided operations.
-    pub at: Option<(Arc<str>, u64)>,
-}
-
-impl What {
-    /// Returns what may have become of the operation at a node that died before it confirmed
-    /// (MEM-5.3, MEM-12.5).
-    pub(crate) fn fate(&self) -> Option<&'static str> {
-        match self.verb {
-            Verb::Get | Verb::GetBlock | Verb::GetList => None,
-            Verb::Put | Verb::PutBlock | Verb::PutList => Some("of which any part may be there"),
-            Verb::Accumulate => {
-                Some("of which some elements may have been combined, each once at most")
-            }
-            Verb::Push | Verb::Message | Verb::Word(_) => {
-                Some("which may have taken place there or not")
-            }
-        }
-    }
-}
-
-impl What {
-    /// Returns the subject of a wait for the operation's end.
-    pub(crate) fn subject(&self) -> WaitSubject {
-        WaitSubject::Operation { what: self.to_string(), peer: Some(self.peer) }
-    }
-}
-
-impl fmt::Display for What {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { verb, len, peer, at } = self;
-        match at {
-            Some((region, offset)) => write!(
-                f,
-                "{verb} of {len} bytes at offset {offset} of region \"{region}\" on node {peer}"
-            ),
-            None => write!(f, "{verb} of {len} bytes to node {peer}"),
-        }
     }
 }
 
@@ -199,8 +117,8 @@ impl Begun {
         Box::new(Begun { told: AtomicBool::new(false), node: Arc::clone(node), completion, limit })
     }
 
-    fn what(&self) -> What {
-        let unknown = || What { verb: Verb::Message, len: 0, peer: 0, at: None };
+    fn what(&self) -> OperationLabel {
+        let unknown = || OperationLabel { verb: OperationKind::Message, len: 0, peer: 0, at: None };
         self.completion.what().cloned().unwrap_or_else(unknown)
     }
 
@@ -214,8 +132,13 @@ impl Begun {
                     completion.take_failure();
                     error.of_unknown_fate(what.fate())
                 };
-                node.outcome_of(&|| what.subject(), &what, || completion.outcome(), limit)
-                    .map_err(failed)?
+                node.outcome_of(
+                    &|| WaitSubject::of_operation(&what),
+                    &what,
+                    || completion.outcome(),
+                    limit,
+                )
+                .map_err(failed)?
             }
         };
         T::from_value(value).ok_or_else(|| {
@@ -363,7 +286,11 @@ impl<T: Outcome> Operation<T> {
 
     /// Attaches a sink that the turn which settles the operation informs. If no turn will settle
     /// it, `now` informs the sink at once.
-    fn tell(&self, sink: impl FnOnce(What) -> Box<dyn Sink>, now: impl FnOnce(T)) -> Result<()> {
+    fn tell(
+        &self,
+        sink: impl FnOnce(OperationLabel) -> Box<dyn Sink>,
+        now: impl FnOnce(T),
+    ) -> Result<()> {
         let (was_told, what) = match self.view() {
             View::Begun(begun) => (begun.told.swap(true, Ordering::Relaxed), Some(begun.what())),
             View::InRing(in_ring) => (in_ring.was_told(), Some(in_ring.what())),

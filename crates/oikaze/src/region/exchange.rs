@@ -2,7 +2,7 @@
 
 use super::LocalRegion;
 use crate::Result;
-use crate::engine::{Request, Swap, Value};
+use oikaze_engine::{Request, Swap, Value};
 use oikaze_protocol::Rank;
 
 impl LocalRegion {

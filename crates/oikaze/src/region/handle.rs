@@ -2,9 +2,10 @@
 //! in a message, and passed through C.
 
 use super::{Inner, LocalRegion};
-use crate::engine::Request;
-use crate::operation::{Operation, Verb, What};
+use crate::operation::Operation;
 use crate::{Error, Job, RegionId, RemoteRegion, Result};
+use oikaze_engine::Request;
+use oikaze_engine::{OperationKind, OperationLabel};
 use oikaze_os::memory::{Holder, MemoryError};
 use oikaze_protocol::Rank;
 use oikaze_protocol::rma::{Published, Rights};
@@ -128,7 +129,7 @@ impl Job {
         destination_offset: u64,
         len: u64,
     ) -> Result<Operation<()>> {
-        let what = self.by_number(Verb::Put, destination, destination_offset, len);
+        let what = self.by_number(OperationKind::Put, destination, destination_offset, len);
         let (segment, keep) = self.resolve(&what, source, source_offset, len, Rights::READ)?;
         let RemoteId { key, node, .. } = destination;
         let request = Request::Put {
@@ -153,7 +154,7 @@ impl Job {
         destination_offset: u64,
         len: u64,
     ) -> Result<Operation<()>> {
-        let what = self.by_number(Verb::Get, source, source_offset, len);
+        let what = self.by_number(OperationKind::Get, source, source_offset, len);
         let (into, keep) =
             self.resolve(&what, destination, destination_offset, len, Rights::WRITE)?;
         let request =
@@ -161,15 +162,21 @@ impl Job {
         Ok(self.peer(source.node)?.begin(request, keep, what))
     }
 
-    fn by_number(&self, verb: Verb, there: RemoteId, offset: u64, len: u64) -> What {
-        What { verb, len, peer: there.node, at: Some((Arc::clone(&NAMELESS), offset)) }
+    fn by_number(
+        &self,
+        verb: OperationKind,
+        there: RemoteId,
+        offset: u64,
+        len: u64,
+    ) -> OperationLabel {
+        OperationLabel { verb, len, peer: there.node, at: Some((Arc::clone(&NAMELESS), offset)) }
     }
 
     /// Finds the bytes of this node's region that an operation uses, and the handle that keeps them
     /// meanwhile (MEM-1.5).
     fn resolve(
         &self,
-        what: &What,
+        what: &OperationLabel,
         id: RegionId,
         offset: u64,
         len: u64,

@@ -10,8 +10,8 @@ pub use handle::RemoteId;
 
 use crate::node::{Node, RealEngine};
 use crate::{Error, Result};
-use oikaze_os::hazard::Hazard;
 use oikaze_os::memory::{Holder, Region, RegionKind, Registered};
+use oikaze_os::sync::Hazard;
 use oikaze_protocol::block::Block;
 use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::{Rows, Segment};

@@ -1,9 +1,9 @@
 //! Changes of a registration: rights, length, its end, and a new registration in its place.
 
 use super::{Inner, LocalRegion};
-use crate::engine::Failure;
 use crate::node::{RealEngine, WaitSubject};
 use crate::{Error, RegionId, Result};
+use oikaze_engine::Failure;
 use oikaze_os::memory::{Holder, MemoryError, Region};
 use oikaze_protocol::rma::{Published, Rights};
 use std::ops::Range;

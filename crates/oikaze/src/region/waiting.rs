@@ -2,8 +2,8 @@
 
 use super::{Inner, LocalRegion};
 use crate::Result;
-use crate::engine::Failure;
 use crate::node::{LongWait, Needs, WaitSubject, next_or_end};
+use oikaze_engine::Failure;
 use oikaze_os::cpu::between_looks;
 use oikaze_os::memory::{MemoryError, RegionKind};
 use oikaze_protocol::Rank;

@@ -2,10 +2,11 @@
 //! whatever the network does.
 
 use super::{COPY_MAX, RemoteRegion};
-use crate::engine::{Keep, Request};
-use crate::operation::{Operation, Verb};
+use crate::operation::Operation;
 use crate::region::RegionSlice;
 use crate::{Error, Result};
+use oikaze_engine::OperationKind;
+use oikaze_engine::{Keep, Request};
 use oikaze_protocol::rma::{Accumulation, Combine, Number, Rights, Width};
 use oikaze_protocol::wind::Body;
 
@@ -61,7 +62,7 @@ impl RemoteRegion {
         let (width, len) = (how.width().bytes(), segment.len);
         if !len.is_multiple_of(width) {
             return Err(Error::invalid(
-                self.what(Verb::Accumulate, offset, len).to_string(),
+                self.what(OperationKind::Accumulate, offset, len).to_string(),
                 format!(
                     "{len} bytes are not a whole number of elements of {width} bytes; take a slice that is"
                 ),
@@ -85,7 +86,7 @@ impl RemoteRegion {
         let len = size_of_val(numbers);
         if len > COPY_MAX {
             return Err(Error::invalid(
-                self.what(Verb::Accumulate, offset, len as u64).to_string(),
+                self.what(OperationKind::Accumulate, offset, len as u64).to_string(),
                 format!(
                     "accumulate_copy takes up to {COPY_MAX} bytes; use a registered region (accumulate) or a scope for more"
                 ),
@@ -115,6 +116,6 @@ impl RemoteRegion {
         let len = body.len();
         let request =
             Request::Accumulate { to: self.peer.rank, key: self.published.key, offset, how, body };
-        self.peer.begin(request, keep, self.what(Verb::Accumulate, offset, len))
+        self.peer.begin(request, keep, self.what(OperationKind::Accumulate, offset, len))
     }
 }

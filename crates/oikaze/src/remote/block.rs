@@ -2,10 +2,11 @@
 //! call.
 
 use super::{RemoteRegion, RemoteSignal};
-use crate::engine::Request;
-use crate::operation::{Operation, Verb};
+use crate::operation::Operation;
 use crate::region::RegionSlice;
 use crate::{Block, Error, Result};
+use oikaze_engine::OperationKind;
+use oikaze_engine::Request;
 use oikaze_protocol::rma::{Destination, Rights, Signal};
 use oikaze_protocol::wind::{Body, Rows, Segment};
 use std::sync::Arc;
@@ -63,7 +64,7 @@ impl RemoteRegion {
         if there.is_empty() && here.is_empty() {
             return Ok(self.put_body(there.offset, Body::Empty, signal, None));
         }
-        let wrong = |why| self.cannot(Verb::Put, there, why);
+        let wrong = |why| self.cannot(OperationKind::Put, there, why);
         let rows = from.rows(here, Rights::READ)?;
         let len = here.check_source().map_err(wrong)?;
         if there.check_destination().map_err(wrong)? != len {
@@ -83,7 +84,7 @@ impl RemoteRegion {
         Ok(self.peer.begin(
             request,
             Some(from.keep()),
-            self.what(Verb::PutBlock, there.offset, len),
+            self.what(OperationKind::PutBlock, there.offset, len),
         ))
     }
 
@@ -103,10 +104,10 @@ impl RemoteRegion {
             return Ok(self.peer.begin(
                 request,
                 Some(into.keep()),
-                self.what(Verb::Get, there.offset, 0),
+                self.what(OperationKind::Get, there.offset, 0),
             ));
         }
-        let wrong = |why| self.cannot(Verb::Get, there, why);
+        let wrong = |why| self.cannot(OperationKind::Get, there, why);
         let len = here.check_destination().map_err(wrong)?;
         if there.check_source().map_err(wrong)? != len {
             return Err(wrong(crate::BadBlock::Lengths { there, here: len }));
@@ -116,11 +117,11 @@ impl RemoteRegion {
         Ok(self.peer.begin(
             request,
             Some(into.keep()),
-            self.what(Verb::GetBlock, there.offset, len),
+            self.what(OperationKind::GetBlock, there.offset, len),
         ))
     }
 
-    fn cannot(&self, verb: Verb, there: Block, why: crate::BadBlock) -> Error {
+    fn cannot(&self, verb: OperationKind, there: Block, why: crate::BadBlock) -> Error {
         let len = there.len().unwrap_or(u64::MAX);
         Error::invalid(self.what(verb, there.offset, len).to_string(), why.to_string())
     }

@@ -4,9 +4,9 @@
 //! the owner reports the error.
 
 use super::RemoteRegion;
-use crate::engine::Value;
 use crate::operation::{Operation, Outcome};
 use crate::region::RegionSlice;
+use oikaze_engine::Value;
 use oikaze_os::shm::Mapped;
 use oikaze_protocol::rma::{AtomicOp, Signal};
 

@@ -1,11 +1,12 @@
 //! Pushes into a peer's FIFO. Each push takes place at most once, whatever the network does.
 
 use super::Peer;
-use crate::engine::{Failure, Request};
 use crate::node::WaitSubject;
-use crate::operation::{Operation, Verb, What};
+use crate::operation::Operation;
 use crate::region::{NAMELESS, RemoteId};
 use crate::{Error, Job, Result, Rights};
+use oikaze_engine::{Failure, Request};
+use oikaze_engine::{OperationKind, OperationLabel};
 use oikaze_protocol::limits::{PUSH_PAUSE_MAX, PUSH_PAUSE_MIN};
 use oikaze_protocol::rma::Published;
 use oikaze_protocol::wind::Body;
@@ -138,8 +139,8 @@ impl RemoteFifo {
 
     fn begin(&self, element: &[u8], urgent: bool) -> Operation<()> {
         let (to, key, body) = (self.peer.rank, self.published.key, Body::copy_of(element));
-        let what = What {
-            verb: Verb::Push,
+        let what = OperationLabel {
+            verb: OperationKind::Push,
             len: element.len() as u64,
             peer: to,
             at: Some((Arc::clone(&self.name), 0)),

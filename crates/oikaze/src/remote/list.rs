@@ -1,9 +1,10 @@
 //! Operations on many ranges in one call, which end as one.
 
 use super::RemoteRegion;
-use crate::engine::{Completion, Compound, Failure, Request};
-use crate::operation::{Begun, Operation, Verb};
+use crate::operation::{Begun, Operation};
 use crate::region::RegionSlice;
+use oikaze_engine::OperationKind;
+use oikaze_engine::{Completion, Compound, Failure, Request};
 use oikaze_protocol::limits::LIST_MAX;
 use oikaze_protocol::rma::{Rights, RmaError};
 use oikaze_protocol::wind::Body;
@@ -15,7 +16,7 @@ impl RemoteRegion {
     /// ([`crate::Job::batch`]), in no order among them.
     pub fn put_list(&self, list: &[(u64, RegionSlice)]) -> Operation<()> {
         let (to, key) = (self.peer.rank, self.published.key);
-        self.list(Verb::PutList, list, |offset, from| Request::Put {
+        self.list(OperationKind::PutList, list, |offset, from| Request::Put {
             to,
             key,
             offset,
@@ -27,7 +28,7 @@ impl RemoteRegion {
     /// Reads each slice from its offset. It is the counterpart of [`RemoteRegion::put_list`].
     pub fn get_list(&self, list: &[(u64, RegionSlice)]) -> Operation<()> {
         let (from, key) = (self.peer.rank, self.published.key);
-        self.list(Verb::GetList, list, |offset, into| Request::Get {
+        self.list(OperationKind::GetList, list, |offset, into| Request::Get {
             from,
             key,
             offset,
@@ -37,7 +38,7 @@ impl RemoteRegion {
 
     fn list(
         &self,
-        verb: Verb,
+        verb: OperationKind,
         list: &[(u64, RegionSlice)],
         request: impl Fn(u64, &RegionSlice) -> Request,
     ) -> Operation<()> {

@@ -19,13 +19,14 @@ pub use put::{COPY_MAX, RemoteSignal};
 pub use region::RemoteRegion;
 pub use words::RemoteWord;
 
-use crate::engine::{Completion, Failure, Keep, Request, Value};
 use crate::node::{Node, WaitSubject, Way};
 use crate::observe::page::PeerPage;
-use crate::operation::{Begun, Operation, Verb, What};
+use crate::operation::{Begun, Operation};
 use crate::region::RegionSlice;
 use crate::{Error, Result};
-use oikaze_os::hazard::Host;
+use oikaze_engine::{Completion, Failure, Keep, Request, Value};
+use oikaze_engine::{OperationKind, OperationLabel};
+use oikaze_os::sync::Host;
 use oikaze_protocol::Rank;
 pub use oikaze_protocol::limits::MESSAGE_MAX;
 use oikaze_protocol::rma::{Published, Rights, RmaError};
@@ -156,7 +157,7 @@ impl Peer {
     #[inline(never)]
     fn send_by_turn(&self, class: Class, tag: u64, bytes: &[u8]) -> Box<Begun> {
         let len = bytes.len() as u64;
-        let what = What { verb: Verb::Message, len, peer: self.rank, at: None };
+        let what = OperationLabel { verb: OperationKind::Message, len, peer: self.rank, at: None };
         if len > MESSAGE_MAX {
             // Checked before the copy, because the message may be longer than the free memory.
             let completion = Completion::begun(what, &self.node.untaken);
@@ -177,7 +178,12 @@ impl Peer {
         self.begin(
             request,
             Some(from.keep()),
-            What { verb: Verb::Message, len: segment.len, peer: self.rank, at: None },
+            OperationLabel {
+                verb: OperationKind::Message,
+                len: segment.len,
+                peer: self.rank,
+                at: None,
+            },
         )
     }
 
@@ -217,12 +223,12 @@ impl Peer {
         &self,
         request: Request,
         keep: Keep,
-        what: What,
+        what: OperationLabel,
     ) -> Operation<T> {
         Operation::begun(self.submit(request, keep, what))
     }
 
-    fn submit(&self, request: Request, keep: Keep, what: What) -> Box<Begun> {
+    fn submit(&self, request: Request, keep: Keep, what: OperationLabel) -> Box<Begun> {
         Begun::new(&self.node, self.node.begin(what, request, keep), self.limit)
     }
 }

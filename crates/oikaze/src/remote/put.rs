@@ -1,10 +1,11 @@
 //! Bytes to a peer's region and back: put, put with signal, get.
 
 use super::RemoteRegion;
-use crate::engine::{Keep, Request};
-use crate::operation::{Operation, Verb};
+use crate::operation::Operation;
 use crate::region::RegionSlice;
 use crate::{Error, Result};
+use oikaze_engine::OperationKind;
+use oikaze_engine::{Keep, Request};
 use oikaze_protocol::rma::{Rights, Signal};
 use oikaze_protocol::wind::Body;
 use std::borrow::Borrow;
@@ -28,7 +29,7 @@ impl RemoteRegion {
     pub fn put_copy(&self, offset: u64, bytes: &[u8]) -> Result<Operation<()>> {
         if bytes.len() > COPY_MAX {
             return Err(Error::invalid(
-                self.what(Verb::Put, offset, bytes.len() as u64).to_string(),
+                self.what(OperationKind::Put, offset, bytes.len() as u64).to_string(),
                 format!(
                     "put_copy takes up to {COPY_MAX} bytes; use a registered region (put) or a scope for more"
                 ),
@@ -94,7 +95,7 @@ impl RemoteRegion {
         let len = body.len();
         let request =
             Request::Put { to: self.peer.rank, key: self.published.key, offset, body, signal };
-        self.peer.begin(request, keep, self.what(Verb::Put, offset, len))
+        self.peer.begin(request, keep, self.what(OperationKind::Put, offset, len))
     }
 
     /// Reads from `offset` of the region into a counted slice.
@@ -109,7 +110,7 @@ impl RemoteRegion {
         self.peer.begin(
             request,
             Some(into.clone().keep()),
-            self.what(Verb::Get, offset, segment.len),
+            self.what(OperationKind::Get, offset, segment.len),
         )
     }
 }

@@ -1,8 +1,8 @@
 //! A region of a peer. The other files of this folder have the operations on it.
 
 use super::Peer;
-use crate::engine::{Request, Value};
-use crate::operation::{Verb, What};
+use oikaze_engine::{OperationKind, OperationLabel};
+use oikaze_engine::{Request, Value};
 use oikaze_os::shm::Mapped;
 use oikaze_protocol::limits::GRANTS;
 use oikaze_protocol::rma::{Published, Rights};
@@ -113,7 +113,12 @@ impl RemoteRegion {
         &self.peer
     }
 
-    pub(super) fn what(&self, verb: Verb, offset: u64, len: u64) -> What {
-        What { verb, len, peer: self.peer.rank, at: Some((Arc::clone(&self.name), offset)) }
+    pub(super) fn what(&self, verb: OperationKind, offset: u64, len: u64) -> OperationLabel {
+        OperationLabel {
+            verb,
+            len,
+            peer: self.peer.rank,
+            at: Some((Arc::clone(&self.name), offset)),
+        }
     }
 }

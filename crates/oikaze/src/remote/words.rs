@@ -2,8 +2,9 @@
 //! network does.
 
 use super::RemoteRegion;
-use crate::engine::Request;
-use crate::operation::{Operation, Outcome, Verb};
+use crate::operation::{Operation, Outcome};
+use oikaze_engine::OperationKind;
+use oikaze_engine::Request;
 use oikaze_protocol::rma::{AtomicOp, Word};
 use std::marker::PhantomData;
 
@@ -62,7 +63,12 @@ impl RemoteRegion {
     /// Changes the aligned word at `offset` by `op`, for callers that do not know the word's type
     /// at compile time. Yields the previous bits if `fetch` is set.
     pub fn change(&self, offset: u64, op: AtomicOp, fetch: bool) -> Operation<u64> {
-        self.atomic(offset, op, fetch, Verb::Word(if fetch { "fetching change" } else { "change" }))
+        self.atomic(
+            offset,
+            op,
+            fetch,
+            OperationKind::Word(if fetch { "fetching change" } else { "change" }),
+        )
     }
 
     fn atomic<T: Outcome>(
@@ -70,7 +76,7 @@ impl RemoteRegion {
         offset: u64,
         op: AtomicOp,
         fetch: bool,
-        verb: Verb,
+        verb: OperationKind,
     ) -> Operation<T> {
         if let Some(done) = self.atomic_direct(offset, op) {
             return done;
@@ -164,10 +170,10 @@ impl<T: Word + Outcome> RemoteWord<'_, T> {
     }
 
     fn fetch(self, op: AtomicOp, verb: &'static str) -> Operation<T> {
-        self.region.atomic(self.offset, op, true, Verb::Word(verb))
+        self.region.atomic(self.offset, op, true, OperationKind::Word(verb))
     }
 
     fn change(self, op: AtomicOp, verb: &'static str) -> Operation<()> {
-        self.region.atomic(self.offset, op, false, Verb::Word(verb))
+        self.region.atomic(self.offset, op, false, OperationKind::Word(verb))
     }
 }

@@ -1,11 +1,11 @@
 //! Handle of a shared array.
 
 use super::{ReadGuard, WriteGuard};
-use crate::engine::{Failure, Request, Value};
 use crate::node::{Node, WaitSubject};
 use crate::{Error, Result};
 use bytemuck::Pod;
-use oikaze_os::memory::shared::{SharedMemory, Tracker};
+use oikaze_engine::{Failure, Request, Value};
+use oikaze_os::memory::tracking::{SharedMemory, Tracker};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{self, Access, CoherenceError, Declaration, Homes};
 use oikaze_protocol::limits::PAGE;

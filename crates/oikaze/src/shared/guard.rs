@@ -2,7 +2,7 @@
 
 use super::{Element, SharedArray};
 use crate::Result;
-use oikaze_os::memory::shared as os;
+use oikaze_os::memory::tracking as os;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 

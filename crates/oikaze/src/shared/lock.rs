@@ -1,8 +1,8 @@
 //! Locks between nodes.
 
-use crate::engine::Request;
 use crate::node::{Node, WaitSubject};
 use crate::{Error, Result};
+use oikaze_engine::Request;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -7,8 +7,8 @@ mod remote;
 #[path = "../support/mod.rs"]
 mod support;
 
-use oikaze::job::{Checksum, Secret, Settings};
 use oikaze::{Class, Error, Homes, Job, Operation, ReduceOp, Region, Result, Rights};
+use oikaze_launch::{Checksum, Secret, Settings};
 use std::time::{Duration, Instant};
 use support::{cluster, cluster_once, meet};
 

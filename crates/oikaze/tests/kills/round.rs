@@ -1,9 +1,9 @@
 //! One try: a job of real processes, one of them killed, the others watched until they end.
 
-use oikaze::job::NodeEnd;
-use oikaze::job::environment::{Place, new_incarnation, to_variables};
-use oikaze::job::store::Server;
-use oikaze::job::{Secret, Settings};
+use oikaze_launch::NodeEnd;
+use oikaze_launch::environment::{Place, new_incarnation, to_variables};
+use oikaze_launch::store::Server;
+use oikaze_launch::{Secret, Settings};
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! A job of several nodes in one process, each on its own thread, over loopback.
 
 use oikaze::Job;
-use oikaze::job::{Bootstrap, JobError, Secret, Settings};
+use oikaze_launch::{Bootstrap, JobError, Secret, Settings};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};

@@ -1,8 +1,8 @@
 //! A job of two processes of this test program, which end with the test.
 
-use oikaze::job::environment::{Place, new_incarnation, to_variables};
-use oikaze::job::store::Server;
-use oikaze::job::{Secret, Settings};
+use oikaze_launch::environment::{Place, new_incarnation, to_variables};
+use oikaze_launch::store::Server;
+use oikaze_launch::{Secret, Settings};
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};

@@ -2,7 +2,7 @@
 
 use super::AccessError;
 use super::region::{Region, Side};
-use super::words::{change_32, change_64};
+use crate::memory::atomic::{change_32, change_64};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use oikaze_protocol::rma::{Accumulation, Combine, Number, Width};

@@ -8,7 +8,7 @@
 
 use super::mapping::Mapping;
 use super::{MemoryError, memfd};
-use crate::without::Without;
+use crate::features::Without;
 use rustix::fd::OwnedFd;
 use rustix::mm::{Advice, madvise};
 use std::sync::OnceLock;

@@ -19,6 +19,7 @@
 //! with acquire) or by completions.
 
 mod accumulate;
+mod atomic;
 mod available;
 pub mod borrowed;
 mod error;
@@ -27,19 +28,18 @@ mod gather;
 mod huge;
 pub(crate) mod mapping;
 mod memfd;
+mod paging;
 pub mod placement;
 mod region;
-mod residence;
 mod room;
 mod scatter;
-pub mod shared;
-mod swap;
 mod table;
 #[cfg(test)]
 mod tests;
+pub mod tracking;
 mod truncated_file;
-mod words;
 
+pub use atomic::LocalWord;
 pub use available::has_memory_for;
 pub(crate) use available::memory_left;
 pub use borrowed::{Scope, scope, with_borrowed, with_borrowed_mut};
@@ -53,4 +53,3 @@ pub use region::{Disk, FilePages, NotTaken, PagesLock, Region, RegionKind, WeakR
 pub use scatter::{Places, Scatter};
 pub use table::{Holder, REGIONS_MAX, RegionId, RegionTable, Registered};
 pub use truncated_file::TruncatedFile;
-pub use words::LocalWord;

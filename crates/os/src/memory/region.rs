@@ -79,7 +79,7 @@ pub(crate) trait Owner: core::fmt::Debug + Send + Sync {}
 impl<T: core::fmt::Debug + Send + Sync> Owner for T {}
 
 /// Memory behind a region. `told` of a `File` is set if the kernel reports which of its pages are
-/// in memory ([`super::residence::is_told`]).
+/// in memory ([`crate::memory::paging::is_told`]).
 #[derive(Debug)]
 enum Backing {
     Shared { view: Mapping, alias: Mapping, backed: Backed },

@@ -3,8 +3,8 @@
 use oikaze_protocol::limits::PAGE;
 
 use super::{Finding, Verdict, number, status_field};
-use crate::memory::shared::{self, TrackerKind, userfaultfd_features};
-use crate::without::Without;
+use crate::features::Without;
+use crate::memory::tracking::{self, TrackerKind, userfaultfd_features};
 
 /// Oldest kernel that is tested (Ubuntu 22.04).
 const OLDEST: (u32, u32) = (5, 15);
@@ -114,7 +114,7 @@ fn mode(kind: TrackerKind) -> Finding {
         ),
         _ => ("userfaultfd, user mode only", "for fast tracking without privileges"),
     };
-    match shared::open(kind) {
+    match tracking::open(kind) {
         Ok(_) => Finding::new(what, "works (tried)", needed, Verdict::Good),
         Err(e) => Finding::new(what, e.reason(), needed, Verdict::Degraded).fix(e.remedy()),
     }
@@ -154,7 +154,7 @@ fn features() -> Vec<Finding> {
 
 fn barriers() -> Finding {
     let needed = "for puts between nodes of one machine without fences of their own";
-    if crate::hazard::makes_fences() {
+    if crate::sync::makes_fences() {
         return Finding::new("membarrier", "works (tried)", needed, Verdict::Good);
     }
     Finding::new("membarrier", "refused, or switched off", needed, Verdict::Degraded)
@@ -163,7 +163,7 @@ fn barriers() -> Finding {
 
 fn chosen(without: &Without) -> Finding {
     let needed = "any of the three works; userfaultfd is faster";
-    match shared::choose(without) {
+    match tracking::choose(without) {
         Ok(choice) => {
             let ok = if choice.tracker.kind() == TrackerKind::Mprotect { Verdict::Degraded } else { Verdict::Good };
             Finding::new("page tracking", choice.to_string(), needed, ok)

@@ -14,7 +14,7 @@ pub(crate) use kernel::kernel_version;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::without::Without;
+use crate::features::Without;
 
 /// Suitability of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Finding, Verdict, bytes, number};
-use crate::link::{Bind, Link, Offload, UdpLink};
-use crate::without::Without;
+use crate::features::Without;
+use crate::net::{Bind, Link, Offload, UdpLink};
 use oikaze_protocol::limits::{SOCKET_BUFFER, SOCKET_BUFFER_LEAST};
 
 pub(super) fn findings(without: &Without) -> Vec<Finding> {

@@ -1,9 +1,9 @@
 //! Support for moving and exchanging pages of regions.
 
 use super::{Finding, Verdict, bytes};
+use crate::features::Without;
 use crate::memory::huge_page;
 use crate::memory::placement::{Placement, calibration::Crossovers};
-use crate::without::Without;
 
 pub(super) fn findings(without: &Without) -> Vec<Finding> {
     let placement = Placement::new(without);

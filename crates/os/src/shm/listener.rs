@@ -1,9 +1,9 @@
 //! Listener for connections of local peers, on Unix sockets under a name of the network namespace
 //! and in a directory.
 
-use super::line::Line;
 use crate::descriptor::not_standard;
 use crate::origin::Origin;
+use crate::shm::control_socket::Line;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, chmod};
 use rustix::io::Errno;

@@ -14,36 +14,36 @@
 //! Everything read from it is copied before it is checked, and no reference into it is ever made. A
 //! local peer that writes nonsense, or writes at any moment, damages only what it sends.
 
-mod channel;
+#[cfg(not(all(test, loom)))]
+mod control_socket;
 #[cfg(not(all(test, loom)))]
 mod copy;
 #[cfg(not(all(test, loom)))]
-mod grants;
-#[cfg(not(all(test, loom)))]
-mod line;
+mod lease;
+mod lease_marks;
 #[cfg(not(all(test, loom)))]
 mod listener;
-mod marks;
 mod memory;
 #[cfg(all(test, loom))]
 mod models;
 #[cfg(not(all(test, loom)))]
 mod pair;
+mod ring;
 #[cfg(not(all(test, loom)))]
 mod watch;
 #[cfg(not(all(test, loom)))]
 mod wedged_peer;
 
-pub use channel::{Full, Reader, RingView, STEP_BODY, Writer};
 #[cfg(not(all(test, loom)))]
-pub use grants::{Bell, Gift, Grants, Mapped, to_give};
+pub use control_socket::{Line, Said, Stranger};
 #[cfg(not(all(test, loom)))]
-pub use line::{Line, Said, Stranger};
+pub use lease::{Bell, Gift, Grants, Mapped, to_give};
 #[cfg(not(all(test, loom)))]
 pub use listener::{CALLERS_MAX, Listener};
 pub use memory::Part;
 #[cfg(not(all(test, loom)))]
 pub use pair::{Pair, Side, shared_memory};
+pub use ring::{Full, Reader, RingView, STEP_BODY, Writer};
 #[cfg(not(all(test, loom)))]
 pub use watch::Watch;
 #[cfg(not(all(test, loom)))]

@@ -1,10 +1,10 @@
 //! Models a channel between two processes as one between two threads ([`crate::models`]).
 
-use super::channel::{CHANNEL, Reader, Writer, is_asleep};
-use super::marks::{Marks, layout};
 use super::memory::{Memory, Part};
-use crate::hazard::models::{Interruption, STEPS};
 use crate::models::model;
+use crate::shm::lease_marks::{Marks, layout};
+use crate::shm::ring::{CHANNEL, Reader, Writer, is_asleep};
+use crate::sync::models::{Interruption, STEPS};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{Ordering, fence};

@@ -1,13 +1,13 @@
 //! One side of the memory that two local peers share.
 
-use super::channel::{CHANNEL, Reader, RingView, Writer};
-use super::grants::{Bell, Gift, Grants, Mapped};
-use super::line::{Line, line_pair};
-use super::marks::Marks;
 use super::memory::Memory;
-use crate::hazard::makes_fences;
 use crate::memory::mapping::Mapping;
 use crate::memory::{MemoryError, lasting_len, sealed_file};
+use crate::shm::control_socket::{Line, line_pair};
+use crate::shm::lease::{Bell, Gift, Grants, Mapped};
+use crate::shm::lease_marks::Marks;
+use crate::shm::ring::{CHANNEL, Reader, RingView, Writer};
+use crate::sync::makes_fences;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! One descriptor for all lines of a node.
 
-use super::line::Line;
+use crate::shm::control_socket::Line;
 use rustix::event::epoll;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::time::Timespec;

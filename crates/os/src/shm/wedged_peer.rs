@@ -2,10 +2,10 @@
 //! long. When its process continues, it finishes the operations that it was in (spec/memory.md,
 //! MEM-18.6).
 
-use super::line::Line;
-use super::marks::Marks;
 use super::pair::Pair;
 use crate::memory::{Region, WeakRegion};
+use crate::shm::control_socket::Line;
+use crate::shm::lease_marks::Marks;
 use std::sync::Arc;
 
 /// Tracks a local peer some of whose threads were inside regions when it was given up.

@@ -22,7 +22,7 @@ pub(super) type PageId = (ArrayId, u64);
 /// State of a page on this node (COH-3.1). The first four are of pages whose home is elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum State {
+pub(crate) enum State {
     /// Not mapped, with old bytes.
     Invalid,
     /// Not mapped, and requested from its home.
@@ -150,7 +150,7 @@ impl Declaration {
 
 /// State of an array on this node.
 #[derive(Debug)]
-pub(super) struct Array {
+pub(crate) struct Array {
     pub name: String,
     pub homes: Homes,
     pub pages: u64,

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 /// Appends values to a body.
 #[derive(Debug, Default)]
-pub(super) struct Writer(pub Vec<u8>);
+pub(crate) struct Writer(pub Vec<u8>);
 
 impl Writer {
     pub fn byte(&mut self, value: u8) {
@@ -39,7 +39,7 @@ impl Writer {
 
 /// Takes values from a received body. A body that is too short gives [`Refusal::Malformed`].
 #[derive(Clone, Debug)]
-pub(super) struct Reader<'a>(pub &'a [u8]);
+pub(crate) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
     pub fn byte(&mut self) -> Result<u8, Refusal> {

@@ -3,9 +3,9 @@
 
 use super::array::{PageId, State};
 use super::codec::Headline;
-use super::post::{Posted, Purpose};
 use super::{Access, Coherence, CoherenceError, Pages};
 use crate::Rank;
+use crate::coherence::mailbox::{Posted, Purpose};
 use crate::limits::PAGE;
 use crate::wind::{Body, Class, Message, Nonsense, Refusal, Token};
 use alloc::string::{String, ToString};
@@ -15,7 +15,7 @@ use core::fmt;
 
 /// Operation that was being tried, for messages to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Doing {
+pub(crate) enum Doing {
     Barrier,
     Reduce,
     Declare(String),

@@ -3,9 +3,9 @@
 
 use super::array::{Array, PageId, State};
 use super::codec::{Headline, PageRun};
-use super::post::Purpose;
 use super::{Access, Coherence, Pages};
 use crate::Rank;
+use crate::coherence::mailbox::Purpose;
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
 use crate::wind::{Class, Refusal};
@@ -21,7 +21,7 @@ const STREAMS: usize = 8;
 /// Recent sequences of faults of one array. A fault that continues a sequence fetches twice as far
 /// (COH-3.4).
 #[derive(Clone, Debug, Default)]
-pub(super) struct Streams(Vec<Stream>);
+pub(crate) struct Streams(Vec<Stream>);
 
 #[derive(Clone, Copy, Debug)]
 struct Stream {

@@ -4,9 +4,9 @@
 use super::array::State;
 use super::codec::{Headline, PageRun};
 use super::fetch::FETCH_RUN_MAX;
-use super::post::Purpose;
 use super::{Access, Coherence, Pages, array, diff};
 use crate::Rank;
+use crate::coherence::mailbox::Purpose;
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
 use crate::wind::{Body, Class, Message, Refusal, Segment};

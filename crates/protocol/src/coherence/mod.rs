@@ -1,34 +1,27 @@
 //! Shared arrays (spec/coherence.md): home-based lazy release consistency (COH-1.1).
 
-mod agreement;
+mod access;
 mod array;
+mod clock;
 mod codec;
-mod collective;
 mod diff;
 mod failure;
 mod fetch;
-mod gather;
 mod home;
-mod leaving;
-mod lock;
-mod manager;
-mod notices;
+mod mailbox;
 mod pages;
-mod post;
 mod questions;
-mod release;
 mod statistics;
-mod touch;
+mod sync;
 mod types;
-mod vector_clock;
 
-pub use agreement::REDUCE_MAX;
 pub use array::ARRAY_PAGES_MAX;
 pub use fetch::FETCH_RUN_MAX;
-pub use manager::LockView;
+pub use mailbox::CONTROL_MAX;
 pub use pages::{Access, ArrayId, Pages};
-pub use post::CONTROL_MAX;
 pub use statistics::Statistics;
+pub use sync::agreement::REDUCE_MAX;
+pub use sync::lock_manager::LockView;
 pub use types::{
     CoherenceError, CoherenceEvent, Declaration, Element, Homes, ReduceOp, Reduction, Value, Values,
 };
@@ -36,13 +29,13 @@ pub use types::{
 use crate::Rank;
 use crate::rma::Kind;
 use crate::wind::{Admission, Message, Refusal, Token};
-use agreement::{Call, Declared};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use array::{Array, PageId};
 use core::ops::Range;
+use sync::agreement::{Call, Declared};
 
 /// First byte of the head of every coherence message. The engine passes such messages to this
 /// module.
@@ -66,15 +59,15 @@ pub struct Coherence {
     /// shared if its home is here.
     dirty: BTreeSet<PageId>,
     fetches: fetch::Fetches,
-    touches: Vec<touch::Touch>,
+    touches: Vec<access::Touch>,
     touches_due: bool,
-    knowledge: vector_clock::Knowledge,
-    releases: release::Releases,
-    collective: collective::Collective,
+    knowledge: clock::vector::Knowledge,
+    releases: sync::release::Releases,
+    collective: sync::collective::Collective,
     /// State of rank 0 as the gatherer, unused on other ranks.
-    gather: gather::Gather,
-    locks: lock::Locks,
-    managed: manager::Managed,
+    gather: sync::gather::Gather,
+    locks: sync::lock::Locks,
+    managed: sync::lock_manager::Managed,
     /// Dead nodes, in the order in which this node heard of them. The first one is the cause. Later
     /// ones may have ended because of it (COH-8.2).
     dead: Vec<Rank>,
@@ -85,10 +78,10 @@ pub struct Coherence {
     left: bool,
     leaving: Option<Token>,
     /// Nodes that have begun to leave.
-    leavers: leaving::Leavers,
+    leavers: sync::leaving::Leavers,
     questions: questions::Questions,
     next_token: u64,
-    posted: BTreeMap<u64, post::Posted>,
+    posted: BTreeMap<u64, mailbox::Posted>,
     /// Number of answers to each peer that it has not acknowledged.
     owed: BTreeMap<Rank, usize>,
     /// Messages from this node to itself.
@@ -112,19 +105,19 @@ impl Coherence {
             fetches: fetch::Fetches::default(),
             touches: Vec::new(),
             touches_due: false,
-            knowledge: vector_clock::Knowledge::new(me, nodes),
-            releases: release::Releases::default(),
-            collective: collective::Collective::default(),
-            gather: gather::Gather::default(),
-            locks: lock::Locks::default(),
-            managed: manager::Managed::new(nodes),
+            knowledge: clock::vector::Knowledge::new(me, nodes),
+            releases: sync::release::Releases::default(),
+            collective: sync::collective::Collective::default(),
+            gather: sync::gather::Gather::default(),
+            locks: sync::lock::Locks::default(),
+            managed: sync::lock_manager::Managed::new(nodes),
             dead: Vec::new(),
             lost_page: None,
             lost_diff: None,
             broken: None,
             left: false,
             leaving: None,
-            leavers: leaving::Leavers::default(),
+            leavers: sync::leaving::Leavers::default(),
             questions: questions::Questions::default(),
             next_token: 0,
             posted: BTreeMap::new(),

@@ -7,9 +7,9 @@
 
 use super::codec::{Headline, Wait};
 use super::failure::Doing;
-use super::post::{Posted, Purpose};
 use super::{Coherence, CoherenceEvent};
 use crate::Rank;
+use crate::coherence::mailbox::{Posted, Purpose};
 use crate::limits::VAIN_QUESTIONS_MAX;
 use crate::time::Time;
 use crate::wind::{Class, Nonsense, Refusal};

@@ -4,9 +4,10 @@
 //! is exactly one encoding of a meaning. A head that is one byte too long or too short, or has an
 //! unknown bit set, is malformed (MEM-2.2).
 
-use super::{Accumulation, AtomicOp, Kind, Rights, kind};
+use super::{Accumulation, AtomicOp, Kind, Rights};
 use crate::block::Block;
 use crate::limits::{BODY_MAX, HEAD_MAX, STRIDE_MAX};
+use crate::rma::kind;
 use crate::wind::{Head, Refusal};
 
 /// Requester's name for its request, which comes back in the answer.

@@ -18,31 +18,28 @@
 //! | lookup | head + name, then an answer | the answer has been delivered |
 //! | user message | head + data | Wind has the acknowledgement |
 
-mod accumulate;
 mod answer;
-mod atomic;
 mod destination;
-mod element;
 mod event;
 mod head;
-mod kind;
 mod memory;
+mod message_kind;
 mod names;
+pub mod ops;
 mod refusals;
 mod request;
 mod serve;
-mod strided;
 mod ticket;
 mod unanswered;
 mod user;
 
-pub use atomic::{AtomicOp, Change, Width, Word};
 pub use destination::{Destination, read_rows};
-pub use element::{Accumulation, Combine, Element, Number};
 pub use event::{RmaError, RmaEvent, Value};
 pub use head::{Operation, Published, Signal, TicketId};
-pub use kind::{Kind, costs_credit, kind, places};
 pub use memory::{Memory, Rights};
+pub use message_kind::{Kind, costs_credit, kind, places};
+pub use ops::atomic::{AtomicOp, Change, Width, Word};
+pub use ops::element::{Accumulation, Combine, Element, Number};
 pub use refusals::{Access, Refusals, Refused};
 pub use user::{USER_HEAD, user_head, user_tag};
 
@@ -51,10 +48,10 @@ use crate::block::Block;
 use crate::limits::{ANSWERS_PER_PEER, TRANSFERS_PER_PEER};
 use crate::planted::{Bug, planted};
 use crate::wind::{Body, Class, Message, Refusal, Token};
-use accumulate::{Accumulate, Cuts};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use names::Names;
+use ops::accumulate::{Accumulate, Cuts};
 use ticket::Tickets;
 use unanswered::Unanswered;
 
@@ -63,7 +60,7 @@ use unanswered::Unanswered;
 /// A put names its region by key at every fragment, not by slot. So it never hits a region that was
 /// removed in the middle, or another region that was given the same slot (MEM-3.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Transfer {
+pub(crate) enum Transfer {
     Put {
         key: u64,
         offset: u64,

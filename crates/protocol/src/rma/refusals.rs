@@ -1,8 +1,9 @@
 //! Refusals of this node to peers. The node's owner can ask who wanted which access, and why it was
 //! refused (MEM-1.9).
 
-use super::{Kind, Memory, Operation, Rights, Signal, kind};
+use super::{Kind, Memory, Operation, Rights, Signal};
 use crate::limits::REFUSALS_KEPT;
+use crate::rma::kind;
 use crate::wind::Refusal;
 use crate::{Rank, counters};
 use alloc::collections::VecDeque;

@@ -1,8 +1,6 @@
 //! The target, which serves peers' operations on this node's memory. All input is from a network
 //! (MEM-9.2).
 
-use super::accumulate::Accumulate;
-use super::strided::{PutBlock, deliver_block, place_rows};
 use super::{
     AtomicOp, Destination, Memory, Operation, Rights, Rma, RmaEvent, Serving, Signal, TicketId,
     Transfer, Width,
@@ -10,6 +8,8 @@ use super::{
 use crate::Rank;
 use crate::limits::{ANSWER_INLINE, MESSAGE_MAX, NAME_MAX, NAMES_LISTED};
 use crate::planted::{Bug, planted};
+use crate::rma::ops::accumulate::Accumulate;
+use crate::rma::ops::strided::{PutBlock, deliver_block, place_rows};
 use crate::wind::{Admission, Body, Class, Delivered, Refusal, Segment, Token};
 use alloc::vec::Vec;
 

@@ -4,18 +4,8 @@
 use super::congestion::Gate;
 use super::deferred_ack::DeferredAck;
 use super::handshake::{Handshake, Heard};
-use super::inbox::Inbox;
 use super::lanes::{PerLane, Sending};
-use super::liveness::Liveness;
 use super::mtu::Mtu;
-use super::outbox::Outbox;
-use super::outgoing::Sizes;
-use super::pto::Probe;
-use super::received_datagrams::ReceivedDatagrams;
-use super::refusals::Refusals;
-use super::repair::BulkPortDoubt;
-use super::rtt::RoundTrip;
-use super::send_mode::AckPath;
 use super::{
     Death, Event, Fallback, Handler, Introduction, Latency, Message, Nonsense, PostError, Settings,
     Statistics, Token,
@@ -24,6 +14,16 @@ use crate::Rank;
 use crate::limits::{DATAGRAM_MIN, POST_INLINE, POST_INLINE_ALONE, QUIET_MAX, SMALL_WINDOW_MAX};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
+use crate::wind::ack::received::ReceivedDatagrams;
+use crate::wind::keepalive::Liveness;
+use crate::wind::recovery::pto::Probe;
+use crate::wind::recovery::retransmit::BulkPortDoubt;
+use crate::wind::recovery::rtt::RoundTrip;
+use crate::wind::recv::queue::Inbox;
+use crate::wind::recv::refusals::Refusals;
+use crate::wind::send::mode::AckPath;
+use crate::wind::send::outgoing::Sizes;
+use crate::wind::send::queue::Outbox;
 use crate::wire::Lane;
 use alloc::collections::VecDeque;
 use arrayvec::ArrayVec;

@@ -2,9 +2,9 @@
 
 use super::Settings;
 use super::congestion::{Controller, Gate};
-use super::flight::Flight;
 use crate::limits::DATAGRAM_MIN;
 use crate::time::Time;
+use crate::wind::recovery::in_flight::Flight;
 use crate::wire::Lane;
 use alloc::boxed::Box;
 use core::ops::{Index, IndexMut};

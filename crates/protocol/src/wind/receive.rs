@@ -2,16 +2,16 @@
 
 use super::congestion::Sample;
 use super::connection::{Connection, FAREWELLS, Phase};
-use super::flight::{Acked, Item};
 use super::handler::Above;
 use super::handshake::Heard;
-use super::inbox::Taken;
 use super::lanes::Sending;
-use super::received_datagrams::Wants;
 use super::{CloseReason, Death, Handler, Nonsense};
 use crate::limits::{ACKS_A_DATAGRAM, FAREWELL_PAUSE_MIN, REFUSALS_MAX};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
+use crate::wind::ack::received::Wants;
+use crate::wind::recovery::in_flight::{Acked, Item};
+use crate::wind::recv::queue::Taken;
 use crate::wire::{Acknowledgement, Flags, Fragment, Frame, Frames, Lane, Malformed, Open, View};
 use arrayvec::ArrayVec;
 use core::ops::Range;

@@ -2,13 +2,13 @@
 
 use super::connection::{Connection, Phase};
 use super::lanes::Sending;
-use super::liveness::Pulse;
-use super::pto::Probe;
-use super::received_datagrams::ReceivedDatagrams;
 use super::{Death, Event, Stuck};
 use crate::limits::PROBE_MAX;
 use crate::planted::{Bug, planted};
 use crate::time::Time;
+use crate::wind::ack::received::ReceivedDatagrams;
+use crate::wind::keepalive::Pulse;
+use crate::wind::recovery::pto::Probe;
 use crate::wire::Lane;
 
 impl Connection {

@@ -1,13 +1,13 @@
 //! Sending: the only place that transmits.
 
 use super::connection::{Connection, Phase};
-use super::flight::Item;
 use super::lanes::Sending;
-use super::outgoing::{Outgoing, Piece, Stage};
-use super::received_datagrams::Ranges;
 use super::{SendMode, Transmit};
 use crate::limits::{FAREWELL_PAUSE_MIN, PROBE_MAX, SHORT_WAY_MAX};
 use crate::time::Time;
+use crate::wind::ack::received::Ranges;
+use crate::wind::recovery::in_flight::Item;
+use crate::wind::send::outgoing::{Outgoing, Piece, Stage};
 use crate::wire::{
     Acknowledgement, Builder, Flags, Fragment, Lane, Open, SmallMessage, Withdrawal,
     message_frame_len, open_frame_len,

@@ -4,7 +4,7 @@ use super::Accessor;
 use crate::oracle::SUMS_LEN;
 use crate::program::doing::Doing;
 use crate::program::layout::WORDS_LEN;
-use oikaze::engine::Request;
+use oikaze_engine::Request;
 use oikaze_protocol::Rank;
 use oikaze_protocol::rma::{Accumulation, AtomicOp, Combine, Element};
 use oikaze_protocol::wind::{Body, Refusal};

@@ -2,7 +2,7 @@
 
 use super::{Accessor, Asked};
 use crate::program::doing::{Doing, UnderWay};
-use oikaze::engine::{Completion, Request};
+use oikaze_engine::{Completion, Request};
 use oikaze_protocol::Rank;
 use std::sync::Arc;
 

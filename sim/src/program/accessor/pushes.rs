@@ -4,7 +4,7 @@ use super::Accessor;
 use crate::oracle::{FifosOracle, Push};
 use crate::program::Context;
 use crate::program::doing::Doing;
-use oikaze::engine::Request;
+use oikaze_engine::Request;
 use oikaze_protocol::Rank;
 use oikaze_protocol::wind::Body;
 

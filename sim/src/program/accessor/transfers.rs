@@ -7,7 +7,7 @@ use crate::program::Context;
 use crate::program::doing::{Doing, UnderWay};
 use crate::program::layout::{FIXED_LEN, Layout, SIGNALS};
 use crate::random::bytes_of;
-use oikaze::engine::{Completion, Request};
+use oikaze_engine::{Completion, Request};
 use oikaze_protocol::Rank;
 use oikaze_protocol::block::Block;
 use oikaze_protocol::rma::{Destination, Signal};

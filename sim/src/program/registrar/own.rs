@@ -4,7 +4,7 @@
 use super::{SECRET, WRITTEN, first_run};
 use crate::program::Context;
 use crate::random::{Random, first_other};
-use oikaze::engine::Keep;
+use oikaze_engine::Keep;
 use oikaze_os::memory::{Holder, Region};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::Segment;

@@ -4,7 +4,7 @@
 use super::Sharer;
 use crate::program::Context;
 use crate::program::plan_shared::Ending;
-use oikaze::engine::{Completion, Failure, Request, Value};
+use oikaze_engine::{Completion, Failure, Request, Value};
 use oikaze_protocol::coherence::{CoherenceError, ReduceOp, Reduction, Values};
 use oikaze_protocol::time::Time;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! Answers to questions about this node, and questions to other nodes
-//! ([`Bootstrap::ask_node`](crate::job::Bootstrap::ask_node)).
+//! ([`Bootstrap::ask_node`](oikaze_launch::Bootstrap::ask_node)).
 
 use super::cause::{COLLECTIVE, DOING, Facts, HOLDS, LOCK, NOT_HELD, thread_text};
 use super::{Node, WaitSubject, Waits, lock};

@@ -2,7 +2,7 @@
 //! thread that takes page faults registers them.
 
 use super::{Node, Registered, WaitSubject};
-use oikaze_os::memory::shared::FaultAt;
+use oikaze_os::memory::tracking::FaultAt;
 use std::time::{Duration, Instant};
 
 /// Maximum number of page faults watched at a time. Later ones are served like all others, and not

@@ -18,7 +18,7 @@ pub(super) use faults::Faults;
 pub(crate) use subject::WaitSubject;
 
 use super::{Node, lock};
-use crate::job::Bootstrap;
+use oikaze_launch::Bootstrap;
 use oikaze_protocol::time::Time;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};

@@ -1,5 +1,6 @@
 //! Subjects of waits, in words.
 
+use oikaze_engine::OperationLabel;
 use oikaze_protocol::Rank;
 use std::fmt;
 use std::thread::{Thread, ThreadId};
@@ -31,6 +32,11 @@ pub(crate) enum WaitSubject {
 }
 
 impl WaitSubject {
+    /// Returns the subject of a wait for the end of an operation.
+    pub(crate) fn of_operation(label: &OperationLabel) -> Self {
+        WaitSubject::Operation { what: label.to_string(), peer: Some(label.peer) }
+    }
+
     /// The end of something about which no more is known than its name.
     pub fn other(what: impl Into<String>) -> Self {
         WaitSubject::Operation { what: what.into(), peer: None }

@@ -1,7 +1,7 @@
 //! The registry of a node that runs no engine.
 
 use super::*;
-use crate::job::{Alone, Settings};
+use oikaze_launch::{Alone, Settings};
 
 fn waits(explain_after: Duration) -> Arc<Waits> {
     let settings = Settings { explain_after: Some(explain_after), ..Settings::default() };

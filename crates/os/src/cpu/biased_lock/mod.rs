@@ -13,7 +13,7 @@
 //! moments, while no other thread does. The bias owner leaves the word taken, and marks by plain
 //! stores whether it is inside (biased locking: Dice, Moir and Scherer, Quickly Reacquirable Locks,
 //! 2003). Another thread that wants to enter revokes the bias and makes the bias owner's fence as
-//! in [`crate::hazard`]. If the bias owner is outside then, it stays outside. Otherwise it finds
+//! in [`crate::sync`]. If the bias owner is outside then, it stays outside. Otherwise it finds
 //! the bias revoked when it leaves, opens the lock, wakes the sleepers and checks for requests.
 //! `try_enter` never waits for the bias owner, which may be blocked on the caller. Each revocation
 //! takes some microseconds, and makes the next bias harder to get.

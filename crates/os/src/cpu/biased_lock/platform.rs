@@ -7,30 +7,30 @@ pub use real::*;
 
 #[cfg(not(loom))]
 mod real {
-    use crate::hazard::fences::{self, Reach};
+    use crate::sync::asymmetric_fence::{self, Reach};
 
-    pub const PLACES: usize = crate::hazard::PLACES;
+    pub const PLACES: usize = crate::sync::PLACES;
 
     /// Initial number of entries in a row after which a thread becomes the bias owner.
     pub const PATIENCE: u32 = 256;
 
     #[inline]
     pub fn place() -> Option<u32> {
-        crate::hazard::place().and_then(|place| u32::try_from(place).ok())
+        crate::sync::place().and_then(|place| u32::try_from(place).ok())
     }
 
     /// Returns `true` if fences are asymmetric. Otherwise there is no bias owner.
     pub fn is_asymmetric() -> bool {
-        fences::are_asymmetric(Reach::Process)
+        asymmetric_fence::are_asymmetric(Reach::Process)
     }
 
     #[inline]
     pub fn light() {
-        fences::light(true);
+        asymmetric_fence::light(true);
     }
 
     pub fn heavy() {
-        fences::heavy(Reach::Process);
+        asymmetric_fence::heavy(Reach::Process);
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::calibration::Crossovers;
 use super::huge_moves;
-use super::place::Way;
-use super::span::Span;
-use super::step::Act;
+use crate::memory::placement::chunk::Act;
+use crate::memory::placement::range::Span;
+use crate::memory::placement::strategy::Way;
 use core::ops::Range;
 
 /// Bytes below which any machine copies, because a call into the kernel costs more.

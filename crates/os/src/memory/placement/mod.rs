@@ -36,15 +36,15 @@
 
 pub mod calibration;
 mod choice;
+mod chunk;
 mod copy;
 mod error;
 mod huge_moves;
 mod mover;
-mod place;
+mod range;
+mod scratch;
 mod self_test;
-mod span;
-mod spare;
-mod step;
+mod strategy;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -53,6 +53,6 @@ pub use error::PlacementError;
 pub use huge_moves::whole as whole_units;
 pub use mover::Placed;
 pub(super) use mover::Watched;
-pub use place::{Placement, Way};
-pub use span::{Pages, check, page_size};
+pub use range::{Pages, check, page_size};
+pub use strategy::{Placement, Way};
 pub use view::{install, retract};

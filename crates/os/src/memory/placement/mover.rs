@@ -3,9 +3,9 @@
 
 use super::super::huge::huge_page;
 use super::super::mapping::Mapping;
-use super::super::shared::uffd_sys::{self, feature};
-use super::spare::{CHUNK, Spare};
 use super::{copy, page_size, self_test};
+use crate::memory::placement::scratch::{CHUNK, Spare};
+use crate::memory::tracking::uffd_sys::{self, feature};
 use core::ops::AddAssign;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, Ordering};

@@ -1,8 +1,8 @@
 //! Maps and unmaps pages in the program's view of a shared region.
 
 use super::super::RegionKind;
-use super::span::Span;
 use super::{Pages, PlacementError};
+use crate::memory::placement::range::Span;
 use rustix::mm::{Advice, madvise};
 
 /// Returns a checked range of the program's view of a shared region.

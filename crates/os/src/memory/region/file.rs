@@ -1,9 +1,11 @@
 //! Regions backed by a file, whose pages may be only on disk (MEM-1.10).
 
 use super::super::mapping::Mapping;
-use super::super::{AccessError, MemoryError, PageSize, residence, swap};
+use super::super::{AccessError, MemoryError, PageSize};
 use super::sigbus::NamedMapping;
 use super::{Backing, Region, RegionKind, Side};
+use crate::memory::paging;
+use crate::memory::paging::swap;
 use oikaze_protocol::rma::Rights;
 use rustix::fd::BorrowedFd;
 
@@ -30,7 +32,7 @@ impl Region {
         let at = memory.base();
         // Without the handler, a SIGBUS still ends the process, but without a message.
         let named = NamedMapping::new(file, offset, at, len).ok();
-        let told = residence::is_told(file);
+        let told = paging::is_told(file);
         Ok(Region::new(
             at,
             at,
@@ -63,16 +65,16 @@ impl Region {
         let (at, len) = (self.at(Side::Runtime, offset), len as usize);
         match &self.inner.backing {
             Backing::Staged { disk, .. } => disk.is_present(offset, len as u64),
-            Backing::File { told, .. } if *told => residence::is_present(at, len),
+            Backing::File { told, .. } if *told => paging::is_present(at, len),
             Backing::File { .. } => swap::is_mapped(at, len),
             Backing::Private { .. } => swap::is_present(at, len, |pages| {
-                residence::is_present(at, len) || !swap::is_swapped(pages)
+                paging::is_present(at, len) || !swap::is_swapped(pages)
             }),
             // Pages that were never touched count as present.
             Backing::Shared { alias, backed, .. } => swap::is_present(at, len, |pages| {
                 let start = alias.base().as_ptr().addr();
                 let is_hole = |file| !swap::has_data(file, pages.start - start..pages.end - start);
-                residence::is_present(at, len) || backed.file().is_some_and(is_hole)
+                paging::is_present(at, len) || backed.file().is_some_and(is_hole)
             }),
             // The memory behind a loan is unknown, so an untouched page is fetched once. After the
             // loan's end, nothing is asked about whatever is mapped there.
@@ -101,7 +103,7 @@ impl Region {
             return Ok(());
         }
         let writing = self.writable() && right != Rights::READ;
-        residence::populate(self.at(Side::Runtime, offset), len as usize, writing)
+        paging::populate(self.at(Side::Runtime, offset), len as usize, writing)
             .map_err(|_| AccessError::Lost { offset, len })
     }
 }

@@ -1,10 +1,10 @@
 //! Reports which file's region caused a SIGBUS, before the process ends (MEM-1.15).
 //!
 //! The handler runs on a thread that may hold any lock, so it takes none and allocates nothing. As
-//! [`crate::memory::shared`]'s handler for SIGSEGV, it walks a list whose entries are never freed.
+//! [`crate::memory::tracking`]'s handler for SIGSEGV, it walks a list whose entries are never freed.
 //! Then it does what would have happened without it.
 
-use super::super::shared::segv_chain;
+use crate::memory::tracking::segv_chain;
 use crate::signals::locked_without_signals;
 use core::ffi::CStr;
 use core::ptr::{self, NonNull};

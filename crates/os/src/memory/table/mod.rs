@@ -1,18 +1,18 @@
 //! The region table of one engine, also called path table. A registration is only a table entry,
 //! however long the memory. Registering touches and pins no memory.
 
-mod asked;
-mod changes;
 mod id;
 mod keys;
 mod pack;
 mod pages;
-mod presence;
+mod paging;
+mod remote_access;
+mod rights;
 #[cfg(test)]
 mod tests;
 
-use super::residence::{Fetcher, Lost};
 use super::{Gather, MemoryError, Region, RegionKind, Scatter};
+use crate::memory::paging::{Fetcher, Lost};
 use core::any::Any;
 use core::cell::Cell;
 use core::ops::Range;

@@ -4,16 +4,16 @@
 mod competition;
 mod cubic;
 mod delay;
-mod gate;
 mod pacer;
-mod share;
+mod receive_share;
+mod send_gate;
 #[cfg(test)]
 mod tests;
 
 pub use cubic::Cubic;
 pub use delay::Delay;
-pub(super) use gate::Gate;
-pub use share::Shares;
+pub use receive_share::Shares;
+pub(super) use send_gate::Gate;
 
 use crate::time::Time;
 use alloc::boxed::Box;

@@ -1,8 +1,8 @@
 //! Tests of the controllers on a path given by a formula, and of the shares against a manual count.
 
-use super::share::Grant;
 use super::*;
 use crate::limits::GRANT_TIME;
+use crate::wind::congestion::receive_share::Grant;
 use proptest::prelude::*;
 use std::boxed::Box;
 use std::vec::Vec;

@@ -3,7 +3,7 @@
 use super::channel::{Arrival, Channel, Faults, Random};
 use crate::Rank;
 use crate::time::Time;
-use crate::wind::outgoing::Sizes;
+use crate::wind::send::outgoing::Sizes;
 use crate::wind::*;
 use crate::wire::{Seal, SealKind, View};
 use core::time::Duration;

@@ -1,8 +1,8 @@
 //! File of the user's that holds the calibration, valid until the machine reboots. The file is
 //! believed if no other user can have written it and its checksum is right.
 
-use super::super::span::page_size;
 use super::{Calibration, Crossovers};
+use crate::memory::placement::range::page_size;
 use oikaze_protocol::fnv::fnv1a;
 use rustix::fs::{Mode, OFlags, open};
 use std::fs::{self, File, OpenOptions};

@@ -4,10 +4,10 @@
 use super::super::super::huge::huge_page;
 use super::super::super::{PageSize, Region, memory_left};
 use super::super::mover::Mover;
-use super::super::spare::CHUNK;
 use super::super::{Pages, copy, install, page_size, retract};
 use super::{Calibration, Crossovers};
 use crate::cpu::{Topology, pin_to_core};
+use crate::memory::placement::scratch::CHUNK;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, Ordering};
 use rustix::mm::{Advice, madvise};

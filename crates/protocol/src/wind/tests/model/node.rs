@@ -8,7 +8,7 @@ use crate::wind::Lane;
 use crate::wind::congestion::{Controller, Gate, Sample};
 use crate::wind::lanes::{PerLane, Sending};
 use crate::wind::mtu::Mtu;
-use crate::wind::outgoing::Sizes;
+use crate::wind::send::outgoing::Sizes;
 use crate::wind::{Connection, Introduction, Latency, Settings, Statistics, Token};
 use crate::wire::{Frame, SealKind, View};
 use core::hash::{Hash, Hasher};

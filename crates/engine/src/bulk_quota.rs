@@ -1,0 +1,149 @@
+//! How much bulk a turn sends (WIND-3.10): little while small messages come and go, for what the
+//! kernel has cannot be overtaken, and nothing is heard meanwhile.
+
+use oikaze_protocol::limits::{
+    BULK_A_TURN, BULK_AMONG_SMALL, BULK_AMONG_SMALL_MAX, BULK_AMONG_SMALL_TIME, SMALL_LATELY,
+};
+use oikaze_protocol::time::Time;
+use std::time::Duration;
+
+/// Knowledge about small messages.
+#[derive(Default)]
+pub(crate) struct Priority {
+    /// When one was delivered last.
+    latest: Time,
+    /// One was since bulk was asked for.
+    came: bool,
+    /// The last turn left bulk to the next one.
+    waited: bool,
+    /// When the last turn asked, and the bulk that it has sent since.
+    turn: (Time, usize),
+    pace: Pace,
+}
+
+/// Duration of turns with bulk. The recent minimum counts, because a turn may be interrupted and a
+/// program may let some time pass before the next turn.
+#[derive(Default)]
+struct Pace {
+    /// Number of bytes sent in `took`.
+    bytes: usize,
+    /// Time that these bytes took.
+    took: Duration,
+}
+
+impl Pace {
+    fn learn(&mut self, bytes: usize, took: Duration) {
+        self.took += self.took / 16 + Duration::from_nanos(1);
+        // Is that less a byte?
+        if self.bytes == 0
+            || took.as_nanos() * self.bytes as u128 <= self.took.as_nanos() * bytes as u128
+        {
+            *self = Self { bytes, took };
+        }
+    }
+
+    /// The bytes that a turn sends within `time`.
+    fn within(&self, time: Duration) -> usize {
+        usize::try_from(self.bytes as u128 * time.as_nanos() / self.took.as_nanos().max(1))
+            .unwrap_or(usize::MAX)
+    }
+}
+
+impl Priority {
+    /// A small message was delivered.
+    pub fn small_came(&mut self, now: Time) {
+        (self.latest, self.came) = (now, true);
+    }
+
+    /// Bytes of bulk that this turn may send. None after it has brought something small, for which
+    /// somebody may wait; but not twice in a row.
+    pub fn bulk_share(&mut self, now: Time) -> usize {
+        let (before, sent) = std::mem::replace(&mut self.turn, (now, 0));
+        // Who found the engine taken enters with a clock read before: that seems to take no time.
+        if sent > 0 && now > before {
+            self.pace.learn(sent, now - before);
+        }
+        self.waited = std::mem::take(&mut self.came) && !self.waited;
+        if self.waited {
+            0
+        } else if self.latest != Time(0) && now - self.latest < SMALL_LATELY {
+            self.pace.within(BULK_AMONG_SMALL_TIME).clamp(BULK_AMONG_SMALL, BULK_AMONG_SMALL_MAX)
+        } else {
+            BULK_A_TURN
+        }
+    }
+
+    /// This turn has sent so many bytes of bulk.
+    pub fn bulk_went(&mut self, bytes: usize) {
+        self.turn.1 += bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// WIND-3.10: a machine that sends a run quickly sends more of one at once than one that does
+    /// not.
+    #[test]
+    fn among_small_messages_bulk_goes_for_a_limited_time() {
+        let mut priority = Priority::default();
+        let mut now = Time(5);
+        let mut shares = |priority: &mut Priority, nanoseconds: u64| {
+            for turn in 0..200 {
+                priority.small_came(now);
+                let share = match priority.bulk_share(now) {
+                    0 => priority.bulk_share(now),
+                    share => share,
+                };
+                priority.bulk_went(share);
+                // Now and then something takes its time that is not bulk.
+                let lost = if turn % 7 == 0 { 80_000 } else { 0 };
+                now += Duration::from_nanos(5_000 + lost + share as u64 * nanoseconds / 1000);
+            }
+            priority.bulk_share(now).max(priority.bulk_share(now))
+        };
+        let [fast, slow, between, again] =
+            [200, 1500, 700, 200].map(|cost| shares(&mut priority, cost));
+        assert_eq!(
+            (fast, slow, again),
+            (BULK_AMONG_SMALL_MAX, BULK_AMONG_SMALL, BULK_AMONG_SMALL_MAX)
+        );
+        assert!(between > BULK_AMONG_SMALL && between < BULK_AMONG_SMALL_MAX, "{between}");
+    }
+
+    #[test]
+    fn a_turn_that_seems_to_have_taken_no_time_says_nothing_of_the_machine() {
+        let mut priority = Priority::default();
+        let mut now = Time(1_000_000);
+        for turn in 0..20 {
+            priority.small_came(now);
+            priority.bulk_share(now);
+            priority.bulk_went(BULK_AMONG_SMALL);
+            if turn == 9 {
+                priority.bulk_share(Time(now.0 - 100));
+                priority.bulk_went(BULK_AMONG_SMALL);
+            }
+            now += Duration::from_micros(80);
+        }
+        priority.small_came(now);
+        assert_eq!(priority.bulk_share(now).max(priority.bulk_share(now)), BULK_AMONG_SMALL);
+    }
+
+    #[test]
+    fn bulk_gives_way_to_small_messages_and_is_not_stopped_by_them() {
+        let mut priority = Priority::default();
+        let mut now = Time(5);
+        assert_eq!(priority.bulk_share(now), BULK_A_TURN);
+        for _ in 0..3 {
+            priority.small_came(now);
+            assert_eq!(priority.bulk_share(now), 0);
+            priority.small_came(now);
+            assert_eq!(priority.bulk_share(now), BULK_AMONG_SMALL);
+        }
+        now += SMALL_LATELY - core::time::Duration::from_nanos(1);
+        assert_eq!(priority.bulk_share(now), BULK_AMONG_SMALL);
+        now += SMALL_LATELY;
+        assert_eq!(priority.bulk_share(now), BULK_A_TURN);
+    }
+}

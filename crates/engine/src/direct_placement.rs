@@ -1,0 +1,333 @@
+//! Direct placement: predicts which bulk datagrams come next, so that the kernel copies them
+//! straight to their destination (MEM-3.7).
+
+use super::ingress::Ingress;
+use oikaze_os::memory::Places;
+use oikaze_os::net::{Predicted, Scattered};
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::Pages;
+use oikaze_protocol::limits::{BULK_FRAME_LEN, DATAGRAM_MAX, HEADER_LEN};
+use oikaze_protocol::wind::Forecast;
+use oikaze_protocol::wire::{Seal, View};
+
+/// State from which the next fragment is predicted.
+#[derive(Debug, Default)]
+pub(super) struct DirectPlacement {
+    /// Sender of the latest fragment.
+    pub peer: Option<Rank>,
+    /// Latest forecast that the link was given.
+    told: Option<(Rank, Forecast)>,
+}
+
+impl<P: Pages> Ingress<'_, P> {
+    /// The next bytes of the messages that bulk came for last, as many as one call brings:
+    /// admitted, permitted, and not yet here.
+    pub(super) fn guess(&mut self) -> Option<Predicted> {
+        let rank = self.direct_placement.peer?;
+        let forecast = self.peers.get(rank)?.connection.expected(DATAGRAM_MAX);
+        let first = *forecast.iter().next()?;
+        let mut places = Places::default();
+        for expected in forecast.iter() {
+            let len = (expected.pieces * expected.piece) as u64;
+            let place =
+                self.rma.place_of(rank, expected.message, expected.offset, len, self.memory);
+            // Where one has no place, or one over another's, those behind it have no slot.
+            let place = place.and_then(|segment| self.memory.scatter(segment));
+            if !place.is_some_and(|place| places.push(place)) {
+                break;
+            }
+        }
+        let predicted = Predicted {
+            head: HEADER_LEN + BULK_FRAME_LEN + first.opening,
+            payload: first.piece,
+            tag: self.checksum.len(),
+            places,
+        };
+        self.direct_placement.told = Some((rank, forecast));
+        (!predicted.places.is_empty()).then_some(predicted)
+    }
+
+    /// From that peer, the fragment that was expected at this place, and nothing else? Whether it
+    /// is true is for its seal to say.
+    pub(super) fn is_as_told(&mut self, index: usize, scattered: &Scattered<'_>) -> bool {
+        let Some((rank, ref forecast)) = self.direct_placement.told else { return false };
+        let Scattered { from, head, payload, tag, .. } = *scattered;
+        View::parse_parts(head, payload, tag).is_ok_and(|view| {
+            // What the kernel has joined has one sender.
+            forecast.is(index, &view)
+                && self.peers.of_connection(view.header().connection) == Some(rank)
+                && (index > 0
+                    || self.peers.get(rank).is_some_and(|peer| peer.path_of(from).is_some()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{Node, open, pair, step};
+    use super::super::{Request, Value};
+    use oikaze_os::memory::{Region, Registered};
+    use oikaze_protocol::rma::Rights;
+    use oikaze_protocol::time::Time;
+    use oikaze_protocol::wind::{Body, Segment};
+
+    const LEN: u64 = 200_000;
+    /// Byte in memory that nothing may write.
+    const UNTOUCHED: u8 = 0xEE;
+
+    fn byte(at: u64, which: u64) -> u8 {
+        (at.wrapping_mul(31) ^ (at >> 8) ^ which.wrapping_mul(77)) as u8
+    }
+
+    fn region(node: &mut Node, len: u64, fill: impl Fn(u64) -> u8) -> (Region, Registered) {
+        let region = Region::zeroed(len as usize).unwrap();
+        region.write(0, &(0..len).map(fill).collect::<Vec<u8>>()).unwrap();
+        let registered = node.engine.memory().insert(region.clone(), Rights::ALL).unwrap();
+        (region, registered)
+    }
+
+    fn bytes(region: &Region, offset: u64, len: u64) -> Vec<u8> {
+        let mut bytes = vec![0; len as usize];
+        region.read(offset, &mut bytes).unwrap();
+        bytes
+    }
+
+    fn random(seed: u64) -> impl FnMut(usize) -> usize {
+        let mut state = seed;
+        move |below| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        }
+    }
+
+    /// Damages, repeats, reorders or drops datagrams that came to `b` since the last poll, or
+    /// injects old ones.
+    fn harm(b: &mut Node, old: &mut Vec<Vec<u8>>, mut random: impl FnMut(usize) -> usize) {
+        let mut queue = open(&b.engine.link_mut().from);
+        let mut now: Vec<Vec<u8>> = queue.drain(..).collect();
+        old.extend(now.iter().take(3).cloned());
+        let count = now.len();
+        if count > 0 && random(3) == 0 {
+            match random(6) {
+                0 => now.swap(random(count), random(count)),
+                1 => drop(now.remove(random(count))),
+                2 => now.insert(random(count), now[random(count)].clone()),
+                3 => {
+                    let (which, at) = (random(count), random(60));
+                    let len = now[which].len();
+                    now[which][at.min(len - 1)] ^= 1 << random(8);
+                }
+                4 => now.insert(random(count), old[random(old.len())].clone()),
+                // As long as a fragment, and nothing else of it right.
+                _ => now.insert(random(count), vec![0x5a; now[random(count)].len()]),
+            }
+        }
+        queue.extend(now);
+    }
+
+    /// Reorders, drops or repeats datagrams that came to `b` since the last poll, and leaves their
+    /// content unchanged.
+    fn disorder(b: &mut Node, old: &mut Vec<Vec<u8>>, mut random: impl FnMut(usize) -> usize) {
+        let mut now = open(&b.engine.link_mut().from);
+        old.extend(now.iter().take(3).cloned());
+        let count = now.len();
+        if count > 0 {
+            match random(4) {
+                0 => now.swap(random(count), random(count)),
+                1 => drop(now.remove(random(count))),
+                2 => now.insert(random(count), old[random(old.len())].clone()),
+                _ => {}
+            }
+        }
+    }
+
+    fn run(
+        a: &mut Node,
+        b: &mut Node,
+        mut now: Time,
+        mut until: impl FnMut(&mut Node, usize) -> bool,
+    ) -> Time {
+        for round in 0..200_000 {
+            now = step(now);
+            a.engine.turn(now);
+            if until(b, round) {
+                return now;
+            }
+            b.engine.turn(now);
+        }
+        panic!("it never ended");
+    }
+
+    /// MEM-3.7: puts one after the other, some over one another, through a wire that does its
+    /// worst.
+    #[test]
+    fn whatever_comes_each_put_is_whole_and_no_other_byte_changes() {
+        let mut in_place = 0;
+        for seed in 0..40 {
+            let (mut a, mut b, mut now) = pair();
+            b.engine.link_mut().scatters = true;
+            let mut random = random(seed);
+            let (target, there) = region(&mut b, 3 * LEN, |_| UNTOUCHED);
+            let mut expected = vec![UNTOUCHED; 3 * LEN as usize];
+            let mut old = Vec::new();
+            for which in 0..4 {
+                let (_, source) = region(&mut a, LEN, |at| byte(at, which));
+                // Each over a part of the one before.
+                let (offset, len) =
+                    (which * 60_000 + random(1000) as u64, 1 + random(LEN as usize) as u64);
+                let body = Body::Segment(Segment { region: source.slot, offset: 0, len });
+                let put = a.ask(Request::Put { to: 1, key: there.key, offset, body, signal: None });
+                let range = offset as usize..(offset + len) as usize;
+                now = run(&mut a, &mut b, now, |b, _| {
+                    harm(b, &mut old, &mut random);
+                    let bytes = bytes(&target, 0, 3 * LEN);
+                    assert!(
+                        bytes[..range.start] == expected[..range.start]
+                            && bytes[range.end..] == expected[range.end..],
+                        "{seed} {which}"
+                    );
+                    put.is_done()
+                });
+                assert_eq!(put.outcome(), Some(Ok(Value::Done)));
+                range.zip(0..).for_each(|(at, from)| expected[at] = byte(from, which));
+                assert!(bytes(&target, 0, 3 * LEN) == expected, "{seed} {which}");
+                // Datagrams of puts that are over change nothing any more.
+                open(&b.engine.link_mut().from).extend(old.iter().cloned());
+                b.turn(now);
+                assert!(bytes(&target, 0, 3 * LEN) == expected, "{seed} {which}: old datagrams");
+            }
+            in_place += b.engine.link_mut().in_place;
+        }
+        assert!(in_place > 1000, "{in_place} datagrams came to their place");
+    }
+
+    /// MEM-3.7: several at once, whose datagrams take turns.
+    #[test]
+    fn puts_under_way_together_are_whole_and_no_other_byte_changes() {
+        let (mut in_place, puts) = (0, 3);
+        for seed in 0..20 {
+            let (mut a, mut b, now) = pair();
+            b.engine.link_mut().scatters = true;
+            let mut random = random(seed);
+            // Each with a gap behind it that nobody may touch.
+            let (target, there) = region(&mut b, puts * (LEN + 100), |_| UNTOUCHED);
+            let sent: Vec<_> = (0..puts)
+                .map(|which| {
+                    let (_, source) = region(&mut a, LEN, |at| byte(at, which));
+                    let body = Body::Segment(Segment { region: source.slot, offset: 0, len: LEN });
+                    a.ask(Request::Put {
+                        to: 1,
+                        key: there.key,
+                        offset: which * (LEN + 100),
+                        body,
+                        signal: None,
+                    })
+                })
+                .collect();
+            let mut old = Vec::new();
+            run(&mut a, &mut b, now, |b, _| {
+                harm(b, &mut old, &mut random);
+                sent.iter().all(|put| put.is_done())
+            });
+            for (which, put) in (0..puts).zip(&sent) {
+                assert_eq!(put.outcome(), Some(Ok(Value::Done)));
+                let right: Vec<u8> =
+                    (0..LEN).map(|at| byte(at, which)).chain([UNTOUCHED; 100]).collect();
+                assert!(bytes(&target, which * (LEN + 100), LEN + 100) == right, "{seed} {which}");
+            }
+            in_place += b.engine.link_mut().in_place;
+        }
+        assert!(in_place > 1000, "{in_place} datagrams came to their place");
+    }
+
+    /// MEM-3.7: two at once over the same bytes, by one key or by two of the same memory, and a
+    /// third beside them. What is mixed up or comes once more is not as predicted: it is taken out
+    /// as it was sent, whatever came behind it.
+    #[test]
+    fn puts_over_one_another_damage_nothing_that_comes_between_them() {
+        let mut in_place = 0;
+        for seed in 0..20 {
+            let (mut a, mut b, now) = pair();
+            b.engine.link_mut().scatters = true;
+            let mut random = random(seed);
+            // Further on than a turn of the first has got when the second has its own.
+            let second = 20_000 + random(40_000) as u64;
+            let (target, there) = region(&mut b, LEN + second, |_| UNTOUCHED);
+            let again = b.engine.memory().insert(target.clone(), Rights::ALL).unwrap();
+            let (beside, elsewhere) = region(&mut b, LEN, |_| UNTOUCHED);
+            let key = if seed % 2 == 0 { there.key } else { again.key };
+            let asked = [(there.key, 0), (key, second), (elsewhere.key, 0)];
+            let sent: Vec<_> = asked
+                .into_iter()
+                .zip(0..)
+                .map(|((key, offset), which)| {
+                    let (_, source) = region(&mut a, LEN, |at| byte(at, which));
+                    let body = Body::Segment(Segment { region: source.slot, offset: 0, len: LEN });
+                    a.ask(Request::Put { to: 1, key, offset, body, signal: None })
+                })
+                .collect();
+            let mut old = Vec::new();
+            run(&mut a, &mut b, now, |b, _| {
+                disorder(b, &mut old, &mut random);
+                sent.iter().all(|put| put.is_done())
+            });
+            assert!(sent.iter().all(|put| put.outcome() == Some(Ok(Value::Done))));
+            assert_eq!(b.engine.counters().unsealed, 0, "{seed}: a datagram was damaged here");
+            assert!(
+                bytes(&beside, 0, LEN) == (0..LEN).map(|at| byte(at, 2)).collect::<Vec<_>>(),
+                "{seed}"
+            );
+            for (at, found) in (0..).zip(bytes(&target, 0, LEN + second)) {
+                let first = at < LEN && found == byte(at, 0);
+                assert!(first || (at >= second && found == byte(at - second, 1)), "{seed} {at}");
+            }
+            in_place += b.engine.link_mut().in_place;
+        }
+        assert!(in_place > 1000, "{in_place} datagrams came to their place");
+    }
+
+    /// The region goes in the middle: from then on nothing is predicted in it, and its memory stays
+    /// as it is.
+    #[test]
+    fn nothing_is_received_into_a_region_that_is_gone() {
+        let (mut a, mut b, now) = pair();
+        b.engine.link_mut().scatters = true;
+        let (target, there) = region(&mut b, LEN, |_| UNTOUCHED);
+        let (_, source) = region(&mut a, LEN, |at| byte(at, 1));
+        let body = Body::Segment(Segment { region: source.slot, offset: 0, len: LEN });
+        let put = a.ask(Request::Put { to: 1, key: there.key, offset: 0, body, signal: None });
+        let mut kept = None;
+        run(&mut a, &mut b, now, |b, _| {
+            if kept.is_none() && b.engine.link_mut().in_place > 5 {
+                b.engine.memory().remove(there.slot);
+                kept = Some(bytes(&target, 0, LEN));
+            }
+            put.is_done()
+        });
+        assert!(matches!(put.outcome(), Some(Err(_))));
+        assert!(kept.is_some_and(|kept| kept == bytes(&target, 0, LEN)));
+    }
+
+    /// The answer to a get, too, comes to its place.
+    #[test]
+    fn a_get_is_received_into_its_destination() {
+        let (mut a, mut b, now) = pair();
+        a.engine.link_mut().scatters = true;
+        let (into, here) = region(&mut a, LEN + 20, |_| UNTOUCHED);
+        let (_, there) = region(&mut b, LEN, |at| byte(at, 5));
+        let into_segment = Segment { region: here.slot, offset: 10, len: LEN };
+        let get = a.ask(Request::Get { from: 1, key: there.key, offset: 0, into: into_segment });
+        run(&mut a, &mut b, now, |_, _| get.is_done());
+        assert_eq!(get.outcome(), Some(Ok(Value::Done)));
+        assert!(bytes(&into, 10, LEN) == (0..LEN).map(|at| byte(at, 5)).collect::<Vec<_>>());
+        assert!(
+            bytes(&into, 0, 10)
+                .iter()
+                .chain(&bytes(&into, LEN + 10, 10))
+                .all(|byte| *byte == UNTOUCHED)
+        );
+        assert!(a.engine.link_mut().in_place > 20);
+    }
+}

@@ -1,0 +1,80 @@
+//! Labels of operations, from which errors and explanations of waits are made.
+
+use oikaze_protocol::Rank;
+use std::fmt;
+use std::sync::Arc;
+
+/// Kind of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperationKind {
+    Get,
+    GetBlock,
+    GetList,
+    Put,
+    PutBlock,
+    PutList,
+    Accumulate,
+    Push,
+    Message,
+    /// Change of one word.
+    Word(&'static str),
+}
+
+impl fmt::Display for OperationKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            OperationKind::Get => "get",
+            OperationKind::GetBlock => "get of a block",
+            OperationKind::GetList => "get of a list",
+            OperationKind::Put => "put",
+            OperationKind::PutBlock => "put of a block",
+            OperationKind::PutList => "put of a list",
+            OperationKind::Accumulate => "accumulate",
+            OperationKind::Push => "push",
+            OperationKind::Message => "message",
+            OperationKind::Word(change) => change,
+        })
+    }
+}
+
+/// Description of an operation, formatted only when it is read.
+#[derive(Clone, Debug)]
+pub struct OperationLabel {
+    pub verb: OperationKind,
+    pub len: u64,
+    pub peer: Rank,
+    /// Region and offset, for one-sided operations.
+    pub at: Option<(Arc<str>, u64)>,
+}
+
+impl OperationLabel {
+    /// Returns what may have become of the operation at a node that died before it confirmed
+    /// (MEM-5.3, MEM-12.5).
+    pub fn fate(&self) -> Option<&'static str> {
+        match self.verb {
+            OperationKind::Get | OperationKind::GetBlock | OperationKind::GetList => None,
+            OperationKind::Put | OperationKind::PutBlock | OperationKind::PutList => {
+                Some("of which any part may be there")
+            }
+            OperationKind::Accumulate => {
+                Some("of which some elements may have been combined, each once at most")
+            }
+            OperationKind::Push | OperationKind::Message | OperationKind::Word(_) => {
+                Some("which may have taken place there or not")
+            }
+        }
+    }
+}
+
+impl fmt::Display for OperationLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { verb, len, peer, at } = self;
+        match at {
+            Some((region, offset)) => write!(
+                f,
+                "{verb} of {len} bytes at offset {offset} of region \"{region}\" on node {peer}"
+            ),
+            None => write!(f, "{verb} of {len} bytes to node {peer}"),
+        }
+    }
+}

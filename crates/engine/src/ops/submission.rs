@@ -1,0 +1,293 @@
+//! Requests of threads to the engine, in the order in which they were made.
+
+use super::operation::{Completion, Sink};
+use crate::shm::ShmChannel;
+use crate::shm::exchange::Swap;
+use oikaze_os::memory::RegionId;
+use oikaze_protocol::Rank;
+use oikaze_protocol::block::Block;
+use oikaze_protocol::coherence::{Access, ArrayId, Declaration, Reduction};
+use oikaze_protocol::rma::{Accumulation, AtomicOp, Destination, Signal};
+use oikaze_protocol::wind::{Body, Class, Segment};
+use std::any::Any;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Counted reference that must outlive an operation, such as the region that it reads.
+pub type Keep = Option<Arc<dyn Any + Send + Sync>>;
+
+/// One request. A request with a completion settles it exactly once.
+pub struct Submission {
+    /// Operation to perform.
+    pub request: Request,
+    /// Completion that receives the outcome; `None` if nobody waits for it.
+    pub completion: Option<Arc<Completion>>,
+    /// References that must stay alive meanwhile.
+    pub keep: Keep,
+}
+
+/// Operations that a thread can request.
+pub enum Request {
+    /// Writes to a peer's region.
+    Put {
+        /// Rank of the peer.
+        to: Rank,
+        /// Key of the region.
+        key: u64,
+        /// Offset in bytes from the start of the region.
+        offset: u64,
+        /// Bytes to write.
+        body: Body,
+        /// Addition to a word once the bytes are in place.
+        signal: Option<Signal>,
+    },
+    /// Reads from a peer's region.
+    Get {
+        /// Rank of the peer.
+        from: Rank,
+        /// Key of the region.
+        key: u64,
+        /// Offset in bytes from the start of the region.
+        offset: u64,
+        /// Destination of the bytes.
+        into: Segment,
+    },
+    /// Writes rows of a peer's region.
+    PutBlock {
+        /// Rank of the peer.
+        to: Rank,
+        /// Key of the region.
+        key: u64,
+        /// Rows to write.
+        block: Box<Block>,
+        /// Bytes of the rows, packed.
+        body: Body,
+        /// Addition to a word once the bytes are in place.
+        signal: Option<Signal>,
+    },
+    /// Reads rows of a peer's region.
+    GetBlock {
+        /// Rank of the peer.
+        from: Rank,
+        /// Key of the region.
+        key: u64,
+        /// Rows to read.
+        block: Box<Block>,
+        /// Destination of the bytes.
+        into: Destination,
+    },
+    /// Read-modify-write of one word of a peer's region.
+    Atomic {
+        /// Rank of the peer.
+        at: Rank,
+        /// Key of the region.
+        key: u64,
+        /// Offset in bytes from the start of the region; a multiple of the word's width.
+        offset: u64,
+        /// Operation on the word.
+        op: AtomicOp,
+        /// Is `true` if the caller wants the old value. Otherwise the operation is done when it is
+        /// acknowledged.
+        fetch: bool,
+    },
+    /// Combines elements with those of a peer's region.
+    Accumulate {
+        /// Rank of the peer.
+        to: Rank,
+        /// Key of the region.
+        key: u64,
+        /// Offset in bytes from the start of the region; a multiple of the element's width.
+        offset: u64,
+        /// Kind of the elements and the operation on them.
+        how: Accumulation,
+        /// Elements, as they stand in memory.
+        body: Body,
+    },
+    /// Puts an element into a FIFO of a peer.
+    Push {
+        /// Rank of the peer.
+        to: Rank,
+        /// Key of the region.
+        key: u64,
+        /// Element to put.
+        body: Body,
+        /// Is `true` if a thread waits for it.
+        urgent: bool,
+    },
+    /// Finds a region that a peer has published.
+    Lookup {
+        /// Rank of the peer.
+        at: Rank,
+        /// Name of the region.
+        name: String,
+    },
+    /// Sends a message.
+    Send {
+        /// Rank of the receiver.
+        to: Rank,
+        /// Message class, which sets the order.
+        class: Class,
+        /// Tag that the user chose.
+        tag: u64,
+        /// Content of the message.
+        body: Body,
+    },
+    /// Maps a region of a local peer, if that is allowed.
+    Map {
+        /// Rank of the peer.
+        at: Rank,
+        /// Key of the region.
+        key: u64,
+    },
+    /// Exchange pages with a local peer's region, if that can be: as many as are found in one piece
+    /// at both ends.
+    Swap(Box<Swap>),
+    /// Withdraws a published name.
+    Withdraw {
+        /// Name to withdraw.
+        name: String,
+    },
+    /// Removes a region, which nothing can touch afterwards.
+    Remove {
+        /// Number of the region.
+        region: RegionId,
+    },
+    /// Drops the source of an operation that has not settled: the source is never read again (but
+    /// see WIND-5.5).
+    Cancel {
+        /// Completion of the operation.
+        completion: Arc<Completion>,
+    },
+    /// Makes later operations to this peer, or to each peer, begin only after the earlier ones have
+    /// ended.
+    Fence {
+        /// Rank of the peer; `None` applies the fence to each peer separately.
+        peer: Option<Rank>,
+    },
+    /// Settles when all earlier operations have ended.
+    Flush {
+        /// Rank of the peer; `None` means all peers.
+        peer: Option<Rank>,
+    },
+    /// Passes an operation's outcome to a sink as well, now or when it appears. Requested once.
+    Tell {
+        /// Completion of the operation.
+        completion: Arc<Completion>,
+        /// Sink that receives the outcome.
+        sink: Box<dyn Sink>,
+    },
+    /// Reports that the user has read messages from a peer.
+    Consumed {
+        /// Rank of the sender.
+        from: Rank,
+        /// Number of messages.
+        messages: u64,
+        /// Number of bytes in all their bodies.
+        bytes: u64,
+    },
+    /// Creates a shared array together with all other nodes.
+    Declare(Declaration),
+    /// Reports to all nodes that make this array why this node cannot.
+    CannotDeclare(Declaration, String),
+    /// Makes pages of an array valid for this access.
+    Touch {
+        /// Id of the array.
+        array: ArrayId,
+        /// Pages to make valid.
+        pages: Range<u64>,
+        /// Access for loads or for stores.
+        access: Access,
+    },
+    /// Reports that an application thread waits at this page.
+    Fault {
+        /// Id of the array.
+        array: ArrayId,
+        /// Page at which the thread waits.
+        page: u64,
+        /// Access that the thread wants, if the tracker knows it.
+        access: Option<Access>,
+    },
+    /// Barrier after which every node sees the writes of every node.
+    Barrier,
+    /// Combines values of all nodes.
+    Reduce(Reduction),
+    /// Ends shared operations of this node; settles when all nodes have left.
+    Leave,
+    /// Takes a lock.
+    Lock(u64),
+    /// Releases a lock.
+    Unlock(u64),
+    /// Settles a completion with the message that the fast path put into a local peer's ring.
+    Promise {
+        /// Rank of the local peer.
+        peer: Rank,
+        /// Channel to the local peer.
+        channel: Arc<ShmChannel>,
+        /// Position in the ring at which the message ends.
+        position: u64,
+        /// Completion to settle.
+        completion: Arc<Completion>,
+    },
+    /// Reports that, by the launcher's word, the process of a peer has ended.
+    PeerEnded {
+        /// Rank of the node.
+        peer: Rank,
+        /// Is `true` if the process ended with status 0.
+        success: bool,
+    },
+    /// Closes the connections to all peers.
+    Close,
+}
+
+impl Request {
+    /// Bytes that were copied for the operation, and are kept until it has ended.
+    #[must_use]
+    pub fn copied(&self) -> u64 {
+        match self {
+            Request::Put { body: Body::Inline(bytes), .. }
+            | Request::PutBlock { body: Body::Inline(bytes), .. }
+            | Request::Accumulate { body: Body::Inline(bytes), .. }
+            | Request::Push { body: Body::Inline(bytes), .. }
+            | Request::Send { body: Body::Inline(bytes), .. } => bytes.len() as u64,
+            _ => 0,
+        }
+    }
+
+    /// The peer that fences and flushes of this operation concern.
+    #[must_use]
+    pub fn peer(&self) -> Option<Rank> {
+        match self {
+            Request::Put { to: peer, .. }
+            | Request::Get { from: peer, .. }
+            | Request::PutBlock { to: peer, .. }
+            | Request::GetBlock { from: peer, .. }
+            | Request::Atomic { at: peer, .. }
+            | Request::Accumulate { to: peer, .. }
+            | Request::Push { to: peer, .. }
+            | Request::Lookup { at: peer, .. }
+            | Request::Send { to: peer, .. } => Some(*peer),
+            // What takes effect here and at once, and what concerns all nodes.
+            Request::Map { .. }
+            | Request::Swap(_)
+            | Request::Withdraw { .. }
+            | Request::Remove { .. }
+            | Request::Cancel { .. }
+            | Request::Fence { .. }
+            | Request::Flush { .. }
+            | Request::Tell { .. }
+            | Request::Promise { .. }
+            | Request::Consumed { .. }
+            | Request::Declare(_)
+            | Request::CannotDeclare(..)
+            | Request::Touch { .. }
+            | Request::Fault { .. }
+            | Request::Barrier
+            | Request::Reduce(_)
+            | Request::Leave
+            | Request::Lock(_)
+            | Request::Unlock(_)
+            | Request::PeerEnded { .. }
+            | Request::Close => None,
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The seals in use today (WIRE-5): CRC32C for data, end to end or of headers only; a keyed MAC for
+//! handshakes.
+
+use oikaze_os::checksum::crc32c;
+use oikaze_os::net::Reseal;
+use oikaze_os::secret::Secret;
+use oikaze_protocol::limits::HEADER_LEN;
+use oikaze_protocol::wire::{Seal, SealKind};
+use std::ops::Range;
+
+/// CRC32C (RFC 3720, appendix B.4) over header and frames, and over the payload unless that is left
+/// to the network cards.
+#[derive(Clone, Copy, Debug)]
+pub struct Checksum {
+    payload: bool,
+}
+
+impl Checksum {
+    /// The checksum of this kind; `None` if the kind is none.
+    #[must_use]
+    pub fn of(kind: SealKind) -> Option<Self> {
+        match kind {
+            SealKind::HeaderOnly => Some(Self { payload: false }),
+            SealKind::EndToEnd => Some(Self { payload: true }),
+            SealKind::Handshake | SealKind::Aead => None,
+        }
+    }
+
+    /// As many of these parts as it covers: header and frames are the first.
+    fn covered(self) -> usize {
+        if self.payload { usize::MAX } else { 1 }
+    }
+
+    fn sum(self, parts: &[&[u8]]) -> [u8; 4] {
+        let covered = parts.iter().take(self.covered()).filter(|part| !part.is_empty());
+        covered.fold(0, |sum, part| crc32c(sum, part)).to_le_bytes()
+    }
+}
+
+impl Seal for Checksum {
+    fn kind(&self) -> SealKind {
+        if self.payload { SealKind::EndToEnd } else { SealKind::HeaderOnly }
+    }
+
+    fn tag(&self, parts: &[&[u8]], out: &mut [u8]) {
+        for (to, from) in out.iter_mut().zip(self.sum(parts)) {
+            *to = from;
+        }
+    }
+
+    fn verify(&self, covered: &[u8], payload: &[u8], tag: &[u8]) -> bool {
+        self.sum(&[covered, payload]) == *tag
+    }
+}
+
+/// HMAC-SHA-256 under a secret derived from the job's, cut to 16 bytes (RFC 2104, section 5): who
+/// does not know the secret gets no connection.
+#[derive(Clone, Debug)]
+pub struct HandshakeSeal {
+    secret: Secret,
+}
+
+impl HandshakeSeal {
+    /// A seal under the job's secret.
+    #[must_use]
+    pub fn new(job: &Secret) -> Self {
+        Self { secret: job.derive(&[b"oikaze handshake"]) }
+    }
+}
+
+impl Seal for HandshakeSeal {
+    fn kind(&self) -> SealKind {
+        SealKind::Handshake
+    }
+
+    fn tag(&self, parts: &[&[u8]], out: &mut [u8]) {
+        for (to, from) in out.iter_mut().zip(self.secret.mac(parts)) {
+            *to = from;
+        }
+    }
+
+    fn verify(&self, covered: &[u8], payload: &[u8], tag: &[u8]) -> bool {
+        tag.len() == self.len() && self.secret.verify(&[covered, payload], tag)
+    }
+}
+
+/// Bytes of the header that hold the length of the frames (WIRE-2).
+const FRAMES_LEN: Range<usize> = 18..20;
+
+/// Reseals like an attacker on the path without the job's secret: a checksum can be made right, a
+/// handshake's seal cannot.
+impl Reseal for Checksum {
+    fn reseal(&self, datagram: &mut [u8]) {
+        let Some(end) =
+            datagram.len().checked_sub(self.len()).filter(|_| !datagram.starts_with(&[0; 8]))
+        else {
+            return;
+        };
+        let (covered, tag) = datagram.split_at_mut(end);
+        let frames_len = covered
+            .get(FRAMES_LEN)
+            .and_then(|bytes| bytes.try_into().ok())
+            .map_or(0, u16::from_le_bytes);
+        let (head, payload) = covered.split_at((HEADER_LEN + usize::from(frames_len)).min(end));
+        self.tag(&[head, payload], tag);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Checksum;
+    use oikaze_os::net::Reseal;
+    use oikaze_protocol::limits::HEADER_LEN;
+    use oikaze_protocol::wire::{Seal, SealKind};
+
+    /// WIRE-5.2, WIRE-5.5: header and frames are covered by either kind, the payload by kind 1 only
+    /// (WIRE-5.1, 5.2).
+    #[test]
+    fn what_each_kind_covers() {
+        let (covered, payload) = (b"header and frames".as_slice(), b"payload".as_slice());
+        for (kind, sees_the_payload) in [(SealKind::HeaderOnly, false), (SealKind::EndToEnd, true)]
+        {
+            let seal = Checksum::of(kind).unwrap();
+            let mut tag = [0; 4];
+            seal.tag(&[covered, payload], &mut tag);
+            assert_eq!((seal.kind(), seal.len()), (kind, tag.len()));
+            assert!(seal.verify(covered, payload, &tag));
+            assert!(!seal.verify(b"header or frames", payload, &tag));
+            assert_eq!(seal.verify(covered, b"pay10ad", &tag), !sees_the_payload);
+            assert!(!seal.verify(covered, payload, &tag[..3]));
+        }
+        assert!(
+            Checksum::of(SealKind::Handshake).is_none() && Checksum::of(SealKind::Aead).is_none()
+        );
+    }
+
+    /// A datagram that was changed on the way has the tag of its kind; a handshake cannot have it.
+    #[test]
+    fn resealed_datagrams_verify_but_for_handshakes() {
+        for kind in [SealKind::HeaderOnly, SealKind::EndToEnd] {
+            let checksum = Checksum::of(kind).unwrap();
+            let mut datagram = vec![3; HEADER_LEN + 50];
+            datagram[18..20].copy_from_slice(&30_u16.to_le_bytes());
+            checksum.reseal(&mut datagram);
+            let (covered, tag) = datagram.split_at(HEADER_LEN + 46);
+            let (head, payload) = covered.split_at(HEADER_LEN + 30);
+            assert!(checksum.verify(head, payload, tag));
+            // Lengths that do not fit, and too few bytes for a tag.
+            datagram[18..20].fill(0xff);
+            checksum.reseal(&mut datagram);
+            (0..HEADER_LEN).for_each(|len| checksum.reseal(&mut datagram[..len]));
+            datagram[..8].fill(0);
+            let before = datagram.clone();
+            checksum.reseal(&mut datagram);
+            assert_eq!(datagram, before);
+        }
+    }
+}

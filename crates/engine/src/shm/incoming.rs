@@ -1,0 +1,430 @@
+//! From a local peer: records become messages for the layers above. Everything read here was
+//! written by another process: headings are judged ([`Heading::decode`]), heads and bodies
+//! copied before anybody looks at them.
+
+use crate::buffer_pool::{Body, BufferPool};
+use oikaze_os::shm::{Reader, STEP_BODY};
+use oikaze_protocol::Rank;
+use oikaze_protocol::limits::{
+    BODY_MAX, BODY_SHORT, CREDIT, CREDIT_OVERHEAD, HEAD_MAX, MESSAGE_MAX, RECORD_BODY,
+    RECORD_BYTES_A_LOOK, RESERVED_MAX,
+};
+use oikaze_protocol::rma::{self, USER_HEAD};
+use oikaze_protocol::shm::{Damaged, Heading, Kind};
+use oikaze_protocol::wind::{Admission, Class, Delivered, Handler, Head, Refusal};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Numbers of messages that came through a ring: none that Wind gives.
+const NUMBERS: u64 = 1 << 63;
+/// Bodies from this length on may stay in the ring no longer than until the next record.
+const LONG: usize = 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct Incoming {
+    /// Messages begun, ever.
+    messages: u64,
+    arriving: Option<Arriving>,
+    /// Refusals that the writer has no room to be told of yet.
+    untold: VecDeque<Untold>,
+    /// Bytes on their way from a ring to where they belong.
+    scratch: Vec<u8>,
+    /// Credit that users' messages have taken and that was not given back, and what was, ever.
+    charged: u64,
+    returned: u64,
+    goodbye: bool,
+    /// The oldest record stays where it is, because its pages are absent.
+    pub blocked: bool,
+    /// It has stayed for long enough, and is refused; as is all that a dead writer left.
+    pub patience_over: bool,
+    pub writer_is_dead: bool,
+    /// Keys of regions that the local peer wants to map.
+    pub asked: VecDeque<u64>,
+    /// Answers of the local peer to requests of this node.
+    pub given: VecDeque<Given>,
+    /// Numbers of exchanges that the local peer wants, and of those that were asked of it, with
+    /// whether they were done.
+    pub swaps: VecDeque<u64>,
+    pub swapped: VecDeque<(u64, bool)>,
+}
+
+/// An answer to [`Kind::Ask`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Given {
+    pub key: u64,
+    /// The memory lies in the socket.
+    pub is_there: bool,
+}
+
+#[derive(Debug)]
+struct Untold {
+    start: u64,
+    end: u64,
+    refusal: Refusal,
+}
+
+/// Questions and answers that are not processed yet; more are nonsense.
+const ASKED_MAX: usize = 4096;
+
+// A short body is copied with whatever stands behind it in the same step: a copy of known length is
+// two instructions.
+const _: () = assert!(USER_HEAD + BODY_SHORT <= STEP_BODY);
+
+/// A message that does not fit into one record.
+#[derive(Debug)]
+struct Arriving {
+    number: u64,
+    class: Class,
+    head: Head,
+    len: u64,
+    at: u64,
+    charge: u64,
+    way: Way,
+}
+
+/// Where its body goes.
+#[derive(Debug)]
+enum Way {
+    Place,
+    Assemble(Vec<u8>),
+    Refuse(Refusal),
+}
+
+/// Messages that were handed up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Delivery {
+    pub messages: u64,
+    pub bytes: u64,
+}
+
+impl Incoming {
+    /// Take in so many records at most, and bytes: how many, and what was handed up.
+    pub fn take(
+        &mut self,
+        from: Rank,
+        most: usize,
+        reader: &mut Reader,
+        handler: &mut impl Handler,
+    ) -> Result<(usize, Delivery), Damaged> {
+        let (mut count, mut bytes, mut delivery) = (0, 0, Delivery::default());
+        while count < most && bytes < RECORD_BYTES_A_LOOK {
+            let Some(heading) = reader.peek()? else { break };
+            let before = delivery;
+            let outcome = match heading.kind {
+                Kind::Whole => self.whole(from, heading, reader, handler, &mut delivery)?,
+                _ => self.other(from, heading, reader, handler, &mut delivery)?,
+            };
+            // A message of several records that was let begin ends, well or not.
+            if outcome == Err(Refusal::NotPresent) && heading.kind != Kind::Piece && self.may_stay()
+            {
+                self.blocked = true;
+                delivery = before;
+                break;
+            }
+            self.patience_over = false;
+            let start = reader.position();
+            let end = reader.pass(heading);
+            if let Err(refusal) = outcome {
+                self.untold.push_back(Untold { start, end, refusal });
+            }
+            if heading.len > LONG {
+                self.settle(reader);
+            }
+            count += 1;
+            bytes += heading.len;
+        }
+        self.settle(reader);
+        Ok((count, delivery))
+    }
+
+    /// Take the oldest record for a user who waits for it, if it is a whole message for users and
+    /// nothing is in its way: `each` is given its class, its tag, its body; its length. All else,
+    /// and whatever makes no sense, is for [`Incoming::take`]. The writer is told of several
+    /// together.
+    #[inline]
+    pub fn take_fast(
+        &mut self,
+        reader: &mut Reader,
+        buffer_pool: &Arc<BufferPool>,
+        each: &mut impl FnMut(Class, u64, Body),
+    ) -> Option<usize> {
+        let heading = reader.peek().ok()??;
+        if heading.kind != Kind::Whole
+            || heading.head != USER_HEAD
+            || self.arriving.is_some()
+            || self.has_untold()
+        {
+            return None;
+        }
+        let tag = rma::user_tag(reader.bytes(0))?;
+        let len = heading.len - USER_HEAD;
+        self.charge(len as u64).ok()?;
+        self.messages += 1;
+        if len <= BODY_SHORT {
+            let words = std::array::from_fn(|word| reader.bytes(USER_HEAD + 8 * word));
+            each(heading.class, tag, Body::short(len, words));
+        } else {
+            each(heading.class, tag, long_body(len, reader, buffer_pool));
+        }
+        reader.pass(heading);
+        Some(len)
+    }
+
+    /// MEM-16.4: what was refused is told first.
+    #[inline]
+    fn settle(&mut self, reader: &mut Reader) {
+        while let Some(Untold { start, end, refusal }) = self.untold.front() {
+            if reader.refuse(*end, *refusal).is_err() {
+                let start = *start;
+                return reader.settle(start);
+            }
+            self.untold.pop_front();
+        }
+        reader.settle(reader.position());
+    }
+
+    #[inline]
+    fn whole(
+        &mut self,
+        from: Rank,
+        heading: Heading,
+        reader: &Reader,
+        handler: &mut impl Handler,
+        delivery: &mut Delivery,
+    ) -> Result<Result<(), Refusal>, Damaged> {
+        if self.arriving.is_some() {
+            return Err(Damaged);
+        }
+        let mut head = [0; HEAD_MAX];
+        let head = head.get_mut(..heading.head).ok_or(Damaged)?;
+        reader.read(0, head);
+        let len = heading.len - heading.head;
+        let number = self.next_number();
+        delivery.messages += 1;
+        delivery.bytes += len as u64;
+        if rma::costs_credit(head) {
+            let charge = self.charge(len as u64)?;
+            let Some(mut body) = handler.buffer(len) else {
+                self.charged -= charge;
+                return Ok(Err(Refusal::NoMemory));
+            };
+            reader.append(heading.head, len, &mut body);
+            let outcome =
+                handler.deliver(from, number, heading.class, head, Delivered::Owned(body));
+            // Nobody reads what was refused.
+            self.charged -= if outcome.is_ok() { 0 } else { charge };
+            return Ok(outcome);
+        }
+        let body = copied(&mut self.scratch, reader, heading.head, len);
+        Ok(handler.deliver(from, number, heading.class, head, Delivered::Bytes(body)))
+    }
+
+    /// All that is not a whole message.
+    fn other(
+        &mut self,
+        from: Rank,
+        heading: Heading,
+        reader: &Reader,
+        handler: &mut impl Handler,
+        delivery: &mut Delivery,
+    ) -> Result<Result<(), Refusal>, Damaged> {
+        match heading.kind {
+            Kind::Begin => return self.begin(from, heading, reader, handler),
+            Kind::Piece => {
+                // Its pages were there when it began (MEM-1.13).
+                handler.wait_for_pages(true);
+                let outcome = self.piece(from, heading.len, reader, handler, delivery);
+                handler.wait_for_pages(false);
+                return outcome;
+            }
+            Kind::Withdrawn => {
+                let arriving = self.arriving.take().ok_or(Damaged)?;
+                self.charged -= arriving.charge;
+                handler.withdrawn(from, arriving.number);
+            }
+            Kind::Goodbye => self.goodbye = true,
+            Kind::Ask if self.asked.len() < ASKED_MAX => self.asked.push_back(word(reader)),
+            Kind::Given if self.given.len() < ASKED_MAX => {
+                self.given.push_back(Given { key: word(reader), is_there: heading.flag });
+            }
+            Kind::Swap if self.swaps.len() < ASKED_MAX => self.swaps.push_back(word(reader)),
+            Kind::Swapped if self.swapped.len() < ASKED_MAX => {
+                self.swapped.push_back((word(reader), heading.flag))
+            }
+            Kind::Skip | Kind::Whole | Kind::Ask | Kind::Given | Kind::Swap | Kind::Swapped => {
+                return Err(Damaged);
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Returns `true` if a record whose pages are absent may stay in the ring for a later try.
+    fn may_stay(&self) -> bool {
+        !self.patience_over && !self.writer_is_dead
+    }
+
+    fn begin(
+        &mut self,
+        from: Rank,
+        heading: Heading,
+        reader: &Reader,
+        handler: &mut impl Handler,
+    ) -> Result<Result<(), Refusal>, Damaged> {
+        let len = word(reader);
+        if self.arriving.is_some() || len <= RECORD_BODY as u64 || len > BODY_MAX {
+            return Err(Damaged);
+        }
+        let mut head = Head::from([0; HEAD_MAX]);
+        head.truncate(heading.head);
+        reader.read(8, &mut head);
+        let number = self.next_number();
+        let mut charge = 0;
+        if rma::costs_credit(&head) && len > MESSAGE_MAX {
+            return Err(Damaged);
+        }
+        let way = match handler.admit(from, number, heading.class, &head, len) {
+            Admission::Place => Way::Place,
+            Admission::Assemble => {
+                let mut reserved = usize::try_from(len).map_err(|_| Damaged)?;
+                if rma::costs_credit(&head) {
+                    charge = self.charge(len)?;
+                } else {
+                    reserved = reserved.min(RESERVED_MAX);
+                }
+                match handler.buffer(reserved) {
+                    Some(buffer) => Way::Assemble(buffer),
+                    None => {
+                        self.charged -= std::mem::take(&mut charge);
+                        Way::Refuse(Refusal::NoMemory)
+                    }
+                }
+            }
+            Admission::Refuse(Refusal::NotPresent) if self.may_stay() => {
+                return Ok(Err(Refusal::NotPresent));
+            }
+            Admission::Refuse(refusal) => Way::Refuse(refusal),
+        };
+        self.arriving =
+            Some(Arriving { number, class: heading.class, head, len, at: 0, charge, way });
+        Ok(Ok(()))
+    }
+
+    fn piece(
+        &mut self,
+        from: Rank,
+        len: usize,
+        reader: &Reader,
+        handler: &mut impl Handler,
+        delivery: &mut Delivery,
+    ) -> Result<Result<(), Refusal>, Damaged> {
+        let arriving = self
+            .arriving
+            .as_mut()
+            .filter(|arriving| len as u64 <= arriving.len - arriving.at)
+            .ok_or(Damaged)?;
+        match &mut arriving.way {
+            Way::Place => {
+                let bytes = copied(&mut self.scratch, reader, 0, len);
+                handler.place(from, arriving.number, arriving.at, bytes);
+            }
+            Way::Assemble(body) => reader.append(0, len, body),
+            Way::Refuse(_) => {}
+        }
+        arriving.at += len as u64;
+        if arriving.at < arriving.len {
+            return Ok(Ok(()));
+        }
+        let Some(Arriving { number, class, head, len, charge, way, .. }) = self.arriving.take()
+        else {
+            return Ok(Ok(()));
+        };
+        delivery.messages += 1;
+        delivery.bytes += len;
+        let outcome = match way {
+            Way::Place => handler.deliver(from, number, class, &head, Delivered::Placed(len)),
+            Way::Assemble(body) => {
+                handler.deliver(from, number, class, &head, Delivered::Owned(body))
+            }
+            Way::Refuse(refusal) => Err(refusal),
+        };
+        self.charged -= if outcome.is_ok() { 0 } else { charge };
+        Ok(outcome)
+    }
+
+    /// A user's message takes of this node's credit (MEM-16.6). Who sends more than was granted
+    /// cannot be believed: it would fill this node's memory.
+    #[inline]
+    fn charge(&mut self, len: u64) -> Result<u64, Damaged> {
+        let charge = len.saturating_add(CREDIT_OVERHEAD);
+        // WIND-6.7: one beyond all credit comes alone. (`charged` may exceed the credit then.)
+        let is_covered = self.charged == 0 && len <= MESSAGE_MAX;
+        if !is_covered && self.charged.saturating_add(charge) > CREDIT {
+            return Err(Damaged);
+        }
+        self.charged += charge;
+        Ok(charge)
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.messages += 1;
+        NUMBERS | self.messages
+    }
+
+    pub fn consumed(&mut self, messages: u64, bytes: u64, reader: &Reader) {
+        self.free(messages.saturating_mul(CREDIT_OVERHEAD).saturating_add(bytes));
+        self.tell_credit(reader);
+    }
+
+    /// One message of so many bytes; [`Incoming::tell_credit`] follows.
+    #[inline]
+    pub fn handed(&mut self, bytes: u64) {
+        self.free(CREDIT_OVERHEAD.saturating_add(bytes));
+    }
+
+    #[inline]
+    pub fn tell_credit(&self, reader: &Reader) {
+        reader.give_back(self.returned);
+    }
+
+    fn free(&mut self, freed: u64) {
+        self.charged = self.charged.saturating_sub(freed);
+        self.returned = self.returned.wrapping_add(freed);
+    }
+
+    #[inline]
+    pub fn has_untold(&self) -> bool {
+        !self.untold.is_empty()
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.arriving.is_none() && self.untold.is_empty()
+    }
+
+    pub fn said_goodbye(&self) -> bool {
+        self.goodbye
+    }
+}
+
+/// The body of the oldest record, a user's message that is not short. Apart, so that a short one
+/// stays in registers.
+#[inline(never)]
+fn long_body(len: usize, reader: &Reader, buffer_pool: &Arc<BufferPool>) -> Body {
+    let mut bytes = buffer_pool.lend(len);
+    reader.append(USER_HEAD, len, &mut bytes);
+    Body::new(bytes, buffer_pool)
+}
+
+/// The first word of the oldest record.
+fn word(reader: &Reader) -> u64 {
+    u64::from_le_bytes(reader.bytes(0))
+}
+
+/// Bytes of the oldest record, copied out.
+fn copied<'s>(scratch: &'s mut Vec<u8>, reader: &Reader, from: usize, len: usize) -> &'s [u8] {
+    if scratch.len() < len {
+        scratch.resize(len.max(RECORD_BODY + HEAD_MAX), 0);
+    }
+    let bytes = scratch.get_mut(..len).unwrap_or_default();
+    reader.read(from, bytes);
+    bytes
+}

@@ -1,0 +1,475 @@
+//! Towards a local peer: messages that wait for room or credit, and those that are not settled.
+//!
+//! Records are read in their order, which satisfies all three classes (MEM-16.3). A message that
+//! the user's reading holds up (credit, MEM-16.6) must not hold up what needs none, or two nodes
+//! could wait for each other: unordered messages without credit pass those that wait for it, which
+//! WIND-2.3 allows.
+
+use super::Settled;
+use super::credit::Credit;
+use super::record::{self, Put, put_user};
+use crate::ops::retry::RetryTimer;
+use oikaze_os::memory::RegionTable;
+use oikaze_os::shm::{Part, Writer};
+use oikaze_protocol::limits::{
+    BODY_MAX, GRANTS, HEAD_MAX, MESSAGE_MAX, MESSAGES_IN_FLIGHT, RECORD_BODY,
+};
+use oikaze_protocol::rma::USER_HEAD;
+use oikaze_protocol::shm::{Damaged, Heading, Kind};
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::{Body, Class, Death, Message, PostError, Token};
+use std::collections::VecDeque;
+
+/// Messages that went by the fast path and are waited for as one.
+const TOGETHER: u32 = 1 << 16;
+
+#[derive(Debug, Default)]
+pub(super) struct Outgoing {
+    /// Messages posted, ever.
+    posted: u64,
+    /// Those that wait: unordered ones without credit, and all others, each in their order.
+    passing: VecDeque<Waiting>,
+    lined: VecDeque<Waiting>,
+    /// One that does not fit into a record, and has begun.
+    under_way: Option<UnderWay>,
+    /// The pages that the next of these is to be read from are absent.
+    pub rest: RetryTimer,
+    /// Questions and answers about memory, which no message waits for.
+    told: VecDeque<(Heading, u64)>,
+    unsettled: VecDeque<Unsettled>,
+    /// How far the reader had come when that was told last.
+    heard: u64,
+    lost: VecDeque<Token>,
+    credit: Credit,
+    /// Rows, one behind the other, on their way into a record.
+    packed: Vec<u8>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    number: u64,
+    message: Message,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    /// `None`: it is to be taken back.
+    body: Option<Body>,
+    len: u64,
+    at: u64,
+    token: Token,
+    charge: u64,
+}
+
+impl UnderWay {
+    /// Its source is not read again; the reader is to be told.
+    fn give_up(&mut self) -> Token {
+        self.body = None;
+        std::mem::replace(&mut self.token, Token::NONE)
+    }
+}
+
+#[derive(Debug)]
+struct Unsettled {
+    /// The position behind its last record.
+    end: u64,
+    what: UnsettledKind,
+}
+
+#[derive(Debug)]
+enum UnsettledKind {
+    Message {
+        token: Token,
+        charge: u64,
+    },
+    /// Number of consecutive fast-path messages in one epoch of fences.
+    FastPath {
+        count: u32,
+        epoch: u32,
+    },
+}
+
+impl Outgoing {
+    #[inline]
+    pub fn post(
+        &mut self,
+        message: Message,
+        memory: &RegionTable,
+        writer: &mut Writer,
+        now: Time,
+    ) -> Result<(), PostError> {
+        if self.closed {
+            return Err(PostError::Dead(Death::Closed));
+        }
+        let len = message.body.len();
+        let max = if message.credited { MESSAGE_MAX } else { BODY_MAX };
+        if len > max {
+            return Err(PostError::TooLong { len, max });
+        }
+        if self.is_full() {
+            return Err(PostError::Full);
+        }
+        self.posted += 1;
+        if self.waiting() == 0 && self.credit.is_there(Credit::charge_of(&message), writer) {
+            match self.begin(&message, memory, writer) {
+                Put::Full | Put::Absent => {}
+                Put::Done(_) => {
+                    self.pump(memory, writer, now);
+                    return Ok(());
+                }
+                Put::Gone => {
+                    self.lost.push_back(message.token);
+                    return Ok(());
+                }
+            }
+        }
+        let passes = message.class == Class::Unordered && !message.credited;
+        let queue = if passes { &mut self.passing } else { &mut self.lined };
+        queue.push_back(Waiting { number: self.posted, message });
+        Ok(())
+    }
+
+    /// Put a user's message into the ring, if nothing waits and there is room and credit for all of
+    /// it in one record: the position behind it, which its sender keeps;
+    /// [`Outgoing::sent_fast`] follows.
+    #[inline]
+    pub fn put_fast(
+        &mut self,
+        class: Class,
+        tag: u64,
+        body: &[u8],
+        writer: &mut Writer,
+    ) -> Option<u64> {
+        let charge = Credit::charge(body.len() as u64);
+        if self.closed
+            || body.len() > RECORD_BODY
+            || self.waiting() > 0
+            || !self.credit.is_there(charge, writer)
+        {
+            return None;
+        }
+        let len = USER_HEAD + body.len();
+        if !writer.has_room(len) && !writer.await_room(len) {
+            return None;
+        }
+        let end = put_user(class, tag, body, writer).ok()?;
+        self.posted += 1;
+        self.credit.take(charge);
+        Some(end)
+    }
+
+    /// Records that the message that ends at this position belongs to this epoch.
+    #[inline]
+    pub fn sent_fast(&mut self, position: u64, epoch: u32) {
+        if let Some(Unsettled { end, what: UnsettledKind::FastPath { count, epoch: same } }) =
+            self.unsettled.back_mut()
+            && *same == epoch
+            && *count < TOGETHER
+        {
+            (*end, *count) = (position, *count + 1);
+            return;
+        }
+        self.unsettled.push_back(Unsettled {
+            end: position,
+            what: UnsettledKind::FastPath { count: 1, epoch },
+        });
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.open_messages() >= MESSAGES_IN_FLIGHT
+    }
+
+    /// Number of messages that have been posted and not been settled.
+    pub fn open_messages(&self) -> usize {
+        self.waiting() + self.unsettled.len()
+    }
+
+    #[inline]
+    pub fn waiting(&self) -> usize {
+        self.passing.len()
+            + self.lined.len()
+            + self.told.len()
+            + usize::from(self.under_way.is_some())
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.waiting() == 0 && self.unsettled.is_empty()
+    }
+
+    /// Put in what waits: the message under way, then the others in the order in which they were
+    /// posted, but for those without credit. Was anything put in?
+    pub fn pump(&mut self, memory: &RegionTable, writer: &mut Writer, now: Time) -> bool {
+        let mut any = false;
+        while let Some((heading, key)) = self.told.front() {
+            if writer.put(*heading, &[Part::Bytes(&key.to_le_bytes())]).is_err() {
+                return any;
+            }
+            self.told.pop_front();
+            any = true;
+        }
+        match self.pump_messages(memory, writer, &mut any) {
+            Some(Put::Absent) if self.rest.begin(now) => {}
+            // There is no time limit for a source: its pages come, or its region breaks.
+            _ => self.rest.end(),
+        }
+        any
+    }
+
+    /// Puts waiting messages into the ring. Returns what stopped this, if anything did.
+    fn pump_messages(
+        &mut self,
+        memory: &RegionTable,
+        writer: &mut Writer,
+        any: &mut bool,
+    ) -> Option<Put> {
+        loop {
+            if let Some(stopped) = self.go_on(memory, writer, any) {
+                return Some(stopped);
+            }
+            let Waiting { message, number } = self.next(writer)?;
+            match self.begin(&message, memory, writer) {
+                Put::Done(_) => *any = true,
+                Put::Gone => self.lost.push_back(message.token),
+                stopped @ (Put::Full | Put::Absent) => {
+                    let passes = message.class == Class::Unordered && !message.credited;
+                    let queue = if passes { &mut self.passing } else { &mut self.lined };
+                    queue.push_front(Waiting { message, number });
+                    return Some(stopped);
+                }
+            }
+        }
+    }
+
+    fn next(&mut self, writer: &Writer) -> Option<Waiting> {
+        let passing = self.passing.front().map(|waiting| waiting.number);
+        let lined =
+            self.lined.front().map(|waiting| (waiting.number, Credit::charge_of(&waiting.message)));
+        match (passing, lined) {
+            (Some(passing), Some((lined, charge)))
+                if lined < passing && self.credit.is_there(charge, writer) =>
+            {
+                self.lined.pop_front()
+            }
+            (Some(_), _) => self.passing.pop_front(),
+            (None, Some((_, charge))) if self.credit.is_there(charge, writer) => {
+                self.lined.pop_front()
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns `true` if [`Outgoing::pump`] would put anything into the ring.
+    pub fn could_go(&mut self, writer: &mut Writer) -> bool {
+        if !self.told.is_empty() {
+            return writer.has_room(8);
+        }
+        if self.rest.until().is_some() {
+            return false;
+        }
+        if let Some(under_way) = &self.under_way {
+            let left = usize::try_from(under_way.len - under_way.at)
+                .unwrap_or(usize::MAX)
+                .min(RECORD_BODY);
+            return writer.has_room(if under_way.body.is_some() { left } else { 0 });
+        }
+        let lined = self.lined.front().map(|waiting| Credit::charge_of(&waiting.message));
+        let may = !self.passing.is_empty()
+            || lined.is_some_and(|charge| self.credit.is_there(charge, writer));
+        may && writer.has_room(HEAD_MAX + RECORD_BODY)
+    }
+
+    #[inline]
+    fn begin(&mut self, message: &Message, memory: &RegionTable, writer: &mut Writer) -> Put {
+        let len = message.body.len();
+        let charge = Credit::charge_of(message);
+        let (class, token) = (message.class, message.token);
+        let heading =
+            Heading { kind: Kind::Whole, class, head: message.head.len(), len: 0, flag: false };
+        let put = if len > RECORD_BODY as u64 {
+            let parts = [Part::Bytes(&len.to_le_bytes()), Part::Bytes(&message.head)];
+            Put::of(writer.put(Heading { kind: Kind::Begin, ..heading }, &parts))
+        } else {
+            let whole = 0..usize::try_from(len).unwrap_or(usize::MAX);
+            record::put(
+                heading,
+                &message.head,
+                &message.body,
+                whole,
+                memory,
+                &mut self.packed,
+                writer,
+            )
+        };
+        let Put::Done(end) = put else { return put };
+        self.credit.take(charge);
+        if len > RECORD_BODY as u64 {
+            self.under_way =
+                Some(UnderWay { body: Some(message.body.clone()), len, at: 0, token, charge });
+        } else {
+            self.unsettled
+                .push_back(Unsettled { end, what: UnsettledKind::Message { token, charge } });
+        }
+        Put::Done(end)
+    }
+
+    /// Put in as much of the message under way as there is room for; what stopped it, if it is
+    /// under way still.
+    fn go_on(&mut self, memory: &RegionTable, writer: &mut Writer, any: &mut bool) -> Option<Put> {
+        while let Some(under_way) = &mut self.under_way {
+            let left = usize::try_from(under_way.len - under_way.at).unwrap_or(usize::MAX);
+            let (from, len) =
+                (usize::try_from(under_way.at).unwrap_or(usize::MAX), left.min(RECORD_BODY));
+            let put = match &under_way.body {
+                None => Put::of(writer.put(Heading::plain(Kind::Withdrawn, 0), &[])),
+                Some(body) => {
+                    let piece = Heading::plain(Kind::Piece, 0);
+                    record::put(
+                        piece,
+                        &[],
+                        body,
+                        from..from.saturating_add(len),
+                        memory,
+                        &mut self.packed,
+                        writer,
+                    )
+                }
+            };
+            let end = match put {
+                Put::Done(end) => end,
+                Put::Full | Put::Absent => return Some(put),
+                Put::Gone => {
+                    self.lost.push_back(under_way.give_up());
+                    continue;
+                }
+            };
+            *any = true;
+            under_way.at += len as u64;
+            let UnderWay { token, charge, .. } = *under_way;
+            if under_way.body.is_none() {
+                self.credit.give_back(charge);
+                self.under_way = None;
+            } else if under_way.at == under_way.len {
+                self.unsettled
+                    .push_back(Unsettled { end, what: UnsettledKind::Message { token, charge } });
+                self.under_way = None;
+            }
+        }
+        None
+    }
+
+    #[inline]
+    pub fn has_settled(&mut self, writer: &mut Writer) -> bool {
+        match self.unsettled.front() {
+            // What cannot be is for `next_settled` to say.
+            Some(Unsettled { end, what: UnsettledKind::Message { .. } }) => {
+                writer.settled().map_or(true, |settled| settled >= *end)
+            }
+            // More of them may follow for ever: each step is news.
+            Some(_) => writer.settled().map_or(true, |settled| settled > self.heard),
+            // Nor would what waits for room ever find any.
+            None => self.waiting() > 0 && writer.settled().is_err(),
+        }
+    }
+
+    pub fn next_settled(&mut self, writer: &mut Writer) -> Result<Option<Settled>, Damaged> {
+        let settled = writer.settled()?;
+        let before = std::mem::replace(&mut self.heard, settled);
+        let Some(Unsettled { end, what }) = self.unsettled.front() else { return Ok(None) };
+        if *end > settled {
+            let more = |epoch| Settled::FastPath { count: 0, epoch };
+            return Ok(match what {
+                UnsettledKind::FastPath { epoch, .. } if settled > before => Some(more(*epoch)),
+                _ => None,
+            });
+        }
+        // What is said of it may make no sense: then it is one of those that end with the pair.
+        let refusal = writer.refusal(*end)?;
+        if refusal.is_some() && matches!(what, UnsettledKind::FastPath { .. }) {
+            // MEM-16.9: there is nothing in them that could be refused.
+            return Err(Damaged);
+        }
+        let Some(Unsettled { what, .. }) = self.unsettled.pop_front() else { return Ok(None) };
+        match what {
+            UnsettledKind::Message { token, charge } => {
+                if refusal.is_some() {
+                    // Nobody reads what was refused.
+                    self.credit.give_back(charge);
+                }
+                Ok(Some(Settled::Message(token, refusal.map_or(Ok(()), Err))))
+            }
+            UnsettledKind::FastPath { count, epoch } => {
+                Ok(Some(Settled::FastPath { count, epoch }))
+            }
+        }
+    }
+
+    /// May more be said about regions? Not while the local peer reads nothing of it.
+    pub fn may_tell(&self) -> bool {
+        self.told.len() < GRANTS
+    }
+
+    /// Say something about the region with this key.
+    pub fn tell(&mut self, heading: Heading, key: u64) {
+        self.told.push_back((heading, key));
+    }
+
+    pub fn next_lost(&mut self) -> Option<Token> {
+        self.lost.pop_front()
+    }
+
+    pub fn cancel(&mut self, cancelled: &impl Fn(Token) -> bool, writer: &mut Writer) {
+        let waits = |waiting: &Waiting| {
+            waiting.message.token == Token::NONE || !cancelled(waiting.message.token)
+        };
+        self.passing.retain(waits);
+        self.lined.retain(waits);
+        self.rest.end();
+        for unsettled in &mut self.unsettled {
+            if let UnsettledKind::Message { token, .. } = &mut unsettled.what
+                && cancelled(*token)
+            {
+                *token = Token::NONE;
+            }
+        }
+        let is_cancelled = |token| token != Token::NONE && cancelled(token);
+        if let Some(under_way) =
+            self.under_way.as_mut().filter(|under_way| is_cancelled(under_way.token))
+        {
+            under_way.give_up();
+            if writer.put(Heading::plain(Kind::Withdrawn, 0), &[]).is_ok() {
+                self.credit.give_back(under_way.charge);
+                self.under_way = None;
+            }
+        }
+    }
+
+    pub fn close(&mut self, writer: &mut Writer) {
+        if !std::mem::replace(&mut self.closed, true) {
+            // A local peer that has left no room for it learns it from the connection.
+            let _ = writer.put(Heading::plain(Kind::Goodbye, 0), &[]);
+        }
+    }
+
+    /// Those that went directly into the ring and are not settled: how many of which epoch.
+    pub fn unsettled_fast(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.unsettled.iter().filter_map(|unsettled| match unsettled.what {
+            UnsettledKind::FastPath { count, epoch } => Some((count, epoch)),
+            UnsettledKind::Message { .. } => None,
+        })
+    }
+
+    pub fn into_unsettled(self) -> impl Iterator<Item = Token> {
+        let waiting =
+            self.passing.into_iter().chain(self.lined).map(|waiting| waiting.message.token);
+        let unsettled = self.unsettled.into_iter().filter_map(|unsettled| match unsettled.what {
+            UnsettledKind::Message { token, .. } => Some(token),
+            UnsettledKind::FastPath { .. } => None,
+        });
+        self.lost
+            .into_iter()
+            .chain(unsettled)
+            .chain(self.under_way.map(|under_way| under_way.token))
+            .chain(waiting)
+    }
+}

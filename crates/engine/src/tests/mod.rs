@@ -1,0 +1,462 @@
+//! The engine by itself: turns over a wire in memory, time as the test says.
+
+mod contradictions;
+mod tampered;
+mod wire;
+
+use super::*;
+use oikaze_os::memory::Region;
+use oikaze_os::memory::tracking::PageSet;
+use oikaze_protocol::limits::{
+    ANSWER_INLINE, CONNECT_TIME, DATAGRAM_ETHERNET, MESSAGES_IN_FLIGHT, MESSAGES_OF_PROGRAM_MAX,
+};
+use oikaze_protocol::rma::Rights;
+use oikaze_protocol::wind::{Body, Segment};
+use std::time::Duration;
+use wire::address;
+pub(super) use wire::{Queue, Wire, open};
+
+pub(super) struct Node {
+    pub(super) engine: Engine<Wire, PageSet>,
+    submissions: Arc<SegQueue<Submission>>,
+}
+
+impl Node {
+    pub(super) fn new(me: Rank, nodes: u32, link: Wire) -> Self {
+        Self::with_local_peers(me, nodes, link, Vec::new())
+    }
+
+    pub(super) fn with_local_peers(
+        me: Rank,
+        nodes: u32,
+        link: Wire,
+        local_peers: Vec<(Rank, Pair)>,
+    ) -> Self {
+        let submissions = Arc::new(SegQueue::new());
+        let setup = Setup {
+            me,
+            nodes,
+            incarnation: 1,
+            addresses: vec![vec![address(0)]; nodes as usize],
+            datagram_max: Vec::new(),
+            connections: (0..nodes).map(|rank| u64::from(100 + 10 * me + rank)).collect(),
+            settings: Settings { datagram_max: DATAGRAM_ETHERNET, ..Settings::default() },
+            secret: Secret::from_bytes([7; 32]),
+            local_peers,
+        };
+        let mut engine =
+            Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0)).unwrap();
+        engine.connect(Time(0));
+        Self { engine, submissions }
+    }
+
+    pub(super) fn ask(&self, request: Request) -> Arc<Completion> {
+        let (submission, completion) = tracked(request, None);
+        self.submissions.push(submission);
+        completion
+    }
+
+    /// Ask for what nobody waits for.
+    pub(super) fn tell(&self, request: Request) {
+        self.submissions.push(Submission { request, completion: None, keep: None });
+    }
+
+    /// Turn until there is nothing to do at once.
+    pub(super) fn turn(&mut self, now: Time) {
+        while self.engine.turn(now).more {}
+    }
+}
+
+/// Two nodes that are connected, and the time.
+pub(super) fn pair() -> (Node, Node, Time) {
+    let (one, other) = (Queue::default(), Queue::default());
+    let wire = |to: &Queue, from: &Queue| Wire {
+        to: Arc::clone(to),
+        from: Arc::clone(from),
+        ..Wire::default()
+    };
+    let (mut a, mut b) = (Node::new(0, 2, wire(&one, &other)), Node::new(1, 2, wire(&other, &one)));
+    let mut now = Time(0);
+    while !(a.engine.is_connected(1) && b.engine.is_connected(0)) {
+        now = step(now);
+        a.turn(now);
+        b.turn(now);
+    }
+    (a, b, now)
+}
+
+pub(super) fn step(now: Time) -> Time {
+    now + Duration::from_micros(100)
+}
+
+/// Turns of both, until `until` says so at the end of one of `b`'s.
+pub(super) fn run(
+    a: &mut Node,
+    b: &mut Node,
+    now: &mut Time,
+    mut until: impl FnMut(&mut Node) -> bool,
+) {
+    for _ in 0..50_000 {
+        *now = step(*now);
+        a.engine.turn(*now);
+        b.engine.turn(*now);
+        if until(b) {
+            return;
+        }
+    }
+    panic!("it never ended");
+}
+
+fn put(to: Rank, key: u64) -> Request {
+    Request::Put { to, key, offset: 64, body: Body::Inline(vec![0; 8]), signal: None }
+}
+
+#[test]
+fn a_peer_with_too_much_in_flight_is_not_dead_to_coherence() {
+    let mut node = Node::new(1, 2, Wire::default());
+    let puts: Vec<_> = (0..=MESSAGES_IN_FLIGHT).map(|_| node.ask(put(0, 1))).collect();
+    node.turn(Time(1));
+    assert!(matches!(puts.last().unwrap().outcome(), Some(Err(Failure::TooMany { peer: 0 }))));
+    let barrier = node.ask(Request::Barrier);
+    node.turn(Time(2));
+    assert_eq!(barrier.outcome(), None, "it waits until there is room");
+}
+
+/// WIND-8.9, and what takes it is whole where the link finds it.
+#[test]
+fn a_short_message_in_fragments_takes_the_short_way() {
+    let (mut a, mut b, mut now) = pair();
+    a.engine.link_mut().short_way = Some(0);
+    let (source, target) = (Region::zeroed(1 << 20).unwrap(), Region::zeroed(1 << 20).unwrap());
+    source.fill(0, 1 << 20, 5).unwrap();
+    let here = a.engine.memory().insert_local(source).unwrap();
+    let there = b.engine.memory().insert(target.clone(), Rights::ALL).unwrap();
+    for (len, short) in [(4096, 3), (5120, 3 + 4), (1 << 20, 3 + 4)] {
+        let body = Body::Segment(Segment { region: here, offset: 0, len });
+        let put = a.ask(Request::Put { to: 1, key: there.key, offset: 0, body, signal: None });
+        run(&mut a, &mut b, &mut now, |_| put.is_done());
+        assert!(matches!(put.outcome(), Some(Ok(_))), "{:?}", put.outcome());
+        assert_eq!(a.engine.link_mut().short_way, Some(short), "after {len} bytes");
+        let mut bytes = vec![0; len as usize];
+        target.read(0, &mut bytes).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == 5));
+    }
+}
+
+/// WIND-5.5: memory that somebody writes all the time is read all the same (MEM-4.7).
+#[test]
+fn what_is_written_while_it_is_sent_arrives() {
+    const LEN: u64 = 64 << 10;
+    let (mut a, mut b, mut now) = pair();
+    let source = Region::zeroed(LEN as usize).unwrap();
+    source.fill(0, LEN, 7).unwrap();
+    let there = b.engine.memory().insert(source.clone(), Rights::ALL).unwrap();
+    let own = Region::zeroed(LEN as usize).unwrap();
+    let here = a.engine.memory().insert_local(own.clone()).unwrap();
+    b.engine.link_mut().changing = Some(source);
+    let get = a.ask(Request::Get {
+        from: 1,
+        key: there.key,
+        offset: 0,
+        into: Segment { region: here, offset: 0, len: LEN },
+    });
+    run(&mut a, &mut b, &mut now, |_| get.is_done());
+    assert!(matches!(get.outcome(), Some(Ok(_))), "{:?}", get.outcome());
+    assert!(a.engine.counters().unsealed > 0, "nothing was written between seal and wire");
+    let mut bytes = vec![0; LEN as usize];
+    own.read(0, &mut bytes).unwrap();
+    assert!(bytes[1..].iter().all(|byte| *byte == 7));
+}
+
+#[test]
+fn answers_and_barriers_go_out_when_there_is_room_again() {
+    let (mut a, mut b, mut now) = pair();
+    let len = ANSWER_INLINE + 100;
+    let region = |node: &mut Node| {
+        node.engine.memory().insert(Region::zeroed(4096).unwrap(), Rights::ALL).unwrap()
+    };
+    let (there, here) = (region(&mut b), region(&mut a));
+    let into = Segment { region: here.slot, offset: 1024, len };
+    let gets: Vec<_> =
+        (0..3).map(|_| a.ask(Request::Get { from: 1, key: there.key, offset: 0, into })).collect();
+    let word = a.ask(Request::Atomic {
+        at: 1,
+        key: there.key,
+        offset: 8,
+        op: oikaze_protocol::rma::AtomicOp::add(1u64),
+        fetch: true,
+    });
+    let here_too = a.ask(Request::Barrier);
+    a.turn(now);
+    // The requests are on the wire; before they are read the other has filled its connection.
+    let requests = std::mem::take(&mut *open(&b.engine.link_mut().from));
+    let puts: Vec<_> = (0..MESSAGES_OF_PROGRAM_MAX).map(|_| b.ask(put(0, here.key))).collect();
+    let there_too = b.ask(Request::Barrier);
+    b.turn(now);
+    open(&b.engine.link_mut().from).extend(requests);
+    b.turn(now);
+    let all = || gets.iter().chain(&puts).chain([&word, &here_too, &there_too]);
+    for _ in 0..20_000 {
+        now = step(now);
+        a.turn(now);
+        b.turn(now);
+        if all().all(|completion| completion.is_done()) {
+            break;
+        }
+    }
+    assert!(gets.iter().all(|get| get.outcome() == Some(Ok(Value::Done))));
+    assert_eq!(word.outcome(), Some(Ok(Value::Word(0))));
+    assert_eq!(
+        (here_too.outcome(), there_too.outcome()),
+        (Some(Ok(Value::Done)), Some(Ok(Value::Done)))
+    );
+    assert!(puts.iter().all(|put| put.outcome() == Some(Ok(Value::Done))));
+}
+
+#[test]
+fn whatever_somebody_may_wait_for_counts_as_settled() {
+    let mut node = Node::new(0, 2, Wire::default());
+    for request in [
+        Request::Get { from: 9, key: 1, offset: 0, into: Segment { region: 0, offset: 0, len: 8 } },
+        Request::Lookup { at: 1, name: String::new() },
+    ] {
+        let completion = node.ask(request);
+        assert!(node.engine.turn(Time(1)).settled > 0 && completion.is_done());
+    }
+    let late = Time(0) + CONNECT_TIME + Duration::from_secs(1);
+    assert_eq!(node.engine.turn(late).settled, 1, "a death");
+    assert_eq!(node.engine.take_death(), Some((1, Death::Unreachable)));
+    assert_eq!(node.engine.turn(late).settled, 0);
+}
+
+fn message(to: Rank, class: Class, tag: u64) -> Request {
+    Request::Send { to, class, tag, body: Body::copy_of(&[7; 8]) }
+}
+
+#[test]
+fn a_turn_for_news_ends_with_them_and_the_answer_takes_the_acknowledgement_along() {
+    let (mut a, mut b, mut now) = pair();
+    for tag in 0..50 {
+        now = step(now);
+        let told = a.ask(message(1, Class::Ordered, tag));
+        a.turn(now);
+        let work = b.engine.turn_for_news(now);
+        assert_eq!(b.engine.take_arrived().map(|arrived| arrived.tag), Some(tag));
+        if tag < 10 {
+            // Whether somebody answers is still to be learned (WIND-3.8).
+            b.turn(now);
+        } else {
+            assert_eq!((work.received, work.sent, work.more), (1, 0, false));
+            // What is left counts as due, whoever asks.
+            assert!(b.engine.has_more() && b.engine.has_due(now) && !b.engine.is_settled());
+            assert_eq!(b.engine.next_timeout(), Some(now));
+        }
+        let _answer = b.ask(message(0, Class::Ordered, tag));
+        assert_eq!(b.engine.turn_to_send(now).sent, 1);
+        assert!(!b.engine.has_more());
+        assert_eq!(a.engine.turn_for_news(now).received, 1);
+        a.turn(now);
+        assert!(told.is_done(), "by the acknowledgement that came with the answer (WIND-3.11)");
+    }
+}
+
+/// WIND-10.4
+#[test]
+fn another_look_brings_what_has_come_since_and_is_followed_by_a_whole_turn() {
+    let (mut a, mut b, mut now) = pair();
+    for tag in 0..50 {
+        now = step(now);
+        b.turn(now);
+        assert!(b.engine.turn_for_news(now).is_idle() && b.engine.look_again(now).is_idle());
+        let told = a.ask(message(1, if tag % 2 == 0 { Class::Ordered } else { Class::Sync }, tag));
+        a.turn(now);
+        let work = b.engine.look_again(now);
+        assert_eq!(b.engine.take_arrived().map(|arrived| arrived.tag), Some(tag));
+        assert_eq!(work.received, 1);
+        assert_eq!(b.engine.has_more(), work.sent == 0, "what is left is for the next turn");
+        // Which is a whole one, whatever it is asked for.
+        b.engine.look_again(now);
+        assert!(!b.engine.has_more());
+        while !told.is_done() {
+            now = step(now);
+            b.turn(now);
+            a.turn(now);
+        }
+    }
+}
+
+/// WIND-10.4
+#[test]
+fn a_turn_for_news_leaves_nothing_that_presses_and_is_followed_by_a_whole_one() {
+    let (mut a, mut b, mut now) = pair();
+    now = step(now);
+    let told = a.ask(message(1, Class::Sync, 1));
+    a.turn(now);
+    assert_eq!(
+        b.engine.turn_for_news(now).sent,
+        1,
+        "the sender of a synchronous message waits for the acknowledgement"
+    );
+    a.turn(now);
+    assert!(told.is_done());
+    // The link has something more each time: the second turn must see to the rest all the same.
+    let mut whole = 0;
+    for tag in 0..20 {
+        let _told = a.ask(message(1, Class::Unordered, tag));
+        a.turn(now);
+        let before = b.engine.counters().turns;
+        b.engine.turn_for_news(now);
+        b.engine.turn_for_news(now);
+        whole += b.engine.counters().turns - before;
+        assert!(!b.engine.has_more());
+    }
+    assert!(whole >= 20, "{whole}");
+    assert!(b.engine.turn_for_news(now).is_idle(), "nothing came");
+    // Nobody answers: what is held back goes when its time has come.
+    let told = a.ask(message(1, Class::Ordered, 99));
+    a.turn(now);
+    b.engine.turn_for_news(now);
+    while !told.is_done() {
+        now = b.engine.next_timeout().unwrap().max(now + Duration::from_nanos(1));
+        b.engine.turn_for_news(now);
+        a.turn(now);
+    }
+}
+
+#[test]
+fn a_link_without_room_is_waited_for_and_not_spun_on() {
+    let mut node = Node::new(0, 2, Wire { full: true, ..Wire::default() });
+    assert!(!node.engine.turn(Time(1)).more);
+    assert!(node.engine.has_due(Time(1)));
+    node.engine.link_mut().full = false;
+    assert_eq!(node.engine.turn(Time(1)).sent, 1);
+}
+
+#[test]
+fn a_lock_granted_in_the_turn_of_its_cancellation_is_held_and_not_lost() {
+    let mut node = Node::new(0, 1, Wire::default());
+    let first = node.ask(Request::Lock(7));
+    let second = node.ask(Request::Lock(7));
+    node.turn(Time(1));
+    assert!(first.is_done() && !second.is_done());
+    node.ask(Request::Unlock(7));
+    node.ask(Request::Cancel { completion: Arc::clone(&second) });
+    node.turn(Time(2));
+    assert_eq!(second.outcome(), Some(Ok(Value::Done)));
+    let third = node.ask(Request::Lock(7));
+    node.ask(Request::Cancel { completion: Arc::clone(&third) });
+    node.ask(Request::Unlock(7));
+    let fourth = node.ask(Request::Lock(7));
+    node.turn(Time(3));
+    assert_eq!(third.outcome(), Some(Err(Failure::Cancelled)));
+    assert_eq!(fourth.outcome(), Some(Ok(Value::Done)), "what nobody waited for went back");
+}
+
+#[test]
+fn nothing_begins_after_the_end() {
+    let mut node = Node::new(0, 2, Wire::default());
+    let before = node.ask(Request::Barrier);
+    node.turn(Time(1));
+    node.engine.end(&Failure::Left);
+    let after =
+        [Request::Barrier, Request::Lock(3), put(0, 1), put(1, 1)].map(|request| node.ask(request));
+    node.turn(Time(2));
+    assert!(
+        after
+            .iter()
+            .chain([&before])
+            .all(|completion| completion.outcome() == Some(Err(Failure::Left)))
+    );
+}
+
+#[test]
+fn a_region_that_goes_takes_only_its_own_datagrams_along() {
+    let (mut a, mut b, mut now) = pair();
+    let region = |node: &mut Node| {
+        node.engine.memory().insert(Region::zeroed(4096).unwrap(), Rights::ALL).unwrap()
+    };
+    let (there, stays, goes) = (region(&mut b), region(&mut a), region(&mut a));
+    let from = |slot| {
+        let body = Body::Segment(Segment { region: slot, offset: 0, len: 4096 });
+        Request::Put { to: 1, key: there.key, offset: 0, body, signal: None }
+    };
+    a.engine.link_mut().full = true;
+    let puts = [stays.slot, goes.slot, stays.slot].map(|slot| a.ask(from(slot)));
+    a.engine.turn(now);
+    a.ask(Request::Remove { region: goes.id });
+    a.engine.link_mut().full = false;
+    let sent = a.engine.turn(now).sent;
+    assert!(sent >= 6, "{sent} of the 9 fragments, of which 3 were lost with their region");
+    for _ in 0..1000 {
+        now = step(now);
+        a.turn(now);
+        b.turn(now);
+    }
+    let done = puts.map(|put| put.is_done());
+    assert!(done[0] && done[2], "{done:?}");
+}
+
+#[test]
+fn a_goodbye_that_was_lost_is_said_again_before_the_node_goes() {
+    let (mut a, mut b, mut now) = pair();
+    a.ask(Request::Close);
+    a.turn(now);
+    open(&b.engine.link_mut().from).clear();
+    assert!(!a.engine.has_parted(now));
+    while !a.engine.has_parted(now) {
+        now = step(now);
+        a.turn(now);
+    }
+    b.turn(now);
+    assert_eq!(b.engine.take_death(), Some((0, Death::Closed)));
+}
+
+/// Control and small messages do not wait until the link has room for bulk (WIND-3.9).
+#[test]
+fn what_is_small_goes_while_the_link_takes_no_bulk() {
+    let (mut a, mut b, mut now) = pair();
+    a.engine.link_mut().full_of_bulk = true;
+    let send = |node: &Node, len: usize| {
+        let body = Body::Inline(vec![7; len]);
+        node.ask(Request::Send { to: 1, class: Class::Unordered, tag: len as u64, body })
+    };
+    let bulk = send(&a, 100_000);
+    for _ in 0..20 {
+        now = step(now);
+        a.turn(now);
+    }
+    assert!(a.engine.has_due(now));
+    let small = send(&a, 8);
+    while !small.is_done() {
+        now = step(now);
+        a.turn(now);
+        b.turn(now);
+    }
+    assert!(!bulk.is_done());
+    assert_eq!(b.engine.take_arrived().map(|arrived| arrived.tag), Some(8));
+    a.engine.link_mut().full_of_bulk = false;
+    while !bulk.is_done() {
+        now = step(now);
+        a.turn(now);
+        b.turn(now);
+    }
+    assert_eq!(b.engine.take_arrived().map(|arrived| arrived.tag), Some(100_000));
+}
+
+/// An observer may replay a datagram, and from another address.
+#[test]
+fn only_what_is_new_tells_by_which_way_a_peer_is_reached() {
+    let (mut a, mut b, now) = pair();
+    let queue = Arc::clone(&b.engine.link_mut().from);
+    a.tell(message(1, Class::Unordered, 1));
+    a.turn(step(now));
+    let datagram = open(&queue).front().cloned().unwrap();
+    let mut believed = |now| {
+        open(&queue).push_back(datagram.clone());
+        b.engine.link_mut().of_peers = 0;
+        b.turn(now);
+        b.engine.link_mut().of_peers
+    };
+    assert_eq!(believed(step(now)), 1, "it came twice");
+    assert_eq!(believed(step(step(now))), 0);
+}

@@ -1,0 +1,173 @@
+//! A wire in memory between two engines.
+
+use crate::*;
+use oikaze_os::memory::Region;
+use oikaze_os::net::{Arrival, LocalAddress, Outgoing, Predicted, Scattered, Sink, Statistics};
+use oikaze_protocol::limits::DATAGRAM_ETHERNET;
+use oikaze_protocol::wind::Lane;
+use oikaze_protocol::wire::View;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Instant;
+
+pub(crate) type Queue = Arc<Mutex<VecDeque<Vec<u8>>>>;
+
+/// One end of a wire between two engines.
+#[derive(Clone, Default)]
+pub(crate) struct Wire {
+    pub(crate) to: Queue,
+    pub(crate) from: Queue,
+    pub(crate) full: bool,
+    /// Takes no bulk.
+    pub(crate) full_of_bulk: bool,
+    /// Receives as sockets do: equal datagrams in one buffer, scattered if the engine predicts
+    /// them.
+    pub(crate) scatters: bool,
+    /// Datagrams that came to their place.
+    pub(crate) in_place: usize,
+    /// Datagrams whose way is believed.
+    pub(crate) of_peers: usize,
+    /// If it has a short way: how many datagrams of bulk have taken it.
+    pub(crate) short_way: Option<usize>,
+    /// Its first byte is another one whenever something is sent.
+    pub(crate) changing: Option<Region>,
+}
+
+/// Size of a socket buffer in bytes.
+const BUFFER: usize = 64 << 10;
+
+impl Wire {
+    /// One run of equal datagrams, as the kernel joins them, with the first payloads where they are
+    /// predicted to belong.
+    fn run(&mut self, sink: &mut dyn Sink, run: &[Vec<u8>]) {
+        let arrivals = |sink: &mut dyn Sink, some: &[Vec<u8>]| {
+            some.iter().for_each(|bytes| sink.take(Arrival::new(address(0), bytes)));
+        };
+        let Some(Predicted { head, payload, tag, mut places }) = sink.predict() else {
+            return arrivals(sink, run);
+        };
+        let Some(stride) = run.first().map(Vec::len).filter(|len| *len == head + payload + tag)
+        else {
+            // It has been written to all the same.
+            (0..places.len() / payload)
+                .for_each(|slot| places.fill(slot * payload, &vec![0x33; payload]));
+            return arrivals(sink, run);
+        };
+        let slots = (places.len() / payload).min(run.len());
+        run[..slots]
+            .iter()
+            .enumerate()
+            .for_each(|(at, bytes)| places.fill(at * payload, &bytes[head..head + payload]));
+        let one = |at: usize| Scattered {
+            from: address(0),
+            head: &run[at][..head],
+            payload: places.part(at * payload, payload).unwrap(),
+            tag: &run[at][stride - tag..],
+            congested: false,
+        };
+        let placed = (0..slots).take_while(|at| sink.confirm(*at, &one(*at))).count();
+        let copies: Vec<Vec<u8>> =
+            (placed..slots).map(one).map(|one| [one.head, one.payload, one.tag].concat()).collect();
+        (0..placed).for_each(|at| sink.take_scattered(one(at)));
+        self.in_place += placed;
+        arrivals(sink, &copies);
+        arrivals(sink, &run[slots..]);
+    }
+}
+
+/// By its header.
+fn is_bulk(datagram: &[u8]) -> bool {
+    View::parse(datagram).is_ok_and(|view| view.header().lane() == Lane::Bulk)
+}
+
+pub(crate) fn open<T>(queue: &Mutex<T>) -> MutexGuard<'_, T> {
+    queue.lock().unwrap()
+}
+
+pub(super) fn address(rank: Rank) -> SocketAddr {
+    ([127, 0, 0, 1], 1000 + rank as u16).into()
+}
+
+impl Link for Wire {
+    fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
+        if self.full {
+            return Ok(0);
+        }
+        if let Some(region) = &self.changing {
+            let mut first = [0];
+            region.read(0, &mut first).unwrap();
+            region.fill(0, 1, first[0].wrapping_add(1)).unwrap();
+        }
+        let taken = batch
+            .iter()
+            .take_while(|datagram| !(self.full_of_bulk && datagram.lane == Lane::Bulk))
+            .count();
+        for datagram in &batch[..taken] {
+            if let Some(short) = self
+                .short_way
+                .as_mut()
+                .filter(|_| datagram.lane == Lane::Small && is_bulk(datagram.head))
+            {
+                assert!(datagram.payload.is_empty(), "it is not in one piece");
+                *short += 1;
+            }
+            let mut bytes = datagram.head.to_vec();
+            datagram.payload.append_to(&mut bytes);
+            bytes.extend_from_slice(datagram.tag);
+            open(&self.to).push_back(bytes);
+        }
+        Ok(taken)
+    }
+    fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
+        let burst: Vec<Vec<u8>> = open(&self.from).drain(..).collect();
+        // There are two nodes: whoever is not us has sent it, and the address tells only that.
+        burst.iter().for_each(|bytes| take(Arrival::new(address(0), bytes)));
+        Ok(burst.len())
+    }
+    fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
+        if !self.scatters {
+            let mut of_peers = 0;
+            let came = self.receive(&mut |arrival| {
+                sink.take(arrival);
+                of_peers += usize::from(sink.was_a_peers());
+            });
+            self.of_peers += of_peers;
+            return came;
+        }
+        let burst: Vec<Vec<u8>> = open(&self.from).drain(..).collect();
+        let mut rest = &burst[..];
+        while let Some(first) = rest.first() {
+            let alike = rest
+                .iter()
+                .take(BUFFER / first.len().max(1))
+                .take_while(|bytes| bytes.len() == first.len())
+                .count();
+            let (run, later) = rest.split_at(alike.max(1));
+            self.run(sink, run);
+            rest = later;
+        }
+        Ok(burst.len())
+    }
+    fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {
+        Ok(Vec::new())
+    }
+    fn datagram_max(&self) -> usize {
+        usize::from(DATAGRAM_ETHERNET)
+    }
+    fn has_short_way(&mut self, _: SocketAddr, _: usize) -> bool {
+        self.short_way.is_some()
+    }
+    fn receive_buffer(&self, _: usize) -> usize {
+        1 << 20
+    }
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+    fn next_wakeup(&self) -> Option<Instant> {
+        (self.full || self.full_of_bulk).then(Instant::now)
+    }
+    fn statistics(&self) -> Statistics {
+        Statistics::default()
+    }
+}

@@ -1,0 +1,216 @@
+//! Datagrams on their way to the link: written and sealed into memory that is used again and again,
+//! handed over in batches. Each lane has its own, so that what is small goes although the link has
+//! no room for bulk.
+
+use super::seal::{Checksum, HandshakeSeal};
+use arrayvec::ArrayVec;
+use oikaze_os::memory::Gather;
+use oikaze_os::net::{Link, Outgoing, SendMode};
+use oikaze_protocol::limits::TAG_MAX;
+use oikaze_protocol::wind::Transmit;
+use oikaze_protocol::wire::Lane;
+use oikaze_protocol::wire::Seal;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::Range;
+
+/// Datagrams handed to the link in one call.
+pub(crate) const BATCH: usize = 64;
+
+/// One datagram about to leave.
+struct Slot {
+    to: SocketAddr,
+    lane: Lane,
+    mode: SendMode,
+    /// Where header and frames, and what was packed behind them, lie among the batch's bytes.
+    head: Range<usize>,
+    /// Where the tag behind them ends, if there is a payload between the two.
+    end: usize,
+    payload: Gather,
+    /// The region its payload lies in.
+    region: Option<u32>,
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        Self {
+            to: nowhere,
+            lane: Lane::Small,
+            mode: SendMode::Any,
+            head: 0..0,
+            end: 0,
+            payload: Gather::EMPTY,
+            region: None,
+        }
+    }
+}
+
+/// The slots, filled from the front; those that the link has not taken wait.
+#[derive(Default)]
+pub(crate) struct Batch {
+    /// Made once and filled where they are: what is put together elsewhere and moved would be
+    /// waited for.
+    slots: Vec<Slot>,
+    waiting: Range<usize>,
+    /// Bytes written for all datagrams, one behind the other. A tag and the head that follows it
+    /// are one piece to gather.
+    bytes: Vec<u8>,
+    /// Where the next one's head begins.
+    begin: usize,
+    /// Number of payload bytes at the end of the next head; the seal treats them as payload.
+    packed: usize,
+    /// Is `true` if the link had no room for the datagrams that wait.
+    stopped: bool,
+}
+
+impl Batch {
+    /// Returns `true` if the link has no room for now.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+
+    /// Returns the number of datagrams that wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Returns `true` if no slot is left.
+    pub fn is_full(&self) -> bool {
+        self.waiting.end >= BATCH
+    }
+
+    /// Returns `true` if `count` slots are left.
+    pub fn has_room(&self, count: usize) -> bool {
+        self.waiting.end + count <= BATCH
+    }
+
+    /// Returns the buffer to which the next datagram's head is appended, or `None` if the batch is
+    /// full. The datagram counts once it is [`push`](Self::push)ed.
+    pub fn next(&mut self) -> Option<&mut Vec<u8>> {
+        if self.is_full() {
+            return None;
+        }
+        // Drop a datagram that was begun and not pushed.
+        self.bytes.truncate(self.begin);
+        self.packed = 0;
+        Some(&mut self.bytes)
+    }
+
+    /// Returns the number of bytes of the next datagram so far.
+    pub fn begun(&self) -> usize {
+        self.bytes.len() - self.begin
+    }
+
+    /// Appends payload to the next datagram through `fill`, and returns what `fill` returns.
+    pub fn pack(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
+        let begin = self.bytes.len();
+        let filled = fill(&mut self.bytes);
+        self.packed = self.bytes.len().saturating_sub(begin);
+        filled
+    }
+
+    /// Seals the next datagram and adds it to the batch. Returns its number of bytes.
+    pub fn push(
+        &mut self,
+        to: &SocketAddr,
+        transmit: &Transmit,
+        payload: Gather,
+        seals: (&HandshakeSeal, &Checksum),
+    ) -> usize {
+        let (begin, end) = (self.begin, self.bytes.len());
+        if transmit.handshake {
+            self.seal(&payload, seals.0);
+        } else {
+            self.seal(&payload, seals.1);
+        }
+        if self.slots.is_empty() {
+            self.slots.resize_with(BATCH, Slot::default);
+        }
+        let Some(slot) = self.slots.get_mut(self.waiting.end) else { return 0 };
+        slot.to = *to;
+        if let Some(port) = transmit.port {
+            slot.to.set_port(port);
+        }
+        slot.lane = transmit.lane;
+        slot.mode = transmit.mode;
+        slot.region = transmit.payload.as_ref().map(|segment| segment.region);
+        slot.end = self.bytes.len();
+        // One piece is less to gather.
+        slot.head = begin..if payload.is_empty() { slot.end } else { end };
+        let len = slot.end - begin + payload.len();
+        slot.payload = payload;
+        self.begin = slot.end;
+        self.waiting.end += 1;
+        len
+    }
+
+    /// Appends the tag over the next datagram's head, what is packed behind it, and the payload.
+    fn seal(&mut self, payload: &Gather, seal: &impl Seal) {
+        let end = self.bytes.len();
+        self.bytes.extend_from_slice([0; TAG_MAX].get(..seal.len()).unwrap_or_default());
+        let datagram = self.bytes.get_mut(self.begin..).unwrap_or_default();
+        let Some((head, tag)) = datagram.split_at_mut_checked(end - self.begin) else { return };
+        let (frames, packed) = head.split_at(head.len().saturating_sub(self.packed));
+        payload.with_bytes(|bytes| seal.tag(&[frames, packed, bytes], tag));
+    }
+
+    /// Hands the waiting datagrams to the link and returns the number that the link took.
+    ///
+    /// # Errors
+    /// Errors of the link. The datagrams then count as lost on the wire.
+    pub fn flush(&mut self, link: &mut impl Link) -> io::Result<usize> {
+        if self.waiting.is_empty() {
+            return Ok(0);
+        }
+        let waiting = self.slots.get_mut(self.waiting.clone()).unwrap_or_default();
+        // Filled in place: `collect` would move the whole array, even if it holds little.
+        let mut batch = ArrayVec::<Outgoing<'_>, BATCH>::new();
+        for Slot { to, lane, mode, head, end, payload, .. } in waiting.iter() {
+            let (tag, head) = (self.bytes.get(head.end..*end), self.bytes.get(head.clone()));
+            let (tag, head) = (tag.unwrap_or_default(), head.unwrap_or_default());
+            batch.push(Outgoing { to, lane: *lane, mode: *mode, head, payload, tag });
+        }
+        let outcome = link.send(&batch);
+        let went = outcome.as_ref().map_or(batch.len(), |went| batch.len().min(*went));
+        drop(batch);
+        waiting.iter_mut().take(went).for_each(|slot| slot.payload = Gather::EMPTY);
+        self.waiting.start += went;
+        self.stopped = !self.waiting.is_empty();
+        if !self.stopped {
+            self.begin_anew();
+        }
+        outcome
+    }
+
+    /// Clears the batch.
+    fn begin_anew(&mut self) {
+        self.bytes.clear();
+        (self.waiting, self.begin, self.stopped) = (0..0, 0, false);
+    }
+
+    /// Drops waiting datagrams that refer to this region, as if they were lost on the wire.
+    pub fn forget(&mut self, region: u32) {
+        let mut at = self.waiting.start;
+        while at < self.waiting.end {
+            if let Some(slot) = self.slots.get_mut(at).filter(|slot| slot.region == Some(region)) {
+                slot.payload = Gather::EMPTY;
+                self.waiting.end -= 1;
+                // The slots behind it move up, and the free slot moves to the end.
+                self.slots.get_mut(at..=self.waiting.end).unwrap_or_default().rotate_left(1);
+            } else {
+                at += 1;
+            }
+        }
+        if self.waiting.is_empty() {
+            self.begin_anew();
+        }
+    }
+
+    /// Drops all waiting datagrams and their references to memory, as if they were lost on the
+    /// wire.
+    pub fn discard(&mut self) {
+        self.slots.iter_mut().for_each(|slot| slot.payload = Gather::EMPTY);
+        self.begin_anew();
+    }
+}

@@ -1,0 +1,237 @@
+//! Nodes that run on this host, as children of this process.
+
+use super::Event;
+use super::ending::Ending;
+use super::error::LaunchError;
+use super::guard::Guard;
+use super::output::{Sink, Stream, pump};
+use super::program;
+use crate::environment::{self, Place};
+use crate::{Secret, Settings};
+use oikaze_os::inherited::Inheritance;
+use oikaze_os::process::isolate;
+use oikaze_protocol::Rank;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use std::ffi::OsString;
+use std::io::Read;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+/// Settings that all nodes of a host have in common.
+pub struct Work {
+    /// Path of the program.
+    pub program: PathBuf,
+    /// Arguments of the program.
+    pub arguments: Vec<OsString>,
+    /// Directory to run in; the launcher's if absent.
+    pub directory: Option<PathBuf>,
+    /// Further environment variables.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Address of the store.
+    pub store: String,
+    /// Number of nodes in the whole job.
+    pub size: u32,
+    /// Ranks on this host.
+    pub ranks: Range<Rank>,
+    /// The job's secret.
+    pub secret: Secret,
+    /// Set if the secret goes into the environment, and not into a descriptor.
+    pub secret_in_environment: bool,
+    /// Incarnation of this start.
+    pub incarnation: u64,
+    /// Settings that the user gave.
+    pub settings: Settings,
+    /// Set if rank 0 may read the launcher's standard input.
+    pub input: bool,
+}
+
+struct Node {
+    rank: Rank,
+    child: Child,
+    pid: Pid,
+}
+
+/// Living children. Dropping the crew kills them.
+pub struct Crew {
+    nodes: Vec<Node>,
+    streams: usize,
+}
+
+impl Crew {
+    /// Makes a crew without children.
+    #[must_use]
+    pub fn empty() -> Crew {
+        Crew { nodes: Vec::new(), streams: 0 }
+    }
+
+    /// Starts all nodes of this host. The calling thread must live as long as they should (the main
+    /// thread).
+    ///
+    /// # Errors
+    /// The system refuses; the nodes started before are killed again.
+    pub fn start(
+        work: &Work,
+        wrap: &dyn Fn(Rank) -> Vec<String>,
+        sink: &Arc<dyn Sink>,
+        events: &Sender<Event>,
+        guard: &mut Guard,
+    ) -> Result<Crew, LaunchError> {
+        let mut crew = Crew::empty();
+        let secret = match work.secret_in_environment {
+            true => None,
+            false => Some(
+                work.secret
+                    .inheritance()
+                    .map_err(LaunchError::system("put the job's secret into a memory file"))?,
+            ),
+        };
+        for rank in work.ranks.clone() {
+            let mut command = command(work, rank, &wrap(rank), secret.as_ref());
+            let doing =
+                || LaunchError::system(format!("start {} as node {rank}", work.program.display()));
+            let mut child =
+                command.spawn().map_err(|why| program::refused(&work.program, rank, why))?;
+            let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+            let pid =
+                pid.ok_or_else(|| doing()(std::io::Error::other("a process without number")))?;
+            guard.group(pid);
+            let (out, err) = (child.stdout.take(), child.stderr.take());
+            crew.nodes.push(Node { rank, child, pid });
+            if let (Some(out), Some(err)) = (out, err) {
+                crew.pump(out, rank, Stream::Out, sink, events)?;
+                crew.pump(err, rank, Stream::Err, sink, events)?;
+            }
+        }
+        Ok(crew)
+    }
+
+    fn pump(
+        &mut self,
+        from: impl Read + Send + 'static,
+        rank: Rank,
+        stream: Stream,
+        sink: &Arc<dyn Sink>,
+        events: &Sender<Event>,
+    ) -> Result<(), LaunchError> {
+        let (sink, events) = (Arc::clone(sink), events.clone());
+        let run = move || {
+            pump(from, rank, stream, &*sink);
+            // After the launcher has stopped waiting for output, no thread receives this.
+            let _ = events.send(Event::Drained);
+        };
+        std::thread::Builder::new()
+            .name(format!("output {rank}"))
+            .spawn(run)
+            .map_err(LaunchError::system("start a thread"))?;
+        self.streams += 1;
+        Ok(())
+    }
+
+    /// Returns the nodes that have ended since the last call, each with its whole process group.
+    pub fn reap(&mut self, guard: &mut Guard) -> Vec<(Rank, Ending)> {
+        let mut ended = Vec::new();
+        self.nodes.retain_mut(|node| {
+            // Examined first and reaped later: until then the kernel cannot give the number to a
+            // stranger, so the group can be killed.
+            let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+            match waitid(WaitId::Pid(node.pid), look) {
+                Ok(None) => return true,
+                Ok(Some(_)) => _ = kill_process_group(node.pid, Signal::KILL),
+                // No longer a child of this process, so the number may be a stranger's.
+                Err(_) => {}
+            }
+            guard.forget(node.pid);
+            let how = node.child.wait().map_or_else(
+                |why| {
+                    Ending::Lost(
+                        format!("ended, but its status is not known ({why})"),
+                        super::ending::STATUS_LAUNCHER,
+                    )
+                },
+                Ending::from,
+            );
+            ended.push((node.rank, how));
+            false
+        });
+        ended
+    }
+
+    /// Sends a signal to all living nodes and their own children.
+    pub fn signal(&self, signal: i32) {
+        let Some(signal) = Signal::from_named_raw(signal) else { return };
+        for node in &self.nodes {
+            let _ = kill_process_group(node.pid, signal);
+        }
+    }
+
+    /// Notes that one output stream has ended.
+    pub fn drained(&mut self) {
+        self.streams = self.streams.saturating_sub(1);
+    }
+
+    /// Returns `true` if all output has been read.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.streams == 0
+    }
+
+    /// Stops waiting for nodes that even SIGKILL does not end.
+    pub fn abandon(&mut self) {
+        self.nodes.clear();
+    }
+
+    /// Returns `true` if all nodes have been reaped.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL.as_raw());
+        for node in &mut self.nodes {
+            let _ = node.child.wait();
+        }
+    }
+}
+
+fn command(work: &Work, rank: Rank, wrap: &[String], secret: Option<&Inheritance>) -> Command {
+    let mut command = match wrap.split_first() {
+        Some((first, rest)) => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(&work.program);
+            command
+        }
+        None => Command::new(&work.program),
+    };
+    let place = Place {
+        store: work.store.clone(),
+        rank,
+        size: work.size,
+        local_rank: rank - work.ranks.start,
+        local_size: work.ranks.end - work.ranks.start,
+        secret: work.secret.clone(),
+        incarnation: work.incarnation,
+    };
+    command.args(&work.arguments).envs(work.environment.iter().map(|(name, value)| (name, value)));
+    command.envs(environment::to_variables(&place, &work.settings));
+    command.env_remove(environment::SECRET_FD);
+    if let Some(secret) = secret {
+        // Also the variables of a job in which this launcher itself runs.
+        command
+            .env_remove(environment::SECRET)
+            .env(environment::SECRET_FD, secret.number().to_string());
+        secret.pass_to(&mut command);
+    }
+    command.stdin(if work.input && rank == 0 { Stdio::inherit() } else { Stdio::null() });
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    if let Some(directory) = &work.directory {
+        command.current_dir(directory);
+    }
+    isolate(&mut command, true);
+    command
+}

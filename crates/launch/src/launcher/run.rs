@@ -1,0 +1,427 @@
+//! One job from start to end.
+
+use super::crew::{Crew, Work};
+use super::ending::{Ending, STATUS_LAUNCHER};
+use super::error::LaunchError;
+use super::guard::Guard;
+use super::netns::{Cabling, Network};
+use super::output::{Sink, Terminal};
+use super::pipe::{Order, Word};
+use super::plan::{self, Host};
+use super::policy::{ASK_TIME, Action, Policy};
+use super::program::find_program;
+use super::{
+    Event, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGSTOP, SIGTERM, SIGXFSZ, bind,
+    bind_everywhere, forward_signals, stop_myself, stops, take_signals,
+};
+use crate::addresses;
+use crate::clock::{Clock, TICK};
+use crate::environment::{self, new_incarnation};
+use crate::launcher::ssh::Remote;
+use crate::store::{Notice, Server};
+use crate::{Secret, Settings};
+use oikaze_protocol::Rank;
+use oikaze_protocol::limits::FAILURE_TIME;
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write as _};
+use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+/// Time beyond the failure time that the other nodes have to end by their own errors after one node
+/// has failed.
+const GRACE: Duration = Duration::from_secs(2);
+/// Time that output may still take after the last node has ended. Only a process that left its
+/// group can hold the output open.
+const DRAIN_TIME: Duration = Duration::from_secs(2);
+
+/// Question to all nodes before the time limit ends them.
+const QUESTION: &str = "doing";
+
+/// Options that the user gave.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Number of nodes; one per host (or one) if absent.
+    pub nodes: Option<u32>,
+    /// Other hosts. If there are none, all nodes run here.
+    pub hosts: Vec<Host>,
+    /// Network of the nodes, if each is in a namespace of its own.
+    pub netns: Option<Cabling>,
+    /// Settings that all nodes get.
+    pub settings: Settings,
+    /// Set if each line begins with its rank.
+    pub prefix: bool,
+    /// Time limit of the job.
+    pub timeout: Option<Duration>,
+    /// Further variables for all nodes.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Set if the nodes get the job's secret in their environment, and not by a descriptor.
+    pub secret_in_environment: bool,
+    /// Program and arguments.
+    pub program: Vec<OsString>,
+    /// The `oikaze` command itself, for the guard.
+    pub helper: PathBuf,
+    /// The `oikaze` command on other hosts.
+    pub agent: PathBuf,
+    /// Replaces ssh (`OIKAZE_RSH`).
+    pub rsh: Option<String>,
+}
+
+/// Runs a job and waits for its end. Returns the status of the first node that failed, else 0.
+/// Called from the main thread, before any other thread is started. The launcher takes signals
+/// over, and children live no longer than the thread that starts them.
+///
+/// # Errors
+/// The job could not be started. Nothing was left running.
+pub fn run(options: &Options) -> Result<u8, LaunchError> {
+    let signals = take_signals()?;
+    let blocks = plan::place(options.nodes, &options.hosts)?;
+    let size = blocks.last().map_or(0, |block| block.end);
+    let name = options
+        .program
+        .first()
+        .ok_or_else(|| LaunchError::Usage("no program: oikaze run -n 4 -- PROGRAM ...".into()))?;
+    // Looked up before anything is started. On other hosts, the agents look the program up.
+    let program = match options.hosts.is_empty() {
+        true => find_program(name, std::env::var_os("PATH").as_deref())?,
+        false => PathBuf::from(name),
+    };
+    let mut guard = Guard::start(&options.helper)?;
+    let network = match &options.netns {
+        Some(cabling) => Some(Network::make(size, cabling.clone(), &mut guard)?),
+        None => None,
+    };
+    let secret = Secret::random().map_err(LaunchError::system("draw the job's secret"))?;
+    let (listener, store) = open_store(options, network.as_ref())?;
+    let (events, inbox) = channel();
+    let news = events.clone();
+    let notify = move |notice| _ = news.send(Event::Notice(notice));
+    let server = Server::start_with(listener, size, secret.clone(), Box::new(notify))?;
+    forward_signals(signals, events.clone())?;
+    let terminal = Arc::new(Terminal::new(options.prefix));
+    let words = Words::new(Arc::clone(&terminal))?;
+    let work = Work {
+        program,
+        arguments: options.program.get(1..).unwrap_or_default().to_vec(),
+        directory: None,
+        environment: variables(options),
+        store,
+        size,
+        ranks: 0..size,
+        secret,
+        secret_in_environment: options.secret_in_environment,
+        incarnation: new_incarnation(),
+        settings: options.settings.clone(),
+        // A terminal would stop a node that reads it, because the node is not in the foreground
+        // group.
+        input: !std::io::stdin().is_terminal(),
+    };
+    let mut job = Job {
+        crew: Crew::empty(),
+        remotes: Vec::new(),
+        server,
+        guard,
+        terminal,
+        words,
+        events: events.clone(),
+    };
+    if options.hosts.is_empty() {
+        job.start_here(&work, network.as_ref(), &events)?;
+    } else {
+        job.start_there(&work, &blocks, options, &events)?;
+    }
+    let grace = options.settings.failure_time.unwrap_or(FAILURE_TIME) + GRACE;
+    let mut policy = Policy::new(size, grace, options.timeout);
+    if options.settings.keep_going {
+        policy.keep_going();
+    }
+    let status = job.supervise(policy, &inbox);
+    // Children end first, then their namespaces. The guard ends last, because it watches over both.
+    let Job { crew, remotes, server, guard, terminal, words, .. } = job;
+    drop((crew, remotes, server));
+    drop(network);
+    drop(guard);
+    words.end();
+    if let Some(why) = terminal.lost() {
+        let lost = format!(
+            "the nodes' output could not be written ({why}): what came after is lost; write it to where there is room"
+        );
+        // Standard error may be that very file.
+        let _ = writeln!(std::io::stderr(), "oikaze: {lost}");
+        return Ok(if status == 0 { STATUS_LAUNCHER } else { status });
+    }
+    Ok(status)
+}
+
+/// Prints the launcher's own lines. A reader that has stopped reading holds up the thread that
+/// writes them, and not the one that ends the job.
+struct Words {
+    lines: Sender<String>,
+    /// Closed when all lines have been written.
+    written: Receiver<()>,
+}
+
+impl Words {
+    fn new(terminal: Arc<Terminal>) -> Result<Words, LaunchError> {
+        let ((lines, said), (open, written)) = (channel::<String>(), channel());
+        let say = move || {
+            let _open: Sender<()> = open;
+            said.iter().for_each(|line| terminal.say(&line));
+        };
+        std::thread::Builder::new()
+            .name("words".into())
+            .spawn(say)
+            .map_err(LaunchError::system("start a thread"))?;
+        Ok(Words { lines, written })
+    }
+
+    fn say(&self, line: String) {
+        // The thread lives as long as this sender.
+        let _ = self.lines.send(line);
+    }
+
+    fn end(self) {
+        drop(self.lines);
+        let _ = self.written.recv_timeout(DRAIN_TIME);
+    }
+}
+
+/// Opens the store's socket, and returns the address at which nodes find it.
+fn open_store(
+    options: &Options,
+    network: Option<&Network>,
+) -> Result<(TcpListener, String), LaunchError> {
+    let range = options.settings.ports;
+    let ports: Vec<u16> = range.map_or_else(|| vec![0], |range| range.iter().collect());
+    let failed = |why: std::io::Error| match range {
+        Some(range) => LaunchError::PortsInUse { range: range.to_string(), last: why.to_string() },
+        None => LaunchError::system("open a TCP port for the job's store")(why),
+    };
+    let port = |listener: &TcpListener| {
+        listener
+            .local_addr()
+            .map(|at| at.port())
+            .map_err(LaunchError::system("open the store's port"))
+    };
+    if let Some(network) = network {
+        let listener = network.listen(&ports)?;
+        let at = network.store(port(&listener)?).to_string();
+        return Ok((listener, at));
+    }
+    if options.hosts.is_empty() {
+        let listener = bind(Ipv4Addr::LOCALHOST.into(), &ports).map_err(failed)?;
+        let at = format!("{}:{}", Ipv4Addr::LOCALHOST, port(&listener)?);
+        return Ok((listener, at));
+    }
+    let listener = bind_everywhere(&ports).map_err(failed)?;
+    let at = addresses::of_store(port(&listener)?)?
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(",");
+    Ok((listener, at))
+}
+
+/// Returns the variables that the nodes get besides their place in the job.
+fn variables(options: &Options) -> Vec<(OsString, OsString)> {
+    let mut variables = options.environment.clone();
+    if std::io::stderr().is_terminal() {
+        variables.push((environment::TERMINAL.into(), "1".into()));
+    }
+    variables
+}
+
+/// Returns a user's own `OIKAZE_…` variables, which hold on other hosts too. Variables that a
+/// launcher sets are set anew.
+fn inherited() -> impl Iterator<Item = (OsString, OsString)> {
+    use environment::{INCARNATION, LOCAL_RANK, LOCAL_SIZE, RANK, SECRET, SECRET_FD, SIZE, STORE};
+    let ours =
+        [STORE, RANK, SIZE, LOCAL_RANK, LOCAL_SIZE, SECRET, SECRET_FD, INCARNATION, "OIKAZE_RSH"];
+    let theirs = move |name: &OsString| {
+        name.as_bytes().starts_with(b"OIKAZE_") && !ours.iter().any(|ours| name == ours)
+    };
+    std::env::vars_os().filter(move |(name, _)| theirs(name))
+}
+
+struct Job {
+    crew: Crew,
+    remotes: Vec<Remote>,
+    server: Server,
+    guard: Guard,
+    terminal: Arc<Terminal>,
+    words: Words,
+    events: Sender<Event>,
+}
+
+impl Job {
+    fn start_here(
+        &mut self,
+        work: &Work,
+        network: Option<&Network>,
+        events: &Sender<Event>,
+    ) -> Result<(), LaunchError> {
+        let inside = |rank: Rank| match network {
+            Some(network) => {
+                ["ip", "netns", "exec", &network.name(rank)].map(str::to_owned).to_vec()
+            }
+            None => Vec::new(),
+        };
+        let sink: Arc<dyn Sink> = self.terminal.clone();
+        self.crew = Crew::start(work, &inside, &sink, events, &mut self.guard)?;
+        Ok(())
+    }
+
+    fn start_there(
+        &mut self,
+        work: &Work,
+        blocks: &[Range<Rank>],
+        options: &Options,
+        events: &Sender<Event>,
+    ) -> Result<(), LaunchError> {
+        let directory =
+            std::env::current_dir().map_err(LaunchError::system("find the current directory"))?;
+        for (host, block) in options.hosts.iter().zip(blocks).filter(|(_, block)| !block.is_empty())
+        {
+            let index = self.remotes.len();
+            let mut order = Order::new(&work.secret, &work.settings);
+            order.store.clone_from(&work.store);
+            (order.size, order.first, order.count) =
+                (work.size, block.start, block.end - block.start);
+            order.incarnation = work.incarnation;
+            order.secret_in_environment = work.secret_in_environment;
+            order.program = options.program.iter().cloned().map(Word).collect();
+            order.directory = Word(directory.clone().into_os_string());
+            let environment = inherited().chain(work.environment.iter().cloned());
+            order.environment =
+                environment.map(|(name, value)| (Word(name), Word(value))).collect();
+            let remote = Remote::start(
+                (index, &host.name),
+                options.rsh.as_deref(),
+                &options.agent,
+                &order,
+                &self.terminal,
+                events,
+            )?;
+            self.remotes.push(remote);
+        }
+        Ok(())
+    }
+
+    /// Supervises the job until all of it has ended.
+    fn supervise(&mut self, mut policy: Policy, inbox: &Receiver<Event>) -> u8 {
+        let mut clock = Clock::new();
+        let mut drain_until = None;
+        loop {
+            let now = clock.now();
+            let ended = self.crew.reap(&mut self.guard);
+            // The notice of an abort is in the inbox before any node ends because of it
+            // (LAUNCH-3.1).
+            let mut has_taken = false;
+            while let Ok(event) = inbox.try_recv() {
+                self.take(event, now, &mut policy);
+                has_taken = true;
+            }
+            for (rank, how) in ended {
+                policy.ended(now, rank, &how);
+            }
+            policy.timeout(now);
+            for action in policy.actions() {
+                self.act(action);
+            }
+            if policy.is_over() && drain_until.is_none() {
+                drain_until = Some(now + DRAIN_TIME);
+                if !self.crew.is_empty() {
+                    self.crew.abandon();
+                }
+            }
+            // An agent leaves when it has passed on all output of its nodes.
+            let drained = self.crew.is_drained() && self.remotes.iter().all(Remote::is_closed);
+            if policy.is_over() && (drained || drain_until.is_some_and(|until| until <= now)) {
+                // A slow reader does not lose the output of the nodes, unless the user wants an
+                // end.
+                if drained || policy.wants_an_end(now) || !self.terminal.is_busy() {
+                    return policy.status();
+                }
+                drain_until = Some(now + DRAIN_TIME);
+            }
+            if has_taken {
+                // A SIGCHLD among these may belong to a node that has not been reaped.
+                continue;
+            }
+            let deadline = drain_until.or_else(|| policy.next_timeout());
+            let event = match deadline {
+                Some(deadline) => inbox.recv_timeout(deadline.saturating_sub(now).min(TICK)),
+                None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match event {
+                Ok(event) => self.take(event, clock.now(), &mut policy),
+                // Senders live as long as this job. A passed deadline is handled above.
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+            }
+        }
+    }
+
+    fn signal(&mut self, signal: i32) {
+        self.crew.signal(signal);
+        self.remotes.iter_mut().for_each(|remote| remote.signal(signal));
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::Signal(signal) => {
+                self.signal(signal);
+                // A stopped node ends by these only after it goes on.
+                if matches!(signal, SIGHUP | SIGINT | SIGQUIT | SIGTERM) {
+                    self.signal(SIGCONT);
+                }
+            }
+            Action::Abort(why) => self.server.abort(&why),
+            Action::Ended(end) => self.server.ended(end),
+            Action::Ask => {
+                let answers = self.server.asking_all(QUESTION, ASK_TIME);
+                let events = self.events.clone();
+                let wait = move || _ = events.send(Event::Answers(answers()));
+                // Without a thread there are no answers, and the policy goes on when its own limit
+                // has passed.
+                let _ = std::thread::Builder::new().name("questions".into()).spawn(wait);
+            }
+            Action::Say(text) => self.words.say(text),
+        }
+    }
+
+    fn take(&mut self, event: Event, now: Duration, policy: &mut Policy) {
+        match event {
+            Event::Signal(SIGCHLD | SIGXFSZ) | Event::LauncherGone => {}
+            // Ctrl-Z stops the whole job, and then the launcher. SIGCONT is passed on like any
+            // other signal (LAUNCH-4.1).
+            Event::Signal(signal) if stops(signal) => {
+                self.signal(SIGSTOP);
+                stop_myself();
+            }
+            Event::Signal(signal) => policy.signalled(now, signal),
+            Event::Drained => self.crew.drained(),
+            Event::Notice(Notice::Aborted(rank, why)) => policy.aborted(now, rank, &why),
+            Event::Notice(Notice::KeepGoing) => policy.keep_going(),
+            Event::Answers(answers) => policy.answered(now, &answers),
+            Event::Ended(index, rank, how) => {
+                if self.remotes.get_mut(index).is_some_and(|remote| remote.ended(rank)) {
+                    policy.ended(now, rank, &how);
+                }
+            }
+            Event::HostClosed(index, why) => {
+                let lost: Vec<(Rank, Ending)> = self
+                    .remotes
+                    .get_mut(index)
+                    .map(|remote| remote.closed(why))
+                    .unwrap_or_default();
+                for (rank, how) in lost {
+                    policy.ended(now, rank, &how);
+                }
+            }
+        }
+    }
+}

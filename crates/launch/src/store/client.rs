@@ -1,0 +1,351 @@
+//! Node's end of the store: a [`Bootstrap`] over one TCP connection, used by any number of threads.
+//!
+//! `connect` opens the connection. If it is lost, `resume` opens another one, and sends all
+//! unanswered requests again.
+
+pub(super) mod answering;
+mod connect;
+mod resume;
+
+use super::protocol::{LENGTH_LEN, Reply, Request, UNASKED};
+use super::seal::{self, From, Seal};
+use crate::bootstrap::{Bootstrap, check_key, check_value};
+use crate::clock::{Clock, TICK};
+use crate::environment::Place;
+use crate::{JobError, MEET_TIME, NodeEnd, Secret, Settings};
+use answering::{Answering, News};
+use connect::{Connected, Process, Search};
+use oikaze_os::origin::Origin;
+use oikaze_os::signals::spawn;
+use resume::{Link, Unanswered};
+use std::collections::HashMap;
+use std::io::Read;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Time limit for the store's answer to a request that needs no waiting.
+const ANSWER_TIME: Duration = Duration::from_secs(30);
+
+/// State that the reading thread and the callers share.
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    news: News,
+}
+
+#[derive(Default)]
+struct State {
+    /// Replies by request: absent when no thread waits, `None` until answered.
+    pending: HashMap<u32, Option<Reply>>,
+    last_id: u32,
+    lost: Option<String>,
+    aborted: Option<String>,
+    ended: Vec<NodeEnd>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lose(&self, why: String) {
+        self.lock().lost = Some(why);
+        self.changed.notify_all();
+    }
+}
+
+/// Connection to the store.
+pub struct Client {
+    place: Place,
+    settings: Settings,
+    shared: Arc<Shared>,
+    link: Arc<Link>,
+    reader: Option<JoinHandle<()>>,
+    origin: Origin,
+}
+
+impl Client {
+    /// Connects, proves the secret and takes the place that the launcher gave.
+    ///
+    /// # Errors
+    /// The store cannot be reached, does not prove the secret, or refuses this process.
+    pub fn connect(place: Place, settings: Settings) -> Result<Client, JobError> {
+        let limit = settings.time_limit.unwrap_or(MEET_TIME);
+        let process = Process::new()?;
+        let (addresses, unresolved) = connect::resolve(&place.store);
+        let search =
+            Search { place: &place, process: &process, unresolved, limit, is_cancelled: &|| false };
+        let Connected { stream, address, key } = search.connect(&addresses)?;
+        let shared = Arc::new(Shared::default());
+        let (link, reading) = Link::new(stream, address, &key, process)?;
+        let link = Arc::new(link);
+        let (theirs, of_place) = ((Arc::clone(&shared), Arc::clone(&link)), place.clone());
+        let read = move || {
+            let (shared, link) = theirs;
+            let (mut stream, mut seal) = (reading, Seal::new(key, From::Store));
+            let mut answering = Answering::new(Arc::clone(&link));
+            loop {
+                let why = read_replies(&stream, &mut seal, &shared, &mut answering);
+                match link.resume(&of_place, limit) {
+                    Some(next) => (stream, seal) = next,
+                    None => return shared.lose(why),
+                }
+            }
+        };
+        let doing = "serve the connection to the job's store";
+        let reader = spawn("oikaze job", read).map_err(JobError::system(doing))?;
+        Ok(Client { place, settings, shared, link, reader: Some(reader), origin: Origin::here() })
+    }
+
+    /// Sends a request and waits for the answer.
+    fn ask(&self, request: &Request, limit: Duration) -> Result<Reply, JobError> {
+        if !self.origin.is_here() {
+            let why = "this process is a child of fork, and the connection is its parent's".into();
+            return Err(JobError::StoreLost { why });
+        }
+        let id = {
+            let mut state = self.shared.lock();
+            if let Some(why) = &state.aborted {
+                return Err(JobError::Aborted { why: why.clone() });
+            }
+            state.last_id = match state.last_id.wrapping_add(1) {
+                UNASKED => 1,
+                id => id,
+            };
+            let id = state.last_id;
+            state.pending.insert(id, None);
+            id
+        };
+        let spent = Arc::new(AtomicU64::new(0));
+        self.link.send(id, Unanswered::new(request.clone(), Arc::clone(&spent)));
+        let answer = self.wait(id, limit, &spent);
+        self.shared.lock().pending.remove(&id);
+        self.link.forget(id);
+        answer
+    }
+
+    /// Waits for an answer. `spent` receives the time that has passed, in milliseconds.
+    fn wait(&self, id: u32, limit: Duration, spent: &AtomicU64) -> Result<Reply, JobError> {
+        // No limit passes while this process and the store are stopped.
+        let mut clock = Clock::new();
+        let mut state = self.shared.lock();
+        loop {
+            if let Some(reply) = state.pending.get_mut(&id).and_then(Option::take) {
+                return Ok(reply);
+            }
+            if let Some(why) = &state.aborted {
+                return Err(JobError::Aborted { why: why.clone() });
+            }
+            if let Some(why) = &state.lost {
+                return Err(JobError::StoreLost { why: why.clone() });
+            }
+            let now = clock.now();
+            spent.store(u64::try_from(now.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+            let Some(left) = limit.checked_sub(now).filter(|left| !left.is_zero()) else {
+                return Err(JobError::StoreLost { why: format!("no answer in {limit:?}") });
+            };
+            state = self
+                .shared
+                .changed
+                .wait_timeout(state, left.min(TICK))
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+
+    /// Sends a request that may take until `timeout`. The store itself watches the limit and
+    /// reports what is missing.
+    fn ask_within(
+        &self,
+        request: &Request,
+        what: String,
+        timeout: Duration,
+    ) -> Result<Vec<u8>, JobError> {
+        match self.ask(request, timeout.saturating_add(ANSWER_TIME))? {
+            Reply::Done(value) => Ok(value),
+            Reply::Refused(why) => Err(JobError::Refused { why }),
+            Reply::TimedOut(missing) => Err(JobError::TimedOut { what, limit: timeout, missing }),
+            Reply::Aborted(why) => Err(JobError::Aborted { why }),
+            Reply::Gone(NodeEnd { rank, how, .. }) => Err(JobError::NodeEnded { rank, how, what }),
+            // Both come only unasked, and do not answer a request.
+            Reply::Ended(_) | Reply::Question(_) => {
+                Err(JobError::StoreLost { why: "an answer of the wrong kind".into() })
+            }
+        }
+    }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    // Rounded up: a limit below one millisecond is still a limit.
+    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+impl Bootstrap for Client {
+    fn rank(&self) -> u32 {
+        self.place.rank
+    }
+    fn size(&self) -> u32 {
+        self.place.size
+    }
+    fn local_rank(&self) -> u32 {
+        self.place.local_rank
+    }
+    fn local_size(&self) -> u32 {
+        self.place.local_size
+    }
+    fn secret(&self) -> &Secret {
+        &self.place.secret
+    }
+    fn incarnation(&self) -> u64 {
+        self.place.incarnation
+    }
+    fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn put(&self, key: &str, value: &[u8]) -> Result<(), JobError> {
+        check_key(key)?;
+        check_value(value)?;
+        self.ask_within(
+            &Request::Put(key.to_owned(), value.to_vec()),
+            format!("publishing {key:?}"),
+            ANSWER_TIME,
+        )
+        .map(drop)
+    }
+
+    fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, JobError> {
+        check_key(key)?;
+        self.ask_within(
+            &Request::Get(key.to_owned(), milliseconds(timeout)),
+            format!("publication of {key:?}"),
+            timeout,
+        )
+    }
+
+    fn fence(&self, name: &str, timeout: Duration) -> Result<(), JobError> {
+        check_key(name)?;
+        self.ask_within(
+            &Request::Fence(name.to_owned(), milliseconds(timeout)),
+            "the meeting of all nodes".to_owned(),
+            timeout,
+        )
+        .map(drop)
+    }
+
+    fn abort(&self, why: &str) {
+        // If the store is gone, the launcher is gone too, and with it the job.
+        let _ = self.ask(&Request::Abort(why.to_owned()), ANSWER_TIME);
+    }
+
+    fn aborted(&self) -> Option<String> {
+        self.shared.lock().aborted.clone()
+    }
+
+    fn ended(&self) -> Vec<NodeEnd> {
+        self.shared.lock().ended.clone()
+    }
+
+    fn tells_ends(&self) -> bool {
+        true
+    }
+
+    fn on_news(&self, call: Box<dyn Fn() + Send + Sync>) {
+        let call: Arc<dyn Fn() + Send + Sync> = Arc::from(call);
+        self.shared.news.register(Arc::clone(&call));
+        let state = self.shared.lock();
+        let any = state.aborted.is_some() || !state.ended.is_empty();
+        drop(state);
+        if any {
+            call();
+        }
+    }
+
+    fn keep_going(&self) {
+        // Without a store there is no launcher that could end the others.
+        let _ = self.ask(&Request::KeepGoing, ANSWER_TIME);
+    }
+
+    fn on_question(&self, answer: Box<dyn Fn(&str) -> String + Send + Sync>) {
+        self.link.answer_by(Arc::from(answer));
+    }
+
+    fn ask_node(&self, rank: u32, question: &str, limit: Duration) -> Option<String> {
+        let request = Request::Ask(rank, milliseconds(limit), question.to_owned());
+        match self.ask(&request, limit.saturating_add(ANSWER_TIME)) {
+            Ok(Reply::Done(text)) => Some(String::from_utf8_lossy(&text).into_owned()),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // The connection is the parent's in a child of fork, which has no reading thread either
+        // (MEM-24.2).
+        if !self.origin.is_here() {
+            return;
+        }
+        // Ends the reading thread too.
+        self.link.close();
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+    }
+}
+
+fn read_content(mut stream: &TcpStream, sealed: bool) -> std::io::Result<Vec<u8>> {
+    let mut front = [0; LENGTH_LEN];
+    stream.read_exact(&mut front)?;
+    let mut content = vec![0; seal::length(front, sealed).map_err(std::io::Error::other)?];
+    stream.read_exact(&mut content)?;
+    Ok(content)
+}
+
+/// Hands each answer to its asker, records news, and passes questions to the answering thread,
+/// until the connection is lost; returns why.
+fn read_replies(
+    stream: &TcpStream,
+    seal: &mut Seal,
+    shared: &Shared,
+    answering: &mut Answering,
+) -> String {
+    loop {
+        let content = match read_content(stream, true) {
+            Ok(content) => content,
+            Err(why) => return why.to_string(),
+        };
+        let (id, reply) = match seal.open(&content).and_then(Reply::decode) {
+            Ok(read) => read,
+            Err(why) => return why.to_string(),
+        };
+        let mut state = shared.lock();
+        let mut news = true;
+        match reply {
+            Reply::Aborted(why) if id == UNASKED => _ = state.aborted.get_or_insert(why),
+            // The store tells all of them again on each connection (LAUNCH-1.4).
+            Reply::Ended(end) if state.ended.iter().any(|known| known.rank == end.rank) => continue,
+            Reply::Ended(end) => state.ended.push(end),
+            Reply::Question(question) => {
+                drop(state);
+                answering.take(id, question);
+                continue;
+            }
+            reply => {
+                news = false;
+                if let Some(slot) = state.pending.get_mut(&id) {
+                    *slot = Some(reply);
+                }
+            }
+        }
+        drop(state);
+        shared.changed.notify_all();
+        if news {
+            shared.news.call();
+        }
+    }
+}

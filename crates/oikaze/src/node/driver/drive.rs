@@ -1,0 +1,318 @@
+//! Loop of a waiting thread, which drives the engine while it waits.
+
+use super::sleeper::Sleeper;
+use crate::node::cork;
+use crate::node::driver::announce::LinkWatch;
+use crate::node::driver::election::{Driving, Handover, Wakes};
+use crate::node::driver::spin::Idle;
+use crate::node::waits::{LongWait, WaitSubject};
+use crate::node::{EngineMode, Node, RealEngine};
+use arrayvec::ArrayVec;
+use oikaze_engine::{Submission, Work};
+use oikaze_protocol::time::Time;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Maximum sleep of a thread without a timer.
+pub(crate) const SLEEP_MAX: Duration = Duration::from_millis(100);
+
+/// Idle turns of one wait after which peers get back the credit of all messages that were read. The
+/// turns take longer than a round trip, so an exchange of small messages does not return credit
+/// each time. The limit also serves nodes on which no thread ever sleeps.
+const IDLE_LOOKS: u64 = 256;
+
+/// Maximum number of times that an idle turn of a waiting thread polls the link alone. The rest of
+/// a turn takes half as long as a poll, and a datagram that arrives meanwhile waits for its end.
+/// Another thread that wants the engine ends these polls.
+const LOOKS_AGAIN: u32 = 3;
+
+impl Node {
+    /// Waits until `ready` returns a value, and drives the engine if no other thread does. Returns
+    /// `None` if the deadline has passed, or in a child of fork.
+    pub fn wait<T>(
+        &self,
+        deadline: Option<Instant>,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        self.wait_for(deadline, Wakes::WithAll, &mut self.short_wait(), ready)
+    }
+
+    /// Waits as [`Node::wait`] does. A long wait is explained as one for `subject` (MEM-21.1).
+    pub fn wait_on<T>(
+        &self,
+        subject: &dyn Fn() -> WaitSubject,
+        deadline: Option<Instant>,
+        mut ready: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        if let Some(value) = ready() {
+            return Some(value);
+        }
+        self.wait_for(deadline, Wakes::WithAll, &mut self.long_wait(subject), ready)
+    }
+
+    /// Waits as [`Node::wait_on`] does, for a part of a longer wait.
+    pub fn wait_within<T>(
+        &self,
+        long: &mut LongWait<'_>,
+        deadline: Option<Instant>,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        self.wait_for(deadline, Wakes::WithAll, long, ready)
+    }
+
+    /// Waits as [`Node::wait_on`] does. The thread that makes `ready` true wakes the calling thread
+    /// ([`crate::node::Waiters`]), and other news do not.
+    pub fn wait_quietly<T>(
+        &self,
+        subject: &dyn Fn() -> WaitSubject,
+        deadline: Option<Instant>,
+        ready: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        self.wait_for(deadline, Wakes::Alone, &mut self.long_wait(subject), ready)
+    }
+
+    fn wait_for<T>(
+        &self,
+        deadline: Option<Instant>,
+        wakes: Wakes,
+        long: &mut LongWait<'_>,
+        mut ready: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        if self.is_forked() {
+            return None;
+        }
+        if let Some(value) = ready() {
+            return Some(value);
+        }
+        let mut now = self.now();
+        let mut driving = self.role.try_drive(now.0);
+        if driving.is_none() && cork::is_on() {
+            // The driver does not know the posts that this thread has held back, and may sleep.
+            self.send_what_was_held();
+        }
+        loop {
+            if let Some(driving) = driving {
+                let (value, now) = self.drive(now, deadline, long, &mut ready);
+                self.leave(driving, now);
+                return value;
+            }
+            if let Some(value) = self.spin_beside(deadline, &mut ready) {
+                return Some(value);
+            }
+            let turn = self.role.wait_turn(Some(until(deadline).min(SLEEP_MAX)), wakes, &mut ready);
+            driving = turn.driving;
+            now = self.now();
+            if turn.value.is_some() || passed(deadline) {
+                if let Some(driving) = driving {
+                    self.leave(driving, now);
+                }
+                return turn.value;
+            }
+            long.look(now);
+        }
+    }
+
+    /// Polls while another thread drives, for as long as spinning may pay.
+    fn spin_beside<T>(
+        &self,
+        deadline: Option<Instant>,
+        ready: &mut impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        let begun = Instant::now();
+        let limit = self.spinning.limit(self.time_of(begun));
+        while self.role.is_driven() && begun.elapsed() < limit && !passed(deadline) {
+            if let Some(value) = ready() {
+                return Some(value);
+            }
+            std::hint::spin_loop();
+        }
+        None
+    }
+
+    /// Returns the awaited value if it is there, and the time of the last reading of the clock.
+    fn drive<T>(
+        &self,
+        mut now: Time,
+        deadline: Option<Instant>,
+        long: &mut LongWait<'_>,
+        ready: &mut impl FnMut() -> Option<T>,
+    ) -> (Option<T>, Time) {
+        let last = deadline.map(|deadline| self.time_of(deadline));
+        let mut idle = Idle::new(&self.spinning);
+        let mut watch = LinkWatch::new(self);
+        let mut spun = 0u64;
+        loop {
+            self.rounds
+                .store(self.rounds.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+            let work = self.turn_for_news(now);
+            let value = ready();
+            if value.is_some() || last.is_some_and(|last| last <= now) {
+                idle.ends(now);
+                return (value, self.end_of(work, now));
+            }
+            match work {
+                Some(work) if work.is_idle() => {
+                    if idle.may_spin(now) {
+                        spun += 1;
+                        if spun == IDLE_LOOKS {
+                            self.with_engine(|engine| self.give_credit_back(engine));
+                        }
+                        if let Some(value) = self.view(ready) {
+                            idle.ends(now);
+                            return (Some(value), now);
+                        }
+                    } else if let Some(value) = self.sleep_on_socket(&mut watch, deadline, ready) {
+                        return (Some(value), self.now());
+                    } else {
+                        idle.slept();
+                    }
+                }
+                Some(_) => {
+                    spun = 0;
+                    idle.ends(now);
+                    if !self.spinning.limit(now).is_zero() {
+                        watch.release();
+                    }
+                }
+                // Another thread runs the turn, and may need this core for that.
+                None => std::thread::yield_now(),
+            }
+            // Reads the clock once a round, because that costs as much as the rest of an idle turn.
+            now = self.now();
+            long.look(now);
+        }
+    }
+
+    /// Runs a turn. The turn may end at the first news, unless the helper is asleep and would run
+    /// the rest too late.
+    pub(crate) fn turn_for_news(&self, now: Time) -> Option<Work> {
+        if self.helper.is_asleep() {
+            return self.run_turns(now, RealEngine::turn);
+        }
+        // With local peers, the thread polls the rings meanwhile.
+        let looks = if self.has_local_peers() { 0 } else { LOOKS_AGAIN };
+        self.run_turns(now, |engine, now| {
+            let mut work = engine.turn_for_news(now);
+            for _ in 0..looks {
+                if !work.is_idle() || self.engine.is_asked() {
+                    break;
+                }
+                work = engine.look_again(self.now());
+            }
+            work
+        })
+    }
+
+    /// Blocks until the socket is readable, a timer is due, another thread has news for this one,
+    /// or the deadline has passed.
+    fn sleep_on_socket<T>(
+        &self,
+        watch: &mut LinkWatch<'_>,
+        deadline: Option<Instant>,
+        ready: &mut impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        let most = watch.hold();
+        self.driver.fall_asleep(self.now() + most);
+        let next = self.next_timeout();
+        let timeout = self.span_until(next).min(until(deadline)).min(most);
+        self.driver.fall_asleep(self.now() + timeout);
+        // Submissions and outcomes since the last check: their makers may not have seen this thread
+        // sleep.
+        let value = ready();
+        if value.is_none() && self.submissions.is_empty() {
+            let faults = matches!(self.waiting.mode, EngineMode::Thread { .. });
+            self.poll(&self.driver, true, faults, timeout);
+        }
+        self.driver.wake_up();
+        value
+    }
+
+    /// Returns the time at which the engine must turn again at the latest. Called by a thread that
+    /// is about to sleep until then, and tells local peers.
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.with_engine(|engine| {
+            let told = self.give_credit_back(engine);
+            if self.local_peers.is_some() && engine.doze() || told {
+                Some(Time(0))
+            } else {
+                self.due(engine)
+            }
+        })
+    }
+
+    /// Returns the credit of all messages that were read to their senders, to the last byte. Called
+    /// when there is nothing else to do. Returns `true` if there was any.
+    pub(crate) fn give_credit_back(&self, engine: &mut RealEngine) -> bool {
+        let read = self.mailbox.read();
+        let any = !read.is_empty();
+        read.into_iter().for_each(|request| {
+            engine.submit(Submission { request, completion: None, keep: None }, self.now())
+        });
+        if any {
+            // Peers may sleep until they get the credit, and this thread runs no whole turn before
+            // it sleeps.
+            engine.wake_stirred_local_peers();
+        }
+        any
+    }
+
+    pub(crate) fn due(&self, engine: &RealEngine) -> Option<Time> {
+        if engine.has_more() {
+            return Some(Time(0));
+        }
+        let delayed = engine.link().next_wakeup().map(|at| self.time_of(at));
+        [engine.next_timeout(), delayed].into_iter().flatten().min()
+    }
+
+    /// Sleeps on the sleeper's event and, as asked, on the socket and the fault descriptor. Returns
+    /// `true` if there are faults.
+    pub(crate) fn poll(
+        &self,
+        sleeper: &Sleeper,
+        socket: bool,
+        faults: bool,
+        timeout: Duration,
+    ) -> bool {
+        let mut fds = ArrayVec::<PollFd<'_>, 4>::new();
+        fds.push(PollFd::new(&sleeper.event, PollFlags::IN));
+        if let Some(fd) = self.socket().filter(|_| socket) {
+            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        }
+        if let Some(fd) = self.local_peers.as_ref().filter(|_| socket) {
+            fds.push(PollFd::new(fd, PollFlags::IN));
+        }
+        let fault_at = fds.len();
+        if let Some(tracker) = self.tracker.as_ref().filter(|_| faults) {
+            fds.push(PollFd::from_borrowed_fd(tracker.fd(), PollFlags::IN));
+        }
+        let timeout = Timespec {
+            tv_sec: timeout.as_secs().cast_signed(),
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        };
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) => fds.get(fault_at).is_some_and(|fd| !fd.revents().is_empty()),
+            // Interrupted, so the caller checks everything again.
+            Err(_) => false,
+        }
+    }
+
+    pub(crate) fn span_until(&self, next: Option<Time>) -> Duration {
+        next.map_or(Duration::MAX, |next| next.since(self.now()))
+    }
+
+    /// Gives the role back to a waiter, or else to the helper.
+    pub(crate) fn leave(&self, driving: Driving<'_>, now: Time) {
+        if driving.leave(now.0) == Handover::WakeHelper {
+            self.helper.event.signal();
+        }
+    }
+}
+
+fn passed(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| Instant::now() >= deadline)
+}
+
+fn until(deadline: Option<Instant>) -> Duration {
+    deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()))
+}

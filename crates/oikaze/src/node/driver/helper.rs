@@ -1,0 +1,164 @@
+//! Helper thread. It serves page faults always, and the socket while no thread drives. In thread
+//! mode it is the driver for good.
+
+use crate::node::driver::announce::LinkWatch;
+use crate::node::driver::election::{LOOK_SOON, Sleep};
+use crate::node::waits::Faults;
+use crate::node::{EngineMode, Node};
+use oikaze_engine::{Request, Submission};
+use oikaze_os::cpu::TimerSlack;
+use oikaze_os::memory::tracking::SharedError;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+pub(crate) fn spawn(node: Arc<Node>) -> std::io::Result<JoinHandle<()>> {
+    oikaze_os::signals::spawn("oikaze", move || {
+        let _guard = EndTogether;
+        if let EngineMode::Thread { core } = node.waiting.mode {
+            node.drive_for_good(core);
+        } else {
+            node.help();
+        }
+    })
+}
+
+/// Ends the process if the helper panics (a defect), and the launcher and the peers notice. Without
+/// the helper, threads would sleep in page faults for ever, and the job would wait for this node.
+struct EndTogether;
+
+impl Drop for EndTogether {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!(
+                "oikaze: the helper thread has panicked (a defect of Oikaze, please report it); this process ends"
+            );
+            std::process::abort();
+        }
+    }
+}
+
+impl Node {
+    fn help(&self) {
+        let mut watch = LinkWatch::new(self);
+        let mut timers = TimerSlack::new(Duration::from_nanos(LOOK_SOON));
+        let mut fetched = 0;
+        // Rounds that drivers had begun at the helper's last wakeup. If the count stays the same,
+        // the driver stands still: it sleeps, or is in a signal handler. The handler may wait for a
+        // page, or a lock may have been handed to it (COH-8.7).
+        let mut rounds_before = self.rounds.load(Ordering::Relaxed);
+        let mut stands_still = false;
+        let mut open_faults = Faults::default();
+        while !self.closing.load(Ordering::SeqCst) {
+            let (watched, faults) = match self.role.helper_sleeps(self.now().0) {
+                Sleep::Watch => {
+                    timers.set_lax(false);
+                    stands_still = false;
+                    (true, self.watch(&mut watch))
+                }
+                Sleep::Away(limit) => {
+                    watch.release();
+                    // The driver keeps its core.
+                    timers.set_lax(true);
+                    // While a page is awaited, the waiter may be a driver that stands still, and
+                    // then no thread watches the socket.
+                    let is_needed = open_faults.are_any();
+                    let limit =
+                        if is_needed { limit.min(Duration::from_nanos(LOOK_SOON)) } else { limit };
+                    let faults = self.poll(&self.helper, stands_still && is_needed, true, limit);
+                    self.helper.wake_up();
+                    stands_still = self.rounds.load(Ordering::Relaxed) == rounds_before;
+                    (stands_still, faults)
+                }
+            };
+            rounds_before = self.rounds.load(Ordering::Relaxed);
+            self.role.helper_woke();
+            self.look_at_handlers_rarely();
+            if faults {
+                self.take_faults(&mut open_faults);
+            }
+            open_faults.look(self);
+            // After a sleep away from the socket, the helper checks the role first. A watch returns
+            // at once if there is something to do.
+            if (faults || (watched && (stands_still || self.role.helper_may_watch())))
+                && let Some(work) = self.try_turn(self.now())
+                && work.received + work.settled > 0
+            {
+                let before = std::mem::replace(&mut fetched, self.fetched_pages());
+                if work.settled > 0 || fetched > before {
+                    // A thread of this node goes on with the result, and may wait for this core.
+                    // Accesses of peers to the memory are no reason to yield. A thread that sleeps
+                    // keeps a claim to its core, and yielding would lose that claim and the next
+                    // few milliseconds.
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+
+    /// Returns the number of pages of shared arrays that were fetched. The threads that touched
+    /// them go on.
+    fn fetched_pages(&self) -> u64 {
+        self.with_engine(|engine| engine.coherence().statistics().fetched_pages)
+    }
+
+    /// Sleeps on socket and faults, until the next timer. Returns `true` if there are faults.
+    fn watch(&self, watch: &mut LinkWatch<'_>) -> bool {
+        let most = watch.hold();
+        self.helper.fall_asleep(self.now() + most);
+        let next = self.next_timeout();
+        let timeout = self.span_until(next).min(most);
+        self.helper.fall_asleep(self.now() + timeout);
+        // Work that came between the last turn and the sleep: its maker may not have seen this
+        // thread sleep.
+        let quiet = self.submissions.is_empty() && !self.closing.load(Ordering::SeqCst);
+        let faults = quiet && self.poll(&self.helper, true, true, timeout);
+        self.helper.wake_up();
+        faults
+    }
+
+    /// Turns the waiting faults into submissions.
+    pub(in crate::node) fn take_faults(&self, open: &mut Faults) {
+        let Some(tracker) = &self.tracker else { return };
+        let mut faults = Vec::new();
+        let read = tracker.faults(&mut faults);
+        // The faults that were read before the error would not be read again.
+        for fault in faults {
+            open.add(&fault);
+            let request =
+                Request::Fault { array: fault.array, page: fault.page, access: fault.access };
+            self.leave_to_holder(Submission { request, completion: None, keep: None });
+        }
+        if let Err(error) = read {
+            let error = SharedError::new("reading page faults", error, "Please report this.");
+            self.with_engine(|engine| engine.pages().fail(&error));
+        }
+    }
+
+    /// Drives in thread mode: this thread holds the role until the node is closed.
+    fn drive_for_good(&self, core: Option<usize>) {
+        if let Some(core) = core {
+            // If the core is not available (a container's set), the thread stays where the kernel
+            // puts it.
+            if oikaze_os::cpu::pin_to_core(core).is_err() {
+                self.paths().unpinned();
+            }
+        }
+        let mut open_faults = Faults::default();
+        while !self.closing.load(Ordering::SeqCst) {
+            let look = || {
+                let faults = self
+                    .tracker
+                    .as_ref()
+                    .is_some_and(|_| self.poll(&self.helper, false, true, Duration::ZERO));
+                if faults {
+                    self.take_faults(&mut open_faults);
+                }
+                open_faults.look(self);
+                self.closing.load(Ordering::SeqCst).then_some(())
+            };
+            self.wait(None, look);
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Combining lock around the engine: one thread is inside, and others leave their requests to it.
+//!
+//! Entry is one try-lock; a thread that enters often holds a bias and pays no atomic
+//! read-modify-write. A thread that finds the lock taken sets the request bit
+//! ([`CombiningLock::ask`]) and tries once more. The holder checks the bit after it has let go.
+//! Lock and request bit are one word ([`BiasedLock`]), so one of the two comes second. A later
+//! holder sees the request. A later requester finds the lock open, or taken by a thread that has
+//! not checked yet. Either way one of them does the work, and neither needs a fence.
+//!
+//! Properties that loom checks in every interleaving (`models`, below):
+//! 1. Requests left to the holder are taken up by a turn that begins afterwards.
+//! 2. No thread sleeps past the time at which the next turn is due ([`super::sleeper`]), although
+//!    only turns that bring it forward say so.
+
+use crate::sync::{AtomicU64, Ordering};
+use oikaze_os::cpu::{BiasedLock, BiasedLockGuard};
+use oikaze_os::signals::{SignalsBlocked, are_known_to_be_handled};
+use oikaze_protocol::time::Time;
+use std::sync::atomic::{AtomicU8 as StdAtomicU8, Ordering as StdOrdering};
+
+/// Guard of the thread that is inside.
+pub(crate) type CombiningLockGuard<'t, T> = BiasedLockGuard<'t, T>;
+
+/// Entries during which the thread inside runs no signal handlers. A handler that touches a page of
+/// a shared array would wait for a turn, and so for its own thread (COH-8.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Calm {
+    /// No array exists.
+    Never = 0,
+    /// Arrays exist: during turns. Once the program is known to have handlers, also during entries
+    /// that are too short to be worth two system calls otherwise.
+    Turns = 1,
+}
+
+/// Combining lock around a value that one thread at a time may enter.
+pub(crate) struct CombiningLock<T> {
+    lock: BiasedLock<T>,
+    /// Entries that signals are kept out of, as a [`Calm`].
+    calm: StdAtomicU8,
+    /// Time at which the next turn is due at the latest, as of the latest turn. Written by the
+    /// thread inside.
+    next: AtomicU64,
+}
+
+impl<T> CombiningLock<T> {
+    pub fn new(inside: T) -> CombiningLock<T> {
+        CombiningLock {
+            lock: BiasedLock::new(inside),
+            calm: StdAtomicU8::new(Calm::Never as u8),
+            next: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// Keeps signal handlers out of this thread during entries of this kind from now on. Kinds are
+    /// only added.
+    pub fn keep_calm(&self, calm: Calm) {
+        self.calm.fetch_max(calm as u8, StdOrdering::Relaxed);
+    }
+
+    /// Blocks signals before a short entry, if needed. The caller drops the result after the entry.
+    #[inline]
+    #[must_use]
+    pub fn calm(&self) -> Option<SignalsBlocked> {
+        self.holds_handlers_off().then(SignalsBlocked::begin)
+    }
+
+    /// Blocks signals before turns, if needed.
+    #[must_use]
+    pub fn calm_for_turns(&self) -> Option<SignalsBlocked> {
+        self.calms_turns().then(SignalsBlocked::begin)
+    }
+
+    /// Returns `true` if [`CombiningLock::calm`] is needed. The fast paths for single small
+    /// messages are not taken then. A turn keeps handlers out by itself.
+    #[inline]
+    pub fn holds_handlers_off(&self) -> bool {
+        self.calms_turns() && are_known_to_be_handled()
+    }
+
+    #[inline]
+    fn calms_turns(&self) -> bool {
+        self.calm.load(StdOrdering::Relaxed) >= Calm::Turns as u8
+    }
+
+    /// Waits until the lock is free, and enters. A thread that leaves without having run turns
+    /// checks whether a turn [was requested](CombiningLock::is_asked).
+    pub fn enter(&self) -> CombiningLockGuard<'_, T> {
+        self.lock.enter()
+    }
+
+    /// Enters unless another thread is inside.
+    #[inline]
+    pub fn try_enter(&self) -> Option<CombiningLockGuard<'_, T>> {
+        self.lock.try_enter()
+    }
+
+    /// Enters for a short and frequent use, unless another thread is inside; see
+    /// [`BiasedLock::try_enter_often`].
+    #[inline]
+    pub fn try_enter_often(&self) -> Option<CombiningLockGuard<'_, T>> {
+        self.lock.try_enter_often()
+    }
+
+    /// Requests a turn of the thread inside, for work that the caller has put before where a turn
+    /// finds it. The thread inside may just have left, so the caller must try to enter, too.
+    pub fn ask(&self) {
+        self.lock.ask();
+    }
+
+    /// Returns `true` if another thread has requested a turn. A thread that has left sees all
+    /// requests made before. A thread that is inside may see a request late.
+    #[inline]
+    pub fn is_asked(&self) -> bool {
+        self.lock.is_asked()
+    }
+
+    /// Runs one turn, and another for as long as other threads request one. Each turn returns the
+    /// time at which the next is due. After a turn, and with no thread inside, `tell` gets its
+    /// result. Its last argument says whether the next turn is due sooner than was told before.
+    pub fn run<'t, R>(
+        &'t self,
+        mut inside: CombiningLockGuard<'t, T>,
+        mut turn: impl FnMut(&mut T) -> (R, Time),
+        mut tell: impl FnMut(R, Time, bool),
+    ) {
+        loop {
+            if self.is_asked() {
+                // This turn finds the work of the requests.
+                inside.answer();
+            }
+            let (done, next) = turn(&mut inside);
+            let sooner = next.0 < self.next.load(Ordering::Relaxed);
+            self.next.store(next.0, Ordering::Relaxed);
+            drop(inside);
+            tell(done, next, sooner);
+            if !self.is_asked() {
+                return;
+            }
+            let Some(again) = self.try_enter() else { return };
+            inside = again;
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod steps {
+    use super::*;
+    use std::cell::{Cell, RefCell};
+
+    #[test]
+    fn a_turn_is_repeated_while_somebody_asks() {
+        let combining_lock = CombiningLock::new(0);
+        let inside = combining_lock.enter();
+        assert!(combining_lock.try_enter().is_none());
+        combining_lock.ask();
+        combining_lock.ask();
+        let left = Cell::new(2);
+        let turn = |turns: &mut u32| {
+            *turns += 1;
+            if left.get() > 0 {
+                left.set(left.get() - 1);
+                combining_lock.ask();
+            }
+            ((), Time(5))
+        };
+        combining_lock.run(inside, turn, |(), _, _| ());
+        assert_eq!((*combining_lock.enter(), combining_lock.is_asked()), (3, false));
+    }
+
+    #[test]
+    fn only_what_is_due_sooner_is_told_as_that() {
+        let combining_lock = CombiningLock::new([7u64, 9, 9, 8].into_iter());
+        let told = RefCell::new(Vec::new());
+        for _ in 0..4 {
+            let turn = |due: &mut std::array::IntoIter<u64, 4>| ((), Time(due.next().unwrap()));
+            combining_lock.run(combining_lock.enter(), turn, |(), next, sooner| {
+                told.borrow_mut().push((next.0, sooner))
+            });
+        }
+        assert_eq!(told.into_inner(), [(7, true), (9, false), (9, false), (8, true)]);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::super::sleeper::{Bell, Sleeper};
+    use super::*;
+    use crate::sync::{fence, model};
+    use loom::sync::Arc;
+    use loom::sync::Notify;
+    use loom::sync::atomic::AtomicUsize;
+    use loom::thread;
+
+    /// An engine that counts the items that it took from a queue.
+    #[derive(Default)]
+    struct Engine {
+        taken: usize,
+        due: u64,
+    }
+
+    struct World {
+        combining_lock: CombiningLock<Engine>,
+        queue: AtomicUsize,
+        sleeper: Sleeper<Notify>,
+    }
+
+    impl Bell for Notify {
+        fn signal(&self) {
+            self.notify();
+        }
+
+        fn clear(&self) {}
+    }
+
+    const LATE: u64 = 10;
+    const SOON: u64 = 5;
+
+    impl World {
+        fn new() -> Arc<World> {
+            let world = World {
+                combining_lock: CombiningLock::new(Engine { taken: 0, due: LATE }),
+                queue: AtomicUsize::new(0),
+                sleeper: Sleeper::with(Notify::new()),
+            };
+            world.combining_lock.next.store(LATE, Ordering::Relaxed);
+            Arc::new(world)
+        }
+
+        /// Runs turns as `Node::run_turns` does. A turn that finds work has the next one soon.
+        fn try_turns(&self) {
+            let Some(inside) = self.combining_lock.try_enter() else { return };
+            let turn = |engine: &mut Engine| {
+                let found = self.queue.swap(0, Ordering::AcqRel);
+                engine.taken += found;
+                if found > 0 {
+                    engine.due = SOON;
+                }
+                ((), Time(engine.due))
+            };
+            self.combining_lock.run(inside, turn, |(), next, sooner| {
+                if sooner {
+                    fence(Ordering::SeqCst);
+                    self.sleeper.wake_before(next);
+                }
+            });
+        }
+
+        /// Leaves work as `Node::push` does where the engine is taken.
+        fn leave(&self) {
+            self.queue.fetch_add(1, Ordering::Release);
+            self.combining_lock.ask();
+            self.try_turns();
+        }
+
+        /// Enters as `Node::with_engine` does.
+        fn look<V>(&self, look: impl FnOnce(&mut Engine) -> V) -> V {
+            let value = look(&mut self.combining_lock.enter());
+            if self.combining_lock.is_asked() {
+                self.try_turns();
+            }
+            value
+        }
+
+        /// Sleeps as `Node::sleep_on_socket` does, until the sleep ends by itself when a turn is
+        /// due.
+        fn sleep(&self) {
+            loop {
+                self.sleeper.fall_asleep(Time(u64::MAX));
+                let next = self.look(|engine| engine.due);
+                self.sleeper.fall_asleep(Time(next));
+                if next > SOON {
+                    self.sleeper.event.wait();
+                }
+                self.sleeper.wake_up();
+                if next == SOON {
+                    return;
+                }
+            }
+        }
+
+        fn taken(&self) -> usize {
+            self.combining_lock.enter().taken
+        }
+    }
+
+    /// Rule 1: each of three threads leaves work, one of them twice. When all threads have gone,
+    /// all work has been taken.
+    #[test]
+    fn loom_what_is_left_to_the_holder_is_taken_up() {
+        model(Some(3), || {
+            let world = World::new();
+            let threads: Vec<_> = (0..2)
+                .map(|_| {
+                    let world = Arc::clone(&world);
+                    thread::spawn(move || world.leave())
+                })
+                .collect();
+            world.leave();
+            for thread in threads {
+                thread.join().unwrap();
+            }
+            assert_eq!((world.taken(), world.queue.load(Ordering::Relaxed)), (3, 0));
+        });
+    }
+
+    /// Rule 1, where the holder only runs `look`.
+    #[test]
+    fn loom_also_to_one_who_only_looks() {
+        model(None, || {
+            let world = World::new();
+            let other = Arc::clone(&world);
+            let thread = thread::spawn(move || other.leave());
+            world.look(|_| ());
+            thread.join().unwrap();
+            assert_eq!((world.taken(), world.queue.load(Ordering::Relaxed)), (1, 0));
+        });
+    }
+
+    /// Rule 2: loom would find a sleeper that no thread wakes. One thread brings the next turn
+    /// forward. Another thread runs a turn that does not, and so wakes no thread.
+    #[test]
+    fn loom_nobody_sleeps_past_the_next_turn() {
+        model(Some(3), || {
+            let world = World::new();
+            let (sleeper, other) = (Arc::clone(&world), Arc::clone(&world));
+            let sleeper = thread::spawn(move || sleeper.sleep());
+            let other = thread::spawn(move || other.try_turns());
+            world.leave();
+            other.join().unwrap();
+            sleeper.join().unwrap();
+        });
+    }
+}

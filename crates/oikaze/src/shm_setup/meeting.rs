@@ -1,0 +1,349 @@
+//! Meeting of two nodes of one machine, which agree in three steps to share memory. Each node
+//! publishes the result of each step in the job's store. So no node waits for an answer that will
+//! not come, nor for a stranger that calls and says nothing:
+//!
+//! 1. *Called*: the node has called all nodes of lower rank and sent its hello to each. The hellos
+//!    are in their sockets when they read this.
+//! 2. *Answered*: the node has heard all nodes of higher rank that called, and has answered. The
+//!    answers are in their sockets.
+//! 3. *Used*: the node has heard the answers, and has the last word on each pair. So there is no
+//!    pair of which one node uses the rings and the other does not.
+
+use super::Why;
+use oikaze_launch::{Bootstrap, JobError};
+use oikaze_os::error_text::remedy_of;
+use oikaze_os::shm::{CALLERS_MAX, Line, Listener, Pair, Side, shared_memory};
+use oikaze_protocol::Rank;
+use oikaze_protocol::limits::LOCAL_PEERS_AGREE_TIME;
+use rustix::fd::{AsFd, OwnedFd};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// First message of the caller, and the answer to it.
+const HELLO: &[u8] = b"oikaze shm hello";
+const WELCOME: &[u8] = b"oikaze shm welcome";
+const NONCE: usize = 16;
+const MAC: usize = 32;
+/// Maximum length of the cause in one verdict, in bytes. The causes of all local peers fit a value
+/// of the store.
+const VERDICT_MAX: usize = 256;
+/// Length of a hello in bytes: caller's rank, called rank, nonce, MAC.
+const HELLO_LEN: usize = 8 + NONCE + MAC;
+
+/// Way to call a node, the same for both nodes.
+pub(super) enum WayTo {
+    Name(String),
+    File(PathBuf),
+}
+
+/// Outcome of each meeting.
+pub(super) type Outcomes = BTreeMap<Rank, Result<Pair, Why>>;
+
+/// Step of a meeting; see the module.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Called,
+    Answered,
+    Used,
+}
+
+impl Step {
+    fn name(self) -> &'static str {
+        match self {
+            Step::Called => "called",
+            Step::Answered => "answered",
+            Step::Used => "used",
+        }
+    }
+
+    fn key(self, rank: Rank) -> String {
+        format!("local-peers/{rank}/{}", self.name())
+    }
+}
+
+/// Verdict of a node on each node that a step of the node concerns: nothing, or why the step
+/// failed.
+#[derive(Default, Serialize, Deserialize)]
+struct Verdicts(BTreeMap<Rank, Option<Why>>);
+
+/// Call that is not answered yet.
+pub(super) struct Calling {
+    rank: Rank,
+    line: Line,
+    memory: OwnedFd,
+    nonce: [u8; NONCE],
+}
+
+/// Calls between this node and the nodes that it expects.
+pub(super) struct Meeting<'a> {
+    job: &'a dyn Bootstrap,
+    listener: &'a Listener,
+    /// Time limit for a step of other nodes.
+    patience: Duration,
+    /// Time limit for the last step.
+    limit: Duration,
+}
+
+impl<'a> Meeting<'a> {
+    /// Makes a meeting. `limit` is the time that the nodes of the job have to meet, of which the
+    /// nodes of this machine take a part.
+    pub fn new(job: &'a dyn Bootstrap, listener: &'a Listener, limit: Duration) -> Self {
+        Meeting { job, listener, patience: LOCAL_PEERS_AGREE_TIME.min(limit / 4), limit }
+    }
+
+    /// Makes a meeting as [`Meeting::new`] does, with the time that others are given.
+    #[cfg(test)]
+    pub fn with_patience(
+        job: &'a dyn Bootstrap,
+        listener: &'a Listener,
+        patience: Duration,
+        limit: Duration,
+    ) -> Self {
+        Meeting { job, listener, patience, limit }
+    }
+
+    /// Agrees with each of these nodes, or finds out why not.
+    ///
+    /// # Errors
+    /// The store fails, or a node that has published that it can share memory never publishes
+    /// whether it does.
+    pub fn hold(&self, callable: Vec<(Rank, WayTo)>) -> Result<Outcomes, JobError> {
+        if callable.is_empty() {
+            return Ok(Outcomes::new());
+        }
+        let me = self.job.rank();
+        let (above, below): (Vec<_>, Vec<_>) =
+            callable.into_iter().partition(|(rank, _)| *rank > me);
+        let calls: BTreeMap<Rank, Result<Calling, Why>> = below
+            .into_iter()
+            .map(|(rank, way)| (rank, self.call(rank, &way).map_err(|why| not_called(&why))))
+            .collect();
+        self.tell(Step::Called, &calls)?;
+        let answered = self.answer_all(above.into_iter().map(|(rank, _)| rank))?;
+        self.tell(Step::Answered, &answered)?;
+        let mut outcomes = self.hear_answers(calls)?;
+        self.tell(Step::Used, &outcomes)?;
+        for (rank, outcome) in answered {
+            let outcome = match outcome {
+                Ok(pair) => self.process(Step::Used, rank, self.limit)?.map(|()| pair),
+                Err(why) => Err(why),
+            };
+            outcomes.insert(rank, outcome);
+        }
+        Ok(outcomes)
+    }
+
+    /// Publishes the result of a step.
+    pub fn tell<T>(
+        &self,
+        step: Step,
+        outcomes: &BTreeMap<Rank, Result<T, Why>>,
+    ) -> Result<(), JobError> {
+        let verdicts = outcomes.iter().map(|(rank, outcome)| {
+            (*rank, outcome.as_ref().err().map(|why| clip(why, VERDICT_MAX).to_owned()))
+        });
+        let text =
+            serde_json::to_vec(&Verdicts(verdicts.collect())).map_err(|why| JobError::System {
+                doing: "write this node's local peers as JSON".into(),
+                source: io::Error::other(why),
+            })?;
+        self.job.put(&step.key(self.job.rank()), &text)
+    }
+
+    /// Returns the result of another node's step, as far as it concerns this node. The other node
+    /// may be late with all steps but the last, which it does alone.
+    fn process(
+        &self,
+        step: Step,
+        rank: Rank,
+        within: Duration,
+    ) -> Result<Result<(), Why>, JobError> {
+        let key = step.key(rank);
+        let text = match self.job.get(&key, within) {
+            Ok(text) => text,
+            Err(JobError::TimedOut { .. }) if step != Step::Used => {
+                return Ok(Err(format!(
+                    "it took too long to say whom it has {} (stopped, or on a busy machine)",
+                    step.name()
+                )));
+            }
+            Err(JobError::TimedOut { .. }) => {
+                return Err(JobError::Stalled { rank, limit: within });
+            }
+            Err(why) => return Err(why),
+        };
+        let told: Verdicts = serde_json::from_slice(&text).map_err(|why| JobError::Malformed {
+            rank,
+            what: "the nodes it shares memory with",
+            why: why.to_string(),
+        })?;
+        Ok(match told.0.get(&self.job.rank()) {
+            Some(None) => Ok(()),
+            Some(Some(why)) => Err(format!("it says: {why}")),
+            None => Err("it did not expect this node".into()),
+        })
+    }
+
+    pub fn call(&self, rank: Rank, way: &WayTo) -> io::Result<Calling> {
+        let line = match way {
+            WayTo::Name(name) => Listener::call_name(name),
+            WayTo::File(path) => Listener::call_file(path),
+        }?;
+        let mut nonce = [0; NONCE];
+        getrandom::fill(&mut nonce).map_err(|why| io::Error::other(why.to_string()))?;
+        let memory = shared_memory().map_err(io::Error::other)?;
+        let me = self.job.rank();
+        let mut hello = Vec::with_capacity(HELLO_LEN);
+        hello.extend_from_slice(&me.to_le_bytes());
+        hello.extend_from_slice(&rank.to_le_bytes());
+        hello.extend_from_slice(&nonce);
+        hello.extend_from_slice(&self.job.secret().mac(&[HELLO, &hello]));
+        line.say(&hello, Some(memory.as_fd()))?;
+        Ok(Calling { rank, line, memory, nonce })
+    }
+
+    /// Waits until each of these nodes has called, or has published that it could not, and then
+    /// answers.
+    fn answer_all(&self, ranks: impl Iterator<Item = Rank>) -> Result<Outcomes, JobError> {
+        let deadline = Instant::now() + self.patience;
+        let (mut coming, mut outcomes) = (Vec::new(), Outcomes::new());
+        for rank in ranks {
+            match self.process(
+                Step::Called,
+                rank,
+                deadline.saturating_duration_since(Instant::now()),
+            )? {
+                Ok(()) => coming.push(rank),
+                Err(why) => {
+                    outcomes.insert(rank, Err(why));
+                }
+            }
+        }
+        outcomes.extend(self.be_called(&coming, || self.listener.accept()));
+        Ok(outcomes)
+    }
+
+    /// Answers the nodes that have called, and sends other callers away. Nothing is waited for,
+    /// because all calls are there.
+    pub fn be_called(
+        &self,
+        coming: &[Rank],
+        mut next: impl FnMut() -> Option<io::Result<Line>>,
+    ) -> Outcomes {
+        let mut outcomes = Outcomes::new();
+        let mut why =
+            "its call has not come: is another process behind its socket's name?".to_owned();
+        for _ in 0..CALLERS_MAX {
+            if outcomes.len() == coming.len() {
+                break;
+            }
+            match next() {
+                None => break,
+                Some(Ok(line)) => {
+                    // A caller that sends nothing, or nonsense, is no node of this job.
+                    if let Ok((rank, outcome)) = self.answer(line, coming) {
+                        outcomes.insert(rank, outcome);
+                    }
+                }
+                // A process of another user.
+                Some(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                Some(Err(error)) => {
+                    why = format!("its call could not be taken: {error}{}", remedy_of(&error));
+                    break;
+                }
+            }
+        }
+        for rank in coming {
+            outcomes.entry(*rank).or_insert_with(|| Err(why.clone()));
+        }
+        outcomes
+    }
+
+    fn answer(&self, line: Line, coming: &[Rank]) -> io::Result<(Rank, Result<Pair, Why>)> {
+        let strange = |why: &'static str| io::Error::new(io::ErrorKind::InvalidData, why);
+        let mut said = line.hear()?.ok_or_else(|| strange("a call without a word"))?;
+        let memory = said.descriptor.take();
+        let (told, mac) = said
+            .bytes()
+            .split_at_checked(HELLO_LEN - MAC)
+            .ok_or_else(|| strange("too short a call"))?;
+        if !self.job.secret().verify(&[HELLO, told], mac) || mac.len() != MAC {
+            return Err(strange("another job's call"));
+        }
+        let number = |at: usize| {
+            told.get(at..at + 4)
+                .and_then(|bytes| bytes.try_into().ok())
+                .map_or(Rank::MAX, Rank::from_le_bytes)
+        };
+        let (from, to, nonce) = (number(0), number(4), told.get(8..).unwrap_or_default());
+        if to != self.job.rank() || !coming.contains(&from) {
+            return Err(strange("a call for another node"));
+        }
+        let Some(memory) = memory else { return Err(strange("a call without memory")) };
+        let welcome =
+            self.job.secret().mac(&[WELCOME, &from.to_le_bytes(), &to.to_le_bytes(), nonce]);
+        if let Err(why) = line.say(&welcome, None) {
+            return Ok((from, Err(format!("its call could not be answered: {why}"))));
+        }
+        Ok((
+            from,
+            Pair::new(&memory, Side::Called, line)
+                .map_err(|why| format!("its memory cannot be used: {why}")),
+        ))
+    }
+
+    fn hear_answers(
+        &self,
+        calls: BTreeMap<Rank, Result<Calling, Why>>,
+    ) -> Result<Outcomes, JobError> {
+        // The answering node may have spent all its time on waiting for another one, and may be
+        // late as well.
+        let deadline = Instant::now() + 2 * self.patience;
+        let mut outcomes = Outcomes::new();
+        for (rank, call) in calls {
+            let outcome = match call {
+                Err(why) => Err(why),
+                Ok(call) => match self.process(
+                    Step::Answered,
+                    rank,
+                    deadline.saturating_duration_since(Instant::now()),
+                )? {
+                    Err(why) => Err(why),
+                    Ok(()) => self
+                        .hear_answer(call)
+                        .map_err(|why| format!("its answer cannot be used: {why}")),
+                },
+            };
+            outcomes.insert(rank, outcome);
+        }
+        Ok(outcomes)
+    }
+
+    fn hear_answer(&self, call: Calling) -> io::Result<Pair> {
+        let Calling { rank, line, memory, nonce } = call;
+        let strange = |why: &'static str| io::Error::new(io::ErrorKind::InvalidData, why);
+        let said = line.hear()?.ok_or_else(|| strange("it has not said a word"))?;
+        let parts: [&[u8]; 4] =
+            [WELCOME, &self.job.rank().to_le_bytes(), &rank.to_le_bytes(), &nonce];
+        if !self.job.secret().verify(&parts, said.bytes()) {
+            return Err(strange("it shows no knowledge of this job's secret"));
+        }
+        Pair::new(&memory, Side::Caller, line)
+    }
+}
+
+fn not_called(why: &io::Error) -> Why {
+    let what = if why.kind() == io::ErrorKind::WouldBlock {
+        "; so many call it at this moment that there is no room: raise net.core.somaxconn"
+    } else {
+        remedy_of(why)
+    };
+    format!("it could not be called: {why}{what}")
+}
+
+fn clip(text: &str, max: usize) -> &str {
+    text.get(..text.floor_char_boundary(max)).unwrap_or_default()
+}

@@ -1,0 +1,458 @@
+//! Memory of one array on this node.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use oikaze_protocol::coherence::{Access, ArrayId};
+use oikaze_protocol::limits::PAGE;
+use rustix::io::Errno;
+use rustix::mm::Advice;
+
+use super::borrows::{AliasBytes, Borrows, Incoming};
+use super::error::SharedError;
+use super::live_guards::LiveGuards;
+use super::lost_pages::LostPages;
+use super::tracker::{Tracker, View};
+use crate::memory::mapping::{Mapping, whole_pages};
+use crate::memory::{MemoryError, Region, memfd, room};
+use crate::origin::Origin;
+
+/// Bytes from which on free memory is checked. The check costs some 50 µs.
+const CHECKED: usize = 16 << 20;
+
+/// Memory of one array: a sealed memfd, the application's tracked view of it and the runtime's
+/// untracked alias.
+///
+/// # Soundness of guards
+///
+/// [`slice`](Self::slice) and [`slice_mut`](Self::slice_mut) are safe functions over memory that
+/// other *nodes* change. The [`Borrows`] registry makes them sound, whatever the program does:
+///
+/// - It refuses a guard that overlaps a writing guard, and a writing guard that overlaps any guard.
+/// - Bytes that arrive from other nodes and differ from what a live guard has shown wait in the
+///   registry until the guard ends (COH-3.9). Only a program with a data race has such bytes.
+#[derive(Debug)]
+pub struct SharedMemory {
+    name: String,
+    bytes: usize,
+    view: View,
+    alias: Arc<Mapping>,
+    file: OwnedFd,
+    tracker: Arc<dyn Tracker>,
+    /// One bit per page, set if the memfd has memory there (a hint: the alias can also make memory
+    /// appear).
+    present: Box<[AtomicU64]>,
+    borrows: Borrows,
+    origin: Origin,
+    pub(super) lost: LostPages,
+}
+
+impl SharedMemory {
+    /// Makes the memory of array number `array`, of `bytes` bytes rounded up to whole pages. All
+    /// pages are unmapped and zero.
+    ///
+    /// # Errors
+    /// No descriptor, address space or permission left; each with what to do.
+    pub fn new(
+        array: ArrayId,
+        name: &str,
+        bytes: usize,
+        tracker: Arc<dyn Tracker>,
+    ) -> Result<SharedMemory, SharedError> {
+        let failed =
+            |e| SharedError::memory(format!("making shared array {name:?} of {bytes} bytes"), e);
+        let len = whole_pages(bytes.max(1)).map_err(failed)?;
+        // The name shows only in /proc/PID/maps. The kernel allows 249 bytes and no NUL.
+        let label: String =
+            format!("oikaze:{name}").chars().filter(|c| !c.is_control()).take(60).collect();
+        let file = memfd::sparse(&label, len).map_err(failed)?;
+        let map = || Mapping::of_file(file.as_fd(), len).map_err(failed);
+        let (alias, view) = (Arc::new(map()?), map()?);
+        // Pages are tracked one by one (4 KiB), and a huge page would hide touches. A kernel
+        // without huge pages returns EINVAL.
+        match advise(&view, Advice::LinuxNoHugepage) {
+            Ok(()) | Err(MemoryError::System { why: Errno::INVAL, .. }) => {}
+            Err(e) => return Err(failed(e)),
+        }
+        // A child of fork would read unmapped pages as zeros, without a trap, so it gets no view.
+        advise(&view, Advice::LinuxDontFork).map_err(failed)?;
+        let view = View::new(array, view);
+        tracker.attach(&view)?;
+        let words = (len / PAGE).div_ceil(64);
+        let present = (0..words).map(|_| AtomicU64::new(0)).collect();
+        Ok(SharedMemory {
+            name: name.to_owned(),
+            bytes,
+            view,
+            alias,
+            file,
+            tracker,
+            present,
+            borrows: Borrows::default(),
+            origin: Origin::here(),
+            lost: LostPages::default(),
+        })
+    }
+
+    /// Makes the array count its guards in `live` too.
+    #[must_use]
+    pub fn counted(mut self, live: Arc<LiveGuards>) -> SharedMemory {
+        self.borrows = Borrows::counted(live);
+        self
+    }
+
+    /// Returns the array's number in its job.
+    #[must_use]
+    pub fn array(&self) -> ArrayId {
+        self.view.array()
+    }
+
+    /// Returns the array's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the number of bytes asked for.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns the number of pages.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.view.pages()
+    }
+
+    /// Returns the tracker that watches the view.
+    #[must_use]
+    pub fn tracker(&self) -> &Arc<dyn Tracker> {
+        &self.tracker
+    }
+
+    pub(super) fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// Returns the registry of live guards.
+    #[must_use]
+    pub fn borrows(&self) -> &Borrows {
+        &self.borrows
+    }
+
+    /// Returns the address of the view, for C and NumPy, where only the documentation states the
+    /// rule of data-race freedom.
+    #[must_use]
+    pub fn view_address(&self) -> *mut u8 {
+        self.view.base() as *mut u8
+    }
+
+    /// Returns the alias as a region. Messages of pages are gathered from it and received into it.
+    /// [`populate`](Self::populate) a range before receiving into it.
+    #[must_use]
+    pub fn alias_region(&self) -> Region {
+        // SAFETY: the region keeps the alias mapped, readable and writable; the alias has no
+        // references into it, only copies.
+        unsafe { Region::from_alias(self.alias.clone(), self.alias.base(), self.alias.len()) }
+    }
+
+    /// Duplicates the descriptor of the memory file. (A second mapping of it is untracked, as the
+    /// alias is.)
+    ///
+    /// # Errors
+    /// No descriptor left.
+    pub fn duplicate_file(&self) -> io::Result<File> {
+        Ok(File::from(self.file.try_clone()?))
+    }
+
+    /// Allocates memory for these pages now, so that running out is an error here and not a signal
+    /// at a later store.
+    ///
+    /// # Errors
+    /// Not enough memory, or outside the array.
+    pub fn populate(&self, pages: Range<u64>) -> Result<(), SharedError> {
+        self.view.span(&pages)?;
+        let mut at = pages.start;
+        while at < pages.end {
+            // Allocate each run of pages without memory by one call.
+            if self.is_present(at) {
+                at += 1;
+                continue;
+            }
+            let mut end = at + 1;
+            while end < pages.end && !self.is_present(end) {
+                end += 1;
+            }
+            let (offset, len) = (at as usize * PAGE, (end - at) as usize * PAGE);
+            self.allocate(offset, len).map_err(|e| {
+                SharedError::memory(
+                    format!("finding memory for {len} bytes of shared array {:?}", self.name),
+                    e,
+                )
+            })?;
+            for page in at..end {
+                self.present_word(page).fetch_or(1 << (page % 64), Ordering::Relaxed);
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// Allocates memory for a hole of the memfd.
+    fn allocate(&self, offset: usize, len: usize) -> Result<(), MemoryError> {
+        let _room = if len >= CHECKED { Some(room::reserve(len)?) } else { None };
+        memfd::reserve(&self.file, offset, len)
+    }
+
+    fn present_word(&self, page: u64) -> &AtomicU64 {
+        &self.present[(page / 64) as usize]
+    }
+
+    fn is_present(&self, page: u64) -> bool {
+        self.present_word(page).load(Ordering::Relaxed) & (1 << (page % 64)) != 0
+    }
+
+    /// Maps pages whose bytes are in place into the view, and wakes the threads that wait for them.
+    ///
+    /// # Errors
+    /// See [`Tracker::install`].
+    pub fn install(&self, pages: Range<u64>, access: Access) -> Result<(), SharedError> {
+        self.populate(pages.clone())?;
+        self.tracker.install(&self.view, pages, access)
+    }
+
+    /// Changes the access of those pages that are mapped.
+    ///
+    /// # Errors
+    /// See [`Tracker::set_access`].
+    pub fn set_access(&self, pages: Range<u64>, access: Access) -> Result<(), SharedError> {
+        self.tracker.set_access(&self.view, pages, access)
+    }
+
+    /// Unmaps pages. Their bytes stay.
+    ///
+    /// # Errors
+    /// See [`Tracker::invalidate`].
+    pub fn invalidate(&self, pages: Range<u64>) -> Result<(), SharedError> {
+        self.borrows.invalidate(pages.clone(), || self.tracker.invalidate(&self.view, pages))
+    }
+
+    /// Stops tracking the view. All its pages show what this node has, and threads that wait in it
+    /// go on.
+    pub(super) fn release(&self) {
+        self.tracker.detach(&self.view);
+    }
+
+    fn check(&self, what: &str, offset: usize, len: usize) -> Result<(), SharedError> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.alias.len() => Ok(()),
+            _ => Err(SharedError::invalid(
+                format!("{what} {len} bytes at {offset} of array {:?}", self.name),
+                format!("it has {} bytes", self.alias.len()),
+                "Stay inside the array.",
+            )),
+        }
+    }
+
+    /// Copies bytes out through the alias, which never traps.
+    ///
+    /// # Errors
+    /// Outside the array, or no memory.
+    pub(super) fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), SharedError> {
+        self.check("reading", offset, into.len())?;
+        // SAFETY: inside the alias, which lives as long as `self`; `into` is our caller's own
+        // memory, so the two do not overlap.
+        unsafe {
+            ptr::copy_nonoverlapping(
+                self.alias.base().as_ptr().add(offset),
+                into.as_mut_ptr(),
+                into.len(),
+            )
+        };
+        Ok(())
+    }
+
+    /// As [`read`](Self::read), including bytes that have arrived since and wait for guards to end.
+    pub(super) fn read_newest(&self, offset: usize, into: &mut [u8]) -> Result<(), SharedError> {
+        self.read(offset, into)?;
+        self.borrows.overlay(offset, into);
+        Ok(())
+    }
+
+    /// Returns `true` if bytes that arrived for these pages wait for guards to end.
+    pub(super) fn has_pending(&self, pages: Range<u64>) -> bool {
+        self.borrows.has_pending(pages)
+    }
+
+    /// Copies bytes in through the alias, which never traps. They are visible at once where the
+    /// view is mapped. Bytes that a live guard has shown wait until it ends.
+    ///
+    /// # Errors
+    /// Outside the array, or no memory.
+    pub(super) fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), SharedError> {
+        self.place(offset, bytes, Incoming::Fetched)
+    }
+
+    /// As [`write`](Self::write), for a diff to pages whose home is here: all bytes under live
+    /// guards wait.
+    pub(super) fn merge(&self, offset: usize, bytes: &[u8]) -> Result<(), SharedError> {
+        self.place(offset, bytes, Incoming::Diff)
+    }
+
+    fn place(&self, offset: usize, bytes: &[u8], incoming: Incoming) -> Result<(), SharedError> {
+        self.check("writing", offset, bytes.len())?;
+        if !bytes.is_empty() {
+            self.populate((offset / PAGE) as u64..((offset + bytes.len()).div_ceil(PAGE)) as u64)?;
+            self.borrows.place(&self.name, offset, bytes, incoming, self);
+        }
+        Ok(())
+    }
+
+    pub(super) fn end_loan(&self, ticket: u64) {
+        self.borrows.give_back(ticket, self);
+    }
+}
+
+impl SharedMemory {
+    pub(super) fn expect_touches(
+        &self,
+        bytes: &Range<usize>,
+        access: Access,
+    ) -> Result<(), SharedError> {
+        let pages = (bytes.start / PAGE) as u64..bytes.end.div_ceil(PAGE) as u64;
+        self.tracker.expect_touches(&self.view, pages, access)
+    }
+}
+
+impl AliasBytes for SharedMemory {
+    fn load(&self, at: usize) -> u8 {
+        if at >= self.alias.len() {
+            return 0;
+        }
+        // SAFETY: inside the alias, which lives as long as `self`. Volatile: a write guard's thread
+        // may store there meanwhile.
+        unsafe { self.alias.base().as_ptr().add(at).read_volatile() }
+    }
+
+    fn store(&self, at: usize, bytes: &[u8]) {
+        if at.checked_add(bytes.len()).is_some_and(|end| end <= self.alias.len()) {
+            // SAFETY: inside the alias; `place` has allocated its memory, so no SIGBUS. The
+            // registry calls this only for bytes that no live guard has shown.
+            unsafe {
+                ptr::copy_nonoverlapping(
+                    bytes.as_ptr(),
+                    self.alias.base().as_ptr().add(at),
+                    bytes.len(),
+                )
+            };
+        }
+    }
+}
+
+/// Gives the kernel advice about a whole mapping that changes none of its bytes.
+fn advise(mapping: &Mapping, advice: Advice) -> Result<(), MemoryError> {
+    // SAFETY: a live mapping of ours; NOHUGEPAGE and DONTFORK, the only advice used, keep its
+    // bytes.
+    unsafe { rustix::mm::madvise(mapping.base().as_ptr().cast(), mapping.len(), advice) }
+        .map_err(|why| MemoryError::system("advise on shared memory", mapping.len(), why))
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        // The descriptor of userfaultfd that a child of fork inherits acts on the parent's memory
+        // (MEM-24.2).
+        if self.origin.is_here() {
+            self.release();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::features::Without;
+    use crate::memory::tracking::choose;
+
+    fn array(bytes: usize) -> Result<SharedMemory, SharedError> {
+        SharedMemory::new(0, "p", bytes, choose(&Without::default()).unwrap().tracker)
+    }
+
+    fn blocks(memory: &SharedMemory) -> usize {
+        rustix::fs::fstat(&memory.file).unwrap().st_blocks as usize * 512
+    }
+
+    #[test]
+    fn only_populated_pages_take_memory() {
+        let memory = array(1 << 30).unwrap();
+        assert_eq!(blocks(&memory), 0);
+        memory.populate(3..5).unwrap();
+        memory.populate(4..8).unwrap();
+        memory.write(100 * PAGE - 1, &[1, 2]).unwrap();
+        assert_eq!(blocks(&memory), 7 * PAGE);
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_an_error_that_says_so() {
+        let text = array(1 << 46).and_then(|m| m.populate(0..m.pages())).unwrap_err().to_string();
+        assert!(
+            text.contains("array \"p\"") && (text.contains("available") || text.contains("memory")),
+            "{text}"
+        );
+        assert!(array(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn elements_outside_the_array_are_refused() {
+        let memory = array(100).unwrap();
+        assert_eq!((memory.bytes(), memory.pages()), (100, 1));
+        memory.install(0..1, Access::Write).unwrap();
+        assert_eq!(memory.slice::<u64>(0..12).unwrap().len(), 12);
+        assert!(
+            memory
+                .slice::<u64>(0..13)
+                .unwrap_err()
+                .to_string()
+                .contains("the array has 12 of them")
+        );
+        assert!(memory.slice_mut::<u64>(usize::MAX / 8..usize::MAX / 4).is_err());
+        #[allow(clippy::reversed_empty_ranges)]
+        let backwards = 3..2;
+        assert!(memory.slice::<u8>(backwards).is_err());
+        assert!(memory.slice::<()>(0..1).is_err());
+    }
+
+    #[test]
+    fn overlapping_guards_are_refused_and_disjoint_ones_are_not() {
+        let memory = array(4 * PAGE).unwrap();
+        memory.install(0..4, Access::Write).unwrap();
+        let mut low = memory.slice_mut::<f32>(0..10).unwrap();
+        let mut high = memory.slice_mut::<f32>(10..20).unwrap();
+        low[9] = 1.0;
+        high[0] = 2.0;
+        assert!(memory.slice::<f32>(9..11).is_err());
+        drop((low, high));
+        let (a, b) = (memory.slice::<f32>(9..11).unwrap(), memory.slice::<f32>(0..20).unwrap());
+        assert_eq!((a[0], a[1], b[10]), (1.0, 2.0, 2.0));
+        assert_eq!(memory.borrows().count(), 2);
+    }
+
+    #[test]
+    fn the_alias_region_is_the_same_memory_and_outlives_the_array() {
+        let memory = array(2 * PAGE).unwrap();
+        let region = memory.alias_region();
+        assert_eq!(region.len(), 2 * PAGE);
+        region.write(PAGE as u64, b"wind").unwrap();
+        memory.install(1..2, Access::Read).unwrap();
+        assert_eq!(memory.slice::<u8>(PAGE..PAGE + 4).unwrap()[..], *b"wind");
+        drop(memory);
+        let mut back = [0; 4];
+        region.read(PAGE as u64, &mut back).unwrap();
+        assert_eq!(&back, b"wind");
+    }
+}

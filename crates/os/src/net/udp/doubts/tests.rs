@@ -1,0 +1,204 @@
+//! Fast paths that deliver nothing: the link's decisions, a connected socket that is deaf, and a
+//! tcx program that takes datagrams and delivers none.
+
+use super::super::cable::{Cable, cable, in_a_thread};
+use super::*;
+use crate::memory::Gather;
+use crate::net::{Bind, Link, Offload, Outgoing};
+use crate::testing::skipped;
+use core::mem::size_of;
+use oikaze_protocol::wind::SendMode;
+use oikaze_protocol::wire::Lane;
+use std::os::fd::AsRawFd;
+
+fn peer(port: u16) -> SocketAddr {
+    ([10, 0, 0, 1], port).into()
+}
+
+/// One silence that the link's own socket ends.
+fn round(doubts: &mut Doubts, now: &mut Instant) -> bool {
+    doubts.unheard(peer(1));
+    assert!(doubts.closes(peer(1)) && doubts.close_early(*now) && !doubts.closes(peer(2)));
+    let given_up = doubts.heard_plain(peer(1), *now);
+    assert!(!doubts.heard_plain(peer(1), *now), "what comes at once ends the same silence");
+    *now += REOPEN_TIME;
+    assert_eq!(doubts.close_early(*now), given_up);
+    given_up
+}
+
+/// WIND-8.13.
+#[test]
+fn peer_heard_by_the_plain_socket_only_is_received_so() {
+    let (mut doubts, mut now) = (Doubts::default(), Instant::now());
+    let rounds: Vec<bool> = (0..ROUNDS).map(|_| round(&mut doubts, &mut now)).collect();
+    assert_eq!(rounds, [false, false, true]);
+    doubts.heard_fast(peer(1));
+    doubts.unheard(peer(1));
+    assert!(doubts.closes(peer(1)) && !doubts.heard_plain(peer(1), now), "for good, and told once");
+}
+
+/// WIND-8.13: a peer that was silent for a reason of its own is heard by a fast path later.
+#[test]
+fn silences_that_a_fast_path_outlives_do_not_add_up() {
+    let (mut doubts, mut now) = (Doubts::default(), Instant::now());
+    for _ in 0..5 * ROUNDS {
+        assert!(!round(&mut doubts, &mut now));
+        doubts.heard_fast(peer(1));
+        assert!(doubts.is_empty());
+        assert!(!round(&mut doubts, &mut now));
+        // Silences of a peer that has no fast path now do not add up either.
+        assert!(!doubts.heard_plain(peer(1), now));
+        assert!(doubts.is_empty());
+    }
+}
+
+/// Longer than a datagram takes on loopback or a veth pair on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn say(from: &mut UdpLink, to: SocketAddr) {
+    let one = Outgoing {
+        to: &to,
+        lane: Lane::Small,
+        mode: SendMode::Any,
+        head: b"here I am",
+        payload: &Gather::EMPTY,
+        tag: &[],
+    };
+    assert_eq!(from.send(&[one]).unwrap(), 1);
+}
+
+fn hears(link: &mut UdpLink) {
+    let begun = Instant::now();
+    while link.receive(&mut |_| ()).unwrap() == 0 {
+        assert!(begun.elapsed() < PATIENCE, "it never came");
+    }
+}
+
+/// Polls often enough to poll idle sockets several times.
+fn hears_nothing(link: &mut UdpLink) {
+    (0..1000).for_each(|_| assert_eq!(link.receive(&mut |_| ()).unwrap(), 0));
+}
+
+/// A silence: the peer sends by a fast path that delivers nothing. The engine finds the peer
+/// silent, asks, and the answer comes. Then the fast paths are open again.
+fn silence(link: &mut UdpLink, peer: &mut UdpLink, [here, there]: [SocketAddr; 2]) {
+    say(peer, here);
+    hears_nothing(link);
+    link.unheard(there);
+    say(peer, here);
+    hears(link);
+    link.doubts.close_early(Instant::now() + REOPEN_TIME);
+    assert_eq!(link.receive(&mut |_| ()).unwrap(), 0);
+}
+
+/// Number of notices of the link about fast paths.
+fn told(link: &mut UdpLink) -> usize {
+    std::iter::from_fn(|| link.notice())
+        .filter(|notice| notice.contains("heard by the plain socket only"))
+        .count()
+}
+
+/// Attaches a classic BPF program that drops everything that comes to the socket.
+fn deafen(socket: &super::super::Socket) {
+    let drop_all =
+        [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }];
+    let program = libc::sock_fprog { len: 1, filter: drop_all.as_ptr().cast_mut() };
+    // SAFETY: the kernel reads the program, one instruction, and keeps a copy.
+    let answer = unsafe {
+        libc::setsockopt(
+            socket.fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const program).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    };
+    assert_eq!(answer, 0);
+}
+
+/// Sends often enough that the peer gets a connected socket, if it may have one.
+fn connected<'l>(
+    link: &'l mut UdpLink,
+    peer: &mut UdpLink,
+    there: SocketAddr,
+) -> Option<&'l super::super::Socket> {
+    for _ in 0..200 {
+        say(link, there);
+        hears(peer);
+    }
+    link.connected.small.sockets.iter().find(|one| one.to == there).map(|one| &one.socket)
+}
+
+/// WIND-8.13.
+#[test]
+fn peer_whose_connected_socket_gets_nothing_is_heard_without_it() {
+    let without = crate::features::Without::parse("early").unwrap();
+    let open = || {
+        UdpLink::bind(&Bind { addresses: vec![[127, 0, 0, 1].into()], without, ..Bind::default() })
+            .unwrap()
+    };
+    let (mut link, mut peer) = (open(), open());
+    let ends = [link.bound()[0], peer.bound()[0]];
+    let mut forked = Vec::new();
+    for round in 0..usize::from(ROUNDS) {
+        assert_eq!(told(&mut link), 0, "round {round}");
+        let own = connected(&mut link, &mut peer, ends[1]).unwrap();
+        deafen(own);
+        // A child of a fork holds the socket in the same way.
+        forked.push(own.fd.try_clone().unwrap());
+        silence(&mut link, &mut peer, ends);
+    }
+    assert_eq!((told(&mut link), link.statistics().receive_paths_avoided), (1, 1));
+    assert!(connected(&mut link, &mut peer, ends[1]).is_none());
+    say(&mut peer, ends[0]);
+    hears(&mut link);
+    // A peer that is silent for a reason of its own keeps its socket.
+    let mut other = open();
+    let there = other.bound()[0];
+    for _ in 0..2 * ROUNDS {
+        assert!(connected(&mut link, &mut other, there).is_some());
+        link.unheard(there);
+        say(&mut other, ends[0]);
+        hears(&mut link);
+        link.doubts.close_early(Instant::now() + REOPEN_TIME);
+        assert!(connected(&mut link, &mut other, there).is_some());
+        say(&mut other, ends[0]);
+        hears(&mut link);
+    }
+    assert_eq!(told(&mut link), 0);
+}
+
+/// WIND-8.13.
+#[test]
+fn peer_whose_datagrams_a_program_takes_and_nobody_gets_is_heard_without_it() {
+    in_a_thread(|| {
+        let Some(Cable { ends: [mut link, mut peer], .. }) =
+            cable(["10.7.0.1/24", "10.7.0.2/24"], ["connect", "connect,early"])
+        else {
+            return;
+        };
+        if link.1.statistics().early_receive == Offload::Refused {
+            return skipped("this kernel has no tcx (Linux 6.6)");
+        }
+        let ends = [link.0, peer.0];
+        say(&mut peer.1, ends[0]);
+        hears(&mut link.1);
+        let early = link.1.statistics().early;
+        assert_eq!(early, 1);
+        link.1.early.as_mut().unwrap().read_another_ring();
+        for round in 0..ROUNDS {
+            assert_eq!(told(&mut link.1), 0, "round {round}");
+            assert!(link.1.early.as_ref().unwrap().is_open());
+            silence(&mut link.1, &mut peer.1, ends);
+        }
+        assert_eq!((told(&mut link.1), link.1.statistics().receive_paths_avoided), (1, 1));
+        // The fast path stays closed after a sleep, too.
+        link.1.watch(true).unwrap();
+        link.1.watch(false).unwrap();
+        for _ in 0..100 {
+            say(&mut peer.1, ends[0]);
+            hears(&mut link.1);
+        }
+        assert!(!link.1.early.as_ref().unwrap().is_open());
+    });
+}

@@ -1,0 +1,4 @@
+//! Vector clock, intervals and write notices.
+
+pub(crate) mod notices;
+pub(crate) mod vector;

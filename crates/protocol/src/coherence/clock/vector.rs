@@ -1,0 +1,206 @@
+//! The vector clock of this node and the intervals that it knows since the last barrier (COH-4.3).
+
+use super::notices::{Interval, Runs};
+use crate::Rank;
+use crate::coherence::array::Array;
+use crate::coherence::codec::{Reader, Writer};
+use crate::wind::Refusal;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Maximum number of intervals of one writer that are kept apart. Beyond it the older half is
+/// joined (COH-4.5).
+const KEPT_APART: usize = 1024;
+
+/// Number of inserted intervals between two checks of [`KEPT_APART`].
+const JOIN_EVERY: u64 = 256;
+
+/// Maximum number of intervals of one writer at any time, which follows from the two constants
+/// above.
+pub(crate) const INTERVALS_MAX: usize = KEPT_APART + JOIN_EVERY as usize;
+
+/// Number of the last known interval of each node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Vector(Vec<u64>);
+
+impl Vector {
+    pub fn new(nodes: u32) -> Vector {
+        Vector(vec![0; nodes as usize])
+    }
+
+    pub fn get(&self, rank: Rank) -> u64 {
+        self.0.get(rank as usize).copied().unwrap_or(0)
+    }
+
+    pub fn raise(&mut self, rank: Rank, to: u64) {
+        if let Some(slot) = self.0.get_mut(rank as usize) {
+            *slot = (*slot).max(to);
+        }
+    }
+
+    /// Returns `true` if this vector knows everything that the other one knows.
+    pub fn covers(&self, other: &Vector) -> bool {
+        self.0.iter().zip(&other.0).all(|(mine, theirs)| mine >= theirs)
+    }
+
+    pub fn merge(&mut self, other: &Vector) {
+        self.0.iter_mut().zip(&other.0).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
+    }
+
+    pub fn write(&self, out: &mut Writer) {
+        self.0.iter().for_each(|number| out.number(*number));
+    }
+
+    pub fn read(reader: &mut Reader<'_>, nodes: u32) -> Result<Vector, Refusal> {
+        (0..nodes).map(|_| reader.number()).collect::<Result<_, _>>().map(Vector)
+    }
+}
+
+/// Vector time, the known intervals, and what each manager was told.
+#[derive(Debug)]
+pub(crate) struct Knowledge {
+    me: Rank,
+    /// Intervals known and applied here.
+    pub vector: Vector,
+    /// Intervals that every node has known since the last barrier.
+    pub base: Vector,
+    /// Intervals by writer and last number. It also holds intervals that this node knows only as
+    /// the manager of a lock.
+    store: BTreeMap<(Rank, u64), Interval>,
+    inserted: u64,
+    /// Vector time that each manager was told in unlocks. Unlocks are ordered, so the manager knows
+    /// all of it when the next one comes.
+    told: BTreeMap<Rank, Vector>,
+    /// Number up to which this node's own intervals were told at the last collective at which it
+    /// arrived.
+    pub arrived: u64,
+}
+
+impl Knowledge {
+    pub fn new(me: Rank, nodes: u32) -> Knowledge {
+        let zero = Vector::new(nodes);
+        Knowledge {
+            me,
+            vector: zero.clone(),
+            base: zero,
+            store: BTreeMap::new(),
+            inserted: 0,
+            told: BTreeMap::new(),
+            arrived: 0,
+        }
+    }
+
+    /// Closes this node's interval and returns its number.
+    pub fn close(&mut self, runs: Runs, late: bool) -> u64 {
+        let number = self.vector.get(self.me).saturating_add(1);
+        self.vector.raise(self.me, number);
+        self.insert(Interval { writer: self.me, first: number, last: number, late, runs });
+        number
+    }
+
+    /// Keeps an interval for nodes that may need to be told.
+    pub fn insert(&mut self, interval: Interval) {
+        let writer = interval.writer;
+        if interval.last > self.base.get(writer) {
+            self.store.entry((writer, interval.last)).or_insert(interval);
+            self.inserted += 1;
+            if self.inserted.is_multiple_of(JOIN_EVERY) {
+                (0..self.base.0.len() as Rank).for_each(|writer| self.join_old(writer));
+            }
+        }
+    }
+
+    /// Bounds the kept intervals by joining the older half of a writer's intervals into one.
+    fn join_old(&mut self, writer: Rank) {
+        let kept: Vec<u64> = self
+            .store
+            .range((writer, 0)..=(writer, u64::MAX))
+            .map(|((_, last), _)| *last)
+            .collect();
+        if kept.len() <= KEPT_APART {
+            return;
+        }
+        let old: Vec<Interval> = kept
+            .iter()
+            .take(KEPT_APART / 2)
+            .filter_map(|last| self.store.remove(&(writer, *last)))
+            .collect();
+        let joined = Interval::join(writer, old.iter());
+        self.store.insert((writer, joined.last), joined);
+    }
+
+    /// Returns the intervals that `high` knows and `low` does not. Where intervals were joined it
+    /// may return a few more, never fewer.
+    pub fn between<'a>(
+        &'a self,
+        low: &'a Vector,
+        high: &'a Vector,
+    ) -> impl Iterator<Item = &'a Interval> + Clone {
+        (0..self.base.0.len() as Rank).flat_map(move |writer| {
+            let unknown = (writer, low.get(writer).saturating_add(1))..=(writer, u64::MAX);
+            self.store
+                .range(unknown)
+                .map(|(_, interval)| interval)
+                .filter(move |interval| interval.first <= high.get(writer))
+        })
+    }
+
+    /// Reads what another node knows. No node can know more of this one than this one has done.
+    pub fn read_vector(&self, reader: &mut Reader<'_>) -> Result<Vector, Refusal> {
+        let vector = Vector::read(reader, self.nodes())?;
+        if vector.get(self.me) <= self.vector.get(self.me) {
+            Ok(vector)
+        } else {
+            Err(Refusal::Malformed)
+        }
+    }
+
+    /// Reads what another node knows, and the intervals that it tells.
+    pub fn read(
+        &self,
+        reader: &mut Reader<'_>,
+        arrays: &[Array],
+    ) -> Result<(Vector, Vec<Interval>), Refusal> {
+        let vector = self.read_vector(reader)?;
+        let intervals = Interval::read_all(reader, self.nodes(), arrays)?;
+        let own = self.vector.get(self.me);
+        if intervals.iter().any(|interval| interval.writer == self.me && interval.last > own) {
+            return Err(Refusal::Malformed);
+        }
+        Ok((vector, intervals))
+    }
+
+    fn nodes(&self) -> u32 {
+        self.base.0.len() as u32
+    }
+
+    /// Writes what an unlock tells `manager` when this node knew `vector`, and counts it as told.
+    pub fn tell(&mut self, manager: Rank, vector: &Vector, out: &mut Writer) {
+        let told = self.told.remove(&manager).unwrap_or_else(|| self.base.clone());
+        Interval::write_all(self.between(&told, vector), out);
+        let mut told = told;
+        told.merge(vector);
+        self.told.insert(manager, told);
+    }
+
+    /// Returns the intervals that this node tells at a collective: its own since the last one, and
+    /// late ones that it has learnt (COH-6.5).
+    pub fn arrival<'a>(&'a self, vector: &'a Vector) -> impl Iterator<Item = &'a Interval> + Clone {
+        self.between(&self.base, vector)
+            .filter(|i| (i.writer == self.me && i.last > self.arrived) || i.late)
+    }
+
+    /// Called when a collective is over. Every node knows all intervals up to `base`.
+    pub fn forget(&mut self, base: &Vector) {
+        self.base.merge(base);
+        let own = self.vector.get(self.me);
+        self.vector.merge(base);
+        if let Some(slot) = self.vector.0.get_mut(self.me as usize) {
+            *slot = own; // no other node numbers our intervals
+        }
+        let base = &self.base;
+        self.store.retain(|(writer, last), _| *last > base.get(*writer));
+        self.told.values_mut().for_each(|told| told.merge(base));
+    }
+}

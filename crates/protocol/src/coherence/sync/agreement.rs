@@ -1,0 +1,307 @@
+//! Calls of collectives, and the check that all nodes called the same (COH-6.2, COH-6.3).
+
+use crate::Rank;
+use crate::coherence::codec::{Reader, Writer};
+use crate::coherence::failure::Doing;
+use crate::coherence::{Declaration, Element, Homes, ReduceOp, Reduction, Values};
+use crate::fnv::fnv1a;
+use crate::limits::{NAME_MAX, PAGE};
+use crate::wind::Refusal;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// Maximum number of values in one reduction.
+pub const REDUCE_MAX: usize = 1 << 16;
+/// Maximum length of the text that goes with a failure, in bytes.
+const TEXT_MAX: usize = 1024;
+
+/// One node's call of a collective.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Call {
+    Barrier,
+    Reduce(Reduction),
+    Declare(Declared),
+    Leave,
+    /// This node cannot take part, for the given reason.
+    Unfit(String),
+}
+
+/// Declaration in the form that nodes compare. A list of homes is compared by a digest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Declared {
+    number: u32,
+    name: String,
+    bytes: u64,
+    element: Element,
+    page: u64,
+    homes: (u8, u64),
+}
+
+impl Declared {
+    pub fn new(number: u32, declaration: &Declaration) -> Declared {
+        let homes = match &declaration.homes {
+            Homes::Block => (0, 0),
+            Homes::Cyclic { pages } => (1, *pages),
+            Homes::Explicit(ranks) => (2, fnv1a(ranks.iter().flat_map(|rank| rank.to_le_bytes()))),
+        };
+        let Declaration { name, bytes, element, .. } = declaration.clone();
+        Declared { number, name, bytes, element, page: PAGE as u64, homes }
+    }
+
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    fn homes_text(&self) -> String {
+        match self.homes {
+            (0, _) => String::from("homes in blocks"),
+            (1, pages) => format!("cyclic homes of {pages} pages"),
+            (_, digest) => format!("a list of homes with digest {digest:016x}"),
+        }
+    }
+
+    /// Returns the first difference between two declarations, in the words of each.
+    fn difference(&self, other: &Declared) -> Option<(String, String)> {
+        let pair = |say: &dyn Fn(&Declared) -> String| Some((say(self), say(other)));
+        if self.name != other.name {
+            return pair(&|d| format!("the name \"{}\"", d.name));
+        }
+        if self.bytes != other.bytes {
+            return pair(&|d| format!("{} bytes", d.bytes));
+        }
+        if self.element != other.element {
+            return pair(&|d| {
+                format!("elements of type {} with {} bytes each", d.element.kind, d.element.size)
+            });
+        }
+        if self.page != other.page {
+            return pair(&|d| format!("pages of {} bytes", d.page));
+        }
+        if self.homes != other.homes {
+            return pair(&Declared::homes_text);
+        }
+        if self.number != other.number {
+            return pair(&|d| {
+                format!("the number {} (some nodes have declared an array more)", d.number)
+            });
+        }
+        None
+    }
+}
+
+impl Call {
+    pub fn doing(&self) -> Doing {
+        match self {
+            Call::Barrier | Call::Unfit(_) => Doing::Barrier,
+            Call::Reduce(_) => Doing::Reduce,
+            Call::Declare(declared) => Doing::Declare(declared.name.clone()),
+            Call::Leave => Doing::Leave,
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Call::Reduce(reduction) => {
+                let (op, values) = (reduction.op, &reduction.values);
+                let kind =
+                    ["f64", "i64", "u64"].get(kind_of(values) as usize).copied().unwrap_or("");
+                format!("reduce ({op:?} of {} {kind})", values.len())
+            }
+            Call::Unfit(_) => String::from("something it cannot do"),
+            other => other.doing().to_string(),
+        }
+    }
+
+    pub fn write(&self, out: &mut Writer) {
+        match self {
+            Call::Barrier => out.byte(0),
+            Call::Reduce(reduction) => {
+                out.byte(1);
+                out.byte(reduction.op as u8);
+                write_values(&reduction.values, out);
+            }
+            Call::Declare(d) => {
+                out.byte(2);
+                out.bytes(d.name.as_bytes());
+                for number in [
+                    u64::from(d.number),
+                    d.bytes,
+                    u64::from(d.element.kind),
+                    u64::from(d.element.size),
+                    d.page,
+                ] {
+                    out.number(number);
+                }
+                out.byte(d.homes.0);
+                out.number(d.homes.1);
+            }
+            Call::Leave => out.byte(3),
+            Call::Unfit(reason) => {
+                out.byte(4);
+                write_text(reason, out);
+            }
+        }
+    }
+
+    pub fn read(reader: &mut Reader<'_>) -> Result<Call, Refusal> {
+        Ok(match reader.byte()? {
+            0 => Call::Barrier,
+            1 => {
+                let op = match reader.byte()? {
+                    0 => ReduceOp::Sum,
+                    1 => ReduceOp::Min,
+                    2 => ReduceOp::Max,
+                    _ => return Err(Refusal::Malformed),
+                };
+                Call::Reduce(Reduction { op, values: read_values(reader)? })
+            }
+            2 => {
+                let name = read_text(reader, NAME_MAX)?;
+                let (number, bytes) = (reader.number_u32()?, reader.number()?);
+                let element = Element { kind: reader.number_u32()?, size: reader.number_u32()? };
+                let (page, homes) = (reader.number()?, (reader.byte()?, reader.number()?));
+                Call::Declare(Declared { number, name, bytes, element, page, homes })
+            }
+            3 => Call::Leave,
+            4 => Call::Unfit(read_text(reader, TEXT_MAX)?),
+            _ => return Err(Refusal::Malformed),
+        })
+    }
+}
+
+fn kind_of(values: &Values) -> u8 {
+    match values {
+        Values::F64(_) => 0,
+        Values::I64(_) => 1,
+        Values::U64(_) => 2,
+    }
+}
+
+pub(crate) fn write_values(values: &Values, out: &mut Writer) {
+    out.byte(kind_of(values));
+    out.number(values.len() as u64);
+    match values {
+        Values::F64(v) => v.iter().for_each(|value| out.fixed(value.to_bits())),
+        Values::I64(v) => v.iter().for_each(|value| out.fixed(*value as u64)),
+        Values::U64(v) => v.iter().for_each(|value| out.fixed(*value)),
+    }
+}
+
+pub(crate) fn read_values(reader: &mut Reader<'_>) -> Result<Values, Refusal> {
+    let kind = reader.byte()?;
+    let count = reader.count(8)?;
+    if count > REDUCE_MAX {
+        return Err(Refusal::NoRoom);
+    }
+    let words = (0..count).map(|_| reader.fixed()).collect::<Result<Vec<u64>, _>>()?;
+    Ok(match kind {
+        0 => Values::F64(words.into_iter().map(f64::from_bits).collect()),
+        1 => Values::I64(words.into_iter().map(|word| word as i64).collect()),
+        2 => Values::U64(words),
+        _ => return Err(Refusal::Malformed),
+    })
+}
+
+pub(crate) fn write_text(text: &str, out: &mut Writer) {
+    let end =
+        (0..=text.len().min(TEXT_MAX)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    out.bytes(text.get(..end).unwrap_or_default().as_bytes());
+}
+
+pub(crate) fn read_text(reader: &mut Reader<'_>, max: usize) -> Result<String, Refusal> {
+    let bytes = reader.bytes()?;
+    match core::str::from_utf8(bytes) {
+        Ok(text) if bytes.len() <= max => Ok(String::from(text)),
+        _ => Err(Refusal::Malformed),
+    }
+}
+
+/// Checks that all nodes called the same collective. Returns the result of the reduction, if it is
+/// one. The error is a text for every node.
+pub(crate) fn agree<'a>(
+    calls: impl Iterator<Item = (Rank, &'a Call)> + Clone,
+) -> Result<Option<Values>, String> {
+    for (rank, call) in calls.clone() {
+        if let Call::Unfit(reason) = call {
+            return Err(format!("node {rank} cannot go on: {reason}"));
+        }
+    }
+    let mut rest = calls;
+    let Some((first_rank, first)) = rest.next() else { return Ok(None) };
+    let mut sum = match first {
+        Call::Reduce(reduction) => Some(reduction.values.clone()),
+        _ => None,
+    };
+    for (rank, call) in rest {
+        match (first, call) {
+            (Call::Barrier, Call::Barrier) | (Call::Leave, Call::Leave) => {}
+            (Call::Declare(a), Call::Declare(b)) => {
+                if let Some((ours, theirs)) = a.difference(b) {
+                    let name = &a.name;
+                    return Err(format!(
+                        "declare array \"{name}\": node {first_rank} declared {ours}, node {rank} declared {theirs}; all nodes must \
+                         declare the same arrays in the same order"
+                    ));
+                }
+            }
+            (Call::Reduce(a), Call::Reduce(b))
+                if a.op == b.op && combine(a.op, sum.as_mut(), &b.values) => {}
+            _ => {
+                let (ours, theirs) = (first.text(), call.text());
+                return Err(format!(
+                    "node {rank} called {theirs} while node {first_rank} called {ours}: every node must call the same collectives \
+                     in the same order"
+                ));
+            }
+        }
+    }
+    Ok(sum)
+}
+
+/// Combines `with` into `sum`. Returns `false` if the two differ in type or length.
+fn combine(op: ReduceOp, sum: Option<&mut Values>, with: &Values) -> bool {
+    fn each<T: Copy>(sum: &mut [T], with: &[T], combine: impl Fn(T, T) -> T) -> bool {
+        sum.iter_mut().zip(with).for_each(|(sum, with)| *sum = combine(*sum, *with));
+        sum.len() == with.len()
+    }
+    match (sum, with) {
+        (Some(Values::F64(sum)), Values::F64(with)) => each(sum, with, |a, b| float(op, a, b)),
+        (Some(Values::I64(sum)), Values::I64(with)) => each(sum, with, |a, b| match op {
+            ReduceOp::Sum => a.wrapping_add(b),
+            ReduceOp::Min => a.min(b),
+            ReduceOp::Max => a.max(b),
+        }),
+        (Some(Values::U64(sum)), Values::U64(with)) => each(sum, with, |a, b| match op {
+            ReduceOp::Sum => a.wrapping_add(b),
+            ReduceOp::Min => a.min(b),
+            ReduceOp::Max => a.max(b),
+        }),
+        _ => false,
+    }
+}
+
+/// Returns the minimum or maximum by total order, so that −0 and 0 give the same bits everywhere. A
+/// NaN stays a NaN.
+fn float(op: ReduceOp, a: f64, b: f64) -> f64 {
+    let smaller = a.total_cmp(&b).is_le();
+    match op {
+        ReduceOp::Sum => a + b,
+        _ if a.is_nan() => a,
+        _ if b.is_nan() => b,
+        ReduceOp::Min => {
+            if smaller {
+                a
+            } else {
+                b
+            }
+        }
+        ReduceOp::Max => {
+            if smaller {
+                b
+            } else {
+                a
+            }
+        }
+    }
+}

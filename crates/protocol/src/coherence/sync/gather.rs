@@ -1,0 +1,183 @@
+//! Rank 0's part in a collective (COH-6). It gathers the arrivals, checks that all nodes called the
+//! same, and sends the departures.
+
+use super::agreement::{self, Call};
+use super::collective::Outcome;
+use crate::Rank;
+use crate::coherence::clock::notices::{Interval, Runs, TOLD_MAX};
+use crate::coherence::clock::vector::Vector;
+use crate::coherence::codec::{Headline, Reader, Writer};
+use crate::coherence::mailbox::Purpose;
+use crate::coherence::{Coherence, Pages};
+use crate::planted::{Bug, planted};
+use crate::wind::{Class, Refusal};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// Content of one node's arrival.
+#[derive(Debug)]
+struct Arrival {
+    call: Call,
+    vector: Vector,
+    intervals: Vec<Interval>,
+}
+
+/// The collective that rank 0 gathers.
+#[derive(Debug, Default)]
+pub(crate) struct Gather {
+    epoch: u64,
+    arrivals: BTreeMap<Rank, Arrival>,
+}
+
+impl Coherence {
+    /// Called when a node has arrived, with all its writes at their homes.
+    pub(crate) fn gather_arrival(
+        &mut self,
+        from: Rank,
+        epoch: u64,
+        body: &[u8],
+        pages: &mut dyn Pages,
+    ) -> Result<(), Refusal> {
+        let mut reader = Reader(body);
+        let call = Call::read(&mut reader)?;
+        let (vector, intervals) = self.knowledge.read(&mut reader, &self.arrays)?;
+        reader.end()?;
+        if self.me != 0
+            || intervals.iter().any(|interval| interval.writer != from && !interval.late)
+        {
+            return Err(Refusal::Malformed);
+        }
+        let known = self.gather.arrivals.contains_key(&from);
+        if planted(Bug::ReleaseBarrierEarly) && epoch < self.gather.epoch {
+            self.send_departure(
+                from,
+                epoch,
+                &call,
+                &Outcome::Agreed(None),
+                &vector,
+                &Runs::default(),
+            );
+            return Ok(());
+        }
+        if epoch != self.gather.epoch || known {
+            return Err(Refusal::Malformed);
+        }
+        self.gather.arrivals.insert(from, Arrival { call, vector, intervals });
+        self.gather_death();
+        let enough =
+            if planted(Bug::ReleaseBarrierEarly) { self.nodes.max(2) - 1 } else { self.nodes };
+        if self.gather.arrivals.len() >= enough as usize {
+            self.let_go();
+        }
+        let _ = pages;
+        Ok(())
+    }
+
+    /// Returns `true` if `rank` has arrived at the collective being gathered and `epoch` names that
+    /// collective.
+    pub(crate) fn is_gathered(&self, rank: Rank, epoch: u64) -> bool {
+        self.gather.epoch == epoch && self.gather.arrivals.contains_key(&rank)
+    }
+
+    /// Returns the nodes that are missing in the collective that other nodes have arrived at, as
+    /// rank 0 knows it. It is empty on other ranks.
+    #[must_use]
+    pub fn late(&self) -> Vec<Rank> {
+        let arrivals = &self.gather.arrivals;
+        (0..self.nodes)
+            .filter(|rank| !arrivals.is_empty() && !arrivals.contains_key(rank))
+            .collect()
+    }
+
+    /// Returns the nodes that have arrived at the collective that rank 0 gathers, in rank order. It
+    /// is empty on other ranks.
+    #[must_use]
+    pub fn gathered(&self) -> Vec<Rank> {
+        self.gather.arrivals.keys().copied().collect()
+    }
+
+    /// Sends the departures once all nodes are here. Each tells what every node knows from now on,
+    /// and the pages that its receiver does not know to be old (COH-6.4).
+    fn let_go(&mut self) {
+        let arrivals = core::mem::take(&mut self.gather.arrivals);
+        let epoch = self.gather.epoch;
+        self.gather.epoch += 1;
+        let mut base = Vector::new(self.nodes);
+        for (rank, arrival) in &arrivals {
+            base.raise(*rank, arrival.vector.get(*rank));
+            arrival
+                .intervals
+                .iter()
+                .for_each(|interval| base.raise(interval.writer, interval.last));
+        }
+        let outcome =
+            match agreement::agree(arrivals.iter().map(|(rank, arrival)| (*rank, &arrival.call))) {
+                Ok(values) => Outcome::Agreed(values),
+                Err(text) => Outcome::Mismatch(text),
+            };
+        // Leaving nodes go on leaving, whatever the other nodes called (COH-6.9). All nodes are
+        // told of a node that cannot go on (COH-8.4).
+        let unfit = arrivals.values().any(|arrival| matches!(arrival.call, Call::Unfit(_)));
+        for (rank, arrival) in &arrivals {
+            let again =
+                !unfit && arrival.call == Call::Leave && matches!(outcome, Outcome::Mismatch(_));
+            let outcome = if again { &Outcome::Again } else { &outcome };
+            let news = arrivals.values().flat_map(|other| &other.intervals);
+            let news = news.filter(|i| i.writer != *rank && i.last > arrival.vector.get(i.writer));
+            let runs = Runs::union(news.map(|interval| &interval.runs)).at_most(TOLD_MAX);
+            self.send_departure(*rank, epoch, &arrival.call, outcome, &base, &runs);
+        }
+    }
+
+    fn send_departure(
+        &mut self,
+        to: Rank,
+        epoch: u64,
+        call: &Call,
+        outcome: &Outcome,
+        base: &Vector,
+        runs: &Runs,
+    ) {
+        let mut body = Writer::default();
+        match outcome {
+            Outcome::Agreed(values) => {
+                body.byte(0);
+                body.byte(u8::from(values.is_some()));
+                values.iter().for_each(|values| agreement::write_values(values, &mut body));
+            }
+            Outcome::Mismatch(text) => {
+                body.byte(1);
+                agreement::write_text(text, &mut body);
+            }
+            Outcome::Dead(rank) => {
+                body.byte(2);
+                body.number(u64::from(*rank));
+            }
+            Outcome::Again => body.byte(3),
+        }
+        base.write(&mut body);
+        runs.write(&mut body);
+        let last = *call == Call::Leave && !matches!(outcome, Outcome::Again);
+        let purpose = if last { Purpose::LastDeparture } else { Purpose::Control(call.doing()) };
+        self.post(to, Class::Unordered, Headline::Depart { epoch }, body.0, purpose);
+    }
+
+    /// Tells the nodes that have arrived if a node that has not arrived is dead, because they wait
+    /// in vain.
+    pub(crate) fn gather_death(&mut self) {
+        let missing =
+            self.dead.iter().find(|rank| !self.gather.arrivals.contains_key(rank)).copied();
+        let Some(dead) = missing.filter(|_| self.me == 0) else { return };
+        let (epoch, zero) = (self.gather.epoch, Vector::new(self.nodes));
+        for (rank, arrival) in core::mem::take(&mut self.gather.arrivals) {
+            self.send_departure(
+                rank,
+                epoch,
+                &arrival.call,
+                &Outcome::Dead(dead),
+                &zero,
+                &Runs::default(),
+            );
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! A node's part as the manager of locks (COH-7): one queue per lock, first come, first served
+//! (COH-7.1).
+
+use crate::Rank;
+use crate::coherence::Coherence;
+use crate::coherence::clock::notices::Interval;
+use crate::coherence::clock::vector::Vector;
+use crate::coherence::codec::{Headline, Reader, Writer};
+use crate::coherence::mailbox::Purpose;
+use crate::planted::{Bug, planted};
+use crate::wind::{Class, Refusal};
+use alloc::collections::{BTreeMap, VecDeque};
+
+/// Maximum number of requests that wait for one lock.
+const QUEUE_MAX: usize = 1 << 16;
+
+/// Maximum number of idle locks with a vector time of their own. Further idle locks share one
+/// (COH-7.6).
+const KEPT_APART: usize = 1 << 12;
+
+/// Maximum number of locks that are held or waited for.
+const LOCKS_MAX: usize = 1 << 20;
+
+/// One request: its node, its number there, and the node's vector time when it asked.
+#[derive(Debug)]
+struct Waiting {
+    rank: Rank,
+    request: u64,
+    vector: Vector,
+}
+
+/// Vector time of a lock's last holders, and the number of collectives that they had passed.
+#[derive(Clone, Debug)]
+struct Past {
+    vector: Vector,
+    epoch: u64,
+}
+
+/// State of one lock.
+#[derive(Debug)]
+struct Lock {
+    holder: Option<(Rank, u64)>,
+    queue: VecDeque<Waiting>,
+    past: Past,
+    /// Set if the data that the lock protects may be half changed.
+    broken: Option<Broken>,
+}
+
+/// Reason why a lock cannot be acquired any more.
+#[derive(Clone, Copy, Debug)]
+enum Broken {
+    /// This node died while it held the lock.
+    Died(Rank),
+    /// This node held the lock and cannot go on. Its writes are perhaps not at their homes
+    /// (COH-8.4).
+    Unfit(Rank),
+}
+
+/// State of one lock, as its manager knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LockView {
+    /// Node that the lock was granted to.
+    pub holder: Option<Rank>,
+    /// Node whose request is the oldest.
+    pub first: Option<Rank>,
+    /// Number of requests that wait.
+    pub waiting: usize,
+}
+
+/// Locks that this node manages.
+#[derive(Debug)]
+pub(crate) struct Managed {
+    locks: BTreeMap<u64, Lock>,
+    /// Joined past of all locks that are not kept apart.
+    forgotten: Past,
+    /// Number of kept locks at which the idle ones are forgotten.
+    forget_at: usize,
+    /// Number of requests in all queues.
+    waiting: usize,
+}
+
+impl Past {
+    fn merge(&mut self, vector: &Vector, epoch: u64) {
+        self.vector.merge(vector);
+        self.epoch = self.epoch.max(epoch);
+    }
+}
+
+impl Lock {
+    fn is_idle(&self) -> bool {
+        self.holder.is_none() && self.queue.is_empty() && self.broken.is_none()
+    }
+}
+
+impl Managed {
+    pub fn new(nodes: u32) -> Managed {
+        Managed {
+            locks: BTreeMap::new(),
+            forgotten: Past { vector: Vector::new(nodes), epoch: 0 },
+            forget_at: KEPT_APART,
+            waiting: 0,
+        }
+    }
+
+    /// Returns the lock of this number, and creates it if nobody has used it yet.
+    fn entry(&mut self, number: u64) -> Result<&mut Lock, Refusal> {
+        if self.locks.len() >= self.forget_at && !self.locks.contains_key(&number) {
+            self.forget(|_| true);
+            if self.locks.len() >= LOCKS_MAX {
+                return Err(Refusal::NoRoom);
+            }
+        }
+        let Managed { locks, forgotten, .. } = self;
+        Ok(locks.entry(number).or_insert_with(|| Lock {
+            holder: None,
+            queue: VecDeque::new(),
+            past: forgotten.clone(),
+            broken: None,
+        }))
+    }
+
+    /// Returns `true` if any request waits for a lock.
+    pub fn has_waiting(&self) -> bool {
+        self.waiting > 0
+    }
+
+    /// Returns rank, lock and request of each holder of a lock that somebody waits for.
+    pub fn holders_waited_for(&self) -> impl Iterator<Item = (Rank, u64, u64)> {
+        // The search of all locks is skipped while nobody waits.
+        let locks = self.has_waiting().then_some(&self.locks).into_iter().flatten();
+        locks.filter(|(_, lock)| !lock.queue.is_empty()).filter_map(|(number, lock)| {
+            let (rank, request) = lock.holder?;
+            Some((rank, *number, request))
+        })
+    }
+
+    /// Returns `true` if this request waits.
+    pub fn is_queued(&self, rank: Rank, lock: u64, request: u64) -> bool {
+        let known = self.locks.get(&lock);
+        known.is_some_and(|lock| {
+            lock.queue.iter().any(|waiting| (waiting.rank, waiting.request) == (rank, request))
+        })
+    }
+
+    /// Merges idle locks whose past satisfies `may_be` into the shared past. A node that acquires
+    /// one of them learns more than necessary, never less.
+    fn forget(&mut self, may_be: impl Fn(&Past) -> bool) {
+        let Managed { locks, forgotten, .. } = self;
+        locks.retain(|_, lock| {
+            let keeps = !lock.is_idle() || !may_be(&lock.past);
+            if !keeps {
+                forgotten.merge(&lock.past.vector, lock.past.epoch);
+            }
+            keeps
+        });
+        self.forget_at = (self.locks.len() * 2).clamp(KEPT_APART, LOCKS_MAX);
+    }
+}
+
+impl Coherence {
+    pub(crate) fn manage_acquire(
+        &mut self,
+        from: Rank,
+        lock: u64,
+        request: u64,
+        body: &[u8],
+    ) -> Result<(), Refusal> {
+        let mut reader = Reader(body);
+        let vector = self.knowledge.read_vector(&mut reader)?;
+        reader.end()?;
+        if self.manager(lock) != self.me {
+            return Err(Refusal::UnknownObject);
+        }
+        if self.managed.entry(lock)?.queue.len() >= QUEUE_MAX {
+            return Err(Refusal::NoRoom);
+        }
+        self.owe(from)?;
+        let managed = self.managed.entry(lock)?;
+        managed.queue.push_back(Waiting { rank: from, request, vector });
+        self.managed.waiting += 1;
+        if planted(Bug::GrantLockTwice)
+            && let Some(managed) = self.managed.locks.get_mut(&lock)
+        {
+            managed.holder = None;
+        }
+        self.grant_next(lock);
+        Ok(())
+    }
+
+    pub(crate) fn manage_unlock(
+        &mut self,
+        from: Rank,
+        lock: u64,
+        request: u64,
+        epoch: u64,
+        body: &[u8],
+    ) -> Result<(), Refusal> {
+        let mut reader = Reader(body);
+        let told = match reader.byte()? {
+            0 => Some(self.knowledge.read(&mut reader, &self.arrays)?),
+            1 => None,
+            _ => return Err(Refusal::Malformed),
+        };
+        reader.end()?;
+        let epoch_possible = self.epoch_possible();
+        let managed = self.managed.locks.get_mut(&lock).ok_or(Refusal::UnknownObject)?;
+        let is_holder = managed.holder == Some((from, request)) || planted(Bug::GrantLockTwice);
+        if !is_holder || epoch > epoch_possible {
+            return Err(Refusal::Malformed);
+        }
+        managed.holder = None;
+        match told {
+            Some((vector, intervals)) => {
+                managed.past.merge(&vector, epoch);
+                intervals.into_iter().for_each(|interval| self.knowledge.insert(interval));
+            }
+            None => managed.broken = Some(Broken::Unfit(from)),
+        }
+        self.grant_next(lock);
+        Ok(())
+    }
+
+    /// Gives a free lock to the first request in its queue, with the intervals that the acquirer
+    /// lacks. The acquirer knows what this node has forgotten since a barrier only after it has
+    /// passed that barrier. So the grant names its epoch (COH-7.4).
+    fn grant_next(&mut self, lock: u64) {
+        while let Some(managed) = self.managed.locks.get_mut(&lock) {
+            if managed.holder.is_some() {
+                return;
+            }
+            let Some(next) = managed.queue.pop_front() else { return };
+            self.managed.waiting = self.managed.waiting.saturating_sub(1);
+            if self.dead.contains(&next.rank) {
+                continue;
+            }
+            let mut body = Writer::default();
+            let epoch = managed.past.epoch.max(self.epoch);
+            match managed.broken {
+                Some(broken) => {
+                    let (code, rank) = match broken {
+                        Broken::Died(rank) => (1, rank),
+                        Broken::Unfit(rank) => (2, rank),
+                    };
+                    body.byte(code);
+                    body.number(u64::from(rank));
+                }
+                None => {
+                    managed.holder = Some((next.rank, next.request));
+                    body.byte(0);
+                    managed.past.vector.write(&mut body);
+                    Interval::write_all(
+                        self.knowledge.between(&next.vector, &managed.past.vector),
+                        &mut body,
+                    );
+                }
+            }
+            let head = Headline::Grant { lock, request: next.request, epoch };
+            self.post(next.rank, Class::Unordered, head, body.0, Purpose::Grant(lock));
+        }
+    }
+
+    /// Describes a lock that this node manages; `None` if another node manages it.
+    #[must_use]
+    pub fn lock_view(&self, lock: u64) -> Option<LockView> {
+        let view = |lock: &Lock| LockView {
+            holder: lock.holder.map(|(rank, _)| rank),
+            first: lock.queue.front().map(|waiting| waiting.rank),
+            waiting: lock.queue.len(),
+        };
+        (self.manager(lock) == self.me)
+            .then(|| self.managed.locks.get(&lock).map(view).unwrap_or_default())
+    }
+
+    /// Forgets idle locks after a collective. No lock needs to tell a past that every node knows
+    /// (COH-7.6).
+    pub(crate) fn forget_known_locks(&mut self) {
+        let base = &self.knowledge.base;
+        self.managed.forget(|past| base.covers(&past.vector));
+    }
+
+    /// Breaks the locks that a dead node held.
+    pub(crate) fn manager_death(&mut self, dead: Rank) {
+        let (mut freed, mut dropped) = (alloc::vec::Vec::new(), 0);
+        for (lock, managed) in &mut self.managed.locks {
+            let before = managed.queue.len();
+            managed.queue.retain(|waiting| waiting.rank != dead);
+            dropped += before - managed.queue.len();
+            if managed.holder.is_some_and(|(rank, _)| rank == dead) {
+                managed.holder = None;
+                managed.broken = Some(Broken::Died(dead));
+                freed.push(*lock);
+            }
+        }
+        self.managed.waiting = self.managed.waiting.saturating_sub(dropped);
+        freed.into_iter().for_each(|lock| self.grant_next(lock));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KEPT_APART, LOCKS_MAX, Managed};
+    use crate::coherence::clock::vector::Vector;
+    use crate::wind::Refusal;
+
+    fn vector(first: u64) -> Vector {
+        let mut vector = Vector::new(2);
+        vector.raise(0, first);
+        vector
+    }
+
+    /// COH-7.6: locks that were used once cost nothing for ever, and no past is lost.
+    #[test]
+    fn idle_locks_are_kept_within_bounds_and_their_past_is_not_lost() {
+        let mut managed = Managed::new(2);
+        for number in 0..3 * KEPT_APART as u64 {
+            managed.entry(number).unwrap().past.merge(&vector(number), number / 100);
+        }
+        assert!(managed.locks.len() <= KEPT_APART);
+        let first = managed.entry(0).unwrap();
+        assert!(
+            first.past.vector.get(0) >= KEPT_APART as u64
+                && first.past.epoch >= KEPT_APART as u64 / 100
+        );
+        let base = vector(u64::MAX);
+        managed.forget(|past| base.covers(&past.vector));
+        assert!(managed.locks.is_empty());
+    }
+
+    /// COH-9.1: held locks are not forgotten, and their number is bounded.
+    #[test]
+    fn locks_in_use_are_kept_up_to_a_limit() {
+        let mut managed = Managed::new(2);
+        for number in 0..LOCKS_MAX as u64 {
+            managed.entry(number).unwrap().holder = Some((1, number));
+        }
+        for number in LOCKS_MAX as u64..LOCKS_MAX as u64 + 9 {
+            assert_eq!(managed.entry(number).err(), Some(Refusal::NoRoom));
+        }
+        assert_eq!(managed.entry(7).unwrap().holder, Some((1, 7)));
+        managed.entry(7).unwrap().holder = None;
+        assert!(managed.entry(u64::MAX).is_ok(), "one is idle again");
+    }
+}

@@ -1,0 +1,250 @@
+//! Releases (COH-5). A node's writes go to their homes and are acknowledged there before any node
+//! is told.
+
+use crate::Rank;
+use crate::coherence::array::{self, PageId, State};
+use crate::coherence::clock::notices::Runs;
+use crate::coherence::clock::vector::Vector;
+use crate::coherence::codec::{Headline, Writer};
+use crate::coherence::failure::Doing;
+use crate::coherence::mailbox::Purpose;
+use crate::coherence::{Access, ArrayId, Coherence, Pages, Value, diff};
+use crate::limits::PAGE;
+use crate::wind::{Class, Token};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// Length of a diff message's body, in bytes, at which it is sent.
+const DIFF_BODY: usize = 32 << 10;
+
+/// Action that follows when all changes are at their homes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Then {
+    /// Tell rank 0 that this node has arrived.
+    Arrive,
+    /// Give a lock back.
+    Unlock { lock: u64, request: u64, token: Token },
+}
+
+/// A release that waits for its diffs.
+#[derive(Debug)]
+struct Release {
+    /// Number below which all diff messages must be settled.
+    boundary: u64,
+    /// Vector time of this node when the release began. No more may be told, because later changes
+    /// are perhaps not at their homes yet.
+    vector: Vector,
+    then: Then,
+}
+
+/// Releases under way, which finish in the order in which they began.
+#[derive(Debug, Default)]
+pub(crate) struct Releases {
+    /// Numbers of diff messages that are not settled.
+    pub outstanding: BTreeSet<u64>,
+    /// Number of unsettled diff messages to each home.
+    pub diffs_to: BTreeMap<Rank, u32>,
+    /// Pages whose changes went home before their interval was closed, because another node's
+    /// notice named them.
+    early: BTreeSet<PageId>,
+    queue: VecDeque<Release>,
+}
+
+/// Changes collected for each home.
+#[derive(Default)]
+struct Parcels {
+    bodies: BTreeMap<(ArrayId, Rank), Writer>,
+    /// Homes to which earlier changes were still on their way when this collection began.
+    behind: BTreeSet<Rank>,
+}
+
+impl Releases {
+    /// Called when a diff message is settled, or never will be.
+    pub fn settled(&mut self, number: u64, to: Rank) {
+        if self.outstanding.remove(&number)
+            && let Some(count) = self.diffs_to.get_mut(&to)
+        {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Returns `true` if this home has not yet acknowledged all of this node's changes.
+    pub fn are_on_their_way_to(&self, home: Rank) -> bool {
+        self.diffs_to.get(&home).is_some_and(|count| *count > 0)
+    }
+
+    /// Returns `true` if this lock will be given back when the changes are at their homes.
+    pub fn will_unlock(&self, lock: u64, request: u64) -> bool {
+        let unlocks = |then: &Then| matches!(then, Then::Unlock { lock: l, request: r, .. } if (*l, *r) == (lock, request));
+        self.queue.iter().any(|release| unlocks(&release.then))
+    }
+
+    fn parcels(&self) -> Parcels {
+        let behind =
+            self.diffs_to.iter().filter(|(_, count)| **count > 0).map(|(home, _)| *home).collect();
+        Parcels { bodies: BTreeMap::new(), behind }
+    }
+
+    /// Called when nobody waits for this unlock any longer.
+    pub fn cancel(&mut self, cancelled: Token) {
+        for release in &mut self.queue {
+            if let Then::Unlock { token, .. } = &mut release.then
+                && *token == cancelled
+            {
+                *token = Token::NONE;
+            }
+        }
+    }
+}
+
+impl Coherence {
+    /// Closes the interval, sends its changes to their homes, and does `then` when they have
+    /// arrived.
+    pub(crate) fn begin_release(&mut self, then: Then, pages: &mut dyn Pages) {
+        self.close_interval(pages);
+        let (boundary, vector) = (self.next_token, self.knowledge.vector.clone());
+        self.releases.queue.push_back(Release { boundary, vector, then });
+    }
+
+    /// COH-5.1: makes all dirty pages read-only *first*, so that later stores of other threads trap
+    /// into a new interval.
+    fn close_interval(&mut self, pages: &mut dyn Pages) {
+        let dirty = core::mem::take(&mut self.dirty);
+        for (array, range) in array::ranges(dirty.iter().copied()) {
+            pages.set_access(array, range, Access::Read);
+        }
+        let mut written = core::mem::take(&mut self.releases.early);
+        let mut homed: Vec<PageId> = Vec::new();
+        let mut parcels = self.releases.parcels();
+        for id in dirty {
+            let Some(array) = self.arrays.get_mut(id.0 as usize) else { continue };
+            if array.state(id.1) == State::HomeWrite {
+                array.set(id.1, State::HomeRead);
+                homed.push(id);
+                written.insert(id);
+            } else {
+                array.set(id.1, State::Read);
+                if self.parcel(id, &mut parcels, pages) {
+                    written.insert(id);
+                }
+            }
+        }
+        self.send_parcels(parcels);
+        if written.is_empty() {
+            return;
+        }
+        let late = self.collective.is_waiting();
+        let runs = Runs::from_pages(written);
+        self.statistics.notices += runs.pages();
+        let number = self.knowledge.close(runs, late);
+        for (array, page) in homed {
+            if let Some(array) = self.arrays.get_mut(array as usize) {
+                array.noticed.insert(page, number);
+            }
+        }
+    }
+
+    /// Compares a page with its twin, which ends here, and adds the changes to the parcel for its
+    /// home. Returns `true` if there are any (COH-5.3).
+    fn parcel(&mut self, id: PageId, parcels: &mut Parcels, pages: &mut dyn Pages) -> bool {
+        let Some(array) = self.arrays.get_mut(id.0 as usize) else { return false };
+        let Some(twin) = array.twins.remove(&id.1) else { return false };
+        let home = array.home(id.1);
+        let mut now = vec![0u8; PAGE];
+        pages.read(id.0, id.1, &mut now);
+        let parcel = parcels.bodies.entry((id.0, home)).or_default();
+        if !diff::encode(id.1, &twin, &now, parcel) {
+            return false;
+        }
+        self.statistics.diffs += 1;
+        if parcel.0.len() >= DIFF_BODY {
+            let full = core::mem::take(parcel);
+            let is_behind = parcels.behind.contains(&home);
+            self.send_diff(id.0, home, full, is_behind);
+        }
+        true
+    }
+
+    fn send_parcels(&mut self, parcels: Parcels) {
+        for ((array, home), parcel) in parcels.bodies {
+            if !parcel.0.is_empty() {
+                self.send_diff(array, home, parcel, parcels.behind.contains(&home));
+            }
+        }
+    }
+
+    fn send_diff(&mut self, array: ArrayId, home: Rank, body: Writer, is_behind: bool) {
+        if self.dead.contains(&home) {
+            self.lost_diff.get_or_insert(home);
+            return;
+        }
+        self.statistics.diff_bytes += body.0.len() as u64;
+        // An unordered message is settled when it is delivered, which here means applied. But an
+        // earlier change to the same page must not be applied after this one. If one may be on its
+        // way, this message is synchronous, and settled only when delivered (COH-5.5).
+        let class = if is_behind { Class::Sync } else { Class::Unordered };
+        self.post(home, class, Headline::Diff { array }, body.0, Purpose::Diff);
+    }
+
+    /// COH-4.4: invalidates copies of pages that other nodes have written. A copy that is dirty
+    /// here (two writers on one page) sends its changes to its home first. This node's next
+    /// interval names such pages.
+    pub(crate) fn invalidate(&mut self, runs: &Runs, pages: &mut dyn Pages) {
+        let mut clean: Vec<PageId> = Vec::new();
+        let mut dirty: Vec<PageId> = Vec::new();
+        for (id, range) in runs.iter() {
+            for page in range.clone() {
+                let Some(array) = self.arrays.get_mut(*id as usize) else { break };
+                match array.state(page) {
+                    State::Read => clean.push((*id, page)),
+                    State::Write => dirty.push((*id, page)),
+                    State::Fetching => {
+                        self.mark_stale((*id, page));
+                        continue;
+                    }
+                    _ => continue,
+                }
+                array.set(page, State::Invalid);
+            }
+        }
+        self.statistics.invalidated_pages += (clean.len() + dirty.len()) as u64;
+        // Unmap first. A store of another thread from here on traps, and is not lost between diff
+        // and unmapping.
+        let mut all: Vec<PageId> = clean.iter().chain(&dirty).copied().collect();
+        all.sort_unstable();
+        for (array, range) in array::ranges(all) {
+            pages.invalidate(array, range);
+        }
+        let mut parcels = self.releases.parcels();
+        for id in dirty {
+            self.dirty.remove(&id);
+            if self.parcel(id, &mut parcels, pages) {
+                self.releases.early.insert(id);
+            }
+        }
+        self.send_parcels(parcels);
+    }
+
+    /// Finishes the first release if its diffs are settled. Returns `true` if it did.
+    pub(crate) fn advance_releases(&mut self) -> bool {
+        let Some(release) = self.releases.queue.front() else { return false };
+        if self.releases.outstanding.first().is_some_and(|number| *number < release.boundary) {
+            return false;
+        }
+        let Some(release) = self.releases.queue.pop_front() else { return false };
+        match release.then {
+            Then::Arrive => self.arrive(&release.vector),
+            Then::Unlock { lock, request, token } => {
+                // The lock is given back in any case, so that other nodes get it or their own
+                // error.
+                self.give_back(lock, request, &release.vector);
+                match self.lock_impediment(Doing::Unlock(lock), lock) {
+                    Some(error) => self.fail(token, error),
+                    None => self.done(token, Value::None),
+                }
+            }
+        }
+        true
+    }
+}

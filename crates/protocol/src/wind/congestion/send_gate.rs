@@ -1,0 +1,165 @@
+//! Limits on sending: the window, the grant and the pace together, and their updates by
+//! acknowledgements.
+
+use super::pacer::Pacer;
+use super::{Controller, Sample};
+use crate::time::Time;
+use crate::wind::congestion::receive_share::Grant;
+use core::time::Duration;
+
+/// Send limits of one lane.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Gate {
+    grant: Grant,
+    pacer: Pacer,
+    /// The peer's count of marked datagrams, as far as it was processed.
+    marked: u32,
+    /// Latest known time.
+    now: Time,
+}
+
+impl Gate {
+    /// Creates the limits towards a peer with this receive buffer, in a job of `nodes` nodes.
+    pub fn new(buffer: u64, nodes: u32) -> Gate {
+        Gate { grant: Grant::new(buffer, nodes), ..Gate::default() }
+    }
+
+    /// Sets the latest known time.
+    pub fn look(&mut self, now: Time) {
+        self.now = now;
+    }
+
+    /// Returns the number of bytes that may be in flight (WIND-6.1).
+    pub fn window(&self, controller: &dyn Controller, now: Time) -> u64 {
+        controller.window().min(self.grant.bytes(now))
+    }
+
+    /// Returns the number of bytes that the peer grants at the latest known time.
+    pub fn share(&self) -> u64 {
+        self.grant.bytes(self.now)
+    }
+
+    /// Returns the pace of fragments in bytes per second; 0 means no limit.
+    pub fn pace(&self) -> u64 {
+        self.pacer.pace()
+    }
+
+    /// Returns `true` if the pace permits a fragment now (WIND-9.8).
+    pub fn is_open(&self, now: Time) -> bool {
+        self.pacer.may_send(now)
+    }
+
+    /// Returns when the pace permits a fragment, if that is later than the latest known time.
+    pub fn opens(&self) -> Option<Time> {
+        self.pacer.release().filter(|at| *at > self.now)
+    }
+
+    /// Called when a datagram is sent.
+    pub fn sent(&mut self, now: Time, bytes: usize) {
+        self.now = now;
+        self.pacer.sent(now, bytes);
+    }
+
+    /// Called when an ACK has come that grants `share` bytes.
+    pub fn granted(&mut self, now: Time, share: u32) {
+        self.grant.told(now, share);
+    }
+
+    /// Called when an ACK has come that acknowledges `sample`, whose marks are not filled in. The
+    /// ACK counts `marked` marked datagrams in all (WIND-9.5). Returns how many of them are new.
+    pub fn acknowledged(
+        &mut self,
+        controller: &mut dyn Controller,
+        sample: Sample,
+        marked: u32,
+        round_trip: Option<Duration>,
+    ) -> u64 {
+        // An acknowledgement that was overtaken counts fewer marks than are known. Modulo 2³², half
+        // of all differences are negative.
+        let new = marked.wrapping_sub(self.marked);
+        let new = if new > u32::MAX / 2 { 0 } else { new };
+        self.marked = self.marked.wrapping_add(new);
+        let new = new.min(sample.datagrams);
+        controller.acknowledged(&Sample { marked: new, ..sample });
+        if let Some(round_trip) = round_trip {
+            self.pacer.set_pace(sample.now, controller.window(), controller.haste(), round_trip);
+        }
+        u64::from(new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Algorithm;
+    use super::*;
+
+    struct Counter(u32);
+
+    impl Controller for Counter {
+        fn window(&self) -> u64 {
+            1 << 20
+        }
+        fn acknowledged(&mut self, sample: &Sample) {
+            self.0 += sample.marked;
+        }
+        fn lost(&mut self, _: Time, _: Time) {}
+        fn spurious(&mut self, _: Time) {}
+        fn stalled(&mut self, _: Time) {}
+    }
+
+    /// WIND-9.5
+    #[test]
+    fn marks_are_told_once_and_believed_no_further_than_they_can_be() {
+        let (mut gate, mut counter) = (Gate::new(1 << 20, 2), Counter(0));
+        let sample = Sample {
+            now: Time(9),
+            bytes: 8000,
+            sent: Time(1),
+            delay: None,
+            datagrams: 8,
+            marked: 0,
+            limited: true,
+        };
+        let mut told = |gate: &mut Gate, marked: u32| {
+            gate.acknowledged(&mut counter, sample, marked, None);
+            counter.0
+        };
+        assert_eq!(told(&mut gate, 3), 3);
+        assert_eq!(told(&mut gate, 3), 3);
+        assert_eq!(told(&mut gate, 1), 3, "overtaken");
+        assert_eq!(told(&mut gate, 5), 5);
+        assert_eq!(told(&mut gate, 1000), 13, "no more than were acknowledged");
+        assert_eq!(told(&mut gate, 1001), 14);
+        gate.marked = u32::MAX;
+        assert_eq!(told(&mut gate, 1), 16, "it wraps");
+    }
+
+    /// WIND-9.8
+    #[test]
+    fn it_says_when_it_opens_only_while_it_is_closed() {
+        let mut gate = Gate::new(1 << 20, 2);
+        let mut controller = Algorithm::Delay.controller(8952, 1 << 20);
+        let (at, round_trip) = (Time(1_000_000), Duration::from_millis(100));
+        let sample = Sample {
+            now: at,
+            bytes: 1,
+            sent: Time(1),
+            delay: Some(round_trip),
+            datagrams: 1,
+            marked: 0,
+            limited: false,
+        };
+        gate.acknowledged(&mut *controller, sample, 0, Some(round_trip));
+        assert_eq!((gate.is_open(at), gate.opens()), (true, None));
+        let mut sent = 0;
+        while gate.is_open(at) {
+            gate.sent(at, 1472);
+            sent += 1472;
+        }
+        assert!((64 << 10..(64 << 10) + 3000).contains(&sent), "a burst: {sent}");
+        let opens = gate.opens().unwrap();
+        assert!(opens > at && gate.is_open(opens));
+        gate.look(opens);
+        assert_eq!(gate.opens(), None);
+    }
+}

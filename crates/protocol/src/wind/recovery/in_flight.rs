@@ -1,0 +1,433 @@
+//! Datagrams that were sent and are neither acknowledged nor lost (WIND-5). They are small records
+//! in two rings, without an allocation for each datagram.
+
+mod detect;
+use super::loss::Overtaker;
+use super::pto::Probe;
+use super::reordering::Reordering;
+use super::rtt::RoundTrip;
+use crate::limits::DATAGRAM_MIN;
+use crate::time::Time;
+use crate::wind::mtu::black_hole::BlackHoleDetector;
+use crate::wind::progress::Progress;
+use crate::wind::recovery::spurious::{Episode, SuspectedLosses};
+use crate::wind::send::mode::{FastPath, Kind, SendMode};
+use crate::wire::{Acknowledgement, FIRST_NUMBER, Lane};
+use alloc::collections::VecDeque;
+use core::ops::{Range, RangeInclusive};
+use core::time::Duration;
+
+/// Part of a datagram's content that matters when the datagram is acknowledged or lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Item {
+    /// A whole message.
+    Message(u64),
+    /// Bytes of a message's body.
+    Fragment { message: u64, offset: u64, len: u32 },
+    /// A withdrawal of a message.
+    Withdrawal(u64),
+    /// An ACK frame of this lane up to this datagram number, with refusals up to this count.
+    Told { lane: Lane, largest: u64, refusals: u64 },
+    /// Padding of a size probe (WIND-8.2), which carries nothing else.
+    SizeProbe,
+}
+
+impl Item {
+    /// Returns `true` if the item belongs to a message.
+    pub(crate) fn is_content(self) -> bool {
+        matches!(self, Item::Message(_) | Item::Fragment { .. } | Item::Withdrawal(_))
+    }
+}
+
+/// Reason why a datagram counts as lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Cause {
+    Reordering,
+    Time,
+    Probe,
+    /// The path has become too narrow for the datagram (WIND-8.4).
+    Size,
+}
+
+#[derive(Clone, Copy, Debug, Hash)]
+struct Sent {
+    at: Time,
+    /// Bytes on the wire. 0 once acknowledged or lost, and for datagrams that need no
+    /// acknowledgement.
+    bytes: u32,
+    items: u16,
+    kind: Kind,
+    /// Whether the datagram carries parts of messages.
+    content: bool,
+    first_item: u64,
+}
+
+/// Effects of an acknowledgement.
+#[derive(Clone, Copy, Debug, Default, Hash)]
+pub(crate) struct Acked {
+    pub bytes: u64,
+    pub datagrams: u32,
+    /// Time when the latest of the acknowledged datagrams was sent.
+    pub latest: Time,
+    /// Round trip that the acknowledgement shows.
+    pub round_trip: Option<Duration>,
+    /// Number of datagrams that had been declared lost and have arrived.
+    pub spurious: u64,
+    /// Whether a probe timeout had declared some of these lost.
+    pub probed_in_vain: bool,
+    /// Whether with these all losses have arrived for which the window was last reduced.
+    pub undo: bool,
+}
+
+/// Datagrams that an acknowledgement newly reports: the one sent last, and the least number.
+#[derive(Clone, Copy, Debug, Hash)]
+struct News {
+    newest: (u64, Time),
+    least: u64,
+}
+
+impl News {
+    fn add(news: &mut Option<News>, number: u64, sent: Time) {
+        let (newest, least) =
+            news.map_or(((number, sent), number), |news| (news.newest, news.least));
+        *news = Some(News { newest: newest.max((number, sent)), least: least.min(number) });
+    }
+}
+
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct Flight {
+    first: u64,
+    sent: VecDeque<Sent>,
+    first_item: u64,
+    items: VecDeque<Item>,
+    open_items: u32,
+    in_flight: u64,
+    datagrams: usize,
+    overtaker: Option<Overtaker>,
+    loss_time: Option<Time>,
+    /// Time when the latest datagram that must be acknowledged was sent, or when the latest
+    /// acknowledgement with news came.
+    last_step: Time,
+    /// Whether that datagram asked to be acknowledged at once.
+    asked: bool,
+    /// Deadline by which a datagram must follow, if a size probe was sent last. The acknowledgement
+    /// of that datagram shows whether the probe was lost (WIND-8.2).
+    unfollowed: Option<Time>,
+    suspected: SuspectedLosses,
+    episode: Episode,
+    reordering: Reordering,
+    /// Evidence about losses by datagram size.
+    pub sizes: BlackHoleDetector,
+    pub rtt: RoundTrip,
+    pub probe: Probe,
+    pub progress: Progress,
+    /// Evidence about segmentation offload.
+    pub trains: FastPath,
+    /// Evidence about kernel bypass.
+    pub bypass: FastPath,
+}
+
+impl Flight {
+    pub fn new(failure_time: Duration) -> Flight {
+        Flight {
+            first: FIRST_NUMBER,
+            sent: VecDeque::new(),
+            first_item: 0,
+            items: VecDeque::new(),
+            open_items: 0,
+            in_flight: 0,
+            datagrams: 0,
+            overtaker: None,
+            loss_time: None,
+            last_step: Time(0),
+            asked: false,
+            unfollowed: None,
+            suspected: SuspectedLosses::default(),
+            episode: Episode::default(),
+            reordering: Reordering::default(),
+            sizes: BlackHoleDetector::default(),
+            rtt: RoundTrip::default(),
+            probe: Probe::new(failure_time),
+            progress: Progress::default(),
+            trains: FastPath::default(),
+            bypass: FastPath::default(),
+        }
+    }
+
+    /// Returns the number of the datagram being written.
+    pub fn next_number(&self) -> u64 {
+        self.first + self.sent.len() as u64
+    }
+
+    /// Returns `true` if a datagram of this number was sent.
+    pub fn has_sent(&self, number: u64) -> bool {
+        number < self.next_number()
+    }
+
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
+    pub fn datagrams(&self) -> usize {
+        self.datagrams
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.datagrams == 0
+    }
+
+    /// Returns `true` if a datagram is in flight that is longer than every path must carry.
+    pub fn has_large(&self) -> bool {
+        self.sent.iter().any(|sent| sent.bytes as usize > DATAGRAM_MIN)
+    }
+
+    /// Adds an item to the datagram being written.
+    pub fn carry(&mut self, item: Item) {
+        self.items.push_back(item);
+        self.open_items += 1;
+    }
+
+    /// Completes the datagram being written, which may be sent by `mode`. `elicits` tells whether
+    /// it must be acknowledged, and `asks` whether it asks for that at once.
+    pub fn commit(&mut self, now: Time, bytes: usize, mode: SendMode, elicits: bool, asks: bool) {
+        let items = core::mem::take(&mut self.open_items);
+        let bytes = if elicits { u32::try_from(bytes).unwrap_or(u32::MAX) } else { 0 };
+        let first_item = self.first_item + self.items.len() as u64 - u64::from(items);
+        let kind = self.kind(now, bytes, mode);
+        let content =
+            elicits && self.items.iter().rev().take(items as usize).any(|item| item.is_content());
+        self.sent.push_back(Sent {
+            at: now,
+            bytes,
+            items: items as u16,
+            kind,
+            content,
+            first_item,
+        });
+        if self.items.back() == Some(&Item::SizeProbe) && items > 0 {
+            // A size probe counts neither for the window nor for the probe timeout.
+            self.unfollowed = Some(now + self.probe.timeout(&self.rtt, asks));
+        } else if elicits {
+            self.unfollowed = None;
+            self.in_flight += u64::from(bytes);
+            self.datagrams += 1;
+            self.progress.sent(now, content);
+            (self.last_step, self.asked) = (now, asks);
+        } else {
+            self.trim();
+        }
+    }
+
+    /// Returns what the fate of the datagram being sent will tell about fast paths. A link sends
+    /// datagrams as one train that are equally long and are sent at once.
+    fn kind(&mut self, now: Time, bytes: u32, mode: SendMode) -> Kind {
+        match (mode, self.sent.back_mut()) {
+            (SendMode::Plain, _) => Kind::Plain,
+            (SendMode::Any, Some(before))
+                if before.at == now && before.bytes == bytes && before.kind != Kind::Plain =>
+            {
+                before.kind = Kind::Segment;
+                Kind::Segment
+            }
+            _ => Kind::Alone,
+        }
+    }
+
+    /// Returns the index of a datagram in the records.
+    fn index(&self, number: u64) -> Option<usize> {
+        usize::try_from(number.checked_sub(self.first)?).ok().filter(|at| *at < self.sent.len())
+    }
+
+    /// Takes a datagram out of flight, and returns its record and items.
+    fn retire(&mut self, at: usize) -> Option<(Sent, Range<usize>)> {
+        let sent = self.sent.get_mut(at).filter(|sent| sent.bytes > 0)?;
+        let record = *sent;
+        sent.bytes = 0;
+        let start = usize::try_from(record.first_item - self.first_item).ok()?;
+        let items = start..start + usize::from(record.items);
+        if record.content {
+            self.progress.carrier_retired();
+        }
+        if self.is_size_probe(&items) {
+            self.unfollowed = None;
+        } else {
+            self.in_flight -= u64::from(record.bytes);
+            self.datagrams -= 1;
+        }
+        Some((record, items))
+    }
+
+    /// Drops finished records at the front.
+    fn trim(&mut self) {
+        while self.sent.front().is_some_and(|sent| sent.bytes == 0) {
+            if let Some(sent) = self.sent.pop_front() {
+                self.first += 1;
+                self.first_item += u64::from(sent.items);
+                self.items.drain(..usize::from(sent.items));
+            }
+        }
+    }
+
+    /// Processes an ACK frame of datagrams that [were sent](Self::has_sent). Calls `on_item` for
+    /// each newly acknowledged item.
+    pub fn acknowledge(
+        &mut self,
+        now: Time,
+        ack: &Acknowledgement<'_>,
+        mut on_item: impl FnMut(Item),
+    ) -> Acked {
+        let mut acked = Acked::default();
+        let mut news = None;
+        // A peer answers questions even if it has no room for what else is in flight (WIND-5.4).
+        let mut answers = !self.probe.is_silent();
+        let mut content = false;
+        for range in ack.ranges() {
+            if !self.suspected.is_empty() {
+                let mut note = |item: Item| {
+                    content |= item.is_content();
+                    on_item(item);
+                };
+                self.clear_doubts(now, &range, &mut note, &mut acked, &mut news);
+            }
+            let Some(last) = self.index(*range.end()) else { continue };
+            let first = self.index(*range.start()).unwrap_or(0);
+            for at in (first..=last).rev() {
+                let Some((sent, items)) = self.retire(at) else { continue };
+                acked.datagrams += 1;
+                content |= sent.content;
+                self.arrived(sent.kind);
+                acked.latest = acked.latest.max(sent.at);
+                News::add(&mut news, self.first + at as u64, sent.at);
+                if !self.is_size_probe(&items) {
+                    acked.bytes += u64::from(sent.bytes);
+                    self.sizes.acked(self.first + at as u64, sent.bytes);
+                }
+                for &item in self.items.range(items) {
+                    answers |= item.is_content();
+                    on_item(item);
+                }
+            }
+        }
+        if let Some(news) = news {
+            if answers || acked.spurious > 0 || self.is_empty() {
+                self.probe.answered();
+            } else {
+                self.probe.only_heard();
+            }
+            acked.round_trip = self.learn(now, news, ack);
+            self.progress.acknowledged(now, content, self.datagrams > 0);
+        }
+        acked
+    }
+
+    /// Notes that a datagram of this kind has arrived.
+    fn arrived(&mut self, kind: Kind) {
+        match kind {
+            Kind::Segment => self.trains.arrived(),
+            Kind::Alone => {
+                self.trains.others_arrive();
+                self.bypass.arrived();
+            }
+            Kind::Plain => {
+                self.trains.others_arrive();
+                self.bypass.others_arrive();
+            }
+        }
+    }
+
+    /// Clears those of the acknowledged numbers that had been declared lost (WIND-5.6).
+    fn clear_doubts(
+        &mut self,
+        now: Time,
+        range: &RangeInclusive<u64>,
+        on_item: &mut impl FnMut(Item),
+        acked: &mut Acked,
+        news: &mut Option<News>,
+    ) {
+        let Flight { suspected, episode, reordering, rtt, sizes, trains, bypass, .. } = self;
+        suspected.clear(range, on_item, |doubt| {
+            // The path that the datagram took is not remembered, so no fast path is blamed.
+            trains.arrived();
+            bypass.arrived();
+            acked.spurious += 1;
+            acked.undo |= episode.arrived(doubt.event);
+            News::add(news, doubt.number, doubt.sent);
+            sizes.acked(doubt.number, doubt.bytes);
+            match doubt.cause {
+                Cause::Time => reordering.widen(rtt, now),
+                Cause::Reordering => reordering.seen(),
+                Cause::Probe => acked.probed_in_vain = true,
+                Cause::Size => {}
+            }
+        });
+    }
+
+    /// Updates the estimates after an acknowledgement with news. Returns the round trip, if the
+    /// acknowledgement shows one.
+    fn learn(&mut self, now: Time, news: News, ack: &Acknowledgement<'_>) -> Option<Duration> {
+        let (number, sent) = news.newest;
+        let largest = self.largest_acked();
+        // The peer counts its delay from the arrival of the largest number. That may be a datagram
+        // that needs no acknowledgement, such as an ACK.
+        let shows = match ack.largest {
+            told if told == number => Some(sent),
+            told if told > largest => {
+                self.index(told).and_then(|at| self.sent.get(at)).map(|sent| sent.at)
+            }
+            _ => None,
+        };
+        let round_trip = shows.map(|sent| {
+            self.rtt.sample(now - sent, Duration::from_nanos(u64::from(ack.told.delay)))
+        });
+        if news.least < largest {
+            self.reordering.seen();
+        }
+        if number > largest {
+            self.overtaker = Some(Overtaker { number, round_trip: now - sent });
+        }
+        self.last_step = self.last_step.max(now);
+        self.trim();
+        round_trip
+    }
+
+    fn is_size_probe(&self, items: &Range<usize>) -> bool {
+        !items.is_empty() && self.items.get(items.start) == Some(&Item::SizeProbe)
+    }
+
+    /// Returns the largest number that was acknowledged, or 0 if none was.
+    pub fn largest_acked(&self) -> u64 {
+        self.overtaker.map_or(0, |overtaker| overtaker.number)
+    }
+
+    pub fn loss_time(&self) -> Option<Time> {
+        self.loss_time
+    }
+
+    /// Returns when the probe timer runs out.
+    pub fn probe_time(&self) -> Option<Time> {
+        (self.datagrams > 0).then(|| self.last_step + self.probe.timeout(&self.rtt, self.asked))
+    }
+
+    /// Returns when a datagram must follow a size probe.
+    pub fn follow_time(&self) -> Option<Time> {
+        self.unfollowed
+    }
+
+    /// Called when the datagram is to follow now.
+    pub fn followed(&mut self) {
+        self.unfollowed = None;
+    }
+
+    /// Returns the number of datagrams on record.
+    #[cfg(test)]
+    pub fn records(&self) -> usize {
+        self.sent.len()
+    }
+
+    /// Gives memory back while idle.
+    pub fn shrink(&mut self) {
+        self.sent.shrink_to(16);
+        self.items.shrink_to(16);
+        self.suspected.forget();
+    }
+}

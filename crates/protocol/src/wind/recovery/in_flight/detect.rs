@@ -1,0 +1,130 @@
+//! Loss detection: declares datagrams lost that were overtaken, are too large for their path, or
+//! were not acknowledged for too long (WIND-5.2, WIND-5.4, WIND-8.4).
+
+use super::super::loss::{self, Verdict};
+use super::super::pto::Silence;
+use super::{Cause, Flight, Item};
+use crate::time::Time;
+use crate::wind::recovery::spurious::LostDatagram;
+use crate::wind::send::mode::Kind;
+
+/// Maximum number of datagrams whose content a tail probe sends again (RFC 9002, section 6.2.4).
+const PROBED: usize = 2;
+
+impl Flight {
+    /// Finds the datagrams that are lost by now, and calls `on_lost` for the items of each. Returns
+    /// when the latest of them was sent.
+    pub fn detect_lost(
+        &mut self,
+        now: Time,
+        mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>),
+    ) -> Option<Time> {
+        self.loss_time = None;
+        let overtaker = self.overtaker?;
+        let (window, threshold) = (self.reordering.window(&self.rtt), self.reordering.threshold());
+        let mut latest = None;
+        let mut at = 0;
+        while let Some(sent) = self.sent.get(at) {
+            let number = self.first + at as u64;
+            if number >= overtaker.number {
+                break;
+            }
+            if sent.bytes > 0 {
+                let cause = match loss::judge((number, sent.at), overtaker, window, threshold, now)
+                {
+                    Verdict::LostByReordering => Cause::Reordering,
+                    Verdict::LostByTime => Cause::Time,
+                    Verdict::Wait(until) => {
+                        self.loss_time = Some(until);
+                        break;
+                    }
+                };
+                latest = self.lose(at, now, cause, true, &mut on_lost).flatten().or(latest);
+            }
+            at += 1;
+        }
+        self.trim();
+        latest
+    }
+
+    /// Declares a datagram lost, if it is in flight. `counts` means that the window will be reduced
+    /// for it. Returns when the datagram was sent, or an inner `None` for a size probe, whose loss
+    /// says nothing about congestion (WIND-8.2). Returns an outer `None` if the datagram was not in
+    /// flight.
+    fn lose(
+        &mut self,
+        at: usize,
+        now: Time,
+        cause: Cause,
+        counts: bool,
+        on_lost: &mut impl FnMut(Cause, &mut dyn Iterator<Item = Item>),
+    ) -> Option<Option<Time>> {
+        let (sent, items) = self.retire(at)?;
+        on_lost(cause, &mut self.items.range(items.clone()).copied());
+        if self.is_size_probe(&items) {
+            return Some(None);
+        }
+        let number = self.first + at as u64;
+        if matches!(cause, Cause::Reordering | Cause::Time) {
+            self.sizes.lost(number, sent.bytes);
+        }
+        match sent.kind {
+            _ if cause == Cause::Size => {}
+            Kind::Segment => self.trains.lost(sent.at, now),
+            Kind::Alone => self.bypass.lost(sent.at, now),
+            Kind::Plain => {}
+        }
+        let event = counts.then(|| {
+            let (event, begins) = self.episode.lost(sent.at, now);
+            if begins {
+                self.reordering.event();
+            }
+            event
+        });
+        let doubt = LostDatagram { number, sent: sent.at, bytes: sent.bytes, cause, event };
+        self.suspected.add(doubt, self.items.range(items).copied());
+        Some(Some(sent.at))
+    }
+
+    /// Declares datagrams in flight of more than `size` bytes lost, because the path does not carry
+    /// them. That is not congestion (WIND-8.4).
+    pub fn give_up_larger(
+        &mut self,
+        now: Time,
+        size: usize,
+        mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>),
+    ) {
+        for at in 0..self.sent.len() {
+            if self.sent.get(at).is_some_and(|sent| sent.bytes as usize > size) {
+                self.lose(at, now, Cause::Size, false, &mut on_lost);
+            }
+        }
+        self.trim();
+    }
+
+    /// Called when the probe timer ran out, and returns what that means. None, the oldest two or
+    /// all of the datagrams in flight count as lost, so that their content is sent again
+    /// (WIND-5.4).
+    pub fn ran_out(
+        &mut self,
+        now: Time,
+        mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>),
+    ) -> Silence {
+        let silence = self.probe.ran_out();
+        let (mut left, counts) = match silence {
+            Silence::Ask => (0, false),
+            Silence::Tail { .. } => (PROBED, false),
+            // The window is reduced only at the first such timeout.
+            Silence::Lost { first } => (usize::MAX, first),
+        };
+        let mut at = 0;
+        while left > 0 && at < self.sent.len() {
+            if self.lose(at, now, Cause::Probe, counts, &mut on_lost).flatten().is_some() {
+                left -= 1;
+            }
+            at += 1;
+        }
+        self.trim();
+        silence
+    }
+}

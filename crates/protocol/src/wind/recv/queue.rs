@@ -1,0 +1,436 @@
+//! Receive queue (WIND-2, WIND-4): tracks which messages are delivered, held back or being
+//! reassembled.
+//!
+//! All classes share one number space. Every message below `floor` is delivered. An ordered message
+//! is delivered when it is at the floor, an unordered one when it is whole.
+
+mod deliver;
+use crate::limits::{HEAD_MAX, MESSAGES_IN_FLIGHT};
+use crate::planted::{Bug, planted};
+use crate::wind::handler::Above;
+use crate::wind::recv::credit::ReceiveCredit;
+use crate::wind::recv::prediction::{Forecast, Guess, Turn};
+use crate::wind::recv::reassembly::{Assembly, Destination, Filled};
+use crate::wind::{Admission, Class, Delivered, Handler, Head, Refusal};
+use crate::wire::{Fragment, Open, SmallMessage, Withdrawal};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// Bytes of bookkeeping for a message that is held back or reassembled, beyond its own bytes.
+const OVERHEAD: u64 = (HEAD_MAX + 128) as u64;
+
+/// Result of processing a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    New,
+    /// The content had arrived before (WIND-2.7).
+    Duplicate,
+    /// There is no room to hold the content, and the datagram may not be acknowledged.
+    NoRoom,
+    /// The fragment's message has not begun yet, and the datagram may not be acknowledged
+    /// (WIND-2.6).
+    Unknown,
+    /// No correct peer sends this, and the datagram may not be acknowledged.
+    Wrong,
+}
+
+/// Whole message that waits for its turn (WIND-2.8).
+#[derive(Clone, Debug, Hash)]
+struct Held {
+    class: Class,
+    credited: bool,
+    head: Head,
+    body: Vec<u8>,
+}
+
+#[derive(Clone, Debug, Hash)]
+enum Slot {
+    Missing,
+    /// The message is whole and ordered, and its turn has not come yet.
+    Held(Box<Held>),
+    /// The beginning of the message is known. The message may be whole if it is ordered and its
+    /// turn has not come yet.
+    Gathering(Box<Assembly>),
+    /// The message is delivered, refused or withdrawn.
+    Done,
+}
+
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct Inbox {
+    floor: u64,
+    /// Slots of the messages `floor`, `floor + 1`, and so on.
+    slots: VecDeque<Slot>,
+    held: u64,
+    held_max: u64,
+    assembly_max: u64,
+    credit: ReceiveCredit,
+    guess: Guess,
+}
+
+impl Inbox {
+    pub fn new(held_max: u64, assembly_max: u64, credit: u64) -> Inbox {
+        Inbox {
+            floor: 0,
+            slots: VecDeque::new(),
+            held: 0,
+            held_max,
+            assembly_max,
+            credit: ReceiveCredit::new(credit),
+            guess: Guess::default(),
+        }
+    }
+
+    /// Returns the bytes that are held back or being reassembled.
+    pub fn held(&self) -> u64 {
+        self.held
+    }
+
+    /// Returns `true` if no message has begun.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Processes a whole message.
+    pub fn message<U: Handler>(
+        &mut self,
+        message: &SmallMessage<'_>,
+        above: &mut Above<'_, U>,
+    ) -> Taken {
+        let SmallMessage { number, class, credited, head, body } = *message;
+        match self.first_sight(number, credited, body.len() as u64) {
+            Ok(()) => {}
+            Err(Taken::Duplicate) if planted(Bug::AcceptDuplicateMessage) => {
+                above.deliver(number, class, head, Delivered::Bytes(body));
+                return Taken::Duplicate;
+            }
+            // The message had begun in fragments.
+            Err(Taken::Duplicate) => return self.whole(number, body, above),
+            Err(taken) => return taken,
+        }
+        if above.handler.costs_credit(head, credited) != credited {
+            self.charge(credited, body.len() as u64);
+            above.refuse(number, Refusal::Malformed);
+            self.done(number, credited, body.len() as u64, above);
+            return Taken::New;
+        }
+        if class != Class::Unordered && number != self.floor && !planted(Bug::DeliverOrderedEarly) {
+            let Ok(head) = Head::try_from(head) else { return Taken::Wrong };
+            if !self.reserve(number, body.len() as u64) {
+                return Taken::NoRoom;
+            }
+            self.charge(credited, body.len() as u64);
+            self.set(
+                number,
+                Slot::Held(Box::new(Held { class, credited, head, body: body.to_vec() })),
+            );
+            self.advance(above);
+            return Taken::New;
+        }
+        self.charge(credited, body.len() as u64);
+        let taken = above.deliver(number, class, head, Delivered::Bytes(body));
+        self.done(number, credited && !taken, body.len() as u64, above);
+        Taken::New
+    }
+
+    /// Processes the beginning of a message. If `whole` is given, the same datagram has all of its
+    /// body, which is accepted too (WIND-2.10).
+    pub fn open<U: Handler>(
+        &mut self,
+        open: &Open<'_>,
+        whole: Option<(Fragment, &[u8])>,
+        above: &mut Above<'_, U>,
+    ) -> Taken {
+        let Open { number, class, credited, head, len } = *open;
+        match (self.first_sight(number, credited, len), whole) {
+            (Ok(()), _) => {}
+            (Err(Taken::Duplicate), Some((fragment, bytes))) => {
+                return self.fragment(fragment, true, bytes, above);
+            }
+            // A beginning is repeated until it is acknowledged, so a duplicate is not unusual.
+            (Err(Taken::Duplicate), None) => return Taken::New,
+            (Err(taken), _) => return taken,
+        }
+        let Ok(kept_head) = Head::try_from(head) else { return Taken::Wrong };
+        let now = whole
+            .map(|(_, body)| body)
+            .filter(|_| class == Class::Unordered || number == self.floor);
+        // WIND-6.7: there is only one message beyond all credit, and its room is the credit that it
+        // used.
+        let is_placed = class == Class::Unordered && above.handler.places(class, head);
+        let collected = if is_placed || self.is_alone(credited, len) { 0 } else { len };
+        if now.is_none() && !self.has_room(number, collected) {
+            return Taken::NoRoom;
+        }
+        let sound = above.handler.costs_credit(head, credited) == credited;
+        let admission =
+            match sound.then(|| above.handler.admit(above.from, number, class, head, len)) {
+                None => Admission::Refuse(Refusal::Malformed),
+                Some(Admission::Place) if class != Class::Unordered => Admission::Assemble,
+                Some(other) => other,
+            };
+        self.charge(credited, len);
+        match (admission, now) {
+            (Admission::Refuse(refusal), _) => {
+                above.refuse(number, refusal);
+                self.done(number, credited, len, above);
+            }
+            (Admission::Assemble, _) if len > self.assembly_max => {
+                above.refuse(number, Refusal::NoRoom);
+                self.done(number, credited, len, above);
+            }
+            (Admission::Place, Some(body)) => {
+                above.handler.place(above.from, number, 0, body);
+                let taken = above.deliver(number, class, head, Delivered::Placed(len));
+                self.done(number, credited && !taken, len, above);
+            }
+            (Admission::Assemble, Some(body)) => {
+                let taken = above.deliver(number, class, head, Delivered::Bytes(body));
+                self.done(number, credited && !taken, len, above);
+            }
+            (Admission::Place, None) => self
+                .gather(number, Assembly::new(class, credited, kept_head, len, Destination::Place)),
+            (Admission::Assemble, None) => {
+                // Reserved but not cleared, because most fragments come in order and each byte is
+                // written once.
+                let Some(buffer) =
+                    usize::try_from(len).ok().and_then(|len| above.handler.buffer(len))
+                else {
+                    above.refuse(number, Refusal::NoMemory);
+                    self.done(number, credited, len, above);
+                    return Taken::New;
+                };
+                self.gather(
+                    number,
+                    Assembly::new(class, credited, kept_head, len, Destination::Collect(buffer)),
+                );
+                if let Some((fragment, bytes)) = whole {
+                    return self.fragment(fragment, true, bytes, above);
+                }
+            }
+        }
+        Taken::New
+    }
+
+    fn gather(&mut self, number: u64, assembly: Assembly) {
+        self.held += self.assembly_cost(&assembly);
+        self.set(number, Slot::Gathering(Box::new(assembly)));
+    }
+
+    /// Processes bytes of a body. `opens` tells whether the message's beginning is in the same
+    /// datagram.
+    pub fn fragment<U: Handler>(
+        &mut self,
+        fragment: Fragment,
+        opens: bool,
+        bytes: &[u8],
+        above: &mut Above<'_, U>,
+    ) -> Taken {
+        // The low half of the number means the number nearest above the floor. A number below the
+        // floor was delivered long ago (WIRE-4.5).
+        let ahead = fragment.message_low.wrapping_sub(self.floor as u32);
+        if ahead > u32::MAX / 2 {
+            return Taken::Duplicate;
+        }
+        let message = self.floor + u64::from(ahead);
+        let end = fragment.offset.saturating_add(bytes.len() as u64);
+        let last = self.assembly(message).is_some_and(|assembly| assembly.len == end);
+        let taken = self.fill(message, fragment.offset, bytes, above);
+        if taken == Taken::New {
+            self.guess.learn(Turn { message, end, opens }, bytes.len(), last);
+        }
+        taken
+    }
+
+    /// Returns a forecast of what comes next, up to `bytes` bytes.
+    pub fn expected(&self, bytes: usize) -> Forecast {
+        self.guess.forecast(bytes, |number| self.assembly(number))
+    }
+
+    /// Processes a whole message of which something is known already, and accepts the missing part
+    /// (WIND-2.4).
+    fn whole<U: Handler>(&mut self, number: u64, body: &[u8], above: &mut Above<'_, U>) -> Taken {
+        match self.slot(number) {
+            Some(Slot::Gathering(assembly)) if assembly.len != body.len() as u64 => Taken::Wrong,
+            Some(Slot::Gathering(_)) => self.fill(number, 0, body, above),
+            _ => Taken::Duplicate,
+        }
+    }
+
+    fn fill<U: Handler>(
+        &mut self,
+        number: u64,
+        offset: u64,
+        bytes: &[u8],
+        above: &mut Above<'_, U>,
+    ) -> Taken {
+        let assembly = match self.slot(number) {
+            Some(Slot::Gathering(assembly)) => assembly,
+            Some(Slot::Done | Slot::Held(_)) => return Taken::Duplicate,
+            Some(Slot::Missing) | None => return Taken::Unknown,
+        };
+        let (handler, from) = (&mut *above.handler, above.from);
+        match assembly.fill(offset, bytes, |offset, part| handler.place(from, number, offset, part))
+        {
+            Filled::Outside => return Taken::Wrong,
+            Filled::TooScattered => return Taken::NoRoom,
+            Filled::Nothing => return Taken::Duplicate,
+            Filled::New => {}
+        }
+        let early = assembly.class == Class::Unordered || planted(Bug::DeliverOrderedEarly);
+        if assembly.is_whole() && early {
+            self.complete(number, above);
+        }
+        self.advance(above);
+        Taken::New
+    }
+
+    /// Processes a withdrawal by the sender (WIND-2.9, WIND-4.7).
+    pub fn withdraw<U: Handler>(
+        &mut self,
+        withdrawal: Withdrawal,
+        above: &mut Above<'_, U>,
+    ) -> Taken {
+        let Withdrawal { number, charged, len } = withdrawal;
+        match self.first_sight(number, charged, len) {
+            Ok(()) => {
+                self.charge(charged, len);
+                above.handler.withdrawn(above.from, number);
+                self.done(number, charged, len, above);
+                Taken::New
+            }
+            Err(Taken::Duplicate) => {
+                let Some(Slot::Gathering(assembly)) = self.slot(number) else {
+                    return Taken::Duplicate;
+                };
+                if (assembly.credited, assembly.len) != (charged, len) {
+                    return Taken::Wrong;
+                }
+                if assembly.is_whole() {
+                    return Taken::Duplicate;
+                }
+                let Some(cost) = self.assembly(number).map(|assembly| self.assembly_cost(assembly))
+                else {
+                    return Taken::Duplicate;
+                };
+                self.held -= cost;
+                above.handler.withdrawn(above.from, number);
+                self.done(number, charged, len, above);
+                Taken::New
+            }
+            Err(taken) => taken,
+        }
+    }
+
+    /// Returns `Ok` if nothing is known of this message yet, and the sender may send it.
+    fn first_sight(&mut self, number: u64, credited: bool, len: u64) -> Result<(), Taken> {
+        if number < self.floor {
+            return Err(Taken::Duplicate);
+        }
+        if number - self.floor >= MESSAGES_IN_FLIGHT as u64 {
+            return Err(Taken::Wrong);
+        }
+        if !matches!(self.slot(number), None | Some(Slot::Missing)) {
+            return Err(Taken::Duplicate);
+        }
+        if credited && !self.credit.covers(len) { Err(Taken::Wrong) } else { Ok(()) }
+    }
+
+    fn charge(&mut self, credited: bool, len: u64) {
+        if credited {
+            self.credit.take(len);
+        }
+    }
+
+    fn assembly(&self, number: u64) -> Option<&Assembly> {
+        match self.slots.get(usize::try_from(number.checked_sub(self.floor)?).ok()?)? {
+            Slot::Gathering(assembly) => Some(assembly),
+            _ => None,
+        }
+    }
+
+    fn slot(&mut self, number: u64) -> Option<&mut Slot> {
+        self.slots.get_mut(usize::try_from(number.checked_sub(self.floor)?).ok()?)
+    }
+
+    fn set(&mut self, number: u64, slot: Slot) {
+        let Ok(at) = usize::try_from(number.saturating_sub(self.floor)) else { return };
+        if at >= self.slots.len() {
+            self.slots.resize_with(at + 1, || Slot::Missing);
+        }
+        if let Some(place) = self.slots.get_mut(at) {
+            *place = slot;
+        }
+    }
+
+    /// Returns `true` if there is room for the message. The message that all others wait for is
+    /// always accepted (WIND-6.5).
+    fn has_room(&self, number: u64, len: u64) -> bool {
+        number == self.floor
+            || self.held.saturating_add(len).saturating_add(OVERHEAD) <= self.held_max
+    }
+
+    fn reserve(&mut self, number: u64, len: u64) -> bool {
+        let room = self.has_room(number, len);
+        if room {
+            self.held += len + OVERHEAD;
+        }
+        room
+    }
+
+    /// Returns whether a message costs more than all credit, and so comes alone (WIND-6.7).
+    fn is_alone(&self, credited: bool, len: u64) -> bool {
+        credited && self.credit.is_exceeded_by(len)
+    }
+
+    /// Returns the bytes by which a message that is reassembled counts against the bound on held
+    /// messages.
+    fn assembly_cost(&self, assembly: &Assembly) -> u64 {
+        let is_counted = matches!(assembly.destination, Destination::Collect(_))
+            && !self.is_alone(assembly.credited, assembly.len);
+        OVERHEAD + if is_counted { assembly.len } else { 0 }
+    }
+
+    /// Marks a message as done. Its credit goes back if nobody will read the message.
+    fn done<U: Handler>(
+        &mut self,
+        number: u64,
+        give_back: bool,
+        len: u64,
+        above: &mut Above<'_, U>,
+    ) {
+        if give_back {
+            self.consumed(1, len);
+        }
+        if number == self.floor && self.slots.is_empty() {
+            self.floor += 1;
+        } else {
+            self.set(number, Slot::Done);
+            self.advance(above);
+        }
+    }
+
+    /// Gives back the credit of `messages` messages that were read, whose bodies have `bytes` bytes
+    /// together.
+    pub fn consumed(&mut self, messages: u64, bytes: u64) {
+        self.credit.give_back(messages, bytes);
+    }
+
+    /// Returns all the credit ever granted, which the next ACK reports.
+    pub fn tell_credit(&mut self) -> u64 {
+        self.credit.tell()
+    }
+
+    /// Returns `true` if so much credit is unreported that the peer should hear of it (WIND-6.4).
+    pub fn credit_due(&self) -> bool {
+        self.credit.is_due()
+    }
+
+    /// Gives memory back while idle.
+    pub fn shrink(&mut self) {
+        if self.slots.is_empty() {
+            self.slots.shrink_to(16);
+            self.guess = Guess::default();
+        }
+    }
+}
