@@ -3,10 +3,10 @@
 //!
 //! The way to a peer is known from how the peer's own datagrams come ([`Way`]): by which interface
 //! and from which card. So frames are only used for peers whose datagrams come
-//! [early](crate::net::bypass::tcx), while they do. The kernel must also send from the same address and with
-//! the interface's MTU, which it does not over tunnels and IPsec. The interface's queues and egress
-//! rules (tc, nftables' egress) are processed. The firewall's output rules have let the handshake
-//! pass, which goes through the socket (WIND-10.5), as does a datagram now and then.
+//! [early](crate::net::bypass::tcx), while they do. The kernel must also send from the same address
+//! and with the interface's MTU, which it does not over tunnels and IPsec. The interface's queues
+//! and egress rules (tc, nftables' egress) are processed. The firewall's output rules have let the
+//! handshake pass, which goes through the socket (WIND-10.5), as does a datagram now and then.
 
 use crate::interfaces::{self, Probe};
 use crate::net::Outgoing;

@@ -1,5 +1,5 @@
-//! Counters of a connection, which only grow. [`Snapshot`](crate::wind::Snapshot) holds the values that
-//! rise and fall.
+//! Counters of a connection, which only grow. [`Snapshot`](crate::wind::Snapshot) holds the values
+//! that rise and fall.
 
 use crate::counters;
 

@@ -16,8 +16,8 @@ pub enum Standing {
     Ended(Death),
 }
 
-/// Current state of a connection. Unlike [`Statistics`](crate::wind::Statistics), which only grow, all of
-/// these values rise and fall.
+/// Current state of a connection. Unlike [`Statistics`](crate::wind::Statistics), which only grow,
+/// all of these values rise and fall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// State of the connection to the peer.
