@@ -2,7 +2,7 @@
 
 use oikaze_launch::addresses::Reachable;
 use oikaze_os::features::Without;
-use oikaze_os::probe::{self, Finding, Verdict};
+use oikaze_os::probe::{self, Finding, Suitability};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -30,11 +30,11 @@ impl From<Finding> for Line {
     }
 }
 
-fn word(verdict: Verdict) -> &'static str {
+fn word(verdict: Suitability) -> &'static str {
     match verdict {
-        Verdict::Good => "good",
-        Verdict::Degraded => "degraded",
-        Verdict::Missing => "missing",
+        Suitability::Good => "good",
+        Suitability::Degraded => "degraded",
+        Suitability::Missing => "missing",
     }
 }
 
@@ -54,7 +54,7 @@ pub fn doctor(json: bool) -> ExitCode {
         command("ssh", "openssh-client", "oikaze run --hosts"),
         command("ip", "iproute2", "oikaze run --netns"),
     ]);
-    let missing = lines.iter().filter(|line| line.ok == word(Verdict::Missing)).count();
+    let missing = lines.iter().filter(|line| line.ok == word(Suitability::Missing)).count();
     let text = match (json, missing) {
         (true, _) => serde_json::to_string_pretty(&lines).unwrap_or_default() + "\n",
         (false, 0) => table(&lines) + "\nOikaze works on this machine.\n",
@@ -99,9 +99,9 @@ fn command(name: &str, package: &str, wanted_by: &str) -> Line {
         .map(Path::display)
         .map_or_else(|| "not in PATH".to_owned(), |at| at.to_string());
     let (ok, fix) = match at {
-        Some(_) => (Verdict::Good, String::new()),
+        Some(_) => (Suitability::Good, String::new()),
         None => (
-            Verdict::Degraded,
+            Suitability::Degraded,
             format!("install the package {package}, or add its directory to PATH"),
         ),
     };
@@ -119,9 +119,9 @@ fn loopback() -> Line {
     let found = Reachable::here(1, true, true)
         .map(|here| here.addresses.iter().any(|at| at.address.is_loopback()));
     let (found, ok, fix) = match found {
-        Ok(true) => ("up".to_owned(), Verdict::Good, ""),
-        Ok(false) => ("lo is down".to_owned(), Verdict::Missing, "ip link set lo up"),
-        Err(why) => (why.to_string(), Verdict::Missing, "see the error"),
+        Ok(true) => ("up".to_owned(), Suitability::Good, ""),
+        Ok(false) => ("lo is down".to_owned(), Suitability::Missing, "ip link set lo up"),
+        Err(why) => (why.to_string(), Suitability::Missing, "see the error"),
     };
     let needed = "for nodes of one machine".into();
     Line { what: "loopback".into(), found, needed, ok: word(ok), fix: fix.into() }
@@ -141,15 +141,15 @@ fn interfaces() -> Line {
                 let _ = write!(text, ", and {more} more");
             }
             if all.is_empty() {
-                ("none is up".to_owned(), Verdict::Degraded)
+                ("none is up".to_owned(), Suitability::Degraded)
             } else {
-                (text, Verdict::Good)
+                (text, Suitability::Good)
             }
         }
-        Err(why) => (why.to_string(), Verdict::Missing),
+        Err(why) => (why.to_string(), Suitability::Missing),
     };
     let fix = match ok {
-        Verdict::Good => "",
+        Suitability::Good => "",
         _ => {
             "only nodes on this machine can meet: bring up a network interface (ip link, ip address)"
         }

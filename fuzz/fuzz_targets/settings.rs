@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use libfuzzer_sys::fuzz_target;
-use oikaze_launch::environment::{Place, self};
+use oikaze_launch::environment::{NodePlace, self};
 use oikaze_launch::launcher::plan::Host;
 use oikaze_launch::{Ports, Secret};
 use oikaze_os::net::FaultSettings;
@@ -49,7 +49,7 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let (settings, place) = (environment::read_settings(&lookup), environment::read_place(&lookup));
     if let (Ok(settings), Ok(Some(place))) = (settings, place) {
-        let Place { rank, size, local_rank, local_size, .. } = place;
+        let NodePlace { rank, size, local_rank, local_size, .. } = place;
         assert!(rank < size && local_rank < local_size && local_size <= size);
         let variables = environment::to_variables(&place, &settings);
         let again =

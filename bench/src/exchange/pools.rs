@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use oikaze::{PageSize, PlacementError, Region, page_size};
 use oikaze_os::memory::MemoryError;
-use oikaze_os::memory::placement::{Pages, Placement, Way, install, retract};
+use oikaze_os::memory::placement::{PageRange, Placement, PlacementMethod, install, retract};
 
 /// Bytes of a pool: more than any cache holds.
 pub const POOL: usize = 512 << 20;
@@ -62,7 +62,7 @@ impl Pools {
         let stride = POOL / operations / size * size;
         let shift = if act == Act::Copy { stride / 2 / size * size } else { 0 };
         if act == Act::Install {
-            retract(Pages { region: &self.shared, offset: 0 }, (POOL / page_size()) as u64)?;
+            retract(PageRange { region: &self.shared, offset: 0 }, (POOL / page_size()) as u64)?;
         }
         let begun = Instant::now();
         for operation in 0..operations {
@@ -74,7 +74,7 @@ impl Pools {
             // What has moved goes back, so that the place is empty again.
             for operation in 0..operations {
                 let offset = (operation * stride) as u64;
-                carry(&self.empty, &self.a, offset, size, Way::Move)?;
+                carry(&self.empty, &self.a, offset, size, PlacementMethod::Move)?;
             }
         }
         Ok(took.as_secs_f64() * 1e6 / operations as f64)
@@ -83,16 +83,21 @@ impl Pools {
     /// One operation, and where to look then.
     fn one(&self, act: Act, offset: u64, size: usize) -> Result<&Region, PlacementError> {
         let pages = (size / page_size()) as u64;
-        let (a, b) = (Pages { region: &self.a, offset }, Pages { region: &self.b, offset });
+        let (a, b) = (PageRange { region: &self.a, offset }, PageRange { region: &self.b, offset });
         match act {
-            Act::Copy => carry(&self.a, &self.b, offset, size, Way::Copy).map(|()| &self.b),
-            Act::Auto => carry(&self.a, &self.b, offset, size, Way::Auto).map(|()| &self.b),
-            Act::Move => carry(&self.a, &self.empty, offset, size, Way::Move).map(|()| &self.empty),
-            Act::Exchange => {
-                Placement::of_this_process().exchange(a, b, pages, Way::Move).map(|_| &self.b)
+            Act::Copy => {
+                carry(&self.a, &self.b, offset, size, PlacementMethod::Copy).map(|()| &self.b)
             }
+            Act::Auto => {
+                carry(&self.a, &self.b, offset, size, PlacementMethod::Auto).map(|()| &self.b)
+            }
+            Act::Move => carry(&self.a, &self.empty, offset, size, PlacementMethod::Move)
+                .map(|()| &self.empty),
+            Act::Exchange => Placement::of_this_process()
+                .exchange(a, b, pages, PlacementMethod::Move)
+                .map(|_| &self.b),
             Act::Install => {
-                install(Pages { region: &self.shared, offset }, pages).map(|()| &self.shared)
+                install(PageRange { region: &self.shared, offset }, pages).map(|()| &self.shared)
             }
         }
     }
@@ -103,9 +108,9 @@ fn carry(
     to: &Region,
     offset: u64,
     size: usize,
-    way: Way,
+    way: PlacementMethod,
 ) -> Result<(), PlacementError> {
-    let (from, to) = (Pages { region: from, offset }, Pages { region: to, offset });
+    let (from, to) = (PageRange { region: from, offset }, PageRange { region: to, offset });
     Placement::of_this_process().transfer(from, to, (size / page_size()) as u64, way).map(drop)
 }
 

@@ -5,7 +5,7 @@ use oikaze::observe::page::{Gauges, LinkCounters};
 use oikaze::observe::{PathStates, SlowPath, Unreadable, slow_paths};
 use oikaze_engine::Counters;
 use oikaze_protocol::coherence;
-use oikaze_protocol::rma::Refusals;
+use oikaze_protocol::rma::RefusalCounts;
 use oikaze_protocol::wind::{Histogram, Statistics};
 use serde_json::{Map, Value, json};
 
@@ -50,10 +50,10 @@ fn node(sample: &Sample<'_>) -> Value {
         "waits": node.waits,
         "engine": named(Counters::NAMES, &node.engine.values()),
         "link": named(LinkCounters::NAMES, &node.link.values()),
-        "coherence": named(coherence::Statistics::NAMES, &node.coherence.values()),
+        "coherence": named(coherence::CoherenceStatistics::NAMES, &node.coherence.values()),
         "paths": named(PathStates::NAMES, &node.paths.values()),
         "slow_paths": slow_paths(node, &view.peers).iter().map(slow_path).collect::<Vec<_>>(),
-        "refusals": named(Refusals::NAMES, &node.refusals.values()),
+        "refusals": named(RefusalCounts::NAMES, &node.refusals.values()),
         "peers": sample.peers.iter().map(peer).collect::<Vec<_>>(),
     })
 }

@@ -5,7 +5,7 @@ use super::buffer_pool::BufferPool;
 use oikaze_os::memory::RegionTable;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Coherence, Pages};
-use oikaze_protocol::rma::{self, Kind, Rma};
+use oikaze_protocol::rma::{self, MessageKind, Rma};
 use oikaze_protocol::wind::{Admission, Class, Delivered, Handler, Refusal};
 
 pub(super) struct Dispatch<'a, P> {
@@ -19,7 +19,7 @@ pub(super) struct Dispatch<'a, P> {
 impl<P: Pages> Handler for Dispatch<'_, P> {
     fn admit(&mut self, from: Rank, number: u64, class: Class, head: &[u8], len: u64) -> Admission {
         match rma::kind(head) {
-            Kind::Coherence => self.coherence.admit(from, number, head, len),
+            MessageKind::Coherence => self.coherence.admit(from, number, head, len),
             _ => self.rma.admit(from, number, class, head, len, self.memory),
         }
     }
@@ -56,7 +56,7 @@ impl<P: Pages> Handler for Dispatch<'_, P> {
         body: Delivered<'_>,
     ) -> Result<(), Refusal> {
         match rma::kind(head) {
-            Kind::Coherence => match body {
+            MessageKind::Coherence => match body {
                 Delivered::Placed(_) => self.coherence.arrived(from, number, head, self.pages),
                 Delivered::Bytes(bytes) => self.coherence.receive(from, head, bytes, self.pages),
                 Delivered::Owned(bytes) => self.coherence.receive(from, head, &bytes, self.pages),

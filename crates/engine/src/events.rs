@@ -134,9 +134,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
             match event {
                 RmaEvent::Done { token, value } => {
                     let value = match value {
-                        rma::Value::Nothing => Value::Done,
-                        rma::Value::Old(word) => Value::Word(word),
-                        rma::Value::Found(published) => Value::Region(published),
+                        rma::OperationValue::Nothing => Value::Done,
+                        rma::OperationValue::Old(word) => Value::Word(word),
+                        rma::OperationValue::Found(published) => Value::Region(published),
                     };
                     self.operations.settle(token, Ok(value));
                 }

@@ -97,12 +97,12 @@ pub struct Alone {
     secret: Secret,
     incarnation: u64,
     settings: Settings,
-    state: Mutex<State>,
+    state: Mutex<AloneState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct AloneState {
     values: HashMap<String, Vec<u8>>,
     aborted: Option<String>,
 }
@@ -124,7 +124,7 @@ impl Alone {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, AloneState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -70,7 +70,7 @@ pub struct Settings {
 
 /// Place of a node, as the launcher gave it.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct NodePlace {
     /// Addresses of the store.
     pub store: String,
     /// Rank, 0 to size − 1.
@@ -97,7 +97,7 @@ pub fn new_incarnation() -> u64 {
 
 /// Returns the variables of a hand-made set-up. `oikaze run` replaces [`SECRET`] by [`SECRET_FD`].
 #[must_use]
-pub fn to_variables(place: &Place, settings: &Settings) -> Vec<(&'static str, String)> {
+pub fn to_variables(place: &NodePlace, settings: &Settings) -> Vec<(&'static str, String)> {
     let mut variables = vec![
         (STORE, place.store.clone()),
         (RANK, place.rank.to_string()),
@@ -162,7 +162,7 @@ pub fn read_settings(lookup: Lookup<'_>) -> Result<Settings, JobError> {
 ///
 /// # Errors
 /// A variable that is missing or makes no sense.
-pub fn read_place(lookup: Lookup<'_>) -> Result<Option<Place>, JobError> {
+pub fn read_place(lookup: Lookup<'_>) -> Result<Option<NodePlace>, JobError> {
     let Some(store) = lookup(STORE) else {
         // A partial place is a mistake (variables lost by sudo or ssh, a job of another launcher),
         // and not a job of one node.
@@ -189,7 +189,7 @@ pub fn read_place(lookup: Lookup<'_>) -> Result<Option<Place>, JobError> {
     let secret = read_secret(lookup)?;
     let incarnation = optional(lookup, INCARNATION, "a number", |text| text.parse().ok())?
         .unwrap_or_else(new_incarnation);
-    Ok(Some(Place { store, rank, size, local_rank, local_size, secret, incarnation }))
+    Ok(Some(NodePlace { store, rank, size, local_rank, local_size, secret, incarnation }))
 }
 
 /// Secret that this process has taken from an inherited descriptor. The descriptor is closed since,
@@ -267,8 +267,8 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    fn place() -> Place {
-        Place {
+    fn place() -> NodePlace {
+        NodePlace {
             store: "127.0.0.1:4000".into(),
             rank: 2,
             size: 4,

@@ -3,11 +3,11 @@
 
 use crate::{Job, LocalRegion, Result};
 use oikaze_os::memory::MemoryError;
-use oikaze_os::memory::placement::{Pages, Placed, Placement, PlacementError, Way};
+use oikaze_os::memory::placement::{PageRange, Placed, Placement, PlacementError, PlacementMethod};
 
 /// Returns the pages of a region from `offset` on.
-fn at(region: &LocalRegion, offset: u64) -> Pages<'_> {
-    Pages { region, offset }
+fn at(region: &LocalRegion, offset: u64) -> PageRange<'_> {
+    PageRange { region, offset }
 }
 
 /// Runs the exchange while both regions are registered. The end of either registration waits until
@@ -67,7 +67,7 @@ impl Job {
                 one_pages,
                 other_pages,
                 pages,
-                Way::Auto,
+                PlacementMethod::Auto,
                 &mut each,
             )
         })
@@ -94,7 +94,7 @@ impl Job {
                 from_pages,
                 to_pages,
                 pages,
-                Way::Auto,
+                PlacementMethod::Auto,
                 &mut each,
             )
         })

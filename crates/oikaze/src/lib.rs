@@ -54,7 +54,7 @@ pub use oikaze_protocol::Rank;
 pub use oikaze_protocol::block::{BadBlock, Block};
 pub use oikaze_protocol::coherence::{Homes, ReduceOp};
 pub use oikaze_protocol::rma::{
-    Accumulation, AtomicOp, Change, Combine, Element as NumberKind, Number, Rights, Width, Word,
+    Accumulation, AtomicOp, Change, Combine, Number, NumberKind, Rights, Width, Word,
 };
 pub use oikaze_protocol::wind::{Class, Refusal};
 pub use operation::{Operation, OperationFuture, Outcome};

@@ -2,7 +2,7 @@
 
 use crate::{Job, Rights};
 use oikaze_protocol::Rank;
-use oikaze_protocol::rma::{Kind, Refused};
+use oikaze_protocol::rma::{MessageKind, Refused};
 use oikaze_protocol::wind::Refusal;
 use std::fmt;
 
@@ -35,15 +35,15 @@ impl RefusedAccess {
     fn new((refused, region): (Refused, Option<String>)) -> Self {
         let Refused { serial, from, operation, access, refusal } = refused;
         let operation = match operation {
-            Kind::Put => "put",
-            Kind::PutSignal => "put with signal",
-            Kind::Get => "get",
-            Kind::PutBlock => "put of a block",
-            Kind::PutBlockSignal => "put of a block with signal",
-            Kind::GetBlock => "get of a block",
-            Kind::Atomic => "atomic",
-            Kind::Accumulate => "accumulate",
-            Kind::Push => "push",
+            MessageKind::Put => "put",
+            MessageKind::PutSignal => "put with signal",
+            MessageKind::Get => "get",
+            MessageKind::PutBlock => "put of a block",
+            MessageKind::PutBlockSignal => "put of a block with signal",
+            MessageKind::GetBlock => "get of a block",
+            MessageKind::Atomic => "atomic",
+            MessageKind::Accumulate => "accumulate",
+            MessageKind::Push => "push",
             _ => "operation",
         };
         let (key, offset, len, right) = (access.key, access.offset, access.len, access.right);

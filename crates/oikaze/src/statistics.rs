@@ -43,7 +43,7 @@ pub struct NodeStatistics {
 
 impl NodeStatistics {
     pub(crate) fn of(engine: &mut RealEngine) -> Self {
-        let coherence: coherence::Statistics = *engine.coherence().statistics();
+        let coherence: coherence::CoherenceStatistics = *engine.coherence().statistics();
         let counters = engine.counters();
         let mut sum = Self {
             read_faults: coherence.read_faults,

@@ -6,7 +6,7 @@ use oikaze::observe::page::{BOARD, State, layout};
 use oikaze::observe::{NodeView, nodes};
 use oikaze::{Class, Region, Rights};
 use oikaze_launch::Settings;
-use oikaze_os::stats_page::{Board, Layout};
+use oikaze_os::stats_page::{Board, RecordLayout};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use std::process::id;
 use std::time::{Duration, Instant};
@@ -29,7 +29,8 @@ fn shown(wanted: impl Fn(&[NodeView]) -> bool) -> Vec<NodeView> {
 /// Another release, and a process that shows nonsense under the right name.
 fn what_is_not_understood_is_said() {
     let layout = layout(2);
-    let mut other = Board::new(BOARD, Layout { version: layout.version ^ 1, ..layout }).unwrap();
+    let mut other =
+        Board::new(BOARD, RecordLayout { version: layout.version ^ 1, ..layout }).unwrap();
     other.write(0, &[1; 20]);
     let mut nonsense = Board::new(BOARD, layout).unwrap();
     nonsense.write(0, &[u64::MAX; 99]);

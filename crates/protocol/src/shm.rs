@@ -12,7 +12,7 @@ pub const HEADING: usize = 8;
 /// Kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum RecordKind {
     /// Unused bytes up to the ring's end. The next record stands at the ring's beginning.
     Skip = 1,
     /// A whole message: head, body.
@@ -25,8 +25,8 @@ pub enum Kind {
     Withdrawn = 5,
     /// Request for the memory of the region with this key (u64).
     Ask = 6,
-    /// Answer to [`Kind::Ask`] with the region's key. The memory lies in the socket, or is not
-    /// available (see [`Heading::flag`]).
+    /// Answer to [`RecordKind::Ask`] with the region's key. The memory lies in the socket, or is
+    /// not available (see [`Heading::flag`]).
     Given = 7,
     /// End of messages.
     Goodbye = 8,
@@ -37,19 +37,19 @@ pub enum Kind {
     Swapped = 10,
 }
 
-impl Kind {
-    fn from_code(code: u8) -> Option<Kind> {
+impl RecordKind {
+    fn from_code(code: u8) -> Option<RecordKind> {
         Some(match code {
-            1 => Kind::Skip,
-            2 => Kind::Whole,
-            3 => Kind::Begin,
-            4 => Kind::Piece,
-            5 => Kind::Withdrawn,
-            6 => Kind::Ask,
-            7 => Kind::Given,
-            8 => Kind::Goodbye,
-            9 => Kind::Swap,
-            10 => Kind::Swapped,
+            1 => RecordKind::Skip,
+            2 => RecordKind::Whole,
+            3 => RecordKind::Begin,
+            4 => RecordKind::Piece,
+            5 => RecordKind::Withdrawn,
+            6 => RecordKind::Ask,
+            7 => RecordKind::Given,
+            8 => RecordKind::Goodbye,
+            9 => RecordKind::Swap,
+            10 => RecordKind::Swapped,
             _ => return None,
         })
     }
@@ -59,14 +59,14 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heading {
     /// Kind of the record.
-    pub kind: Kind,
-    /// Message class, for [`Kind::Whole`] and [`Kind::Begin`].
+    pub kind: RecordKind,
+    /// Message class, for [`RecordKind::Whole`] and [`RecordKind::Begin`].
     pub class: Class,
     /// Length of the head in bytes, for the same kinds.
     pub head: usize,
     /// Number of bytes behind the heading.
     pub len: usize,
-    /// `true` if it was done, for [`Kind::Given`] and [`Kind::Swapped`].
+    /// `true` if it was done, for [`RecordKind::Given`] and [`RecordKind::Swapped`].
     pub flag: bool,
 }
 
@@ -78,7 +78,7 @@ pub struct Damaged;
 impl Heading {
     /// Creates a heading with only a kind and a length.
     #[must_use]
-    pub const fn plain(kind: Kind, len: usize) -> Heading {
+    pub const fn plain(kind: RecordKind, len: usize) -> Heading {
         Heading { kind, class: Class::Unordered, head: 0, len, flag: false }
     }
 
@@ -107,7 +107,7 @@ impl Heading {
     pub fn decode(word: u64, left: usize) -> Result<Heading, Damaged> {
         let [a, b, c, d, kind, class, head, flag] = word.to_le_bytes();
         let len = usize::try_from(u32::from_le_bytes([a, b, c, d])).map_err(|_| Damaged)?;
-        let kind = Kind::from_code(kind).ok_or(Damaged)?;
+        let kind = RecordKind::from_code(kind).ok_or(Damaged)?;
         let (head, flag) = (usize::from(head), flag);
         let class = match class {
             0 => Class::Ordered,
@@ -117,19 +117,22 @@ impl Heading {
         };
         let heading = Heading { kind, class, head, len, flag: flag == 1 };
         let fits = match kind {
-            Kind::Skip => HEADING + len == left,
+            RecordKind::Skip => HEADING + len == left,
             _ => len <= RING_BYTES && heading.stride() <= left,
         };
         let told = match kind {
-            Kind::Whole => head <= HEAD_MAX && head <= len,
-            Kind::Begin => head <= HEAD_MAX && len == 8 + head,
-            Kind::Piece => len > 0 && head == 0,
-            Kind::Ask | Kind::Given | Kind::Swap | Kind::Swapped => len == 8 && head == 0,
-            Kind::Skip => head == 0,
-            Kind::Withdrawn | Kind::Goodbye => len == 0 && head == 0,
+            RecordKind::Whole => head <= HEAD_MAX && head <= len,
+            RecordKind::Begin => head <= HEAD_MAX && len == 8 + head,
+            RecordKind::Piece => len > 0 && head == 0,
+            RecordKind::Ask | RecordKind::Given | RecordKind::Swap | RecordKind::Swapped => {
+                len == 8 && head == 0
+            }
+            RecordKind::Skip => head == 0,
+            RecordKind::Withdrawn | RecordKind::Goodbye => len == 0 && head == 0,
         };
-        let plain = matches!(kind, Kind::Whole | Kind::Begin) || class == Class::Unordered;
-        let answer = matches!(kind, Kind::Given | Kind::Swapped);
+        let plain =
+            matches!(kind, RecordKind::Whole | RecordKind::Begin) || class == Class::Unordered;
+        let answer = matches!(kind, RecordKind::Given | RecordKind::Swapped);
         if fits && told && plain && flag <= u8::from(answer) { Ok(heading) } else { Err(Damaged) }
     }
 }
@@ -149,16 +152,16 @@ mod tests {
     fn heading() -> impl Strategy<Value = Heading> {
         let class = prop_oneof![Just(Class::Ordered), Just(Class::Unordered), Just(Class::Sync)];
         (class, 0..=HEAD_MAX, 1..40_000usize, any::<bool>(), 2..=10u8).prop_map(
-            |(class, head, body, flag, code)| match Kind::from_code(code) {
-                Some(kind @ Kind::Whole) => {
+            |(class, head, body, flag, code)| match RecordKind::from_code(code) {
+                Some(kind @ RecordKind::Whole) => {
                     Heading { kind, class, head, len: head + body, flag: false }
                 }
-                Some(kind @ Kind::Begin) => {
+                Some(kind @ RecordKind::Begin) => {
                     Heading { kind, class, head, len: 8 + head, flag: false }
                 }
-                Some(kind @ Kind::Piece) => Heading::plain(kind, body),
-                Some(kind @ (Kind::Ask | Kind::Swap)) => Heading::plain(kind, 8),
-                Some(kind @ (Kind::Given | Kind::Swapped)) => {
+                Some(kind @ RecordKind::Piece) => Heading::plain(kind, body),
+                Some(kind @ (RecordKind::Ask | RecordKind::Swap)) => Heading::plain(kind, 8),
+                Some(kind @ (RecordKind::Given | RecordKind::Swapped)) => {
                     Heading { flag, ..Heading::plain(kind, 8) }
                 }
                 Some(kind) => Heading::plain(kind, 0),
@@ -191,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_skip_ends_with_the_ring() {
-        let skip = Heading::plain(Kind::Skip, 56);
+        let skip = Heading::plain(RecordKind::Skip, 56);
         assert_eq!(Heading::decode(skip.encode(), 64), Ok(skip));
         assert_eq!(Heading::decode(skip.encode(), 128), Err(Damaged));
         assert_eq!(Heading::decode(0, 64), Err(Damaged));

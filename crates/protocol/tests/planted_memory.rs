@@ -10,7 +10,7 @@ mod vectors;
 mod world;
 
 use oikaze_protocol::planted::{Bug, plant};
-use oikaze_protocol::rma::{Accumulation, AtomicOp, Combine, Element, Rights, Rma, Signal};
+use oikaze_protocol::rma::{Accumulation, AtomicOp, Combine, NumberKind, Rights, Rma, Signal};
 use oikaze_protocol::wind::{Body, Segment, Token};
 use world::World;
 
@@ -47,7 +47,7 @@ fn atomic_repeats() -> bool {
 fn element_repeats() -> bool {
     let mut world = World::new(2);
     let slot = world.region(1, 5, 400);
-    let how = Accumulation { element: Element::U32, combine: Combine::Sum };
+    let how = Accumulation { element: NumberKind::U32, combine: Combine::Sum };
     let message = Rma::accumulate(5, 0, how, Body::Inline([1, 0, 0, 0].repeat(100)), T).unwrap();
     world.post(0, 1, message);
     world.run(1);

@@ -4,14 +4,15 @@
 use crate::violation::Check;
 use oikaze_os::memory::Region;
 use oikaze_protocol::Rank;
-use oikaze_protocol::rma::Element;
+use oikaze_protocol::rma::NumberKind;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Elements of each array.
 const ELEMENTS: usize = 3_000;
 /// The arrays of a node's region, one behind the other.
-const ARRAYS: [(Element, usize); 3] = [(Element::U64, 8), (Element::F64, 8), (Element::U32, 4)];
+const ARRAYS: [(NumberKind, usize); 3] =
+    [(NumberKind::U64, 8), (NumberKind::F64, 8), (NumberKind::U32, 4)];
 /// Bytes of each node's region of sums.
 pub const SUMS_LEN: usize = ELEMENTS * 20;
 
@@ -46,7 +47,7 @@ impl Addends {
 
     /// Returns the type of the elements.
     #[must_use]
-    pub fn element(&self) -> Element {
+    pub fn element(&self) -> NumberKind {
         ARRAYS[self.array].0
     }
 
@@ -60,8 +61,8 @@ impl Addends {
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let one = |add: &u8| match self.element() {
-            Element::F64 => f64::from(*add).to_ne_bytes().to_vec(),
-            Element::U32 => u32::from(*add).to_ne_bytes().to_vec(),
+            NumberKind::F64 => f64::from(*add).to_ne_bytes().to_vec(),
+            NumberKind::U32 => u32::from(*add).to_ne_bytes().to_vec(),
             _ => u64::from(*add).to_ne_bytes().to_vec(),
         };
         self.each.iter().flat_map(one).collect()
@@ -105,10 +106,10 @@ impl SumsOracle {
                 for index in 0..ELEMENTS {
                     let at = (address(array) + index * width) as u64;
                     let value = match element {
-                        Element::F64 => {
+                        NumberKind::F64 => {
                             f64::from_bits(sums.region.load_u64(at).unwrap_or(u64::MAX))
                         }
-                        Element::U32 => {
+                        NumberKind::U32 => {
                             sums.region.word::<u32>(at).load().map_or(f64::NAN, f64::from)
                         }
                         _ => sums.region.load_u64(at).map_or(f64::NAN, |value| value as f64),

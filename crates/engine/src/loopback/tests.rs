@@ -8,7 +8,7 @@ use oikaze_protocol::block::Block;
 use oikaze_protocol::limits::{
     CREDIT, MESSAGES_OF_PROGRAM_MAX, PAGE, POST_INLINE, PRESENT_PAUSE_MAX, PRESENT_TIME,
 };
-use oikaze_protocol::rma::{Accumulation, Combine, Element, Rights, RmaError};
+use oikaze_protocol::rma::{Accumulation, Combine, NumberKind, Rights, RmaError};
 use oikaze_protocol::wind::{Body, Class, Refusal, Rows, Segment};
 use std::sync::Arc;
 
@@ -209,7 +209,7 @@ fn what_is_long_is_moved_turn_by_turn() {
         &|key, _| Request::Put { to: 0, key, offset: 0, body: Body::Segment(here), signal: None },
         &|_, into| Request::Get { from: 0, key, offset: 0, into },
         &|key, _| {
-            let how = Accumulation { element: Element::U32, combine: Combine::Max };
+            let how = Accumulation { element: NumberKind::U32, combine: Combine::Max };
             let body = Body::Segment(Segment { len: len - len % 4, ..here });
             Request::Accumulate { to: 0, key, offset: 0, how, body }
         },

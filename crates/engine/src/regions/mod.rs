@@ -11,7 +11,7 @@ use oikaze_os::net::Link;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::planted::{Bug, planted};
-use oikaze_protocol::rma::{Published, Refusals, Refused, Rights, RmaError};
+use oikaze_protocol::rma::{Published, RefusalCounts, Refused, Rights, RmaError};
 use oikaze_protocol::wind::Token;
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
@@ -110,7 +110,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// How often something was refused to peers, by reasons.
     #[must_use]
-    pub fn refusal_counters(&self) -> Refusals {
+    pub fn refusal_counters(&self) -> RefusalCounts {
         *self.rma.refusals().0
     }
 

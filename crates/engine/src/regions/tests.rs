@@ -5,7 +5,7 @@ use super::super::{Completion, Failure, Request, Value, tracked};
 use oikaze_os::memory::{Holder, Region, Registered};
 use oikaze_protocol::block::Block;
 use oikaze_protocol::rma::{
-    Accumulation, AtomicOp, Combine, Destination, Element, Rights, RmaError,
+    Accumulation, AtomicOp, Combine, Destination, NumberKind, Rights, RmaError,
 };
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Class, Refusal, Rows, Segment};
@@ -259,7 +259,7 @@ fn nothing_is_begun_with_a_region_that_ends() {
     let rows = || Rows { region: mine.slot, block };
     let segment = Segment { region: mine.slot, offset: 0, len: 4096 };
     let key = there.key;
-    let how = Accumulation { element: Element::F64, combine: Combine::Sum };
+    let how = Accumulation { element: NumberKind::F64, combine: Combine::Sum };
     let sources = [
         Request::Put { to: 1, key, offset: 0, body: Body::Segment(segment), signal: None },
         Request::PutBlock {

@@ -2,7 +2,7 @@
 
 use crate::shm::fast_path::Ahead;
 use crate::{Failure, Value};
-use oikaze_os::shm::{Line, Pair, RingView};
+use oikaze_os::shm::{ControlSocket, Pair, RingView};
 use oikaze_protocol::Rank;
 use std::sync::{Arc, OnceLock};
 
@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 #[derive(Debug)]
 pub struct ShmChannel {
     view: RingView,
-    line: Arc<Line>,
+    line: Arc<ControlSocket>,
     ended: OnceLock<End>,
 }
 

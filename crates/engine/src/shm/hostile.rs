@@ -12,7 +12,7 @@ use oikaze_os::memory::{Disk, Region, Registered};
 use oikaze_os::shm::{Pair, Part};
 use oikaze_protocol::limits::{CONNECT_TIME, HEAD_MAX, PAGE, PRESENT_PAUSE_MAX, RECORD_BODY};
 use oikaze_protocol::rma::{AtomicOp, Rights};
-use oikaze_protocol::shm::{Heading, Kind};
+use oikaze_protocol::shm::{Heading, RecordKind};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Class, Refusal, Segment};
 use std::fs::File;
@@ -243,23 +243,23 @@ impl Mad {
         let key = random.of(&self.keys);
         let heading = |kind| Heading { kind, class, head: head.len(), len: 0, flag: false };
         match random.below(402) {
-            ..180 => self.put(heading(Kind::Whole), &[&head, &vec![0x66; len]]),
+            ..180 => self.put(heading(RecordKind::Whole), &[&head, &vec![0x66; len]]),
             180..220 => {
                 // One in pieces, which may come to its end.
                 let whole = RECORD_BODY + len + 1;
-                self.put(heading(Kind::Begin), &[&(whole as u64).to_le_bytes(), &head]);
-                self.put(Heading::plain(Kind::Piece, 0), &[&vec![0x77; RECORD_BODY]]);
+                self.put(heading(RecordKind::Begin), &[&(whole as u64).to_le_bytes(), &head]);
+                self.put(Heading::plain(RecordKind::Piece, 0), &[&vec![0x77; RECORD_BODY]]);
                 match random.below(8) {
-                    0 => self.put(Heading::plain(Kind::Withdrawn, 0), &[]),
+                    0 => self.put(Heading::plain(RecordKind::Withdrawn, 0), &[]),
                     1 => {}
-                    _ => self.put(Heading::plain(Kind::Piece, 0), &[&vec![0x77; len + 1]]),
+                    _ => self.put(Heading::plain(RecordKind::Piece, 0), &[&vec![0x77; len + 1]]),
                 }
             }
-            220..245 => self.put(Heading::plain(Kind::Ask, 0), &[&key.to_le_bytes()]),
+            220..245 => self.put(Heading::plain(RecordKind::Ask, 0), &[&key.to_le_bytes()]),
             245..270 => {
                 let flag = random.below(2) == 0;
                 self.put(
-                    Heading { flag, ..Heading::plain(Kind::Given, 0) },
+                    Heading { flag, ..Heading::plain(RecordKind::Given, 0) },
                     &[&7u64.to_le_bytes()],
                 );
             }
@@ -274,13 +274,13 @@ impl Mad {
             390 => drop(self.pair.line.say(&random.bytes(25), None)),
             391 => drop(self.pair.line.say(b"give a region without its memory", None)),
             392 => self.put(
-                heading(Kind::Begin),
+                heading(RecordKind::Begin),
                 &[&random.of(&[0, 1 << 30, u64::MAX]).to_le_bytes(), &head],
             ),
-            393 => self.put(Heading::plain(Kind::Piece, 0), &[&vec![1; len + 1]]),
+            393 => self.put(Heading::plain(RecordKind::Piece, 0), &[&vec![1; len + 1]]),
             394 => self.pair.inward.settle(random.of(&[64, 1 << 20, u64::MAX])),
-            395 => self.put(Heading::plain(Kind::Withdrawn, 0), &[]),
-            396 => self.put(Heading::plain(Kind::Goodbye, 0), &[]),
+            395 => self.put(Heading::plain(RecordKind::Withdrawn, 0), &[]),
+            396 => self.put(Heading::plain(RecordKind::Goodbye, 0), &[]),
             // Who is inside which region, which is over, and which is dropped.
             400.. => {
                 let at = PAGE + 8 * random.below(2 * PAGE / 8);
@@ -290,7 +290,7 @@ impl Mad {
             }
             // Exchanges that it asks for, or says that it has made.
             _ => {
-                let kind = random.of(&[Kind::Swap, Kind::Swapped]);
+                let kind = random.of(&[RecordKind::Swap, RecordKind::Swapped]);
                 self.put(
                     Heading { flag: true, ..Heading::plain(kind, 0) },
                     &[&random.of(&[0u64, 1, 2]).to_le_bytes()],

@@ -10,7 +10,7 @@ use oikaze_protocol::limits::{
     RECORD_BYTES_A_LOOK, RESERVED_MAX,
 };
 use oikaze_protocol::rma::{self, USER_HEAD};
-use oikaze_protocol::shm::{Damaged, Heading, Kind};
+use oikaze_protocol::shm::{Damaged, Heading, RecordKind};
 use oikaze_protocol::wind::{Admission, Class, Delivered, Handler, Head, Refusal};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ pub(super) struct Incoming {
     pub swapped: VecDeque<(u64, bool)>,
 }
 
-/// An answer to [`Kind::Ask`].
+/// An answer to [`RecordKind::Ask`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Given {
     pub key: u64,
@@ -111,11 +111,13 @@ impl Incoming {
             let Some(heading) = reader.peek()? else { break };
             let before = delivery;
             let outcome = match heading.kind {
-                Kind::Whole => self.whole(from, heading, reader, handler, &mut delivery)?,
+                RecordKind::Whole => self.whole(from, heading, reader, handler, &mut delivery)?,
                 _ => self.other(from, heading, reader, handler, &mut delivery)?,
             };
             // A message of several records that was let begin ends, well or not.
-            if outcome == Err(Refusal::NotPresent) && heading.kind != Kind::Piece && self.may_stay()
+            if outcome == Err(Refusal::NotPresent)
+                && heading.kind != RecordKind::Piece
+                && self.may_stay()
             {
                 self.blocked = true;
                 delivery = before;
@@ -149,7 +151,7 @@ impl Incoming {
         each: &mut impl FnMut(Class, u64, Body),
     ) -> Option<usize> {
         let heading = reader.peek().ok()??;
-        if heading.kind != Kind::Whole
+        if heading.kind != RecordKind::Whole
             || heading.head != USER_HEAD
             || self.arriving.is_some()
             || self.has_untold()
@@ -229,29 +231,34 @@ impl Incoming {
         delivery: &mut Delivery,
     ) -> Result<Result<(), Refusal>, Damaged> {
         match heading.kind {
-            Kind::Begin => return self.begin(from, heading, reader, handler),
-            Kind::Piece => {
+            RecordKind::Begin => return self.begin(from, heading, reader, handler),
+            RecordKind::Piece => {
                 // Its pages were there when it began (MEM-1.13).
                 handler.wait_for_pages(true);
                 let outcome = self.piece(from, heading.len, reader, handler, delivery);
                 handler.wait_for_pages(false);
                 return outcome;
             }
-            Kind::Withdrawn => {
+            RecordKind::Withdrawn => {
                 let arriving = self.arriving.take().ok_or(Damaged)?;
                 self.charged -= arriving.charge;
                 handler.withdrawn(from, arriving.number);
             }
-            Kind::Goodbye => self.goodbye = true,
-            Kind::Ask if self.asked.len() < ASKED_MAX => self.asked.push_back(word(reader)),
-            Kind::Given if self.given.len() < ASKED_MAX => {
+            RecordKind::Goodbye => self.goodbye = true,
+            RecordKind::Ask if self.asked.len() < ASKED_MAX => self.asked.push_back(word(reader)),
+            RecordKind::Given if self.given.len() < ASKED_MAX => {
                 self.given.push_back(Given { key: word(reader), is_there: heading.flag });
             }
-            Kind::Swap if self.swaps.len() < ASKED_MAX => self.swaps.push_back(word(reader)),
-            Kind::Swapped if self.swapped.len() < ASKED_MAX => {
+            RecordKind::Swap if self.swaps.len() < ASKED_MAX => self.swaps.push_back(word(reader)),
+            RecordKind::Swapped if self.swapped.len() < ASKED_MAX => {
                 self.swapped.push_back((word(reader), heading.flag))
             }
-            Kind::Skip | Kind::Whole | Kind::Ask | Kind::Given | Kind::Swap | Kind::Swapped => {
+            RecordKind::Skip
+            | RecordKind::Whole
+            | RecordKind::Ask
+            | RecordKind::Given
+            | RecordKind::Swap
+            | RecordKind::Swapped => {
                 return Err(Damaged);
             }
         }

@@ -10,7 +10,7 @@ use crate::shm::{Handed, LocalPeer, Settled};
 use crate::{Engine, Failure};
 use oikaze_os::memory::Region;
 use oikaze_os::net::Link;
-use oikaze_os::shm::{Line, Pair, Watch, WedgedPeer};
+use oikaze_os::shm::{ControlSocket, Pair, Watch, WedgedPeer};
 use oikaze_os::sync::make_fences;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
@@ -362,7 +362,7 @@ pub(crate) fn hear(local_peer: &mut LocalPeer) -> bool {
     for _ in 0..SAID {
         match crate::shm::exchange::hear_next(local_peer) {
             Ok(None) => break,
-            Ok(Some(said)) if Line::is_wake(&said) => {}
+            Ok(Some(said)) if ControlSocket::is_wake(&said) => {}
             // The kernel hands over bytes without their descriptor where this process may have no
             // more of them. What is not mapped is reached through the ring, and a question answered
             // in the negative; but the pages of an answer are gone with it.

@@ -28,7 +28,7 @@ use oikaze_os::shm::{Gift, Pair};
 use oikaze_protocol::Rank;
 use oikaze_protocol::counters;
 use oikaze_protocol::limits::{FAST_BATCH_BYTES_MAX, FAST_PATH_RECENT, LAST_LOOKS};
-use oikaze_protocol::shm::{Damaged, Heading, Kind};
+use oikaze_protocol::shm::{Damaged, Heading, RecordKind};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Class, Handler, Message, PostError, Refusal, Token};
 use outgoing::Outgoing;
@@ -329,22 +329,23 @@ impl LocalPeer {
 
     /// Ask for the memory of a region.
     pub fn ask(&mut self, key: u64) {
-        self.outgoing.tell(Heading::plain(Kind::Ask, 0), key);
+        self.outgoing.tell(Heading::plain(RecordKind::Ask, 0), key);
     }
 
     /// Say that the memory of a region lies in the socket, or that it cannot be had.
     pub fn answer(&mut self, key: u64, is_there: bool) {
-        self.outgoing.tell(Heading { flag: is_there, ..Heading::plain(Kind::Given, 0) }, key);
+        self.outgoing.tell(Heading { flag: is_there, ..Heading::plain(RecordKind::Given, 0) }, key);
     }
 
     /// Ask for an exchange of pages, with the number under which ours lie in the socket.
     pub fn ask_to_swap(&mut self, number: u64) {
-        self.outgoing.tell(Heading::plain(Kind::Swap, 0), number);
+        self.outgoing.tell(Heading::plain(RecordKind::Swap, 0), number);
     }
 
     /// Say that pages were exchanged and what it gets lies in the socket, or that they were not.
     pub fn answer_swap(&mut self, number: u64, is_done: bool) {
-        self.outgoing.tell(Heading { flag: is_done, ..Heading::plain(Kind::Swapped, 0) }, number);
+        self.outgoing
+            .tell(Heading { flag: is_done, ..Heading::plain(RecordKind::Swapped, 0) }, number);
     }
 
     /// The number of an exchange that it asks for.

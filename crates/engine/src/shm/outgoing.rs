@@ -15,7 +15,7 @@ use oikaze_protocol::limits::{
     BODY_MAX, GRANTS, HEAD_MAX, MESSAGE_MAX, MESSAGES_IN_FLIGHT, RECORD_BODY,
 };
 use oikaze_protocol::rma::USER_HEAD;
-use oikaze_protocol::shm::{Damaged, Heading, Kind};
+use oikaze_protocol::shm::{Damaged, Heading, RecordKind};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Class, Death, Message, PostError, Token};
 use std::collections::VecDeque;
@@ -284,11 +284,16 @@ impl Outgoing {
         let len = message.body.len();
         let charge = Credit::charge_of(message);
         let (class, token) = (message.class, message.token);
-        let heading =
-            Heading { kind: Kind::Whole, class, head: message.head.len(), len: 0, flag: false };
+        let heading = Heading {
+            kind: RecordKind::Whole,
+            class,
+            head: message.head.len(),
+            len: 0,
+            flag: false,
+        };
         let put = if len > RECORD_BODY as u64 {
             let parts = [Part::Bytes(&len.to_le_bytes()), Part::Bytes(&message.head)];
-            Put::of(writer.put(Heading { kind: Kind::Begin, ..heading }, &parts))
+            Put::of(writer.put(Heading { kind: RecordKind::Begin, ..heading }, &parts))
         } else {
             let whole = 0..usize::try_from(len).unwrap_or(usize::MAX);
             record::put(
@@ -321,9 +326,9 @@ impl Outgoing {
             let (from, len) =
                 (usize::try_from(under_way.at).unwrap_or(usize::MAX), left.min(RECORD_BODY));
             let put = match &under_way.body {
-                None => Put::of(writer.put(Heading::plain(Kind::Withdrawn, 0), &[])),
+                None => Put::of(writer.put(Heading::plain(RecordKind::Withdrawn, 0), &[])),
                 Some(body) => {
-                    let piece = Heading::plain(Kind::Piece, 0);
+                    let piece = Heading::plain(RecordKind::Piece, 0);
                     record::put(
                         piece,
                         &[],
@@ -437,7 +442,7 @@ impl Outgoing {
             self.under_way.as_mut().filter(|under_way| is_cancelled(under_way.token))
         {
             under_way.give_up();
-            if writer.put(Heading::plain(Kind::Withdrawn, 0), &[]).is_ok() {
+            if writer.put(Heading::plain(RecordKind::Withdrawn, 0), &[]).is_ok() {
                 self.credit.give_back(under_way.charge);
                 self.under_way = None;
             }
@@ -447,7 +452,7 @@ impl Outgoing {
     pub fn close(&mut self, writer: &mut Writer) {
         if !std::mem::replace(&mut self.closed, true) {
             // A local peer that has left no room for it learns it from the connection.
-            let _ = writer.put(Heading::plain(Kind::Goodbye, 0), &[]);
+            let _ = writer.put(Heading::plain(RecordKind::Goodbye, 0), &[]);
         }
     }
 

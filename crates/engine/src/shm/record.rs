@@ -3,7 +3,7 @@
 use oikaze_os::memory::RegionTable;
 use oikaze_os::shm::{Full, Part, STEP_BODY, Writer};
 use oikaze_protocol::rma::{USER_HEAD, read_rows, user_head};
-use oikaze_protocol::shm::{Heading, Kind};
+use oikaze_protocol::shm::{Heading, RecordKind};
 use oikaze_protocol::wind::{Body, Class, Rows, Segment};
 use std::ops::Range;
 
@@ -91,7 +91,7 @@ pub(super) fn put_user(
 }
 
 fn user_heading(class: Class) -> Heading {
-    Heading { kind: Kind::Whole, class, head: USER_HEAD, len: 0, flag: false }
+    Heading { kind: RecordKind::Whole, class, head: USER_HEAD, len: 0, flag: false }
 }
 
 /// Apart, so that a short one's heading need not be in memory.

@@ -6,7 +6,7 @@ use super::ending::Ending;
 use super::error::LaunchError;
 use super::guard::Guard;
 use super::output::Sink;
-use super::pipe::{Control, News, Order, Up, VERSION};
+use super::pipe::{AgentMessage, Control, Order, Up, VERSION};
 use super::program::find_program;
 use super::{
     Event, SIGCHLD, SIGKILL, SIGSTOP, SIGXFSZ, forward_signals, stop_myself, stops, take_signals,
@@ -74,7 +74,7 @@ pub fn agent(helper: &Path) -> Result<(), LaunchError> {
                 why.status(),
             );
             for rank in ranks {
-                up.tell(&News::Ended(rank, how.clone()));
+                up.tell(&AgentMessage::Ended(rank, how.clone()));
             }
         }
     }
@@ -91,7 +91,7 @@ fn work<W: std::io::Write + Send>(order: Order, up: &Up<W>) -> Result<Work, Laun
         Some(directory) => std::env::set_current_dir(directory)
             .map_err(LaunchError::system(format!("enter {}", directory.display())))?,
         None => {
-            up.tell(&News::Note(format!(
+            up.tell(&AgentMessage::Note(format!(
                 "{} does not exist there: running in the home directory",
                 order.directory.0.display()
             )));
@@ -131,7 +131,7 @@ fn serve<W: std::io::Write + Send>(
 ) {
     loop {
         for (rank, how) in crew.reap(guard) {
-            up.tell(&News::Ended(rank, how));
+            up.tell(&AgentMessage::Ended(rank, how));
         }
         let over = crew.is_empty();
         if over && crew.is_drained() {

@@ -6,7 +6,7 @@ use super::error::LaunchError;
 use super::guard::Guard;
 use super::output::{Sink, Stream, pump};
 use super::program;
-use crate::environment::{self, Place};
+use crate::environment::{self, NodePlace};
 use crate::{Secret, Settings};
 use oikaze_os::inherited::Inheritance;
 use oikaze_os::process::isolate;
@@ -208,7 +208,7 @@ fn command(work: &Work, rank: Rank, wrap: &[String], secret: Option<&Inheritance
         }
         None => Command::new(&work.program),
     };
-    let place = Place {
+    let place = NodePlace {
         store: work.store.clone(),
         rank,
         size: work.size,

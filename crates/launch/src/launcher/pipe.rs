@@ -161,7 +161,7 @@ pub enum Control {
 
 /// Messages of an agent to the launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum AgentMessage {
     /// Output of a node.
     Output(Rank, Stream, Vec<u8>),
     /// An output stream of a node has ended.
@@ -172,36 +172,39 @@ pub enum News {
     Note(String),
 }
 
-impl News {
+impl AgentMessage {
     fn encode(&self) -> Vec<u8> {
         let number = |stream: Stream| stream as u8;
         let (kind, rank, bytes) = match self {
-            News::Output(rank, stream, bytes) => (number(*stream), *rank, bytes.clone()),
-            News::OutputEnd(rank, stream) => (2 + number(*stream), *rank, Vec::new()),
-            News::Ended(rank, Ending::Status(status)) => (5, *rank, vec![*status]),
-            News::Ended(rank, Ending::Signal(signal)) => (6, *rank, signal.to_le_bytes().to_vec()),
-            News::Ended(rank, Ending::Lost(why, status)) => {
+            AgentMessage::Output(rank, stream, bytes) => (number(*stream), *rank, bytes.clone()),
+            AgentMessage::OutputEnd(rank, stream) => (2 + number(*stream), *rank, Vec::new()),
+            AgentMessage::Ended(rank, Ending::Status(status)) => (5, *rank, vec![*status]),
+            AgentMessage::Ended(rank, Ending::Signal(signal)) => {
+                (6, *rank, signal.to_le_bytes().to_vec())
+            }
+            AgentMessage::Ended(rank, Ending::Lost(why, status)) => {
                 (7, *rank, [&[*status][..], why.as_bytes()].concat())
             }
-            News::Note(text) => (8, 0, text.clone().into_bytes()),
+            AgentMessage::Note(text) => (8, 0, text.clone().into_bytes()),
         };
         let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         [&[kind][..], &rank.to_le_bytes(), &length.to_le_bytes(), &bytes].concat()
     }
 
-    fn decode(kind: u8, rank: Rank, bytes: Vec<u8>) -> Option<News> {
+    fn decode(kind: u8, rank: Rank, bytes: Vec<u8>) -> Option<AgentMessage> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Some(match (kind, &bytes[..]) {
-            (1, _) => News::Output(rank, Stream::Out, bytes),
-            (2, _) => News::Output(rank, Stream::Err, bytes),
-            (3, []) => News::OutputEnd(rank, Stream::Out),
-            (4, []) => News::OutputEnd(rank, Stream::Err),
-            (5, [status]) => News::Ended(rank, Ending::Status(*status)),
-            (6, signal) => {
-                News::Ended(rank, Ending::Signal(i32::from_le_bytes(signal.try_into().ok()?)))
-            }
-            (7, [status, why @ ..]) => News::Ended(rank, Ending::Lost(text(why), *status)),
-            (8, why) => News::Note(text(why)),
+            (1, _) => AgentMessage::Output(rank, Stream::Out, bytes),
+            (2, _) => AgentMessage::Output(rank, Stream::Err, bytes),
+            (3, []) => AgentMessage::OutputEnd(rank, Stream::Out),
+            (4, []) => AgentMessage::OutputEnd(rank, Stream::Err),
+            (5, [status]) => AgentMessage::Ended(rank, Ending::Status(*status)),
+            (6, signal) => AgentMessage::Ended(
+                rank,
+                Ending::Signal(i32::from_le_bytes(signal.try_into().ok()?)),
+            ),
+            (7, [status, why @ ..]) => AgentMessage::Ended(rank, Ending::Lost(text(why), *status)),
+            (8, why) => AgentMessage::Note(text(why)),
             _ => return None,
         })
     }
@@ -210,7 +213,7 @@ impl News {
     ///
     /// # Errors
     /// The stream is cut off inside a frame, or is not an agent's.
-    pub fn read(from: &mut impl Read) -> io::Result<Option<News>> {
+    pub fn read(from: &mut impl Read) -> io::Result<Option<AgentMessage>> {
         let mut kind = [0];
         if from.read(&mut kind)? == 0 {
             return Ok(None);
@@ -228,7 +231,7 @@ impl News {
         let mut bytes = vec![0; length];
         from.read_exact(&mut bytes)?;
         let [kind] = kind;
-        News::decode(kind, u32::from_le_bytes(rank), bytes).map(Some).ok_or_else(foreign)
+        AgentMessage::decode(kind, u32::from_le_bytes(rank), bytes).map(Some).ok_or_else(foreign)
     }
 }
 
@@ -250,7 +253,7 @@ impl<W: Write + Send> Up<W> {
     }
 
     /// Sends news. Returns `false` if the launcher is gone.
-    pub fn tell(&self, news: &News) -> bool {
+    pub fn tell(&self, news: &AgentMessage) -> bool {
         self.busy.during(|| {
             let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
             to.write_all(&news.encode()).and_then(|()| to.flush()).is_ok()
@@ -260,10 +263,10 @@ impl<W: Write + Send> Up<W> {
 
 impl<W: Write + Send> Sink for Up<W> {
     fn write(&self, rank: Rank, stream: Stream, bytes: &[u8]) -> bool {
-        self.tell(&News::Output(rank, stream, bytes.to_vec()))
+        self.tell(&AgentMessage::Output(rank, stream, bytes.to_vec()))
     }
     fn end(&self, rank: Rank, stream: Stream) {
-        self.tell(&News::OutputEnd(rank, stream));
+        self.tell(&AgentMessage::OutputEnd(rank, stream));
     }
     fn is_busy(&self) -> bool {
         self.busy.is_any()
@@ -275,17 +278,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn news() -> impl Strategy<Value = News> {
+    fn news() -> impl Strategy<Value = AgentMessage> {
         let stream = || prop_oneof![Just(Stream::Out), Just(Stream::Err)];
         prop_oneof![
             (any::<u32>(), stream(), proptest::collection::vec(any::<u8>(), 0..50))
-                .prop_map(|(r, s, b)| News::Output(r, s, b)),
-            (any::<u32>(), stream()).prop_map(|(r, s)| News::OutputEnd(r, s)),
-            (any::<u32>(), any::<u8>()).prop_map(|(r, s)| News::Ended(r, Ending::Status(s))),
-            (any::<u32>(), any::<i32>()).prop_map(|(r, s)| News::Ended(r, Ending::Signal(s))),
+                .prop_map(|(r, s, b)| AgentMessage::Output(r, s, b)),
+            (any::<u32>(), stream()).prop_map(|(r, s)| AgentMessage::OutputEnd(r, s)),
+            (any::<u32>(), any::<u8>())
+                .prop_map(|(r, s)| AgentMessage::Ended(r, Ending::Status(s))),
+            (any::<u32>(), any::<i32>())
+                .prop_map(|(r, s)| AgentMessage::Ended(r, Ending::Signal(s))),
             (any::<u32>(), any::<u8>(), ".{0,20}")
-                .prop_map(|(r, s, t)| News::Ended(r, Ending::Lost(t, s))),
-            ".{0,20}".prop_map(News::Note),
+                .prop_map(|(r, s, t)| AgentMessage::Ended(r, Ending::Lost(t, s))),
+            ".{0,20}".prop_map(AgentMessage::Note),
         ]
     }
 
@@ -299,18 +304,18 @@ mod tests {
 
         #[test]
         fn both_ways(list in proptest::collection::vec(news(), 0..10)) {
-            let bytes: Vec<u8> = list.iter().flat_map(News::encode).collect();
+            let bytes: Vec<u8> = list.iter().flat_map(AgentMessage::encode).collect();
             let mut from = &bytes[..];
             for news in list {
-                prop_assert_eq!(News::read(&mut from).unwrap(), Some(news));
+                prop_assert_eq!(AgentMessage::read(&mut from).unwrap(), Some(news));
             }
-            prop_assert_eq!(News::read(&mut from).unwrap(), None);
+            prop_assert_eq!(AgentMessage::read(&mut from).unwrap(), None);
         }
 
         #[test]
         fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
             let mut from = &bytes[..];
-            while let Ok(Some(_)) = News::read(&mut from) {}
+            while let Ok(Some(_)) = AgentMessage::read(&mut from) {}
         }
     }
 }

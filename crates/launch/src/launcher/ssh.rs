@@ -4,7 +4,7 @@ use super::Event;
 use super::ending::{Ending, STATUS_LAUNCHER};
 use super::error::LaunchError;
 use super::output::{Sink, Terminal};
-use super::pipe::{Control, MAGIC, News, Order};
+use super::pipe::{AgentMessage, Control, MAGIC, Order};
 use oikaze_os::process::isolate;
 use oikaze_protocol::Rank;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -220,17 +220,17 @@ fn listen(
             return Err(std::io::Error::other("no agent answered"));
         }
         if line.trim_ascii_end() == MAGIC.as_bytes() {
-            while let Some(news) = News::read(&mut output)? {
+            while let Some(news) = AgentMessage::read(&mut output)? {
                 match news {
                     // Written by this thread, so that a slow reader here holds up the nodes there
                     // instead of filling the memory here.
-                    News::Output(rank, stream, bytes) => {
+                    AgentMessage::Output(rank, stream, bytes) => {
                         // If no reader is left, the agent's own next line finds out.
                         terminal.write(rank, stream, &bytes);
                     }
-                    News::OutputEnd(rank, stream) => terminal.end(rank, stream),
-                    News::Note(text) => terminal.say(&text),
-                    News::Ended(rank, how) => {
+                    AgentMessage::OutputEnd(rank, stream) => terminal.end(rank, stream),
+                    AgentMessage::Note(text) => terminal.say(&text),
+                    AgentMessage::Ended(rank, how) => {
                         if events.send(Event::Ended(index, rank, how)).is_err() {
                             return Ok(());
                         }

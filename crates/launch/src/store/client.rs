@@ -11,9 +11,9 @@ use super::protocol::{LENGTH_LEN, Reply, Request, UNASKED};
 use super::seal::{self, From, Seal};
 use crate::bootstrap::{Bootstrap, check_key, check_value};
 use crate::clock::{Clock, TICK};
-use crate::environment::Place;
+use crate::environment::NodePlace;
 use crate::{JobError, MEET_TIME, NodeEnd, Secret, Settings};
-use answering::{Answering, News};
+use answering::{Answering, NewsCallbacks};
 use connect::{Connected, Process, Search};
 use oikaze_os::origin::Origin;
 use oikaze_os::signals::spawn;
@@ -32,13 +32,13 @@ const ANSWER_TIME: Duration = Duration::from_secs(30);
 /// State that the reading thread and the callers share.
 #[derive(Default)]
 struct Shared {
-    state: Mutex<State>,
+    state: Mutex<ClientState>,
     changed: Condvar,
-    news: News,
+    news: NewsCallbacks,
 }
 
 #[derive(Default)]
-struct State {
+struct ClientState {
     /// Replies by request: absent when no thread waits, `None` until answered.
     pending: HashMap<u32, Option<Reply>>,
     last_id: u32,
@@ -48,7 +48,7 @@ struct State {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ClientState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -60,7 +60,7 @@ impl Shared {
 
 /// Connection to the store.
 pub struct Client {
-    place: Place,
+    place: NodePlace,
     settings: Settings,
     shared: Arc<Shared>,
     link: Arc<Link>,
@@ -73,7 +73,7 @@ impl Client {
     ///
     /// # Errors
     /// The store cannot be reached, does not prove the secret, or refuses this process.
-    pub fn connect(place: Place, settings: Settings) -> Result<Client, JobError> {
+    pub fn connect(place: NodePlace, settings: Settings) -> Result<Client, JobError> {
         let limit = settings.time_limit.unwrap_or(MEET_TIME);
         let process = Process::new()?;
         let (addresses, unresolved) = connect::resolve(&place.store);

@@ -13,7 +13,7 @@ pub struct Claim {
     pub attempt: u32,
 }
 
-struct Place {
+struct RankHolder {
     claim: Claim,
     is_connected: bool,
     /// Set once the process has published. Others may know its values, so no other process can
@@ -23,7 +23,7 @@ struct Place {
 
 /// Table of the ranks that have been taken.
 #[derive(Default)]
-pub(super) struct Places(BTreeMap<Rank, Place>);
+pub(super) struct Places(BTreeMap<Rank, RankHolder>);
 
 impl Places {
     /// Gives a rank to a connection. Returns `true` if the connection continues an earlier one of
@@ -54,7 +54,7 @@ impl Places {
             }
             _ => {}
         }
-        self.0.insert(rank, Place { claim, is_connected: true, has_published: false });
+        self.0.insert(rank, RankHolder { claim, is_connected: true, has_published: false });
         Ok(false)
     }
 

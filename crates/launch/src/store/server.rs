@@ -7,7 +7,7 @@ use super::places::Claim;
 use super::protocol::{Greeting, HANDSHAKE_MAX, QUESTION_MAX, Reply, Request, clip_to};
 use super::seal::{self, Seal};
 use super::surveys::{Surveys, collect};
-use super::table::{Answer, Notice, Table};
+use super::table::{NodeAnswer, Notice, Table};
 use crate::clock::{Clock, TICK};
 use crate::{JobError, NodeEnd, Secret};
 use oikaze_os::origin::Origin;
@@ -33,7 +33,7 @@ enum Command {
     Abort(String),
     Ended(NodeEnd),
     /// Question, limit, and the destination of each node's answer.
-    AskAll(String, Duration, Sender<Answer>),
+    AskAll(String, Duration, Sender<NodeAnswer>),
 }
 
 /// Function that the store's thread calls for each request of a node to the launcher. It must not
@@ -158,7 +158,7 @@ impl Drop for Server {
     }
 }
 
-enum Phase {
+enum ConnectionPhase {
     /// Has been greeted, and must prove the secret until this time.
     Stranger(Greeting, Duration),
     /// Is a node: its rank, its connection, and the seals of both directions.
@@ -172,7 +172,7 @@ struct Connection {
     /// Address of the other end.
     from: IpAddr,
     accepted: Duration,
-    phase: Phase,
+    phase: ConnectionPhase,
     read: Vec<u8>,
     unsent: Vec<u8>,
     closed: bool,
@@ -216,7 +216,7 @@ impl Doors {
             }
             for connection in &mut self.connections {
                 connection.flush(now);
-                let Phase::Node(rank, claim, _) = &connection.phase else { continue };
+                let ConnectionPhase::Node(rank, claim, _) = &connection.phase else { continue };
                 if !table.holds(*rank, claim) {
                     connection.closed = true;
                 } else if connection.closed {
@@ -230,8 +230,10 @@ impl Doors {
     /// Waits until there is something to do. Returns `false` when the server is dropped.
     fn wait(&mut self, table: &Table) -> bool {
         let deadlines = self.connections.iter().filter_map(|connection| match connection.phase {
-            Phase::Stranger(_, deadline) | Phase::Leaving(deadline) => Some(deadline),
-            Phase::Node(..) => None,
+            ConnectionPhase::Stranger(_, deadline) | ConnectionPhase::Leaving(deadline) => {
+                Some(deadline)
+            }
+            ConnectionPhase::Node(..) => None,
         });
         let now = self.clock.now();
         let rest = Some(self.rests_until).filter(|&until| until > now);
@@ -268,7 +270,7 @@ impl Doors {
     fn answer(&mut self, table: &mut Table) {
         let mut at: HashMap<Rank, usize> = HashMap::new();
         for (index, connection) in self.connections.iter().enumerate() {
-            if let Phase::Node(rank, claim, _) = &connection.phase
+            if let ConnectionPhase::Node(rank, claim, _) = &connection.phase
                 && table.holds(*rank, claim)
             {
                 at.insert(*rank, index);
@@ -286,7 +288,7 @@ impl Doors {
 
 impl Connection {
     fn push(&mut self, id: u32, reply: &Reply) {
-        let Phase::Node(_, _, seals) = &mut self.phase else { return };
+        let ConnectionPhase::Node(_, _, seals) = &mut self.phase else { return };
         self.unsent.extend(seals.1.frame(&reply.encode(id)));
         self.closed |= self.unsent.len() > UNREAD_MAX;
     }
@@ -296,7 +298,7 @@ impl Connection {
             self.closed = true;
         }
         while !self.closed {
-            let sealed = matches!(self.phase, Phase::Node(..));
+            let sealed = matches!(self.phase, ConnectionPhase::Node(..));
             match seal::cut(&mut self.read, sealed) {
                 Ok(None) => break,
                 Ok(Some(content)) => self.content(&content, now, secret, table),
@@ -308,7 +310,11 @@ impl Connection {
     /// Reads the bytes that are there, up to a bound. Returns `None` when the other end has closed.
     fn fill(&mut self) -> Option<()> {
         let mut chunk = [0; 4096];
-        let max = if matches!(self.phase, Phase::Node(..)) { READ_CHUNK } else { HANDSHAKE_MAX };
+        let max = if matches!(self.phase, ConnectionPhase::Node(..)) {
+            READ_CHUNK
+        } else {
+            HANDSHAKE_MAX
+        };
         let mut taken = 0;
         while taken < max {
             match self.stream.read(&mut chunk) {
@@ -327,14 +333,16 @@ impl Connection {
 
     fn content(&mut self, content: &[u8], now: Duration, secret: &Secret, table: &mut Table) {
         match &mut self.phase {
-            Phase::Leaving(_) => {}
-            Phase::Node(rank, _, seals) => match seals.0.open(content).and_then(Request::decode) {
-                Ok((id, request)) => table.request(now, *rank, id, request),
-                Err(_) => self.closed = true,
-            },
-            Phase::Stranger(greeting, _) => {
+            ConnectionPhase::Leaving(_) => {}
+            ConnectionPhase::Node(rank, _, seals) => {
+                match seals.0.open(content).and_then(Request::decode) {
+                    Ok((id, request)) => table.request(now, *rank, id, request),
+                    Err(_) => self.closed = true,
+                }
+            }
+            ConnectionPhase::Stranger(greeting, _) => {
                 let (phase, verdict) = admission::judge(content, greeting, now, secret, table);
-                if matches!(phase, Phase::Node(..)) {
+                if matches!(phase, ConnectionPhase::Node(..)) {
                     // Without these options a lossy path is only slower.
                     let _ = patience::notice_stalls(&self.stream);
                 }
@@ -354,11 +362,11 @@ impl Connection {
             }
         }
         match self.phase {
-            Phase::Stranger(_, deadline) => self.closed |= deadline <= now,
+            ConnectionPhase::Stranger(_, deadline) => self.closed |= deadline <= now,
             // The other end closes when it has read the refusal. Closing first could reset the
             // connection before that.
-            Phase::Leaving(deadline) => self.closed |= deadline <= now,
-            Phase::Node(..) => {}
+            ConnectionPhase::Leaving(deadline) => self.closed |= deadline <= now,
+            ConnectionPhase::Node(..) => {}
         }
     }
 }

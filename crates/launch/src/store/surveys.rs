@@ -1,6 +1,6 @@
 //! Questions of the launcher to all nodes at once (LAUNCH-2.3).
 
-use super::table::{Answer, Table};
+use super::table::{NodeAnswer, Table};
 use oikaze_protocol::Rank;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::mpsc::{Receiver, Sender};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Surveys of the launcher: destination and number of the missing answers, by token.
 #[derive(Default)]
 pub struct Surveys {
-    open: HashMap<u64, (Sender<Answer>, u32)>,
+    open: HashMap<u64, (Sender<NodeAnswer>, u32)>,
     last: u64,
 }
 
@@ -21,7 +21,7 @@ impl Surveys {
         table: &mut Table,
         question: &str,
         limit: Duration,
-        to: Sender<Answer>,
+        to: Sender<NodeAnswer>,
     ) {
         self.last += 1;
         self.open.insert(self.last, (to, table.size()));
@@ -50,7 +50,7 @@ impl Surveys {
 pub fn collect(
     size: u32,
     deadline: Instant,
-    answers: &Receiver<Answer>,
+    answers: &Receiver<NodeAnswer>,
 ) -> Vec<(Rank, Option<String>)> {
     let mut all: BTreeMap<Rank, Option<String>> = (0..size).map(|rank| (rank, None)).collect();
     for _ in 0..size {

@@ -47,13 +47,13 @@ pub struct Table {
     aborted: Option<String>,
     questions: Questions,
     replies: VecDeque<(Rank, u32, Reply)>,
-    answers: VecDeque<Answer>,
+    answers: VecDeque<NodeAnswer>,
     notices: VecDeque<Notice>,
 }
 
 /// Answer of a node to a question of the launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct NodeAnswer {
     /// Token as given to [`Table::ask`].
     pub token: u64,
     /// Rank of the node that was asked.
@@ -231,7 +231,7 @@ impl Table {
     fn answer(&mut self, asker: Asker, to: Rank, answer: Result<String, String>) {
         match (asker, answer) {
             (Asker::Launcher(token), text) => {
-                self.answers.push_back(Answer { token, rank: to, text: text.ok() })
+                self.answers.push_back(NodeAnswer { token, rank: to, text: text.ok() })
             }
             (Asker::Node(rank, id), Ok(text)) => {
                 self.reply(rank, id, Reply::Done(text.into_bytes()))
@@ -466,7 +466,7 @@ impl Table {
     }
 
     /// Returns the next answer to a question of the launcher.
-    pub fn poll_answer(&mut self) -> Option<Answer> {
+    pub fn poll_answer(&mut self) -> Option<NodeAnswer> {
         self.answers.pop_front()
     }
 

@@ -8,7 +8,7 @@ use super::protocol::{Greeting, NONCE_LEN, Proof, Reply, Request, VERSION, Verdi
 use super::seal::{self, From, Seal};
 use super::table::Table;
 use super::*;
-use crate::environment::Place;
+use crate::environment::NodePlace;
 use crate::{Bootstrap, JobError, NodeEnd, Secret, Settings};
 use proptest::prelude::*;
 use std::collections::{HashMap, HashSet};
@@ -27,9 +27,9 @@ fn serve(size: u32) -> Server {
     Server::start(TcpListener::bind("127.0.0.1:0").unwrap(), size, secret()).unwrap()
 }
 
-fn place(server: &Server, rank: u32, size: u32) -> Place {
+fn place(server: &Server, rank: u32, size: u32) -> NodePlace {
     let store = format!("127.0.0.1:{}", server.port());
-    Place { store, rank, size, local_rank: 0, local_size: 1, secret: secret(), incarnation: 1 }
+    NodePlace { store, rank, size, local_rank: 0, local_size: 1, secret: secret(), incarnation: 1 }
 }
 
 fn join(server: &Server, rank: u32, size: u32) -> Result<Client, JobError> {
@@ -91,7 +91,7 @@ fn strangers_are_told_why() {
     assert!(refusal(join(&server, 0, 2)).contains("node 0 has joined already"));
     assert!(refusal(join(&server, 2, 2)).contains("rank 2 is out of range"));
     assert!(refusal(join(&server, 1, 3)).contains("3 nodes, but it has 2"));
-    let wrong = Place { secret: Secret::from_bytes([6; 32]), ..place(&server, 1, 2) };
+    let wrong = NodePlace { secret: Secret::from_bytes([6; 32]), ..place(&server, 1, 2) };
     let said = refusal(Client::connect(wrong, Settings::default()));
     assert!(said.contains("does not know this job's secret"), "{said}");
     assert!(join(&server, 1, 2).is_ok(), "the right one still gets in");
@@ -114,15 +114,17 @@ fn a_place_can_be_taken_again_after_leaving() {
 fn nobody_listens() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let server = serve(1);
-    let nowhere =
-        Place { store: format!("127.0.0.1:{free},no.such.host.invalid:1"), ..place(&server, 0, 1) };
+    let nowhere = NodePlace {
+        store: format!("127.0.0.1:{free},no.such.host.invalid:1"),
+        ..place(&server, 0, 1)
+    };
     let said = Client::connect(nowhere, Settings::default()).err().unwrap().to_string();
     assert!(
         said.contains(&format!("127.0.0.1:{free}: ")) && said.contains("no.such.host.invalid"),
         "{said}"
     );
     // One good address among bad ones is enough.
-    let mixed = Place {
+    let mixed = NodePlace {
         store: format!("127.0.0.1:{free},127.0.0.1:{}", server.port()),
         ..place(&server, 0, 1)
     };
@@ -174,7 +176,7 @@ fn another_version_is_named_by_both_ends() {
         let _ = stream.read(&mut [0; 16]);
     });
     let server = serve(1);
-    let said = Client::connect(Place { store, ..place(&server, 0, 1) }, Settings::default())
+    let said = Client::connect(NodePlace { store, ..place(&server, 0, 1) }, Settings::default())
         .err()
         .unwrap()
         .to_string();
@@ -218,7 +220,7 @@ fn an_impostor_is_not_believed() {
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let server = serve(1);
-    let said = Client::connect(Place { store, ..place(&server, 0, 1) }, Settings::default())
+    let said = Client::connect(NodePlace { store, ..place(&server, 0, 1) }, Settings::default())
         .err()
         .unwrap();
     impostor.join().unwrap();

@@ -14,7 +14,7 @@ use oikaze_os::net::{Bind, UdpLink};
 use oikaze_os::shm::{Pair, Part};
 use oikaze_protocol::coherence::{Access, Pages};
 use oikaze_protocol::rma::{Operation as Asked, Published, Rights};
-use oikaze_protocol::shm::{Heading, Kind};
+use oikaze_protocol::shm::{Heading, RecordKind};
 use oikaze_protocol::wind::{Body, Class};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -72,8 +72,13 @@ fn node_with_helper(tracker: Option<Arc<dyn Tracker>>) -> (Arc<Node>, Pair) {
 
 fn put_message(local_peer: &mut Pair, tag: u64) {
     let head = Asked::User { tag }.encode();
-    let heading =
-        Heading { kind: Kind::Whole, class: Class::Ordered, head: head.len(), len: 0, flag: false };
+    let heading = Heading {
+        kind: RecordKind::Whole,
+        class: Class::Ordered,
+        head: head.len(),
+        len: 0,
+        flag: false,
+    };
     local_peer.outward.put(heading, &[Part::Bytes(&head)]).unwrap();
 }
 

@@ -6,10 +6,10 @@ use crate::Rank;
 use crate::node::BOARD_BYTES;
 use oikaze_engine::{Counters, Engine};
 use oikaze_os::net::{self, Link};
-use oikaze_os::stats_page::Layout;
+use oikaze_os::stats_page::RecordLayout;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::NODES_MAX;
-use oikaze_protocol::rma::Refusals;
+use oikaze_protocol::rma::RefusalCounts;
 use oikaze_protocol::wind::{self, Death, Histogram, Snapshot, Standing};
 use oikaze_protocol::{coherence, counters};
 use std::net::SocketAddr;
@@ -32,8 +32,8 @@ const NODE_WORDS: usize = 7
     + WAITS_WORDS
     + Counters::COUNT
     + LinkCounters::COUNT
-    + coherence::Statistics::COUNT
-    + Refusals::COUNT
+    + coherence::CoherenceStatistics::COUNT
+    + RefusalCounts::COUNT
     + PathStates::COUNT
     + 2 * REASON_WORDS;
 const PEER_WORDS: usize = 5 + wind::Statistics::COUNT + Gauges::COUNT + 2 * HISTOGRAM_WORDS;
@@ -41,9 +41,9 @@ const PEER_WORDS: usize = 5 + wind::Statistics::COUNT + Gauges::COUNT + 2 * HIST
 /// Returns the layout of the board of a node in a job of `nodes` nodes: the node's own record, then
 /// one for each rank.
 #[must_use]
-pub fn layout(nodes: u32) -> Layout {
+pub fn layout(nodes: u32) -> RecordLayout {
     let words = if NODE_WORDS > PEER_WORDS { NODE_WORDS } else { PEER_WORDS };
-    Layout { version: VERSION, records: nodes as usize + 1, words }
+    RecordLayout { version: VERSION, records: nodes as usize + 1, words }
 }
 
 /// Version of the page. Two releases understand each other if they count the same things in the
@@ -52,8 +52,8 @@ const VERSION: u64 = {
     let mut hash = 0xcbf2_9ce4_8422_2325 ^ FORMAT ^ (Histogram::BUCKETS as u64) << 32;
     hash = fingerprint(hash, Counters::NAMES);
     hash = fingerprint(hash, LinkCounters::NAMES);
-    hash = fingerprint(hash, coherence::Statistics::NAMES);
-    hash = fingerprint(hash, Refusals::NAMES);
+    hash = fingerprint(hash, coherence::CoherenceStatistics::NAMES);
+    hash = fingerprint(hash, RefusalCounts::NAMES);
     hash = fingerprint(hash, PathStates::NAMES);
     hash = fingerprint(hash, wind::Statistics::NAMES);
     fingerprint(hash, Gauges::NAMES)
@@ -309,9 +309,9 @@ pub struct NodePage {
     /// The link's counters.
     pub link: LinkCounters,
     /// The shared arrays' counters.
-    pub coherence: coherence::Statistics,
+    pub coherence: coherence::CoherenceStatistics,
     /// Accesses that this node refused to peers.
-    pub refusals: Refusals,
+    pub refusals: RefusalCounts,
     /// Fast paths, in use or not.
     pub paths: PathStates,
     /// Reason why the first node of this machine shares no memory with this one; empty if all do.
@@ -351,8 +351,8 @@ impl NodePage {
             waits: row.line(WAITS_WORDS)?,
             engine: Counters::from_values(row.all()?),
             link: LinkCounters::from_values(row.all()?),
-            coherence: coherence::Statistics::from_values(row.all()?),
-            refusals: Refusals::from_values(row.all()?),
+            coherence: coherence::CoherenceStatistics::from_values(row.all()?),
+            refusals: RefusalCounts::from_values(row.all()?),
             paths: PathStates::from_values(row.all()?),
             first_unshared: row.line(REASON_WORDS)?,
             first_unmapped: row.line(REASON_WORDS)?,

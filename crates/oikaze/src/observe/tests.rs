@@ -2,7 +2,7 @@ use super::page::*;
 use super::slow::PathStates;
 use super::words::{Reader, Row};
 use oikaze_engine::Counters;
-use oikaze_protocol::rma::Refusals;
+use oikaze_protocol::rma::RefusalCounts;
 use oikaze_protocol::wind::{self, Histogram};
 use oikaze_protocol::{coherence, limits};
 use proptest::prelude::*;
@@ -56,8 +56,8 @@ fn node() -> impl Strategy<Value = NodePage> {
                 waits: waits.chars().take(384).collect(),
                 engine: Counters::from_values(engine),
                 link: LinkCounters::from_values(link),
-                coherence: coherence::Statistics::from_values(coherence),
-                refusals: Refusals::from_values(refusals),
+                coherence: coherence::CoherenceStatistics::from_values(coherence),
+                refusals: RefusalCounts::from_values(refusals),
                 paths: PathStates::from_values(paths),
                 first_unshared: unshared,
                 first_unmapped: unmapped,

@@ -3,7 +3,7 @@
 use super::RemoteRegion;
 use crate::{LocalRegion, Result};
 use oikaze_os::memory::placement::{
-    Pages, Placed, Placement, PlacementError, Way, check, page_size, whole_units,
+    PageRange, Placed, Placement, PlacementError, PlacementMethod, check, page_size, whole_units,
 };
 use oikaze_os::memory::{MemoryError, Region};
 use oikaze_protocol::rma::Rights;
@@ -68,7 +68,7 @@ impl RemoteRegion {
         pages: u64,
     ) -> Result<Placed> {
         self.peer.node.check_process(|| "exchanging pages".into())?;
-        let len = check(Pages { region: here, offset: here_offset }, pages)?;
+        let len = check(PageRange { region: here, offset: here_offset }, pages)?;
         let page = page_size() as u64;
         if !offset.is_multiple_of(page) {
             return Err(PlacementError::Misaligned { offset, page }.into());
@@ -186,10 +186,16 @@ impl Both<'_> {
         let source = here.slice(from..from.saturating_add(end))?;
         // Without a time limit, because the wait ends with the operation or with its owner.
         there.put(self.offset + at, source).wait_to_the_end()?;
-        let (from, to) =
-            (Pages { region: &aside, offset: 0 }, Pages { region: here, offset: here_offset });
-        self.placed +=
-            Placement::of_this_process().transfer(from, to, len / page_size() as u64, Way::Copy)?;
+        let (from, to) = (
+            PageRange { region: &aside, offset: 0 },
+            PageRange { region: here, offset: here_offset },
+        );
+        self.placed += Placement::of_this_process().transfer(
+            from,
+            to,
+            len / page_size() as u64,
+            PlacementMethod::Copy,
+        )?;
         Ok(())
     }
 

@@ -12,7 +12,7 @@
 use super::Why;
 use oikaze_launch::{Bootstrap, JobError};
 use oikaze_os::error_text::remedy_of;
-use oikaze_os::shm::{CALLERS_MAX, Line, Listener, Pair, Side, shared_memory};
+use oikaze_os::shm::{CALLERS_MAX, ControlSocket, Listener, Pair, PairRole, shared_memory};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::LOCAL_PEERS_AGREE_TIME;
 use rustix::fd::{AsFd, OwnedFd};
@@ -72,7 +72,7 @@ struct Verdicts(BTreeMap<Rank, Option<Why>>);
 /// Call that is not answered yet.
 pub(super) struct Calling {
     rank: Rank,
-    line: Line,
+    line: ControlSocket,
     memory: OwnedFd,
     nonce: [u8; NONCE],
 }
@@ -231,7 +231,7 @@ impl<'a> Meeting<'a> {
     pub fn be_called(
         &self,
         coming: &[Rank],
-        mut next: impl FnMut() -> Option<io::Result<Line>>,
+        mut next: impl FnMut() -> Option<io::Result<ControlSocket>>,
     ) -> Outcomes {
         let mut outcomes = Outcomes::new();
         let mut why =
@@ -262,7 +262,11 @@ impl<'a> Meeting<'a> {
         outcomes
     }
 
-    fn answer(&self, line: Line, coming: &[Rank]) -> io::Result<(Rank, Result<Pair, Why>)> {
+    fn answer(
+        &self,
+        line: ControlSocket,
+        coming: &[Rank],
+    ) -> io::Result<(Rank, Result<Pair, Why>)> {
         let strange = |why: &'static str| io::Error::new(io::ErrorKind::InvalidData, why);
         let mut said = line.hear()?.ok_or_else(|| strange("a call without a word"))?;
         let memory = said.descriptor.take();
@@ -290,7 +294,7 @@ impl<'a> Meeting<'a> {
         }
         Ok((
             from,
-            Pair::new(&memory, Side::Called, line)
+            Pair::new(&memory, PairRole::Called, line)
                 .map_err(|why| format!("its memory cannot be used: {why}")),
         ))
     }
@@ -331,7 +335,7 @@ impl<'a> Meeting<'a> {
         if !self.job.secret().verify(&parts, said.bytes()) {
             return Err(strange("it shows no knowledge of this job's secret"));
         }
-        Pair::new(&memory, Side::Caller, line)
+        Pair::new(&memory, PairRole::Caller, line)
     }
 }
 

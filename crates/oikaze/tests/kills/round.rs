@@ -1,7 +1,7 @@
 //! One try: a job of real processes, one of them killed, the others watched until they end.
 
 use oikaze_launch::NodeEnd;
-use oikaze_launch::environment::{Place, new_incarnation, to_variables};
+use oikaze_launch::environment::{NodePlace, new_incarnation, to_variables};
 use oikaze_launch::store::Server;
 use oikaze_launch::{Secret, Settings};
 use std::io::{BufRead, BufReader, Read};
@@ -156,7 +156,7 @@ impl Running {
         let nodes = (0..NODES).map(|rank| {
             let store = format!("127.0.0.1:{}", server.port());
             let (secret, incarnation) = (secret.clone(), new_incarnation());
-            let place = Place {
+            let place = NodePlace {
                 store,
                 rank,
                 size: NODES,

@@ -1,6 +1,6 @@
 //! A job of two processes of this test program, which end with the test.
 
-use oikaze_launch::environment::{Place, new_incarnation, to_variables};
+use oikaze_launch::environment::{NodePlace, new_incarnation, to_variables};
 use oikaze_launch::store::Server;
 use oikaze_launch::{Secret, Settings};
 use std::io::Read;
@@ -28,8 +28,15 @@ pub fn run_two_nodes(test: &str, settings: &Settings, variables: &[(&str, &str)]
     let nodes = (0..2).map(|rank| {
         let store = format!("127.0.0.1:{}", server.port());
         let (secret, incarnation) = (secret.clone(), new_incarnation());
-        let place =
-            Place { store, rank, size: 2, local_rank: rank, local_size: 2, secret, incarnation };
+        let place = NodePlace {
+            store,
+            rank,
+            size: 2,
+            local_rank: rank,
+            local_size: 2,
+            secret,
+            incarnation,
+        };
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", test, "--nocapture"]).envs(to_variables(&place, settings));
         command

@@ -17,7 +17,7 @@ pub use weak::WeakRegion;
 use super::borrowed::Gate;
 use super::huge::{self, PageSize};
 use super::mapping::{Mapping, whole_pages};
-use super::placement::Watched;
+use super::placement::WatchingMover;
 use super::{MemoryError, memfd, room};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -83,7 +83,7 @@ impl<T: core::fmt::Debug + Send + Sync> Owner for T {}
 #[derive(Debug)]
 enum Backing {
     Shared { view: Mapping, alias: Mapping, backed: Backed },
-    Private { memory: Mapping, watched: Watched },
+    Private { memory: Mapping, watched: WatchingMover },
     Borrowed { gate: Gate, writable: bool },
     File { _named: Option<NamedMapping>, _memory: Mapping, writable: bool, told: bool },
     Staged { _memory: Mapping, disk: Disk },
@@ -141,7 +141,7 @@ impl Region {
     /// As [`Region::private`].
     pub fn private_of(len: usize, pages: PageSize) -> Result<Region, MemoryError> {
         let memory = huge::anonymous(len, pages)?;
-        let (at, watched) = (memory.base(), Watched::default());
+        let (at, watched) = (memory.base(), WatchingMover::default());
         Ok(Region::new(at, at, len, pages, Backing::Private { memory, watched }))
     }
 
@@ -202,7 +202,7 @@ impl Region {
     }
 
     /// Returns the mapping of a private region, whose pages may be moved, and its watch state.
-    pub(super) fn private_memory(&self) -> Option<(&Mapping, &Watched)> {
+    pub(super) fn private_memory(&self) -> Option<(&Mapping, &WatchingMover)> {
         match &self.inner.backing {
             Backing::Private { memory, watched } => Some((memory, watched)),
             _ => None,

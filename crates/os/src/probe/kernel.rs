@@ -2,7 +2,7 @@
 
 use oikaze_protocol::limits::PAGE;
 
-use super::{Finding, Verdict, number, status_field};
+use super::{Finding, Suitability, number, status_field};
 use crate::features::Without;
 use crate::memory::tracking::{self, TrackerKind, userfaultfd_features};
 
@@ -39,9 +39,9 @@ fn parse_version(release: &str) -> Option<(u32, u32)> {
 fn version() -> Finding {
     let release = rustix::system::uname().release().to_string_lossy().into_owned();
     let ok = match parse_version(&release) {
-        Some(v) if v >= UFFD_TRACKS => Verdict::Good,
-        Some(v) if v < OLDEST => Verdict::Missing,
-        _ => Verdict::Degraded,
+        Some(v) if v >= UFFD_TRACKS => Suitability::Good,
+        Some(v) if v < OLDEST => Suitability::Missing,
+        _ => Suitability::Degraded,
     };
     Finding::new("kernel", release, "5.15; 6.4 for tracking pages by userfaultfd", ok)
         .fix("Upgrade the kernel (docs/KERNELS.md says what works where).")
@@ -49,7 +49,7 @@ fn version() -> Finding {
 
 fn page_size() -> Finding {
     let found = rustix::param::page_size();
-    let ok = if found == PAGE { Verdict::Good } else { Verdict::Missing };
+    let ok = if found == PAGE { Suitability::Good } else { Suitability::Missing };
     Finding::new("page size", found.to_string(), format!("{PAGE}, for shared arrays"), ok)
         .fix("Boot a kernel with 4 KiB pages, the same on all nodes; messages and remote memory work with any.")
 }
@@ -66,7 +66,7 @@ fn seccomp(status: &str) -> Finding {
         "seccomp",
         found,
         "any that permits userfaultfd (docs/seccomp-oikaze.json)",
-        Verdict::Good,
+        Suitability::Good,
     )
 }
 
@@ -84,13 +84,13 @@ fn capabilities(status: &str) -> [Finding; 2] {
             "CAP_SYS_PTRACE",
             yes(CAP_SYS_PTRACE),
             "optional: gives full userfaultfd",
-            Verdict::Good,
+            Suitability::Good,
         ),
         Finding::new(
             "CAP_NET_ADMIN",
             yes(CAP_NET_ADMIN),
             "optional: socket buffers beyond net.core.rmem_max; --netns",
-            Verdict::Good,
+            Suitability::Good,
         ),
     ]
 }
@@ -102,7 +102,7 @@ fn unprivileged() -> Finding {
         "vm.unprivileged_userfaultfd",
         found,
         "optional: 1 gives full userfaultfd to everyone",
-        Verdict::Good,
+        Suitability::Good,
     )
 }
 
@@ -115,8 +115,8 @@ fn mode(kind: TrackerKind) -> Finding {
         _ => ("userfaultfd, user mode only", "for fast tracking without privileges"),
     };
     match tracking::open(kind) {
-        Ok(_) => Finding::new(what, "works (tried)", needed, Verdict::Good),
-        Err(e) => Finding::new(what, e.reason(), needed, Verdict::Degraded).fix(e.remedy()),
+        Ok(_) => Finding::new(what, "works (tried)", needed, Suitability::Good),
+        Err(e) => Finding::new(what, e.reason(), needed, Suitability::Degraded).fix(e.remedy()),
     }
 }
 
@@ -131,19 +131,19 @@ fn features() -> Vec<Finding> {
                 "userfaultfd features",
                 asked,
                 "minor faults and write-protect on shmem",
-                Verdict::Degraded,
+                Suitability::Degraded,
             );
             return vec![finding.fix("See \"userfaultfd, user mode only\".")];
         }
     };
     let features = list.into_iter().map(|feature| {
         let (needed, ok) = match (feature.needed, feature.there) {
-            (true, true) => ("for page tracking", Verdict::Good),
-            (true, false) => ("for page tracking by userfaultfd", Verdict::Degraded),
+            (true, true) => ("for page tracking", Suitability::Good),
+            (true, false) => ("for page tracking by userfaultfd", Suitability::Degraded),
             (false, _) if feature.name.ends_with("MOVE") => {
-                ("for moving pages instead of bytes", Verdict::Good)
+                ("for moving pages instead of bytes", Suitability::Good)
             }
-            (false, _) => ("by nothing yet", Verdict::Good),
+            (false, _) => ("by nothing yet", Suitability::Good),
         };
         let found = if feature.there { "yes" } else { "no" };
         Finding::new(feature.name, found, format!("{needed} (Linux {})", feature.since), ok)
@@ -155,9 +155,9 @@ fn features() -> Vec<Finding> {
 fn barriers() -> Finding {
     let needed = "for puts between nodes of one machine without fences of their own";
     if crate::sync::makes_fences() {
-        return Finding::new("membarrier", "works (tried)", needed, Verdict::Good);
+        return Finding::new("membarrier", "works (tried)", needed, Suitability::Good);
     }
-    Finding::new("membarrier", "refused, or switched off", needed, Verdict::Degraded)
+    Finding::new("membarrier", "refused, or switched off", needed, Suitability::Degraded)
         .fix("Permit membarrier in the sandbox; remove it from OIKAZE_WITHOUT if it is there.")
 }
 
@@ -165,11 +165,11 @@ fn chosen(without: &Without) -> Finding {
     let needed = "any of the three works; userfaultfd is faster";
     match tracking::choose(without) {
         Ok(choice) => {
-            let ok = if choice.tracker.kind() == TrackerKind::Mprotect { Verdict::Degraded } else { Verdict::Good };
+            let ok = if choice.tracker.kind() == TrackerKind::Mprotect { Suitability::Degraded } else { Suitability::Good };
             Finding::new("page tracking", choice.to_string(), needed, ok)
                 .fix("Permit userfaultfd (docs/KERNELS.md), and remove uffd from OIKAZE_WITHOUT if it is there.")
         }
-        Err(e) => Finding::new("page tracking", e.reason(), needed, Verdict::Missing)
+        Err(e) => Finding::new("page tracking", e.reason(), needed, Suitability::Missing)
             .fix("Remove uffd and mprotect from OIKAZE_WITHOUT; permit userfaultfd, mprotect and sigaction in the sandbox."),
     }
 }

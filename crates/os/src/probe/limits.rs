@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, getrlimit};
 
-use super::{Finding, Verdict, bytes, number};
+use super::{Finding, Suitability, bytes, number};
 use crate::cpu;
 use crate::memory::memory_left;
 
@@ -23,13 +23,16 @@ fn mappings() -> Finding {
         format!("{MAPPINGS} (each run of equal pages is one, where pages are tracked by mprotect)");
     match number::<u64>("/proc/sys/vm/max_map_count") {
         Some(limit) => {
-            let ok = if limit >= MAPPINGS { Verdict::Good } else { Verdict::Degraded };
+            let ok = if limit >= MAPPINGS { Suitability::Good } else { Suitability::Degraded };
             Finding::new("vm.max_map_count", limit.to_string(), needed, ok)
                 .fix("sysctl -w vm.max_map_count=1048576")
         }
-        None => {
-            Finding::new("vm.max_map_count", "unknown (/proc/sys is hidden)", needed, Verdict::Good)
-        }
+        None => Finding::new(
+            "vm.max_map_count",
+            "unknown (/proc/sys is hidden)",
+            needed,
+            Suitability::Good,
+        ),
     }
 }
 
@@ -40,16 +43,19 @@ fn memory() -> Finding {
         Some((left, limit)) => {
             let left = left as u64;
             let ok = match left {
-                MEMORY_FINE.. => Verdict::Good,
-                MEMORY_LEAST.. => Verdict::Degraded,
-                _ => Verdict::Missing,
+                MEMORY_FINE.. => Suitability::Good,
+                MEMORY_LEAST.. => Suitability::Degraded,
+                _ => Suitability::Missing,
             };
             Finding::new("memory left", format!("{} ({limit})", bytes(left)), needed, ok)
                 .fix("Raise the container's memory limit or end other programs; arrays are divided among nodes, so more nodes help too.")
         }
-        None => {
-            Finding::new("memory left", "unknown (/proc/meminfo is hidden)", needed, Verdict::Good)
-        }
+        None => Finding::new(
+            "memory left",
+            "unknown (/proc/meminfo is hidden)",
+            needed,
+            Suitability::Good,
+        ),
     }
 }
 
@@ -62,18 +68,24 @@ fn shm() -> Finding {
         "/dev/shm",
         found,
         "nothing: memory files (memfd) do not count there",
-        Verdict::Good,
+        Suitability::Good,
     )
 }
 
 fn locked() -> Finding {
     let found = getrlimit(Resource::Memlock).current.map_or("unlimited".to_owned(), bytes);
-    Finding::new("locked memory (ulimit -l)", found, "nothing: no memory is pinned", Verdict::Good)
+    Finding::new(
+        "locked memory (ulimit -l)",
+        found,
+        "nothing: no memory is pinned",
+        Suitability::Good,
+    )
 }
 
 fn files() -> Finding {
     let limit = getrlimit(Resource::Nofile).current;
-    let ok = if limit.is_none_or(|l| l >= FILES) { Verdict::Good } else { Verdict::Degraded };
+    let ok =
+        if limit.is_none_or(|l| l >= FILES) { Suitability::Good } else { Suitability::Degraded };
     let found = limit.map_or("unlimited".to_owned(), |l| l.to_string());
     Finding::new(
         "open files (ulimit -n)",
@@ -86,7 +98,7 @@ fn files() -> Finding {
 
 fn cores() -> Finding {
     let cores = cpu::usable_cores();
-    let ok = if cores >= 2 { Verdict::Good } else { Verdict::Degraded };
+    let ok = if cores >= 2 { Suitability::Good } else { Suitability::Degraded };
     Finding::new("usable cores", cores.to_string(), "2, so that waiting may spin beside the program", ok)
         .fix("Give the container or job more cores; with one, waiting blocks, which costs some 25 µs a message.")
 }

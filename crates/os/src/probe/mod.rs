@@ -18,7 +18,7 @@ use crate::features::Without;
 
 /// Suitability of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Verdict {
+pub enum Suitability {
     /// The feature is as it should be.
     Good,
     /// The feature works, with less speed or a restriction.
@@ -27,12 +27,12 @@ pub enum Verdict {
     Missing,
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for Suitability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Verdict::Good => "good",
-            Verdict::Degraded => "degraded",
-            Verdict::Missing => "missing",
+            Suitability::Good => "good",
+            Suitability::Degraded => "degraded",
+            Suitability::Missing => "missing",
         })
     }
 }
@@ -47,7 +47,7 @@ pub struct Finding {
     /// State that is needed, and its purpose.
     pub needed: String,
     /// Suitability of what was found.
-    pub ok: Verdict,
+    pub ok: Suitability,
     /// Remedy; empty if none is needed.
     pub fix: String,
 }
@@ -57,14 +57,14 @@ impl Finding {
         what: &'static str,
         found: impl Into<String>,
         needed: impl Into<String>,
-        ok: Verdict,
+        ok: Suitability,
     ) -> Finding {
         Finding { what, found: found.into(), needed: needed.into(), ok, fix: String::new() }
     }
 
     /// Adds a remedy, which is kept only if the verdict is not good.
     fn fix(mut self, fix: impl Into<String>) -> Finding {
-        if self.ok != Verdict::Good {
+        if self.ok != Suitability::Good {
             self.fix = fix.into();
         }
         self
@@ -91,8 +91,8 @@ pub fn probe(without: &Without) -> Vec<Finding> {
 
 /// Returns the worst verdict of these findings.
 #[must_use]
-pub fn worst(findings: &[Finding]) -> Verdict {
-    findings.iter().map(|f| f.ok).max().unwrap_or(Verdict::Good)
+pub fn worst(findings: &[Finding]) -> Suitability {
+    findings.iter().map(|f| f.ok).max().unwrap_or(Suitability::Good)
 }
 
 /// Reads a file that holds one number, such as those of /proc/sys.
@@ -124,7 +124,7 @@ mod tests {
         for finding in &findings {
             println!("{finding}");
             assert!(!finding.found.is_empty() && !finding.needed.is_empty(), "{finding}");
-            assert_eq!(finding.fix.is_empty(), finding.ok == Verdict::Good, "{finding}");
+            assert_eq!(finding.fix.is_empty(), finding.ok == Suitability::Good, "{finding}");
         }
         let names: std::collections::BTreeSet<_> = findings.iter().map(|f| f.what).collect();
         assert_eq!(names.len(), findings.len(), "names are unique");
@@ -135,7 +135,7 @@ mod tests {
         let findings = probe(&Without::parse("uffd,gso").unwrap());
         let tracker = findings.iter().find(|f| f.what == "page tracking").unwrap();
         assert!(
-            tracker.found.starts_with("mprotect") && tracker.ok == Verdict::Degraded,
+            tracker.found.starts_with("mprotect") && tracker.ok == Suitability::Degraded,
             "{tracker}"
         );
     }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{Finding, Verdict, bytes, number};
+use super::{Finding, Suitability, bytes, number};
 use crate::features::Without;
 use crate::net::{Bind, Link, Offload, UdpLink};
 use oikaze_protocol::limits::{SOCKET_BUFFER, SOCKET_BUFFER_LEAST};
@@ -23,7 +23,7 @@ pub(super) fn findings(without: &Without) -> Vec<Finding> {
                 "UDP",
                 e.to_string(),
                 "for everything between nodes",
-                Verdict::Missing,
+                Suitability::Missing,
             );
             findings.push(
                 finding.fix("Permit UDP sockets in the sandbox; is the loopback interface up?"),
@@ -31,9 +31,9 @@ pub(super) fn findings(without: &Without) -> Vec<Finding> {
         }
     }
     let (found, ok) = match UdpLink::bind(&ask(Ipv6Addr::LOCALHOST.into())) {
-        _ if without.ipv6 => ("switched off by OIKAZE_WITHOUT=ipv6".to_owned(), Verdict::Good),
-        Ok(_) => ("works (tried)".to_owned(), Verdict::Good),
-        Err(e) => (e.to_string(), Verdict::Good),
+        _ if without.ipv6 => ("switched off by OIKAZE_WITHOUT=ipv6".to_owned(), Suitability::Good),
+        Ok(_) => ("works (tried)".to_owned(), Suitability::Good),
+        Err(e) => (e.to_string(), Suitability::Good),
     };
     findings.push(Finding::new("IPv6", found, "optional: used where both ends have it", ok));
     findings.push(early_receive(without));
@@ -45,13 +45,13 @@ fn early_receive(without: &Without) -> Finding {
     let state = UdpLink::bind(&Bind { without: *without, ..Bind::default() })
         .map(|link| link.statistics().early_receive);
     let (found, ok) = match state {
-        Ok(Offload::On) => ("yes (tried)", Verdict::Good),
-        Ok(Offload::Off) => ("switched off by OIKAZE_WITHOUT", Verdict::Degraded),
+        Ok(Offload::On) => ("yes (tried)", Suitability::Good),
+        Ok(Offload::Off) => ("switched off by OIKAZE_WITHOUT", Suitability::Degraded),
         Ok(Offload::Refused) => (
             "not permitted, or not known to this kernel, or no Ethernet interface",
-            Verdict::Degraded,
+            Suitability::Degraded,
         ),
-        Err(_) => ("no UDP (see there)", Verdict::Degraded),
+        Err(_) => ("no UDP (see there)", Suitability::Degraded),
     };
     let needed =
         "for small messages past the kernel's IP: 2.8 instead of 4.4 µs where it was measured";
@@ -65,8 +65,11 @@ fn sysctl(what: &'static str, file: &str) -> Finding {
     let needed = format!("{} at the least, or CAP_NET_ADMIN", bytes(SOCKET_BUFFER_LEAST as u64));
     match number::<u64>(&format!("/proc/sys/net/core/{file}")) {
         Some(limit) => {
-            let ok =
-                if limit >= SOCKET_BUFFER_LEAST as u64 { Verdict::Good } else { Verdict::Degraded };
+            let ok = if limit >= SOCKET_BUFFER_LEAST as u64 {
+                Suitability::Good
+            } else {
+                Suitability::Degraded
+            };
             Finding::new(what, bytes(limit), needed, ok).fix(raise(what, SOCKET_BUFFER))
         }
         // Hidden inside containers with their own network.
@@ -74,7 +77,7 @@ fn sysctl(what: &'static str, file: &str) -> Finding {
             what,
             "hidden (see the socket buffer, which was tried)",
             needed,
-            Verdict::Good,
+            Suitability::Good,
         ),
     }
 }
@@ -94,7 +97,8 @@ fn udp_memory(text: &str) -> Option<Finding> {
     // A node's buffers in both directions, doubled because the kernel counts the memory that a
     // datagram occupies.
     let least = 4 * SOCKET_BUFFER as u64;
-    let ok = if pages.saturating_mul(page) >= least { Verdict::Good } else { Verdict::Degraded };
+    let ok =
+        if pages.saturating_mul(page) >= least { Suitability::Good } else { Suitability::Degraded };
     let needed = format!(
         "{} for each node here, or arrivals are dropped though a socket has room",
         bytes(least)
@@ -113,7 +117,8 @@ fn of_link(link: &UdpLink) -> [Finding; 5] {
     let buffer = |what, counted: usize, limit| {
         // The kernel reports twice the requested size, because its own bookkeeping is included.
         let granted = counted / 2;
-        let ok = if granted >= SOCKET_BUFFER_LEAST { Verdict::Good } else { Verdict::Degraded };
+        let ok =
+            if granted >= SOCKET_BUFFER_LEAST { Suitability::Good } else { Suitability::Degraded };
         let needed = format!(
             "{}; {} is asked for",
             bytes(SOCKET_BUFFER_LEAST as u64),
@@ -123,9 +128,9 @@ fn of_link(link: &UdpLink) -> [Finding; 5] {
     };
     let offload = |what, state: Offload, verb: &str| {
         let (found, ok) = match state {
-            Offload::On => ("yes (tried)", Verdict::Good),
-            Offload::Off => ("switched off by OIKAZE_WITHOUT", Verdict::Degraded),
-            Offload::Refused => ("refused by the kernel", Verdict::Degraded),
+            Offload::On => ("yes (tried)", Suitability::Good),
+            Offload::Off => ("switched off by OIKAZE_WITHOUT", Suitability::Degraded),
+            Offload::Refused => ("refused by the kernel", Suitability::Degraded),
         };
         Finding::new(
             what,
@@ -146,9 +151,9 @@ fn of_link(link: &UdpLink) -> [Finding; 5] {
 
 fn without_copy(state: Offload) -> Finding {
     let (found, ok) = match state {
-        Offload::On => ("yes, says the kernel's version", Verdict::Good),
-        Offload::Off => ("switched off by OIKAZE_WITHOUT", Verdict::Degraded),
-        Offload::Refused => ("no, says the kernel's version", Verdict::Degraded),
+        Offload::On => ("yes, says the kernel's version", Suitability::Good),
+        Offload::Off => ("switched off by OIKAZE_WITHOUT", Suitability::Degraded),
+        Offload::Refused => ("no, says the kernel's version", Suitability::Degraded),
     };
     let needed = "6.5, to send bulk at jumbo MTUs without a copy, where the card gathers";
     Finding::new("splice to UDP", found, needed, ok)
@@ -165,11 +170,11 @@ mod tests {
         let few =
             udp_memory(&format!("10\t20\t{}\n", 4 * SOCKET_BUFFER as u64 / page - 1)).unwrap();
         assert!(
-            few.ok == Verdict::Degraded && few.fix.contains("sysctl -w net.ipv4.udp_mem="),
+            few.ok == Suitability::Degraded && few.fix.contains("sysctl -w net.ipv4.udp_mem="),
             "{few:?}"
         );
         let enough = udp_memory(&format!("10 20 {}", 4 * SOCKET_BUFFER as u64 / page)).unwrap();
-        assert_eq!(enough.ok, Verdict::Good);
+        assert_eq!(enough.ok, Suitability::Good);
         assert!(udp_memory("10 20").is_none() && udp_memory("a b c").is_none());
     }
 
@@ -179,7 +184,10 @@ mod tests {
             Bind { addresses: vec![Ipv4Addr::LOCALHOST.into()], buffer: 1, ..Bind::default() };
         let small = of_link(&UdpLink::bind(&bind).unwrap());
         for (finding, limit) in small.iter().zip(["rmem_max", "wmem_max"]) {
-            assert!(finding.ok == Verdict::Degraded && finding.fix.contains(limit), "{finding:?}");
+            assert!(
+                finding.ok == Suitability::Degraded && finding.fix.contains(limit),
+                "{finding:?}"
+            );
         }
     }
 }

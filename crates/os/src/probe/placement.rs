@@ -1,6 +1,6 @@
 //! Support for moving and exchanging pages of regions.
 
-use super::{Finding, Verdict, bytes};
+use super::{Finding, Suitability, bytes};
 use crate::features::Without;
 use crate::memory::huge_page;
 use crate::memory::placement::{Placement, calibration::Crossovers};
@@ -12,10 +12,12 @@ pub(super) fn findings(without: &Without) -> Vec<Finding> {
     match placement.why_not() {
         Some(why) => {
             let finding =
-                Finding::new("moving pages", format!("no: {why}"), needed, Verdict::Degraded);
+                Finding::new("moving pages", format!("no: {why}"), needed, Suitability::Degraded);
             findings.push(finding.fix("Upgrade the kernel, permit userfaultfd (docs/KERNELS.md), and clear OIKAZE_WITHOUT."));
         }
-        None => findings.push(Finding::new("moving pages", "works (tried)", needed, Verdict::Good)),
+        None => {
+            findings.push(Finding::new("moving pages", "works (tried)", needed, Suitability::Good))
+        }
     }
     if let Some(calibration) = placement.calibration() {
         let needed = "measured once a boot: sizes from which each beats a copy";
@@ -23,13 +25,13 @@ pub(super) fn findings(without: &Without) -> Vec<Finding> {
             "moving pays, alone",
             text(&calibration.alone),
             needed,
-            Verdict::Good,
+            Suitability::Good,
         ));
         findings.push(Finding::new(
             "moving pays, beside a busy thread",
             text(&calibration.beside),
             needed,
-            Verdict::Good,
+            Suitability::Good,
         ));
     }
     if let Some(doubted) = placement.doubted() {
@@ -38,7 +40,7 @@ pub(super) fn findings(without: &Without) -> Vec<Finding> {
             "what was measured before",
             format!("not believed: {doubted}"),
             needed,
-            Verdict::Degraded,
+            Suitability::Degraded,
         );
         findings.push(finding.fix(
             "It was measured anew and replaced where possible; if this stays, remove the file.",
@@ -50,12 +52,12 @@ pub(super) fn findings(without: &Without) -> Vec<Finding> {
 fn huge() -> Finding {
     let needed = "optional: regions are touched and moved by huge pages";
     match huge_page() {
-        Some(size) => Finding::new("huge pages", bytes(size as u64), needed, Verdict::Good),
+        Some(size) => Finding::new("huge pages", bytes(size as u64), needed, Suitability::Good),
         None => Finding::new(
             "huge pages",
             "none, or switched off by OIKAZE_WITHOUT=huge",
             needed,
-            Verdict::Good,
+            Suitability::Good,
         ),
     }
 }
@@ -97,7 +99,7 @@ mod tests {
         let findings = findings(&Without::parse("move").unwrap());
         let moving = findings.iter().find(|finding| finding.what == "moving pages").unwrap();
         assert!(
-            moving.ok == Verdict::Degraded && moving.found.contains("OIKAZE_WITHOUT=move"),
+            moving.ok == Suitability::Degraded && moving.found.contains("OIKAZE_WITHOUT=move"),
             "{moving}"
         );
         assert!(findings.iter().all(|finding| !finding.what.starts_with("moving pays")));

@@ -31,7 +31,7 @@ pub struct Stranger {
 
 /// One end of a control socket.
 #[derive(Debug)]
-pub struct Line {
+pub struct ControlSocket {
     socket: OwnedFd,
     /// Descriptor that is readable when the other process has ended, even if a child of that
     /// process still holds its end of the line.
@@ -55,19 +55,19 @@ impl Said {
     }
 }
 
-impl Line {
+impl ControlSocket {
     /// Takes a connected socket, whose other end must belong to the same user.
     ///
     /// # Errors
     /// A [`Stranger`] (`PermissionDenied`), or the kernel does not say.
-    pub(super) fn new(socket: OwnedFd) -> io::Result<Line> {
+    pub(super) fn new(socket: OwnedFd) -> io::Result<ControlSocket> {
         let (pid, theirs) = peer_of(&socket)?;
         let mine = geteuid().as_raw();
         if theirs != mine {
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, Stranger { mine, theirs }));
         }
         let process = process_of(&socket, pid);
-        Ok(Line { socket, process })
+        Ok(ControlSocket { socket, process })
     }
 
     /// Returns a descriptor that is readable when the other process has ended, if the kernel offers
@@ -175,7 +175,7 @@ impl Line {
     }
 }
 
-impl AsFd for Line {
+impl AsFd for ControlSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -214,7 +214,7 @@ fn process_of(socket: &OwnedFd, pid: i32) -> Option<OwnedFd> {
 }
 
 /// Creates both ends of a line.
-pub(super) fn line_pair() -> io::Result<(Line, Line)> {
+pub(super) fn line_pair() -> io::Result<(ControlSocket, ControlSocket)> {
     let mut ends = [-1; 2];
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: room for two descriptors.
@@ -223,7 +223,7 @@ pub(super) fn line_pair() -> io::Result<(Line, Line)> {
     }
     // SAFETY: fresh descriptors that nobody else owns.
     let [one, other] = ends.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
-    Ok((Line::new(one)?, Line::new(other)?))
+    Ok((ControlSocket::new(one)?, ControlSocket::new(other)?))
 }
 
 #[cfg(test)]
@@ -304,7 +304,7 @@ mod tests {
             caller.kill().and_then(|()| caller.wait()).unwrap();
             return;
         };
-        let line = Line { socket, process: Some(process) };
+        let line = ControlSocket { socket, process: Some(process) };
         assert!(!line.process_has_ended());
         caller.kill().unwrap();
         caller.wait().unwrap();
@@ -320,7 +320,7 @@ mod tests {
         let file = memfd_create("said", MemfdFlags::CLOEXEC).unwrap();
         one.say(b"here", Some(file.as_fd())).unwrap();
         let said = other.hear().unwrap().unwrap();
-        assert!(Line::is_wake(&said));
+        assert!(ControlSocket::is_wake(&said));
         let said = other.hear().unwrap().unwrap();
         assert_eq!(said.bytes(), b"here");
         let inode = |file: &OwnedFd| fstat(file).unwrap().st_ino;

@@ -7,7 +7,7 @@ use super::memory::{Memory, claim};
 use crate::memory::mapping::Mapping;
 use crate::memory::{Region, WeakRegion, lasting_len};
 use crate::origin::Origin;
-use crate::shm::control_socket::Line;
+use crate::shm::control_socket::ControlSocket;
 use crate::shm::lease_marks::Marks;
 use crate::sync::asymmetric_fence::{self, Reach};
 use crate::sync::place;
@@ -134,7 +134,7 @@ pub fn to_give(file: BorrowedFd<'_>, rights: Rights) -> io::Result<OwnedFd> {
 #[derive(Clone, Debug)]
 pub struct Bell {
     pub(super) memory: Memory,
-    pub(super) line: Arc<Line>,
+    pub(super) line: Arc<ControlSocket>,
 }
 
 impl Bell {

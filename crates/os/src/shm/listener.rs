@@ -3,7 +3,7 @@
 
 use crate::descriptor::not_standard;
 use crate::origin::Origin;
-use crate::shm::control_socket::Line;
+use crate::shm::control_socket::ControlSocket;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, chmod};
 use rustix::io::Errno;
@@ -103,12 +103,12 @@ impl Listener {
     ///
     /// # Errors
     /// It is of another user (`PermissionDenied`); else what the kernel says.
-    pub fn accept(&self) -> Option<io::Result<Line>> {
+    pub fn accept(&self) -> Option<io::Result<ControlSocket>> {
         self.descriptors().find_map(|socket| {
             loop {
                 let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
                 return match accept_with(socket.as_fd(), flags).and_then(not_standard) {
-                    Ok(line) => Some(Line::new(line)),
+                    Ok(line) => Some(ControlSocket::new(line)),
                     Err(Errno::AGAIN) => None,
                     // This connection was closed again. Another one may wait behind it.
                     Err(Errno::CONNABORTED | Errno::INTR) => continue,
@@ -122,7 +122,7 @@ impl Listener {
     ///
     /// # Errors
     /// Nobody is there; it is of another user (`PermissionDenied`).
-    pub fn call_name(name: &str) -> io::Result<Line> {
+    pub fn call_name(name: &str) -> io::Result<ControlSocket> {
         call(&SocketAddrUnix::new_abstract_name(name.as_bytes())?)
     }
 
@@ -130,7 +130,7 @@ impl Listener {
     ///
     /// # Errors
     /// As [`Listener::call_name`].
-    pub fn call_file(path: &Path) -> io::Result<Line> {
+    pub fn call_file(path: &Path) -> io::Result<ControlSocket> {
         call(&SocketAddrUnix::new(path)?)
     }
 }
@@ -144,10 +144,10 @@ impl Drop for Listener {
     }
 }
 
-fn call(address: &SocketAddrUnix) -> io::Result<Line> {
+fn call(address: &SocketAddrUnix) -> io::Result<ControlSocket> {
     let socket = open()?;
     connect(&socket, address)?;
-    Line::new(socket)
+    ControlSocket::new(socket)
 }
 
 /// Removes sockets on which no process listens. Their processes ended without removing them.

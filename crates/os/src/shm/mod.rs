@@ -1,9 +1,9 @@
 //! Shared memory between two nodes of one machine, and the Unix socket between them
 //! (spec/memory.md, MEM-16).
 //!
-//! - [`Listener`]: accepts connections of local peers. [`Line`] is one such connection, the control
-//!   socket, which carries descriptors. A byte on it is the doorbell that wakes a sleeping peer,
-//!   and its end is the end of the peer's process.
+//! - [`Listener`]: accepts connections of local peers. [`ControlSocket`] is one such connection,
+//!   the control socket, which carries descriptors. A byte on it is the doorbell that wakes a
+//!   sleeping peer, and its end is the end of the peer's process.
 //! - [`Pair`]: one side of two rings ([`Writer`], [`Reader`]) in memory that both processes map.
 //! - [`Mapped`]: a local peer's region that is accessed without asking its owner. [`Grants`] is the
 //!   owner's side. [`WedgedPeer`] tracks a local peer that was given up while it was inside a
@@ -35,14 +35,14 @@ mod watch;
 mod wedged_peer;
 
 #[cfg(not(all(test, loom)))]
-pub use control_socket::{Line, Said, Stranger};
+pub use control_socket::{ControlSocket, Said, Stranger};
 #[cfg(not(all(test, loom)))]
 pub use lease::{Bell, Gift, Grants, Mapped, to_give};
 #[cfg(not(all(test, loom)))]
 pub use listener::{CALLERS_MAX, Listener};
 pub use memory::Part;
 #[cfg(not(all(test, loom)))]
-pub use pair::{Pair, Side, shared_memory};
+pub use pair::{Pair, PairRole, shared_memory};
 pub use ring::{Full, Reader, RingView, STEP_BODY, Writer};
 #[cfg(not(all(test, loom)))]
 pub use watch::Watch;

@@ -9,7 +9,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{Ordering, fence};
 use loom::thread;
-use oikaze_protocol::shm::{Heading, Kind};
+use oikaze_protocol::shm::{Heading, RecordKind};
 use oikaze_protocol::wind::Refusal;
 use std::sync::atomic::AtomicBool;
 
@@ -19,7 +19,9 @@ fn channel() -> (Writer, Reader) {
 }
 
 fn put(writer: &mut Writer, number: u64, bytes: usize) -> Option<u64> {
-    writer.put(Heading::plain(Kind::Piece, 0), &[Part::Bytes(&vec![number as u8; bytes])]).ok()
+    writer
+        .put(Heading::plain(RecordKind::Piece, 0), &[Part::Bytes(&vec![number as u8; bytes])])
+        .ok()
 }
 
 fn take(reader: &mut Reader) -> Option<Vec<u8>> {

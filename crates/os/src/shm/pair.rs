@@ -3,7 +3,7 @@
 use super::memory::Memory;
 use crate::memory::mapping::Mapping;
 use crate::memory::{MemoryError, lasting_len, sealed_file};
-use crate::shm::control_socket::{Line, line_pair};
+use crate::shm::control_socket::{ControlSocket, line_pair};
 use crate::shm::lease::{Bell, Gift, Grants, Mapped};
 use crate::shm::lease_marks::Marks;
 use crate::shm::ring::{CHANNEL, Reader, RingView, Writer};
@@ -17,7 +17,7 @@ const BYTES: usize = 2 * CHANNEL;
 
 /// Role of a process in a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
+pub enum PairRole {
     /// The process that connected, and made the memory.
     Caller,
     /// The process that accepted, and received the memory.
@@ -40,7 +40,7 @@ pub struct Pair {
     /// Ring from the local peer.
     pub inward: Reader,
     /// Carries descriptors and wakeups, and ends with the local peer's process.
-    pub line: Arc<Line>,
+    pub line: Arc<ControlSocket>,
     /// Regions of this node that the local peer has mapped.
     pub grants: Grants,
     ours: Memory,
@@ -53,7 +53,7 @@ impl Pair {
     /// # Errors
     /// It is not as [`shared_memory`] makes it, so that an access could fail; or it cannot be
     /// mapped.
-    pub fn new(memory: &OwnedFd, side: Side, line: Line) -> io::Result<Pair> {
+    pub fn new(memory: &OwnedFd, side: PairRole, line: ControlSocket) -> io::Result<Pair> {
         if lasting_len(memory)? != BYTES as u64 {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
@@ -63,8 +63,8 @@ impl Pair {
         let mapping = Arc::new(Mapping::of_file(memory.as_fd(), BYTES).map_err(io::Error::other)?);
         let half = |at: usize| Memory::new(Arc::clone(&mapping), at * CHANNEL, CHANNEL);
         let (out, inward) = match side {
-            Side::Caller => (0, 1),
-            Side::Called => (1, 0),
+            PairRole::Caller => (0, 1),
+            PairRole::Called => (1, 0),
         };
         let (ours, theirs) = (half(out), half(inward));
         let inward = Reader::new(theirs.clone());
@@ -108,7 +108,10 @@ impl Pair {
     pub fn both() -> io::Result<(Pair, Pair)> {
         let memory = shared_memory().map_err(io::Error::other)?;
         let (one, other) = line_pair()?;
-        Ok((Pair::new(&memory, Side::Caller, one)?, Pair::new(&memory, Side::Called, other)?))
+        Ok((
+            Pair::new(&memory, PairRole::Caller, one)?,
+            Pair::new(&memory, PairRole::Called, other)?,
+        ))
     }
 
     /// Wakes the local peer if it sleeps. Call this after something was put in or settled.

@@ -1,6 +1,6 @@
 //! One descriptor for all lines of a node.
 
-use crate::shm::control_socket::Line;
+use crate::shm::control_socket::ControlSocket;
 use rustix::event::epoll;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::time::Timespec;
@@ -37,7 +37,7 @@ impl Watch {
     ///
     /// # Errors
     /// The kernel has no room.
-    pub fn add(&self, number: u32, line: &Line) -> io::Result<()> {
+    pub fn add(&self, number: u32, line: &ControlSocket) -> io::Result<()> {
         let on = |data: u64| epoll::EventData::new_u64(data);
         epoll::add(
             &self.0,
@@ -52,7 +52,7 @@ impl Watch {
     }
 
     /// Stops watching a line.
-    pub fn remove(&self, line: &Line) {
+    pub fn remove(&self, line: &ControlSocket) {
         // Removing a line that is not watched is no error.
         let _ = epoll::delete(&self.0, line);
         if let Some(process) = line.process() {

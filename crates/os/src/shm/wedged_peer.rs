@@ -4,7 +4,7 @@
 
 use super::pair::Pair;
 use crate::memory::{Region, WeakRegion};
-use crate::shm::control_socket::Line;
+use crate::shm::control_socket::ControlSocket;
 use crate::shm::lease_marks::Marks;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub struct WedgedPeer {
     /// Lines and regions that the local peer is inside. The region counts, even if its number was
     /// reused since.
     inside: Vec<(usize, WeakRegion)>,
-    line: Arc<Line>,
+    line: Arc<ControlSocket>,
 }
 
 impl WedgedPeer {

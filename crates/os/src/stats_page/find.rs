@@ -1,6 +1,6 @@
 //! Finds the boards of living processes.
 
-use super::{HEADING, Layout, MAGIC, View, words_of};
+use super::{HEADING, MAGIC, RecordLayout, StatsView, words_of};
 use crate::memory::lasting_len;
 use crate::memory::mapping::Mapping;
 use rustix::fd::OwnedFd;
@@ -16,7 +16,7 @@ pub struct Found {
     /// Number of the process, as this process sees it.
     pub pid: u32,
     /// View of the board.
-    pub view: View,
+    pub view: StatsView,
 }
 
 /// Finds all boards of this name that this process may read, in order of process numbers. These are
@@ -53,7 +53,7 @@ pub fn find(name: &str) -> io::Result<Vec<Found>> {
 
 /// Maps a board. Refuses a file on which an access could fail, or that is smaller than its heading
 /// says.
-fn look(path: &Path) -> io::Result<((u64, u64), View)> {
+fn look(path: &Path) -> io::Result<((u64, u64), StatsView)> {
     let not_a_board = io::Error::from(Errno::INVAL);
     let file: OwnedFd =
         open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?;
@@ -69,11 +69,11 @@ fn look(path: &Path) -> io::Result<((u64, u64), View)> {
         .collect();
     let &[MAGIC, version, records, words] = heading.as_slice() else { return Err(not_a_board) };
     let size = |number: u64| usize::try_from(number).map_err(|_| Errno::INVAL);
-    let layout = Layout { version, records: size(records)?, words: size(words)? };
+    let layout = RecordLayout { version, records: size(records)?, words: size(words)? };
     if layout.bytes().is_none_or(|needed| needed > bytes) {
         return Err(not_a_board);
     }
     // The width of these fields differs by platform.
     #[allow(clippy::unnecessary_cast)]
-    Ok(((stat.st_dev as u64, stat.st_ino as u64), View { mapping, layout }))
+    Ok(((stat.st_dev as u64, stat.st_ino as u64), StatsView { mapping, layout }))
 }

@@ -38,7 +38,7 @@ pub const BOARD_MAX: usize = 64 << 20;
 
 /// Division of a board into records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct RecordLayout {
     /// Version of the numbers' meaning. Readers ignore boards of versions that they do not know.
     pub version: u64,
     /// Number of records.
@@ -47,7 +47,7 @@ pub struct Layout {
     pub words: usize,
 }
 
-impl Layout {
+impl RecordLayout {
     /// Returns the number of words from one record to the next, the sequence number included.
     fn stride(self) -> Option<usize> {
         self.words.checked_add(1)?.checked_next_multiple_of(LINE)
@@ -72,7 +72,7 @@ impl Layout {
 #[derive(Debug)]
 pub struct Board {
     mapping: Mapping,
-    layout: Layout,
+    layout: RecordLayout,
     /// Readers find the board through this file.
     _file: OwnedFd,
 }
@@ -82,7 +82,7 @@ impl Board {
     ///
     /// # Errors
     /// Too large, no memory for it, no descriptor left, or a kernel before 5.1.
-    pub fn new(name: &str, layout: Layout) -> io::Result<Board> {
+    pub fn new(name: &str, layout: RecordLayout) -> io::Result<Board> {
         let bytes = layout.bytes().ok_or(Errno::FBIG)?;
         // As in `memory::memfd`: past this limit the kernel sends SIGXFSZ.
         if getrlimit(Resource::Fsize).current.is_some_and(|limit| limit < bytes as u64) {
@@ -110,7 +110,7 @@ impl Board {
 
     /// Returns the layout of the board.
     #[must_use]
-    pub fn layout(&self) -> Layout {
+    pub fn layout(&self) -> RecordLayout {
         self.layout
     }
 
@@ -132,7 +132,7 @@ fn words_of(mapping: &Mapping, bytes: usize) -> &[AtomicU64] {
     // SAFETY: the mapping is readable for `bytes` bytes and stays so as long as it is borrowed (its
     // file is sealed, so no access can fault); it begins at a page, hence aligned; bytes that
     // others write are only reached as atomics, for which every bit pattern is valid. A mapping
-    // made for reading is only loaded from: `View` has no method that stores.
+    // made for reading is only loaded from: `StatsView` has no method that stores.
     unsafe {
         std::slice::from_raw_parts(
             mapping.base().as_ptr().cast::<AtomicU64>(),
@@ -143,15 +143,15 @@ fn words_of(mapping: &Mapping, bytes: usize) -> &[AtomicU64] {
 
 /// A view of another process's board. It may hold anything, so the reader must check what it reads.
 #[derive(Debug)]
-pub struct View {
+pub struct StatsView {
     mapping: Mapping,
-    layout: Layout,
+    layout: RecordLayout,
 }
 
-impl View {
+impl StatsView {
     /// Returns the layout that the board declares, which fits its size.
     #[must_use]
-    pub fn layout(&self) -> Layout {
+    pub fn layout(&self) -> RecordLayout {
         self.layout
     }
 

@@ -3,7 +3,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap};
 use std::process::id;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-const LAYOUT: Layout = Layout { version: 7, records: 3, words: 10 };
+const LAYOUT: RecordLayout = RecordLayout { version: 7, records: 3, words: 10 };
 
 fn board(name: &str) -> (String, Board) {
     let name = format!("oikaze-test-{}-{name}", id());
@@ -135,6 +135,8 @@ fn a_reader_beside_a_writer_sees_whole_records() {
 #[test]
 fn too_large_a_board_is_refused() {
     for (records, words) in [(usize::MAX, 1), (1, usize::MAX), (1 << 20, 1 << 10)] {
-        assert!(Board::new("oikaze-test-large", Layout { version: 0, records, words }).is_err());
+        assert!(
+            Board::new("oikaze-test-large", RecordLayout { version: 0, records, words }).is_err()
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! Touches of pages by this node's threads, and the state changes that they cause (COH-3.2).
 
-use super::array::{PageId, State};
+use super::array::{PageId, PageState};
 use super::{Access, ArrayId, Coherence, CoherenceError, Pages, Value};
 use crate::limits::PAGE;
 use crate::wind::Token;
@@ -92,7 +92,7 @@ impl Coherence {
         let access =
             access.unwrap_or(if state.holds(Access::Read) { Access::Write } else { Access::Read });
         match access {
-            Access::Write if state != State::Write && state != State::HomeWrite => {
+            Access::Write if state != PageState::Write && state != PageState::HomeWrite => {
                 self.statistics.write_faults += 1
             }
             Access::Read if !state.holds(Access::Read) => self.statistics.read_faults += 1,
@@ -122,33 +122,33 @@ impl Coherence {
         let one = page..page + 1;
         match (known.state(page), access) {
             (state, access) if state.holds(access) => {}
-            (State::HomeUntouched, _) => {
+            (PageState::HomeUntouched, _) => {
                 let window = page / FIRST_TOUCH * FIRST_TOUCH;
                 let row = known.row(page, window..window + FIRST_TOUCH);
-                row.clone().for_each(|page| known.set(page, State::HomePrivate));
+                row.clone().for_each(|page| known.set(page, PageState::HomePrivate));
                 pages.install(array, row, Access::Write);
             }
-            (State::HomeShared, Access::Read) => {
-                known.set(page, State::HomeRead);
+            (PageState::HomeShared, Access::Read) => {
+                known.set(page, PageState::HomeRead);
                 pages.install(array, one, Access::Read);
             }
-            (State::HomeShared, Access::Write) => {
-                known.set(page, State::HomeWrite);
+            (PageState::HomeShared, Access::Write) => {
+                known.set(page, PageState::HomeWrite);
                 self.dirty.insert(id);
                 pages.install(array, one, Access::Write);
             }
-            (State::HomeRead, _) => {
-                known.set(page, State::HomeWrite);
+            (PageState::HomeRead, _) => {
+                known.set(page, PageState::HomeWrite);
                 self.dirty.insert(id);
                 pages.set_access(array, one, Access::Write);
             }
-            (State::Read, _) => {
+            (PageState::Read, _) => {
                 self.make_twin(id, pages);
                 pages.set_access(array, one, Access::Write);
             }
-            (State::Invalid, _) => return self.demand(id, access, within, pages),
-            (State::Fetching, _) => return self.want(id, access, pages),
-            (State::Write | State::HomePrivate | State::HomeWrite, _) => {}
+            (PageState::Invalid, _) => return self.demand(id, access, within, pages),
+            (PageState::Fetching, _) => return self.want(id, access, pages),
+            (PageState::Write | PageState::HomePrivate | PageState::HomeWrite, _) => {}
         }
         true
     }
@@ -159,7 +159,7 @@ impl Coherence {
         pages.read(id.0, id.1, &mut twin);
         if let Some(array) = self.arrays.get_mut(id.0 as usize) {
             array.twins.insert(id.1, twin);
-            array.set(id.1, State::Write);
+            array.set(id.1, PageState::Write);
             self.dirty.insert(id);
         }
     }

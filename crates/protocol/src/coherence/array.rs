@@ -22,7 +22,7 @@ pub(super) type PageId = (ArrayId, u64);
 /// State of a page on this node (COH-3.1). The first four are of pages whose home is elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum State {
+pub(crate) enum PageState {
     /// Not mapped, with old bytes.
     Invalid,
     /// Not mapped, and requested from its home.
@@ -43,15 +43,18 @@ pub(crate) enum State {
     HomeWrite,
 }
 
-impl State {
+impl PageState {
     pub fn is_home(self) -> bool {
-        !matches!(self, State::Invalid | State::Fetching | State::Read | State::Write)
+        !matches!(
+            self,
+            PageState::Invalid | PageState::Fetching | PageState::Read | PageState::Write
+        )
     }
 
     pub fn holds(self, access: super::Access) -> bool {
         match self {
-            State::Write | State::HomePrivate | State::HomeWrite => true,
-            State::Read | State::HomeRead => access == super::Access::Read,
+            PageState::Write | PageState::HomePrivate | PageState::HomeWrite => true,
+            PageState::Read | PageState::HomeRead => access == super::Access::Read,
             _ => false,
         }
     }
@@ -157,7 +160,7 @@ pub(crate) struct Array {
     pub nodes: u32,
     /// `true` once all nodes have declared the same.
     pub agreed: bool,
-    states: Vec<State>,
+    states: Vec<PageState>,
     /// Bytes of each dirty page from when it was last clean.
     pub twins: BTreeMap<u64, Box<[u8]>>,
     /// Pages homed here that nobody has fetched since this node's interval that names them. The
@@ -171,10 +174,10 @@ impl Array {
     /// without pages.
     pub fn new(declaration: Declaration, me: Rank, nodes: u32) -> Array {
         let pages = if declaration.problem(nodes).is_none() { declaration.pages() } else { 0 };
-        let mut states = vec![State::Invalid; usize::try_from(pages).unwrap_or(0)];
+        let mut states = vec![PageState::Invalid; usize::try_from(pages).unwrap_or(0)];
         for run in declaration.homes.runs(me, pages, nodes) {
             if let Some(states) = states.get_mut(run.start as usize..run.end as usize) {
-                states.fill(State::HomeUntouched);
+                states.fill(PageState::HomeUntouched);
             }
         }
         Array {
@@ -197,15 +200,15 @@ impl Array {
     }
 
     /// Returns the state of a page. A page outside the array is invalid.
-    pub fn state(&self, page: u64) -> State {
+    pub fn state(&self, page: u64) -> PageState {
         usize::try_from(page)
             .ok()
             .and_then(|page| self.states.get(page))
             .copied()
-            .unwrap_or(State::Invalid)
+            .unwrap_or(PageState::Invalid)
     }
 
-    pub fn set(&mut self, page: u64, state: State) {
+    pub fn set(&mut self, page: u64, state: PageState) {
         if let Some(slot) = usize::try_from(page).ok().and_then(|page| self.states.get_mut(page)) {
             *slot = state;
         }

@@ -1,7 +1,7 @@
 //! Handling of nodes that are dead or send nonsense (COH-8). Nobody waits for ever, and every error
 //! is reported.
 
-use super::array::{PageId, State};
+use super::array::{PageId, PageState};
 use super::codec::Headline;
 use super::{Access, Coherence, CoherenceError, Pages};
 use crate::Rank;
@@ -107,7 +107,7 @@ impl Coherence {
         self.lost_page.get_or_insert(Lost { page: id, home });
         pages.lost(id.0, id.1, home);
         if let Some(array) = self.arrays.get_mut(id.0 as usize) {
-            array.set(id.1, State::Read);
+            array.set(id.1, PageState::Read);
         }
         // The page may never have been here, and a page that was never written through the alias
         // cannot be mapped.

@@ -1,7 +1,7 @@
 //! Fetches pages from their homes (COH-3.3) in runs, the demanded page first, with several runs at
 //! a time.
 
-use super::array::{Array, PageId, State};
+use super::array::{Array, PageId, PageState};
 use super::codec::{Headline, PageRun};
 use super::{Access, Coherence, Pages};
 use crate::Rank;
@@ -54,7 +54,7 @@ impl Streams {
 
 /// One page of a run.
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
+struct RunPage {
     /// Number of bytes that have arrived.
     filled: usize,
     /// `true` if a write notice overtook the page. Its arriving bytes may be older than what must
@@ -71,7 +71,7 @@ pub(super) struct Run {
     pub home: Rank,
     /// Message number of the answer, once it has begun.
     answer: Option<u64>,
-    slots: Vec<Slot>,
+    slots: Vec<RunPage>,
 }
 
 /// All fetches under way to this node.
@@ -79,7 +79,7 @@ pub(super) struct Run {
 pub(super) struct Fetches {
     next: u64,
     pub runs: BTreeMap<u64, Run>,
-    /// Number of the run that brings a page that is [`State::Fetching`].
+    /// Number of the run that brings a page that is [`PageState::Fetching`].
     of_page: BTreeMap<PageId, u64>,
     /// Number of the run that a fragmented answer belongs to.
     answers: BTreeMap<(Rank, u64), u64>,
@@ -88,7 +88,7 @@ pub(super) struct Fetches {
 }
 
 impl Run {
-    fn slot(&mut self, page: u64) -> Option<&mut Slot> {
+    fn slot(&mut self, page: u64) -> Option<&mut RunPage> {
         let index = usize::try_from(page.checked_sub(self.pages.first)?).ok()?;
         self.slots.get_mut(index)
     }
@@ -131,12 +131,12 @@ impl Coherence {
         let number = self.fetches.next;
         self.fetches.next += 1;
         for page in first..first + count {
-            known.set(page, State::Fetching);
+            known.set(page, PageState::Fetching);
             self.fetches.of_page.insert((array, page), number);
         }
         self.fetches.wanted.insert(id, access);
         let run = PageRun { array, count: count as u32, first, id: number };
-        let slots = vec![Slot::default(); count as usize];
+        let slots = vec![RunPage::default(); count as usize];
         self.fetches.runs.insert(number, Run { pages: run, home, answer: None, slots });
         self.statistics.fetches += 1;
         // The home must have this node's own earlier changes before it answers (COH-5.4).
@@ -274,12 +274,12 @@ impl Coherence {
             let Some(array) = self.arrays.get_mut(id.0 as usize) else { continue };
             if slot.stale {
                 self.statistics.stale_pages += 1;
-                array.set(page, State::Invalid);
+                array.set(page, PageState::Invalid);
                 again.extend(wanted.map(|access| (id, access)));
                 continue;
             }
             self.statistics.fetched_pages += 1;
-            array.set(page, State::Read);
+            array.set(page, PageState::Read);
             if wanted == Some(Access::Write) {
                 self.make_twin(id, pages);
                 pages.install(id.0, page..page + 1, Access::Write);
@@ -313,7 +313,7 @@ impl Coherence {
             }
             self.fetches.of_page.remove(&id);
             if let Some(array) = self.arrays.get_mut(id.0 as usize) {
-                array.set(page, State::Invalid);
+                array.set(page, PageState::Invalid);
             }
             if let Some(access) = self.fetches.wanted.remove(&id) {
                 self.lose_page(id, run.home, access, pages);

@@ -1,7 +1,7 @@
 //! A node's part as the home of pages: serving fetches, applying diffs, and ending tracking
 //! (COH-3.5).
 
-use super::array::State;
+use super::array::PageState;
 use super::codec::{Headline, PageRun};
 use super::fetch::FETCH_RUN_MAX;
 use super::{Access, Coherence, Pages, array, diff};
@@ -40,9 +40,9 @@ impl Coherence {
         for page in range {
             array.noticed.remove(&page);
             match array.state(page) {
-                State::HomeUntouched => array.set(page, State::HomeShared),
-                State::HomePrivate => {
-                    array.set(page, State::HomeRead);
+                PageState::HomeUntouched => array.set(page, PageState::HomeShared),
+                PageState::HomePrivate => {
+                    array.set(page, PageState::HomeRead);
                     protect.push((run.array, page));
                 }
                 _ => {}
@@ -119,13 +119,13 @@ impl Coherence {
                     continue;
                 }
                 match array.state(page) {
-                    State::HomeShared => array.set(page, State::HomeUntouched),
-                    State::HomeRead => {
-                        array.set(page, State::HomePrivate);
+                    PageState::HomeShared => array.set(page, PageState::HomeUntouched),
+                    PageState::HomeRead => {
+                        array.set(page, PageState::HomePrivate);
                         free.push((id, page));
                     }
-                    State::HomeWrite => {
-                        array.set(page, State::HomePrivate);
+                    PageState::HomeWrite => {
+                        array.set(page, PageState::HomePrivate);
                         self.dirty.remove(&(id, page));
                     }
                     _ => {}

@@ -19,7 +19,7 @@ pub use array::ARRAY_PAGES_MAX;
 pub use fetch::FETCH_RUN_MAX;
 pub use mailbox::CONTROL_MAX;
 pub use pages::{Access, ArrayId, Pages};
-pub use statistics::Statistics;
+pub use statistics::CoherenceStatistics;
 pub use sync::agreement::REDUCE_MAX;
 pub use sync::lock_manager::LockView;
 pub use types::{
@@ -27,7 +27,7 @@ pub use types::{
 };
 
 use crate::Rank;
-use crate::rma::Kind;
+use crate::rma::MessageKind;
 use crate::wind::{Admission, Message, Refusal, Token};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
@@ -39,7 +39,7 @@ use sync::agreement::{Call, Declared};
 
 /// First byte of the head of every coherence message. The engine passes such messages to this
 /// module.
-pub const KIND: u8 = Kind::Coherence as u8;
+pub const KIND: u8 = MessageKind::Coherence as u8;
 
 /// Top byte of the tokens of messages that coherence posts: see [`Coherence::owns`].
 const TOKENS: u64 = 0xC0 << 56;
@@ -88,7 +88,7 @@ pub struct Coherence {
     local: VecDeque<(codec::Headline, Vec<u8>)>,
     out: VecDeque<(Rank, Message)>,
     events: VecDeque<CoherenceEvent>,
-    statistics: Statistics,
+    statistics: CoherenceStatistics,
 }
 
 impl Coherence {
@@ -125,7 +125,7 @@ impl Coherence {
             local: VecDeque::new(),
             out: VecDeque::new(),
             events: VecDeque::new(),
-            statistics: Statistics::default(),
+            statistics: CoherenceStatistics::default(),
         }
     }
 
@@ -229,7 +229,7 @@ impl Coherence {
     #[must_use]
     pub fn fetching_from(&self, array: ArrayId, page: u64) -> Option<Rank> {
         let known = self.arrays.get(array as usize).filter(|array| array.contains(page, 1))?;
-        (known.state(page) == array::State::Fetching).then(|| known.home(page))
+        (known.state(page) == array::PageState::Fetching).then(|| known.home(page))
     }
 
     /// Returns `true` if all these pages are valid for `access` at this moment.
@@ -420,7 +420,7 @@ impl Coherence {
 
     /// Returns the counters.
     #[must_use]
-    pub fn statistics(&self) -> &Statistics {
+    pub fn statistics(&self) -> &CoherenceStatistics {
         &self.statistics
     }
 

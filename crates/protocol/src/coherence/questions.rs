@@ -22,12 +22,12 @@ use core::time::Duration;
 pub(super) struct Questions {
     /// Time of the next round of questions, while this node waits for anything.
     next: Option<Time>,
-    asked: BTreeMap<(Rank, Wait), Asked>,
+    asked: BTreeMap<(Rank, Wait), OpenQuestion>,
 }
 
 /// One wait, and the questions about it.
 #[derive(Debug, Default)]
-struct Asked {
+struct OpenQuestion {
     /// Token number of the latest question.
     posted: Option<u64>,
     /// Number of consecutive questions to which the other node did not confirm that it owes an
@@ -94,7 +94,7 @@ impl Coherence {
             let number = self.next_token;
             let Some(asked) = self.questions.asked.get_mut(&(rank, wait)) else {
                 // The wait has not lasted yet.
-                self.questions.asked.insert((rank, wait), Asked::default());
+                self.questions.asked.insert((rank, wait), OpenQuestion::default());
                 continue;
             };
             // Wind watches over a question that is on its way (WIND-7.6).

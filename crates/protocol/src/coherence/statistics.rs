@@ -5,7 +5,7 @@ use crate::counters;
 counters! {
 /// Counters since the start. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Statistics {
+pub struct CoherenceStatistics {
     /// Touches of pages that were invalid here.
     pub read_faults: u64,
     /// Touches that made a page dirty.

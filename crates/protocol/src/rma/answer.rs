@@ -3,9 +3,10 @@
 //! answer changes nothing.
 
 use super::serve::{bytes_of, length};
-use super::ticket::Asked;
+use super::ticket::ExpectedAnswer;
 use super::{
-    Destination, Memory, Published, Rma, RmaError, RmaEvent, TicketId, Transfer, Value, names,
+    Destination, Memory, OperationValue, Published, Rma, RmaError, RmaEvent, TicketId, Transfer,
+    names,
 };
 use crate::Rank;
 use crate::planted::{Bug, planted};
@@ -28,7 +29,7 @@ impl Rma {
             ticket.answering = Some(number);
         }
         if planted(Bug::CompleteBeforePlaced) {
-            self.done(Token(id.token), Value::Nothing);
+            self.done(Token(id.token), OperationValue::Nothing);
         }
         Ok(Admission::Place)
     }
@@ -42,7 +43,7 @@ impl Rma {
     ) -> Option<&Destination> {
         match self.tickets.answerable(from, id) {
             Some(ticket) if ticket.answering == Some(number) => match &ticket.asked {
-                Asked::Data(into) => Some(into),
+                ExpectedAnswer::Data(into) => Some(into),
                 _ => None,
             },
             _ => None,
@@ -77,7 +78,7 @@ impl Rma {
                 }
             }
         }
-        self.succeed(token, Value::Nothing);
+        self.succeed(token, OperationValue::Nothing);
         Ok(())
     }
 
@@ -89,8 +90,8 @@ impl Rma {
         old: u64,
     ) -> Result<(), Refusal> {
         match self.asked(from, id)? {
-            Asked::Old(width) if old & !width.mask() == 0 => {
-                self.succeed(Token(id.token), Value::Old(old))
+            ExpectedAnswer::Old(width) if old & !width.mask() == 0 => {
+                self.succeed(Token(id.token), OperationValue::Old(old))
             }
             _ => return Err(self.bad_answer(from, id)),
         }
@@ -105,7 +106,9 @@ impl Rma {
         published: Published,
     ) -> Result<(), Refusal> {
         match self.asked(from, id)? {
-            Asked::Name(_) => self.succeed(Token(id.token), Value::Found(published)),
+            ExpectedAnswer::Name(_) => {
+                self.succeed(Token(id.token), OperationValue::Found(published))
+            }
             _ => return Err(self.bad_answer(from, id)),
         }
         Ok(())
@@ -120,7 +123,7 @@ impl Rma {
         list: &[u8],
     ) -> Result<(), Refusal> {
         let name = match self.asked(from, id)? {
-            Asked::Name(name) => String::clone(name),
+            ExpectedAnswer::Name(name) => String::clone(name),
             _ => return Err(self.bad_answer(from, id)),
         };
         let error = RmaError::UnknownName { node: from, name, there: names::listed(list), count };
@@ -137,7 +140,7 @@ impl Rma {
         refusal: Refusal,
     ) -> Result<(), Refusal> {
         match self.asked(from, id)? {
-            Asked::Data(_) => self.fail(Token(id.token), RmaError::Refused(refusal)),
+            ExpectedAnswer::Data(_) => self.fail(Token(id.token), RmaError::Refused(refusal)),
             _ => return Err(self.bad_answer(from, id)),
         }
         Ok(())
@@ -157,7 +160,7 @@ impl Rma {
             return Err(Refusal::NotAsked);
         }
         match &ticket.asked {
-            Asked::Data(into) if into.len() == len => {
+            ExpectedAnswer::Data(into) if into.len() == len => {
                 let into = into.clone();
                 self.still_there(&into, Token(id.token), memory)?;
                 Ok(into)
@@ -166,7 +169,7 @@ impl Rma {
         }
     }
 
-    fn asked(&mut self, from: Rank, id: TicketId) -> Result<&Asked, Refusal> {
+    fn asked(&mut self, from: Rank, id: TicketId) -> Result<&ExpectedAnswer, Refusal> {
         self.tickets.answerable(from, id).map(|ticket| &ticket.asked).ok_or(Refusal::NotAsked)
     }
 
@@ -190,7 +193,7 @@ impl Rma {
         Refusal::Malformed
     }
 
-    fn succeed(&mut self, token: Token, value: Value) {
+    fn succeed(&mut self, token: Token, value: OperationValue) {
         if self.tickets.tell(token) {
             self.events.push_back(RmaEvent::Done { token, value });
         }

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 /// Result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum OperationValue {
     /// No value (put, get, message): the operation is done.
     Nothing,
     /// Value of the word before the change (atomics).
@@ -28,7 +28,7 @@ pub enum RmaEvent {
         /// Token of the operation.
         token: Token,
         /// Result of the operation.
-        value: Value,
+        value: OperationValue,
     },
     /// An operation did not, or perhaps did not, happen.
     Failed {

@@ -4,7 +4,7 @@
 //! is exactly one encoding of a meaning. A head that is one byte too long or too short, or has an
 //! unknown bit set, is malformed (MEM-2.2).
 
-use super::{Accumulation, AtomicOp, Kind, Rights};
+use super::{Accumulation, AtomicOp, MessageKind, Rights};
 use crate::block::Block;
 use crate::limits::{BODY_MAX, HEAD_MAX, STRIDE_MAX};
 use crate::rma::kind;
@@ -177,21 +177,21 @@ impl Operation {
         let mut out = Writer(Head::new());
         match *self {
             Operation::Put { key, offset, signal: None } => {
-                out.kind(Kind::Put).word(key).word(offset)
+                out.kind(MessageKind::Put).word(key).word(offset)
             }
             Operation::Put { key, offset, signal: Some(signal) } => out
-                .kind(Kind::PutSignal)
+                .kind(MessageKind::PutSignal)
                 .word(key)
                 .word(offset)
                 .word(signal.key)
                 .word(signal.offset)
                 .word(signal.add),
             Operation::Get { ticket, key, offset, len } => {
-                out.kind(Kind::Get).ticket(ticket).word(key).word(offset).word(len)
+                out.kind(MessageKind::Get).ticket(ticket).word(key).word(offset).word(len)
             }
             Operation::Atomic { ticket, key, offset, op } => {
                 let (number, first, second) = op.encode();
-                out.kind(Kind::Atomic)
+                out.kind(MessageKind::Atomic)
                     .ticket(ticket)
                     .word(key)
                     .word(offset)
@@ -200,66 +200,68 @@ impl Operation {
                     .word(second)
             }
             Operation::Accumulate { key, offset, how } => {
-                out.kind(Kind::Accumulate).word(key).word(offset).bytes(&how.encode())
+                out.kind(MessageKind::Accumulate).word(key).word(offset).bytes(&how.encode())
             }
-            Operation::Push { key, offset } => out.kind(Kind::Push).word(key).word(offset),
+            Operation::Push { key, offset } => out.kind(MessageKind::Push).word(key).word(offset),
             Operation::PutBlock { key, block, signal: None } => {
-                out.kind(Kind::PutBlock).word(key).block(block)
+                out.kind(MessageKind::PutBlock).word(key).block(block)
             }
             Operation::PutBlock { key, block, signal: Some(signal) } => out
-                .kind(Kind::PutBlockSignal)
+                .kind(MessageKind::PutBlockSignal)
                 .word(key)
                 .block(block)
                 .word(signal.key)
                 .word(signal.offset)
                 .word(signal.add),
             Operation::GetBlock { ticket, key, block } => {
-                out.kind(Kind::GetBlock).ticket(ticket).word(key).block(block)
+                out.kind(MessageKind::GetBlock).ticket(ticket).word(key).block(block)
             }
-            Operation::Lookup { ticket } => out.kind(Kind::Lookup).ticket(ticket),
-            Operation::User { tag } => out.kind(Kind::User).word(tag),
-            Operation::Data { ticket } => out.kind(Kind::Data).ticket(ticket),
-            Operation::Old { ticket, old } => out.kind(Kind::Old).ticket(ticket).word(old),
+            Operation::Lookup { ticket } => out.kind(MessageKind::Lookup).ticket(ticket),
+            Operation::User { tag } => out.kind(MessageKind::User).word(tag),
+            Operation::Data { ticket } => out.kind(MessageKind::Data).ticket(ticket),
+            Operation::Old { ticket, old } => out.kind(MessageKind::Old).ticket(ticket).word(old),
             Operation::Found { ticket, published } => out
-                .kind(Kind::Found)
+                .kind(MessageKind::Found)
                 .ticket(ticket)
                 .word(published.key)
                 .word(published.len)
                 .byte(published.rights.0),
             Operation::Missing { ticket, count } => {
-                out.kind(Kind::Missing).ticket(ticket).half(count)
+                out.kind(MessageKind::Missing).ticket(ticket).half(count)
             }
             Operation::Gone { ticket, refusal } => {
-                out.kind(Kind::Gone).ticket(ticket).byte(refusal as u8)
+                out.kind(MessageKind::Gone).ticket(ticket).byte(refusal as u8)
             }
         };
         out.0
     }
 
     /// Decodes bytes that a peer sent. Returns `None` if they make no sense (MEM-2.2). Heads of
-    /// [`Kind::Coherence`] do not belong to this layer.
+    /// [`MessageKind::Coherence`] do not belong to this layer.
     #[must_use]
     pub fn decode(head: &[u8]) -> Option<Operation> {
         let mut bytes = Reader(head.get(1..)?);
         let operation = match kind(head) {
-            Kind::Put => Operation::Put { key: bytes.word()?, offset: bytes.word()?, signal: None },
-            Kind::PutSignal => {
+            MessageKind::Put => {
+                Operation::Put { key: bytes.word()?, offset: bytes.word()?, signal: None }
+            }
+            MessageKind::PutSignal => {
                 let (key, offset) = (bytes.word()?, bytes.word()?);
                 Operation::Put { key, offset, signal: Some(bytes.signal()?) }
             }
-            Kind::Get => Operation::Get {
+            MessageKind::Get => Operation::Get {
                 ticket: bytes.ticket().filter(|ticket| *ticket != TicketId::NONE)?,
                 key: bytes.word()?,
                 offset: bytes.word()?,
                 len: bytes.word()?,
             },
-            Kind::Atomic => Operation::Atomic {
+            MessageKind::Atomic => Operation::Atomic {
                 ticket: bytes.ticket()?,
                 key: bytes.word()?,
                 offset: bytes.word()?,
                 op: bytes.atomic()?,
             },
-            Kind::Accumulate => {
+            MessageKind::Accumulate => {
                 let (key, offset) = (bytes.word()?, bytes.word()?);
                 Operation::Accumulate {
                     key,
@@ -267,26 +269,26 @@ impl Operation {
                     how: Accumulation::decode(bytes.byte()?, bytes.byte()?)?,
                 }
             }
-            Kind::Push => Operation::Push { key: bytes.word()?, offset: bytes.word()? },
-            Kind::PutBlock => {
+            MessageKind::Push => Operation::Push { key: bytes.word()?, offset: bytes.word()? },
+            MessageKind::PutBlock => {
                 Operation::PutBlock { key: bytes.word()?, block: bytes.block()?, signal: None }
             }
-            Kind::PutBlockSignal => {
+            MessageKind::PutBlockSignal => {
                 let (key, block) = (bytes.word()?, bytes.block()?);
                 Operation::PutBlock { key, block, signal: Some(bytes.signal()?) }
             }
-            Kind::GetBlock => Operation::GetBlock {
+            MessageKind::GetBlock => Operation::GetBlock {
                 ticket: bytes.ticket().filter(|ticket| *ticket != TicketId::NONE)?,
                 key: bytes.word()?,
                 block: bytes.block()?,
             },
-            Kind::Lookup => Operation::Lookup {
+            MessageKind::Lookup => Operation::Lookup {
                 ticket: bytes.ticket().filter(|ticket| *ticket != TicketId::NONE)?,
             },
-            Kind::User => Operation::User { tag: bytes.word()? },
-            Kind::Data => Operation::Data { ticket: bytes.ticket()? },
-            Kind::Old => Operation::Old { ticket: bytes.ticket()?, old: bytes.word()? },
-            Kind::Found => {
+            MessageKind::User => Operation::User { tag: bytes.word()? },
+            MessageKind::Data => Operation::Data { ticket: bytes.ticket()? },
+            MessageKind::Old => Operation::Old { ticket: bytes.ticket()?, old: bytes.word()? },
+            MessageKind::Found => {
                 let ticket = bytes.ticket()?;
                 let published = Published {
                     key: bytes.word()?,
@@ -298,12 +300,14 @@ impl Operation {
                 }
                 Operation::Found { ticket, published }
             }
-            Kind::Missing => Operation::Missing { ticket: bytes.ticket()?, count: bytes.half()? },
-            Kind::Gone => Operation::Gone {
+            MessageKind::Missing => {
+                Operation::Missing { ticket: bytes.ticket()?, count: bytes.half()? }
+            }
+            MessageKind::Gone => Operation::Gone {
                 ticket: bytes.ticket()?,
                 refusal: Refusal::from_code(bytes.byte()?)?,
             },
-            Kind::Coherence | Kind::Unknown => return None,
+            MessageKind::Coherence | MessageKind::Unknown => return None,
         };
         bytes.0.is_empty().then_some(operation)
     }
@@ -318,7 +322,7 @@ impl Writer {
         debug_assert!(fits.is_ok(), "LONGEST is wrong");
         self
     }
-    fn kind(&mut self, kind: Kind) -> &mut Self {
+    fn kind(&mut self, kind: MessageKind) -> &mut Self {
         self.byte(kind as u8)
     }
     fn byte(&mut self, byte: u8) -> &mut Self {

@@ -5,7 +5,7 @@ use crate::wind::Class;
 /// Kind of a message, as the first byte of its head (MEM-2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum MessageKind {
     /// A kind that this version does not know, or no head at all.
     Unknown = 0x00,
     /// Put of bytes into a region.
@@ -44,36 +44,36 @@ pub enum Kind {
     Gone = 0x85,
 }
 
-/// Returns the kind of a head, or [`Kind::Unknown`]. It does not check whether the rest is well
-/// formed.
+/// Returns the kind of a head, or [`MessageKind::Unknown`]. It does not check whether the rest is
+/// well formed.
 #[must_use]
-pub fn kind(head: &[u8]) -> Kind {
+pub fn kind(head: &[u8]) -> MessageKind {
     match head.first().copied() {
-        Some(0x01) => Kind::Put,
-        Some(0x02) => Kind::PutSignal,
-        Some(0x03) => Kind::Get,
-        Some(0x04) => Kind::Atomic,
-        Some(0x05) => Kind::Lookup,
-        Some(0x06) => Kind::Accumulate,
-        Some(0x07) => Kind::Push,
-        Some(0x08) => Kind::PutBlock,
-        Some(0x09) => Kind::PutBlockSignal,
-        Some(0x0A) => Kind::GetBlock,
-        Some(0x10) => Kind::User,
-        Some(0x20) => Kind::Coherence,
-        Some(0x81) => Kind::Data,
-        Some(0x82) => Kind::Old,
-        Some(0x83) => Kind::Found,
-        Some(0x84) => Kind::Missing,
-        Some(0x85) => Kind::Gone,
-        _ => Kind::Unknown,
+        Some(0x01) => MessageKind::Put,
+        Some(0x02) => MessageKind::PutSignal,
+        Some(0x03) => MessageKind::Get,
+        Some(0x04) => MessageKind::Atomic,
+        Some(0x05) => MessageKind::Lookup,
+        Some(0x06) => MessageKind::Accumulate,
+        Some(0x07) => MessageKind::Push,
+        Some(0x08) => MessageKind::PutBlock,
+        Some(0x09) => MessageKind::PutBlockSignal,
+        Some(0x0A) => MessageKind::GetBlock,
+        Some(0x10) => MessageKind::User,
+        Some(0x20) => MessageKind::Coherence,
+        Some(0x81) => MessageKind::Data,
+        Some(0x82) => MessageKind::Old,
+        Some(0x83) => MessageKind::Found,
+        Some(0x84) => MessageKind::Missing,
+        Some(0x85) => MessageKind::Gone,
+        _ => MessageKind::Unknown,
     }
 }
 
 /// Returns `true` if such a message takes of the receiver's credit (MEM-8.1).
 #[must_use]
 pub fn costs_credit(head: &[u8]) -> bool {
-    kind(head) == Kind::User
+    kind(head) == MessageKind::User
 }
 
 /// Returns `true` if the body of such a message, once admitted, is placed directly into its
@@ -82,12 +82,12 @@ pub fn costs_credit(head: &[u8]) -> bool {
 pub fn places(class: Class, head: &[u8]) -> bool {
     let placed = matches!(
         kind(head),
-        Kind::Put
-            | Kind::PutSignal
-            | Kind::PutBlock
-            | Kind::PutBlockSignal
-            | Kind::Accumulate
-            | Kind::Data
+        MessageKind::Put
+            | MessageKind::PutSignal
+            | MessageKind::PutBlock
+            | MessageKind::PutBlockSignal
+            | MessageKind::Accumulate
+            | MessageKind::Data
     );
     class == Class::Unordered && placed
 }

@@ -34,13 +34,13 @@ mod unanswered;
 mod user;
 
 pub use destination::{Destination, read_rows};
-pub use event::{RmaError, RmaEvent, Value};
+pub use event::{OperationValue, RmaError, RmaEvent};
 pub use head::{Operation, Published, Signal, TicketId};
 pub use memory::{Memory, Rights};
-pub use message_kind::{Kind, costs_credit, kind, places};
+pub use message_kind::{MessageKind, costs_credit, kind, places};
 pub use ops::atomic::{AtomicOp, Change, Width, Word};
-pub use ops::element::{Accumulation, Combine, Element, Number};
-pub use refusals::{Access, Refusals, Refused};
+pub use ops::element::{Accumulation, Combine, Number, NumberKind};
+pub use refusals::{RefusalCounts, Refused, RegionAccess};
 pub use user::{USER_HEAD, user_head, user_tag};
 
 use crate::Rank;
@@ -87,7 +87,7 @@ pub(crate) enum Transfer {
 
 /// State of one peer. It is empty when nothing is in flight.
 #[derive(Debug, Default)]
-struct Peer {
+struct PeerTickets {
     /// Transfers by message number.
     transfers: BTreeMap<u64, Transfer>,
     /// Elements of accumulates of which not all bytes have arrived.
@@ -101,7 +101,7 @@ struct Peer {
 pub struct Rma {
     tickets: Tickets,
     names: Names,
-    peers: BTreeMap<Rank, Peer>,
+    peers: BTreeMap<Rank, PeerTickets>,
     answers: VecDeque<(Rank, Message)>,
     events: VecDeque<RmaEvent>,
     /// Answers that are gathered from a region at each transmission, and are not settled.
@@ -160,7 +160,7 @@ impl Rma {
 
     /// Returns the refusals to peers: counted by reasons, and the latest ones one by one.
     #[must_use]
-    pub fn refusals(&self) -> (&Refusals, &VecDeque<Refused>) {
+    pub fn refusals(&self) -> (&RefusalCounts, &VecDeque<Refused>) {
         self.refusals.look()
     }
 
@@ -287,7 +287,7 @@ impl Rma {
     /// is refused so before its first element only.
     #[must_use]
     pub fn may_repeat(head: &[u8]) -> bool {
-        !matches!(kind(head), Kind::Coherence | Kind::Unknown)
+        !matches!(kind(head), MessageKind::Coherence | MessageKind::Unknown)
     }
 
     /// Returns how many requests are not forgotten yet.
@@ -376,7 +376,7 @@ impl Rma {
         transfer
     }
 
-    fn done(&mut self, token: Token, value: Value) {
+    fn done(&mut self, token: Token, value: OperationValue) {
         self.events.push_back(RmaEvent::Done { token, value });
     }
 

@@ -1,7 +1,7 @@
 //! Refusals of this node to peers. The node's owner can ask who wanted which access, and why it was
 //! refused (MEM-1.9).
 
-use super::{Kind, Memory, Operation, Rights, Signal};
+use super::{Memory, MessageKind, Operation, Rights, Signal};
 use crate::limits::REFUSALS_KEPT;
 use crate::rma::kind;
 use crate::wind::Refusal;
@@ -11,7 +11,7 @@ use alloc::collections::VecDeque;
 counters! {
 /// Number of refusals to peers, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Refusals {
+pub struct RefusalCounts {
     /// Keys that no region has, either guessed or of a removed region.
     pub unknown_key: u64,
     /// Ranges that are not inside their region.
@@ -37,7 +37,7 @@ pub struct Refusals {
 }
 }
 
-impl Refusals {
+impl RefusalCounts {
     fn of(&mut self, refusal: Refusal) -> &mut u64 {
         match refusal {
             Refusal::UnknownKey => &mut self.unknown_key,
@@ -62,7 +62,7 @@ impl Refusals {
 
 /// Part of a region that an operation needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
+pub struct RegionAccess {
     /// Key that the operation showed.
     pub key: u64,
     /// Offset in bytes from the region's start.
@@ -82,9 +82,9 @@ pub struct Refused {
     /// Rank of the peer that was refused.
     pub from: Rank,
     /// Kind of the operation.
-    pub operation: Kind,
+    pub operation: MessageKind,
     /// Memory that the operation needed.
-    pub access: Access,
+    pub access: RegionAccess,
     /// Reason of the refusal.
     pub refusal: Refusal,
 }
@@ -92,13 +92,13 @@ pub struct Refused {
 /// The latest refusals, and the number of all.
 #[derive(Debug, Default)]
 pub(super) struct Log {
-    counters: Refusals,
+    counters: RefusalCounts,
     latest: VecDeque<Refused>,
     serial: u64,
 }
 
 impl Log {
-    pub fn look(&self) -> (&Refusals, &VecDeque<Refused>) {
+    pub fn look(&self) -> (&RefusalCounts, &VecDeque<Refused>) {
         (&self.counters, &self.latest)
     }
 
@@ -141,37 +141,43 @@ impl Log {
 
 /// Returns the memory that the operation names. For a put with a signal, returns the signal's word
 /// if that word was the reason.
-fn wanted(operation: &Operation, len: u64, memory: &impl Memory) -> Option<Access> {
+fn wanted(operation: &Operation, len: u64, memory: &impl Memory) -> Option<RegionAccess> {
     Some(match *operation {
         Operation::Put { key, offset, signal } => {
-            put(Access { key, offset, len, right: Rights::WRITE }, signal, memory)
+            put(RegionAccess { key, offset, len, right: Rights::WRITE }, signal, memory)
         }
         Operation::PutBlock { key, block, signal } => {
             let len = block.hull().unwrap_or(u64::MAX);
-            put(Access { key, offset: block.offset, len, right: Rights::WRITE }, signal, memory)
+            put(
+                RegionAccess { key, offset: block.offset, len, right: Rights::WRITE },
+                signal,
+                memory,
+            )
         }
-        Operation::GetBlock { key, block, .. } => Access {
+        Operation::GetBlock { key, block, .. } => RegionAccess {
             key,
             offset: block.offset,
             len: block.hull().unwrap_or(u64::MAX),
             right: Rights::READ,
         },
-        Operation::Get { key, offset, len, .. } => Access { key, offset, len, right: Rights::READ },
-        Operation::Atomic { key, offset, op, .. } => {
-            Access { key, offset, len: op.width().bytes(), right: Rights::ATOMIC }
+        Operation::Get { key, offset, len, .. } => {
+            RegionAccess { key, offset, len, right: Rights::READ }
         }
-        Operation::Push { key, offset } => Access { key, offset, len, right: Rights::PUSH },
+        Operation::Atomic { key, offset, op, .. } => {
+            RegionAccess { key, offset, len: op.width().bytes(), right: Rights::ATOMIC }
+        }
+        Operation::Push { key, offset } => RegionAccess { key, offset, len, right: Rights::PUSH },
         Operation::Accumulate { key, offset, .. } => {
-            Access { key, offset, len, right: Rights::ATOMIC }
+            RegionAccess { key, offset, len, right: Rights::ATOMIC }
         }
         _ => return None,
     })
 }
 
-fn put(data: Access, signal: Option<Signal>, memory: &impl Memory) -> Access {
+fn put(data: RegionAccess, signal: Option<Signal>, memory: &impl Memory) -> RegionAccess {
     match signal {
         Some(signal) if memory.locate(data.key, data.offset, data.len, data.right).is_ok() => {
-            Access { key: signal.key, offset: signal.offset, len: 8, right: Rights::ATOMIC }
+            RegionAccess { key: signal.key, offset: signal.offset, len: 8, right: Rights::ATOMIC }
         }
         _ => data,
     }

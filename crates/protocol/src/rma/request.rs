@@ -1,8 +1,9 @@
 //! The requester, which turns calls into messages and Wind's events into completions (MEM-7.3).
 
-use super::ticket::Asked;
+use super::ticket::ExpectedAnswer;
 use super::{
-    Accumulation, AtomicOp, Operation, Rma, RmaError, RmaEvent, Signal, TicketId, Value, names,
+    Accumulation, AtomicOp, Operation, OperationValue, Rma, RmaError, RmaEvent, Signal, TicketId,
+    names,
 };
 use crate::Rank;
 use crate::limits::{BODY_MAX, FIFO_ELEMENT_MAX, MESSAGE_MAX};
@@ -43,7 +44,7 @@ impl Rma {
         token: Token,
     ) -> Result<Message, RmaError> {
         fits(into.len, BODY_MAX)?;
-        let ticket = self.tickets.open(to, Asked::Data(into.into()), token)?;
+        let ticket = self.tickets.open(to, ExpectedAnswer::Data(into.into()), token)?;
         Ok(request(&Operation::Get { ticket, key, offset, len: into.len }, Body::Empty, token))
     }
 
@@ -63,7 +64,7 @@ impl Rma {
         if token == Token::NONE {
             return Ok(Rma::change(key, offset, op, token));
         }
-        let ticket = self.tickets.open(to, Asked::Old(op.width()), token)?;
+        let ticket = self.tickets.open(to, ExpectedAnswer::Old(op.width()), token)?;
         Ok(request(&Operation::Atomic { ticket, key, offset, op }, Body::Empty, token))
     }
 
@@ -124,7 +125,7 @@ impl Rma {
     /// The name is invalid, too many requests are outstanding, or the token is none or in use.
     pub fn lookup(&mut self, to: Rank, name: &str, token: Token) -> Result<Message, RmaError> {
         names::check(name)?;
-        let ticket = self.tickets.open(to, Asked::Name(name.to_owned()), token)?;
+        let ticket = self.tickets.open(to, ExpectedAnswer::Name(name.to_owned()), token)?;
         Ok(request(&Operation::Lookup { ticket }, Body::copy_of(name.as_bytes()), token))
     }
 
@@ -149,7 +150,7 @@ impl Rma {
     /// operation without an answer. For a request it only shows that an answer will come (MEM-7.2).
     pub fn acknowledged(&mut self, token: Token) {
         if !self.settled_elsewhere(token) && self.tickets.settle(token).is_none() {
-            self.done(token, Value::Nothing);
+            self.done(token, OperationValue::Nothing);
         }
     }
 

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 /// Answer that a request expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum ExpectedAnswer {
     /// Bytes for this destination.
     Data(Destination),
     /// The old value of a word of this width.
@@ -30,7 +30,7 @@ pub(super) enum Asked {
 pub(super) struct Ticket {
     serial: u64,
     pub to: Rank,
-    pub asked: Asked,
+    pub asked: ExpectedAnswer,
     /// Number of the message that brings the answer, once it has begun. A second answer is refused.
     pub answering: Option<u64>,
     told: bool,
@@ -48,7 +48,12 @@ pub(super) struct Tickets {
 
 impl Tickets {
     /// Opens a new request.
-    pub fn open(&mut self, to: Rank, asked: Asked, token: Token) -> Result<TicketId, RmaError> {
+    pub fn open(
+        &mut self,
+        to: Rank,
+        asked: ExpectedAnswer,
+        token: Token,
+    ) -> Result<TicketId, RmaError> {
         if token == Token::NONE || self.open.contains_key(&token) {
             return Err(RmaError::BadToken(token));
         }

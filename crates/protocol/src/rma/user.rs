@@ -1,7 +1,7 @@
 //! Head of a user's message, the only head of constant length. Fast paths read and write it without
 //! the rest, where a few nanoseconds count.
 
-use super::Kind;
+use super::MessageKind;
 
 /// Length of the head in bytes.
 pub const USER_HEAD: usize = 9;
@@ -11,7 +11,7 @@ pub const USER_HEAD: usize = 9;
 #[must_use]
 pub const fn user_head(tag: u64) -> [u8; USER_HEAD] {
     let [a, b, c, d, e, f, g, h] = tag.to_le_bytes();
-    [Kind::User as u8, a, b, c, d, e, f, g, h]
+    [MessageKind::User as u8, a, b, c, d, e, f, g, h]
 }
 
 /// Returns the tag of a user's head, or `None` if it is another head.
@@ -19,7 +19,11 @@ pub const fn user_head(tag: u64) -> [u8; USER_HEAD] {
 #[must_use]
 pub const fn user_tag(head: [u8; USER_HEAD]) -> Option<u64> {
     let [kind, a, b, c, d, e, f, g, h] = head;
-    if kind == Kind::User as u8 { Some(u64::from_le_bytes([a, b, c, d, e, f, g, h])) } else { None }
+    if kind == MessageKind::User as u8 {
+        Some(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub(super) enum Heard {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum HandshakeState {
     Idle,
     Calling,
     Established,
@@ -44,7 +44,7 @@ pub(super) struct Handshake {
     pub me: Introduction,
     peer: Rank,
     paths: u8,
-    state: State,
+    state: HandshakeState,
     pub them: Option<Introduction>,
     /// Number of the peer's latest HELLO.
     heard: u64,
@@ -70,7 +70,7 @@ impl Handshake {
             me,
             peer,
             paths: paths.max(1),
-            state: State::Idle,
+            state: HandshakeState::Idle,
             them: None,
             heard: 0,
             their_path: 0,
@@ -86,11 +86,11 @@ impl Handshake {
     }
 
     pub fn is_established(&self) -> bool {
-        self.state == State::Established
+        self.state == HandshakeState::Established
     }
 
     pub fn is_calling(&self) -> bool {
-        self.state == State::Calling
+        self.state == HandshakeState::Calling
     }
 
     /// Returns when the handshake began.
@@ -100,8 +100,8 @@ impl Handshake {
 
     /// Starts the handshake, unless it has begun.
     pub fn call(&mut self, now: Time) {
-        if self.state == State::Idle {
-            self.state = State::Calling;
+        if self.state == HandshakeState::Idle {
+            self.state = HandshakeState::Calling;
             self.restart_timer(now);
         }
     }
@@ -126,7 +126,9 @@ impl Handshake {
             Ordering::Equal if mine.connection == them.connection => number > self.heard,
             // The same process under another id is believed only before establishment, and only if
             // the HELLO shows this node's id.
-            Ordering::Equal => self.state != State::Established && self.shown(hello).is_some(),
+            Ordering::Equal => {
+                self.state != HandshakeState::Established && self.shown(hello).is_some()
+            }
         })
     }
 
@@ -159,7 +161,7 @@ impl Handshake {
         self.them = Some(hello.mine);
         self.heard = number;
         self.their_path = hello.path;
-        if self.state != State::Established {
+        if self.state != HandshakeState::Established {
             self.path = Some(path);
         }
         self.call(now);
@@ -167,7 +169,7 @@ impl Handshake {
             self.answer = Some(path);
         }
         match shows_me {
-            Some(shown) if self.state == State::Calling && heard == Heard::Nothing => {
+            Some(shown) if self.state == HandshakeState::Calling && heard == Heard::Nothing => {
                 // This path is proven outward, not only inward.
                 self.establish(shown.path);
                 Heard::Established
@@ -179,7 +181,7 @@ impl Handshake {
     /// Called when a datagram with this node's id came on `path`, which shows that the peer knows
     /// this node. Returns `true` if that establishes the connection.
     pub fn proven(&mut self, path: u8) -> bool {
-        let news = self.state == State::Calling && self.them.is_some();
+        let news = self.state == HandshakeState::Calling && self.them.is_some();
         if news {
             self.establish(path);
         }
@@ -187,7 +189,7 @@ impl Handshake {
     }
 
     fn establish(&mut self, path: u8) {
-        self.state = State::Established;
+        self.state = HandshakeState::Established;
         self.path = Some(path);
         self.next_hello = None;
     }
@@ -197,7 +199,7 @@ impl Handshake {
     pub fn refused(&self, refuse: &Refuse) -> Heard {
         if refuse.rank != self.peer
             || refuse.incarnation != self.me.incarnation
-            || self.state != State::Calling
+            || self.state != HandshakeState::Calling
         {
             return Heard::Stale;
         }
@@ -207,9 +209,9 @@ impl Handshake {
     /// Begins anew with a new id, because datagrams of the older process carry the old id
     /// (WIND-1.6).
     fn begin_anew(&mut self, now: Time, hello: &Hello) -> Heard {
-        let was_established = self.state == State::Established;
+        let was_established = self.state == HandshakeState::Established;
         self.me.connection = successor(self.me.connection, hello.mine.incarnation);
-        self.state = State::Calling;
+        self.state = HandshakeState::Calling;
         self.path = None;
         self.restart_timer(now);
         Heard::Restarted { incarnation: hello.mine.incarnation, was_established }
@@ -257,7 +259,7 @@ impl Handshake {
             incarnation: them.incarnation,
             path: self.their_path,
         });
-        let answer_wanted = self.state != State::Established;
+        let answer_wanted = self.state != HandshakeState::Established;
         let hello = Hello { mine: self.me, to: self.peer, path, yours, answer_wanted };
         self.datagram(into, |builder| builder.hello(&hello));
         Some(path)

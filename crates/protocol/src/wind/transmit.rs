@@ -7,7 +7,7 @@ use crate::limits::{FAREWELL_PAUSE_MIN, PROBE_MAX, SHORT_WAY_MAX};
 use crate::time::Time;
 use crate::wind::ack::received::Ranges;
 use crate::wind::recovery::in_flight::Item;
-use crate::wind::send::outgoing::{Outgoing, Piece, Stage};
+use crate::wind::send::outgoing::{BodyPiece, Outgoing, Stage};
 use crate::wire::{
     Acknowledgement, Builder, Flags, Fragment, Lane, Open, SmallMessage, Withdrawal,
     message_frame_len, open_frame_len,
@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 
 /// Purpose of the next datagram of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
+enum DatagramPurpose {
     /// Whole messages and other small frames.
     Small,
     /// One fragment.
@@ -81,9 +81,9 @@ impl Connection {
         let mode = self.send_mode(lane, now);
         let (mut payload, mut rows, mut again, mut short) = (None, None, false, false);
         match self.turn(lane, now)? {
-            Turn::Small => self.write_small(now, into, true),
-            Turn::Control => self.write_control(lane, now, into),
-            Turn::Bulk => {
+            DatagramPurpose::Small => self.write_small(now, into, true),
+            DatagramPurpose::Control => self.write_control(lane, now, into),
+            DatagramPurpose::Bulk => {
                 let piece = self.outbox.peek_bulk()?;
                 (payload, rows) = self.outbox.source_of(&piece);
                 again = piece.again;
@@ -91,7 +91,7 @@ impl Connection {
                     mode != SendMode::Plain && self.is_short(&piece) && !self.avoids_bypass(now);
                 self.write_bulk(now, into, &piece, payload.is_none());
             }
-            Turn::Size => self.write_size_probe(lane, now, into),
+            DatagramPurpose::Size => self.write_size_probe(lane, now, into),
         }
         Some(Transmit { payload, rows, again, path, lane, port, short, mode, handshake: false })
     }
@@ -117,34 +117,36 @@ impl Connection {
     /// Returns `true` if the piece belongs to a short message and little is in flight in the bulk
     /// lane. The bound allows for one message that has arrived without this node knowing yet
     /// (WIND-3.11).
-    fn is_short(&self, piece: &Piece) -> bool {
+    fn is_short(&self, piece: &BodyPiece) -> bool {
         let flying = self.sending.bulk.flight.in_flight();
         flying <= 2 * SHORT_WAY_MAX
             && self.outbox.get(piece.number).is_some_and(|message| message.len <= SHORT_WAY_MAX)
     }
 
-    fn turn(&self, lane: Lane, now: Time) -> Option<Turn> {
+    fn turn(&self, lane: Lane, now: Time) -> Option<DatagramPurpose> {
         let sending = &self.sending[lane];
         let probes = sending.probes > 0;
         match lane {
-            Lane::Small if self.refusals.go_alone() => return Some(Turn::Control),
+            Lane::Small if self.refusals.go_alone() => return Some(DatagramPurpose::Control),
             Lane::Small if self.outbox.has_small() && sending.has_room(now) => {
-                return Some(Turn::Small);
+                return Some(DatagramPurpose::Small);
             }
             // Small frames that may be sent go first. Those that may not do not hold the probe up
             // (WIND-8.5).
-            _ if !probes && self.size_probe_is_due(lane, now) => return Some(Turn::Size),
+            _ if !probes && self.size_probe_is_due(lane, now) => {
+                return Some(DatagramPurpose::Size);
+            }
             Lane::Bulk
                 if self.outbox.has_bulk()
                     && (probes || sending.gate.is_open(now))
                     && sending.has_room(now) =>
             {
-                return Some(Turn::Bulk);
+                return Some(DatagramPurpose::Bulk);
             }
             _ => {}
         }
         (probes || self.ping[lane] || (lane == Lane::Small && self.an_ack_is_due(now)))
-            .then_some(Turn::Control)
+            .then_some(DatagramPurpose::Control)
     }
 
     /// Returns `true` if a size probe is due. It is sent in a lane with other datagrams in flight,
@@ -273,7 +275,7 @@ impl Connection {
     /// long, so that one system call can send them, except for a shorter last one. Therefore
     /// acknowledgements travel with a message's last fragment, and small messages with its only one
     /// (WIND-3.7).
-    fn write_bulk(&mut self, now: Time, into: &mut Vec<u8>, piece: &Piece, inline: bool) {
+    fn write_bulk(&mut self, now: Time, into: &mut Vec<u8>, piece: &BodyPiece, inline: bool) {
         let mut builder = self.begin(Lane::Bulk, into);
         let Some(message @ Outgoing { stage: Stage::Bulk(progress), .. }) =
             self.outbox.get(piece.number)
@@ -390,7 +392,7 @@ impl Connection {
         lane: Lane,
         now: Time,
         builder: &mut Builder<'_>,
-        inline: Option<&Piece>,
+        inline: Option<&BodyPiece>,
         elicits: bool,
     ) {
         let inline = inline.and_then(|piece| self.outbox.bytes_of(piece));

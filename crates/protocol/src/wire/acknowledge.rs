@@ -75,8 +75,8 @@ impl<'a> Acknowledgement<'a> {
 
     /// Returns the messages that were refused.
     #[must_use]
-    pub fn refusals(&self) -> Refusals<'a> {
-        Refusals(Reader(self.refusals))
+    pub fn refusals(&self) -> RefusalWalk<'a> {
+        RefusalWalk(Reader(self.refusals))
     }
 
     /// Returns the same acknowledgement if it has one range of datagrams and no refusals. It then
@@ -201,9 +201,9 @@ impl Iterator for RangesDescending<'_> {
 
 /// Walks an acknowledgement's refusals.
 #[derive(Clone, Debug)]
-pub struct Refusals<'a>(Reader<'a>);
+pub struct RefusalWalk<'a>(Reader<'a>);
 
-impl Iterator for Refusals<'_> {
+impl Iterator for RefusalWalk<'_> {
     type Item = RefusedMessage;
 
     fn next(&mut self) -> Option<RefusedMessage> {

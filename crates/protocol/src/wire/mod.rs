@@ -17,7 +17,7 @@ mod seal;
 mod tests;
 mod view;
 
-pub use acknowledge::{Acknowledgement, RangesDescending, Refusals, RefusedMessage, Told};
+pub use acknowledge::{Acknowledgement, RangesDescending, RefusalWalk, RefusedMessage, Told};
 pub use build::Builder;
 pub use frame::{
     CloseReason, Fragment, Frame, Open, SmallMessage, Withdrawal, message_frame_len, open_frame_len,

@@ -2,10 +2,10 @@
 
 use crate::cluster::Cluster;
 use crate::cluster::threads::{Cell, Op, Thread};
-use oikaze_protocol::coherence::{Access, Homes, Statistics};
+use oikaze_protocol::coherence::{Access, CoherenceStatistics, Homes};
 use oikaze_protocol::limits::PAGE;
 
-fn statistics(cluster: &Cluster, rank: usize) -> Statistics {
+fn statistics(cluster: &Cluster, rank: usize) -> CoherenceStatistics {
     *cluster.nodes[rank].coherence.statistics()
 }
 

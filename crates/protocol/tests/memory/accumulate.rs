@@ -4,12 +4,12 @@ use super::vectors::{Vectors, any_accumulation, combine};
 use super::world::World;
 use oikaze_protocol::limits::CUT_ELEMENTS_PER_PEER;
 use oikaze_protocol::rma::{
-    Accumulation, Combine, Element, Operation, Rights, Rma, RmaEvent, Value,
+    Accumulation, Combine, NumberKind, Operation, OperationValue, Rights, Rma, RmaEvent,
 };
 use oikaze_protocol::wind::{Admission, Body, Class, Delivered, Refusal, Token};
 use proptest::prelude::*;
 
-const SUM: Accumulation = Accumulation { element: Element::U64, combine: Combine::Sum };
+const SUM: Accumulation = Accumulation { element: NumberKind::U64, combine: Combine::Sum };
 
 fn target() -> (Rma, Vectors, u32) {
     let mut memory = Vectors::default();
@@ -77,7 +77,7 @@ proptest! {
 /// changes.
 #[test]
 fn what_is_wrong_is_found_before_the_first_element() {
-    let narrow = Accumulation { element: Element::F32, combine: Combine::Min };
+    let narrow = Accumulation { element: NumberKind::F32, combine: Combine::Min };
     let wrong = [
         (4, SUM, 800, Refusal::Misaligned),
         (6, narrow, 800, Refusal::Misaligned),
@@ -244,7 +244,7 @@ fn sums_meet() {
         assert_eq!(
             done,
             (0..3)
-                .map(|t| RmaEvent::Done { token: Token(t), value: Value::Nothing })
+                .map(|t| RmaEvent::Done { token: Token(t), value: OperationValue::Nothing })
                 .collect::<Vec<_>>()
         );
         (0..100).for_each(|word| {

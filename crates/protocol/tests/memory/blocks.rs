@@ -3,7 +3,7 @@
 use super::world::World;
 use oikaze_protocol::block::{BadBlock, Block};
 use oikaze_protocol::rma::{
-    Destination, Operation, Rights, Rma, RmaError, RmaEvent, Signal, TicketId, Value,
+    Destination, Operation, OperationValue, Rights, Rma, RmaError, RmaEvent, Signal, TicketId,
 };
 use oikaze_protocol::wind::{Admission, Body, Class, Delivered, Refusal, Rows, Segment, Token};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 const T: Token = Token(7);
 
 fn done() -> Vec<RmaEvent> {
-    vec![RmaEvent::Done { token: T, value: Value::Nothing }]
+    vec![RmaEvent::Done { token: T, value: OperationValue::Nothing }]
 }
 
 fn pattern(len: u64) -> Vec<u8> {

@@ -3,7 +3,7 @@
 use super::vectors::Vectors;
 use super::world::{FRAGMENT, World};
 use oikaze_protocol::limits::FIFO_ELEMENT_MAX;
-use oikaze_protocol::rma::{Operation, Rights, Rma, RmaError, RmaEvent, Value};
+use oikaze_protocol::rma::{Operation, OperationValue, Rights, Rma, RmaError, RmaEvent};
 use oikaze_protocol::wind::{Admission, Body, Class, Delivered, Refusal, Token};
 
 const T: Token = Token(7);
@@ -27,7 +27,7 @@ fn refused(refusal: Refusal) -> RmaEvent {
 fn elements_are_pushed_whole() {
     let mut world = World::new(2);
     let fifo = world.nodes[1].memory.fifo(5, 4, 3 * FRAGMENT);
-    let done = RmaEvent::Done { token: T, value: Value::Nothing };
+    let done = RmaEvent::Done { token: T, value: OperationValue::Nothing };
     let elements =
         [vec![], vec![1; 8], vec![2; FRAGMENT as usize + 1], vec![3; 3 * FRAGMENT as usize]];
     for element in &elements {

@@ -4,8 +4,8 @@ use super::vectors::{any_accumulation, any_atomic};
 use oikaze_protocol::block::Block;
 use oikaze_protocol::limits::{BODY_MAX, HEAD_MAX, STRIDE_MAX};
 use oikaze_protocol::rma::{
-    Accumulation, AtomicOp, Combine, Element, Kind, Operation, Published, Rights, Signal, TicketId,
-    kind,
+    Accumulation, AtomicOp, Combine, MessageKind, NumberKind, Operation, Published, Rights, Signal,
+    TicketId, kind,
 };
 use oikaze_protocol::wind::Refusal;
 use proptest::prelude::*;
@@ -82,7 +82,7 @@ proptest! {
     #[test]
     fn what_is_encoded_is_decoded(operation in operation()) {
         let head = operation.encode();
-        prop_assert_ne!(kind(&head), Kind::Unknown);
+        prop_assert_ne!(kind(&head), MessageKind::Unknown);
         prop_assert_eq!(Operation::decode(&head), Some(operation));
     }
 
@@ -112,9 +112,9 @@ proptest! {
 
 #[test]
 fn coherence_is_passed_on() {
-    assert_eq!(kind(&[0x20, 1, 2, 3]), Kind::Coherence);
+    assert_eq!(kind(&[0x20, 1, 2, 3]), MessageKind::Coherence);
     assert_eq!(Operation::decode(&[0x20, 1, 2, 3]), None);
-    assert_eq!(kind(&[]), Kind::Unknown);
+    assert_eq!(kind(&[]), MessageKind::Unknown);
     assert_eq!(Operation::decode(&[]), None);
 }
 
@@ -149,7 +149,7 @@ fn bits_that_mean_nothing_are_malformed() {
     head[at - 1] = 0x82;
     assert!(Operation::decode(&head).is_some());
 
-    let how = Accumulation { element: Element::F64, combine: Combine::Max };
+    let how = Accumulation { element: NumberKind::F64, combine: Combine::Max };
     let head = Operation::Accumulate { key: 1, offset: 0, how }.encode();
     for (at, byte) in [(17, 0), (17, 7), (18, 0), (18, 4)] {
         let mut head = head.clone();

@@ -1,12 +1,14 @@
 //! Each operation alone, when all is well and when it is refused.
 
 use super::world::World;
-use oikaze_protocol::rma::{AtomicOp, Published, Rights, Rma, RmaError, RmaEvent, Signal, Value};
+use oikaze_protocol::rma::{
+    AtomicOp, OperationValue, Published, Rights, Rma, RmaError, RmaEvent, Signal,
+};
 use oikaze_protocol::wind::{Body, Class, Refusal, Segment, Token};
 
 const T: Token = Token(7);
 
-fn done(value: Value) -> Vec<RmaEvent> {
+fn done(value: OperationValue) -> Vec<RmaEvent> {
     vec![RmaEvent::Done { token: T, value }]
 }
 
@@ -57,7 +59,7 @@ fn a_put_is_there_when_it_is_done() {
     for len in [0, 1, 100, 101, 1000] {
         let mut world = World::new(2);
         let slot = world.region(1, 5, 2000);
-        assert_eq!(world.put(5, 33, pattern(len), None), done(Value::Nothing));
+        assert_eq!(world.put(5, 33, pattern(len), None), done(OperationValue::Nothing));
         let memory = world.nodes[1].memory.bytes(slot);
         assert_eq!(&memory[33..33 + len], pattern(len));
         assert!(
@@ -75,7 +77,7 @@ fn a_get_is_there_when_it_is_done() {
         world.nodes[1].memory.add(5, Rights::READ, pattern(2000));
         let own = world.nodes[0].memory.add(9, Rights::NONE, vec![0; 1500]);
         let into = Segment { region: own, offset: 3, len };
-        assert_eq!(world.get(5, 40, into), done(Value::Nothing));
+        assert_eq!(world.get(5, 40, into), done(OperationValue::Nothing));
         let (len, own) = (len as usize, world.nodes[0].memory.bytes(own));
         assert_eq!(&own[3..3 + len], &pattern(2000)[40..40 + len]);
         assert!(own[..3].iter().chain(&own[3 + len..]).all(|byte| *byte == 0), "only there");
@@ -88,11 +90,11 @@ fn a_get_is_there_when_it_is_done() {
 fn atomics_bring_the_old_value() {
     let mut world = World::new(2);
     let slot = world.region(1, 5, 64);
-    assert_eq!(world.atomic(5, 8, AtomicOp::add(3u64)), done(Value::Old(0)));
-    assert_eq!(world.atomic(5, 8, AtomicOp::add(u64::MAX)), done(Value::Old(3)));
-    assert_eq!(world.atomic(5, 8, AtomicOp::compare_swap(9u64, 1)), done(Value::Old(2)));
-    assert_eq!(world.atomic(5, 8, AtomicOp::compare_swap(2u64, 10)), done(Value::Old(2)));
-    assert_eq!(world.atomic(5, 8, AtomicOp::swap(77u64)), done(Value::Old(10)));
+    assert_eq!(world.atomic(5, 8, AtomicOp::add(3u64)), done(OperationValue::Old(0)));
+    assert_eq!(world.atomic(5, 8, AtomicOp::add(u64::MAX)), done(OperationValue::Old(3)));
+    assert_eq!(world.atomic(5, 8, AtomicOp::compare_swap(9u64, 1)), done(OperationValue::Old(2)));
+    assert_eq!(world.atomic(5, 8, AtomicOp::compare_swap(2u64, 10)), done(OperationValue::Old(2)));
+    assert_eq!(world.atomic(5, 8, AtomicOp::swap(77u64)), done(OperationValue::Old(10)));
     assert_eq!(world.nodes[1].memory.word(slot, 8), 77);
 }
 
@@ -101,12 +103,21 @@ fn atomics_bring_the_old_value() {
 fn narrow_words_have_adjacent_ones() {
     let mut world = World::new(2);
     let slot = world.region(1, 5, 64);
-    assert_eq!(world.atomic(5, 12, AtomicOp::swap(7u32)), done(Value::Old(0)));
-    assert_eq!(world.atomic(5, 8, AtomicOp::add(u32::MAX)), done(Value::Old(0)));
-    assert_eq!(world.atomic(5, 8, AtomicOp::add(3u32)), done(Value::Old(u64::from(u32::MAX))));
-    assert_eq!(world.atomic(5, 8, AtomicOp::min(-1i32)), done(Value::Old(2)));
-    assert_eq!(world.atomic(5, 8, AtomicOp::max(5u32)), done(Value::Old(u64::from(u32::MAX))));
-    assert_eq!(world.atomic(5, 8, AtomicOp::max(5i32)), done(Value::Old(u64::from(u32::MAX))));
+    assert_eq!(world.atomic(5, 12, AtomicOp::swap(7u32)), done(OperationValue::Old(0)));
+    assert_eq!(world.atomic(5, 8, AtomicOp::add(u32::MAX)), done(OperationValue::Old(0)));
+    assert_eq!(
+        world.atomic(5, 8, AtomicOp::add(3u32)),
+        done(OperationValue::Old(u64::from(u32::MAX)))
+    );
+    assert_eq!(world.atomic(5, 8, AtomicOp::min(-1i32)), done(OperationValue::Old(2)));
+    assert_eq!(
+        world.atomic(5, 8, AtomicOp::max(5u32)),
+        done(OperationValue::Old(u64::from(u32::MAX)))
+    );
+    assert_eq!(
+        world.atomic(5, 8, AtomicOp::max(5i32)),
+        done(OperationValue::Old(u64::from(u32::MAX)))
+    );
     assert_eq!(world.nodes[1].memory.word(slot, 8), 7 << 32 | 5);
 }
 
@@ -116,7 +127,7 @@ fn an_atomic_that_fetches_nothing_is_done_when_it_is_acknowledged() {
     let mut world = World::new(2);
     let slot = world.region(1, 5, 64);
     for (offset, expected) in [
-        (8, done(Value::Nothing)),
+        (8, done(OperationValue::Nothing)),
         (4, refused(Refusal::Misaligned)),
         (64, refused(Refusal::OutOfBounds)),
     ] {
@@ -180,12 +191,15 @@ fn empty_ranges() {
     let mut world = World::new(2);
     let slot = world.region(1, 5, 16);
     let signal = Some(Signal { key: 5, offset: 0, add: 2 });
-    assert_eq!(world.put(5, 16, vec![], signal), done(Value::Nothing));
+    assert_eq!(world.put(5, 16, vec![], signal), done(OperationValue::Nothing));
     assert_eq!(world.nodes[1].memory.word(slot, 0), 2);
     assert_eq!(world.put(5, 17, vec![], signal), refused(Refusal::OutOfBounds));
     assert_eq!(world.nodes[1].memory.word(slot, 0), 2);
     let own = world.nodes[0].memory.add(9, Rights::NONE, vec![]);
-    assert_eq!(world.get(5, 16, Segment { region: own, offset: 0, len: 0 }), done(Value::Nothing));
+    assert_eq!(
+        world.get(5, 16, Segment { region: own, offset: 0, len: 0 }),
+        done(OperationValue::Nothing)
+    );
 }
 
 /// MEM-5.1, 5.3.
@@ -263,7 +277,7 @@ fn names_lead_to_regions() {
         world.run(5);
         world.take(0)
     };
-    assert_eq!(lookup("inbox"), done(Value::Found(published)));
+    assert_eq!(lookup("inbox"), done(OperationValue::Found(published)));
     let missing = |there: &[&str]| {
         let there: Vec<String> = there.iter().map(|name| name.to_string()).collect();
         failed(RmaError::UnknownName {
@@ -307,7 +321,7 @@ fn messages_are_handed_up_whole() {
         assert!(message.credited);
         world.post(0, 1, message);
         world.run(1);
-        assert_eq!(world.take(0), done(Value::Nothing));
+        assert_eq!(world.take(0), done(OperationValue::Nothing));
         assert_eq!(
             world.take(1),
             vec![RmaEvent::Arrived { from: 0, class, tag: 99, body: pattern(len) }]

@@ -5,7 +5,7 @@ use super::vectors::{any_accumulation, any_atomic, change, combine};
 use super::world::World;
 use oikaze_protocol::block::Block;
 use oikaze_protocol::rma::{
-    Accumulation, AtomicOp, Destination, Rights, Rma, RmaError, RmaEvent, Signal, Value,
+    Accumulation, AtomicOp, Destination, OperationValue, Rights, Rma, RmaError, RmaEvent, Signal,
 };
 use oikaze_protocol::wind::{Body, Refusal, Rows, Segment, Token};
 use proptest::prelude::*;
@@ -126,7 +126,7 @@ impl Oracle {
         change(&mut self.regions[region].1[from..from + op.width().bytes() as usize], op)
     }
 
-    fn run(&mut self, op: &Op) -> Result<Value, Refusal> {
+    fn run(&mut self, op: &Op) -> Result<OperationValue, Refusal> {
         match *op {
             Op::Put { region, offset, len, fill, signal } => {
                 self.check(region, offset, len, Rights::WRITE)?;
@@ -137,13 +137,13 @@ impl Oracle {
                 if let Some((region, offset, add)) = signal {
                     self.change(region, offset, AtomicOp::add(add));
                 }
-                Ok(Value::Nothing)
+                Ok(OperationValue::Nothing)
             }
             Op::Get { region, offset, len } => {
                 self.check(region, offset, len, Rights::READ)?;
                 let (from, len) = (offset as usize, len as usize);
                 self.own[..len].copy_from_slice(&self.regions[region].1[from..from + len]);
-                Ok(Value::Nothing)
+                Ok(OperationValue::Nothing)
             }
             Op::PutBlock { region, block, fill, signal } => {
                 self.check(region, block.offset, block.hull().unwrap(), Rights::WRITE)?;
@@ -156,19 +156,19 @@ impl Oracle {
                 if let Some((region, offset, add)) = signal {
                     self.change(region, offset, AtomicOp::add(add));
                 }
-                Ok(Value::Nothing)
+                Ok(OperationValue::Nothing)
             }
             Op::GetBlock { region, block, into } => {
                 self.check(region, block.offset, block.hull().unwrap(), Rights::READ)?;
                 for (from, to) in offsets(block).into_iter().zip(offsets(into)) {
                     self.own[to as usize] = self.regions[region].1[from as usize];
                 }
-                Ok(Value::Nothing)
+                Ok(OperationValue::Nothing)
             }
             Op::Atomic { region, offset, op, fetch } => {
                 self.check_word(region, offset, op.width().bytes())?;
                 let old = self.change(region, offset, op);
-                Ok(if fetch { Value::Old(old) } else { Value::Nothing })
+                Ok(if fetch { OperationValue::Old(old) } else { OperationValue::Nothing })
             }
             Op::Accumulate { region, offset, how, ref body } => {
                 let (len, width) = (body.len() as u64, how.width().bytes());
@@ -181,7 +181,7 @@ impl Oracle {
                 }
                 let from = offset as usize;
                 combine(&mut self.regions[region].1[from..from + body.len()], how, body);
-                Ok(Value::Nothing)
+                Ok(OperationValue::Nothing)
             }
         }
     }
@@ -281,7 +281,7 @@ proptest! {
         for event in world.take(0) {
             let RmaEvent::Done { token, value } = event else { panic!("{event:?}") };
             prop_assert!(tokens.insert(token), "MEM-7.1: {:?} ended twice", token);
-            if let Value::Old(old) = value {
+            if let OperationValue::Old(old) = value {
                 olds.insert(old);
             }
         }

@@ -4,8 +4,8 @@
 use super::world::{FRAGMENT, World};
 use oikaze_protocol::limits::REFUSALS_KEPT;
 use oikaze_protocol::rma::{
-    Access, AtomicOp, Kind, Operation, Published, Rights, RmaError, RmaEvent, Signal, TicketId,
-    Value,
+    AtomicOp, MessageKind, Operation, OperationValue, Published, RegionAccess, Rights, RmaError,
+    RmaEvent, Signal, TicketId,
 };
 use oikaze_protocol::wind::{Body, Refusal, Segment, Token};
 
@@ -78,7 +78,7 @@ fn what_was_refused_is_remembered() {
     let closed = world.region(1, 5, LEN);
     world.region(1, 6, LEN);
     grant(&mut world, closed, Rights::READ);
-    let access = |key, offset, len, right| Access { key, offset, len, right };
+    let access = |key, offset, len, right| RegionAccess { key, offset, len, right };
     let ticket = TicketId { token: 1, serial: 1 };
     let put = |key, offset| Operation::Put { key, offset, signal: None };
     let signal = |key, offset| Operation::Put {
@@ -89,23 +89,41 @@ fn what_was_refused_is_remembered() {
     let atomic = |key, offset| Operation::Atomic { ticket, key, offset, op: AtomicOp::add(1u64) };
     let get = |key, offset, len| Operation::Get { ticket, key, offset, len };
     let cases = [
-        (put(5, 8), 20, Kind::Put, access(5, 8, 20, Rights::WRITE), Refusal::NotPermitted),
-        (put(6, 990), 20, Kind::Put, access(6, 990, 20, Rights::WRITE), Refusal::OutOfBounds),
-        (put(7, 0), 20, Kind::Put, access(7, 0, 20, Rights::WRITE), Refusal::UnknownKey),
-        (put(7, 0), 500, Kind::Put, access(7, 0, 500, Rights::WRITE), Refusal::UnknownKey),
+        (put(5, 8), 20, MessageKind::Put, access(5, 8, 20, Rights::WRITE), Refusal::NotPermitted),
+        (
+            put(6, 990),
+            20,
+            MessageKind::Put,
+            access(6, 990, 20, Rights::WRITE),
+            Refusal::OutOfBounds,
+        ),
+        (put(7, 0), 20, MessageKind::Put, access(7, 0, 20, Rights::WRITE), Refusal::UnknownKey),
+        (put(7, 0), 500, MessageKind::Put, access(7, 0, 500, Rights::WRITE), Refusal::UnknownKey),
         (
             signal(5, 16),
             20,
-            Kind::PutSignal,
+            MessageKind::PutSignal,
             access(5, 16, 8, Rights::ATOMIC),
             Refusal::NotPermitted,
         ),
-        (signal(6, 4), 500, Kind::PutSignal, access(6, 4, 8, Rights::ATOMIC), Refusal::Misaligned),
-        (atomic(6, 12), 0, Kind::Atomic, access(6, 12, 8, Rights::ATOMIC), Refusal::Misaligned),
+        (
+            signal(6, 4),
+            500,
+            MessageKind::PutSignal,
+            access(6, 4, 8, Rights::ATOMIC),
+            Refusal::Misaligned,
+        ),
+        (
+            atomic(6, 12),
+            0,
+            MessageKind::Atomic,
+            access(6, 12, 8, Rights::ATOMIC),
+            Refusal::Misaligned,
+        ),
         (
             get(6, u64::MAX, 2),
             0,
-            Kind::Get,
+            MessageKind::Get,
             access(6, u64::MAX, 2, Rights::READ),
             Refusal::OutOfBounds,
         ),
@@ -152,7 +170,7 @@ fn a_name_stands_for_what_its_region_is_now() {
     let lookup = world.nodes[0].rma.lookup(1, "r5", T).unwrap();
     world.post(0, 1, lookup);
     world.run(1);
-    assert_eq!(world.take(0), vec![RmaEvent::Done { token: T, value: Value::Found(now) }]);
+    assert_eq!(world.take(0), vec![RmaEvent::Done { token: T, value: OperationValue::Found(now) }]);
 }
 
 #[test]

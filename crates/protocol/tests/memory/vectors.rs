@@ -1,7 +1,7 @@
 //! Memory made of vectors, and what its words and elements become: as simple as can be.
 
 use oikaze_protocol::rma::{
-    Accumulation, AtomicOp, Change, Combine, Element, Memory, Rights, Width,
+    Accumulation, AtomicOp, Change, Combine, Memory, NumberKind, Rights, Width,
 };
 use oikaze_protocol::wind::Refusal;
 use proptest::prelude::*;
@@ -208,19 +208,25 @@ pub fn combine(there: &mut [u8], how: Accumulation, elements: &[u8]) {
     }
     // No zero of the tests has a sign, so that the order of both zeros does not matter here.
     match how.element {
-        Element::U32 => each!(u32, u32::wrapping_add, u32::min, u32::max),
-        Element::I32 => each!(i32, i32::wrapping_add, i32::min, i32::max),
-        Element::U64 => each!(u64, u64::wrapping_add, u64::min, u64::max),
-        Element::I64 => each!(i64, i64::wrapping_add, i64::min, i64::max),
-        Element::F32 => each!(f32, std::ops::Add::add, f32::min, f32::max),
-        Element::F64 => each!(f64, std::ops::Add::add, f64::min, f64::max),
+        NumberKind::U32 => each!(u32, u32::wrapping_add, u32::min, u32::max),
+        NumberKind::I32 => each!(i32, i32::wrapping_add, i32::min, i32::max),
+        NumberKind::U64 => each!(u64, u64::wrapping_add, u64::min, u64::max),
+        NumberKind::I64 => each!(i64, i64::wrapping_add, i64::min, i64::max),
+        NumberKind::F32 => each!(f32, std::ops::Add::add, f32::min, f32::max),
+        NumberKind::F64 => each!(f64, std::ops::Add::add, f64::min, f64::max),
     }
 }
 
 /// Elements of any kind, combined in any way.
 pub fn any_accumulation() -> impl Strategy<Value = Accumulation> {
-    let element =
-        [Element::U32, Element::I32, Element::U64, Element::I64, Element::F32, Element::F64];
+    let element = [
+        NumberKind::U32,
+        NumberKind::I32,
+        NumberKind::U64,
+        NumberKind::I64,
+        NumberKind::F32,
+        NumberKind::F64,
+    ];
     let combine = [Combine::Sum, Combine::Min, Combine::Max];
     (prop::sample::select(element.to_vec()), prop::sample::select(combine.to_vec()))
         .prop_map(|(element, combine)| Accumulation { element, combine })

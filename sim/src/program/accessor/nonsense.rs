@@ -6,7 +6,7 @@ use crate::program::doing::Doing;
 use crate::program::layout::WORDS_LEN;
 use oikaze_engine::Request;
 use oikaze_protocol::Rank;
-use oikaze_protocol::rma::{Accumulation, AtomicOp, Combine, Element};
+use oikaze_protocol::rma::{Accumulation, AtomicOp, Combine, NumberKind};
 use oikaze_protocol::wind::{Body, Refusal};
 
 impl Accessor {
@@ -22,7 +22,7 @@ impl Accessor {
         // 40 bytes and 400: whole, and in fragments where datagrams are short.
         let bytes = if self.random.chance(0.5) { 40 } else { 400 };
         let accumulate = |key, offset, len: usize| {
-            let how = Accumulation { element: Element::U64, combine: Combine::Max };
+            let how = Accumulation { element: NumberKind::U64, combine: Combine::Max };
             Request::Accumulate {
                 to: target,
                 key,

@@ -8,15 +8,20 @@ use std::os::unix::fs::FileExt;
 #[test]
 fn a_damaged_ring_ends_its_pair() {
     let strange: [&dyn Fn(&mut Pair); 8] = [
-        &|pair| put(pair, Heading::plain(Kind::Piece, 0), &[Part::Bytes(&[1; 100])]),
-        &|pair| put(pair, Heading::plain(Kind::Withdrawn, 0), &[]),
+        &|pair| put(pair, Heading::plain(RecordKind::Piece, 0), &[Part::Bytes(&[1; 100])]),
+        &|pair| put(pair, Heading::plain(RecordKind::Withdrawn, 0), &[]),
         &|pair| {
-            let heading =
-                Heading { kind: Kind::Begin, class: Class::Ordered, head: 0, len: 0, flag: false };
+            let heading = Heading {
+                kind: RecordKind::Begin,
+                class: Class::Ordered,
+                head: 0,
+                len: 0,
+                flag: false,
+            };
             put(pair, heading, &[Part::Bytes(&u64::MAX.to_le_bytes())]);
         },
         // A head longer than its record.
-        &|pair| put(pair, Heading { head: 60, ..Heading::plain(Kind::Whole, 0) }, &[]),
+        &|pair| put(pair, Heading { head: 60, ..Heading::plain(RecordKind::Whole, 0) }, &[]),
         // It has read what was never written.
         &|pair| pair.inward.settle(1 << 40),
         // It has taken a message, and refused one that there never was: what becomes of the first
@@ -75,8 +80,9 @@ fn questions_whose_answers_are_not_read_are_bounded() {
     let mut death = None;
     // An answer takes a record, too: two rings full of them, and as many as may wait.
     for _ in 0..4 * RING_BYTES / RECORD_STEP {
-        let ask =
-            hostile.outward.put(Heading::plain(Kind::Ask, 0), &[Part::Bytes(&7u64.to_le_bytes())]);
+        let ask = hostile
+            .outward
+            .put(Heading::plain(RecordKind::Ask, 0), &[Part::Bytes(&7u64.to_le_bytes())]);
         now = step(now);
         a.turn(now);
         death = death.or(a.engine.take_death());
@@ -96,7 +102,7 @@ fn who_never_leaves_a_region_is_given_up() {
     let region = Region::shared(4096).unwrap();
     let Registered { key, slot, .. } =
         a.engine.memory().insert(region.clone(), Rights::ALL).unwrap();
-    put(&mut hostile, Heading::plain(Kind::Ask, 0), &[Part::Bytes(&key.to_le_bytes())]);
+    put(&mut hostile, Heading::plain(RecordKind::Ask, 0), &[Part::Bytes(&key.to_le_bytes())]);
     a.turn(Time(1));
     memory.write_all_at(&1u64.to_le_bytes(), 2 * PAGE as u64).unwrap();
     assert!(!a.engine.is_reached(&region), "it may be there");

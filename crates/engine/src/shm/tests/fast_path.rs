@@ -261,11 +261,11 @@ fn messages_taken_ahead_are_read_next() {
 fn a_ring_that_is_over_has_no_records() {
     let (mut node, mut pair) = facing_a_hostile_one();
     let channels = node.engine.channels();
-    put(&mut pair, Heading { head: 60, ..Heading::plain(Kind::Whole, 0) }, &[]);
+    put(&mut pair, Heading { head: 60, ..Heading::plain(RecordKind::Whole, 0) }, &[]);
     assert!(channels.have_records());
     (2..4).for_each(|now| node.turn(Time(now)));
     assert!(!node.engine.is_local_peer(1));
-    put(&mut pair, Heading::plain(Kind::Ask, 0), &[Part::Bytes(&[0; 8])]);
+    put(&mut pair, Heading::plain(RecordKind::Ask, 0), &[Part::Bytes(&[0; 8])]);
     assert!(!channels.have_records());
 }
 

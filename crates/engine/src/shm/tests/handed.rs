@@ -52,7 +52,7 @@ fn a_region_that_came_without_its_descriptor_is_done_without() {
         node.turn(Time(1));
         let line = other.grants.give(1, &given).expect("a line is free");
         other.line.say(&gift(key, line as u32), None).unwrap();
-        tell(&mut other, Heading { flag: true, ..Heading::plain(Kind::Given, 0) }, key);
+        tell(&mut other, Heading { flag: true, ..Heading::plain(RecordKind::Given, 0) }, key);
         node.turn(Time(1));
         assert_eq!(asked.outcome(), Some(Ok(Value::Done)));
         take_all(&mut other);
@@ -66,9 +66,9 @@ fn an_exchange_whose_pages_came_without_their_descriptor_is_declined() {
     let (mut node, mut other) = facing_a_hostile_one();
     for number in 1..100 {
         other.line.say(&question(number), None).unwrap();
-        tell(&mut other, Heading::plain(Kind::Swap, 0), number);
+        tell(&mut other, Heading::plain(RecordKind::Swap, 0), number);
         node.turn(Time(1));
-        assert!(take_all(&mut other).contains(&(Heading::plain(Kind::Swapped, 8), number)));
+        assert!(take_all(&mut other).contains(&(Heading::plain(RecordKind::Swapped, 8), number)));
     }
     assert!(has_its_local_peer(&node));
 }
@@ -85,7 +85,7 @@ fn what_nobody_says_ends_a_local_peer() {
     ] {
         let (mut node, mut other) = facing_a_hostile_one();
         other.line.say(&said, None).unwrap();
-        tell(&mut other, Heading::plain(Kind::Swap, 0), 1);
+        tell(&mut other, Heading::plain(RecordKind::Swap, 0), 1);
         (1..3).for_each(|at| node.turn(Time(at)));
         assert!(!has_its_local_peer(&node), "{said:?}");
     }

@@ -10,14 +10,14 @@ mod refused;
 use super::super::tests::{Node, Queue, Wire, step};
 use super::super::{Completion, Failure, Request, Value};
 use oikaze_os::memory::{Region, Registered};
-use oikaze_os::shm::{Pair, Part, Side, shared_memory};
+use oikaze_os::shm::{Pair, PairRole, Part, shared_memory};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{
     CREDIT, CREDIT_OVERHEAD, FAST_BATCH_MAX, FAST_PER_TURN_MAX, MESSAGES_OF_PROGRAM_MAX,
     RECORD_BODY, RECORD_STEP, RECORDS_BETWEEN, RING_BYTES,
 };
 use oikaze_protocol::rma::{AtomicOp, Operation, Rights, RmaError, Signal};
-use oikaze_protocol::shm::{Heading, Kind};
+use oikaze_protocol::shm::{Heading, RecordKind};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Class, Death, Refusal, Segment};
 use std::fs::File;
@@ -94,8 +94,8 @@ pub(crate) fn facing_a_hostile_one_and_its_memory() -> (Node, Pair, File) {
     let memory = shared_memory().unwrap();
     let (one, other) = Pair::both().unwrap();
     let (line, kept) = (Arc::into_inner(other.line).unwrap(), Arc::into_inner(one.line).unwrap());
-    let hostile = Pair::new(&memory, Side::Called, line).unwrap();
-    let mine = Pair::new(&memory, Side::Caller, kept).unwrap();
+    let hostile = Pair::new(&memory, PairRole::Called, line).unwrap();
+    let mine = Pair::new(&memory, PairRole::Caller, kept).unwrap();
     (Node::with_local_peers(0, 2, Wire::default(), vec![(1, mine)]), hostile, memory.into())
 }
 
@@ -107,7 +107,13 @@ fn put(pair: &mut Pair, heading: Heading, parts: &[Part<'_>]) {
 fn whole() -> (Heading, Vec<u8>) {
     let head = Operation::User { tag: 1 }.encode();
     (
-        Heading { kind: Kind::Whole, class: Class::Ordered, head: head.len(), len: 0, flag: false },
+        Heading {
+            kind: RecordKind::Whole,
+            class: Class::Ordered,
+            head: head.len(),
+            len: 0,
+            flag: false,
+        },
         head.to_vec(),
     )
 }
@@ -117,7 +123,7 @@ fn begin(pair: &mut Pair, len: u64) {
     let (heading, head) = whole();
     put(
         pair,
-        Heading { kind: Kind::Begin, ..heading },
+        Heading { kind: RecordKind::Begin, ..heading },
         &[Part::Bytes(&len.to_le_bytes()), Part::Bytes(&head)],
     );
 }
@@ -323,14 +329,14 @@ fn questions_are_answered_when_there_is_room() {
     a.turn(Time(1));
     const ASKED: u64 = 1000;
     for key in 0..ASKED {
-        put(&mut hostile, Heading::plain(Kind::Ask, 0), &[Part::Bytes(&key.to_le_bytes())]);
+        put(&mut hostile, Heading::plain(RecordKind::Ask, 0), &[Part::Bytes(&key.to_le_bytes())]);
     }
     let (mut now, mut answered) = (Time(1), Vec::new());
     while answered.len() < ASKED as usize {
         now = step(now);
         a.turn(now);
         while let Some(heading) = hostile.inward.peek().unwrap() {
-            if heading.kind == Kind::Given {
+            if heading.kind == RecordKind::Given {
                 let mut key = [0; 8];
                 hostile.inward.read(0, &mut key);
                 answered.push(u64::from_le_bytes(key));
@@ -351,7 +357,7 @@ fn all_credit_may_be_used_again_and_again() {
     let (mut a, mut hostile) = facing_a_hostile_one();
     for round in 0..3 {
         begin(&mut hostile, CREDIT - CREDIT_OVERHEAD);
-        put(&mut hostile, Heading::plain(Kind::Withdrawn, 0), &[]);
+        put(&mut hostile, Heading::plain(RecordKind::Withdrawn, 0), &[]);
         let (heading, head) = whole();
         put(&mut hostile, heading, &[Part::Bytes(&head), Part::Bytes(&[1; 100])]);
         a.turn(Time(10 * round + 1));

@@ -19,11 +19,11 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Functions to call after news.
 #[derive(Default)]
-pub(super) struct News {
+pub(super) struct NewsCallbacks {
     calls: Mutex<Vec<Arc<dyn Fn() + Send + Sync>>>,
 }
 
-impl News {
+impl NewsCallbacks {
     /// Adds a function, which is called after news from now on.
     pub fn register(&self, call: Arc<dyn Fn() + Send + Sync>) {
         lock(&self.calls).push(call);

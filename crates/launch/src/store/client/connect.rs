@@ -7,7 +7,7 @@
 //! last one, so that the store knows which connection of a process is the newest.
 
 use crate::clock::Clock;
-use crate::environment::Place;
+use crate::environment::NodePlace;
 use crate::reason::{Reason, Transport, is_own, listed, remedies};
 use crate::store::protocol::{
     Greeting, LENGTH_LEN, NONCE_LEN, PROCESS_LEN, Proof, VERSION, Verdict,
@@ -86,7 +86,7 @@ struct Target {
     failed: Option<Reason>,
 }
 
-enum Phase {
+enum ConnectPhase {
     /// TCP's handshake is under way.
     Connecting,
     /// The attempt waits for the store's greeting.
@@ -101,7 +101,7 @@ struct Attempt {
     target: usize,
     stream: TcpStream,
     begun: Duration,
-    phase: Phase,
+    phase: ConnectPhase,
     read: Vec<u8>,
 }
 
@@ -117,7 +117,7 @@ enum Step {
 
 /// A search for the store.
 pub(super) struct Search<'a> {
-    pub place: &'a Place,
+    pub place: &'a NodePlace,
     pub process: &'a Process,
     /// Names that could not be resolved.
     pub unresolved: Vec<(String, Reason)>,
@@ -157,7 +157,9 @@ impl Search<'_> {
                         at += 1;
                         continue;
                     }
-                    Step::Wait if matches!(attempt.phase, Phase::Connecting) => Reason::NoAnswer,
+                    Step::Wait if matches!(attempt.phase, ConnectPhase::Connecting) => {
+                        Reason::NoAnswer
+                    }
                     Step::Wait => Reason::Silent,
                     Step::Done(Ok(key)) => {
                         let Attempt { stream, .. } = attempts.swap_remove(at);
@@ -208,23 +210,23 @@ impl Search<'_> {
         attempts: &mut Vec<Attempt>,
         now: Duration,
     ) -> Result<(), JobError> {
-        let is_greeted = |attempt: &&mut Attempt| matches!(attempt.phase, Phase::Greeted(_));
+        let is_greeted = |attempt: &&mut Attempt| matches!(attempt.phase, ConnectPhase::Greeted(_));
         let Some(next) =
             attempts.iter_mut().filter(is_greeted).min_by_key(|attempt| attempt.target)
         else {
             return Ok(());
         };
-        let Phase::Greeted(greeting) = &next.phase else { return Ok(()) };
+        let ConnectPhase::Greeted(greeting) = &next.phase else { return Ok(()) };
         let greeting = greeting.clone();
         let (target, begun) = (next.target, next.begun);
-        let patient = |attempt: &Attempt| matches!(attempt.phase, Phase::Proving(_, _, since) if now.saturating_sub(since) < PROOF_TIME);
+        let patient = |attempt: &Attempt| matches!(attempt.phase, ConnectPhase::Proving(_, _, since) if now.saturating_sub(since) < PROOF_TIME);
         if attempts.iter().any(patient) {
             return Ok(());
         }
         // Closed before the new proof leaves, because two connections of one process would only
         // replace each other.
         attempts.retain(|attempt| {
-            let is_proving = matches!(attempt.phase, Phase::Proving(..));
+            let is_proving = matches!(attempt.phase, ConnectPhase::Proving(..));
             if is_proving && let Some(target) = targets.get_mut(attempt.target) {
                 target.fail(Reason::Silent);
             }
@@ -237,7 +239,7 @@ impl Search<'_> {
         };
         let mut nonce = [0; NONCE_LEN];
         fill(&mut nonce)?;
-        let Place { rank, size, incarnation, .. } = *self.place;
+        let NodePlace { rank, size, incarnation, .. } = *self.place;
         let attempt = self.process.proofs.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         let (process, mac) = (self.process.id, [0; 32]);
         let proof =
@@ -245,15 +247,15 @@ impl Search<'_> {
         let proof = proof.signed(&self.place.secret, &greeting);
         // The proof fits an empty buffer, and an error shows at the next read.
         let _ = (&next.stream).write_all(&seal::plain(&proof.encode()));
-        next.phase = Phase::Proving(greeting, proof, now);
+        next.phase = ConnectPhase::Proving(greeting, proof, now);
         Ok(())
     }
 
     fn advance(&self, attempt: &mut Attempt, address: SocketAddr) -> Step {
-        if matches!(attempt.phase, Phase::Connecting) {
+        if matches!(attempt.phase, ConnectPhase::Connecting) {
             match finish_connect(&attempt.stream) {
                 Ok(false) => return Step::Wait,
-                Ok(true) => attempt.phase = Phase::Connected,
+                Ok(true) => attempt.phase = ConnectPhase::Connected,
                 Err(why) => return Step::Failed(Reason::of(&why, address.ip())),
             }
         }
@@ -267,9 +269,9 @@ impl Search<'_> {
             Err(why) => return Step::Failed(Reason::of(&why, address.ip())),
         };
         match &attempt.phase {
-            Phase::Connected => match Greeting::decode(&content) {
+            ConnectPhase::Connected => match Greeting::decode(&content) {
                 Ok(greeting) if greeting.version == VERSION => {
-                    attempt.phase = Phase::Greeted(greeting);
+                    attempt.phase = ConnectPhase::Greeted(greeting);
                     Step::Wait
                 }
                 Ok(other) => {
@@ -277,8 +279,10 @@ impl Search<'_> {
                 }
                 Err(_) => foreign(address),
             },
-            Phase::Proving(greeting, proof, _) => self.verdict(&content, greeting, proof, address),
-            Phase::Connecting | Phase::Greeted(_) => foreign(address),
+            ConnectPhase::Proving(greeting, proof, _) => {
+                self.verdict(&content, greeting, proof, address)
+            }
+            ConnectPhase::Connecting | ConnectPhase::Greeted(_) => foreign(address),
         }
     }
 
@@ -308,7 +312,7 @@ impl Search<'_> {
         let has_others = targets.iter().any(|target| !target.address.ip().is_loopback());
         let reason = |(at, target): (usize, &Target)| {
             let is_connected =
-                |one: &Attempt| one.target == at && !matches!(one.phase, Phase::Connecting);
+                |one: &Attempt| one.target == at && !matches!(one.phase, ConnectPhase::Connecting);
             let waiting =
                 if attempts.iter().any(is_connected) { Reason::Silent } else { Reason::NoAnswer };
             let reason = target.failed.clone().unwrap_or(waiting);
@@ -361,7 +365,7 @@ fn start(targets: &mut [Target], attempts: &mut Vec<Attempt>, now: Duration) {
         // Old attempts that are not even connected make room for addresses that have not been
         // tried.
         let is_old = |attempt: &Attempt| {
-            matches!(attempt.phase, Phase::Connecting)
+            matches!(attempt.phase, ConnectPhase::Connecting)
                 && now.saturating_sub(attempt.begun) >= RETRY_PAUSE_MAX
         };
         attempts.retain(|attempt| {
@@ -383,7 +387,7 @@ fn start(targets: &mut [Target], attempts: &mut Vec<Attempt>, now: Duration) {
                     target: at,
                     stream,
                     begun: now,
-                    phase: Phase::Connecting,
+                    phase: ConnectPhase::Connecting,
                     read: Vec::new(),
                 });
             }
@@ -450,7 +454,7 @@ fn wait(targets: &[Target], attempts: &[Attempt], now: Duration) {
     let mut fds: Vec<PollFd<'_>> = attempts
         .iter()
         .map(|attempt| match attempt.phase {
-            Phase::Connecting => PollFd::new(&attempt.stream, PollFlags::OUT),
+            ConnectPhase::Connecting => PollFd::new(&attempt.stream, PollFlags::OUT),
             _ => PollFd::new(&attempt.stream, PollFlags::IN),
         })
         .collect();

@@ -3,7 +3,7 @@
 
 use super::answering::{Answer, lock};
 use super::connect::{Connected, Process, Search};
-use crate::environment::Place;
+use crate::environment::NodePlace;
 use crate::store::protocol::Request;
 use crate::store::seal::{From, Seal};
 use crate::{JobError, Secret};
@@ -124,7 +124,7 @@ impl Link {
 
     /// Opens the next connection. Returns `None` if the launcher cannot be reached any more, or
     /// [`Link::close`] was called.
-    pub fn resume(&self, place: &Place, limit: Duration) -> Option<(TcpStream, Seal)> {
+    pub fn resume(&self, place: &NodePlace, limit: Duration) -> Option<(TcpStream, Seal)> {
         let is_cancelled = || self.is_closed.load(Ordering::Acquire);
         if is_cancelled() {
             return None;

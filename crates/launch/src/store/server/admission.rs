@@ -5,7 +5,7 @@ use super::super::places::Claim;
 use super::super::protocol::{Greeting, NONCE_LEN, Proof, VERSION, Verdict};
 use super::super::seal::{self, From, Seal};
 use super::super::table::Table;
-use super::{Connection, Doors, Phase};
+use super::{Connection, ConnectionPhase, Doors};
 use crate::Secret;
 use rustix::process::{Resource, getrlimit};
 use std::collections::HashMap;
@@ -73,7 +73,7 @@ impl Doors {
             }
             let greeting = Greeting { version: VERSION, nonce };
             let unsent = seal::plain(&greeting.encode());
-            let phase = Phase::Stranger(greeting, now + HANDSHAKE_TIME);
+            let phase = ConnectionPhase::Stranger(greeting, now + HANDSHAKE_TIME);
             self.connections.push(Connection {
                 stream,
                 from,
@@ -89,7 +89,8 @@ impl Doors {
     /// Closes a stranger if there are too many: the oldest of the address that has most. Returns
     /// `false` if all are too young. Then no connection is accepted until the oldest is old enough.
     fn make_room(&mut self, now: Duration) -> bool {
-        let is_stranger = |one: &&Connection| !matches!(one.phase, Phase::Node(..)) && !one.closed;
+        let is_stranger =
+            |one: &&Connection| !matches!(one.phase, ConnectionPhase::Node(..)) && !one.closed;
         let mut strangers: HashMap<IpAddr, usize> = HashMap::new();
         for stranger in self.connections.iter().filter(is_stranger) {
             *strangers.entry(stranger.from).or_default() += 1;
@@ -124,8 +125,9 @@ pub(super) fn judge(
     now: Duration,
     secret: &Secret,
     table: &mut Table,
-) -> (Phase, Verdict) {
-    let refused = |mac, why| (Phase::Leaving(now + HANDSHAKE_TIME), Verdict::Refused { mac, why });
+) -> (ConnectionPhase, Verdict) {
+    let refused =
+        |mac, why| (ConnectionPhase::Leaving(now + HANDSHAKE_TIME), Verdict::Refused { mac, why });
     let unproven = [0; 32];
     let proof = match Proof::decode(content) {
         Ok(Ok(proof)) => proof,
@@ -150,7 +152,7 @@ pub(super) fn judge(
     let key = proof.session(secret, greeting);
     let seals = (Seal::new(key.clone(), From::Node), Seal::new(key, From::Store));
     (
-        Phase::Node(proof.rank, claim, Box::new(seals)),
+        ConnectionPhase::Node(proof.rank, claim, Box::new(seals)),
         Verdict::Welcome(proof.answer(secret, greeting)),
     )
 }

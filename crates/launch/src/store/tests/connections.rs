@@ -72,7 +72,7 @@ fn store_that_answers_the_third_connection_is_joined() {
         drop(listener.accept().unwrap());
         Server::start(listener, 1, secret()).unwrap()
     });
-    let place = Place {
+    let place = NodePlace {
         store,
         rank: 0,
         size: 1,
@@ -92,7 +92,7 @@ fn request_is_answered_over_a_later_connection() {
     let server = serve(2);
     let Relay { store, step, relay } = relay(server.port());
     let first =
-        Client::connect(Place { store, ..place(&server, 0, 2) }, Settings::default()).unwrap();
+        Client::connect(NodePlace { store, ..place(&server, 0, 2) }, Settings::default()).unwrap();
     let second = join(&server, 1, 2).unwrap();
     first.put("first", b"1").unwrap();
     std::thread::scope(|scope| {

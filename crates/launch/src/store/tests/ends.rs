@@ -171,7 +171,7 @@ fn node_that_connects_again_hears_each_end_once() {
     let server = serve(4);
     let Relay { store, step, relay } = relay(server.port());
     let node =
-        Client::connect(Place { store, ..place(&server, 0, 4) }, Settings::default()).unwrap();
+        Client::connect(NodePlace { store, ..place(&server, 0, 4) }, Settings::default()).unwrap();
     let calls = hear(&node);
     server.ended(killed(1));
     wait_for_end(&node, &calls, &killed(1));
@@ -191,7 +191,7 @@ fn question_after_a_lost_connection_is_answered_over_the_next_one() {
     let server = serve(2);
     let Relay { store, step, relay } = relay(server.port());
     let node =
-        Client::connect(Place { store, ..place(&server, 0, 2) }, Settings::default()).unwrap();
+        Client::connect(NodePlace { store, ..place(&server, 0, 2) }, Settings::default()).unwrap();
     node.on_question(Box::new(|question| format!("heard {question}")));
     let asker = join(&server, 1, 2).unwrap();
     assert_eq!(asker.ask_node(0, "one", LONG).as_deref(), Some("heard one"));

@@ -20,7 +20,7 @@ use super::region::{Region, Side};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 use oikaze_protocol::wind::Refusal;
-use queue::{Cell, Cells, NotPushed, pop, push};
+use queue::{Cells, NotPushed, QueueWord, pop, push};
 use shape::{ELEMENT_AT, HEAD_AT, MAGIC, MAGIC_AT, SLOTS_AT, TAIL_AT};
 
 /// Reason why a FIFO cannot be used.
@@ -130,12 +130,12 @@ struct InMemory {
 }
 
 impl InMemory {
-    fn word(&self, cell: Cell) -> &AtomicU64 {
+    fn word(&self, cell: QueueWord) -> &AtomicU64 {
         let offset = match cell {
-            Cell::Tail => TAIL_AT,
-            Cell::Head => HEAD_AT,
-            Cell::Turn(position) => self.shape.slot(position),
-            Cell::Length(position) => self.shape.slot(position) + 8,
+            QueueWord::Tail => TAIL_AT,
+            QueueWord::Head => HEAD_AT,
+            QueueWord::Turn(position) => self.shape.slot(position),
+            QueueWord::Length(position) => self.shape.slot(position) + 8,
         };
         // SAFETY: see `InMemory`; every slot of every position lies inside the shape, at a multiple
         // of 8.
@@ -150,15 +150,15 @@ impl InMemory {
 }
 
 impl Cells for InMemory {
-    fn load(&self, cell: Cell, order: Ordering) -> u64 {
+    fn load(&self, cell: QueueWord, order: Ordering) -> u64 {
         self.word(cell).load(order)
     }
 
-    fn store(&self, cell: Cell, value: u64, order: Ordering) {
+    fn store(&self, cell: QueueWord, value: u64, order: Ordering) {
         self.word(cell).store(value, order);
     }
 
-    fn claim(&self, cell: Cell, old: u64, new: u64) -> Result<(), u64> {
+    fn claim(&self, cell: QueueWord, old: u64, new: u64) -> Result<(), u64> {
         self.word(cell).compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).map(drop)
     }
 

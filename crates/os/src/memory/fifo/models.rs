@@ -1,7 +1,7 @@
 //! Loom models of producers and consumers that map the same region, in every possible interleaving
 //! ([`crate::models`]).
 
-use super::queue::{Cell, Cells, pop, push};
+use super::queue::{Cells, QueueWord, pop, push};
 use super::shape::Shape;
 use crate::models::model;
 use core::sync::atomic::Ordering;
@@ -30,12 +30,12 @@ impl Model {
         })
     }
 
-    fn word(&self, cell: Cell) -> &AtomicU64 {
+    fn word(&self, cell: QueueWord) -> &AtomicU64 {
         match cell {
-            Cell::Tail => &self.tail,
-            Cell::Head => &self.head,
-            Cell::Turn(position) => &self.turns[position as usize % 2],
-            Cell::Length(position) => &self.lengths[position as usize % 2],
+            QueueWord::Tail => &self.tail,
+            QueueWord::Head => &self.head,
+            QueueWord::Turn(position) => &self.turns[position as usize % 2],
+            QueueWord::Length(position) => &self.lengths[position as usize % 2],
         }
     }
 
@@ -58,13 +58,13 @@ fn shape() -> Shape {
 }
 
 impl Cells for Model {
-    fn load(&self, cell: Cell, order: Ordering) -> u64 {
+    fn load(&self, cell: QueueWord, order: Ordering) -> u64 {
         self.word(cell).load(order)
     }
-    fn store(&self, cell: Cell, value: u64, order: Ordering) {
+    fn store(&self, cell: QueueWord, value: u64, order: Ordering) {
         self.word(cell).store(value, order);
     }
-    fn claim(&self, cell: Cell, old: u64, new: u64) -> Result<(), u64> {
+    fn claim(&self, cell: QueueWord, old: u64, new: u64) -> Result<(), u64> {
         self.word(cell).compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire).map(drop)
     }
     fn write(&self, position: u64, bytes: &[u8]) {

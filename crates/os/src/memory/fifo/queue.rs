@@ -17,7 +17,7 @@ use core::sync::atomic::Ordering;
 
 /// A word of the queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Cell {
+pub(super) enum QueueWord {
     /// The next position to be filled.
     Tail,
     /// The next position to be emptied.
@@ -30,10 +30,10 @@ pub(super) enum Cell {
 
 /// Memory of a queue, real or modelled by loom. Orders are those of the memory model.
 pub(super) trait Cells {
-    fn load(&self, cell: Cell, order: Ordering) -> u64;
-    fn store(&self, cell: Cell, value: u64, order: Ordering);
+    fn load(&self, cell: QueueWord, order: Ordering) -> u64;
+    fn store(&self, cell: QueueWord, value: u64, order: Ordering);
     /// Compares and swaps (acquire and release). On failure, returns the current value, acquired.
-    fn claim(&self, cell: Cell, old: u64, new: u64) -> Result<(), u64>;
+    fn claim(&self, cell: QueueWord, old: u64, new: u64) -> Result<(), u64>;
     /// Copies these bytes into the element at this position.
     fn write(&self, position: u64, bytes: &[u8]);
     /// Appends `len` bytes of the element at this position to `into`.
@@ -59,15 +59,15 @@ const TRIES: usize = 1000;
 
 /// Appends an element of at most the length that the shape permits (MEM-13.2).
 pub(super) fn push(queue: &impl Cells, shape: Shape, element: &[u8]) -> Result<(), NotPushed> {
-    let mut tail = queue.load(Cell::Tail, Ordering::Acquire);
+    let mut tail = queue.load(QueueWord::Tail, Ordering::Acquire);
     for _ in 0..TRIES {
-        let turn = queue.load(Cell::Turn(tail), Ordering::Acquire);
+        let turn = queue.load(QueueWord::Turn(tail), Ordering::Acquire);
         match turn.wrapping_sub(tail).cast_signed() {
-            0 => match queue.claim(Cell::Tail, tail, tail.wrapping_add(1)) {
+            0 => match queue.claim(QueueWord::Tail, tail, tail.wrapping_add(1)) {
                 Ok(()) => {
                     queue.write(tail, element);
-                    queue.store(Cell::Length(tail), element.len() as u64, Ordering::Relaxed);
-                    queue.store(Cell::Turn(tail), tail.wrapping_add(1), Ordering::Release);
+                    queue.store(QueueWord::Length(tail), element.len() as u64, Ordering::Relaxed);
+                    queue.store(QueueWord::Turn(tail), tail.wrapping_add(1), Ordering::Release);
                     return Ok(());
                 }
                 Err(now) => tail = now,
@@ -83,7 +83,7 @@ pub(super) fn push(queue: &impl Cells, shape: Shape, element: &[u8]) -> Result<(
             }
             // Another producer was faster. Then the tail has moved.
             1.. => {
-                let now = queue.load(Cell::Tail, Ordering::Acquire);
+                let now = queue.load(QueueWord::Tail, Ordering::Acquire);
                 if now == tail {
                     return Err(NotPushed::Destroyed);
                 }
@@ -97,20 +97,20 @@ pub(super) fn push(queue: &impl Cells, shape: Shape, element: &[u8]) -> Result<(
 /// Removes the oldest element and appends it to `into`. Returns `false` if there is none. (An
 /// element that is being pushed counts once its push is complete.)
 pub(super) fn pop(queue: &impl Cells, shape: Shape, into: &mut Vec<u8>) -> Result<bool, Destroyed> {
-    let mut head = queue.load(Cell::Head, Ordering::Acquire);
+    let mut head = queue.load(QueueWord::Head, Ordering::Acquire);
     for _ in 0..TRIES {
         let filled = head.wrapping_add(1);
-        let turn = queue.load(Cell::Turn(head), Ordering::Acquire);
+        let turn = queue.load(QueueWord::Turn(head), Ordering::Acquire);
         match turn.wrapping_sub(filled).cast_signed() {
-            0 => match queue.claim(Cell::Head, head, filled) {
+            0 => match queue.claim(QueueWord::Head, head, filled) {
                 Ok(()) => {
-                    let len = queue.load(Cell::Length(head), Ordering::Relaxed);
+                    let len = queue.load(QueueWord::Length(head), Ordering::Relaxed);
                     let sound = len <= shape.element();
                     if sound {
                         queue.read(head, len, into);
                     }
                     queue.store(
-                        Cell::Turn(head),
+                        QueueWord::Turn(head),
                         head.wrapping_add(shape.slots()),
                         Ordering::Release,
                     );
@@ -124,7 +124,7 @@ pub(super) fn pop(queue: &impl Cells, shape: Shape, into: &mut Vec<u8>) -> Resul
             ..-1 => return Err(Destroyed),
             // Another consumer was faster. Then the head has moved.
             1.. => {
-                let now = queue.load(Cell::Head, Ordering::Acquire);
+                let now = queue.load(QueueWord::Head, Ordering::Acquire);
                 if now == head {
                     return Err(Destroyed);
                 }

@@ -118,11 +118,11 @@ fn tick() -> u64 {
 
 /// Table of pages that were recently found present. A page that another one displaces from its slot
 /// is checked again.
-struct Seen([AtomicU64; 4096]);
+struct SeenPages([AtomicU64; 4096]);
 
-static SEEN: Seen = Seen([const { AtomicU64::new(0) }; 4096]);
+static SEEN: SeenPages = SeenPages([const { AtomicU64::new(0) }; 4096]);
 
-impl Seen {
+impl SeenPages {
     fn has(&self, page: usize, tick: u64) -> bool {
         let seen = self.at(page).load(Ordering::Relaxed);
         seen == Self::entry(page, tick) || seen == Self::entry(page, tick.wrapping_sub(1))

@@ -31,7 +31,7 @@ impl AddAssign for Placed {
 
 /// Number of the mover that watches a mapping, and so may move pages into it.
 #[derive(Debug, Default)]
-pub(in super::super) struct Watched(AtomicU32);
+pub(in super::super) struct WatchingMover(AtomicU32);
 
 /// No mover has asked yet.
 const NOT_YET: u32 = 0;
@@ -80,7 +80,7 @@ impl Mover {
     }
 
     /// Returns `true` if pages may be moved into this mapping. Asks the kernel once.
-    pub fn watch(&self, memory: &Mapping, watched: &Watched) -> bool {
+    pub fn watch(&self, memory: &Mapping, watched: &WatchingMover) -> bool {
         match watched.0.load(Ordering::Relaxed) {
             NOT_YET => {
                 let taken = uffd_sys::register_for_moves(

@@ -14,7 +14,7 @@ pub fn page_size() -> usize {
 
 /// Start of a range of pages: a region, and an offset in it that is a multiple of [`page_size`].
 #[derive(Clone, Copy, Debug)]
-pub struct Pages<'r> {
+pub struct PageRange<'r> {
     /// Region of the pages.
     pub region: &'r Region,
     /// Offset in bytes from the region's start.
@@ -25,7 +25,7 @@ pub struct Pages<'r> {
 ///
 /// # Errors
 /// [`PlacementError`].
-pub fn check(place: Pages<'_>, pages: u64) -> Result<u64, PlacementError> {
+pub fn check(place: PageRange<'_>, pages: u64) -> Result<u64, PlacementError> {
     Ok(Span::check(place, pages)?.len as u64)
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Span<'r> {
 impl<'r> Span<'r> {
     /// Checks everything before anything is changed (MEM-17.2), and refuses the memory of shared
     /// arrays (MEM-17.4).
-    pub fn check(place: Pages<'r>, pages: u64) -> Result<Span<'r>, PlacementError> {
+    pub fn check(place: PageRange<'r>, pages: u64) -> Result<Span<'r>, PlacementError> {
         let (region, offset, page) = (place.region, place.offset, page_size() as u64);
         if region.kind() == RegionKind::Alias {
             return Err(PlacementError::SharedArray);

@@ -2,7 +2,7 @@
 //! microseconds.
 
 use super::super::mapping::Mapping;
-use super::mover::{Mover, Placed, Watched};
+use super::mover::{Mover, Placed, WatchingMover};
 use super::page_size;
 use std::io;
 
@@ -12,7 +12,7 @@ pub(super) fn run(mover: &Mover) -> io::Result<()> {
     let page = page_size();
     let map = || Mapping::anonymous(3 * page).map_err(io::Error::other);
     let (to, from) = (map()?, map()?);
-    let (to_watched, from_watched) = (Watched::default(), Watched::default());
+    let (to_watched, from_watched) = (WatchingMover::default(), WatchingMover::default());
     if !mover.watch(&to, &to_watched) || !mover.watch(&from, &from_watched) {
         return Err(wrong("a range cannot be registered"));
     }

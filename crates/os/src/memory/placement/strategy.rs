@@ -1,9 +1,9 @@
 //! Exchange and transfer of pages, and the choice between moving and copying.
 
 use super::calibration::{Calibration, Crossovers, others_run};
-use super::choice::{Choice, LEAST, choose};
+use super::choice::{ChosenStrategy, LEAST, choose};
 use super::mover::Mover;
-use super::{Pages, Placed, PlacementError};
+use super::{PageRange, Placed, PlacementError};
 use crate::features::Without;
 use crate::memory::placement::chunk::{self, Act, Moves};
 use crate::memory::placement::range::Span;
@@ -17,7 +17,7 @@ const LOOK_AGAIN: u32 = 256;
 
 /// Way in which bytes are brought to their place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Way {
+pub enum PlacementMethod {
     /// The quickest way on this machine, for this memory and this size.
     #[default]
     Auto,
@@ -116,10 +116,10 @@ impl Placement {
     /// [`PlacementError`], with nothing changed.
     pub fn exchange(
         &self,
-        a: Pages<'_>,
-        b: Pages<'_>,
+        a: PageRange<'_>,
+        b: PageRange<'_>,
         pages: u64,
-        way: Way,
+        way: PlacementMethod,
     ) -> Result<Placed, PlacementError> {
         self.exchange_in_steps(a, b, pages, way, &mut |step| step())
     }
@@ -131,10 +131,10 @@ impl Placement {
     /// As [`Placement::exchange`].
     pub fn exchange_in_steps(
         &self,
-        a: Pages<'_>,
-        b: Pages<'_>,
+        a: PageRange<'_>,
+        b: PageRange<'_>,
         pages: u64,
-        way: Way,
+        way: PlacementMethod,
         each: &mut dyn FnMut(&mut dyn FnMut()),
     ) -> Result<Placed, PlacementError> {
         let (a, b) = (Span::check(a, pages)?, Span::check(b, pages)?);
@@ -149,10 +149,10 @@ impl Placement {
     /// As [`Placement::exchange`].
     pub fn transfer(
         &self,
-        from: Pages<'_>,
-        to: Pages<'_>,
+        from: PageRange<'_>,
+        to: PageRange<'_>,
         pages: u64,
-        way: Way,
+        way: PlacementMethod,
     ) -> Result<Placed, PlacementError> {
         self.transfer_in_steps(from, to, pages, way, &mut |step| step())
     }
@@ -163,10 +163,10 @@ impl Placement {
     /// As [`Placement::exchange`].
     pub fn transfer_in_steps(
         &self,
-        from: Pages<'_>,
-        to: Pages<'_>,
+        from: PageRange<'_>,
+        to: PageRange<'_>,
         pages: u64,
-        way: Way,
+        way: PlacementMethod,
         each: &mut dyn FnMut(&mut dyn FnMut()),
     ) -> Result<Placed, PlacementError> {
         let (to, from) = (Span::check(to, pages)?, Span::check(from, pages)?);
@@ -178,23 +178,27 @@ impl Placement {
         act: Act,
         to: &Span<'_>,
         from: &Span<'_>,
-        way: Way,
+        way: PlacementMethod,
         each: &mut dyn FnMut(&mut dyn FnMut()),
     ) -> Result<Placed, PlacementError> {
         to.check_apart(from)?;
         // Below this size a copy is always quickest, so no further checks are needed.
-        let way = if way == Way::Auto && to.len < LEAST { Way::Copy } else { way };
+        let way = if way == PlacementMethod::Auto && to.len < LEAST {
+            PlacementMethod::Copy
+        } else {
+            way
+        };
         let mover = match way {
-            Way::Copy => None,
-            Way::Auto => self.mover_for(to, from).ok(),
-            Way::Move => Some(self.mover_for(to, from).map_err(|why| {
+            PlacementMethod::Copy => None,
+            PlacementMethod::Auto => self.mover_for(to, from).ok(),
+            PlacementMethod::Move => Some(self.mover_for(to, from).map_err(|why| {
                 let (from, to) = (from.region.kind(), to.region.kind());
                 PlacementError::NotMovable { from, to, why }
             })?),
         };
         let huge = to.region.huge_pages();
-        let way = if mover.is_some() { way } else { Way::Copy };
-        let Choice { moved, take_by_exchange } =
+        let way = if mover.is_some() { way } else { PlacementMethod::Copy };
+        let ChosenStrategy { moved, take_by_exchange } =
             choose(act, way, (to, from), huge, || self.crossovers());
         // A demanded move may begin anywhere. Huge pages are then split.
         let huge = huge.filter(|size| {

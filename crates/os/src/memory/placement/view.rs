@@ -1,12 +1,12 @@
 //! Maps and unmaps pages in the program's view of a shared region.
 
 use super::super::RegionKind;
-use super::{Pages, PlacementError};
+use super::{PageRange, PlacementError};
 use crate::memory::placement::range::Span;
 use rustix::mm::{Advice, madvise};
 
 /// Returns a checked range of the program's view of a shared region.
-fn view_of(place: Pages<'_>, pages: u64) -> Result<(*mut u8, usize), PlacementError> {
+fn view_of(place: PageRange<'_>, pages: u64) -> Result<(*mut u8, usize), PlacementError> {
     let span = Span::check(place, pages)?;
     match place.region.kind() {
         RegionKind::Shared => {
@@ -23,7 +23,7 @@ fn view_of(place: Pages<'_>, pages: u64) -> Result<(*mut u8, usize), PlacementEr
 ///
 /// # Errors
 /// [`PlacementError`]: bad pages, or a region without a view.
-pub fn install(place: Pages<'_>, pages: u64) -> Result<(), PlacementError> {
+pub fn install(place: PageRange<'_>, pages: u64) -> Result<(), PlacementError> {
     /// Number of bytes that the kernel maps around a page that is read, aligned to this size
     /// (`fault_around_bytes`).
     const AROUND: usize = 64 << 10;
@@ -44,7 +44,7 @@ pub fn install(place: Pages<'_>, pages: u64) -> Result<(), PlacementError> {
 ///
 /// # Errors
 /// As [`install`].
-pub fn retract(place: Pages<'_>, pages: u64) -> Result<(), PlacementError> {
+pub fn retract(place: PageRange<'_>, pages: u64) -> Result<(), PlacementError> {
     let (at, len) = view_of(place, pages)?;
     // SAFETY: inside the view, a shared file mapping of ours: unmapping its pages loses no byte,
     // and any touch maps them again.

@@ -94,26 +94,26 @@ impl FilePages {
 
 /// A run of pages that are consecutive in both the region and their file.
 #[derive(Clone, Debug)]
-struct Run {
+struct FileRun {
     at: u64,
     pages: FilePages,
 }
 
-impl Run {
+impl FileRun {
     fn end(&self) -> u64 {
         self.at + self.pages.len
     }
 
     /// Returns the part of the run inside this range of the region.
-    fn within(&self, from: u64, to: u64) -> Option<Run> {
+    fn within(&self, from: u64, to: u64) -> Option<FileRun> {
         let (from, to) = (from.max(self.at), to.min(self.end()));
-        (from < to).then(|| Run {
+        (from < to).then(|| FileRun {
             at: from,
             pages: self.pages.clone().from(from - self.at).until(to - from),
         })
     }
 
-    fn goes_on_with(&self, next: &Run) -> bool {
+    fn goes_on_with(&self, next: &FileRun) -> bool {
         self.end() == next.at
             && Arc::ptr_eq(&self.pages.file, &next.pages.file)
             && self.pages.offset + self.pages.len == next.pages.offset
@@ -129,7 +129,7 @@ pub(super) struct Backed {
     /// Held by a thread that grows the region or replaces the file that the memory comes from.
     growing: Mutex<()>,
     /// Runs in order, from the region's start to its end.
-    runs: Mutex<Vec<Run>>,
+    runs: Mutex<Vec<FileRun>>,
     /// Set when pages other than those of its own file are behind the region, or are about to be.
     left: AtomicBool,
     /// Set while a [`PagesLock`] exists.
@@ -143,7 +143,7 @@ pub(super) struct Backed {
 impl Backed {
     pub fn by(file: OwnedFd, len: usize) -> Backed {
         let own = Arc::new(file);
-        let runs = vec![Run {
+        let runs = vec![FileRun {
             at: 0,
             pages: FilePages { file: Arc::clone(&own), offset: 0, len: len as u64 },
         }];
@@ -184,7 +184,7 @@ impl Backed {
         (!self.left.load(Ordering::Acquire)).then(|| self.own.as_fd())
     }
 
-    fn runs(&self) -> Locked<MutexGuard<'_, Vec<Run>>> {
+    fn runs(&self) -> Locked<MutexGuard<'_, Vec<FileRun>>> {
         locked(|| self.runs.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -218,13 +218,13 @@ impl Backed {
 }
 
 /// Returns the same runs with other pages at one place.
-fn with(runs: &[Run], new: Run) -> Vec<Run> {
+fn with(runs: &[FileRun], new: FileRun) -> Vec<FileRun> {
     // Keep only one descriptor of a file that is already known.
     let known =
         runs.iter().find(|run| run.pages.is_of(&new.pages)).map(|run| Arc::clone(&run.pages.file));
     let pages = FilePages { file: known.unwrap_or(new.pages.file), ..new.pages };
-    let new = Run { pages, ..new };
-    let mut all: Vec<Run> = runs
+    let new = FileRun { pages, ..new };
+    let mut all: Vec<FileRun> = runs
         .iter()
         .flat_map(|run| [run.within(0, new.at), run.within(new.end(), u64::MAX)])
         .flatten()
@@ -312,7 +312,7 @@ impl PagesLock {
         &self,
         offset: u64,
         pages: FilePages,
-        replace: &mut dyn FnMut(&Mapping, &Run) -> io::Result<()>,
+        replace: &mut dyn FnMut(&Mapping, &FileRun) -> io::Result<()>,
     ) -> Result<(), NotTaken> {
         let Backing::Shared { view, alias, backed } = &self.region.inner.backing else {
             return Err(io::Error::from(io::ErrorKind::InvalidInput).into());
@@ -320,7 +320,7 @@ impl PagesLock {
         let end = offset + pages.len;
         backed.save_up()?;
         let mut runs = backed.runs();
-        let new = with(&runs, Run { at: offset, pages });
+        let new = with(&runs, FileRun { at: offset, pages });
         if new.len() > RUNS_MAX {
             return Err(io::Error::new(
                 io::ErrorKind::QuotaExceeded,
@@ -328,7 +328,7 @@ impl PagesLock {
             )
             .into());
         }
-        let mut put = |mapping: &Mapping, runs: &[Run], left: usize| {
+        let mut put = |mapping: &Mapping, runs: &[FileRun], left: usize| {
             let mut concerned = runs.iter().filter_map(|run| run.within(offset, end));
             concerned.try_for_each(|run| backed.with_spares(left, || replace(mapping, &run)))
         };

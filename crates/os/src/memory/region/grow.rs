@@ -1,7 +1,7 @@
 //! Regions that grow into address space reserved when they were made.
 
 use super::super::mapping::{Mapping, whole_pages};
-use super::super::placement::Watched;
+use super::super::placement::WatchingMover;
 use super::super::{MemoryError, PageSize, memfd, room};
 use super::file_pages::Backed;
 use super::{Backing, Region};
@@ -38,7 +38,7 @@ impl Region {
     pub fn private_with_capacity(len: usize, capacity: usize) -> Result<Region, MemoryError> {
         whole_pages(len)?;
         let memory = Mapping::anonymous_unpromised(capacity.max(len))?;
-        let (at, capacity, watched) = (memory.base(), memory.len(), Watched::default());
+        let (at, capacity, watched) = (memory.base(), memory.len(), WatchingMover::default());
         Ok(Region::new(at, at, capacity, PageSize::Small, Backing::Private { memory, watched })
             .of_length(len))
     }

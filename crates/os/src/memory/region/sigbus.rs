@@ -16,26 +16,26 @@ use std::sync::{Mutex, PoisonError};
 
 /// An entry for a mapped file. `len` is 0 while the entry is free.
 #[derive(Debug)]
-struct Entry {
+struct MappedFile {
     base: AtomicUsize,
     len: AtomicUsize,
     /// Offset in the file of the first mapped byte.
     offset: AtomicU64,
     path: AtomicPtr<libc::c_char>,
-    next: *const Entry,
+    next: *const MappedFile,
 }
 
 // SAFETY: `next` is written before the entry is published and never again; it leads to an entry
 // that is never freed.
-unsafe impl Sync for Entry {}
+unsafe impl Sync for MappedFile {}
 
-static FIRST: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
+static FIRST: AtomicPtr<MappedFile> = AtomicPtr::new(ptr::null_mut());
 static REGISTERING: Mutex<()> = Mutex::new(());
 
 /// Registers a file mapping with the handler until dropped.
 #[derive(Debug)]
 pub(super) struct NamedMapping {
-    entry: &'static Entry,
+    entry: &'static MappedFile,
     _path: CString,
 }
 
@@ -59,7 +59,7 @@ impl NamedMapping {
         segv_chain::ensure(libc::SIGBUS, on_sigbus)?;
         let entry =
             entries().find(|entry| entry.len.load(Ordering::Relaxed) == 0).unwrap_or_else(|| {
-                let entry: &'static Entry = Box::leak(Box::new(Entry {
+                let entry: &'static MappedFile = Box::leak(Box::new(MappedFile {
                     base: AtomicUsize::new(0),
                     len: AtomicUsize::new(0),
                     offset: AtomicU64::new(0),
@@ -86,7 +86,7 @@ impl Drop for NamedMapping {
     }
 }
 
-fn entries() -> impl Iterator<Item = &'static Entry> {
+fn entries() -> impl Iterator<Item = &'static MappedFile> {
     // SAFETY: entries are leaked boxes: null or valid for ever.
     let first = unsafe { FIRST.load(Ordering::Acquire).as_ref() };
     // SAFETY: as above.
@@ -115,12 +115,12 @@ extern "C" fn on_sigbus(
     segv_chain::pass_on(signal, info, context);
 }
 
-fn say(entry: &Entry, at: usize) {
+fn say(entry: &MappedFile, at: usize) {
     let path = entry.path.load(Ordering::Relaxed);
     // SAFETY: a thread touches the mapping right now, so its region, which keeps the path, still
     // exists.
     let path = unsafe { CStr::from_ptr(path) };
-    let mut line = Line::default();
+    let mut line = LineBuffer::default();
     line.push(b"oikaze: touching byte ");
     line.push_number(at as u64);
     line.push(b" of a region ended this process (SIGBUS): byte ");
@@ -136,24 +136,25 @@ fn say(entry: &Entry, at: usize) {
 }
 
 /// One line, built without allocation and written at once. A longer path is cut.
-struct Line {
-    bytes: [u8; Line::ROOM],
+struct LineBuffer {
+    bytes: [u8; LineBuffer::ROOM],
     len: usize,
 }
 
-impl Default for Line {
-    fn default() -> Line {
-        Line { bytes: [0; Line::ROOM], len: 0 }
+impl Default for LineBuffer {
+    fn default() -> LineBuffer {
+        LineBuffer { bytes: [0; LineBuffer::ROOM], len: 0 }
     }
 }
 
-impl Line {
+impl LineBuffer {
     const ROOM: usize = 1024;
     /// Bytes reserved for the text other than the path.
     const REST: usize = 320;
 
     fn push(&mut self, text: &[u8]) {
-        let text = text.get(..text.len().min(Line::ROOM - Line::REST)).unwrap_or_default();
+        let text =
+            text.get(..text.len().min(LineBuffer::ROOM - LineBuffer::REST)).unwrap_or_default();
         if let Some(place) = self.bytes.get_mut(self.len..self.len + text.len()) {
             place.copy_from_slice(text);
             self.len += text.len();
@@ -180,7 +181,7 @@ mod tests {
 
     #[test]
     fn line_holds_numbers_and_cuts_long_text() {
-        let mut line = Line::default();
+        let mut line = LineBuffer::default();
         for number in [0, 9, 10, u64::MAX] {
             line.push_number(number);
             line.push(b" ");

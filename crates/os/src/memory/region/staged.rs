@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Disk that holds the absent pages of a [staged](Region::staged) region. Clones are the same disk.
 #[derive(Clone, Debug, Default)]
-pub struct Disk(Arc<Mutex<Pages>>);
+pub struct Disk(Arc<Mutex<SimulatedPages>>);
 
 #[derive(Debug, Default)]
-struct Pages {
+struct SimulatedPages {
     absent: BTreeSet<u64>,
     wanted: BTreeSet<u64>,
 }
@@ -72,7 +72,7 @@ impl Disk {
         pages.wanted.extend(wanted);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Pages> {
+    fn lock(&self) -> MutexGuard<'_, SimulatedPages> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

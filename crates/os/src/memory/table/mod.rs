@@ -70,11 +70,11 @@ pub struct RegionTable {
 #[derive(Debug)]
 struct Place {
     generation: u64,
-    entry: Option<Entry>,
+    entry: Option<TableEntry>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct TableEntry {
     region: Region,
     /// Rights on every page, unless `pages` is set.
     rights: Rights,
@@ -90,10 +90,10 @@ struct Entry {
     lost: Option<Arc<Lost>>,
 }
 
-impl Entry {
-    fn new(region: Region, rights: Rights, key: Option<u64>) -> Entry {
+impl TableEntry {
+    fn new(region: Region, rights: Rights, key: Option<u64>) -> TableEntry {
         let lost = region.may_be_absent().then(Arc::default);
-        Entry { region, rights, key, pages: None, holder: None, closed: false, lost }
+        TableEntry { region, rights, key, pages: None, holder: None, closed: false, lost }
     }
 
     /// Returns `true` if `right` is granted on the range. The caller has checked the bounds.
@@ -119,7 +119,7 @@ impl RegionTable {
     pub fn insert(&mut self, region: Region, rights: Rights) -> Result<Registered, MemoryError> {
         grantable(&region, rights)?;
         let key = self.keys.draw()?;
-        let id = self.put(Entry::new(region, rights, Some(key)))?;
+        let id = self.put(TableEntry::new(region, rights, Some(key)))?;
         let slot = slot_of(id);
         self.keys.insert(key, slot);
         Ok(Registered { slot, id, key })
@@ -130,7 +130,7 @@ impl RegionTable {
     /// # Errors
     /// [`MemoryError::TableFull`].
     pub fn insert_local(&mut self, region: Region) -> Result<u32, MemoryError> {
-        self.put(Entry::new(region, Rights::NONE, None)).map(slot_of)
+        self.put(TableEntry::new(region, Rights::NONE, None)).map(slot_of)
     }
 
     /// Removes a region and returns it, if the slot was live. The slot, id and key are invalid from
@@ -323,15 +323,15 @@ impl RegionTable {
         self.strays
     }
 
-    fn entry(&self, slot: u32) -> Option<&Entry> {
+    fn entry(&self, slot: u32) -> Option<&TableEntry> {
         self.places.get(index_of(slot)).filter(|place| place.has(slot))?.entry.as_ref()
     }
 
-    fn entry_mut(&mut self, slot: u32) -> Option<&mut Entry> {
+    fn entry_mut(&mut self, slot: u32) -> Option<&mut TableEntry> {
         self.places.get_mut(index_of(slot)).filter(|place| place.has(slot))?.entry.as_mut()
     }
 
-    fn put(&mut self, entry: Entry) -> Result<RegionId, MemoryError> {
+    fn put(&mut self, entry: TableEntry) -> Result<RegionId, MemoryError> {
         let may_grow = self.places.len() < REGIONS_MAX;
         let free =
             if may_grow && self.free.len() < REUSE_AFTER { None } else { self.free.pop_front() };

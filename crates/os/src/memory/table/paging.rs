@@ -1,6 +1,6 @@
 //! Absent pages of regions: requested, fetched, waited for (MEM-1.10 to MEM-1.13).
 
-use super::{Entry, RegionTable};
+use super::{RegionTable, TableEntry};
 use crate::memory::paging::Lost;
 use crate::memory::table::remote_access::refusal;
 use crate::memory::{Region, RegionKind};
@@ -42,7 +42,7 @@ impl RegionTable {
     pub(super) fn fetch_source(
         &self,
         slot: u32,
-        entry: &Entry,
+        entry: &TableEntry,
         lost: &Arc<Lost>,
         offset: u64,
         len: u64,
@@ -73,7 +73,7 @@ impl RegionTable {
     /// them, or waits for them if `waits` is set.
     pub(super) fn fetch(
         &self,
-        entry: &Entry,
+        entry: &TableEntry,
         lost: &Arc<Lost>,
         offset: u64,
         len: u64,

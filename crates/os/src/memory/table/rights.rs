@@ -2,7 +2,7 @@
 
 use super::super::MemoryError;
 use super::{
-    Entry, GENERATION_MASK, PageRights, RegionTable, Registered, grantable, index_of, slot_of,
+    GENERATION_MASK, PageRights, RegionTable, Registered, TableEntry, grantable, index_of, slot_of,
 };
 use core::ops::Range;
 use oikaze_protocol::limits::PAGE;
@@ -32,7 +32,7 @@ impl RegionTable {
         let place = self.places.get_mut(index).ok_or(MemoryError::NotRegistered)?;
         let old = place.entry.take().ok_or(MemoryError::NotRegistered)?;
         place.generation = (place.generation + 1) & GENERATION_MASK;
-        place.entry = Some(Entry::new(old.region, rights, Some(key)));
+        place.entry = Some(TableEntry::new(old.region, rights, Some(key)));
         let id = place.id(index);
         if let Some(key) = old.key {
             self.keys.remove(key);

@@ -3,7 +3,7 @@
 mod oracle;
 
 use super::*;
-use oikaze_protocol::rma::{Accumulation, AtomicOp, Combine, Element, Memory, Rights};
+use oikaze_protocol::rma::{Accumulation, AtomicOp, Combine, Memory, NumberKind, Rights};
 use oikaze_protocol::wind::{Refusal, Segment};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -147,7 +147,7 @@ fn elements_are_combined_as_their_type_says() {
 #[test]
 fn threads_lose_no_element() {
     let region = Region::shared(4096).unwrap();
-    let add = Accumulation { element: Element::F64, combine: Combine::Sum };
+    let add = Accumulation { element: NumberKind::F64, combine: Combine::Sum };
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let (region, mut table) = (region.clone(), RegionTable::new());
@@ -161,7 +161,7 @@ fn threads_lose_no_element() {
                         let ones: Vec<u8> =
                             [1.0_f64; 4].iter().flat_map(|one| one.to_ne_bytes()).collect();
                         table.accumulate(slot, 0, add, &ones).unwrap();
-                        let one = Accumulation { element: Element::U32, combine: Combine::Sum };
+                        let one = Accumulation { element: NumberKind::U32, combine: Combine::Sum };
                         table.accumulate(slot, 64, one, &1_u32.to_ne_bytes()).unwrap();
                     }
                 }

@@ -30,7 +30,7 @@ pub struct Borrows {
 #[derive(Debug, Default)]
 struct Held {
     next: u64,
-    ranges: Vec<Entry>,
+    ranges: Vec<LiveGuard>,
     pending: PendingBytes,
     /// Set when a race on this array has been reported.
     is_reported: bool,
@@ -38,7 +38,7 @@ struct Held {
 
 /// A live guard.
 #[derive(Debug)]
-struct Entry {
+struct LiveGuard {
     ticket: u64,
     bytes: Range<usize>,
     writer: bool,
@@ -71,7 +71,7 @@ fn overlap(one: &Range<usize>, other: &Range<usize>) -> Range<usize> {
     one.start.max(other.start)..one.end.min(other.end)
 }
 
-impl Entry {
+impl LiveGuard {
     fn describe(&self) -> String {
         let Range { start, end } = self.bytes;
         let does = if self.writer { "writes" } else { "reads" };
@@ -145,8 +145,9 @@ impl Borrows {
     pub fn describe_one(&self, of_this_thread: bool) -> Option<String> {
         let taker = of_this_thread.then(Taker::current);
         let held = self.lock();
-        let is_meant = |entry: &&Entry| taker.as_ref().is_none_or(|taker| *taker == entry.taker);
-        held.ranges.iter().find(is_meant).map(Entry::describe)
+        let is_meant =
+            |entry: &&LiveGuard| taker.as_ref().is_none_or(|taker| *taker == entry.taker);
+        held.ranges.iter().find(is_meant).map(LiveGuard::describe)
     }
 
     /// Lends `bytes`, or reports a conflicting guard.
@@ -159,7 +160,7 @@ impl Borrows {
     ) -> Result<u64, SharedError> {
         let taken_at = Location::caller();
         let mut held = self.lock();
-        let overlaps = |e: &&Entry| !overlap(&e.bytes, &bytes).is_empty();
+        let overlaps = |e: &&LiveGuard| !overlap(&e.bytes, &bytes).is_empty();
         let conflict = held.ranges.iter().filter(overlaps).find(|e| writer || e.writer);
         if let Some(e) = conflict {
             return Err(SharedError::invalid(
@@ -177,7 +178,14 @@ impl Borrows {
         held.next += 1;
         let taker = Taker::current();
         self.live.taken(&taker);
-        held.ranges.push(Entry { ticket, bytes, writer, taker, taken_at, shown: BTreeSet::new() });
+        held.ranges.push(LiveGuard {
+            ticket,
+            bytes,
+            writer,
+            taker,
+            taken_at,
+            shown: BTreeSet::new(),
+        });
         Ok(ticket)
     }
 

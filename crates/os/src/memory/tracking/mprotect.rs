@@ -14,7 +14,7 @@ use rustix::mm::MprotectFlags;
 
 use super::error::SharedError;
 use super::page_word::{Level, PageWord, READABLE, UNMAPPED, WRITABLE, level_of};
-use super::segv::{self, Note, Watched};
+use super::segv::{self, Note, ViewData};
 use super::tracker::{FaultAt, Tracker, TrackerKind, View};
 use crate::signals::{locked, locked_without_signals};
 
@@ -31,14 +31,14 @@ pub struct Mprotect {
 
 /// Words of a view's pages, known to the signal handler while the view exists.
 #[derive(Debug)]
-struct Words {
+struct PageWords {
     base: usize,
     pages: Box<[PageWord]>,
     /// Held while pages change.
     changing: Mutex<()>,
 }
 
-impl Drop for Words {
+impl Drop for PageWords {
     fn drop(&mut self) {
         segv::forget(self.base);
     }
@@ -70,7 +70,7 @@ impl Mprotect {
         target: impl Fn(Level) -> Level,
     ) -> Result<(), SharedError> {
         view.span(&pages)?;
-        let words = view.kept::<Words>().ok_or_else(|| {
+        let words = view.kept::<PageWords>().ok_or_else(|| {
             SharedError::invalid(
                 format!("changing pages of array {}", view.array()),
                 "its view is not attached",
@@ -165,15 +165,15 @@ impl Tracker for Mprotect {
     fn attach(&self, view: &View) -> Result<(), SharedError> {
         protect(view.base(), view.len(), UNMAPPED)?;
         let pages = (0..view.pages()).map(|_| PageWord::default()).collect();
-        if !view.keep(Words { base: view.base(), pages, changing: Mutex::new(()) }) {
+        if !view.keep(PageWords { base: view.base(), pages, changing: Mutex::new(()) }) {
             return Err(SharedError::invalid(
                 "tracking a view",
                 "it is tracked already",
                 "This is a bug in the runtime.",
             ));
         }
-        let words = view.kept::<Words>().map_or(&[][..], |words| &words.pages);
-        let watched = Watched {
+        let words = view.kept::<PageWords>().map_or(&[][..], |words| &words.pages);
+        let watched = ViewData {
             base: view.base(),
             words,
             array: view.array(),
@@ -189,7 +189,7 @@ impl Tracker for Mprotect {
         // Sleeping threads go on, untracked. One call changes all pages, which joins mappings and
         // so cannot run out of them. The handler knows the view until it goes, for threads whose
         // fault was under way.
-        if let Some(words) = view.kept::<Words>() {
+        if let Some(words) = view.kept::<PageWords>() {
             let _one = locked_without_signals(|| {
                 words.changing.lock().unwrap_or_else(PoisonError::into_inner)
             });
@@ -225,7 +225,7 @@ impl Tracker for Mprotect {
         pages: Range<u64>,
         access: Access,
     ) -> Result<(), SharedError> {
-        let words = view.kept::<Words>().map_or(&[][..], |words| &words.pages);
+        let words = view.kept::<PageWords>().map_or(&[][..], |words| &words.pages);
         let touched = words.get(pages.start as usize..pages.end as usize).unwrap_or_default();
         // Pages that permit the access do not trap: their guards cost no system call.
         if touched.iter().all(|word| word.level() >= level_of(access)) {

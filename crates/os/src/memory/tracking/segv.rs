@@ -56,7 +56,7 @@ impl Note {
 /// A watched view. Entries are reused and never freed, so that the handler may walk them at any
 /// time.
 #[derive(Debug)]
-struct Entry {
+struct ViewEntry {
     /// Odd while the entry is being changed.
     version: AtomicU32,
     base: AtomicUsize,
@@ -65,21 +65,21 @@ struct Entry {
     words: AtomicPtr<PageWord>,
     array: AtomicU32,
     pipe: AtomicI32,
-    next: *const Entry,
+    next: *const ViewEntry,
 }
 
 // SAFETY: `next` is written before the entry is published and never again; it leads to an entry
 // that is never freed.
-unsafe impl Sync for Entry {}
+unsafe impl Sync for ViewEntry {}
 
-static FIRST: AtomicPtr<Entry> = AtomicPtr::new(ptr::null_mut());
+static FIRST: AtomicPtr<ViewEntry> = AtomicPtr::new(ptr::null_mut());
 static REGISTERING: Mutex<()> = Mutex::new(());
 /// Process whose threads are watched.
 static WATCHER: OnceLock<Origin> = OnceLock::new();
 
 /// View data that the handler needs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Watched<'a> {
+pub(super) struct ViewData<'a> {
     pub(super) base: usize,
     pub(super) words: &'a [PageWord],
     pub(super) array: ArrayId,
@@ -92,13 +92,13 @@ pub(super) struct Watched<'a> {
 /// # Safety
 /// `view.words` and `view.pipe` must stay valid until [`forget`] is called for this base, which
 /// must not happen while a thread touches the view.
-pub(super) unsafe fn watch(view: Watched<'_>) -> io::Result<()> {
+pub(super) unsafe fn watch(view: ViewData<'_>) -> io::Result<()> {
     let _one =
         locked_without_signals(|| REGISTERING.lock().unwrap_or_else(PoisonError::into_inner));
     WATCHER.get_or_init(Origin::here);
     ensure()?;
     let entry = entries().find(|e| e.len.load(Ordering::Relaxed) == 0).unwrap_or_else(|| {
-        let entry: &'static Entry = Box::leak(Box::new(Entry {
+        let entry: &'static ViewEntry = Box::leak(Box::new(ViewEntry {
             version: AtomicU32::new(0),
             base: AtomicUsize::new(0),
             len: AtomicUsize::new(0),
@@ -131,10 +131,10 @@ pub(super) fn forget(base: usize) {
     }
 }
 
-impl Entry {
+impl ViewEntry {
     /// Changes fields so that the handler sees all changes or skips the entry (a sequence lock).
     /// Call under `REGISTERING`.
-    fn change(&self, store: impl FnOnce(&Entry)) {
+    fn change(&self, store: impl FnOnce(&ViewEntry)) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
@@ -160,7 +160,7 @@ impl Entry {
     }
 }
 
-fn entries() -> impl Iterator<Item = &'static Entry> {
+fn entries() -> impl Iterator<Item = &'static ViewEntry> {
     // SAFETY: entries are leaked boxes: null or valid for ever.
     let first = unsafe { FIRST.load(Ordering::Acquire).as_ref() };
     // SAFETY: as above.

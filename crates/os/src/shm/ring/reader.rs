@@ -6,7 +6,7 @@ use super::layout::{REFUSALS, RING};
 use super::{ASLEEP, Full, HEARD, REFUSED, RETURNED, SETTLED, offset, place, refusal_place};
 use crate::shm::memory::{Memory, Ordering};
 use oikaze_protocol::limits::RECORD_STEP;
-use oikaze_protocol::shm::{Damaged, HEADING, Heading, Kind};
+use oikaze_protocol::shm::{Damaged, HEADING, Heading, RecordKind};
 use oikaze_protocol::wind::Refusal;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -51,7 +51,7 @@ impl Reader {
                 return Err(Damaged);
             }
             let heading = Heading::decode(word, RING - offset(self.head))?;
-            if heading.kind != Kind::Skip {
+            if heading.kind != RecordKind::Skip {
                 return Ok(Some(heading));
             }
             self.go_to(self.head + (HEADING + heading.len) as u64);

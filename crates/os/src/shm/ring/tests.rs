@@ -2,7 +2,7 @@ use super::layout::WARM;
 use super::*;
 use crate::memory::mapping::Mapping;
 use crate::shm::Part;
-use oikaze_protocol::shm::{Damaged, Heading, Kind};
+use oikaze_protocol::shm::{Damaged, Heading, RecordKind};
 use oikaze_protocol::wind::Refusal;
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ fn memory() -> Memory {
 
 fn take(reader: &mut Reader) -> Option<(u64, Vec<u8>)> {
     let heading = reader.peek().unwrap()?;
-    assert_eq!(heading.kind, Kind::Piece);
+    assert_eq!(heading.kind, RecordKind::Piece);
     let mut bytes = Vec::new();
     reader.append(0, heading.len, &mut bytes);
     Some((reader.pass(heading), bytes))
@@ -53,7 +53,7 @@ proptest! {
                 Step::Put(len) => {
                     let bytes: Vec<u8> = (0..len).map(|at| (number as usize + at) as u8).collect();
                     let (room, empty) = (writer.has_room(len), queue.is_empty() && unheard.is_empty());
-                    let put = writer.put(Heading::plain(Kind::Piece, 0), &[Part::Bytes(&bytes[..len / 2]), Part::Bytes(&bytes[len / 2..])]);
+                    let put = writer.put(Heading::plain(RecordKind::Piece, 0), &[Part::Bytes(&bytes[..len / 2]), Part::Bytes(&bytes[len / 2..])]);
                     prop_assert_eq!(room, put.is_ok());
                     prop_assert!(room || !empty, "an empty ring has room");
                     if let Ok(end) = put {
@@ -94,7 +94,7 @@ proptest! {
         for (at, word, at_head) in words {
             let at = if at_head { place(reader.position()) } else { 8 * at };
             memory.store(at, if at_head { word & 0xff03_ff0f_0000_ffff } else { word }, Ordering::Relaxed);
-            let _ = writer.put(Heading::plain(Kind::Piece, 0), &[Part::Bytes(&[1; 300])]);
+            let _ = writer.put(Heading::plain(RecordKind::Piece, 0), &[Part::Bytes(&[1; 300])]);
             if let Ok(settled) = writer.settled() {
                 let _ = writer.refusal(settled);
             }
@@ -113,7 +113,7 @@ proptest! {
 fn a_position_that_cannot_be_is_not_believed() {
     let memory = memory();
     let mut writer = Writer::new(memory.clone());
-    let end = writer.put(Heading::plain(Kind::Piece, 0), &[Part::Bytes(&[1; 10])]).unwrap();
+    let end = writer.put(Heading::plain(RecordKind::Piece, 0), &[Part::Bytes(&[1; 10])]).unwrap();
     memory.store(SETTLED, end + 1, Ordering::Relaxed);
     assert_eq!(writer.settled(), Err(Damaged));
     memory.store(SETTLED, end, Ordering::Relaxed);
@@ -128,7 +128,7 @@ fn a_position_that_cannot_be_is_not_believed() {
 fn a_writer_that_overruns_what_is_not_settled_is_not_believed() {
     let memory = memory();
     let mut reader = Reader::new(memory.clone());
-    let record = Heading::plain(Kind::Withdrawn, 0);
+    let record = Heading::plain(RecordKind::Withdrawn, 0);
     let mut read = 0;
     while read <= 2 * RING {
         memory.store(place(reader.position()), record.encode(), Ordering::Relaxed);
@@ -147,7 +147,7 @@ fn small_records_whose_reader_keeps_up_stay_at_the_beginning() {
     let memory = memory();
     let (mut writer, mut reader) = (Writer::new(memory.clone()), Reader::new(memory));
     let put = |writer: &mut Writer| {
-        writer.put(Heading::plain(Kind::Piece, 0), &[Part::Bytes(b"small")]).is_ok()
+        writer.put(Heading::plain(RecordKind::Piece, 0), &[Part::Bytes(b"small")]).is_ok()
     };
     for _ in 0..10_000 {
         assert!(put(&mut writer) && offset(writer.tail) <= WARM);

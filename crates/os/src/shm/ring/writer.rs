@@ -6,7 +6,7 @@ use super::{
 };
 use crate::shm::memory::{Memory, Ordering, Part, fence};
 use oikaze_protocol::limits::RECORD_STEP;
-use oikaze_protocol::shm::{Damaged, HEADING, Heading, Kind, stride};
+use oikaze_protocol::shm::{Damaged, HEADING, Heading, RecordKind, stride};
 use oikaze_protocol::wind::Refusal;
 
 /// Bytes from the tail to the cache line that the writer claims in advance, so that a later store
@@ -144,7 +144,10 @@ impl Writer {
 
     /// Fills the rest of the ring with a skip.
     fn skip(&mut self) {
-        self.publish(self.tail, Heading::plain(Kind::Skip, RING - offset(self.tail) - HEADING));
+        self.publish(
+            self.tail,
+            Heading::plain(RecordKind::Skip, RING - offset(self.tail) - HEADING),
+        );
     }
 
     /// Publishes a record. The place of the next heading is cleared first, and the heading of this
@@ -152,7 +155,7 @@ impl Writer {
     #[inline]
     fn publish(&mut self, start: u64, heading: Heading) {
         let next = start
-            + if heading.kind == Kind::Skip {
+            + if heading.kind == RecordKind::Skip {
                 (HEADING + heading.len) as u64
             } else {
                 heading.stride() as u64

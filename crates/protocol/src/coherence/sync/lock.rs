@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 
 /// Content of a lock's grant.
 #[derive(Debug)]
-struct Grant {
+struct LockGrant {
     epoch: u64,
     vector: Vector,
     intervals: Vec<Interval>,
@@ -30,7 +30,7 @@ pub(crate) struct Request {
     /// Token of the operation; `None` if nobody waits any longer.
     token: Option<Token>,
     /// Grant as of an epoch that this node has not reached (COH-7.4).
-    early: Option<Grant>,
+    early: Option<LockGrant>,
 }
 
 /// Locks that this node waits for or holds.
@@ -164,7 +164,7 @@ impl Coherence {
         if epoch > epoch_possible {
             return Err(Refusal::Malformed);
         }
-        known.early = Some(Grant { epoch, vector, intervals });
+        known.early = Some(LockGrant { epoch, vector, intervals });
         self.take_deferred_grants(pages);
         Ok(())
     }
@@ -215,7 +215,7 @@ impl Coherence {
     }
 
     /// COH-7.3: this node learns everything that happened before the last unlock.
-    fn learn(&mut self, grant: Grant, pages: &mut dyn Pages) {
+    fn learn(&mut self, grant: LockGrant, pages: &mut dyn Pages) {
         let vector = &self.knowledge.vector;
         let news =
             grant.intervals.iter().filter(|i| i.writer != self.me && i.last > vector.get(i.writer));

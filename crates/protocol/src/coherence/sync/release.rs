@@ -2,7 +2,7 @@
 //! is told.
 
 use crate::Rank;
-use crate::coherence::array::{self, PageId, State};
+use crate::coherence::array::{self, PageId, PageState};
 use crate::coherence::clock::notices::Runs;
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::codec::{Headline, Writer};
@@ -119,12 +119,12 @@ impl Coherence {
         let mut parcels = self.releases.parcels();
         for id in dirty {
             let Some(array) = self.arrays.get_mut(id.0 as usize) else { continue };
-            if array.state(id.1) == State::HomeWrite {
-                array.set(id.1, State::HomeRead);
+            if array.state(id.1) == PageState::HomeWrite {
+                array.set(id.1, PageState::HomeRead);
                 homed.push(id);
                 written.insert(id);
             } else {
-                array.set(id.1, State::Read);
+                array.set(id.1, PageState::Read);
                 if self.parcel(id, &mut parcels, pages) {
                     written.insert(id);
                 }
@@ -197,15 +197,15 @@ impl Coherence {
             for page in range.clone() {
                 let Some(array) = self.arrays.get_mut(*id as usize) else { break };
                 match array.state(page) {
-                    State::Read => clean.push((*id, page)),
-                    State::Write => dirty.push((*id, page)),
-                    State::Fetching => {
+                    PageState::Read => clean.push((*id, page)),
+                    PageState::Write => dirty.push((*id, page)),
+                    PageState::Fetching => {
                         self.mark_stale((*id, page));
                         continue;
                     }
                     _ => continue,
                 }
-                array.set(page, State::Invalid);
+                array.set(page, PageState::Invalid);
             }
         }
         self.statistics.invalidated_pages += (clean.len() + dirty.len()) as u64;

@@ -5,7 +5,7 @@ use crate::rma::{AtomicOp, Width, Word};
 /// Type of the elements of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Element {
+pub enum NumberKind {
     /// Unsigned 32-bit integer.
     U32 = 1,
     /// Signed 32-bit integer.
@@ -38,7 +38,7 @@ pub enum Combine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Accumulation {
     /// Type of the elements.
-    pub element: Element,
+    pub element: NumberKind,
     /// Operation that combines two elements.
     pub combine: Combine,
 }
@@ -48,8 +48,8 @@ impl Accumulation {
     #[must_use]
     pub const fn width(self) -> Width {
         match self.element {
-            Element::U32 | Element::I32 | Element::F32 => Width::W32,
-            Element::U64 | Element::I64 | Element::F64 => Width::W64,
+            NumberKind::U32 | NumberKind::I32 | NumberKind::F32 => Width::W32,
+            NumberKind::U64 | NumberKind::I64 | NumberKind::F64 => Width::W64,
         }
     }
 
@@ -59,11 +59,11 @@ impl Accumulation {
     #[must_use]
     pub fn of_integers(self, other: u64) -> Option<AtomicOp> {
         Some(match self.element {
-            Element::U32 => self.change(u32::from_bits(other)),
-            Element::I32 => self.change(i32::from_bits(other)),
-            Element::U64 => self.change(other),
-            Element::I64 => self.change(i64::from_bits(other)),
-            Element::F32 | Element::F64 => return None,
+            NumberKind::U32 => self.change(u32::from_bits(other)),
+            NumberKind::I32 => self.change(i32::from_bits(other)),
+            NumberKind::U64 => self.change(other),
+            NumberKind::I64 => self.change(i64::from_bits(other)),
+            NumberKind::F32 | NumberKind::F64 => return None,
         })
     }
 
@@ -105,12 +105,12 @@ impl Accumulation {
     /// Decodes from a head. Returns `None` if the bytes have no meaning (MEM-2.2).
     pub(crate) fn decode(element: u8, combine: u8) -> Option<Accumulation> {
         let element = match element {
-            1 => Element::U32,
-            2 => Element::I32,
-            3 => Element::U64,
-            4 => Element::I64,
-            5 => Element::F32,
-            6 => Element::F64,
+            1 => NumberKind::U32,
+            2 => NumberKind::I32,
+            3 => NumberKind::U64,
+            4 => NumberKind::I64,
+            5 => NumberKind::F32,
+            6 => NumberKind::F64,
             _ => return None,
         };
         let combine = match combine {
@@ -126,7 +126,7 @@ impl Accumulation {
 /// Type that can be accumulated: `u32`, `i32`, `u64`, `i64`, `f32`, `f64`.
 pub trait Number: Copy + Send + Sync + 'static + sealed::Sealed {
     /// Element type of this Rust type.
-    const ELEMENT: Element;
+    const ELEMENT: NumberKind;
     /// Returns the bits, which are zero above the width.
     fn bits(self) -> u64;
 }
@@ -140,7 +140,7 @@ macro_rules! number {
         $(
             impl sealed::Sealed for $type {}
             impl Number for $type {
-                const ELEMENT: Element = Element::$element;
+                const ELEMENT: NumberKind = NumberKind::$element;
                 fn bits(self) -> u64 {
                     $bits(self)
                 }
@@ -162,8 +162,8 @@ mod tests {
     use super::*;
 
     fn all(combine: Combine, here: f64, other: f64) -> (f64, f32) {
-        let wide = Accumulation { element: Element::F64, combine };
-        let narrow = Accumulation { element: Element::F32, combine };
+        let wide = Accumulation { element: NumberKind::F64, combine };
+        let narrow = Accumulation { element: NumberKind::F32, combine };
         let short = narrow
             .of_floats(u64::from((here as f32).to_bits()), u64::from((other as f32).to_bits()));
         assert_eq!(short >> 32, 0);
@@ -198,7 +198,7 @@ mod tests {
     /// MEM-12.3: integers use the processor's own change of a word, of their width and sign.
     #[test]
     fn integers_are_changes_of_words() {
-        use crate::rma::{AtomicOp as Op, Combine::*, Element::*};
+        use crate::rma::{AtomicOp as Op, Combine::*, NumberKind::*};
         let of = |element, combine, other| Accumulation { element, combine }.of_integers(other);
         assert_eq!(of(U32, Min, 5), Some(Op::min(5u32)));
         assert_eq!(of(I32, Min, 0xFFFF_FFFF), Some(Op::min(-1i32)));

@@ -10,7 +10,7 @@ use crate::limits::ANSWER_INLINE;
 use crate::planted::{Bug, planted};
 use crate::rma::destination::{Destination, read_rows, write_rows};
 use crate::rma::serve::{bytes_of, length, locate_word, raise};
-use crate::rma::ticket::Asked;
+use crate::rma::ticket::ExpectedAnswer;
 use crate::rma::{
     Memory, Operation, Rights, Rma, RmaError, Serving, Signal, TicketId, Transfer, Width,
 };
@@ -69,7 +69,7 @@ impl Rma {
         if into.len() != len {
             return Err(BadBlock::Lengths { there: block, here: into.len() }.into());
         }
-        let ticket = self.tickets.open(to, Asked::Data(into), token)?;
+        let ticket = self.tickets.open(to, ExpectedAnswer::Data(into), token)?;
         let operation = match block.as_range() {
             Some(len) => Operation::Get { ticket, key, offset: block.offset, len },
             None => Operation::GetBlock { ticket, key, block: block.tidy() },

@@ -47,7 +47,7 @@ pub struct Shares {
     buffer: u64,
     nodes: u32,
     allowance: u64,
-    peers: Vec<Peer>,
+    peers: Vec<Sender>,
     /// Number of peers that send much, and the bytes that each of them gets.
     senders: u64,
     each: u64,
@@ -56,7 +56,7 @@ pub struct Shares {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Peer {
+struct Sender {
     /// Bytes received since `since`.
     bytes: u64,
     since: Time,
@@ -69,7 +69,7 @@ impl Shares {
     /// Creates the shares of a node whose link buffers `buffer` bytes, in a job of `nodes` nodes.
     #[must_use]
     pub fn new(buffer: u64, nodes: u32) -> Shares {
-        let peers = (0..nodes).map(|_| Peer::default()).collect();
+        let peers = (0..nodes).map(|_| Sender::default()).collect();
         Shares {
             buffer,
             nodes,

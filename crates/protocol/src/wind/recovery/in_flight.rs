@@ -11,7 +11,7 @@ use crate::time::Time;
 use crate::wind::mtu::black_hole::BlackHoleDetector;
 use crate::wind::progress::Progress;
 use crate::wind::recovery::spurious::{Episode, SuspectedLosses};
-use crate::wind::send::mode::{FastPath, Kind, SendMode};
+use crate::wind::send::mode::{Evidence, FastPath, SendMode};
 use crate::wire::{Acknowledgement, FIRST_NUMBER, Lane};
 use alloc::collections::VecDeque;
 use core::ops::{Range, RangeInclusive};
@@ -56,7 +56,7 @@ struct Sent {
     /// acknowledgement.
     bytes: u32,
     items: u16,
-    kind: Kind,
+    kind: Evidence,
     /// Whether the datagram carries parts of messages.
     content: bool,
     first_item: u64,
@@ -220,16 +220,16 @@ impl Flight {
 
     /// Returns what the fate of the datagram being sent will tell about fast paths. A link sends
     /// datagrams as one train that are equally long and are sent at once.
-    fn kind(&mut self, now: Time, bytes: u32, mode: SendMode) -> Kind {
+    fn kind(&mut self, now: Time, bytes: u32, mode: SendMode) -> Evidence {
         match (mode, self.sent.back_mut()) {
-            (SendMode::Plain, _) => Kind::Plain,
+            (SendMode::Plain, _) => Evidence::Plain,
             (SendMode::Any, Some(before))
-                if before.at == now && before.bytes == bytes && before.kind != Kind::Plain =>
+                if before.at == now && before.bytes == bytes && before.kind != Evidence::Plain =>
             {
-                before.kind = Kind::Segment;
-                Kind::Segment
+                before.kind = Evidence::Segment;
+                Evidence::Segment
             }
-            _ => Kind::Alone,
+            _ => Evidence::Alone,
         }
     }
 
@@ -321,14 +321,14 @@ impl Flight {
     }
 
     /// Notes that a datagram of this kind has arrived.
-    fn arrived(&mut self, kind: Kind) {
+    fn arrived(&mut self, kind: Evidence) {
         match kind {
-            Kind::Segment => self.trains.arrived(),
-            Kind::Alone => {
+            Evidence::Segment => self.trains.arrived(),
+            Evidence::Alone => {
                 self.trains.others_arrive();
                 self.bypass.arrived();
             }
-            Kind::Plain => {
+            Evidence::Plain => {
                 self.trains.others_arrive();
                 self.bypass.others_arrive();
             }

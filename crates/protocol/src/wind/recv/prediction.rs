@@ -7,7 +7,7 @@
 
 use crate::limits::{BULK_ACTIVE, BULK_RUN, BULK_RUN_OVER, FORESEEN_MAX};
 use crate::wind::Connection;
-use crate::wind::recv::reassembly::{Assembly, Destination};
+use crate::wind::recv::reassembly::{Assembly, BodyDestination};
 use crate::wire::{Frame, View, open_frame_len};
 use alloc::collections::VecDeque;
 use arrayvec::ArrayVec;
@@ -175,7 +175,7 @@ impl Guess {
         for (turn, most) in self.turns() {
             let Some(assembly) = gathered(turn.message) else { continue };
             let Some(missing) = assembly.missing(forecast.end_of(&turn)) else { continue };
-            if assembly.destination != Destination::Place {
+            if assembly.destination != BodyDestination::Place {
                 break;
             }
             let opening = if turn.opens { open_frame_len(assembly.head.len()) } else { 0 };

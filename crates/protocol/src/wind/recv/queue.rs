@@ -10,7 +10,7 @@ use crate::planted::{Bug, planted};
 use crate::wind::handler::Above;
 use crate::wind::recv::credit::ReceiveCredit;
 use crate::wind::recv::prediction::{Forecast, Guess, Turn};
-use crate::wind::recv::reassembly::{Assembly, Destination, Filled};
+use crate::wind::recv::reassembly::{Assembly, BodyDestination, Filled};
 use crate::wind::{Admission, Class, Delivered, Handler, Head, Refusal};
 use crate::wire::{Fragment, Open, SmallMessage, Withdrawal};
 use alloc::boxed::Box;
@@ -45,7 +45,7 @@ struct Held {
 }
 
 #[derive(Clone, Debug, Hash)]
-enum Slot {
+enum QueueSlot {
     Missing,
     /// The message is whole and ordered, and its turn has not come yet.
     Held(Box<Held>),
@@ -60,7 +60,7 @@ enum Slot {
 pub(crate) struct Inbox {
     floor: u64,
     /// Slots of the messages `floor`, `floor + 1`, and so on.
-    slots: VecDeque<Slot>,
+    slots: VecDeque<QueueSlot>,
     held: u64,
     held_max: u64,
     assembly_max: u64,
@@ -122,7 +122,7 @@ impl Inbox {
             self.charge(credited, body.len() as u64);
             self.set(
                 number,
-                Slot::Held(Box::new(Held { class, credited, head, body: body.to_vec() })),
+                QueueSlot::Held(Box::new(Held { class, credited, head, body: body.to_vec() })),
             );
             self.advance(above);
             return Taken::New;
@@ -188,8 +188,10 @@ impl Inbox {
                 let taken = above.deliver(number, class, head, Delivered::Bytes(body));
                 self.done(number, credited && !taken, len, above);
             }
-            (Admission::Place, None) => self
-                .gather(number, Assembly::new(class, credited, kept_head, len, Destination::Place)),
+            (Admission::Place, None) => self.gather(
+                number,
+                Assembly::new(class, credited, kept_head, len, BodyDestination::Place),
+            ),
             (Admission::Assemble, None) => {
                 // Reserved but not cleared, because most fragments come in order and each byte is
                 // written once.
@@ -202,7 +204,13 @@ impl Inbox {
                 };
                 self.gather(
                     number,
-                    Assembly::new(class, credited, kept_head, len, Destination::Collect(buffer)),
+                    Assembly::new(
+                        class,
+                        credited,
+                        kept_head,
+                        len,
+                        BodyDestination::Collect(buffer),
+                    ),
                 );
                 if let Some((fragment, bytes)) = whole {
                     return self.fragment(fragment, true, bytes, above);
@@ -214,7 +222,7 @@ impl Inbox {
 
     fn gather(&mut self, number: u64, assembly: Assembly) {
         self.held += self.assembly_cost(&assembly);
-        self.set(number, Slot::Gathering(Box::new(assembly)));
+        self.set(number, QueueSlot::Gathering(Box::new(assembly)));
     }
 
     /// Processes bytes of a body. `opens` tells whether the message's beginning is in the same
@@ -251,8 +259,10 @@ impl Inbox {
     /// (WIND-2.4).
     fn whole<U: Handler>(&mut self, number: u64, body: &[u8], above: &mut Above<'_, U>) -> Taken {
         match self.slot(number) {
-            Some(Slot::Gathering(assembly)) if assembly.len != body.len() as u64 => Taken::Wrong,
-            Some(Slot::Gathering(_)) => self.fill(number, 0, body, above),
+            Some(QueueSlot::Gathering(assembly)) if assembly.len != body.len() as u64 => {
+                Taken::Wrong
+            }
+            Some(QueueSlot::Gathering(_)) => self.fill(number, 0, body, above),
             _ => Taken::Duplicate,
         }
     }
@@ -265,9 +275,9 @@ impl Inbox {
         above: &mut Above<'_, U>,
     ) -> Taken {
         let assembly = match self.slot(number) {
-            Some(Slot::Gathering(assembly)) => assembly,
-            Some(Slot::Done | Slot::Held(_)) => return Taken::Duplicate,
-            Some(Slot::Missing) | None => return Taken::Unknown,
+            Some(QueueSlot::Gathering(assembly)) => assembly,
+            Some(QueueSlot::Done | QueueSlot::Held(_)) => return Taken::Duplicate,
+            Some(QueueSlot::Missing) | None => return Taken::Unknown,
         };
         let (handler, from) = (&mut *above.handler, above.from);
         match assembly.fill(offset, bytes, |offset, part| handler.place(from, number, offset, part))
@@ -300,7 +310,7 @@ impl Inbox {
                 Taken::New
             }
             Err(Taken::Duplicate) => {
-                let Some(Slot::Gathering(assembly)) = self.slot(number) else {
+                let Some(QueueSlot::Gathering(assembly)) = self.slot(number) else {
                     return Taken::Duplicate;
                 };
                 if (assembly.credited, assembly.len) != (charged, len) {
@@ -330,7 +340,7 @@ impl Inbox {
         if number - self.floor >= MESSAGES_IN_FLIGHT as u64 {
             return Err(Taken::Wrong);
         }
-        if !matches!(self.slot(number), None | Some(Slot::Missing)) {
+        if !matches!(self.slot(number), None | Some(QueueSlot::Missing)) {
             return Err(Taken::Duplicate);
         }
         if credited && !self.credit.covers(len) { Err(Taken::Wrong) } else { Ok(()) }
@@ -344,19 +354,19 @@ impl Inbox {
 
     fn assembly(&self, number: u64) -> Option<&Assembly> {
         match self.slots.get(usize::try_from(number.checked_sub(self.floor)?).ok()?)? {
-            Slot::Gathering(assembly) => Some(assembly),
+            QueueSlot::Gathering(assembly) => Some(assembly),
             _ => None,
         }
     }
 
-    fn slot(&mut self, number: u64) -> Option<&mut Slot> {
+    fn slot(&mut self, number: u64) -> Option<&mut QueueSlot> {
         self.slots.get_mut(usize::try_from(number.checked_sub(self.floor)?).ok()?)
     }
 
-    fn set(&mut self, number: u64, slot: Slot) {
+    fn set(&mut self, number: u64, slot: QueueSlot) {
         let Ok(at) = usize::try_from(number.saturating_sub(self.floor)) else { return };
         if at >= self.slots.len() {
-            self.slots.resize_with(at + 1, || Slot::Missing);
+            self.slots.resize_with(at + 1, || QueueSlot::Missing);
         }
         if let Some(place) = self.slots.get_mut(at) {
             *place = slot;
@@ -386,7 +396,7 @@ impl Inbox {
     /// Returns the bytes by which a message that is reassembled counts against the bound on held
     /// messages.
     fn assembly_cost(&self, assembly: &Assembly) -> u64 {
-        let is_counted = matches!(assembly.destination, Destination::Collect(_))
+        let is_counted = matches!(assembly.destination, BodyDestination::Collect(_))
             && !self.is_alone(assembly.credited, assembly.len);
         OVERHEAD + if is_counted { assembly.len } else { 0 }
     }
@@ -405,7 +415,7 @@ impl Inbox {
         if number == self.floor && self.slots.is_empty() {
             self.floor += 1;
         } else {
-            self.set(number, Slot::Done);
+            self.set(number, QueueSlot::Done);
             self.advance(above);
         }
     }

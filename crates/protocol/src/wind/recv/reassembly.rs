@@ -9,7 +9,7 @@ use core::ops::Range;
 
 /// Destination of the bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Destination {
+pub(crate) enum BodyDestination {
     /// The upper layer places the bytes.
     Place,
     /// The bytes go into this buffer, which grows to the body's length.
@@ -23,7 +23,7 @@ pub(crate) struct Assembly {
     pub credited: bool,
     pub head: Head,
     pub len: u64,
-    pub destination: Destination,
+    pub destination: BodyDestination,
     have: RangeSet,
 }
 
@@ -45,7 +45,7 @@ impl Assembly {
         credited: bool,
         head: Head,
         len: u64,
-        destination: Destination,
+        destination: BodyDestination,
     ) -> Assembly {
         Assembly { class, credited, head, len, destination, have: RangeSet::new() }
     }
@@ -77,8 +77,8 @@ impl Assembly {
             let Some(part) = part(bytes, offset, &new) else { continue };
             let at = misplaced(new.start);
             match &mut self.destination {
-                Destination::Place => place(at, part),
-                Destination::Collect(buffer) => copy(buffer, at, part),
+                BodyDestination::Place => place(at, part),
+                BodyDestination::Collect(buffer) => copy(buffer, at, part),
             }
         }
         if self.have.insert(range) { Filled::New } else { Filled::Nothing }
@@ -125,7 +125,7 @@ mod tests {
         #[test]
         fn each_byte_once(len in 1..200u64, pieces in prop::collection::vec((0..220u64, 1..40usize), 1..60)) {
             let source: Vec<u8> = (0..len).map(|n| n as u8).collect();
-            let mut assembly = Assembly::new(Class::Unordered, false, Head::new(), len, Destination::Place);
+            let mut assembly = Assembly::new(Class::Unordered, false, Head::new(), len, BodyDestination::Place);
             let mut times = vec![0; len as usize];
             for (offset, size) in pieces {
                 let end = offset + size as u64;
@@ -149,7 +149,7 @@ mod tests {
     fn scattered_pieces_are_bounded_and_the_lowest_always_get_in() {
         let len = 4 * BODY_RANGES_MAX as u64;
         let mut assembly =
-            Assembly::new(Class::Unordered, false, Head::new(), len, Destination::Place);
+            Assembly::new(Class::Unordered, false, Head::new(), len, BodyDestination::Place);
         for n in 0..BODY_RANGES_MAX as u64 {
             assert_eq!(assembly.fill(2 * n + 1, &[0], |_, _| {}), Filled::New);
         }

@@ -26,7 +26,7 @@ pub enum SendMode {
 
 /// Evidence that a datagram gives about fast paths when its fate is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum Evidence {
     /// The datagram was sent alone and may have bypassed the kernel's IP.
     #[default]
     Alone,
@@ -121,11 +121,11 @@ impl FastPath {
 
 /// Hashes nothing, because only the link sees a difference. To the exhaustive model, states that
 /// differ only in this are equal.
-impl core::hash::Hash for Kind {
+impl core::hash::Hash for Evidence {
     fn hash<H: core::hash::Hasher>(&self, _: &mut H) {}
 }
 
-/// Hashes nothing, as for [`Kind`].
+/// Hashes nothing, as for [`Evidence`].
 impl core::hash::Hash for FastPath {
     fn hash<H: core::hash::Hasher>(&self, _: &mut H) {}
 }
@@ -175,7 +175,7 @@ impl AckPath {
     }
 }
 
-/// Hashes nothing, as for [`Kind`].
+/// Hashes nothing, as for [`Evidence`].
 impl core::hash::Hash for AckPath {
     fn hash<H: core::hash::Hasher>(&self, _: &mut H) {}
 }

@@ -17,7 +17,7 @@ pub(crate) enum Stage {
     /// The message goes in one frame, and is in the small queue or in flight.
     Small { queued: bool },
     /// The message goes in fragments.
-    Bulk(Progress),
+    Bulk(SendProgress),
     /// The message was withdrawn, and the peer must learn that its number is done.
     Withdrawn { queued: bool },
     /// The message has arrived. Its event follows once all messages before it are settled.
@@ -28,7 +28,7 @@ pub(crate) enum Stage {
 
 /// Progress of a fragmented message.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Progress {
+pub(crate) struct SendProgress {
     /// Offset before which all bytes have been sent at least once.
     pub next: u64,
     /// Bytes before `next` that are to be sent again.
@@ -61,7 +61,7 @@ pub(crate) struct Outgoing {
 
 /// Piece of a body to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct BodyPiece {
     pub number: u64,
     pub offset: u64,
     pub len: u32,

@@ -8,7 +8,7 @@
 mod cancel;
 mod retransmit;
 mod settle;
-use super::outgoing::{Outgoing, Piece, Progress, Sizes, Stage, body_max, cost};
+use super::outgoing::{BodyPiece, Outgoing, SendProgress, Sizes, Stage, body_max, cost};
 use crate::limits::{
     BULK_ACTIVE, BULK_RUN, BULK_RUN_OVER, MESSAGES_IN_FLIGHT, PAGE, PAGES_A_DATAGRAM,
 };
@@ -263,7 +263,7 @@ impl Outbox {
 
     fn enqueue_bulk(&mut self, number: u64) {
         let Some(message) = self.get_mut(number) else { return };
-        message.stage = Stage::Bulk(Progress::default());
+        message.stage = Stage::Bulk(SendProgress::default());
         // Numbers come in order, except for messages that waited for credit. Other messages may
         // wait for these.
         let at = self.bulk_waiting.partition_point(|waiting| *waiting < number);
@@ -305,7 +305,7 @@ impl Outbox {
     }
 
     /// Returns the next piece of the bulk queue's front.
-    pub fn peek_bulk(&self) -> Option<Piece> {
+    pub fn peek_bulk(&self) -> Option<BodyPiece> {
         let number = *self.bulk.front()?;
         let message = self.get(number)?;
         let Stage::Bulk(progress) = &message.stage else { return None };
@@ -317,7 +317,7 @@ impl Outbox {
             progress.lost.pieces() > 1 || lost.is_some_and(|lost| lost.end - lost.start > len);
         let last = !lost_left && progress.next.max(from.start + len) == message.len;
         let again = from.start < progress.next;
-        Some(Piece { number, offset: from.start, len: u32::try_from(len).ok()?, last, again })
+        Some(BodyPiece { number, offset: from.start, len: u32::try_from(len).ok()?, last, again })
     }
 
     /// Returns the bytes of a full fragment of this message. `opened` tells whether the peer knows
@@ -338,7 +338,7 @@ impl Outbox {
     /// the packed bytes of the returned rows.
     // Inlined, because moving the result out of a call would wait for its stores.
     #[inline(always)]
-    pub fn source_of(&self, piece: &Piece) -> (Option<Segment>, Option<Arc<Rows>>) {
+    pub fn source_of(&self, piece: &BodyPiece) -> (Option<Segment>, Option<Arc<Rows>>) {
         let len = u64::from(piece.len);
         match self.get(piece.number).map(|message| &message.body) {
             Some(Body::Segment(whole)) => (
@@ -358,14 +358,14 @@ impl Outbox {
     }
 
     /// Returns the bytes of a piece that is stored here.
-    pub fn bytes_of(&self, piece: &Piece) -> Option<&[u8]> {
+    pub fn bytes_of(&self, piece: &BodyPiece) -> Option<&[u8]> {
         let start = usize::try_from(piece.offset).ok()?;
         self.get(piece.number)?.body.bytes().get(start..start + piece.len as usize)
     }
 
     /// Advances after the piece was written: to the message's next piece and, at the end of its
     /// turn, to the next message.
-    pub fn take_bulk(&mut self, piece: &Piece) {
+    pub fn take_bulk(&mut self, piece: &BodyPiece) {
         let taken = piece.offset..piece.offset + u64::from(piece.len);
         let mut ends_soon = false;
         if let Some(Outgoing { stage: Stage::Bulk(progress), len, .. }) = self.get_mut(piece.number)

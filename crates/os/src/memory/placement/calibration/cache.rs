@@ -17,7 +17,7 @@ const FORM: &str = "oikaze placement 4";
 
 /// Reason why a file is not believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Doubt {
+pub(super) enum CacheRejection {
     #[error("it cannot be read, or is no file")]
     Unreadable,
     #[error("others can write it")]
@@ -55,7 +55,7 @@ fn machine() -> String {
 
 /// Reads the file's calibration. Returns `None` if the file is missing, of another machine or of
 /// another version.
-pub(super) fn read(file: &Path) -> Result<Option<Calibration>, Doubt> {
+pub(super) fn read(file: &Path) -> Result<Option<Calibration>, CacheRejection> {
     /// Maximum length in bytes of a file of ours.
     const LONGEST: u64 = 4096;
     // Do not follow a link, and do not wait for a pipe.
@@ -63,14 +63,15 @@ pub(super) fn read(file: &Path) -> Result<Option<Calibration>, Doubt> {
     let opened = match open(file, flags, Mode::empty()) {
         Ok(opened) => File::from(opened),
         Err(rustix::io::Errno::NOENT) => return Ok(None),
-        Err(_) => return Err(Doubt::Unreadable),
+        Err(_) => return Err(CacheRejection::Unreadable),
     };
-    let metadata = opened.metadata().ok().filter(fs::Metadata::is_file).ok_or(Doubt::Unreadable)?;
+    let metadata =
+        opened.metadata().ok().filter(fs::Metadata::is_file).ok_or(CacheRejection::Unreadable)?;
     if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
-        return Err(Doubt::Foreign);
+        return Err(CacheRejection::Foreign);
     }
     let mut text = String::new();
-    opened.take(LONGEST + 1).read_to_string(&mut text).map_err(|_| Doubt::Damaged)?;
+    opened.take(LONGEST + 1).read_to_string(&mut text).map_err(|_| CacheRejection::Damaged)?;
     parse(&text, &machine())
 }
 
@@ -107,17 +108,17 @@ fn text(found: &Calibration, machine: &str) -> String {
     format!("{text}{:016x}\n", fnv1a(text.bytes()))
 }
 
-fn parse(text: &str, machine: &str) -> Result<Option<Calibration>, Doubt> {
+fn parse(text: &str, machine: &str) -> Result<Option<Calibration>, CacheRejection> {
     let rest = match text.split_once('\n') {
         Some((FORM, rest)) => rest,
         Some((other, _)) if other.starts_with(KIND) => return Ok(None),
-        _ => return Err(Doubt::Damaged),
+        _ => return Err(CacheRejection::Damaged),
     };
-    let (of, rest) = rest.split_once('\n').ok_or(Doubt::Damaged)?;
+    let (of, rest) = rest.split_once('\n').ok_or(CacheRejection::Damaged)?;
     if of != machine {
         return Ok(None);
     }
-    calibration(text, rest).map(Some).ok_or(Doubt::Damaged)
+    calibration(text, rest).map(Some).ok_or(CacheRejection::Damaged)
 }
 
 /// Parses the lines after the machine's.
@@ -206,17 +207,17 @@ mod tests {
         let permit = |mode| fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
         for mode in [0o620, 0o602] {
             permit(mode);
-            assert_eq!(read(&file), Err(Doubt::Foreign), "{mode:o}");
+            assert_eq!(read(&file), Err(CacheRejection::Foreign), "{mode:o}");
         }
         permit(0o644);
         assert_eq!(read(&file), Ok(Some(example())));
         let link = folder.0.join("link");
         symlink(&file, &link).unwrap();
-        assert_eq!(read(&link), Err(Doubt::Unreadable));
-        assert_eq!(read(&folder.0), Err(Doubt::Unreadable));
+        assert_eq!(read(&link), Err(CacheRejection::Unreadable));
+        assert_eq!(read(&folder.0), Err(CacheRejection::Unreadable));
         for bad in [vec![b'x'; 5000], vec![0xff, 0xfe], vec![]] {
             fs::write(&file, bad).unwrap();
-            assert_eq!(read(&file), Err(Doubt::Damaged));
+            assert_eq!(read(&file), Err(CacheRejection::Damaged));
         }
     }
 
@@ -235,14 +236,14 @@ mod tests {
             ["0", "-1", "1", "99999999999999999999999", " 1", "1 1", &(2 * page_size()).to_string()]
         {
             let damaged = good.replace(&format!("alone {page}"), &format!("alone {bad}"));
-            assert_eq!(parse(&damaged, "here"), Err(Doubt::Damaged), "{bad}");
+            assert_eq!(parse(&damaged, "here"), Err(CacheRejection::Damaged), "{bad}");
         }
     }
 
     proptest! {
         #[test]
         fn nothing_in_a_file_does_harm(text in "\\PC{0,200}") {
-            prop_assert_eq!(parse(&text, "here"), Err(Doubt::Damaged));
+            prop_assert_eq!(parse(&text, "here"), Err(CacheRejection::Damaged));
         }
 
         /// Every single-bit error is detected.

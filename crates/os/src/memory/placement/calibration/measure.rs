@@ -4,7 +4,7 @@
 use super::super::super::huge::huge_page;
 use super::super::super::{PageSize, Region, memory_left};
 use super::super::mover::Mover;
-use super::super::{Pages, copy, install, page_size, retract};
+use super::super::{PageRange, copy, install, page_size, retract};
 use super::{Calibration, Crossovers};
 use crate::cpu::{Topology, pin_to_core};
 use crate::memory::placement::scratch::CHUNK;
@@ -240,7 +240,7 @@ impl<'m> Pools<'m> {
         let cost = |len: usize| {
             typical(0, len, |_| {
                 let (place, pages) =
-                    (Pages { region: &self.shared, offset: 0 }, (len / page_size()) as u64);
+                    (PageRange { region: &self.shared, offset: 0 }, (len / page_size()) as u64);
                 let _ = retract(place, (LARGE / page_size()) as u64);
                 timed(|| _ = install(place, pages), || read(view, 0, len))
             })

@@ -11,7 +11,7 @@ fn every_pair_of_kinds_exchanges_its_contents_by_every_way() {
     for without in WITHOUT {
         let placement = placement(without);
         for (one, other) in ALL.iter().flat_map(|one| ALL.map(|other| (*one, other))) {
-            for way in [Way::Auto, Way::Move, Way::Copy] {
+            for way in [PlacementMethod::Auto, PlacementMethod::Move, PlacementMethod::Copy] {
                 let (mut a, mut b) = (filled(one, len, 1), filled(other, len, 2));
                 let done = placement.exchange(
                     at(&a.0.region, page as u64),
@@ -22,14 +22,14 @@ fn every_pair_of_kinds_exchanges_its_contents_by_every_way() {
                 let alike = a.0.region.huge_pages() == b.0.region.huge_pages();
                 let movable =
                     one.moves() && other.moves() && alike && placement.why_not().is_none();
-                if way == Way::Move && !movable {
+                if way == PlacementMethod::Move && !movable {
                     assert!(done.is_err(), "{without} {one:?} {other:?}");
                 } else {
                     let placed = done.unwrap();
                     assert_eq!(placed.moved + placed.copied, 3 * page as u64);
                     assert_eq!(
                         placed.moved > 0,
-                        way == Way::Move,
+                        way == PlacementMethod::Move,
                         "{without} {one:?} {other:?} {way:?}"
                     );
                     a.1[page..4 * page].swap_with_slice(&mut b.1[2 * page..]);
@@ -66,7 +66,7 @@ fn every_pair_of_kinds_transfers_its_contents_by_every_way() {
     for without in WITHOUT {
         let placement = placement(without);
         for (one, other) in ALL.iter().flat_map(|one| ALL.map(|other| (*one, other))) {
-            for way in [Way::Auto, Way::Move, Way::Copy] {
+            for way in [PlacementMethod::Auto, PlacementMethod::Move, PlacementMethod::Copy] {
                 let (from, mut to) = (filled(one, len, 1), filled(other, len, 2));
                 let done = placement.transfer(
                     at(&from.0.region, page as u64),
@@ -75,7 +75,7 @@ fn every_pair_of_kinds_transfers_its_contents_by_every_way() {
                     way,
                 );
                 let movable = one.moves() && other.moves() && placement.why_not().is_none();
-                assert_eq!(done.is_ok(), way != Way::Move || movable);
+                assert_eq!(done.is_ok(), way != PlacementMethod::Move || movable);
                 if done.is_ok() {
                     to.1[2 * page..].copy_from_slice(&from.1[page..4 * page]);
                 }
@@ -98,8 +98,9 @@ fn large_ranges_come_to_their_place_by_the_best_way() {
             for (from, to, len) in [(page, page, 8 << 20), (0, 3 * page, 1 << 20), (0, 0, 4 << 20)]
             {
                 let (one, other) = (at(&a.0.region, from as u64), at(&b.0.region, to as u64));
-                let placed =
-                    placement.exchange(one, other, (len / page) as u64, Way::Auto).unwrap();
+                let placed = placement
+                    .exchange(one, other, (len / page) as u64, PlacementMethod::Auto)
+                    .unwrap();
                 a.1[from..from + len].swap_with_slice(&mut b.1[to..to + len]);
                 assert!(
                     bytes(&a.0.region) == a.1 && bytes(&b.0.region) == b.1,
@@ -134,7 +135,7 @@ fn a_transfer_moves_into_empty_places_and_takes_what_fills_others() {
         let empty = make(memory, len).region;
         let all = Placed { moved: len as u64, copied: 0 };
         let transfer = |from: &Region, to: &Region| {
-            placement.transfer(at(from, 0), at(to, 0), (len / page) as u64, Way::Auto)
+            placement.transfer(at(from, 0), at(to, 0), (len / page) as u64, PlacementMethod::Auto)
         };
         assert_eq!(transfer(&from.region, &empty), Ok(all), "{memory:?}");
         assert_eq!(transfer(&empty, &full.region), Ok(all), "{memory:?}");
@@ -149,7 +150,9 @@ fn memory_of_other_pages_is_copied() {
     let ((a, first), (b, second)) =
         (filled(Memory::PrivateHuge, 4 << 20, 1), filled(Memory::PrivateSmall, 4 << 20, 2));
     let pages = ((4 << 20) / page_size()) as u64;
-    let placed = placement.exchange(at(&a.region, 0), at(&b.region, 0), pages, Way::Auto).unwrap();
+    let placed = placement
+        .exchange(at(&a.region, 0), at(&b.region, 0), pages, PlacementMethod::Auto)
+        .unwrap();
     assert_eq!(placed.moved > 0, a.region.huge_pages().is_none() && placement.why_not().is_none());
     assert!(bytes(&a.region) == second && bytes(&b.region) == first);
     // A demand is met where both have huge pages, even from inside one on: the huge pages are
@@ -160,7 +163,12 @@ fn memory_of_other_pages_is_copied() {
     let (b, second_again) = filled(Memory::PrivateHuge, 4 << 20, 3);
     let page = page_size();
     placement
-        .exchange(at(&a.region, page as u64), at(&b.region, 3 * page as u64), 700, Way::Move)
+        .exchange(
+            at(&a.region, page as u64),
+            at(&b.region, 3 * page as u64),
+            700,
+            PlacementMethod::Move,
+        )
         .unwrap();
     let (mut one, mut other) = (second, second_again);
     one[page..701 * page].swap_with_slice(&mut other[3 * page..703 * page]);

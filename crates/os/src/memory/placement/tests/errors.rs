@@ -5,18 +5,18 @@ use super::super::super::{AccessError, RegionTable};
 use super::super::{PlacementError, install, retract};
 use super::*;
 
-fn refused(a: Pages<'_>, b: Pages<'_>, pages: u64) -> PlacementError {
+fn refused(a: PageRange<'_>, b: PageRange<'_>, pages: u64) -> PlacementError {
     for without in WITHOUT {
         let placement = placement(without);
         let (one, other) = (bytes_if_open(a.region), bytes_if_open(b.region));
         let both = [
-            placement.exchange(a, b, pages, Way::Auto),
-            placement.transfer(a, b, pages, Way::Auto),
+            placement.exchange(a, b, pages, PlacementMethod::Auto),
+            placement.transfer(a, b, pages, PlacementMethod::Auto),
         ];
         assert!(both.iter().all(Result::is_err), "{both:?}");
         assert!(bytes_if_open(a.region) == one && bytes_if_open(b.region) == other);
     }
-    placement("").exchange(a, b, pages, Way::Auto).unwrap_err()
+    placement("").exchange(a, b, pages, PlacementMethod::Auto).unwrap_err()
 }
 
 fn bytes_if_open(region: &Region) -> Option<Vec<u8>> {
@@ -57,16 +57,17 @@ fn ranges_with_bytes_in_common_are_refused_and_adjacent_ones_are_not() {
             PlacementError::Overlap { .. }
         ));
     }
-    for way in [Way::Auto, Way::Copy] {
+    for way in [PlacementMethod::Auto, PlacementMethod::Copy] {
         placement("").exchange(at(&a, 0), at(&a, 3 * page), 3, way).unwrap();
         let (low, high) = expected.split_at_mut(3 * page as usize);
         low.swap_with_slice(high);
         assert!(bytes(&a) == expected);
     }
     // A range of no pages overlaps nothing and changes nothing, but a bad offset is still refused.
-    let nothing = placement("").exchange(at(&a, page), at(&a, page), 0, Way::Auto).unwrap();
+    let nothing =
+        placement("").exchange(at(&a, page), at(&a, page), 0, PlacementMethod::Auto).unwrap();
     assert_eq!(nothing, Placed::default());
-    assert!(placement("").exchange(at(&a, 7 * page), at(&a, 0), 0, Way::Auto).is_err());
+    assert!(placement("").exchange(at(&a, 7 * page), at(&a, 0), 0, PlacementMethod::Auto).is_err());
     assert!(bytes(&a) == expected);
 }
 
@@ -86,7 +87,7 @@ fn lent_memory_is_touched_only_as_far_as_it_was_lent() {
         PlacementError::Access(AccessError::Closed)
     ));
     with_borrowed_mut(&mut lent, |region| {
-        placement("").exchange(at(&a, 0), at(region, 0), 2, Way::Auto).unwrap()
+        placement("").exchange(at(&a, 0), at(region, 0), 2, PlacementMethod::Auto).unwrap()
     });
     assert!(lent == expected);
 }
@@ -109,11 +110,14 @@ fn the_memory_of_shared_arrays_never_takes_part() {
 #[test]
 fn a_demand_that_cannot_be_met_says_why() {
     let ((a, _), (b, _)) = (small(2, 1), small(2, 2));
-    let text =
-        placement("move").exchange(at(&a, 0), at(&b, 0), 1, Way::Move).unwrap_err().to_string();
+    let text = placement("move")
+        .exchange(at(&a, 0), at(&b, 0), 1, PlacementMethod::Move)
+        .unwrap_err()
+        .to_string();
     assert!(text.contains("OIKAZE_WITHOUT=move") && text.contains("Private"), "{text}");
     let shared = Region::shared(2 * page_size()).unwrap();
-    let error = placement("").transfer(at(&a, 0), at(&shared, 0), 1, Way::Move).unwrap_err();
+    let error =
+        placement("").transfer(at(&a, 0), at(&shared, 0), 1, PlacementMethod::Move).unwrap_err();
     assert!(
         matches!(
             error,
@@ -134,7 +138,7 @@ fn moved_pages_are_reached_by_peers_and_given_back() {
     let (b, expected) = small(64, 2);
     let mut table = RegionTable::new();
     let slot = table.insert_local(a.clone()).unwrap();
-    placement.exchange(at(&a, 0), at(&b, 0), 64, Way::Move).unwrap();
+    placement.exchange(at(&a, 0), at(&b, 0), 64, PlacementMethod::Move).unwrap();
     let mut found = vec![0; expected.len()];
     assert!(oikaze_protocol::rma::Memory::read(&table, slot, 0, &mut found) && found == expected);
 }

@@ -9,7 +9,7 @@ mod together;
 
 use super::super::{PageSize, Region, RegionKind};
 use super::calibration::{Calibration, Crossovers};
-use super::{Pages, Placed, Placement, Way, huge_moves, page_size};
+use super::{PageRange, Placed, Placement, PlacementMethod, huge_moves, page_size};
 use crate::features::Without;
 use crate::testing::skipped;
 use core::ptr::NonNull;
@@ -116,8 +116,8 @@ fn bytes(region: &Region) -> Vec<u8> {
     bytes
 }
 
-fn at(region: &Region, offset: u64) -> Pages<'_> {
-    Pages { region, offset }
+fn at(region: &Region, offset: u64) -> PageRange<'_> {
+    PageRange { region, offset }
 }
 
 /// Runs the named test of this module again in a process of its own, where no other test runs.

@@ -7,8 +7,8 @@ const PAGES: usize = 24;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Exchange { one: (usize, usize), other: (usize, usize), pages: usize, way: Way },
-    Transfer { from: (usize, usize), to: (usize, usize), pages: usize, way: Way },
+    Exchange { one: (usize, usize), other: (usize, usize), pages: usize, way: PlacementMethod },
+    Transfer { from: (usize, usize), to: (usize, usize), pages: usize, way: PlacementMethod },
     Write { to: (usize, usize), len: usize, value: u8 },
     Drop { at: (usize, usize), pages: usize },
 }
@@ -18,7 +18,12 @@ fn place() -> impl Strategy<Value = (usize, usize)> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let way = prop_oneof![Just(Way::Auto), Just(Way::Move), Just(Way::Move), Just(Way::Copy)];
+    let way = prop_oneof![
+        Just(PlacementMethod::Auto),
+        Just(PlacementMethod::Move),
+        Just(PlacementMethod::Move),
+        Just(PlacementMethod::Copy)
+    ];
     let pages = 1..10_usize;
     prop_oneof![
         4 => (place(), place(), pages.clone(), way.clone())
@@ -47,7 +52,7 @@ impl World {
         }
     }
 
-    fn at(&self, place: (usize, usize)) -> Pages<'_> {
+    fn at(&self, place: (usize, usize)) -> PageRange<'_> {
         at(&self.regions[place.0].region, (place.1 * page_size()) as u64)
     }
 
@@ -139,11 +144,11 @@ fn run(without: &str, memory: Memory, steps: &[Step]) {
     for step in steps {
         let step = match step.clone() {
             // Demanding a move where nothing moves is an error, but this test compares results.
-            Step::Exchange { one, other, pages, way: Way::Move } if copies => {
-                Step::Exchange { one, other, pages, way: Way::Auto }
+            Step::Exchange { one, other, pages, way: PlacementMethod::Move } if copies => {
+                Step::Exchange { one, other, pages, way: PlacementMethod::Auto }
             }
-            Step::Transfer { from, to, pages, way: Way::Move } if copies => {
-                Step::Transfer { from, to, pages, way: Way::Auto }
+            Step::Transfer { from, to, pages, way: PlacementMethod::Move } if copies => {
+                Step::Transfer { from, to, pages, way: PlacementMethod::Auto }
             }
             other => other,
         };

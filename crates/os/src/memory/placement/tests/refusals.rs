@@ -42,7 +42,7 @@ fn inherited(which: u64) -> (Region, Vec<u8>) {
 
 /// Exchanges 32 pages, and checks the contents.
 fn exchange_all(placement: &Placement, a: &(Region, Vec<u8>), b: &(Region, Vec<u8>)) -> Placed {
-    let placed = placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, Way::Move).unwrap();
+    let placed = placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, PlacementMethod::Move).unwrap();
     assert!(bytes(&a.0) == b.1 && bytes(&b.0) == a.1);
     placed
 }
@@ -54,8 +54,8 @@ fn pages_once_shared_by_a_fork_are_copied() {
     }
     let Some(placement) = moving() else { return };
     let (a, b) = (inherited(1), inherited(2));
-    placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, Way::Move).unwrap();
-    placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, Way::Move).unwrap();
+    placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, PlacementMethod::Move).unwrap();
+    placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, PlacementMethod::Move).unwrap();
     let (placed, _) = forked(|| 0, || exchange_all(&placement, &a, &b));
     assert_eq!(placed, Placed { moved: 0, copied: 32 * page_size() as u64 });
     // After a write, the pages are this process's own, and move again.
@@ -72,10 +72,11 @@ fn a_forked_child_copies_and_its_parent_keeps_its_bytes() {
     }
     let Some(placement) = moving() else { return };
     let (a, b) = (inherited(1), inherited(2));
-    placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, Way::Move).unwrap();
+    placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, PlacementMethod::Move).unwrap();
     let child = || {
-        let by_force = placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, Way::Move).is_err();
-        let placed = placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, Way::Auto);
+        let by_force =
+            placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, PlacementMethod::Move).is_err();
+        let placed = placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, PlacementMethod::Auto);
         let copied = placed.is_ok_and(|placed| placed.moved == 0 && placed.copied > 0);
         let mut first = [0; 64];
         let right = a.0.read(0, &mut first).is_ok() && first == a.1[..64];
@@ -102,7 +103,7 @@ fn locked_pages_are_copied_and_stay_locked() {
         "{placed:?}"
     );
     // Transfer onto locked pages.
-    placement.transfer(at(&b.0, 0), at(&a.0, 0), 32, Way::Move).unwrap();
+    placement.transfer(at(&b.0, 0), at(&a.0, 0), 32, PlacementMethod::Move).unwrap();
     assert!(bytes(&a.0) == a.1);
 }
 
@@ -157,10 +158,10 @@ fn pinned_pages_are_copied_and_stay_where_they_are() {
         "{placed:?}"
     );
     // Transfer from there, and onto it.
-    placement.transfer(at(&a.0, 0), at(&b.0, 0), 32, Way::Move).unwrap();
+    placement.transfer(at(&a.0, 0), at(&b.0, 0), 32, PlacementMethod::Move).unwrap();
     assert!(bytes(&b.0) == b.1);
     a.0.write(0, &a.1).unwrap();
-    placement.transfer(at(&b.0, 0), at(&a.0, 0), 32, Way::Move).unwrap();
+    placement.transfer(at(&b.0, 0), at(&a.0, 0), 32, PlacementMethod::Move).unwrap();
     assert!(bytes(&a.0) == b.1);
     drop(ring);
 }
@@ -179,7 +180,7 @@ fn holes_stay_holes_and_read_as_zeros() {
     // not what was there before.
     // SAFETY: inside the region.
     if unsafe { mlock(b.0.view_ptr().wrapping_add(3 * page).cast(), page) }.is_ok() {
-        placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, Way::Move).unwrap();
+        placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, PlacementMethod::Move).unwrap();
         assert!(bytes(&a.0) == a.1 && bytes(&b.0) == b.1);
     }
 }
@@ -194,7 +195,7 @@ fn freed_pages_are_moved_with_what_is_left_of_them() {
     // SAFETY: inside the region; its bytes may become zeros, which the test takes into account.
     unsafe { madvise(a.0.view_ptr().wrapping_add(4 * page).cast(), 8 * page, Advice::LinuxFree) }
         .unwrap();
-    placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, Way::Move).unwrap();
+    placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, PlacementMethod::Move).unwrap();
     assert!(bytes(&a.0) == b.1);
     let found = bytes(&b.0);
     for (index, (got, was)) in found.chunks(page).zip(a.1.chunks(page)).enumerate() {
@@ -220,6 +221,9 @@ fn a_page_in_the_way_is_overwritten() {
     assert_eq!(placed, Placed { moved: 0, copied: 32 * page as u64 });
     assert!(bytes(&b.0) == a.1);
     // Watched by one mover and moved by another, so copied.
-    assert!(placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, Way::Move).is_err());
-    assert_eq!(placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, Way::Auto).unwrap().moved, 0);
+    assert!(placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, PlacementMethod::Move).is_err());
+    assert_eq!(
+        placement.exchange(at(&a.0, 0), at(&b.0, 0), 32, PlacementMethod::Auto).unwrap().moved,
+        0
+    );
 }

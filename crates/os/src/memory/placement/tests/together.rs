@@ -36,12 +36,16 @@ fn pages_beside_exchanged_ones_notice_nothing() {
         let workers = places.map(|(region, offset)| threads.spawn(move || count(region, offset)));
         let stop = Stop(&over);
         for round in 0..ROUNDS {
-            let way = if round % 3 == 0 { Way::Copy } else { Way::Auto };
+            let way = if round % 3 == 0 { PlacementMethod::Copy } else { PlacementMethod::Auto };
             placement.exchange(at(&a, page), at(&b, 5 * page), 30, way).unwrap();
             if placement.why_not().is_none() {
-                placement.exchange(at(&b, 5 * page), at(&a, page), 30, Way::Move).unwrap();
+                placement
+                    .exchange(at(&b, 5 * page), at(&a, page), 30, PlacementMethod::Move)
+                    .unwrap();
             } else {
-                placement.exchange(at(&b, 5 * page), at(&a, page), 30, Way::Auto).unwrap();
+                placement
+                    .exchange(at(&b, 5 * page), at(&a, page), 30, PlacementMethod::Auto)
+                    .unwrap();
             }
         }
         drop(stop);
@@ -83,7 +87,11 @@ fn touches_in_the_middle_lose_no_page() {
         });
         let stop = Stop(&over);
         for _ in 0..2000 {
-            let way = if placement.why_not().is_none() { Way::Move } else { Way::Auto };
+            let way = if placement.why_not().is_none() {
+                PlacementMethod::Move
+            } else {
+                PlacementMethod::Auto
+            };
             placement.exchange(at(&a, 0), at(&b, 0), 8, way).unwrap();
         }
         drop(stop);
@@ -105,7 +113,11 @@ fn exchanges_of_several_threads_do_not_meet() {
             let (a, b, placement) = (&a, &b, &placement);
             threads.spawn(move || {
                 for _ in 0..101 {
-                    let way = if placement.why_not().is_none() { Way::Move } else { Way::Auto };
+                    let way = if placement.why_not().is_none() {
+                        PlacementMethod::Move
+                    } else {
+                        PlacementMethod::Auto
+                    };
                     placement
                         .exchange(at(a, lane * 16 * page), at(b, lane * 16 * page), 16, way)
                         .unwrap();
@@ -135,7 +147,7 @@ fn nothing_is_left_behind() {
             for without in WITHOUT {
                 let (a, b) = (filled(memory, 4 << 20, 1).0, filled(memory, 4 << 20, 2).0);
                 placement(without)
-                    .exchange(at(&a.region, 0), at(&b.region, 0), 1024, Way::Auto)
+                    .exchange(at(&a.region, 0), at(&b.region, 0), 1024, PlacementMethod::Auto)
                     .unwrap();
             }
         }

@@ -6,7 +6,7 @@ use super::super::pto::Silence;
 use super::{Cause, Flight, Item};
 use crate::time::Time;
 use crate::wind::recovery::spurious::LostDatagram;
-use crate::wind::send::mode::Kind;
+use crate::wind::send::mode::Evidence;
 
 /// Maximum number of datagrams whose content a tail probe sends again (RFC 9002, section 6.2.4).
 const PROBED: usize = 2;
@@ -70,9 +70,9 @@ impl Flight {
         }
         match sent.kind {
             _ if cause == Cause::Size => {}
-            Kind::Segment => self.trains.lost(sent.at, now),
-            Kind::Alone => self.bypass.lost(sent.at, now),
-            Kind::Plain => {}
+            Evidence::Segment => self.trains.lost(sent.at, now),
+            Evidence::Alone => self.bypass.lost(sent.at, now),
+            Evidence::Plain => {}
         }
         let event = counts.then(|| {
             let (event, begins) = self.episode.lost(sent.at, now);

@@ -1,10 +1,10 @@
 //! Delivery of messages that were held back or reassembled, once nothing before them is missing
 //! (WIND-2.8, WIND-2.11).
 
-use super::{Inbox, OVERHEAD, Slot};
+use super::{Inbox, OVERHEAD, QueueSlot};
 use crate::planted::{Bug, planted};
 use crate::wind::handler::Above;
-use crate::wind::recv::reassembly::{Assembly, Destination};
+use crate::wind::recv::reassembly::{Assembly, BodyDestination};
 use crate::wind::{Class, Delivered, Handler};
 
 impl Inbox {
@@ -13,12 +13,12 @@ impl Inbox {
         loop {
             let number = self.floor;
             match self.slots.front() {
-                Some(Slot::Done) => {
+                Some(QueueSlot::Done) => {
                     self.slots.pop_front();
                     self.floor += 1;
                 }
-                Some(Slot::Held(_)) => self.complete(number, above),
-                Some(Slot::Gathering(assembly)) if assembly.is_whole() => {
+                Some(QueueSlot::Held(_)) => self.complete(number, above),
+                Some(QueueSlot::Gathering(assembly)) if assembly.is_whole() => {
                     self.complete(number, above)
                 }
                 _ => break,
@@ -31,13 +31,13 @@ impl Inbox {
 
     /// Delivers ordered messages without waiting for unordered ones: the planted bug.
     fn advance_past_unordered<U: Handler>(&mut self, above: &mut Above<'_, U>) {
-        let passable = |slot: &&Slot| match slot {
-            Slot::Done => true,
-            Slot::Gathering(assembly) => assembly.class == Class::Unordered,
-            Slot::Held(_) | Slot::Missing => false,
+        let passable = |slot: &&QueueSlot| match slot {
+            QueueSlot::Done => true,
+            QueueSlot::Gathering(assembly) => assembly.class == Class::Unordered,
+            QueueSlot::Held(_) | QueueSlot::Missing => false,
         };
         let at = self.slots.iter().take_while(passable).count();
-        if matches!(self.slots.get(at), Some(Slot::Held(_))) {
+        if matches!(self.slots.get(at), Some(QueueSlot::Held(_))) {
             self.complete(self.floor + at as u64, above);
         }
     }
@@ -48,8 +48,8 @@ impl Inbox {
         let assembly_cost =
             self.assembly(number).map_or(0, |assembly| self.assembly_cost(assembly));
         let Some(slot) = self.slot(number) else { return };
-        let (taken, credited, len, cost) = match core::mem::replace(slot, Slot::Done) {
-            Slot::Held(held) => {
+        let (taken, credited, len, cost) = match core::mem::replace(slot, QueueSlot::Done) {
+            QueueSlot::Held(held) => {
                 let len = held.body.len() as u64;
                 (
                     above.deliver(number, held.class, &held.head, Delivered::Owned(held.body)),
@@ -58,16 +58,16 @@ impl Inbox {
                     len + OVERHEAD,
                 )
             }
-            Slot::Gathering(assembly) => {
+            QueueSlot::Gathering(assembly) => {
                 let (len, cost, credited) = (assembly.len, assembly_cost, assembly.credited);
                 let Assembly { class, head, destination, .. } = *assembly;
                 let body = match destination {
-                    Destination::Place => Delivered::Placed(len),
-                    Destination::Collect(buffer) => Delivered::Owned(buffer),
+                    BodyDestination::Place => Delivered::Placed(len),
+                    BodyDestination::Collect(buffer) => Delivered::Owned(buffer),
                 };
                 (above.deliver(number, class, &head, body), credited, len, cost)
             }
-            Slot::Missing | Slot::Done => return,
+            QueueSlot::Missing | QueueSlot::Done => return,
         };
         self.held -= cost;
         if credited && !taken {
