@@ -16,12 +16,11 @@
 //! memory that is borrowed for the length of a scope. [`shm`] connects local peers by shared memory
 //! and a Unix socket.
 //!
-//! # Queues and synchronization
+//! # Synchronization
 //!
-//! [`ring`] has the submission and completion rings between applications and an engine. [`hazard`]
-//! tracks threads that are using an object, so that teardown can wait for them. [`cpu`] finds the
-//! processors that this process may use, pins threads, and has the lock and the event that engines
-//! are built on.
+//! [`hazard`] tracks threads that are using an object, so that teardown can wait for them. [`cpu`]
+//! finds the processors that this process may use, pins threads, and has the lock and the event
+//! that engines are built on.
 //!
 //! # Processes
 //!
@@ -55,7 +54,6 @@ pub mod net;
 pub mod origin;
 pub mod probe;
 pub mod process;
-pub mod ring;
 pub mod secret;
 pub mod shm;
 pub mod signals;
