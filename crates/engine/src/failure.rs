@@ -61,6 +61,14 @@ pub enum Failure {
         /// Number of bytes queued.
         queued: u64,
     },
+    /// A local peer was given up in the middle of an access to the memory, and its process lives.
+    #[error(
+        "node {peer} was given up (stopped or faulty) in the middle of an access to the memory, and may still write there"
+    )]
+    InUse {
+        /// Rank of the peer.
+        peer: Rank,
+    },
     /// The owner cancelled the operation.
     #[error("the operation was cancelled")]
     Cancelled,

@@ -179,7 +179,10 @@ impl Error {
     #[must_use]
     pub fn lost_peer(&self) -> Option<Rank> {
         match self {
-            Error::Failed { failure: Failure::PeerLost { peer, .. }, .. } => Some(*peer),
+            Error::Failed {
+                failure: Failure::PeerLost { peer, .. } | Failure::InUse { peer },
+                ..
+            } => Some(*peer),
             Error::Unseen { first: Some(first), .. } => first.lost_peer(),
             Error::Failed {
                 failure:
@@ -250,6 +253,9 @@ fn advice(failure: &Failure) -> &'static str {
         }
         Failure::Forked { .. } => {
             ". Call exec in the child, fork before joining, or use threads; a program that becomes a daemon does so before it joins"
+        }
+        Failure::InUse { .. } => {
+            ". The region stays registered, closed to all; call this again when the process of that node has ended or gone on"
         }
         Failure::PeerLost { .. } => {
             ". Its own output says why it ended (a program that exits without leaving its job is lost to the others, too); a node \

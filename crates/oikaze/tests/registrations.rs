@@ -292,7 +292,7 @@ fn of_two_clones_that_end_at_once_one_has_the_name() {
         for _ in 0..200 {
             let both = std::thread::scope(|scope| {
                 let both = [region.clone(), region]
-                    .map(|clone| scope.spawn(|| clone.reregister(Rights::READ)));
+                    .map(|clone| scope.spawn(move || clone.reregister(Rights::READ)));
                 both.map(|ended| ended.join().unwrap())
             });
             let [Ok(renewed), Err(error)] = (if both[0].is_ok() {

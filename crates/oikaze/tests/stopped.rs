@@ -1,5 +1,5 @@
 //! A local peer that is stopped in the middle of a put into a mapped region, given up by the
-//! others, and goes on later: MEM-18.6. Real processes.
+//! others, and goes on later: MEM-18.6. Real processes. Its memory stays registered until then.
 
 #[path = "support/processes.rs"]
 mod processes;
@@ -48,6 +48,8 @@ const ONCE: &str = "once";
 /// other one is given up, or afterwards.
 const DROPPED_BEFORE: &str = "dropped before";
 const DROPPED_AFTERWARDS: &str = "dropped afterwards";
+/// It is registered once and never deregistered: all handles to it are dropped.
+const DROPPED_ALTOGETHER: &str = "dropped altogether";
 
 fn gives_memory_and_has_it_back(job: &Job, way: &str) {
     let region = Region::shared(LEN).unwrap();
@@ -55,6 +57,10 @@ fn gives_memory_and_has_it_back(job: &Job, way: &str) {
     let at = memory.view_ptr();
     let other = job.receive(Some(1), Some(PATIENCE)).unwrap().tag;
     let stopped = Stopped::in_the_middle_of_a_put(Pid::from_raw(other as i32).unwrap(), &memory);
+    if way == DROPPED_ALTOGETHER {
+        drop(region);
+        return drops_all_handles(job, memory, stopped);
+    }
     let memory = if way == ONCE {
         memory
     } else {
@@ -68,19 +74,50 @@ fn gives_memory_and_has_it_back(job: &Job, way: &str) {
     if way != DROPPED_BEFORE {
         is_given_up(job);
     }
-    let kept = memory.deregister().unwrap();
-    assert_eq!(kept.view_ptr(), at);
-    let before = bytes(&kept);
-    assert!(is_half_done(&kept), "what has come of the put is there");
+    let id = memory.id();
+    // As often as it is tried, in either way.
+    for refused in [
+        memory.deregister().unwrap_err(),
+        memory.reregister(Rights::ALL).err().unwrap(),
+        memory.deregister().unwrap_err(),
+    ] {
+        assert_eq!(refused.lost_peer(), Some(1), "{refused}");
+        assert!(refused.to_string().contains("The region stays registered"), "{refused}");
+    }
+    assert!(is_half_done(&memory), "what has come of the put is there");
+    assert_eq!((memory.id(), memory.view_ptr()), (id, at));
+    // It is closed all the same.
+    let refused = job.peer(0).unwrap().region("memory").unwrap_err();
+    assert!(refused.refusal().is_some(), "{refused}");
+    assert!(job.transfer(id, 0, memory.remote_id(), 0, 8).is_err());
     // It goes on, finishes its put, finds that it was given up, and ends.
     stopped.goes_on_to_its_end();
-    assert!(bytes(&kept) == before, "written after deregister had returned");
+    let kept = memory.deregister().unwrap();
+    assert_eq!(kept.view_ptr(), at);
+    assert!(!is_half_done(&kept), "the put that it was in is whole");
+    assert!(memory.deregister().unwrap_err().to_string().contains("not registered any more"));
     // The memory is as good as any.
     let again = job.publish("memory", kept, Rights::ALL).unwrap();
     again.fill(0, LEN as u64, 7).unwrap();
     let copy = job.register(Region::zeroed(LEN).unwrap()).unwrap();
     job.peer(0).unwrap().region("memory").unwrap().get(0, copy.all()).wait().unwrap();
     assert!(bytes(&copy).iter().all(|byte| *byte == 7));
+}
+
+/// The process that was stopped keeps the pages that it writes. Memory that is taken here after
+/// they were given back is other memory.
+fn drops_all_handles(job: &Job, memory: LocalRegion, stopped: Stopped) {
+    is_given_up(job);
+    assert!(memory.deregister().is_err());
+    drop(memory);
+    let others: Vec<Region> = (0..4).map(|_| Region::shared(LEN).unwrap()).collect();
+    for other in &others {
+        other.fill(0, LEN as u64, 0xA5).unwrap();
+    }
+    stopped.goes_on_to_its_end();
+    for other in &others {
+        assert!(bytes(other).iter().all(|byte| *byte == 0xA5), "written by the other process");
+    }
 }
 
 /// Nothing is heard of the other one any more.
@@ -176,8 +213,14 @@ impl Drop for Stopped {
 
 /// MEM-18.6.
 #[test]
-fn who_was_stopped_in_a_put_writes_nothing_after_deregister_has_returned() {
+fn deregister_fails_while_a_stopped_peer_is_in_a_put_and_succeeds_afterwards() {
     run(ONCE);
+}
+
+/// MEM-18.6.
+#[test]
+fn dropped_memory_of_a_stopped_peer_is_no_memory_of_this_node() {
+    run(DROPPED_ALTOGETHER);
 }
 
 /// MEM-18.6: memory is the same under whatever number it is reached.

@@ -233,7 +233,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             return Err(completion);
         };
         // Its pages stay until that is over (MEM-18.6).
-        if local_peers.hold(own) {
+        if local_peers.wedged_inside(own).is_some() {
             return Err(completion);
         }
         let swaps = &mut local_peers.swaps;
@@ -350,7 +350,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
             let number = offer.number;
             // Its registration may have ended meanwhile.
             let done = self.may_swap(&offer).is_some_and(|region| region.is_same(lock.region()))
-                && !self.is_held(lock.region())
+                && self.wedged_inside(lock.region()).is_none()
                 && self
                     .peers
                     .local_peer_mut(rank)

@@ -10,7 +10,7 @@ use crate::shm::{Handed, LocalPeer, Settled};
 use crate::{Engine, Failure};
 use oikaze_os::memory::Region;
 use oikaze_os::net::Link;
-use oikaze_os::shm::{ControlSocket, Pair, Watch, WedgedPeer};
+use oikaze_os::shm::{ControlSocket, Pair, Watch};
 use oikaze_os::sync::make_fences;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
@@ -48,8 +48,9 @@ pub(crate) struct LocalPeers {
     pub maps: crate::shm::map::Maps,
     /// Pages that are to change place with theirs.
     pub swaps: crate::shm::exchange::Swaps,
-    /// Those that were, and may still reach into regions.
-    pub wedged_peers: Vec<WedgedPeer>,
+    /// Local peers that were given up in the middle of an access to a region, and whose processes
+    /// live (MEM-18.6).
+    wedged_peers: Vec<(Rank, Pair)>,
 }
 
 impl LocalPeers {
@@ -66,15 +67,16 @@ impl LocalPeers {
         false
     }
 
-    /// Returns `true` if a peer that was given up is in the middle of an access to this memory.
-    pub fn hold(&mut self, region: &Region) -> bool {
+    /// Returns a peer that was given up in the middle of an access to this memory, if it has not
+    /// left the memory since.
+    pub fn wedged_inside(&mut self, region: &Region) -> Option<Rank> {
         self.forget_wedged_peers();
-        self.wedged_peers.iter().any(|wedged_peer| wedged_peer.is_inside(region))
+        let inside = |(_, pair): &&(Rank, Pair)| pair.grants.is_inside(region);
+        self.wedged_peers.iter().find(inside).map(|(rank, _)| *rank)
     }
 
-    /// Forgets wedged peers that are no longer inside any region.
     fn forget_wedged_peers(&mut self) {
-        self.wedged_peers.retain_mut(|wedged_peer| !wedged_peer.is_gone());
+        self.wedged_peers.retain_mut(|(_, pair)| pair.is_wedged());
     }
 }
 
@@ -302,7 +304,6 @@ impl<L: Link, P: Pages> Engine<L, P> {
         if local_peer.pair.grants.take_all_back() {
             make_fences();
         }
-        self.local_peers.wedged_peers.extend(WedgedPeer::of(&local_peer.pair));
         local_peer.pair.line.end();
         self.local_peers.maps.cut_off(rank);
         self.local_peers.swaps.cut_off(rank, &mut local_peer);
@@ -311,7 +312,12 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
         self.local_peers.ranks.retain(|known| *known != rank);
         self.choose_link_pace();
-        local_peer.into_unsettled().collect()
+        let (mut pair, unsettled) = local_peer.end();
+        let unsettled = unsettled.collect();
+        if pair.is_wedged() {
+            self.local_peers.wedged_peers.push((rank, pair));
+        }
+        unsettled
     }
 
     /// When a record that waits for absent pages is to be looked at again.

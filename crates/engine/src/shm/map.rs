@@ -163,10 +163,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
         }
     }
 
-    /// Returns `true` if a peer that is not waited for is in the middle of an access to this memory
+    /// Returns a peer that is not waited for and is in the middle of an access to this memory
     /// (MEM-18.6).
-    pub fn is_held(&mut self, region: &Region) -> bool {
-        self.local_peers.hold(region)
+    pub fn wedged_inside(&mut self, region: &Region) -> Option<Rank> {
+        self.local_peers.wedged_inside(region)
     }
 }
 

@@ -417,9 +417,9 @@ impl LocalPeer {
         self.incoming.said_goodbye()
     }
 
-    /// All messages that are not settled, at its end.
-    pub fn into_unsettled(self) -> impl Iterator<Item = Token> {
-        self.outgoing.into_unsettled()
+    /// Returns the shared memory, and the messages that are not settled at its end.
+    pub fn end(self) -> (Pair, impl Iterator<Item = Token>) {
+        (self.pair, self.outgoing.into_unsettled())
     }
 
     /// Returns the counters of the rings.

@@ -17,6 +17,7 @@ use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::{Rows, Segment};
 use std::any::Any;
 use std::ops::{Deref, Range};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -35,6 +36,9 @@ struct Inner {
     limit: Option<Duration>,
     /// Name under which the region is published.
     name: Mutex<Option<String>>,
+    /// Set when a call has closed the region and could not end the registration, because a local
+    /// peer still used the memory. The next call goes on from there.
+    is_left_closed: AtomicBool,
     /// Threads that access the memory directly, for operations that are done when their call
     /// returns. The engine does not know of these threads, and the end of the registration waits
     /// for them.
@@ -91,7 +95,15 @@ impl LocalRegion {
             let (node, name) = (Arc::clone(node), Mutex::new(name));
             Ok(Self::hold(
                 engine,
-                Inner { node, region, registered, limit, name, direct: Hazard::default() },
+                Inner {
+                    node,
+                    region,
+                    registered,
+                    limit,
+                    name,
+                    is_left_closed: AtomicBool::new(false),
+                    direct: Hazard::default(),
+                },
             ))
         };
         node.check_process(|| "registering a region".into())?;

@@ -7,6 +7,7 @@ use oikaze_engine::Failure;
 use oikaze_os::memory::{Holder, MemoryError, Region};
 use oikaze_protocol::rma::{Published, Rights};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -107,14 +108,14 @@ impl LocalRegion {
     /// within the job's time limit, and then cancels them. Later operations with clones and slices
     /// of this region fail, and so do waits for its words.
     ///
-    /// A local peer that is stopped in the middle of a write may be given up while its process
-    /// lives. Then the memory moves to other pages, at the same addresses. Writes of others to the
-    /// memory in the course of this call may be lost.
-    ///
     /// # Errors
-    /// The region is no longer registered, because another clone was deregistered; there are no
-    /// other pages for the memory to move to.
-    pub fn deregister(self) -> Result<Region> {
+    /// - The region is no longer registered, because another clone was deregistered.
+    /// - A local peer was given up, because it was stopped or faulty, in the middle of an access to
+    ///   the memory ([`Error::lost_peer`]). Its process lives and may finish that one access at any
+    ///   time. The region stays registered and keeps its bytes, but it has no name any more and no
+    ///   operation can use it. Call this again when that process has ended or gone on. Dropping the
+    ///   region and its memory is safe at any time: the kernel keeps the pages for that process.
+    pub fn deregister(&self) -> Result<Region> {
         self.retire()?;
         let Inner { node, region, registered, .. } = &*self.inner;
         node.change_engine(|engine| {
@@ -131,7 +132,7 @@ impl LocalRegion {
     /// # Errors
     /// As [`LocalRegion::deregister`]; the memory is lent and cannot grant these rights; another
     /// region took the name meanwhile.
-    pub fn reregister(self, rights: Rights) -> Result<LocalRegion> {
+    pub fn reregister(&self, rights: Rights) -> Result<LocalRegion> {
         let name = self.retire()?;
         let Inner { node, region, registered, limit, .. } = &*self.inner;
         let renewed = node.change_engine(|engine| {
@@ -145,6 +146,7 @@ impl LocalRegion {
                 registered,
                 limit: *limit,
                 name: Mutex::new(if outcome.is_ok() { name.clone() } else { None }),
+                is_left_closed: AtomicBool::new(false),
                 direct: super::Hazard::default(),
             };
             Ok((LocalRegion::hold(engine, inner), outcome))
@@ -166,7 +168,9 @@ impl LocalRegion {
             // Earlier requests may not have begun yet.
             engine.begin_waiting(node.now());
             let slot = self.slot(engine).ok_or(MemoryError::NotRegistered)?;
-            if !engine.close_region(slot) {
+            // Of concurrent calls, one goes on.
+            let closed = engine.close_region(slot);
+            if !closed && !self.inner.is_left_closed.swap(false, Ordering::Relaxed) {
                 return Err(MemoryError::NotRegistered);
             }
             // If two clones end at once, one of them ends the registration and gets the name.
@@ -181,39 +185,23 @@ impl LocalRegion {
         node.tell_waiters();
         self.wait_for_own_operations();
         self.wait_for_others();
-        self.leave_to_wedged_peers()?;
+        self.check_unused(name.as_deref())?;
         Ok(name)
     }
 
-    /// Moves this node's memory away from a peer that is in the middle of an access and cannot be
-    /// waited for. That peer goes on with memory that belongs to no node (MEM-18.6).
-    fn leave_to_wedged_peers(&self) -> Result<()> {
-        let Inner { node, region, registered, .. } = &*self.inner;
-        let inside = node.change_engine(|engine| {
-            // No operation of this node writes there meanwhile.
-            self.cut_off(engine);
-            engine.is_held(region)
-        });
-        if !inside {
+    /// Returns an error if a local peer that was given up is in the middle of an access. Nobody
+    /// waits for that peer, which may be stopped for ever (MEM-18.6).
+    fn check_unused(&self, name: Option<&str>) -> Result<()> {
+        let Inner { node, region, is_left_closed, .. } = &*self.inner;
+        let Some(peer) = node.with_engine(|engine| engine.wedged_inside(region)) else {
             return Ok(());
-        }
-        // The same memory may be registered under another number, too, and mapped by others.
-        self.keep_local_peers_out();
-        // An exchange under another number takes no longer than its answer.
-        let lock = node.wait(None, || region.lock_pages());
-        let left = lock.map_or(Ok(()), |lock| lock.leave_memory());
-        // If there are no other pages, the caller gets the memory if the local peer has left it
-        // meanwhile.
-        if let Err(why) = left
-            && node.with_engine(|engine| engine.is_held(region))
-        {
-            node.change_engine(|engine| engine.remove_region(registered.slot));
-            return Err(Error::invalid(
-                "having memory back that a local peer is in the middle of writing, which was given up while its process lives",
-                format!("{why}; use the memory again when that process has gone on, or has ended"),
-            ));
-        }
-        Ok(())
+        };
+        is_left_closed.store(true, Ordering::Relaxed);
+        let what = match name {
+            Some(name) => format!("deregistering the region \"{name}\""),
+            None => format!("deregistering a region of {} bytes", region.len()),
+        };
+        Err(Error::failed(what, Failure::InUse { peer }))
     }
 
     /// Waits for operations of this node that use the memory and are not settled.

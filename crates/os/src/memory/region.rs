@@ -4,7 +4,6 @@ mod access;
 mod file;
 mod file_pages;
 mod grow;
-mod leave;
 mod sigbus;
 mod staged;
 mod weak;

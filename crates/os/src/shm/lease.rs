@@ -99,8 +99,18 @@ impl Grants {
         })
     }
 
+    /// Forgets regions that the local peer is not inside, and regions that this node has dropped.
+    /// Returns `true` if any is left. Called after all regions were taken back, with fences made.
+    pub(super) fn keep_used(&mut self) -> bool {
+        let Grants { marks, given, .. } = self;
+        for (index, given) in given.iter_mut().enumerate() {
+            given.take_if(|(_, region)| !marks.is_inside(index) || region.upgrade().is_none());
+        }
+        given.iter().any(Option::is_some)
+    }
+
     /// Returns the marks, and the granted regions with their slot numbers and lines.
-    pub(super) fn all(&self) -> (&Marks, impl Iterator<Item = (u32, usize, &WeakRegion)>) {
+    fn all(&self) -> (&Marks, impl Iterator<Item = (u32, usize, &WeakRegion)>) {
         let given = self.given.iter().enumerate();
         (
             &self.marks,

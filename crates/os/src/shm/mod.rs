@@ -6,8 +6,7 @@
 //!   sleeping peer, and its end is the end of the peer's process.
 //! - [`Pair`]: one side of two rings ([`Writer`], [`Reader`]) in memory that both processes map.
 //! - [`Mapped`]: a local peer's region that is accessed without asking its owner. [`Grants`] is the
-//!   owner's side. [`WedgedPeer`] tracks a local peer that was given up while it was inside a
-//!   region.
+//!   owner's side.
 //! - [`Watch`]: one descriptor for all control sockets of a node.
 //!
 //! The memory is a sealed file, so that neither process can make the other's accesses fail.
@@ -31,8 +30,6 @@ mod pair;
 mod ring;
 #[cfg(not(all(test, loom)))]
 mod watch;
-#[cfg(not(all(test, loom)))]
-mod wedged_peer;
 
 #[cfg(not(all(test, loom)))]
 pub use control_socket::{ControlSocket, Said, Stranger};
@@ -46,5 +43,3 @@ pub use pair::{Pair, PairRole, shared_memory};
 pub use ring::{Full, Reader, RingView, STEP_BODY, Writer};
 #[cfg(not(all(test, loom)))]
 pub use watch::Watch;
-#[cfg(not(all(test, loom)))]
-pub use wedged_peer::WedgedPeer;

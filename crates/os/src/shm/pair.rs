@@ -95,6 +95,13 @@ impl Pair {
         Marks::new(self.theirs.clone()).drop_line(index);
     }
 
+    /// Returns `true` if the local peer may still access a region, although all were taken back,
+    /// with fences made. It was given up in the middle of an access, for example because it was
+    /// stopped, and its process still lives (MEM-18.6).
+    pub fn is_wedged(&mut self) -> bool {
+        self.grants.keep_used() && !self.line.process_has_ended()
+    }
+
     /// Returns a view of the rings for any thread.
     #[must_use]
     pub fn view(&self) -> RingView {

@@ -108,13 +108,15 @@ fn who_never_leaves_a_region_is_given_up() {
     assert!(!a.engine.is_reached(&region), "it may be there");
     a.engine.set_rights(slot, None, Rights::NONE).unwrap();
     assert!(a.engine.is_reached(&region));
-    assert!(!a.engine.is_held(&region));
+    assert_eq!(a.engine.wedged_inside(&region), None);
     a.engine.give_up_who_reaches(&Region::shared(4096).unwrap(), Time(2));
     a.turn(Time(2));
     assert_eq!(a.engine.take_death(), None, "it is in no other");
     a.engine.give_up_who_reaches(&region, Time(3));
     assert!(!a.engine.is_reached(&region), "it is waited for no more");
-    assert!(a.engine.is_held(&region), "and may write there still");
+    assert_eq!(a.engine.wedged_inside(&region), Some(1), "and may write there still");
     a.turn(Time(3));
     assert_eq!(a.engine.take_death(), Some((1, Death::Stuck)));
+    memory.write_all_at(&0u64.to_le_bytes(), 2 * PAGE as u64).unwrap();
+    assert_eq!(a.engine.wedged_inside(&region), None, "it has left");
 }

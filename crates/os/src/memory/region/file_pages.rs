@@ -124,10 +124,6 @@ impl FileRun {
 #[derive(Debug)]
 pub(super) struct Backed {
     own: Arc<OwnedFd>,
-    /// File that replaced `own` ([`PagesLock::leave_memory`]).
-    renewed: OnceLock<Arc<OwnedFd>>,
-    /// Held by a thread that grows the region or replaces the file that the memory comes from.
-    growing: Mutex<()>,
     /// Runs in order, from the region's start to its end.
     runs: Mutex<Vec<FileRun>>,
     /// Set when pages other than those of its own file are behind the region, or are about to be.
@@ -149,8 +145,6 @@ impl Backed {
         }];
         Backed {
             own,
-            renewed: OnceLock::new(),
-            growing: Mutex::new(()),
             runs: Mutex::new(runs),
             left: AtomicBool::new(false),
             locked: AtomicBool::new(false),
@@ -161,23 +155,7 @@ impl Backed {
 
     /// Returns the file that the region's memory comes from.
     pub fn own(&self) -> &OwnedFd {
-        self.renewed.get().unwrap_or(&self.own)
-    }
-
-    /// Blocks growth and file replacement until the returned guard is dropped.
-    pub fn growing(&self) -> Locked<MutexGuard<'_, ()>> {
-        locked(|| self.growing.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Returns `true` if the memory comes from another file than the first.
-    pub fn is_renewed(&self) -> bool {
-        self.renewed.get().is_some()
-    }
-
-    /// Takes memory from this file from now on. Only the first call counts: afterwards no other
-    /// process maps the region's memory, so no second replacement is needed.
-    pub fn renew(&self, file: Arc<OwnedFd>) {
-        let _ = self.renewed.set(file);
+        &self.own
     }
 
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
@@ -297,11 +275,6 @@ impl PagesLock {
         if !whole || self.region.check_bounds(offset, pages.len).is_err() {
             return Err(io::Error::from(io::ErrorKind::InvalidInput).into());
         }
-        self.put_behind(offset, pages)
-    }
-
-    /// As [`PagesLock::take`], for pages of any size.
-    pub(super) fn put_behind(&self, offset: u64, pages: FilePages) -> Result<(), NotTaken> {
         self.put_behind_by(offset, pages, &mut |mapping, run| {
             let FilePages { file, offset, len } = &run.pages;
             mapping.replace(run.at as usize, file.as_fd(), *offset, *len as usize)

@@ -54,8 +54,7 @@ impl Region {
         if len > capacity || len < now {
             return Err(MemoryError::Capacity { asked: len, len: now, capacity });
         }
-        let growing = self.backed().map(|backed| (backed, backed.growing()));
-        if let Some((backed, _)) = &growing {
+        if let Some(backed) = self.backed() {
             let _room = room::reserve(len - now)?;
             memfd::reserve(backed.own(), 0, whole_pages(len)?)?;
         }
