@@ -220,7 +220,52 @@ pub trait Link: Send {
     fn statistics(&self) -> Statistics;
 }
 
+/// Writes the methods of [`Link`] that a wrapper forwards to the link inside.
+macro_rules! forward_link {
+    ($self:ident => $inner:expr) => {
+        fn local_addresses(&$self) -> std::io::Result<Vec<$crate::link::LocalAddress>> {
+            $inner.local_addresses()
+        }
+        fn bulk_port(&$self) -> Option<u16> {
+            $inner.bulk_port()
+        }
+        fn datagram_max(&$self) -> usize {
+            $inner.datagram_max()
+        }
+        fn datagram_max_to(&$self, to: std::net::SocketAddr) -> usize {
+            $inner.datagram_max_to(to)
+        }
+        fn prefers_pages(&$self, to: std::net::IpAddr) -> bool {
+            $inner.prefers_pages(to)
+        }
+        fn has_short_way(&mut $self, to: std::net::SocketAddr, len: usize) -> bool {
+            $inner.has_short_way(to, len)
+        }
+        fn receive_buffer(&$self, len: usize) -> usize {
+            $inner.receive_buffer(len)
+        }
+        fn fd(&$self) -> Option<rustix::fd::BorrowedFd<'_>> {
+            $inner.fd()
+        }
+        fn watch(&mut $self, yes: bool) -> std::io::Result<()> {
+            $inner.watch(yes)
+        }
+        fn poll_too_big(&mut $self) -> Option<$crate::link::TooBig> {
+            $inner.poll_too_big()
+        }
+        fn unheard(&mut $self, peer: std::net::SocketAddr) {
+            $inner.unheard(peer);
+        }
+        fn statistics(&$self) -> $crate::link::Statistics {
+            $inner.statistics()
+        }
+    };
+}
+use forward_link;
+
 impl<L: Link + ?Sized> Link for Box<L> {
+    forward_link!(self => (**self));
+
     fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
         (**self).send(batch)
     }
@@ -233,46 +278,10 @@ impl<L: Link + ?Sized> Link for Box<L> {
     fn receive_again(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
         (**self).receive_again(sink)
     }
-    fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {
-        (**self).local_addresses()
-    }
-    fn bulk_port(&self) -> Option<u16> {
-        (**self).bulk_port()
-    }
-    fn datagram_max(&self) -> usize {
-        (**self).datagram_max()
-    }
-    fn datagram_max_to(&self, to: SocketAddr) -> usize {
-        (**self).datagram_max_to(to)
-    }
-    fn prefers_pages(&self, to: IpAddr) -> bool {
-        (**self).prefers_pages(to)
-    }
-    fn has_short_way(&mut self, to: SocketAddr, len: usize) -> bool {
-        (**self).has_short_way(to, len)
-    }
-    fn receive_buffer(&self, len: usize) -> usize {
-        (**self).receive_buffer(len)
-    }
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        (**self).fd()
-    }
-    fn watch(&mut self, yes: bool) -> io::Result<()> {
-        (**self).watch(yes)
-    }
     fn next_wakeup(&self) -> Option<Instant> {
         (**self).next_wakeup()
     }
-    fn poll_too_big(&mut self) -> Option<TooBig> {
-        (**self).poll_too_big()
-    }
-    fn unheard(&mut self, peer: SocketAddr) {
-        (**self).unheard(peer);
-    }
     fn notice(&mut self) -> Option<String> {
         (**self).notice()
-    }
-    fn statistics(&self) -> Statistics {
-        (**self).statistics()
     }
 }

@@ -15,9 +15,8 @@ pub use pcapng::Pcapng;
 pub use settings::{PCAP_LIMIT_VARIABLE, PCAP_VARIABLE, TRACE_VARIABLE, TapSettings, TapSyntax};
 pub use trace::Trace;
 
-use super::{Arrival, Link, LocalAddress, Outgoing, Sink, Statistics, TooBig};
+use super::{Arrival, Link, Outgoing, Sink, forward_link};
 use oikaze_protocol::wire::{Lane, View};
-use rustix::fd::BorrowedFd;
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -185,6 +184,8 @@ fn seen_by(here: &[SocketAddr], bulk: Option<u16>, peer: SocketAddr, lane: Lane)
 }
 
 impl<L: Link> Link for Tap<L> {
+    forward_link!(self => self.inner);
+
     fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
         let sent = self.inner.send(batch)?;
         if self.is_recording() {
@@ -237,59 +238,11 @@ impl<L: Link> Link for Tap<L> {
         }
     }
 
-    fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {
-        self.inner.local_addresses()
-    }
-
-    fn bulk_port(&self) -> Option<u16> {
-        self.inner.bulk_port()
-    }
-
-    fn datagram_max(&self) -> usize {
-        self.inner.datagram_max()
-    }
-
-    fn datagram_max_to(&self, to: SocketAddr) -> usize {
-        self.inner.datagram_max_to(to)
-    }
-
-    fn prefers_pages(&self, to: IpAddr) -> bool {
-        self.inner.prefers_pages(to)
-    }
-
-    fn has_short_way(&mut self, to: SocketAddr, len: usize) -> bool {
-        self.inner.has_short_way(to, len)
-    }
-
-    fn receive_buffer(&self, len: usize) -> usize {
-        self.inner.receive_buffer(len)
-    }
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.fd()
-    }
-
-    fn watch(&mut self, yes: bool) -> io::Result<()> {
-        self.inner.watch(yes)
-    }
-
     fn next_wakeup(&self) -> Option<Instant> {
         self.inner.next_wakeup()
     }
 
-    fn poll_too_big(&mut self) -> Option<TooBig> {
-        self.inner.poll_too_big()
-    }
-
-    fn unheard(&mut self, peer: SocketAddr) {
-        self.inner.unheard(peer);
-    }
-
     fn notice(&mut self) -> Option<String> {
         self.notices.pop_front().or_else(|| self.inner.notice())
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.inner.statistics()
     }
 }

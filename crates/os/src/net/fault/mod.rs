@@ -9,10 +9,9 @@ pub use plan::{
     Corruption, Fate, FaultPlan, FaultSettings, FaultSyntax, Tampering, VARIABLE as FAULT_VARIABLE,
 };
 
-use super::{Arrival, Link, LocalAddress, Outgoing, Sink, Statistics, TooBig};
-use rustix::fd::BorrowedFd;
+use super::{Arrival, Link, Outgoing, Sink, forward_link};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Time after which a reordered datagram that nothing overtakes is delivered all the same.
@@ -65,11 +64,6 @@ impl<L: Link> Fault<L> {
     #[must_use]
     pub fn resealing(self, reseal: Box<dyn Reseal>) -> Fault<L> {
         Fault { reseal: Some(reseal), ..self }
-    }
-
-    /// Returns the wrapped link.
-    pub fn inner(&self) -> &L {
-        &self.inner
     }
 
     /// Returns the probabilities of the faults.
@@ -158,6 +152,8 @@ impl Held {
 }
 
 impl<L: Link> Link for Fault<L> {
+    forward_link!(self => self.inner);
+
     fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
         self.inner.send(batch)
     }
@@ -182,59 +178,11 @@ impl<L: Link> Link for Fault<L> {
         }
     }
 
-    fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {
-        self.inner.local_addresses()
-    }
-
-    fn bulk_port(&self) -> Option<u16> {
-        self.inner.bulk_port()
-    }
-
-    fn datagram_max(&self) -> usize {
-        self.inner.datagram_max()
-    }
-
-    fn datagram_max_to(&self, to: SocketAddr) -> usize {
-        self.inner.datagram_max_to(to)
-    }
-
-    fn prefers_pages(&self, to: IpAddr) -> bool {
-        self.inner.prefers_pages(to)
-    }
-
-    fn has_short_way(&mut self, to: SocketAddr, len: usize) -> bool {
-        self.inner.has_short_way(to, len)
-    }
-
-    fn receive_buffer(&self, len: usize) -> usize {
-        self.inner.receive_buffer(len)
-    }
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.fd()
-    }
-
-    fn watch(&mut self, yes: bool) -> io::Result<()> {
-        self.inner.watch(yes)
-    }
-
     fn next_wakeup(&self) -> Option<Instant> {
         self.held.waiting.iter().map(|late| late.due).chain(self.inner.next_wakeup()).min()
     }
 
-    fn poll_too_big(&mut self) -> Option<TooBig> {
-        self.inner.poll_too_big()
-    }
-
-    fn unheard(&mut self, peer: SocketAddr) {
-        self.inner.unheard(peer);
-    }
-
     fn notice(&mut self) -> Option<String> {
         self.inner.notice()
-    }
-
-    fn statistics(&self) -> Statistics {
-        self.inner.statistics()
     }
 }

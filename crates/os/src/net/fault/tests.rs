@@ -1,7 +1,9 @@
 //! Faults on a link of numbered datagrams, with a simulated clock.
 
+use super::super::{LocalAddress, Statistics};
 use super::*;
 use proptest::prelude::*;
+use rustix::fd::BorrowedFd;
 use std::collections::HashMap;
 
 /// A link that delivers the next numbers, `burst` of them per call.
