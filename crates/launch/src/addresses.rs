@@ -14,7 +14,7 @@ use choice::{common_bits, spread};
 use oikaze_os::cpu::{CpuId, parse_cpulist};
 use oikaze_os::interfaces::{self, Interface};
 use serde::{Deserialize, Serialize};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 pub use unreachable::{Tried, Unreachable};
@@ -341,22 +341,6 @@ fn scoped(mine: &Reachable, v6: Ipv6Addr, port: u16) -> impl Iterator<Item = Soc
         .filter(linked)
         .filter(move |linked| !own(linked.index))
         .map(move |own| SocketAddr::V6(SocketAddrV6::new(v6, port, 0, own.index)))
-}
-
-/// Returns a record with loopback only, for a job of one host that publishes nothing else (tests,
-/// one node).
-#[must_use]
-pub fn loopback_only(host: HostIdentity, port: u16) -> Reachable {
-    let lo =
-        |address: IpAddr, prefix| Address { interface: "lo".into(), index: 1, address, prefix };
-    Reachable {
-        host,
-        port,
-        addresses: vec![lo(Ipv4Addr::LOCALHOST.into(), 8), lo(Ipv6Addr::LOCALHOST.into(), 128)],
-        callable: None,
-        processors: None,
-        left_out: 0,
-    }
 }
 
 /// Returns the processors that each other node of this machine may run on. A node that does not

@@ -109,13 +109,6 @@ impl Without {
         Ok(without)
     }
 
-    /// Returns `true` if the mechanism of this name is switched off. Returns `false` for an unknown
-    /// name.
-    #[must_use]
-    pub fn is_off(mut self, name: &str) -> bool {
-        SWITCHES.iter().any(|(known, switch)| *known == name && *switch(&mut self))
-    }
-
     /// Returns the names of the mechanisms that are switched off, in the notation of the variable.
     pub fn names(mut self) -> impl Iterator<Item = &'static str> {
         SWITCHES.into_iter().filter_map(move |(name, switch)| switch(&mut self).then_some(name))
@@ -137,8 +130,6 @@ mod tests {
             Without::parse(" move, uffd-full,").unwrap().names().collect::<Vec<_>>(),
             ["uffd-full", "move"]
         );
-        let without = Without::parse("uffd").unwrap();
-        assert!(without.is_off("uffd") && !without.is_off("gso") && !without.is_off("nothing"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use std::net::Ipv4Addr;
 
 fn host(boot_id: &str, network: u64) -> HostIdentity {
     HostIdentity { boot_id: boot_id.into(), network, name: boot_id.into() }

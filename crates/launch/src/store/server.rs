@@ -117,16 +117,9 @@ impl Server {
         self.tell(Command::Ended(end));
     }
 
-    /// Asks all nodes a question at once and waits for their answers, at most for `limit` (and one
-    /// second to collect them). A text is `None` if the node is not connected, or did not answer in
-    /// time.
-    #[must_use]
-    pub fn ask_all(&self, question: &str, limit: Duration) -> Vec<(Rank, Option<String>)> {
-        self.asking_all(question, limit)()
-    }
-
-    /// Asks as [`Server::ask_all`] does. The question is sent now, and the returned function waits
-    /// for the answers on any thread.
+    /// Asks all nodes a question at once. The question is sent now, and the returned function waits
+    /// for the answers on any thread, at most for `limit` (and one second to collect them). A text
+    /// is `None` if the node is not connected, or did not answer in time.
     pub fn asking_all(
         &self,
         question: &str,

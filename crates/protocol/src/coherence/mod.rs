@@ -423,10 +423,4 @@ impl Coherence {
     pub fn statistics(&self) -> &CoherenceStatistics {
         &self.statistics
     }
-
-    /// Returns the rank of this node and the number of nodes.
-    #[must_use]
-    pub fn place_in_job(&self) -> (Rank, u32) {
-        (self.me, self.nodes)
-    }
 }

@@ -158,7 +158,7 @@ fn launcher_asks_all_and_hears_who_answers() {
     let server = serve(3);
     let nodes: Vec<_> = (0..2).map(|rank| join(&server, rank, 3).unwrap()).collect();
     nodes[0].on_question(Box::new(|question| format!("{question}: counting")));
-    let answers = server.ask_all("doing", LONG);
+    let answers = server.asking_all("doing", LONG)();
     let expected =
         [(0, Some("doing: counting".to_owned())), (1, Some(NO_ANSWER.to_owned())), (2, None)];
     assert_eq!(answers, expected);

@@ -1,7 +1,5 @@
 //! Memory of one array on this node.
 
-use std::fs::File;
-use std::io;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr;
@@ -160,15 +158,6 @@ impl SharedMemory {
         // SAFETY: the region keeps the alias mapped, readable and writable; the alias has no
         // references into it, only copies.
         unsafe { Region::from_alias(self.alias.clone(), self.alias.base(), self.alias.len()) }
-    }
-
-    /// Duplicates the descriptor of the memory file. (A second mapping of it is untracked, as the
-    /// alias is.)
-    ///
-    /// # Errors
-    /// No descriptor left.
-    pub fn duplicate_file(&self) -> io::Result<File> {
-        Ok(File::from(self.file.try_clone()?))
     }
 
     /// Allocates memory for these pages now, so that running out is an error here and not a signal
