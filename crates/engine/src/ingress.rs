@@ -171,7 +171,7 @@ impl<P: Pages> Ingress<'_, P> {
         };
         let before = peer.connection.statistics();
         let (new, delivered) = (before.datagrams_received, before.messages_delivered);
-        peer.connection.receive_ahead(now, &view, path, &mut handler);
+        peer.connection.receive(now, &view, path, &mut handler);
         let after = peer.connection.statistics();
         self.was_a_peers = after.datagrams_received > new;
         if view.header().lane() == Lane::Small && after.messages_delivered > delivered {

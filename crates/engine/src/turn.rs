@@ -119,7 +119,6 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let smaller = self.apply_refused_sizes(now);
         self.end_broken();
         let asked = self.stir_local_peers();
-        let late = self.peers.process_deferred_ack(now);
         // The next turn posts the messages that these events set free, such as a barrier's arrival
         // after its diffs.
         let begun = self.settle_events();
@@ -130,7 +129,6 @@ impl<L: Link, P: Pages> Engine<L, P> {
         // A link without room says itself when to try again, if it can.
         let stopped = self.is_stopped() && self.link.next_wakeup().is_none();
         self.more = owed
-            || late
             || asked
             || begun
             || unposted

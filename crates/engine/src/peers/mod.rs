@@ -144,19 +144,6 @@ impl Peers {
         }
     }
 
-    /// Acknowledgements that were put off for the sake of answers are processed (WIND-3.11). Is
-    /// anything to be sent for them?
-    pub fn process_deferred_ack(&mut self, now: Time) -> bool {
-        let Self { slots, active, .. } = self;
-        let mut due = false;
-        for rank in active.iter() {
-            if let Some(peer) = slots.get_mut(rank as usize).and_then(Option::as_mut) {
-                due |= peer.connection.process_deferred_ack() && peer.connection.has_due(now);
-            }
-        }
-        due
-    }
-
     /// The end of a turn: who has nothing small left to send rests, until its deadline or until its
     /// bulk has its turn.
     pub fn settle(&mut self, now: Time) {

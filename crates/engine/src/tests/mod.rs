@@ -256,7 +256,7 @@ fn a_turn_for_news_ends_with_them_and_the_answer_takes_the_acknowledgement_along
         assert!(!b.engine.has_more());
         assert_eq!(a.engine.turn_for_news(now).received, 1);
         a.turn(now);
-        assert!(told.is_done(), "by the acknowledgement that came with the answer (WIND-3.11)");
+        assert!(told.is_done(), "by the acknowledgement that came with the answer (WIND-3.8)");
     }
 }
 

@@ -2,7 +2,6 @@
 //! `receive`, sending in `transmit`, and timeouts are in `timers`.
 
 use super::congestion::Gate;
-use super::deferred_ack::DeferredAck;
 use super::handshake::{Handshake, Heard};
 use super::lanes::{PerLane, Sending};
 use super::mtu::Mtu;
@@ -60,8 +59,6 @@ pub struct Connection {
     pub(super) sending: PerLane<Sending>,
     pub(super) inbox: Inbox,
     pub(super) received: PerLane<ReceivedDatagrams>,
-    /// Acknowledgement that is to be processed before this turn ends.
-    pub(super) deferred_ack: Option<DeferredAck>,
     pub(super) refusals: Refusals,
     pub(super) liveness: Liveness,
     /// Whether to ask the peer for a sign of life.
@@ -124,7 +121,6 @@ impl Connection {
             sending: PerLane::each(|_| Sending::new(&settings)),
             inbox: Inbox::new(settings.held_max, settings.assembly_max, settings.credit),
             received: PerLane::each(|lane| ReceivedDatagrams::new(lane, settings.receive_buffer)),
-            deferred_ack: None,
             refusals: Refusals::default(),
             liveness: Liveness::new(&settings, now),
             ping: PerLane::default(),
@@ -186,11 +182,7 @@ impl Connection {
         let in_flight = self.sending.both().iter().any(|sending| !sending.flight.is_empty());
         let untold = self.refusals.is_due()
             || self.received.both().iter().any(|arrivals| arrivals.has_news());
-        self.outbox.is_empty()
-            && self.inbox.is_empty()
-            && !in_flight
-            && !untold
-            && self.deferred_ack.is_none()
+        self.outbox.is_empty() && self.inbox.is_empty() && !in_flight && !untold
     }
 
     /// Queues a message and returns its number. The connection need not be established yet.
@@ -278,7 +270,6 @@ impl Connection {
     /// Like [`cancel`](Self::cancel), for all messages whose tokens satisfy `cancelled`.
     pub fn cancel_all(&mut self, cancelled: impl Fn(Token) -> bool) {
         if self.phase == Phase::Open {
-            self.process_deferred_ack();
             self.outbox.cancel(cancelled);
             self.outbox.advance(&mut self.events);
         }
@@ -422,7 +413,6 @@ impl Connection {
     }
 
     pub(super) fn die(&mut self, death: Death) {
-        self.process_deferred_ack();
         self.phase = Phase::Dead(death);
         self.outbox.fail(death, &mut self.events);
         self.events.push_back(Event::Dead(death));

@@ -7,7 +7,6 @@ mod ack;
 pub mod congestion;
 mod connection;
 mod death;
-mod deferred_ack;
 mod event;
 mod handler;
 mod handshake;
