@@ -2,12 +2,11 @@
 //! straight to their destination (MEM-3.7).
 
 use super::ingress::Ingress;
-use oikaze_os::memory::Places;
 use oikaze_os::net::{Predicted, Scattered};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{BULK_FRAME_LEN, DATAGRAM_MAX, HEADER_LEN};
-use oikaze_protocol::wind::Forecast;
+use oikaze_protocol::wind::Expected;
 use oikaze_protocol::wire::{Seal, View};
 
 /// State from which the next fragment is predicted.
@@ -15,46 +14,36 @@ use oikaze_protocol::wire::{Seal, View};
 pub(super) struct DirectPlacement {
     /// Sender of the latest fragment.
     pub peer: Option<Rank>,
-    /// Latest forecast that the link was given.
-    told: Option<(Rank, Forecast)>,
+    /// Latest prediction that the link was given.
+    told: Option<(Rank, Expected)>,
 }
 
 impl<P: Pages> Ingress<'_, P> {
-    /// The next bytes of the messages that bulk came for last, as many as one call brings:
-    /// admitted, permitted, and not yet here.
+    /// Returns where the next bytes of the message that bulk came for last belong, as many as one
+    /// call brings: admitted, permitted, and not yet here.
     pub(super) fn guess(&mut self) -> Option<Predicted> {
         let rank = self.direct_placement.peer?;
-        let forecast = self.peers.get(rank)?.connection.expected(DATAGRAM_MAX);
-        let first = *forecast.iter().next()?;
-        let mut places = Places::default();
-        for expected in forecast.iter() {
-            let len = (expected.pieces * expected.piece) as u64;
-            let place =
-                self.rma.place_of(rank, expected.message, expected.offset, len, self.memory);
-            // Where one has no place, or one over another's, those behind it have no slot.
-            let place = place.and_then(|segment| self.memory.scatter(segment));
-            if !place.is_some_and(|place| places.push(place)) {
-                break;
-            }
-        }
-        let predicted = Predicted {
-            head: HEADER_LEN + BULK_FRAME_LEN + first.opening,
-            payload: first.piece,
+        let expected = self.peers.get(rank)?.connection.expected(DATAGRAM_MAX)?;
+        let Expected { message, offset, .. } = expected;
+        let segment = self.rma.place_of(rank, message, offset, expected.bytes(), self.memory)?;
+        let place = self.memory.scatter(segment)?;
+        self.direct_placement.told = Some((rank, expected));
+        Some(Predicted {
+            head: HEADER_LEN + BULK_FRAME_LEN + expected.opening,
+            payload: expected.piece,
             tag: self.checksum.len(),
-            places,
-        };
-        self.direct_placement.told = Some((rank, forecast));
-        (!predicted.places.is_empty()).then_some(predicted)
+            place,
+        })
     }
 
     /// From that peer, the fragment that was expected at this place, and nothing else? Whether it
     /// is true is for its seal to say.
     pub(super) fn is_as_told(&mut self, index: usize, scattered: &Scattered<'_>) -> bool {
-        let Some((rank, ref forecast)) = self.direct_placement.told else { return false };
+        let Some((rank, expected)) = self.direct_placement.told else { return false };
         let Scattered { from, head, payload, tag, .. } = *scattered;
         View::parse_parts(head, payload, tag).is_ok_and(|view| {
             // What the kernel has joined has one sender.
-            forecast.is(index, &view)
+            expected.is(index, &view)
                 && self.peers.of_connection(view.header().connection) == Some(rank)
                 && (index > 0
                     || self.peers.get(rank).is_some_and(|peer| peer.path_of(from).is_some()))
@@ -207,7 +196,7 @@ mod tests {
     #[test]
     fn puts_under_way_together_are_whole_and_no_other_byte_changes() {
         let (mut in_place, puts) = (0, 3);
-        for seed in 0..20 {
+        for seed in 0..25 {
             let (mut a, mut b, now) = pair();
             b.engine.link_mut().scatters = true;
             let mut random = random(seed);

@@ -186,9 +186,6 @@ pub const BULK_RUN: u32 = 48;
 /// Maximum number of extra datagrams that a message may send past [`BULK_RUN`] to finish. Without
 /// them its last datagrams would wait until all other messages have had their turns.
 pub const BULK_RUN_OVER: u32 = BULK_RUN / 8;
-/// Maximum number of messages' turns that the receiver predicts at once, to receive their bytes
-/// directly into place.
-pub const FORESEEN_MAX: usize = 4;
 /// Maximum number of datagrams of control and small messages that a node sends to one peer in one
 /// turn before other peers.
 pub const SMALL_SHARE: usize = 16;

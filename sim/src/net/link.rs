@@ -112,16 +112,16 @@ impl SimLink {
     /// are predicted to belong (MEM-3.7).
     fn give(&mut self, run: &[Datagram], sink: &mut dyn Sink) {
         let mut placed = 0;
-        if let Some(Predicted { head, payload, tag, mut places }) = sink.predict() {
-            (0..places.len() / payload)
-                .for_each(|slot| places.fill(slot * payload, &vec![SPOILT; payload]));
+        if let Some(Predicted { head, payload, tag, mut place }) = sink.predict() {
+            (0..place.len() / payload)
+                .for_each(|slot| place.fill(slot * payload, &vec![SPOILT; payload]));
             let fits = |(_, bytes, _): &&Datagram| bytes.len() == head + payload + tag;
-            let slots = run.iter().take(places.len() / payload).take_while(fits).enumerate();
+            let slots = run.iter().take(place.len() / payload).take_while(fits).enumerate();
             slots.clone().for_each(|(at, (_, bytes, _))| {
-                places.fill(at * payload, &bytes[head..head + payload])
+                place.fill(at * payload, &bytes[head..head + payload])
             });
             let scattered = slots.filter_map(|(at, (from, bytes, congested))| {
-                let payload_there = places.part(at * payload, payload)?;
+                let payload_there = place.part(at * payload, payload)?;
                 let (head, tag) = (&bytes[..head], &bytes[head + payload..]);
                 Some(Scattered {
                     from: *from,

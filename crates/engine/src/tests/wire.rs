@@ -44,25 +44,25 @@ impl Wire {
         let arrivals = |sink: &mut dyn Sink, some: &[Vec<u8>]| {
             some.iter().for_each(|bytes| sink.take(Arrival::new(address(0), bytes)));
         };
-        let Some(Predicted { head, payload, tag, mut places }) = sink.predict() else {
+        let Some(Predicted { head, payload, tag, mut place }) = sink.predict() else {
             return arrivals(sink, run);
         };
         let Some(stride) = run.first().map(Vec::len).filter(|len| *len == head + payload + tag)
         else {
             // It has been written to all the same.
-            (0..places.len() / payload)
-                .for_each(|slot| places.fill(slot * payload, &vec![0x33; payload]));
+            (0..place.len() / payload)
+                .for_each(|slot| place.fill(slot * payload, &vec![0x33; payload]));
             return arrivals(sink, run);
         };
-        let slots = (places.len() / payload).min(run.len());
+        let slots = (place.len() / payload).min(run.len());
         run[..slots]
             .iter()
             .enumerate()
-            .for_each(|(at, bytes)| places.fill(at * payload, &bytes[head..head + payload]));
+            .for_each(|(at, bytes)| place.fill(at * payload, &bytes[head..head + payload]));
         let one = |at: usize| Scattered {
             from: address(0),
             head: &run[at][..head],
-            payload: places.part(at * payload, payload).unwrap(),
+            payload: place.part(at * payload, payload).unwrap(),
             tag: &run[at][stride - tag..],
             congested: false,
         };

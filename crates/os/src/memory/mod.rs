@@ -50,6 +50,6 @@ pub(crate) use memfd::lasting_len;
 #[cfg(not(all(test, loom)))]
 pub(crate) use memfd::sealed as sealed_file;
 pub use region::{Disk, FilePages, NotTaken, PagesLock, Region, RegionKind, WeakRegion};
-pub use scatter::{Places, Scatter};
+pub use scatter::Scatter;
 pub use table::{Holder, REGIONS_MAX, RegionId, RegionTable, Registered};
 pub use truncated_file::TruncatedFile;

@@ -223,7 +223,7 @@ pub trait Link: Send {
 /// Writes the methods of [`Link`] that a wrapper forwards to the link inside.
 macro_rules! forward_link {
     ($self:ident => $inner:expr) => {
-        fn local_addresses(&$self) -> std::io::Result<Vec<$crate::link::LocalAddress>> {
+        fn local_addresses(&$self) -> std::io::Result<Vec<$crate::net::LocalAddress>> {
             $inner.local_addresses()
         }
         fn bulk_port(&$self) -> Option<u16> {
@@ -250,13 +250,13 @@ macro_rules! forward_link {
         fn watch(&mut $self, yes: bool) -> std::io::Result<()> {
             $inner.watch(yes)
         }
-        fn poll_too_big(&mut $self) -> Option<$crate::link::TooBig> {
+        fn poll_too_big(&mut $self) -> Option<$crate::net::TooBig> {
             $inner.poll_too_big()
         }
         fn unheard(&mut $self, peer: std::net::SocketAddr) {
             $inner.unheard(peer);
         }
-        fn statistics(&$self) -> $crate::link::Statistics {
+        fn statistics(&$self) -> $crate::net::Statistics {
             $inner.statistics()
         }
     };

@@ -1,11 +1,11 @@
 //! Receivers of what a link delivers, which may predict where payloads will belong.
 
 use super::Arrival;
-use crate::memory::Places;
+use crate::memory::Scatter;
 use std::net::SocketAddr;
 
 /// Datagrams that will probably come next in the bulk lane. They are alike, and their payloads
-/// belong one after the other, in few places.
+/// belong one after the other, in one place.
 #[derive(Debug)]
 pub struct Predicted {
     /// Bytes before the payload of each datagram.
@@ -14,9 +14,9 @@ pub struct Predicted {
     pub payload: usize,
     /// Bytes after the payload of each datagram.
     pub tag: usize,
-    /// Places of the payloads, as many as there is room for; no payload spans two places. Whatever
-    /// arrives, these bytes, and no others, may hold anything afterwards.
-    pub places: Places,
+    /// Place of the payloads, as many as there is room for. Whatever arrives, these bytes, and no
+    /// others, may hold anything afterwards.
+    pub place: Scatter,
 }
 
 /// A datagram that was received in three pieces, its payload directly where it was predicted to

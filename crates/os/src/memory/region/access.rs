@@ -1,9 +1,8 @@
 //! Access to a region's bytes: by copy, or held in place for a while.
 
 use super::super::{AccessError, Gather};
-use super::{Backing, Region, RegionKind, Side};
+use super::{Backing, Region, Side};
 use core::ptr::NonNull;
-use std::sync::Arc;
 
 impl Region {
     /// Copies bytes out.
@@ -179,16 +178,6 @@ pub(in crate::memory) struct Hold {
 impl Hold {
     pub(in crate::memory) fn may_be_read_late(&self) -> bool {
         self.region.may_be_read_late()
-    }
-
-    /// Returns `true` if the two may be one memory at different addresses. Files and shared memory
-    /// may have further mappings, which a program can lend.
-    pub(in crate::memory) fn may_be_also(&self, other: &Hold) -> bool {
-        use RegionKind::{Borrowed, File, Shared};
-        let kinds = (self.region.kind(), other.region.kind());
-        let may =
-            matches!(kinds, (Shared | File, Borrowed | File) | (Borrowed | File, Shared | File));
-        may && !Arc::ptr_eq(&self.region.inner, &other.region.inner)
     }
 }
 

@@ -5,11 +5,12 @@
 //! is delivered when it is at the floor, an unordered one when it is whole.
 
 mod deliver;
+
 use crate::limits::{HEAD_MAX, MESSAGES_IN_FLIGHT};
 use crate::planted::{Bug, planted};
 use crate::wind::handler::Above;
 use crate::wind::recv::credit::ReceiveCredit;
-use crate::wind::recv::prediction::{Forecast, Guess, Turn};
+use crate::wind::recv::prediction::{Expected, LatestFragment};
 use crate::wind::recv::reassembly::{Assembly, BodyDestination, Filled};
 use crate::wind::{Admission, Class, Delivered, Handler, Head, Refusal};
 use crate::wire::{Fragment, Open, SmallMessage, Withdrawal};
@@ -65,7 +66,7 @@ pub(crate) struct Inbox {
     held_max: u64,
     assembly_max: u64,
     credit: ReceiveCredit,
-    guess: Guess,
+    latest: LatestFragment,
 }
 
 impl Inbox {
@@ -77,7 +78,7 @@ impl Inbox {
             held_max,
             assembly_max,
             credit: ReceiveCredit::new(credit),
-            guess: Guess::default(),
+            latest: LatestFragment::default(),
         }
     }
 
@@ -241,18 +242,17 @@ impl Inbox {
             return Taken::Duplicate;
         }
         let message = self.floor + u64::from(ahead);
-        let end = fragment.offset.saturating_add(bytes.len() as u64);
-        let last = self.assembly(message).is_some_and(|assembly| assembly.len == end);
         let taken = self.fill(message, fragment.offset, bytes, above);
         if taken == Taken::New {
-            self.guess.learn(Turn { message, end, opens }, bytes.len(), last);
+            let (len, end) = (bytes.len(), fragment.offset + bytes.len() as u64);
+            self.latest = LatestFragment { message, end, len, opens };
         }
         taken
     }
 
-    /// Returns a forecast of what comes next, up to `bytes` bytes.
-    pub fn expected(&self, bytes: usize) -> Forecast {
-        self.guess.forecast(bytes, |number| self.assembly(number))
+    /// Returns what will probably come next, up to `bytes` bytes.
+    pub fn expected(&self, bytes: usize) -> Option<Expected> {
+        self.latest.expected(bytes, self.assembly(self.latest.message)?)
     }
 
     /// Processes a whole message of which something is known already, and accepts the missing part
@@ -440,7 +440,6 @@ impl Inbox {
     pub fn shrink(&mut self) {
         if self.slots.is_empty() {
             self.slots.shrink_to(16);
-            self.guess = Guess::default();
         }
     }
 }

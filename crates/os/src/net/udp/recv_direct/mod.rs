@@ -43,8 +43,8 @@ struct Layout {
 impl Layout {
     /// Returns `None` if there is no room for one datagram.
     fn of(predicted: &Predicted) -> Option<Layout> {
-        let &Predicted { head, payload, tag, ref places } = predicted;
-        let slots = places.len().checked_div(payload)?.min(SLOTS);
+        let &Predicted { head, payload, tag, ref place } = predicted;
+        let slots = place.len().checked_div(payload)?.min(SLOTS);
         let fits = slots > 0 && head > 0 && (head + tag) * SLOTS <= COPIES - BUFFER_LEN;
         fits.then_some(Layout { head, payload, tag, slots })
     }
@@ -128,11 +128,7 @@ impl Pool {
         let filled = layout.filled(len, size);
         let placed =
             run.datagrams(filled).take_while(|(index, one)| sink.confirm(*index, one)).count();
-        let rest = if placed < layout.slots {
-            run.copy_out(placed, len, copies)
-        } else {
-            run.behind(placed, len)
-        };
+        let rest = run.copy_out(placed, len, copies);
         run.datagrams(placed).for_each(|(_, one)| sink.take_scattered(one));
         statistics.in_place += placed as u64;
         let mut take = |bytes: &[u8]| sink.take(Arrival { from, bytes, congested });
@@ -170,7 +166,7 @@ fn vectors(
     };
     push(head.as_mut_ptr(), head.len())?;
     for index in 0..layout.slots {
-        push(predicted.places.place(index * layout.payload, layout.payload)?, layout.payload)?;
+        push(predicted.place.place(index * layout.payload, layout.payload)?, layout.payload)?;
         let between = if index + 1 < layout.slots {
             layout.tag + layout.head
         } else {
@@ -233,7 +229,7 @@ impl<'a> Run<'a> {
         Some(Scattered {
             from: self.from,
             head: self.pool.get(at..at + head)?,
-            payload: self.predicted.places.part(index * payload, payload)?,
+            payload: self.predicted.place.part(index * payload, payload)?,
             tag: self.pool.get(at + head..at + head + tag)?,
             congested: self.congested,
         })
@@ -242,13 +238,6 @@ impl<'a> Run<'a> {
     /// Returns the first `count` datagrams with their indices.
     fn datagrams(self, count: usize) -> impl Iterator<Item = (usize, Scattered<'a>)> {
         (0..count).filter_map(move |index| Some((index, self.datagram(index)?)))
-    }
-
-    /// Returns the bytes after the first `count` datagrams, of `len` bytes in all, if all slots are
-    /// full.
-    fn behind(self, count: usize, len: usize) -> &'a [u8] {
-        let at = self.layout.head_at(count);
-        self.pool.get(at..at + (len - count * self.layout.stride())).unwrap_or_default()
     }
 
     /// Copies out the bytes after the first `count` datagrams, of `len` bytes in all, in the order
@@ -270,7 +259,7 @@ impl<'a> Run<'a> {
             let (at, next) = (self.layout.head_at(index), self.layout.head_at(index + 1));
             // The tag of the previous datagram ends where this head begins.
             put(self.pool.get(at..at + head));
-            put(self.predicted.places.part(index * payload, payload));
+            put(self.predicted.place.part(index * payload, payload));
             put(self.pool.get(at + head..next));
         }
         put(self.pool.get(self.layout.head_at(slots)..));

@@ -3,7 +3,7 @@
 
 use super::super::{Bind, UdpLink};
 use super::*;
-use crate::memory::{Gather, Places, Region, RegionTable};
+use crate::memory::{Gather, Region, RegionTable};
 use crate::net::{Fault, FaultSettings, Link, Outgoing};
 use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::{Segment, SendMode};
@@ -71,13 +71,9 @@ impl Sink for Taker {
         self.came.push(arrival.bytes.to_vec());
     }
     fn predict(&mut self) -> Option<Predicted> {
-        let mut places = Places::default();
-        assert!(places.push(self.memory.scatter(Segment {
-            region: self.slot,
-            offset: OFFERED,
-            len: self.offered
-        })?));
-        Some(Predicted { head: HEAD, payload: self.payload, tag: TAG, places })
+        let offered = Segment { region: self.slot, offset: OFFERED, len: self.offered };
+        let place = self.memory.scatter(offered)?;
+        Some(Predicted { head: HEAD, payload: self.payload, tag: TAG, place })
     }
     fn confirm(&mut self, index: usize, scattered: &Scattered<'_>) -> bool {
         scattered.head.first() == Some(&self.next.wrapping_add(index as u8))
