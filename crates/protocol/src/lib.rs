@@ -40,6 +40,7 @@ pub mod shm;
 pub mod time;
 pub mod wind;
 pub mod wire;
+pub mod wire_enum;
 
 /// Number of a node within its job, 0 to n − 1.
 pub type Rank = u32;

@@ -9,49 +9,32 @@ use crate::wind::Class;
 /// Length of a heading in bytes.
 pub const HEADING: usize = 8;
 
-/// Kind of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum RecordKind {
-    /// Unused bytes up to the ring's end. The next record stands at the ring's beginning.
-    Skip = 1,
-    /// A whole message: head, body.
-    Whole = 2,
-    /// Beginning of a message that does not fit into one record: length of its body (u64), head.
-    Begin = 3,
-    /// Next bytes of the body. The last piece completes the message.
-    Piece = 4,
-    /// Withdrawal of the message that has begun.
-    Withdrawn = 5,
-    /// Request for the memory of the region with this key (u64).
-    Ask = 6,
-    /// Answer to [`RecordKind::Ask`] with the region's key. The memory lies in the socket, or is
-    /// not available (see [`Heading::flag`]).
-    Given = 7,
-    /// End of messages.
-    Goodbye = 8,
-    /// Request to exchange pages, with a number (u64). The requester's pages lie in the socket.
-    Swap = 9,
-    /// Answer to the request with this number. It is done, and the new pages lie in the socket, or
-    /// it is not done (see [`Heading::flag`]).
-    Swapped = 10,
-}
-
-impl RecordKind {
-    fn from_code(code: u8) -> Option<RecordKind> {
-        Some(match code {
-            1 => RecordKind::Skip,
-            2 => RecordKind::Whole,
-            3 => RecordKind::Begin,
-            4 => RecordKind::Piece,
-            5 => RecordKind::Withdrawn,
-            6 => RecordKind::Ask,
-            7 => RecordKind::Given,
-            8 => RecordKind::Goodbye,
-            9 => RecordKind::Swap,
-            10 => RecordKind::Swapped,
-            _ => return None,
-        })
+crate::wire_enum! {
+    /// Kind of a record.
+    pub enum RecordKind {
+        /// Unused bytes up to the ring's end. The next record stands at the ring's beginning.
+        Skip = 1,
+        /// A whole message: head, body.
+        Whole = 2,
+        /// Beginning of a message that does not fit into one record: length of its body (u64),
+        /// head.
+        Begin = 3,
+        /// Next bytes of the body. The last piece completes the message.
+        Piece = 4,
+        /// Withdrawal of the message that has begun.
+        Withdrawn = 5,
+        /// Request for the memory of the region with this key (u64).
+        Ask = 6,
+        /// Answer to [`RecordKind::Ask`] with the region's key. The memory lies in the socket, or
+        /// is not available (see [`Heading::flag`]).
+        Given = 7,
+        /// End of messages.
+        Goodbye = 8,
+        /// Request to exchange pages, with a number (u64). The requester's pages lie in the socket.
+        Swap = 9,
+        /// Answer to the request with this number. It is done, and the new pages lie in the socket,
+        /// or it is not done (see [`Heading::flag`]).
+        Swapped = 10,
     }
 }
 
@@ -108,13 +91,8 @@ impl Heading {
         let [a, b, c, d, kind, class, head, flag] = word.to_le_bytes();
         let len = usize::try_from(u32::from_le_bytes([a, b, c, d])).map_err(|_| Damaged)?;
         let kind = RecordKind::from_code(kind).ok_or(Damaged)?;
-        let (head, flag) = (usize::from(head), flag);
-        let class = match class {
-            0 => Class::Ordered,
-            1 => Class::Unordered,
-            2 => Class::Sync,
-            _ => return Err(Damaged),
-        };
+        let class = Class::from_code(class).ok_or(Damaged)?;
+        let head = usize::from(head);
         let heading = Heading { kind, class, head, len, flag: flag == 1 };
         let fits = match kind {
             RecordKind::Skip => HEADING + len == left,

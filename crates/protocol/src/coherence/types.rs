@@ -43,16 +43,16 @@ pub struct Declaration {
     pub homes: Homes,
 }
 
-/// Operation that combines the contributions to a reduction, element by element, in rank order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum ReduceOp {
-    /// Sum; integers wrap.
-    Sum = 0,
-    /// Minimum; a NaN stays a NaN.
-    Min = 1,
-    /// Maximum; a NaN stays a NaN.
-    Max = 2,
+crate::wire_enum! {
+    /// Operation that combines the contributions to a reduction, element by element, in rank order.
+    pub enum ReduceOp {
+        /// Sum; integers wrap.
+        Sum = 0,
+        /// Minimum; a NaN stays a NaN.
+        Min = 1,
+        /// Maximum; a NaN stays a NaN.
+        Max = 2,
+    }
 }
 
 /// Vector of numbers, contributed to or resulting from a reduction.

@@ -6,88 +6,67 @@ use crate::wire::RefusedMessage;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Reason why the layer above refused a message. The sender is told, and its message is settled as
-/// refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-#[repr(u8)]
-pub enum Refusal {
-    /// No region has this key; the key was never published, was withdrawn, or is forged.
-    #[error("no region has this key (never published, withdrawn, or a key of another run)")]
-    UnknownKey = 1,
-    /// The end of the range (offset + length) is past the region's end.
-    #[error("offset + length lies outside the region")]
-    OutOfBounds = 2,
-    /// The region does not grant this right.
-    #[error("the region does not grant this right")]
-    NotPermitted = 3,
-    /// The address of an atomic operation is not a multiple of its width.
-    #[error("an atomic must be aligned to its width")]
-    Misaligned = 4,
-    /// The head is malformed.
-    #[error("the peer could not make sense of the request")]
-    Malformed = 5,
-    /// Nothing is published under this name.
-    #[error("nothing is published under this name")]
-    UnknownName = 6,
-    /// The peer has no room.
-    #[error("the peer has no room for this message")]
-    NoRoom = 7,
-    /// The peer does not know the array, lock or collective.
-    #[error("the peer does not know this shared object")]
-    UnknownObject = 8,
-    /// The answer belongs to no outstanding request: the request was never made, was cancelled, or
-    /// was answered before.
-    #[error("no outstanding request asked for this answer (it was cancelled, or answered before)")]
-    NotAsked = 9,
-    /// The FIFO is full.
-    #[error("the FIFO is full")]
-    Full = 10,
-    /// The target of a push is not a FIFO, or is no longer one.
-    #[error("there is no FIFO at this place, or somebody has written over it")]
-    NoFifo = 11,
-    /// The element does not fit into the slots of its FIFO.
-    #[error("the element is longer than the FIFO's slots")]
-    TooLong = 12,
-    /// Pages of the range are not in memory now and are being fetched. The sender may send the
-    /// message again.
-    #[error("pages of this range are not in the peer's memory, and could not be fetched in time")]
-    NotPresent = 13,
-    /// Pages of the range cannot be had.
-    #[error(
-        "pages of this range cannot be had: the file they belong to was truncated, or its disk failed"
-    )]
-    Lost = 14,
-    /// The receiver cannot get memory for the whole message.
-    #[error("the peer has not enough free memory for a message of this length")]
-    NoMemory = 15,
-    /// The name was published, and its owner has withdrawn it.
-    #[error("the region of this name was withdrawn by its owner")]
-    Withdrawn = 16,
-}
-
-impl Refusal {
-    /// Returns the refusal with this number on the wire.
-    #[must_use]
-    pub fn from_code(code: u8) -> Option<Refusal> {
-        Some(match code {
-            1 => Refusal::UnknownKey,
-            2 => Refusal::OutOfBounds,
-            3 => Refusal::NotPermitted,
-            4 => Refusal::Misaligned,
-            5 => Refusal::Malformed,
-            6 => Refusal::UnknownName,
-            7 => Refusal::NoRoom,
-            8 => Refusal::UnknownObject,
-            9 => Refusal::NotAsked,
-            10 => Refusal::Full,
-            11 => Refusal::NoFifo,
-            12 => Refusal::TooLong,
-            13 => Refusal::NotPresent,
-            14 => Refusal::Lost,
-            15 => Refusal::NoMemory,
-            16 => Refusal::Withdrawn,
-            _ => return None,
-        })
+crate::wire_enum! {
+    /// Reason why the layer above refused a message. The sender is told, and its message is settled
+    /// as refused.
+    #[derive(thiserror::Error)]
+    pub enum Refusal {
+        /// No region has this key; the key was never published, was withdrawn, or is forged.
+        #[error("no region has this key (never published, withdrawn, or a key of another run)")]
+        UnknownKey = 1,
+        /// The end of the range (offset + length) is past the region's end.
+        #[error("offset + length lies outside the region")]
+        OutOfBounds = 2,
+        /// The region does not grant this right.
+        #[error("the region does not grant this right")]
+        NotPermitted = 3,
+        /// The address of an atomic operation is not a multiple of its width.
+        #[error("an atomic must be aligned to its width")]
+        Misaligned = 4,
+        /// The head is malformed.
+        #[error("the peer could not make sense of the request")]
+        Malformed = 5,
+        /// Nothing is published under this name.
+        #[error("nothing is published under this name")]
+        UnknownName = 6,
+        /// The peer has no room.
+        #[error("the peer has no room for this message")]
+        NoRoom = 7,
+        /// The peer does not know the array, lock or collective.
+        #[error("the peer does not know this shared object")]
+        UnknownObject = 8,
+        /// The answer belongs to no outstanding request: the request was never made, was cancelled,
+        /// or was answered before.
+        #[error(
+            "no outstanding request asked for this answer (it was cancelled, or answered before)"
+        )]
+        NotAsked = 9,
+        /// The FIFO is full.
+        #[error("the FIFO is full")]
+        Full = 10,
+        /// The target of a push is not a FIFO, or is no longer one.
+        #[error("there is no FIFO at this place, or somebody has written over it")]
+        NoFifo = 11,
+        /// The element does not fit into the slots of its FIFO.
+        #[error("the element is longer than the FIFO's slots")]
+        TooLong = 12,
+        /// Pages of the range are not in memory now and are being fetched. The sender may send the
+        /// message again.
+        #[error(
+            "pages of this range are not in the peer's memory, and could not be fetched in time"
+        )]
+        NotPresent = 13,
+        /// Pages of the range cannot be had.
+        #[error(
+            "pages of this range cannot be had: the file they belong to was truncated, or its disk failed"
+        )]
+        Lost = 14,
+        /// The receiver cannot get memory for the whole message.
+        #[error("the peer has not enough free memory for a message of this length")]
+        NoMemory = 15,
+        /// The name was published, and its owner has withdrawn it.
+        #[error("the region of this name was withdrawn by its owner")]
+        Withdrawn = 16,
     }
 }
 

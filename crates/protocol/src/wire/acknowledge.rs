@@ -84,11 +84,7 @@ impl<'a> Acknowledgement<'a> {
         let mut fixed = Reader(&fixed);
         let (largest, credit, delay) = (fixed.u64()?, fixed.u64()?, fixed.u32()?);
         let (ranges, refusals) = (usize::from(fixed.u8()?), usize::from(fixed.u8()?));
-        let lane = match fixed.u8()? {
-            0 => Lane::Small,
-            1 => Lane::Bulk,
-            _ => return None,
-        };
+        let lane = Lane::from_code(fixed.u8()?)?;
         fixed.zeros::<1>()?;
         let (marked, share) = (fixed.u32()?, fixed.u32()?);
         if ranges > ACK_RANGES_MAX || refusals > REFUSALS_MAX {

@@ -79,24 +79,17 @@ pub struct Withdrawal {
     pub len: u64,
 }
 
-/// Reason why an end closes the connection (WIRE-4.7).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum CloseReason {
-    /// The end leaves.
-    #[default]
-    Goodbye = 0,
-    /// Nothing that the end sent was acknowledged (WIND-7.6).
-    NoProgress = 1,
-    /// The other end acknowledged, granted or refused something that never existed (WIND-7.8).
-    Nonsense = 2,
-}
-
-impl CloseReason {
-    fn from_code(code: u8) -> Option<CloseReason> {
-        [CloseReason::Goodbye, CloseReason::NoProgress, CloseReason::Nonsense]
-            .into_iter()
-            .find(|reason| *reason as u8 == code)
+crate::wire_enum! {
+    /// Reason why an end closes the connection (WIRE-4.7).
+    #[derive(Default)]
+    pub enum CloseReason {
+        /// The end leaves.
+        #[default]
+        Goodbye = 0,
+        /// Nothing that the end sent was acknowledged (WIND-7.6).
+        NoProgress = 1,
+        /// The other end acknowledged, granted or refused something that never existed (WIND-7.8).
+        Nonsense = 2,
     }
 }
 
@@ -249,13 +242,7 @@ fn parse_head<'a>(fixed: &mut Reader<'_>, body: &mut Reader<'a>) -> Option<&'a [
 
 /// Decodes bits 0 and 1 as the class and bit 2 as credited. Other bits are unknown.
 fn class_of(flags: u8) -> Option<(Class, bool)> {
-    let class = match flags & !CREDITED {
-        0 => Class::Ordered,
-        1 => Class::Unordered,
-        2 => Class::Sync,
-        _ => return None,
-    };
-    Some((class, flags & CREDITED != 0))
+    Some((Class::from_code(flags & !CREDITED)?, flags & CREDITED != 0))
 }
 
 fn flags_of(class: Class, credited: bool) -> u8 {

@@ -31,15 +31,17 @@ impl Flags {
     }
 }
 
-/// One of the two sequences of datagrams between two nodes. Each has its own numbers,
-/// acknowledgements and window, so that neither waits for the other (WIND-3.6).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Lane {
-    /// Handshakes, control, and messages that fit into a frame.
-    #[default]
-    Small,
-    /// Fragments.
-    Bulk,
+crate::wire_enum! {
+    /// One of the two sequences of datagrams between two nodes. Each has its own numbers,
+    /// acknowledgements and window, so that neither waits for the other (WIND-3.6).
+    #[derive(Default)]
+    pub enum Lane {
+        /// Handshakes, control, and messages that fit into a frame.
+        #[default]
+        Small = 0,
+        /// Fragments.
+        Bulk = 1,
+    }
 }
 
 impl Lane {

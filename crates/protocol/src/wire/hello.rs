@@ -174,40 +174,23 @@ impl Hello {
     }
 }
 
-/// Property that two nodes must agree on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Misfit {
-    /// Version of the wire format.
-    Version = 1,
-    /// Number of nodes in the job.
-    Nodes = 2,
-    /// Unit of coherence.
-    PageSize = 3,
-    /// Byte order of numbers in memory.
-    ByteOrder = 4,
-    /// Architecture of the processor.
-    Architecture = 5,
-    /// Rank of the node at that address.
-    Rank = 6,
-    /// Kind of seal, which sets what the checksums cover.
-    Seal = 7,
-}
-
-impl Misfit {
-    /// Decodes the number on the wire.
-    #[must_use]
-    pub const fn from_code(code: u8) -> Option<Misfit> {
-        Some(match code {
-            1 => Misfit::Version,
-            2 => Misfit::Nodes,
-            3 => Misfit::PageSize,
-            4 => Misfit::ByteOrder,
-            5 => Misfit::Architecture,
-            6 => Misfit::Rank,
-            7 => Misfit::Seal,
-            _ => return None,
-        })
+crate::wire_enum! {
+    /// Property that two nodes must agree on.
+    pub enum Misfit {
+        /// Version of the wire format.
+        Version = 1,
+        /// Number of nodes in the job.
+        Nodes = 2,
+        /// Unit of coherence.
+        PageSize = 3,
+        /// Byte order of numbers in memory.
+        ByteOrder = 4,
+        /// Architecture of the processor.
+        Architecture = 5,
+        /// Rank of the node at that address.
+        Rank = 6,
+        /// Kind of seal, which sets what the checksums cover.
+        Seal = 7,
     }
 }
 

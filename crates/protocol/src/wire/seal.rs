@@ -1,32 +1,20 @@
 //! Seals at the end of datagrams (WIRE-5).
 
-/// Kind of the tag at a datagram's end. Its number is in the header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum SealKind {
-    /// CRC32C over header and frames. The network card protects the payload.
-    HeaderOnly = 0,
-    /// CRC32C over everything: the default.
-    EndToEnd = 1,
-    /// The job's MAC: handshake datagrams, and only those.
-    Handshake = 2,
-    /// Authenticated encryption: reserved.
-    Aead = 3,
+crate::wire_enum! {
+    /// Kind of the tag at a datagram's end. Its number is in the header.
+    pub enum SealKind {
+        /// CRC32C over header and frames. The network card protects the payload.
+        HeaderOnly = 0,
+        /// CRC32C over everything: the default.
+        EndToEnd = 1,
+        /// The job's MAC: handshake datagrams, and only those.
+        Handshake = 2,
+        /// Authenticated encryption: reserved.
+        Aead = 3,
+    }
 }
 
 impl SealKind {
-    /// Decodes the number on the wire.
-    #[must_use]
-    pub const fn from_code(code: u8) -> Option<SealKind> {
-        Some(match code {
-            0 => SealKind::HeaderOnly,
-            1 => SealKind::EndToEnd,
-            2 => SealKind::Handshake,
-            3 => SealKind::Aead,
-            _ => return None,
-        })
-    }
-
     /// Returns the length of the tag in bytes (WIRE-5.2).
     #[must_use]
     pub const fn tag_len(self) -> usize {

@@ -148,12 +148,7 @@ impl Call {
         Ok(match reader.byte()? {
             0 => Call::Barrier,
             1 => {
-                let op = match reader.byte()? {
-                    0 => ReduceOp::Sum,
-                    1 => ReduceOp::Min,
-                    2 => ReduceOp::Max,
-                    _ => return Err(Refusal::Malformed),
-                };
+                let op = ReduceOp::from_code(reader.byte()?).ok_or(Refusal::Malformed)?;
                 Call::Reduce(Reduction { op, values: read_values(reader)? })
             }
             2 => {

@@ -2,36 +2,36 @@
 
 use crate::rma::{AtomicOp, Width, Word};
 
-/// Type of the elements of an array.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum NumberKind {
-    /// Unsigned 32-bit integer.
-    U32 = 1,
-    /// Signed 32-bit integer.
-    I32 = 2,
-    /// Unsigned 64-bit integer.
-    U64 = 3,
-    /// Signed 64-bit integer.
-    I64 = 4,
-    /// IEEE 754 binary32.
-    F32 = 5,
-    /// IEEE 754 binary64.
-    F64 = 6,
+crate::wire_enum! {
+    /// Type of the elements of an array.
+    pub enum NumberKind {
+        /// Unsigned 32-bit integer.
+        U32 = 1,
+        /// Signed 32-bit integer.
+        I32 = 2,
+        /// Unsigned 64-bit integer.
+        U64 = 3,
+        /// Signed 64-bit integer.
+        I64 = 4,
+        /// IEEE 754 binary32.
+        F32 = 5,
+        /// IEEE 754 binary64.
+        F64 = 6,
+    }
 }
 
-/// Operation that combines an arriving element with the stored one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Combine {
-    /// Sum. Integers wrap; floating-point numbers are rounded as the processor adds.
-    Sum = 1,
-    /// Minimum. A NaN gives way to a number, and −0 is smaller than +0 (IEEE 754-2019,
-    /// `minimumNumber`).
-    Min = 2,
-    /// Maximum. A NaN gives way to a number, and +0 is greater than −0 (IEEE 754-2019,
-    /// `maximumNumber`).
-    Max = 3,
+crate::wire_enum! {
+    /// Operation that combines an arriving element with the stored one.
+    pub enum Combine {
+        /// Sum. Integers wrap; floating-point numbers are rounded as the processor adds.
+        Sum = 1,
+        /// Minimum. A NaN gives way to a number, and −0 is smaller than +0 (IEEE 754-2019,
+        /// `minimumNumber`).
+        Min = 2,
+        /// Maximum. A NaN gives way to a number, and +0 is greater than −0 (IEEE 754-2019,
+        /// `maximumNumber`).
+        Max = 3,
+    }
 }
 
 /// Type of elements, and the operation that combines them.
@@ -104,21 +104,7 @@ impl Accumulation {
 
     /// Decodes from a head. Returns `None` if the bytes have no meaning (MEM-2.2).
     pub(crate) fn decode(element: u8, combine: u8) -> Option<Accumulation> {
-        let element = match element {
-            1 => NumberKind::U32,
-            2 => NumberKind::I32,
-            3 => NumberKind::U64,
-            4 => NumberKind::I64,
-            5 => NumberKind::F32,
-            6 => NumberKind::F64,
-            _ => return None,
-        };
-        let combine = match combine {
-            1 => Combine::Sum,
-            2 => Combine::Min,
-            3 => Combine::Max,
-            _ => return None,
-        };
+        let (element, combine) = (NumberKind::from_code(element)?, Combine::from_code(combine)?);
         Some(Accumulation { element, combine })
     }
 }

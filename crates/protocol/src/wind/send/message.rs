@@ -6,22 +6,22 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 
-/// Message class: the three classes of paper 004, section 3 (WIND-2.1).
-///
-/// Messages of one connection share one number space, in the order in which they were posted
-/// (WIND-2.2). The receiver keeps the rule across classes (WIND-2.3). It delivers an ordered or
-/// synchronous message when *every* message with a smaller number, of any class, is delivered,
-/// refused or withdrawn. It delivers an unordered message as soon as the message is whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Class {
-    /// Asynchronous, delivered exactly once, after all messages that were posted before it.
-    Ordered = 0,
-    /// Asynchronous, delivered exactly once, without waiting for other messages.
-    Unordered = 1,
-    /// Like `Ordered`, and the sender's wait ends when the peer has accepted the message and
-    /// delivered all messages before it.
-    Sync = 2,
+crate::wire_enum! {
+    /// Message class: the three classes of paper 004, section 3 (WIND-2.1).
+    ///
+    /// Messages of one connection share one number space, in the order in which they were posted
+    /// (WIND-2.2). The receiver keeps the rule across classes (WIND-2.3). It delivers an ordered or
+    /// synchronous message when *every* message with a smaller number, of any class, is delivered,
+    /// refused or withdrawn. It delivers an unordered message as soon as the message is whole.
+    pub enum Class {
+        /// Asynchronous, delivered exactly once, after all messages that were posted before it.
+        Ordered = 0,
+        /// Asynchronous, delivered exactly once, without waiting for other messages.
+        Unordered = 1,
+        /// Like `Ordered`, and the sender's wait ends when the peer has accepted the message and
+        /// delivered all messages before it.
+        Sync = 2,
+    }
 }
 
 /// Head of a message, which belongs to the upper layer: at most [`HEAD_MAX`] bytes, never
