@@ -1,4 +1,5 @@
-//! Checks what a program can check of the style: banned words and openers, width, commit subjects.
+//! Checks what a program can check of the style: banned words and openers, width, length of sentences
+//! and of documentation, commit subjects.
 
 use crate::command::root;
 use std::fs;
@@ -6,6 +7,10 @@ use std::process::Command;
 
 /// Maximum number of characters in a line of a comment or a document; tables and code blocks apart.
 const WIDTH: usize = 100;
+/// Maximum number of words in a sentence of a document. Code counts as one word.
+const SENTENCE: usize = 35;
+/// Minimum number of words in the documentation of an item, clauses apart.
+const DOC_WORDS: usize = 3;
 /// Maximum number of characters in the subject of a commit.
 const SUBJECT: usize = 72;
 /// Commits up to this one are older than the rule for subjects.
@@ -83,7 +88,85 @@ fn in_code(text: &str) -> Vec<(usize, String)> {
         wrong.extend(opener.map(|word| (line, format!("documentation begins with {word:?}"))));
         follows_comment = doc.is_some_and(|doc| !doc.trim().is_empty());
     }
+    wrong.extend(short_docs(text));
     wrong
+}
+
+/// Returns the places of documentation that is too short to say anything. A test may cite only the
+/// clause that it proves.
+fn short_docs(text: &str) -> Vec<(usize, String)> {
+    let mut wrong = Vec::new();
+    let (mut words, mut cites) = (0, false);
+    for (line, text) in (1..).zip(text.lines().chain([""])) {
+        let text = text.trim_start();
+        if let Some(doc) = text.strip_prefix("///").or_else(|| text.strip_prefix("//!")) {
+            words += doc.split_whitespace().count();
+            cites |= doc.split(|c: char| !c.is_alphanumeric() && c != '-').any(is_clause);
+        } else {
+            if (1..DOC_WORDS).contains(&words) && !cites {
+                wrong.push((line - 1, format!("documentation of less than {DOC_WORDS} words")));
+            }
+            (words, cites) = (0, false);
+        }
+    }
+    wrong
+}
+
+/// Returns `true` if the word is the beginning of a clause, such as `MEM-4`.
+fn is_clause(word: &str) -> bool {
+    word.split_once('-').is_some_and(|(part, number)| {
+        part.len() >= 3
+            && part.chars().all(|c| c.is_ascii_uppercase())
+            && number.starts_with(|c: char| c.is_ascii_digit())
+    })
+}
+
+/// Returns the long sentences of a document, each with the line at which its paragraph begins.
+fn long_sentences(text: &str) -> Vec<(usize, String)> {
+    let mut wrong = Vec::new();
+    let (mut paragraph, mut start, mut in_block) = (String::new(), 1, false);
+    for (line, text) in (1..).zip(text.lines().chain([""])) {
+        let is_fence = text.trim_start().starts_with("```");
+        in_block ^= is_fence;
+        let trimmed = text.trim_start();
+        let is_item = trimmed.starts_with("- ")
+            || trimmed.split_once(". ").is_some_and(|(number, _)| number.parse::<u32>().is_ok());
+        let is_prose =
+            !in_block && !is_fence && !trimmed.is_empty() && !trimmed.starts_with(['|', '#']);
+        if !is_prose || is_item {
+            let long = sentences(&paragraph).filter(|words| *words > SENTENCE);
+            wrong.extend(long.map(|words| (start, format!("sentence of {words} words"))));
+            paragraph.clear();
+            start = line;
+        }
+        if is_prose {
+            paragraph.push_str(trimmed);
+            paragraph.push(' ');
+        }
+    }
+    wrong
+}
+
+/// Returns the number of words of each sentence.
+fn sentences(paragraph: &str) -> impl Iterator<Item = usize> {
+    // Every second part is code.
+    let plain: String = paragraph
+        .split('`')
+        .enumerate()
+        .map(|(index, part)| if index % 2 == 0 { part } else { "code" })
+        .collect();
+    let mut counts = vec![0];
+    for word in plain.split_whitespace() {
+        if let Some(count) = counts.last_mut()
+            && word.contains(char::is_alphanumeric)
+        {
+            *count += 1;
+        }
+        if word.trim_end_matches(['*', ')', '"', ']']).ends_with(['.', '!', '?', ':']) {
+            counts.push(0);
+        }
+    }
+    counts.into_iter()
 }
 
 fn in_document(text: &str) -> Vec<(usize, String)> {
@@ -97,6 +180,7 @@ fn in_document(text: &str) -> Vec<(usize, String)> {
             wrong.push((line, format!("wider than {WIDTH} columns")));
         }
     }
+    wrong.extend(long_sentences(text));
     wrong
 }
 
@@ -122,6 +206,22 @@ mod tests {
             "/// Whose it is.\nlet x = 1;\n/// Returns it,\n/// Whatever it is.\n//! Of all.\n";
         let lines: Vec<usize> = in_code(code).into_iter().map(|(line, _)| line).collect();
         assert_eq!(lines, [1], "a line in the middle of a comment is no opener");
+    }
+
+    #[test]
+    fn documentation_of_two_words_is_found_unless_it_cites_a_clause() {
+        let code = "/// In µs.\nu: u64,\n/// MEM-4.8.\nfn a() {}\n/// Time in µs.\nt: u64,\n";
+        assert_eq!(short_docs(code), [(1, "documentation of less than 3 words".to_owned())]);
+    }
+
+    #[test]
+    fn long_sentence_is_found_with_its_paragraph() {
+        let long = "word ".repeat(SENTENCE + 1);
+        let fits = "word ".repeat(SENTENCE);
+        let text = format!("A title.\n\n{long}.\n\n- {fits}.\n- {long}: {fits}.\n\n| {long} |\n");
+        let lines: Vec<usize> = long_sentences(&text).into_iter().map(|(line, _)| line).collect();
+        assert_eq!(lines, [3, 6]);
+        assert_eq!(long_sentences(&format!("Run `{long}` now.\n")), []);
     }
 
     #[test]
