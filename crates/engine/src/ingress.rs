@@ -69,39 +69,26 @@ impl<L: Link, P: Pages> Engine<L, P> {
         now: Time,
         look: fn(&mut L, &mut dyn Sink) -> io::Result<usize>,
     ) -> usize {
-        let Self {
-            me, link, pages, memory, peers, rma, coherence, handshake_seal, checksum, ..
-        } = self;
-        let Self {
-            shares,
-            priority,
-            handshake_limiter,
-            counters,
-            direct_placement,
-            buffer_pool,
-            ..
-        } = self;
-        let (me, checksum) = (*me, *checksum);
         let mut ingress = Ingress {
-            me,
+            me: self.me,
             now,
-            pages,
-            memory,
-            peers,
-            rma,
-            coherence,
-            handshake_seal,
-            checksum,
-            shares,
-            priority,
-            handshake_limiter,
-            counters,
-            direct_placement,
-            buffer_pool,
+            pages: &mut self.pages,
+            memory: &mut self.memory,
+            peers: &mut self.peers,
+            rma: &mut self.rma,
+            coherence: &mut self.coherence,
+            handshake_seal: &self.handshake_seal,
+            checksum: self.checksum,
+            shares: &mut self.shares,
+            priority: &mut self.priority,
+            handshake_limiter: &mut self.handshake_limiter,
+            counters: &mut self.counters,
+            direct_placement: &mut self.direct_placement,
+            buffer_pool: &self.buffer_pool,
             received: 0,
             was_a_peers: false,
         };
-        let outcome = look(link, &mut ingress);
+        let outcome = look(&mut self.link, &mut ingress);
         let received = ingress.received;
         if outcome.is_err() {
             self.counters.link_errors += 1;

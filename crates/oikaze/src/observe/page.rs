@@ -104,48 +104,25 @@ counters! {
 
 impl From<net::Statistics> for LinkCounters {
     fn from(link: net::Statistics) -> Self {
-        let net::Statistics {
-            datagrams_out,
-            frames_out,
-            spliced,
-            bytes_out,
-            calls_out,
-            datagrams_in,
-            bytes_in,
-            calls_in,
-            ..
-        } = link;
-        let net::Statistics {
-            in_place,
-            early,
-            would_block,
-            unreachable,
-            too_big,
-            truncated,
-            overflowed,
-            receive_paths_avoided,
-            ..
-        } = link;
-        let (send_buffer, receive_buffer) = (link.send_buffer as u64, link.receive_buffer as u64);
         Self {
-            datagrams_out,
-            frames_out,
-            spliced,
-            bytes_out,
-            calls_out,
-            datagrams_in,
-            in_place,
-            early,
-            bytes_in,
-            calls_in,
-            would_block,
-            unreachable,
-            too_big,
-            truncated,
-            overflowed,
-            receive_paths_avoided,
-            send_buffer,
-            receive_buffer,
+            datagrams_out: link.datagrams_out,
+            frames_out: link.frames_out,
+            spliced: link.spliced,
+            bytes_out: link.bytes_out,
+            calls_out: link.calls_out,
+            datagrams_in: link.datagrams_in,
+            in_place: link.in_place,
+            early: link.early,
+            bytes_in: link.bytes_in,
+            calls_in: link.calls_in,
+            would_block: link.would_block,
+            unreachable: link.unreachable,
+            too_big: link.too_big,
+            truncated: link.truncated,
+            overflowed: link.overflowed,
+            receive_paths_avoided: link.receive_paths_avoided,
+            send_buffer: link.send_buffer as u64,
+            receive_buffer: link.receive_buffer as u64,
         }
     }
 }
