@@ -137,9 +137,11 @@ fn long_sentences(text: &str) -> Vec<(usize, String)> {
             let long = sentences(&paragraph).filter(|words| *words > SENTENCE);
             wrong.extend(long.map(|words| (start, format!("sentence of {words} words"))));
             paragraph.clear();
-            start = line;
         }
         if is_prose {
+            if paragraph.is_empty() {
+                start = line;
+            }
             paragraph.push_str(trimmed);
             paragraph.push(' ');
         }
