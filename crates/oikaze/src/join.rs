@@ -3,7 +3,9 @@
 
 use crate::handle::Handles;
 use crate::membership::Claim;
-use crate::node::{Node, RealEngine, WaitSubject, Waits, Wish, check_not_forked, note_joined};
+use crate::node::{
+    Node, RealEngine, WaitSettings, WaitSubject, Waits, check_not_forked, note_joined,
+};
 use crate::observe::Publisher;
 use crate::shm_setup::LocalPeerSetup;
 use crate::{Error, Job, Result};
@@ -68,7 +70,8 @@ fn join_explaining(bootstrap: Arc<dyn Bootstrap>, waits: &Arc<Waits>) -> Result<
         Without::from_env().map_err(|why| Error::invalid("joining the job", why.to_string()))?;
     let limit = bootstrap.settings().time_limit;
     let failure_time = bootstrap.settings().failure_time.unwrap_or(FAILURE_TIME);
-    let wish = Wish::from_env().map_err(|why| Error::invalid("joining the job", why))?;
+    let wait_settings =
+        WaitSettings::from_env().map_err(|why| Error::invalid("joining the job", why))?;
     let (publisher, unseen) =
         Publisher::of(bootstrap.as_ref()).map_err(|why| Error::invalid("joining the job", why))?;
     // Found out now, while there is but one thread.
@@ -83,7 +86,8 @@ fn join_explaining(bootstrap: Arc<dyn Bootstrap>, waits: &Arc<Waits>) -> Result<
     let local_peer_setup = LocalPeerSetup::open(bootstrap.as_ref(), &without);
     let meeting =
         Meeting::hold(bootstrap.as_ref(), port, !without.ipv6, local_peer_setup.callable(), waits)?;
-    let waiting = wish.given(|threads| meeting.leaves_room_for(threads, bootstrap.local_size()));
+    let wait_policy =
+        wait_settings.policy(|threads| meeting.leaves_room_for(threads, bootstrap.local_size()));
     let limit_to_meet = limit.unwrap_or(MEET_TIME);
     let local_peers =
         local_peer_setup.meet(bootstrap.as_ref(), &meeting.mine, &meeting.others, limit_to_meet)?;
@@ -102,7 +106,7 @@ fn join_explaining(bootstrap: Arc<dyn Bootstrap>, waits: &Arc<Waits>) -> Result<
         engine,
         submissions,
         Some(Arc::clone(&tracker)),
-        (waiting, Arc::clone(waits)),
+        (wait_policy, Arc::clone(waits)),
         start,
         Arc::clone(&bootstrap),
         publisher,

@@ -1,31 +1,15 @@
 //! Fast path for messages of local peers, without a turn.
 
 use super::{Node, RealEngine, Way};
+use crate::node::driver::limits::{
+    SPIN_PAUSES, SPIN_POLLS_BEFORE_DRIVING, SPIN_POLLS_BETWEEN_TURNS, STREAM_BACKOFF_MAX,
+    STREAM_BATCH_MIN, STREAM_POLLS_MAX,
+};
 use crate::node::driver::lock::CombiningLockGuard;
 use oikaze_engine::{Arrived, ShmChannel};
 use oikaze_protocol::Rank;
 use oikaze_protocol::wind::Class;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Polls of the rings between two idle turns, of all local peers together. A turn does much else,
-/// and reads the clock.
-const BUSY_POLLS: usize = 32;
-/// Polls for a message, of the rings of all local peers together, before a thread becomes the
-/// driver to wait for it. They take about a microsecond.
-const MOMENT: usize = 32;
-/// Pauses between two polls. Each poll takes the cache line of the next record away from the peer
-/// that is about to write it.
-const PAUSES: usize = 2;
-/// Maximum number of polls after which a found message counts as having come soon. An answer to the
-/// reader's own message takes more polls, so that an exchange of messages is not a stream.
-const SOON: usize = 2;
-/// Maximum number of pauses for which the reader of a stream backs off. While streaming, the reader
-/// waits for one pause per message that came soon in a row. The writer gets some records ahead
-/// meanwhile, and the reader then fetches each of their cache lines once. The pauses add at most
-/// half of the time that the stream has taken so far.
-const LONGEST: usize = 128;
-/// Number of messages in a row that came soon, from which on the reader takes several together.
-const STREAM: usize = 16;
 
 /// Pace at which messages come.
 #[derive(Debug)]
@@ -40,7 +24,10 @@ pub(super) struct Pace {
 impl Pace {
     /// Makes the pace for this many local peers.
     pub fn new(local_peers: usize) -> Pace {
-        Pace { looks: (MOMENT / local_peers.max(1)).max(1), soon: AtomicUsize::new(0) }
+        Pace {
+            looks: (SPIN_POLLS_BEFORE_DRIVING / local_peers.max(1)).max(1),
+            soon: AtomicUsize::new(0),
+        }
     }
 
     /// Returns the number of messages in a row that came soon.
@@ -52,11 +39,11 @@ impl Pace {
     /// Notes that a message was found, after `looks` polls in vain.
     #[inline]
     fn found_after(&self, looks: usize) {
-        if looks >= SOON {
+        if looks >= STREAM_POLLS_MAX {
             return self.found_nothing();
         }
         let soon = self.soon();
-        if soon < LONGEST {
+        if soon < STREAM_BACKOFF_MAX {
             self.soon.store(soon + 1, Ordering::Relaxed);
         }
     }
@@ -73,7 +60,8 @@ impl Node {
     pub fn send_fast(&self, way: &Way, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
         // While the helper watches, each settlement would wake it. A turn tells the helper that
         // this thread polls often enough by itself.
-        if self.helper.is_asleep() || self.is_forked() || self.engine.holds_handlers_off() {
+        if self.driver.helper.is_watching() || self.is_forked() || self.engine.holds_handlers_off()
+        {
             return None;
         }
         let mut engine = self.engine.try_enter_often()?;
@@ -116,7 +104,7 @@ impl Node {
         let soon = self.pace.soon();
         for look in 0..looks {
             if look > 0 {
-                let pauses = if look == 1 { soon.max(PAUSES) } else { PAUSES };
+                let pauses = if look == 1 { soon.max(SPIN_PAUSES) } else { SPIN_PAUSES };
                 (0..pauses).for_each(|_| std::hint::spin_loop());
             }
             if let Some(arrived) = self.take_mail(from) {
@@ -125,7 +113,7 @@ impl Node {
             if self.channels.have_records() {
                 self.pace.found_after(look);
                 // A thread that finds a message without waiting finds more.
-                return match self.make_ready_at_once(from, look == 0 || soon >= STREAM) {
+                return match self.make_ready_at_once(from, look == 0 || soon >= STREAM_BATCH_MIN) {
                     Some(ready) => ready.hand_out(),
                     None => self.take_by_a_turn(from),
                 };
@@ -138,7 +126,7 @@ impl Node {
     /// Prepares a message as [`Node::make_ready`] does, for a thread that does not drive.
     #[inline]
     fn make_ready_at_once(&self, from: Option<Rank>, sends_many: bool) -> Option<Ready<'_>> {
-        if self.helper.is_asleep() || self.engine.holds_handlers_off() {
+        if self.driver.helper.is_watching() || self.engine.holds_handlers_off() {
             None
         } else {
             self.make_ready(from, sends_many)
@@ -202,7 +190,7 @@ impl Node {
     /// Polls the rings for a short while, until `ready` returns a value or a turn has something to
     /// take.
     pub(super) fn view<T>(&self, ready: &mut impl FnMut() -> Option<T>) -> Option<T> {
-        for _ in 0..BUSY_POLLS.checked_div(self.channels.count()).unwrap_or(0) {
+        for _ in 0..SPIN_POLLS_BETWEEN_TURNS.checked_div(self.channels.count()).unwrap_or(0) {
             if let Some(value) = ready() {
                 return Some(value);
             }
@@ -240,11 +228,11 @@ mod tests {
     #[test]
     fn what_comes_soon_again_and_again_is_a_stream_and_an_exchange_is_none() {
         let pace = Pace::new(1);
-        (0..1000).for_each(|_| pace.found_after(SOON));
+        (0..1000).for_each(|_| pace.found_after(STREAM_POLLS_MAX));
         assert_eq!(pace.soon(), 0, "each was an answer");
-        for n in 0..2 * LONGEST {
-            assert_eq!(pace.soon(), n.min(LONGEST));
-            pace.found_after(n % SOON);
+        for n in 0..2 * STREAM_BACKOFF_MAX {
+            assert_eq!(pace.soon(), n.min(STREAM_BACKOFF_MAX));
+            pace.found_after(n % STREAM_POLLS_MAX);
         }
         pace.found_nothing();
         assert_eq!(pace.soon(), 0);
@@ -254,7 +242,12 @@ mod tests {
     fn a_thread_looks_as_long_at_many_local_peers_as_at_one_but_at_least_once() {
         assert_eq!(
             [0, 1, 4, 1000].map(|local_peers| Pace::new(local_peers).looks),
-            [MOMENT, MOMENT, MOMENT / 4, 1]
+            [
+                SPIN_POLLS_BEFORE_DRIVING,
+                SPIN_POLLS_BEFORE_DRIVING,
+                SPIN_POLLS_BEFORE_DRIVING / 4,
+                1
+            ]
         );
     }
 }

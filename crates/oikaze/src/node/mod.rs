@@ -23,20 +23,18 @@ mod tests;
 mod waits;
 
 pub(crate) use departures::Needs;
-pub use driver::wait_policy::{EngineMode, Waiting, Wish};
+pub use driver::wait_policy::{EngineMode, WaitPolicy, WaitSettings};
 pub(crate) use driver::waiters::Waiters;
 pub(crate) use forked::{check_not_forked, note_joined};
 pub(crate) use mailbox::next_or_end;
 pub(crate) use shm_routes::Way;
 pub(crate) use waits::{BOARD_BYTES, LongWait, WaitSubject, Waits};
 
-use crate::node::driver::election::Role;
 use crate::observe::{PathNotes, Publisher};
 use crate::{Error, Result};
 use crossbeam_queue::SegQueue;
 use driver::lock::{CombiningLock, CombiningLockGuard};
-use driver::sleeper::Sleeper;
-use driver::spin::Spinning;
+use driver::{Driver, SpinLimit};
 use mailbox::Mailbox;
 use oikaze_engine::{
     Arrived, Engine, Failure, Fences, Request, ShmChannels, Submission, Untaken, Work,
@@ -52,7 +50,7 @@ use oikaze_protocol::time::Time;
 use shm_routes::Ways;
 use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -69,14 +67,7 @@ pub(crate) struct Node {
     engine: OriginBound<CombiningLock<RealEngine>>,
     /// Requests that were made while the engine was taken.
     submissions: Arc<SegQueue<Submission>>,
-    role: Role,
-    /// Rounds that drivers have begun. A driver that stands still may be in a signal handler that
-    /// waits for a page.
-    rounds: AtomicU64,
-    /// Sleeper of the driver, when it blocks on the socket.
-    driver: Sleeper,
-    /// Sleeper of the helper, when it watches the socket or the page faults.
-    helper: Sleeper,
+    driver: Driver,
     /// Event that is readable while there is an unseen message, outcome or death: for `select` and
     /// async runtimes.
     news: Event,
@@ -94,9 +85,9 @@ pub(crate) struct Node {
     /// Guards of this node's arrays that are alive.
     guards: Arc<LiveGuards>,
     start: Instant,
-    waiting: Waiting,
+    wait_policy: WaitPolicy,
     waits: Arc<Waits>,
-    spinning: Spinning,
+    spin_limit: SpinLimit,
     /// Source of the reason why another node ended, for a node that a launcher started.
     bootstrap: Arc<dyn Bootstrap>,
     /// See [`Node::has_failed`].
@@ -123,7 +114,7 @@ impl Node {
         mut engine: RealEngine,
         submissions: Arc<SegQueue<Submission>>,
         tracker: Option<Arc<dyn Tracker>>,
-        (waiting, waits): (Waiting, Arc<Waits>),
+        (wait_policy, waits): (WaitPolicy, Arc<Waits>),
         start: Instant,
         bootstrap: Arc<dyn Bootstrap>,
         publisher: Publisher,
@@ -150,10 +141,7 @@ impl Node {
             origin: Origin::here(),
             engine: OriginBound::new(CombiningLock::new(engine)),
             submissions,
-            role: Role::new(),
-            rounds: AtomicU64::new(0),
-            driver: Sleeper::new().map_err(no_event)?,
-            helper: Sleeper::new().map_err(no_event)?,
+            driver: Driver::new().map_err(no_event)?,
             news: Event::new().map_err(no_event)?,
             news_wanted: AtomicBool::new(false),
             socket,
@@ -162,9 +150,9 @@ impl Node {
             tracker,
             guards,
             start,
-            waiting,
+            wait_policy,
             waits,
-            spinning: Spinning::new(waiting.spin),
+            spin_limit: SpinLimit::new(wait_policy.spin),
             bootstrap,
             failed: AtomicBool::new(false),
             mailbox: Mailbox::default(),
@@ -253,7 +241,7 @@ impl Node {
                 self.announce(work, next);
             }
             if rung.take() {
-                self.wake_sleepers();
+                self.driver.wake_sleepers();
             }
         });
         total
@@ -291,34 +279,17 @@ impl Node {
         if news {
             self.wake_waiters(work.settled > 0);
         }
-        if news || work.more {
-            self.driver.wake();
-        } else {
-            self.driver.wake_before(next);
-        }
-        if work.more {
-            self.helper.wake();
-        } else {
-            self.helper.wake_before(next);
-        }
-    }
-
-    /// Wakes the threads that sleep on the socket, so that they check everything again. A thread
-    /// that is only about to sleep sees the results of the turn in its last check.
-    fn wake_sleepers(&self) {
-        fence(Ordering::SeqCst);
-        self.driver.wake();
-        self.helper.wake();
+        self.driver.tell_sleepers(news, work.more, next);
     }
 
     /// Wakes every waiting thread at once, so that each registers its wait.
     fn wake_for_question(&self) {
-        self.role.wake_all();
-        self.wake_sleepers();
+        self.driver.wake_waiters();
+        self.driver.wake_sleepers();
     }
 
     fn wake_waiters(&self, settled: bool) {
-        self.role.wake_all();
+        self.driver.wake_waiters();
         if settled && self.news_wanted.load(Ordering::Relaxed) {
             self.news.signal();
         }
@@ -331,7 +302,7 @@ impl Node {
         }
         fence(Ordering::SeqCst);
         self.wake_waiters(true);
-        self.driver.wake();
+        self.driver.sleep.wake();
     }
 
     /// Returns `true` if any node shares memory with this one.
@@ -348,7 +319,7 @@ impl Node {
     /// run.
     #[inline]
     pub fn spins_on_words(&self) -> bool {
-        self.local_peers.is_some() && !self.waiting.spin.is_zero()
+        self.local_peers.is_some() && !self.wait_policy.spin.is_zero()
     }
 
     /// Fences the operations to this peer, or to each. Operations that need no engine go through
@@ -451,8 +422,8 @@ impl Node {
         }
         self.closing.store(true, Ordering::SeqCst);
         self.waits.close();
-        self.driver.event.signal();
-        self.helper.event.signal();
+        self.driver.sleep.event.signal();
+        self.driver.helper.event.signal();
         if let Some(helper) = lock(&self.helper_thread).take()
             && helper.thread().id() != std::thread::current().id()
         {
@@ -468,8 +439,8 @@ impl Node {
             // sees its last bytes, and does not wait.
             engine.pages().release();
         });
-        self.role.wake_all();
-        self.driver.event.signal();
+        self.driver.wake_waiters();
+        self.driver.sleep.event.signal();
     }
 
     fn socket(&self) -> Option<std::os::fd::BorrowedFd<'_>> {

@@ -53,7 +53,7 @@ impl Node {
         }
         // A sleeping driver may wait for this.
         fence(Ordering::SeqCst);
-        self.driver.wake();
+        self.driver.sleep.wake();
     }
 
     /// Submits to the engine and runs a turn, if no other thread is in the engine. Otherwise the
@@ -119,10 +119,10 @@ impl Node {
         if self.is_forked() {
             return;
         }
-        let driving = self.role.try_drive(now.0);
+        let driving = self.driver.try_drive(now);
         let work = turns();
         if let Some(driving) = driving {
-            self.leave(driving, self.end_of(work, now));
+            driving.leave(self.end_of(work, now));
         }
     }
 

@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicUsize;
 
-const WAITING: Waiting = Waiting { spin: Duration::ZERO, mode: EngineMode::Inline };
+const WAIT_POLICY: WaitPolicy = WaitPolicy { spin: Duration::ZERO, mode: EngineMode::Inline };
 
 fn node_and_local_peer() -> (Arc<Node>, Pair) {
     node_with(None)
@@ -35,7 +35,7 @@ fn node_with(tracker: Option<Arc<dyn Tracker>>) -> (Arc<Node>, Pair) {
 
 fn end_helper(node: &Node) {
     node.closing.store(true, Ordering::SeqCst);
-    node.helper.event.signal();
+    node.driver.helper.event.signal();
     lock(&node.helper_thread).take().unwrap().join().unwrap();
 }
 
@@ -61,7 +61,7 @@ fn node_with_helper(tracker: Option<Arc<dyn Tracker>>) -> (Arc<Node>, Pair) {
         engine,
         submissions,
         tracker,
-        (WAITING, Waits::new(job.clone())),
+        (WAIT_POLICY, Waits::new(job.clone())),
         Instant::now(),
         job,
         Publisher::nothing(),
@@ -87,7 +87,7 @@ fn put_message(local_peer: &mut Pair, tag: u64) {
 #[test]
 fn node_whose_driver_stands_still_hears_its_local_peer() {
     let (node, mut local_peer) = node_with_helper(None);
-    let driving = node.role.try_drive(node.now().0).unwrap();
+    let driving = node.driver.try_drive(node.now()).unwrap();
     for tag in 0..4 {
         put_message(&mut local_peer, tag);
         let begun = Instant::now();
@@ -99,7 +99,7 @@ fn node_whose_driver_stands_still_hears_its_local_peer() {
         };
         assert_eq!(arrived.expect("it arrives although nobody drives").tag, tag);
     }
-    node.leave(driving, node.now());
+    driving.leave(node.now());
     end_helper(&node);
 }
 
@@ -157,7 +157,7 @@ fn who_is_told_late_of_an_end_is_told_at_once() {
 #[test]
 fn who_waits_in_a_batch_lets_go_what_it_has_posted() {
     let (node, local_peer) = node_and_local_peer();
-    let another = node.role.try_drive(0).unwrap();
+    let another = node.driver.try_drive(Time(0)).unwrap();
     local_peer.inward.fall_asleep();
     node.batch(|| {
         let sent = node.submit(
@@ -168,7 +168,7 @@ fn who_waits_in_a_batch_lets_go_what_it_has_posted() {
         assert!(node.wait(Some(Instant::now()), || sent.outcome()).is_none());
         assert!(local_peer.line.hear().unwrap().is_some());
     });
-    node.leave(another, node.now());
+    another.leave(node.now());
 }
 
 /// MEM-6.3: a withdrawn name is free, even if the thread in the engine has not handled the

@@ -1,31 +1,16 @@
 //! Loop of a waiting thread, which drives the engine while it waits.
 
-use super::sleeper::Sleeper;
+use super::limits::{SLEEP_MAX, SPIN_POLLS_OF_LINK, SPIN_TURNS_UNTIL_CREDIT};
+use super::link_watch::LinkWatch;
+use super::{Idle, Sleeper, Wakes};
 use crate::node::cork;
-use crate::node::driver::announce::LinkWatch;
-use crate::node::driver::election::{Driving, Handover, Wakes};
-use crate::node::driver::spin::Idle;
 use crate::node::waits::{LongWait, WaitSubject};
 use crate::node::{EngineMode, Node, RealEngine};
 use arrayvec::ArrayVec;
 use oikaze_engine::{Submission, Work};
 use oikaze_protocol::time::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-
-/// Maximum sleep of a thread without a timer.
-pub(crate) const SLEEP_MAX: Duration = Duration::from_millis(100);
-
-/// Idle turns of one wait after which peers get back the credit of all messages that were read. The
-/// turns take longer than a round trip, so an exchange of small messages does not return credit
-/// each time. The limit also serves nodes on which no thread ever sleeps.
-const IDLE_LOOKS: u64 = 256;
-
-/// Maximum number of times that an idle turn of a waiting thread polls the link alone. The rest of
-/// a turn takes half as long as a poll, and a datagram that arrives meanwhile waits for its end.
-/// Another thread that wants the engine ends these polls.
-const LOOKS_AGAIN: u32 = 3;
 
 impl Node {
     /// Waits until `ready` returns a value, and drives the engine if no other thread does. Returns
@@ -86,7 +71,7 @@ impl Node {
             return Some(value);
         }
         let mut now = self.now();
-        let mut driving = self.role.try_drive(now.0);
+        let mut driving = self.driver.try_drive(now);
         if driving.is_none() && cork::is_on() {
             // The driver does not know the posts that this thread has held back, and may sleep.
             self.send_what_was_held();
@@ -94,20 +79,21 @@ impl Node {
         loop {
             if let Some(driving) = driving {
                 let (value, now) = self.drive(now, deadline, long, &mut ready);
-                self.leave(driving, now);
+                driving.leave(now);
                 return value;
             }
             if let Some(value) = self.spin_beside(deadline, &mut ready) {
                 return Some(value);
             }
-            let turn = self.role.wait_turn(Some(until(deadline).min(SLEEP_MAX)), wakes, &mut ready);
-            driving = turn.driving;
+            let limit = Some(until(deadline).min(SLEEP_MAX));
+            let (value, role) = self.driver.park(limit, wakes, &mut ready);
+            driving = role;
             now = self.now();
-            if turn.value.is_some() || passed(deadline) {
+            if value.is_some() || passed(deadline) {
                 if let Some(driving) = driving {
-                    self.leave(driving, now);
+                    driving.leave(now);
                 }
-                return turn.value;
+                return value;
             }
             long.look(now);
         }
@@ -120,8 +106,8 @@ impl Node {
         ready: &mut impl FnMut() -> Option<T>,
     ) -> Option<T> {
         let begun = Instant::now();
-        let limit = self.spinning.limit(self.time_of(begun));
-        while self.role.is_driven() && begun.elapsed() < limit && !passed(deadline) {
+        let limit = self.spin_limit.limit(self.time_of(begun));
+        while self.driver.is_driven() && begun.elapsed() < limit && !passed(deadline) {
             if let Some(value) = ready() {
                 return Some(value);
             }
@@ -139,12 +125,11 @@ impl Node {
         ready: &mut impl FnMut() -> Option<T>,
     ) -> (Option<T>, Time) {
         let last = deadline.map(|deadline| self.time_of(deadline));
-        let mut idle = Idle::new(&self.spinning);
+        let mut idle = Idle::new(&self.spin_limit);
         let mut watch = LinkWatch::new(self);
         let mut spun = 0u64;
         loop {
-            self.rounds
-                .store(self.rounds.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+            self.driver.begin_round();
             let work = self.turn_for_news(now);
             let value = ready();
             if value.is_some() || last.is_some_and(|last| last <= now) {
@@ -155,7 +140,7 @@ impl Node {
                 Some(work) if work.is_idle() => {
                     if idle.may_spin(now) {
                         spun += 1;
-                        if spun == IDLE_LOOKS {
+                        if spun == SPIN_TURNS_UNTIL_CREDIT {
                             self.with_engine(|engine| self.give_credit_back(engine));
                         }
                         if let Some(value) = self.view(ready) {
@@ -171,7 +156,7 @@ impl Node {
                 Some(_) => {
                     spun = 0;
                     idle.ends(now);
-                    if !self.spinning.limit(now).is_zero() {
+                    if !self.spin_limit.limit(now).is_zero() {
                         watch.release();
                     }
                 }
@@ -187,11 +172,11 @@ impl Node {
     /// Runs a turn. The turn may end at the first news, unless the helper is asleep and would run
     /// the rest too late.
     pub(crate) fn turn_for_news(&self, now: Time) -> Option<Work> {
-        if self.helper.is_asleep() {
+        if self.driver.helper.is_watching() {
             return self.run_turns(now, RealEngine::turn);
         }
         // With local peers, the thread polls the rings meanwhile.
-        let looks = if self.has_local_peers() { 0 } else { LOOKS_AGAIN };
+        let looks = if self.has_local_peers() { 0 } else { SPIN_POLLS_OF_LINK };
         self.run_turns(now, |engine, now| {
             let mut work = engine.turn_for_news(now);
             for _ in 0..looks {
@@ -213,18 +198,18 @@ impl Node {
         ready: &mut impl FnMut() -> Option<T>,
     ) -> Option<T> {
         let most = watch.hold();
-        self.driver.fall_asleep(self.now() + most);
+        self.driver.sleep.fall_asleep(self.now() + most);
         let next = self.next_timeout();
         let timeout = self.span_until(next).min(until(deadline)).min(most);
-        self.driver.fall_asleep(self.now() + timeout);
+        self.driver.sleep.fall_asleep(self.now() + timeout);
         // Submissions and outcomes since the last check: their makers may not have seen this thread
         // sleep.
         let value = ready();
         if value.is_none() && self.submissions.is_empty() {
-            let faults = matches!(self.waiting.mode, EngineMode::Thread { .. });
-            self.poll(&self.driver, true, faults, timeout);
+            let faults = matches!(self.wait_policy.mode, EngineMode::Thread { .. });
+            self.poll(&self.driver.sleep, true, faults, timeout);
         }
-        self.driver.wake_up();
+        self.driver.sleep.wake_up();
         value
     }
 
@@ -299,13 +284,6 @@ impl Node {
 
     pub(crate) fn span_until(&self, next: Option<Time>) -> Duration {
         next.map_or(Duration::MAX, |next| next.since(self.now()))
-    }
-
-    /// Gives the role back to a waiter, or else to the helper.
-    pub(crate) fn leave(&self, driving: Driving<'_>, now: Time) {
-        if driving.leave(now.0) == Handover::WakeHelper {
-            self.helper.event.signal();
-        }
     }
 }
 

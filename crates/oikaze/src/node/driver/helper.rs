@@ -1,8 +1,9 @@
 //! Helper thread. It serves page faults always, and the socket while no thread drives. In thread
 //! mode it is the driver for good.
 
-use crate::node::driver::announce::LinkWatch;
-use crate::node::driver::election::{LOOK_SOON, Sleep};
+use super::HelperSleep;
+use super::limits::HELPER_SLEEP;
+use super::link_watch::LinkWatch;
 use crate::node::waits::Faults;
 use crate::node::{EngineMode, Node};
 use oikaze_engine::{Request, Submission};
@@ -16,7 +17,7 @@ use std::time::Duration;
 pub(crate) fn spawn(node: Arc<Node>) -> std::io::Result<JoinHandle<()>> {
     oikaze_os::signals::spawn("oikaze", move || {
         let _guard = EndTogether;
-        if let EngineMode::Thread { core } = node.waiting.mode {
+        if let EngineMode::Thread { core } = node.wait_policy.mode {
             node.drive_for_good(core);
         } else {
             node.help();
@@ -42,38 +43,37 @@ impl Drop for EndTogether {
 impl Node {
     fn help(&self) {
         let mut watch = LinkWatch::new(self);
-        let mut timers = TimerSlack::new(Duration::from_nanos(LOOK_SOON));
+        let mut timers = TimerSlack::new(HELPER_SLEEP);
         let mut fetched = 0;
         // Rounds that drivers had begun at the helper's last wakeup. If the count stays the same,
         // the driver stands still: it sleeps, or is in a signal handler. The handler may wait for a
         // page, or a lock may have been handed to it (COH-8.7).
-        let mut rounds_before = self.rounds.load(Ordering::Relaxed);
+        let mut rounds_before = self.driver.rounds();
         let mut stands_still = false;
         let mut open_faults = Faults::default();
         while !self.closing.load(Ordering::SeqCst) {
-            let (watched, faults) = match self.role.helper_sleeps(self.now().0) {
-                Sleep::Watch => {
+            let (watched, faults) = match self.driver.helper_sleeps(self.now()) {
+                HelperSleep::Watch => {
                     timers.set_lax(false);
                     stands_still = false;
                     (true, self.watch(&mut watch))
                 }
-                Sleep::Away(limit) => {
+                HelperSleep::Away(limit) => {
                     watch.release();
                     // The driver keeps its core.
                     timers.set_lax(true);
                     // While a page is awaited, the waiter may be a driver that stands still, and
                     // then no thread watches the socket.
                     let is_needed = open_faults.are_any();
-                    let limit =
-                        if is_needed { limit.min(Duration::from_nanos(LOOK_SOON)) } else { limit };
-                    let faults = self.poll(&self.helper, stands_still && is_needed, true, limit);
-                    self.helper.wake_up();
-                    stands_still = self.rounds.load(Ordering::Relaxed) == rounds_before;
+                    let limit = if is_needed { limit.min(HELPER_SLEEP) } else { limit };
+                    let faults =
+                        self.poll(&self.driver.helper, stands_still && is_needed, true, limit);
+                    self.driver.helper.wake_up();
+                    stands_still = self.driver.rounds() == rounds_before;
                     (stands_still, faults)
                 }
             };
-            rounds_before = self.rounds.load(Ordering::Relaxed);
-            self.role.helper_woke();
+            rounds_before = self.driver.rounds();
             self.look_at_handlers_rarely();
             if faults {
                 self.take_faults(&mut open_faults);
@@ -81,7 +81,7 @@ impl Node {
             open_faults.look(self);
             // After a sleep away from the socket, the helper checks the role first. A watch returns
             // at once if there is something to do.
-            if (faults || (watched && (stands_still || self.role.helper_may_watch())))
+            if (faults || (watched && (stands_still || !self.driver.is_driven())))
                 && let Some(work) = self.try_turn(self.now())
                 && work.received + work.settled > 0
             {
@@ -106,15 +106,15 @@ impl Node {
     /// Sleeps on socket and faults, until the next timer. Returns `true` if there are faults.
     fn watch(&self, watch: &mut LinkWatch<'_>) -> bool {
         let most = watch.hold();
-        self.helper.fall_asleep(self.now() + most);
+        self.driver.helper.fall_asleep(self.now() + most);
         let next = self.next_timeout();
         let timeout = self.span_until(next).min(most);
-        self.helper.fall_asleep(self.now() + timeout);
+        self.driver.helper.fall_asleep(self.now() + timeout);
         // Work that came between the last turn and the sleep: its maker may not have seen this
         // thread sleep.
         let quiet = self.submissions.is_empty() && !self.closing.load(Ordering::SeqCst);
-        let faults = quiet && self.poll(&self.helper, true, true, timeout);
-        self.helper.wake_up();
+        let faults = quiet && self.poll(&self.driver.helper, true, true, timeout);
+        self.driver.helper.wake_up();
         faults
     }
 
@@ -151,7 +151,7 @@ impl Node {
                 let faults = self
                     .tracker
                     .as_ref()
-                    .is_some_and(|_| self.poll(&self.helper, false, true, Duration::ZERO));
+                    .is_some_and(|_| self.poll(&self.driver.helper, false, true, Duration::ZERO));
                 if faults {
                     self.take_faults(&mut open_faults);
                 }

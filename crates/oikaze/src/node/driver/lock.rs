@@ -7,10 +7,8 @@
 //! holder sees the request. A later requester finds the lock open, or taken by a thread that has
 //! not checked yet. Either way one of them does the work, and neither needs a fence.
 //!
-//! Properties that loom checks in every interleaving (`models`, below):
-//! 1. Requests left to the holder are taken up by a turn that begins afterwards.
-//! 2. No thread sleeps past the time at which the next turn is due ([`super::sleeper`]), although
-//!    only turns that bring it forward say so.
+//! Properties 5 and 6 of [`super`] are this lock's. Only turns that bring the next turn forward say
+//! so to sleepers.
 
 use crate::sync::{AtomicU64, Ordering};
 use oikaze_os::cpu::{BiasedLock, BiasedLockGuard};
@@ -283,7 +281,7 @@ mod models {
         }
     }
 
-    /// Rule 1: each of three threads leaves work, one of them twice. When all threads have gone,
+    /// Property 5: each of three threads leaves work, one of them twice. When all threads have gone,
     /// all work has been taken.
     #[test]
     fn loom_what_is_left_to_the_holder_is_taken_up() {
@@ -303,7 +301,7 @@ mod models {
         });
     }
 
-    /// Rule 1, where the holder only runs `look`.
+    /// Property 5, where the holder only runs `look`.
     #[test]
     fn loom_also_to_one_who_only_looks() {
         model(None, || {
@@ -316,7 +314,7 @@ mod models {
         });
     }
 
-    /// Rule 2: loom would find a sleeper that no thread wakes. One thread brings the next turn
+    /// Property 6: loom would find a sleeper that no thread wakes. One thread brings the next turn
     /// forward. Another thread runs a turn that does not, and so wakes no thread.
     #[test]
     fn loom_nobody_sleeps_past_the_next_turn() {

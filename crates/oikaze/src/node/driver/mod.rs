@@ -1,12 +1,71 @@
-//! Threads that drive the engine: the election of the driver, the lock around the engine, spinning,
-//! sleeping, and the helper thread.
+//! Threads that drive the engine: one state machine of the driver, the waiters and the helper.
+//!
+//! Threads that wait for something compete for the role of the *driver*, which runs turns and
+//! watches the socket. There is one driver, because two threads that poll one socket cost more than
+//! ten times what one costs. The other waiters park. While there is no driver, the *helper*, an
+//! otherwise idle thread, watches the socket, so that this node answers its peers although no
+//! thread waits.
+//!
+//! A wakeup of the helper costs a system call and a thread switch, which a program that waits again
+//! microseconds later pays for nothing. While there is a driver, the helper therefore sleeps with a
+//! limit, *away* from the socket. A leaving driver wakes it only if its limit is far, or if the
+//! gaps between two drivers have lately been long ([`limits::GAP_SHORT_NS`]). In the worst case
+//! nobody watches the socket for [`limits::HELPER_SLEEP`] once, and then the helper polls by
+//! itself.
+//!
+//! # States
+//!
+//! | part | states |
+//! |---|---|
+//! | role | free, driven |
+//! | driver | spins, sleeps on the socket until a time |
+//! | waiter | spins, parked |
+//! | helper | awake, watches the socket until a time, away until a time |
+//!
+//! # Transitions
+//!
+//! | call | by | condition | transition | wakes |
+//! |---|---|---|---|---|
+//! | [`Driver::try_drive`] | any thread | role free | role driven | |
+//! | [`Driver::park`] | a waiter | role free | role driven, by the waiter | |
+//! | | | role driven | waiter parked | |
+//! | | | parked, and its value is there or its limit has passed | waiter leaves | |
+//! | [`leave`](state::DriverGuard::leave) | the driver | a waiter is parked | role goes to the waiter that has waited longest | that waiter |
+//! | | | helper away, and its limit far or the gaps long | role free, helper awake | the helper |
+//! | | | otherwise | role free | |
+//! | drop of the guard | a driver that panics | no waiter is parked | role free | |
+//! | [`Idle::may_spin`] | the driver | idle for the spin time, or its core is shared | driver sleeps | |
+//! | [`Sleeper::fall_asleep`] | the driver, the helper | no news since the last check | asleep until the next timer | |
+//! | [`Driver::helper_sleeps`] | the helper | role driven | away, twice as long each time | |
+//! | | | role free for a short time, and the gaps are short | away | |
+//! | | | otherwise | watches | |
+//! | [`Driver::wake_waiters`] | who made news | | parked waiters check their values | all but [`Wakes::Alone`] |
+//! | [`Driver::tell_sleepers`] | who ran a turn | news, more work, or a timer before the end of the sleep | awake | the driver, the helper if it watches |
+//!
+//! # Properties
+//!
+//! loom checks these in every interleaving (`state/tests.rs`, `lock.rs`):
+//! 1. There are never two drivers.
+//! 2. While a thread waits, there is a driver: a leaving driver hands over under the same lock
+//!    under which a waiter parks.
+//! 3. While there is no driver, the helper watches, or is being woken, or polls again within
+//!    [`limits::HELPER_SLEEP`].
+//! 4. A waiter whose condition came true before [`Driver::wake_waiters`] sees it and does not sleep
+//!    on. ([`Wakes::Alone`] leaves that to others.)
+//! 5. Requests left to the thread in the engine are taken up by a turn that begins afterwards.
+//! 6. No thread sleeps past the time at which the next turn is due.
 
-pub(crate) mod announce;
 pub(crate) mod drive;
-pub(crate) mod election;
 pub(crate) mod helper;
+pub(crate) mod limits;
+pub(crate) mod link_watch;
 pub(crate) mod lock;
 pub(crate) mod sleeper;
 pub(crate) mod spin;
+pub(crate) mod state;
 pub(crate) mod wait_policy;
 pub(crate) mod waiters;
+
+pub(crate) use sleeper::Sleeper;
+pub(crate) use spin::{Idle, SpinLimit};
+pub(crate) use state::{Driver, HelperSleep, Wakes};

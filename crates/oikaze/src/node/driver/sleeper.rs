@@ -1,9 +1,11 @@
-//! Lets one thread sleep on the socket, and lets others see that it sleeps, so that they know
-//! whether a wakeup is needed.
+//! Sleep of one thread, and what others need to know of it to wake the thread only if necessary.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 use oikaze_os::cpu::Event;
 use oikaze_protocol::time::Time;
+
+/// Bit of a sleep away from the socket. Without it, the word is the end of a sleep on the socket.
+const AWAY: u64 = 1 << 63;
 
 /// Signal that ends a sleep.
 pub(crate) trait Bell {
@@ -21,11 +23,13 @@ impl Bell for Event {
     }
 }
 
-/// Sleeper for one thread: the driver, or the helper.
+/// Sleep of the driver or of the helper. The thread is awake, watches the socket until a time, or
+/// is away from the socket until a time.
+#[derive(Debug)]
 pub(crate) struct Sleeper<B = Event> {
     /// Ends the sleep.
     pub event: B,
-    /// End of the sleep, in nanoseconds of the node's clock; 0 if awake.
+    /// End of the sleep in nanoseconds of the node's clock, with [`AWAY`] if away; 0 if awake.
     until: AtomicU64,
 }
 
@@ -40,43 +44,68 @@ impl<B: Bell> Sleeper<B> {
         Self { event, until: AtomicU64::new(0) }
     }
 
-    /// Announces the sleep: from here on, threads with news signal. The caller must check earlier
-    /// news once more before it sleeps.
+    /// Announces a sleep on the socket: from here on, threads with news signal. The caller must
+    /// check earlier news once more before it sleeps.
     ///
     /// Called twice: with the longest sleep before the timers are checked, so that a timer set
     /// meanwhile signals, and then with the time that the timers give.
     pub fn fall_asleep(&self, until: Time) {
-        self.until.store(until.0.max(1), Ordering::SeqCst);
+        self.until.store(until.0.clamp(1, AWAY - 1), Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
-    /// Returns `true` if a sleep has been announced, and no thread has ended it.
-    pub fn is_asleep(&self) -> bool {
-        self.until.load(Ordering::Relaxed) != 0
+    /// Announces a sleep away from the socket, which only [`Sleeper::end`] ends early.
+    pub fn go_away(&self, until: Time) {
+        self.until.store(until.0 | AWAY, Ordering::SeqCst);
     }
 
+    /// Returns `true` if a sleep on the socket has been announced, and no thread has ended it.
+    #[inline]
+    pub fn is_watching(&self) -> bool {
+        is_watch(self.until.load(Ordering::Relaxed))
+    }
+
+    /// Returns the end of a sleep away from the socket.
+    pub fn away_until(&self) -> Option<Time> {
+        let until = self.until.load(Ordering::SeqCst);
+        (until & AWAY != 0).then_some(Time(until & !AWAY))
+    }
+
+    /// Notes that this thread is awake again.
     pub fn wake_up(&self) {
         self.until.store(0, Ordering::SeqCst);
         self.event.clear();
     }
 
-    /// Wakes the thread if it sleeps past `next`. The caller has made its news visible before (by a
-    /// `SeqCst` fence).
+    /// Wakes the thread if it watches the socket past `next`. The caller has made its news visible
+    /// before (by a `SeqCst` fence).
     pub fn wake_before(&self, next: Time) {
-        if next.0 < self.until.load(Ordering::SeqCst) {
-            self.wake();
-        }
-    }
-
-    /// Wakes the thread if it sleeps, under the condition of [`Sleeper::wake_before`]. One signal
-    /// is enough, because it may take long until a woken thread gets a core.
-    ///
-    /// A waker that loses its core between the swap and the signal delays the wakeup for as long as
-    /// that lasts, although other wakers come after it. The sleeper never sleeps longer than it
-    /// would without any news, [`SLEEP_MAX`](super::drive::SLEEP_MAX).
-    pub fn wake(&self) {
-        if self.until.load(Ordering::SeqCst) != 0 && self.until.swap(0, Ordering::SeqCst) != 0 {
+        let until = self.until.load(Ordering::SeqCst);
+        if is_watch(until) && next.0 < until && self.end() {
             self.event.signal();
         }
     }
+
+    /// Wakes the thread if it watches the socket, under the condition of [`Sleeper::wake_before`].
+    /// One signal is enough, because it may take long until a woken thread gets a core.
+    ///
+    /// A waker that loses its core between the swap and the signal delays the wakeup for as long as
+    /// that lasts, although other wakers come after it. The sleeper never sleeps longer than it
+    /// would without any news, [`SLEEP_MAX`](super::limits::SLEEP_MAX).
+    pub fn wake(&self) {
+        if is_watch(self.until.load(Ordering::SeqCst)) && self.end() {
+            self.event.signal();
+        }
+    }
+
+    /// Ends the sleep. Returns `true` if the caller must signal.
+    #[must_use]
+    pub fn end(&self) -> bool {
+        self.until.swap(0, Ordering::SeqCst) != 0
+    }
+}
+
+#[inline]
+fn is_watch(until: u64) -> bool {
+    (1..AWAY).contains(&until)
 }

@@ -6,40 +6,29 @@
 //! waiting (Ousterhout, "Scheduling techniques for concurrent systems", 1982). Here the second
 //! phase begins at once where the first was seen to cost more than it saves.
 
+use super::limits::{
+    PREEMPTED_AGAIN_MAX, PREEMPTED_CHECK_AFTER, PREEMPTED_MIN, PREEMPTED_TIMES, SPIN_REST,
+};
 use oikaze_os::cpu::preemptions;
 use oikaze_protocol::time::Time;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Minimum time for which a thread that computes takes a core. Helpers and the kernel's threads
-/// take less.
-const TAKEN: Duration = Duration::from_millis(1);
-/// Number of times in a row that the core must have been taken, each within `IN_A_ROW` of the time
-/// before. A process that begins or ends is no reason to stop spinning.
-const TIMES: u32 = 3;
-const IN_A_ROW: Duration = Duration::from_millis(50);
-/// Idle time after which a thread asks how often it was preempted. By then, the next message is not
-/// just about to come.
-const SETTLED: Duration = Duration::from_micros(20);
-/// Time for which no thread spins after the core was taken away. After that, one idle span tries it
-/// again.
-const SHARED: Duration = Duration::from_millis(100);
-
 /// Time for which threads of a node may spin.
 #[derive(Debug)]
-pub(crate) struct Spinning {
+pub(crate) struct SpinLimit {
     longest: Duration,
-    /// End of the time without spinning, in nanoseconds of the node's clock.
+    /// End of the time without spin_limit, in nanoseconds of the node's clock.
     shared_until: AtomicU64,
-    /// Last time at which a spinning thread lost its core, and how often that happened in a row.
+    /// Last time at which a spin_limit thread lost its core, and how often that happened in a row.
     taken_at: AtomicU64,
     taken: AtomicU32,
 }
 
-impl Spinning {
-    /// Limits spinning to `longest` while no other thread takes the cores.
-    pub fn new(longest: Duration) -> Spinning {
-        Spinning {
+impl SpinLimit {
+    /// Limits spin_limit to `longest` while no other thread takes the cores.
+    pub fn new(longest: Duration) -> SpinLimit {
+        SpinLimit {
             longest,
             shared_until: AtomicU64::new(0),
             taken_at: AtomicU64::new(0),
@@ -59,11 +48,11 @@ impl Spinning {
     /// same time. It does not matter which of the calls counts.
     fn core_was_taken(&self, now: Time) {
         let before = Time(self.taken_at.swap(now.0, Ordering::Relaxed));
-        let in_a_row = now - before < IN_A_ROW + self.spell_of_sharing(before);
+        let in_a_row = now - before < PREEMPTED_AGAIN_MAX + self.spell_of_sharing(before);
         let taken = if in_a_row { self.taken.load(Ordering::Relaxed).saturating_add(1) } else { 1 };
         self.taken.store(taken, Ordering::Relaxed);
-        if taken >= TIMES {
-            self.shared_until.store((now + SHARED).0, Ordering::Relaxed);
+        if taken >= PREEMPTED_TIMES {
+            self.shared_until.store((now + SPIN_REST).0, Ordering::Relaxed);
         }
     }
 
@@ -77,14 +66,14 @@ impl Spinning {
 /// Idle spans of a driver, one after another.
 #[derive(Debug)]
 pub(crate) struct Idle<'s> {
-    spinning: &'s Spinning,
+    spin_limit: &'s SpinLimit,
     /// Returns how often this thread was preempted so far.
     count: fn() -> u64,
-    span: Option<Span>,
+    span: Option<IdleSpan>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Span {
+struct IdleSpan {
     since: Time,
     latest: Time,
     /// Preemptions of the thread at some moment of this span.
@@ -92,19 +81,19 @@ struct Span {
 }
 
 impl<'s> Idle<'s> {
-    pub fn new(spinning: &'s Spinning) -> Idle<'s> {
-        Idle { spinning, count: preemptions, span: None }
+    pub fn new(spin_limit: &'s SpinLimit) -> Idle<'s> {
+        Idle { spin_limit, count: preemptions, span: None }
     }
 
     /// Notes an idle poll. Returns `true` if the thread may poll again at once.
     pub fn may_spin(&mut self, now: Time) -> bool {
         self.look(now);
-        let span = self.span.get_or_insert(Span { since: now, latest: now, preemptions: None });
+        let span = self.span.get_or_insert(IdleSpan { since: now, latest: now, preemptions: None });
         span.latest = now;
-        if span.preemptions.is_none() && now - span.since > SETTLED {
+        if span.preemptions.is_none() && now - span.since > PREEMPTED_CHECK_AFTER {
             span.preemptions = Some((self.count)());
         }
-        now - span.since < self.spinning.limit(now)
+        now - span.since < self.spin_limit.limit(now)
     }
 
     /// Notes that the thread has slept. Its delay after a sleep does not mean a lost core.
@@ -122,11 +111,13 @@ impl<'s> Idle<'s> {
     }
 
     fn look(&mut self, now: Time) {
-        let Some(Span { latest, preemptions: Some(before), .. }) = &mut self.span else { return };
-        if now - *latest > TAKEN {
+        let Some(IdleSpan { latest, preemptions: Some(before), .. }) = &mut self.span else {
+            return;
+        };
+        if now - *latest > PREEMPTED_MIN {
             let count = (self.count)();
             if count > *before {
-                self.spinning.core_was_taken(now);
+                self.spin_limit.core_was_taken(now);
             }
             *before = count;
         }
@@ -154,8 +145,8 @@ mod tests {
         Time(1_000_000_000 + micros * 1000)
     }
 
-    fn idle(spinning: &Spinning) -> Idle<'_> {
-        Idle { spinning, count, span: None }
+    fn idle(spin_limit: &SpinLimit) -> Idle<'_> {
+        Idle { spin_limit, count, span: None }
     }
 
     /// Polls every microsecond, from `from` on. Returns the microsecond from which on the thread
@@ -166,8 +157,8 @@ mod tests {
 
     #[test]
     fn on_its_own_core_a_thread_spins_for_its_time_and_hardly_asks() {
-        let spinning = Spinning::new(SPIN);
-        let mut idle = idle(&spinning);
+        let spin_limit = SpinLimit::new(SPIN);
+        let mut idle = idle(&spin_limit);
         assert_eq!(spin(&mut idle, 0, 10_000), Some(2000));
         assert_eq!(ASKED.get(), 1);
         idle.ends(at(2001));
@@ -189,14 +180,14 @@ mod tests {
 
     #[test]
     fn on_a_shared_core_it_sleeps_at_once_for_a_while() {
-        let spinning = Spinning::new(SPIN);
-        let mut idle = idle(&spinning);
-        let (shared, every) = (u64::try_from(SHARED.as_micros()).unwrap(), 10_000);
-        for n in 0..u64::from(TIMES) {
-            assert_eq!(spinning.limit(at(n * every)), SPIN);
+        let spin_limit = SpinLimit::new(SPIN);
+        let mut idle = idle(&spin_limit);
+        let (shared, every) = (u64::try_from(SPIN_REST.as_micros()).unwrap(), 10_000);
+        for n in 0..u64::from(PREEMPTED_TIMES) {
+            assert_eq!(spin_limit.limit(at(n * every)), SPIN);
             lose_core(&mut idle, n * every);
         }
-        let mut since = u64::from(TIMES - 1) * every + 2050;
+        let mut since = u64::from(PREEMPTED_TIMES - 1) * every + 2050;
         for _ in 0..3 {
             assert_eq!(spin(&mut idle, since + 1, since + 100), Some(since + 1));
             idle.ends(at(since + 100));
@@ -204,50 +195,50 @@ mod tests {
             lose_core(&mut idle, since + shared);
             since += shared + 2050;
         }
-        assert_eq!(spinning.limit(at(since + shared)), SPIN);
+        assert_eq!(spin_limit.limit(at(since + shared)), SPIN);
     }
 
     #[test]
     fn a_loss_now_and_then_is_no_reason() {
-        let spinning = Spinning::new(SPIN);
-        let mut idle = idle(&spinning);
-        let seldom = u64::try_from(IN_A_ROW.as_micros()).unwrap();
+        let spin_limit = SpinLimit::new(SPIN);
+        let mut idle = idle(&spin_limit);
+        let seldom = u64::try_from(PREEMPTED_AGAIN_MAX.as_micros()).unwrap();
         for n in 0..20 {
             lose_core(&mut idle, n * seldom);
-            assert_eq!(spinning.limit(at(n * seldom + 2051)), SPIN);
+            assert_eq!(spin_limit.limit(at(n * seldom + 2051)), SPIN);
         }
     }
 
     #[test]
     fn a_sleep_is_no_loss() {
-        let spinning = Spinning::new(SPIN);
-        let mut idle = idle(&spinning);
+        let spin_limit = SpinLimit::new(SPIN);
+        let mut idle = idle(&spin_limit);
         assert_eq!(spin(&mut idle, 0, 3000), Some(2000));
         COUNT.set(COUNT.get() + 1);
         idle.slept();
         assert!(!idle.may_spin(at(5000)), "still the same idle span");
         idle.ends(at(5001));
-        assert_eq!(spinning.taken.load(Ordering::Relaxed), 0);
+        assert_eq!(spin_limit.taken.load(Ordering::Relaxed), 0);
     }
 
     /// A hypervisor, or an interrupt, takes the processor from all its threads alike: sleeping
     /// would not bring it back sooner.
     #[test]
     fn time_lost_to_no_other_thread_changes_nothing() {
-        let spinning = Spinning::new(SPIN);
-        let mut idle = idle(&spinning);
+        let spin_limit = SpinLimit::new(SPIN);
+        let mut idle = idle(&spin_limit);
         assert_eq!(spin(&mut idle, 0, 100), None);
         assert!(idle.may_spin(at(1500)));
         // And a switch that took no time: a thread of the kernel's.
         COUNT.set(COUNT.get() + 1);
         assert!(idle.may_spin(at(1501)));
-        assert_eq!(spinning.taken.load(Ordering::Relaxed), 0);
+        assert_eq!(spin_limit.taken.load(Ordering::Relaxed), 0);
     }
 
     #[test]
     fn who_is_to_spin_for_ever_does_and_who_is_not_to_does_not() {
-        let (always, never) = (Spinning::new(Duration::MAX), Spinning::new(Duration::ZERO));
-        (0..TIMES).for_each(|_| always.core_was_taken(at(0)));
+        let (always, never) = (SpinLimit::new(Duration::MAX), SpinLimit::new(Duration::ZERO));
+        (0..PREEMPTED_TIMES).for_each(|_| always.core_was_taken(at(0)));
         assert!(idle(&always).may_spin(at(1)));
         assert!(!idle(&never).may_spin(at(1)));
     }

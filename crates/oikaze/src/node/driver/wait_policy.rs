@@ -1,5 +1,6 @@
 //! Waiting policy of a node's threads: spin only where cores are free, otherwise block at once.
 
+use super::limits::SPIN_TIME;
 use std::time::Duration;
 
 /// Thread that runs the turns.
@@ -14,28 +15,24 @@ pub enum EngineMode {
     },
 }
 
-/// The waiting policy of a node.
+/// Waiting policy of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct WaitPolicy {
     /// Time for which a thread spins before it blocks, on a core of its own.
     pub spin: Duration,
     /// Thread that runs the turns.
     pub mode: EngineMode,
 }
 
-/// Time after which a spinning waiter blocks. Spinning pays while it is shorter than a sleep and a
-/// wakeup, which take tens of microseconds here.
-const SPIN_LIMIT: Duration = Duration::from_millis(2);
-
-/// The user's wishes about waiting.
+/// Settings of waiting from the environment.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
+pub struct WaitSettings {
     /// Time to spin; `None` to spin as there is room.
     spin: Option<Duration>,
     mode: EngineMode,
 }
 
-impl Wish {
+impl WaitSettings {
     /// Reads `OIKAZE_WAIT` = `spin`, `block` or `adaptive` (default), and `OIKAZE_ENGINE` =
     /// `inline` (default), `thread` or `thread:CORE`.
     ///
@@ -75,9 +72,9 @@ impl Wish {
 
     /// Returns the policy. `has_room_for` says whether the machine has room for this many spinning
     /// threads, in this node and each of its local peers.
-    pub fn given(self, has_room_for: impl FnOnce(usize) -> bool) -> Waiting {
+    pub fn policy(self, has_room_for: impl FnOnce(usize) -> bool) -> WaitPolicy {
         let threads = if self.mode == EngineMode::Inline { 1 } else { 2 };
-        let adaptive = || if has_room_for(threads) { SPIN_LIMIT } else { Duration::ZERO };
-        Waiting { spin: self.spin.unwrap_or_else(adaptive), mode: self.mode }
+        let adaptive = || if has_room_for(threads) { SPIN_TIME } else { Duration::ZERO };
+        WaitPolicy { spin: self.spin.unwrap_or_else(adaptive), mode: self.mode }
     }
 }

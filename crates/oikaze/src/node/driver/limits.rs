@@ -1,0 +1,80 @@
+//! Limits of spinning, polling and sleeping. Durations carry their unit in their type.
+
+use std::time::Duration;
+
+// Spinning: a thread polls instead of sleeping.
+
+/// Time for which a waiting thread spins before it blocks, unless the user sets another. Spinning
+/// pays while it is shorter than a sleep and a wakeup, which take tens of microseconds here.
+pub(crate) const SPIN_TIME: Duration = Duration::from_millis(2);
+/// Polls of the rings between two idle turns, of all local peers together. A turn does much else,
+/// and reads the clock.
+pub(crate) const SPIN_POLLS_BETWEEN_TURNS: usize = 32;
+/// Polls for a message, of the rings of all local peers together, before a thread becomes the
+/// driver to wait for it. They take about a microsecond.
+pub(crate) const SPIN_POLLS_BEFORE_DRIVING: usize = 32;
+/// Pauses between two of those polls. Each poll takes the cache line of the next record away from
+/// the peer that is about to write it.
+pub(crate) const SPIN_PAUSES: usize = 2;
+/// Maximum number of times that an idle turn of a waiting thread polls the link alone. The rest of
+/// a turn takes half as long as a poll, and a datagram that arrives meanwhile waits for its end.
+/// Another thread that wants the engine ends these polls.
+pub(crate) const SPIN_POLLS_OF_LINK: u32 = 3;
+/// Idle turns of one wait after which peers get back the credit of all messages that were read. The
+/// turns take longer than a round trip, so an exchange of small messages does not return credit
+/// each time. The limit also serves nodes on which no thread ever sleeps.
+pub(crate) const SPIN_TURNS_UNTIL_CREDIT: u64 = 256;
+
+// Streams: many messages of local peers in a row.
+
+/// Maximum number of polls in vain after which a found message counts as one of a stream. An answer
+/// to the reader's own message takes more polls, so that an exchange of messages is not a stream.
+pub(crate) const STREAM_POLLS_MAX: usize = 2;
+/// Maximum number of pauses for which the reader of a stream backs off. While streaming, the reader
+/// waits for one pause per message of the stream so far. The writer gets some records ahead
+/// meanwhile, and the reader then fetches each of their cache lines once. The pauses add at most
+/// half of the time that the stream has taken so far.
+pub(crate) const STREAM_BACKOFF_MAX: usize = 128;
+/// Number of messages of a stream from which on the reader takes several together.
+pub(crate) const STREAM_BATCH_MIN: usize = 16;
+
+// Shared cores: no thread spins while other threads take its core away.
+
+/// Minimum time for which a thread that computes takes a core. Helpers and the kernel's threads
+/// take less.
+pub(crate) const PREEMPTED_MIN: Duration = Duration::from_millis(1);
+/// Number of preemptions in a row, each within `PREEMPTED_AGAIN_MAX` of the one before, that end
+/// spinning. A process that begins or ends is no reason to stop spinning.
+pub(crate) const PREEMPTED_TIMES: u32 = 3;
+/// Longest time between two preemptions in a row.
+pub(crate) const PREEMPTED_AGAIN_MAX: Duration = Duration::from_millis(50);
+/// Idle time after which a thread asks how often it was preempted. By then, the next message is not
+/// just about to come.
+pub(crate) const PREEMPTED_CHECK_AFTER: Duration = Duration::from_micros(20);
+/// Time for which no thread spins after the core was taken away. After that, one idle span tries it
+/// again.
+pub(crate) const SPIN_REST: Duration = Duration::from_millis(100);
+
+// Sleeping.
+
+/// Maximum sleep of a thread without a timer.
+pub(crate) const SLEEP_MAX: Duration = Duration::from_millis(100);
+/// Maximum sleep on a link that cannot be watched.
+pub(crate) const SLEEP_UNWATCHED_MAX: Duration = Duration::from_millis(1);
+/// Sleep of the helper away from the socket, after which it polls by itself, so that a short gap
+/// between two drivers need not wake it. The sleep may be twice as long where that spares an
+/// interrupt. Each poll takes the core away from the application for a moment.
+pub(crate) const HELPER_SLEEP: Duration = Duration::from_millis(2);
+/// Maximum sleep of the helper away from the socket. While one driver stays, each sleep is twice as
+/// long as the one before, up to this time. Then a leaving driver always wakes the helper.
+pub(crate) const HELPER_SLEEP_MAX: Duration = HELPER_SLEEP.saturating_mul(32);
+
+// Gaps between two drivers, in nanoseconds because they are kept in atomics.
+
+/// Longest gap for which waking the helper would be a waste.
+pub(crate) const GAP_SHORT_NS: u64 = 50_000;
+/// Maximum length of a gap that counts, so that a long pause is forgotten after some short ones.
+pub(crate) const GAP_MAX_NS: u64 = 4 * GAP_SHORT_NS;
+/// Number of gaps in the moving average. A gap in which this thread lost its core does not decide
+/// alone. The helper that is woken for it would take the core away again, and so on.
+pub(crate) const GAPS_AVERAGED: u64 = 16;

@@ -1,0 +1,311 @@
+//! The driver's role, the parked waiters and the helper's sleep. [`super`] has the table of
+//! transitions.
+
+#[cfg(test)]
+mod tests;
+
+use super::limits::{GAP_MAX_NS, GAP_SHORT_NS, GAPS_AVERAGED, HELPER_SLEEP, HELPER_SLEEP_MAX};
+use super::sleeper::{Bell, Sleeper};
+use crate::sync::{
+    Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, Thread, current, fence,
+    park,
+};
+use oikaze_os::cpu::Event;
+use oikaze_os::signals::{Locked, locked};
+use oikaze_protocol::time::Time;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// State machine of one node's driver, waiters and helper.
+#[derive(Debug)]
+pub(crate) struct Driver<B = Event> {
+    /// Set while a thread drives. Set by compare-and-swap without the lock; cleared only under it.
+    driven: AtomicBool,
+    /// Number of parked waiters, so that [`Driver::wake_waiters`] is one load when there is none.
+    parked: AtomicUsize,
+    /// Time at which the role last became free, and the typical gap until it was taken, in
+    /// nanoseconds. Only a driver writes them.
+    left_at: AtomicU64,
+    gap: AtomicU64,
+    state: Mutex<State>,
+    /// Sleep of the driver.
+    pub sleep: Sleeper<B>,
+    /// Sleep of the helper. It goes away only under the lock.
+    pub helper: Sleeper<B>,
+    /// Rounds that drivers have begun. A driver that stands still sleeps, or is in a signal handler
+    /// that waits for a page.
+    rounds: AtomicU64,
+}
+
+#[derive(Debug)]
+struct State {
+    waiters: VecDeque<Arc<Waiter>>,
+    /// Length of the helper's next sleep away from the socket.
+    helper_sleep: Duration,
+    /// Value of `left_at` at the helper's last check.
+    seen_left: u64,
+}
+
+/// A parked thread.
+#[derive(Debug)]
+struct Waiter {
+    thread: Thread,
+    wakes: Wakes,
+    /// Set under the lock when the waiter has been made the driver.
+    handed: AtomicBool,
+}
+
+/// Event that ends a waiter's sleep, besides the role and the waiter's limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wakes {
+    /// Woken by [`Driver::wake_waiters`].
+    WithAll,
+    /// Woken only by the thread that makes its condition true, and unparks it then.
+    Alone,
+}
+
+/// Ownership of the role. [`DriverGuard::leave`] gives the role back. A drop (by a panic) gives it
+/// back without waking the helper.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct DriverGuard<'a, B: Bell = Event> {
+    driver: &'a Driver<B>,
+    left: bool,
+}
+
+/// Way in which the helper is to sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HelperSleep {
+    /// Sleeps on the socket, its event and all else, until the engine's next timer.
+    Watch,
+    /// Sleeps off the socket, for this long at most.
+    Away(Duration),
+}
+
+impl Driver {
+    /// Makes a free role, and the events that end sleeps.
+    pub fn new() -> std::io::Result<Self> {
+        Ok(Self::with(Sleeper::new()?, Sleeper::new()?))
+    }
+}
+
+impl<B: Bell> Driver<B> {
+    fn with(sleep: Sleeper<B>, helper: Sleeper<B>) -> Self {
+        Self {
+            driven: AtomicBool::new(false),
+            parked: AtomicUsize::new(0),
+            left_at: AtomicU64::new(0),
+            gap: AtomicU64::new(GAP_MAX_NS),
+            state: Mutex::new(State {
+                waiters: VecDeque::new(),
+                helper_sleep: HELPER_SLEEP,
+                seen_left: 0,
+            }),
+            sleep,
+            helper,
+            rounds: AtomicU64::new(0),
+        }
+    }
+
+    /// Becomes the driver, if there is none.
+    pub fn try_drive(&self, now: Time) -> Option<DriverGuard<'_, B>> {
+        let guard = self.take()?;
+        let gap = now.0.saturating_sub(self.left_at.load(Ordering::Relaxed)).min(GAP_MAX_NS);
+        let typical = self.gap.load(Ordering::Relaxed);
+        self.gap.store(typical - typical / GAPS_AVERAGED + gap / GAPS_AVERAGED, Ordering::Relaxed);
+        Some(guard)
+    }
+
+    /// Returns `true` if a thread drives.
+    pub fn is_driven(&self) -> bool {
+        self.driven.load(Ordering::Acquire)
+    }
+
+    /// Notes that the driver begins a round.
+    pub fn begin_round(&self) {
+        self.rounds.store(self.rounds().wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Returns the number of rounds that drivers have begun.
+    pub fn rounds(&self) -> u64 {
+        self.rounds.load(Ordering::Relaxed)
+    }
+
+    /// Parks until `ready` returns a value, or the role comes to this thread, or `limit` has passed
+    /// (then there is neither). The caller uses the role or leaves it.
+    ///
+    /// `ready` is called again after each [`Driver::wake_waiters`], so a caller of that function
+    /// makes `ready` true before. With [`Wakes::Alone`], `ready` is called again whenever the
+    /// thread is unparked.
+    pub fn park<T>(
+        &self,
+        limit: Option<Duration>,
+        wakes: Wakes,
+        mut ready: impl FnMut() -> Option<T>,
+    ) -> (Option<T>, Option<DriverGuard<'_, B>>) {
+        let waiter = match self.enlist(wakes) {
+            Ok(waiter) => waiter,
+            Err(guard) => return (None, Some(guard)),
+        };
+        let begun = limit.map(|limit| (std::time::Instant::now(), limit));
+        loop {
+            if waiter.handed.load(Ordering::Acquire) {
+                return (None, Some(self.held()));
+            }
+            let value = ready();
+            let rest = begun.map(|(begun, limit)| limit.saturating_sub(begun.elapsed()));
+            if value.is_some() || rest.is_some_and(|rest| rest.is_zero()) {
+                return (value, self.delist(&waiter));
+            }
+            park(rest);
+        }
+    }
+
+    /// Wakes all waiters after a change, so that each checks its condition. Costs one load if there
+    /// is none.
+    pub fn wake_waiters(&self) {
+        // Either this load sees the waiter, or the waiter sees the earlier changes, because it
+        // checks its condition after it has enlisted.
+        fence(Ordering::SeqCst);
+        if self.parked.load(Ordering::Relaxed) > 0 {
+            for waiter in self.lock().waiters.iter().filter(|waiter| waiter.wakes == Wakes::WithAll)
+            {
+                waiter.thread.unpark();
+            }
+        }
+    }
+
+    /// Wakes the threads that sleep on the socket, as far as a turn concerns them: the driver for
+    /// news or more work, the helper for more work, and both for a next turn that is due before
+    /// their sleep ends. The caller has made the changes visible by a `SeqCst` fence.
+    pub fn tell_sleepers(&self, news: bool, more: bool, next: Time) {
+        let wake = |sleeper: &Sleeper<B>, at_once: bool| {
+            if at_once { sleeper.wake() } else { sleeper.wake_before(next) }
+        };
+        wake(&self.sleep, news || more);
+        wake(&self.helper, more);
+    }
+
+    /// Wakes the threads that sleep on the socket, so that they check everything again. A thread
+    /// that is only about to sleep sees the results of the turn in its last check.
+    pub fn wake_sleepers(&self) {
+        fence(Ordering::SeqCst);
+        self.sleep.wake();
+        self.helper.wake();
+    }
+
+    /// Returns where and for how long the helper is to sleep. Called by the helper before it
+    /// sleeps.
+    pub fn helper_sleeps(&self, now: Time) -> HelperSleep {
+        let mut state = self.lock();
+        let left_at = self.left_at.load(Ordering::Relaxed);
+        let time = if !self.is_driven() {
+            state.helper_sleep = HELPER_SLEEP;
+            if !self.gaps_are_short() || now.0.saturating_sub(left_at) >= GAP_SHORT_NS {
+                return HelperSleep::Watch;
+            }
+            // Between two drivers of an application that waits again and again. The application
+            // will most likely be back before the helper.
+            HELPER_SLEEP
+        } else {
+            if std::mem::replace(&mut state.seen_left, left_at) != left_at {
+                // Drivers come and go, and a leaving driver would have to wake a helper that sleeps
+                // longer.
+                state.helper_sleep = HELPER_SLEEP;
+            }
+            let doubled = state.helper_sleep.saturating_mul(2).min(HELPER_SLEEP_MAX);
+            std::mem::replace(&mut state.helper_sleep, doubled)
+        };
+        self.helper.go_away(now + time);
+        HelperSleep::Away(time)
+    }
+
+    fn gaps_are_short(&self) -> bool {
+        self.gap.load(Ordering::Relaxed) <= GAP_SHORT_NS
+    }
+
+    fn take(&self) -> Option<DriverGuard<'_, B>> {
+        let free =
+            self.driven.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        free.then(|| self.held())
+    }
+
+    fn held(&self) -> DriverGuard<'_, B> {
+        DriverGuard { driver: self, left: false }
+    }
+
+    /// Enlists a waiter, or makes it the driver if there is none. The lock keeps a leaving driver
+    /// from missing the waiter.
+    fn enlist(&self, wakes: Wakes) -> Result<Arc<Waiter>, DriverGuard<'_, B>> {
+        let mut state = self.lock();
+        if let Some(guard) = self.take() {
+            return Err(guard);
+        }
+        let waiter = Arc::new(Waiter { thread: current(), wakes, handed: AtomicBool::new(false) });
+        state.waiters.push_back(Arc::clone(&waiter));
+        self.parked.store(state.waiters.len(), Ordering::Relaxed);
+        drop(state);
+        fence(Ordering::SeqCst);
+        Ok(waiter)
+    }
+
+    /// Removes a waiter. A waiter that was made the driver meanwhile gets the role.
+    fn delist(&self, waiter: &Arc<Waiter>) -> Option<DriverGuard<'_, B>> {
+        let mut state = self.lock();
+        if waiter.handed.load(Ordering::Relaxed) {
+            return Some(self.held());
+        }
+        state.waiters.retain(|other| !Arc::ptr_eq(other, waiter));
+        self.parked.store(state.waiters.len(), Ordering::Relaxed);
+        None
+    }
+
+    fn release(&self, now: Option<Time>) {
+        let mut state = self.lock();
+        if let Some(waiter) = state.waiters.pop_front() {
+            self.parked.store(state.waiters.len(), Ordering::Relaxed);
+            waiter.handed.store(true, Ordering::Release);
+            drop(state);
+            return waiter.thread.unpark();
+        }
+        let Some(now) = now else { return self.driven.store(false, Ordering::Release) };
+        self.left_at.store(now.0, Ordering::Relaxed);
+        let gaps_are_short = self.gaps_are_short();
+        self.driven.store(false, Ordering::Release);
+        let Some(until) = self.helper.away_until() else { return };
+        if gaps_are_short && until <= now + HELPER_SLEEP {
+            return;
+        }
+        // From here on the helper's sleeps are short again. Other leaving drivers need not wake it
+        // again before it runs.
+        state.helper_sleep = HELPER_SLEEP;
+        let must_signal = self.helper.end();
+        drop(state);
+        if must_signal {
+            self.helper.event.signal();
+        }
+    }
+
+    fn lock(&self) -> Locked<MutexGuard<'_, State>> {
+        // No foreign code runs under this lock, so a panic cannot leave a change half done.
+        locked(|| self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+}
+
+impl<B: Bell> DriverGuard<'_, B> {
+    /// Hands the role to the waiter that has waited longest, or else frees the role. Wakes the
+    /// helper if nobody else would watch the socket soon.
+    pub fn leave(mut self, now: Time) {
+        self.left = true;
+        self.driver.release(Some(now));
+    }
+}
+
+impl<B: Bell> Drop for DriverGuard<'_, B> {
+    fn drop(&mut self) {
+        if !self.left {
+            // A helper that is away polls by itself, because its sleeps are limited.
+            self.driver.release(None);
+        }
+    }
+}
