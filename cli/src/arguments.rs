@@ -179,7 +179,7 @@ pub struct Hello {
 }
 
 impl Run {
-    /// As the launcher wants it.
+    /// Returns the options in the launcher's form.
     pub fn options(self) -> Result<Options, LaunchError> {
         let helper = helper()?;
         // OIKAZE_TIMEOUT and the like, set by the user, reach the nodes with the rest of the
@@ -219,7 +219,7 @@ impl Run {
     }
 }
 
-/// This very command.
+/// Returns the path of this command itself.
 pub fn helper() -> Result<PathBuf, LaunchError> {
     std::env::current_exe().map_err(|source| LaunchError::System {
         doing: "find the oikaze command itself".into(),
@@ -227,7 +227,7 @@ pub fn helper() -> Result<PathBuf, LaunchError> {
     })
 }
 
-/// `NAME=VALUE`, or the launcher's own value of `NAME`.
+/// Parses `NAME=VALUE`, or `NAME` for the launcher's own value.
 fn variable(text: &OsStr) -> Result<(OsString, OsString), LaunchError> {
     let bytes = text.as_bytes();
     let (name, value) = match bytes.iter().position(|&byte| byte == b'=') {
@@ -248,7 +248,8 @@ fn variable(text: &OsStr) -> Result<(OsString, OsString), LaunchError> {
     }
 }
 
-/// Looked at before anything is started, so that it is told once and not by every node.
+/// Checks the faults before anything is started, so that the user gets one error and not one from
+/// every node.
 fn fault(text: &str) -> Result<String, String> {
     text.parse::<FaultSettings>().map(|_| text.to_owned()).map_err(|why| why.to_string())
 }

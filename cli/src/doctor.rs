@@ -1,4 +1,5 @@
-//! `oikaze doctor`: what was found, what is needed, how to mend it.
+//! `oikaze doctor`: checks the machine, and reports what was found, what is needed and how to mend
+//! it.
 
 use oikaze_launch::addresses::Reachable;
 use oikaze_os::features::Without;
@@ -8,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// One thing looked at.
+/// Result of one check.
 #[derive(Clone, Debug, Serialize)]
 struct Line {
     what: String,
@@ -38,7 +39,7 @@ fn word(verdict: Suitability) -> &'static str {
     }
 }
 
-/// Look at everything; status 1 if something will not work.
+/// Runs all checks and prints their results. Returns status 1 if something will not work.
 pub fn doctor(json: bool) -> ExitCode {
     let without = match Without::from_env() {
         Ok(without) => without,
@@ -88,8 +89,8 @@ fn table(lines: &[Line]) -> String {
     text
 }
 
-/// A command that some options want; they say so themselves when it is missing, so that is no
-/// failure.
+/// Checks a command that some options need. A missing command is no failure, because these options
+/// report it themselves.
 fn command(name: &str, package: &str, wanted_by: &str) -> Line {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let at =
@@ -114,7 +115,7 @@ fn command(name: &str, package: &str, wanted_by: &str) -> Line {
     }
 }
 
-/// Loopback, over which nodes of one machine meet.
+/// Checks that loopback is up, over which nodes of one machine meet.
 fn loopback() -> Line {
     let found = Reachable::here(1, true, true)
         .map(|here| here.addresses.iter().any(|at| at.address.is_loopback()));
@@ -127,7 +128,7 @@ fn loopback() -> Line {
     Line { what: "loopback".into(), found, needed, ok: word(ok), fix: fix.into() }
 }
 
-/// Addresses at which other machines could reach this one; the first of many.
+/// Checks the addresses at which other machines could reach this one. Lists the first of them.
 fn interfaces() -> Line {
     const SHOWN: usize = 16;
     let (found, ok) = match Reachable::here(1, true, true) {

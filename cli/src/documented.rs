@@ -1,10 +1,10 @@
-//! Command lines in README, the documents and the help texts parse.
+//! Tests that the command lines in README, the documents and the help texts parse.
 
 use crate::arguments::Arguments;
 use clap::{CommandFactory, Parser};
 use std::process::Command;
 
-/// Words of a line, as the shell divides it.
+/// Splits a line into words as the shell does.
 fn words(line: &str) -> Vec<String> {
     let script = format!("words() {{ printf '%s\\0' \"$@\"; }}; words {line}");
     let output = Command::new("/bin/sh").args(["-c", &script]).output().unwrap();
@@ -13,8 +13,8 @@ fn words(line: &str) -> Vec<String> {
     text.split_terminator('\0').map(str::to_owned).collect()
 }
 
-/// Arguments of `oikaze` if the line calls it, after variables that are set for it. On another
-/// machine (`ssh b oikaze …`), too.
+/// Returns the arguments of `oikaze` if the line calls it. The line may set variables first, or
+/// call it on another machine (`ssh b oikaze …`).
 fn called(line: &str) -> Option<Vec<String>> {
     let words = words(line);
     let at = words.iter().position(|word| word == "oikaze")?;
@@ -24,8 +24,8 @@ fn called(line: &str) -> Option<Vec<String>> {
         .then(|| words.into_iter().skip(at).collect())
 }
 
-/// Panics unless the line parses, and what it starts does if that is `oikaze` again. Returns
-/// whether it calls `oikaze`.
+/// Panics unless the line parses, and also the command that it starts if that is `oikaze` again.
+/// Returns `true` if the line calls `oikaze`.
 fn check(line: &str, source: &str) -> bool {
     let Some(arguments) = called(line) else { return false };
     if let Err(why) = Arguments::try_parse_from(&arguments) {
@@ -36,7 +36,7 @@ fn check(line: &str, source: &str) -> bool {
     program.is_none_or(|program| !program.starts_with("oikaze") || check(&program, source))
 }
 
-/// Lines of a page's blocks that are marked as a shell's, without comments.
+/// Returns the lines of a page's shell blocks, without comments.
 fn shell_lines(page: &str) -> Vec<&str> {
     let mut inside = false;
     let lines = page.lines().filter(|line| {
@@ -79,7 +79,7 @@ fn command_lines_in_help_texts_parse() {
             .skip_while(|line| *line != "Examples:")
             .skip(1)
             .take_while(|line| line.starts_with("  "));
-        // A line without its explanation. Lines that are all explanation begin further in.
+        // Cuts the explanation off each line. Lines that are all explanation are indented further.
         let shown = examples
             .filter(|line| !line.starts_with("   "))
             .map(|line| line.trim().split("   ").next().unwrap_or_default());

@@ -1,11 +1,12 @@
-//! `oikaze hello`: the smallest node. It joins its job, which connects it to all others, and says
-//! where it reaches them.
+//! `oikaze hello`: the smallest node. It joins its job, which connects it to all other nodes, and
+//! prints the addresses at which it reaches them.
 
 use oikaze::Result;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Say hello; status 1 if the job could not be found, or one of its nodes not be reached.
+/// Joins the job and prints its peers. Returns status 1 if the job cannot be found, or a node of it
+/// cannot be reached.
 pub fn hello(limit: Duration) -> ExitCode {
     match meet(limit).and_then(|text| crate::print(&text)) {
         Ok(()) => ExitCode::SUCCESS,

@@ -37,7 +37,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Say it on standard output. Whoever read that and left has seen enough.
+/// Prints text on standard output. A reader that closes the pipe is no error, because it has read
+/// enough.
 fn print(text: &str) -> oikaze::Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

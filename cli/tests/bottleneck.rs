@@ -1,6 +1,6 @@
-//! A Wind flow and a kernel CUBIC TCP flow through one bottleneck: a router between two hosts,
-//! shaped by tbf. Needs root; skipped otherwise. Which flow gets how much is the kernel's and the
-//! machine's business; that neither starves is ours.
+//! Sends a Wind flow and a kernel CUBIC TCP flow through one bottleneck: a router between two
+//! hosts, shaped by tbf. The kernel and the machine decide the share of each flow. The test checks
+//! that neither starves. Needs root; skipped otherwise.
 
 mod support;
 use std::io::{Read, Write};
@@ -9,19 +9,19 @@ use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 use support::*;
 
-/// MiB that Wind sends: enough for CUBIC, which takes seconds to find its share.
+/// MiB that Wind sends, which is enough for CUBIC to find its share within seconds.
 const VOLUME: u32 = 100;
 /// Environment variable for the role of this process, when the test starts it again inside a
 /// namespace.
 const ROLE: &str = "OIKAZE_TEST_ROLE";
 const SINK: &str = "10.97.1.2:5001";
 
-/// Two hosts with a router between them, whose lines are narrow; removed with the test.
+/// Two hosts and a router between them with narrow lines. Dropping the value removes them.
 ///
-/// Not with the bottleneck at a host's own device, as slow network cards are: TCP keeps no more
-/// than a millisecond's worth or two in a queue of its own host (small queues:
-/// tcp_limit_output_bytes), so that beside anybody else who fills that queue it has what they leave
-/// it.
+/// The bottleneck is not at a host's own device, as it is with slow network cards. There TCP keeps
+/// only a millisecond or two of data in the queue of its own host (small queues:
+/// tcp_limit_output_bytes). Beside any other sender that fills this queue, TCP would get only the
+/// rest.
 struct Narrow {
     hosts: Cable,
     router: String,
@@ -75,12 +75,12 @@ fn role(namespace: &str, role: &str) -> Running {
     Running::start(command.env(ROLE, role).stdin(Stdio::null()).stdout(Stdio::piped()))
 }
 
-/// Microseconds, of the clock that all processes here have in common.
+/// Returns microseconds of a clock that all processes of the test have in common.
 fn now() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros()
 }
 
-/// Not a test by itself: the two ends of the TCP flow, each in its namespace.
+/// Runs one of the two ends of the TCP flow, each in its namespace. Not a test by itself.
 #[test]
 fn plays_its_role() {
     match std::env::var(ROLE).as_deref() {
@@ -138,7 +138,7 @@ fn beside_cubic_tcp_neither_starves() {
     let wind =
         rest.split(',').next().and_then(|figure| figure.parse::<f64>().ok()).expect("a number")
             * 8e9;
-    // Wind has sent its volume just now: what TCP had alone, before and afterwards, is no matter of
+    // Wind has just sent its volume. TCP's bytes before and after that time say nothing about
     // shares.
     let span = f64::from(VOLUME) * 8.0 * 1048576.0 / wind * 1e6;
     let (_, told) = sink.finish();
@@ -156,6 +156,6 @@ fn beside_cubic_tcp_neither_starves() {
         tcp / 1e6,
         share * 100.0
     );
-    // A fifth of a fair share.
+    // Each flow must get at least a fifth of a fair share.
     assert!((0.1..=0.9).contains(&share), "Wind {wind}, TCP {tcp} bit/s");
 }

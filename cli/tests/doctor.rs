@@ -23,8 +23,7 @@ fn it_speaks_json() {
     }
 }
 
-/// Output that cannot be written is an error like others, except that a reader may have read
-/// enough.
+/// Output that cannot be written is an error like others, unless the reader has closed the pipe.
 #[test]
 fn output_that_nobody_takes() {
     for json in [&["doctor"][..], &["doctor", "--json"], &["hello"]] {
@@ -44,7 +43,8 @@ fn output_that_nobody_takes() {
     }
 }
 
-/// Measurements of this machine are kept in a file that may be damaged in any way.
+/// Damage of any kind to the file that keeps measurements of this machine is reported and does no
+/// harm.
 #[test]
 fn a_damaged_measurement_is_told_and_harms_nothing() {
     let cache = std::env::temp_dir().join(format!("oikaze-test-{}-doctor", std::process::id()));
@@ -72,7 +72,7 @@ fn a_damaged_measurement_is_told_and_harms_nothing() {
             told["found"].contains("it is damaged") && told["fix"].contains("remove the file"),
             "{told:?}"
         );
-        // It was measured anew, all the same.
+        // The measurement was repeated all the same.
         assert_eq!(
             found(&now, "moving pays, alone").is_some(),
             found(&before, "moving pays, alone").is_some()

@@ -7,13 +7,13 @@ use support::*;
 /// Set for nodes: name of the program to run.
 const NODE: &str = "DOCUMENTS_TEST_PROGRAM";
 
-/// The programs, compiled. `tests/shown.rs` keeps the file equal to what the documents show.
+/// Compiled programs. `tests/shown.rs` keeps the file equal to the programs in the documents.
 #[allow(unused, clippy::all, clippy::pedantic)]
 mod programs {
     include!("documents/programs.rs");
 }
 
-/// A node of the job, run by the launcher that a test below started.
+/// Runs a node of a job that a test below started.
 #[test]
 #[ignore = "a node, started by the other tests"]
 fn node() {
@@ -24,7 +24,7 @@ fn node() {
     assert_eq!(start(), std::process::ExitCode::SUCCESS);
 }
 
-/// Run one program on `nodes` nodes.
+/// Runs one program on `nodes` nodes.
 fn run((name, aborts): (&str, bool), nodes: u32) {
     // END-3.1: a node that has aborted does not stay for the failure time.
     let limits = ["--timeout", "60", "--failure-time", "120000"];
@@ -33,7 +33,7 @@ fn run((name, aborts): (&str, bool), nodes: u32) {
     command.args(limits);
     of_test_nodes(&mut command, "DOCUMENTS_TEST");
     let (status, out, err) = finish(&mut command);
-    // An abort is a failure for the launcher.
+    // The launcher reports an abort as a failure.
     let expected = if aborts { Some(1) } else { Some(0) };
     assert_eq!(status, expected, "{name} on {nodes} nodes:\n{out}{err}");
     let ran = out.matches("test result: ok. 1 passed").count();
@@ -52,7 +52,7 @@ fn programs_in_pages_run_on_1_2_and_4_nodes() {
     }
 }
 
-/// One node is `cargo test --doc`.
+/// `cargo test --doc` runs these programs on one node.
 #[test]
 fn programs_in_documentation_run_on_2_and_4_nodes() {
     let examples = programs::PROGRAMS.iter().filter(|(name, ..)| name.contains(".rs "));

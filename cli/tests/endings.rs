@@ -1,5 +1,5 @@
-//! How the end of one node becomes known to each sort of wait (spec/ending.md): the whole table, on
-//! real processes, over rings and over the network.
+//! Checks how each kind of wait learns of the end of one node (spec/ending.md). Covers the whole
+//! table with real processes, over rings and over the network.
 
 mod support;
 
@@ -9,23 +9,23 @@ use std::process::ExitCode;
 use std::time::Instant;
 use support::*;
 
-/// Tells the node how node 0 ends.
+/// Set for nodes: the way in which node 0 ends.
 const MARK: &str = "ENDINGS_OF";
-/// Waits of the nodes of a job, by rank. Node 0 is the one that ends.
+/// Waits of the nodes of a job, by rank. Node 0 is the node that ends.
 const WAITS: [&str; 10] =
     ["", "message", "word", "push", "name", "get", "lock", "page", "barrier", "any"];
-/// Bound for a wait that ends "at once", with room for a machine that does other things, too
-/// (END-2.4).
+/// Time limit for a wait that ends "at once", with room for a busy machine (END-2.4).
 const SOON_MS: u128 = 3_000;
 
-/// A line in which a node tells of its wait: `outcome MILLISECONDS TEXT`.
+/// Result of a node's wait, from its line `waited OUTCOME MILLISECONDS TEXT`.
 struct Said {
     ok: bool,
     milliseconds: u128,
     text: String,
 }
 
-/// Runs a job whose node 0 ends in this way; what the other nodes say, and the whole output.
+/// Runs a job whose node 0 ends in this way. Returns the results of the other nodes, the status and
+/// the whole output.
 fn run(
     ending: &str,
     options: &[&str],
@@ -54,8 +54,8 @@ fn run(
     (said, status, out)
 }
 
-/// Everything that waits for node 0 ends in time; those in `done` well, all others with an error
-/// that names the cause.
+/// Checks that every wait for node 0 ends in time. Waits in `done` must succeed. All others must
+/// fail with an error that names the cause.
 fn check(ending: &str, done: &[&str], cause: &str, options: &[&str]) {
     check_with(ending, done, cause, options, |_| {});
 }
@@ -79,14 +79,14 @@ fn check_with(
             "{ending}: {wait}: {:?} lacks {cause:?}",
             said.text
         );
-        // The wait for anybody ends when the others have ended by their own errors.
+        // The wait for any node ends only when the others have ended by their own errors.
         let limit = if *wait == "any" { 4 * SOON_MS } else { SOON_MS };
         assert!(said.milliseconds < limit, "{ending}: {wait} took {} ms", said.milliseconds);
     }
 }
 
-/// A job over rings, and one over the network (nodes with injected faults share no memory; a
-/// sequence without faults).
+/// Options for a job over rings, and for one over the network. Nodes with injected faults share no
+/// memory, and this fault sequence is empty.
 const MEDIA: [&[&str]; 2] = [&[], &["--fault", "seed=1"]];
 
 /// END-1.1, END-1.2, END-2.1, END-2.2, END-2.3 and END-2.4: node 0 returns from `main`.
@@ -104,7 +104,7 @@ fn waits_for_a_node_that_fails_end_with_its_error() {
         let (said, status, out) = run("error", medium, |_| {});
         assert!(status != 0 && said.len() == WAITS.len() - 1, "{out}");
         for said in said.values() {
-            // A page that is loaded gives its last bytes.
+            // A wait for a page may still receive its last bytes.
             let told = said.text.contains("node 0 aborted the job: the input is not a number");
             assert!(told || said.ok && said.text.is_empty(), "{}", said.text);
         }
@@ -112,7 +112,7 @@ fn waits_for_a_node_that_fails_end_with_its_error() {
     }
 }
 
-/// END-1.4, END-1.5: killed, or ended without leaving.
+/// END-1.4, END-1.5: node 0 is killed, or ends without leaving.
 #[test]
 fn waits_for_a_dead_node_end() {
     for medium in MEDIA {
@@ -121,7 +121,7 @@ fn waits_for_a_dead_node_end() {
     }
 }
 
-/// END-1.4: cut off, as a stopped process is.
+/// END-1.4: node 0 is stopped, so it sends nothing.
 #[test]
 fn waits_for_a_silent_node_end_within_the_failure_time() {
     for medium in MEDIA {
@@ -129,7 +129,7 @@ fn waits_for_a_silent_node_end_within_the_failure_time() {
     }
 }
 
-/// END-3.3: what waits when the time limit passes fails with that.
+/// END-3.3: a wait fails when the time limit passes.
 #[test]
 fn waits_end_when_the_time_limit_of_the_job_passes() {
     let (said, status, out) = run("never", &["--timeout", "3"], |_| {});
@@ -138,8 +138,8 @@ fn waits_end_when_the_time_limit_of_the_job_passes() {
     assert!(limits > 0, "{out}");
 }
 
-/// END-4.1, END-4.2 and END-4.3: survivors work on without the dead node, know of it, and leave in
-/// order.
+/// END-4.1, END-4.2 and END-4.3: survivors work on without the dead node, know of its death, and
+/// leave in order.
 #[test]
 fn survivors_go_on_after_a_death() {
     for medium in MEDIA {
@@ -164,7 +164,7 @@ fn leave_says_for_whom_it_waits() {
     assert!(err.contains("node 0 has left its work and waits in leave for node 1"), "{err}");
 }
 
-/// Not a test: a node of the jobs above.
+/// Runs a node of the jobs above. Not a test.
 #[test]
 #[ignore = "a node of the other tests"]
 fn node() {
@@ -173,7 +173,7 @@ fn node() {
         "survive" => oikaze::run(|job| Ok(survive(job)?)),
         "late" => oikaze::run(|job| {
             if job.rank() == 1 {
-                // Node 0 waits in leave until its line has been written.
+                // Node 1 waits until node 0 has printed its line about leave.
                 let begun = Instant::now();
                 until("node 0 has waited", || begun.elapsed().as_millis() > 2_500);
             }
@@ -181,7 +181,7 @@ fn node() {
         }),
         _ => oikaze::run(|job| Ok(end_or_wait(job, &ending)?)),
     };
-    // The test harness would make a status of its own of it.
+    // The test harness would replace the status by its own.
     std::process::exit(i32::from(code != ExitCode::SUCCESS));
 }
 
@@ -216,7 +216,7 @@ fn end_or_wait(job: &Job, ending: &str) -> std::result::Result<(), String> {
     let stage = stage(job).map_err(|error| error.to_string())?;
     if me == 0 {
         println!("\nends");
-        // Its regions and its lock are still there when it leaves.
+        // Regions and lock of node 0 must still exist when it leaves.
         std::mem::forget(stage);
         return match ending {
             "leave" => Ok(()),
@@ -225,7 +225,7 @@ fn end_or_wait(job: &Job, ending: &str) -> std::result::Result<(), String> {
             "exit" => std::process::exit(0),
             "stop" => {
                 kill(std::process::id(), 19);
-                // The signal may take a moment.
+                // The signal may take a moment to stop the process.
                 job.receive(None, None).map(drop).map_err(|error| error.to_string())
             }
             "never" => job.receive(None, None).map(drop).map_err(|error| error.to_string()),
@@ -268,7 +268,7 @@ fn stage(job: &Job) -> Result<Stage> {
         (0..2).try_for_each(|_| own.try_push(b"full"))?;
     }
     job.barrier()?;
-    // Node 0 ends when all others have passed the barrier.
+    // Node 0 ends after all others have passed the barrier.
     match me {
         0 => (1..job.size()).try_for_each(|_| job.receive(None, None).map(drop))?,
         // Node 0 may end before it has acknowledged the message that it has read.
@@ -286,7 +286,7 @@ impl Stage {
             "word" => self.own.wait_until_by(0, 0, None, |word| word != 0).map(drop),
             "push" => self.full.push(b"more", None),
             "name" => zero.region("never published").map(drop),
-            // Again and again until node 0 has ended, and then still served or an error.
+            // Waits until node 0 has ended. After that, the get is either still served or fails.
             "get" => {
                 job.receive(Some(0), None).expect_err("node 0 sends nothing");
                 let got: Operation<u64> = self.there.fetch_add(0, 1);

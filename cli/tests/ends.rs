@@ -1,5 +1,5 @@
-//! Ends of jobs: aborts by nodes, survivors that go on, the time limit, Ctrl-Z; and what nodes
-//! learn of each other's ends.
+//! Tests of how jobs end: aborts by nodes, survivors that go on, the time limit, Ctrl-Z. Also tests
+//! how nodes learn of each other's ends.
 
 mod support;
 use oikaze_launch::{Bootstrap, environment};
@@ -9,10 +9,10 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 use support::*;
 
-/// Set for the nodes of these tests; the value says what they do.
+/// Set for the nodes of these tests.
 const MARK: &str = "OIKAZE_TEST_ENDS";
 
-/// A job whose nodes are the test `node` below.
+/// Returns the command for a job whose nodes are the test `node` below.
 fn run_nodes(options: &[&str], act: &str) -> Command {
     let mut command = oikaze(&["run"]);
     command.args(options);
@@ -21,7 +21,7 @@ fn run_nodes(options: &[&str], act: &str) -> Command {
     command
 }
 
-/// Not a test: a node of the jobs below. The last argument says what it does.
+/// Runs a node of the jobs below. The last argument names its action. Not a test.
 #[test]
 #[ignore = "a node of other tests"]
 fn node() {
@@ -56,8 +56,8 @@ fn node() {
             node.keep_going();
             node.fence("asked", DEADLINE).unwrap();
             wait_for_end(node.as_ref(), 1);
-            // The launcher has decided by now: it tells the store of the end first, and of an abort
-            // at once after it.
+            // The launcher has decided by now, because it tells the store first of the end and then
+            // at once of an abort.
             let _ = node.get("nothing", Duration::ZERO);
             println!("told: {:?}", node.aborted());
         }
@@ -78,7 +78,7 @@ fn node() {
                 text(&child.stdout).contains("memfd"),
                 text(&child.stdout).contains(&secret)
             );
-            // Joining may be tried again in this process.
+            // This process may try again to join.
             let lookup = |name: &str| std::env::var(name).ok();
             let again = environment::read_place(&lookup).unwrap().unwrap();
             assert!(again.secret == *node.secret());
@@ -116,7 +116,8 @@ fn keep_going_lets_survivors_learn_of_a_death_and_end_well() {
         1,
         "{err}"
     );
-    // A survivor that is told first may have ended before the other one asks: either is a reason.
+    // A survivor that learns of the death first may end before the other one asks, so either node
+    // may be the reason.
     assert_eq!(out.matches("told: the meeting of all nodes failed: node ").count(), 2, "{out}");
     assert!(
         out.contains(
@@ -169,7 +170,8 @@ fn secret_does_not_reach_the_children_of_a_node() {
     assert_eq!((status, out.contains("memfd false secret false")), (Some(0), true), "{out}{err}");
     let (status, out, err) = finish(&mut run_nodes(&["--secret-in-environment"], "has a child"));
     assert_eq!((status, out.contains("memfd false secret true")), (Some(0), true), "{out}{err}");
-    // Programs one after the other each join by the same descriptor; a wrapper leaves it open.
+    // Programs that run one after the other each join by the same descriptor. A wrapper leaves it
+    // open.
     let script = format!("{OIKAZE} hello && env {OIKAZE} hello");
     let (status, out, err) = finish(&mut run_script(&[], &script));
     assert_eq!((status, out.matches("node 0 of 1").count()), (Some(0), 2), "{err}");
@@ -188,7 +190,7 @@ fn state(pid: u32) -> char {
     stat.rsplit(") ").next().and_then(|rest| rest.chars().next()).unwrap_or('?')
 }
 
-/// The nodes' numbers, as each prints its own.
+/// Returns the process numbers that the nodes print.
 fn pids(job: &mut Running, nodes: usize) -> Vec<u32> {
     (0..nodes).map(|_| job.line("[").rsplit(' ').next().unwrap().parse().unwrap()).collect()
 }
@@ -197,7 +199,7 @@ fn all(pids: &[u32], wanted: char) {
     until(&format!("all are in state {wanted}"), || pids.iter().all(|&pid| state(pid) == wanted));
 }
 
-/// LAUNCH-4.1: also for a second time, and for the other signals of job control.
+/// LAUNCH-4.1: also works a second time, and for the other signals of job control.
 #[test]
 fn ctrl_z_stops_the_nodes_and_then_the_launcher() {
     let script = "trap 'exit 0' TERM; sleep 1000 & echo pid $$; wait";
@@ -210,7 +212,7 @@ fn ctrl_z_stops_the_nodes_and_then_the_launcher() {
         job.signal(18);
         all(&nodes, 'S');
     }
-    // Told to end while it is stopped, it ends as soon as it goes on.
+    // A launcher that gets SIGTERM while it is stopped ends as soon as it goes on.
     job.signal(20);
     all(&[job.child.id()], 'T');
     job.signal(15);
@@ -218,7 +220,7 @@ fn ctrl_z_stops_the_nodes_and_then_the_launcher() {
     assert_eq!(job.finish().0, 0);
 }
 
-/// LAUNCH-4.1, over an agent.
+/// LAUNCH-4.1: the same over an agent.
 #[test]
 fn ctrl_z_stops_nodes_on_other_hosts() {
     let shell = Shell::new("suspend-rsh", "shift; exec \"$@\"");
@@ -247,7 +249,7 @@ fn quit_reaches_the_nodes_and_the_second_one_kills() {
     assert_eq!(job.finish().0, 137);
 }
 
-/// LAUNCH-5.1 and 5.2: bytes of `input` as they come out.
+/// LAUNCH-5.1 and 5.2: the bytes of `input` come out unchanged.
 #[test]
 fn output_passes_unchanged() {
     let long = [&b"x".repeat(300_000)[..], b"\n"].concat();
@@ -344,7 +346,7 @@ fn programs_that_cannot_run_are_named_with_the_cause() {
             assert!(err.contains(word) && !err.contains("os error"), "{name}: {err}");
         }
     }
-    // Without a first line, a text is given to sh.
+    // A text without `#!` line is given to sh.
     let path = folder.join("plain");
     std::fs::write(&path, "echo plain\n").unwrap();
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();

@@ -1,9 +1,9 @@
-//! `oikaze run --hosts`, with a script in place of ssh that runs the agent here.
+//! Tests `oikaze run --hosts`, with a script in place of ssh that runs the agent on this host.
 
 mod support;
 use support::*;
 
-/// Drops the host's name and runs the rest, as ssh's far end would.
+/// Script that drops the host's name and runs the rest, as ssh's far end would.
 const HERE: &str = "host=$1; shift; FAKE_HOST=$host exec /bin/sh -c \"$*\"";
 
 fn hosts(options: &[&str], shell: &Shell, program: &[&str]) -> std::process::Command {
@@ -113,8 +113,8 @@ fn signals_go_far_and_a_killed_launcher_leaves_nobody_there() {
 #[test]
 fn nodes_on_hosts_that_are_namespaces() {
     let Some(_turn) = namespaces() else { return };
-    // Two real networks joined by a cable: this namespace cannot be used, as the launcher must be
-    // reachable from both.
+    // Two real networks joined by a cable. The test's own namespace cannot take part, because both
+    // ends must reach the launcher.
     let cable = Cable::new("hosts", ["1500", "1500"], ["10.98.0.1/24", "10.98.0.2/24"]);
     let (status, out, err) =
         finish(cable.run(&Shell::enter("netns"), &[]).args(["--", OIKAZE, "hello"]));

@@ -1,4 +1,4 @@
-//! Nodes of one machine as processes: killed, in containers, switched off.
+//! Nodes of one machine as processes: killed, in containers, and without shared memory.
 
 mod support;
 
@@ -16,7 +16,7 @@ fn peers(pids: &[u64]) -> Vec<Value> {
     own.map(|node| node["peers"][0].clone()).collect()
 }
 
-/// A job of two that exchanges without end; its processes.
+/// Starts a job of two nodes that exchange messages without end. Returns the job and its processes.
 fn endless(options: &[&str], directory: Option<&PathBuf>) -> (Running, Vec<u64>) {
     let script =
         format!("echo pid $$; exec {OIKAZE} perf put --shared --size 64 --iterations 4000000000");
@@ -29,7 +29,7 @@ fn endless(options: &[&str], directory: Option<&PathBuf>) -> (Running, Vec<u64>)
     (job, pids)
 }
 
-/// Until both nodes say of each other that they are up, and whether they share memory.
+/// Waits until both nodes report each other as up, with `shared` rings.
 fn until_up(pids: &[u64], shared: u64) {
     let begun = Instant::now();
     let mut last = Vec::new();
@@ -41,7 +41,7 @@ fn until_up(pids: &[u64], shared: u64) {
     }
 }
 
-/// MEM-16.7: long before the failure time, and nothing is left.
+/// MEM-16.7: waits end long before the failure time, and no file is left.
 #[test]
 fn a_killed_local_peer_ends_every_wait_and_leaves_nothing() {
     let directory = std::env::temp_dir().join(format!("oikaze-local-peers-{}", std::process::id()));
@@ -91,14 +91,14 @@ fn it_can_be_switched_off_and_what_is_wrong_with_a_directory_does_no_harm() {
     }
 }
 
-/// MEM-16.8: another user's process is left to the network.
+/// MEM-16.8: another user's process is reached over the network.
 #[test]
 fn another_user_is_no_local_peer() {
     let me = std::process::Command::new("id").arg("-u").output().unwrap();
     if text(&me.stdout).trim() != "0" {
         return skip("it needs root, to become another user");
     }
-    // Node 1 becomes another user; it reads its program from where that user may.
+    // Node 1 becomes another user, and reads its program from a place that this user may read.
     let program = std::env::temp_dir().join(format!("oikaze-other-user-{}", std::process::id()));
     std::fs::copy(OIKAZE, &program).unwrap();
     let path = program.display();
@@ -114,8 +114,9 @@ fn another_user_is_no_local_peer() {
     std::fs::remove_file(&program).unwrap();
 }
 
-/// MEM-16.7: the end of a process of another pid namespace, whose number means nothing here, is
-/// known from the socket (Linux 6.5). Its launcher does not see it: a shell stays.
+/// MEM-16.7: a node learns from the socket (Linux 6.5) that a peer in another pid namespace has
+/// ended, because the peer's process number means nothing here. The launcher does not see this end,
+/// because a shell stays.
 #[test]
 fn a_killed_local_peer_of_another_pid_namespace_ends_every_wait() {
     let other = std::process::Command::new("unshare").args(["--pid", "--fork", "true"]).status();

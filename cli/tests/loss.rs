@@ -1,5 +1,5 @@
-//! Messages of all classes, puts and gets between real sockets whose datagrams the kernel drops at
-//! random (nftables), and through the fault wrapper. Needs root; skipped otherwise.
+//! Sends messages of all classes, puts and gets between real sockets. The kernel drops datagrams at
+//! random (nftables), and the fault wrapper adds faults. Needs root; skipped otherwise.
 
 mod support;
 use oikaze::{Class, Region, Rights};
@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use support::*;
 
-/// Messages each way.
+/// Number of messages in each direction.
 const MESSAGES: u64 = 300;
-/// Puts each way, each fetched back.
+/// Number of puts in each direction. Each is fetched back.
 const PUTS: u64 = 20;
 /// Bytes of one put.
 const PUT: usize = 64 << 10;
@@ -22,7 +22,7 @@ fn class_of(number: u64) -> Class {
     [Class::Ordered, Class::Unordered, Class::Sync, Class::Unordered][number as usize % 4]
 }
 
-/// Mostly small, some in a few fragments, some in many.
+/// Returns a body: mostly small, sometimes in a few fragments, sometimes in many.
 fn body_of(from: u32, number: u64) -> Vec<u8> {
     let len = match number % 25 {
         0 => 100_000,
@@ -32,8 +32,7 @@ fn body_of(from: u32, number: u64) -> Vec<u8> {
     (0..len).map(|at| (at * 31 + (at >> 8) + number * 7 + u64::from(from)) as u8).collect()
 }
 
-/// A node of the job, run by the launcher that a test below started. It begins when rank 0 is told
-/// to.
+/// Runs a node of a job that a test below started. The job begins when rank 0 reads a line.
 #[test]
 #[ignore = "a node, started by the other tests"]
 fn node() {
@@ -86,8 +85,9 @@ fn node() {
     job.leave().unwrap();
 }
 
-/// Drops so many of the packets of these protocols that the namespace sends, at its device. (What
-/// comes in may be taken before any filter.) False: there is no nft, or it cannot do that.
+/// Makes the namespace drop this share of the packets of these protocols that it sends, at its
+/// device. (Received packets may be taken before any filter.) Returns `false` if nft is missing or
+/// cannot do that.
 fn drop_some(namespace: &str, device: &str, protocols: &str, percent: u32) -> bool {
     let rules = format!(
         "table netdev oikaze {{ chain leaving {{ type filter hook egress device {device} priority 0; \
@@ -103,7 +103,8 @@ fn drop_some(namespace: &str, device: &str, protocols: &str, percent: u32) -> bo
     child.wait().is_ok_and(|status| told && status.success())
 }
 
-/// Two nodes as above; each loses so much of what arrives, and has these faults.
+/// Runs two nodes as above, each of which loses this share of the packets that it sends, and has
+/// these faults.
 fn exchange(percent: u32, fault: Option<&str>) {
     let Some(_turn) = namespaces() else { return };
     let mut command =
@@ -148,8 +149,8 @@ fn packets_are_dropped_and_the_fault_wrapper_adds_to_it() {
     exchange(10, Some("loss=0.1,duplicate=0.1,reorder=0.2,corrupt=0.02,seed=12"));
 }
 
-/// Starts jobs of three nodes on two hosts, one after the other, over a cable that loses this share
-/// of TCP and UDP.
+/// Runs jobs of three nodes on two hosts, one after the other, over a cable that loses this share
+/// of TCP and UDP packets.
 fn join(jobs: u32, percent: u32) {
     let Some(_turn) = namespaces() else { return };
     let cable = Cable::new("join", ["1500", "1500"], ["10.91.0.1/24", "10.91.0.2/24"]);
@@ -168,8 +169,8 @@ fn join(jobs: u32, percent: u32) {
     }
 }
 
-/// Joining tries again, over new connections, until the meeting time is over. OIKAZE_JOINS: for so
-/// many jobs.
+/// Joining retries over new connections until the meeting time is over. OIKAZE_JOINS sets the
+/// number of jobs.
 #[test]
 fn nodes_join_over_a_path_that_loses_three_packets_of_ten() {
     let jobs = std::env::var("OIKAZE_JOINS").ok().and_then(|count| count.parse().ok());

@@ -1,5 +1,5 @@
-//! `oikaze run --netns`: nodes in network namespaces of their own, and none left behind. Needs
-//! root; skipped otherwise.
+//! Tests `oikaze run --netns`: nodes in network namespaces of their own, of which none is left
+//! behind. Needs root; skipped otherwise.
 
 mod support;
 use support::*;
@@ -66,8 +66,8 @@ fn the_guard_removes_what_a_killed_launcher_left() {
 #[test]
 fn a_later_launcher_removes_what_nobody_else_did() {
     let Some(_turn) = namespaces() else { return };
-    // A process that is gone for certain: its number cannot be in use while we hold it unreaped,
-    // nor was it ever a launcher.
+    // A process that certainly no longer runs. Its number is not in use while this test has not
+    // reaped it, and it never was a launcher.
     let mut gone = std::process::Command::new("/bin/true").spawn().unwrap();
     gone.wait().unwrap();
     let left = format!("oik-{}-0", gone.id());

@@ -1,5 +1,5 @@
-//! Paths of real network devices that become narrow under a job, with a word and without (WIND-8);
-//! and jobs without IPv4. Needs root; skipped otherwise.
+//! Tests paths over real network devices whose MTU shrinks under a job, with and without an error
+//! from the network (WIND-8), and jobs without IPv4. Needs root; skipped otherwise.
 
 mod support;
 use oikaze::{Region, Rights};
@@ -15,9 +15,9 @@ const TRANSFER: usize = 512 << 10;
 /// Set for nodes.
 const NODE: &str = "PATH_TEST_NODE";
 
-/// A node of the job, run by the launcher that a test below started. Rank 0 puts and gets all the
-/// time and looks at every byte; for each line it is told, it says "verified" once three more round
-/// trips that began afterwards are right.
+/// Runs a node of a job that a test below started. Rank 0 puts and gets all the time and checks
+/// every byte. For each line that it reads, it prints "verified" after three more correct round
+/// trips that began later.
 #[test]
 #[ignore = "a node, started by the other tests"]
 fn node() {
@@ -62,7 +62,8 @@ fn node() {
     job.leave().unwrap();
 }
 
-/// `oikaze run OPTIONS` of two nodes as above, and how to speak to the first.
+/// Starts a command `oikaze run OPTIONS` with two nodes as above. Returns the job and the input of
+/// its first node.
 fn start(mut command: Command) -> (Running, ChildStdin) {
     of_test_nodes(&mut command, NODE);
     let mut job = Running::start(&mut command);
@@ -71,7 +72,7 @@ fn start(mut command: Command) -> (Running, ChildStdin) {
     (job, input)
 }
 
-/// Checks that data that rank 0 sends from now on arrive.
+/// Checks that data which rank 0 sends from now on arrive.
 fn verified(job: &mut Running, input: &mut ChildStdin) {
     input.write_all(b"go on\n").unwrap();
     job.line("[0] verified");
@@ -85,8 +86,8 @@ fn end(mut job: Running, input: ChildStdin) {
     assert_eq!(status, 0, "{out}");
 }
 
-/// Without segmentation offload, for large buffers pass narrow virtual devices uncut, as no cable
-/// lets them.
+/// Returns a command without segmentation offload, because large buffers pass narrow virtual
+/// devices uncut, which no cable allows.
 fn cabled() -> Command {
     oikaze(&[
         "run",
@@ -102,7 +103,8 @@ fn cabled() -> Command {
     ])
 }
 
-/// 9000 → 1500 → 1280 and back, in the bridge, of which no word reaches the nodes.
+/// Changes the MTU of the bridge from 9000 to 1500, 1280 and back. The nodes get no error from the
+/// bridge.
 #[test]
 fn a_black_hole_under_a_running_transfer() {
     let Some(_turn) = namespaces() else { return };
@@ -116,8 +118,8 @@ fn a_black_hole_under_a_running_transfer() {
     end(job, input);
 }
 
-/// The interface of one node shrinks: its own system refuses what is larger, the other's datagrams
-/// vanish.
+/// The interface of one node shrinks. Its own system refuses larger datagrams. Those of the other
+/// node vanish.
 #[test]
 fn an_interface_shrinks_under_a_running_transfer() {
     let Some(_turn) = namespaces() else { return };
@@ -151,8 +153,8 @@ fn without_ipv4() {
     end(job, input);
 }
 
-/// Whether this datagram arrives is decided at its receiver, by the rule (nftables, in a chain of
-/// this hook). `None`: there is no nft.
+/// Adds a rule (nftables) that decides at the receiver if a datagram arrives. Returns `None` if
+/// there is no nft.
 fn rule(namespace: &str, chain: &str, rule: &str) -> Option<()> {
     let script = format!("table {chain} {{\n chain {rule}\n}}\n");
     let mut command = Command::new("ip");
@@ -165,8 +167,8 @@ fn rule(namespace: &str, chain: &str, rule: &str) -> Option<()> {
     nft.wait().ok()?.success().then_some(())
 }
 
-/// A job of two nodes over a path on which both ends drop what the rule says: its transfers are
-/// verified, it ends well, and the first node has printed this fallback once.
+/// Runs a job of two nodes over a path on which both ends drop what the rules say. Checks that its
+/// transfers are right, that it ends well, and that each node has printed this fallback once.
 fn falls_back(name: &str, rules: &[(&str, &str)], fallback: &str) {
     falls_back_with(name, rules, fallback, |_| true);
 }
@@ -193,7 +195,7 @@ fn falls_back_with(
     let mut command = cable.run(&shell, &["--failure-time", "20000"]);
     of_test_nodes(&mut command, NODE);
     let mut child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
-    // Few transfers: the first node ends when its input does.
+    // Closed input makes the first node end after a few transfers.
     drop(child.stdin.take());
     let output = child.wait_with_output().unwrap();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -205,7 +207,7 @@ fn falls_back_with(
     );
 }
 
-/// WIND-8.10, WIND-8.12: datagrams that the sender did not cut yet do not arrive.
+/// WIND-8.10, WIND-8.12: datagrams that the sender has not cut do not arrive.
 #[test]
 fn path_that_loses_uncut_trains_is_used_without_segmentation_offload() {
     let chain = "i { type filter hook input priority 0; meta l4proto udp iifname e meta length > 1500 drop; }";
@@ -216,8 +218,8 @@ fn path_that_loses_uncut_trains_is_used_without_segmentation_offload() {
     );
 }
 
-/// WIND-8.10: the receiver's kernel joins datagrams that come one by one, too, and something behind
-/// that loses what is joined.
+/// WIND-8.10: the receiver's kernel also joins datagrams that come one by one, and a filter behind
+/// it drops the joined ones.
 #[test]
 fn receiver_that_loses_what_its_kernel_has_joined_is_reached_all_the_same() {
     let chain = "i { type filter hook input priority 0; meta l4proto udp iifname e meta length > 1500 drop; }";

@@ -1,4 +1,4 @@
-//! `oikaze perf` with few operations: what it prints, not how fast this machine is.
+//! Tests `oikaze perf` with few operations. Checks its output, and not the speed of this machine.
 
 mod support;
 
@@ -10,7 +10,7 @@ const QUICK: [&str; 4] = ["--iterations", "100", "--only", "latency"];
 #[test]
 fn percentiles_in_json() {
     for test in ["put", "message", "put-done", "get", "fetch-add", "compare-swap"] {
-        // Over the network: what goes through memory has no round trips.
+        // Over the network, because transfers through shared memory have no round trips.
         let mut perf = oikaze(&[&["perf", test, "--json"][..], &QUICK].concat());
         let (status, out, err) = finish(perf.env("OIKAZE_WITHOUT", "shm"));
         assert_eq!(status, Some(0), "{test}: {err}");

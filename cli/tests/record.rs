@@ -1,4 +1,5 @@
-//! `OIKAZE_PCAP` and `OIKAZE_TRACE` on a real job, and the dissector on what they wrote.
+//! Tests `OIKAZE_PCAP` and `OIKAZE_TRACE` on a real job, and the dissector on the files that they
+//! wrote.
 
 mod support;
 
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::{OIKAZE, finish, oikaze, skipped, text};
 
-/// A directory that goes with the test.
+/// Directory that is removed with the test.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -28,8 +29,8 @@ impl Drop for Directory {
     }
 }
 
-/// The packets of a capture: sent by its node? and what follows the UDP header. Checks the blocks'
-/// structure.
+/// Returns the packets of a capture: `true` if its node sent it, and the bytes after the UDP
+/// header. Checks the structure of the blocks.
 fn packets(path: &str) -> Vec<(bool, Vec<u8>)> {
     let file = std::fs::read(path).unwrap();
     let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());
@@ -40,7 +41,7 @@ fn packets(path: &str) -> Vec<(bool, Vec<u8>)> {
         if word(at) == 6 {
             let packet = &file[at + 28..at + 28 + word(at + 20) as usize];
             let headers = if packet[0] >> 4 == 4 { 28 } else { 48 };
-            // The last eight bytes of the options: the direction, and their end.
+            // The last eight bytes of the options are the direction and the end of the options.
             packets.push((word(at + len - 12) == 2, packet[headers..].to_vec()));
         } else {
             assert_eq!(word(at), if at == 0 { 0x0a0d_0d0a } else { 1 });
@@ -50,7 +51,7 @@ fn packets(path: &str) -> Vec<(bool, Vec<u8>)> {
     packets
 }
 
-/// `oikaze run -n 2 -- oikaze hello`, recording into `directory`.
+/// Runs `oikaze run -n 2 -- oikaze hello`, which records into `directory`.
 fn record(directory: &Directory) {
     let (pcap, trace) = (directory.path("x.pcapng"), directory.path("x.txt"));
     let mut job = oikaze(&["run", "-n", "2", "--", OIKAZE, "hello"]);
@@ -87,7 +88,7 @@ fn what_one_node_received_the_other_sent() {
 #[test]
 fn the_dissector_understands_all_of_it() {
     if Command::new("tshark").arg("--version").output().is_err() {
-        // It is large, and asked of nobody.
+        // tshark is large, so no machine must have it.
         return skipped("tshark is not installed (package tshark)");
     }
     let directory = Directory::new("dissect");
@@ -96,7 +97,7 @@ fn the_dissector_understands_all_of_it() {
     let capture = directory.path("x.0.pcapng");
     let tshark = |arguments: &[&str]| {
         let mut command = Command::new("tshark");
-        // Its settings are not the user's.
+        // The user's settings of tshark must not apply.
         command.env("HOME", &directory.0).args([
             "-X",
             &format!("lua_script:{}", script.display()),

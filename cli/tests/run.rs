@@ -1,4 +1,5 @@
-//! `oikaze run` on one machine: places, output, statuses, signals, and nothing left behind.
+//! Tests `oikaze run` on one machine: places, output, statuses, signals, and that nothing is left
+//! behind.
 
 mod support;
 use std::process::Stdio;
@@ -40,7 +41,7 @@ fn output_keeps_its_stream_and_its_lines() {
     assert_eq!(out, "plain\n");
 }
 
-/// Longer than output is waited for of which nothing can be seen to be on its way.
+/// The reader is slow for longer than the launcher waits for output that is not visibly on its way.
 #[test]
 fn a_slow_reader_loses_nothing() {
     use std::io::Read;
@@ -112,18 +113,18 @@ fn nodes_meet_and_see_each_other_die() {
     for rank in 0..3 {
         assert!(out.contains(&format!("[{rank}] node {rank} of 3 on ")), "{out}");
     }
-    // The others are not timed out: they are told at once who died and how.
+    // The other nodes do not run into their limit. They learn at once which node died, and how.
     let script = format!("[ $OIKAZE_RANK = 2 ] && kill -9 $$; exec {OIKAZE} hello --limit 1000");
     let (status, _, err) =
         finish(&mut run_script(&["-n", "3", "--failure-time", "60000"], &script));
     assert_eq!(status, Some(137));
     for rank in 0..2 {
-        // By the end of the process, or by the abort that follows it.
+        // Either the end of the process or the abort after it brings the news.
         let told =
             err.lines().find(|line| line.starts_with(&format!("[{rank}] oikaze hello: "))).unwrap();
         assert!(told.ends_with("node 2 was killed by signal 9 (SIGKILL)"), "{err}");
     }
-    // Also of one that ended in good order but too early.
+    // The same holds for a node that ended in good order but too early.
     let script = format!("[ $OIKAZE_RANK = 1 ] && exit 0; exec {OIKAZE} hello --limit 1000");
     let (status, _, err) = finish(&mut run_script(&["-n", "2"], &script));
     assert_eq!(status, Some(1), "{err}");
@@ -198,7 +199,7 @@ fn the_time_limit() {
 #[test]
 fn signals_are_passed_on() {
     for (signal, name) in [(1, "HUP"), (2, "INT"), (10, "USR1"), (15, "TERM")] {
-        // `wait` is the one thing in sh that a trap interrupts at once.
+        // In sh, a trap interrupts only `wait` at once.
         let script =
             format!("trap 'echo got {name}; exit 0' {name}; sleep 1000 & echo ready; wait");
         let mut job = Running::start(&mut run_script(&["-n", "2"], &script));
@@ -210,32 +211,32 @@ fn signals_are_passed_on() {
     }
 }
 
-/// `env OPTION oikaze run -- sh -c SCRIPT`.
+/// Returns the command `env OPTION oikaze run -- sh -c SCRIPT`.
 fn ignoring(option: &str, script: &str) -> std::process::Command {
     let plain = run_script(&[], script);
     let mut command = std::process::Command::new(plain.get_program());
-    // Behind what makes signals do as by default.
+    // The option follows the one that resets signals to their defaults.
     command.args(plain.get_args().take(1)).arg(option).args(plain.get_args().skip(1));
     command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
     command
 }
 
-/// `nohup oikaze run`: the terminal closes, the job goes on.
+/// As under `nohup oikaze run`: the terminal closes, and the job goes on.
 #[test]
 fn what_the_launcher_was_started_to_ignore_stays_ignored() {
-    // A node that no longer ignores it would end by it.
+    // SIGHUP would end a node that no longer ignored it.
     let script = "exec env --default-signal=HUP sh -c 'trap \"echo done; exit 0\" USR1; sleep 1000 & echo ready; wait'";
     let mut job = Running::start(&mut ignoring("--ignore-signal=HUP", script));
     job.line("[0] ready");
-    // Heard in this order, as lower numbers come first.
+    // The kernel delivers lower numbers first, so the signals arrive in this order.
     job.signal(1);
     job.signal(10);
     let (status, out) = job.finish();
     assert_eq!((status, out.contains("[0] done")), (0, true), "{out}");
 }
 
-/// Some shells and supervisors let the kernel reap their children, and leave that to whom they
-/// start.
+/// Some shells and supervisors ignore SIGCHLD, so that the kernel reaps their children. Programs
+/// that they start inherit that.
 #[test]
 fn children_are_seen_to_end_though_the_parent_ignored_its_own() {
     let (status, _, err) = finish(&mut ignoring("--ignore-signal=CHLD", "true"));
@@ -309,8 +310,8 @@ fn help_teaches() {
     }
 }
 
-/// However few descriptors a program may have, it works or says what is wanting: it does not panic,
-/// and nothing hangs.
+/// With few descriptors, a program either works or reports what is missing. It does not panic or
+/// hang.
 #[test]
 fn too_few_descriptors_are_told() {
     let mut refused = 0;

@@ -1,6 +1,6 @@
 //! Keeps the programs that `tests/documents.rs` runs equal to those that README and the
-//! documentation of `oikaze` show. A test file of its own, so that it compiles when those programs
-//! do not.
+//! documentation of `oikaze` show. This is a test file of its own, so that it compiles when those
+//! programs do not.
 
 use std::fmt::Write;
 use std::fs;
@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 /// Path of the file with all programs, from the folder of this package.
 const PROGRAMS_FILE: &str = "tests/documents/programs.rs";
 
-/// Root of the source tree.
+/// Returns the root of the source tree.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// Files below `folder` with this ending, as paths from the root, sorted.
+/// Returns the files below `folder` with this ending, as sorted paths from the root.
 fn files(folder: &str, ending: &str) -> Vec<String> {
     let (mut found, mut folders) = (Vec::new(), vec![PathBuf::from(folder)]);
     while let Some(folder) = folders.pop() {
@@ -32,7 +32,8 @@ fn files(folder: &str, ending: &str) -> Vec<String> {
     found
 }
 
-/// Code blocks of a text in Markdown, each with what follows the opening fence.
+/// Returns the code blocks of a text in Markdown, each with the text that follows the opening
+/// fence.
 fn blocks<'text>(lines: impl Iterator<Item = &'text str>) -> Vec<(&'text str, String)> {
     let (mut found, mut open) = (Vec::new(), None::<(&str, String)>);
     for line in lines {
@@ -47,7 +48,7 @@ fn blocks<'text>(lines: impl Iterator<Item = &'text str>) -> Vec<(&'text str, St
     found
 }
 
-/// Documentation in a Rust file, line by line.
+/// Returns the documentation in a Rust file, line by line.
 fn documentation(text: &str) -> impl Iterator<Item = &str> {
     let comment = |line: &'_ str| line.starts_with("///") || line.starts_with("//!");
     text.lines()
@@ -56,7 +57,7 @@ fn documentation(text: &str) -> impl Iterator<Item = &str> {
         .map(|line| line[3..].strip_prefix(' ').unwrap_or(&line[3..]))
 }
 
-/// Programs that the documents show, by name: file and number of the block there.
+/// Returns the programs that the documents show, by name: file and number of the block there.
 fn shown() -> Vec<(String, String)> {
     let mut shown = Vec::new();
     let pages = [
@@ -76,7 +77,7 @@ fn shown() -> Vec<(String, String)> {
         let all = blocks(documentation(&text))
             .into_iter()
             .filter(|(kind, _)| !kind.starts_with("compile_fail"));
-        // The block of lib.rs is empty here: it includes the file of README's program.
+        // The block of lib.rs is empty here, because it includes the file of README's program.
         for (at, (kind, block)) in all.filter(|(_, block)| !block.is_empty()).enumerate() {
             let name = format!("{file} {}", at + 1);
             assert_eq!(kind, "", "{name}: examples are run; write one that can be");
@@ -93,7 +94,7 @@ fn shown() -> Vec<(String, String)> {
     shown
 }
 
-/// The source of all programs, one module each.
+/// Returns the source of all programs, with one module for each.
 fn source(shown: &[(String, String)]) -> String {
     let mut text = String::from(
         "// Programs that the documents show, written by:\n// OIKAZE_BLESS=1 cargo test -p oikaze-cli --test shown\n\n",
@@ -130,7 +131,8 @@ fn the_compiled_programs_are_those_shown() {
     assert!(fs::read_to_string(&file).unwrap() == source, "{why}");
 }
 
-/// `cargo run --example readme` runs it, and the documentation of the crate begins with it.
+/// `cargo run --example readme` runs this program, and the documentation of the crate begins with
+/// it.
 #[test]
 fn the_example_readme_is_the_program_in_readme() {
     let text = fs::read_to_string(root().join("README.md")).unwrap();

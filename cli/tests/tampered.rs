@@ -1,7 +1,7 @@
-//! Real processes whose datagrams somebody on the way changes, and seals again so that nothing is
-//! noticed. Whatever that does to data, every node ends: well, or with an error that it prints.
-//! OIKAZE_TAMPERED_RUNS and OIKAZE_TAMPERED_FROM: for so many runs, of 4 s of traffic each, from
-//! this seed on.
+//! Runs real processes whose datagrams are changed on the way and sealed again, so that no checksum
+//! shows the change. Whatever happens to data, every node must end: well, or with an error that it
+//! prints. OIKAZE_TAMPERED_RUNS sets the number of runs, of 4 s of traffic each.
+//! OIKAZE_TAMPERED_FROM sets their first seed.
 
 mod support;
 
@@ -16,11 +16,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use support::*;
 
-/// Tells a node its run.
+/// Set for nodes: seed, traffic and mode of the run.
 const MARK: &str = "TAMPERED_RUN";
-/// Milliseconds of traffic, of a short run and of a long one.
+/// Milliseconds of traffic in a short run and in a long one.
 const TRAFFIC_MS: [u64; 2] = [1_500, 4_000];
-/// Seeds of the short runs: much is changed, in jobs of two and three nodes.
+/// Seeds of the short runs, in which much is changed, in jobs of two and three nodes.
 const SEEDS: [u64; 4] = [5, 12, 13, 15];
 /// Seconds after which a job counts as hanging.
 const LIMIT: u64 = 60;
@@ -30,10 +30,10 @@ const TIMED_OUT: i32 = 124;
 const LEN: usize = 64 << 10;
 /// Elements of the array.
 const ELEMENTS: usize = 16 << 10;
-/// Limit of the waits of a program for what another program does. All other waits have none.
+/// Time limit of waits for an action of another program. All other waits have no limit.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// SplitMix64.
+/// Random numbers (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -49,7 +49,7 @@ impl Random {
     }
 }
 
-/// A job and what became of it.
+/// A job and its result.
 struct Run {
     seed: u64,
     options: Vec<String>,
@@ -97,7 +97,7 @@ impl Run {
         Run { seed, options, status, out: out.join().unwrap(), err: err.join().unwrap(), took }
     }
 
-    /// Fails unless all nodes ended as they may; their statuses and errors.
+    /// Fails unless all nodes ended as they may. Returns their statuses and numbers of errors.
     fn check(&self) -> Vec<(u32, u32)> {
         let Run { seed, options, status, out, err, took } = self;
         let told =
@@ -117,7 +117,7 @@ impl Run {
     }
 }
 
-/// `[RANK] ended STATUS ERRORS`.
+/// Parses `[RANK] ended STATUS ERRORS`.
 fn ending(line: &str) -> Option<(&str, (u32, u32))> {
     let (rank, rest) = line.strip_prefix('[')?.split_once("] ended ")?;
     let (code, errors) = rest.split_once(' ')?;
@@ -132,7 +132,7 @@ fn collect(from: Option<impl Read + Send + 'static>) -> JoinHandle<String> {
     })
 }
 
-/// The launcher's status; it is killed if it does not end in spite of its own limit.
+/// Returns the launcher's status. Kills a launcher that does not end in spite of its own limit.
 fn end_of(child: &mut Child, begun: Instant) -> i32 {
     loop {
         if let Some(status) = child.try_wait().unwrap() {
@@ -149,7 +149,7 @@ fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
-/// WIND-7.8, COH-9.1, END-1.4: a few runs, or as many as asked for.
+/// WIND-7.8, COH-9.1, END-1.4: runs a few seeds, or as many as asked for.
 #[test]
 fn every_node_ends_whatever_is_changed_on_the_way() {
     let wanted = variable("OIKAZE_TAMPERED_RUNS");
@@ -174,7 +174,7 @@ fn every_node_ends_whatever_is_changed_on_the_way() {
     assert!(failed > 0 || runs < 4, "nothing came of what was changed: the test proves nothing");
 }
 
-/// Not a test: a node of the jobs above.
+/// Runs a node of the jobs above. Not a test.
 #[test]
 #[ignore = "a node of the other tests"]
 fn node() {
@@ -186,25 +186,27 @@ fn node() {
     let mut errors = 0;
     let code = oikaze::run(|job| Ok(work(job, seed, traffic, goes_on, &mut errors)?));
     println!("\nended {} {errors}", i32::from(code != ExitCode::SUCCESS));
-    // The test harness would make a status of its own of it.
+    // The test harness would replace the status by its own.
     std::process::exit(i32::from(code != ExitCode::SUCCESS));
 }
 
-/// Traffic of all kinds until the time is over. An error ends it or, if it goes on, is counted.
+/// Creates traffic of all kinds until the time is over. An error ends it or, with `goes_on`, is
+/// counted.
 fn work(job: &Job, seed: u64, traffic: Duration, goes_on: bool, errors: &mut u32) -> Result<()> {
     let begun = Instant::now();
     let mut random = Random(seed ^ (u64::from(job.rank()) << 32));
     let mut count = |outcome: Result<()>| match outcome {
-        // No one did what was waited for, or there was no room: nothing is wrong.
+        // No peer did what this node waited for, or there was no room. Neither is an error.
         Err(Error::Timeout { .. }) => Ok(()),
         Err(error) if error.is_full() || error.is_queue_full() => Ok(()),
         Err(error) => {
             *errors += 1;
-            // Not all of them: some come thousands of times.
+            // Some errors come thousands of times, so only the first five are printed.
             if *errors <= 5 {
                 eprintln!("node {}: {error}", job.rank());
             }
-            // Nothing goes on in a job that has been aborted: its launcher ends what does not end.
+            // An aborted job does nothing more. Its launcher ends the nodes that do not end
+            // themselves.
             let aborted = error.to_string().contains("the job was ended");
             if goes_on && !aborted { Ok(()) } else { Err(error) }
         }
@@ -253,7 +255,7 @@ impl Objects {
         Ok(Objects { own, local, queue, array, peers })
     }
 
-    /// One operation of any kind, waited for or not.
+    /// Starts one operation of any kind, and perhaps waits for it.
     fn step(&self, job: &Job, random: &mut Random) -> Result<()> {
         let (there, queue) = &self.peers[random.below(self.peers.len())];
         let peer = there.peer();

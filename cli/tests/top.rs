@@ -1,4 +1,4 @@
-//! `oikaze top` beside a real job, which it does not touch.
+//! Tests `oikaze top` beside a real job, which the command does not touch.
 
 mod support;
 
@@ -11,7 +11,7 @@ fn look(job: &[&str]) -> Value {
     serde_json::from_str(&out).unwrap_or(Value::Null)
 }
 
-/// Look until both nodes show what is wanted.
+/// Polls until both nodes show the wanted values.
 fn shown(pids: &[u64], wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
     let begun = std::time::Instant::now();
     loop {
@@ -92,8 +92,8 @@ fn a_running_job_is_shown() {
     ] {
         assert!(text.contains(word), "no {word:?} in:\n{text}");
     }
-    // Faults are injected, so that the two share no memory, and the link's own buffers and paths
-    // count.
+    // Faults are injected, so the two nodes share no memory, and the link's own buffers and paths
+    // are counted.
     let slow = |node: &Value| node["slow_paths"].as_array().unwrap().clone();
     for node in &nodes {
         let shm = slow(node).into_iter().find(|slow| slow["path"] == "shared memory").unwrap();
@@ -110,7 +110,7 @@ fn a_running_job_is_shown() {
         text.contains("slow: shared memory: 1 nodes of this machine are talked to over UDP"),
         "{text}"
     );
-    // The second of two looks tells what happened between them.
+    // The second sample covers the time since the first one.
     let mut live = Running::start(&mut oikaze(&["top", "--json", "--interval", "0.05", name]));
     let spans: Vec<f64> = (0..3)
         .map(|_| {
@@ -121,14 +121,14 @@ fn a_running_job_is_shown() {
     assert!(spans[1] < spans[0] || spans[2] < spans[0], "{spans:?}");
     drop(live);
     drop(job);
-    // Gone with its processes, however they ended.
+    // The job disappears with its processes, however they ended.
     let begun = std::time::Instant::now();
     while look(&[name]) != Value::Null {
         assert!(begun.elapsed() < DEADLINE);
     }
 }
 
-/// A feature that is switched off is named, with the remedy that brings it back.
+/// A feature that is switched off is named, with the remedy that switches it on again.
 #[test]
 fn a_node_shows_what_it_does_without() {
     let script =

@@ -1,4 +1,4 @@
-//! Waits that last explain themselves (MEM-21): real nodes that wait for something that never
+//! Tests that long waits explain themselves (MEM-21). Real nodes wait for something that never
 //! comes. Each test reads the nodes' standard error until the explanation is there, and then ends
 //! the job.
 
@@ -10,7 +10,7 @@ use support::*;
 
 /// Set for nodes.
 const NODE: &str = "WAITS_TEST_NODE";
-/// The work of a node.
+/// Set for nodes: name of the node's case.
 const CASE: &str = "WAITS_TEST_CASE";
 /// Number of elements in one page of an array.
 const PAGE_ELEMENTS: usize = 512;
@@ -22,7 +22,7 @@ fn stay_away() -> ! {
     }
 }
 
-/// A node of the job, run by the launcher that a test below started.
+/// Runs a node of a job that a test below started.
 #[test]
 #[ignore = "a node, started by the other tests"]
 fn node() {
@@ -39,11 +39,11 @@ fn node() {
         "lock-timeout" => println!("\nerror: {}", job.lock_of_rank_1().unwrap_err()),
         _ => job.wait_for_ever(&case),
     }
-    // Not left: the other node does not either.
+    // This node does not leave the job, because the other node does not leave either.
     std::process::exit(0);
 }
 
-/// Cases, by what rank 0 and rank 1 do in them.
+/// Cases, with the actions of rank 0 and rank 1.
 trait Cases {
     fn wait_for_ever(&self, case: &str);
     fn barrier_of_rank_0(&self) -> oikaze::Result<()>;
@@ -116,7 +116,7 @@ impl Cases for Job {
         self.barrier()
     }
 
-    /// Rank 0 has the lock first, and keeps it.
+    /// Rank 0 takes the lock first and keeps it. Rank 1 waits for it.
     fn lock_of_rank_1(&self) -> oikaze::Result<()> {
         if self.rank() == 0 {
             std::mem::forget(self.lock(3)?);
@@ -128,7 +128,7 @@ impl Cases for Job {
     }
 }
 
-/// A running job whose standard error is read.
+/// Running job whose standard error is read.
 struct Waiting {
     launcher: Child,
     lines: BufReader<ChildStderr>,
@@ -154,7 +154,7 @@ impl Waiting {
         Waiting { launcher, lines }
     }
 
-    /// The first line that contains all of `words`.
+    /// Returns the first line that contains all of `words`.
     fn line(&mut self, words: &[&str]) -> String {
         let mut seen = String::new();
         loop {
@@ -166,7 +166,7 @@ impl Waiting {
             if words.iter().all(|word| line.contains(word)) {
                 return line;
             }
-            // A line about a wait that says something else would come again only after a minute.
+            // A wait that has been explained in other words is explained again only after a minute.
             assert!(
                 !line.contains("has waited") || !line.contains(words[0]),
                 "{line:?} lacks some of {words:?}"
@@ -368,7 +368,7 @@ fn waits_that_last_are_shown_by_top() {
     );
 }
 
-/// A wait for which nothing is missing is not explained.
+/// A wait that lacks nothing is not explained.
 #[test]
 fn quick_job_prints_no_explanation() {
     let (status, _, err) = finish(&mut oikaze(&["run", "-n", "2", "--", OIKAZE, "hello"]));

@@ -1,5 +1,5 @@
-//! Every clause of the spec is cited where the code keeps it and where a test proves it; nothing
-//! cites a clause that is not there.
+//! Checks that code and tests cite every clause of the spec, and that no citation names a missing
+//! clause.
 //!
 //! The practice is that of s2n-quic (duvet), with the clause's number as the link: `WIND-2.3` in a
 //! comment. `WIND-2.3, 2.5 and 2.7` and `WIND-2.8 to 2.11` cite each of them.
@@ -24,19 +24,19 @@ impl std::fmt::Display for Clause {
     }
 }
 
-/// Which documents have clauses.
+/// Documents that have clauses.
 const DOCUMENTS: [&str; 6] = ["WIRE", "WIND", "MEM", "COH", "END", "LAUNCH"];
 
-/// Clauses without a test that proves them. The list only shrinks; what is on it in vain is named.
+/// Clauses without a test that proves them. The list only shrinks. Needless entries are reported.
 const UNPROVED: &[&str] = &[
-    // They say what may be read where nothing is promised.
+    // This clause says what may be read where nothing is promised.
     "COH-1.3",
 ];
 
 /// Checks all clauses.
 ///
 /// # Errors
-/// What is not cited, or not there.
+/// A clause is not cited, or a citation names a missing clause.
 pub fn run() -> Result<(), String> {
     let clauses = spec()?;
     let (mut code, mut tests, mut all) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
@@ -45,7 +45,7 @@ pub fn run() -> Result<(), String> {
             let text = &with_joined_comments(text);
             let (of_code, of_tests) = parts(path, text);
             code.extend(citations(of_code));
-            // What a file is about is not what one of its tests proves.
+            // The head of a file names its subject, which one of its tests need not prove.
             tests.extend(
                 of_tests.lines().filter(|line| !line.starts_with("//!")).flat_map(citations),
             );
@@ -71,7 +71,7 @@ pub fn run() -> Result<(), String> {
     }
 }
 
-/// All clauses there are: `- **WIND-2.3** …`.
+/// Returns all clauses of the spec, each of which begins a line such as `- **WIND-2.3** …`.
 fn spec() -> Result<BTreeSet<Clause>, String> {
     let mut clauses = BTreeSet::new();
     for name in ["wire.md", "wind.md", "memory.md", "coherence.md", "ending.md", "launch.md"] {
@@ -90,7 +90,7 @@ fn spec() -> Result<BTreeSet<Clause>, String> {
     Ok(clauses)
 }
 
-/// Rust files of a folder.
+/// Calls `file` with path and text of each Rust file of a folder.
 fn walk(folder: &Path, file: &mut impl FnMut(&Path, &str)) -> Result<(), String> {
     let failed = |why: std::io::Error| format!("reading {}: {why}", folder.display());
     for entry in fs::read_dir(folder).map_err(failed)? {
@@ -105,7 +105,7 @@ fn walk(folder: &Path, file: &mut impl FnMut(&Path, &str)) -> Result<(), String>
 }
 
 /// Splits the text of a file into code and tests. The simulator's code counts as neither, because
-/// its oracles tell of a clause only what is broken.
+/// its oracles report only which clause is broken.
 fn parts<'t>(path: &Path, text: &'t str) -> (&'t str, &'t str) {
     let inside = path.strip_prefix(root()).unwrap_or(path);
     let all_tests = inside.starts_with("fuzz") || inside.ends_with("tests.rs");
@@ -140,7 +140,7 @@ fn with_joined_comments(text: &str) -> String {
     joined
 }
 
-/// All clauses that a text cites.
+/// Returns all clauses that a text cites.
 fn citations(text: &str) -> Vec<Clause> {
     let mut found = Vec::new();
     for document in DOCUMENTS {
@@ -152,7 +152,7 @@ fn citations(text: &str) -> Vec<Clause> {
     found
 }
 
-/// `2.3`, and what follows it: `, 2.5 and 2.7`, ` to 2.11`.
+/// Collects `2.3` and the clauses that follow it: `, 2.5 and 2.7`, ` to 2.11`.
 fn cited(document: &str, text: &str, found: &mut Vec<Clause>) {
     let clause = |section, number| Clause { document: document.to_owned(), section, number };
     let Some((mut section, mut number, mut rest)) = place(text) else { return };
@@ -164,7 +164,7 @@ fn cited(document: &str, text: &str, found: &mut Vec<Clause>) {
         else {
             return;
         };
-        // The name may be said again.
+        // A list may repeat the document's name.
         let after =
             after.strip_prefix(document).and_then(|after| after.strip_prefix('-')).unwrap_or(after);
         let Some(next) = place(after) else { return };
@@ -176,7 +176,7 @@ fn cited(document: &str, text: &str, found: &mut Vec<Clause>) {
     }
 }
 
-/// `2.3` and the rest.
+/// Parses `2.3` and returns it with the rest of the text.
 fn place(text: &str) -> Option<(u32, u32, &str)> {
     let (section, rest) = digits(text)?;
     let (number, rest) = digits(rest.strip_prefix('.')?)?;

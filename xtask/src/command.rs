@@ -5,59 +5,59 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub fn root() -> &'static Path {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here)
 }
 
-/// Directory in which cargo builds. It is that of this very program (`TARGET/debug/xtask`),
-/// wherever CARGO_TARGET_DIR or cargo's configuration has put it.
+/// Returns the directory in which cargo builds. It is the directory of this program
+/// (`TARGET/debug/xtask`), wherever CARGO_TARGET_DIR or cargo's configuration has put it.
 pub fn target() -> PathBuf {
     let here = std::env::current_exe().ok();
     let built = here.as_deref().and_then(|program| program.parent()?.parent());
     built.map_or_else(|| root().join("target"), Path::to_owned)
 }
 
-/// A program to be run.
+/// Program to run.
 #[derive(Debug)]
 pub struct Step(Command);
 
-/// Cargo, the one that started us.
+/// Returns a step that runs the same cargo that started this program.
 pub fn cargo(arguments: &[&str]) -> Step {
     Step::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())).args(arguments)
 }
 
 impl Step {
-    /// A program without arguments.
+    /// Makes a step without arguments.
     pub fn new(program: impl AsRef<OsStr>) -> Self {
         let mut command = Command::new(program);
         command.current_dir(root());
         Self(command)
     }
 
-    /// Further arguments.
+    /// Adds arguments.
     pub fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
         self.0.args(arguments);
         self
     }
 
-    /// A variable of its environment.
+    /// Sets an environment variable.
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.0.env(name, value);
         self
     }
 
-    /// Runs it to its end.
+    /// Runs the program to its end.
     ///
     /// # Errors
-    /// It cannot be started, or fails.
+    /// The program cannot be started, or fails.
     pub fn run(mut self) -> Result<(), String> {
         let status = self.0.status().map_err(|why| format!("{:?}: {why}", self.0))?;
         if status.success() { Ok(()) } else { Err(format!("{:?}: {status}", self.0)) }
     }
 
-    /// Runs it to its end; shows its output and hands each line of it out.
+    /// Runs the program to its end, prints its output, and calls `line` with each line of it.
     ///
     /// # Errors
     /// As [`Step::run`].
@@ -72,7 +72,7 @@ impl Step {
             .flat_map(|stdout| BufReader::new(stdout).lines().map_while(Result::ok))
         {
             line(&text);
-            let _ = writeln!(std::io::stdout(), "{text}"); // nobody may be listening any more
+            let _ = writeln!(std::io::stdout(), "{text}"); // the reader of this output may have gone
         }
         let status = child.wait().map_err(|why| failed(&self.0, why))?;
         if status.success() { Ok(()) } else { Err(format!("{:?}: {status}", self.0)) }

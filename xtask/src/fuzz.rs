@@ -1,9 +1,9 @@
-//! Fuzzing with libFuzzer on the stable compiler: the targets of fuzz/fuzz_targets, each for a
-//! while.
+//! Fuzzes each target of fuzz/fuzz_targets for a limited time, with libFuzzer on the stable
+//! compiler.
 //!
-//! Runs what `cargo fuzz` runs, without what needs a nightly compiler (the address sanitizer: the
-//! parsers are safe code, so what can go wrong is a panic, an endless loop or too much memory, and
-//! libFuzzer sees all three).
+//! Runs what `cargo fuzz` runs, without the address sanitizer, which needs a nightly compiler. The
+//! parsers are safe code, so they can fail by a panic, an endless loop or too much memory.
+//! LibFuzzer detects all three.
 
 use std::fs;
 
@@ -23,21 +23,21 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// All targets, each for so long.
+    /// Returns settings for all targets, each with this time.
     pub const fn seconds(seconds: u64) -> Self {
         Self { seconds, target: None }
     }
 }
 
-/// Coverage for libFuzzer, overflow checks, debug assertions.
+/// Flags for libFuzzer's coverage, overflow checks and debug assertions.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks";
 
-/// Fuzzes.
+/// Fuzzes the wanted targets.
 ///
 /// # Errors
-/// A target failed; the input that did it stays in fuzz/artifacts.
+/// A target failed. The input that made it fail stays in fuzz/artifacts.
 pub fn run(settings: &Settings) -> Result<(), String> {
     let fuzz = root().join("fuzz");
     let wanted = |name: &String| settings.target.as_ref().is_none_or(|target| target == name);
@@ -45,7 +45,7 @@ pub fn run(settings: &Settings) -> Result<(), String> {
     if targets.is_empty() {
         return Err(format!("no such fuzz target in {}", fuzz.join("fuzz_targets").display()));
     }
-    // Named, so that the flags hold for the fuzzed code and not for build scripts.
+    // The target is named, so that the flags hold for the fuzzed code and not for build scripts.
     let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let build = cargo(&[
         "build",
@@ -78,7 +78,7 @@ pub fn run(settings: &Settings) -> Result<(), String> {
     Ok(())
 }
 
-/// Each file of fuzz/fuzz_targets is a target.
+/// Returns the names of the targets. Each file of fuzz/fuzz_targets is one.
 fn targets() -> Result<Vec<String>, String> {
     let folder = root().join("fuzz/fuzz_targets");
     let files =

@@ -66,8 +66,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Builds the bench and what it measures, and runs it: outside cargo, so that nothing competes for
-/// the cores.
+/// Builds the bench and the programs that it measures. Runs the bench outside cargo, so that no
+/// other process competes for the cores.
 fn bench(arguments: &[String]) -> Result<(), String> {
     command::cargo(&["build", "--quiet", "--release", "-p", "oikaze-bench", "-p", "oikaze-cli"])
         .run()?;

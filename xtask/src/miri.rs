@@ -10,7 +10,8 @@ const PARTS: [(&str, &[&str]); 2] = [
     ("oikaze-protocol", &["coherence::clock::notices", "coherence::array", "coherence::diff"]),
 ];
 
-/// Runs what Miri can run; says what is missing and does nothing where Miri is not installed.
+/// Runs the tests that Miri can run. Reports that Miri is missing, and does nothing, where it is
+/// not installed.
 ///
 /// # Errors
 /// Miri finds undefined behaviour, or a test fails.
@@ -31,8 +32,9 @@ pub fn run() -> Result<(), String> {
             println!("Miri: {package} {test}");
             let command = Step::new("cargo")
                 .args(["+nightly", "miri", "test", "-p", package, "--lib", "--", test]);
-            // Through rustup, which alone knows toolchains by name. Few cases: Miri is some hundred
-            // times slower. Proptest reads the working directory, which isolation forbids.
+            // Started through rustup, which alone knows toolchains by name. The number of cases is
+            // small, because Miri is some hundred times slower. Proptest reads the working
+            // directory, which isolation forbids.
             command
                 .env("PROPTEST_CASES", "8")
                 .env("MIRIFLAGS", "-Zmiri-disable-isolation")

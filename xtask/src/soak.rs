@@ -1,4 +1,4 @@
-//! The tests that take hours.
+//! Runs the tests that take hours.
 
 use clap::Args;
 
@@ -35,10 +35,10 @@ pub struct Settings {
     fuzz: u64,
 }
 
-/// Soaks.
+/// Runs all of these tests.
 ///
 /// # Errors
-/// What failed.
+/// A test failed.
 pub fn run(settings: &Settings) -> Result<(), String> {
     miri::run()?;
     let model = [
@@ -84,7 +84,7 @@ pub fn run(settings: &Settings) -> Result<(), String> {
     if settings.fuzz > 0 { fuzz::run(&fuzz::Settings::seconds(settings.fuzz)) } else { Ok(()) }
 }
 
-/// Tests that do something as often as a variable says, and tell how far they are.
+/// Runs tests that repeat something as often as a variable says, and print their progress.
 fn often(package: &str, tests: &[&str], variable: &str, count: u64) -> Result<(), String> {
     often_with(package, tests, (variable, count), &[])
 }

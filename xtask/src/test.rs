@@ -1,4 +1,4 @@
-//! All tests, and their sum.
+//! Runs all tests and adds up their results.
 
 use crate::clauses;
 use crate::command::{Step, cargo, target};
@@ -10,13 +10,13 @@ struct Sum {
     passed: u32,
     failed: u32,
     ignored: u32,
-    /// They said that they cannot be run here.
+    /// Reasons of tests that cannot run on this machine.
     skipped: Vec<String>,
 }
 
 impl Sum {
-    /// Adds a line, if it is a result: `test result: ok. 12 passed; 0 failed; 1 ignored; 0
-    /// measured; …`.
+    /// Adds a line if it is a result: `test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured;
+    /// …`.
     fn add(&mut self, line: &str) {
         self.skipped.extend(line.strip_prefix("skipped: ").map(str::to_owned));
         let Some(result) = line.strip_prefix("test result: ") else { return };
@@ -35,10 +35,10 @@ impl Sum {
         }
     }
 
-    /// Runs tests. To run none is a failure: they have another name by now.
+    /// Runs tests. Returns an error if the step runs no test, because the tests have been renamed.
     ///
     /// # Errors
-    /// They fail, cannot be started, or are none.
+    /// The tests fail, cannot be started, or do not exist.
     fn run(&mut self, step: Step) -> Result<(), String> {
         let said = format!("{step:?}");
         step.run_watched(|line| self.add(line))?;
@@ -59,10 +59,10 @@ impl Sum {
     }
 }
 
-/// Runs everything; goes on after a failure, so that all of them are seen.
+/// Runs all tests. Goes on after a failure, so that all failures are reported.
 ///
 /// # Errors
-/// What failed.
+/// A test failed.
 pub fn run(seeds: u64) -> Result<(), String> {
     let mut summaries = Vec::new();
     let mut failures = Vec::new();
@@ -71,14 +71,15 @@ pub fn run(seeds: u64) -> Result<(), String> {
         failures.extend(sum.run(step).err());
         summaries.push(sum.show(what));
     };
-    // Everything is built once, with the features of the whole workspace, and used by all that
-    // follows.
+    // Everything is built once, with the features of the whole workspace, and used by all later
+    // steps.
     let workspace = ["test", "--workspace", "--no-fail-fast"];
     tests("workspace", cargo(&workspace).env("OIKAZE_TEST_COMMAND", target().join("debug/oikaze")));
     let loom =
         cargo(&["test", "-p", "oikaze-os", "-p", "oikaze", "--profile", "loom", "--lib", "loom"]);
     tests("loom", loom.env("RUSTFLAGS", "--cfg loom"));
-    // The switch for a planted bug is one for the whole process, so Wind's run by themselves.
+    // The switch for a planted bug applies to the whole process, so Wind's tests of such bugs run
+    // alone.
     tests("planted bugs", ignored("every_bug_is_caught"));
     tests("model", ignored("all_classes_exhaustively"));
     tests("its bugs", ignored("bugs_are_found"));
@@ -97,7 +98,8 @@ pub fn run(seeds: u64) -> Result<(), String> {
     Err(format!("failed:\n  {}", failures.join("\n  ")))
 }
 
-/// Tests of this name, which `cargo test` leaves out, of what it has built; one after the other.
+/// Returns a step for the ignored tests of this name, from the build that `cargo test` made. They
+/// run one after the other.
 fn ignored(test: &str) -> Step {
     cargo(&[
         "test",
@@ -111,25 +113,27 @@ fn ignored(test: &str) -> Step {
     ])
 }
 
-/// Runs tests, which must be there.
+/// Runs tests, at least one of which must exist.
 ///
 /// # Errors
-/// They fail, or there are none.
+/// The tests fail, or do not exist.
 pub fn some(step: Step) -> Result<(), String> {
     Sum::default().run(step)
 }
 
-/// Seeds of connection set-ups: 28 connections each, half of them at loss and half at damage, so
-/// more than 1,000 of both.
+/// Seeds of connection set-ups. Each seed makes 28 connections, half of them with loss and half
+/// with damage. This gives more than 1,000 of both.
 const SET_UPS: u64 = 72;
 
-/// Simulated clusters, from these seeds: in any weather, under fire, set up on a bad network, with
-/// a node killed at any point, and adding 1 to words (20,000 times each: of 10,000 seeds, that is
-/// more than 10^7 times). By the simulator that lies in this folder of the target: what the tests
-/// have built anyway does for a few seeds; to build it for speed takes longer than they do.
+/// Simulates clusters from these seeds: in any weather, under fire, set up on a bad network, with a
+/// node killed at any point, and adding 1 to words.
+///
+/// Words are added to 20,000 times per seed, so 10,000 seeds give more than 10^7 additions. `built`
+/// names the folder of the target that holds the simulator. The debug build, which the tests have
+/// made anyway, does for a few seeds, because an optimised build takes longer than they do.
 ///
 /// # Errors
-/// A seed failed; its output says how to run it again.
+/// A seed failed. Its output says how to run it again.
 pub fn simulate(built: &str, first: u64, seeds: u64) -> Result<(), String> {
     let (setups, deaths, counts) =
         (SET_UPS.max(seeds / 10), (seeds / 10).max(50), (seeds / 16).max(4));
@@ -138,14 +142,14 @@ pub fn simulate(built: &str, first: u64, seeds: u64) -> Result<(), String> {
     {
         simulate_some(built, scenario, first, seeds, &[])?;
     }
-    // 20,000 are asked for in each; some are cut off by a death.
+    // Each seed asks for 20,000 additions. A death cuts off some of them.
     simulate_some(built, "counts", first, counts, &["--additions", &(16_000 * counts).to_string()])
 }
 
-/// Simulated clusters of one kind.
+/// Simulates clusters of one kind.
 ///
 /// # Errors
-/// One has failed, or they have not done what is asked of them.
+/// A cluster failed, or the clusters did less than was asked of them.
 pub fn simulate_some(
     built: &str,
     scenario: &str,

@@ -1,20 +1,21 @@
-//! Blocks: rows that lie apart, there as here.
+//! Blocks: rows with gaps between them, at the source and at the destination.
 
 use super::measure::{Bench, PATIENCE};
 use super::{Perf, Test};
 use oikaze::{Block, Error, RemoteRegion, Result};
 
-/// Bytes of a row; after each comes a gap of as many.
+/// Bytes of a row. A gap of the same length follows each row.
 const ROW: usize = 1024;
 
 impl Perf {
-    /// Bytes of memory that an operation lies in.
+    /// Returns the number of bytes of memory that one operation covers.
     pub fn span(&self) -> usize {
         if self.test == Test::Block { 2 * self.size } else { self.size }
     }
 
-    /// Blocks are whole rows, arrays whole numbers; the memory that is walked through is cut into
-    /// them.
+    /// Checks that the size is a whole number of parts: rows of a block, numbers of an array, pages
+    /// of an exchange. The memory that many operations walk through is cut into operations of this
+    /// size.
     pub fn check_parts(&self) -> Result<()> {
         let (what, part, of) = match self.test {
             Test::Block => ("blocks", "rows", ROW),
@@ -33,7 +34,7 @@ impl Perf {
         })
     }
 
-    /// The rows of a block that begins there.
+    /// Returns the rows of the block that begins at `offset`.
     pub fn rows(&self, offset: usize) -> Block {
         let rows = u32::try_from(self.size / ROW).unwrap_or(u32::MAX);
         Block::new(offset as u64, ROW as u32).rows(rows, 2 * ROW as u64)
@@ -41,7 +42,7 @@ impl Perf {
 }
 
 impl Bench<'_> {
-    /// From the call to the completion; lands behind its source.
+    /// Puts one block and waits for its completion. The block lands behind its source.
     pub fn block_done(&self, there: &RemoteRegion) -> Result<()> {
         let span = self.perf.span();
         there

@@ -1,16 +1,17 @@
-//! A header, then the data: two puts at once, as distributed shared memories send them (paper 003,
-//! section 4.3).
+//! Puts a header and then the data, without waiting in between, as distributed shared memories send
+//! them (paper 003, section 4.3).
 
 use super::measure::{Bench, PATIENCE, exchanged};
 use oikaze::Result;
 
 /// Bytes of the header.
 const HEADER: usize = 32;
-/// The header's source and the place where it lands, together.
+/// Bytes of the header's source and its destination together.
 pub const ROOM: usize = 2 * HEADER;
 
 impl Bench<'_> {
-    /// Node 0 puts header and data, node 1 sees both and does the same.
+    /// Runs one ping and pong. Node 0 puts header and data. Node 1 waits for both and does the
+    /// same.
     pub fn ping_consecutive(&self, flag: u64) -> Result<()> {
         if self.job.rank() == 0 {
             self.put_both(flag)?;
@@ -21,7 +22,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Neither is waited for before the other: what comes back says that both have arrived.
+    /// Puts header and data, and waits for neither. The peer's answer shows that both have arrived.
     fn put_both(&self, flag: u64) -> Result<()> {
         let Some((_, there)) = &self.pair else { return Ok(()) };
         let at = self.header_at();
@@ -45,7 +46,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Behind what single operations use.
+    /// Returns the offset of the header's memory, behind the memory that single operations use.
     fn header_at(&self) -> usize {
         exchanged(self.perf.size) - ROOM
     }

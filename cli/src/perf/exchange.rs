@@ -1,4 +1,4 @@
-//! One operation at a time.
+//! Measures one operation at a time.
 
 use super::Test;
 use super::measure::{Bench, PATIENCE, exchanged, histogram, lands, since};
@@ -7,11 +7,11 @@ use oikaze::{Combine, Error, Operation, RemoteRegion, Result, page_size};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Where the memory begins whose pages change place: at a huge page.
+/// Alignment of the memory whose pages are exchanged: one huge page.
 const HUGE: usize = 2 << 20;
 
 impl Bench<'_> {
-    /// Time as many as wanted, after a warm-up.
+    /// Times the wanted number of operations, after a warm-up.
     pub fn exchanges(&self) -> Result<Histogram<u64>> {
         self.job.barrier()?;
         let mut latency = histogram()?;
@@ -32,7 +32,7 @@ impl Bench<'_> {
                 ways += self.one(turn)?;
             }
             let nanoseconds = since(begun).saturating_sub(self.clock) / ways.max(1);
-            // Resizes itself; a latency past its range (584 years) cannot be.
+            // The histogram resizes itself, and no latency exceeds its range (584 years).
             let _ = latency.record_n(nanoseconds, u64::from(count));
             turn += count;
         }
@@ -40,19 +40,20 @@ impl Bench<'_> {
         Ok(latency)
     }
 
-    /// Exchanges that are timed together, as one mean: a look at the clock takes a fifth of what
-    /// the quickest take, and keeps a processor from running ahead, so that it cannot just be
-    /// subtracted.
+    /// Returns the number of operations that are timed together, as one mean. Reading the clock
+    /// takes a fifth of the time of the quickest operations. It also keeps a processor from running
+    /// ahead, so its time cannot just be subtracted.
     fn block(&self, quickest: u64) -> u32 {
-        /// In so many times as long as the clock takes, it does not matter.
+        /// A block should take this many times as long as reading the clock, which then does not
+        /// matter.
         const LONG_ENOUGH: u64 = 50;
-        /// Percentiles are still to say something.
+        /// Maximum number of operations of a block, so that percentiles still mean something.
         const MOST: u64 = 50;
         let block = (LONG_ENOUGH * self.clock).div_ceil(quickest.max(1)).clamp(1, MOST);
         u32::try_from(block).unwrap_or(1)
     }
 
-    /// One exchange; how many ways it went, one after the other.
+    /// Runs one operation. Returns the number of one-way trips that it took, one after the other.
     fn one(&self, turn: u32) -> Result<u64> {
         Ok(match self.perf.test {
             Test::Put => {
@@ -71,7 +72,7 @@ impl Bench<'_> {
             Test::FetchAdd => self.asked(|there| there.fetch_add(0, 1).wait_for(PATIENCE))?,
             Test::CompareSwap => self.asked(|there| self.count_up(there, u64::from(turn)))?,
             Test::Accumulate => self.asked(|there| self.add_numbers(there))?,
-            // Of which there is throughput only.
+            // Only throughput is measured.
             Test::Fifo => 1,
             Test::Block => self.asked(|there| self.block_done(there))?,
             Test::PutDone | Test::Passive | Test::Mixed => {
@@ -85,8 +86,8 @@ impl Bench<'_> {
         })
     }
 
-    /// Operations that node 0 asks and node 1 serves without a call, while it waits for the barrier
-    /// after them.
+    /// Runs an operation of node 0. Node 1 serves it without a call, while it waits for the barrier
+    /// that follows.
     fn asked<T>(&self, ask: impl FnOnce(&RemoteRegion) -> Result<T>) -> Result<u64> {
         if let (0, Some((_, there))) = (self.job.rank(), &self.pair) {
             ask(there)?;
@@ -94,8 +95,8 @@ impl Bench<'_> {
         Ok(1)
     }
 
-    /// Pages of a place of the walk change place with those at the same place there, and are looked
-    /// at.
+    /// Exchanges pages at one place of the walk with the peer's pages at the same place, and reads
+    /// a word of each page.
     fn pages_exchanged(&self, there: &RemoteRegion, turn: usize) -> Result<()> {
         let (size, page) = (self.perf.size, page_size());
         let first = exchanged(self.perf.span()).next_multiple_of(HUGE);
@@ -108,8 +109,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Replace the word that counts such turns by the next number. Nobody else does, so it is as
-    /// expected, or something is wrong.
+    /// Replaces the word that counts these operations by the next number. No other node changes the
+    /// word, so an unexpected value is a defect.
     fn count_up(&self, there: &RemoteRegion, turn: u64) -> Result<()> {
         let found = there.compare_swap(0, turn, turn + 1).wait_for(PATIENCE)?;
         if found == turn {
@@ -121,39 +122,40 @@ impl Bench<'_> {
         })
     }
 
-    /// Doubles of the source are added to those behind it.
+    /// Adds the doubles of the source to the doubles behind it.
     fn add_numbers(&self, there: &RemoteRegion) -> Result<()> {
         there
             .accumulate::<f64>(self.lands() as u64, Combine::Sum, self.source()?)?
             .wait_for(PATIENCE)
     }
 
-    /// From the call to the completion.
+    /// Puts a payload and waits for its completion.
     pub fn put_done(&self, flag: u64) -> Result<()> {
         self.put_flag(flag)?.map_or(Ok(()), |operation| operation.wait_for(PATIENCE))
     }
 
-    /// An operation's source here (a get's destination).
+    /// Returns an operation's source on this node (a get's destination).
     fn source(&self) -> Result<oikaze::RegionSlice> {
         self.local.slice(0..self.perf.size)
     }
 
-    /// It lands behind its source, and in lines of its own: a source that is written in the line
-    /// where the peer's answer lands would be fetched from there and back each time.
+    /// Returns the offset of the destination, which lies behind the source, in cache lines of its
+    /// own. If source and destination shared a line, each write of the source would fetch the line
+    /// from the peer's core and back.
     fn lands(&self) -> usize {
         lands(self.perf.size)
     }
 
-    /// Where the word lands that ends a payload.
+    /// Returns the offset at which the last word of a payload lands.
     pub fn flag_at(&self) -> u64 {
         (self.lands() + self.flagged.len() - 8) as u64
     }
 
-    /// Node 0 puts, node 1 sees the last word change and puts back. Flags are never 0, and each
-    /// differs from the last.
+    /// Runs one ping and pong. Node 0 puts; node 1 sees the last word change and puts back. Flags
+    /// are never 0, and each differs from the previous one.
     pub fn ping_put(&self, flag: u64) -> Result<()> {
-        // The answering put says that this one has arrived; its completion is not waited for, as it
-        // is not in `ucp_put_lat`.
+        // The answering put shows that this one has arrived. As in `ucp_put_lat`, its completion is
+        // not waited for.
         if self.job.rank() == 0 {
             let _settles_by_itself = self.put_flag(flag)?;
             self.see_flag(|word| word == flag)?;
@@ -164,7 +166,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Put a payload of `size` bytes (8 at least) that ends with this word.
+    /// Puts a payload of `size` bytes (at least 8) that ends with this word.
     pub fn put_flag(&self, flag: u64) -> Result<Option<Operation<()>>> {
         let Some((_, there)) = &self.pair else { return Ok(None) };
         let len = self.flagged.len();
@@ -172,7 +174,7 @@ impl Bench<'_> {
         Ok(Some(there.put(self.lands() as u64, &self.flagged)))
     }
 
-    /// Wait until the word that ends the peer's payload is as wanted.
+    /// Waits until the last word of the peer's payload satisfies `wanted`.
     pub fn see_flag(&self, wanted: impl FnMut(u64) -> bool) -> Result<u64> {
         match &self.pair {
             Some((peer, _)) => {

@@ -1,4 +1,4 @@
-//! A queue at the last node, into which all others push.
+//! Measures a queue at the last node, into which all other nodes push.
 
 use super::measure::{Bench, PATIENCE, Stream};
 use super::stream::{BATCH, IN_FLIGHT};
@@ -16,7 +16,8 @@ enum End {
 }
 
 impl Bench<'_> {
-    /// Elements of all producers, from the first push until the last has been taken out.
+    /// Measures the elements of all producers, from the first push until the last element has been
+    /// taken out.
     pub fn elements(&self) -> Result<Stream> {
         let owner = self.job.size() - 1;
         let end = if self.job.rank() == owner {

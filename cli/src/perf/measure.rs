@@ -5,19 +5,20 @@ use hdrhistogram::Histogram;
 use oikaze::{Error, Job, LocalRegion, Peer, Region, RegionSlice, RemoteRegion, Result, Rights};
 use std::time::{Duration, Instant};
 
-/// Throughput is measured over at least this much memory on each side, so that no cache holds it.
+/// Minimum memory on each side over which throughput is measured, so that no cache holds it.
 pub const COLD: usize = 512 << 20;
-/// From this size on operations walk through as much; smaller ones are asked how many a second.
+/// Minimum size of operations that walk through [`COLD`] bytes. For smaller operations, the number
+/// per second is measured.
 const COLD_FROM: usize = 4096;
-/// Processors fetch cache lines in pairs.
+/// Bytes of two cache lines, because processors fetch lines in pairs.
 const LINE: usize = 128;
-/// Messages up to this are sent from wherever they are.
+/// Maximum length of a message that is sent from any memory.
 pub const COPIED: usize = 1024;
-/// A peer that says nothing for so long has failed.
+/// Time without an answer after which the peer counts as failed.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// The largest operation: two of them fit into the memory.
+/// Maximum size of an operation. Two of them fit into the memory.
 const SIZE_MAX: usize = 1 << 30;
-/// The name under which each node publishes its memory.
+/// Name under which each node publishes its memory.
 const NAME: &str = "perf";
 
 /// Results of a measurement.
@@ -27,18 +28,19 @@ pub struct Figures {
     pub latency: Option<Histogram<u64>>,
     /// Throughput, if measured.
     pub stream: Option<Stream>,
-    /// For `mixed`: each of the two alone. For `passive`: to a node that waits.
+    /// Values to compare with. For `mixed`: each of the two alone. For `passive`: puts to a node
+    /// that waits.
     pub reference: Option<Box<Figures>>,
 }
 
-/// Many operations in flight.
+/// Result of many operations in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream {
-    /// Payload.
+    /// Bytes of payload.
     pub bytes: u64,
-    /// How many carried it.
+    /// Number of operations that carried the payload.
     pub operations: u64,
-    /// From the first call to the last completion.
+    /// Time from the first call to the last completion.
     pub seconds: f64,
     /// Processor time of both nodes together, if measured.
     pub processor_seconds: Option<f64>,
@@ -46,18 +48,18 @@ pub struct Stream {
     pub other_processor_seconds: Option<f64>,
 }
 
-/// One measurement, ready to go on this node.
+/// One measurement, ready to run on this node.
 pub struct Bench<'a> {
     pub job: &'a Job,
     pub perf: &'a Perf,
     pub local: LocalRegion,
-    /// The source of a payload that ends with a word.
+    /// Source of a payload that ends with a word.
     pub flagged: RegionSlice,
-    /// The peer and its memory; nodes beyond the first two only take part in collectives.
+    /// The peer and its memory. Nodes beyond the first two only take part in collectives.
     pub pair: Option<(Peer, RemoteRegion)>,
     /// Payload of the messages.
     pub payload: Vec<u8>,
-    /// Nanoseconds that two looks at the clock are apart at least.
+    /// Minimum time between two readings of the clock, in nanoseconds.
     pub clock: u64,
 }
 
@@ -79,8 +81,8 @@ impl<'a> Bench<'a> {
         perf.check_parts()?;
         let len = exchanged(perf.span()) + walked(perf);
         let region = if perf.shared { Region::shared(len)? } else { Region::zeroed(len)? };
-        // Every page is there before it is measured: the kernel's clearing of new pages is not what
-        // is asked.
+        // Writes every page before the measurement, which must not include the kernel's clearing of
+        // new pages.
         region.fill(0, region.len() as u64, 1)?;
         region.fill(0, exchanged(perf.span()) as u64, 0)?;
         let local = job.publish(NAME, region, Rights::ALL)?;
@@ -105,7 +107,7 @@ impl<'a> Bench<'a> {
         Ok(Self { job, perf, local, flagged, pair, payload, clock })
     }
 
-    /// Measure; the figures mean something on node 0.
+    /// Runs the measurement. The figures are valid on node 0.
     pub fn run(&self) -> Result<Figures> {
         match self.perf.test {
             Test::Mixed => return self.mixed(),
@@ -123,14 +125,14 @@ impl<'a> Bench<'a> {
         Ok(Figures { latency, stream, reference: None })
     }
 
-    /// How often a single operation is timed.
+    /// Returns how often a single operation is timed.
     pub fn iterations(&self) -> u32 {
         self.perf.iterations.unwrap_or(if self.perf.size > 65_536 { 200 } else { 10_000 })
     }
 
-    /// Bytes of payload to be moved for throughput.
+    /// Returns the bytes of payload to move for throughput.
     pub fn volume(&self) -> usize {
-        /// Operations too small to fill memory with.
+        /// Number of operations that are too small to fill [`COLD`] bytes.
         const SMALL: usize = 200_000;
         self.perf.volume.unwrap_or(if self.perf.size >= COLD_FROM {
             COLD
@@ -140,22 +142,22 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Memory begins with what single operations use: a source, and a place where they land, and at its
-/// end the same for a header.
+/// Returns the length of the front of the memory, which single operations use. It holds a source,
+/// the place where operations land, and at its end the same for a header.
 pub fn exchanged(size: usize) -> usize {
     (lands(size) + size.next_multiple_of(8) + consecutive::ROOM).next_multiple_of(4096)
 }
 
-/// Where the peer's payload of this size lands: in lines of its own.
+/// Returns the offset at which the peer's payload of this size lands: in cache lines of its own.
 pub fn lands(size: usize) -> usize {
     size.next_multiple_of(LINE)
 }
 
-/// Behind it is the memory that many operations walk through.
+/// Returns the length of the memory that many operations walk through, behind [`exchanged`].
 fn walked(perf: &Perf) -> usize {
     match perf.test {
         Test::Mixed => COLD,
-        // Whole places, the first of them at a huge page.
+        // Whole places, the first of which begins at a huge page.
         Test::Exchange => COLD.max(perf.size) + (2 << 20),
         _ if perf.streams() && perf.wants(Half::Throughput) => {
             if perf.hot {
@@ -170,13 +172,13 @@ fn walked(perf: &Perf) -> usize {
     }
 }
 
-/// An empty histogram of nanoseconds.
+/// Makes an empty histogram of nanoseconds.
 pub fn histogram() -> Result<Histogram<u64>> {
     Histogram::new(3)
         .map_err(|error| Error::Invalid { what: "a histogram".into(), why: error.to_string() })
 }
 
-/// Since then, in nanoseconds.
+/// Returns the time since `begun` in nanoseconds.
 pub fn since(begun: Instant) -> u64 {
     u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,5 +1,5 @@
-//! Small puts to and fro while bulk puts go from node 0 to node 1: do control and small messages
-//! wait behind bulk?
+//! Exchanges small puts while bulk puts go from node 0 to node 1. Shows whether control and small
+//! messages wait behind bulk.
 
 use super::measure::{Bench, COLD, Figures, PATIENCE, Stream, exchanged, histogram, since};
 use hdrhistogram::Histogram;
@@ -7,16 +7,16 @@ use oikaze::{Operation, Result};
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// Bytes of one bulk put, and how many are in flight.
+/// Bytes of one bulk put.
 const BULK: usize = 64 << 20;
 const BULK_IN_FLIGHT: usize = 2;
-/// Bytes of bulk, unless said otherwise.
+/// Bytes of bulk, unless the user gives another volume.
 const VOLUME: usize = 1 << 30;
-/// The flag that ends the exchange.
+/// Flag that ends the exchange.
 const STOP: u64 = u64::MAX;
 
 impl Bench<'_> {
-    /// Each alone, then both.
+    /// Measures each of the two alone, then both together.
     pub fn mixed(&self) -> Result<Figures> {
         let volume = self.perf.volume.unwrap_or(VOLUME).next_multiple_of(BULK);
         let (idle, _) = self.pings_during(None)?;
@@ -27,7 +27,8 @@ impl Bench<'_> {
         Ok(Figures { latency: Some(latency), stream, reference })
     }
 
-    /// Exchanges until the bulk is through, or, without bulk, as many as wanted.
+    /// Exchanges small puts until the bulk puts have ended. Without bulk, runs the wanted number of
+    /// exchanges.
     fn pings_during(&self, bulk: Option<Bulk<'_>>) -> Result<(Histogram<u64>, Option<Stream>)> {
         self.job.barrier()?;
         let mut latency = histogram()?;
@@ -38,12 +39,12 @@ impl Bench<'_> {
             _ => {}
         }
         self.job.barrier()?;
-        // The word that was seen last must not be taken for one of the next exchange.
+        // The last word must not count as a word of the next exchange.
         self.local.store_u64(self.flag_at(), 0)?;
         Ok((latency, stream))
     }
 
-    /// Node 0's side.
+    /// Runs node 0's side.
     fn ping(
         &self,
         latency: &mut Histogram<u64>,
@@ -75,7 +76,7 @@ impl Bench<'_> {
         }))
     }
 
-    /// Node 1's side: whatever comes is put back, until it is told to stop.
+    /// Runs node 1's side: puts each word back until [`STOP`] arrives.
     fn answer(&self) -> Result<()> {
         let mut seen = 0;
         loop {
@@ -88,13 +89,13 @@ impl Bench<'_> {
     }
 }
 
-/// The bulk puts.
+/// Bulk puts of node 0.
 struct Bulk<'a> {
     bench: &'a Bench<'a>,
     volume: usize,
     begun: usize,
     flying: VecDeque<Operation<()>>,
-    /// Exchanges go on meanwhile.
+    /// Set if small puts are exchanged meanwhile.
     pinged: bool,
 }
 
@@ -103,7 +104,8 @@ impl<'a> Bulk<'a> {
         Self { bench, volume, begun: 0, flying: VecDeque::new(), pinged }
     }
 
-    /// Begin what there is room for; is anything left in flight? Waits only if nobody else does.
+    /// Starts bulk puts while there is room. Returns `true` while any is in flight. Waits for the
+    /// oldest one only if no small puts are exchanged meanwhile.
     fn go_on(&mut self) -> Result<bool> {
         while self.flying.front().is_some_and(Operation::is_done) {
             super::stream::wait_first(&mut self.flying)?;

@@ -1,11 +1,13 @@
-//! `oikaze perf`: how fast, between nodes 0 and 1 of a job.
+//! `oikaze perf`: measures latency and throughput between nodes 0 and 1 of a job.
 //!
-//! Latency is that of one way: half of a ping and its pong (for put: half of a put and the
-//! answering put, each seen by polling memory, as `ucp_put_lat` does), or from call to completion
-//! where one side only acts (put-done, get, fetch-add, compare-swap, block, exchange, barrier). An
-//! exchange that takes hardly longer than reading the clock is timed in blocks, and counts as the
-//! mean of its block. Throughput is measured with several operations in flight, walking through
-//! memory that no cache holds.
+//! Latency is that of one way: half of a ping and its pong. For put, it is half of a put and the
+//! answering put, each seen by polling memory, as `ucp_put_lat` does. Where only one side acts
+//! (put-done, get, fetch-add, compare-swap, block, exchange, barrier), latency lasts from call to
+//! completion.
+//!
+//! An exchange that takes hardly longer than reading the clock is timed in blocks, and counts as
+//! the mean of its block. Throughput is measured with several operations in flight, which walk
+//! through memory that no cache holds.
 
 mod block;
 mod consecutive;
@@ -62,7 +64,7 @@ pub enum Test {
     Passive,
 }
 
-/// One half of a measurement.
+/// Half of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Half {
     /// One operation at a time
@@ -71,7 +73,7 @@ pub enum Half {
     Throughput,
 }
 
-/// The three classes of messages.
+/// Class of the messages of the test `message`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MessageClass {
     /// In order, behind all before it
@@ -134,7 +136,7 @@ pub struct Perf {
 }
 
 impl Perf {
-    /// Is there throughput to be measured, through memory that is walked through?
+    /// Returns `true` if the test has a throughput over memory that operations walk through.
     fn streams(&self) -> bool {
         matches!(self.test, Test::Put | Test::Get | Test::Message | Test::Block | Test::Accumulate)
     }
@@ -144,10 +146,10 @@ impl Perf {
     }
 }
 
-/// Run it.
+/// Runs the measurement and prints its result.
 ///
 /// # Errors
-/// What the job or an operation says.
+/// The job or an operation fails.
 pub fn run(perf: &Perf) -> Result<()> {
     if std::env::var_os("OIKAZE_STORE").is_none() {
         return start_two();
@@ -163,7 +165,7 @@ pub fn run(perf: &Perf) -> Result<()> {
     job.leave().and(said)
 }
 
-/// Not in a job: become the launcher of one with two nodes that run this very command.
+/// Becomes the launcher of a job of two nodes that run this same command. Called outside a job.
 fn start_two() -> Result<()> {
     let failed = |source| Error::System {
         what: "starting a job of two nodes for oikaze perf".into(),

@@ -1,4 +1,5 @@
-//! Puts to a node whose only thread computes and never calls: the helper must serve it.
+//! Measures puts to a node whose only thread computes and never calls Oikaze, so that the helper
+//! must serve it.
 
 use super::measure::{Bench, Figures, histogram};
 use super::measure::{PATIENCE, since};
@@ -7,11 +8,11 @@ use oikaze::Result;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// A node that does not serve at all would make it long: enough is enough.
+/// Maximum time of the measurement, for a node that is not served at all.
 const LIMIT: Duration = Duration::from_secs(2);
-/// The flag that ends it.
+/// Flag that ends the measurement.
 const STOP: u64 = u64::MAX;
-/// Steps of arithmetic between two looks at the flag: some microseconds.
+/// Steps of arithmetic between two reads of the flag, which take some microseconds.
 const STEPS: u64 = 10_000;
 
 /// Activity of node 1 during the measurement.
@@ -22,7 +23,7 @@ enum Target {
 }
 
 impl Bench<'_> {
-    /// To a node that waits, then to one that computes.
+    /// Measures puts to a node that waits, then to one that computes.
     pub fn passive(&self) -> Result<Figures> {
         let driven = self.puts_to(Target::Waits)?;
         let latency = self.puts_to(Target::Computes)?;
@@ -49,7 +50,7 @@ impl Bench<'_> {
             1 if target == Target::Waits => {
                 self.see_flag(|word| word == STOP)?;
             }
-            // Looks at plain memory, and that is all it knows of Oikaze.
+            // Node 1 reads plain memory, and makes no other call of Oikaze.
             1 => {
                 while self.local.load_u64(self.flag_at())? != STOP {
                     compute();
@@ -63,7 +64,7 @@ impl Bench<'_> {
     }
 }
 
-/// Arithmetic that nothing can leave out.
+/// Computes something that the compiler cannot leave out.
 fn compute() {
     let mut x = black_box(1_u64);
     for _ in 0..STEPS {

@@ -10,7 +10,7 @@ use oikaze::observe::page::PeerPage;
 use oikaze_protocol::wind::Histogram as Spans;
 use serde_json::{Value, json};
 
-/// Percentiles told, and their names.
+/// Reported percentiles and their names.
 const PERCENTILES: [(&str, f64); 5] =
     [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p99.9", 99.9), ("max", 100.0)];
 
@@ -58,7 +58,7 @@ fn values(figures: &Figures) -> serde_json::Map<String, Value> {
     if let Value::Object(values) = values { values } else { serde_json::Map::new() }
 }
 
-/// One line.
+/// Returns the result as one line of JSON.
 pub fn json(perf: &Perf, job: &Job, figures: &Figures) -> String {
     let mut line = values(figures);
     line.insert("test".into(), json!(name(perf.test)));
@@ -69,7 +69,7 @@ pub fn json(perf: &Perf, job: &Job, figures: &Figures) -> String {
     Value::Object(line).to_string()
 }
 
-/// For people.
+/// Returns the result as text for people.
 pub fn table(perf: &Perf, job: &Job, figures: &Figures) -> String {
     let mut text = format!("{} of {} bytes, {} nodes\n", name(perf.test), perf.size, job.size());
     text += &lines(figures);

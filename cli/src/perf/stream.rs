@@ -1,4 +1,4 @@
-//! Many operations in flight: bytes and operations a second, and what they cost in processor time.
+//! Measures many operations in flight: bytes and operations per second, and their processor time.
 
 use super::Test;
 use super::measure::{Bench, COPIED, PATIENCE, Stream, exchanged};
@@ -7,17 +7,17 @@ use oikaze_os::cpu::Meter;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// Operations in flight, at most; and their bytes.
+/// Maximum number of operations in flight.
 pub const IN_FLIGHT: usize = 1024;
 const BYTES_IN_FLIGHT: usize = 16 << 20;
-/// Operations posted together, at most.
+/// Maximum number of operations that are posted together.
 pub const BATCH: usize = 64;
-/// Before the clock starts, as much is moved, or a quarter of the volume if that is less: the
-/// window opens.
+/// Bytes that are moved before the clock starts, so that the congestion window opens. A quarter of
+/// the volume if that is less.
 const WARM_UP: usize = 64 << 20;
 
 impl Bench<'_> {
-    /// From node 0 to node 1 (get: the other way).
+    /// Measures operations from node 0 to node 1 (get: the other way).
     pub fn stream(&self) -> Result<Stream> {
         let operations = (self.volume() / self.perf.size).max(1);
         let warm_up = (WARM_UP.min(self.volume() / 4) / self.perf.size).max(1);
@@ -43,7 +43,7 @@ impl Bench<'_> {
         })
     }
 
-    /// This node's part in `count` operations, of which the first is the `first`th of its walk
+    /// Runs this node's part in `count` operations, beginning with number `first` of its walk
     /// through memory.
     fn transfer(&self, first: usize, count: usize) -> Result<()> {
         let Some((peer, there)) = &self.pair else { return Ok(()) };
@@ -60,12 +60,13 @@ impl Bench<'_> {
         let begins = exchanged(span);
         let places = (self.local.len() - begins) / span;
         let batch = (window / 4).clamp(1, BATCH);
-        // Copied as they are sent, and the last of some ordered ones tells of all.
+        // Messages are copied as they are sent. The completion of the last of some ordered ones
+        // covers all of them.
         let are_copied = test == Test::Message && size <= COPIED;
         let told_together = if are_copied && class != Class::Unordered { batch } else { 1 };
         let (last, mut untold) = (first + count - 1, 0);
         let mut flying = VecDeque::with_capacity(window);
-        // Of one buffer that is used again and again, one slice.
+        // Reuses the slice while the place in memory stays the same.
         let (mut at, mut here) = (begins, self.local.slice(begins..begins + span)?);
         let mut post = |turn: usize, flying: &mut VecDeque<Operation<()>>| -> Result<()> {
             if are_copied {
@@ -118,8 +119,8 @@ impl Bench<'_> {
     }
 }
 
-/// Queues an operation in `flying` unless it is already complete. A complete operation is not moved
-/// either: its outcome is read at once where it was written.
+/// Queues an operation in `flying` unless it is already complete. The outcome of a complete
+/// operation is read where it was written, without moving the operation.
 #[inline]
 fn keep(posted: Operation<()>, flying: &mut VecDeque<Operation<()>>) -> Result<()> {
     if let Some(outcome) = posted.try_take() {
@@ -129,7 +130,7 @@ fn keep(posted: Operation<()>, flying: &mut VecDeque<Operation<()>>) -> Result<(
     Ok(())
 }
 
-/// Wait for the oldest.
+/// Waits for the oldest operation.
 pub fn wait_first(flying: &mut VecDeque<Operation<()>>) -> Result<()> {
     flying.pop_front().map_or(Ok(()), |operation| operation.wait_for(PATIENCE))
 }

@@ -1,4 +1,4 @@
-//! One look as JSON.
+//! Formats one sample as JSON.
 
 use super::sample::{Peer, Sample};
 use oikaze::observe::page::{Gauges, LinkCounters};
@@ -9,12 +9,12 @@ use oikaze_protocol::rma::RefusalCounts;
 use oikaze_protocol::wind::{Histogram, Statistics};
 use serde_json::{Map, Value, json};
 
-/// Percentiles told, and their names.
+/// Reported percentiles and their names.
 const PERCENTILES: [(&str, u32); 5] =
     [("p50", 5000), ("p90", 9000), ("p99", 9900), ("p99.9", 9990), ("max", 10_000)];
 
-/// A line. `counters` are since the node's start, `rates`, `resent` and latencies of the last
-/// `span_s` seconds.
+/// Returns one line of JSON. `counters` count from the node's start. `rates`, `resent` and
+/// latencies cover the last `span_s` seconds.
 pub fn line(samples: &[Sample<'_>], unreadable: &[Unreadable]) -> String {
     let unreadable: Vec<Value> = unreadable
         .iter()
@@ -85,14 +85,16 @@ fn peer(peer: &Peer<'_>) -> Value {
     })
 }
 
-/// Datagrams whose content was sent again, by cause, and those of them that had arrived after all.
+/// Returns the datagrams whose content was sent again, by cause, and those of them that had arrived
+/// after all.
 pub fn resent(counted: &Statistics) -> Value {
     let Statistics { lost_by_reordering, lost_by_time, lost_by_probe, spurious_losses, .. } =
         counted;
     json!({ "reordering": lost_by_reordering, "time": lost_by_time, "probe": lost_by_probe, "spurious": spurious_losses })
 }
 
-/// Percentiles in microseconds, and of how many; null where there are none.
+/// Returns percentiles in microseconds and the number of samples. A percentile without samples is
+/// null.
 pub fn latency(histogram: &Histogram) -> Value {
     let at = |hundredths| histogram.percentile(hundredths).map(|span| span.as_secs_f64() * 1e6);
     let mut values: Map<String, Value> =

@@ -1,5 +1,5 @@
-//! `oikaze top`: what the nodes of this machine do, live. They are not asked: each shows its
-//! numbers ([`oikaze::observe`]), and this command reads them.
+//! `oikaze top`: shows live what the nodes of this machine do. The command asks no node. Each node
+//! publishes its numbers in memory ([`oikaze::observe`]), which this command reads.
 
 pub mod json;
 mod sample;
@@ -47,12 +47,12 @@ pub struct Top {
     interval: Duration,
 }
 
-/// Run it.
+/// Runs the command.
 pub fn top(top: &Top) -> ExitCode {
     match show(top) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        // Whoever read our output has seen enough.
+        // A reader that closes the pipe has read enough.
         Err(why) if why.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("oikaze top: {why}");
@@ -61,7 +61,8 @@ pub fn top(top: &Top) -> ExitCode {
     }
 }
 
-/// Look until told to stop, or until the nodes are gone; whether there were any.
+/// Shows samples until the command is stopped or all nodes have ended. Returns `true` if there were
+/// any.
 fn show(top: &Top) -> std::io::Result<bool> {
     let mut out = std::io::stdout().lock();
     let screen = out.is_terminal() && !top.once && !top.json;
@@ -83,8 +84,8 @@ fn show(top: &Top) -> std::io::Result<bool> {
                 let size = rustix::termios::tcgetwinsize(&out).ok().filter(table::is_size);
                 let text =
                     table::text(&samples, &unreadable, size.map(|size| usize::from(size.ws_row)));
-                // From the top left corner, each line to its end, and nothing of the look before
-                // below.
+                // Draws from the top left corner, erases the rest of each line, and erases what the
+                // last sample left below.
                 let most =
                     size.map_or(usize::MAX, |size| usize::from(size.ws_row).saturating_sub(1));
                 let lines: String = text
@@ -111,7 +112,7 @@ impl Top {
             .is_none_or(|job| node.job().starts_with(job) || node.node.program == job)
     }
 
-    /// Say why there is nothing to show.
+    /// Explains on standard error why there is nothing to show.
     fn nothing(&self, seen: bool, unreadable: &[Unreadable]) {
         let which = self.job.as_ref().map_or_else(String::new, |job| format!(" of job {job}"));
         if seen {

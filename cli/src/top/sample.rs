@@ -1,4 +1,4 @@
-//! Two looks at a node, and what happened between them.
+//! Two samples of a node, and the difference between them.
 
 use oikaze::Rank;
 use oikaze::observe::NodeView;
@@ -6,15 +6,15 @@ use oikaze::observe::page::PeerPage;
 use oikaze_protocol::wind::{Histogram, Statistics};
 use std::time::Duration;
 
-/// A node, and what it did since it was looked at before; since its start, if it was not.
+/// Activity of a node since its previous sample, or since its start if there is none.
 pub struct Sample<'a> {
     pub view: &'a NodeView,
-    /// How long that was, by the node's own clock.
+    /// Length of that time by the node's own clock.
     pub span: Duration,
     pub peers: Vec<Peer<'a>>,
 }
 
-/// A peer, and what happened between it and the node.
+/// Traffic between a peer and the node.
 pub struct Peer<'a> {
     pub rank: Rank,
     pub page: &'a PeerPage,
@@ -54,17 +54,18 @@ impl<'a> Sample<'a> {
 }
 
 impl Peer<'_> {
-    /// So many a second; 0 if no time has passed.
+    /// Returns the rate per second; 0 if no time has passed.
     pub fn rate(&self, count: u64) -> f64 {
         if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
     }
 
-    /// Bytes both ways: how busy they are.
+    /// Returns the bytes of both directions, by which peers are sorted.
     pub fn traffic(&self) -> u64 {
         self.counted.bytes_sent.saturating_add(self.counted.bytes_received)
     }
 
-    /// Datagrams whose content was sent again, by cause: overtaken, late, after a silence.
+    /// Returns the number of datagrams whose content was sent again, by cause: overtaken, late,
+    /// after a silence.
     pub fn resent(&self) -> [u64; 3] {
         [self.counted.lost_by_reordering, self.counted.lost_by_time, self.counted.lost_by_probe]
     }

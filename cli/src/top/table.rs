@@ -1,4 +1,4 @@
-//! One look for people.
+//! Formats one sample as a table.
 
 use super::sample::{Peer, Sample};
 use oikaze::observe::page::{PeerPage, State};
@@ -8,19 +8,21 @@ use rustix::termios::Winsize;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Beyond this a node is called stopped: it writes ten times a second.
+/// Age of a node's numbers above which the node is shown as stopped. A node writes ten times a
+/// second.
 const STOPPED: Duration = Duration::from_secs(2);
 
 const HEAD: &str = "node peer state     out/s   MB/s   in/s   MB/s  rtt p50    p99  settle    p99  resent =order+late+silent  vain  \
                     flight/window  queue (wait+credit)";
 
-/// All nodes, job by job. With `rows`: no more lines than that, the busiest peers.
+/// Formats all nodes, job by job. With `rows`, limits the text to this many lines, for the busiest
+/// peers.
 pub fn text(samples: &[Sample<'_>], unreadable: &[Unreadable], rows: Option<usize>) -> String {
     let mut text = String::new();
     let jobs: Vec<&[Sample<'_>]> =
         samples.chunk_by(|one, other| one.view.node.job == other.view.node.job).collect();
-    // Per job a title, a heading, how many are hidden, a line for each node and each path that it
-    // does without, and an empty one.
+    // Lines that are always there: for each job a title, a heading, the count of hidden peers and
+    // an empty line. Each node and each slow path has a line too.
     let slow: usize =
         samples.iter().map(|sample| slow_paths(&sample.view.node, &sample.view.peers).len()).sum();
     let fixed = slow + samples.len() + jobs.len() * 4 + unreadable.len() + 1;
@@ -49,7 +51,7 @@ pub fn text(samples: &[Sample<'_>], unreadable: &[Unreadable], rows: Option<usiz
     text
 }
 
-/// The traffic that a peer must have to be among the `most` busiest.
+/// Returns the minimum traffic of the `most` busiest peers.
 fn traffic_of_the_busiest(samples: &[Sample<'_>], most: usize) -> u64 {
     let mut all: Vec<u64> =
         samples.iter().flat_map(|sample| sample.peers.iter().map(Peer::traffic)).collect();
@@ -105,7 +107,7 @@ fn row(sample: &Sample<'_>, peer: &Peer<'_>, text: &mut String) {
     );
 }
 
-/// In a word; which way its messages go, if it is not the network's.
+/// Returns the peer's state in a word, which also says if messages go through shared memory.
 fn standing(page: &PeerPage) -> &'static str {
     if page.state == State::Established && page.gauges.rings == 1 {
         "up, shm"
@@ -152,7 +154,7 @@ fn at(histogram: &Histogram, hundredths: u32) -> String {
     histogram.percentile(hundredths).map_or_else(|| "-".to_owned(), span)
 }
 
-/// Three digits and a unit.
+/// Formats a time with three digits and a unit.
 fn span(span: Duration) -> String {
     let seconds = span.as_secs_f64();
     let (value, unit) = match seconds {
@@ -163,7 +165,7 @@ fn span(span: Duration) -> String {
     format!("{value:.*}{unit}", decimals(value))
 }
 
-/// Three digits and a letter for thousands, millions, …
+/// Formats a number with three digits and a letter for thousands, millions, …
 fn short(value: f64) -> String {
     let (value, unit) = match value {
         ..1e4 => return format!("{value:.0}"),
@@ -183,7 +185,7 @@ fn decimals(value: f64) -> usize {
     }
 }
 
-/// Does it say anything? A terminal that nobody told its size says that it has no rows and no
+/// Returns `true` if the size is known. A terminal whose size was never set reports no rows and no
 /// columns.
 pub fn is_size(size: &Winsize) -> bool {
     size.ws_row > 0 && size.ws_col > 0

@@ -1,5 +1,5 @@
-//! Real launchers and real processes. Nothing here sleeps: every wait is for output, an exit, or a
-//! state that is looked at again and again until a deadline far away.
+//! Helpers for tests with real launchers and real processes. A helper waits for output, for an
+//! exit, or for a state that it polls until a distant deadline.
 #![allow(dead_code)]
 
 use oikaze::{LocalRegion, RemoteRegion};
@@ -9,16 +9,17 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Long enough for any machine; only a failing test waits for it.
+/// Time that suffices on any machine. Only a failing test waits for it.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The command under test.
+/// Command under test.
 pub const OIKAZE: &str = env!("CARGO_BIN_EXE_oikaze");
 
-/// `oikaze ARGUMENTS`, as a program that no launcher started.
+/// Returns the command `oikaze ARGUMENTS`, as a program that no launcher started.
 pub fn oikaze(arguments: &[&str]) -> Command {
-    // A shell script's background jobs ignore SIGINT, what nohup started SIGHUP, and so would this,
-    // which tests end by them (becomes the program: one process).
+    // Background jobs of a shell script ignore SIGINT, and programs that nohup started ignore
+    // SIGHUP. Tests end this command by these signals, so env resets them. env becomes the program,
+    // so there is one process.
     let mut command = Command::new("env");
     command.args(["--default-signal=INT,HUP", OIKAZE]);
     for (name, _) in
@@ -30,15 +31,15 @@ pub fn oikaze(arguments: &[&str]) -> Command {
     command
 }
 
-/// `oikaze run OPTIONS -- sh -c SCRIPT`.
+/// Returns the command `oikaze run OPTIONS -- sh -c SCRIPT`.
 pub fn run_script(options: &[&str], script: &str) -> Command {
     let mut command = oikaze(&["run"]);
     command.args(options).args(["--", "/bin/sh", "-c", script]);
     command
 }
 
-/// With nodes that are the test `node` of this test program, which finds `mark` set, and with a
-/// standard input for the first.
+/// Makes the nodes run the test `node` of this test program, with `mark` set. The first node gets a
+/// standard input.
 pub fn of_test_nodes(command: &mut Command, mark: &str) {
     command.args(["--env", &format!("{mark}=1"), "--"]).arg(std::env::current_exe().unwrap());
     command
@@ -46,8 +47,8 @@ pub fn of_test_nodes(command: &mut Command, mark: &str) {
         .stdin(Stdio::piped());
 }
 
-/// Bytes of its own for each `turn`, put there from `out` and fetched into `back`, come back as
-/// they were; all of them of one length.
+/// Puts bytes from `out` to a region and fetches them into `back`. Checks that they come back
+/// unchanged. The bytes differ for each `turn`, and all three regions have the same length.
 pub fn there_and_back(
     there: &RemoteRegion,
     out: &LocalRegion,
@@ -68,13 +69,13 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Status, standard output, standard error.
+/// Runs a command. Returns its status, standard output and standard error.
 pub fn finish(command: &mut Command) -> (Option<i32>, String, String) {
     let Output { status, stdout, stderr } = command.output().unwrap();
     (status.code(), text(&stdout), text(&stderr))
 }
 
-/// A launcher that is spoken to while it runs; killed with the test.
+/// Launcher that a test communicates with while it runs. It is killed with the test.
 pub struct Running {
     pub child: Child,
     lines: BufReader<ChildStdout>,
@@ -88,7 +89,7 @@ impl Running {
         Running { child, lines, seen: String::new() }
     }
 
-    /// Read lines until one begins with `start`; the rest of it.
+    /// Reads lines until one begins with `start`. Returns the rest of this line.
     pub fn line(&mut self, start: &str) -> String {
         loop {
             let mut line = String::new();
@@ -104,12 +105,13 @@ impl Running {
         }
     }
 
-    /// Send the launcher a signal.
+    /// Sends a signal to the launcher.
     pub fn signal(&self, signal: i32) {
         kill(self.child.id(), signal);
     }
 
-    /// All that was printed, and the launcher's status (or signal, negative).
+    /// Waits for the end. Returns the launcher's status (or signal, negative) and all of its
+    /// output.
     pub fn finish(mut self) -> (i32, String) {
         let mut rest = String::new();
         self.lines.read_to_string(&mut rest).unwrap();
@@ -128,14 +130,14 @@ impl Drop for Running {
     }
 }
 
-/// Send a signal to a process that this test started.
+/// Sends a signal to a process that this test started.
 pub fn kill(pid: u32, signal: i32) {
     let status =
         Command::new("/bin/sh").args(["-c", &format!("kill -{signal} {pid}")]).status().unwrap();
     assert!(status.success());
 }
 
-/// Look until it is so.
+/// Polls until the condition is true.
 pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !so() {
@@ -144,7 +146,7 @@ pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// Has this process ended? (Also if nobody has reaped it.)
+/// Returns `true` if this process has ended, even if no process has reaped it.
 pub fn is_gone(pid: u32) -> bool {
     match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         Err(_) => true,
@@ -152,7 +154,7 @@ pub fn is_gone(pid: u32) -> bool {
     }
 }
 
-/// Namespaces that a launcher made.
+/// Returns the namespaces that a launcher made.
 pub fn namespaces_of(launcher: u32) -> Vec<String> {
     let names = std::fs::read_dir("/run/netns")
         .into_iter()
@@ -161,22 +163,22 @@ pub fn namespaces_of(launcher: u32) -> Vec<String> {
     names.filter(|name| name.starts_with(&format!("oik-{launcher}-"))).collect()
 }
 
-/// A test, or a part of one, that cannot be run here. It is seen, and counted by `cargo xtask
-/// test`; where all must run (OIKAZE_TEST_ALL), it is a failure.
+/// Reports a test, or a part of one, that cannot run here. `cargo xtask test` counts it. It is a
+/// failure where all tests must run (OIKAZE_TEST_ALL).
 pub fn skip(why: &str) {
     skipped(why);
     assert!(std::env::var_os("OIKAZE_TEST_ALL").is_none(), "skipped: {why}");
 }
 
-/// As [`skip`], and never a failure.
+/// Reports as [`skip`] does, but is never a failure.
 pub fn skipped(why: &str) {
-    // Not by print, which the test harness keeps to itself.
+    // The test harness captures the output of `print`.
     let _ = writeln!(std::io::stdout(), "\nskipped: {why}");
 }
 
-/// Can this process make network namespaces? Says so if not. Tests that do take turns, as long as
-/// they hold what this returns: each launcher removes what dead ones left, which must not be what
-/// another test has just left on purpose.
+/// Returns a lock if this process can make network namespaces, and reports a skipped test
+/// otherwise. Tests that make namespaces hold the lock in turn. Each launcher removes namespaces
+/// that dead launchers left, and must not remove those that another test has just left on purpose.
 pub fn namespaces() -> Option<MutexGuard<'static, ()>> {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -195,7 +197,7 @@ pub fn namespaces() -> Option<MutexGuard<'static, ()>> {
     None
 }
 
-/// `ip ARGUMENTS` in a namespace.
+/// Runs `ip ARGUMENTS` in a namespace.
 pub fn ip(namespace: &str, arguments: &[&str]) {
     let status = Command::new("ip").args(["-n", namespace]).args(arguments).status().unwrap();
     assert!(status.success(), "ip -n {namespace} {arguments:?}");
@@ -207,15 +209,15 @@ pub fn add_namespace(name: &str) {
     ip(name, &["link", "set", "lo", "up"]);
 }
 
-/// A device of a namespace gets its address.
+/// Gives a device of a namespace its MTU and its address.
 pub fn begin_to_use(namespace: &str, device: &str, mtu: &str, address: &str) {
     ip(namespace, &["link", "set", device, "mtu", mtu, "up"]);
-    // An address that may be used at once, without asking whether somebody else has it.
+    // Skips duplicate address detection, so that the address can be used at once.
     let quick: &[&str] = if address.contains(':') { &["nodad"] } else { &[] };
     ip(namespace, &[&["address", "add", address, "dev", device], quick].concat());
 }
 
-/// Two namespaces joined by a cable, removed with the test.
+/// Two namespaces joined by a cable. Dropping the value removes them.
 pub struct Cable(pub [String; 2]);
 
 impl Cable {
@@ -232,8 +234,8 @@ impl Cable {
         cable
     }
 
-    /// `oikaze run OPTIONS` with a node at each end, started at the first; `shell`
-    /// [enters](Shell::enter).
+    /// Returns the command `oikaze run OPTIONS` with a node at each end, started at the first end.
+    /// `shell` [enters](Shell::enter) the ends.
     pub fn run(&self, shell: &Shell, options: &[&str]) -> Command {
         let [a, b] = &self.0;
         let mut command = Command::new("ip");
@@ -253,24 +255,24 @@ impl Drop for Cable {
     }
 }
 
-/// A script in place of ssh; removed with the test.
+/// Script in place of ssh. Dropping the value removes it.
 pub struct Shell(PathBuf);
 
 impl Shell {
-    /// `script` finds the host in $1 and the command in the rest.
+    /// Writes a script that finds the host in $1 and the command in the rest.
     pub fn new(name: &str, script: &str) -> Shell {
         let path = std::env::temp_dir().join(format!("oikaze-test-{}-{name}", std::process::id()));
         std::fs::write(&path, script).unwrap();
         Shell(path)
     }
 
-    /// The host is a namespace.
+    /// Writes a script whose hosts are namespaces.
     pub fn enter(name: &str) -> Shell {
         Shell::new(name, "host=$1; shift; exec ip netns exec $host \"$@\"")
     }
 
-    /// For OIKAZE_RSH. Run by sh, so that no test trips over a script that another thread's fork
-    /// still holds open.
+    /// Returns the value for OIKAZE_RSH. sh runs the script, because a script that another thread's
+    /// fork still holds open for writing cannot be executed.
     pub fn command(&self) -> String {
         format!("/bin/sh {}", self.0.display())
     }
