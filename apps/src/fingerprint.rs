@@ -1,14 +1,14 @@
-//! FNV-1a, 64 bits: equal fields have equal fingerprints, whoever computed them and on however many
+//! Fingerprint of a field: FNV-1a, 64 bits. Equal fields have equal fingerprints on any number of
 //! nodes.
 
-/// Where a fingerprint starts. Not FNV's own offset basis 14695981039346656037 but that number less
-/// its last digit: the results published for these fields were computed with it, and any start
-/// serves to tell fields apart.
+/// Start value of a fingerprint. It is FNV's own offset basis 14695981039346656037 less its last
+/// digit, because the published results for these fields were computed with it. Any start value
+/// tells fields apart.
 const START: u64 = 1_469_598_103_934_665_603;
 /// The 64-bit FNV prime.
 const PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// FNV-1a over bytes, fed piece by piece.
+/// FNV-1a over bytes, which are added piece by piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint(u64);
 
@@ -40,7 +40,7 @@ impl Fingerprint {
         }
     }
 
-    /// The fingerprint so far.
+    /// Returns the fingerprint of all bytes so far.
     #[must_use]
     pub const fn value(self) -> u64 {
         self.0

@@ -1,6 +1,6 @@
 //! Parts common to the programs of this folder: a fingerprint of a field, a progress bar, a table
-//! of what the nodes did. The programs themselves are `himeno/` and `lu/`; each is written to be
-//! read and copied.
+//! of the nodes' activity. The programs are `himeno/` and `lu/`. Each is written to be read and
+//! copied.
 #![forbid(unsafe_code)]
 
 mod fingerprint;

@@ -1,10 +1,10 @@
-//! Table of what each node did, gathered from all nodes and printed under a result.
+//! Table of each node's activity, collected from all nodes and printed below a result.
 
 use std::fmt;
 
 use oikaze::{Job, NodeStatistics, ReduceOp, Result};
 
-/// One column: its heading, and where its number comes from.
+/// One column: its heading, and the source of its number.
 struct Column {
     heading: &'static str,
     of: fn(&NodeStatistics) -> u64,
@@ -21,18 +21,18 @@ const COLUMNS: [Column; 8] = [
     Column { heading: "sent again", of: |node| node.retransmissions },
 ];
 
-/// One row for each node.
+/// Table with one row for each node.
 pub struct NodesTable {
     rows: Vec<[u64; COLUMNS.len()]>,
 }
 
-/// Gathers what every node has done so far. Collective.
+/// Collects the activity of every node so far. Collective.
 ///
 /// # Errors
-/// What the job says.
+/// The reduction over all nodes fails.
 pub fn nodes_table(job: &Job) -> Result<NodesTable> {
     let (statistics, width) = (job.statistics(), COLUMNS.len());
-    // Each node fills its own row and leaves the others zero, so the sum is the table.
+    // Each node fills its own row and leaves the others zero, so that the sum is the table.
     let mut cells = vec![0; job.size() as usize * width];
     for (cell, column) in cells.iter_mut().skip(job.rank() as usize * width).zip(&COLUMNS) {
         *cell = (column.of)(&statistics);
@@ -42,7 +42,7 @@ pub fn nodes_table(job: &Job) -> Result<NodesTable> {
 }
 
 impl NodesTable {
-    /// For JSON: an object for each node, with the headings as names.
+    /// Returns the table for JSON: an object for each node, with the headings as names.
     #[must_use]
     pub fn rows(&self) -> serde_json::Value {
         let named = |row: &[u64; COLUMNS.len()]| -> serde_json::Value {

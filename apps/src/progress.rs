@@ -1,10 +1,10 @@
-//! The progress bar: on a terminal it moves, in a log it is a few plain lines.
+//! Progress bar: it moves on a terminal, and prints a few plain lines in a log.
 
 use std::io::{self, IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 
-/// Steps done of steps to do. Only one node shows it.
+/// Progress in steps. Only one node shows it.
 pub struct Progress {
     shown: Shown,
     steps: u64,
@@ -14,12 +14,12 @@ pub struct Progress {
 enum Shown {
     Nothing,
     Bar(ProgressBar),
-    /// Not a terminal: one line each tenth.
+    /// Prints one line for each tenth, where there is no terminal.
     Lines,
 }
 
 impl Progress {
-    /// A bar over `steps`; shows nothing unless `wanted`.
+    /// Makes a bar over `steps`, which shows nothing unless `wanted` is set.
     #[must_use]
     pub fn new(wanted: bool, steps: u64) -> Self {
         let bar = |target| {
@@ -42,7 +42,7 @@ impl Progress {
         Self { shown, steps, done: 0 }
     }
 
-    /// One step more is done.
+    /// Counts one more step.
     pub fn step(&mut self) {
         self.done += 1;
         match &self.shown {
@@ -57,7 +57,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(self) {
         if let Shown::Bar(bar) = self.shown {
             bar.finish_and_clear();
@@ -65,8 +65,8 @@ impl Progress {
     }
 }
 
-/// A terminal behind the launcher, which passes on what is written to standard error; its width is
-/// not known here.
+/// A terminal behind the launcher, which passes on standard error. This process does not know the
+/// terminal's width.
 #[derive(Debug)]
 struct Relayed;
 

@@ -1,4 +1,4 @@
-//! Mistakes that a user can make with real processes. Each job ends within seconds, says what
+//! Tests of a user's mistakes with real processes. Each job ends within seconds, reports what
 //! failed, why and what to do, and leaves nothing behind.
 
 mod support;
@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 use support::{HIMENO, ONE_AT_A_TIME, oikaze, skip};
 
 const LU: &str = env!("CARGO_BIN_EXE_lu");
-/// Far more than any of these jobs may take; the launcher ends one that hangs.
+/// Time limit far above the time of any of these jobs. The launcher ends a job that hangs.
 const HANG: Duration = Duration::from_secs(60);
-/// Every process of a job under test has it in its environment.
+/// Environment variable that marks every process of a job under test.
 const MARK: &str = "OIKAZE_TEST_MARK";
 
-/// Living processes that have this in their environment.
+/// Returns the living processes that have this variable in their environment.
 fn living(variable: &str) -> Vec<PathBuf> {
     let has = |entry: fs::DirEntry| {
-        // It may have ended meanwhile; a zombie has no environment any more.
+        // The process may have ended meanwhile. A zombie has no environment any more.
         let environment = fs::read(entry.path().join("environ")).ok()?;
         environment
             .split(|&byte| byte == 0)
@@ -31,8 +31,8 @@ fn living(variable: &str) -> Vec<PathBuf> {
     fs::read_dir("/proc").expect("proc is mounted").flatten().filter_map(has).collect()
 }
 
-/// `sh -c script`, where `$OIKAZE` is the command, `$H` a short run of Himeno and `$L` one of LU;
-/// its status, and what it said.
+/// Runs `sh -c script`, where `$OIKAZE` is the command, `$H` a short run of Himeno and `$L` one of
+/// LU. Returns the status and the text on standard error.
 fn shell(script: &str, variables: &[(&str, &str)]) -> (Option<i32>, String) {
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,7 +57,7 @@ fn shell(script: &str, variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(begun.elapsed() < HANG, "{script}: it hung, and said {said}");
     assert!(!said.contains("panicked") && !said.contains("backtrace"), "{script}: {said}");
-    // Those that were killed with their node may still be on their way out.
+    // Processes that were killed with their node may still be ending.
     while !living(&format!("{MARK}={mark}")).is_empty() {
         assert!(begun.elapsed() < 2 * HANG, "{script}: processes stayed behind");
         std::thread::yield_now();
@@ -65,7 +65,8 @@ fn shell(script: &str, variables: &[(&str, &str)]) -> (Option<i32>, String) {
     (output.status.code(), said)
 }
 
-/// A job of two whose node 1 does `script` first: it must fail and say all of this.
+/// Runs a job of two nodes whose node 1 runs `script` first. The job must fail and print all of
+/// these words.
 #[track_caller]
 fn job(options: &str, script: &str, words: &[&str]) {
     says(
@@ -117,7 +118,7 @@ fn one_node_is_not_as_the_others() {
         &["[0] himeno: joining the job failed: node 1 ended with status 0 before it had joined"],
     );
     job("--failure-time 500", "exit 3", &["[0] himeno: ", "node 1 ended with status 3"]);
-    // It never joins: the launcher ends it after the others' own errors.
+    // Node 1 never joins. The launcher ends it after the other node's own error.
     let sleeper = "export OIKAZE_TIMEOUT=300; [ $OIKAZE_RANK = 1 ] && exec sleep 1000; exec $H";
     says(
         &format!("exec $OIKAZE run -n 2 --failure-time 1 -- /bin/sh -c '{sleeper}'"),
@@ -128,13 +129,13 @@ fn one_node_is_not_as_the_others() {
             "terminating node 1",
         ],
     );
-    // Stopped, as by a debugger.
+    // Node 1 is stopped, as by a debugger.
     job("--timeout 20 --failure-time 500", "kill -STOP $$", &["node 1"]);
 }
 
 #[test]
 fn ports_that_are_taken() {
-    // One port: the store can have it (TCP), and one node (UDP), but not the other.
+    // There is one port. The store (TCP) and one node (UDP) can have it, but not the other node.
     let free = std::net::UdpSocket::bind("0.0.0.0:0")
         .and_then(|socket| socket.local_addr())
         .expect("a port is free")
@@ -182,7 +183,7 @@ fn nonsense_in_the_environment() {
         &place("127.0.0.1:1"),
         &["127.0.0.1:1: nobody listens there", "the launcher has ended"],
     );
-    // Silly, but no nonsense: the numbers must not overflow.
+    // The value is useless but valid, and the numbers must not overflow.
     let (status, said) =
         shell("exec $OIKAZE run -n 2 --failure-time 18446744073709551615 -- $H", &[]);
     assert_eq!(status, Some(0), "{said}");
@@ -204,7 +205,7 @@ fn nonsense_in_arguments() {
     ] {
         says(&format!("exec {arguments}"), &[], &[word]);
     }
-    // More nodes than there is work is no mistake.
+    // More nodes than work is no mistake.
     let (status, said) = shell("exec $OIKAZE run -n 40 -- $H --verify", &[]);
     assert_eq!(status, Some(0), "{said}");
 }
@@ -220,7 +221,7 @@ fn memory_that_is_not_there() {
         &["need 1536 MiB", "--coefficients registers"],
     );
     says("ulimit -n 8; exec $H", &[], &["Too many open files", "ulimit -n"]);
-    // One node has too little: all say so, at once.
+    // One node has too little memory. All nodes report it at once.
     says(
         &format!(
             "exec $OIKAZE run -n 2 -- /bin/sh -c '[ $OIKAZE_RANK = 1 ] && ulimit -v 400000; exec {himeno}'"
@@ -233,8 +234,8 @@ fn memory_that_is_not_there() {
     );
 }
 
-/// Datagrams do not get through, TCP does: a matrix of what was tried, before long. Needs root and
-/// nft.
+/// Datagrams do not get through, but TCP does. The nodes soon print a matrix of the attempts. Needs
+/// root and nft.
 #[test]
 fn a_firewall_between_the_nodes() {
     let able = "command -v nft ip && [ $(id -u) = 0 ] && ip netns add oikt-probe-$$ && ip netns del oikt-probe-$$";
@@ -255,14 +256,14 @@ fn a_firewall_between_the_nodes() {
     says(&script.replace("$H'", "$OIKAZE hello'"), &[], &matrix);
 }
 
-/// As an unprivileged user, with what the kernel gives to one: whichever tracker that is, the run
-/// is right.
+/// Runs as an unprivileged user, with the kernel's features for such a user. The result is right
+/// with any tracker.
 #[test]
 fn without_privileges() {
     if shell("[ $(id -u) = 0 ] && command -v setpriv", &[]).0 != Some(0) {
         return skip("it needs root and the command setpriv");
     }
-    // The programs may lie where nobody else may look: they are copied.
+    // The programs are copied, because no other user may be able to read their folder.
     let drop = "setpriv --reuid 65534 --clear-groups --bounding-set -all --inh-caps -all";
     let (status, said) = shell(
         &format!(

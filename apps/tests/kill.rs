@@ -1,7 +1,7 @@
-//! A node killed at a random point: the others say so and end by themselves, and nothing stays
-//! behind.
+//! Kills a node at a random point. The other nodes must report it and end by themselves, and
+//! nothing may stay behind.
 //!
-//! Ten times; `make soak` sets OIKAZE_KILLS to more.
+//! Runs ten rounds. `make soak` sets OIKAZE_KILLS to more.
 
 mod support;
 
@@ -15,16 +15,16 @@ use rustix::process::{Pid, Signal, kill_process};
 use support::{HIMENO, ONE_AT_A_TIME, oikaze};
 
 const NODES: u32 = 4;
-/// Beyond it a job hangs. The launcher waits failure time and 2 s for the others to end by
-/// themselves before it ends them; the rest is for machines that are busy.
+/// Seconds after which a job hangs. The launcher gives the others the failure time and 2 s to end
+/// by themselves. The rest is for busy machines.
 const HANG: &str = "60";
-/// A node is killed at most so long after it has started: while it joins, makes its arrays, or
+/// Maximum time from the start of a node until it is killed: while it joins, makes its arrays, or
 /// computes.
 const LATEST: Duration = Duration::from_millis(400);
-/// Every process of the job under test has it in its environment.
+/// Environment variable that marks every process of the job under test.
 const MARK: &str = "OIKAZE_TEST_MARK";
 
-/// splitmix64, so that a failing round can be told by its number.
+/// Returns splitmix64 of the round, so that the number of a failing round reproduces it.
 fn random(round: u64) -> u64 {
     let mut z = round.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -32,13 +32,13 @@ fn random(round: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Short where nothing else runs beside; elsewhere nobody is to be given up who only waits for a
-/// processor.
+/// Returns a short failure time for soaks, which run alone. Elsewhere a longer time keeps a node
+/// that only waits for a processor from being given up.
 fn failure_milliseconds() -> &'static str {
     if std::env::var_os("OIKAZE_KILLS").is_some() { "500" } else { "2000" }
 }
 
-/// Living processes that carry all of these variables.
+/// Returns the living processes that have all of these variables.
 fn processes(variables: &[String]) -> Vec<Pid> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").expect("proc is mounted").flatten() {
@@ -47,7 +47,7 @@ fn processes(variables: &[String]) -> Vec<Pid> {
         else {
             continue;
         };
-        // It may have ended meanwhile; a zombie has no environment any more.
+        // The process may have ended meanwhile. A zombie has no environment any more.
         let Ok(environment) = fs::read(entry.path().join("environ")) else { continue };
         let has = |variable: &String| {
             environment.split(|&byte| byte == 0).any(|entry| entry == variable.as_bytes())
@@ -59,7 +59,7 @@ fn processes(variables: &[String]) -> Vec<Pid> {
     found
 }
 
-/// Waits until `condition` yields something.
+/// Waits until `condition` returns a value.
 fn until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();
     loop {
@@ -96,7 +96,8 @@ fn round(round: u64) {
     let victim = u32::try_from(random(round) % u64::from(NODES)).expect("a rank");
     let named = [mark.clone(), format!("OIKAZE_RANK={victim}")];
     let pid = until("the start of the victim", || processes(&named).first().copied());
-    // Not to wait for anything: any point will do, and the clock finds one.
+    // This sleep does not wait for an event. The node may be killed at any point, and the clock
+    // chooses one.
     std::thread::sleep(LATEST.mul_f64((random(round ^ 1 << 40) % 1000) as f64 / 1000.0));
     kill_process(pid, Signal::KILL).expect("it runs for longer than this");
     let mut said = String::new();

@@ -1,5 +1,5 @@
-//! Himeno and LU as jobs of real processes, checked bit for bit: on 1 to 8 nodes, with either
-//! tracker, over a network that loses, repeats, reorders and damages datagrams.
+//! Runs Himeno and LU as jobs of real processes and checks results bit for bit: on 1 to 8 nodes,
+//! with either tracker, and over a network that loses, repeats, reorders and damages datagrams.
 
 mod support;
 
@@ -9,10 +9,11 @@ use std::sync::PoisonError;
 use support::{HIMENO, ONE_AT_A_TIME, oikaze, skip};
 
 const LU: &str = env!("CARGO_BIN_EXE_lu");
-/// The launcher ends a job that takes longer, so that a hang is a failure and nothing stays behind.
+/// Seconds after which the launcher ends a job, so that a hang is a failure and nothing stays
+/// behind.
 const LIMIT_SECONDS: &str = "120";
 
-/// A job, its environment, and what it printed.
+/// Options and environment of a job.
 struct Run {
     options: Vec<String>,
     environment: Vec<(&'static str, &'static str)>,
@@ -35,7 +36,7 @@ impl Run {
         self
     }
 
-    /// Runs `program`, which must end well and have this line last.
+    /// Runs `program`, which must succeed and print this line last.
     fn verifies(self, program: &str, arguments: &str, last: &str) {
         let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let mut command = Command::new(oikaze());
@@ -126,7 +127,7 @@ fn with_an_engine_thread_and_every_way_of_waiting() {
     }
 }
 
-/// Needs root, as network namespaces do; without it there is nothing to test.
+/// Needs root for network namespaces; skipped otherwise.
 #[test]
 fn over_network_namespaces() {
     let status = std::fs::read_to_string("/proc/self/status").expect("proc is mounted");

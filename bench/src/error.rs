@@ -1,18 +1,18 @@
-//! Why a bench cannot be run: what was tried, why it failed, what to do.
+//! Errors of benches: what was tried, why it failed, what to do.
 
 use std::fmt;
 
-/// A bench that could not be run.
+/// Error of a bench that could not be run.
 #[derive(Debug)]
 pub struct Error(String);
 
 impl Error {
-    /// With its message.
+    /// Makes an error from its message.
     pub fn new(message: impl Into<String>) -> Self {
         Self(message.into())
     }
 
-    /// Makes an error from what was tried and what the system said.
+    /// Makes an error from what was tried and the system's error.
     pub fn io(tried: impl fmt::Display, why: &std::io::Error) -> Self {
         Self(format!("{tried}: {why}"))
     }
@@ -26,7 +26,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Adds to an `io` failure what was tried.
+/// Converts an `io` error and adds what was tried.
 pub trait Tried<T> {
     /// Adds what was tried to the error.
     fn tried(self, what: impl fmt::Display) -> Result<T, Error>;

@@ -1,14 +1,14 @@
-//! Two hosts on one machine: network namespaces joined by a veth pair, in *wire* mode unless asked
-//! otherwise.
+//! Lab of two hosts on one machine: network namespaces joined by a veth pair, in *wire* mode by
+//! default.
 //!
 //! Wire mode switches segmentation off at both ends, so that every datagram and every TCP segment
-//! is really formed, as on a cable; in mode *whole* veth passes 64 KiB buffers uncut, which no
-//! cable does. Where two nodes of one machine are measured, there are no namespaces, only a core
-//! for each.
+//! is really formed, as on a cable. In mode *whole*, veth passes buffers of 64 KiB uncut, which no
+//! cable does. Measurements between two nodes of one machine need no namespaces, only a core for
+//! each node.
 //!
-//! The lab is removed by a process of its own, the janitor, when the bench ends, however it ends:
-//! it waits for the end of a pipe that the bench holds. It also keeps a second bench away, by a
-//! lock.
+//! A process of its own, the janitor, removes the lab when the bench ends, however it ends. The
+//! janitor waits for the end of a pipe that the bench holds. It also keeps a second bench away, by
+//! a lock.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,27 +21,27 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use crate::error::{Error, Tried};
 
-/// The peers' addresses, in the order of [`HOSTS`].
+/// Addresses of the hosts, in the order of [`HOSTS`].
 pub const ADDRESSES: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
-/// Two names of this machine, so that a launcher can tell its nodes apart.
+/// Two addresses of this machine, so that a launcher can tell its nodes apart.
 const ADDRESSES_HERE: [&str; 2] = ["127.0.0.1", "127.0.0.2"];
-/// The host where clients run, and launchers.
+/// Host of clients and launchers.
 pub const CLIENT: usize = 0;
-/// The host where servers run.
+/// Host of servers.
 pub const SERVER: usize = 1;
-/// The namespaces, in the order of ranks.
+/// Namespaces, in the order of ranks.
 const HOSTS: [&str; 2] = ["oik-a", "oik-b"];
-/// The ends of the cable.
+/// Ends of the cable.
 const DEVICES: [&str; 2] = ["wa", "wb"];
-/// Held by the janitor of the one lab there can be.
+/// Lock of the janitor, so that there is only one lab.
 const LOCK: &str = "/run/lock/oikaze-lab";
-/// How long a new device may take.
+/// Time limit for a new device to come up.
 const LINK_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a lab that is being removed is waited for.
+/// Time limit to wait for a lab that is being removed.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// Line that the janitor prints when it holds the lock.
 const READY: &str = "ready";
-/// No node of a job in the lab may run longer.
+/// Time limit of a node of a job in the lab.
 const NODE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Treatment of large buffers by the wire.
@@ -54,7 +54,7 @@ pub enum WireMode {
 }
 
 impl WireMode {
-    /// As in the records.
+    /// Returns the name in the records.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Wire => "wire",
@@ -63,7 +63,7 @@ impl WireMode {
     }
 }
 
-/// Where it is measured.
+/// Place of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Between two hosts.
@@ -91,7 +91,7 @@ impl Place {
         self.wire().map_or(u16::MAX, |(mtu, _)| mtu)
     }
 
-    /// Where the two ends are reached.
+    /// Returns the addresses of the two ends.
     pub fn addresses(self) -> [&'static str; 2] {
         match self {
             Self::Wire { .. } => ADDRESSES,
@@ -109,7 +109,7 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// The lab; removed when dropped.
+/// Running lab. Dropping it removes the lab.
 pub struct Lab {
     janitor: Child,
     /// Place for which the lab was set up.
@@ -117,10 +117,10 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Makes the two hosts; what an earlier lab has left over is removed first.
+    /// Makes the two hosts. Removes what an earlier lab left first.
     ///
     /// # Errors
-    /// No root, a missing tool, another bench at work.
+    /// The user is not root, a tool is missing, or another bench is running.
     pub fn up(place: Place) -> Result<Self, Error> {
         let lab = || Ok::<_, Error>(Self { janitor: hire_janitor()?, place });
         let Some((mtu, mode)) = place.wire() else { return lab() };
@@ -158,7 +158,7 @@ impl Lab {
         Ok(lab)
     }
 
-    /// A command on host 0 or 1, on a core of its own, within a time limit.
+    /// Returns a command on host 0 or 1, on a core of its own, with a time limit.
     pub fn on(&self, host: usize, limit: Duration, program: impl Into<OsString>) -> Command {
         let mut command = match self.place {
             Place::Wire { .. } => in_namespace(host, limit),
@@ -171,13 +171,13 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        drop(self.janitor.stdin.take()); // which is what it waits for
+        drop(self.janitor.stdin.take()); // the janitor waits for this
         let _ = self.janitor.wait();
     }
 }
 
-/// A device carries datagrams some time before the kernel calls it up, and until then UCX does not
-/// see it.
+/// Waits until the kernel reports a device as up. A device carries datagrams some time earlier, but
+/// UCX does not see it until then.
 fn wait_for_link(host: &str, device: &str) -> Result<(), Error> {
     let started = Instant::now();
     while started.elapsed() < LINK_PATIENCE {
@@ -195,14 +195,14 @@ fn wait_for_link(host: &str, device: &str) -> Result<(), Error> {
     )))
 }
 
-/// `timeout LIMIT taskset -c CORE`, to be continued.
+/// Returns the beginning of a command: `timeout LIMIT taskset -c CORE`.
 fn limited(host: usize, limit: Duration) -> Command {
     let mut command = Command::new("timeout");
     command.args(limits(host, limit));
     command
 }
 
-/// `ip netns exec HOST timeout LIMIT taskset -c CORE`, to be continued.
+/// Returns the beginning of a command: `ip netns exec HOST timeout LIMIT taskset -c CORE`.
 fn in_namespace(host: usize, limit: Duration) -> Command {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", HOSTS[host % HOSTS.len()], "timeout"]).args(limits(host, limit));
@@ -221,11 +221,11 @@ fn limits(host: usize, limit: Duration) -> [String; 5] {
     ]
 }
 
-/// Becomes a shell that runs `command` on the host with this address: for a launcher, in place of
-/// ssh.
+/// Becomes a shell that runs `command` on the host with this address. A launcher calls it in place
+/// of ssh.
 ///
 /// # Errors
-/// No such host, or the shell cannot be started.
+/// There is no such host, or the shell cannot be started.
 pub fn enter(address: &str, command: &[OsString]) -> Result<(), Error> {
     let among = |addresses: [&str; 2]| addresses.iter().position(|&host| host == address);
     let in_lab = among(ADDRESSES).map(|host| in_namespace(host, NODE_LIMIT));
@@ -240,7 +240,7 @@ pub fn enter(address: &str, command: &[OsString]) -> Result<(), Error> {
     ))
 }
 
-/// Starts the janitor, in a process group of its own so that a terminal's Ctrl-C does not reach it.
+/// Starts the janitor in a process group of its own, so that a terminal's Ctrl-C does not reach it.
 fn hire_janitor() -> Result<Child, Error> {
     let me = std::env::current_exe().tried("finding the bench's own program")?;
     let mut janitor = Command::new(me)
@@ -261,19 +261,19 @@ fn hire_janitor() -> Result<Child, Error> {
     Err(Error::new(format!("another bench is at work (it holds {LOCK}); wait for its end")))
 }
 
-/// The janitor's life: take the lock, wait for the end of standard input, clean up.
+/// Runs the janitor: takes the lock, waits for the end of standard input, removes the lab.
 ///
 /// # Errors
-/// The lock cannot be opened, or the lab not be removed.
+/// The lock cannot be opened, or the lab cannot be removed.
 pub fn janitor() -> Result<(), Error> {
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
     let lock =
         rustix::fs::open(LOCK, flags, Mode::RUSR | Mode::WUSR).tried(format!("opening {LOCK}"))?;
-    // The lab of a bench that has just been ended may still be going.
+    // The lab of a bench that has just ended may still be there.
     let begun = Instant::now();
     while rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
         if begun.elapsed() > LOCK_PATIENCE {
-            return Ok(()); // its not being ready tells the bench
+            return Ok(()); // without the janitor's line the bench gives up
         }
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -283,7 +283,7 @@ pub fn janitor() -> Result<(), Error> {
     remove()
 }
 
-/// Ends what runs on the two hosts, then removes them, if they are there.
+/// Kills the processes on the two hosts, then removes the hosts, if they exist.
 fn remove() -> Result<(), Error> {
     let present = tool("ip", &["netns", "list"])?;
     for host in HOSTS {
@@ -300,7 +300,7 @@ fn remove() -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs `ip` or another tool of the system; returns what it printed.
+/// Runs `ip` or another tool of the system. Returns its output.
 fn tool(program: &str, arguments: &[&str]) -> Result<String, Error> {
     let tried = || format!("{program} {}", arguments.join(" "));
     let output = Command::new(program).args(arguments).output();

@@ -1,9 +1,9 @@
-//! Oikaze and its peers side by side, on two hosts made of network namespaces.
+//! Measures Oikaze and its peers side by side, on two hosts made of network namespaces.
 //!
-//! `cargo xtask bench wind` runs it. Each line of its JSON is one figure of one system, the median
-//! of alternating rounds; then come a table of the same with the ratio to the floor, which is bare
-//! UDP on the same machine, and one of the goals. `cargo xtask bench papers` measures figures of
-//! the papers again.
+//! `cargo xtask bench wind` runs it. Each line of its JSON is one figure of one system: the median
+//! of alternating rounds. Then come a table of the same figures with the ratio to the floor, and a
+//! table of the goals. The floor is bare UDP on the same machine. `cargo xtask bench papers`
+//! repeats figures of the papers.
 #![forbid(unsafe_code)]
 
 mod error;

@@ -1,5 +1,5 @@
-//! Two programs that measure something between them: a server that can be seen to be ready, and a
-//! client that says what it found.
+//! Runs two programs that measure something between them: a server that shows when it is ready, and
+//! a client that prints the result.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,23 +9,23 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Tried};
 use crate::lab::{CLIENT, Lab, SERVER};
 
-/// How a server shows that a client may come.
+/// Sign by which a server shows that a client may start.
 #[derive(Clone, Copy, Debug)]
 pub enum Ready {
-    /// A line of its output contains this.
+    /// A line of the server's output contains this text.
     Says(&'static str),
-    /// It listens on this TCP port.
+    /// The server listens on this TCP port.
     Listens(u16),
 }
 
 /// Line that the bench's own servers print when they are ready.
 const READY: &str = "ready";
-/// How long a server may take until it listens.
+/// Time limit for a server to start listening.
 const START: Duration = Duration::from_secs(10);
-/// How long a measurement by the bench's own programs may take.
+/// Time limit of a measurement by the bench's own programs.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A child that ends with its handle.
+/// Child process that is ended with this value.
 struct Server(Child);
 
 impl Drop for Server {
@@ -43,7 +43,7 @@ impl Drop for Server {
 /// Starts `server`, waits until it is ready, runs `client` to its end and returns its output.
 ///
 /// # Errors
-/// Either cannot be started or fails; says what it printed.
+/// Either program cannot be started or fails. The error has its output.
 pub fn pair(mut server: Command, ready: Ready, client: Command) -> Result<String, Error> {
     let tried = format!("starting {server:?}");
     let mut server =
@@ -62,8 +62,8 @@ pub fn pair(mut server: Command, ready: Ready, client: Command) -> Result<String
     found
 }
 
-/// Runs `client` to its end while `other` runs, from when that is ready on; what the latter
-/// printed, and what the client found.
+/// Runs `client` while `other` runs, from the time when `other` is ready. Returns the output of
+/// `other` and the result of `client`.
 ///
 /// # Errors
 /// As [`pair`].
@@ -103,7 +103,7 @@ fn wait_for_word(stdout: &mut impl BufRead, word: &str) -> Result<(), Error> {
     )))
 }
 
-/// Looks at the sockets of the server's network namespace.
+/// Waits until the server listens, by the socket tables of the server's network namespace.
 fn wait_for_port(server: &mut Child, port: u16) -> Result<(), Error> {
     let begun = Instant::now();
     while begun.elapsed() < START {
@@ -125,8 +125,8 @@ fn wait_for_port(server: &mut Child, port: u16) -> Result<(), Error> {
     Err(Error::new(format!("the server did not listen on port {port} within {START:?}")))
 }
 
-/// Has this table of the kernel's a listener at that port? `sl local_address rem_address st …`, the
-/// port in hexadecimal.
+/// Returns `true` if this table of the kernel has a listener at that port. Its columns are `sl
+/// local_address rem_address st …`, with the port in hexadecimal.
 fn listens(table: &str, port: u16) -> bool {
     const LISTEN: &str = "0A";
     table.lines().any(|line| {
@@ -140,7 +140,7 @@ fn listens(table: &str, port: u16) -> bool {
 /// Runs `command` to its end and returns its output.
 ///
 /// # Errors
-/// It cannot be started or fails; says what it printed.
+/// The command cannot be started or fails. The error has its output.
 pub fn alone(mut command: Command) -> Result<String, Error> {
     let output = command.stdin(Stdio::null()).output().tried(format!("starting {command:?}"))?;
     let (out, err) =
@@ -156,7 +156,7 @@ pub fn alone(mut command: Command) -> Result<String, Error> {
     )))
 }
 
-/// As `timeout` ends.
+/// Describes a status, also that of `timeout`.
 fn told(status: ExitStatus) -> String {
     const TIMED_OUT: i32 = 124;
     if status.code() == Some(TIMED_OUT) {
@@ -167,7 +167,7 @@ fn told(status: ExitStatus) -> String {
 }
 
 /// Runs both ends of one of the bench's own programs in the lab: `oikaze-bench PROGRAM ROLE
-/// ARGUMENTS`, and `ROLE-server` on the other host. Returns what the client printed.
+/// ARGUMENTS`, and `ROLE-server` on the other host. Returns the client's output.
 ///
 /// # Errors
 /// As [`pair`].
@@ -183,10 +183,10 @@ pub fn own(lab: &Lab, program: &str, role: &str, arguments: &[String]) -> Result
     Ok(printed.trim().to_owned())
 }
 
-/// An own server tells the bench that its client may come.
+/// Tells the bench that a client of this server may start.
 ///
 /// # Errors
-/// Nobody listens.
+/// The bench no longer reads.
 pub fn say_ready() -> Result<(), Error> {
     let mut stdout = std::io::stdout();
     writeln!(stdout, "{READY}").and_then(|()| stdout.flush()).tried("answering the bench")

@@ -7,22 +7,22 @@ use serde::Serialize;
 
 use crate::error::{Error, Tried};
 
-/// One case of one system.
+/// Result of one case of one system.
 #[derive(Clone, Debug, Serialize)]
 pub struct Record {
-    /// Which bench.
+    /// Name of the bench.
     pub bench: &'static str,
     /// Name of the case.
     pub case: &'static str,
-    /// In bytes.
+    /// Size in bytes.
     pub size: usize,
-    /// By whom.
+    /// Name of the measured system.
     pub system: &'static str,
     /// Median of the rounds.
     pub value: f64,
     /// Unit of the values.
     pub unit: &'static str,
-    /// Each round.
+    /// Values of the rounds.
     pub rounds: Vec<f64>,
     /// MTU of the wire, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,7 +38,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Its case, and what else sets it apart where there is no wire.
+    /// Returns the case, with mode and threads where there is no wire.
     fn label(&self) -> String {
         match (self.threads, self.mode) {
             (Some(threads), Some(mode)) => format!("{} {mode} {threads}", self.case),
@@ -52,7 +52,7 @@ impl Record {
     }
 }
 
-/// The middle one, or the mean of the middle two.
+/// Returns the middle value, or the mean of the two middle values.
 pub fn median(rounds: &[f64]) -> Option<f64> {
     let mut sorted = rounds.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -79,7 +79,8 @@ pub fn write_lines(records: &[Record], file: Option<&Path>) -> Result<(), Error>
     }
 }
 
-/// The table: each case's systems, with the ratio to the floor of the same case, wire and size.
+/// Returns the table of each case's systems, with the ratio to the floor of the same case, wire and
+/// size.
 pub fn table(records: &[Record], floor: &str) -> String {
     let mut text = format!(
         "{:<22}{:>9}{:>6}  {:<17}{:>9} {:<6}{:>8}   rounds\n",
@@ -110,7 +111,7 @@ pub fn table(records: &[Record], floor: &str) -> String {
     text
 }
 
-/// As many decimals as make three digits, or none.
+/// Formats a value with three significant digits, but all digits before the decimal point.
 pub fn three_digits(value: f64) -> String {
     let decimals = match value.abs() {
         ..0.1 => 4,
@@ -124,7 +125,7 @@ pub fn three_digits(value: f64) -> String {
 
 #[cfg(test)]
 impl Record {
-    /// For tests, which change what matters to them.
+    /// Makes a record for tests, which change the fields that matter to them.
     pub fn example(case: &'static str, size: usize) -> Self {
         let (mtu, mode) = (Some(9000), Some("wire"));
         Self {

@@ -1,43 +1,43 @@
-//! One plane of one Jacobi iteration: a pure function from three planes to one.
+//! Computes one plane of one Jacobi iteration, as a pure function from three planes to one.
 //!
-//! The 19-point stencil of the original, with its order of operations, so that the field is the
-//! same bit for bit under every partition. The sum of squared residuals (gosa) is taken in f64: an
-//! f32 sum stalls at size L. It is summed in an order that depends on the plane alone; the planes'
-//! sums are added in plane order by the caller.
+//! The kernel is the 19-point stencil of the original, with its order of operations, so that the
+//! field has the same bits under every partition. The sum of squared residuals (gosa) is taken in
+//! f64, because an f32 sum stalls at size L. The order of this sum depends on the plane alone. The
+//! caller adds the planes' sums in plane order.
 
 use std::error::Error;
 use std::fmt;
 
 use crate::problem::Shape;
 
-/// The original's relaxation factor.
+/// Relaxation factor of the original.
 const OMEGA: f32 = 0.8;
-/// Independent partial sums of squares: enough to fill a vector register of f64, and always the
-/// same order.
+/// Number of independent partial sums of squares. They fill a vector register of f64, and are
+/// always added in the same order.
 const LANES: usize = 8;
 
 /// Coefficients of the stencil.
 ///
-/// The original keeps them as twelve arrays as large as the field and reads them at each point,
-/// which makes it a measure of memory bandwidth. [`Coefficients::arrays`] does so too (for the
-/// planes of this node only), which is what MFLOPS are compared with; [`Coefficients::scalars`]
-/// does the same arithmetic from registers.
+/// The original keeps the coefficients as twelve arrays as large as the field and reads them at
+/// each point, so it measures memory bandwidth. [`Coefficients::arrays`] does so too (for the
+/// planes of this node only), which makes MFLOPS comparable. [`Coefficients::scalars`] does the
+/// same arithmetic from registers.
 pub struct Coefficients {
-    /// None: kept in registers.
+    /// Arrays of the coefficients; `None` if they are kept in registers.
     arrays: Option<Arrays>,
 }
 
-/// a[4], b[3], c[3], bnd, wrk1, each for `planes` from `first` on.
+/// Coefficients a[4], b[3], c[3], bnd and wrk1, each for `planes` from `first` on.
 struct Arrays {
     first: usize,
     plane: usize,
     each: [Vec<f32>; 12],
 }
 
-/// a, b, c, bnd, wrk1 as the benchmark sets them.
+/// Values of a, b, c, bnd and wrk1 in the benchmark.
 const VALUES: [f32; 12] = [1.0, 1.0, 1.0, 1.0 / 6.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 0.0];
 
-/// The coefficients do not fit.
+/// The coefficients do not fit into memory.
 #[derive(Clone, Copy, Debug)]
 pub struct NoMemory {
     bytes: usize,
@@ -57,10 +57,10 @@ impl fmt::Display for NoMemory {
 }
 
 impl Coefficients {
-    /// As the original: one array each, for these planes.
+    /// Makes one array for each coefficient, for these planes, as the original does.
     ///
     /// # Errors
-    /// Not enough memory.
+    /// There is not enough memory.
     pub fn arrays(shape: Shape, planes: &std::ops::Range<usize>) -> Result<Self, NoMemory> {
         let values = planes.len() * shape.plane();
         let mut each = [const { Vec::new() }; 12];
@@ -73,24 +73,24 @@ impl Coefficients {
         Ok(Self { arrays: Some(Arrays { first: planes.start, plane: shape.plane(), each }) })
     }
 
-    /// Kept in registers.
+    /// Makes coefficients that are kept in registers.
     #[must_use]
     pub const fn scalars() -> Self {
         Self { arrays: None }
     }
 }
 
-/// Nine rows of the old field around the row to be computed, all equally long: above (i − 1), here,
-/// below (i + 1), each with j − 1, j, j + 1.
+/// Nine rows of the old field around the row to compute, all of the same length. They are above (i
+/// − 1), here and below (i + 1), each with j − 1, j and j + 1.
 struct Rows<'a> {
     above: [&'a [f32]; 3],
     here: [&'a [f32]; 3],
     below: [&'a [f32]; 3],
 }
 
-/// Computes plane `i` of the new field from planes i − 1, i, i + 1 of the old one, and returns the
-/// plane's sum of squared residuals. The border of `new` is left as it is. `scratch` is room for
-/// one row.
+/// Computes plane `i` of the new field from planes i − 1, i and i + 1 of the old one. Returns the
+/// plane's sum of squared residuals. The border of `new` stays as it is. `scratch` has room for one
+/// row.
 pub fn relax_plane(
     shape: Shape,
     i: usize,
@@ -128,8 +128,8 @@ pub fn relax_plane(
     gosa.iter().sum()
 }
 
-/// One row with coefficients read from arrays.
-#[inline(never)] // a function of its own: the compiler then knows that `new` and `residuals` overlap nothing
+/// Computes one row with coefficients from arrays.
+#[inline(never)] // a separate function tells the compiler that `new` and `residuals` overlap nothing
 fn relax_row_arrays(
     rows: &Rows<'_>,
     coefficients: &[&[f32]; 12],
@@ -156,7 +156,7 @@ fn relax_row_arrays(
     }
 }
 
-/// One row with coefficients kept in registers.
+/// Computes one row with coefficients in registers.
 #[inline(never)]
 fn relax_row_scalars(
     rows: &Rows<'_>,
@@ -181,9 +181,9 @@ fn relax_row_scalars(
     }
 }
 
-/// The residual at one point, in the original's order of operations. `next` are the six adjacent
-/// points (i+1, j+1, k+1, i−1, j−1, k−1); `ij`, `jk`, `ik` the corners of three planes through the
-/// point, in the order in which the original takes them: plus, minus, minus, plus.
+/// Returns the residual at one point, in the original's order of operations. `next` holds the six
+/// adjacent points (i+1, j+1, k+1, i−1, j−1, k−1). `ij`, `jk` and `ik` hold the corners of three
+/// planes through the point, in the original's order: plus, minus, minus, plus.
 #[inline(always)]
 fn residual(
     c: &[f32; 12],
@@ -211,7 +211,7 @@ fn residual(
 mod tests {
     use super::*;
 
-    /// The stencil as the facts state it, point by point, with nothing clever.
+    /// Computes the stencil point by point, as its definition says, without optimisation.
     fn naive(shape: Shape, i: usize, old: &[f32]) -> Vec<f32> {
         let at = |i: usize, j: usize, k: usize| old[(i * shape.rows + j) * shape.columns + k];
         let mut new = old[i * shape.plane()..(i + 1) * shape.plane()].to_vec();

@@ -1,4 +1,4 @@
-//! Himeno: Jacobi iterations for Poisson's equation on a three-dimensional grid, over shared
+//! Himeno benchmark: Jacobi iterations for Poisson's equation on a three-dimensional grid in shared
 //! memory.
 #![forbid(unsafe_code)]
 
@@ -18,7 +18,7 @@ use kernel::{Coefficients, NoMemory};
 use problem::{Shape, Size};
 use serial::Outcome;
 
-/// Where the twelve coefficients of the stencil are kept.
+/// Storage of the twelve coefficients of the stencil.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Storage {
     /// In arrays as large as the field, read at each point, as the original does (MFLOPS are
@@ -28,7 +28,7 @@ enum Storage {
     Registers,
 }
 
-/// How a node touches shared memory.
+/// Way in which a node touches shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Touch {
     /// Fetches beforehand, in one go, everything that the node will touch.
@@ -72,7 +72,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The coefficients for some planes, where the user wants them.
+    /// Returns the coefficients for some planes, in the storage that the user chose.
     fn coefficients(
         &self,
         shape: Shape,
@@ -84,7 +84,7 @@ impl Options {
         }
     }
 
-    /// The serial run with these options.
+    /// Runs the serial program with these options.
     fn serial_run(&self, progress: bool) -> Result<Outcome, NoMemory> {
         let shape = self.size.shape();
         let coefficients = self.coefficients(shape, &(0..shape.planes))?;

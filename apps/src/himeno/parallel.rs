@@ -1,5 +1,5 @@
-//! The same over shared memory: each node relaxes its planes and reads the adjacent ones with plain
-//! loads.
+//! Parallel program over shared memory. Each node relaxes its planes and reads the adjacent planes
+//! with plain loads.
 
 use std::error::Error;
 use std::time::Instant;
@@ -12,10 +12,10 @@ use crate::problem::Shape;
 use crate::serial::Outcome;
 use crate::{Options, Touch};
 
-/// Bytes of a page, the unit of homes.
+/// Bytes of a page, which is the unit of homes.
 const PAGE: usize = 4096;
 
-/// A solved field, still in shared memory.
+/// A solved field that is still in shared memory.
 pub struct Solution {
     shape: Shape,
     field: Field,
@@ -24,11 +24,11 @@ pub struct Solution {
 }
 
 impl Solution {
-    /// Returns the result of the computation. If `fingerprint` is set, this node also reads the
-    /// whole field, from wherever it is, and takes its fingerprint.
+    /// Returns the result of the computation. With `fingerprint`, this node also reads the whole
+    /// field from all nodes and takes its fingerprint.
     ///
     /// # Errors
-    /// A node that is lost.
+    /// A node is lost.
     pub fn outcome(&self, fingerprint: bool) -> Result<Outcome> {
         let mut print = Fingerprint::new();
         for i in (0..self.shape.planes).filter(|_| fingerprint) {
@@ -45,7 +45,7 @@ impl Solution {
 /// Iterates with all nodes of the job.
 ///
 /// # Errors
-/// What the job says: a node that is lost, no memory.
+/// A node is lost, or there is no memory.
 pub fn solve(job: &Job, options: &Options) -> Result<Solution, Box<dyn Error>> {
     let shape = options.size.shape();
     let mine = shape.planes_of(job.rank(), job.size());
@@ -70,19 +70,20 @@ pub fn solve(job: &Job, options: &Options) -> Result<Solution, Box<dyn Error>> {
     let started = Instant::now();
     for _ in 0..options.iterations {
         relax(shape, &mine, &coefficients, &old, &new, &mut sums)?;
-        job.barrier()?; // afterwards everyone sees everyone's planes, and nobody reads `old` any more
+        job.barrier()?; // now every node sees all planes, and no node reads `old` any more
         std::mem::swap(&mut old, &mut new);
         progress.step();
     }
-    // Every node gives its planes' sums and zero for all others, so adding is exact, and the planes
-    // are added in their order: the result has the same bits on any number of nodes.
+    // Every node gives its planes' sums, and zero for all others, so the addition is exact. The
+    // planes are then added in their order. The result has the same bits on any number of nodes.
     let gosa = job.reduce_all(&sums, ReduceOp::Sum)?.iter().sum();
     let seconds = started.elapsed().as_secs_f64();
     progress.finish();
     Ok(Solution { shape, field: old, gosa, seconds })
 }
 
-/// One iteration over the inner ones of `mine`; notes each plane's sum of squared residuals.
+/// Runs one iteration over the inner planes of `mine`. Stores each plane's sum of squared residuals
+/// in `sums`.
 fn relax(
     shape: Shape,
     mine: &std::ops::Range<usize>,
@@ -107,7 +108,7 @@ fn relax(
     Ok(())
 }
 
-/// A field in shared memory, and how this program touches it.
+/// A field in shared memory, and the way in which this program touches it.
 struct Field {
     array: SharedArray<f32>,
     touch: Touch,
@@ -129,12 +130,13 @@ impl Field {
     }
 }
 
-/// The elements of some planes.
+/// Returns the elements of some planes.
 fn elements(shape: Shape, planes: &std::ops::Range<usize>) -> std::ops::Range<usize> {
     planes.start * shape.plane()..planes.end * shape.plane()
 }
 
-/// Each page is at home where its plane is computed, so that only planes at a border travel.
+/// Returns the home of each page: the node that computes the page's plane, so that only planes at a
+/// border travel.
 fn page_homes(shape: Shape, nodes: u32) -> Vec<u32> {
     let pages = (shape.len() * size_of::<f32>()).div_ceil(PAGE);
     let mut homes = Vec::with_capacity(pages);

@@ -1,4 +1,4 @@
-//! The problem: its sizes, its starting field, and the results others have computed for it.
+//! Problem of the benchmark: sizes, starting field, and results of other programs.
 
 use clap::ValueEnum;
 
@@ -18,7 +18,7 @@ pub enum Size {
 }
 
 impl Size {
-    /// The extent of the field.
+    /// Returns the extent of the field.
     #[must_use]
     pub const fn shape(self) -> Shape {
         match self {
@@ -30,7 +30,7 @@ impl Size {
         }
     }
 
-    /// As it is written: XS to XL.
+    /// Returns the name of the size: XS to XL.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -54,17 +54,17 @@ pub struct Shape {
     pub columns: usize,
 }
 
-/// The original counts 34 floating-point operations for each inner point.
+/// Floating-point operations for each inner point, as the original counts them.
 const FLOPS_PER_POINT: f64 = 34.0;
 
 impl Shape {
-    /// Values in one plane.
+    /// Returns the number of values in one plane.
     #[must_use]
     pub const fn plane(self) -> usize {
         self.rows * self.columns
     }
 
-    /// Values in the field.
+    /// Returns the number of values in the field.
     #[must_use]
     pub const fn len(self) -> usize {
         self.planes * self.plane()
@@ -76,17 +76,17 @@ impl Shape {
         plane.fill((i * i) as f32 / (last * last));
     }
 
-    /// The planes of node `rank` of `nodes`: contiguous, as even as they come, none if there are
-    /// more nodes than planes.
+    /// Returns the planes of node `rank` of `nodes`. They are contiguous and evenly distributed.
+    /// Some nodes have none if there are more nodes than planes.
     #[must_use]
     pub const fn planes_of(self, rank: u32, nodes: u32) -> std::ops::Range<usize> {
         let (rank, nodes) = (rank as usize, nodes as usize);
         self.planes * rank / nodes..self.planes * (rank + 1) / nodes
     }
 
-    /// Millions of floating-point operations a second. Counts, as most C versions of the benchmark
-    /// do, the interior (I − 3)(J − 3)(K − 3), a little less than the (I − 2)(J − 2)(K − 2) points
-    /// that are computed.
+    /// Returns millions of floating-point operations per second. As in most C versions of the
+    /// benchmark, (I − 3)(J − 3)(K − 3) points count, a little less than the (I − 2)(J − 2)(K − 2)
+    /// points that are computed.
     #[must_use]
     pub fn mflops(self, iterations: u32, seconds: f64) -> f64 {
         let points = (self.planes - 3) as f64 * (self.rows - 3) as f64 * (self.columns - 3) as f64;
@@ -94,14 +94,14 @@ impl Shape {
     }
 }
 
-/// A result known from an independent serial program.
+/// Result of an independent serial program.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     /// Size of the field.
     pub size: Size,
-    /// Iterations done.
+    /// Number of iterations.
     pub iterations: u32,
-    /// Sum of squared residuals of the last one, to ten digits.
+    /// Sum of squared residuals of the last iteration, to ten digits.
     pub gosa: f64,
     /// Fingerprint of the field.
     pub hash: u64,

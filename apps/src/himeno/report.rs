@@ -1,4 +1,4 @@
-//! Report of a run, for people and for programs, with the verdict whether the result is right.
+//! Report of a run for people and for programs, with a check of the result.
 
 use oikaze_apps::NodesTable;
 
@@ -6,12 +6,12 @@ use crate::Options;
 use crate::problem::known;
 use crate::serial::Outcome;
 
-/// Digits of gosa that published results give.
+/// Formats gosa with as many digits as published results have.
 fn ten_digits(gosa: f64) -> String {
     format!("{gosa:.9e}")
 }
 
-/// Prints the outcome, and the table of what the nodes did if there is one.
+/// Prints the outcome and, if there is one, the table of the nodes' activity.
 pub fn print(options: &Options, nodes: u32, outcome: &Outcome, table: Option<&NodesTable>) {
     let mflops = options.size.shape().mflops(options.iterations, outcome.seconds);
     if options.json {
@@ -35,10 +35,10 @@ pub fn print(options: &Options, nodes: u32, outcome: &Outcome, table: Option<&No
     }
 }
 
-/// Compares with the serial run, if one was made beside this one, and with published results.
+/// Compares the outcome with published results, and with the serial run if there was one.
 ///
 /// # Errors
-/// Says what differs from what.
+/// The error says which values differ.
 pub fn verify(
     options: &Options,
     outcome: &Outcome,

@@ -1,5 +1,4 @@
-//! The plain program: no nodes, no shared memory. It is the oracle the parallel one is held
-//! against.
+//! Serial program without nodes and shared memory. It is the oracle of the parallel program.
 
 use std::time::Instant;
 
@@ -15,7 +14,7 @@ pub struct Outcome {
     pub gosa: f64,
     /// Fingerprint of the field, if it was taken.
     pub hash: Option<u64>,
-    /// Seconds the iterations took.
+    /// Seconds that the iterations took.
     pub seconds: f64,
 }
 
@@ -31,7 +30,7 @@ pub fn solve(
     for (i, plane) in old.chunks_exact_mut(shape.plane()).enumerate() {
         shape.start(i, plane);
     }
-    let mut new = old.clone(); // so that its border is set; iterations leave it alone
+    let mut new = old.clone(); // sets its border, which iterations leave alone
     let (mut gosa, mut scratch) = (0.0, Vec::new());
     let started = Instant::now();
     for _ in 0..iterations {

@@ -1,23 +1,23 @@
-//! Kernels of SPLASH-2's LU: four operations on one block or with two, on 16 × 16 values stored
-//! row-major.
+//! Kernels of SPLASH-2's LU: four operations on one or two blocks of 16 × 16 values, which are
+//! stored row-major.
 //!
-//! Every value is updated by the same operations in the same order whoever does them, so that
-//! results are the same bit for bit on any number of nodes.
+//! On every node, each value is updated by the same operations in the same order. Results have the
+//! same bits on any number of nodes.
 
-/// Rows, and columns, of a block.
+/// Number of rows, and of columns, of a block.
 pub const SIDE: usize = 16;
-/// Values in a block.
+/// Number of values in a block.
 pub const VALUES: usize = SIDE * SIDE;
 
 /// One block.
 pub type Block = [f64; VALUES];
 
-/// Row `i` of a block.
+/// Returns row `i` of a block.
 fn row(block: &Block, i: usize) -> [f64; SIDE] {
     std::array::from_fn(|j| block[i * SIDE + j])
 }
 
-/// `row i of block −= factor × source`
+/// Computes `row i of block −= factor × source`, from column `from` on.
 #[inline(always)]
 fn subtract(block: &mut Block, i: usize, from: usize, factor: f64, source: &[f64; SIDE]) {
     for j in from..SIDE {
@@ -38,7 +38,7 @@ pub fn factor(diagonal: &mut Block) {
     }
 }
 
-/// A block below the diagonal one: `block ← block × U⁻¹` (bdiv).
+/// Divides a block below the diagonal one: `block ← block × U⁻¹` (bdiv).
 pub fn divide(block: &mut Block, diagonal: &Block) {
     for k in 0..SIDE {
         let pivot = row(diagonal, k);
@@ -50,7 +50,7 @@ pub fn divide(block: &mut Block, diagonal: &Block) {
     }
 }
 
-/// A block to the right of the diagonal one: `block ← L⁻¹ × block` (bmodd).
+/// Eliminates a block to the right of the diagonal one: `block ← L⁻¹ × block` (bmodd).
 pub fn eliminate(block: &mut Block, diagonal: &Block) {
     for k in 0..SIDE {
         let pivot = row(block, k);
@@ -60,7 +60,7 @@ pub fn eliminate(block: &mut Block, diagonal: &Block) {
     }
 }
 
-/// An inner block: `block ← block − left × above` (bmod).
+/// Updates an inner block: `block ← block − left × above` (bmod).
 pub fn update(block: &mut Block, left: &Block, above: &Block) {
     for i in 0..SIDE {
         let mut sum: [f64; SIDE] = row(block, i);

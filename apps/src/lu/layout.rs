@@ -1,32 +1,32 @@
-//! Which node owns which block, and where a block lies in the shared array.
+//! Owners of the blocks, and places of the blocks in the shared array.
 //!
-//! The "contiguous blocks" variant of SPLASH-2 (Woo et al., ISCA '95): blocks are dealt out
-//! two-dimensionally, and the blocks of one owner lie beside each other, beginning at a page, so
-//! that no page has two writers.
+//! The layout is the "contiguous blocks" variant of SPLASH-2 (Woo et al., ISCA '95). Blocks are
+//! dealt out two-dimensionally. The blocks of one owner lie beside each other and begin at a page,
+//! so that no page has two writers.
 
 use crate::block::{SIDE, VALUES};
 
-/// Blocks in one page of 4 KiB; an owner's part of the array is a multiple of it.
+/// Blocks in one page of 4 KiB. An owner's part of the array is a multiple of this.
 const BLOCKS_PER_PAGE: usize = 4096 / (VALUES * size_of::<f64>());
 
 /// Places and owners of all blocks of one matrix.
 pub struct Layout {
-    /// Blocks along one side of the matrix.
+    /// Number of blocks along one side of the matrix.
     blocks: usize,
     grid_rows: usize,
     grid_columns: usize,
-    /// First slot of each owner, and the end of the last.
+    /// First slot of each owner, and the end of the last owner's slots.
     starts: Vec<usize>,
     /// Slot of each block, row by row.
     slots: Vec<usize>,
 }
 
 impl Layout {
-    /// For an `n` × `n` matrix (n a multiple of the block side) on `nodes` nodes.
+    /// Makes the layout of an `n` × `n` matrix (n a multiple of the block side) on `nodes` nodes.
     #[must_use]
     pub fn new(n: usize, nodes: u32) -> Self {
         let nodes = (nodes as usize).max(1);
-        // The most nearly square grid of that many nodes.
+        // The grid of this many nodes that is nearest to a square.
         let grid_columns = (1..=nodes)
             .take_while(|c| c * c <= nodes)
             .filter(|c| nodes.is_multiple_of(*c))
@@ -60,32 +60,33 @@ impl Layout {
         layout
     }
 
-    /// Blocks along one side.
+    /// Returns the number of blocks along one side.
     #[must_use]
     pub const fn blocks(&self) -> usize {
         self.blocks
     }
 
-    /// The rank that owns block (i, j).
+    /// Returns the rank that owns block (i, j).
     #[must_use]
     pub const fn owner(&self, i: usize, j: usize) -> usize {
         i % self.grid_rows * self.grid_columns + j % self.grid_columns
     }
 
-    /// Where the values of block (i, j) lie in the array.
+    /// Returns the range of block (i, j) in the array.
     #[must_use]
     pub fn values(&self, i: usize, j: usize) -> std::ops::Range<usize> {
         let slot = self.slots[i * self.blocks + j];
         slot * VALUES..(slot + 1) * VALUES
     }
 
-    /// Values in the array, with what pads each owner's part to whole pages.
+    /// Returns the number of values in the array, with the padding of each owner's part to whole
+    /// pages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.starts.last().copied().unwrap_or(0) * VALUES
     }
 
-    /// The home of each page of the array.
+    /// Returns the home of each page of the array.
     #[must_use]
     pub fn homes(&self) -> Vec<u32> {
         let parts = self.starts.windows(2).zip(0u32..);

@@ -1,5 +1,5 @@
-//! LU: factors a dense matrix in blocks over shared memory; SPLASH-2's kernel in its variant with
-//! contiguous blocks.
+//! LU: factors a dense matrix in blocks over shared memory. It is SPLASH-2's kernel in the variant
+//! with contiguous blocks.
 #![forbid(unsafe_code)]
 
 mod block;
@@ -45,17 +45,18 @@ pub struct Options {
 }
 
 impl Options {
-    /// The matrix to be factored.
+    /// Returns the matrix to factor.
     fn matrix(&self) -> Matrix {
         Matrix { n: self.n, seed: self.seed }
     }
 
-    /// A bar over the block steps, if this node is to show one.
+    /// Returns a progress bar over the block steps, which is shown only if the user wants it and
+    /// `here` is set.
     fn progress(&self, here: bool) -> Progress {
         Progress::new(self.progress && here, (self.n / block::SIDE) as u64)
     }
 
-    /// The serial run with these options.
+    /// Runs the serial program with these options.
     fn serial_run(&self, here: bool) -> Outcome {
         let mut progress = self.progress(here);
         let outcome = serial::factor(self.matrix(), || progress.step());
@@ -64,7 +65,7 @@ impl Options {
     }
 }
 
-/// The largest matrix: 8 GiB.
+/// Maximum number of rows, for a matrix of 8 GiB.
 const N_MAX: usize = 32_768;
 
 fn multiple_of_side(text: &str) -> Result<usize, String> {

@@ -1,14 +1,15 @@
-//! The matrix to be factored, value by value from a seed, and the test of its factors.
+//! Matrix to factor, computed value by value from a seed, and the test of its factors.
 
 use oikaze_apps::Fingerprint;
 
 use crate::block::{Block, SIDE, VALUES};
 
-/// How far from one a value of the solution may be.
+/// Maximum distance of a value of the solution from one.
 pub const TOLERANCE: f64 = 1e-5;
 
-/// A value in 0..1 from a seed and an index: splitmix64's output function over a Weyl sequence
-/// (Steele, Lea & Flood, OOPSLA '14). Any node can compute any value without those before it.
+/// Returns a value in 0..1 from a seed and an index, by splitmix64's output function over a Weyl
+/// sequence (Steele, Lea & Flood, OOPSLA '14). Any node can compute any value without the values
+/// before it.
 #[must_use]
 pub fn uniform(seed: u64, index: u64) -> f64 {
     let mut z = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -20,38 +21,38 @@ pub fn uniform(seed: u64, index: u64) -> f64 {
 /// An n × n random matrix whose diagonal is multiplied by ten, as in SPLASH-2.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix {
-    /// Rows, and columns.
+    /// Number of rows, and of columns.
     pub n: usize,
-    /// Where its values come from.
+    /// Seed of the values.
     pub seed: u64,
 }
 
 impl Matrix {
-    /// One value.
+    /// Returns one value.
     #[must_use]
     pub fn at(self, i: usize, j: usize) -> f64 {
         let value = uniform(self.seed, (i * self.n + j) as u64);
         if i == j { value * 10.0 } else { value }
     }
 
-    /// Fills `values`, which are block (i, j).
+    /// Fills `values` with block (i, j).
     pub fn fill(self, i: usize, j: usize, values: &mut [f64]) {
         for (place, value) in values.iter_mut().enumerate().take(VALUES) {
             *value = self.at(i * SIDE + place / SIDE, j * SIDE + place % SIDE);
         }
     }
 
-    /// Floating-point operations of its factorization, as SPLASH-2 and everyone counts them.
+    /// Returns the floating-point operations of the factorization, by the usual count of SPLASH-2.
     #[must_use]
     pub fn flops(self) -> f64 {
         2.0 / 3.0 * (self.n as f64).powi(3)
     }
 
-    /// Solves the system whose right-hand side is the sums of the rows, by the factors that `block`
-    /// yields, and returns how far the solution is from all ones.
+    /// Solves the system whose right-hand side is the sums of the rows, with the factors that
+    /// `block` returns. Returns the maximum distance of the solution from all ones.
     ///
     /// # Errors
-    /// Passes on what `block` says.
+    /// An error of `block` is passed on.
     pub fn error<E>(
         self,
         mut block: impl FnMut(usize, usize) -> Result<Block, E>,
@@ -90,10 +91,10 @@ impl Matrix {
     }
 }
 
-/// Fingerprint of a factored matrix: block by block, row by row of blocks.
+/// Returns the fingerprint of a factored matrix, in rows of blocks.
 ///
 /// # Errors
-/// Passes on what `block` says.
+/// An error of `block` is passed on.
 pub fn fingerprint<E>(
     blocks: usize,
     mut block: impl FnMut(usize, usize) -> Result<Block, E>,

@@ -1,5 +1,5 @@
-//! The same over shared memory: each node works on its own blocks and reads the step's row and
-//! column of others.
+//! Parallel program over shared memory. Each node updates its own blocks and reads the step's row
+//! and column from other nodes.
 
 use std::time::Instant;
 
@@ -17,14 +17,14 @@ pub struct Factors {
     layout: Layout,
     array: SharedArray<f64>,
     me: usize,
-    /// Seconds the factorization took.
+    /// Seconds that the factorization took.
     seconds: f64,
 }
 
 /// Factors the matrix with all nodes of the job.
 ///
 /// # Errors
-/// What the job says: a node that is lost, no memory.
+/// A node is lost, or there is no memory.
 pub fn factor(job: &Job, options: &Options) -> Result<Factors> {
     let matrix = options.matrix();
     let layout = Layout::new(matrix.n, job.size());
@@ -38,8 +38,8 @@ pub fn factor(job: &Job, options: &Options) -> Result<Factors> {
     let mut progress = options.progress(job.rank() == 0);
     let started = Instant::now();
     for k in 0..blocks {
-        // Nobody reads the diagonal block before the first barrier, nor the step's row and column
-        // before the second.
+        // No node reads the diagonal block before the first barrier, or the step's row and column
+        // before the second one.
         if factors.is_mine(k, k) {
             block::factor(block_of(&mut factors.write(k, k)?)?);
         }
@@ -55,7 +55,8 @@ pub fn factor(job: &Job, options: &Options) -> Result<Factors> {
 }
 
 impl Factors {
-    /// The step's column below the diagonal block, and its row to the right.
+    /// Updates this node's blocks in the step's column below the diagonal block and in its row to
+    /// the right.
     fn perimeter(&self, k: usize) -> Result<()> {
         let rest = k + 1..self.layout.blocks();
         let column: Vec<_> = self.mine(rest.clone(), k..k + 1).collect();
@@ -73,7 +74,7 @@ impl Factors {
         Ok(())
     }
 
-    /// All blocks below and to the right.
+    /// Updates this node's blocks below and to the right of the step's row and column.
     fn interior(&self, k: usize) -> Result<()> {
         let rest = k + 1..self.layout.blocks();
         let columns: Vec<usize> =
@@ -114,15 +115,15 @@ impl Factors {
         self.array.write(self.layout.values(i, j))
     }
 
-    /// A copy of a block.
+    /// Returns a copy of a block.
     fn get(&self, i: usize, j: usize) -> Result<Block> {
         self.read(i, j)?.first_chunk().copied().ok_or_else(too_short)
     }
 
-    /// Tests the factors, reading them from wherever they are.
+    /// Tests the factors, which this node reads from all nodes.
     ///
     /// # Errors
-    /// A node that is lost.
+    /// A node is lost.
     pub fn outcome(&self) -> Result<Outcome> {
         let error = self.matrix.error(|i, j| self.get(i, j))?;
         let hash = fingerprint(self.layout.blocks(), |i, j| self.get(i, j))?;
@@ -130,7 +131,7 @@ impl Factors {
     }
 }
 
-/// The block that a guard holds.
+/// Returns the block that a guard holds.
 fn block_of(values: &mut [f64]) -> Result<&mut Block> {
     values.first_chunk_mut().ok_or_else(too_short)
 }

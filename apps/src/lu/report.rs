@@ -1,4 +1,4 @@
-//! Report of a run, for people and for programs, with the verdict whether the result is right.
+//! Report of a run for people and for programs, with a check of the result.
 
 use oikaze_apps::NodesTable;
 
@@ -6,7 +6,7 @@ use crate::Options;
 use crate::matrix::TOLERANCE;
 use crate::serial::Outcome;
 
-/// Prints the outcome, and the table of what the nodes did if there is one.
+/// Prints the outcome and, if there is one, the table of the nodes' activity.
 pub fn print(options: &Options, nodes: u32, outcome: &Outcome, table: Option<&NodesTable>) {
     let mflops = options.matrix().flops() / outcome.seconds / 1e6;
     if options.json {
@@ -28,11 +28,11 @@ pub fn print(options: &Options, nodes: u32, outcome: &Outcome, table: Option<&No
     }
 }
 
-/// Is the solution all ones, and are the factors those of the serial run (if one was made beside
-/// this one)?
+/// Checks that the solution is all ones, and that the factors are those of the serial run if there
+/// was one.
 ///
 /// # Errors
-/// Says what differs from what.
+/// The error says which values differ.
 pub fn verify(
     options: &Options,
     outcome: &Outcome,

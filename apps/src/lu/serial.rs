@@ -1,5 +1,4 @@
-//! The plain program: no nodes, no shared memory. It is the oracle the parallel one is held
-//! against.
+//! Serial program without nodes and shared memory. It is the oracle of the parallel program.
 
 use std::convert::Infallible;
 use std::time::Instant;
@@ -10,11 +9,11 @@ use crate::matrix::{Matrix, fingerprint};
 /// Result of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
-    /// Farthest distance of a value of the solution from one.
+    /// Maximum distance of a value of the solution from one.
     pub error: f64,
     /// Fingerprint of the factors.
     pub hash: u64,
-    /// Seconds the factorization took.
+    /// Seconds that the factorization took.
     pub seconds: f64,
 }
 
@@ -64,7 +63,7 @@ mod tests {
         }
     }
 
-    /// Against Gaussian elimination as a textbook writes it.
+    /// Compares with Gaussian elimination as in textbooks.
     #[test]
     fn factors_are_those_of_plain_elimination() {
         let matrix = Matrix { n: 48, seed: 7 };

@@ -1,27 +1,28 @@
-//! Helpers that the tests with real processes share.
+//! Helpers of the tests with real processes.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock};
 
-/// Jobs run one at a time: each has more processes than this machine may have cores.
+/// Makes jobs run one at a time, because each has more processes than this machine may have cores.
 pub static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 pub const HIMENO: &str = env!("CARGO_BIN_EXE_himeno");
 
-/// A test that cannot be run here. It is seen, and counted by `cargo xtask test`; where all must
-/// run (OIKAZE_TEST_ALL), it is a failure.
+/// Reports a test that cannot run here. `cargo xtask test` counts it. It is a failure where all
+/// tests must run (OIKAZE_TEST_ALL).
 #[allow(dead_code)]
 pub fn skip(why: &str) {
-    // Not by print, which the test harness keeps to itself.
+    // The test harness captures the output of `print`.
     let _ = writeln!(std::io::stdout(), "\nskipped: {why}");
     assert!(std::env::var_os("OIKAZE_TEST_ALL").is_none(), "skipped: {why}");
 }
 
-/// The `oikaze` command, built as these programs were: it belongs to another package, for which
-/// cargo sets no variable. Who has it says where (`cargo xtask test`): built for itself it lacks
-/// the workspace's features, so that nearly all would be built again.
+/// Returns the `oikaze` command, built with the profile of these programs. It belongs to another
+/// package, so cargo sets no variable for it. `cargo xtask test` passes its path instead, because a
+/// build of that package alone lacks the workspace's features and would build nearly everything
+/// again.
 pub fn oikaze() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {

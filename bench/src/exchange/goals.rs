@@ -4,7 +4,7 @@ use crate::record::{Record, three_digits};
 use crate::suite::case::{KIB, MIB};
 use crate::suite::goals::{Bound, Found, Goal};
 
-/// All of them; for one word a page read afterwards.
+/// Returns all goals, for runs that read one word per page afterwards.
 pub fn goals(records: &[Record]) -> Vec<Goal> {
     let mut goals = Vec::new();
     for threads in [1, 2] {
@@ -48,8 +48,8 @@ fn of<'r>(
     })
 }
 
-/// At the size where it does worst: the runtime's choice beside the better of a copy and an
-/// exchange.
+/// Returns the goal of the runtime's choice, compared with the better of a copy and an exchange, at
+/// the size with the worst ratio.
 fn auto(records: &[Record], case: &str, exchange: &str, threads: u32) -> Option<Goal> {
     let here = records.iter().filter(|record| (record.case, record.system) == (case, "oikaze"));
     let sizes = here

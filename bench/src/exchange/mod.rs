@@ -1,5 +1,5 @@
-//! Pages that change place, beside copies of their bytes: in memory that no cache holds, alone and
-//! beside a busy thread.
+//! Exchanges pages, and compares that with copies of their bytes. The memory fits no cache. The
+//! bench runs alone and beside a busy thread.
 
 mod goals;
 pub mod pools;
@@ -37,7 +37,7 @@ pub enum Case {
 }
 
 impl Case {
-    /// As in the records and on the command line.
+    /// Returns the name in the records and on the command line.
     const fn name(self) -> &'static str {
         match self {
             Self::Exchange => "exchange",
@@ -69,13 +69,13 @@ impl Case {
         }
     }
 
-    /// Less than a huge page would be cut out of one.
+    /// Returns `true` if the case has this size. Smaller pieces would be cut out of a huge page.
     fn has(self, size: usize) -> bool {
         size >= 2 * MIB || !matches!(self, Self::ExchangeHuge | Self::MoveHuge)
     }
 }
 
-/// How much is read afterwards.
+/// Amount that is read afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub enum Mode {
     /// One word a page.
@@ -153,7 +153,7 @@ pub fn bench(run: &Run) -> Result<(), Error> {
     }
     let sizes = run.sizes()?;
     warn_if_busy();
-    // Not in the first walk, and with all cores.
+    // Calibrates before the first walk, and with all cores.
     let _ = Placement::of_this_process().calibration();
     let _ = oikaze_os::cpu::pin_to_core(0);
     let mut records = Vec::new();
@@ -177,7 +177,7 @@ pub fn bench(run: &Run) -> Result<(), Error> {
     Ok(())
 }
 
-/// All rounds in pools of one size of pages.
+/// Runs all rounds in pools of one size of pages.
 fn of_one_page_size(
     run: &Run,
     pages: PageSize,

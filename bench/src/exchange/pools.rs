@@ -1,4 +1,4 @@
-//! The memory that is walked through, and one walk.
+//! Memory that the bench walks through, and one walk.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use oikaze::{PageSize, PlacementError, Region, page_size};
 use oikaze_os::memory::MemoryError;
 use oikaze_os::memory::placement::{PageRange, Placement, PlacementMethod, install, retract};
 
-/// Bytes of a pool: more than any cache holds.
+/// Bytes of a pool, which exceed any cache.
 pub const POOL: usize = 512 << 20;
-/// Operations of a walk, at most.
+/// Maximum number of operations of a walk.
 const MOST: usize = 2000;
 
 /// Operation that is timed.
@@ -25,12 +25,12 @@ pub enum Act {
     Auto,
 }
 
-/// Memory of one size of pages.
+/// Pools of one size of pages.
 pub struct Pools {
-    /// Two that are full.
+    /// Two pools that are full.
     a: Region,
     b: Region,
-    /// One that is empty.
+    /// A pool that is empty.
     empty: Region,
     shared: Region,
 }
@@ -44,11 +44,11 @@ impl Pools {
         Ok(Self { a: full()?, b: full()?, empty: Region::private_of(POOL, pages)?, shared })
     }
 
-    /// Microseconds for one operation of `size` bytes, with the look at them that follows: the mean
-    /// of a walk through as much as `volume`.
+    /// Returns the microseconds of one operation of `size` bytes and the read that follows it. The
+    /// value is the mean of a walk through up to `volume` bytes.
     ///
     /// # Errors
-    /// The placement's.
+    /// The placement fails.
     pub fn measure(
         &self,
         act: Act,
@@ -57,8 +57,8 @@ impl Pools {
         full: bool,
     ) -> Result<f64, PlacementError> {
         let operations = (volume / size).clamp(1, MOST);
-        // Spread over the whole pool; where there is room between the places, a copy has its own,
-        // which no other way has just warmed.
+        // Operations are spread over the whole pool. Where there is room between the places, a copy
+        // uses places of its own, which no other operation has just warmed.
         let stride = POOL / operations / size * size;
         let shift = if act == Act::Copy { stride / 2 / size * size } else { 0 };
         if act == Act::Install {
@@ -71,7 +71,7 @@ impl Pools {
         }
         let took = begun.elapsed();
         if act == Act::Move {
-            // What has moved goes back, so that the place is empty again.
+            // Moves the pages back, so that the place is empty again.
             for operation in 0..operations {
                 let offset = (operation * stride) as u64;
                 carry(&self.empty, &self.a, offset, size, PlacementMethod::Move)?;
@@ -80,7 +80,7 @@ impl Pools {
         Ok(took.as_secs_f64() * 1e6 / operations as f64)
     }
 
-    /// One operation, and where to look then.
+    /// Runs one operation. Returns the region to read afterwards.
     fn one(&self, act: Act, offset: u64, size: usize) -> Result<&Region, PlacementError> {
         let pages = (size / page_size()) as u64;
         let (a, b) = (PageRange { region: &self.a, offset }, PageRange { region: &self.b, offset });
@@ -114,7 +114,7 @@ fn carry(
     Placement::of_this_process().transfer(from, to, (size / page_size()) as u64, way).map(drop)
 }
 
-/// Read one word a page, or all bytes.
+/// Reads one word per page, or all bytes.
 fn look(region: &Region, offset: u64, size: usize, full: bool) {
     let mut bytes = [0; 4096];
     let (first, end) = (offset as usize, offset as usize + size);
@@ -130,7 +130,7 @@ fn look(region: &Region, offset: u64, size: usize, full: bool) {
     }
 }
 
-/// Another thread of this process, on the other core, that computes until this is dropped.
+/// Another thread of this process that computes on the other core until this value is dropped.
 pub struct Busy {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,

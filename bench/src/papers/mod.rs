@@ -1,4 +1,4 @@
-//! The papers' figures, measured again on today's machine, and drawn beside what the papers found.
+//! Measures the papers' figures on today's machine, and draws them beside the papers' results.
 
 mod paper_000;
 mod paper_001;
@@ -29,10 +29,10 @@ pub struct Run {
     out: PathBuf,
 }
 
-/// Measures a figure, and draws it.
+/// Function that measures a figure and draws it.
 type Measure = fn(&Run) -> Result<Vec<Record>, Error>;
 
-/// All of them: how they are called, and what measures them.
+/// All figures: name and function.
 const FIGURES: [(&str, Measure); 8] = [
     ("000-figure-3", paper_000::exchange),
     ("000-figure-5", paper_000::throughput),
@@ -44,10 +44,10 @@ const FIGURES: [(&str, Measure); 8] = [
     ("004-figure-6", paper_004::throughput),
 ];
 
-/// Runs those that are asked for.
+/// Measures the figures that the user asks for.
 ///
 /// # Errors
-/// No root; something could not be run or written.
+/// The user is not root, or something could not be run or written.
 pub fn bench(run: &Run) -> Result<(), Error> {
     std::fs::create_dir_all(&run.out).tried(format!("making {}", run.out.display()))?;
     warn_if_busy();

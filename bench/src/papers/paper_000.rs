@@ -1,9 +1,9 @@
-//! Paper 000, figures 3, 5, 6 and 7: pages exchanged instead of copied, and what that makes of
+//! Paper 000, figures 3, 5, 6 and 7: pages that are exchanged instead of copied, and the effect on
 //! packets.
 //!
-//! The paper exchanged pages behind two ranges of virtual memory, in the operating system Tender,
-//! and sent packets of up to 8 KiB over gigabit Ethernet with it. Its text has hardly any numbers
-//! for the figures: ratios, and one throughput. Where it has none, none is drawn.
+//! The paper exchanged pages behind two ranges of virtual memory, in the operating system Tender.
+//! With that, it sent packets of up to 8 KiB over gigabit Ethernet. Its text has hardly any numbers
+//! for the figures: ratios, and one throughput. Without a number, no line of the paper is drawn.
 
 use super::Run;
 use super::plot::{Line, Scale};
@@ -19,7 +19,7 @@ use crate::record::Record;
 use crate::suite::case::{KIB, MIB, Test};
 use oikaze::PageSize;
 
-/// The paper's end at 8 KiB.
+/// Sizes of figure 3. The paper's sizes end at 8 KiB.
 const PAGES: [usize; 8] = [4 * KIB, 8 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 2 * MIB, 8 * MIB];
 const SIZES: [usize; 6] = [256, 512, 1024, 2048, 4096, 8192];
 const QUICK_SIZES: [usize; 3] = [256, 2048, 8192];
@@ -27,7 +27,7 @@ const PLACE: Place = Place::Wire { mtu: 9000, mode: WireMode::Wire };
 const OIKAZE: Oikaze = Oikaze { checked: true, class: "unordered" };
 const FLOOR: Floor = Floor { checked: false };
 const MACHINE: &str = "Tender and Linux 2.6.30, gigabit Ethernet, 2010";
-/// Packets of a measurement in the paper.
+/// Packets of one measurement in the paper.
 const PACKETS: usize = 128;
 
 /// Figure 3.
@@ -91,8 +91,8 @@ pub fn throughput(run: &Run) -> Result<Vec<Record>, Error> {
     draw(run, &figure, &[&OIKAZE, &Tcp, &FLOOR], Test::MessageBandwidth, |_, value| value)
 }
 
-/// Figure 6. The paper tells the sender's processor time (T1) apart from the rest (T2); here both
-/// sides' is taken together.
+/// Figure 6. The paper separates the sender's processor time (T1) from the rest (T2). Here the
+/// times of both sides are added.
 ///
 /// # Errors
 /// Something could not be run or written.
@@ -112,7 +112,7 @@ pub fn processor(run: &Run) -> Result<Vec<Record>, Error> {
         systems: &["oikaze", "tcp"],
         base: "tcp",
     };
-    // From seconds for a GiB.
+    // Converts from seconds per GiB.
     let of_packets =
         |size: usize, value: f64| value * 1e6 * (size * PACKETS) as f64 / (1_u64 << 30) as f64;
     draw(run, &figure, &[&OIKAZE, &Tcp], Test::Processor, of_packets)

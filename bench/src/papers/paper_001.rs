@@ -1,10 +1,10 @@
-//! Paper 001, figures 5 and 6: memory-based communication, throughput and latency by size, within a
-//! page.
+//! Paper 001, figures 5 and 6: throughput and latency of memory-based communication by size, within
+//! a page.
 //!
 //! The paper wrote into the memory of another SparcStation 20 through a gigabit channel. Its
-//! figures have no numbers, but its text has what they show: each transfer costs about 210 µs of
-//! SunOS and goes on at 24 MB/s. The lines of then are drawn from these two. The same text expects
-//! at most 5 µs of its own operating system.
+//! figures have no numbers, but its text explains them. Each transfer costs about 210 µs of SunOS
+//! and goes on at 24 MB/s. The old lines are drawn from these two values. The same text expects at
+//! most 5 µs from the authors' own operating system.
 
 use super::Run;
 use super::plot::{Line, Scale};
@@ -25,9 +25,9 @@ const OIKAZE: Oikaze = Oikaze { checked: true, class: "unordered" };
 const FLOOR: Floor = Floor { checked: false };
 const MACHINE: &str = "SparcStation 20, gigabit channel on SBus, SunOS, 1997";
 
-/// Cost of a transfer in the paper, in µs.
+/// Fixed cost of a transfer in the paper, in µs.
 const OVERHEAD: f64 = 210.0;
-/// Rate of a transfer's bytes in the paper, in bytes a µs.
+/// Rate of a transfer in the paper, in bytes per µs.
 const RATE: f64 = 24.0;
 
 /// Figure 5.
@@ -76,7 +76,7 @@ pub fn latency(run: &Run) -> Result<Vec<Record>, Error> {
     draw(run, &figure, &[&OIKAZE, &Ucx::TCP, &FLOOR], Test::PutLatency)
 }
 
-/// In µs.
+/// Returns the paper's time for a transfer, in µs.
 fn took_then(size: f64) -> f64 {
     OVERHEAD + size / RATE
 }

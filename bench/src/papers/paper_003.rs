@@ -1,8 +1,8 @@
-//! Paper 003, figure 5: a header and then the data, against the sum of both alone.
+//! Paper 003, figure 5: a header and the data sent at once, compared with the sum of both alone.
 //!
-//! Distributed shared memories send a header of 32 bytes and data behind it. On Myrinet that took
+//! Distributed shared memories send a header of 32 bytes and data behind it. On Myrinet, that took
 //! 4.5 to 6.0 µs less than both one after the other, because the stages of the two transfers
-//! overlap. Each alone took 0.016 x + 13 µs for x bytes (table 5, case 1).
+//! overlap. Each transfer alone took 0.016 x + 13 µs for x bytes (table 5, case 1).
 
 use super::Run;
 use super::plot::{Line, Scale};
@@ -14,15 +14,15 @@ use crate::peers::{Effort, System, only};
 use crate::record::Record;
 use crate::suite::case::{Case, Test};
 
-/// As in the paper.
+/// Sizes of the paper.
 const SIZES: [usize; 3] = [256, 1024, 4096];
 const HEADER: usize = 32;
 const PLACE: Place = Place::Wire { mtu: 9000, mode: WireMode::Wire };
 const OIKAZE: Oikaze = Oikaze { checked: true, class: "unordered" };
-/// Half way between the 4.5 and 6.0 µs of the text.
+/// Mean of the 4.5 and 6.0 µs of the text.
 const LESS: f64 = 5.25;
 
-/// Measures and draws it.
+/// Measures the figure and draws it.
 ///
 /// # Errors
 /// Something could not be run or written.

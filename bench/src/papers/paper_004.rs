@@ -1,10 +1,10 @@
-//! Paper 004, figure 6: throughput of TCP, UDP and Wind by size of what is sent.
+//! Paper 004, figure 6: throughput of TCP, UDP and Wind by size.
 //!
-//! The paper measured on Pentium III machines with gigabit Ethernet, Wind's asynchronous messages
-//! that are reliable only (ours: unordered). Its text gives no numbers for the figure, but what it
-//! found is plain: TCP highest nearly throughout, because it packs up to the MTU and merges
-//! acknowledgements; Wind about equal to UDP as received; UDP as sent above UDP as received by what
-//! was lost.
+//! The paper used Pentium III machines with gigabit Ethernet, and Wind's asynchronous messages that
+//! are reliable only (here: unordered). Its text gives no numbers for the figure, but clear
+//! results. TCP is highest nearly throughout, because it packs up to the MTU and merges
+//! acknowledgements. Wind about equals UDP as received. UDP as sent exceeds UDP as received by the
+//! loss.
 
 use std::time::Duration;
 
@@ -19,18 +19,18 @@ use crate::peers::{Effort, System, only, udp};
 use crate::record::Record;
 use crate::suite::case::{Case, Test};
 
-/// As in the paper's table 2 (the largest is what a datagram holds).
+/// Sizes of the paper's table 2. The largest is the maximum of a datagram.
 const SIZES: [usize; 11] =
     [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, udp::LARGEST];
 const QUICK_SIZES: [usize; 5] = [64, 256, 1024, 8192, 32_768];
-/// The frames of the paper's network.
+/// Frames of the paper's network.
 const PLACE: Place = Place::Wire { mtu: 1500, mode: WireMode::Wire };
 const SYSTEMS: [&str; 5] = ["tcp", "udp-sent", "udp-received", "oikaze", "oikaze-unchecked"];
 
 const WIND: Oikaze = Oikaze { checked: true, class: "unordered" };
 const WIND_UNCHECKED: Oikaze = Oikaze { checked: false, class: "unordered" };
 
-/// Measures and draws it.
+/// Measures the figure and draws it.
 ///
 /// # Errors
 /// Something could not be run or written.
@@ -59,7 +59,7 @@ pub fn throughput(run: &Run) -> Result<Vec<Record>, Error> {
     Ok(records)
 }
 
-/// All systems with one size, in turn.
+/// Measures all systems with one size, one after the other.
 fn one_round(lab: &Lab, size: usize, quick: bool) -> Result<Vec<(&'static str, f64)>, Error> {
     let operations = if quick { 50_000 } else { 300_000 };
     let volume = (size * operations).min(if quick { 128 << 20 } else { 512 << 20 });

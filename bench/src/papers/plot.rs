@@ -1,50 +1,51 @@
-//! Lines over a logarithmic axis, as SVG that a browser and a repository's page show without help.
+//! Draws lines over a logarithmic axis, as SVG that a browser and a repository's page show without
+//! help.
 
 use std::fmt::Write;
 
-/// One line: its name, and its points.
+/// One line of a picture: its name and its points.
 #[derive(Clone)]
 pub struct Line {
     pub name: &'static str,
     pub points: Vec<(f64, f64)>,
 }
 
-/// How values go up.
+/// Scale of the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// From 0.
+    /// Starts at 0.
     Linear,
-    /// By powers of ten, for what differs by more than eyes can compare: then and now.
+    /// Uses powers of ten, for old and new values that differ too much for a linear axis.
     Logarithmic,
 }
 
-/// A picture. Across is logarithmic (powers of two).
+/// A picture. The horizontal axis is logarithmic (powers of two).
 pub struct Plot {
     pub title: &'static str,
     pub across: &'static str,
     pub up: &'static str,
     pub scale: Scale,
-    /// Below the picture, a line each.
+    /// Notes below the picture, one per line.
     pub notes: Vec<String>,
     pub lines: Vec<Line>,
 }
 
 const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 470.0;
-/// Distances of the axes from the picture's edges.
+/// Distance between the axes and the left edge of the picture.
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 170.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 60.0;
-/// Told apart also by those who see few colours (Okabe and Ito).
+/// Colours that people with colour blindness can tell apart (Okabe and Ito).
 const COLOURS: [&str; 7] =
     ["#000000", "#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7"];
-/// Height of a line of notes, and letters in it.
+/// Height of a line of notes.
 const NOTE: f64 = 16.0;
 const NOTE_LETTERS: usize = 130;
 
 impl Plot {
-    /// The picture.
+    /// Returns the picture as SVG.
     pub fn svg(&self) -> String {
         let notes: Vec<String> = self.notes.iter().flat_map(|note| wrapped(note)).collect();
         let height = HEIGHT + NOTE * notes.len() as f64 + 10.0;
@@ -100,14 +101,14 @@ impl Plot {
     }
 }
 
-/// The axis of the values.
+/// Vertical axis.
 #[derive(Clone, Copy)]
 enum Up {
     Linear {
         top: f64,
         step: f64,
     },
-    /// From one power of ten to another.
+    /// Reaches from one power of ten to another.
     Logarithmic {
         first: i32,
         last: i32,
@@ -119,7 +120,7 @@ impl Up {
         let most = values.iter().copied().fold(0.0, f64::max).max(1e-9);
         match scale {
             Scale::Linear => {
-                // Four to ten steps of 1, 2 or 5 times a power of ten.
+                // Chooses four to ten steps of 1, 2 or 5 times a power of ten.
                 let coarse = 10_f64.powf((most / 4.0).log10().floor());
                 let step = [5.0, 2.0, 1.0]
                     .into_iter()
@@ -137,7 +138,7 @@ impl Up {
         }
     }
 
-    /// Where a value is, from 0 at the bottom to 1 at the top.
+    /// Returns the position of a value, from 0 at the bottom to 1 at the top.
     fn share(self, value: f64) -> f64 {
         match self {
             Self::Linear { top, .. } => value / top,
@@ -168,7 +169,7 @@ impl Up {
     }
 }
 
-/// From values to places.
+/// Maps values to positions.
 struct Axes {
     first: i32,
     last: i32,
@@ -221,7 +222,7 @@ fn text(svg: &mut String, (x, y): (f64, f64), anchor: &str, content: &str) {
     );
 }
 
-/// 2ⁿ bytes.
+/// Formats 2ⁿ bytes.
 fn size(power: i32) -> String {
     let value = |below: i32| 1_u64 << (power - below).clamp(0, 62);
     match power {
@@ -235,7 +236,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// Cut between words.
+/// Wraps a text between words.
 fn wrapped(text: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

@@ -1,5 +1,5 @@
-//! A figure of a paper beside the same figure of today: measured in rounds, written as JSON, drawn
-//! as SVG.
+//! A figure of a paper beside the same figure of today, measured in rounds, written as JSON and
+//! drawn as SVG.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,33 +14,33 @@ use crate::record::{Record, median, table};
 use crate::suite::case::{Case, Test};
 use crate::suite::machine;
 
-/// Which figure, and what the paper says of it.
+/// Description of a figure, and the paper's result for it.
 pub struct Figure {
-    /// As its file is called: `004-figure-6`.
+    /// Name of the figure and its file: `004-figure-6`.
     pub name: &'static str,
     pub title: &'static str,
     pub across: &'static str,
     pub up: &'static str,
     pub scale: Scale,
-    /// Where it is measured now, in words.
+    /// Place of today's measurement, in words.
     pub now: String,
-    /// Finding of the paper, in words.
+    /// Result of the paper, in words.
     pub then: &'static str,
-    /// On what.
+    /// Machine of the paper.
     pub then_machine: &'static str,
-    /// The paper's own lines, as far as its text has numbers; in the unit of `up`.
+    /// Lines of the paper, as far as its text has numbers, in the unit of `up`.
     pub then_lines: Vec<Line>,
     /// Today's lines, in the order in which they are drawn.
     pub systems: &'static [&'static str],
-    /// The one that the table compares with.
+    /// System that the table compares with.
     pub base: &'static str,
 }
 
 impl Figure {
-    /// Measures all sizes in each of the rounds; `one` gives each system's value at a size.
+    /// Measures all sizes in each round. `one` returns each system's value at a size.
     ///
     /// # Errors
-    /// Of `one`.
+    /// `one` fails.
     pub fn measure(
         &self,
         run: &Run,
@@ -63,16 +63,16 @@ impl Figure {
                 }
             }
         }
-        // A system need not have every size.
+        // A system may lack some sizes.
         Ok(records
             .into_iter()
             .filter_map(|record| Some(Record { value: median(&record.rounds)?, ..record }))
             .collect())
     }
 
-    /// Measures these systems between two hosts, those of them that have the test, with so many
-    /// operations at most; `value` makes a value of the figure of a size and what was found there.
-    /// Draws it.
+    /// Measures those of these systems that have the test, between two hosts, with at most
+    /// `operations` operations. `value` converts a size and its result to a value of the figure.
+    /// Draws the figure.
     ///
     /// # Errors
     /// Something could not be run or written.
@@ -125,7 +125,7 @@ impl Figure {
             .collect()
     }
 
-    /// Prints the table; writes one JSON object with all that a reader must know, and the picture.
+    /// Prints the table. Writes the picture, and one JSON object with all that a reader must know.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -173,15 +173,15 @@ impl Figure {
     }
 }
 
-/// The date in UTC, as ISO 8601 writes it.
+/// Returns the date in UTC, in the form of ISO 8601.
 fn today() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (year, month, day) = civil(seconds / 86_400);
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-/// Year, month and day of a day counted from 1970-01-01: in years that begin in March leap days
-/// come last (Hinnant, "chrono-compatible low-level date algorithms", `civil_from_days`).
+/// Returns year, month and day of a day counted from 1970-01-01. In years that begin in March, leap
+/// days come last (Hinnant, "chrono-compatible low-level date algorithms", `civil_from_days`).
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468; // since 0000-03-01
     let (era, of_era) = (days / 146_097, days % 146_097);

@@ -1,8 +1,8 @@
-//! The two ends of a floor or of plain TCP: programs of this bench's own, one on each host.
+//! Two ends of a floor or of plain TCP: programs of the bench itself, one on each host.
 
 use clap::{Args, Subcommand};
 
-/// Which end of what; streams have settings of their own.
+/// End of a measurement that a process plays. Streams have settings of their own.
 #[derive(Subcommand)]
 pub enum Role<S: Args> {
     /// Sends first, and prints what it measured.

@@ -1,11 +1,11 @@
-//! Memory that bandwidth is measured over, by those of the bench's own programs that are none of
-//! ours.
+//! Memory that bandwidth is measured over, for the programs of the bench that do not use Oikaze.
 
 use std::io;
 
 use memmap2::{Advice, MmapMut};
 
-/// So many bytes, touched, in huge pages where they are granted: as the regions of Oikaze are.
+/// Returns `len` bytes, touched, in huge pages where the kernel grants them, as Oikaze's regions
+/// are.
 ///
 /// # Errors
 /// The system has no room.

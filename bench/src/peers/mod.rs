@@ -1,4 +1,4 @@
-//! The systems that are measured, each in a file of its own behind one trait.
+//! Measured systems, each in a file of its own behind one trait.
 
 mod ends;
 pub mod floor;
@@ -13,24 +13,24 @@ use crate::error::Error;
 use crate::lab::Lab;
 use crate::suite::case::{Case, Figure};
 
-/// How much is done in one measurement.
+/// Amount of work in one measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Single operations that are timed.
+    /// Number of single operations that are timed.
     pub exchanges: u32,
-    /// Small operations in flight, for rates.
+    /// Number of small operations in flight, for rates.
     pub operations: u32,
-    /// Bytes moved, for bandwidth; caches hold less.
+    /// Bytes moved for bandwidth, which exceed any cache.
     pub volume: usize,
-    /// Bytes moved to find out what a GiB costs.
+    /// Bytes moved to measure the processor time of a GiB.
     pub costly: usize,
 }
 
 impl Effort {
-    /// The full bench.
+    /// Effort of the full bench.
     pub const THOROUGH: Self =
         Self { exchanges: 50_000, operations: 1_000_000, volume: 2 << 30, costly: 4 << 30 };
-    /// For a first impression: every byte of cold memory once.
+    /// Effort of a quick bench, which moves every byte of cold memory once.
     pub const QUICK: Self =
         Self { exchanges: 5_000, operations: 200_000, volume: 512 << 20, costly: 1 << 30 };
 }
@@ -38,37 +38,37 @@ impl Effort {
 /// Figures that one measurement has found. Most cases have one figure, some more.
 pub type Found = Vec<(Figure, f64)>;
 
-/// The figure of a case that has one.
+/// Returns the figure of a case that has one figure.
 ///
 /// # Errors
-/// There is none.
+/// There is no figure.
 pub fn only(found: Found) -> Result<f64, Error> {
     found.first().map(|&(_, value)| value).ok_or_else(|| Error::new("a system has found nothing"))
 }
 
-/// A system.
+/// System that the bench measures.
 pub trait System {
-    /// As in the records.
+    /// Returns the name in the records.
     fn name(&self) -> &'static str;
 
-    /// Is all there that it needs?
+    /// Checks that everything that the system needs is installed.
     ///
     /// # Errors
-    /// What is missing, and the package that has it.
+    /// Something is missing. The error names it and its package.
     fn present(&self) -> Result<(), Error>;
 
-    /// Has it such a case?
+    /// Returns `true` if the system has this case.
     fn has(&self, case: Case) -> bool;
 
-    /// Is it worth while in a bench that is to be quick?
+    /// Returns `true` if a quick bench should measure this case.
     fn is_quick(&self, _case: Case) -> bool {
         true
     }
 
-    /// Measures a case that it has, once, in the lab.
+    /// Measures one of the system's cases once, in the lab.
     ///
     /// # Errors
-    /// It failed, or printed what was not expected.
+    /// The system failed, or printed something unexpected.
     fn measure(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error>;
 
     /// Returns a note that a reader of the system's figures must know, if there is one.
@@ -77,7 +77,7 @@ pub trait System {
     }
 }
 
-/// Those that are measured between two hosts, floors first.
+/// Systems that are measured between two hosts, floors first.
 pub const WIRE: [&dyn System; 8] = [
     &floor::Floor { checked: false },
     &floor::Floor { checked: true },
@@ -89,11 +89,11 @@ pub const WIRE: [&dyn System; 8] = [
     &oikaze::Oikaze { checked: false, class: "ordered" },
 ];
 
-/// Those that are measured between two processes of one machine.
+/// Systems that are measured between two processes of one machine.
 pub const HERE: [&dyn System; 2] =
     [&ucx::Ucx::SHARED, &oikaze::Oikaze { checked: true, class: "ordered" }];
 
-/// The names of all.
+/// Returns the names of all systems.
 pub fn names() -> Vec<&'static str> {
     let mut names: Vec<&str> = WIRE.iter().chain(&HERE).map(|system| system.name()).collect();
     names.sort_unstable();
@@ -101,7 +101,7 @@ pub fn names() -> Vec<&'static str> {
     names
 }
 
-/// A program of a peer, found or not.
+/// Checks that a program of a peer is installed.
 fn installed(program: &str, version: &str, package: &str, system: &str) -> Result<(), Error> {
     let found = std::process::Command::new(program)
         .arg(version)

@@ -1,7 +1,8 @@
-//! libfabric over TCP and over UDP, by its own `fi_pingpong` (Debian package `libfabric-bin`).
+//! libfabric over TCP and over UDP, measured by its own `fi_pingpong` (Debian package
+//! `libfabric-bin`).
 //!
-//! fabtests, which would have streams of writes, are not packaged: its figure for bulk is that of a
-//! ping-pong, too.
+//! fabtests, which would have streams of writes, are not packaged. The figure for bulk is therefore
+//! that of a ping-pong, too.
 
 use std::time::Duration;
 
@@ -12,11 +13,12 @@ use crate::process::{Ready, pair};
 use crate::suite::case::{Case, Figure, Test};
 
 const PROGRAM: &str = "fi_pingpong";
-/// Where its server listens for the client's first word.
+/// Port at which the server of `fi_pingpong` listens for the client's first message.
 const CONTROL_PORT: u16 = 47592;
-/// Its datagram provider may hang for good.
+/// Time limit of a run, because the datagram provider may hang for ever.
 const LIMIT: Duration = Duration::from_secs(20);
-/// It does not walk through memory: fewer large operations say the same.
+/// Bytes of a measurement. `fi_pingpong` does not walk through memory, so fewer large operations
+/// give the same result.
 const VOLUME: usize = 256 << 20;
 
 /// libfabric with one provider, endpoints of type RDM (reliable datagrams).
@@ -26,9 +28,9 @@ pub struct Ofi {
 }
 
 impl Ofi {
-    /// Its own protocol over TCP.
+    /// libfabric's protocol over TCP.
     pub const TCP: Self = Self { name: "ofi-tcp", provider: "tcp" };
-    /// Its own reliability over UDP.
+    /// libfabric's reliability over UDP.
     pub const UDP: Self = Self { name: "ofi-udp", provider: "udp;ofi_rxd" };
 }
 
@@ -42,7 +44,7 @@ impl System for Ofi {
     }
 
     fn has(&self, case: Case) -> bool {
-        // It only plays ping-pong. 64 MiB are more than its providers take in one message.
+        // `fi_pingpong` has only a ping-pong. 64 MiB exceed a message of its providers.
         matches!(case.test, Test::MessageLatency | Test::MessageBandwidth) && case.size <= 1 << 20
     }
 
@@ -95,9 +97,9 @@ impl System for Ofi {
 
 /// Values needed from the last row of the program's table.
 struct Row {
-    /// It divides bytes by microseconds.
+    /// Bytes divided by microseconds.
     megabytes_per_second: f64,
-    /// One way.
+    /// Time of one way.
     microseconds: f64,
 }
 
@@ -124,7 +126,7 @@ mod tests {
 
     #[test]
     fn its_output_is_understood() {
-        // As libfabric 1.17 prints it.
+        // Output of libfabric 1.17.
         let printed = "bytes   #sent   #ack     total       time     MB/sec    usec/xfer   Mxfers/sec\n\
                        4k      2k      =2k      15m         0.10s    163.56      25.04       0.04\n";
         let row = Row::parse(printed).expect("a row");

@@ -1,7 +1,7 @@
-//! Oikaze itself, by `oikaze perf`, as a job of two nodes in the lab.
+//! Oikaze itself, measured by `oikaze perf` as a job of two nodes in the lab.
 //!
-//! The launcher runs on the first host, so that its store is reached from both, and enters both by
-//! the bench's own stand-in for ssh.
+//! The launcher runs on the first host, so that both hosts reach its store. It enters both hosts by
+//! the bench's own program in place of ssh.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,21 +15,22 @@ use crate::process::{alone, during};
 use crate::suite::case::{Case, Figure, Test};
 use crate::wind::flood;
 
-/// No measurement takes longer.
+/// Time limit of a measurement.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// This.
+/// Oikaze as a system.
 pub struct Oikaze {
-    /// With a CRC32C end to end, or of headers only, as TCP on a card that computes its checksums.
+    /// Set if a CRC32C covers datagrams end to end. Otherwise it covers headers only, as for TCP on
+    /// a card that computes its checksums.
     pub checked: bool,
     /// Class of the messages.
     pub class: &'static str,
 }
 
-/// The line `oikaze perf --json` prints; what was not measured is null.
+/// Line that `oikaze perf --json` prints. Values that were not measured are null.
 #[derive(Deserialize)]
 struct Line {
-    /// Median, in µs.
+    /// Median latency in µs.
     latency_us: Option<f64>,
     percentiles_us: Option<Percentiles>,
     bandwidth_gbs: Option<f64>,
@@ -44,10 +45,10 @@ struct Percentiles {
     p99: f64,
 }
 
-/// The command, built beside the bench.
+/// Returns the path of the `oikaze` command, which is built beside the bench.
 ///
 /// # Errors
-/// It is not there.
+/// The command is not there.
 pub fn program() -> Result<PathBuf, Error> {
     let me = std::env::current_exe().tried("finding the bench's own program")?;
     let oikaze = me.with_file_name("oikaze");
@@ -124,7 +125,7 @@ fn figures(test: Test, line: &Line) -> Option<Found> {
         Test::MessageRate => vec![(Figure::MessageRate, line.per_second? / 1e6)],
         Test::Processor => vec![(Figure::Cpu, line.processor_seconds_per_gib?)],
         Test::Placed => vec![(Figure::PlacedCpu, line.other_processor_seconds_per_gib?)],
-        // Which of its three figures that is, its caller knows.
+        // The caller knows which of the three figures of a flood this is.
         Test::Flood => vec![(Figure::FloodBw, line.bandwidth_gbs?)],
         Test::GetLatency => vec![(Figure::GetLat, line.latency_us?)],
         Test::GetBandwidth => vec![(Figure::GetBw, line.bandwidth_gbs?)],
@@ -163,7 +164,7 @@ impl System for Oikaze {
     }
 
     fn is_quick(&self, case: Case) -> bool {
-        // A checksum of few bytes is not what anybody waits for.
+        // The checksum of a few bytes matters little.
         self.checked
             || matches!(
                 case.test,
@@ -193,7 +194,7 @@ impl System for Oikaze {
 }
 
 impl Oikaze {
-    /// One job of `oikaze perf`.
+    /// Runs one job of `oikaze perf`.
     fn run(
         &self,
         lab: &Lab,
@@ -221,8 +222,8 @@ impl Oikaze {
             .arg(oikaze);
         command.args(arguments(case, effort, self.class));
         if lab.place == Place::Here {
-            // Within a machine a copy is all there is, and who does it from a cache is many times
-            // as fast: all do.
+            // Within a machine the copy is the only cost, and a copy from a cache is many times as
+            // fast. All systems reuse one buffer.
             command.args(["--hot", "--shared"]);
         }
         let printed = alone(command)?;
@@ -234,8 +235,9 @@ impl Oikaze {
         })
     }
 
-    /// FastPath into its place, and by copy: each from call to completion, and what it costs the
-    /// receiver, which sleeps while nothing comes.
+    /// Measures a put that is received directly into its place, and one that is copied. Returns for
+    /// both the time from call to completion, and the processor time of a receiver that sleeps
+    /// while nothing comes.
     fn placed(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {
         const SLEEPS: (&str, &str) = ("OIKAZE_WAIT", "block");
         const COPIES: (&str, &str) = ("OIKAZE_WITHOUT", "foresee");
@@ -250,7 +252,8 @@ impl Oikaze {
         ])
     }
 
-    /// With a flood at the receiving node, with the same flood at a port beside it, and without.
+    /// Measures with a flood at the receiving node, with the same flood at another port of its
+    /// host, and without a flood.
     fn flooded(&self, lab: &Lab, case: Case, effort: Effort) -> Result<Found, Error> {
         let me = std::env::current_exe().tried("finding the bench's own program")?;
         let bandwidth = || match self.run(lab, case, effort, &[])?.first() {
@@ -258,7 +261,8 @@ impl Oikaze {
             None => Err(Error::new("oikaze perf printed no bandwidth")),
         };
         let flooded = |aim: &[&str]| {
-            // It sends from the first host's end of the wire, on the core of the second.
+            // The flooder sends from the first host's end of the wire, on the core of the second
+            // host.
             let mut flooder = lab.on(CLIENT, LIMIT, "taskset");
             flooder.args(["-c", &SERVER.to_string()]).arg(&me).args(["flood", "send"]).args(aim);
             let (printed, found) = during(flooder, bandwidth)?;

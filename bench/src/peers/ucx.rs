@@ -1,4 +1,4 @@
-//! UCX over TCP, by its own `ucx_perftest` (Debian package `ucx-utils`).
+//! UCX over TCP and shared memory, measured by its own `ucx_perftest` (Debian package `ucx-utils`).
 
 use std::time::Duration;
 
@@ -11,27 +11,28 @@ use crate::suite::case::{Case, Figure, Test};
 const PROGRAM: &str = "ucx_perftest";
 /// Line that the server of `ucx_perftest` prints once it listens.
 const READY: &str = "Waiting for connection";
-/// No measurement takes longer.
+/// Time limit of a measurement.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Bytes and operations that `oikaze perf` has in flight.
+/// Maximum number of bytes and of operations that `oikaze perf` has in flight.
 const IN_FLIGHT: (usize, usize) = (16 << 20, 1024);
 
-/// UCX.
+/// UCX as a system.
 pub struct Ucx {
     name: &'static str,
     transports: &'static str,
 }
 
 impl Ucx {
-    /// Over TCP.
+    /// UCX over TCP.
     pub const TCP: Self = Self { name: "ucx-tcp", transports: "tcp" };
-    /// Through memory of one machine.
+    /// UCX over shared memory of one machine.
     pub const SHARED: Self = Self { name: "ucx-shm", transports: "shm" };
 }
 
 /// Returns the test of `ucx_perftest` for a case, and the number of repetitions.
 fn arguments(case: Case, effort: Effort) -> Option<(&'static str, usize)> {
-    // It is told to warm up beforehand, and does not walk: fewer large operations say the same.
+    // `ucx_perftest` is told to warm up, and does not walk through memory. Fewer large operations
+    // give the same result.
     let times = (effort.volume / case.size).clamp(8, 20_000);
     Some(match case.test {
         Test::MessageLatency => ("tag_lat", effort.exchanges as usize),
@@ -43,11 +44,13 @@ fn arguments(case: Case, effort: Effort) -> Option<(&'static str, usize)> {
         Test::GetBandwidth => ("ucp_get", times),
         Test::FetchAdd => ("ucp_fadd", effort.exchanges as usize),
         Test::CompareSwap => ("ucp_cswap", effort.exchanges as usize),
-        // It has neither blocks of rows nor arrays nor queues, and does one thing at a time.
+        // `ucx_perftest` has neither blocks of rows nor arrays nor queues, and runs one operation
+        // type at a time.
         Test::Strided | Test::Accumulate | Test::Fifo | Test::Consecutive | Test::Placed => {
             return None;
         }
-        // It does not tell when a put is complete, what it costs, nor does it mix or compute.
+        // `ucx_perftest` reports neither completions of puts nor processor time, and cannot mix or
+        // compute.
         Test::PutDone | Test::Mixed | Test::Passive | Test::Processor | Test::Flood => return None,
     })
 }
@@ -77,8 +80,8 @@ impl System for Ucx {
             .args(["-w", &(times / 10).max(1).to_string(), "-f", "-v"])
             .env("UCX_TLS", self.transports);
         if case.test == Test::GetBandwidth {
-            // By itself it waits for each get, where Oikaze has as much as this under way; of puts
-            // and messages it has 32, and gains nothing by more.
+            // By default `ucx_perftest` waits for each get, where Oikaze has this many in flight.
+            // It has 32 puts or messages in flight and gains nothing by more.
             asking.args(["-O", &(IN_FLIGHT.0 / case.size).clamp(2, IN_FLIGHT.1).to_string()]);
         }
         let printed = pair(listening, Ready::Says(READY), asking)?;
@@ -110,7 +113,7 @@ impl System for Ucx {
 /// Values needed from the last row of UCX's CSV: the median latency, and the overall rates.
 struct Row {
     latency_us: f64,
-    /// It says MB and divides by 2²⁰.
+    /// Column that UCX calls MB, in units of 2²⁰ bytes.
     mebibytes_per_second: f64,
     messages_per_second: f64,
 }
@@ -136,7 +139,7 @@ impl Row {
 mod tests {
     use super::Row;
 
-    /// As UCX 1.13 prints it.
+    /// Output of UCX 1.13.
     const PRINTED: &str = "iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr\n\
                            3000,2366.375,18698.386,2105.376,53.48,474.97,53,475\n";
 
@@ -147,8 +150,7 @@ mod tests {
             (row.latency_us, row.mebibytes_per_second, row.messages_per_second),
             (2366.375, 474.97, 475.0)
         );
-        // 1 MiB each 2105.376 µs (its overall_lat) are 498 MB/s, or 475 MiB/s: so its MB are 2²⁰
-        // bytes.
+        // 1 MiB per 2105.376 µs (overall_lat) is 498 MB/s, or 475 MiB/s. So UCX's MB has 2²⁰ bytes.
         assert!(
             (row.mebibytes_per_second * f64::from(1 << 20) - f64::from(1 << 20) / 2105.376e-6)
                 .abs()

@@ -1,5 +1,5 @@
-//! Plain UDP, as paper 004 measured it: one datagram a call, sent as fast as the sender can, and as
-//! many received as get through.
+//! Plain UDP as paper 004 measured it: one datagram per call, sent at the sender's full speed. The
+//! receiver counts the datagrams that arrive.
 
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use crate::lab::{ADDRESSES, CLIENT, Lab, SERVER};
 use crate::process::{own, say_ready};
 
 const PORT: u16 = 7102;
-/// The largest datagram of IPv4.
+/// Maximum payload of a datagram over IPv4.
 pub const LARGEST: usize = 65_507;
-/// Nothing more comes after such a silence.
+/// Time of silence after which the flood has ended.
 const SILENCE: Duration = Duration::from_millis(200);
-/// Nothing comes at all.
+/// Time limit to wait for the first datagram.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Settings on which both ends must agree.
@@ -29,7 +29,7 @@ pub struct Settings {
     milliseconds: u64,
 }
 
-/// Which end.
+/// End of the flood that a process plays.
 #[derive(Subcommand)]
 pub enum Role {
     /// Sends, and prints what it sent and what was received, in GB/s.
@@ -41,7 +41,7 @@ pub enum Role {
 /// Plays one end.
 ///
 /// # Errors
-/// What the sockets say.
+/// A socket operation fails.
 pub fn play(role: &Role) -> Result<(), Error> {
     match role {
         Role::Flood(settings) => println!("{}", send(&connected(CLIENT)?, settings)?),
@@ -76,7 +76,8 @@ fn send(socket: &UdpSocket, settings: &Settings) -> Result<String, Error> {
     Ok(format!("{sent} {}", f64::from_le_bytes(rate) / 1e9))
 }
 
-/// Bytes a second from the first datagram to the last, told to the sender.
+/// Receives the flood. Sends the bytes per second from the first datagram to the last to the
+/// sender.
 fn receive(socket: &UdpSocket, settings: &Settings) -> Result<(), Error> {
     let mut buffer = vec![0; settings.size.min(LARGEST)];
     let (mut bytes, mut first, mut last) = (0, None, Instant::now());
@@ -103,10 +104,10 @@ fn receive(socket: &UdpSocket, settings: &Settings) -> Result<(), Error> {
     }
 }
 
-/// GB/s sent, and received of it, with datagrams of `size` bytes.
+/// Returns the GB/s that were sent and received, with datagrams of `size` bytes.
 ///
 /// # Errors
-/// It could not be run.
+/// The flood could not be run.
 pub fn flood(lab: &Lab, size: usize, span: Duration) -> Result<(f64, f64), Error> {
     let arguments = [
         "--size".to_owned(),

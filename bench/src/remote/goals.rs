@@ -4,7 +4,7 @@ use super::{BLOCK, PLACED};
 use crate::suite::case::MIB;
 use crate::suite::goals::{Bound, Figures, Found, Goal};
 
-/// All of them.
+/// Returns all goals.
 pub fn goals(figures: &Figures<'_>) -> Vec<Goal> {
     [latency(figures), bandwidth(figures), placed(figures)].concat()
 }
@@ -53,7 +53,8 @@ fn bandwidth(figures: &Figures<'_>) -> Vec<Goal> {
     goals
 }
 
-/// Paper 000: what comes to its place without a copy is not slower, and costs the receiver less.
+/// Returns the goals of paper 000: a put that is placed without a copy is not slower, and costs the
+/// receiver less.
 fn placed(figures: &Figures<'_>) -> Vec<Goal> {
     let mut goals: Vec<Goal> = Vec::new();
     for system in ["oikaze", "oikaze-unchecked"] {

@@ -1,4 +1,4 @@
-//! Remote memory, beside its peers: what is asked of another node's memory without a call there.
+//! Bench of remote memory and its peers: operations on another node's memory without a call there.
 
 mod goals;
 
@@ -6,7 +6,7 @@ use crate::peers::WIRE;
 use crate::suite::Suite;
 use crate::suite::case::{Choice, KIB, MIB, Quick, Test};
 
-/// Get, atomics, blocks of rows, accumulation, queues.
+/// Bench of get, atomics, blocks of rows, accumulation and queues.
 pub const SUITE: Suite = Suite {
     name: "remote",
     cases: &CASES,
@@ -15,14 +15,14 @@ pub const SUITE: Suite = Suite {
     goals: goals::goals,
 };
 
-/// 128 rows of 1 KiB.
+/// Size of a block of 128 rows of 1 KiB.
 pub const BLOCK: usize = 128 * KIB;
 
-/// A put that is placed without a copy, beside the same by copy.
+/// Size of a put that is placed without a copy, and of the same put by copy.
 pub const PLACED: usize = 2 * MIB;
 
 const CASES: [Choice; 15] = [
-    // What the others are compared with.
+    // Cases that the others are compared with.
     (Test::MessageLatency, 8, Quick::Jumbo),
     (Test::PutLatency, 8, Quick::Jumbo),
     (Test::GetLatency, 8, Quick::Everywhere),

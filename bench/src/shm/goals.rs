@@ -3,7 +3,7 @@
 use crate::suite::case::{KIB, MIB};
 use crate::suite::goals::{Bound, Figures, Found, Goal};
 
-/// All of them.
+/// Returns all goals.
 pub fn goals(figures: &Figures<'_>) -> Vec<Goal> {
     let beside_ucx = |case: &str, size| {
         Found::ratio((figures.of(case, size, 0, "oikaze"), figures.of(case, size, 0, "ucx-shm")))

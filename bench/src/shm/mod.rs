@@ -1,4 +1,4 @@
-//! Two processes of one machine, beside UCX through shared memory.
+//! Bench of two processes of one machine, compared with UCX through shared memory.
 
 mod goals;
 
@@ -6,7 +6,7 @@ use crate::peers::HERE;
 use crate::suite::Suite;
 use crate::suite::case::{Choice, KIB, MIB, Quick, Test};
 
-/// Latency, bandwidth, rate.
+/// Bench of latency, bandwidth and rate.
 pub const SUITE: Suite =
     Suite { name: "shm", cases: &CASES, systems: &HERE, floor: "ucx-shm", goals: goals::goals };
 

@@ -92,7 +92,7 @@ pub enum Figure {
 }
 
 impl Figure {
-    /// As in the records and on the command line.
+    /// Returns the name in the records and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::MessageLat => "message_lat",
@@ -127,7 +127,7 @@ impl Figure {
         }
     }
 
-    /// The same for all systems.
+    /// Returns the unit, which is the same for all systems.
     pub const fn unit(self) -> &'static str {
         match self {
             Self::PutBw | Self::MessageBw | Self::MixedBw | Self::MixedAloneBw => "GB/s",
@@ -173,23 +173,23 @@ impl Figure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Case {
     pub test: Test,
-    /// In bytes.
+    /// Size in bytes.
     pub size: usize,
 }
 
 pub const KIB: usize = 1 << 10;
 pub const MIB: usize = 1 << 20;
 
-/// A test, a size in bytes, and whether a quick bench has it.
+/// Test, size in bytes, and the wires on which a quick bench runs it.
 pub type Choice = (Test, usize, Quick);
 
-/// On which wires a quick bench has a case.
+/// Wires on which a quick bench runs a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quick {
     Everywhere,
-    /// Only with jumbo frames.
+    /// Runs only with jumbo frames.
     Jumbo,
-    /// Unless it is asked for.
+    /// Runs only if the user asks for it.
     Never,
 }
 

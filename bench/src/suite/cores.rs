@@ -1,6 +1,6 @@
-//! How far apart the hosts' two cores are. A hypervisor moves a virtual machine's processors now
-//! and then, and what the kernel copies for one core to be read on another costs up to twice as
-//! much when the two have no cache in common. So a measurement counts only if the distance was the
+//! Measures the distance between the hosts' two cores. A hypervisor moves a virtual machine's
+//! processors now and then. A copy by the kernel on one core that another core reads costs up to
+//! twice as much if the cores share no cache. So a measurement counts only if the distance was the
 //! same before and after it.
 
 use std::fmt;
@@ -14,18 +14,18 @@ use oikaze_os::cpu::pin_to_core;
 use crate::error::Error;
 use crate::lab::{CLIENT, SERVER};
 
-/// Round trips of one look: milliseconds.
+/// Round trips of one probe, which take some milliseconds.
 const TRIPS: u64 = 20_000;
-/// Cores with a cache in common are nearer than this, others are farther.
+/// Maximum time between cores with a common cache. Other cores are farther apart.
 const NEAR_MAX: Duration = Duration::from_nanos(80);
-/// How long cores of the wanted distance are waited for.
+/// Time limit to wait for cores at the wanted distance.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// Between two looks meanwhile.
+/// Pause between two probes of such a wait.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Measurements until one counts although the cores were moved.
+/// Number of measurements after which one counts although the cores were moved.
 const TRIES: u32 = 4;
 
-/// Which distance is asked for.
+/// Distance that the user wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Wanted {
     /// At any distance.
@@ -37,11 +37,11 @@ pub enum Wanted {
     Far,
 }
 
-/// How far apart the cores were, look by look.
+/// Distances of the cores during a bench.
 #[derive(Default)]
 pub struct Cores {
     wanted: Wanted,
-    /// Nanoseconds, of every measurement that counts.
+    /// Nanoseconds before every measurement that counts.
     seen: Vec<u64>,
     moved: u32,
 }
@@ -51,10 +51,10 @@ impl Cores {
         Cores { wanted, ..Cores::default() }
     }
 
-    /// Measure while the cores stay where they are, and are as far apart as wanted.
+    /// Measures while the cores stay where they are, at the wanted distance.
     ///
     /// # Errors
-    /// The measurement's; no such cores for a long time.
+    /// The measurement fails, or the cores do not reach the wanted distance in time.
     pub fn steady<T>(&mut self, mut measure: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
         let mut tries = 0;
         loop {
@@ -76,7 +76,7 @@ impl Cores {
         }
     }
 
-    /// Wait for the distance that is wanted.
+    /// Waits until the cores are at the wanted distance.
     fn wait(&self) -> Result<Duration, Error> {
         let begun = Instant::now();
         let mut told = false;
@@ -137,11 +137,11 @@ fn is_near(time: Duration) -> bool {
     time < NEAR_MAX
 }
 
-/// A cache line of its own.
+/// A word in a cache line of its own.
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-/// One end could not be pinned.
+/// Value of an end that could not be pinned.
 const GIVEN_UP: u64 = u64::MAX;
 
 /// Measures how long a cache line takes from one host's core to the other's: half a round trip.
@@ -165,7 +165,7 @@ fn line_time() -> Result<Duration, Error> {
     Ok(client? / u32::try_from(2 * TRIPS).unwrap_or(u32::MAX))
 }
 
-/// One end: adds 1 whenever the line is even (`turn` 0) or odd (1).
+/// Runs one end, which adds 1 whenever the line is even (`turn` 0) or odd (1).
 fn bounce(Line(line): &Line, core: usize, turn: u64) -> Result<Duration, Error> {
     let failed = |why: &dyn fmt::Display| {
         Error::new(format!("looking how far apart the two cores are: {why}"))
@@ -176,8 +176,8 @@ fn bounce(Line(line): &Line, core: usize, turn: u64) -> Result<Duration, Error> 
     }
     let begun = Instant::now();
     for at in (0..TRIPS).map(|trip| 2 * trip + turn) {
-        // Waited for by reading only: who tries to write takes the line away from who is to write
-        // it.
+        // Waits by reads only, because an attempt to write would take the line away from the other
+        // end.
         while line.load(Ordering::Acquire) != at
             || line.compare_exchange(at, at + 1, Ordering::AcqRel, Ordering::Relaxed).is_err()
         {

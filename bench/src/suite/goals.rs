@@ -1,20 +1,20 @@
-//! Goals of a bench, beside the results of this run. A goal is told, never asserted, because the
-//! machine decides.
+//! Goals of a bench, beside the results of this run. The bench reports goals and never asserts
+//! them, because the machine decides.
 
 use crate::record::{Record, median, three_digits};
 
-/// How a ratio is to be.
+/// Required range of a value.
 #[derive(Clone, Copy)]
 pub enum Bound {
     AtMost(f64),
     AtLeast(f64),
 }
 
-/// Figures of one run, by name.
+/// Records of one run, which are found by name.
 pub struct Figures<'a>(pub &'a [Record]);
 
 impl Figures<'_> {
-    /// On a wire of this MTU; of no wire if it is 0.
+    /// Returns the record on a wire of this MTU, or without a wire if the MTU is 0.
     pub fn of(&self, case: &str, size: usize, mtu: u16, system: &str) -> Option<&Record> {
         let same = |record: &&Record| {
             (record.case, record.size, record.mtu.unwrap_or(0), record.system)
@@ -27,20 +27,20 @@ impl Figures<'_> {
 /// Value found for a goal.
 #[derive(Clone, Copy)]
 pub struct Found {
-    /// The figure, or the ratio of two medians.
+    /// Figure, or ratio of two medians.
     pub value: f64,
-    /// Median of the rounds' own ratios, if the value is a ratio. A machine whose speed varies is
-    /// most often fast or slow for a whole round.
+    /// Median of the ratios of the single rounds, if the value is a ratio. A machine whose speed
+    /// varies is usually fast or slow for a whole round.
     by_round: Option<f64>,
 }
 
 impl Found {
-    /// A figure as it is.
+    /// Makes the value of one figure.
     pub fn value(record: Option<&Record>) -> Option<Found> {
         Some(Found { value: record?.value, by_round: None })
     }
 
-    /// One over another, if both were measured.
+    /// Makes the ratio of two figures, if both were measured.
     pub fn ratio((one, other): (Option<&Record>, Option<&Record>)) -> Option<Found> {
         let (one, other) = (one?, other?);
         let rounds: Vec<f64> =
@@ -48,16 +48,16 @@ impl Found {
         Some(Found { value: one.value / other.value, by_round: median(&rounds) })
     }
 
-    /// The same, `times` as large.
+    /// Returns the value multiplied by `times`.
     pub fn times(self, times: f64) -> Found {
         Found { value: self.value * times, by_round: self.by_round.map(|ratio| ratio * times) }
     }
 }
 
-/// One goal: in words, what was found, and the bound.
+/// Goal: its description, the value found, and its bound.
 pub type Goal = (String, Option<Found>, Bound);
 
-/// A line for each goal of which this run has measured both sides; nothing if there is none.
+/// Returns a line for each goal that this run has measured, or nothing if there is none.
 pub fn table(goals: Vec<Goal>) -> String {
     let lines: Vec<String> = goals
         .into_iter()

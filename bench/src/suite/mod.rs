@@ -1,5 +1,5 @@
-//! One bench: its systems in turn, case after case and round after round, so that what disturbs the
-//! machine disturbs all.
+//! Runs a bench: all systems in turn, case after case and round after round, so that disturbances
+//! of the machine affect all systems.
 
 pub mod case;
 mod cores;
@@ -21,15 +21,15 @@ use crate::record::{Record, median, table, write_lines};
 
 /// A bench.
 pub struct Suite {
-    /// As on the command line and in the records.
+    /// Name on the command line and in the records.
     pub name: &'static str,
-    /// All its cases.
+    /// All cases of the bench.
     pub cases: &'static [Choice],
     /// Systems that take part.
     pub systems: &'static [&'static dyn System],
-    /// The system that the table compares with.
+    /// System that the table compares with.
     pub floor: &'static str,
-    /// Goals to be reached.
+    /// Goals of the bench.
     pub goals: fn(&Figures<'_>) -> Vec<Goal>,
 }
 
@@ -104,17 +104,17 @@ impl Run {
 }
 
 impl Suite {
-    /// Runs it between two hosts, on one wire after another.
+    /// Runs the bench between two hosts, on one wire after another.
     ///
     /// # Errors
-    /// As [`Suite::bench`]; no root.
+    /// As [`Suite::bench`], or the user is not root.
     pub fn on_wires(&self, run: &WireRun) -> Result<(), Error> {
         let places: Vec<Place> =
             run.mtu.iter().map(|&mtu| Place::Wire { mtu, mode: run.mode }).collect();
         self.bench(&run.run, &places)
     }
 
-    /// Runs it between two processes of this machine.
+    /// Runs the bench between two processes of this machine.
     ///
     /// # Errors
     /// As [`Suite::bench`].
@@ -122,11 +122,12 @@ impl Suite {
         self.bench(run, &[Place::Here])
     }
 
-    /// Runs it.
+    /// Runs the bench at all places.
     ///
     /// # Errors
-    /// A peer that is missing, with its package. A system that fails in a case is left out there
-    /// and noted; if it is Oikaze, that is an error once all others have been measured and told.
+    /// A peer is missing; the error names its package. A system that fails in a case is left out
+    /// there and noted. If that system is Oikaze, the bench fails after all others have been
+    /// measured and reported.
     fn bench(&self, run: &Run, places: &[Place]) -> Result<(), Error> {
         let systems = run.systems(self);
         systems.iter().try_for_each(|system| system.present())?;
@@ -162,7 +163,7 @@ impl Suite {
         }
     }
 
-    /// All rounds in one place.
+    /// Runs all rounds in one place.
     fn in_lab(
         &self,
         lab: &Lab,
@@ -209,8 +210,8 @@ impl Suite {
                 }
             }
         }
-        // With its rounds incomplete, a median would come from other minutes than those of the
-        // others.
+        // The median of a series with missing rounds would come from other minutes than those of
+        // the other systems.
         let complete = series.into_iter().filter(|one| !one.failed).flat_map(|one| one.records);
         complete
             .filter_map(|record| Some(Record { value: median(&record.rounds)?, ..record }))
@@ -218,7 +219,7 @@ impl Suite {
     }
 }
 
-/// Where it was measured.
+/// Describes the machine of the measurement.
 pub fn machine() -> String {
     let file = |path: &str| {
         std::fs::read_to_string(path)
@@ -237,7 +238,7 @@ pub fn machine() -> String {
     )
 }
 
-/// The systems need both cores for themselves.
+/// Warns if other processes run, because the systems need both cores for themselves.
 pub fn warn_if_busy() {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     if let Some(load) = load
@@ -259,13 +260,14 @@ struct Series {
     failed: bool,
 }
 
-/// Has it such a case, and is it asked for by name or worth while in a quick bench?
+/// Returns `true` if the system has the case. In a quick bench, the user must also name the system,
+/// or the case must be worth it.
 fn takes_part(run: &Run, system: &dyn System, case: Case) -> bool {
     system.has(case) && (!run.rounds.quick || !run.system.is_empty() || system.is_quick(case))
 }
 
 impl Series {
-    /// One round; a failure is tried once more.
+    /// Measures one round. Repeats a failed measurement once.
     fn measure(&mut self, lab: &Lab, effort: Effort, cores: &mut Cores) -> Result<(), Error> {
         let found = cores.steady(|| {
             self.system.measure(lab, self.case, effort).or_else(|error| {

@@ -1,14 +1,14 @@
-//! A flood of garbage at a node's port while it is sent bulk, and the same flood at another port of
-//! its host.
+//! Floods a node's port with garbage while the node receives bulk, and compares with the same flood
+//! at another port of its host.
 //!
-//! Garbage costs the host that it is sent to in any case: its kernel takes it from the wire and
-//! finds the socket. What Oikaze adds shows beside a *control*: the same datagrams, at the same
-//! rate, to a port of the same host at which nothing reads. The flooder runs on the receiving
-//! host's core, as its network card's interrupts would, so both runs pay for it alike.
+//! Garbage costs its receiving host in any case, because the kernel takes it from the wire and
+//! looks for the socket. A *control* shows what Oikaze adds: the same datagrams, at the same rate,
+//! to a port of the same host at which nothing reads. The flooder runs on the receiving host's
+//! core, as its network card's interrupts would. Both runs therefore pay for it alike.
 //!
-//! It floods as somebody on the same wire could: it listens there until it knows the ports, the
-//! connection's id and a handshake, and sends with any source address, by a raw socket. So it needs
-//! root, as all of the lab does.
+//! The flooder acts like a stranger on the same wire. It listens there until it knows the ports,
+//! the connection's id and a handshake. It sends with any source address, by a raw socket. So it
+//! needs root, as the whole lab does.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::OwnedFd;
@@ -23,17 +23,17 @@ use crate::error::{Error, Tried};
 use crate::lab::{ADDRESSES, CLIENT, SERVER};
 use crate::process::say_ready;
 
-/// Datagrams a second, of up to [`LONGEST`] bytes: 0.2 Gb/s.
+/// Datagrams per second, of up to [`LONGEST`] bytes: 0.2 Gb/s.
 pub const RATE: u32 = 50_000;
-/// Sent in bursts, so often a second.
+/// Number of bursts per second in which the flood is sent.
 const BURSTS: u32 = 1000;
-/// Bytes of garbage in a datagram, at most.
+/// Maximum number of bytes of garbage in a datagram.
 const LONGEST: usize = 1024;
-/// Where nothing reads.
+/// Port at which nothing reads.
 pub const ELSEWHERE: u16 = 7105;
-/// No flood lasts longer.
+/// Time limit of a flood.
 const LIMIT: Duration = Duration::from_secs(40);
-/// How often it says how much it has sent.
+/// Interval at which the flooder prints the number of sent datagrams.
 const REPORT: Duration = Duration::from_millis(100);
 /// Bytes of the datagram header (WIRE-2). Frames, payload and tag follow the header.
 const HEADER: usize = 24;
@@ -46,7 +46,7 @@ pub struct Aim {
     port: Option<u16>,
 }
 
-/// Which part.
+/// Part of the flood that a process plays.
 #[derive(Subcommand)]
 pub enum Role {
     /// Listens on the wire for the job's datagrams, then floods until it is ended
@@ -58,7 +58,7 @@ pub enum Role {
 /// Plays one part.
 ///
 /// # Errors
-/// What the sockets say.
+/// A socket operation fails.
 pub fn play(role: &Role) -> Result<(), Error> {
     match role {
         Role::Send(aim) => flood(&overhear()?, aim.port),
@@ -73,11 +73,11 @@ pub fn play(role: &Role) -> Result<(), Error> {
     }
 }
 
-/// Facts about the job, as overheard on the wire.
+/// Facts about the job that were overheard on the wire.
 struct Overheard {
     from: SocketAddrV4,
     to: SocketAddrV4,
-    /// The header of a datagram with bulk, and bytes of its tag.
+    /// Header of a datagram with bulk. `tag` is the length of the tag.
     header: [u8; HEADER],
     tag: usize,
     handshake: Vec<u8>,
@@ -117,7 +117,7 @@ fn overhear() -> Result<Overheard, Error> {
     Err(Error::new(format!("no bulk was seen on the wire within {LIMIT:?}")))
 }
 
-/// A UDP datagram of an IPv4 packet: from where, to where, and its bytes.
+/// Parses the UDP datagram of an IPv4 packet. Returns its source, its destination and its bytes.
 fn datagram(packet: &[u8]) -> Option<(SocketAddrV4, SocketAddrV4, &[u8])> {
     const UDP: u8 = 17;
     let first = *packet.first()?;
@@ -137,7 +137,7 @@ fn datagram(packet: &[u8]) -> Option<(SocketAddrV4, SocketAddrV4, &[u8])> {
     ))
 }
 
-/// Garbage of four kinds in turn, at [`RATE`], until the end of the process or [`LIMIT`].
+/// Sends garbage of four kinds in turn, at [`RATE`], until the end of the process or [`LIMIT`].
 fn flood(job: &Overheard, port: Option<u16>) -> Result<(), Error> {
     let raw = rustix::net::socket_with(
         AddressFamily::INET,
@@ -155,7 +155,8 @@ fn flood(job: &Overheard, port: Option<u16>) -> Result<(), Error> {
     let (begun, mut sent, mut told) = (Instant::now(), 0_u64, Duration::ZERO);
     while begun.elapsed() < LIMIT {
         let due = (begun.elapsed().as_secs_f64() * f64::from(RATE)) as u64;
-        // After a pause no more than a few bursts at once: it was lost, as on a wire that is full.
+        // After a pause, at most a few bursts are sent at once. The rest counts as lost, as on a
+        // full wire.
         let burst = due.saturating_sub(sent).min(u64::from(RATE / BURSTS) * 4);
         for _ in 0..burst {
             garbage.next(job, to);
@@ -178,7 +179,7 @@ fn send(raw: &OwnedFd, packet: &[u8], to: SocketAddrV4) -> Result<(), Error> {
     }
 }
 
-/// The sender of garbage.
+/// Generator of garbage.
 struct Garbage {
     random: u64,
     count: u64,
@@ -193,7 +194,7 @@ impl Garbage {
         self.random
     }
 
-    /// The next packet: IPv4, UDP, and what is in it.
+    /// Makes the next packet: IPv4, UDP and content.
     fn next(&mut self, job: &Overheard, to: SocketAddrV4) {
         let drawn = self.draw();
         let stranger = SocketAddrV4::new(*job.from.ip(), 1024 + (drawn % 60_000) as u16);
@@ -206,7 +207,7 @@ impl Garbage {
                 self.noise(len);
                 stranger
             }
-            // The peer's address, the right id, lengths that fit, and a seal that does not.
+            // Garbage with the peer's address, the right id, lengths that fit, and a wrong seal.
             1 => {
                 self.unsealed(job, len);
                 job.from
@@ -215,7 +216,7 @@ impl Garbage {
                 self.unsealed(job, len);
                 stranger
             }
-            // A handshake with a seal that does not fit, from the peer and from others.
+            // A handshake with a wrong seal, from the peer or from a stranger.
             _ => {
                 self.packet.extend(&job.handshake);
                 if let Some(last) = self.packet.last_mut() {
@@ -235,7 +236,7 @@ impl Garbage {
         self.packet.truncate(28 + len);
     }
 
-    /// A frame of padding in a datagram for the right connection.
+    /// Adds a frame of padding in a datagram for the right connection.
     fn unsealed(&mut self, job: &Overheard, len: usize) {
         const PAD: u8 = 10;
         let frames = len.max(4) as u16;
@@ -252,7 +253,8 @@ impl Garbage {
         self.packet.extend(drawn.iter().cycle().take(job.tag));
     }
 
-    /// The kernel adds lengths and checksum of IPv4; UDP needs none there.
+    /// Fills in the headers. The kernel adds lengths and checksum of IPv4. UDP needs no checksum
+    /// over IPv4.
     fn address(&mut self, from: SocketAddrV4, to: SocketAddrV4) {
         let udp = (self.packet.len() - 20) as u16;
         self.packet[0] = 0x45;
@@ -266,7 +268,7 @@ impl Garbage {
     }
 }
 
-/// Datagrams a second, from what [`flood`] printed last.
+/// Returns datagrams per second from the last line that [`flood`] printed.
 pub fn rate(printed: &str) -> Option<f64> {
     let words: Vec<&str> = printed
         .lines()

@@ -5,7 +5,7 @@ use crate::suite::goals::{Bound, Figures, Found, Goal};
 
 const SMALL: usize = 8;
 
-/// All of them.
+/// Returns all goals.
 pub fn goals(figures: &Figures<'_>) -> Vec<Goal> {
     [latency(figures), bandwidth(figures), rate(figures), together(figures)].concat()
 }

@@ -1,4 +1,4 @@
-//! The transport, beside its peers.
+//! Bench of the transport and its peers.
 
 pub mod flood;
 mod goals;
@@ -7,7 +7,7 @@ use crate::peers::WIRE;
 use crate::suite::Suite;
 use crate::suite::case::{Choice, KIB, MIB, Quick, Test};
 
-/// Latency, bandwidth, rate, and what they cost.
+/// Bench of latency, bandwidth, rate and processor time.
 pub const SUITE: Suite =
     Suite { name: "wind", cases: &CASES, systems: &WIRE, floor: "floor-udp", goals: goals::goals };
 

@@ -1,4 +1,4 @@
-//! One datagram there and one back, spinning at both ends.
+//! Latency of one datagram there and one back. Both ends spin.
 
 use std::io;
 use std::net::UdpSocket;
@@ -20,7 +20,7 @@ fn buffer(settings: &Exchanges) -> Result<Vec<u8>, Error> {
     Ok(vec![0; settings.size])
 }
 
-/// Spins until a datagram is there.
+/// Spins until a datagram arrives.
 fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> Result<(), Error> {
     loop {
         match socket.recv(buffer) {
@@ -31,7 +31,7 @@ fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> Result<(), Error> {
     }
 }
 
-/// Sends first; returns the median time one way, in µs.
+/// Sends first. Returns the median time of one way, in µs.
 pub fn client(socket: &UdpSocket, settings: &Exchanges) -> Result<f64, Error> {
     let mut buffer = buffer(settings)?;
     let mut times = Vec::with_capacity(settings.exchanges as usize);

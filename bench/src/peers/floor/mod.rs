@@ -1,5 +1,5 @@
-//! Floors: how fast bare UDP is on this machine. No loss recovery, no acknowledgement beyond a
-//! window: nothing that does more can be faster.
+//! Floors: the speed of bare UDP on this machine. A floor has no loss recovery, and no
+//! acknowledgement beyond a window, so no system that does more can be faster.
 
 mod latency;
 mod stream;
@@ -13,18 +13,18 @@ use crate::process::{own, say_ready};
 use crate::suite::case::{Case, Figure, Test};
 
 const PORT: u16 = 7100;
-/// Mebibytes of memory that bandwidth is measured over: no cache holds them.
+/// Mebibytes of memory that bandwidth is measured over, which no cache holds.
 const WALKED: usize = 512;
-/// How often a floor that lost a datagram is begun anew.
+/// Maximum number of attempts of a floor that loses a datagram.
 const ATTEMPTS: u32 = 3;
 
-/// Which end of which.
+/// End of a floor that a process plays.
 pub type Role = super::ends::Role<stream::Settings>;
 
 /// Plays one end.
 ///
 /// # Errors
-/// What the sockets say.
+/// A socket operation fails.
 pub fn play(role: &Role) -> Result<(), Error> {
     match role {
         Role::Latency(settings) => println!("{}", latency::client(&connected(CLIENT)?, settings)?),
@@ -51,9 +51,9 @@ fn ready(socket: UdpSocket) -> Result<UdpSocket, Error> {
     Ok(socket)
 }
 
-/// Bare UDP.
+/// Bare UDP as a system.
 pub struct Floor {
-    /// With a CRC32C of each payload at both ends, as Oikaze's datagrams have one.
+    /// Set if both ends compute a CRC32C of each payload, as for Oikaze's datagrams.
     pub checked: bool,
 }
 
@@ -70,8 +70,8 @@ impl System for Floor {
         match case.test {
             Test::MessageLatency | Test::PutLatency => !self.checked,
             Test::PutBandwidth => true,
-            // One message a datagram is no rate to compare with, and bare UDP completes nothing,
-            // mixes nothing, serves nobody.
+            // One message per datagram gives no rate to compare with. Bare UDP has no completions,
+            // no mixed traffic and no remote memory.
             _ => false,
         }
     }
@@ -102,7 +102,7 @@ fn run(lab: &Lab, role: &str, arguments: &[String]) -> Result<f64, Error> {
     })
 }
 
-/// One-way latency of `size` bytes, in µs.
+/// Returns the one-way latency of `size` bytes, in µs.
 fn latency(lab: &Lab, size: usize, exchanges: u32) -> Result<f64, Error> {
     run(
         lab,
@@ -111,8 +111,8 @@ fn latency(lab: &Lab, size: usize, exchanges: u32) -> Result<f64, Error> {
     )
 }
 
-/// Rate at which cold memory is moved, in GB/s; with `crc`, each datagram's CRC32C is computed at
-/// both ends.
+/// Returns the rate at which cold memory is moved, in GB/s. With `crc`, both ends compute each
+/// datagram's CRC32C.
 fn bandwidth(lab: &Lab, effort: Effort, crc: bool) -> Result<f64, Error> {
     let payload = if lab.place.mtu() >= 9000 { "8192" } else { "1366" };
     let mut arguments: Vec<String> =
@@ -121,7 +121,7 @@ fn bandwidth(lab: &Lab, effort: Effort, crc: bool) -> Result<f64, Error> {
             .into();
     arguments.push((effort.volume / (WALKED << 20)).max(1).to_string());
     arguments.extend(crc.then(|| "--crc".to_owned()));
-    // A busy machine may drop a datagram in the kernel's backlog, and nothing here repairs it.
+    // A busy machine may drop a datagram in the kernel's backlog, and a floor does not retransmit.
     let mut attempt = run(lab, "stream", &arguments);
     for _ in 1..ATTEMPTS {
         attempt = attempt.or_else(|_| run(lab, "stream", &arguments));

@@ -1,9 +1,9 @@
-//! Cold memory moved between two hosts with one copy on each side.
+//! Moves cold memory between two hosts with one copy on each side.
 //!
-//! Each datagram is a header of 64 bytes gathered from one place and a payload directly from the
-//! source (GSO: up to 64 datagrams a call). The receiver scatters headers aside and payloads
-//! directly to where they belong (GRO). The receiver tells how far it is now and then, and the
-//! sender stays within a window of that; nothing repairs a loss.
+//! Each datagram has a header of 64 bytes, gathered from one place, and a payload directly from the
+//! source (GSO: up to 64 datagrams per call). The receiver scatters headers aside and payloads
+//! directly to their destination (GRO). It reports its position now and then, and the sender stays
+//! within a window of that position. Losses are not repaired.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::net::UdpSocket;
@@ -22,18 +22,19 @@ use crate::error::{Error, Tried};
 use crate::peers::memory::touched;
 
 const HEADER: usize = 64;
-/// Unacknowledged bytes on their way.
+/// Maximum number of unacknowledged bytes in flight.
 const WINDOW: usize = 4 << 20;
-/// The receiver tells how far it is whenever it has received as much.
+/// Number of received bytes after which the receiver reports its position.
 const TELL_EVERY: usize = 1 << 20;
 const SOCKET_BUFFER: usize = 64 << 20;
 /// Maximum number of bytes in one send call.
 const CALL_BYTES: usize = 65_000;
 /// Maximum number of datagrams in one send call.
 const CALL_DATAGRAMS: usize = 64;
-/// Before the clock starts, as much is moved.
+/// Number of bytes that are moved before the clock starts.
 const WARM_UP: usize = 64 << 20;
-/// Nothing repairs a loss, so a lost datagram ends the floor: after this long without any.
+/// Time without any datagram after which a floor fails. Losses are not repaired, so one lost
+/// datagram ends the floor.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Settings on which both ends must agree.
@@ -62,12 +63,12 @@ impl Settings {
         HEADER + self.payload()
     }
 
-    /// Bytes of memory in one call.
+    /// Returns the bytes of memory in one call.
     fn burst(&self) -> usize {
         (CALL_BYTES / self.datagram()).min(CALL_DATAGRAMS) * self.payload()
     }
 
-    /// Bytes of memory in one repetition: whole bursts.
+    /// Returns the bytes of memory in one repetition, in whole bursts.
     fn total(&self) -> usize {
         ((self.mebibytes << 20) / self.burst()).max(1) * self.burst()
     }
@@ -77,13 +78,13 @@ impl Settings {
         (WARM_UP.min(self.total()) / self.burst()).max(1) * self.burst()
     }
 
-    /// How much is moved one after the other: the warm-up first.
+    /// Returns the bytes of each round, of which the first is the warm-up.
     fn rounds(&self) -> impl Iterator<Item = usize> {
         let measured = (0..self.repetitions).map(|_| self.total());
         core::iter::once(self.warm_up()).chain(measured)
     }
 
-    /// The memory, touched, with room for one burst more.
+    /// Returns touched memory, with room for one more burst.
     pub fn memory(&self) -> Result<MmapMut, Error> {
         touched(self.total() + self.burst()).tried("making memory to walk through")
     }
@@ -100,7 +101,7 @@ fn enlarge(socket: &UdpSocket) -> Result<(), Error> {
         .tried("enlarging the send buffer (needs root)")
 }
 
-/// Sends; returns the rate in GB/s.
+/// Sends all rounds. Returns the rate in GB/s.
 pub fn send(socket: &UdpSocket, settings: &Settings) -> Result<f64, Error> {
     enlarge(socket)?;
     let datagram =
@@ -141,7 +142,7 @@ fn send_all(socket: &UdpSocket, slices: &[IoSlice<'_>]) -> Result<(), Error> {
     }
 }
 
-/// Spins until the receiver has told that it is at `position`.
+/// Spins until the receiver reports that it has reached `position`.
 fn wait_until(socket: &UdpSocket, acknowledged: &mut usize, position: usize) -> Result<(), Error> {
     let mut told = [0; 8];
     let mut patience = Patience::new();
@@ -156,7 +157,7 @@ fn wait_until(socket: &UdpSocket, acknowledged: &mut usize, position: usize) -> 
     Ok(())
 }
 
-/// Receives into `memory`.
+/// Receives all rounds into `memory`.
 pub fn receive(socket: &UdpSocket, settings: &Settings, mut memory: MmapMut) -> Result<(), Error> {
     enlarge(socket)?;
     oikaze_os::net::floor::receive_joined(socket.as_fd()).tried("switching GRO on (Linux 5.0)")?;
@@ -183,8 +184,8 @@ pub fn receive(socket: &UdpSocket, settings: &Settings, mut memory: MmapMut) -> 
     Ok(())
 }
 
-/// One receive call: payloads to the beginning of `into`. Returns their bytes; 0 if nothing is
-/// there.
+/// Makes one receive call, which puts payloads at the beginning of `into`. Returns the bytes of
+/// these payloads; 0 if there was no datagram.
 fn receive_burst(
     socket: &UdpSocket,
     settings: &Settings,
@@ -222,7 +223,7 @@ fn receive_burst(
     Ok(datagrams * settings.payload())
 }
 
-/// Gives up when nothing has come for [`PATIENCE`]; looks at the clock only now and then.
+/// Time limit that fails when nothing has come for [`PATIENCE`]. Reads the clock only now and then.
 struct Patience {
     since: Instant,
     idle: u32,

@@ -1,4 +1,4 @@
-//! Some bytes there and back, spinning at both ends.
+//! Latency of some bytes there and back. Both ends spin.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use super::PATIENCE;
 use crate::error::{Error, Tried};
 use crate::record::median;
 
-/// Sends first; returns the median time one way, in µs.
+/// Sends first. Returns the median time of one way, in µs.
 pub fn client(mut socket: TcpStream, settings: &Exchanges) -> Result<f64, Error> {
     prepare(&socket)?;
     let mut buffer = vec![0; settings.size];
@@ -23,7 +23,7 @@ pub fn client(mut socket: TcpStream, settings: &Exchanges) -> Result<f64, Error>
     median(&times).ok_or_else(|| Error::new("no exchange was asked for: --exchanges 0"))
 }
 
-/// Answers.
+/// Answers each exchange.
 pub fn server(mut socket: TcpStream, settings: &Exchanges) -> Result<(), Error> {
     prepare(&socket)?;
     let mut buffer = vec![0; settings.size];
@@ -38,17 +38,17 @@ fn prepare(socket: &TcpStream) -> Result<(), Error> {
     socket.set_nonblocking(true).tried("setting the socket non-blocking")
 }
 
-/// Spins until all is sent.
+/// Spins until all bytes are sent.
 fn send(socket: &mut TcpStream, bytes: &[u8]) -> Result<(), Error> {
     spin(bytes.len(), |done| socket.write(&bytes[done..]))
 }
 
-/// Spins until all is there.
+/// Spins until all bytes have arrived.
 fn receive(socket: &mut TcpStream, bytes: &mut [u8]) -> Result<(), Error> {
     spin(bytes.len(), |done| socket.read(&mut bytes[done..]))
 }
 
-/// Goes on with `step`, which is told how far it is, until `len` bytes are done.
+/// Repeats `step` with the number of finished bytes, until `len` bytes are done.
 fn spin(len: usize, mut step: impl FnMut(usize) -> std::io::Result<usize>) -> Result<(), Error> {
     let (mut done, mut idle) = (0, 0_u32);
     let mut since = None;
@@ -58,7 +58,7 @@ fn spin(len: usize, mut step: impl FnMut(usize) -> std::io::Result<usize>) -> Re
             Ok(bytes) => done += bytes,
             Err(why) if why.kind() == ErrorKind::WouldBlock => {
                 idle = idle.wrapping_add(1);
-                // The clock is looked at only now and then.
+                // Reads the clock only now and then.
                 if idle.is_multiple_of(4096)
                     && since.get_or_insert_with(Instant::now).elapsed() > PATIENCE
                 {

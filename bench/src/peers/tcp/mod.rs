@@ -13,16 +13,16 @@ use crate::process::{own, say_ready};
 use crate::suite::case::{Case, Figure, Test};
 
 const PORT: u16 = 7101;
-/// Nothing heard for so long: the other end is gone.
+/// Time of silence after which the other end is gone.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Which end of which.
+/// End of a TCP measurement that a process plays.
 pub type Role = super::ends::Role<stream::Settings>;
 
 /// Plays one end.
 ///
 /// # Errors
-/// What the sockets say.
+/// A socket operation fails.
 pub fn play(role: &Role) -> Result<(), Error> {
     match role {
         Role::Latency(settings) => println!("{}", latency::client(connect()?, settings)?),
@@ -47,7 +47,7 @@ fn connect() -> Result<TcpStream, Error> {
     prepared(socket)
 }
 
-/// Listens, prepares, says that it is ready, and takes the one client.
+/// Listens, runs `prepare`, reports that the server is ready, and accepts the only client.
 fn accept<T>(prepare: impl FnOnce() -> T) -> Result<(TcpStream, T), Error> {
     let address = (ADDRESSES[SERVER], PORT);
     let listener = TcpListener::bind(address).tried(format!("binding {address:?}"))?;
@@ -58,7 +58,7 @@ fn accept<T>(prepare: impl FnOnce() -> T) -> Result<(TcpStream, T), Error> {
 }
 
 fn prepared(socket: TcpStream) -> Result<TcpStream, Error> {
-    // With Nagle's algorithm streams of writes smaller than a segment are several times slower,
+    // With Nagle's algorithm, streams of writes smaller than a segment are several times slower,
     // too.
     socket.set_nodelay(true).tried("setting TCP_NODELAY")?;
     socket.set_read_timeout(Some(PATIENCE)).tried("limiting reads")?;
@@ -66,7 +66,7 @@ fn prepared(socket: TcpStream) -> Result<TcpStream, Error> {
     Ok(socket)
 }
 
-/// Plain TCP.
+/// Plain TCP as a system.
 pub struct Tcp;
 
 impl System for Tcp {
@@ -79,7 +79,7 @@ impl System for Tcp {
     }
 
     fn has(&self, case: Case) -> bool {
-        // A stream of bytes has no messages to count, and nobody to put into memory.
+        // A stream of bytes has no messages to count and no remote memory.
         matches!(case.test, Test::MessageLatency | Test::MessageBandwidth | Test::Processor)
     }
 

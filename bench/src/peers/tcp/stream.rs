@@ -1,4 +1,4 @@
-//! Cold memory through one connection, with what it costs in processor time.
+//! Moves cold memory through one connection, and measures its processor time.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -11,14 +11,13 @@ use oikaze_os::cpu::Meter;
 use crate::error::{Error, Tried};
 use crate::peers::memory::touched;
 
-/// Memory that is walked through on both sides: no cache holds it.
+/// Bytes of memory on both sides that a stream walks through, which no cache holds.
 const COLD: usize = 512 << 20;
-/// Before the clock starts, as much is moved, or a quarter of the volume if that is less: the
-/// window opens.
+/// Bytes that are moved before the clock starts, so that the congestion window opens. A quarter of
+/// the volume if that is less.
 const WARM_UP: usize = 64 << 20;
 
-/// The receiver takes as much at once as there is, up to this or the size of a call if that is
-/// more.
+/// Maximum number of bytes that the receiver reads at once, or the size of a call if that is more.
 const READ: usize = 256 << 10;
 
 /// Settings on which both ends must agree.
@@ -37,7 +36,7 @@ impl Settings {
         usize::try_from(self.size).unwrap_or(COLD).min(COLD)
     }
 
-    /// The memory, touched.
+    /// Returns touched memory of whole calls.
     pub fn memory(&self) -> Result<MmapMut, Error> {
         touched(COLD / self.size() * self.size()).tried("making memory to walk through")
     }
@@ -47,7 +46,7 @@ impl Settings {
     }
 }
 
-/// Sends; returns GB/s and processor seconds per GiB of both sides.
+/// Sends a stream. Returns GB/s and the processor seconds of both sides per GiB.
 pub fn send(mut socket: TcpStream, settings: &Settings, memory: &[u8]) -> Result<String, Error> {
     write_through(&mut socket, settings, memory, settings.warm_up())?;
     answer(&mut socket)?;
@@ -79,14 +78,15 @@ fn write_through(
     Ok(())
 }
 
-/// The receiver has all, and says what it has spent.
+/// Waits until the receiver has received everything. Returns the processor time that the receiver
+/// has spent.
 fn answer(socket: &mut TcpStream) -> Result<Duration, Error> {
     let mut nanoseconds = [0; 8];
     socket.read_exact(&mut nanoseconds).tried("hearing from the receiver")?;
     Ok(Duration::from_nanos(u64::from_le_bytes(nanoseconds)))
 }
 
-/// Receives, twice: the warm-up and what is measured.
+/// Receives twice: the warm-up and the measured volume.
 pub fn receive(
     mut socket: TcpStream,
     settings: &Settings,
