@@ -8,7 +8,7 @@ use std::time::Duration;
 use support::cluster;
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Fills memory that no operation may touch.
+/// Value of memory that no operation may touch.
 const UNTOUCHED: u8 = 0xEE;
 
 fn pattern(len: usize, salt: u8) -> Vec<u8> {
@@ -22,8 +22,8 @@ fn offsets(block: Block) -> Vec<usize> {
         .collect()
 }
 
-/// Small ones, which travel whole; a plane of many fragments; planes; planes between rows; one side
-/// in one piece.
+/// Returns pairs of blocks: small ones that travel whole, a plane of many fragments, planes, planes
+/// between rows, and one side in one piece.
 fn shapes() -> Vec<(Block, Block)> {
     vec![
         (Block::new(5, 8).rows(10, 24), Block::new(0, 40).rows(2, 50)),
@@ -44,7 +44,7 @@ fn blocks(settings: &Settings) {
         let source = job.register(Region::zeroed(LEN).unwrap()).unwrap();
         let back = job.register(Region::zeroed(LEN).unwrap()).unwrap();
         source.write(0, &pattern(LEN, job.rank() as u8)).unwrap();
-        // One of the three puts to itself in effect: all go to the next, and then to oneself.
+        // Each of the three nodes puts to the next node, and then to itself.
         for to in [(job.rank() + 1) % 3, job.rank()] {
             let there = job.peer(to).unwrap().region("inbox").unwrap();
             let from = if to == job.rank() { to } else { (job.rank() + 2) % 3 };
@@ -58,7 +58,7 @@ fn blocks(settings: &Settings) {
                     .put_block_signal(there_block, source.slice(10..LEN).unwrap(), here, &signal)
                     .unwrap();
                 inbox.wait_until(END as u64, Some(PATIENCE), |count| count == 1).unwrap();
-                // MEM-3.5: all of it is here, and nothing else is.
+                // MEM-3.5: all rows have arrived, and no other byte has changed.
                 let mut expected = vec![UNTOUCHED; LEN];
                 let sent = pattern(LEN, from as u8);
                 offsets(there_block)
@@ -91,15 +91,15 @@ fn blocks_over_loopback() {
     blocks(&Settings::default());
 }
 
-/// Rows are payload to a checksum of headers only, wherever they are packed. (A seed alone is no
-/// fault, but keeps to the network.)
+/// Rows are payload for a checksum of headers only, wherever they are packed. (A seed alone injects
+/// no fault, but keeps the job on the network.)
 #[test]
 fn blocks_whose_payload_is_not_checked() {
     let fault = Some("seed=1".to_owned());
     blocks(&Settings { fault, checksum: Some(Checksum::Header), ..Settings::default() });
 }
 
-/// Datagrams lost, doubled, overtaken and damaged: rows all the same.
+/// Rows arrive although datagrams are lost, doubled, reordered and damaged.
 #[test]
 fn blocks_over_a_faulty_network() {
     let fault = Some("loss=0.05,duplicate=0.05,reorder=0.05,corrupt=0.01,seed=3".to_owned());
@@ -123,7 +123,7 @@ fn blocks_of_borrowed_memory() {
             back.iter().filter(|byte| **byte != 0).count(),
             inside.iter().filter(|&&at| out[at] != 0).count()
         );
-        job.barrier().unwrap(); // until then the other may still read here
+        job.barrier().unwrap(); // until then the other node may still read here
     });
 }
 
@@ -172,7 +172,7 @@ fn blocks_that_cannot_be() {
             read.put_block(fine, local.all(), fine).unwrap().wait_for(PATIENCE),
             &["does not grant this right"],
         );
-        // Nothing to move is no mistake, but must be allowed all the same (MEM-3.6).
+        // An empty block is no mistake, but the access must still be allowed (MEM-3.6).
         let nothing = Block::new(4096, 0);
         put(nothing, nothing.rows(0, 9)).unwrap();
         get(nothing, nothing).unwrap();

@@ -1,4 +1,4 @@
-//! Whole nodes over loopback UDP: real sockets, real threads, real page faults.
+//! Whole nodes over loopback UDP, with real sockets, real threads and real page faults.
 
 mod support;
 
@@ -50,7 +50,7 @@ fn remote_memory_over_loopback() {
     remote_memory(&Settings::default());
 }
 
-/// WIRE-5.5. What is lost, doubled and overtaken is mended all the same.
+/// WIRE-5.5: lost, doubled and reordered datagrams do no harm with this checksum either.
 #[test]
 fn remote_memory_with_checksums_of_headers_only() {
     let faulty = faulty("loss=0.05,duplicate=0.05,reorder=0.05,seed=5");
@@ -72,7 +72,7 @@ fn borrowed_memory_in_a_scope() {
         job.scope(|scope| scope.put(&there, 0, &out)?.wait_for(PATIENCE)).unwrap();
         job.scope(|scope| scope.get(&there, 0, &mut back)?.wait_for(PATIENCE)).unwrap();
         assert_eq!(out, back);
-        job.barrier().unwrap(); // until then the other may still read here
+        job.barrier().unwrap(); // until then the other node may still read here
     });
 }
 
@@ -118,7 +118,7 @@ fn shared_arrays(nodes: u32, settings: &Settings) {
         let array = job.array::<u64>("numbers", len).unwrap();
         let lazy = job.array::<u32>("lazy", len).unwrap();
         for round in 1..5u64 {
-            // Every node writes every nodes-th element: all pages have many writers.
+            // Every node writes every `nodes`-th element, so all pages have many writers.
             for i in (job.rank() as usize..len).step_by(nodes as usize) {
                 array.write(i..i + 1).unwrap()[0] = round * i as u64;
                 if i % 97 == 0 {
@@ -181,7 +181,7 @@ fn several_threads_of_a_node_fault_and_wait() {
             for thread in mine..mine + 2 {
                 let array = &array;
                 scope.spawn(move || {
-                    // Backwards, so that homes are the other node's.
+                    // In reverse order, so that the other node is the home.
                     let range = (3 - thread) * quarter..(4 - thread) * quarter;
                     for i in range {
                         array.write_lazily(i..i + 1).unwrap()[0] = i as u32;
@@ -267,7 +267,7 @@ fn a_panic_in_a_scope_leaves_nothing_behind() {
             })
         }));
         assert!(caught.is_err());
-        // What comes after it in order is not held up.
+        // The panic does not hold up later messages of the same order.
         peer.send(Class::Sync, 1, b"after").wait_for(PATIENCE).unwrap();
         assert_eq!(job.receive(Some(peer.rank()), Some(PATIENCE)).unwrap().tag, 1);
         job.barrier().unwrap();

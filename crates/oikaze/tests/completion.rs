@@ -1,4 +1,4 @@
-//! Operations that end: told by queues and counters, several as one, messages in batches.
+//! Ends of operations: in queues and counters, in lists, and of messages in batches.
 
 mod support;
 
@@ -11,7 +11,7 @@ use support::cluster;
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
 const SHORT: Option<Duration> = Some(Duration::from_millis(50));
 
-/// Two nodes, each with a region of so many bytes that the other finds.
+/// Runs two nodes, each with a region of `len` bytes that the other node finds.
 fn pair(len: usize, program: impl Fn(&Job, &RemoteRegion) + Sync) {
     pair_with(len, &Settings::default(), program);
 }
@@ -40,8 +40,8 @@ fn fails<T>(outcome: Result<T>, words: &[&str]) {
     }
 }
 
-/// Each is told once, with its number and its own outcome, whether it was attached before it ended
-/// or after.
+/// The queue reports each operation once, with its number and its own outcome, whether it was
+/// attached before or after its end.
 #[test]
 fn a_queue_tells_each_operation_once() {
     pair_with(4096, &faulty(), |job, there| {
@@ -55,7 +55,7 @@ fn a_queue_tells_each_operation_once() {
                     .into_queue(&queue, n)
                     .unwrap(),
                 1 => there.fetch_add(8, 1).into_queue(&queue, n).unwrap(),
-                // Few fail: refusals are told a few at a time.
+                // Few operations fail, because refusals travel a few at a time.
                 2 => there
                     .put_copy(if n % 64 == 2 { 4090 } else { 3000 }, &[1; 8])
                     .unwrap()
@@ -106,8 +106,8 @@ fn a_queue_wakes_when_enough_are_there() {
             queue.wait(1, SHORT, &mut told),
             &["waiting for 1 operations in a completion queue, where 0 are"],
         );
-        // One thread waits, another attaches what has ended before: nothing that arrives wakes the
-        // first.
+        // One thread waits while another attaches operations that have ended before. No arriving
+        // datagram wakes the first thread.
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| {
                 let mut told = Vec::new();
@@ -122,8 +122,8 @@ fn a_queue_wakes_when_enough_are_there() {
     });
 }
 
-/// A reader that waits for two completions is given two, even if another reader takes those for
-/// which the first was woken up.
+/// A reader that waits for two completions gets two, even if another reader takes those for which
+/// the first was woken up.
 #[test]
 fn two_who_read_one_queue_each_have_enough() {
     pair(4096, |job, there| {
@@ -141,7 +141,8 @@ fn two_who_read_one_queue_each_have_enough() {
     });
 }
 
-/// Threads attach while others' turns settle: none is missed, none counted twice.
+/// Threads attach operations while turns of others settle them. The counter counts each exactly
+/// once.
 #[test]
 fn a_counter_counts_successes_and_failures_apart() {
     pair(4096, |job, there| {
@@ -151,7 +152,7 @@ fn a_counter_counts_successes_and_failures_apart() {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for n in 0..2500 {
-                        // Few fail: refusals are told a few at a time.
+                        // Few operations fail, because refusals travel a few at a time.
                         let add = there.fetch_add(if n % 500 == 499 { 4096 } else { 0 }, 1);
                         add.count_on(&counter).unwrap();
                     }
@@ -184,7 +185,7 @@ fn a_handle_is_looked_at_and_cancelled() {
         };
         assert_eq!(old.unwrap(), 0);
         assert_eq!(add.cancel().unwrap(), 0, "what has ended cannot be cancelled any more");
-        // A fence holds it here until it is cancelled, or has done so a moment ago.
+        // A fence holds the operation back until it is cancelled, or has just let it go.
         let peer = there.peer();
         let held = job.batch(|| {
             let _before = there.fetch_add(8, 1);
@@ -245,7 +246,7 @@ fn a_list_ends_as_one() {
             there.put_list(&bad).wait(),
             &["put of a list of 30 bytes", "lies outside the region"],
         );
-        // All or some of it may have happened; afterwards nothing of it is in flight.
+        // The list may have taken place in whole or in part. Afterwards nothing of it is in flight.
         let held = job.batch(|| {
             let _before = there.fetch_add(0, 1);
             there.peer().fence();
@@ -272,14 +273,14 @@ fn messages_in_batches() {
         );
         assert_eq!(job.receive_batch(100, PATIENCE).len(), 100);
         sent.into_iter().try_for_each(|message| message.wait()).unwrap();
-        // More than a sender may have unread: they are read as they come.
+        // The messages exceed a sender's limit of unread bytes, so they are read as they arrive.
         let large = job.register(Region::zeroed(4 << 20).unwrap()).unwrap();
         let sent: Vec<_> =
             (0..12).map(|tag| peer.send_from(Class::Unordered, tag, large.all())).collect();
         let batch = job.receive_batch(12, PATIENCE);
         assert!(batch.len() == 12 && batch.iter().all(|arrived| arrived.body.len() == 4 << 20));
         sent.into_iter().try_for_each(|message| message.wait()).unwrap();
-        // What is there when the time has passed is handed out.
+        // When the time limit passes, the batch has the messages that have arrived.
         job.barrier().unwrap();
         peer.send(Class::Ordered, 1, b"one").wait().unwrap();
         job.barrier().unwrap();

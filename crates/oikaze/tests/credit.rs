@@ -1,4 +1,4 @@
-//! The credit of messages that were read: it comes back to the last byte, whoever waits for it.
+//! Receive credit: all of it comes back after messages are read, whichever call waits for them.
 
 mod support;
 
@@ -10,8 +10,8 @@ use support::cluster;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// WIND-6.4, MEM-16.6: what was read is less than a reader tells of at once, and what comes then is
-/// nearly as long as all the credit there is.
+/// WIND-6.4, MEM-16.6: the messages read are shorter than the amount at which a reader returns
+/// credit, and the next message needs nearly all credit.
 #[test]
 fn a_message_as_long_as_all_credit_goes_when_what_came_before_is_read() {
     const SHORT: usize = 100_000;
@@ -37,8 +37,8 @@ fn a_message_as_long_as_all_credit_goes_when_what_came_before_is_read() {
     });
 }
 
-/// WIND-6.4: what a batch waits for may be nearly as long as all credit, of which what is there
-/// already has less than half.
+/// WIND-6.4: a batch waits for a message that needs nearly all credit, while an earlier message of
+/// the batch holds less than half of it.
 #[test]
 fn a_batch_does_not_hold_back_what_it_waits_for() {
     const FIRST: usize = CREDIT as usize / 2 - (1 << 20);
@@ -61,8 +61,8 @@ fn a_batch_does_not_hold_back_what_it_waits_for() {
     });
 }
 
-/// WIND-6.4: several threads wait for a batch each; what one of them has taken, the others wait for
-/// again, and its sender has credit for.
+/// WIND-6.4: two threads each wait for a batch. Both get a full one, because messages that one of
+/// them has taken return credit to the sender.
 #[test]
 fn each_of_two_threads_that_wait_for_a_batch_gets_one() {
     const EACH: usize = 64;

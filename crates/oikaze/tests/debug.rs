@@ -4,7 +4,7 @@
 use oikaze::{Homes, Region, Rights};
 use std::fmt::Debug;
 
-/// Every kind of object shows its name and what identifies it, and nothing is waited for.
+/// Each kind of object shows its name and identity, and does not block.
 #[test]
 fn objects_show_what_identifies_them() {
     let job = oikaze::join().unwrap();

@@ -19,14 +19,14 @@ const EXAMPLES: &[&str] = &[
     "tour",
 ];
 
-/// Directory in which cargo builds: this test lies in its `deps`.
+/// Returns the directory in which cargo builds. This test lies in its `deps`.
 fn built() -> PathBuf {
     let me = std::env::current_exe().unwrap();
     me.parent().and_then(Path::parent).unwrap().to_owned()
 }
 
-/// Runs an example with a launcher of the same build. `None` if there is none: as for
-/// `cargo test -p oikaze` alone.
+/// Runs an example with a launcher of the same build. Returns `None` if there is no launcher, as
+/// for `cargo test -p oikaze` alone.
 fn run(options: &[&str], example: &str) -> Option<Output> {
     let command = std::env::var_os("OIKAZE_TEST_COMMAND")
         .map_or_else(|| built().join("oikaze"), PathBuf::from);

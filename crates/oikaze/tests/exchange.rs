@@ -1,4 +1,4 @@
-//! Pages that change place in a job's regions, while peers reach them.
+//! Pages that are exchanged between a job's regions while peers access them.
 
 mod support;
 
@@ -17,8 +17,8 @@ fn bytes(region: &Region) -> Vec<u8> {
     bytes
 }
 
-/// MEM-17.1: a peer that put its bytes into one region finds them in the other, under the name of
-/// the other, and can put again.
+/// MEM-17.1: a peer that put bytes into one region finds them in the other region after an
+/// exchange, and can put again.
 #[test]
 fn peers_reach_what_has_changed_place() {
     let pages = 1200;
@@ -48,7 +48,7 @@ fn peers_reach_what_has_changed_place() {
                 bytes(&back) == pattern(len, 5) && bytes(&one).iter().all(|byte| *byte == 0),
                 "{name}"
             );
-            // A part, a ragged one, back again, by moving.
+            // Moves a part that is no whole number of huge pages back.
             job.barrier().unwrap();
             let (from, count) = (3 * page_size(), 700);
             job.move_pages(&other, from as u64, &one, from as u64, count).unwrap();
@@ -63,7 +63,7 @@ fn peers_reach_what_has_changed_place() {
     });
 }
 
-/// MEM-17.2: what a user may do wrong, in words.
+/// MEM-17.2: errors for a user's mistakes.
 #[test]
 fn mistakes_are_told() {
     cluster(1, &Settings::default(), |job| {
@@ -98,11 +98,11 @@ fn mistakes_are_told() {
     });
 }
 
-/// Bytes of two huge pages and a bit, and a range in them that begins and ends in the middle of
-/// small ones' runs.
+/// Bytes of a region: two huge pages and a bit, so that ranges begin and end within runs of small
+/// pages.
 const LEN: usize = 5 << 20;
 
-/// MEM-20.1: between two nodes, whatever the memory, over the network and on one machine.
+/// MEM-20.1: two nodes exchange pages of any memory, over the network and on one machine.
 #[test]
 fn two_nodes_exchange_pages() {
     cluster(2, &Settings::default(), exchange_with_the_other_node);
@@ -160,8 +160,8 @@ fn whole_units(to: usize, from: usize, len: usize, unit: usize) -> u64 {
     (len.saturating_sub(first) / unit * unit) as u64
 }
 
-/// MEM-20.4: a third node, which has mapped both regions, goes on reaching them as they are; what
-/// is looked up later, too.
+/// MEM-20.4: a third node that has mapped both regions reaches their current pages. So does a node
+/// that looks them up later.
 #[test]
 fn others_reach_what_has_changed_place_between_two_nodes() {
     cluster(3, &Settings::default(), |job| {
@@ -198,7 +198,7 @@ fn others_reach_what_has_changed_place_between_two_nodes() {
     });
 }
 
-/// Many exchanges both ways at once, of ranges apart: each is done once.
+/// Many exchanges of separate ranges go both ways at once. Each takes place once.
 #[test]
 fn exchanges_that_meet_are_each_done_once() {
     cluster(2, &Settings::default(), |job| {
@@ -208,7 +208,7 @@ fn exchanges_that_meet_are_each_done_once() {
         let there = job.peer(1 - job.rank()).unwrap().region("mine").unwrap();
         job.barrier().unwrap();
         for _ in 0..25 {
-            // Node 0 exchanges the first two units, node 1 the others.
+            // Node 0 exchanges the first two units, and node 1 the others.
             let at = u64::from(job.rank()) * 2 * unit as u64;
             there.exchange(at, &mine, at, 2 * (unit / page_size()) as u64).unwrap();
         }
@@ -246,20 +246,19 @@ fn mistakes_between_two_nodes_are_told_and_change_nothing() {
         drop(again);
         assert!(bytes(&mine).iter().all(|byte| *byte == 1 + job.rank() as u8));
         job.barrier().unwrap();
-        // What the network or the ring brings is refused as it is by the owner's own rights.
+        // The owner's own rights decide about requests from the network or the ring, too.
         drop(mine);
         job.barrier().unwrap();
     });
 }
 
-/// The memory lives on when a region's registration ends after its pages have changed place, at
-/// either end.
+/// The memory outlives its region's registration after its pages were exchanged, at either end.
 #[test]
 fn exchanged_pages_outlive_the_registrations() {
     cluster(2, &Settings::default(), |job| {
         for round in 0..5 {
-            // A name of its own for each round: the one of the last is withdrawn when the peer
-            // looks it up.
+            // Each round uses a name of its own, because the last name may be withdrawn when the
+            // peer looks it up.
             let name = format!("mine {round}");
             let mine = job.publish(&name, Region::shared(LEN).unwrap(), Rights::ALL).unwrap();
             mine.fill(0, LEN as u64, 1 + job.rank() as u8).unwrap();
@@ -282,7 +281,8 @@ fn exchanged_pages_outlive_the_registrations() {
     });
 }
 
-/// MEM-20.5: memory that was had back in the middle of an exchange is changed by it no more.
+/// MEM-20.5: an exchange does not change memory after it was deregistered in the middle of the
+/// exchange.
 #[test]
 fn what_is_had_back_meanwhile_does_not_change_any_more() {
     const CANARY: u8 = 0xC4;
@@ -296,13 +296,13 @@ fn what_is_had_back_meanwhile_does_not_change_any_more() {
             let kept = std::thread::scope(|threads| {
                 let asking =
                     threads.spawn(|| there.exchange(0, &here, 0, ((8 << 20) / page_size()) as u64));
-                // It has begun.
+                // Waits until the exchange has begun.
                 while taken.load_u64(0) == Ok(0) && !asking.is_finished() {
                     std::hint::spin_loop();
                 }
                 let kept = taken.deregister().unwrap();
                 kept.fill(0, 8 << 20, CANARY).unwrap();
-                // It may have been at its end.
+                // The exchange may have been at its end.
                 let _ = asking.join().unwrap();
                 kept
             });
@@ -313,8 +313,8 @@ fn what_is_had_back_meanwhile_does_not_change_any_more() {
     });
 }
 
-/// MEM-20.5: also where pages of the memory change place under another number, for as long as the
-/// answer takes.
+/// MEM-20.5: the same holds if pages of the memory are exchanged under another region id, until the
+/// answer comes.
 #[test]
 fn nor_does_what_changes_place_under_another_number() {
     cluster(2, &Settings::default(), |job| {
@@ -323,7 +323,7 @@ fn nor_does_what_changes_place_under_another_number() {
             job.publish("ended", region.clone(), Rights::ALL).unwrap(),
             job.register(region.clone()).unwrap(),
         );
-        // What holds the pages stands for an exchange that waits for its answer.
+        // A lock of the pages stands for an exchange that waits for its answer.
         let exchange = other.lock_pages().unwrap();
         let is_over = AtomicBool::new(false);
         std::thread::scope(|threads| {
@@ -331,7 +331,8 @@ fn nor_does_what_changes_place_under_another_number() {
                 ended.deregister().unwrap();
                 assert!(is_over.load(Ordering::SeqCst), "pages were changing place");
             });
-            // It has begun to end; a round trip later it would have ended.
+            // Waits until deregistration has begun. Without the lock it would end within a round
+            // trip.
             let myself = job.peer(job.rank()).unwrap();
             while myself.region("ended").is_ok() {}
             (0..3).for_each(|_| job.barrier().unwrap());
@@ -343,8 +344,8 @@ fn nor_does_what_changes_place_under_another_number() {
     });
 }
 
-/// MEM-17.7: so it is within one node, where the pages themselves change place; and nothing begins
-/// with what is registered no more.
+/// MEM-17.7: the same holds within one node, where the pages themselves are exchanged. No exchange
+/// begins with a region that is no longer registered.
 #[test]
 fn what_is_had_back_changes_place_no_more() {
     const CANARY: u8 = 0xC4;
@@ -354,15 +355,17 @@ fn what_is_had_back_changes_place_no_more() {
             job.move_pages(other, there, one, at, pages)
         }];
         for (round, place) in (0..24).zip(places.into_iter().cycle()) {
-            // Told apart each time: after an odd number of exchanges each has what the other had.
+            // Each round fills the regions anew, because an odd number of exchanges swaps their
+            // contents.
             let (one, other) = (job.register(filled(1)).unwrap(), job.register(filled(2)).unwrap());
             let taken = one.clone();
             let kept = std::thread::scope(|threads| {
-                // Again and again, many times more often than until the memory is had back.
+                // Repeats the exchange many times more often than needed until the memory is
+                // deregistered.
                 let ended = threads.spawn(|| {
                     (0..10_000).find_map(|_| place(&job, &one, 0, &other, 0, pages).err())
                 });
-                // It has begun.
+                // Waits until the exchange has begun.
                 while taken.load_u64(0) == Ok(0x0101_0101_0101_0101) && !ended.is_finished() {
                     std::hint::spin_loop();
                 }
@@ -383,7 +386,7 @@ fn filled(byte: u8) -> Region {
     region
 }
 
-/// MEM-20.3: with remapping switched off all is copied, between local peers too.
+/// MEM-20.3: with remapping switched off, all bytes are copied, between local peers too.
 #[test]
 fn what_is_switched_off_is_copied() {
     const SWITCH: &str = "OIKAZE_WITHOUT";

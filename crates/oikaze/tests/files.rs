@@ -1,4 +1,4 @@
-//! Memory that belongs to files, whose pages are on a disk when somebody wants them.
+//! Memory that belongs to files, whose pages are on a disk when an operation needs them.
 
 #![forbid(unsafe_code)]
 
@@ -17,8 +17,8 @@ use support::cluster;
 const PATIENCE: Duration = Duration::from_secs(30);
 const LEN: usize = 1 << 20;
 
-/// A file of sevens, mapped, whose pages are on the disk alone: beside what cargo builds, for what
-/// is temporary may be memory.
+/// Maps a file of sevens whose pages are on the disk only. The file lies beside cargo's build,
+/// because a temporary directory may be in memory.
 fn evicted(name: &str, rank: u32) -> (File, Region) {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("oikaze-file-{}-{name}-{rank}", std::process::id()));
@@ -43,8 +43,8 @@ fn pair(program: impl Fn(&Job) + Sync) {
     });
 }
 
-/// MEM-1.10, MEM-1.11: each operation on absent pages is done, once, and the file holds what it
-/// left.
+/// MEM-1.10, MEM-1.11: each operation on absent pages takes place once, and the file has the
+/// result.
 #[test]
 fn operations_on_absent_pages_are_done() {
     pair(|job| {
@@ -80,7 +80,7 @@ fn operations_on_absent_pages_are_done() {
     });
 }
 
-/// MEM-1.11: an accumulate is sent again, too, in one datagram or in many: each element is combined
+/// MEM-1.11: an accumulate is sent again, too, in one datagram or in many. Each element is combined
 /// once.
 #[test]
 fn accumulates_on_absent_pages_are_done_once() {
@@ -114,9 +114,9 @@ fn accumulates_on_absent_pages_are_done_once() {
     });
 }
 
-/// MEM-1.11, MEM-5.2: many changes of words that lie on the disk, asked for at once and sent again:
-/// over the network and rings, and where datagrams are lost and come twice. Each is done once: no
-/// value before is seen by two.
+/// MEM-1.11, MEM-5.2: many changes of words that lie on the disk are requested at once and sent
+/// again. This happens over the network and rings, and with lost and doubled datagrams. Each change
+/// takes place once, so no two changes see the same value before.
 #[test]
 fn words_on_absent_pages_are_changed_once() {
     const PAGES: u64 = LEN as u64 / 4096;
@@ -163,7 +163,7 @@ fn words_on_absent_pages_are_changed_once() {
     }
 }
 
-/// MEM-1.12: the own side of an operation, too.
+/// MEM-1.12: the same holds for memory of the requesting node.
 #[test]
 fn operations_from_and_to_files_of_our_own() {
     pair(|job| {
@@ -194,8 +194,7 @@ fn operations_from_and_to_files_of_our_own() {
     });
 }
 
-/// MEM-1.10: what a file does not have any more is an error for both sides, and nobody waits for
-/// it.
+/// MEM-1.10: a page that its file no longer has is an error for both sides, and no wait hangs.
 #[test]
 fn pages_that_cannot_be_had_are_an_error() {
     pair(|job| {
@@ -231,7 +230,7 @@ fn pages_that_cannot_be_had_are_an_error() {
     });
 }
 
-/// MEM-1.12: the same of a file that a program has lent.
+/// MEM-1.12: the same holds for a file that a program has lent.
 #[test]
 fn lent_pages_that_cannot_be_had_are_an_error() {
     pair(|job| {

@@ -1,8 +1,8 @@
-//! Strangers flood the nodes of a job with garbage over loopback (WIND-10): what they send is
-//! dropped and keeps nothing, and the job goes on.
+//! Strangers flood the nodes of a job with garbage over loopback (WIND-10). The nodes drop the
+//! garbage and keep no state for it, and the job goes on.
 //!
-//! How much goodput is left is measured with this test too: `cargo test --release -p oikaze --test
-//! flood -- --nocapture` prints it for some rates. It is not asserted, for on a machine with few
+//! This test also measures the goodput that is left: `cargo test --release -p oikaze --test flood
+//! -- --nocapture` prints it for some rates. It is not asserted, because on a machine with few
 //! cores the strangers take processor time from the nodes as well.
 
 mod support;
@@ -23,11 +23,11 @@ static HEAP: Counting = Counting::new();
 
 const LEN: usize = 1 << 20;
 
-/// One datagram of each kind that a stranger can make.
+/// Returns one datagram of each kind that a stranger can make.
 fn garbage() -> Vec<Vec<u8>> {
     let noise = |len: usize| (0..len).map(|at| (at * 131 + len) as u8).collect::<Vec<u8>>();
     let mut kinds = vec![noise(1), noise(23), noise(700), noise(8000)];
-    // A header that makes sense, of a connection that is none; its lengths fit, its tag does not.
+    // A valid header of an unknown connection. Its lengths fit, and its tag does not.
     let mut wrong = Vec::new();
     let mut builder =
         Builder::new(&mut wrong, 0x0123_4567_89ab_cdef, 1, SealKind::EndToEnd, DATAGRAM_MIN);
@@ -35,8 +35,8 @@ fn garbage() -> Vec<Vec<u8>> {
     builder.finish(None);
     wrong.extend_from_slice(&[0; 4]);
     kinds.push(wrong);
-    // A handshake that makes sense, by one who does not know the secret: as node 0, as node 1, and
-    // as nobody.
+    // A valid handshake without the secret: as node 0, as node 1, and as a rank that does not
+    // exist.
     for rank in [0, 1, 77] {
         let mine = Introduction::here(rank, 2, 1, 99);
         let mut hello = Vec::new();
@@ -55,11 +55,11 @@ fn garbage() -> Vec<Vec<u8>> {
     kinds
 }
 
-/// Orders to the strangers, and the count of datagrams that they have sent.
+/// Orders to the strangers, and the number of datagrams that they have sent.
 #[derive(Default)]
 struct Flood {
     targets: Mutex<Vec<SocketAddr>>,
-    /// Datagrams a second; 0: none.
+    /// Datagrams per second; 0 for none.
     rate: AtomicU64,
     sent: AtomicU64,
     over: AtomicBool,
@@ -77,13 +77,13 @@ impl Flood {
                 begun = (Instant::now(), rate, 0);
             }
             if begun.2 >= u64::try_from(begun.0.elapsed().as_micros()).unwrap() * rate / 1_000_000 {
-                // The strangers are to take the nodes' time by what they send, not by waiting.
+                // The strangers should take the nodes' time by their datagrams, and not by waiting.
                 std::thread::sleep(Duration::from_micros(500));
                 continue;
             }
             begun.2 += 1;
             for target in self.targets.lock().unwrap().iter() {
-                // What the system refuses is not sent.
+                // A datagram that the system refuses does not count.
                 self.sent.fetch_add(
                     u64::from(socket.send_to(&kinds[at % kinds.len()], target).is_ok()),
                     Ordering::SeqCst,
@@ -93,7 +93,7 @@ impl Flood {
         }
     }
 
-    /// Wait until so many more were sent.
+    /// Waits until `more` further datagrams have been sent.
     fn wait_for(&self, more: u64) {
         let enough = self.sent.load(Ordering::SeqCst) + more;
         while self.sent.load(Ordering::SeqCst) < enough {
@@ -102,7 +102,8 @@ impl Flood {
     }
 }
 
-/// Node 0 puts so many times a mebibyte into node 1, and messages between: bytes a second.
+/// Makes node 0 put a mebibyte into node 1 `count` times, with messages in between. Returns bytes
+/// per second.
 fn transfers(job: &Job, turn: u8, count: usize) -> f64 {
     let peer = job.peer(1).unwrap();
     let there = peer.region("inbox").unwrap();
@@ -167,7 +168,7 @@ fn a_job_goes_on_while_strangers_flood_its_nodes() {
             }
             flood.rate.store(0, Ordering::SeqCst);
             let seen = job.statistics();
-            // Of the two kinds of WIND-10.3, both together.
+            // Bound for both kinds of WIND-10.3 together.
             let most = 2
                 * (u128::from(STRANGERS_AT_ONCE)
                     + begun.elapsed().as_nanos() / STRANGERS_PAUSE.as_nanos()

@@ -1,5 +1,5 @@
-//! Children of fork, real ones: they cannot use the job, and whatever they do, their parent's job
-//! goes on (MEM-24).
+//! Real children of fork. They cannot use the job, and their parent's job goes on whatever they do
+//! (MEM-24).
 
 #[path = "support/processes.rs"]
 mod processes;
@@ -11,12 +11,12 @@ use processes::run_two_nodes;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Set in a process that is a node of the job: what its child does.
+/// Set for nodes: the action of the node's child.
 const ROLE: &str = "OIKAZE_TEST_ROLE";
 const PATIENCE: Duration = Duration::from_secs(60);
 const LEN: usize = 8192;
 
-/// Not a test by itself: a node of the job that the others start.
+/// Runs a node of a job that the other tests start. Not a test by itself.
 #[test]
 fn plays_its_role() {
     match std::env::var(ROLE).as_deref() {
@@ -30,7 +30,7 @@ fn plays_its_role() {
     }
 }
 
-/// A job in which node 0 forks, while its local peer goes on.
+/// Runs a job in which node 0 forks while its local peer goes on.
 fn works_around(child: impl Fn(&Job) -> i32) {
     let job = oikaze::join().unwrap();
     let array = job.array::<u64>("array", LEN).unwrap();
@@ -57,7 +57,7 @@ fn works_around(child: impl Fn(&Job) -> i32) {
     job.leave().unwrap();
 }
 
-/// MEM-24.1 and 24.2, in the child: what succeeded, or failed otherwise than it should.
+/// MEM-24.1 and 24.2, in the child: returns the calls that succeeded, or failed with a wrong error.
 fn uses_everything(job: &Job) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut check = |what: &str, error: Option<Error>| match error.map(|error| error.to_string()) {
@@ -86,8 +86,8 @@ fn uses_everything(job: &Job) -> Vec<String> {
     wrong
 }
 
-/// MEM-24.1 and 24.2: objects that were had before the fork are refused as well, and dropping them
-/// changes nothing.
+/// MEM-24.1 and 24.2: objects from before the fork are refused as well, and dropping them changes
+/// nothing.
 fn uses_what_it_inherited() {
     let job = oikaze::join().unwrap();
     let (me, other) = (job.rank(), 1 - job.rank());
@@ -143,7 +143,7 @@ fn uses_what_it_inherited() {
     job.leave().unwrap();
 }
 
-/// Not a test by itself, either.
+/// Runs a node of a job that the other tests start. Not a test by itself.
 #[test]
 fn plays_its_other_role() {
     if std::env::var(ROLE).as_deref() == Ok("inherits") {
@@ -151,9 +151,10 @@ fn plays_its_other_role() {
     }
 }
 
-/// A child that calls exec has none of the job's descriptors, and the job goes on.
+/// Checks that a child which calls exec has none of the job's descriptors, and that the job goes
+/// on.
 fn executes() {
-    // Whoever started the tests may have left some open.
+    // The tests' parent may have left some descriptors open.
     let before = open_after_exec();
     let job = oikaze::join().unwrap();
     let array = job.array::<u64>("array", LEN).unwrap();
@@ -165,7 +166,7 @@ fn executes() {
     job.leave().unwrap();
 }
 
-/// Descriptors that are open in a child after exec.
+/// Returns the descriptors that are open in a child after exec.
 fn open_after_exec() -> String {
     let listed = Command::new("ls").arg("/proc/self/fd").stderr(Stdio::inherit()).output().unwrap();
     String::from_utf8(listed.stdout).unwrap()
@@ -190,7 +191,7 @@ fn child_after_exec_has_no_descriptor_of_the_job() {
     WITHOUT.iter().for_each(|without| run("plays_its_role", "executes", without));
 }
 
-/// Two nodes that play this role, without some mechanisms.
+/// Runs two nodes that play this role, without some mechanisms.
 fn run(test: &str, role: &str, without: &str) {
     let settings = Settings { time_limit: Some(PATIENCE), ..Settings::default() };
     run_two_nodes(test, &settings, &[(ROLE, role), ("OIKAZE_WITHOUT", without)]);

@@ -7,7 +7,8 @@ use oikaze::{Class, Job};
 use oikaze_launch::Settings;
 use support::{cluster_once, over_the_network};
 
-/// Sends messages until one is refused for want of room; returns how many were taken.
+/// Sends messages until one is refused because the queue is full. Returns the number of accepted
+/// messages.
 fn fill(job: &Job, peer: u32) -> u64 {
     let to = job.peer(peer).unwrap();
     let mut operations = Vec::new();
@@ -21,7 +22,7 @@ fn fill(job: &Job, peer: u32) -> u64 {
     }
 }
 
-/// MEM-8.2: collectives, locks and answers do not wait for the program that reads nothing.
+/// MEM-8.2: collectives, locks and answers do not wait for a program that reads nothing.
 fn full(sender: u32, settings: &Settings) {
     cluster_once(2, settings, |job| {
         let receiver = 1 - sender;

@@ -1,5 +1,5 @@
-//! Guards and synchronisation: what a guard shows does not change, and what would have to change it
-//! is refused (COH-3.9, COH-6.10, COH-7.7, COH-8.8).
+//! Guards and synchronisation. The contents of a guard do not change, and calls that would have to
+//! change them are refused (COH-3.9, COH-6.10, COH-7.7, COH-8.8).
 #![forbid(unsafe_code)]
 
 mod support;
@@ -11,10 +11,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc;
 use support::cluster;
 
-/// Elements of a page.
+/// Number of elements of a page.
 const PAGE: usize = 512;
 
-/// Loads twice from a shared reference, with something between.
+/// Loads an element twice from a shared reference, and calls `between` in the meantime.
 #[inline(never)]
 fn twice(elements: &[u64], between: impl FnOnce()) -> (u64, u64) {
     let first = elements[0];
@@ -26,8 +26,7 @@ fn text<T>(result: Result<T>) -> String {
     result.map(drop).unwrap_err().to_string()
 }
 
-/// Tells every other node to go on, or waits for `rank` to tell: orders nodes without making memory
-/// visible.
+/// Sends `tag` to all other nodes. This orders the nodes without making memory visible.
 fn tell(job: &Job, tag: u64) {
     for rank in (0..job.size()).filter(|rank| *rank != job.rank()) {
         job.peer(rank).unwrap().send(oikaze::Class::Ordered, tag, b"").wait().unwrap();
@@ -38,7 +37,8 @@ fn heard(job: &Job, rank: u32, tag: u64) {
     assert_eq!(job.receive(Some(rank), None).unwrap().tag, tag);
 }
 
-/// COH-6.10: the error says which guard is in the way and what to do; the node may then try again.
+/// COH-6.10: the error names the guard that is in the way and the remedy. The node may then try
+/// again.
 #[test]
 fn collective_with_a_guard_alive_is_refused_and_names_the_guard() {
     cluster(2, &Settings::default(), |job| {
@@ -85,7 +85,7 @@ fn job_part(array: &oikaze::SharedArray<u64>) -> std::ops::Range<usize> {
     start..start + 1
 }
 
-/// COH-6.10: a guard that is forgotten is alive for ever.
+/// COH-6.10: a forgotten guard is alive for ever.
 #[test]
 fn barrier_after_a_forgotten_guard_is_refused() {
     cluster(1, &Settings::default(), |job| {
@@ -96,7 +96,7 @@ fn barrier_after_a_forgotten_guard_is_refused() {
     });
 }
 
-/// COH-7.7: a lock refuses the guards of its own thread alone.
+/// COH-7.7: a lock refuses only the guards of its own thread.
 #[test]
 fn lock_with_a_guard_of_the_same_thread_is_refused() {
     cluster(2, &Settings::default(), |job| {
@@ -113,7 +113,7 @@ fn lock_with_a_guard_of_the_same_thread_is_refused() {
             threads.spawn(|| job.lock(8 + u64::from(job.rank())).unwrap().release().unwrap()).join()
         })
         .unwrap();
-        // Giving back is no acquire.
+        // A release is no acquire.
         lock.release().unwrap();
         drop(guard);
         job.lock(8).unwrap().release().unwrap();
@@ -121,8 +121,8 @@ fn lock_with_a_guard_of_the_same_thread_is_refused() {
     });
 }
 
-/// COH-3.9, at the page's home: another node's diff waits for the guard, nobody waits for the diff,
-/// and a third node sees the new bytes.
+/// COH-3.9, at the page's home: another node's diff waits for the guard, no node waits for the
+/// diff, and a third node sees the new bytes.
 #[test]
 fn reference_to_a_home_page_stays_while_another_node_writes_it() {
     cluster(3, &Settings::default(), |job| {
@@ -184,7 +184,7 @@ fn reference_to_a_fetched_page_stays_while_another_thread_acquires() {
                 heard(&job, 1, 2);
                 let acquire = || {
                     let lock = job.lock(1).unwrap();
-                    // The page is here with what node 1 has written, but for what the guard shows.
+                    // The page has node 1's bytes, except in the range of the guard.
                     assert_eq!(array.read(there + 1..there + 2).unwrap()[0], 43);
                     lock.release().unwrap();
                 };
@@ -199,8 +199,8 @@ fn reference_to_a_fetched_page_stays_while_another_thread_acquires() {
     });
 }
 
-/// COH-3.9: what a write guard stores is kept although another thread's lock invalidates the page
-/// in between.
+/// COH-3.9: stores of a write guard are kept although another thread's lock invalidates the page in
+/// between.
 #[test]
 fn stores_of_a_write_guard_survive_an_acquire_of_another_thread() {
     cluster(2, &Settings::default(), |job| {
@@ -235,8 +235,8 @@ fn stores_of_a_write_guard_survive_an_acquire_of_another_thread() {
     });
 }
 
-/// COH-6.10: leaving ends in any case, and says that a guard was alive, which shows its bytes ever
-/// after.
+/// COH-6.10: leaving ends in any case, and reports that a guard was alive. The guard shows its
+/// bytes ever after.
 #[test]
 fn leave_with_a_guard_alive_ends_and_says_so() {
     cluster(2, &Settings::default(), |job| {
@@ -251,8 +251,8 @@ fn leave_with_a_guard_alive_ends_and_says_so() {
     });
 }
 
-/// COH-8.8: a lazily read page of a dead home is an error when the guard is given back, and when
-/// the next is taken.
+/// COH-8.8: a lazily read page of a dead home is an error when the guard is released and when the
+/// next one is taken.
 #[test]
 fn guard_over_a_page_of_a_dead_home_says_which_page_and_home() {
     cluster(2, &Settings::default(), |job| {
@@ -282,15 +282,16 @@ fn guard_over_a_page_of_a_dead_home_says_which_page_and_home() {
             assert!(text.contains("page 1 of array \"a\"") && text.contains("node 1"), "{text}");
             assert_eq!(error.lost_peer(), Some(1));
         }
-        // What is here is still to be had.
+        // Pages of this node can still be accessed.
         array.read(0..there).unwrap().release().unwrap();
         array.write(0..there).unwrap().release().unwrap();
         assert!(text(job.barrier()).contains("page 1 of array \"a\""));
     });
 }
 
-/// MEM-1.14: bytes of a region are copies, which a later write through a clone does not change.
-/// (That no reference can be had is an example in `rules.rs`, which must not compile.)
+/// MEM-1.14: bytes read from a region are copies, which a later write through a clone does not
+/// change. (An example in `rules.rs` that must not compile shows that a program gets no reference
+/// to them.)
 #[test]
 fn bytes_read_from_a_region_stay_while_a_clone_writes_it() {
     let region = oikaze::Region::zeroed(64).unwrap();

@@ -1,5 +1,5 @@
-//! A face as one in C would be: calls that take and give nothing but numbers, and everything that
-//! can be done with remote memory through them.
+//! An interface as a C binding would have it: calls with numbers only, which cover all operations
+//! on remote memory.
 
 mod support;
 
@@ -39,7 +39,7 @@ impl Face<'_> {
         self.keep(self.there(there).get(offset, self.here(here).slice(at..at + len).unwrap()))
     }
 
-    /// One more in the word that counts arrivals.
+    /// Puts bytes and adds one to the word that counts arrivals.
     fn put_signal(
         &self,
         there: u64,
@@ -57,7 +57,7 @@ impl Face<'_> {
         ))
     }
 
-    /// Columns of so many bytes, a stride apart.
+    /// Puts rows of `row` bytes, a stride apart.
     fn put_block(
         &self,
         there: u64,
@@ -73,7 +73,8 @@ impl Face<'_> {
         )
     }
 
-    /// Planes of rows, as numbers: bytes of a row, rows and their stride, planes and theirs.
+    /// Gets planes of rows, given by numbers: bytes of a row, rows and their stride, planes and
+    /// their stride.
     fn get_block(
         &self,
         there: u64,
@@ -107,12 +108,12 @@ impl Face<'_> {
             .collect()
     }
 
-    /// Pages of a peer's region with those of one here.
+    /// Exchanges pages of a peer's region with pages of a region of this node.
     fn exchange(&self, there: u64, offset: u64, here: u64, at: u64, pages: u64) {
         self.there(there).exchange(offset, &self.here(here), at, pages).unwrap();
     }
 
-    /// Pages of two regions here.
+    /// Exchanges pages of two regions of this node.
     fn exchange_here(&self, one: [u64; 2], other: [u64; 2], pages: u64) {
         self.0.exchange(&self.here(one[0]), one[1], &self.here(other[0]), other[1], pages).unwrap();
     }
@@ -157,7 +158,7 @@ impl Face<'_> {
         element
     }
 
-    /// Waits, and gives the handle back, as `MPI_Wait` does.
+    /// Waits for an operation and releases its handle, as `MPI_Wait` does.
     fn wait(&self, operation: u64) -> u64 {
         let handle = Handle::from_bits(operation);
         let value = self.0.kept::<Operation<u64>>(handle).unwrap().wait_for(PATIENCE).unwrap();
@@ -170,7 +171,7 @@ fn words(region: &Region, at: u64, count: u64) -> Vec<u64> {
     (0..count).map(|n| region.load_u64(at + 8 * n).unwrap()).collect()
 }
 
-/// MEM-19.1, MEM-19.3: through the network, through rings, and with the memory mapped.
+/// MEM-19.1, MEM-19.3: through the network, through rings, and with mapped memory.
 #[test]
 fn everything_can_be_done_by_numbers() {
     for (settings, shared) in [
@@ -187,7 +188,7 @@ fn everything(job: &Job, shared: bool) {
     let other = 1 - job.rank();
     let memory =
         || if shared { Region::shared(LEN).unwrap() } else { Region::zeroed(LEN).unwrap() };
-    // What C has from here on: numbers. The regions stay registered because the job keeps them.
+    // From here on, C has only numbers. The regions stay registered because the job keeps them.
     let source = job.register(memory()).unwrap();
     let inbox = job.expose(memory(), Rights::ALL).unwrap();
     let fifo = job.fifo("queue", 16, 64).unwrap();
@@ -214,7 +215,7 @@ fn everything(job: &Job, shared: bool) {
     face.wait(face.get(there, 64, here, 1024, 16));
     assert_eq!(words(&face.here(here), 1024, 2), [22, 50]);
     face.wait(face.push(pushes, b"by number"));
-    // A fence, and the signal behind it.
+    // A fence, and a signal behind it.
     job.peer(other).unwrap().fence();
     face.wait(face.put_signal(there, 2048, here, 0, 8, 0));
     face.here(target).wait_until(0, Some(PATIENCE), |word| word == 1).unwrap();
@@ -223,7 +224,7 @@ fn everything(job: &Job, shared: bool) {
         assert_eq!(face.here(target).load_u64(*at).unwrap(), *word, "at {at}")
     });
     assert_eq!(face.pop(mine), b"by number");
-    // What came, in pieces and in rows.
+    // Gets the bytes back, in pieces and in rows.
     face.wait(face.get_list(there, here, &[[128, 1040, 8], [64, 1048, 8]]));
     assert_eq!(words(&face.here(here), 1040, 2), [11, 22]);
     face.wait(face.get_block(there, 64, here, 1280, [8, 2, 64, 2, 448]));
@@ -233,10 +234,10 @@ fn everything(job: &Job, shared: bool) {
     );
     pages_change_place(&face, there, here, target);
 
-    // Ends are told by numbers, too.
+    // Completions are reported by numbers, too.
     let (queue, counter) =
         (job.keep(job.completion_queue()).unwrap(), job.keep(job.counter()).unwrap());
-    // Not in the page that changes place over there, perhaps only now.
+    // These words are not in the page that is exchanged over there, perhaps only now.
     let (told, counted) = (face.fetch_add(there, 3072, 64, 7), face.fetch_add(there, 3072, 64, 7));
     let (queue, counter) =
         (job.kept::<CompletionQueue>(queue).unwrap(), job.kept::<Counter>(counter).unwrap());
@@ -250,7 +251,7 @@ fn everything(job: &Job, shared: bool) {
     job.barrier().unwrap();
 }
 
-/// Within the node, and with the other node.
+/// Exchanges pages within the node, and with the other node.
 fn pages_change_place(face: &Face, there: u64, here: u64, target: u64) {
     let (page, rank) = (page_size() as u64, u64::from(face.0.rank()));
     face.0.barrier().unwrap();
@@ -258,7 +259,7 @@ fn pages_change_place(face: &Face, there: u64, here: u64, target: u64) {
     assert_eq!(words(&face.here(target), 2 * page, 2), [11, 22]);
     face.move_pages([target, 2 * page], [here, 0], 1);
     assert_eq!(words(&face.here(here), 0, 2), [11, 22]);
-    // Each in its own range of the other one's.
+    // Each node exchanges its own range of the other node's region.
     let (mine, others) = ((3 + rank) * page, (4 - rank) * page);
     face.here(target).store_u64(others, 100 + rank).unwrap();
     face.0.barrier().unwrap();
@@ -268,8 +269,8 @@ fn pages_change_place(face: &Face, there: u64, here: u64, target: u64) {
     assert_eq!(words(&face.here(target), others, 2), [11, 22]);
 }
 
-/// MEM-19.3: memory of the program's, lent as [`Region::lent`] lends what `malloc` gives, reached
-/// by peers and by operations here, and had back.
+/// MEM-19.3: the program lends memory, as [`Region::lent`] lends the result of `malloc`. Peers and
+/// local operations reach the memory, and the program gets it back.
 #[test]
 fn memory_of_another_language_is_registered_where_it_lies() {
     for settings in [over_the_network(&Settings::default()), Settings::default()] {
@@ -300,7 +301,7 @@ fn memory_of_another_language_is_registered_where_it_lies() {
     }
 }
 
-/// MEM-19.2: what a number does not mean is said.
+/// MEM-19.2: a number that is no valid handle is refused with the reason.
 #[test]
 fn what_a_handle_does_not_mean_is_refused() {
     cluster(1, &Settings::default(), |job| {
@@ -321,12 +322,12 @@ fn what_a_handle_does_not_mean_is_refused() {
             assert!(text.contains("it was released"), "{text}");
             assert!(job.release(stale).is_err());
         }
-        // A region is registered for as long as it is kept, and found by its number until then.
+        // A region stays registered while it is kept, and its number finds it until then.
         let kept = job.keep(region).unwrap();
         assert_eq!(job.region(id).unwrap().len(), 4096);
         job.release(kept).unwrap();
         assert!(said(job.region(id).map(drop)).contains("not registered any more"));
-        // An operation that is given back goes on.
+        // An operation goes on after its handle was released.
         let region = job.expose(Region::zeroed(4096).unwrap(), Rights::ALL).unwrap();
         let there = job.remote(region.remote_id()).unwrap();
         let put = job.keep(there.put_copy(0, &[7]).unwrap().into_bits()).unwrap();

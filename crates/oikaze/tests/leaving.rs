@@ -1,4 +1,4 @@
-//! A job that one thread leaves while others wait.
+//! One thread leaves the job while others wait.
 
 use oikaze::{Error, Region};
 use oikaze_launch::{Alone, Settings};
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
 
-/// MEM-7.6: who waits for what nobody does any more is told, whether it began to wait before or
-/// after.
+/// MEM-7.6: a wait for something that no thread does any more ends, whether it began before or
+/// after leaving.
 #[test]
 fn whatever_is_waited_for_the_wait_ends() {
     let job = oikaze::join_as(Box::new(Alone::new(Settings::default()).unwrap())).unwrap();
@@ -32,13 +32,13 @@ fn whatever_is_waited_for_the_wait_ends() {
     }
 }
 
-/// Operations under way end when the job is left, and the queue reports all of them.
+/// Operations in flight end when the job is left, and the queue reports all of them.
 #[test]
 fn operations_under_way_are_told_before_the_wait_ends() {
     let job = oikaze::join_as(Box::new(Alone::new(Settings::default()).unwrap())).unwrap();
     let queue = job.completion_queue();
     let me = job.peer(0).unwrap();
-    // Nobody reads them: some wait for credit.
+    // No call reads these messages, so some wait for credit.
     for number in 0..64 {
         me.send(oikaze::Class::Ordered, number, &vec![0; 1 << 20])
             .into_queue(&queue, number)

@@ -13,7 +13,8 @@ use support::{cluster_once, over_the_network};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// COH-6: at the limit, and one more; the other nodes fail, too, and the next collective works.
+/// COH-6: a reduction at the limit works. One value more fails on all nodes, and the next
+/// collective works.
 #[test]
 fn reduction_of_too_many_values_is_refused_everywhere_with_the_limit() {
     cluster_once(2, &Settings::default(), |job| {
@@ -56,7 +57,7 @@ fn names_fifos_and_arrays_beyond_their_limits_are_refused_with_the_limit() {
         let mut element = Vec::new();
         fifo.pop(&mut element, Some(PATIENCE)).unwrap();
         assert_eq!(element.len() as u64, FIFO_ELEMENT_MAX);
-        // No memory is taken for what is refused.
+        // A refused request takes no memory.
         let error = job
             .array_with_homes::<u8>("vast", ARRAY_PAGES_MAX as usize * 4096 + 1, Homes::Block)
             .map(drop)
@@ -68,8 +69,8 @@ fn names_fifos_and_arrays_beyond_their_limits_are_refused_with_the_limit() {
     });
 }
 
-/// At the limit a list takes place by every way; beyond it nothing does, where the entries at its
-/// end would have failed after the others.
+/// A list at the limit takes place over every transport. A longer list does nothing at all,
+/// although only the entries at its end exceed the limit.
 #[test]
 fn list_of_too_many_entries_is_refused_as_a_whole_with_the_limit() {
     for settings in [Settings::default(), over_the_network(&Settings::default())] {

@@ -1,4 +1,4 @@
-//! Nodes of one machine, which share memory by themselves, and what they do when they may not.
+//! Nodes of one machine: they share memory by default, and use the network where they may not.
 
 mod support;
 
@@ -30,8 +30,8 @@ fn nodes_of_one_machine_share_memory_unless_the_network_is_to_be_tried() {
     }
 }
 
-/// MEM-18.1, MEM-18.2, MEM-18.4: everything that can be done with a mapped region is done by the
-/// caller, no message goes, and whoever sleeps on a word there is woken.
+/// MEM-18.1, MEM-18.2, MEM-18.4: the caller runs every operation on a mapped region itself, without
+/// a message. A thread that sleeps on a word there is woken.
 #[test]
 fn a_shared_region_is_reached_without_its_owner() {
     cluster_once(2, &Settings::default(), |job| {
@@ -66,8 +66,8 @@ fn a_shared_region_is_reached_without_its_owner() {
                 .wait()
                 .unwrap();
             assert_eq!(posted(), before, "no message went");
-            // The other node sleeps by now, or will find the word as it is: time decides which, and
-            // nothing else depends on it.
+            // The other node sleeps by now, or will find the word already changed. Time decides
+            // which, and the result is the same.
             inbox.wait_until(0, Some(PATIENCE), |word| word == 1).unwrap();
         } else {
             inbox.wait_until(0, Some(PATIENCE), |word| word == 1).unwrap();
@@ -79,8 +79,8 @@ fn a_shared_region_is_reached_without_its_owner() {
     });
 }
 
-/// MEM-18.1, MEM-18.2: whatever of reading, writing and atomic is granted on all pages is done
-/// without a message, and no more than that; where it cannot be, the region says why.
+/// MEM-18.1, MEM-18.2: rights of reading, writing and atomic operations on all pages are used
+/// without a message, and no other rights are. A region that cannot be mapped says why.
 #[test]
 fn region_is_mapped_with_the_rights_it_grants_or_says_why_not() {
     let (read, write, atomic) = (Rights::READ, Rights::WRITE, Rights::ATOMIC);
@@ -105,7 +105,7 @@ fn region_is_mapped_with_the_rights_it_grants_or_says_why_not() {
             job.barrier().unwrap();
             let there = peer.region(&name).unwrap();
             assert!(there.is_mapped() && there.why_not_mapped().is_none(), "{rights}");
-            // The peer's lookup has been answered, too: an answer is a message of this node.
+            // The peer's lookup has been answered, too. An answer is a message of this node.
             job.barrier().unwrap();
             let before = posted();
             let outcomes = [
@@ -147,8 +147,8 @@ fn region_is_mapped_with_the_rights_it_grants_or_says_why_not() {
     });
 }
 
-/// MEM-18.2: operations that were done when they were begun are told like all others, and whoever
-/// sleeps for them is woken.
+/// MEM-18.2: operations that ended in the call which began them are reported like all others, and
+/// wake threads that sleep for them.
 #[test]
 fn queues_and_counters_are_told_of_what_was_done_at_once() {
     const EACH: u64 = 50;
@@ -180,7 +180,8 @@ fn queues_and_counters_are_told_of_what_was_done_at_once() {
     });
 }
 
-/// MEM-18.1, MEM-18.2: what the mapping does not allow, the owner judges, and says why.
+/// MEM-18.1, MEM-18.2: the owner judges accesses that the mapping does not allow, and gives the
+/// reason.
 #[test]
 fn what_is_wrong_is_said_by_the_owner() {
     cluster_once(2, &Settings::default(), |job| {
@@ -205,8 +206,8 @@ fn what_is_wrong_is_said_by_the_owner() {
     });
 }
 
-/// MEM-18.3, MEM-18.5: after a region's end, or after its rights were taken back, nothing of it is
-/// touched, whatever local peers do meanwhile.
+/// MEM-18.3, MEM-18.5: after a region's end, or the end of its rights, local peers touch none of
+/// it, whatever they do meanwhile.
 #[test]
 fn nothing_is_touched_after_the_end() {
     const ROUNDS: u64 = 50;
@@ -219,7 +220,7 @@ fn nothing_is_touched_after_the_end() {
                 let local =
                     job.publish("target", Region::shared(65_536).unwrap(), Rights::ALL).unwrap();
                 there.fetch_add(0, 1).wait().unwrap();
-                // The local peer has mapped it and puts without end.
+                // The local peer has mapped the region and puts without end.
                 local.wait_until(0, Some(PATIENCE), |word| word != 0).unwrap();
                 if round % 2 == 0 {
                     local.set_rights(Rights::READ).unwrap();
@@ -255,7 +256,7 @@ fn nothing_is_touched_after_the_end() {
     });
 }
 
-/// Set a canary; it stays.
+/// Writes a canary and checks that it stays.
 fn check(region: &Region) {
     region.fill(0, 65_536, 0).unwrap();
     for _ in 0..20 {
@@ -266,7 +267,7 @@ fn check(region: &Region) {
     }
 }
 
-/// MEM-18.2: a put that needs no engine waits for what a fence holds it back for.
+/// MEM-18.2: a put that needs no engine waits for the operations before a fence.
 #[test]
 fn a_fence_holds_back_mapped_puts_too() {
     cluster_once(2, &Settings::default(), |job| {
@@ -294,7 +295,7 @@ fn a_fence_holds_back_mapped_puts_too() {
     });
 }
 
-/// MEM-18.2: when all that was begun before a fence has ended, it holds back nobody any more.
+/// MEM-18.2: a fence holds back no operation after all operations before it have ended.
 #[test]
 fn a_fence_that_is_over_holds_back_no_mapped_put() {
     cluster_once(2, &Settings::default(), |job| {
@@ -306,7 +307,7 @@ fn a_fence_that_is_over_holds_back_no_mapped_put() {
         let posted = || peer.report().unwrap().counters.messages_posted;
         let ends: [&dyn Fn(); 2] = [&|| peer.flush().unwrap(), &|| job.quiet().unwrap()];
         job.barrier().unwrap();
-        // By turns, for answers to the other's requests are messages, too.
+        // The nodes take turns, because answers to the other node's requests are messages, too.
         for rank in 0..2 {
             for round in (0..20).filter(|_| rank == job.rank()) {
                 let put = far.put(0, source.all());
@@ -324,11 +325,11 @@ fn a_fence_that_is_over_holds_back_no_mapped_put() {
     });
 }
 
-/// MEM-16.5, MEM-18.5: so it is where the kernel makes no fences for others; and who sleeps is
-/// woken.
+/// MEM-16.5, MEM-18.5: the same holds where the kernel makes no fences for other threads. Sleeping
+/// threads are woken.
 #[test]
 fn nothing_is_touched_after_the_end_without_membarrier() {
-    // What the kernel grants is found out once in a process.
+    // The kernel's mechanisms are probed once in a process.
     let mut again = std::process::Command::new(std::env::current_exe().unwrap());
     again.args([
         "--exact",
@@ -341,7 +342,7 @@ fn nothing_is_touched_after_the_end_without_membarrier() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("3 passed"));
 }
 
-/// A variable that is set to nothing asks for nothing.
+/// A variable with an empty value changes nothing.
 #[test]
 fn empty_recording_variables_keep_local_peers() {
     let mut again = std::process::Command::new(std::env::current_exe().unwrap());
@@ -351,8 +352,8 @@ fn empty_recording_variables_keep_local_peers() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
 }
 
-/// MEM-16.9: in whichever way messages are asked for, each comes once, in its order; short ones and
-/// such as do not go by the fast path.
+/// MEM-16.9: messages arrive once and in order, however they are asked for. They are short ones,
+/// and others that do not go by the fast path.
 #[test]
 fn messages_come_in_their_order_however_they_are_asked_for() {
     const MESSAGES: u64 = 6000;
@@ -391,8 +392,8 @@ fn messages_come_in_their_order_however_they_are_asked_for() {
     });
 }
 
-/// Nobody enters the turn with memory still to be faulted in: what is sent may be elements of an
-/// array that are not here yet.
+/// Sends elements of an array that are not on this node yet. No thread may enter the turn with
+/// memory that is still to be faulted in.
 #[test]
 fn messages_are_sent_of_elements_that_are_fetched_when_they_are_touched() {
     const PAGES: usize = 300;

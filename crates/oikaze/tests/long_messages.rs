@@ -1,4 +1,4 @@
-//! Messages longer than the credit that a receiver grants, up to the longest and one byte beyond.
+//! Messages longer than the receiver's credit, up to the limit and one byte beyond.
 
 mod support;
 
@@ -10,7 +10,7 @@ use support::{cluster, cluster_once};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// WIND-6.7, MEM-16.6: by the network and by rings, with short messages before and behind, in both
+/// WIND-6.7, MEM-16.6: over the network and rings, with short messages before and behind, in both
 /// directions at once.
 #[test]
 fn messages_around_and_beyond_all_credit_arrive_in_order() {
@@ -32,8 +32,7 @@ fn messages_around_and_beyond_all_credit_arrive_in_order() {
     });
 }
 
-/// WIND-6.7: what waits behind a long message that nobody reads is what costs credit, and nothing
-/// else.
+/// WIND-6.7: a long message that is not read holds back only messages that cost credit.
 #[test]
 fn unread_long_message_holds_back_no_put_and_no_barrier() {
     cluster(2, &Settings::default(), |job| {
@@ -54,7 +53,7 @@ fn unread_long_message_holds_back_no_put_and_no_barrier() {
     });
 }
 
-/// WIND-6.7: one that is taken back gives its credit back.
+/// WIND-6.7: a cancelled message returns its credit.
 #[test]
 fn cancelled_long_message_lets_the_next_one_go() {
     cluster(2, &Settings::default(), |job| {
@@ -76,8 +75,8 @@ fn cancelled_long_message_lets_the_next_one_go() {
     });
 }
 
-/// WIND-6.7: it fails before the first byte is sent, and the error names the limit. (The memory is
-/// never touched.)
+/// WIND-6.7: the message fails before its first byte is sent, and the error names the limit. (The
+/// memory is never touched.)
 #[test]
 fn message_longer_than_the_limit_is_refused_with_the_limit() {
     cluster(2, &Settings::default(), |job| {
@@ -101,8 +100,8 @@ fn message_longer_than_the_limit_is_refused_with_the_limit() {
     });
 }
 
-/// MEM-15.6: the queue to a peer that does not read ends, the error says so, and there is room
-/// again when something has ended. What is not copied is not counted.
+/// MEM-15.6: the queue to a peer that does not read is bounded, and the error says so. There is
+/// room again when a message has ended. Messages that are not copied do not count.
 #[test]
 fn queue_to_peer_that_does_not_read_is_bounded() {
     const EACH: usize = 48 << 20;
@@ -111,7 +110,7 @@ fn queue_to_peer_that_does_not_read_is_bounded() {
         let peer = job.peer(1 - job.rank()).unwrap();
         if job.rank() == 0 {
             let bytes = vec![1; EACH];
-            // The first is on its way, and not read.
+            // The first message has been sent, and is not read.
             let unread = peer.send(Class::Ordered, 0, b"unread");
             unread.wait_for(PATIENCE).unwrap();
             let queued: Vec<_> = (0..FIT).map(|_| peer.send(Class::Ordered, 1, &bytes)).collect();

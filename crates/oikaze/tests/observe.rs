@@ -1,4 +1,4 @@
-//! Nodes show what they do, and nobody is asked.
+//! Nodes publish their activity, and no node is asked.
 
 mod support;
 
@@ -11,7 +11,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use std::process::id;
 use std::time::{Duration, Instant};
 
-/// The nodes of this process, once they show what is wanted.
+/// Returns the nodes of this process, once they show the wanted values.
 fn shown(wanted: impl Fn(&[NodeView]) -> bool) -> Vec<NodeView> {
     let begun = Instant::now();
     loop {
@@ -26,7 +26,7 @@ fn shown(wanted: impl Fn(&[NodeView]) -> bool) -> Vec<NodeView> {
     }
 }
 
-/// Another release, and a process that shows nonsense under the right name.
+/// Tests boards of another release, and of a process that shows nonsense under the right name.
 fn what_is_not_understood_is_said() {
     let layout = layout(2);
     let mut other =
@@ -34,11 +34,11 @@ fn what_is_not_understood_is_said() {
     other.write(0, &[1; 20]);
     let mut nonsense = Board::new(BOARD, layout).unwrap();
     nonsense.write(0, &[u64::MAX; 99]);
-    // It says that it is one of many nodes, on a board for two.
+    // This board claims many nodes, but has room for two.
     let mut larger = Board::new(BOARD, layout).unwrap();
     larger.write(0, &[7, 0, 4000]);
-    // Records of any size: they are not even looked at, else this one would be told of as stopped
-    // while it wrote.
+    // This board has records of another size. It must not be read, or it would be reported as
+    // stopped in the middle of a write.
     let longer = memfd_create(BOARD, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
     let heading = [u64::from_le_bytes(*b"oikboard"), layout.version, 3, 1 << 12, 0, 0, 0, 0, 3];
     rustix::io::write(&longer, &heading.map(u64::to_le_bytes).concat()).unwrap();
@@ -62,10 +62,10 @@ fn what_is_not_understood_is_said() {
     );
 }
 
-/// One test in this file, so that the nodes of this process are those of its job.
+/// The only test of this file, so that the nodes of this process are those of its job.
 #[test]
 fn a_jobs_nodes_and_peers_are_shown_while_it_runs() {
-    // Datagrams are shown, too.
+    // Over the network, so that datagrams are shown, too.
     support::cluster(3, &support::over_the_network(&Settings::default()), |job| {
         let inbox = job.publish("inbox", Region::zeroed(8192).unwrap(), Rights::WRITE).unwrap();
         job.barrier().unwrap();

@@ -43,7 +43,7 @@ fn order(settings: &Settings) {
             } else {
                 job.quiet().unwrap()
             }
-            // All that was begun has ended: the source may change.
+            // All operations have ended, so the source may change.
             job.barrier().unwrap();
         }
     });
@@ -62,7 +62,8 @@ fn order_over_a_faulty_network() {
     });
 }
 
-/// MEM-15.2, MEM-15.3: what was refused has ended, and a fence lets through what is behind it.
+/// MEM-15.2, MEM-15.3: a refused operation has ended, and a fence lets through the operations
+/// behind it.
 #[test]
 fn a_flush_waits_for_what_fails_too() {
     cluster(2, &Settings::default(), |mut job| {
@@ -70,7 +71,7 @@ fn a_flush_waits_for_what_fails_too() {
         let _inbox = job.publish("inbox", Region::zeroed(4096).unwrap(), Rights::READ).unwrap();
         let peer = job.peer(1 - job.rank()).unwrap();
         let there = peer.region("inbox").unwrap();
-        // What is refused has ended, too.
+        // A refused operation has ended, too.
         let refused = there.put_copy(0, &[1; 8]).unwrap();
         peer.fence();
         let behind = peer.send(Class::Ordered, 1, b"x");

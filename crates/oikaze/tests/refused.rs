@@ -1,6 +1,6 @@
-//! Every kind of operation, asked for wrongly in every way, wherever it goes: to the node itself,
-//! over the network, through rings, into mapped memory. Both sides are told what it was and why, it
-//! is counted, and nothing has changed anywhere (MEM-1.9).
+//! Every kind of operation with every mistake, on every path: to the node itself, over the network,
+//! through rings, into mapped memory. Both sides learn what was refused and why, it is counted, and
+//! no memory has changed (MEM-1.9).
 
 mod support;
 
@@ -16,23 +16,24 @@ use support::{cluster_once, over_the_network};
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAGE: u64 = 4096;
 const LEN: u64 = 100 * PAGE;
-/// Many fragments.
+/// Length of many fragments.
 const LONG: u64 = 200_000;
-/// Fills all memory at both ends, which keeps this value.
+/// Value of all memory at both ends, which must stay.
 const UNTOUCHED: u8 = 0x5A;
 
-/// Begins an operation there, at an offset.
+/// Function that begins an operation at an offset there.
 type Begin = dyn Fn(&Asker<'_>, &RemoteRegion, u64) -> Result<Operation<u64>> + Sync;
 
-/// A kind of operation.
+/// Kind of an operation.
 struct Kind {
-    /// As the asker's error has it.
+    /// Operation in the asker's error.
     verb: &'static str,
-    /// As the target's account has it.
+    /// Operation in the target's record.
     told: &'static str,
-    /// Right that the operation takes at the target.
+    /// Right that the operation needs at the target.
     right: Rights,
-    /// Bytes that it moves; from the first byte to the last of those that it takes the right for.
+    /// Number of bytes that the operation moves. `hull` is the distance from the first to the last
+    /// byte that needs the right.
     len: u64,
     hull: u64,
     /// Alignment of the operation's offset, in bytes.
@@ -41,23 +42,23 @@ struct Kind {
     begin: Box<Begin>,
 }
 
-/// Which offsets it may have.
+/// Offsets that an operation may have.
 #[derive(Clone, Copy, PartialEq)]
 enum Offsets {
     /// Any 64-bit number.
     Any,
-    /// Offset of a block. The asker already refuses an offset that cannot be.
+    /// Offset of a block. The asker refuses an impossible offset.
     OfBlock,
-    /// It is of a signal; the data that go before it are fine.
+    /// Offset of a signal. The data before the signal are valid.
     OfSignal,
-    /// None but 0.
+    /// Only 0.
     Zero,
 }
 
 struct Asker<'j> {
     job: &'j Job,
     here: LocalRegion,
-    /// Where all is well.
+    /// Region in which all accesses are allowed.
     fine: RemoteRegion,
 }
 
@@ -67,7 +68,7 @@ impl Asker<'_> {
     }
 }
 
-/// Where the data of a put lie whose signal is wrong.
+/// Offset of the data of a put whose signal is wrong.
 const DATA_AT: u64 = 3 * PAGE;
 
 fn kind(
@@ -131,7 +132,7 @@ fn signals() -> Vec<Kind> {
                 Ok(there.put_signal(at, asker.slice(len), &asker.fine.signal(0, 1)).into_bits())
             },
         ));
-        // The signal is.
+        // The signal is wrong.
         let signal =
             kind(("put", "put with signal"), Rights::ATOMIC, len, move |asker, there, at| {
                 Ok(asker
@@ -246,7 +247,7 @@ fn words() -> Vec<Kind> {
 enum Fault {
     JustBeyond,
     FarBeyond,
-    /// Offset and length are more than 2^64.
+    /// The sum of offset and length exceeds 2^64.
     Overflow,
     Misaligned,
     NoRight,
@@ -267,7 +268,7 @@ const FAULTS: [Fault; 8] = [
 ];
 
 impl Fault {
-    /// Where it is asked for then, if this can be wrong with it.
+    /// Returns the offset of a request with this fault, or `None` if this kind cannot have it.
     fn offset(self, kind: &Kind) -> Option<u64> {
         let any = kind.offsets != Offsets::Zero;
         match self {
@@ -302,7 +303,7 @@ impl Fault {
         }
     }
 
-    /// Which of the target's regions it is asked for.
+    /// Returns the name of the target's region for a request with this fault.
     fn region(self, kind: &Kind) -> String {
         match self {
             Fault::NoRight => without(kind.right),
@@ -323,7 +324,7 @@ fn all_but(right: Rights) -> Rights {
     Rights(Rights::ALL.0 & !right.0)
 }
 
-/// The regions of a target, by name.
+/// Returns the regions of a target, by name.
 fn regions(
     job: &Job,
     make: fn(usize) -> std::result::Result<Region, oikaze::Error>,
@@ -350,14 +351,15 @@ fn assert_untouched(region: &Region) {
     assert_eq!(bytes.iter().position(|byte| *byte != UNTOUCHED), None);
 }
 
-/// Refusal that the target must have noted, without its number.
+/// Refusal that the target must have recorded, without its number.
 type Noted = (&'static str, Option<String>, u64, u64, u64, Rights, Refusal);
 
 fn noted(of: &RefusedAccess) -> Noted {
     (of.operation, of.region.clone(), of.key, of.offset, of.len, of.right, of.reason)
 }
 
-/// Asks for everything that has this fault; what the target must have noted.
+/// Begins every kind of operation with this fault. Returns the refusals that the target must have
+/// recorded.
 fn ask(asker: &Asker<'_>, found: &[(String, RemoteRegion)], fault: Fault) -> Vec<Noted> {
     let target = asker.fine.peer().rank();
     let (mut begun, mut expected) = (Vec::new(), Vec::new());
@@ -395,7 +397,7 @@ fn ask(asker: &Asker<'_>, found: &[(String, RemoteRegion)], fault: Fault) -> Vec
     expected
 }
 
-/// A job of so many nodes, of which the first asks the last.
+/// Runs a job of `nodes` nodes, whose first node asks the last one.
 fn all_is_refused(
     nodes: u32,
     settings: &Settings,

@@ -1,5 +1,5 @@
-//! Registrations through the public interface, over loopback: numbers, rights, growing, ending,
-//! beginning again.
+//! Registrations through the public interface, over loopback: ids, rights, growth, end, and
+//! registration again.
 
 mod support;
 
@@ -19,7 +19,7 @@ fn pair(program: impl Fn(&Job) + Sync) {
     });
 }
 
-/// MEM-1.5: regions named by numbers, the remote one by a message.
+/// MEM-1.5: regions are named by ids. The remote id arrives in a message.
 #[test]
 fn transfers_by_numbers() {
     pair(|job| {
@@ -44,7 +44,7 @@ fn transfers_by_numbers() {
         open.read(0, &mut bytes).unwrap();
         let expected = |at: usize| if (200..5200).contains(&at) { other as u8 + 1 } else { 0 };
         assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == expected(at)));
-        // What the other's region holds by now came from here.
+        // The other node's region now has bytes of this node.
         job.fetch(there, 200, id, 0, 8).unwrap().wait_for(PATIENCE).unwrap();
         assert_eq!(mine.load_u64(0).unwrap(), 0x0101_0101_0101_0101 * (u64::from(job.rank()) + 1));
         job.barrier().unwrap();
@@ -70,8 +70,8 @@ fn transfers_by_numbers() {
     });
 }
 
-/// A transfer by number keeps its source, as one by object does: the last user may drop the region
-/// meanwhile.
+/// A transfer by id keeps its source alive, as one by object does. The last user may drop the
+/// region meanwhile.
 #[test]
 fn a_transfer_under_way_keeps_its_region() {
     pair(|job| {
@@ -90,8 +90,8 @@ fn a_transfer_under_way_keeps_its_region() {
     });
 }
 
-/// MEM-1.8: own operations are waited for, peers are shut out, the number and the key mean nothing
-/// afterwards.
+/// MEM-1.8: deregistration waits for operations of this node and shuts peers out. Afterwards id and
+/// key mean nothing.
 #[test]
 fn deregistered_memory_is_the_programs_again() {
     pair(|job| {
@@ -111,7 +111,7 @@ fn deregistered_memory_is_the_programs_again() {
         open.read(0, &mut bytes).unwrap();
         assert!(bytes.iter().all(|byte| *byte == 7));
 
-        // What is left of it does nothing.
+        // Remaining clones and slices do nothing.
         for operation in [
             there.put(0, kept.slice(0..8).unwrap()),
             there.put(0, kept.all()),
@@ -128,7 +128,7 @@ fn deregistered_memory_is_the_programs_again() {
         assert!(kept.deregister().unwrap_err().to_string().contains("not registered any more"));
         job.barrier().unwrap();
 
-        // Peers know it by its key, which means nothing; by its name it is not found.
+        // The key of the peers means nothing any more, and they do not find the name.
         let memory = open.deregister().unwrap();
         memory.fill(0, 1 << 20, 0xC4).unwrap();
         job.barrier().unwrap();
@@ -143,8 +143,8 @@ fn deregistered_memory_is_the_programs_again() {
     });
 }
 
-/// MEM-1.8: also what found the engine taken, and was left to whoever is in it, was asked for
-/// before.
+/// MEM-1.8: deregistration also waits for an operation that was left to another thread, because
+/// that thread was in the engine.
 #[test]
 fn what_was_asked_for_before_is_waited_for_whoever_is_in_the_engine() {
     pair(|job| {
@@ -170,7 +170,7 @@ fn what_was_asked_for_before_is_waited_for_whoever_is_in_the_engine() {
     });
 }
 
-/// MEM-1.8: a new number and a new key in the old place; the name leads to it.
+/// MEM-1.8: the same memory gets a new id and a new key, and the name leads to it.
 #[test]
 fn memory_registered_again() {
     pair(|job| {
@@ -197,10 +197,10 @@ fn memory_registered_again() {
     });
 }
 
-/// MEM-1.5: clones and slices that a program kept, whatever became of the region's place since.
+/// MEM-1.5: kept clones and slices never mean a later registration in the same slot.
 #[test]
 fn an_old_handle_never_means_a_later_registration() {
-    /// A registration's slot is its place and so many bits of how often that was used.
+    /// Number of uses of a slot, which exceeds the bits of its use counter.
     const AS_OFTEN: usize = 1 << 12;
     pair(|job| {
         let open = job.publish("open", Region::zeroed(64).unwrap(), Rights::ALL).unwrap();
@@ -229,8 +229,8 @@ fn an_old_handle_never_means_a_later_registration() {
     });
 }
 
-/// MEM-1.6, MEM-1.7, MEM-1.9: page by page, at run time; both sides are told what was refused and
-/// why.
+/// MEM-1.6, MEM-1.7, MEM-1.9: rights of pages change at run time. Both sides learn what was refused
+/// and why.
 #[test]
 fn rights_of_pages() {
     pair(|job| {
@@ -287,7 +287,8 @@ fn rights_of_pages() {
     });
 }
 
-/// MEM-6.5: who knows the key may use what was added at once, who looks the region up learns of it.
+/// MEM-6.5: a peer that knows the key may use the added pages at once. A peer that looks the region
+/// up learns of them.
 #[test]
 fn a_region_that_grows() {
     pair(|job| {

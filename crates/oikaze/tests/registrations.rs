@@ -1,7 +1,7 @@
-//! Registrations that begin and end while a peer writes: never a byte changes after the end, also
-//! not if the memory has another owner.
+//! Registrations that begin and end while a peer writes. No byte changes after the end, even if the
+//! memory has another owner.
 //!
-//! `make test` runs 10^4 of them; `make soak` sets OIKAZE_REGISTRATIONS to 10^6.
+//! `make test` runs 10^4 registrations. `make soak` sets OIKAZE_REGISTRATIONS to 10^6.
 
 mod support;
 
@@ -14,28 +14,28 @@ use std::time::Duration;
 use support::{Until, cluster, cluster_once, over_the_network};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// For a name that may be withdrawn at the moment.
+/// Time limit of a wait for a name that may just be withdrawn.
 const HASTE: Duration = Duration::from_millis(5);
 const CANARY: u8 = 0xC4;
 const LENS: [usize; 8] = [8, 64, 500, 4096, 9000, 30_000, 100_000, 300_000];
 
-/// State that both sides share: where a peer may write now, and the outcomes of the writes.
+/// State that both sides share: regions that a peer may write now, and the outcomes of the writes.
 #[derive(Default)]
 struct Board {
     open: Mutex<[Option<RemoteId>; LENS.len()]>,
     over: AtomicBool,
     done: AtomicU64,
     refused: AtomicU64,
-    /// Those that were done when the call returned that began them.
+    /// Number of writes that had ended when the call that began them returned.
     direct: AtomicU64,
 }
 
-/// How the writer reaches the regions.
+/// Way in which the writer reaches the regions.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
-    /// By the keys that it is told.
+    /// By the keys on the board.
     Told,
-    /// By mapping what it finds by its name.
+    /// By mapping the region that a name leads to.
     Mapped,
 }
 
@@ -71,7 +71,7 @@ fn owner(job: &Job, board: &Board, reach: Reach, count: u64) {
     let memories = LENS.map(|len| reach.memory(len));
     memories.iter().for_each(|memory| memory.fill(0, memory.len() as u64, CANARY).unwrap());
     let mut open = LENS.map(|_| None::<LocalRegion>);
-    // Who has a piece of memory between two registrations: a region that may only be read.
+    // Regions that hold a piece of memory between two registrations. They may only be read.
     let mut others = LENS.map(|_| None);
     let (mut state, mut begun) = (7, 0);
     while begun < count {
@@ -103,7 +103,7 @@ fn owner(job: &Job, board: &Board, reach: Reach, count: u64) {
         };
         board.open.lock().unwrap()[which] = now.as_ref().map(LocalRegion::remote_id);
         open[which] = now;
-        // For a while things arrive, as long as it takes to be in the middle of something.
+        // Waits for a random time of a few microseconds, so that writes are in progress.
         let _ = job.receive(None, Some(Duration::from_micros(random(&mut state, 4) * 10)));
     }
     for (region, memory) in open.into_iter().zip(&memories) {
@@ -113,12 +113,12 @@ fn owner(job: &Job, board: &Board, reach: Reach, count: u64) {
         }
     }
     drop(over);
-    // What was under way at the end may come until the other has seen the end of it.
+    // Writes in flight may arrive until the other node has seen the end.
     job.barrier().unwrap();
     assert!(memories.iter().all(is_untouched));
 }
 
-/// A soak takes long.
+/// Prints progress, because a soak takes long.
 fn tell_progress(begun: u64, count: u64) {
     if begun.is_multiple_of(100_000) {
         println!("{begun} of {count} registrations");
@@ -141,14 +141,14 @@ impl Known {
         Self { found: Default::default(), owner, reach }
     }
 
-    /// The region of this number, which the owner has told of.
+    /// Returns the region of this number, whose id the owner has put on the board.
     fn region(&mut self, job: &Job, which: usize, id: RemoteId) -> Option<RemoteRegion> {
         if self.reach == Reach::Told {
             return Some(job.remote(id).unwrap());
         }
         let found = &mut self.found[which];
         if found.as_ref().is_none_or(|found| found.remote_id().key != id.key) {
-            // It may be gone, or another one, by now.
+            // The region may be gone, or replaced, by now.
             *found = self.owner.region(&which.to_string()).ok();
         }
         found.clone()
@@ -219,22 +219,21 @@ fn no_byte_changes_after_a_registration_has_ended() {
     registrations(&Settings::default(), Reach::Told, count());
 }
 
-/// MEM-18.3: nor by a local peer that has mapped what it was.
+/// MEM-18.3: nor by a local peer that had mapped the region.
 #[test]
 fn no_byte_changes_in_what_was_mapped() {
     registrations(&Settings::default(), Reach::Mapped, count());
 }
 
-/// The same where datagrams come late, twice and in any order: what is sent again may find its
-/// region gone.
+/// The same with late, doubled and reordered datagrams. A retransmission may find its region gone.
 #[test]
 fn no_byte_changes_on_a_bad_network_either() {
     let fault = Some("loss=0.05,duplicate=0.05,reorder=0.1,seed=11".to_owned());
     registrations(&Settings { fault, ..Settings::default() }, Reach::Told, count() / 10);
 }
 
-/// MEM-1.8: threads that begin operation after operation with a clone do not keep the end of its
-/// registration waiting, and each of their operations ends.
+/// MEM-1.8: threads that begin operation after operation with a clone do not delay the end of its
+/// registration. Each of their operations ends.
 #[test]
 fn who_goes_on_with_a_clone_is_told_that_the_region_is_gone() {
     const ROUNDS: usize = 100;
@@ -262,7 +261,8 @@ fn who_goes_on_with_a_clone_is_told_that_the_region_is_gone() {
                             }
                         };
                         assert!(gone.to_string().contains("not registered"), "{round}: {gone}");
-                        // Some were begun before the end, none afterwards, and none is left.
+                        // Some operations were begun before the end, none afterwards, and none is
+                        // left.
                         for put in under_way {
                             let outcome = put.wait_for(PATIENCE);
                             assert!(
@@ -284,7 +284,7 @@ fn who_goes_on_with_a_clone_is_told_that_the_region_is_gone() {
     });
 }
 
-/// MEM-6.1: of clones that end at once, one ends the registration, and has the name.
+/// MEM-6.1: of two clones that end at once, one ends the registration and has the name.
 #[test]
 fn of_two_clones_that_end_at_once_one_has_the_name() {
     cluster(2, &Settings::default(), |job| {
@@ -312,8 +312,8 @@ fn of_two_clones_that_end_at_once_one_has_the_name() {
     });
 }
 
-/// MEM-1.8, MEM-7.6: of a region that is gone nobody changes a word any more. Who waits for one is
-/// told, whether it drives, or sleeps beside one that does, or comes when all is over.
+/// MEM-1.8, MEM-7.6: a wait for a word of a deregistered region fails. It fails for a thread that
+/// drives, for one that sleeps beside it, and for one that comes later.
 #[test]
 fn who_waits_for_a_word_is_told_that_its_region_is_gone() {
     for settings in [Settings::default(), over_the_network(&Settings::default())] {
@@ -332,7 +332,7 @@ fn who_waits_for_a_word_is_told_that_its_region_is_gone() {
                     assert!(gone.contains("not registered any more"), "{gone}");
                 }
             });
-            // What was stored before is seen all the same.
+            // A value that was stored before is still seen.
             late.store_u64(0, 7).unwrap();
             assert_eq!(late.wait_until(0, None, |word| word == 7).unwrap(), 7);
             assert!(

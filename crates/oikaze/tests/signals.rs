@@ -1,4 +1,4 @@
-//! Threads of the library beside the program's signal handlers (COH-8.7). Real processes.
+//! Threads of the library beside the program's signal handlers (COH-8.7), in real processes.
 
 #[path = "support/processes.rs"]
 mod processes;
@@ -11,12 +11,12 @@ use std::time::Duration;
 /// Set in a process that is a node of the job.
 const ROLE: &str = "OIKAZE_TEST_ROLE";
 const PATIENCE: Duration = Duration::from_secs(60);
-/// SIGALRM, SIGINT, SIGTERM, SIGCHLD, SIGUSR1 as bits of a mask.
+/// Numbers of SIGALRM, SIGINT, SIGTERM, SIGCHLD and SIGUSR1, which become bits of a mask.
 const ASYNCHRONOUS: [u64; 5] = [14, 2, 15, 17, 10];
-/// SIGSEGV, SIGBUS, SIGFPE, SIGILL.
+/// Numbers of SIGSEGV, SIGBUS, SIGFPE and SIGILL.
 const SYNCHRONOUS: [u64; 4] = [11, 7, 8, 4];
 
-/// Not a test by itself: a node of the job that the other one starts.
+/// Runs a node of a job that the other test starts. Not a test by itself.
 #[test]
 fn plays_its_role() {
     if std::env::var_os(ROLE).is_none() {
@@ -28,8 +28,8 @@ fn plays_its_role() {
     job.barrier().unwrap();
     let mut of_library = 0;
     for thread in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
-        // One that has ended meanwhile has no status. Those of the test harness are no business of
-        // ours.
+        // A thread that has ended meanwhile has no status. Threads of the test harness are left
+        // out.
         let Some((name, mask)) =
             mask_of(&thread.path()).filter(|(name, _)| name.starts_with("oikaze"))
         else {
@@ -47,13 +47,13 @@ fn plays_its_role() {
         before,
         "the program's thread has another mask than before"
     );
-    // The helper, and the one that reads what the launcher says.
+    // These are the helper, and the thread that reads from the launcher.
     assert!(of_library >= 2, "{of_library}");
     assert_eq!(array.read(0..1).unwrap()[0], 0);
     job.leave().unwrap();
 }
 
-/// Name and blocked signals of a thread.
+/// Returns name and blocked signals of a thread.
 fn mask_of(thread: &Path) -> Option<(String, u64)> {
     let status = std::fs::read_to_string(thread.join("status")).ok()?;
     let field = |name: &str| {
@@ -69,7 +69,7 @@ fn library_threads_block_signals_and_program_threads_keep_their_masks() {
     run("node", "uffd");
 }
 
-/// Two nodes that play this role, without some mechanisms.
+/// Runs two nodes that play this role, without some mechanisms.
 fn run(role: &str, without: &str) {
     let settings = Settings { time_limit: Some(PATIENCE), ..Settings::default() };
     run_two_nodes("plays_its_role", &settings, &[(ROLE, role), ("OIKAZE_WITHOUT", without)]);

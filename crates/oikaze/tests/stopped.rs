@@ -1,5 +1,5 @@
-//! A local peer that is stopped in the middle of a put into a mapped region, given up by the
-//! others, and goes on later: MEM-18.6. Real processes. Its memory stays registered until then.
+//! MEM-18.6: a local peer is stopped in the middle of a put into a mapped region, given up by the
+//! others, and goes on later. The memory stays registered until then. Uses real processes.
 
 #[path = "support/processes.rs"]
 mod processes;
@@ -10,13 +10,13 @@ use processes::run_two_nodes;
 use rustix::process::{Pid, Signal, kill_process};
 use std::time::{Duration, Instant};
 
-/// Set in a process that is a node of the job: how its memory is had back.
+/// Set for nodes: the way in which the node's memory is given back.
 const ROLE: &str = "OIKAZE_TEST_ROLE";
-/// Long enough to be found in the middle of a put.
+/// Length of a put that is long enough to be found in its middle.
 const LEN: usize = 64 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Not a test by itself: a node of the job that the other one starts.
+/// Runs a node of a job that the other tests start. Not a test by itself.
 #[test]
 fn plays_its_role() {
     let Ok(way) = std::env::var(ROLE) else { return };
@@ -26,7 +26,7 @@ fn plays_its_role() {
         0 => gives_memory_and_has_it_back(&job, &way),
         _ => puts_and_is_stopped(&job),
     }
-    // The other one is lost: there is nobody to leave together with.
+    // The other node is lost, so this node cannot leave together with it.
     std::process::exit(0);
 }
 
@@ -44,11 +44,11 @@ fn puts_and_is_stopped(job: &Job) {
 
 /// The memory is registered once, and deregistered.
 const ONCE: &str = "once";
-/// It is registered twice. The registration that the other one puts through is dropped before the
-/// other one is given up, or afterwards.
+/// The memory is registered twice. The registration of the peer's put is dropped before the peer is
+/// given up, or afterwards.
 const DROPPED_BEFORE: &str = "dropped before";
 const DROPPED_AFTERWARDS: &str = "dropped afterwards";
-/// It is registered once and never deregistered: all handles to it are dropped.
+/// The memory is registered once and never deregistered. All handles to it are dropped.
 const DROPPED_ALTOGETHER: &str = "dropped altogether";
 
 fn gives_memory_and_has_it_back(job: &Job, way: &str) {
@@ -75,7 +75,7 @@ fn gives_memory_and_has_it_back(job: &Job, way: &str) {
         is_given_up(job);
     }
     let id = memory.id();
-    // As often as it is tried, in either way.
+    // Deregistration fails on each try, in either form.
     for refused in [
         memory.deregister().unwrap_err(),
         memory.reregister(Rights::ALL).err().unwrap(),
@@ -86,17 +86,17 @@ fn gives_memory_and_has_it_back(job: &Job, way: &str) {
     }
     assert!(is_half_done(&memory), "what has come of the put is there");
     assert_eq!((memory.id(), memory.view_ptr()), (id, at));
-    // It is closed all the same.
+    // The region is closed to new accesses all the same.
     let refused = job.peer(0).unwrap().region("memory").unwrap_err();
     assert!(refused.refusal().is_some(), "{refused}");
     assert!(job.transfer(id, 0, memory.remote_id(), 0, 8).is_err());
-    // It goes on, finishes its put, finds that it was given up, and ends.
+    // The peer goes on, finishes its put, learns that it was given up, and ends.
     stopped.goes_on_to_its_end();
     let kept = memory.deregister().unwrap();
     assert_eq!(kept.view_ptr(), at);
     assert!(!is_half_done(&kept), "the put that it was in is whole");
     assert!(memory.deregister().unwrap_err().to_string().contains("not registered any more"));
-    // The memory is as good as any.
+    // The memory can be used like any other.
     let again = job.publish("memory", kept, Rights::ALL).unwrap();
     again.fill(0, LEN as u64, 7).unwrap();
     let copy = job.register(Region::zeroed(LEN).unwrap()).unwrap();
@@ -104,8 +104,8 @@ fn gives_memory_and_has_it_back(job: &Job, way: &str) {
     assert!(bytes(&copy).iter().all(|byte| *byte == 7));
 }
 
-/// The process that was stopped keeps the pages that it writes. Memory that is taken here after
-/// they were given back is other memory.
+/// The stopped process keeps the pages that it writes. Memory that this node takes after it gave
+/// the pages back is other memory.
 fn drops_all_handles(job: &Job, memory: LocalRegion, stopped: Stopped) {
     is_given_up(job);
     assert!(memory.deregister().is_err());
@@ -120,14 +120,14 @@ fn drops_all_handles(job: &Job, memory: LocalRegion, stopped: Stopped) {
     }
 }
 
-/// Nothing is heard of the other one any more.
+/// Waits until the other node is given up.
 fn is_given_up(job: &Job) {
     let lost = job.receive(Some(1), Some(PATIENCE)).unwrap_err();
     assert_eq!(lost.lost_peer(), Some(1), "{lost}");
     nobody_is_waited_for(job);
 }
 
-/// MEM-7.6: all other nodes are lost.
+/// MEM-7.6: all other nodes are lost, so waits for them fail.
 fn nobody_is_waited_for(job: &Job) {
     let begun = Instant::now();
     let word = job.register(Region::zeroed(8).unwrap()).unwrap();
@@ -143,7 +143,7 @@ fn nobody_is_waited_for(job: &Job) {
         assert_eq!(lost.lost_peer(), Some(1), "{lost}");
     }
     assert!(job.receive_batch(1, None).is_empty());
-    // Whatever else changes it meanwhile.
+    // The wait ends whatever else changes the word meanwhile.
     let changed = word.wait_until_by(1, 0, None, |before| {
         assert!(begun.elapsed() < PATIENCE, "it is waited for without end");
         word.store_u64(0, before + 1).unwrap();
@@ -159,7 +159,7 @@ fn bytes(region: &Region) -> Vec<u8> {
     bytes
 }
 
-/// Is a put there that has begun and is not whole? (A copy may keep its very ends for last.)
+/// Returns `true` if a put has begun and is not whole. (A copy may write its very ends last.)
 fn is_half_done(memory: &Region) -> bool {
     let words: Vec<u64> =
         (1..64).map(|part| memory.load_u64(part * LEN as u64 / 64).unwrap()).collect();
@@ -173,7 +173,7 @@ fn until(give_up: Instant, otherwise: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A process that was stopped. It is not left so.
+/// A process that was stopped. Dropping the value does not leave it so.
 struct Stopped(Pid);
 
 impl Stopped {
@@ -190,7 +190,7 @@ impl Stopped {
         }
     }
 
-    /// As the kernel shows it; none if there is no such process.
+    /// Returns the state of the process in the kernel's letter, or `None` if it does not exist.
     fn state(&self) -> Option<char> {
         let stat =
             std::fs::read_to_string(format!("/proc/{}/stat", self.0.as_raw_nonzero())).ok()?;
@@ -223,7 +223,7 @@ fn dropped_memory_of_a_stopped_peer_is_no_memory_of_this_node() {
     run(DROPPED_ALTOGETHER);
 }
 
-/// MEM-18.6: memory is the same under whatever number it is reached.
+/// MEM-18.6: memory is the same under any of its region ids.
 #[test]
 fn nor_if_what_it_puts_through_was_dropped_and_another_registration_is_ended() {
     run(DROPPED_AFTERWARDS);

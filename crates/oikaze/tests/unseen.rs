@@ -1,5 +1,4 @@
-//! Failures that nobody waited for are reported by `quiet`, `flush` and the end of a scope, each
-//! once.
+//! Failures that no call waited for are reported once by `quiet`, `flush` and the end of a scope.
 
 mod support;
 
@@ -15,8 +14,8 @@ fn unseen(result: oikaze::Result<()>) -> u64 {
     }
 }
 
-/// MEM-15.5: dropped handles, handles not waited for yet, and counted ones; but none that was told
-/// of.
+/// MEM-15.5: reports failures of dropped handles, of handles not waited for yet, and of counted
+/// ones, but none that a call has already returned.
 #[test]
 fn failure_that_nobody_waited_for_is_reported_once_by_quiet() {
     cluster(2, &Settings::default(), |job| {

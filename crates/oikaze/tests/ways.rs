@@ -1,4 +1,4 @@
-//! Properties of remote memory that hold whichever way an access goes: to the node itself, over the
+//! Properties of remote memory that hold on every path of an access: to the node itself, over the
 //! network, through rings, into mapped memory.
 
 mod support;
@@ -13,16 +13,16 @@ use support::{cluster_once, over_the_network};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAGE: u64 = 4096;
-/// Many fragments, and more than a ring.
+/// Length of many fragments, which exceeds a ring.
 const LEN: u64 = 100 * PAGE;
 
-/// One end of a job, or both of them.
+/// One end of a job, or both ends.
 struct End<'j> {
     job: &'j Job,
     /// Peer whose memory is reached.
     target: Peer,
     shared: bool,
-    /// Where all ends meet, without a message.
+    /// Barrier of all ends that sends no message.
     all: &'j Barrier,
 }
 
@@ -35,7 +35,7 @@ impl End<'_> {
         }
     }
 
-    /// Done by the node that asks, while the other one waits.
+    /// Runs `ask` on the requesting node while the other node waits.
     fn ask(&self, ask: impl FnOnce()) {
         if self.job.rank() == 0 {
             ask();
@@ -43,7 +43,7 @@ impl End<'_> {
         self.job.barrier().unwrap();
     }
 
-    /// Done by the node that is asked, likewise.
+    /// Runs `serve` on the target node while the other node waits.
     fn serve(&self, serve: impl FnOnce()) {
         if self.job.rank() == self.target.rank() {
             serve();
@@ -80,16 +80,16 @@ fn refusal<T: oikaze::Outcome>(operation: Operation<T>) -> Option<Refusal> {
         .map(|error| error.refusal().unwrap_or_else(|| panic!("{error}")))
 }
 
-/// MEM-1.6, MEM-1.7: in force when the call returns, also for who has looked the region up, or
-/// mapped it, before.
+/// MEM-1.6, MEM-1.7: changed rights are in force when the call returns, also for peers that have
+/// looked up or mapped the region before.
 #[test]
 fn rights_change_page_by_page_while_the_region_is_used() {
     each_way(|end| {
         let mine = end.job.publish("mine", end.region(), Rights::ALL).unwrap();
         let there = end.target.region("mine").unwrap();
         let source = end.source(7);
-        // Which of these are refused: a short put and a long one, each from this page on; a get; a
-        // word; numbers; a signal in that page.
+        // Returns the refusals of a short put and a long one, each from this page on, and of a get,
+        // a word, numbers and a signal in that page.
         let refused = |there: &RemoteRegion, page: u64| {
             let (at, short) = (page * PAGE, source.slice(0..8).unwrap());
             [
@@ -126,7 +126,8 @@ fn rights_change_page_by_page_while_the_region_is_used() {
     });
 }
 
-/// MEM-1.8: a region registered again is another one; who knew the first is told so.
+/// MEM-1.8: a region that is registered again is another region. Peers that know the first one get
+/// an error.
 #[test]
 fn memory_is_registered_again() {
     each_way(|end| {
@@ -163,8 +164,8 @@ fn memory_is_registered_again() {
     });
 }
 
-/// MEM-15.1 to MEM-15.3: what is behind a fence takes place after what is before it; a flush waits
-/// for both, whatever became of them.
+/// MEM-15.1 to MEM-15.3: operations behind a fence take place after those before it. A flush waits
+/// for both, whatever their outcome.
 #[test]
 fn fences_and_flushes_hold() {
     each_way(|end| {
@@ -189,7 +190,7 @@ fn fences_and_flushes_hold() {
                 mine.read(8, &mut bytes).unwrap();
                 assert!(bytes.iter().all(|byte| *byte == round), "the word overtook the data");
             }
-            // Some were to fail, and nobody has waited for them yet (MEM-15.5).
+            // Some operations were meant to fail, and no call has waited for them yet (MEM-15.5).
             let ended = if round % 3 == 0 { end.target.flush() } else { end.job.quiet() };
             assert!(matches!(ended, Ok(()) | Err(Error::Unseen { .. })), "{ended:?}");
             let ended: Vec<_> =
@@ -200,8 +201,8 @@ fn fences_and_flushes_hold() {
     });
 }
 
-/// MEM-7.1: one wait for many, whether they are done at once, later, or refused; each is counted
-/// once, and told once.
+/// MEM-7.1: one wait covers many operations, whether they end at once, end later, or are refused.
+/// Each is counted once and reported once.
 #[test]
 fn counters_and_queues_wake_when_enough_have_ended() {
     const EACH: u64 = 50;
@@ -238,8 +239,8 @@ fn counters_and_queues_wake_when_enough_have_ended() {
     });
 }
 
-/// MEM-6.5: what a region has grown by is reached at once, in memory of its own and in a memory
-/// file, which a local peer maps.
+/// MEM-6.5: added pages of a region are reached at once, in memory of its own and in a memory file
+/// that a local peer maps.
 #[test]
 fn a_region_grows_while_it_is_used() {
     each_way(|end| grows(end, Region::private_with_capacity(PAGE as usize, LEN as usize).unwrap()));
@@ -261,11 +262,12 @@ fn grows(end: &End<'_>, region: Region) {
     });
 }
 
-/// MEM-15.4, MEM-9.1: who asks for more than is kept for a peer is told at once; the rest takes
+/// MEM-15.4, MEM-9.1: requests beyond the limit kept for a peer fail at once. The others take
 /// place, each once.
 #[test]
 fn what_is_asked_for_without_end_is_bounded() {
-    /// More than is held back at the requester, and on the way to its engine.
+    /// Number of requests that exceeds those held back at the requester and on the way to its
+    /// engine.
     const ASKED: u64 = 70_000;
     const UNREAD: u64 = 20;
     each_way(|end| {
@@ -274,8 +276,8 @@ fn what_is_asked_for_without_end_is_bounded() {
         let large = end.job.register(Region::zeroed(1 << 20).unwrap()).unwrap();
         let mut begun = Vec::new();
         if end.job.rank() == 0 {
-            // There is no credit for all of these: until some are read, nothing behind the fence
-            // goes.
+            // There is no credit for all of these messages. Until some are read, nothing behind the
+            // fence is sent.
             begun.extend(
                 (0..UNREAD)
                     .map(|tag| end.target.send_from(Class::Ordered, tag, large.all()).into_bits()),
@@ -283,7 +285,7 @@ fn what_is_asked_for_without_end_is_bounded() {
             end.target.fence();
             begun.extend((0..ASKED).map(|_| there.word::<u64>(0).add(1).into_bits()));
         }
-        // By no message, which might wait, too.
+        // The barrier sends no message, which might wait, too.
         end.all.wait();
         if end.job.rank() == end.target.rank() {
             (0..UNREAD).for_each(|_| drop(end.job.receive(None, Some(PATIENCE)).unwrap()));
@@ -311,7 +313,7 @@ fn what_is_asked_for_without_end_is_bounded() {
     });
 }
 
-/// MEM-6.1, MEM-9.1: names are bounded, and one that is given back makes room.
+/// MEM-6.1, MEM-9.1: names are bounded, and a withdrawn name makes room.
 #[test]
 fn names_without_end_are_bounded() {
     const NAMES: usize = 4096;
@@ -327,7 +329,7 @@ fn names_without_end_are_bounded() {
         );
         published.pop();
         more().unwrap();
-        // Of those that found no room nothing is left.
+        // Names that found no room leave nothing behind.
         published.push(publish(NAMES - 1).unwrap());
         let there = job.peer(0).unwrap().region("name 17").unwrap();
         assert_eq!(there.fetch_add(0, 5).wait_for(PATIENCE).unwrap(), 0);
@@ -335,8 +337,8 @@ fn names_without_end_are_bounded() {
     });
 }
 
-/// A word that changes without end to what is not waited for is waited for no longer than asked,
-/// whichever way its changes come.
+/// A wait for a word that keeps changing to unwanted values ends at its limit, however the changes
+/// arrive.
 #[test]
 fn who_waits_for_a_word_that_keeps_changing_waits_no_longer_than_asked() {
     const LIMIT: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! Names that were withdrawn: who looks one up is told at once.
+//! Lookups of withdrawn names fail at once.
 
 mod support;
 
@@ -11,7 +11,7 @@ use support::cluster;
 #[test]
 fn lookup_of_withdrawn_name_fails_at_once_until_it_is_published_again() {
     cluster(2, &Settings::default(), |mut job| {
-        // Whoever waited for the name would wait for an hour.
+        // A lookup that waited for the name would take an hour.
         job.set_time_limit(Some(Duration::from_secs(3600)));
         let peer = job.peer(1 - job.rank()).unwrap();
         let first = job.publish("short", Region::zeroed(64).unwrap(), Rights::ALL).unwrap();
@@ -38,8 +38,8 @@ fn lookup_of_withdrawn_name_fails_at_once_until_it_is_published_again() {
     });
 }
 
-/// MEM-6.4: a name that was never published is waited for until the limit; the error names node and
-/// name.
+/// MEM-6.4: a lookup waits for a name that was never published until the limit. The error names
+/// node and name.
 #[test]
 fn lookup_of_name_never_published_fails_at_the_limit() {
     cluster(2, &Settings::default(), |mut job| {

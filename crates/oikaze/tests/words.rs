@@ -38,7 +38,7 @@ fn every_change_of_a_word_by_a_peer_and_by_its_owner() {
         word.add(-5).wait_for(PATIENCE).unwrap();
         assert_eq!(old(word.load()), -4);
         let wide = there.word::<u64>(8);
-        // Nothing orders them but that each is done before the next is asked for.
+        // Each operation ends before the next begins, and nothing else orders them.
         let done = |operation: oikaze::Operation<()>| operation.wait_for(PATIENCE).unwrap();
         done(wide.store(12));
         done(wide.or(3));
@@ -56,8 +56,8 @@ fn every_change_of_a_word_by_a_peer_and_by_its_owner() {
     });
 }
 
-/// MEM-5.3, WIND-4.6: two nodes that both refuse many at once tell each other all of them; none of
-/// these has happened, and each other once.
+/// MEM-5.3, WIND-4.6: two nodes that both refuse many requests at once report all refusals to each
+/// other. Refused requests have no effect, and all others take place once.
 #[test]
 fn many_are_refused_both_ways_at_once() {
     const EACH: u64 = 10_000;
@@ -86,9 +86,9 @@ fn many_are_refused_both_ways_at_once() {
     });
 }
 
-/// MEM-7.1: many under way at once, to oneself, too. Each node's requests and its answers to the
-/// other's are fewer together than the messages that may be on their way to a peer: those beyond
-/// would fail.
+/// MEM-7.1: many operations are in flight at once, to the node itself, too. Each node's requests
+/// and its answers together stay below the limit of messages in flight to a peer, beyond which
+/// messages fail.
 #[test]
 fn many_are_under_way_at_once() {
     const MANY: u64 = 30_000;
@@ -98,7 +98,7 @@ fn many_are_under_way_at_once() {
             let words =
                 job.publish("words", Region::zeroed(4096).unwrap(), Rights::ATOMIC).unwrap();
             let there = job.peer(nodes - 1 - job.rank()).unwrap().region("words").unwrap();
-            // Behind a fence they wait, and are let go at once.
+            // Requests behind a fence wait, and are sent at once.
             let all: Vec<_> = job.batch(|| {
                 let first = there.fetch_add(0, 1);
                 job.fence();
@@ -107,8 +107,8 @@ fn many_are_under_way_at_once() {
             let mut seen: Vec<_> =
                 all.into_iter().map(|one| one.wait_for(PATIENCE).unwrap()).collect();
             assert_eq!(seen[0], 0, "the fence's other side");
-            // Nothing orders those behind it among themselves (MEM-7.3): a datagram that was lost
-            // is late.
+            // Requests behind the fence are not ordered among themselves (MEM-7.3), because a
+            // retransmission arrives late.
             seen.sort_unstable();
             assert!(seen.into_iter().eq(0..MANY), "each value before was there once");
             job.barrier().unwrap();
@@ -118,12 +118,12 @@ fn many_are_under_way_at_once() {
     }
 }
 
-/// A word that has changed whenever it is looked at again is waited for no longer than asked.
+/// A wait for a word that has changed at every poll ends at its limit.
 #[test]
 fn a_word_that_never_rests_is_waited_for_no_longer_than_asked() {
     const SHORT: Option<Duration> = Some(Duration::from_millis(1));
     cluster(1, &Settings::default(), |mut job| {
-        // As the call says, or, where it says nothing, the job.
+        // The limit is that of the call or, if the call has none, that of the job.
         for (of_the_call, of_the_job) in [(SHORT, None), (None, SHORT)] {
             job.set_time_limit(of_the_job);
             let word = job.register(Region::zeroed(8).unwrap()).unwrap();
@@ -140,7 +140,8 @@ fn a_word_that_never_rests_is_waited_for_no_longer_than_asked() {
     });
 }
 
-/// MEM-5.2, MEM-5.4: on a bad network each is done once, fetching or not, narrow or wide.
+/// MEM-5.2, MEM-5.4: on a bad network each operation takes place once, fetching or not, narrow or
+/// wide.
 #[test]
 fn sums_are_conserved_over_a_faulty_network() {
     cluster(3, &faulty(), |job| {
@@ -165,8 +166,8 @@ fn sums_are_conserved_over_a_faulty_network() {
     });
 }
 
-/// MEM-12: arrays that need many datagrams, from several nodes at once, over a bad network; every
-/// sum is exact.
+/// MEM-12: several nodes accumulate arrays of many datagrams at once over a bad network. Every sum
+/// is exact.
 #[test]
 fn arrays_accumulate_over_a_faulty_network() {
     const LEN: usize = 30_001;
@@ -204,8 +205,8 @@ fn arrays_accumulate_over_a_faulty_network() {
     });
 }
 
-/// MEM-13: two producers and a faulty network; a FIFO that is often full; each element comes out
-/// once, in its producer's order.
+/// MEM-13: two producers push into a FIFO that is often full, over a faulty network. Each element
+/// comes out once, in its producer's order.
 #[test]
 fn elements_pass_a_fifo_once_and_in_order() {
     const EACH: u32 = 1500;
@@ -240,7 +241,8 @@ fn elements_pass_a_fifo_once_and_in_order() {
     });
 }
 
-/// Many producers' batches, several consumers: nothing is lost, and what was refused is known.
+/// Several consumers take elements from batches of many producers. No element is lost, and each
+/// refused element is known.
 #[test]
 fn several_threads_take_out_what_batches_push() {
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -268,8 +270,8 @@ fn several_threads_take_out_what_batches_push() {
             for _ in 0..2 {
                 scope.spawn(|| {
                     let mut element = Vec::new();
-                    // The ticket is drawn first, so that nobody waits for an element that will not
-                    // come.
+                    // The ticket is drawn first, so that no thread waits for an element that never
+                    // comes.
                     while count.fetch_add(1, Ordering::Relaxed) < 2 * EACH {
                         element.clear();
                         fifo.pop(&mut element, Some(PATIENCE)).unwrap();

@@ -1,4 +1,4 @@
-//! Shared arrays.
+//! Mistakes with shared arrays.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn arrays_that_differ_between_nodes() {
         let homes = [Homes::Block, Homes::Cyclic { pages: 2 }][job.rank() as usize].clone();
         job.array_with_homes::<u64>("x", 10_000, homes).map(drop)
     });
-    // One node declares, the other does not.
+    // One node declares the array, the other does not.
     all_fail(
         &["node 1 called barrier while node 0 called declare array \"x\"", "same collectives"],
         |job| match job.rank() {
@@ -59,7 +59,8 @@ fn arrays_that_cannot_be() {
     });
 }
 
-/// More than any machine has, less than the format allows: refused before anything is taken.
+/// The array exceeds any machine's memory, but not the limits of the format. It is refused before
+/// memory is taken.
 #[test]
 fn an_array_larger_than_memory_fails_on_all_nodes_and_the_job_goes_on() {
     all_fail(&["array \"x\"", "bytes are available", "a smaller array"], |job| {
@@ -67,7 +68,7 @@ fn an_array_larger_than_memory_fails_on_all_nodes_and_the_job_goes_on() {
     });
     cluster(2, &Settings::default(), |job| {
         failure(job.array::<u8>("x", 1 << 40).map(drop), &["bytes are available"]);
-        // The name is free again.
+        // The name can be used again.
         let array = job.array::<u64>("x", 1000).unwrap();
         array.write(array.home_range(job.rank())).unwrap().fill(7);
         job.barrier().unwrap();

@@ -1,4 +1,4 @@
-//! Collectives, and nodes that cannot be in one job.
+//! Mistakes with collectives, and nodes that cannot be in one job.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn collectives_that_differ() {
     all_fail(&["the limit is"], |job| {
         job.reduce_all(&vec![1.0; 1_000_000], ReduceOp::Sum).map(drop)
     });
-    // COH-6.8: one leaves too early: in good order, but the other still needs it.
+    // COH-6.8: one node leaves in good order but too early, while the other still needs it.
     let outcomes =
         cluster(
             2,
@@ -31,7 +31,7 @@ fn collectives_that_differ() {
     leave.unwrap();
 }
 
-/// A node that does not come: the time limit ends the wait of the others.
+/// One node does not come, and the time limit ends the wait of the others.
 #[test]
 fn a_barrier_that_one_node_does_not_come_to() {
     let outcomes = cluster(3, &Settings::default(), |mut job| {
@@ -39,7 +39,7 @@ fn a_barrier_that_one_node_does_not_come_to() {
         let outcome = if job.rank() == 1 { Ok(()) } else { job.barrier() };
         job.set_time_limit(None);
         if job.rank() == 1 {
-            // Until the others have had enough.
+            // Waits until the other nodes have reached their time limit.
             for _ in 0..2 {
                 job.receive(None, Some(PATIENCE)).unwrap();
             }
@@ -59,7 +59,7 @@ fn a_barrier_that_one_node_does_not_come_to() {
     }
 }
 
-/// The launcher knows how a node ended; the others repeat it.
+/// The launcher knows how a node ended. The other nodes repeat it.
 #[test]
 fn the_launchers_reason_is_told() {
     let secret = Secret::random().unwrap();
@@ -75,7 +75,7 @@ fn the_launchers_reason_is_told() {
             job.barrier().unwrap();
             if job.rank() == 2 {
                 abort("node 2 was killed by signal 9 (SIGKILL)");
-                // A node that panics says goodbye without leaving.
+                // A node that panics closes its connections without leaving the job.
                 let panicking = std::panic::AssertUnwindSafe(|| {
                     let _job = job;
                     std::panic::resume_unwind(Box::new(()));
@@ -87,7 +87,7 @@ fn the_launchers_reason_is_told() {
             failure(job.barrier(), &["barrier: node 2 is dead", told]);
             failure(there.fetch_add(0, 1).wait_for(PATIENCE), &[told]);
             if job.rank() == 0 {
-                // The other one ends, too, and is not taken for the cause.
+                // The other node ends too, and is not reported as the cause.
                 job.receive(Some(1), Some(PATIENCE)).unwrap_err();
                 failure(job.barrier(), &["barrier: node 2 is dead", told]);
             }
@@ -101,28 +101,29 @@ fn a_secret_of_another_job() {
     let outcomes =
         meet(2, |_| (2, Settings::default(), Secret::random().unwrap()), |_, job| job.map(drop));
     assert!(begun.elapsed() < PATIENCE);
-    // Who is first ends the job for both.
+    // The first node to see the difference ends the job for both.
     for outcome in outcomes {
         failure(outcome, &["cannot be reached over UDP", "another job's secret", "What to do"]);
     }
 }
 
-/// The same way goes what else two nodes must have in common: wire version, page size, byte order,
-/// architecture.
+/// The same check covers all that two nodes must have in common: wire version, page size, byte
+/// order, architecture.
 #[test]
 fn nodes_that_do_not_fit_together() {
     let secret = Secret::random().unwrap();
-    // Node 0 was started as one of two, the others as of three.
+    // Node 0 was started as one of two nodes, the others as two of three.
     let of = |rank: u32| (if rank == 0 { 2 } else { 3 }, Settings::default(), secret.clone());
     let mut outcomes = meet(3, of, |_, job| job.map(drop)).into_iter();
     let words = ["cannot be in one job", "nodes here", "start all nodes as one job"];
     failure(outcomes.next().unwrap(), &words);
     failure(outcomes.next().unwrap(), &words);
-    // It had no quarrel with anybody, and is told.
+    // Node 2 fits one of the others, and learns that the job was ended.
     failure(outcomes.next().unwrap(), &["the job was ended"]);
 }
 
-/// WIND-1.5: what one end leaves to the network cards, the other would find damaged for ever.
+/// WIND-1.5: one node leaves payloads to the network cards, so the other would find all of them
+/// damaged.
 #[test]
 fn checksums_that_differ_between_nodes() {
     let secret = Secret::random().unwrap();
@@ -131,7 +132,7 @@ fn checksums_that_differ_between_nodes() {
         (2, Settings { checksum, ..Settings::default() }, secret.clone())
     };
     for outcome in meet(2, of, |_, job| job.map(drop)) {
-        // The second to see it may be told by the first that the job was ended.
+        // The second node to see it may learn from the first that the job was ended.
         let text = failure(outcome, &["set OIKAZE_CHECKSUM alike on all nodes"]);
         assert!(
             text.contains("checksums of kind 0 here, 1 at the peer")

@@ -1,5 +1,5 @@
-//! Mistakes that a user can make, and the error that each gives: what was tried, why it failed,
-//! what to do. The error comes at once, never as a hang.
+//! Mistakes of a user, and their errors. Each error says what was tried, why it failed and what to
+//! do. It comes at once, never as a hang.
 
 mod arrays;
 mod jobs;
@@ -12,13 +12,13 @@ use oikaze_launch::{Checksum, Secret, Settings};
 use std::time::{Duration, Instant};
 use support::{cluster, cluster_once, meet};
 
-/// A wait that is meant to succeed, on any machine.
+/// Time limit of a wait that should succeed, on any machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A wait that is meant to fail.
+/// Time limit of a wait that should fail.
 const SHORT: Option<Duration> = Some(Duration::from_millis(200));
 
-/// The failure of something that must fail, in words; all of these must be among them.
+/// Returns the text of an outcome that must be an error with all of these words.
 #[track_caller]
 fn failure<T>(outcome: Result<T>, words: &[&str]) -> String {
     let text = outcome.err().expect("it must fail").to_string();
@@ -29,7 +29,7 @@ fn failure<T>(outcome: Result<T>, words: &[&str]) -> String {
     text
 }
 
-/// Every node of a job of two runs `program`, and must fail with these words.
+/// Runs `program` on both nodes of a job of two, and checks that each fails with these words.
 #[track_caller]
 fn all_fail(words: &[&str], program: impl Fn(&Job) -> Result<()> + Sync) {
     for outcome in cluster(2, &Settings::default(), |job| program(&job)) {

@@ -1,8 +1,8 @@
-//! Memory of other nodes: regions and FIFOs.
+//! Mistakes with memory of other nodes: regions and FIFOs.
 
 use super::*;
 
-/// Waits for what must fail, on both sides of a job of two: `words` say why.
+/// Runs an operation that must fail, on both nodes of a job of two. Its error must have `words`.
 fn remote(
     words: &[&str],
     rights: Rights,
@@ -20,7 +20,7 @@ fn remote(
 fn regions_that_nobody_published() {
     cluster(2, &Settings::default(), |mut job| {
         let other = 1 - job.rank();
-        // Long enough for an answer on any machine, as the name is asked for until the limit.
+        // The limit allows an answer on any machine, because the name is looked up until then.
         job.set_time_limit(Some(Duration::from_secs(2)));
         let peer = job.peer(other).unwrap();
         job.set_time_limit(None);
@@ -48,7 +48,7 @@ fn regions_that_nobody_published() {
     });
 }
 
-/// A name that never comes is waited for, but not for ever, also where no time limit is set.
+/// The wait for a name that never comes ends, even without a time limit.
 #[test]
 fn an_unknown_region_ends_without_a_time_limit() {
     cluster_once(1, &Settings::default(), |job| {
@@ -86,7 +86,7 @@ fn offsets_outside_a_region() {
         );
         failure(there.put_copy(0, &[0; 4097]).map(drop), &["put_copy takes up to 4096 bytes"]);
         failure(local.slice(99_999..100_001).map(drop), &["the region has 100000 bytes"]);
-        // Nothing at all, anywhere inside, is no mistake.
+        // An empty range anywhere inside the region is no mistake.
         for offset in [0, 4096] {
             there.put(offset, local.slice(0..0).unwrap()).wait_for(PATIENCE).unwrap();
             there.get(offset, local.slice(7..7).unwrap()).wait_for(PATIENCE).unwrap();
@@ -131,7 +131,8 @@ fn words_that_are_not_aligned() {
     });
 }
 
-/// The key of a region goes with it: who kept it is told to ask again.
+/// A region's key ends with its registration. A peer that kept the key is told to look the region
+/// up again.
 #[test]
 fn a_region_that_was_withdrawn() {
     cluster(2, &Settings::default(), |job| {

@@ -1,8 +1,10 @@
-//! A process of a job is killed at any point, while the others have operations of every kind under
-//! way to it: each of these ends well, with the loss of that peer, or unknown, in time; what the
-//! others do among themselves goes on; and nothing stays behind (MEM-7.4, MEM-16.7).
+//! Kills a process of a job at any point, while the others have operations of every kind in flight
+//! to it. Each of these operations ends in time: well, with the loss of that peer, or with an
+//! unknown outcome. Operations among the others go on, and nothing stays behind (MEM-7.4,
+//! MEM-16.7).
 //!
-//! A few tries over the network, through rings, and both; `make soak` sets OIKAZE_KILLS to 1,000.
+//! Runs a few rounds over the network, through rings, and over both. `make soak` sets OIKAZE_KILLS
+//! to 1,000.
 
 mod node;
 mod operations;
@@ -12,11 +14,11 @@ use round::{Round, Transport};
 use std::time::Duration;
 
 const TRIES: u64 = 6;
-/// Time that the survivors have, once the death can be known. Asserted where nothing else runs
+/// Time that survivors have once they can know of the death. It is asserted where nothing else runs
 /// beside (`make soak`). Elsewhere only a hang counts.
 const IN_TIME: Duration = Duration::from_secs(1);
 
-/// Not a test by itself: a node of the job that the other one starts.
+/// Runs a node of a job that the other test starts. Not a test by itself.
 #[test]
 fn plays_its_role() {
     if std::env::var_os(round::ROLE).is_some() {

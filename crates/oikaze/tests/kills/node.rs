@@ -1,5 +1,5 @@
-//! Work of each node of the job: threads that wait for the others in every way there is, until one
-//! of them is lost.
+//! Work of each node of the job: threads that wait for the other nodes in every way, until one of
+//! them is lost.
 
 use crate::operations::{Source, Target, Waits};
 use crate::round::{MARK, NODES, random};
@@ -11,20 +11,21 @@ use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// An operation that has not ended after this time hangs.
+/// Time after which an operation that has not ended hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// For what may not be there: a name that is withdrawn at the moment, room in a FIFO.
+/// Time limit of waits for things that may be missing: a name that is just withdrawn, room in a
+/// FIFO.
 const HASTE: Duration = Duration::from_millis(20);
-/// Operations that a thread has under way.
+/// Maximum number of operations that a thread has in flight.
 const UNDER_WAY: usize = 80;
-/// The last message of a survivor.
+/// Last message of a survivor.
 const FAREWELL: u64 = u64::MAX;
-/// Bytes of a region that comes and goes.
+/// Bytes of the region that comes and goes.
 const VOLATILE: usize = 65_536;
-/// Bytes of a region whose pages change place.
+/// Bytes of the region whose pages are exchanged.
 const HUGE: usize = 4 << 20;
 
-/// Say something to the parent.
+/// Sends a line to the parent.
 fn tell(line: &str) {
     println!("\n{MARK}{line}");
 }
@@ -44,8 +45,7 @@ impl Witness {
         self.lost.load(Ordering::Relaxed) & 1 << rank != 0
     }
 
-    /// Something has ended: well, because a peer was lost, or as `also` allows. Nothing else may
-    /// be.
+    /// Checks an outcome: success, the loss of a peer, or an error that `also` allows.
     fn ended<T>(&self, what: &str, outcome: Result<T>, also: impl Fn(&Error) -> bool) {
         match outcome {
             Ok(_) => {}
@@ -62,14 +62,14 @@ fn nothing_else(_: &Error) -> bool {
     false
 }
 
-/// Operations of other threads, which have failed as they may and are not waited for yet
+/// Returns `true` for failed operations of other threads that no thread has waited for yet
 /// (MEM-15.5).
 fn of_others(error: &Error) -> bool {
     matches!(error, Error::Unseen { .. })
 }
 
 pub fn play() {
-    // The parent lets go, or is gone.
+    // Waits until the parent closes the input, or is gone.
     let parent = std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         if !OVER.load(Ordering::SeqCst) {
@@ -91,16 +91,16 @@ pub fn play() {
     }
 }
 
-/// All has ended that waited for others.
+/// Set when all waits for other nodes have ended.
 static OVER: AtomicBool = AtomicBool::new(false);
 
-/// A node that has found the others.
+/// A node that has found the other nodes.
 struct Begun {
     targets: Vec<Target>,
     hasty: Vec<Peer>,
     queue: Fifo,
     array: SharedArray<u64>,
-    /// For the others: *private* among them, where each of them says its farewell, too.
+    /// Regions for the other nodes. Each of them also writes its farewell to *private*.
     open: [LocalRegion; 3],
 }
 
@@ -129,7 +129,7 @@ impl Begun {
         Ok(Self { targets, hasty, queue, array, open })
     }
 
-    /// Do it all; which nodes were lost.
+    /// Runs all threads. Returns the nodes that were lost, as bits.
     fn work(&self, job: &Job) -> u32 {
         let Self { targets, hasty, queue, array, open: [_, private, _] } = self;
         let witness = &Witness::default();
@@ -150,7 +150,7 @@ impl Begun {
                 });
             }
         });
-        // Those that are left have not lost each other.
+        // The survivors have not lost each other.
         for target in targets.iter().filter(|target| !witness.has_lost(target.peer.rank())) {
             witness.ended("a last word", target.private.fetch_add(0, 1).wait(), nothing_else);
         }
@@ -158,12 +158,13 @@ impl Begun {
     }
 }
 
-/// The word that a node changes with its farewell, beyond what others write to.
+/// Returns the offset of the word that a node changes with its farewell, beyond the range of other
+/// operations.
 fn farewell_of(rank: u32) -> u64 {
     (1 << 20) - 8 * (u64::from(rank) + 1)
 }
 
-/// Operations of every kind, many under way to each peer.
+/// Runs operations of every kind, with many in flight to each peer.
 fn many_at_once(job: &Job, targets: &[Target], witness: &Witness) {
     let source = Source::new(job);
     let mut under_way: VecDeque<Waits> = VecDeque::new();
@@ -231,7 +232,7 @@ fn one_after_the_other(job: &Job, targets: &[Target], mine: &Fifo, witness: &Wit
             witness.ended("what is cancelled", cancelled, |error| {
                 error.to_string().contains("cancelled")
             });
-            // Huge pages where they may, and some that are copied.
+            // Exchanges huge pages where possible, and a few pages that are copied.
             let pages = (HUGE / 2 / oikaze::page_size()) as u64 + 3;
             witness.ended("an exchange", target.huge.exchange(0, &huge, 0, pages), nothing_else);
             witness.ended("a lookup", target.peer.region("private"), nothing_else);
@@ -242,11 +243,13 @@ fn one_after_the_other(job: &Job, targets: &[Target], mine: &Fifo, witness: &Wit
     }
 }
 
-/// Registrations that end while peers are at them, through mappings too, and peers that are.
+/// Ends registrations while peers access them, through mappings too, and accesses registrations of
+/// peers that end.
 fn come_and_go(job: &Job, hasty: &[Peer], witness: &Witness) {
     let source = job.register(Region::zeroed(VOLATILE).expect("memory")).expect("room");
     let mut memory = Region::shared(VOLATILE).expect("memory");
-    // It has come to its end, or is not there at the moment, or was asked for in too much haste.
+    // The registration has ended, is missing at the moment, or was looked up with too short a
+    // limit.
     let gone = |error: &Error| error.refusal() == Some(Refusal::UnknownKey);
     while witness.is_calm() {
         let open = job.publish("volatile", memory, Rights::ALL).expect("the name is free");
@@ -280,7 +283,7 @@ fn together(job: &Job, array: &SharedArray<u64>, witness: &Witness) {
             array.write(at..at + 1)?[0] += 1;
         }
         job.barrier()?;
-        // By faults, and ahead of them.
+        // Reads by page faults, and ahead of them.
         let lazy = array.read_lazily(0..array.len())?;
         let sum: u64 = (0..array.len()).step_by(512).map(|at| lazy[at]).sum();
         drop(lazy);
@@ -303,14 +306,14 @@ fn together(job: &Job, array: &SharedArray<u64>, witness: &Witness) {
     }
 }
 
-/// Read what one peer sends until it says farewell, or is lost.
+/// Reads messages of one peer until its farewell, or until the peer is lost.
 fn read(job: &Job, from: &Peer, witness: &Witness) {
     loop {
         match job.receive(Some(from.rank()), Some(PATIENCE)) {
             Ok(message) if message.tag == FAREWELL => return,
             Ok(_) => {}
             Err(error) => {
-                // Who is lost has left nothing that is read after the news of it.
+                // No message of a lost peer may arrive after the news of its loss.
                 if let Some(message) = job.try_receive(Some(from.rank())) {
                     tell(&format!("wrong: message {:x} came after \"{error}\"", message.tag));
                 }

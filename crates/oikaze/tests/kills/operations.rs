@@ -1,4 +1,4 @@
-//! One-sided operations and messages, of every kind that there is.
+//! One-sided operations and messages of every kind.
 
 use oikaze::{
     Block, Class, Combine, Job, LocalRegion, Operation, Outcome, Peer, Region, RegionSlice,
@@ -21,14 +21,14 @@ impl Source {
     }
 }
 
-/// A peer, and what it has published.
+/// A peer and its published objects.
 pub struct Target {
     pub peer: Peer,
-    /// Reached by mapping it, where memory is shared.
+    /// Region that local peers map where memory is shared.
     pub mapped: RemoteRegion,
-    /// Reached by messages.
+    /// Region that is reached by messages.
     pub private: RemoteRegion,
-    /// Region of pages that change place.
+    /// Region of pages that are exchanged.
     pub huge: RemoteRegion,
     pub queue: RemoteFifo,
 }
@@ -40,7 +40,7 @@ impl Target {
         Ok(Self { peer: peer.clone(), mapped, private, huge, queue })
     }
 
-    /// Begin an operation, of a kind that the number decides.
+    /// Begins an operation, whose kind depends on `number`.
     pub fn begin(&self, number: u64, source: &Source) -> Waits {
         let Self { peer, private, queue, .. } = self;
         let there = if number & 1 == 0 { private } else { &self.mapped };

@@ -1,4 +1,5 @@
-//! One try: a job of real processes, one of them killed, the others watched until they end.
+//! One round: a job of real processes, one of which is killed while the others are watched until
+//! they end.
 
 use oikaze_launch::NodeEnd;
 use oikaze_launch::environment::{NodePlace, new_incarnation, to_variables};
@@ -17,11 +18,11 @@ pub const ROLE: &str = "OIKAZE_TEST_ROLE";
 pub const MARK: &str = "kills: ";
 
 pub const NODES: u32 = 3;
-/// Beyond it something hangs.
+/// Time after which a wait hangs.
 const HANG: Duration = Duration::from_secs(40);
 
-/// How the nodes reach one another. Both: two of them share memory, the third is reached over the
-/// network.
+/// Transport between the nodes. With `Both`, two nodes share memory, and the third is reached over
+/// the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     Rings,
@@ -30,31 +31,32 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// How long it takes at most until a death can be known: the kernel tells local peers, over the
-    /// network silence does.
+    /// Returns the maximum time until a death can be known. The kernel reports it to local peers.
+    /// Over the network, silence shows it.
     pub fn known_within(self) -> Duration {
         if self == Transport::Rings { Duration::ZERO } else { failure_time() }
     }
 }
 
-/// Short where nothing else runs beside; elsewhere nobody is to be given up who only waits for a
-/// processor.
+/// Returns a short failure time for soaks, which run alone. Elsewhere a longer time keeps a node
+/// that only waits for a processor from being given up.
 fn failure_time() -> Duration {
     Duration::from_millis(if std::env::var_os("OIKAZE_KILLS").is_some() { 500 } else { 2_000 })
 }
 
-/// One round: a job, and the node in it that is killed.
+/// A job, and the node in it that is killed.
 #[derive(Debug)]
 pub struct Round {
     number: u64,
     pub transport: Transport,
     victim: u32,
-    /// Killed so long after its start; or else after all have begun their operations.
+    /// Set if the node is killed `delay` after its start. Otherwise the delay begins when all nodes
+    /// have begun their operations.
     early: bool,
     delay: Duration,
 }
 
-/// splitmix64, so that a failing round can be told by its number.
+/// Returns splitmix64 of the seed, so that the number of a failing round reproduces it.
 pub fn random(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -76,8 +78,8 @@ impl Round {
         }
     }
 
-    /// Play it: how long after the kill the last operation ended that waited for the victim;
-    /// nothing if it was killed before it had joined.
+    /// Runs the round. Returns the time from the kill to the end of the last operation that waited
+    /// for the victim, or `None` if the victim had not joined yet.
     pub fn run(&self) -> Option<Duration> {
         let doors = Directory::new(self.number);
         let mut job = Running::start(self, &doors.0);
@@ -85,7 +87,8 @@ impl Round {
             job.hear_all("ready", None);
             assert_eq!(doors.sockets(), 0, "who has met needs no socket to be called at");
         }
-        // Not to wait for anything: any point will do, and the clock finds one.
+        // This sleep does not wait for an event. The node may be killed at any point, and the clock
+        // chooses one.
         std::thread::sleep(self.delay);
         let killed = job.kill(self.victim);
         job.hear_all("over", Some(self.victim));
@@ -114,7 +117,7 @@ impl Round {
     }
 }
 
-/// Where nodes can be called at; removed with the round.
+/// Directory of the sockets at which nodes can be called. It is removed with the round.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -136,7 +139,7 @@ impl Drop for Directory {
     }
 }
 
-/// A line of a node; none: its output has ended.
+/// A line of a node, or `None` at the end of its output.
 type Told = (u32, Instant, Option<String>);
 
 struct Running {
@@ -171,7 +174,7 @@ impl Running {
                 .args(["--exact", "plays_its_role", "--nocapture"])
                 .envs(to_variables(&place, &settings));
             command.env(ROLE, "node").env("OIKAZE_SHM_DIR", doors);
-            // The victim is reached over the network by one of the others, or by both.
+            // One of the other nodes, or both, reach the victim over the network.
             let apart = (round.victim + 1 + (round.number / 4) as u32 % 2) % NODES;
             if round.transport == Transport::Network
                 || round.transport == Transport::Both && rank == apart
@@ -196,13 +199,13 @@ impl Running {
         let node = &mut self.nodes[victim as usize];
         node.kill().unwrap();
         node.wait().unwrap();
-        // What a launcher does.
+        // Reports the death as a launcher does.
         let how = "was killed by signal 9 (SIGKILL)".to_owned();
         self.server.ended(NodeEnd { rank: victim, how, success: false });
         killed
     }
 
-    /// Wait until every node but one has said this.
+    /// Waits until every node except `but` has printed this word.
     fn hear_all(&mut self, word: &str, but: Option<u32>) {
         let deadline = Instant::now() + HANG;
         let silent = |told: &[(u32, Instant, String)]| {
@@ -228,12 +231,12 @@ impl Running {
         }
     }
 
-    /// Let the survivors go, and see that they do.
+    /// Lets the survivors end, and checks that they do.
     fn end(mut self, victim: u32) {
         for node in &mut self.nodes {
             drop(node.stdin.take());
         }
-        // The outputs close when the processes end, with all that they may have started.
+        // The outputs close when the processes end, with all processes that they may have started.
         let deadline = Instant::now() + HANG;
         loop {
             match self.inbox.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -264,11 +267,11 @@ impl Drop for Running {
     }
 }
 
-/// Pass on what a node says that begins so.
+/// Passes on the lines of a node that have this mark.
 fn listen(rank: u32, output: impl Read + Send + 'static, to: Sender<Told>, mark: &'static str) {
     std::thread::spawn(move || {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
-            // The test harness writes before it, on the same line.
+            // The test harness may write in front of the mark, on the same line.
             let said = line.find(mark).map(|at| line[at + mark.len()..].to_owned());
             if said.is_some_and(|said| to.send((rank, Instant::now(), Some(said))).is_err()) {
                 return;

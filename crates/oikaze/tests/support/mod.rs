@@ -1,4 +1,4 @@
-//! A job of several nodes in one process, each on its own thread, over loopback.
+//! Runs a job of several nodes in one process, each on its own thread, over loopback.
 
 use oikaze::Job;
 use oikaze_launch::{Bootstrap, JobError, Secret, Settings};
@@ -75,7 +75,7 @@ impl Bootstrap for Place {
     }
 }
 
-/// It is over when this is dropped: threads that go on until then end with a test that fails, too.
+/// Ends threads that run until this value is dropped, also when a test fails.
 #[allow(dead_code)]
 pub struct Until<'a>(pub &'a AtomicBool);
 
@@ -85,17 +85,17 @@ impl Drop for Until<'_> {
     }
 }
 
-/// As `settings`, over the network: nodes into whose datagrams faults are injected share no memory,
-/// and here nothing else is injected.
+/// Returns `settings` for a job over the network. Nodes with injected faults share no memory, and
+/// this sequence injects none.
 #[allow(dead_code)]
 pub fn over_the_network(settings: &Settings) -> Settings {
     let fault = settings.fault.clone().or_else(|| Some("seed=1".to_owned()));
     Settings { fault, ..settings.clone() }
 }
 
-/// Run `program` on `size` nodes at once, each its own thread, once over the network, and once more
-/// through shared memory unless `settings` has faults for the network; what each returned the last
-/// time, by rank.
+/// Runs `program` on `size` nodes at once, each on its own thread. Runs it over the network, and
+/// then through shared memory unless `settings` has faults for the network. Returns the results of
+/// the last run, by rank.
 #[allow(dead_code)]
 pub fn cluster<T: Send>(
     size: u32,
@@ -108,7 +108,7 @@ pub fn cluster<T: Send>(
     cluster_once(size, settings, program)
 }
 
-/// Run `program` on `size` nodes at once, each its own thread; what each returned, by rank.
+/// Runs `program` on `size` nodes at once, each on its own thread. Returns the results, by rank.
 #[allow(dead_code)]
 pub fn cluster_once<T: Send>(
     size: u32,
@@ -119,8 +119,8 @@ pub fn cluster_once<T: Send>(
     meet(size, |_| (size, settings.clone(), secret.clone()), |_, job| program(job.unwrap()))
 }
 
-/// As [`cluster`], with what each rank believes of size, settings and secret; `program` is given
-/// what joining gave, and what a launcher does: a way to end the job for a reason.
+/// Runs nodes as [`cluster`] does, with the size, settings and secret that each rank has. `program`
+/// gets the result of joining, and a function that ends the job for a reason, as a launcher does.
 #[allow(dead_code)]
 pub fn meet<T: Send>(
     size: u32,

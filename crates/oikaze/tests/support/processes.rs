@@ -1,4 +1,4 @@
-//! A job of two processes of this test program, which end with the test.
+//! Runs a job of two processes of this test program, which end with the test.
 
 use oikaze_launch::environment::{NodePlace, new_incarnation, to_variables};
 use oikaze_launch::store::Server;
@@ -7,7 +7,7 @@ use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
 
-/// The job's processes, killed with the test, also if they are stopped.
+/// Processes of the job. Dropping the value kills them, even if they are stopped.
 struct Nodes(Vec<Child>);
 
 impl Drop for Nodes {
@@ -19,8 +19,8 @@ impl Drop for Nodes {
     }
 }
 
-/// Runs two nodes that are the test `test` of this program and find these variables set. Both must
-/// end well.
+/// Runs two nodes that are the test `test` of this program, with these variables set. Both must
+/// succeed.
 pub fn run_two_nodes(test: &str, settings: &Settings, variables: &[(&str, &str)]) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let secret = Secret::random().unwrap();
