@@ -1,4 +1,4 @@
-//! Messages to oneself.
+//! Messages that a node sends to itself.
 
 use super::super::tests::{Node, pair};
 use super::super::{Completion, Failure, Request, Value, tracked};
@@ -18,8 +18,8 @@ fn send(node: &Node, class: Class, tag: u64, bytes: usize) -> Arc<Completion> {
     node.ask(Request::Send { to: 0, class, tag, body: Body::Inline(vec![1; bytes]) })
 }
 
-/// MEM-8.1: a program that sends to itself and does not read does not fill its memory; what it
-/// reads makes room.
+/// MEM-8.1: a program that sends to itself without reading does not fill its memory. Messages that
+/// it reads make room.
 #[test]
 fn messages_to_oneself_wait_for_credit() {
     let (mut node, _, now) = pair();
@@ -29,7 +29,7 @@ fn messages_to_oneself_wait_for_credit() {
     let done = || sent.iter().filter(|one| one.is_done()).count();
     let fits = (CREDIT / EACH as u64) as usize - 1;
     assert_eq!(done(), fits, "as many as there is credit for");
-    // What takes no credit is not held up.
+    // A put takes no credit and is not held up.
     let region = Region::zeroed(64).unwrap();
     let there = node.engine.memory().insert(region, Rights::ALL).unwrap();
     let put = node.ask(Request::Put {
@@ -41,7 +41,7 @@ fn messages_to_oneself_wait_for_credit() {
     });
     node.turn(now);
     assert_eq!(put.outcome(), Some(Ok(Value::Done)));
-    // One that is cancelled while it waits is not delivered.
+    // A message that is cancelled while it waits is not delivered.
     let _ = node.ask(Request::Cancel { completion: Arc::clone(&sent[40]) });
     let mut tags = Vec::new();
     while tags.len() < 59 {
@@ -56,8 +56,8 @@ fn messages_to_oneself_wait_for_credit() {
     assert_eq!(sent[40].outcome(), Some(Err(Failure::Cancelled)));
 }
 
-/// MEM-8.1: what there is credit for goes when the one before it, for which there was none, is
-/// cancelled.
+/// MEM-8.1: a message for which there is credit goes once the message before it, for which there
+/// was none, is cancelled.
 #[test]
 fn who_is_cancelled_holds_up_nobody() {
     let (mut node, _, now) = pair();
@@ -76,7 +76,8 @@ fn who_is_cancelled_holds_up_nobody() {
     assert_eq!(tags, [0, 2]);
 }
 
-/// MEM-1.12: pages of a source that have gone while its message waited for credit are waited for.
+/// MEM-1.12: the node waits for pages of a source that disappeared while their message waited for
+/// credit.
 #[test]
 fn a_source_that_has_gone_again_is_waited_for() {
     let (mut node, _, now) = pair();
@@ -103,7 +104,7 @@ fn a_source_that_has_gone_again_is_waited_for() {
     assert_eq!(arrived, [(1, vec![7; PAGE]), (2, vec![1])]);
 }
 
-/// As over the network: WIND-6.7.
+/// WIND-6.7: as over the network.
 #[test]
 fn message_beyond_all_credit_goes_alone() {
     let (mut node, _, now) = pair();
@@ -121,7 +122,7 @@ fn message_beyond_all_credit_goes_alone() {
     assert_eq!(done, [1, 2, 3]);
 }
 
-/// As over the network: WIND-6.4, WIND-6.3.
+/// WIND-6.4, WIND-6.3: as over the network.
 #[test]
 fn what_can_never_be_taken_fails_at_once() {
     let (mut node, _, now) = pair();
@@ -136,8 +137,8 @@ fn what_can_never_be_taken_fails_at_once() {
     assert_eq!(waiting.iter().filter(|one| one.is_done()).count(), 10);
 }
 
-/// MEM-1.10, MEM-4.6: of a file that was truncated after they were served, too, gets end, each of
-/// them.
+/// MEM-1.10, MEM-4.6: all gets from a file end, even if the file is truncated after they were
+/// served.
 #[test]
 fn gets_of_a_file_that_is_truncated_end() {
     for len in [POST_INLINE, 2 * POST_INLINE] {
@@ -165,7 +166,7 @@ fn gets_of_a_file_that_is_truncated_end() {
                 get
             })
             .collect();
-        // As many as one turn serves.
+        // Serves as many gets as one turn does.
         node.engine.turn(now);
         file.set_len(0).unwrap();
         let begun = now;
@@ -180,7 +181,7 @@ fn gets_of_a_file_that_is_truncated_end() {
     }
 }
 
-/// Some turns' worth, whose bytes are told apart.
+/// Makes a source that takes some turns to move, with bytes that identify their place.
 fn long(node: &mut Node) -> (Region, Registered, Vec<u8>) {
     let len = 3 * LOOPBACK_PER_TURN as usize + 12_345;
     let (region, bytes) =
@@ -196,7 +197,7 @@ fn is_there(region: &Region, bytes: &[u8]) -> bool {
     seen == bytes
 }
 
-/// However much it is, a turn moves only so much, for peers wait for its end.
+/// A turn moves a limited number of bytes, because peers wait for its end.
 #[test]
 fn what_is_long_is_moved_turn_by_turn() {
     let (mut node, _, now) = pair();
@@ -235,7 +236,7 @@ fn what_is_long_is_moved_turn_by_turn() {
         );
         assert!(is_there(&other, &bytes[..bytes.len() / 5000 * 5000]), "{which}");
     }
-    // Nor more of them that are shorter.
+    // The limit also holds for many shorter puts.
     let each = LOOPBACK_PER_TURN / 8;
     let body = || Body::Segment(Segment { len: each, ..here });
     let many: Vec<_> = (0..40)
@@ -249,7 +250,8 @@ fn what_is_long_is_moved_turn_by_turn() {
     assert!(many.iter().all(|put| put.is_done()) && !is_there(&region, &bytes));
 }
 
-/// MEM-4.5, MEM-7.5: what is cancelled in the middle moves no further, and holds up nobody.
+/// MEM-4.5, MEM-7.5: a transfer that is cancelled in the middle moves no further, and holds up no
+/// other.
 #[test]
 fn what_is_long_is_cancelled_in_the_middle() {
     let (mut node, _, now) = pair();
@@ -271,7 +273,7 @@ fn what_is_long_is_cancelled_in_the_middle() {
         offset: 0,
         into: Segment { region: there.slot, offset: 0, len },
     });
-    // In its middle its right is taken.
+    // Takes the right away in the middle of the transfer.
     while !other.load_u64(0).is_ok_and(|word| word != 0) {
         node.engine.turn(now);
     }

@@ -1,4 +1,4 @@
-//! Regions that end or change in the middle of what is done with them.
+//! Regions that end or change in the middle of operations on them.
 
 use super::super::tests::{Node, open, pair, run, step};
 use super::super::{Completion, Failure, Request, Value, tracked};
@@ -56,9 +56,9 @@ fn ends_as(completion: &Completion, refusal: Refusal) {
     assert_eq!(completion.outcome(), Some(Err(Failure::Remote(RmaError::Refused(refusal)))));
 }
 
-/// MEM-1.8: however far a put has come, by copy or received directly into its place, not a byte
-/// changes once the registration has ended, also not if the memory, or the entry, has another by
-/// then.
+/// MEM-1.8: no byte changes after a registration has ended, however far a put has come, by copy or
+/// received directly into its place. This holds even if the memory, or the entry, is registered
+/// again by then.
 #[test]
 fn a_put_into_a_region_that_ends_changes_nothing_afterwards() {
     let mut cut = 0;
@@ -90,7 +90,7 @@ fn a_put_into_a_region_that_ends_changes_nothing_afterwards() {
                 put.is_done()
             });
             if fresh.is_some() {
-                // It may have been whole before, and its sender not know it yet.
+                // The put may have been whole before, and its sender may not know it yet.
                 if put.outcome() != Some(Ok(Value::Done)) {
                     ends_as(&put, Refusal::UnknownKey);
                     cut += 1;
@@ -107,8 +107,8 @@ fn a_put_into_a_region_that_ends_changes_nothing_afterwards() {
     assert!(cut > 10, "{cut} were cut off in the middle");
 }
 
-/// MEM-1.8, MEM-4.6: answers that were under way are not read from the memory any more, and their
-/// requesters are told.
+/// MEM-1.8, MEM-4.6: answers in flight no longer read the memory, and their requesters get an
+/// error.
 #[test]
 fn a_get_from_a_region_that_ends_reads_nothing_afterwards() {
     for at in 0..20 {
@@ -134,8 +134,8 @@ fn a_get_from_a_region_that_ends_reads_nothing_afterwards() {
     }
 }
 
-/// MEM-1.7, MEM-3.8: a right that is taken is missed by what is under way, also if it is given back
-/// before the end.
+/// MEM-1.7, MEM-3.8: a put in flight fails if its right is taken away, even if the right is given
+/// back before the end.
 #[test]
 fn a_right_that_is_taken_for_a_moment_ends_the_put() {
     for scatters in [false, true] {
@@ -174,7 +174,7 @@ fn a_right_that_is_taken_for_a_moment_ends_the_put() {
     }
 }
 
-/// MEM-1.7: a get under way, too.
+/// MEM-1.7: the same holds for a get in flight.
 #[test]
 fn a_get_under_way_ends_with_its_right() {
     let (mut a, mut b, mut now) = pair();
@@ -195,7 +195,7 @@ fn a_get_under_way_ends_with_its_right() {
     assert_eq!(part.outcome(), Some(Ok(Value::Done)), "of pages that still may be read");
 }
 
-/// MEM-1.12: the file shrinks while a put from it is under way.
+/// MEM-1.12: the file shrinks while a put from it is in flight.
 #[test]
 fn a_put_from_a_file_that_is_truncated_ends() {
     let path = std::env::temp_dir().join(format!("oikaze-shrinks-{}", std::process::id()));
@@ -219,7 +219,7 @@ fn a_put_from_a_file_that_is_truncated_ends() {
     let request = Request::Put { to: 1, key: there.key, offset: 0, body, signal: None };
     let (submission, put) = super::super::tracked(request, Some(holder));
     a.engine.submit(submission, now);
-    // As much as one turn sends.
+    // Sends as much as one turn does.
     assert!(a.engine.turn(now).sent > 10);
     file.set_len(4096).unwrap();
     // The thread that looks for the pages takes its time.
@@ -232,7 +232,7 @@ fn a_put_from_a_file_that_is_truncated_ends() {
     assert_eq!(put.outcome(), Some(Err(Failure::Remote(RmaError::Absent))));
 }
 
-/// MEM-1.5: nothing is begun with what is not registered.
+/// MEM-1.5: no operation begins with a region that is not registered.
 #[test]
 fn operations_with_regions_that_are_gone_fail_at_once() {
     let (mut a, mut b, now) = pair();
@@ -244,8 +244,8 @@ fn operations_with_regions_that_are_gone_fail_at_once() {
     assert_eq!(get.outcome(), Some(Err(Failure::Remote(RmaError::DestinationGone))));
 }
 
-/// MEM-1.5, MEM-1.8: what is asked for with a region that is being deregistered is refused when it
-/// is asked for; what was asked for before goes on, also if a fence holds it back.
+/// MEM-1.5, MEM-1.8: a request with a region that is being deregistered is refused at once. Earlier
+/// requests go on, even if a fence holds them back.
 #[test]
 fn nothing_is_begun_with_a_region_that_ends() {
     let (mut a, mut b, mut now) = pair();
@@ -298,7 +298,7 @@ fn nothing_is_begun_with_a_region_that_ends() {
     );
 }
 
-/// MEM-1.5: rows that cannot be written are found before anything is asked for, as a range is.
+/// MEM-1.5: rows that cannot be written are found before the request is sent, as for a range.
 #[test]
 fn a_get_of_a_block_into_what_is_gone_asks_for_nothing() {
     let (mut a, mut b, now) = pair();
@@ -310,15 +310,15 @@ fn a_get_of_a_block_into_what_is_gone_asks_for_nothing() {
     let into = Destination::Rows(rows.into());
     let get = a.ask(Request::GetBlock { from: 1, key: there.key, block: Box::new(block), into });
     a.turn(now);
-    // Without being closed first: only what begins now can know.
+    // The region is not closed first, so only an operation that begins now can notice.
     a.engine.remove_region(mine.slot);
     a.engine.cancel(&first);
     a.turn(now);
     assert_eq!(get.outcome(), Some(Err(Failure::Remote(RmaError::DestinationGone))));
 }
 
-/// MEM-1.8: everything that keeps a region is cut off at once: what is under way, what waits for
-/// the network, what a fence holds back, what goes to ourselves; and nothing else.
+/// MEM-1.8: all operations that keep a region are cut off together: in flight, waiting for the
+/// network, held back by a fence, and to the node itself. No other operation is cut off.
 #[test]
 fn what_keeps_a_region_ends_together() {
     let (mut a, mut b, mut now) = pair();
@@ -344,8 +344,8 @@ fn what_keeps_a_region_ends_together() {
     assert!(bytes(&target).iter().all(|byte| *byte == MINE));
 }
 
-/// A request that is taken back, at whatever moment, leaves no ticket open: there are so many, and
-/// no more (MEM-4.2).
+/// A request that is cancelled at any moment leaves no ticket open, because the number of tickets
+/// is limited (MEM-4.2).
 #[test]
 fn what_is_taken_back_leaves_nothing_behind() {
     for at in 0..6 {
@@ -371,7 +371,7 @@ fn what_is_taken_back_leaves_nothing_behind() {
             assert!(asked.is_done());
         }
         assert_eq!(a.engine.rma.outstanding(), 0, "{at}");
-        // And what is asked then is answered, whatever still comes of the others.
+        // A later request is answered, whatever still arrives for the others.
         let after = self::get(&a, there, into);
         run(&mut a, &mut b, &mut now, |_| after.is_done());
         assert_eq!(
@@ -382,9 +382,9 @@ fn what_is_taken_back_leaves_nothing_behind() {
     }
 }
 
-/// MEM-1.7, MEM-4.6: as many gets as there may be, of which the answers wait for room, end with
-/// their right; those of pages that still may be read do not. (What waits is looked through once
-/// for all of them: each for itself, this would take a million million looks.)
+/// MEM-1.7, MEM-4.6: the maximum number of gets, whose answers wait for room, end with their right.
+/// Gets of pages that may still be read do not end. (One pass over the waiting answers serves all
+/// of them. A pass for each would take a million million steps.)
 #[test]
 fn many_gets_end_with_their_right() {
     const MANY: usize = 60_000;
@@ -395,7 +395,7 @@ fn many_gets_end_with_their_right() {
         node.ask(Request::Get { from: 1, key: there.key, offset: 4096 * (at as u64 % 2), into })
     };
     let all: Vec<_> = (0..MANY).map(|at| get(&a, at)).collect();
-    // Answers are lost on their way, acknowledgements are not.
+    // Answers are lost on their way. Acknowledgements are not.
     a.engine.turn(now);
     while !a.engine.is_settled() {
         now = step(now);
@@ -414,7 +414,7 @@ fn many_gets_end_with_their_right() {
     }
 }
 
-/// The same of gets from oneself, whose answers wait for their turn.
+/// The same for gets from the node itself, whose answers wait for their turn.
 #[test]
 fn many_gets_from_oneself_end_with_their_right() {
     const MANY: usize = 16_000;

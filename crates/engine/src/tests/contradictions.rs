@@ -1,12 +1,12 @@
-//! Peers whose view of shared memory contradicts this node's: the connection ends, and every wait
-//! with it.
+//! Peers whose view of shared memory contradicts this node's view. The connection ends, and every
+//! wait with it.
 
 use super::*;
 use oikaze_protocol::coherence::{Coherence, CoherenceError};
 use oikaze_protocol::limits::{FAILURE_TIME, VAIN_QUESTIONS_MAX};
 use oikaze_protocol::wind::{CloseReason, Nonsense, Refusal};
 
-/// Turns of both until the operation has ended.
+/// Runs turns of both nodes until the operation has ended.
 fn end_of(completion: &Completion, nodes: [&mut Node; 2], now: &mut Time) {
     let begun = *now;
     let [a, b] = nodes;
@@ -16,7 +16,7 @@ fn end_of(completion: &Completion, nodes: [&mut Node; 2], now: &mut Time) {
         a.turn(*now);
         b.turn(*now);
         if !completion.is_done() {
-            // Nothing is on its way: on to the next deadline.
+            // Nothing is in flight, so time advances to the next deadline.
             let next =
                 [&a.engine, &b.engine].iter().filter_map(|engine| engine.next_timeout()).min();
             *now = next.map_or(*now, |next| next.max(*now));
@@ -32,7 +32,7 @@ fn says_nonsense(mut node: Node, peer: Rank, nonsense: Nonsense) {
 #[test]
 fn a_peer_that_refuses_what_is_sound_is_given_up() {
     let (mut a, mut b, mut now) = pair();
-    // A node of a job of three reads three numbers where this one writes two.
+    // A node of a job of three reads three numbers where this node writes two.
     b.engine.coherence = Coherence::new(1, 3);
     let lock = a.ask(Request::Lock(3));
     end_of(&lock, [&mut a, &mut b], &mut now);
@@ -50,7 +50,7 @@ fn a_peer_that_refuses_what_is_sound_is_given_up() {
     assert_eq!(b.engine.take_death(), Some((0, Death::GivenUp(CloseReason::Nonsense))));
 }
 
-/// COH-13.1, COH-13.3: a request that was acknowledged and is not known.
+/// COH-13.1, COH-13.3: a request was acknowledged, and the peer does not know it.
 #[test]
 fn a_peer_that_has_forgotten_a_request_is_given_up() {
     let (mut a, mut b, mut now) = pair();

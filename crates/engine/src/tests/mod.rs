@@ -1,4 +1,4 @@
-//! The engine by itself: turns over a wire in memory, time as the test says.
+//! The engine by itself: turns over a wire in memory, with the test's time.
 
 mod contradictions;
 mod tampered;
@@ -56,18 +56,18 @@ impl Node {
         completion
     }
 
-    /// Ask for what nobody waits for.
+    /// Submits a request that no test waits for.
     pub(super) fn tell(&self, request: Request) {
         self.submissions.push(Submission { request, completion: None, keep: None });
     }
 
-    /// Turn until there is nothing to do at once.
+    /// Runs turns until there is nothing to do at once.
     pub(super) fn turn(&mut self, now: Time) {
         while self.engine.turn(now).more {}
     }
 }
 
-/// Two nodes that are connected, and the time.
+/// Makes two connected nodes. Also returns the time.
 pub(super) fn pair() -> (Node, Node, Time) {
     let (one, other) = (Queue::default(), Queue::default());
     let wire = |to: &Queue, from: &Queue| Wire {
@@ -89,7 +89,7 @@ pub(super) fn step(now: Time) -> Time {
     now + Duration::from_micros(100)
 }
 
-/// Turns of both, until `until` says so at the end of one of `b`'s.
+/// Runs turns of both nodes, until `until` returns `true` after one of `b`'s turns.
 pub(super) fn run(
     a: &mut Node,
     b: &mut Node,
@@ -122,7 +122,7 @@ fn a_peer_with_too_much_in_flight_is_not_dead_to_coherence() {
     assert_eq!(barrier.outcome(), None, "it waits until there is room");
 }
 
-/// WIND-8.9, and what takes it is whole where the link finds it.
+/// WIND-8.9: a message that takes the short way reaches the link in one piece.
 #[test]
 fn a_short_message_in_fragments_takes_the_short_way() {
     let (mut a, mut b, mut now) = pair();
@@ -143,7 +143,7 @@ fn a_short_message_in_fragments_takes_the_short_way() {
     }
 }
 
-/// WIND-5.5: memory that somebody writes all the time is read all the same (MEM-4.7).
+/// WIND-5.5: memory that is written all the time can be read (MEM-4.7).
 #[test]
 fn what_is_written_while_it_is_sent_arrives() {
     const LEN: u64 = 64 << 10;
@@ -188,7 +188,7 @@ fn answers_and_barriers_go_out_when_there_is_room_again() {
     });
     let here_too = a.ask(Request::Barrier);
     a.turn(now);
-    // The requests are on the wire; before they are read the other has filled its connection.
+    // The requests are on the wire. Before they are read, the other node fills its connection.
     let requests = std::mem::take(&mut *open(&b.engine.link_mut().from));
     let puts: Vec<_> = (0..MESSAGES_OF_PROGRAM_MAX).map(|_| b.ask(put(0, here.key))).collect();
     let there_too = b.ask(Request::Barrier);
@@ -243,11 +243,11 @@ fn a_turn_for_news_ends_with_them_and_the_answer_takes_the_acknowledgement_along
         let work = b.engine.turn_for_news(now);
         assert_eq!(b.engine.take_arrived().map(|arrived| arrived.tag), Some(tag));
         if tag < 10 {
-            // Whether somebody answers is still to be learned (WIND-3.8).
+            // The node has not yet learned whether answers come (WIND-3.8).
             b.turn(now);
         } else {
             assert_eq!((work.received, work.sent, work.more), (1, 0, false));
-            // What is left counts as due, whoever asks.
+            // The rest counts as due for every caller.
             assert!(b.engine.has_more() && b.engine.has_due(now) && !b.engine.is_settled());
             assert_eq!(b.engine.next_timeout(), Some(now));
         }
@@ -274,7 +274,7 @@ fn another_look_brings_what_has_come_since_and_is_followed_by_a_whole_turn() {
         assert_eq!(b.engine.take_arrived().map(|arrived| arrived.tag), Some(tag));
         assert_eq!(work.received, 1);
         assert_eq!(b.engine.has_more(), work.sent == 0, "what is left is for the next turn");
-        // Which is a whole one, whatever it is asked for.
+        // The next turn is a whole one, whichever kind is asked for.
         b.engine.look_again(now);
         assert!(!b.engine.has_more());
         while !told.is_done() {
@@ -299,7 +299,7 @@ fn a_turn_for_news_leaves_nothing_that_presses_and_is_followed_by_a_whole_one() 
     );
     a.turn(now);
     assert!(told.is_done());
-    // The link has something more each time: the second turn must see to the rest all the same.
+    // The link has more datagrams each time. The second turn must handle the rest all the same.
     let mut whole = 0;
     for tag in 0..20 {
         let _told = a.ask(message(1, Class::Unordered, tag));
@@ -312,7 +312,7 @@ fn a_turn_for_news_leaves_nothing_that_presses_and_is_followed_by_a_whole_one() 
     }
     assert!(whole >= 20, "{whole}");
     assert!(b.engine.turn_for_news(now).is_idle(), "nothing came");
-    // Nobody answers: what is held back goes when its time has come.
+    // No answer comes, so the delayed acknowledgement is sent at its deadline.
     let told = a.ask(message(1, Class::Ordered, 99));
     a.turn(now);
     b.engine.turn_for_news(now);
@@ -443,7 +443,7 @@ fn what_is_small_goes_while_the_link_takes_no_bulk() {
     assert_eq!(b.engine.take_arrived().map(|arrived| arrived.tag), Some(100_000));
 }
 
-/// An observer may replay a datagram, and from another address.
+/// An observer may replay a datagram, from another address too.
 #[test]
 fn only_what_is_new_tells_by_which_way_a_peer_is_reached() {
     let (mut a, mut b, now) = pair();

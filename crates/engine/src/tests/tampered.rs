@@ -1,9 +1,9 @@
-//! Datagrams that somebody on the way has changed, and sealed again so that nothing is noticed
-//! (WIND-7.6 to 7.8, MEM-4.8): CRC32C keeps out accidents, not an attacker. Payloads may be wrong
-//! then; but nothing panics, and every operation ends, well or with an error.
+//! Datagrams are changed on the way and sealed again, so that no checksum shows the change
+//! (WIND-7.6 to 7.8, MEM-4.8). CRC32C protects against accidents, not against an attacker. Payloads
+//! may then be wrong, but nothing panics, and every operation ends, well or with an error.
 //!
-//! Time is virtual, so that each run is had again by its seed. `make soak` sets `OIKAZE_TAMPERED`
-//! to more runs.
+//! Time is virtual, so that a seed reproduces its run. `make soak` sets `OIKAZE_TAMPERED` to more
+//! runs.
 
 use super::*;
 use oikaze_os::checksum::crc32c;
@@ -12,9 +12,10 @@ use oikaze_protocol::rma::AtomicOp;
 
 const LEN: u64 = 32 << 10;
 const TAG: usize = 4;
-/// Operations begun in a run, by each node.
+/// Number of operations that each node begins in a run.
 const OPERATIONS: usize = 60;
-/// Every operation has ended so long after the last was begun: a few waits for progress in a row.
+/// Time after the last operation began within which every operation ends: a few waits for progress
+/// in a row.
 const BOUND: Duration = FAILURE_TIME.saturating_mul(16);
 
 struct Random(u64);
@@ -27,8 +28,8 @@ impl Random {
     }
 }
 
-/// Change a few bytes of a datagram, and make its seal right again. Handshakes stay as they are:
-/// their seal takes the job's secret.
+/// Changes a few bytes of a datagram and repairs its seal. Handshakes stay as they are, because
+/// their seal needs the job's secret.
 fn tamper(random: &mut Random, datagram: &mut [u8]) {
     let Some(end) =
         datagram.len().checked_sub(TAG).filter(|end| *end > HEADER_LEN && datagram[..8] != [0; 8])
@@ -36,7 +37,7 @@ fn tamper(random: &mut Random, datagram: &mut [u8]) {
         return;
     };
     for _ in 0..=random.below(3) {
-        // Headers and frames more often than payloads.
+        // Changes headers and frames more often than payloads.
         let at = if random.below(4) > 0 {
             8 + random.below((end - 8).min(120))
         } else {
@@ -52,7 +53,7 @@ fn tamper(random: &mut Random, datagram: &mut [u8]) {
     datagram[end..].copy_from_slice(&tag);
 }
 
-/// The objects and operations of each node.
+/// Objects and operations of one node.
 struct Party {
     node: Node,
     key: u64,
@@ -112,13 +113,13 @@ impl Party {
         }
     }
 
-    /// Operations that have not ended.
+    /// Returns the operations that have not ended.
     fn left(&self) -> Vec<&'static str> {
         self.begun.iter().filter(|(_, one)| !one.is_done()).map(|(what, _)| *what).collect()
     }
 }
 
-/// One run: did a connection end, and were datagrams changed?
+/// Runs one seed. Returns `true` if a connection ended, and the number of changed datagrams.
 fn meet(seed: u64) -> (bool, u64) {
     let mut random = Random(seed);
     let (a, b, mut now) = pair();

@@ -19,18 +19,18 @@ pub(crate) struct Wire {
     pub(crate) to: Queue,
     pub(crate) from: Queue,
     pub(crate) full: bool,
-    /// Takes no bulk.
+    /// Set if the wire takes no bulk.
     pub(crate) full_of_bulk: bool,
-    /// Receives as sockets do: equal datagrams in one buffer, scattered if the engine predicts
-    /// them.
+    /// Set if the wire receives as sockets do: equal datagrams in one buffer, scattered if the
+    /// engine predicts them.
     pub(crate) scatters: bool,
-    /// Datagrams that came to their place.
+    /// Number of datagrams that were received directly into their place.
     pub(crate) in_place: usize,
-    /// Datagrams whose way is believed.
+    /// Number of datagrams whose address is trusted.
     pub(crate) of_peers: usize,
-    /// If it has a short way: how many datagrams of bulk have taken it.
+    /// Number of bulk datagrams that took the short way, or `None` if there is none.
     pub(crate) short_way: Option<usize>,
-    /// Its first byte is another one whenever something is sent.
+    /// Region whose first byte changes whenever a datagram is sent.
     pub(crate) changing: Option<Region>,
 }
 
@@ -38,8 +38,8 @@ pub(crate) struct Wire {
 const BUFFER: usize = 64 << 10;
 
 impl Wire {
-    /// One run of equal datagrams, as the kernel joins them, with the first payloads where they are
-    /// predicted to belong.
+    /// Delivers one run of equal datagrams, as the kernel joins them, with the first payloads in
+    /// their predicted places.
     fn run(&mut self, sink: &mut dyn Sink, run: &[Vec<u8>]) {
         let arrivals = |sink: &mut dyn Sink, some: &[Vec<u8>]| {
             some.iter().for_each(|bytes| sink.take(Arrival::new(address(0), bytes)));
@@ -49,7 +49,7 @@ impl Wire {
         };
         let Some(stride) = run.first().map(Vec::len).filter(|len| *len == head + payload + tag)
         else {
-            // It has been written to all the same.
+            // The place has been written to all the same.
             (0..place.len() / payload)
                 .for_each(|slot| place.fill(slot * payload, &vec![0x33; payload]));
             return arrivals(sink, run);
@@ -76,7 +76,7 @@ impl Wire {
     }
 }
 
-/// By its header.
+/// Returns `true` for a datagram whose header names the bulk lane.
 fn is_bulk(datagram: &[u8]) -> bool {
     View::parse(datagram).is_ok_and(|view| view.header().lane() == Lane::Bulk)
 }
@@ -121,7 +121,7 @@ impl Link for Wire {
     }
     fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
         let burst: Vec<Vec<u8>> = open(&self.from).drain(..).collect();
-        // There are two nodes: whoever is not us has sent it, and the address tells only that.
+        // There are two nodes, and the address only says that the other node has sent the datagram.
         burst.iter().for_each(|bytes| take(Arrival::new(address(0), bytes)));
         Ok(burst.len())
     }

@@ -1,4 +1,4 @@
-//! Round trips, and damaged bytes of every kind.
+//! Round trips of frames, and damaged bytes of every kind.
 
 use super::*;
 use crate::limits::{ACK_RANGES_MAX, HEAD_MAX, REFUSALS_MAX};
@@ -150,7 +150,7 @@ fn datagram(plains: &[Plain], bulk: Option<(Fragment, &[u8])>) -> Vec<u8> {
     bytes.split_off(3)
 }
 
-/// Reads everything there is to read; nothing may panic.
+/// Reads everything that there is to read, without a panic.
 fn read_all(bytes: &[u8]) -> usize {
     let Ok(view) = View::parse(bytes) else { return 0 };
     let _ = view.sender();
@@ -173,7 +173,7 @@ fn read_all(bytes: &[u8]) -> usize {
 }
 
 proptest! {
-    /// WIRE-2, WIRE-4: what was written is read (WIRE-1.1, 2.3, 3.1, WIRE-4.1 to 4.7).
+    /// WIRE-2, WIRE-4: frames are read as they were written (WIRE-1.1, 2.3, 3.1, WIRE-4.1 to 4.7).
     #[test]
     fn round_trip(plains in prop::collection::vec(plain(), 0..12), low in any::<u32>(), offset in any::<u64>(), len in 0..2000usize) {
         let payload: Vec<u8> = (0..len).map(|n| n as u8).collect();
@@ -202,7 +202,7 @@ proptest! {
         prop_assert_eq!(View::parse(&longer).unwrap_err(), Malformed::Trailing);
     }
 
-    /// WIRE-2.6: whatever the bytes, reading them is safe.
+    /// WIRE-2.6: reading any bytes is safe.
     #[test]
     fn mutated(plains in prop::collection::vec(plain(), 0..6), at in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8)) {
         let mut bytes = datagram(&plains, None);
@@ -302,7 +302,7 @@ fn frames_out_of_place() {
     let refuse = Refuse { rank: 0, misfit: Misfit::Rank, mine: 0, yours: 0, incarnation: 0 };
     let refuse_in_data = build(5, SealKind::EndToEnd, &|b| b.refuse(&refuse));
     assert_eq!(View::parse(&refuse_in_data).unwrap().frames().next(), Some(Err(Malformed::Frame)));
-    // WIRE-5.4: the handshake's seal and no other for connection 0, and the other way round.
+    // WIRE-5.4: connection 0 has the handshake's seal, and no other connection has it.
     assert_eq!(
         View::parse(&build(0, SealKind::EndToEnd, &|b| b.ping())).unwrap_err(),
         Malformed::Header
@@ -311,7 +311,7 @@ fn frames_out_of_place() {
         View::parse(&build(5, SealKind::Handshake, &|b| b.ping())).unwrap_err(),
         Malformed::Header
     );
-    // WIRE-2.7: data goes by either lane, handshakes by the small one.
+    // WIRE-2.7: data goes by either lane, and handshakes by the small one.
     let by_bulk = |b: &mut Builder<'_>| b.flag(Flags::BULK_LANE);
     assert_eq!(
         View::parse(&build(5, SealKind::EndToEnd, &by_bulk)).unwrap().header().lane(),
@@ -327,8 +327,8 @@ fn frames_out_of_place() {
     );
 }
 
-/// WIRE-1.3, WIRE-2.1, 2.4, 2.5 and 2.6, WIRE-3.1 and 3.2: what has no meaning is malformed, field
-/// by field.
+/// WIRE-1.3, WIRE-2.1, 2.4, 2.5 and 2.6, WIRE-3.1 and 3.2: field by field, values without meaning
+/// are malformed.
 #[test]
 fn fields_without_meaning() {
     let good = |payload: &[u8]| {
@@ -384,7 +384,7 @@ fn without_ranges_there_is_no_largest_number() {
     builder.acknowledge(core::iter::empty(), Told::default(), &[]);
     builder.finish(None);
     bytes.extend([0; 4]);
-    // The frame begins at 24: its largest number at 28, the first `below` at 60.
+    // The frame begins at 24. Its largest number is at 28, and the first `below` at 60.
     for (at, value) in [(28, 0), (28, 1), (60, 1)] {
         let mut bytes = bytes.clone();
         bytes[at] = value;
@@ -396,7 +396,7 @@ fn without_ranges_there_is_no_largest_number() {
     }
 }
 
-/// WIND-3.1: what must be acknowledged.
+/// WIND-3.1: frames that must be acknowledged.
 #[test]
 fn what_elicits_an_acknowledgement() {
     let (number, class, credited, head) = (1, Class::Ordered, false, &[][..]);

@@ -1,4 +1,5 @@
-//! Two engines that exchange pages, step by step, and what is left if one of them ends in between.
+//! Two engines that exchange pages step by step, and the state that is left if one of them ends in
+//! between.
 
 mod descriptors;
 
@@ -21,10 +22,10 @@ struct Place {
 }
 
 impl Place {
-    /// Pages that change place; every one of them begins with this word.
+    /// Makes a region of pages to exchange, each of which begins with this word.
     fn new(node: &mut Node, word: u64) -> Option<Place> {
         let Some(unit) = huge_page() else {
-            // Not by print, which the test harness keeps to itself.
+            // The test harness captures the output of `print`.
             let _ = writeln!(std::io::stdout(), "\nskipped: there are no huge pages here");
             return None;
         };
@@ -41,7 +42,7 @@ impl Place {
             .for_each(|at| self.region.store_u64(at, word).unwrap());
     }
 
-    /// The word that all pages of each unit begin with.
+    /// Returns the word at the beginning of all pages of each unit.
     fn words(&self) -> [u64; UNITS as usize] {
         core::array::from_fn(|index| {
             let first = index as u64 * self.unit;
@@ -56,7 +57,7 @@ impl Place {
         })
     }
 
-    /// All of it with all of that.
+    /// Returns a request to exchange all of this region with all of `there`.
     fn swap_with(&self, there: &Place, at: Rank) -> Request {
         let (key, own) = (there.registered.key, self.registered.slot);
         self.region.leave_file();
@@ -80,8 +81,8 @@ fn two() -> Option<(Two, Place, Place)> {
 const ONES: [u64; UNITS as usize] = [1; UNITS as usize];
 const TWOS: [u64; UNITS as usize] = [2; UNITS as usize];
 
-/// MEM-20.1: what is in reach of others afterwards is what is behind the region now, also for puts
-/// that come through the ring.
+/// MEM-20.1: afterwards peers reach the pages that are behind the region now, also by puts through
+/// the ring.
 #[test]
 fn both_have_what_the_other_had_and_peers_reach_it() {
     let Some((mut two, here, there)) = two() else { return };
@@ -101,11 +102,11 @@ fn both_have_what_the_other_had_and_peers_reach_it() {
     assert!(!here.region.pages_are_locked() && !there.region.pages_are_locked());
 }
 
-/// MEM-20.5: whoever ends, and whenever, the other one has one content or the other, whole, and is
-/// not kept waiting.
+/// MEM-20.5: whichever node ends, and whenever, the other node has one whole content and does not
+/// wait.
 #[test]
 fn whoever_ends_in_between_the_other_one_has_one_content() {
-    // How many turns each has before one of them ends, in this order.
+    // Number of turns of each node before one of them ends, in this order.
     for (turns, first_ends) in
         [(0, false), (1, false), (2, false), (3, false), (0, true), (1, true), (2, true), (3, true)]
     {
@@ -146,12 +147,12 @@ fn whoever_ends_in_between_the_other_one_has_one_content() {
     }
 }
 
-/// MEM-20.5: an owner that is given up while it lives, stopped anywhere between the question and
-/// its *swapped*, goes on some time: whatever it had done, no page is behind both regions then.
+/// MEM-20.5: an owner is given up while it is stopped between the question and its *swapped*, and
+/// goes on later. Whatever it had done, no page is then behind both regions.
 #[test]
 fn who_is_given_up_in_between_and_goes_on_shares_no_pages() {
-    // The peer ends at three points: before it has done anything, after it has named its pages, and
-    // after it has taken the others.
+    // The peer stops at three points: before it has done anything, after it has named its pages,
+    // and after it has taken the other pages.
     for done in 0..3 {
         let Some((mut two, here, there)) = two() else { return };
         let asked = two.a.ask(here.swap_with(&there, 1));
@@ -163,7 +164,8 @@ fn who_is_given_up_in_between_and_goes_on_shares_no_pages() {
         let offer = hear(owner, false, number).unwrap();
         let pages = offer.pages.clone();
         if done > 0 {
-            // That it sleeps in between, and is woken more than once, is said in the same place.
+            // The same line carries wakeups, as if the owner slept in between and were woken more
+            // than once.
             (0..100).for_each(|_| owner.pair.line.wake());
             say(owner, ANSWER, [number, 0, 0], &lock.pages(0).unwrap().until(pages.len)).unwrap();
         }
@@ -198,8 +200,8 @@ fn who_is_given_up_in_between_and_goes_on_shares_no_pages() {
     }
 }
 
-/// MEM-20.2, MEM-20.3: what may not be, or not now, is said to be done without a page; the copy
-/// that follows finds out why.
+/// MEM-20.2, MEM-20.3: an exchange that is not allowed, or not now, is reported as done without a
+/// page. The copy that follows finds the cause.
 #[test]
 fn what_cannot_be_exchanged_is_told() {
     let Some((mut two, here, there)) = two() else { return };
@@ -233,7 +235,7 @@ fn what_cannot_be_exchanged_is_told() {
         assert_eq!(ask(&mut two, &|_| ()), Ok(Value::Done));
     }
     two.b.engine.set_rights(slot, None, Rights::ALL).unwrap();
-    // Somebody else is at it, at either end.
+    // Another exchange holds the pages, at either end.
     for region in [&here.region, &there.region] {
         let lock = region.lock_pages().unwrap();
         assert_eq!(ask(&mut two, &|_| ()), Ok(Value::Done));
@@ -243,8 +245,8 @@ fn what_cannot_be_exchanged_is_told() {
     assert_eq!(ask(&mut two, &|_| ()), Ok(Value::Swapped(UNITS * here.unit)));
 }
 
-/// MEM-20.4: a local peer that has mapped the region reaches it no more by itself, and gets it no
-/// more.
+/// MEM-20.4: a local peer that has mapped the region no longer reaches it by itself, and cannot map
+/// it again.
 #[test]
 fn who_has_mapped_the_region_is_shut_out() {
     let Some((mut two, here, there)) = two() else { return };
@@ -264,7 +266,7 @@ fn who_has_mapped_the_region_is_shut_out() {
     assert_eq!((here.words(), there.words()), (TWOS, ONES));
 }
 
-/// A local peer whose socket message is invalid or carries no pages is a local peer no more, and no
+/// A peer whose socket message is invalid or carries no pages is no longer a local peer, and no
 /// page has changed.
 #[test]
 fn nonsense_in_the_socket_ends_the_pair() {
@@ -290,8 +292,8 @@ fn nonsense_in_the_socket_ends_the_pair() {
     said(OFFER_LEN + 1, ANSWER, true, 4096);
 }
 
-/// MEM-20.3: a region that cannot take one piece more is not asked with, and is not given from:
-/// that is known before anything is said of it.
+/// MEM-20.3: a region that cannot take one more piece neither asks for an exchange nor gives pages.
+/// The node knows this before it sends anything.
 #[test]
 fn who_cannot_take_neither_asks_nor_answers() {
     let Some((mut two, here, there)) = two() else { return };
@@ -314,8 +316,8 @@ fn who_cannot_take_neither_asks_nor_answers() {
     assert!(!pieces.region.pages_are_locked());
 }
 
-/// A region of as many pieces as there may be, every second unit being one of elsewhere; and the
-/// offset of a unit that cannot be another one, which begins with 7.
+/// Makes a region of the maximum number of pieces, in which every second unit comes from
+/// `elsewhere`. Returns the offset of a unit that cannot be replaced and begins with 7.
 fn in_pieces(node: &mut Node, elsewhere: &Place) -> (Place, u64) {
     const PLACES: usize = 300;
     let unit = elsewhere.unit;
@@ -334,7 +336,7 @@ fn in_pieces(node: &mut Node, elsewhere: &Place) -> (Place, u64) {
     (Place { region, registered, unit }, free)
 }
 
-/// MEM-20.3: a region that is torn is nobody's to reach, under whatever number and by whatever way.
+/// MEM-20.3: no peer reaches a torn region, under any number and over any transport.
 #[test]
 fn who_is_torn_grants_nothing_any_more() {
     let Some((mut two, here, there)) = two() else { return };
@@ -362,7 +364,7 @@ fn who_is_torn_grants_nothing_any_more() {
     assert_eq!(there.words(), ONES);
 }
 
-/// MEM-20.5: what is being deregistered changes no more.
+/// MEM-20.5: a region that is being deregistered does not change any more.
 #[test]
 fn a_closed_region_asks_for_nothing() {
     let Some((mut two, here, there)) = two() else { return };
@@ -373,7 +375,7 @@ fn a_closed_region_asks_for_nothing() {
 }
 
 /// Requests and answers of a local peer are stored side by side, each up to the maximum number in
-/// progress.
+/// flight.
 #[test]
 fn as_many_may_be_under_way_in_each_direction() {
     let Some((mut two, here, _there)) = two() else { return };

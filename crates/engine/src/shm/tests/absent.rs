@@ -1,4 +1,4 @@
-//! Records that meet absent pages wait in their ring (MEM-1.13).
+//! Records that find absent pages wait in their ring (MEM-1.13).
 
 use super::*;
 use oikaze_os::memory::Disk;
@@ -6,7 +6,7 @@ use oikaze_protocol::limits::{PAGE, PRESENT_PAUSE_MAX, PRESENT_TIME};
 
 const LEN: usize = 16 * PAGE;
 
-/// B's pages 4 to 7 are on a disk that brings what the test says.
+/// Makes a region of node B whose pages 4 to 7 are on a disk, from which the test brings them.
 fn with_a_disk() -> (Two, Region, u64, Disk) {
     let mut two = Two::new();
     let (region, disk) = Region::staged(LEN).unwrap();
@@ -134,8 +134,8 @@ fn a_dead_one_is_not_waited_for() {
     assert_eq!(b.engine.take_death(), Some((0, Death::Ended)));
 }
 
-/// MEM-1.12: pages of a source that have gone again before there was room for them are fetched, and
-/// sent then.
+/// MEM-1.12: pages of a source that disappeared before there was room for them are fetched, and
+/// then sent.
 #[test]
 fn a_source_that_has_gone_again_is_waited_for() {
     let mut two = Two::new();
@@ -164,7 +164,7 @@ fn a_source_that_has_gone_again_is_waited_for() {
     assert_eq!(bytes, vec![5; LEN]);
 }
 
-/// MEM-1.12: nothing is done for it before its time.
+/// MEM-1.12: the node does nothing for a waiting source before its time.
 #[test]
 fn who_waits_for_a_source_sleeps() {
     for len in [PAGE, LEN] {
@@ -195,7 +195,7 @@ fn who_waits_for_a_source_sleeps() {
     }
 }
 
-/// MEM-1.12: one that is cancelled is not waited for.
+/// MEM-1.12: the node does not wait for a cancelled message.
 #[test]
 fn a_source_that_nobody_wants_any_more_holds_up_nobody() {
     let mut two = Two::new();
@@ -216,8 +216,8 @@ fn a_source_that_nobody_wants_any_more_holds_up_nobody() {
     );
 }
 
-/// MEM-1.12: what has gone of a source after it was put in is nobody's business any more; a source
-/// may be longer than memory.
+/// MEM-1.12: pages of a source that disappear after they were put into the ring do not matter. A
+/// source may be longer than memory.
 #[test]
 fn of_a_long_source_only_what_is_put_in_need_be_there() {
     const LONG: usize = 2 * RING_BYTES;
@@ -230,13 +230,13 @@ fn of_a_long_source_only_what_is_put_in_need_be_there() {
     let asked = two.a.ask(Request::Put { to: 1, key: there.key, offset: 0, body, signal: None });
     let now = two.now;
     two.a.turn(now);
-    // The first piece lies in the ring.
+    // The first piece is in the ring.
     disk.evict(0..(RECORD_BODY / PAGE) as u64);
     (0..100).for_each(|_| two.turn());
     assert_eq!((asked.outcome(), disk.take_wanted()), (Some(Ok(Value::Done)), vec![]));
 }
 
-/// MEM-1.12: so it is if they have gone while a fence held the operation back.
+/// MEM-1.12: the same holds for pages that disappear while a fence holds the operation back.
 #[test]
 fn a_source_that_has_gone_behind_a_fence_is_waited_for() {
     let mut two = Two::new();
@@ -260,7 +260,7 @@ fn a_source_that_has_gone_behind_a_fence_is_waited_for() {
     assert_eq!(bytes_at(&there, 0, LEN), vec![5; LEN]);
 }
 
-/// MEM-1.12: a destination likewise; it is waited for.
+/// MEM-1.12: the node also waits for pages of a destination.
 #[test]
 fn a_destination_that_has_gone_behind_a_fence_is_waited_for() {
     let mut two = Two::new();

@@ -1,10 +1,10 @@
-//! A local peer whose side of the rings the test writes: nonsense, and more than is its due.
+//! A local peer whose side of the rings the test writes. It writes nonsense, and more than it may.
 
 use super::*;
 use oikaze_protocol::limits::{MESSAGE_MAX, PAGE};
 use std::os::unix::fs::FileExt;
 
-/// MEM-16.2: nonsense in the ring ends this pair, with an error, and nothing else.
+/// MEM-16.2: nonsense in the ring ends this pair with an error, and has no other effect.
 #[test]
 fn a_damaged_ring_ends_its_pair() {
     let strange: [&dyn Fn(&mut Pair); 8] = [
@@ -22,17 +22,18 @@ fn a_damaged_ring_ends_its_pair() {
         },
         // A head longer than its record.
         &|pair| put(pair, Heading { head: 60, ..Heading::plain(RecordKind::Whole, 0) }, &[]),
-        // It has read what was never written.
+        // The peer has read records that were never written.
         &|pair| pair.inward.settle(1 << 40),
-        // It has taken a message, and refused one that there never was: what becomes of the first
-        // is not forgotten.
+        // The peer has taken a message, and refused one that never existed. The outcome of the
+        // first is not forgotten.
         &|pair| {
             let heading = pair.inward.peek().unwrap().unwrap();
             let end = pair.inward.pass(heading);
             pair.inward.refuse(1, Refusal::NoRoom).unwrap();
             pair.inward.settle(end);
         },
-        // MEM-16.6: more than it may send before it is read, at once and one after another.
+        // MEM-16.6: more messages than the peer may send before they are read, at once and one
+        // after another.
         &|pair| begin(pair, MESSAGE_MAX + 1),
         &|pair| {
             let (heading, head) = whole();
@@ -50,15 +51,15 @@ fn a_damaged_ring_ends_its_pair() {
         assert_eq!(a.engine.take_death(), Some((1, Death::Damaged)));
         let lost = Some(Err(Failure::PeerLost { peer: 1, death: Death::Damaged }));
         assert_eq!(waiting.outcome(), lost);
-        // Though the connection was not even open: nothing goes over the network instead.
+        // The connection was not even open, and nothing goes over the network instead.
         let late = a.ask(send(Class::Ordered, 1, Body::Empty));
         a.turn(Time(4));
         assert_eq!(late.outcome(), lost);
     }
 }
 
-/// MEM-16.2: also while nothing but a message longer than the ring is under way, of which no record
-/// is settled by itself.
+/// MEM-16.2: the same holds while only a message longer than the ring is in flight, none of whose
+/// records is settled by itself.
 #[test]
 fn a_position_that_cannot_be_is_noticed_in_the_middle_of_a_long_message() {
     let (mut a, mut hostile) = facing_a_hostile_one();
@@ -72,13 +73,14 @@ fn a_position_that_cannot_be_is_noticed_in_the_middle_of_a_long_message() {
     assert_eq!(long.outcome(), Some(Err(Failure::PeerLost { peer: 1, death: Death::Damaged })));
 }
 
-/// MEM-16.2: who asks for ever and never reads an answer does not fill this node's memory.
+/// MEM-16.2: a peer that asks for ever and never reads an answer does not fill this node's memory.
 #[test]
 fn questions_whose_answers_are_not_read_are_bounded() {
     let (mut a, mut hostile) = facing_a_hostile_one();
     let mut now = Time(1);
     let mut death = None;
-    // An answer takes a record, too: two rings full of them, and as many as may wait.
+    // An answer takes a record, too. The test sends two rings full of them, and as many as may
+    // wait.
     for _ in 0..4 * RING_BYTES / RECORD_STEP {
         let ask = hostile
             .outward
@@ -93,9 +95,9 @@ fn questions_whose_answers_are_not_read_are_bounded() {
     assert_eq!(death, Some((1, Death::Damaged)));
 }
 
-/// MEM-18.6: who is in the middle of reaching a region for ever, or says so, is waited for as long
-/// as the failure time. (The first region that is given has the first line, and 1 is its name in a
-/// thread's mark.)
+/// MEM-18.6: a peer that stays in the middle of an access to a region for ever, or claims to, is
+/// given up after the failure time. (The first region that is handed out has the first line, and
+/// its name in a thread's mark is 1.)
 #[test]
 fn who_never_leaves_a_region_is_given_up() {
     let (mut a, mut hostile, memory) = facing_a_hostile_one_and_its_memory();

@@ -5,7 +5,7 @@ use crate::{Arrived, Engine};
 use oikaze_os::net::Link;
 use oikaze_protocol::coherence::Pages;
 
-/// A message that is in a ring, or was taken out together with one before.
+/// Returns a message that is in a ring, or that was taken out together with an earlier one.
 fn take_fast<L: Link, P: Pages>(
     engine: &mut Engine<L, P>,
     from: Option<Rank>,
@@ -15,9 +15,8 @@ fn take_fast<L: Link, P: Pages>(
     engine.hand_out()
 }
 
-/// MEM-16.9: messages that go by the fast path, and those that do not, arrive in the order in which
-/// they were sent, each once, in whichever way they are taken; each is settled when it was taken,
-/// not before.
+/// MEM-16.9: messages on the fast path and other messages arrive once, in the order in which they
+/// were sent, however they are taken. Each is settled when it is taken, not before.
 #[test]
 fn messages_that_takes_the_fast_path_and_others_keep_their_order() {
     let mut two = Two::new();
@@ -70,8 +69,8 @@ fn messages_that_takes_the_fast_path_and_others_keep_their_order() {
     assert!(asked.iter().all(|asked| asked.outcome() == Some(Ok(Value::Done))));
 }
 
-/// MEM-16.9, MEM-15.3: a flush waits for what went by the fast path, and who is promised to be told
-/// of its end is told then; a fence that holds something back lets nothing past.
+/// MEM-16.9, MEM-15.3: a flush waits for messages on the fast path, and reports their end at that
+/// time. A fence that holds something back lets no message past.
 #[test]
 fn flushes_and_fences_count_what_takes_the_fast_path() {
     let mut two = Two::new();
@@ -105,8 +104,8 @@ fn flushes_and_fences_count_what_takes_the_fast_path() {
     assert_eq!(late.outcome(), Some(Ok(Value::Done)));
 }
 
-/// MEM-16.9, MEM-16.6: nothing overtakes what waits for credit, or a long body that is under way;
-/// and what was read by the fast path gives its credit back.
+/// MEM-16.9, MEM-16.6: no message overtakes one that waits for credit, or a long body in flight.
+/// Messages that were read by the fast path return their credit.
 #[test]
 fn what_takes_the_fast_path_waits_its_turn() {
     let mut two = Two::new();
@@ -114,7 +113,8 @@ fn what_takes_the_fast_path_waits_its_turn() {
     two.a.turn(two.now);
     assert_eq!(two.a.engine.send_fast(1, Class::Ordered, 1, b"past it"), None);
     assert_eq!(two.outcome(&long), Ok(Value::Done));
-    // Its credit is not given back before it is read; then all may be used again and again.
+    // The credit of the message is returned only after it is read. Afterwards all credit is used
+    // again and again.
     let read = two.b.engine.take_arrived().unwrap();
     two.b.tell(Request::Consumed { from: 0, messages: 1, bytes: read.body.len() as u64 });
     two.turn();
@@ -131,7 +131,7 @@ fn what_takes_the_fast_path_waits_its_turn() {
     }
 }
 
-/// MEM-16.9: the turn is never far, whatever goes past it.
+/// MEM-16.9: a turn is due after some messages, whatever bypasses it.
 #[test]
 fn after_some_messages_that_takes_the_fast_path_a_look_is_due() {
     let mut two = Two::new();
@@ -149,7 +149,8 @@ fn after_some_messages_that_takes_the_fast_path_a_look_is_due() {
     );
 }
 
-/// MEM-16.7: of what went directly to a local peer that has ended, what it had taken is done.
+/// MEM-16.7: when a local peer ends, messages on the fast path that it had taken are done, and the
+/// others fail.
 #[test]
 fn what_takes_the_fast_path_to_one_that_ends_is_told_apart() {
     let Two { mut a, mut b, now } = Two::new();
@@ -169,8 +170,8 @@ fn what_takes_the_fast_path_to_one_that_ends_is_told_apart() {
     assert_eq!(a.engine.send_fast(1, Class::Ordered, 3, &[]), None);
 }
 
-/// MEM-16.7, MEM-16.9: a full ring of the shortest messages is read to its end, whatever goes
-/// by the fast path meanwhile.
+/// MEM-16.7, MEM-16.9: a full ring of the shortest messages is read to its end, whatever takes the
+/// fast path meanwhile.
 #[test]
 fn what_a_dead_one_left_is_read_while_others_takes_the_fast_path() {
     let Two { mut a, mut b, now } = Two::new();
@@ -190,7 +191,7 @@ fn what_a_dead_one_left_is_read_while_others_takes_the_fast_path() {
     assert_eq!(read_to_the_end(&mut a, now, taken_from), (left, (1, Death::Ended)));
 }
 
-/// A node with two local peers, whose sides of the rings the test writes.
+/// Makes a node with two local peers, whose sides of the rings the test writes.
 fn between_two() -> (Node, [Pair; 2]) {
     let [(mine, one), (too, other)] = [(); 2].map(|()| Pair::both().unwrap());
     (Node::with_local_peers(0, 3, Wire::default(), vec![(1, mine), (2, too)]), [one, other])
@@ -201,8 +202,8 @@ fn say(pair: &mut Pair, times: usize) {
     (0..times).for_each(|_| put(pair, heading, &[Part::Bytes(&head)]));
 }
 
-/// MEM-16.9: turns leave the ring to a thread that takes its messages by the fast path; others they
-/// empty, also of one to whom much goes by the fast path.
+/// MEM-16.9: turns leave a ring to a thread that takes its messages by the fast path. They empty
+/// other rings, also of a peer to which many messages go by the fast path.
 #[test]
 fn turns_spare_the_ring_that_is_taken_from_and_no_other() {
     let (mut node, [mut one, mut other]) = between_two();
@@ -218,8 +219,8 @@ fn turns_spare_the_ring_that_is_taken_from_and_no_other() {
     assert_eq!((of(1), of(2)), (RECORDS_BETWEEN, 20));
 }
 
-/// MEM-16.9: who takes from whomever takes from each in turn, whatever it sends between; of those
-/// who send many, some together.
+/// MEM-16.9: a reader of messages from any peer takes from each peer in turn, whatever arrives in
+/// between. From peers that send many, it takes some together.
 #[test]
 fn fast_path_messages_of_two_are_taken_in_turn() {
     for (sends_many, together) in [(false, 1), (true, FAST_BATCH_MAX)] {
@@ -235,8 +236,8 @@ fn fast_path_messages_of_two_are_taken_in_turn() {
     }
 }
 
-/// MEM-16.9: what was taken together with a message that somebody waited for is the next that is
-/// read, by whomever; no message passes another.
+/// MEM-16.9: messages that were taken together with an awaited one are the next to be read, by any
+/// reader. No message passes another.
 #[test]
 fn messages_taken_ahead_are_read_next() {
     let mut two = Two::new();
@@ -269,7 +270,7 @@ fn a_ring_that_is_over_has_no_records() {
     assert!(!channels.have_records());
 }
 
-/// MEM-16.9: there is nothing to refuse in it.
+/// MEM-16.9: a message on the fast path cannot be refused.
 #[test]
 fn who_refuses_what_takes_the_fast_path_is_damaged() {
     let (mut node, mut pair) = facing_a_hostile_one();
@@ -281,8 +282,8 @@ fn who_refuses_what_takes_the_fast_path_is_damaged() {
     assert!(!node.engine.is_local_peer(1));
 }
 
-/// MEM-16.5: a turn that hears the bell in place of the thread that sleeps says so, once: the
-/// local peer believes that thread awake.
+/// MEM-16.5: a turn that reads the wakeup in place of a sleeping thread says so once, because the
+/// local peer believes that this thread is awake.
 #[test]
 fn who_hears_the_bell_for_a_sleeper_tells() {
     let mut two = Two::new();
@@ -298,7 +299,7 @@ fn who_hears_the_bell_for_a_sleeper_tells() {
     assert_eq!(two.b.engine.take_arrived().map(|arrived| arrived.tag), Some(1));
 }
 
-/// MEM-16.5: also where it is heard beside memory that has come.
+/// MEM-16.5: the same holds if memory arrives together with the wakeup.
 #[test]
 fn who_hears_the_bell_beside_a_gift_tells() {
     let mut two = Two::new();

@@ -12,7 +12,7 @@ fn gift(key: u64, line: u32) -> Vec<u8> {
     said
 }
 
-/// Without the descriptor that comes with either.
+/// Returns a question without the descriptor that belongs to it.
 fn question(number: u64) -> Vec<u8> {
     let mut said = b"swap".to_vec();
     said.extend([number, 5, 0, 0, 4096].into_iter().flat_map(u64::to_le_bytes));
@@ -23,7 +23,7 @@ fn tell(pair: &mut Pair, heading: Heading, word: u64) {
     put(pair, heading, &[Part::Bytes(&word.to_le_bytes())]);
 }
 
-/// The records that have come to the test's side, and the word in each.
+/// Takes the records that have arrived at the test's side. Returns each with its word.
 fn take_all(pair: &mut Pair) -> Vec<(Heading, u64)> {
     let mut taken = Vec::new();
     while let Ok(Some(heading)) = pair.inward.peek() {
@@ -41,12 +41,12 @@ fn has_its_local_peer(node: &Node) -> bool {
 }
 
 /// MEM-18.1: the region is reached through the ring, and its owner may use the line for another
-/// one.
+/// region.
 #[test]
 fn a_region_that_came_without_its_descriptor_is_done_without() {
     let (mut node, mut other) = facing_a_hostile_one();
     let given = Region::shared(4096).unwrap();
-    // However many: there are few lines.
+    // More regions than there are lines.
     for key in 0..3 * GRANTS as u64 {
         let asked = node.ask(Request::Map { at: 1, key });
         node.turn(Time(1));
@@ -60,7 +60,7 @@ fn a_region_that_came_without_its_descriptor_is_done_without() {
     assert!(has_its_local_peer(&node));
 }
 
-/// MEM-20.3: nothing changes place, and who asked is told so.
+/// MEM-20.3: no pages are exchanged, and the asking peer learns it.
 #[test]
 fn an_exchange_whose_pages_came_without_their_descriptor_is_declined() {
     let (mut node, mut other) = facing_a_hostile_one();
@@ -73,8 +73,8 @@ fn an_exchange_whose_pages_came_without_their_descriptor_is_declined() {
     assert!(has_its_local_peer(&node));
 }
 
-/// MEM-20.5: but who has given its pages away and had none for them, and cannot know what the other
-/// one has by now, trusts it no more.
+/// MEM-20.5: a node that has given its pages away and got none for them cannot know the peer's
+/// pages, and no longer trusts the peer.
 #[test]
 fn what_nobody_says_ends_a_local_peer() {
     for said in [

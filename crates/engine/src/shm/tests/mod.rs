@@ -1,4 +1,4 @@
-//! Two engines whose messages go through rings, turn by turn; the connection beside them is a wire
+//! Two engines whose messages go through rings, turn by turn. The connection beside them is a wire
 //! in memory.
 
 mod absent;
@@ -31,7 +31,7 @@ pub(crate) struct Two {
 }
 
 impl Two {
-    /// Connected, with rings.
+    /// Makes two connected nodes with rings.
     pub fn new() -> Two {
         let (one, other) = Pair::both().unwrap();
         Two::with(one, other)
@@ -83,8 +83,8 @@ fn send(class: Class, tag: u64, body: Body) -> Request {
     Request::Send { to: 1, class, tag, body }
 }
 
-/// A node with one local peer, whose side of the rings the test writes: its memory, but another
-/// line.
+/// Makes a node with one local peer, whose side of the rings the test writes. The test has the
+/// peer's memory, but another line.
 pub(crate) fn facing_a_hostile_one() -> (Node, Pair) {
     let (node, hostile, _) = facing_a_hostile_one_and_its_memory();
     (node, hostile)
@@ -103,7 +103,7 @@ fn put(pair: &mut Pair, heading: Heading, parts: &[Part<'_>]) {
     assert!(pair.outward.put(heading, parts).is_ok());
 }
 
-/// The heading and head of a user's message in one record.
+/// Returns heading and head of a user's message in one record.
 fn whole() -> (Heading, Vec<u8>) {
     let head = Operation::User { tag: 1 }.encode();
     (
@@ -118,7 +118,7 @@ fn whole() -> (Heading, Vec<u8>) {
     )
 }
 
-/// The beginning of a user's message of so many bytes.
+/// Writes the beginning of a user's message of `len` bytes.
 fn begin(pair: &mut Pair, len: u64) {
     let (heading, head) = whole();
     put(
@@ -128,8 +128,9 @@ fn begin(pair: &mut Pair, len: u64) {
     );
 }
 
-/// MEM-16.7: who ends while the two are still meeting over the network is lost as soon as what it
-/// may have said there has had time to come; what is begun after its end waits no longer than that.
+/// MEM-16.7: a peer that ends while the two nodes still connect over the network is lost as soon as
+/// its last datagrams have had time to arrive. Operations that begin after its end wait no longer
+/// than that.
 #[test]
 fn who_ends_before_the_network_knows_it_is_lost_all_the_same() {
     let (mut node, other) = facing_a_hostile_one();
@@ -154,8 +155,8 @@ fn who_ends_before_the_network_knows_it_is_lost_all_the_same() {
     assert!(ended - begun < Duration::from_secs(1), "{:?}", ended - begun);
 }
 
-/// MEM-16.3: what Wind carries, rings carry: in every length, from inline bodies and from
-/// regions, and nothing goes over the network.
+/// MEM-16.3: rings carry all that Wind carries, in every length, from inline bodies and from
+/// regions. Nothing goes over the network.
 #[test]
 fn all_operations_go_through_the_rings() {
     let mut two = Two::new();
@@ -280,7 +281,7 @@ fn a_full_ring_takes_no_more_than_a_connection() {
         .for_each(|put| assert_eq!(two.outcome(put), Ok(Value::Done)));
 }
 
-/// MEM-16.7: what it left behind is read, what waits for it ends.
+/// MEM-16.7: records that the peer left behind are read, and waits for it end.
 #[test]
 fn a_local_peer_that_ends_is_lost_at_once() {
     let Two { mut a, mut b, now } = Two::new();
@@ -321,7 +322,8 @@ fn a_goodbye_is_no_loss() {
     assert_eq!(a.engine.take_death(), Some((1, Death::Closed)));
 }
 
-/// MEM-18.1: questions that come while the ring has no room for answers are answered when it has.
+/// MEM-18.1: questions that arrive while the ring has no room for answers are answered when there
+/// is room.
 #[test]
 fn questions_are_answered_when_there_is_room() {
     let (mut a, mut hostile) = facing_a_hostile_one();
@@ -351,7 +353,7 @@ fn questions_are_answered_when_there_is_room() {
     assert!(long.is_done());
 }
 
-/// MEM-16.6: what was taken back or read has given its credit back, to the byte.
+/// MEM-16.6: cancelled and read messages have returned their credit, to the byte.
 #[test]
 fn all_credit_may_be_used_again_and_again() {
     let (mut a, mut hostile) = facing_a_hostile_one();
@@ -368,8 +370,8 @@ fn all_credit_may_be_used_again_and_again() {
     }
 }
 
-/// MEM-16.6, WIND-6.7: it goes when all before it is read, and what comes after it goes when it is
-/// read.
+/// MEM-16.6, WIND-6.7: the large message goes when all messages before it are read, and the message
+/// after it goes when the large one is read.
 #[test]
 fn message_larger_than_all_credit_goes_alone() {
     let mut two = Two::new();
@@ -386,7 +388,7 @@ fn message_larger_than_all_credit_goes_alone() {
     }
 }
 
-/// MEM-16.7: a ring full of the smallest records, and the goodbye behind them.
+/// MEM-16.7: a ring is full of the smallest records, with the goodbye behind them.
 #[test]
 fn all_that_a_local_peer_left_in_its_ring_is_read() {
     let Two { mut a, mut b, mut now } = Two::new();
@@ -405,8 +407,8 @@ fn all_that_a_local_peer_left_in_its_ring_is_read() {
     assert_eq!(read_to_the_end(&mut a, now, |_| ()), (count, (1, Death::Closed)));
 }
 
-/// Reads the messages, tagged from 0 on, of a peer that has ended. Returns their number and the
-/// deaths. Before each turn something else happens.
+/// Reads the messages, tagged from 0 on, of a peer that has ended. Calls `before_turn` before each
+/// turn. Returns the number of messages and the deaths.
 fn read_to_the_end(
     node: &mut Node,
     mut now: Time,
@@ -434,7 +436,7 @@ fn rung(node: &Node) -> bool {
     rustix::event::poll(&mut fds, Some(&Default::default())) == Ok(1)
 }
 
-/// MEM-16.5: a node that sleeps is woken by what is put in, and by what is settled.
+/// MEM-16.5: a sleeping node is woken by messages and by settlements.
 #[test]
 fn sleepers_are_woken_for_messages_and_for_settlements() {
     let mut two = Two::new();

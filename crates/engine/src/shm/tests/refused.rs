@@ -1,9 +1,9 @@
-//! Refusals: more of them than there is room to tell.
+//! More refusals than there is room to report.
 
 use super::*;
 use oikaze_protocol::limits::REFUSALS_TOLD;
 
-/// MEM-16.4: more refusals than there is room to tell, among messages that are taken.
+/// MEM-16.4: more refusals than there is room to report, among messages that are taken.
 #[test]
 fn each_message_is_told_apart_taken_or_refused() {
     let mut two = Two::new();
@@ -24,7 +24,8 @@ fn each_message_is_told_apart_taken_or_refused() {
     }
 }
 
-/// MEM-16.5: also by a turn that has found nothing new, but room to tell of what it refused before.
+/// MEM-16.5: a turn that has found nothing new, but room to report earlier refusals, wakes the
+/// writer, too.
 #[test]
 fn who_sleeps_is_woken_for_refusals_that_had_waited() {
     let mut two = Two::new();
@@ -46,8 +47,8 @@ fn who_sleeps_is_woken_for_refusals_that_had_waited() {
     assert!(rung(&two.a));
 }
 
-/// MEM-16.4, MEM-16.5: refusals that there is no room to tell wait for the writer, asleep; each
-/// side wakes the other for the next ones.
+/// MEM-16.4, MEM-16.5: refusals without room wait for the writer, which sleeps. Each side wakes the
+/// other for the next ones.
 #[test]
 fn who_has_more_refused_than_it_may_tell_sleeps() {
     const ROUNDS: usize = 3;
@@ -74,8 +75,8 @@ fn who_has_more_refused_than_it_may_tell_sleeps() {
     }
 }
 
-/// MEM-1.5: a message whose source has gone while it waited for room fails for that, and its peer
-/// lives.
+/// MEM-1.5: a message whose source was removed while it waited for room fails with that error, and
+/// the peer lives.
 #[test]
 fn a_source_that_has_gone_is_not_the_end_of_a_peer() {
     const LEN: usize = 2 * RING_BYTES;
@@ -86,7 +87,7 @@ fn a_source_that_has_gone_is_not_the_end_of_a_peer() {
         let body = Body::Segment(Segment { region: source.slot, offset: 0, len: len as u64 });
         Request::Put { to: 1, key: there.key, offset: 0, body, signal: None }
     };
-    // The first has begun, and fills the ring; the second waits.
+    // The first message has begun and fills the ring. The second one waits.
     let puts = [two.a.ask(put(LEN)), two.a.ask(put(RECORD_BODY))];
     let now = two.now;
     two.a.turn(now);

@@ -207,7 +207,7 @@ fn beside_somebody_who_fills_the_queue_it_competes_and_it_yields_again_when_he_h
     assert!(queued < Duration::from_millis(5), "{queued:?}");
 }
 
-/// WIND-9.6 (WIND-9.6)
+/// WIND-9.6.
 #[test]
 fn a_loss_that_was_none_is_undone() {
     for algorithm in [Algorithm::Delay, Algorithm::Cubic] {

@@ -1,5 +1,5 @@
-//! Exchanges in a process that may open nothing more: one of its own, since that holds for all
-//! threads.
+//! Exchanges in a process that has no free descriptor. The process runs only this test, because the
+//! limit holds for all threads.
 
 use super::*;
 use rustix::fd::AsFd;
@@ -10,7 +10,7 @@ use std::process::Command;
 /// Set in a process that takes all descriptors for itself.
 const SHORT: &str = "OIKAZE_TEST_SHORT_OF_DESCRIPTORS";
 
-/// All that this process may have.
+/// Takes all descriptors that this process may have.
 fn take_all() -> Vec<OwnedFd> {
     const FEW: u64 = 200;
     setrlimit(Resource::Nofile, Rlimit { current: Some(FEW), ..getrlimit(Resource::Nofile) })
@@ -18,7 +18,7 @@ fn take_all() -> Vec<OwnedFd> {
     std::iter::from_fn(|| std::io::stderr().as_fd().try_clone_to_owned().ok()).collect()
 }
 
-/// Not a test by itself.
+/// Runs in a process that the other test starts. Not a test by itself.
 #[test]
 fn exchanges_where_no_descriptor_is_free() {
     if std::env::var_os(SHORT).is_none() {
@@ -32,7 +32,7 @@ fn exchanges_where_no_descriptor_is_free() {
         .map(|(here, there)| two.a.ask(here.swap_with(there, 1)));
     let map = two.a.ask(Request::Map { at: 1, key: given.key });
     two.a.turn(two.now);
-    // A region's memory comes before what the exchanges need; so do calls.
+    // The memory of a region arrives before the pages of the exchanges. So do wakeups.
     two.b.engine.hear_local_peers(two.now);
     let Engine { peers, memory, .. } = &mut two.b.engine;
     let owner = peers.local_peer_mut(0).unwrap();
@@ -45,7 +45,7 @@ fn exchanges_where_no_descriptor_is_free() {
         assert_eq!((here.words(), there.words()), (TWOS, ONES));
     }
     assert_eq!(two.outcome(&map), Ok(Value::Done), "it is reached through the ring");
-    // What could not be taken is not asked for.
+    // The node does not ask for pages that it cannot take.
     let asked = two.a.ask(here.swap_with(&there, 1));
     assert_eq!(two.outcome(&asked), Ok(Value::Done));
     assert_eq!((here.words(), there.words()), (TWOS, ONES));
@@ -55,7 +55,8 @@ fn exchanges_where_no_descriptor_is_free() {
     println!("exchanged");
 }
 
-/// MEM-20.3: who has given its pages gets the other's, also where no descriptor is free for them.
+/// MEM-20.3: a node that has given its pages away gets the other node's pages, even where no
+/// descriptor is free for them.
 #[test]
 fn what_comes_back_finds_a_descriptor_free() {
     let mut process = Command::new(std::env::current_exe().unwrap());
