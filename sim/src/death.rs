@@ -1,5 +1,5 @@
-//! Deaths: a node is killed at any point while operations of every kind are under way to it, from
-//! it and past it, and each of them has to end within a second.
+//! Deaths: a node is killed at any point while operations of every kind are in flight to it, from
+//! it and past it. Each of them must end within a second.
 //!
 //! The other nodes see a killed node only by the datagrams that it has still sent. A node can be
 //! killed in the middle of a turn, of a registration or of a block. For the others, each such point
@@ -14,27 +14,27 @@ use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::Settings;
 use std::time::Duration;
 
-/// From a death to the end of everything that was under way.
+/// Maximum time from a death to the end of all operations in flight.
 pub const BOUND: Duration = Duration::from_secs(1);
-/// The failure time that gives it. What the dead node had sent may still be under way, a turn comes
-/// late, and what waits for others that had waited for the dead node goes on only then.
+/// Failure time for that bound. Datagrams of the dead node may still be in flight, a turn comes
+/// late, and waits for nodes that waited for the dead node go on only then.
 const FAILURE_TIME: Duration = Duration::from_millis(900);
-/// Within this time after the failure time the death is known.
+/// Time after the failure time within which the death is known.
 pub const LATE: Duration = Duration::from_millis(20);
-/// A node that has not sent so many datagrams until then is killed then.
+/// Time at which a node is killed if it has not sent enough datagrams by then.
 const LATEST: Time = Time(200_000_000);
-/// Bytes of the longest operation: in several datagrams, and soon over.
+/// Maximum number of bytes of an operation, which has several datagrams and ends soon.
 const LONGEST: usize = 6_000;
 
-/// Few faults: those of lost datagrams are the business of [`crate::fire`].
+/// Returns weather with few faults. [`crate::fire`] tests lost datagrams.
 #[must_use]
 pub fn weather(random: &mut Random) -> Weather {
-    // Far apart, so that much is under way.
+    // The nodes are far apart, so that much is in flight.
     let latency = Duration::from_nanos(random.between(200_000, 3_000_000));
     Weather { echo: 0.0, latency, ..Weather::mild(random) }
 }
 
-/// Wind's settings.
+/// Returns Wind's settings.
 #[must_use]
 pub fn settings(random: &mut Random) -> Settings {
     let datagram_max = *random.pick(&[1232, 1472, 8952]);
@@ -68,7 +68,7 @@ pub fn strike(plan: &mut Plan, random: &mut Random) {
         plan.roles.push(roles);
     }
     let rank = random.below(u64::from(plan.nodes)) as Rank;
-    // A few at the beginning, when the nodes get to know each other.
+    // In some runs, the node dies early, while the nodes connect.
     let datagrams =
         if random.chance(0.2) { random.spread(1, 100) } else { random.between(100, 1500) };
     let at = Moment::Sent { datagrams, latest: LATEST };

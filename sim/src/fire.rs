@@ -1,4 +1,4 @@
-//! Under fire: the network at its worst, one way of being bad at a time and all at once.
+//! The network at its worst, with one kind of fault at a time or all at once.
 
 use crate::net::Weather;
 use crate::plan::{End, Kill, Moment, Plan, Scenario, Stall};
@@ -11,32 +11,32 @@ use std::time::Duration;
 /// Duration for which nodes stand still.
 const STALL: Duration = Duration::from_millis(500);
 
-/// Kinds of trouble in a run.
+/// Kind of trouble in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fire {
     /// Half of all datagrams are lost, each way.
     Loss,
     /// 64 datagrams in a row are lost, again and again.
     Bursts,
-    /// Half come twice, some once more long after.
+    /// Half of all datagrams come twice, and some once more long after.
     Duplication,
-    /// Half are overtaken by others.
+    /// Half of all datagrams are overtaken by others.
     Reordering,
-    /// A tenth is damaged.
+    /// A tenth of all datagrams is damaged.
     Corruption,
-    /// All of these.
+    /// All of these kinds together.
     Together,
-    /// Four fifths are lost from some nodes to the others, none on the way back.
+    /// Four fifths are lost from some nodes to the others, and none on the way back.
     OneWay,
-    /// A third is lost, and nodes stand still for half a second again and again: nobody may be
-    /// called dead.
+    /// A third is lost, and nodes stand still for half a second again and again. No node may be
+    /// declared dead.
     Stalls,
-    /// A third is lost, and a node is killed: that must be known within the failure time.
+    /// A third is lost, and a node is killed. The death must be known within the failure time.
     Death,
 }
 
 impl Fire {
-    /// Each of them.
+    /// All kinds.
     pub const ALL: [Fire; 9] = [
         Fire::Loss,
         Fire::Bursts,
@@ -62,7 +62,7 @@ impl Fire {
         *random.pick(&[Scenario::Messages, Scenario::Messages, Scenario::Memory, Scenario::Mixed])
     }
 
-    /// The network.
+    /// Returns the network's faults.
     #[must_use]
     pub fn weather(self, random: &mut Random, nodes: u32) -> Weather {
         let mut weather = Weather::fair(random);
@@ -109,7 +109,7 @@ impl Fire {
                 for _ in 0..random.between(2, 6) {
                     at += Duration::from_nanos(random.spread(1_000_000, 700_000_000));
                     let rank = any(random);
-                    // A node that wakes is heard before it stands still again.
+                    // A node that wakes up is heard before it stands still again.
                     let again = plan
                         .stalls
                         .iter()
@@ -121,8 +121,8 @@ impl Fire {
                 }
             }
             Fire::Death => {
-                // When all know each other: how long a peer is called that was never heard of is
-                // another matter.
+                // The node dies after all nodes have connected. How long nodes call a peer that was
+                // never heard is another matter.
                 let at = Time(random.spread(20_000_000, 200_000_000));
                 plan.kill = Some(Kill { rank: any(random), at: Moment::At(at), end: End::Killed });
             }
@@ -131,8 +131,8 @@ impl Fire {
     }
 }
 
-/// Connections are set up on a bad network, and a few messages go both ways: what a job's start is.
-/// Even seeds lose a third of all datagrams, odd ones damage as many.
+/// Weather for connections that are set up on a bad network, with a few messages both ways, as at
+/// the start of a job. Even seeds lose a third of all datagrams, and odd ones damage as many.
 #[must_use]
 pub fn set_up_weather(seed: u64, random: &mut Random) -> Weather {
     let mut weather = Weather::fair(random);
@@ -142,8 +142,8 @@ pub fn set_up_weather(seed: u64, random: &mut Random) -> Weather {
     weather
 }
 
-/// Nodes of such a cluster: 28 connections.
+/// Number of nodes of such a cluster, which has 28 connections.
 pub const SET_UP_NODES: u32 = 8;
 
-/// And the messages of each.
+/// Messages of each such node.
 pub const SET_UP_MAIL: Mail = Mail { count: 14, in_flight: 14, longest: 200 };

@@ -1,4 +1,4 @@
-//! Many seeds, on several threads: each run is one thread's alone.
+//! Runs many seeds on several threads. Each run has one thread for itself.
 
 use crate::oracle::Ends;
 use crate::plan::Scenario;
@@ -7,41 +7,41 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{MutexGuard, PoisonError};
 
-/// Which seeds to run.
+/// Seeds to run, and how to run them.
 #[derive(Clone, Copy, Debug)]
 pub struct Hunt {
-    /// The first.
+    /// First seed.
     pub from: u64,
-    /// How many.
+    /// Number of seeds.
     pub seeds: u64,
-    /// On so many threads.
+    /// Number of threads.
     pub jobs: usize,
     /// Scenario of all runs; `None` leaves it to each seed.
     pub scenario: Option<Scenario>,
-    /// One failure is enough.
+    /// Set if the hunt ends at the first failure.
     pub stop_at_first: bool,
 }
 
 /// Results of all runs of a hunt.
 #[derive(Debug, Default)]
 pub struct Hunted {
-    /// Seeds that were run.
+    /// Number of seeds that were run.
     pub runs: u64,
-    /// Datagrams sent in all of them.
+    /// Number of datagrams sent in all runs.
     pub datagrams: u64,
-    /// Outcomes of the operations that were under way when nodes died.
+    /// Outcomes of the operations that were in flight when nodes died.
     pub ends: Ends,
-    /// Additions of 1 confirmed in all of them.
+    /// Number of confirmed additions of 1 in all runs.
     pub counted: u64,
-    /// Registrations that have ended in all of them.
+    /// Number of registrations that ended in all runs.
     pub registrations: u64,
-    /// Virtual nanoseconds of all of them.
+    /// Virtual time of all runs, in nanoseconds.
     pub time: u64,
-    /// Those that failed, in order of their seeds.
+    /// Failed runs, in order of their seeds.
     pub failures: Vec<Outcome>,
 }
 
-/// Run seeds; `report` is called after each.
+/// Runs seeds, and calls `report` after each.
 pub fn hunt(hunt: &Hunt, report: impl Fn(&Hunted) + Sync) -> Hunted {
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let hunted = Mutex::new(Hunted::default());

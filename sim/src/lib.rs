@@ -1,20 +1,23 @@
 //! # A whole cluster on one thread, from one seed
 //!
-//! The real engine, the real protocol; link, clock, memory tracking and programs are simulated, so
-//! that a run is a function of its seed: [`run::run`] with the same seed has the same events, whose
+//! The engine and the protocol are real. Link, clock, memory tracking and programs are simulated,
+//! so a run is a function of its seed. [`run::run`] with the same seed has the same events, whose
 //! hash the tests compare.
 //!
-//! From the bottom up: [`random`] numbers; the [`net`]work and its faults; the [`pages`] of shared
-//! arrays; [`program`]s, what nodes do; the [`oracle`], what must be true; a [`cluster`], moved
-//! from event to event by its [`plan`]; a [`run`] of one seed, a [`hunt`]([`hunt::hunt`]) through
-//! many, and the [`planted`] bugs that prove the oracle's sight.
+//! The parts from the bottom up:
 //!
-//! Congestion is looked at in a [`fabric`] of hosts and a switch, where lines have rates and queues
-//! have ends. A [`crowd`] is another cluster: one node amid a thousand peers.
+//! - [`random`] numbers, the [`net`]work and its faults, and the [`pages`] of shared arrays.
+//! - [`program`]s that the nodes run, and the [`oracle`] of what must be true.
+//! - A [`cluster`], which a [`plan`] moves from event to event.
+//! - A [`run`] of one seed, a [`hunt`]([`hunt::hunt`]) through many seeds, and the [`planted`] bugs
+//!   that prove that the oracle notices.
 //!
-//! Real threads, links and processes test what the simulator cannot reach: sockets and
+//! A [`fabric`] of hosts and a switch tests congestion, with rates of lines and ends of queues. A
+//! [`crowd`] is another cluster: one node with a thousand peers.
+//!
+//! Real threads, links and processes test what the simulator cannot reach. These are sockets and
 //! the port for bulk (here all lanes have one mailbox), local peers and their rings (here all nodes
-//! are reached over the network), userfaultfd, waiting threads.
+//! use the network), userfaultfd, and waiting threads.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! `sim`: run seeds of the simulator.
+//! `sim` runs seeds of the simulator.
 #![forbid(unsafe_code)]
 
 use clap::{Parser, ValueEnum};
@@ -99,7 +99,7 @@ impl Which {
     }
 }
 
-/// Decimal, or hexadecimal after `0x`.
+/// Parses a decimal number, or a hexadecimal one after `0x`.
 fn number(text: &str) -> Result<u64, String> {
     let parsed = text
         .strip_prefix("0x")
@@ -113,7 +113,7 @@ fn main() -> ExitCode {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         jobs => jobs,
     };
-    // A panic is reported with its seed; the usual lines of all threads would only be in the way.
+    // A panic is reported with its seed. The usual lines of all threads would only be in the way.
     if arguments.seed.is_none() {
         std::panic::set_hook(Box::new(|_| {}));
     }

@@ -1,12 +1,13 @@
-//! A model of the tracked view of the shared arrays: what `oikaze-os` does with userfaultfd or
-//! mprotect, without faults.
+//! Model of the tracked view of shared arrays. It does what `oikaze-os` does with userfaultfd or
+//! mprotect, without page faults.
 //!
 //! The alias of an array is real memory, registered in the engine's region table, so that datagrams
-//! are gathered from it. The view is one access right a page. A program's loads and stores ask the
-//! view first, as a processor would. Since real threads run *while* the engine is in a turn,
-//! accesses that were left pending are also tried at the beginning of each call that coherence
-//! makes: a store may come between the write protection of a page and its diff, or a load between
-//! two fragments.
+//! are gathered from it. The view is one access right per page. A program's loads and stores ask
+//! the view first, as a processor would.
+//!
+//! Real threads run *while* the engine is in a turn. So accesses that were left pending are also
+//! tried at the beginning of each call of coherence. A store may come between the write protection
+//! of a page and its diff, or a load between two fragments.
 
 use crate::random::Random;
 use oikaze_os::memory::{MemoryError, Region};
@@ -19,9 +20,9 @@ use std::ops::Range;
 /// Access of a thread to bytes of one page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Touching {
-    /// Read so many bytes.
+    /// Reads this many bytes.
     Load(usize),
-    /// Write these.
+    /// Writes these bytes.
     Store(Vec<u8>),
 }
 
@@ -36,19 +37,19 @@ impl Touching {
     }
 }
 
-/// One access of a thread, within one page.
+/// Access of a thread within one page, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reach {
     /// Array that contains the bytes.
     pub array: ArrayId,
-    /// Bytes from its start.
+    /// Offset of the bytes in the array.
     pub offset: u64,
     /// Access to the bytes.
     pub what: Touching,
 }
 
 impl Reach {
-    /// The page.
+    /// Returns the page.
     #[must_use]
     pub fn page(&self) -> u64 {
         self.offset / PAGE as u64
@@ -58,13 +59,13 @@ impl Reach {
 #[derive(Debug)]
 struct Array {
     memory: Region,
-    /// Access that the view permits to each page: nothing, loads, stores.
+    /// Access that the view permits to each page: none, loads, or loads and stores.
     view: Vec<Option<Access>>,
-    /// Counts what wakes threads that wait at the page.
+    /// Number of wakeups of threads that wait at each page.
     stirred: Vec<u64>,
 }
 
-/// The pages of all arrays of one node.
+/// Pages of all arrays of one node.
 #[derive(Debug)]
 pub struct SimPages(RefCell<Inner>);
 
@@ -79,14 +80,14 @@ struct Inner {
 }
 
 impl SimPages {
-    /// No arrays yet.
+    /// Makes the pages of a node without arrays.
     #[must_use]
     pub fn new(random: Random) -> SimPages {
         let (arrays, pending, finished) = (BTreeMap::new(), VecDeque::new(), BTreeMap::new());
         SimPages(RefCell::new(Inner { arrays, pending, finished, next: 0, random, misuse: None }))
     }
 
-    /// Memory for an array; its alias.
+    /// Takes memory for an array. Returns its alias.
     ///
     /// # Errors
     /// The machine has no memory left.
@@ -101,12 +102,13 @@ impl SimPages {
         Ok(alias)
     }
 
-    /// Do an access now, if the view permits it: what was read (nothing for a store).
+    /// Runs an access now, if the view permits it. Returns the bytes that it read (none for a
+    /// store).
     pub fn reach(&mut self, reach: &Reach) -> Option<Vec<u8>> {
         self.0.get_mut().reach(reach)
     }
 
-    /// Leave an access to be done at any time from now on; its number.
+    /// Leaves an access to be done at any time from now on. Returns its number.
     pub fn leave(&mut self, reach: Reach) -> u64 {
         let inner = self.0.get_mut();
         inner.next += 1;
@@ -114,14 +116,14 @@ impl SimPages {
         inner.next
     }
 
-    /// Take back an access that was left: what it read if it was done meanwhile.
+    /// Takes back an access that was left. Returns the bytes that it read if it was done meanwhile.
     pub fn take_back(&mut self, number: u64) -> Option<Vec<u8>> {
         let inner = self.0.get_mut();
         inner.pending.retain(|(pending, _)| *pending != number);
         inner.finished.remove(&number)
     }
 
-    /// How often threads that wait at this page have been woken.
+    /// Returns the number of wakeups of threads that wait at this page.
     #[must_use]
     pub fn stirred(&self, array: ArrayId, page: u64) -> u64 {
         self.0
@@ -133,7 +135,7 @@ impl SimPages {
             .unwrap_or(0)
     }
 
-    /// The bytes of an array, through the alias.
+    /// Returns bytes of an array, through the alias.
     #[must_use]
     pub fn bytes(&self, array: ArrayId, range: Range<u64>) -> Vec<u8> {
         let mut bytes = vec![0; (range.end - range.start) as usize];
@@ -149,13 +151,13 @@ impl SimPages {
         self.0.borrow().arrays.get(&array).map(|array| array.view.clone()).unwrap_or_default()
     }
 
-    /// The view of every array.
+    /// Returns the view of every array.
     #[must_use]
     pub fn views(&self) -> Vec<(ArrayId, Vec<Option<Access>>)> {
         self.0.borrow().arrays.iter().map(|(id, array)| (*id, array.view.clone())).collect()
     }
 
-    /// The first call of coherence that made no sense.
+    /// Returns the first call of coherence that made no sense.
     #[must_use]
     pub fn misuse(&self) -> Option<String> {
         self.0.borrow().misuse.clone()
@@ -182,7 +184,7 @@ impl Inner {
         }
     }
 
-    /// Threads run while the engine does: some pending accesses are tried.
+    /// Tries some pending accesses, because threads run while the engine does.
     fn breathe(&mut self) {
         for _ in 0..self.pending.len() {
             if !self.random.chance(0.5) {
@@ -241,7 +243,8 @@ impl Pages for SimPages {
     }
 
     fn set_access(&mut self, array: ArrayId, pages: Range<u64>, access: Access) {
-        // As the trackers do: pages that are not mapped stay so. Only removing a protection wakes.
+        // As in the trackers, pages that are not mapped stay so. Only the removal of a protection
+        // wakes threads.
         self.0.get_mut().change("set_access", array, pages, |view| {
             if view.is_some() {
                 *view = Some(access);

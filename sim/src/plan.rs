@@ -25,19 +25,19 @@ pub enum Scenario {
     Mixed,
     /// All of these at once, and a node dies.
     Kill,
-    /// The network at its worst; see [`Fire`].
+    /// The network at its worst. See [`Fire`].
     Fire,
     /// Connections are set up on a bad network.
     Setups,
-    /// A node dies at any point while operations of every kind are under way; see [`crate::death`].
+    /// A node dies at any point while operations of every kind are in flight. See [`crate::death`].
     Deaths,
-    /// 1 is added to a few words of other nodes twenty thousand times; of every second seed a node
+    /// 1 is added to a few words of other nodes twenty thousand times. In every second seed a node
     /// dies meanwhile.
     Counts,
 }
 
 impl Scenario {
-    /// Each of them.
+    /// All scenarios.
     pub const ALL: [Scenario; 9] = [
         Scenario::Messages,
         Scenario::Memory,
@@ -50,7 +50,7 @@ impl Scenario {
         Scenario::Counts,
     ];
 
-    /// Its name on the command line.
+    /// Returns the scenario's name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -66,8 +66,8 @@ impl Scenario {
         }
     }
 
-    /// The scenario of a seed, when all are run ([`Fire`], set-ups, deaths and counts are asked for
-    /// by name).
+    /// Returns the scenario of a seed when all are run. ([`Fire`], set-ups, deaths and counts run
+    /// only by name.)
     #[must_use]
     pub fn of_seed(seed: u64) -> Scenario {
         *Random::stream(seed, 0x5ce).pick(&[
@@ -83,12 +83,12 @@ impl Scenario {
     }
 }
 
-/// When a node dies.
+/// Moment at which a node dies.
 #[derive(Clone, Copy, Debug)]
 pub enum Moment {
-    /// Then.
+    /// At this time.
     At(Time),
-    /// When it has sent so many datagrams, or then.
+    /// When the node has sent this many datagrams, or at the latest time.
     Sent {
         /// Number of datagrams that the node has sent.
         datagrams: u64,
@@ -97,37 +97,37 @@ pub enum Moment {
     },
 }
 
-/// A node dies.
+/// Death of a node.
 #[derive(Clone, Copy, Debug)]
 pub struct Kill {
-    /// Which.
+    /// Rank of the node.
     pub rank: Rank,
-    /// When.
+    /// Moment of the death.
     pub at: Moment,
-    /// How.
+    /// Kind of the death.
     pub end: End,
 }
 
-/// How a node ends for the others.
+/// Kind of a node's end for the others.
 #[derive(Clone, Copy, Debug)]
 pub enum End {
-    /// It is killed.
+    /// The node is killed.
     Killed,
-    /// It is killed, and a newer process takes its place after so long.
+    /// The node is killed, and a newer process takes its place after this time.
     Replaced(Duration),
-    /// Nobody reaches it any more, and it reaches nobody; after so long (if ever) the network is
-    /// whole again, but who was found dead stays so.
+    /// The node is cut off in both directions. After this time (if ever) the network is whole
+    /// again, but nodes that were found dead stay dead.
     CutOff(Option<Duration>),
 }
 
-/// A node does nothing for a while.
+/// Pause of a node, which does nothing for a while.
 #[derive(Clone, Copy, Debug)]
 pub struct Stall {
-    /// Which.
+    /// Rank of the node.
     pub rank: Rank,
-    /// When.
+    /// Beginning of the pause.
     pub at: Time,
-    /// For how long.
+    /// Length of the pause.
     pub span: Duration,
 }
 
@@ -138,64 +138,64 @@ pub enum Role {
     Messenger(Mail),
     /// Uses remote memory.
     Accessor(Work),
-    /// Registers memory for a while, and writes to that of others.
+    /// Registers memory for a while, and writes to the registrations of others.
     Registrar(Registering),
-    /// Adds 1 so often.
+    /// Adds 1 this many times.
     Counter(u64),
-    /// Shares arrays: its number among those of its node.
+    /// Shares arrays. The value is the thread's number on its node.
     Sharer(usize),
 }
 
-/// One run.
+/// Plan of one run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The seed it follows from.
+    /// Seed of the plan.
     pub seed: u64,
-    /// The scenario.
+    /// Scenario of the run.
     pub scenario: Scenario,
     /// Work that the nodes do in the run.
     pub work: Scenario,
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: u32,
-    /// Wind's settings at all of them.
+    /// Wind's settings of all nodes.
     pub settings: Settings,
-    /// Every first candidate address is one where nobody is.
+    /// Set if every first candidate address leads to no node.
     pub false_candidates: bool,
-    /// The link takes only part of a batch so often.
+    /// Probability that the link takes only part of a batch.
     pub stubborn: f64,
-    /// A program reads its messages after at most so long.
+    /// Maximum time until a program reads a message.
     pub reading: Duration,
-    /// A turn comes at most so long after what causes it.
+    /// Maximum time from a cause to the turn that it wants.
     pub sluggish: Duration,
-    /// The network's faults.
+    /// Faults of the network.
     pub weather: Weather,
     /// Nodes that stand still for a while.
     pub stalls: Vec<Stall>,
     /// The node that dies.
     pub kill: Option<Kill>,
-    /// The threads of each node.
+    /// Threads of each node.
     pub roles: Vec<Vec<Role>>,
-    /// Threads of all nodes that use remote memory.
+    /// Number of threads of all nodes that use remote memory.
     pub accessors: u64,
-    /// Each one's part of every arena.
+    /// Bytes of each such thread's part of every arena.
     pub stripe: u64,
     /// Plan of the sharers' work.
     pub shared: Option<Arc<SharedPlan>>,
-    /// Sharers on each node.
+    /// Number of sharers on each node.
     pub sharers: usize,
-    /// When it must be over.
+    /// Time at which the run must be over.
     pub deadline: Time,
 }
 
-/// Nodes that count in [`Scenario::Counts`], and how often each adds: 20,000 times a seed.
+/// Number of nodes that count in [`Scenario::Counts`]. Together they add 20,000 times per seed.
 const COUNTING_NODES: u32 = 4;
 const COUNTS: u64 = 5_000;
 
-/// An operation of a healthy cluster may take this long on the worst network.
+/// Maximum time of an operation of a healthy cluster on the worst network.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 impl Plan {
-    /// The run of this seed.
+    /// Draws the plan of this seed.
     #[must_use]
     pub fn new(seed: u64, scenario: Scenario) -> Plan {
         let random = &mut Random::stream(seed, 0x706c_616e);
@@ -218,14 +218,14 @@ impl Plan {
         };
         let mut settings = if dying { death::settings(random) } else { settings(random, killing) };
         if !killing && !matches!(scenario, Scenario::Fire | Scenario::Setups) {
-            // Of a stream of its own.
+            // Draws from a stream of its own.
             let random = &mut Random::stream(seed, 0x6e61_7272_6f77);
             weather.narrow = Narrow::any(random, nodes);
             if !weather.narrow.is_empty() && random.chance(0.7) {
                 settings.datagram_max = 8952;
             }
         }
-        // The worse the weather and the more the nodes, the less there is to do.
+        // Worse weather and more nodes mean less work.
         let ease = (1.0 - weather.badness()).powi(2).max(if fire.is_some() { 0.3 } else { 0.0 })
             * (3.0 / f64::from(nodes)).min(1.0);
         let mut plan = Plan {
@@ -270,7 +270,7 @@ impl Plan {
                 });
             }
         } else {
-            // Now and then at the very beginning; mostly when all are at work.
+            // In some runs the node dies at the very beginning, but mostly while all nodes work.
             let early = random.chance(0.2);
             let at = Time(if early {
                 random.spread(1, 1_000_000)
@@ -305,7 +305,7 @@ impl Plan {
         }
         let scale = ease * if self.work == Scenario::Mixed { 0.4 } else { 1.0 };
         let (mail, work) = (wants(Scenario::Messages), wants(Scenario::Memory));
-        // Of a stream of their own, which leaves the others as they were.
+        // Draws from a stream of its own, which leaves the other draws as they were.
         let registrars = &mut Random::stream(self.seed, 0x7265_6769_7374);
         for _ in 0..self.nodes {
             let mut roles = Vec::new();
@@ -342,21 +342,20 @@ impl Plan {
         }
     }
 
-    /// Within this time after a node's end it must be known.
+    /// Returns the time after a node's end within which it must be known.
     #[must_use]
     pub fn notice_time(&self) -> Duration {
         if matches!(self.scenario, Scenario::Fire | Scenario::Deaths) {
-            // What the dead node had sent may still be under way, and a turn comes late.
+            // Datagrams of the dead node may still be in flight, and a turn comes late.
             return self.settings.failure_time + death::LATE;
         }
-        // To begin with, the dead node may have been heard just before; and its silence is noticed
-        // when a timer says so.
+        // The dead node may have been heard just before its end, and a timer notices its silence.
         self.settings.failure_time * 3 / 2 + Duration::from_secs(1)
     }
 
-    /// And within this time every operation of the others must be settled. Some did not wait for
-    /// the dead node but for somebody who did (a lock's home, say), and what that one has to tell
-    /// may be lost a few times on its way.
+    /// Returns the time after that within which all operations of the other nodes must be settled.
+    /// Some of them waited for a node that waited for the dead one (such as a lock's home). That
+    /// node's messages may be lost a few times.
     #[must_use]
     pub fn settling(&self) -> Duration {
         if self.scenario == Scenario::Deaths {
@@ -366,8 +365,8 @@ impl Plan {
     }
 }
 
-/// Few or many: a small amount shows what happens at the beginning and the end, a large one what
-/// happens between.
+/// Draws a small or a large amount. A small one shows the beginning and the end, and a large one
+/// shows what happens in between.
 fn amount(random: &mut Random, least: u64, most: f64) -> u64 {
     let most = least + most as u64;
     if random.chance(0.5) { random.spread(least / 4, most) } else { random.between(least, most) }

@@ -1,4 +1,4 @@
-//! Hunts for deliberately planted bugs, to check that the simulator notices them.
+//! Hunts for planted bugs, to check that the simulator notices them.
 
 use crate::hunt::{Hunt, hunt};
 use crate::plan::Scenario;
@@ -8,14 +8,14 @@ use oikaze_protocol::planted::{Bug, plant};
 /// Result of the hunt for one planted bug.
 #[derive(Clone, Debug)]
 pub struct Caught {
-    /// Which.
+    /// Planted bug.
     pub bug: Bug,
-    /// The run that found it, and how many ran before it.
+    /// Run that found the bug, and the number of runs before it.
     pub by: Option<(Outcome, u64)>,
 }
 
-/// Plant a bug in this process, look for it with at most so many seeds, and take it out again. One
-/// at a time in a process: the switch is everybody's.
+/// Plants a bug in this process, hunts it with at most `seeds` seeds, and removes it. A process can
+/// hunt only one bug at a time, because the switch is global.
 #[must_use]
 pub fn seek(bug: Bug, from: u64, seeds: u64, jobs: usize) -> Caught {
     plant(Some(bug));
@@ -29,7 +29,7 @@ pub fn seek(bug: Bug, from: u64, seeds: u64, jobs: usize) -> Caught {
     Caught { bug, by }
 }
 
-/// Where a bug is likeliest to show.
+/// Returns the scenario in which a bug is likeliest to show.
 fn scenario_of(bug: Bug) -> Option<Scenario> {
     Some(match bug {
         Bug::CompleteBeforePlaced | Bug::RepeatAtomic | Bug::SignalBeforeData => Scenario::Memory,
@@ -57,7 +57,7 @@ fn scenario_of(bug: Bug) -> Option<Scenario> {
     })
 }
 
-/// The bug of this name, as the command line has it.
+/// Returns the bug of this name on the command line.
 #[must_use]
 pub fn by_name(name: &str) -> Option<Bug> {
     Bug::ALL.into_iter().find(|bug| format!("{bug:?}").eq_ignore_ascii_case(name))

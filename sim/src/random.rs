@@ -1,11 +1,11 @@
-//! Random numbers: everything in a run comes from one seed through here.
+//! Random numbers. All randomness of a run comes from one seed through this module.
 
 /// xoshiro256** (Blackman, Vigna: Scrambled Linear Pseudorandom Number Generators, 2018), seeded by
 /// SplitMix64.
 #[derive(Clone, Debug)]
 pub struct Random([u64; 4]);
 
-/// One step of SplitMix64 (Steele, Lea, Flood, 2014).
+/// Returns one step of SplitMix64 (Steele, Lea, Flood, 2014).
 #[must_use]
 pub fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -15,8 +15,8 @@ pub fn mix(value: u64) -> u64 {
 }
 
 impl Random {
-    /// A stream of its own for each pair of seed and purpose: what one part draws does not move
-    /// what another gets.
+    /// Makes a stream of its own for each pair of seed and purpose, so that draws of one part do
+    /// not change those of another.
     #[must_use]
     pub fn stream(seed: u64, purpose: u64) -> Random {
         let first = mix(seed ^ mix(purpose));
@@ -25,7 +25,7 @@ impl Random {
         Random([first, second, third, mix(third)])
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn word(&mut self) -> u64 {
         let [a, b, c, d] = &mut self.0;
         let word = b.wrapping_mul(5).rotate_left(7).wrapping_mul(9);
@@ -39,24 +39,24 @@ impl Random {
         word
     }
 
-    /// One of `0..end`; 0 if there is none. (The bias of the product is below 2^-32 for all that is
-    /// asked here.)
+    /// Returns a number of `0..end`; 0 if there is none. (The bias of the product is below 2^-32
+    /// for all values used here.)
     pub fn below(&mut self, end: u64) -> u64 {
         u64::try_from((u128::from(self.word()) * u128::from(end)) >> 64).unwrap_or(0)
     }
 
-    /// One of `0..end`.
+    /// Returns a number of `0..end`.
     pub fn index(&mut self, end: usize) -> usize {
         self.below(end as u64) as usize
     }
 
-    /// One of `from..=to`.
+    /// Returns a number of `from..=to`.
     pub fn between(&mut self, from: u64, to: u64) -> u64 {
         from + self.below(to.saturating_sub(from) + 1)
     }
 
-    /// One of `from..=to`, small numbers as likely as large ones: each power of two has the same
-    /// chance.
+    /// Returns a number of `from..=to`, in which each power of two has the same chance, so that
+    /// small numbers are as likely as large ones.
     pub fn spread(&mut self, from: u64, to: u64) -> u64 {
         let bits = |value: u64| u64::from(64 - value.leading_zeros());
         let width = self.between(bits(from), bits(to));
@@ -64,17 +64,17 @@ impl Random {
         self.between(from, ceiling.clamp(from, to))
     }
 
-    /// True so often.
+    /// Returns `true` with this probability.
     pub fn chance(&mut self, probability: f64) -> bool {
         ((self.word() >> 11) as f64) * (1.0 / (1_u64 << 53) as f64) < probability
     }
 
-    /// One of these.
+    /// Returns one of these items.
     pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.index(of.len())]
     }
 
-    /// In any order.
+    /// Shuffles the items.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for at in (1..items.len()).rev() {
             items.swap(at, self.index(at + 1));
@@ -82,7 +82,7 @@ impl Random {
     }
 }
 
-/// Bytes that follow from a key: what a receiver can check without having been told.
+/// Returns bytes that follow from a key, so that a receiver can check them without other knowledge.
 #[must_use]
 pub fn bytes_of(key: u64, len: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len + 8);
@@ -95,8 +95,8 @@ pub fn bytes_of(key: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// The first byte that is another than this. (Looked for after every turn, in much memory: eight at
-/// a time.)
+/// Returns the offset of the first byte that differs from `than`. (It runs after every turn over
+/// much memory, so it compares eight bytes at a time.)
 #[must_use]
 pub fn first_other(bytes: &[u8], than: u8) -> Option<usize> {
     let (words, _) = bytes.as_chunks::<8>();

@@ -8,20 +8,20 @@ use oikaze_protocol::time::Time;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// How a run ended.
+/// End of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Its seed.
+    /// Seed of the run.
     pub seed: u64,
     /// Scenario of the run.
     pub scenario: Scenario,
     /// Summary of the run, or its failure.
     pub result: Result<Summary, Box<Failed>>,
-    /// Hash and number of its events.
+    /// Hash and number of the run's events.
     pub digest: (u64, u64),
 }
 
-/// A failed run.
+/// Details of a failed run.
 #[derive(Clone, Debug)]
 pub struct Failed {
     /// Violation that was found.
@@ -33,7 +33,7 @@ pub struct Failed {
 }
 
 impl Outcome {
-    /// The command that has this run again.
+    /// Returns the command that repeats this run.
     #[must_use]
     pub fn replay(&self) -> String {
         let (seed, scenario) = (self.seed, self.scenario.name());
@@ -65,7 +65,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Run a seed.
+/// Runs a seed.
 #[must_use]
 pub fn run(seed: u64, scenario: Scenario, print: bool) -> Outcome {
     let plan = Plan::new(seed, scenario);
@@ -86,7 +86,7 @@ pub fn run(seed: u64, scenario: Scenario, print: bool) -> Outcome {
             };
         }
     };
-    // A panic in the engine is a failure of this seed, not of all.
+    // A panic in the engine is a failure of this seed, and not of all seeds.
     let result = match catch_unwind(AssertUnwindSafe(|| cluster.run())) {
         Ok(Ok(summary)) => Ok(summary),
         Ok(Err(violation)) => Err(failed(violation, cluster.state())),

@@ -1,13 +1,13 @@
-//! Events of a run in order: always as a hash, so that two runs of a seed can be compared; as text
-//! when asked.
+//! Events of a run in order. They always go into a hash, so that two runs of a seed can be
+//! compared, and into text if asked.
 //!
-//! Nothing random from outside the seed (such as a region's key, which the system draws) may be
-//! told to the trace.
+//! The trace must not contain anything random from outside the seed (such as a region's key, which
+//! the system draws).
 
 use oikaze_protocol::time::Time;
 use std::fmt::{self, Write};
 
-/// The events of one run.
+/// Events of one run.
 #[derive(Debug)]
 pub struct Trace {
     hash: u64,
@@ -16,13 +16,13 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// An empty one; `print`: each event is a line on the standard output.
+    /// Makes an empty trace. With `print`, each event is a line on standard output.
     #[must_use]
     pub fn new(print: bool) -> Trace {
         Trace { hash: 0xcbf2_9ce4_8422_2325, events: 0, print }
     }
 
-    /// Something happened at a node.
+    /// Notes an event at a node.
     pub fn event(&mut self, now: Time, node: u32, what: fmt::Arguments<'_>) {
         self.events += 1;
         // Writing to a hash cannot fail.
@@ -32,7 +32,7 @@ impl Trace {
         }
     }
 
-    /// FNV-1a of all events so far, and how many there were.
+    /// Returns FNV-1a of all events so far, and their number.
     #[must_use]
     pub fn digest(&self) -> (u64, u64) {
         (self.hash, self.events)
@@ -50,7 +50,7 @@ impl Write for Hashing<'_> {
     }
 }
 
-/// A moment as milliseconds with six places.
+/// A time in milliseconds with six decimal places.
 pub struct Stamp(pub Time);
 
 impl fmt::Display for Stamp {

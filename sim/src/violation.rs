@@ -5,12 +5,12 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use std::fmt;
 
-/// A promise that was broken.
+/// Broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// When.
+    /// Time of the violation.
     pub at: Time,
-    /// At which node it was seen.
+    /// Node at which it was seen.
     pub node: Rank,
     /// Description of the violation.
     pub what: String,
@@ -28,5 +28,5 @@ impl fmt::Display for Violation {
     }
 }
 
-/// A check: fine, or what is wrong.
+/// Result of a check: fine, or the description of an error.
 pub type Check = Result<(), String>;

@@ -1,11 +1,11 @@
-//! The books must balance: what the nodes have counted, against one another.
+//! Compares the counts of the nodes with one another.
 
 use super::Cluster;
 use oikaze_protocol::Rank;
 
 impl Cluster {
-    /// Nobody has taken in more datagrams than were sent to it, sent nonsense, or written where
-    /// nothing is.
+    /// Checks that no node has accepted more datagrams than were sent to it, sent nonsense, or
+    /// written where no region is.
     pub(super) fn audit(&mut self) -> Result<(), (Rank, String)> {
         for rank in 0..self.plan.nodes {
             for peer in (0..self.plan.nodes).filter(|peer| *peer != rank) {
@@ -32,8 +32,8 @@ impl Cluster {
                 here.malformed
             ));
         }
-        // Duplicates are decided before anything else (WIND-2): each number is taken in once at
-        // most.
+        // Duplicates are dropped before anything else (WIND-2), so each number is accepted at most
+        // once.
         let Some(there) = statistics(peer, rank) else { return Ok(()) };
         if here.datagrams_received > there.datagrams_sent {
             let (received, sent) = (here.datagrams_received, there.datagrams_sent);

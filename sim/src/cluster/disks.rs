@@ -1,5 +1,4 @@
-//! Pages that leave memory now and then, and come back some time after somebody wanted them
-//! (MEM-1.10).
+//! Pages that are evicted now and then, and return some time after an access (MEM-1.10).
 
 use crate::random::Random;
 use oikaze_os::memory::Disk;
@@ -7,24 +6,24 @@ use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::time::Time;
 use std::time::Duration;
 
-/// So often, at each turn, pages of a region leave.
+/// Probability that pages of a region are evicted in a turn.
 const EVICTED: f64 = 0.01;
-/// Pages that leave together.
+/// Maximum number of pages that are evicted together.
 const TOGETHER: u64 = 4;
-/// A page takes at most so long to come.
+/// Maximum time until a page returns, in nanoseconds.
 const SEEK: u64 = 5_000_000;
 
-/// The disks of one node.
+/// Disks of one node.
 #[derive(Debug, Default)]
 pub(super) struct Disks {
-    /// Each with the pages of its region.
+    /// Disks, each with the number of pages of its region.
     disks: Vec<(Disk, u64)>,
-    /// Pages that are under way: when they come, of which disk.
+    /// Pages that are being fetched: time, index of the disk, page.
     coming: Vec<(Time, usize, u64)>,
 }
 
 impl Disks {
-    /// One more, of a region of so many bytes.
+    /// Adds the disk of a region of `len` bytes.
     pub fn add(&mut self, disk: Disk, len: usize) {
         self.disks.push((disk, len.div_ceil(PAGE) as u64));
     }

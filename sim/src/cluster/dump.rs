@@ -1,11 +1,11 @@
-//! The state of a cluster, for a person who wants to know why it is stuck.
+//! State of a cluster, for a person who wants to know why it is stuck.
 
 use super::{Cluster, Node};
 use crate::program::access_letter;
 use std::fmt::{self, Write};
 
 impl Cluster {
-    /// The state of all nodes.
+    /// Returns the state of all nodes.
     pub fn state(&mut self) -> String {
         let mut text = String::new();
         let _ = writeln!(text, "network: {:?}, {} events", self.network.counts(), self.events);

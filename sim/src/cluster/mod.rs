@@ -1,4 +1,4 @@
-//! A whole cluster: nodes, network and clock, moved from event to event.
+//! A whole cluster: nodes, network and clock, which moves from event to event.
 
 mod audit;
 mod disks;
@@ -21,14 +21,14 @@ use queue::{Event, Queue};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// After all is done, late copies of datagrams have so long to do harm.
+/// Time after all work is done, in which late copies of datagrams may do harm.
 const GRACE: Duration = Duration::from_millis(300);
-/// And the goodbyes so long to arrive.
+/// Time in which the goodbyes must arrive.
 const GOODBYE: Duration = Duration::from_millis(200);
-/// Events of a run that goes nowhere.
+/// Number of events after which a run makes no progress.
 const EVENTS_MAX: u64 = 20_000_000;
 
-/// A cluster.
+/// A simulated cluster.
 pub struct Cluster {
     plan: Plan,
     now: Time,
@@ -39,33 +39,33 @@ pub struct Cluster {
     trace: Trace,
     random: Random,
     events: u64,
-    /// Datagrams that the node has sent that is killed after so many.
+    /// Number of datagrams sent by the node that is killed after a number of datagrams.
     said: u64,
-    /// Its death must be known then.
+    /// Time at which the death must be known.
     death_due_at: Option<Time>,
-    /// The node that was killed is to come back.
+    /// Set while the killed node is to come back.
     awaited: bool,
 }
 
 /// Summary of a run without a violation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Virtual nanoseconds.
+    /// Virtual time in nanoseconds.
     pub time: u64,
-    /// Datagrams sent.
+    /// Number of datagrams sent.
     pub datagrams: u64,
-    /// Messages delivered to users.
+    /// Number of messages delivered to users.
     pub messages: u64,
-    /// Additions of 1 that were confirmed.
+    /// Number of confirmed additions of 1.
     pub counted: u64,
-    /// Registrations that have ended while others reached for them.
+    /// Number of registrations that ended while other nodes accessed them.
     pub registrations: u64,
-    /// Outcomes of the operations that were under way when a node died.
+    /// Outcomes of the operations that were in flight when a node died.
     pub ends: Ends,
 }
 
 impl Cluster {
-    /// All nodes at the beginning.
+    /// Makes a cluster whose nodes are all at their beginning.
     ///
     /// # Errors
     /// The machine has no memory left.
@@ -97,7 +97,8 @@ impl Cluster {
 
     fn schedule(&mut self) {
         for rank in 0..self.plan.nodes {
-            // Nodes do not begin at the same moment, but regions are published before anybody asks.
+            // Nodes do not begin at the same moment, but regions are published before any node
+            // looks them up.
             let late = self.random.spread(1, 3_000_000);
             self.wake(rank, Time(late));
         }
@@ -119,7 +120,7 @@ impl Cluster {
         }
     }
 
-    /// A turn of this node at this time, or when it no longer stands still.
+    /// Plans a turn of this node at this time, or when the node no longer stands still.
     fn wake(&mut self, rank: Rank, at: Time) {
         let Some(node) = self.nodes[rank as usize].as_mut() else { return };
         let at = at.max(node.stalled_until).max(self.now);
@@ -129,7 +130,7 @@ impl Cluster {
         }
     }
 
-    /// Run until all is done.
+    /// Runs until all work is done.
     ///
     /// # Errors
     /// The first promise that was broken.
@@ -147,8 +148,8 @@ impl Cluster {
         Ok(Summary { time: self.now.0, datagrams, messages, counted, registrations, ends })
     }
 
-    /// Events in order, while there is reason to go on; time stops at `until`, which is a violation
-    /// if there is still reason and the run's own end has come.
+    /// Handles events in order while `go_on` holds. Time stops at `until`. If `go_on` still holds
+    /// at the run's own deadline, that is a violation.
     fn run_while(
         &mut self,
         go_on: impl Fn(&Cluster) -> bool,
@@ -235,8 +236,8 @@ impl Cluster {
         self.oracle.killed = Some(rank);
         self.oracle.ends.death(self.now);
         self.death_due_at = Some(self.now + self.plan.notice_time());
-        // To who never knew it what takes its place is no newcomer, but the one whose part in
-        // collectives is awaited.
+        // A peer that never knew the dead node takes its replacement for the node whose part in
+        // collectives is missing.
         let known = self.nodes.iter().flatten().all(|node| node.engine.is_connected(rank));
         match self.plan.kill {
             Some(Kill { end: End::Replaced(after), .. }) if known => {
@@ -246,7 +247,8 @@ impl Cluster {
         }
     }
 
-    /// How many of these datagrams a node still sends that is killed between two of them.
+    /// Returns how many of these datagrams are still sent by a node that is killed between two of
+    /// them.
     fn last_words(&mut self, rank: Rank, sending: usize) -> Option<usize> {
         let Some(Kill { rank: doomed, at: Moment::Sent { datagrams, .. }, .. }) = self.plan.kill
         else {
@@ -320,7 +322,7 @@ impl Cluster {
             self.queue.push(at, Event::Arrive { to, from, bytes, congested });
         }
         if self.random.chance(self.plan.weather.garbage) {
-            // From a stranger, or from somebody who pretends to be a node.
+            // The garbage comes from a stranger, or from one that pretends to be a node.
             let from = if self.random.chance(0.5) { nowhere(to) } else { from };
             let len = self.random.spread(0, 2000) as usize;
             let bytes = bytes_of(self.random.word(), len);
@@ -329,8 +331,8 @@ impl Cluster {
         }
     }
 
-    /// After a death nothing may wait for longer than it takes to notice it, and everybody must
-    /// notice it.
+    /// Checks after a death that no wait outlasts the time to notice it, and that every node
+    /// notices it.
     fn check_waiting(&self, rank: Rank) -> Result<(), Violation> {
         let Some(death_due_at) = self.death_due_at.filter(|at| *at < self.now) else {
             return Ok(());
@@ -352,7 +354,7 @@ impl Cluster {
         }
     }
 
-    /// A node whose end this one should notice and has not.
+    /// Returns a node whose end this node should have noticed and has not.
     fn unnoticed(&self, node: &Node) -> Option<Rank> {
         let mut lost = (0..self.plan.nodes)
             .filter(|rank| node.life == 0 && self.oracle.is_lost_to(node.rank, *rank));
@@ -366,8 +368,8 @@ impl Cluster {
         let Oracle { killed, isolated, .. } = &self.oracle;
         let lost =
             |rank: Rank, life: u8| life == 0 && (*killed == Some(rank) || *isolated == Some(rank));
-        // What was delivered is not settled before its sender has heard so, which may take long on
-        // a network at its worst.
+        // A delivered message is settled only when its sender has learned of it. On a network at
+        // its worst, that may take long.
         let settled = self.oracle.is_disturbed()
             || self.nodes.iter().flatten().all(|node| node.engine.in_flight() == 0);
         death_is_known
@@ -402,7 +404,7 @@ impl Cluster {
         self.audit()
     }
 
-    /// All say goodbye, one after another.
+    /// Makes all nodes say goodbye, one after another.
     fn close(&mut self) -> Result<(), Violation> {
         self.oracle.closing = true;
         for rank in 0..self.plan.nodes {

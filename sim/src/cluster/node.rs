@@ -1,4 +1,4 @@
-//! One node: its engine, its threads, and what it must do when.
+//! One node: its engine, its threads, and the times of its actions.
 
 use super::disks::Disks;
 use crate::net::{SharedMailbox, SimLink, address_of, nowhere, open};
@@ -24,34 +24,34 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Turns in one go before others have theirs.
+/// Maximum number of turns in a row before other nodes have theirs.
 const TURNS_IN_A_ROW: usize = 16;
-/// Between two turns of an engine that has more to do.
+/// Time between two turns of an engine that has more to do.
 const BREATH: Duration = Duration::from_micros(2);
-/// A link that was full is tried again after this.
+/// Time after which a full link is tried again.
 const LINK_AGAIN: Duration = Duration::from_micros(20);
 
-/// One node.
+/// A simulated node.
 pub struct Node {
-    /// Its rank.
+    /// Rank of the node.
     pub rank: Rank,
-    /// Which life: 0 is the first.
+    /// Life of the node; 0 is the first.
     pub life: u8,
-    /// Its engine.
+    /// Engine of the node.
     pub engine: SimEngine,
-    /// Its threads.
+    /// Threads of the node.
     pub threads: Vec<Box<dyn Program>>,
     /// Mailbox that the network fills and empties.
     pub mailbox: SharedMailbox,
-    /// When its next turn is, if one is planned.
+    /// Time of the next turn, if one is planned.
     pub turn_at: Option<Time>,
-    /// It stands still until then.
+    /// Time until which the node stands still.
     pub stalled_until: Time,
-    /// Peers it has found dead.
+    /// Peers that the node has found dead.
     pub deaths: Vec<(Rank, Death)>,
     submissions: Arc<SegQueue<Submission>>,
     together: Together,
-    /// Messages that its program reads later: when, from whom, how long.
+    /// Messages that the program reads later: time, sender, length.
     unread: VecDeque<(Time, Rank, u64)>,
     disks: Disks,
     random: Random,
@@ -63,12 +63,12 @@ pub struct Node {
 pub struct Turned {
     /// Datagrams that the node sent.
     pub sent: Vec<(SocketAddr, Vec<u8>)>,
-    /// When it wants its next turn.
+    /// Time of the next turn that the node wants.
     pub next: Option<Time>,
 }
 
 impl Node {
-    /// A node of this plan at the beginning of one of its lives.
+    /// Makes a node of this plan at the beginning of one of its lives.
     ///
     /// # Errors
     /// The machine has no memory left.
@@ -121,13 +121,13 @@ impl Node {
         })
     }
 
-    /// As a thread runs them that waits.
+    /// Runs one turn as a waiting thread does.
     fn turn_of_a_waiter(&mut self, now: Time) -> Work {
         let work = self.engine.turn_for_news(now);
         if work.is_idle() { self.engine.look_again(now) } else { work }
     }
 
-    /// Run turns until there is nothing to do at this moment (or enough was done).
+    /// Runs turns until there is nothing to do at this moment (or enough was done).
     ///
     /// # Errors
     /// A promise was broken.
@@ -153,7 +153,7 @@ impl Node {
                 ));
             }
             self.collect(now, oracle, trace)?;
-            // Now and then, so that it is often full.
+            // Pops only now and then, so that the FIFO is often full.
             if self.random.chance(0.3) {
                 oracle.fifos.pop(self.rank)?;
             }
@@ -165,7 +165,7 @@ impl Node {
                 return Ok(Turned { sent, next: self.next_turn(now, next) });
             }
             if work.more && work.sent == 0 && work.received == 0 && !acted && !waiting {
-                // Only the link stands in the way.
+                // Only the link is in the way.
                 return Ok(Turned { sent, next: Some(now + LINK_AGAIN) });
             }
         }
@@ -220,7 +220,7 @@ impl Node {
         }
     }
 
-    /// The program reads messages whose time has come.
+    /// Reads messages whose time has come.
     fn read(&mut self, now: Time) {
         let submissions = &self.submissions;
         self.unread.retain(|(at, from, bytes)| {
@@ -232,7 +232,7 @@ impl Node {
         });
     }
 
-    /// Let the threads look, in any order.
+    /// Polls the threads in any order.
     fn poll(
         &mut self,
         now: Time,
@@ -279,7 +279,7 @@ impl Node {
             .min()
     }
 
-    /// Say goodbye to everybody.
+    /// Says goodbye to all peers.
     pub fn close(&mut self) {
         self.submissions.push(Submission { request: Request::Close, completion: None, keep: None });
     }
@@ -301,7 +301,7 @@ fn setup(plan: &Plan, rank: Rank, life: u8, random: &mut Random) -> Setup {
         nodes: plan.nodes,
         incarnation: 1 + u64::from(life),
         addresses: (0..plan.nodes).map(addresses).collect(),
-        // Now and then every path carries something else.
+        // In some runs, each path carries another size.
         datagram_max: match random.chance(0.3) {
             true => (0..plan.nodes).map(|_| *random.pick(&[1232, 1400, 1472, 8952])).collect(),
             false => Vec::new(),
@@ -313,7 +313,7 @@ fn setup(plan: &Plan, rank: Rank, life: u8, random: &mut Random) -> Setup {
     }
 }
 
-/// Make the node's regions known under their names.
+/// Publishes the node's regions under their names.
 fn publish(
     plan: &Plan,
     rank: Rank,
@@ -325,7 +325,7 @@ fn publish(
     fixed.write(0, &oracle.memory.fixed(rank, FIXED_LEN)).map_err(|error| error.to_string())?;
     let arena_len = Layout::arena_len(plan.accessors, plan.stripe);
     let mut disks = Disks::default();
-    // Of each three nodes one has files; where additions are counted, they would only take time.
+    // One node in three has files. Where additions are counted, files would only take time.
     let files = rank % 3 == 1 && plan.scenario != Scenario::Counts;
     let mut memory = |len: usize, plain: fn(usize) -> Result<Region, MemoryError>| match files {
         true => Region::staged(len).map(|(region, disk)| {
@@ -370,7 +370,7 @@ fn threads(plan: &Plan, rank: Rank, life: u8) -> Vec<Box<dyn Program>> {
         )
     };
     if life > 0 {
-        // What takes a dead node's place knows nothing of what it did; it only writes letters.
+        // The replacement of a dead node knows nothing of its work, and only sends messages.
         return vec![Box::new(Messenger::new(
             Mail { count: 20, in_flight: 8, longest: 10_000 },
             stream(0),

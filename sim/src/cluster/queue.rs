@@ -7,20 +7,20 @@ use std::collections::BinaryHeap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Something that will happen.
+/// An event of the future.
 #[derive(Debug)]
 pub enum Event {
-    /// A datagram comes to a node.
+    /// A datagram arrives at a node.
     Arrive { to: Rank, from: SocketAddr, bytes: Vec<u8>, congested: bool },
-    /// A node's engine has a turn, if it is still planned.
+    /// A node's engine runs a turn, if it is still planned.
     Turn { rank: Rank, life: u8 },
     /// A node stands still.
     Stall { rank: Rank, span: Duration },
-    /// A node is no more.
+    /// A node is killed.
     Kill { rank: Rank },
     /// A node is cut off from all others.
     CutOff { rank: Rank, until: Time },
-    /// A newer process takes its place.
+    /// A newer process takes the node's place.
     Restart { rank: Rank },
 }
 
@@ -31,7 +31,7 @@ struct Planned {
     event: Event,
 }
 
-/// All that will happen.
+/// All future events.
 #[derive(Debug, Default)]
 pub struct Queue {
     heap: BinaryHeap<Reverse<Planned>>,
@@ -39,13 +39,13 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Plan something.
+    /// Plans an event.
     pub fn push(&mut self, at: Time, event: Event) {
         self.count += 1;
         self.heap.push(Reverse(Planned { at, order: self.count, event }));
     }
 
-    /// The next to happen, if it happens before `until`.
+    /// Takes the next event, if it is before `until`.
     pub fn pop_before(&mut self, until: Time) -> Option<(Time, Event)> {
         if self.heap.peek().is_none_or(|Reverse(planned)| planned.at >= until) {
             return None;

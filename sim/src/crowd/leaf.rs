@@ -1,4 +1,4 @@
-//! A peer of the hub: one connection and nothing else, so that there can be a thousand.
+//! A peer of the hub: one connection and nothing else, so that there can be a thousand peers.
 
 use super::{Sent, address_of};
 use crate::net::address_of as hub_address;
@@ -13,11 +13,11 @@ use oikaze_protocol::wind::{
 };
 use oikaze_protocol::wire::{Seal, SealKind, View};
 
-/// One peer.
+/// A peer of the hub.
 pub struct Leaf {
-    /// Its rank.
+    /// Rank of the peer.
     pub rank: Rank,
-    /// Its end of the connection.
+    /// The peer's end of the connection.
     pub connection: Connection,
     /// Deliveries to this leaf.
     pub heard: Heard,
@@ -25,20 +25,20 @@ pub struct Leaf {
     seals: (HandshakeSeal, Checksum),
 }
 
-/// Counts of what a leaf has had delivered.
+/// Counts of messages delivered to a leaf.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
-    /// Messages.
+    /// Number of messages.
     pub messages: u64,
-    /// Bytes of their bodies.
+    /// Bytes of the messages' bodies.
     pub bytes: u64,
-    /// When the last one was delivered that was not longer than [`SHORT`].
+    /// Time at which the last message of at most [`SHORT`] bytes was delivered.
     pub short_at: Option<Time>,
-    /// The time of the datagram that is being read.
+    /// Time of the datagram that is being read.
     now: Time,
 }
 
-/// Bytes of a message whose delivery is timed.
+/// Maximum number of bytes of a message whose delivery is timed.
 pub const SHORT: u64 = 64;
 
 impl Handler for Heard {
@@ -73,7 +73,7 @@ impl Handler for Heard {
 }
 
 impl Leaf {
-    /// The peer at this rank, which calls nobody by itself.
+    /// Makes the peer of this rank, which connects to no node by itself.
     pub(super) fn new(
         rank: Rank,
         nodes: u32,
@@ -92,7 +92,7 @@ impl Leaf {
         }
     }
 
-    /// A datagram has come.
+    /// Receives a datagram.
     pub(super) fn receive(&mut self, now: Time, bytes: &[u8]) {
         let Ok(view) = View::parse(bytes) else { return };
         let (parts, tag) = ((view.covered(), view.payload()), view.tag());
@@ -105,13 +105,13 @@ impl Leaf {
             self.heard.now = now;
             let (messages, bytes) = (self.heard.messages, self.heard.bytes);
             self.connection.receive(now, &view, 0, &mut self.heard);
-            // What was read makes room at once.
+            // Reading makes room at once.
             let (messages, bytes) = (self.heard.messages - messages, self.heard.bytes - bytes);
             self.connection.consumed(messages, bytes);
         }
     }
 
-    /// Send this many bytes to the hub.
+    /// Sends this many bytes to the hub.
     pub fn say(&mut self, now: Time, bytes: usize) {
         let message = Rma::user(
             Class::Ordered,
@@ -139,7 +139,7 @@ impl Leaf {
             if handshake {
                 self.seals.0.tag(&[&bytes], &mut tag[..len]);
             } else {
-                // Leaves send no segments: all of a datagram's bytes are here, and the checksum
+                // Leaves send no segments. All of a datagram's bytes are here, and the checksum
                 // covers them all.
                 self.seals.1.tag(&[&bytes], &mut tag[..len]);
             }

@@ -1,9 +1,9 @@
-//! One node amid very many peers: a real engine, and peers that are bare connections.
+//! One node with very many peers: a real engine, and peers that are bare connections.
 //!
-//! The work of a node for a thousand peers cannot be seen in a [`crate::cluster`], where every node
-//! would have a thousand connections. Here only the hub is an engine; its peers answer at once. The
-//! network loses nothing; what is modelled is time: a turn takes as long as it has bytes to hand
-//! over, so that what waits behind them waits measurably.
+//! A [`crate::cluster`] cannot show the work of a node for a thousand peers, because every node
+//! would have a thousand connections. Here only the hub is an engine, and its peers answer at once.
+//! The network loses nothing. The model is about time: a turn takes as long as its bytes take to
+//! hand over, so datagrams behind them wait measurably.
 
 mod leaf;
 
@@ -25,16 +25,16 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One way through the network.
+/// Latency of one way through the network.
 pub const LATENCY: Duration = Duration::from_micros(20);
-/// A turn, beside what it hands over.
+/// Time of a turn, without the bytes that it hands over.
 const TURN: Duration = Duration::from_micros(1);
-/// Bytes handed to the kernel in a microsecond: 4 GB/s.
+/// Bytes handed to the kernel per microsecond: 4 GB/s.
 const BYTES_A_MICROSECOND: u64 = 4_000;
-/// Events of a run that goes nowhere.
+/// Number of events after which a run makes no progress.
 const EVENTS_MAX: u64 = 5_000_000;
 
-/// A datagram on its way.
+/// A datagram in flight.
 pub(super) struct Sent {
     from: SocketAddr,
     to: SocketAddr,
@@ -49,32 +49,33 @@ enum Event {
 
 /// A hub and its peers.
 pub struct Crowd {
-    /// The time.
+    /// Current time.
     pub now: Time,
-    /// The node at rank 0.
+    /// The node of rank 0.
     pub hub: SimEngine,
-    /// The others, from rank 1 on.
+    /// The other nodes, from rank 1 on.
     pub leaves: Vec<Leaf>,
     mailbox: SharedMailbox,
     room: usize,
     submissions: Arc<SegQueue<Submission>>,
     queue: BTreeMap<(Time, u64), Event>,
-    /// Events made so far: those of one moment happen in the order in which they were made.
+    /// Number of events made so far. Events of one moment happen in the order in which they were
+    /// made.
     made: u64,
     events: u64,
     hub_turn: Option<Time>,
-    /// The hub hands over datagrams until then.
+    /// Time until which the hub hands over datagrams.
     busy: Time,
 }
 
-/// Where a leaf is.
+/// Returns the address of a leaf.
 fn address_of(rank: Rank) -> SocketAddr {
     let [_, _, high, low] = rank.to_be_bytes();
     SocketAddr::from((Ipv4Addr::new(10, 1, high, low), 7000))
 }
 
 impl Crowd {
-    /// A hub with so many peers, which it begins to call.
+    /// Makes a hub with this many peers, to which it begins to connect.
     ///
     /// # Errors
     /// The machine has no memory left.
@@ -133,12 +134,12 @@ impl Crowd {
         Ok(crowd)
     }
 
-    /// The peer at this rank.
+    /// Returns the peer of this rank.
     pub fn leaf(&mut self, rank: Rank) -> &mut Leaf {
         &mut self.leaves[rank as usize - 1]
     }
 
-    /// The hub is asked for something, now.
+    /// Submits a request to the hub now.
     pub fn ask(&mut self, request: Request) -> Arc<Completion> {
         let (submission, completion) = tracked(request, None);
         self.submissions.push(submission);
@@ -146,28 +147,28 @@ impl Crowd {
         completion
     }
 
-    /// A peer sends so many bytes to the hub, now.
+    /// Makes a peer send this many bytes to the hub now.
     pub fn say(&mut self, rank: Rank, bytes: usize) {
         let now = self.now;
         self.leaf(rank).say(now, bytes);
         self.turn_leaf(rank);
     }
 
-    /// Something from somewhere arrives at the hub, now.
+    /// Delivers bytes from any address to the hub now.
     pub fn knock(&mut self, from: SocketAddr, bytes: Vec<u8>) {
         self.push(self.now, Event::Arrives(Sent { from, to: hub_address(0), bytes }));
     }
 
-    /// Where the peer at this rank sends from, for forgers.
+    /// Returns the address from which the peer of this rank sends, for forgers.
     #[must_use]
     pub fn address(&self, rank: Rank) -> SocketAddr {
         address_of(rank)
     }
 
-    /// Events in order, until the condition holds.
+    /// Handles events in order until the condition holds.
     ///
     /// # Errors
-    /// It does not by then, or the hub overlooks a peer.
+    /// The condition does not hold in time, or the hub overlooks a peer.
     pub fn run_until(
         &mut self,
         deadline: Time,
@@ -189,7 +190,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// All events of a span of time.
+    /// Handles all events of a span of time.
     ///
     /// # Errors
     /// The hub overlooks a peer.
@@ -202,7 +203,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// The peers go, and all that is on its way: what is left is the hub.
+    /// Removes the peers and all datagrams in flight, so that only the hub is left.
     pub fn disperse(&mut self) {
         self.leaves.clear();
         self.leaves.shrink_to_fit();
@@ -237,7 +238,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// One turn of the hub; what it sends leaves one after another.
+    /// Runs one turn of the hub. Its datagrams leave one after another.
     fn turn_hub(&mut self) -> Result<(), String> {
         self.hub_turn = None;
         let now = self.now;

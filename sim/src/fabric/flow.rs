@@ -1,4 +1,4 @@
-//! A flow: puts of one size, some of them in flight at a time, from one host to another.
+//! A flow: puts of one size from one host to another, with several in flight.
 
 use crossbeam_queue::SegQueue;
 use oikaze_engine::{Completion, Request, Submission, tracked};
@@ -9,33 +9,33 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Plan of one flow.
+/// Plan of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// From this host.
+    /// Sending host.
     pub from: Rank,
-    /// To that one.
+    /// Receiving host.
     pub to: Rank,
-    /// Beginning so long after the first.
+    /// Time after the first flow at which this flow begins.
     pub after: Duration,
     /// Bytes of each put.
     pub size: u64,
-    /// Puts in flight.
+    /// Number of puts in flight.
     pub depth: usize,
-    /// Ends then, counted as `after` is; `None`: never.
+    /// Time at which the flow ends, counted as `after` is; `None` for never.
     pub until: Option<Duration>,
 }
 
 /// Measured result of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Result {
-    /// Which flow of the plan.
+    /// Number of the flow in the plan.
     pub number: usize,
-    /// Bytes of the puts that are complete.
+    /// Bytes of the completed puts.
     pub bytes: u64,
 }
 
-/// A flow at work.
+/// A running flow.
 pub(super) struct Source {
     number: usize,
     flow: Flow,

@@ -17,18 +17,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Turns in one go before others have theirs.
+/// Maximum number of turns in a row before other hosts have theirs.
 const TURNS_IN_A_ROW: usize = 16;
-/// Between two turns of an engine that has more to do.
+/// Time between two turns of an engine that has more to do.
 const BREATH: Duration = Duration::from_micros(2);
 
-/// One host.
+/// A simulated host.
 pub struct Host {
-    /// Its rank.
+    /// Rank of the host.
     pub rank: Rank,
-    /// Its region's, for puts.
+    /// Key of the host's region for puts.
     pub key: u64,
-    /// When its next turn is, if one is planned.
+    /// Time of the next turn, if one is planned.
     pub turn_at: Option<Time>,
     engine: SimEngine,
     slot: u32,
@@ -40,7 +40,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// One that begins to look for the others.
+    /// Makes a host that begins to connect to the others.
     pub(super) fn new(plan: &Plan, rank: Rank) -> std::result::Result<Host, String> {
         let settings = plan
             .others
@@ -114,11 +114,12 @@ impl Host {
     }
 
     pub(super) fn deliver(&mut self, from: Rank, bytes: Vec<u8>, marked: bool) {
-        // What does not fit is lost, as in a socket.
+        // A datagram that does not fit is lost, as in a socket.
         let _ = open(&self.mailbox).deliver(address_of(from), bytes, marked, self.room);
     }
 
-    /// Turns until there is nothing to do now: what it sent, and when it wants the next.
+    /// Runs turns until there is nothing to do now. Returns the sent datagrams, and the time of the
+    /// next turn.
     pub(super) fn turn(&mut self, now: Time) -> (Vec<(SocketAddr, Vec<u8>)>, Option<Time>) {
         let Self { engine, submissions, sources, mailbox, .. } = self;
         let mut sent = Vec::new();

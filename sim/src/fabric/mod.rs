@@ -1,9 +1,9 @@
-//! Flows that meet at a switch: real engines on simulated hosts, a fabric with rates, queues and
-//! marks, and what each flow gets.
+//! Flows that meet at a switch. Real engines on simulated hosts use a fabric with rates, queues and
+//! marks, and the run measures each flow.
 //!
-//! Every host has a line of its own to one switch and an output of the switch towards it; two
-//! groups of hosts may have a trunk between them. Hosts compute in no time but for a jitter by the
-//! seed, so that what limits is the network; unless their processors are shared with others
+//! Every host has a line of its own to one switch, and an output of the switch towards it. Two
+//! groups of hosts may have a trunk between them. Hosts compute in no time except for a jitter from
+//! the seed, so the network is the limit, unless hosts share their processors with others
 //! ([`Slices`]).
 
 mod flow;
@@ -24,44 +24,44 @@ use std::collections::BinaryHeap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Hosts and lines.
+/// Hosts and lines of a fabric.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Draws the hosts' jitter and the flows' beginnings.
+    /// Seed of the hosts' jitter and of the flows' beginnings.
     pub seed: u64,
-    /// Hosts.
+    /// Number of hosts.
     pub hosts: u32,
-    /// Wind's settings of all.
+    /// Wind's settings of all hosts.
     pub settings: Settings,
-    /// Settings of some hosts instead.
+    /// Settings of single hosts, in place of the common ones.
     pub others: Vec<(Rank, Settings)>,
-    /// Every host's line to the switch.
+    /// Line of every host to the switch.
     pub host: Line,
-    /// Every output of the switch to a host.
+    /// Output of the switch to every host.
     pub down: Line,
-    /// Between hosts of even and hosts of odd rank.
+    /// Trunk between hosts of even and of odd rank.
     pub trunk: Option<Line>,
-    /// One way, beyond what lines and queues take.
+    /// Latency of one way, beyond the time in lines and queues.
     pub latency: Duration,
-    /// A host's turn comes so late at most.
+    /// Maximum delay of a host's turn.
     pub jitter: Duration,
-    /// Every host has its processor only for slices of time.
+    /// Slices of time in which hosts have their processors.
     pub slices: Option<Slices>,
     /// Flows of the run.
     pub flows: Vec<Flow>,
-    /// Flows are measured from their common beginning for so long.
+    /// Time for which flows are measured, from their common beginning.
     pub span: Duration,
 }
 
 /// Report of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Bytes of each flow that were placed and known to be, within the span.
+    /// Bytes of each flow that were placed, and known to be placed, within the span.
     pub bytes: Vec<u64>,
-    /// Their sum, as a part of what the narrowest line on the way carries in the span, payload
-    /// only.
+    /// Sum of these bytes, as a part of the payload that the narrowest line on the way carries in
+    /// the span.
     pub goodput: f64,
-    /// Jain's index of the flows' bytes: 1 if all have the same, 1/n if one has all.
+    /// Jain's index of the flows' bytes: 1 if all flows have the same, 1/n if one flow has all.
     pub jain: f64,
     /// Counts of the outputs to the hosts, by rank.
     pub down: Vec<PortCounts>,
@@ -69,7 +69,7 @@ pub struct Report {
     pub trunk: PortCounts,
 }
 
-/// Where a datagram is on its way.
+/// Position of a datagram in flight.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Travelling {
     from: Rank,
@@ -86,14 +86,14 @@ enum Event {
     Turn(Rank),
 }
 
-/// All of it at work.
+/// A running fabric.
 pub struct Fabric {
     plan: Plan,
     now: Time,
     hosts: Vec<Host>,
     up: Vec<Port>,
     down: Vec<Port>,
-    /// From even to odd ranks, and back.
+    /// Trunk ports from even to odd ranks, and back.
     trunk: Option<[Port; 2]>,
     queue: BinaryHeap<Reverse<(Time, u64, Event)>>,
     events: u64,
@@ -101,10 +101,10 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Connected hosts.
+    /// Makes a fabric of connected hosts.
     ///
     /// # Errors
-    /// The machine has no memory left, or the hosts do not find one another.
+    /// The machine has no memory left, or the hosts do not connect.
     pub fn new(plan: Plan) -> std::result::Result<Fabric, String> {
         let hosts = (0..plan.hosts)
             .map(|rank| Host::new(&plan, rank))
@@ -129,7 +129,7 @@ impl Fabric {
         }
     }
 
-    /// Let the flows flow, and measure them.
+    /// Runs the flows and measures them.
     pub fn measure(&mut self) -> Report {
         let (begin, span) = (self.now, self.plan.span);
         let keys: Vec<u64> = self.hosts.iter().map(|host| host.key).collect();
@@ -246,7 +246,7 @@ impl Fabric {
     }
 }
 
-/// (Σx)² / (n Σx²) (Jain, Chiu and Hawe, DEC-TR-301, 1984).
+/// Returns Jain's index: (Σx)² / (n Σx²) (Jain, Chiu and Hawe, DEC-TR-301, 1984).
 #[must_use]
 pub fn jain(values: &[u64]) -> f64 {
     let sum: f64 = values.iter().map(|value| *value as f64).sum();

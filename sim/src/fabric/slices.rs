@@ -1,21 +1,22 @@
-//! Processors that are shared: a host runs for a slice of time, then others do.
+//! Shared processors: a host runs for a slice of time, and then others do.
 
 use crate::random::Random;
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use std::time::Duration;
 
-/// In every period a host runs for one slice, beginning at a moment drawn for each host and period.
+/// Slices of time: in every period a host runs for one slice, which begins at a moment drawn for
+/// each host and period.
 #[derive(Clone, Copy, Debug)]
 pub struct Slices {
-    /// A period.
+    /// Length of a period.
     pub period: Duration,
-    /// So much of it.
+    /// Length of the slice in a period.
     pub slice: Duration,
 }
 
 impl Slices {
-    /// When the host next runs, not before `at`.
+    /// Returns the time at which the host runs next, not before `at`.
     pub(super) fn next(self, seed: u64, rank: Rank, at: Time) -> Time {
         let (period, slice) = (self.period.as_nanos() as u64, self.slice.as_nanos() as u64);
         let number = at.0 / period;

@@ -1,4 +1,4 @@
-//! The link of a simulated node: a mailbox that the network fills and empties between turns.
+//! Link of a simulated node: a mailbox that the network fills and empties between turns.
 
 use crate::random::Random;
 use oikaze_os::net::{
@@ -11,40 +11,40 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Datagrams of one call of [`Link::receive`], as a real link bounds them.
+/// Maximum number of datagrams of one call of [`Link::receive`], as of a real link.
 const BURST: usize = 64;
-/// Bytes of a buffer, into which a socket joins datagrams that are alike.
+/// Bytes of a buffer in which a socket joins equal datagrams.
 const BUFFER: usize = 64 << 10;
 /// Fill byte of memory that was offered for receiving, because a socket may write anything there.
 const SPOILT: u8 = 0x33;
-/// Bytes that the kernel charges for a datagram beyond its own.
+/// Bytes that the kernel charges for a datagram beyond its own length.
 const CHARGE: usize = 256;
 
-/// Whence it came, what it is, and whether it is marked CE.
+/// Sender of a datagram, its bytes, and `true` if it is marked CE.
 pub type Datagram = (SocketAddr, Vec<u8>, bool);
 
 /// Queues between a node and the network.
 #[derive(Debug, Default)]
 pub struct Mailbox {
-    /// Arrived, not yet received.
+    /// Datagrams that have arrived and are not received yet.
     pub inbox: VecDeque<Datagram>,
-    /// Sent, not yet on its way.
+    /// Datagrams that the node has sent and the network has not taken yet.
     pub outbox: Vec<(SocketAddr, Vec<u8>)>,
-    /// Refused for its size on the way, and not yet told.
+    /// Datagrams that were too large for the path, and are not reported yet.
     pub too_big: VecDeque<TooBig>,
     charged: usize,
 }
 
-/// Shared by the network and a node's link.
+/// Mailbox that the network and a node's link share.
 pub type SharedMailbox = Arc<Mutex<Mailbox>>;
 
-/// Look into a mailbox.
+/// Locks a mailbox.
 pub fn open(mailbox: &SharedMailbox) -> MutexGuard<'_, Mailbox> {
     mailbox.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Mailbox {
-    /// A datagram arrives; `false`: the buffer is full and it is lost.
+    /// Delivers a datagram. Returns `false` if the buffer is full and the datagram is lost.
     pub fn deliver(&mut self, from: SocketAddr, bytes: Vec<u8>, marked: bool, room: usize) -> bool {
         let charge = bytes.len() + CHARGE;
         if self.charged + charge > room {
@@ -56,7 +56,7 @@ impl Mailbox {
     }
 }
 
-/// One node's link.
+/// Link of one node.
 #[derive(Debug)]
 pub struct SimLink {
     mailbox: SharedMailbox,
@@ -70,7 +70,7 @@ pub struct SimLink {
 }
 
 impl SimLink {
-    /// A link at `address`.
+    /// Makes a link at `address`.
     #[must_use]
     pub fn new(
         address: SocketAddr,
@@ -91,13 +91,13 @@ impl SimLink {
         }
     }
 
-    /// The network's side.
+    /// Returns the network's side of the link.
     #[must_use]
     pub fn mailbox(&self) -> SharedMailbox {
         Arc::clone(&self.mailbox)
     }
 
-    /// The next that has arrived.
+    /// Takes the next datagram that has arrived.
     fn next(&mut self) -> Option<Datagram> {
         let mut mailbox = open(&self.mailbox);
         let datagram = mailbox.inbox.pop_front()?;
@@ -108,8 +108,8 @@ impl SimLink {
         Some(datagram)
     }
 
-    /// One run of datagrams that are alike, as a socket gives them: the first payloads where they
-    /// are predicted to belong (MEM-3.7).
+    /// Delivers one run of equal datagrams as a socket does, with the first payloads in their
+    /// predicted places (MEM-3.7).
     fn give(&mut self, run: &[Datagram], sink: &mut dyn Sink) {
         let mut placed = 0;
         if let Some(Predicted { head, payload, tag, mut place }) = sink.predict() {
@@ -178,7 +178,7 @@ impl Link for SimLink {
         Ok(burst.len())
     }
 
-    /// Half of the bursts come as from a socket that joins what is alike.
+    /// Half of the bursts come as from a socket that joins equal datagrams.
     fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
         if self.random.chance(0.5) {
             return self.receive(&mut |arrival| sink.take(arrival));
@@ -201,12 +201,12 @@ impl Link for SimLink {
         self.datagram_max
     }
 
-    /// Every second host's.
+    /// Returns `true` for every second host.
     fn prefers_pages(&self, to: IpAddr) -> bool {
         matches!(to, IpAddr::V4(to) if to.octets()[3] % 2 == 0)
     }
 
-    /// Every second host, too.
+    /// Returns `true` for every second host, too.
     fn has_short_way(&mut self, to: SocketAddr, _: usize) -> bool {
         self.prefers_pages(to.ip())
     }

@@ -1,4 +1,4 @@
-//! The network: what becomes of each datagram between two nodes, by the seed.
+//! The network: decides by the seed what becomes of each datagram between two nodes.
 
 mod link;
 mod narrow;
@@ -17,20 +17,21 @@ use oikaze_protocol::time::Time;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// The port of every simulated node.
+/// Port of every simulated node.
 const PORT: u16 = 7000;
 
-/// A burst of loss is over then, however little is sent: keepalives alone would take seconds.
+/// Time after which a burst of loss ends, however little is sent. By keepalives alone it would take
+/// seconds.
 const BURST_TIME: Duration = Duration::from_millis(300);
 
-/// Where a node is.
+/// Returns the address of a node.
 #[must_use]
 pub fn address_of(rank: Rank) -> SocketAddr {
     let low = u8::try_from(rank + 1).unwrap_or(u8::MAX);
     SocketAddr::from((Ipv4Addr::new(10, 0, 0, low), PORT))
 }
 
-/// An address where nobody is, for candidates that do not work.
+/// Returns an address without a node, for candidates that do not work.
 #[must_use]
 pub fn nowhere(rank: Rank) -> SocketAddr {
     let low = u8::try_from(rank + 1).unwrap_or(u8::MAX);
@@ -46,29 +47,30 @@ pub fn rank_of(address: SocketAddr, nodes: u32) -> Option<Rank> {
 /// One copy of a datagram that will arrive.
 #[derive(Debug)]
 pub struct Delivery {
-    /// When.
+    /// Time of the arrival.
     pub at: Time,
     /// Content of the datagram.
     pub bytes: Vec<u8>,
-    /// A queue on its way was filling.
+    /// Set if a queue on the way was filling.
     pub congested: bool,
 }
 
-/// One direction between two nodes.
+/// State of one direction between two nodes.
 #[derive(Debug)]
 struct Way {
     plan: FaultPlan,
     random: Random,
-    /// Datagrams of the burst of loss that are still to come, and when it ends in any case.
+    /// Number of datagrams that the burst of loss still takes, and the time when it ends in any
+    /// case.
     burst: u64,
     burst_ends: Time,
-    /// Datagrams that are still to be marked (CE).
+    /// Number of datagrams that are still to be marked (CE).
     marks: u64,
-    /// When the last datagram has left the sender's wire.
+    /// Time at which the last datagram has left the sender's wire.
     busy: Time,
 }
 
-/// All ways between all nodes.
+/// All directions between all nodes.
 #[derive(Debug)]
 pub struct Network {
     weather: Weather,
@@ -80,18 +82,18 @@ pub struct Network {
 /// Counts of what the network did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Datagrams sent.
+    /// Datagrams that were sent.
     pub sent: u64,
-    /// Copies that arrived or will.
+    /// Copies that have arrived or will arrive.
     pub delivered: u64,
-    /// Lost, by chance, burst or partition.
+    /// Datagrams that were lost by chance, burst or partition.
     pub lost: u64,
     /// Copies with wrong bytes.
     pub damaged: u64,
 }
 
 impl Network {
-    /// A network for so many nodes.
+    /// Makes a network for this many nodes.
     #[must_use]
     pub fn new(seed: u64, nodes: u32, weather: Weather) -> Network {
         let ways = (0..nodes * nodes)
@@ -120,13 +122,13 @@ impl Network {
         self.counts
     }
 
-    /// The network's faults.
+    /// Returns the network's faults.
     #[must_use]
     pub fn weather(&self) -> &Weather {
         &self.weather
     }
 
-    /// From now on nobody reaches this node, and it reaches nobody.
+    /// Cuts off this node in both directions for a time.
     pub fn cut_off(&mut self, rank: Rank, from: Time, until: Time) {
         self.weather.partitions.push(Partition { from, until, side: 1 << rank, one_way: false });
     }
@@ -134,7 +136,8 @@ impl Network {
     /// Checks whether a datagram fits the path, and drops it if it is too large.
     ///
     /// # Errors
-    /// The datagram is lost. `Some` is what the sender's system says of its size.
+    /// The datagram is lost. The value is the report of the sender's system about its size, if
+    /// there is one.
     pub fn narrow(
         &mut self,
         from: Rank,
@@ -158,7 +161,8 @@ impl Network {
         }
     }
 
-    /// A datagram leaves; the copies of it that will arrive. Faults end when the weather does.
+    /// Sends a datagram. Returns the copies of it that will arrive. Faults end when the weather
+    /// does.
     pub fn send(&mut self, from: Rank, to: Rank, bytes: Vec<u8>, now: Time) -> Vec<Delivery> {
         self.counts.sent += 1;
         let Self { weather, nodes, ways, counts } = self;
@@ -202,7 +206,7 @@ impl Network {
             deliveries.push(Delivery { at, bytes: copy, congested });
         }
         if way.random.chance(weather.echo) {
-            // An old datagram, long after all that it was about.
+            // An old datagram, long after everything that it belonged to.
             let late = Duration::from_nanos(way.random.spread(1_000_000, 1_000_000_000));
             deliveries.push(Delivery {
                 at: left + weather.latency + late,
@@ -219,15 +223,15 @@ impl Network {
 impl Weather {
     fn lateness(&self, fate: &Fate, random: &mut Random) -> Duration {
         let jitter = random.below(self.jitter.as_nanos() as u64 + 1);
-        // "Overtaken by n" is so many times the time between two datagrams of a busy sender, and a
-        // little.
+        // "Overtaken by n" is n times the time between two datagrams of a busy sender, and a little
+        // more.
         let behind = u64::from(fate.overtaken) * random.between(1_000, 60_000);
         fate.delay + Duration::from_nanos(jitter + behind)
     }
 }
 
-/// Beyond the one turned bit: sometimes a run of bytes is replaced, the end cut off, or bytes
-/// added.
+/// Damages more than the one flipped bit. Sometimes replaces a run of bytes, cuts the end off, or
+/// adds bytes.
 fn garble(random: &mut Random, bytes: &mut Vec<u8>) {
     if bytes.is_empty() {
         return;

@@ -1,5 +1,5 @@
-//! Paths that do not carry what they carried: larger datagrams vanish, and sometimes the sender's
-//! system is told.
+//! Paths that no longer carry what they carried. Larger datagrams vanish, and sometimes the
+//! sender's system learns of it.
 
 use super::weather::Partition;
 use crate::random::Random;
@@ -7,27 +7,27 @@ use oikaze_protocol::limits::DATAGRAM_MIN;
 use oikaze_protocol::time::Time;
 use std::time::Duration;
 
-/// The paths between two groups of nodes are narrow for a while.
+/// Paths between two groups of nodes that are narrow for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Narrow {
-    /// Between whom, and when; `one_way`: only from one group to the other.
+    /// Groups of nodes and time. With `one_way`, only paths from one group to the other are narrow.
     pub where_and_when: Partition,
-    /// Bytes of the largest datagram they carry then.
+    /// Bytes of the largest datagram that the paths then carry.
     pub fits: usize,
-    /// The sender's system hears of each datagram that was too large (as by ICMP); otherwise nobody
-    /// does.
+    /// Set if the sender's system learns of each datagram that was too large (as by ICMP).
+    /// Otherwise no system does.
     pub told: bool,
 }
 
 impl Narrow {
-    /// None in most runs; else up to three, one after another or at once.
+    /// Draws none in most runs, and otherwise up to three, one after another or at once.
     #[must_use]
     pub fn any(random: &mut Random, nodes: u32) -> Vec<Narrow> {
         let count = if random.chance(0.3) { random.between(1, 3) } else { 0 };
         (0..count)
             .map(|_| {
                 let from = Time(random.below(100_000_000));
-                // Now and then for good.
+                // In some runs, the path stays narrow.
                 let span = if random.chance(0.3) {
                     u64::MAX / 2
                 } else {

@@ -1,18 +1,18 @@
-//! One output of a switch (or of a host): a line of some rate behind a queue of some size.
+//! One output of a switch (or of a host): a line with a rate, behind a queue with a size.
 
 use oikaze_protocol::time::Time;
 use std::time::Duration;
 
-/// Bytes on the line for each datagram beyond its payload: UDP, IPv4, Ethernet with preamble and
-/// gap.
+/// Bytes on the line for each datagram beyond its payload: UDP, IPv4, and Ethernet with preamble
+/// and gap.
 pub const OVERHEAD: u64 = 8 + 20 + 38;
 
 /// Properties of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// Bits a second.
+    /// Bits per second.
     pub rate: u64,
-    /// Bytes that may wait; what does not fit is dropped (drop-tail).
+    /// Bytes that may wait. A datagram that does not fit is dropped (drop-tail).
     pub buffer: u64,
     /// Number of waiting bytes above which a datagram leaves marked CE, as on a switch that is set
     /// up for DCTCP (RFC 8257, section 3.1).
@@ -20,26 +20,26 @@ pub struct Line {
 }
 
 impl Line {
-    /// A host's own line: whatever waits there waits in the host.
+    /// Returns a host's own line, which drops nothing because datagrams wait in the host.
     #[must_use]
     pub fn of_host(rate: u64) -> Line {
         Line { rate, buffer: u64::MAX, mark_from: None }
     }
 
-    /// For how long so many bytes occupy the line.
+    /// Returns the time for which this many bytes occupy the line.
     #[must_use]
     pub fn span(&self, bytes: u64) -> Duration {
         Duration::from_nanos(bytes * 8_000_000_000 / self.rate)
     }
 }
 
-/// One output at work.
+/// A running output.
 #[derive(Clone, Copy, Debug)]
 pub struct Port {
     line: Line,
-    /// When the last of what was taken has left.
+    /// Time at which the last accepted datagram has left.
     busy: Time,
-    /// Datagrams taken, dropped and marked.
+    /// Numbers of datagrams taken, dropped and marked.
     pub counts: PortCounts,
 }
 
@@ -52,22 +52,22 @@ pub struct PortCounts {
     pub dropped: u64,
     /// Datagrams that went through and were marked.
     pub marked: u64,
-    /// The most bytes that ever waited.
+    /// Maximum number of bytes that ever waited.
     pub longest: u64,
 }
 
 impl Port {
-    /// Empty.
+    /// Makes an empty output.
     #[must_use]
     pub fn new(line: Line) -> Port {
         Port { line, busy: Time::default(), counts: PortCounts::default() }
     }
 
-    /// A datagram with so many bytes of payload comes: when it has left, and whether it leaves
-    /// marked; `None`: dropped. Calls must be in order of time.
+    /// Passes a datagram with this many bytes of payload. Returns the time at which it has left,
+    /// and `true` if it leaves marked, or `None` if it is dropped. Calls must be in order of time.
     pub fn pass(&mut self, now: Time, payload: u64) -> Option<(Time, bool)> {
         let bytes = payload + OVERHEAD;
-        // A host's queue may be of any length; the product may not overflow.
+        // A host's queue may be of any length, and the product must not overflow.
         let waiting = u128::from((self.busy - now).as_nanos() as u64) * u128::from(self.line.rate)
             / 8_000_000_000;
         let waiting = u64::try_from(waiting).unwrap_or(u64::MAX);
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn it_delays_marks_and_drops() {
-        // A byte a nanosecond.
+        // The line carries a byte per nanosecond.
         let line = Line { rate: 8_000_000_000, buffer: 5000, mark_from: Some(2500) };
         let mut port = Port::new(line);
         let payload = 1000 - OVERHEAD;

@@ -1,4 +1,4 @@
-//! Which faults a run has, and how bad they are.
+//! Faults of a run, and their strength.
 
 use super::Narrow;
 use crate::random::Random;
@@ -8,16 +8,16 @@ use oikaze_protocol::time::Time;
 use std::fmt;
 use std::time::Duration;
 
-/// Two groups of nodes that cannot reach one another for a while.
+/// Two groups of nodes that cannot reach each other for a while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partition {
-    /// From here.
+    /// Beginning of the partition.
     pub from: Time,
-    /// To here.
+    /// End of the partition.
     pub until: Time,
-    /// A bit for each rank: the nodes on one side.
+    /// Nodes on one side, as a bit for each rank.
     pub side: u64,
-    /// Only datagrams from that side to the other are lost.
+    /// Set if only datagrams from that side to the other are lost.
     pub one_way: bool,
 }
 
@@ -32,44 +32,44 @@ impl Partition {
     }
 }
 
-/// The faults of one run.
+/// Faults of one run.
 #[derive(Clone, Debug)]
 pub struct Weather {
-    /// Loss, duplication, reordering, corruption, delay: each datagram for itself.
+    /// Loss, duplication, reordering, corruption and delay, for each datagram by itself.
     pub faults: FaultSettings,
-    /// How often a burst of loss begins.
+    /// Probability that a burst of loss begins.
     pub burst: f64,
-    /// Its shortest, in datagrams.
+    /// Minimum length of a burst, in datagrams.
     pub burst_min: u64,
-    /// Its longest.
+    /// Maximum length of a burst, in datagrams.
     pub burst_max: u64,
-    /// How often a copy of a datagram comes once more, long after.
+    /// Probability that a copy of a datagram comes once more, long after.
     pub echo: f64,
-    /// For each datagram sent, so often somebody else's garbage comes too.
+    /// Probability, for each datagram sent, that a stranger's garbage comes too.
     pub garbage: f64,
-    /// How often a queue begins to fill: up to 64 datagrams are marked (CE).
+    /// Probability that a queue begins to fill, so that up to 64 datagrams are marked (CE).
     pub filling: f64,
-    /// One way, at least.
+    /// Minimum latency of one way.
     pub latency: Duration,
-    /// And up to so much more.
+    /// Maximum time beyond that latency.
     pub jitter: Duration,
     /// Time on the wire for each byte, in nanoseconds.
     pub nanos_per_byte: u64,
-    /// From the nodes of this side (a bit for each rank) to all others so much is lost, instead of
-    /// what `faults` says.
+    /// Loss from the nodes of this side (a bit for each rank) to all others, in place of the loss
+    /// in `faults`.
     pub lopsided: Option<(u64, f64)>,
-    /// Nodes that cannot reach one another for a while.
+    /// Nodes that cannot reach each other for a while.
     pub partitions: Vec<Partition>,
     /// Paths that do not carry large datagrams for a while.
     pub narrow: Vec<Narrow>,
 }
 
 impl Weather {
-    /// Weather by chance: from none to all faults at their worst together.
+    /// Draws any weather, from none to all faults at their worst together.
     #[must_use]
     pub fn any(random: &mut Random, nodes: u32) -> Weather {
         let mut weather = Weather::fair(random);
-        // Drawn always, used as the kind of weather says.
+        // The levels are always drawn, and then used as the kind of weather says.
         let mut level = |most: f64| random.below(1 + (most * 100.0) as u64) as f64 / 100.0;
         let (loss, duplicate, reorder, corrupt) = (level(0.3), level(0.3), level(0.3), level(0.3));
         let faults = &mut weather.faults;
@@ -102,7 +102,7 @@ impl Weather {
         weather
     }
 
-    /// Few faults: for what is timed, such as the end of a node.
+    /// Draws weather with few faults, for timed events such as the end of a node.
     #[must_use]
     pub fn mild(random: &mut Random) -> Weather {
         let mut weather = Weather::fair(random);
@@ -114,7 +114,7 @@ impl Weather {
         weather
     }
 
-    /// Loss, duplication, reordering and damage, always some of each.
+    /// Draws loss, duplication, reordering and damage, always some of each.
     #[must_use]
     pub fn bad(random: &mut Random) -> Weather {
         let mut weather = Weather::fair(random);
@@ -127,7 +127,7 @@ impl Weather {
         weather
     }
 
-    /// No faults; the time a datagram takes is drawn.
+    /// Returns weather without faults. The time of a datagram is drawn.
     #[must_use]
     pub fn fair(random: &mut Random) -> Weather {
         let latency = Duration::from_nanos(random.spread(5_000, 2_000_000));
@@ -153,7 +153,7 @@ impl Weather {
         }
     }
 
-    /// The faults from one node to another.
+    /// Returns the faults from one node to another.
     #[must_use]
     pub fn faults_of(&self, from: Rank, to: Rank) -> FaultSettings {
         let on_side = |side: u64, rank: Rank| side >> (rank % 64) & 1 == 1;
@@ -172,7 +172,8 @@ impl Weather {
         Partition { from, until, side, one_way: random.chance(0.3) }
     }
 
-    /// The share of datagrams that do not get through, about: how patient a run must be.
+    /// Returns about the share of datagrams that do not get through, from which a run's patience
+    /// follows.
     #[must_use]
     pub fn badness(&self) -> f64 {
         let burst = self.burst * (self.burst_min + self.burst_max) as f64 / 2.0;

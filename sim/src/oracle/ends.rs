@@ -1,16 +1,16 @@
-//! Outcomes of the operations that were under way when a node died.
+//! Outcomes of the operations that were in flight when a node died.
 
 use oikaze_protocol::time::Time;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// Outcomes of one kind of operation that was under way to the node that died.
+/// Outcomes of one kind of operation in flight to the node that died.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ended {
-    /// They had been done, or were answered, and that was heard.
+    /// Operations that were done or answered, and whose requester learned of it.
     pub done: u64,
-    /// It is not known whether they took place: the peer is dead.
+    /// Operations that may or may not have taken place, because the peer is dead.
     pub lost: u64,
 }
 
@@ -18,19 +18,20 @@ pub struct Ended {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ends {
     died: Option<Time>,
-    /// By what the operations are called.
+    /// Outcomes by name of the operation.
     pub kinds: BTreeMap<&'static str, Ended>,
-    /// The longest that any operation was still under way after the death, to whomever it was.
+    /// Maximum time for which any operation was in flight after the death, to any node.
     pub longest: Duration,
 }
 
 impl Ends {
-    /// A node has died.
+    /// Notes that a node has died.
     pub fn death(&mut self, now: Time) {
         self.died = Some(now);
     }
 
-    /// An operation has ended, begun and ended then; `bereaved`: it was to the node that died.
+    /// Notes that an operation has ended, with its times. `bereaved` is set if it was to the node
+    /// that died.
     pub fn ended(
         &mut self,
         kind: &'static str,
@@ -46,7 +47,7 @@ impl Ends {
         }
     }
 
-    /// These, too.
+    /// Adds the outcomes of another run.
     pub fn add(&mut self, other: &Ends) {
         self.longest = self.longest.max(other.longest);
         for (kind, ended) in &other.kinds {

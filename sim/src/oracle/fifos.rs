@@ -1,5 +1,5 @@
-//! FIFOs: what was acknowledged comes out once, what was refused never, and each producer's
-//! elements in their order (MEM-13).
+//! Checks FIFOs (MEM-13): acknowledged elements come out once, refused ones never, and each
+//! producer's elements in their order.
 
 use crate::random::bytes_of;
 use crate::violation::Check;
@@ -7,17 +7,17 @@ use oikaze_os::memory::fifo::{Fifo, Shape};
 use oikaze_protocol::Rank;
 use std::collections::BTreeMap;
 
-/// Elements of each node's FIFO: few, so that it is often full.
+/// Number of elements of each node's FIFO, which is small, so that it is often full.
 const SLOTS: u64 = 8;
-/// Bytes of the longest: in fragments, where datagrams are short.
+/// Bytes of the longest element, which has fragments where datagrams are short.
 const LONGEST: u64 = 3_000;
 
-/// One element: who pushed it, as which of all that this thread pushed to this node.
+/// Identity of an element: the thread that pushed it, and its number among this thread's pushes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Push {
-    /// The pushing thread, of all nodes.
+    /// Pushing thread, counted over all nodes.
     pub thread: u64,
-    /// Counts that thread's pushes to all nodes.
+    /// Number among this thread's pushes to all nodes.
     pub serial: u64,
 }
 
@@ -33,11 +33,11 @@ struct Fate {
 struct Queue {
     fifo: Fifo,
     fates: BTreeMap<Push, Fate>,
-    /// The latest of each thread that came out.
+    /// Latest element of each thread that came out.
     latest: BTreeMap<u64, u64>,
 }
 
-/// Those of all nodes.
+/// FIFOs of all nodes.
 #[derive(Debug, Default)]
 pub struct FifosOracle {
     nodes: BTreeMap<Rank, Queue>,
@@ -50,12 +50,12 @@ impl FifosOracle {
         Shape::new(SLOTS, LONGEST)
     }
 
-    /// A node has this FIFO.
+    /// Adds the FIFO of a node.
     pub fn add_node(&mut self, node: Rank, fifo: Fifo) {
         self.nodes.insert(node, Queue { fifo, fates: BTreeMap::new(), latest: BTreeMap::new() });
     }
 
-    /// The bytes of an element of this length, 16 at least.
+    /// Returns the bytes of an element of this length, which is at least 16.
     #[must_use]
     pub fn element(push: Push, len: usize) -> Vec<u8> {
         let mut bytes = [push.thread.to_le_bytes(), push.serial.to_le_bytes()].concat();
@@ -63,20 +63,20 @@ impl FifosOracle {
         bytes
     }
 
-    /// Somebody is about to push this.
+    /// Notes that a thread is about to push this element.
     pub fn asked(&mut self, node: Rank, push: Push) {
         self.fates(node, push, |_| {});
     }
 
-    /// And was told that it is in.
+    /// Notes that the thread learned of the element's acceptance.
     pub fn acknowledged(&mut self, node: Rank, push: Push) {
         self.fates(node, push, |fate| fate.acknowledged = true);
     }
 
-    /// And was told that there is no room.
+    /// Notes that the thread learned that there was no room.
     ///
     /// # Errors
-    /// It has come out.
+    /// The element has come out.
     pub fn refused(&mut self, node: Rank, push: Push) -> Check {
         let mut popped = false;
         self.fates(node, push, |fate| {
@@ -96,11 +96,11 @@ impl FifosOracle {
         }
     }
 
-    /// The node takes an element out; `false`: there is none.
+    /// Takes an element out of the node's FIFO. Returns `false` if there is none.
     ///
     /// # Errors
-    /// It was never pushed, or comes a second time, or was refused, or comes after a later one of
-    /// its thread; or the FIFO was destroyed.
+    /// The element was never pushed, comes a second time, was refused, or comes after a later one
+    /// of its thread. Or the FIFO was destroyed.
     pub fn pop(&mut self, node: Rank) -> Result<bool, String> {
         let Some(queue) = self.nodes.get_mut(&node) else { return Ok(false) };
         let mut element = Vec::new();
@@ -136,10 +136,10 @@ impl FifosOracle {
         Ok(true)
     }
 
-    /// Checks, when nobody pushes any more, that every acknowledged element has come out.
+    /// Checks, when no thread pushes any more, that every acknowledged element has come out.
     ///
     /// # Errors
-    /// Something has not, or came out for nobody.
+    /// An element has not come out, or has come out without a push.
     pub fn conclude(&mut self) -> Check {
         for node in self.nodes.keys().copied().collect::<Vec<_>>() {
             while self.pop(node)? {}

@@ -1,4 +1,4 @@
-//! Regions: what every node's memory must hold, and that no atomic was done twice or not at all
+//! Checks regions: the content of every node's memory, and that each atomic took place exactly once
 //! (spec/memory.md).
 
 use crate::program::ONES;
@@ -11,41 +11,41 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A word that only atomics change, in a node's region of words.
 #[derive(Clone, Debug, Default)]
 pub struct Word {
-    /// Atomics asked for.
+    /// Number of atomics that were requested.
     pub asked: u64,
     /// Atomics that were answered or acknowledged.
     pub done: u64,
-    /// Sum of what was added.
+    /// Sum of the added values.
     pub sum: u64,
-    /// Old values that came back (for words that are only added 1 to).
+    /// Old values that came back (for words to which only 1 is added).
     pub olds: BTreeSet<u64>,
-    /// For words whose values are exchanged: which value took the place of which.
+    /// For words whose values are exchanged: the value that replaced each value.
     pub successors: BTreeMap<u64, u64>,
-    /// Values that somebody tried to put there.
+    /// Values that a thread tried to put there.
     pub tried: BTreeSet<u64>,
 }
 
-/// A put with a signal under way: whoever sees the signal must see the data.
+/// A put with a signal in flight. A thread that sees the signal must see the data.
 #[derive(Clone, Debug)]
 pub struct Watch {
-    /// Where the signal's word is.
+    /// Offset of the signal's word.
     pub word: u64,
-    /// The word's value once the signal has been given.
+    /// Value of the word after the signal.
     pub raised: u64,
-    /// In the arena, from here on.
+    /// Offset of the data in the arena.
     pub offset: u64,
-    /// These bytes.
+    /// Bytes of the data.
     pub bytes: Vec<u8>,
 }
 
-/// The regions of one node, as the simulator sees them.
+/// Regions of one node, as the simulator sees them.
 #[derive(Clone, Debug)]
 pub struct NodeMemory {
-    /// Never written.
+    /// Region that is never written.
     pub fixed: Region,
-    /// Written by puts.
+    /// Region that puts write.
     pub arena: Region,
-    /// Changed by atomics and signals.
+    /// Region that atomics and signals change.
     pub words: Region,
 }
 
@@ -76,12 +76,12 @@ impl MemoryOracle {
         bytes_of(mix(self.seed) ^ u64::from(node), len)
     }
 
-    /// A node has these regions.
+    /// Adds the regions of a node.
     pub fn add_node(&mut self, node: Rank, memory: NodeMemory) {
         self.nodes.insert(node, memory);
     }
 
-    /// A value that nobody else uses.
+    /// Returns a value that is used only once.
     pub fn unique(&mut self) -> u64 {
         self.unique += 1;
         mix(self.seed ^ self.unique) | 1
@@ -93,7 +93,7 @@ impl MemoryOracle {
         self.nodes.get(&node).is_some_and(|memory| memory.arena.may_be_absent())
     }
 
-    /// Bytes of a node's arena, now.
+    /// Returns bytes of a node's arena now.
     #[must_use]
     pub fn arena(&self, node: Rank, offset: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
@@ -106,7 +106,7 @@ impl MemoryOracle {
     /// Checks that these bytes are in a node's arena now.
     ///
     /// # Errors
-    /// Others are.
+    /// The arena has other bytes.
     pub fn holds(&self, what: &str, node: Rank, offset: u64, bytes: &[u8]) -> Check {
         let found = self.arena(node, offset, bytes.len());
         match found.iter().zip(bytes).position(|(found, wanted)| found != wanted) {
@@ -125,21 +125,21 @@ impl MemoryOracle {
         self.words.entry((node, offset)).or_default()
     }
 
-    /// A word's value, now.
+    /// Returns a word's value now.
     #[must_use]
     pub fn value(&self, node: Rank, offset: u64) -> u64 {
         self.nodes.get(&node).and_then(|memory| memory.words.load_u64(offset).ok()).unwrap_or(0)
     }
 
-    /// Look after a put with signal from now on.
+    /// Watches a put with signal from now on.
     pub fn watch(&mut self, node: Rank, watch: Watch) {
         self.watches.insert((node, watch.word), watch);
     }
 
-    /// It is settled: the signal must have been given, exactly once.
+    /// Ends the watch of a settled put, whose signal must have been given exactly once.
     ///
     /// # Errors
-    /// It was not, or more often, or the data is not there.
+    /// The signal was not given, or was given more often, or the data is missing.
     pub fn unwatch(&mut self, node: Rank, word: u64) -> Check {
         let Some(watch) = self.watches.remove(&(node, word)) else { return Ok(()) };
         let value = self.value(node, word);
@@ -170,11 +170,11 @@ impl MemoryOracle {
         Ok(())
     }
 
-    /// Checks the words to which operations only add 1. Whoever died, the sum is at least the
-    /// number of confirmed additions and at most the number of requested ones.
+    /// Checks the words to which operations only add 1. Whichever node died, the sum is at least
+    /// the number of confirmed additions and at most the number of requested ones.
     ///
     /// # Errors
-    /// One was added to more often, or less.
+    /// A word has more or fewer additions.
     pub fn check_counts(&self) -> Check {
         for ((node, offset), word) in
             self.words.iter().filter(|((_, offset), _)| *offset < ONES * 8)
@@ -190,7 +190,7 @@ impl MemoryOracle {
         Ok(())
     }
 
-    /// How often 1 was added to such words for certain.
+    /// Returns how often 1 was certainly added to such words.
     #[must_use]
     pub fn counted(&self) -> u64 {
         self.words
@@ -203,7 +203,7 @@ impl MemoryOracle {
     /// Checks that each word holds the value that the atomics on it leave.
     ///
     /// # Errors
-    /// One does not.
+    /// A word holds another value.
     pub fn check_words(&self) -> Check {
         for ((node, offset), word) in &self.words {
             let value = self.value(*node, *offset);
@@ -233,7 +233,7 @@ impl MemoryOracle {
     /// Checks that the fixed regions are unchanged.
     ///
     /// # Errors
-    /// One is not.
+    /// A region has changed.
     pub fn check_fixed(&self, len: usize) -> Check {
         for (node, memory) in &self.nodes {
             let mut bytes = vec![0; len];

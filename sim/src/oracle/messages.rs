@@ -1,5 +1,5 @@
-//! Users' messages: each exactly once, unaltered, and in the order that its class promises
-//! (spec/wind.md).
+//! Checks users' messages: each arrives exactly once, unaltered, and in the order that its class
+//! promises (spec/wind.md).
 
 use crate::random::{bytes_of, mix};
 use crate::violation::Check;
@@ -8,21 +8,21 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::wind::Class;
 use std::collections::BTreeMap;
 
-/// A message of one life of a node to another node.
+/// Identity of a message of one life of a node to another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MessageId {
     /// Sender.
     pub from: Rank,
-    /// Which life of the sender's: 0 is the first.
+    /// Life of the sender; 0 is the first.
     pub life: u8,
     /// Receiver.
     pub to: Rank,
-    /// Counts from 0, in the order of posting.
+    /// Number of the message from 0, in the order of posting.
     pub sequence: u64,
 }
 
 impl MessageId {
-    /// The tag it carries.
+    /// Returns the tag of the message.
     #[must_use]
     pub fn tag(self) -> u64 {
         u64::from(self.life) << 56 | self.sequence
@@ -33,9 +33,9 @@ impl MessageId {
 /// posted before the message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// In the receiver's arena, from here on.
+    /// Offset in the receiver's arena.
     pub offset: u64,
-    /// These bytes.
+    /// Bytes that must be there.
     pub bytes: Vec<u8>,
 }
 
@@ -43,7 +43,7 @@ pub struct Claim {
 enum State {
     Sent,
     Delivered,
-    /// Its sender was told that it failed.
+    /// The sender learned that the message failed.
     Void,
 }
 
@@ -58,7 +58,7 @@ struct Sent {
 #[derive(Debug, Default)]
 struct Pair {
     sent: Vec<Sent>,
-    /// All before are delivered or void.
+    /// Number of leading messages that are delivered or void.
     prefix: usize,
     outstanding: usize,
 }
@@ -76,7 +76,7 @@ impl MessageOracle {
         MessageOracle { seed, pairs: BTreeMap::new(), delivered: 0 }
     }
 
-    /// A message is posted: its name and its body.
+    /// Notes a posted message. Returns its identity and its body.
     pub fn post(
         &mut self,
         (from, life): (Rank, u8),
@@ -92,7 +92,7 @@ impl MessageOracle {
         (id, self.body(id, len))
     }
 
-    /// The body that goes with a message.
+    /// Returns the body of a message.
     #[must_use]
     pub fn body_of(&self, id: MessageId) -> Vec<u8> {
         self.body(id, self.sent(id).map_or(0, |sent| sent.len))
@@ -103,10 +103,10 @@ impl MessageOracle {
         bytes_of(mix(self.seed ^ place) ^ id.sequence, len)
     }
 
-    /// A message has arrived; what it claims about the receiver's memory.
+    /// Checks an arrived message. Returns its claim about the receiver's memory.
     ///
     /// # Errors
-    /// It was never sent, comes again, is out of order, or has the wrong body or class.
+    /// The message was never sent, comes again, is out of order, or has the wrong body or class.
     pub fn arrived(&mut self, at: Rank, arrived: &Arrived) -> Result<Option<Claim>, String> {
         let Arrived { from, class, tag, body } = arrived;
         let id = MessageId {
@@ -155,10 +155,10 @@ impl MessageOracle {
         Ok(sent.claim.take())
     }
 
-    /// The sender was told that its message is settled.
+    /// Checks a message whose sender learned that it is settled.
     ///
     /// # Errors
-    /// It has not been delivered (WIND-4.8).
+    /// The message has not been delivered (WIND-4.8).
     pub fn settled(&self, id: MessageId) -> Check {
         let Some(sent) = self.sent(id) else { return Ok(()) };
         if sent.state != State::Delivered {
@@ -170,8 +170,8 @@ impl MessageOracle {
         Ok(())
     }
 
-    /// The sender was told that its message failed: it must not arrive any more (but may have
-    /// arrived).
+    /// Notes that the sender learned of a message's failure. The message must not arrive any more
+    /// (but may have arrived).
     pub fn failed(&mut self, id: MessageId) {
         let Some(pair) = self.pairs.get_mut(&(id.from, id.life, id.to)) else { return };
         let Some(sent) =
@@ -187,7 +187,7 @@ impl MessageOracle {
         self.pairs.get(&(id.from, id.life, id.to))?.sent.get(id.sequence as usize)
     }
 
-    /// Messages between living nodes that have not arrived yet.
+    /// Returns the number of messages between living nodes that have not arrived yet.
     #[must_use]
     pub fn outstanding(&self, is_dead: impl Fn(Rank, u8) -> bool) -> usize {
         let living = self
@@ -197,7 +197,7 @@ impl MessageOracle {
         living.map(|(_, pair)| pair.outstanding).sum()
     }
 
-    /// Messages that have arrived.
+    /// Returns the number of messages that have arrived.
     #[must_use]
     pub fn delivered(&self) -> u64 {
         self.delivered

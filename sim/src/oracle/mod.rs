@@ -1,4 +1,4 @@
-//! Checks of a run by knowledge that no node has: the state of all nodes at this very moment.
+//! Checks a run with knowledge that no node has: the state of all nodes at this very moment.
 
 mod ends;
 mod fifos;
@@ -21,10 +21,10 @@ use oikaze_protocol::coherence::CoherenceError;
 use oikaze_protocol::rma::RmaError;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Viewer of the cluster: a node, and which of its lives.
+/// Viewer of the cluster: a node in one of its lives.
 pub type Viewer = (Rank, u8);
 
-/// All that is known.
+/// Knowledge about a run.
 #[derive(Debug)]
 pub struct Oracle {
     /// Knowledge about users' messages.
@@ -39,22 +39,23 @@ pub struct Oracle {
     pub shared: SharedOracle,
     /// Keys and lengths of registrations that come and go, by node and piece of memory.
     pub registered: BTreeMap<(Rank, usize), (u64, u64)>,
-    /// How often a registration has ended, or was renewed.
+    /// Number of registrations that have ended, or were renewed.
     pub registrations: u64,
-    /// The node that was killed.
+    /// Node that was killed.
     pub killed: Option<Rank>,
-    /// Outcomes of the operations that were under way when the node was killed.
+    /// Outcomes of the operations that were in flight when the node was killed.
     pub ends: Ends,
-    /// The node that was cut off from all others.
+    /// Node that was cut off from all others.
     pub isolated: Option<Rank>,
-    /// All say goodbye: it is right to find any node dead.
+    /// Set when all nodes say goodbye, so that any node may be found dead.
     pub closing: bool,
-    /// Nodes that have found a killed node dead for good: they do not talk to what takes its place.
+    /// Nodes that have found a killed node dead for good. They do not communicate with its
+    /// replacement.
     pub estranged: BTreeSet<Rank>,
 }
 
 impl Oracle {
-    /// Nothing has happened yet.
+    /// Makes an oracle before the first event.
     #[must_use]
     pub fn new(seed: u64, nodes: u32) -> Oracle {
         Oracle {
@@ -92,7 +93,7 @@ impl Oracle {
     /// failure must not have happened.
     ///
     /// # Errors
-    /// It blames no such node.
+    /// The failure blames no such node.
     pub fn excuse(&self, what: &str, viewer: Viewer, failure: &Failure) -> Check {
         match blamed(failure) {
             Some(rank) if self.may_lose(viewer, rank) => Ok(()),
@@ -116,7 +117,7 @@ impl Oracle {
     }
 }
 
-/// Which node a failure names.
+/// Returns the node that a failure names.
 fn blamed(failure: &Failure) -> Option<Rank> {
     match failure {
         Failure::PeerLost { peer, .. } => Some(*peer),

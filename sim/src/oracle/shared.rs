@@ -1,14 +1,14 @@
-//! Locks and collectives: what no node can see alone.
+//! Checks locks and collectives, which no node can do alone.
 
 use crate::violation::Check;
 use oikaze_protocol::Rank;
 use std::collections::BTreeMap;
 
-/// One lock.
+/// State of a lock.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lock {
     holder: Option<(Rank, usize)>,
-    /// Critical sections finished.
+    /// Number of finished critical sections.
     count: u64,
 }
 
@@ -16,9 +16,9 @@ struct Lock {
 #[derive(Debug)]
 pub struct SharedOracle {
     locks: BTreeMap<u64, Lock>,
-    /// Collectives that each node has entered.
+    /// Number of collectives that each node has entered.
     entered: Vec<u64>,
-    /// Error that nodes were told, by number of the collective in which they disagreed.
+    /// Error that nodes got, by number of the collective in which they disagreed.
     said: BTreeMap<u64, String>,
 }
 
@@ -31,11 +31,10 @@ impl SharedOracle {
         }
     }
 
-    /// A thread was told that it holds a lock; how many critical sections there were before its
-    /// own.
+    /// Notes that a thread holds a lock. Returns the number of critical sections before its own.
     ///
     /// # Errors
-    /// Another holds it.
+    /// Another thread holds the lock.
     pub fn acquired(&mut self, lock: u64, who: (Rank, usize)) -> Result<u64, String> {
         let known = self.locks.entry(lock).or_default();
         match known.holder.replace(who) {
@@ -47,24 +46,24 @@ impl SharedOracle {
         }
     }
 
-    /// A thread gives a lock back.
+    /// Notes that a thread releases a lock.
     pub fn releases(&mut self, lock: u64) {
         let known = self.locks.entry(lock).or_default();
         known.holder = None;
         known.count += 1;
     }
 
-    /// A node enters its next collective; its number.
+    /// Notes that a node enters its next collective. Returns the collective's number.
     pub fn enters(&mut self, node: Rank) -> u64 {
         let entered = &mut self.entered[node as usize];
         *entered += 1;
         *entered
     }
 
-    /// A node is told that the nodes have called different things.
+    /// Notes that a node learned that the nodes have called different collectives.
     ///
     /// # Errors
-    /// Another node was told something else (COH-6.2).
+    /// Another node got another error (COH-6.2).
     pub fn disagreed(&mut self, collective: u64, said: &str) -> Check {
         let before = self.said.entry(collective).or_insert_with(|| said.to_owned());
         if before == said {
@@ -76,10 +75,10 @@ impl SharedOracle {
         }
     }
 
-    /// A collective is over at a node.
+    /// Checks a collective that has ended at a node.
     ///
     /// # Errors
-    /// Not all have entered it.
+    /// A node has not entered it.
     pub fn is_over(&self, collective: u64) -> Check {
         match self.entered.iter().position(|entered| *entered < collective) {
             None => Ok(()),

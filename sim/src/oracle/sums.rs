@@ -1,5 +1,5 @@
-//! Arrays that everybody adds to: no element was added twice, and none of an accumulate that was
-//! acknowledged is missing (MEM-12).
+//! Checks arrays to which all nodes add (MEM-12): no element is added twice, and no acknowledged
+//! accumulate is missing.
 
 use crate::violation::Check;
 use oikaze_os::memory::Region;
@@ -8,26 +8,26 @@ use oikaze_protocol::rma::NumberKind;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Elements of each array.
+/// Number of elements of each array.
 const ELEMENTS: usize = 3_000;
-/// The arrays of a node's region, one behind the other.
+/// Arrays of a node's region, one behind the other.
 const ARRAYS: [(NumberKind, usize); 3] =
     [(NumberKind::U64, 8), (NumberKind::F64, 8), (NumberKind::U32, 4)];
 /// Bytes of each node's region of sums.
 pub const SUMS_LEN: usize = ELEMENTS * 20;
 
-/// Some elements of one array, and what is added to each.
+/// Some elements of one array, and the value that is added to each.
 #[derive(Clone, Debug)]
 pub struct Addends {
-    /// Which array.
+    /// Number of the array.
     pub array: usize,
-    /// Which elements.
+    /// Range of the elements.
     pub range: Range<usize>,
-    /// Small, so that sums are exact and grow.
+    /// Values that are added, which are small, so that sums are exact and grow.
     pub each: Vec<u8>,
 }
 
-/// One node's arrays: what was asked for, and what was acknowledged.
+/// Arrays of one node, with requested and acknowledged sums.
 #[derive(Debug)]
 struct Sums {
     region: Region,
@@ -35,14 +35,14 @@ struct Sums {
     done: [Vec<u64>; ARRAYS.len()],
 }
 
-/// Those of all nodes.
+/// Arrays of all nodes.
 #[derive(Debug, Default)]
 pub struct SumsOracle {
     nodes: BTreeMap<Rank, Sums>,
 }
 
 impl Addends {
-    /// How many arrays and elements there are to choose from.
+    /// Number of arrays, and of elements in each, to choose from.
     pub const CHOICE: (usize, usize) = (ARRAYS.len(), ELEMENTS);
 
     /// Returns the type of the elements.
@@ -51,13 +51,13 @@ impl Addends {
         ARRAYS[self.array].0
     }
 
-    /// Where the first of them is in the region.
+    /// Returns the offset of the first element in the region.
     #[must_use]
     pub fn offset(&self) -> u64 {
         (address(self.array) + self.range.start * ARRAYS[self.array].1) as u64
     }
 
-    /// As they stand in memory.
+    /// Returns the values as they stand in memory.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let one = |add: &u8| match self.element() {
@@ -69,37 +69,37 @@ impl Addends {
     }
 }
 
-/// Where an array begins.
+/// Returns the offset at which an array begins.
 fn address(array: usize) -> usize {
     ARRAYS[..array].iter().map(|(_, width)| ELEMENTS * width).sum()
 }
 
 impl SumsOracle {
-    /// A node has these arrays, all zero.
+    /// Adds the arrays of a node, which are all zero.
     pub fn add_node(&mut self, node: Rank, region: Region) {
         let zero = || ARRAYS.map(|_| vec![0; ELEMENTS]);
         self.nodes.insert(node, Sums { region, asked: zero(), done: zero() });
     }
 
-    /// Somebody is about to add these.
+    /// Notes that a thread is about to add these values.
     pub fn asked(&mut self, node: Rank, addends: &Addends) {
         if let Some(sums) = self.nodes.get_mut(&node) {
             add(&mut sums.asked, addends);
         }
     }
 
-    /// And has been told that they are added.
+    /// Notes that the thread learned of their addition.
     pub fn done(&mut self, node: Rank, addends: &Addends) {
         if let Some(sums) = self.nodes.get_mut(&node) {
             add(&mut sums.done, addends);
         }
     }
 
-    /// Checks that every element holds at least what was acknowledged, and at most what was asked
-    /// for. (Both are the same if nobody died.)
+    /// Checks that every element has at least the acknowledged sum, and at most the requested one.
+    /// (Both are the same if no node died.)
     ///
     /// # Errors
-    /// One does not.
+    /// An element has another value.
     pub fn check(&self) -> Check {
         for (node, sums) in &self.nodes {
             for (array, (element, width)) in ARRAYS.into_iter().enumerate() {

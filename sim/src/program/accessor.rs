@@ -1,5 +1,5 @@
 //! A thread that uses other nodes' memory: puts and gets of every shape, signals, fences and
-//! flushes, atomics, lookups, and what must be refused.
+//! flushes, atomics, lookups, and requests that must be refused.
 
 mod nonsense;
 mod order;
@@ -24,27 +24,28 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Fill byte of an operation's own memory while nobody uses the memory.
+/// Fill byte of an operation's own memory while no operation uses the memory.
 const IDLE: u8 = 0xA5;
-/// The regions that every node publishes.
+/// Names of the regions that every node publishes.
 const NAMES: [&str; 6] = ["fixed", "arena", "words", "sums", "fifo", "closed"];
 
-/// How much an accessor does.
+/// Amount of an accessor's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// Operations in all,
+    /// Number of operations.
     pub count: u64,
-    /// or more, until a node has died.
+    /// Set if the thread runs more operations until a node has died.
     pub until_death: bool,
-    /// Under way at a time.
+    /// Maximum number of operations in flight.
     pub in_flight: usize,
-    /// Bytes of the longest.
+    /// Bytes of the longest operation.
     pub longest: usize,
-    /// The thread's part of every region.
+    /// Part of every region that belongs to the thread.
     pub layout: Layout,
 }
 
-/// Memory of our own that operations read from or write to: a slot for each operation under way.
+/// Memory of this node that operations read from or write to, with a slot for each operation in
+/// flight.
 #[derive(Debug)]
 struct Own {
     memory: Region,
@@ -56,15 +57,15 @@ struct Own {
 #[derive(Debug, Default)]
 struct Target {
     found: BTreeMap<&'static str, Published>,
-    /// Our stripe of its arena, as it must be.
+    /// Expected content of this thread's stripe of the node's arena.
     model: Vec<u8>,
-    /// Bytes that are not known: a put that failed.
+    /// Set if some bytes are unknown, because a put failed.
     unknown: bool,
     /// Last value of each signal.
     signals: [u64; SIGNALS as usize],
 }
 
-/// One operation that is to begin.
+/// An operation that is to begin.
 struct Asked {
     /// Name of the operation in accounts.
     kind: &'static str,
@@ -77,7 +78,7 @@ struct Asked {
 /// Request to the engine.
 enum Ask {
     One(Request),
-    /// Several, which end as one.
+    /// Several requests that end as one.
     List(Vec<Request>),
 }
 
@@ -87,12 +88,12 @@ impl From<(Doing, Request)> for Asked {
     }
 }
 
-/// Uses other nodes' memory.
+/// Thread that uses other nodes' memory.
 #[derive(Debug)]
 pub struct Accessor {
     work: Work,
     begun: u64,
-    /// More is to be begun.
+    /// Set while more operations are to begin.
     unfinished: bool,
     own: Option<Own>,
     targets: BTreeMap<Rank, Target>,
@@ -102,7 +103,7 @@ pub struct Accessor {
 }
 
 impl Accessor {
-    /// A thread that does this much.
+    /// Makes a thread with this amount of work.
     #[must_use]
     pub fn new(work: Work, random: Random) -> Accessor {
         let (targets, under_way) = (BTreeMap::new(), Vec::new());
@@ -125,8 +126,8 @@ impl Accessor {
         let len = self.work.in_flight * self.slot_len();
         let memory = Region::private(len).map_err(|error| error.to_string())?;
         memory.fill(0, len as u64, IDLE).map_err(|error| error.to_string())?;
-        // Destinations of gets must be writable for answers; no peer can reach it, for nobody knows
-        // its key.
+        // Destinations of gets must be writable for answers. No peer can reach the memory, because
+        // no peer knows its key.
         let region = context
             .engine
             .memory()
@@ -136,7 +137,7 @@ impl Accessor {
         Ok(())
     }
 
-    /// A slot ends with bytes that nobody may touch.
+    /// Returns the length of a slot, which ends with bytes that no operation may touch.
     fn slot_len(&self) -> usize {
         self.work.longest + 64
     }
@@ -193,8 +194,8 @@ impl Accessor {
         Ok(acted)
     }
 
-    /// It failed: only the end of a node may be the reason, and what it wrote is not known any
-    /// more.
+    /// Handles a failed operation. Only the end of a node may be the reason, and the bytes that it
+    /// wrote are unknown.
     fn failed(
         &mut self,
         one: &UnderWay,
@@ -202,7 +203,7 @@ impl Accessor {
         context: &mut Context<'_>,
     ) -> Result<(), String> {
         self.target(one.target).unknown = true;
-        // What took a dead node's place publishes nothing.
+        // The replacement of a dead node publishes nothing.
         if context.is_casualty(one.target) && is_unknown(failure) {
             return Ok(());
         }
@@ -249,7 +250,7 @@ impl Accessor {
         bytes
     }
 
-    /// Nobody may touch the slot from now on: what is still sent or placed there shows.
+    /// Frees a slot. Bytes that are sent from it or placed in it later show an error.
     fn free(&mut self, slot: usize) -> Result<(), String> {
         let len = self.slot_len();
         let Some(own) = &mut self.own else { return Ok(()) };
@@ -260,7 +261,7 @@ impl Accessor {
         Ok(())
     }
 
-    /// A slot, which must be as it was left.
+    /// Takes a free slot, which must be unchanged.
     fn take_slot(&mut self) -> Result<Option<usize>, String> {
         let Some(slot) = self.own.as_mut().and_then(|own| own.free.pop()) else { return Ok(None) };
         match first_other(&self.own_bytes(slot, self.slot_len()), IDLE) {
@@ -282,7 +283,7 @@ impl Accessor {
         }
         let Some(slot) = self.take_slot()? else { return Ok(()) };
         let missing = match self.missing(target) {
-            // All that is missing has been asked for.
+            // All missing regions have been looked up.
             Some(None) => return self.free(slot),
             missing => missing.flatten(),
         };
@@ -374,7 +375,7 @@ fn settled_message(one: &UnderWay, context: &mut Context<'_>) -> Result<bool, St
     Ok(true)
 }
 
-/// Nothing is known there under this key or name.
+/// Returns `true` if the node knows no region of this key or name.
 fn is_unknown(failure: &Failure) -> bool {
     matches!(
         failure,

@@ -1,5 +1,4 @@
-//! A thread that does nothing but add 1 to other nodes' words, again and again: sums are conserved
-//! (MEM-5.2).
+//! A thread that only adds 1 to other nodes' words, again and again. Sums are conserved (MEM-5.2).
 
 use super::doing::Doing;
 use super::layout::ONES;
@@ -12,9 +11,9 @@ use oikaze_protocol::time::Time;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The region of words at every node.
+/// Name of the region of words at every node.
 const NAME: &str = "words";
-/// Additions asked for together, at most.
+/// Maximum number of additions that are submitted together.
 const TOGETHER: u64 = 64;
 
 #[derive(Debug)]
@@ -25,19 +24,19 @@ struct Asked {
     since: Time,
 }
 
-/// Adds.
+/// Thread that adds.
 #[derive(Debug)]
 pub struct Counter {
     left: u64,
     in_flight: usize,
-    /// Keys of the words, or that they were asked for.
+    /// Keys of the words, or `None` while the lookup is in flight.
     keys: BTreeMap<Rank, Option<u64>>,
     under_way: Vec<Asked>,
     random: Random,
 }
 
 impl Counter {
-    /// A thread that adds so often.
+    /// Makes a thread that adds this many times.
     #[must_use]
     pub fn new(count: u64, mut random: Random) -> Counter {
         let in_flight = random.spread(16, 1024) as usize;
@@ -54,7 +53,7 @@ impl Counter {
                     self.keys.insert(*target, Some(published.key));
                 }
                 (Some(Ok(value)), _) => doing.check(*target, &value, &[], context.oracle)?,
-                // What took a dead node's place publishes nothing.
+                // The replacement of a dead node publishes nothing.
                 (Some(Err(_)), _) if context.is_casualty(*target) => {}
                 (Some(Err(failure)), _) => {
                     context.oracle.excuse(&doing.name(), (context.me, context.life), &failure)?;
@@ -65,12 +64,13 @@ impl Counter {
     }
 
     fn begin(&mut self, context: &mut Context<'_>) {
-        // Never this node: what does not go over the network would be most of all, for it takes no
-        // time.
+        // Never adds to this node. Additions without the network take no time, and would be most of
+        // all.
         let away = 1 + self.random.below(u64::from(context.nodes) - 1) as Rank;
         let target = (context.me + away) % context.nodes;
         let (doing, request) = match self.keys.get(&target) {
-            // Nobody is there to be asked, or to be added to; of who is cut off, that is everybody.
+            // A dead target answers neither lookups nor additions. For a node that is cut off, all
+            // targets are dead.
             _ if context.is_casualty(target) => {
                 self.left -= u64::from(context.oracle.isolated == Some(context.me));
                 return;

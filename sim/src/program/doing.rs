@@ -1,4 +1,4 @@
-//! One-sided operations under way, and what must be true when each is settled.
+//! One-sided operations in flight, and the conditions that must hold when each is settled.
 
 use crate::oracle::{Addends, MessageId, Oracle, Push};
 use oikaze_engine::{Completion, Failure, Value};
@@ -12,53 +12,53 @@ use std::sync::Arc;
 /// Operation that was asked for.
 #[derive(Clone, Debug)]
 pub enum Doing {
-    /// Find the region of this name.
+    /// Looks up the region of this name.
     Lookup(&'static str),
-    /// A name that nobody publishes.
+    /// Looks up a name that no node publishes.
     LookupNothing,
-    /// Bytes into our stripe of the target's arena.
+    /// Puts bytes into this thread's stripe of the target's arena.
     Put {
-        /// Where, with the gaps of its shape.
+        /// Range of the put, with the gaps of its shape.
         range: Range<u64>,
         /// Bytes that must stand there afterwards.
         bytes: Vec<u8>,
-        /// The word of its signal.
+        /// Word of the put's signal.
         signal: Option<u64>,
-        /// A message sent behind it, whose receiver checks the data.
+        /// Message sent behind the put, whose receiver checks the data.
         tell: Option<MessageId>,
     },
-    /// Bytes from the target.
+    /// Gets bytes from the target.
     Get {
-        /// Bytes that our memory must hold then.
+        /// Bytes that this node's memory must hold afterwards.
         expected: Vec<u8>,
-        /// Where the range in our stripe is, if it is there.
+        /// Range in this thread's stripe, if the bytes come from there.
         range: Option<Range<u64>>,
     },
-    /// Add to a word.
+    /// Adds to a word.
     Add {
-        /// Which.
+        /// Offset of the word.
         word: u64,
-        /// How much.
+        /// Value that is added.
         add: u64,
-        /// `true` if the value before is wanted.
+        /// Set if the value before is wanted.
         fetch: bool,
     },
-    /// Put another value into a word.
+    /// Exchanges the value of a word.
     Exchange {
-        /// Which.
+        /// Offset of the word.
         word: u64,
-        /// If it is this.
+        /// Value that the word must have, if any.
         expected: Option<u64>,
-        /// The new value.
+        /// New value of the word.
         new: u64,
     },
-    /// Add to elements of an array.
+    /// Adds to elements of an array.
     Accumulate(Addends),
-    /// An element into a FIFO.
+    /// Pushes an element into a FIFO.
     Push(Push),
-    /// Wait for what was asked for before.
+    /// Waits for earlier operations.
     Flush {
-        /// Completions of the operations that were asked for before.
+        /// Completions of the earlier operations.
         before: Vec<Arc<Completion>>,
     },
     /// Request that the target must refuse.
@@ -68,30 +68,30 @@ pub enum Doing {
 /// An operation that is not settled.
 #[derive(Debug)]
 pub struct UnderWay {
-    /// At which node.
+    /// Target node.
     pub target: Rank,
     /// Name of the operation in accounts.
     pub kind: &'static str,
     /// Operation that was asked for.
     pub doing: Doing,
-    /// The outcome.
+    /// Completion with the outcome.
     pub completion: Arc<Completion>,
-    /// When it was asked.
+    /// Time at which the operation was submitted.
     pub since: Time,
-    /// Which part of the thread's own memory it uses.
+    /// Slot of the thread's own memory that the operation uses.
     pub slot: usize,
-    /// Its outcome was seen, that of its message was not.
+    /// Set if the operation's outcome was seen, while that of its message was not.
     pub settled: bool,
-    /// It was given up: nothing may be placed for it any more (MEM-4.5).
+    /// Set if the operation was cancelled, so that nothing may be placed for it any more (MEM-4.5).
     pub cancelled: bool,
-    /// The outcome of the message sent behind it.
+    /// Outcome of the message sent behind the operation.
     pub told: Option<Arc<Completion>>,
     /// Completion of the operation that was begun earlier, with a fence behind it.
     pub earlier: Option<Arc<Completion>>,
 }
 
 impl Doing {
-    /// The range of our stripe at the target that must not be used meanwhile.
+    /// Returns the range of the stripe at the target that no other operation may use meanwhile.
     #[must_use]
     pub fn range(&self) -> Option<&Range<u64>> {
         match self {
@@ -124,7 +124,7 @@ impl Doing {
         }
     }
 
-    /// Short, for the trace and the dump.
+    /// Returns a short name for the trace and the dump.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -151,10 +151,10 @@ impl Doing {
         }
     }
 
-    /// The operation is settled well.
+    /// Checks an operation that has succeeded.
     ///
     /// # Errors
-    /// Its value cannot be, or what it promised is not so.
+    /// The value is impossible, or a promise does not hold.
     pub fn check(
         &self,
         target: Rank,
@@ -202,10 +202,10 @@ impl Doing {
         }
     }
 
-    /// Returns `true` if this failure is the one that was asked for, or one that may be.
+    /// Returns `true` if this failure is the expected one, or a permitted one.
     ///
     /// # Errors
-    /// It tells what is not so.
+    /// The failure reports something untrue.
     pub fn wants(
         &self,
         target: Rank,
@@ -218,7 +218,7 @@ impl Doing {
             return oracle.fifos.refused(target, *push).map(|()| true);
         }
         if let Doing::Flush { .. } = self {
-            // It says of nothing how it ended (MEM-15.3).
+            // A flush does not report the outcomes of the operations (MEM-15.3).
             return Err(format!("{} failed: {failure}", self.name()));
         }
         Ok(match (self, failure) {

@@ -1,4 +1,4 @@
-//! A thread that sends messages of all classes and sizes to everybody.
+//! A thread that sends messages of all classes and sizes to all nodes.
 
 use super::{Context, Program, Progress};
 use crate::oracle::MessageId;
@@ -10,18 +10,18 @@ use oikaze_protocol::wind::{Body, Class, Segment};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How much a messenger sends.
+/// Amount of a messenger's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mail {
-    /// Messages in all.
+    /// Number of messages.
     pub count: u64,
-    /// Unsettled at a time.
+    /// Maximum number of unsettled messages.
     pub in_flight: usize,
-    /// Bytes of the longest.
+    /// Bytes of the longest message.
     pub longest: usize,
 }
 
-/// The source of a message that is gathered from memory.
+/// Source of a message that is gathered from memory.
 #[derive(Debug)]
 struct Source {
     memory: Region,
@@ -36,7 +36,7 @@ struct InFlight {
     source: Option<Source>,
 }
 
-/// Sends messages.
+/// Thread that sends messages.
 #[derive(Debug)]
 pub struct Messenger {
     mail: Mail,
@@ -47,7 +47,7 @@ pub struct Messenger {
 }
 
 impl Messenger {
-    /// A thread that sends this much.
+    /// Makes a thread that sends this much.
     #[must_use]
     pub fn new(mail: Mail, random: Random) -> Messenger {
         Messenger { mail, sent: 0, in_flight: Vec::new(), resume: Time::default(), random }
@@ -80,7 +80,7 @@ impl Messenger {
                 }
             }
             if let Some(source) = one.source {
-                // Settled: the memory is the program's again, who writes something else there.
+                // The message is settled, so the program may write other bytes there.
                 let _ = source.memory.fill(0, source.memory.len() as u64, 0xEE);
                 if let Some(region) = context.engine.memory().id(source.slot) {
                     context.tell(Request::Remove { region });

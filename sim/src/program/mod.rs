@@ -1,5 +1,5 @@
-//! Programs: what the threads of simulated nodes do. No threads: each is polled after every turn of
-//! its node's engine.
+//! Programs that the threads of simulated nodes run. They use no real threads. Each is polled after
+//! every turn of its node's engine.
 
 mod accessor;
 mod counter;
@@ -31,22 +31,22 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use std::sync::Arc;
 
-/// The engine under test.
+/// Engine under test.
 pub type SimEngine = Engine<SimLink, SimPages>;
 
 /// State that a thread sees and changes while it is polled.
 pub struct Context<'a> {
-    /// The time.
+    /// Current time.
     pub now: Time,
-    /// The node.
+    /// Rank of the node.
     pub me: Rank,
-    /// Which life of the node's: 0 is the first.
+    /// Life of the node; 0 is the first.
     pub life: u8,
-    /// Nodes in the job.
+    /// Number of nodes in the job.
     pub nodes: u32,
-    /// The node's engine, between turns.
+    /// Engine of the node, between turns.
     pub engine: &'a mut SimEngine,
-    /// Where requests go.
+    /// Queue for requests.
     pub submissions: &'a SegQueue<Submission>,
     /// Knowledge of all nodes together.
     pub oracle: &'a mut Oracle,
@@ -57,14 +57,14 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Ask for something and wait for its outcome.
+    /// Submits a request and returns its completion.
     pub fn submit(&mut self, request: Request, keep: Keep) -> Arc<Completion> {
         let (submission, completion) = tracked(request, keep);
         self.submissions.push(submission);
         completion
     }
 
-    /// Ask for all of these, which end as one.
+    /// Submits all of these requests, which end as one.
     pub fn submit_list(&mut self, requests: Vec<Request>) -> Arc<Completion> {
         let whole = Completion::new();
         let joined = Compound::new(requests.len(), &whole);
@@ -72,7 +72,8 @@ impl Context<'_> {
         whole
     }
 
-    /// Counts an operation that has ended, and whether it was under way to the node that died.
+    /// Counts an operation that has ended, and notes whether it was in flight to the node that
+    /// died.
     pub fn account(
         &mut self,
         kind: &'static str,
@@ -84,12 +85,12 @@ impl Context<'_> {
         self.oracle.ends.ended(kind, self.oracle.killed == Some(target), (since, self.now), lost);
     }
 
-    /// Ask for something whose outcome nobody wants.
+    /// Submits a request whose outcome is not wanted.
     pub fn tell(&mut self, request: Request) {
         self.submissions.push(Submission { request, completion: None, keep: None });
     }
 
-    /// Returns `true` if node `rank` has been killed, or cut off from us.
+    /// Returns `true` if node `rank` has been killed, or cut off from this node.
     #[must_use]
     pub fn is_casualty(&self, rank: Rank) -> bool {
         self.oracle.is_lost_to(self.me, rank)
@@ -99,28 +100,28 @@ impl Context<'_> {
 /// Result of polling a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Something was done; poll again soon.
+    /// Set if something was done, so that the thread should be polled again soon.
     pub acted: bool,
-    /// Poll again then, whatever happens.
+    /// Time at which the thread must be polled again in any case.
     pub wake: Option<Time>,
 }
 
 impl Progress {
-    /// Nothing to do before something happens.
+    /// Nothing to do before an event.
     pub const NONE: Progress = Progress { acted: false, wake: None };
     /// Something was done.
     pub const ACTED: Progress = Progress { acted: true, wake: None };
 
-    /// Nothing to do before then.
+    /// Returns a progress with nothing to do before `wake`.
     #[must_use]
     pub fn until(wake: Time) -> Progress {
         Progress { acted: false, wake: Some(wake) }
     }
 }
 
-/// One thread of a node.
+/// A thread of a node.
 pub trait Program {
-    /// Look at what has happened and do what comes next.
+    /// Handles what has happened and does the next step.
     ///
     /// # Errors
     /// A promise was broken.
@@ -135,12 +136,12 @@ pub trait Program {
     /// Checks the conditions that must hold when all threads have finished.
     ///
     /// # Errors
-    /// It does not.
+    /// A condition does not hold.
     fn conclude(&self, me: Rank, oracle: &Oracle) -> Result<(), String> {
         let _ = (me, oracle);
         Ok(())
     }
 
-    /// For a person, when the run is stuck.
+    /// Describes the thread for a person, when the run is stuck.
     fn describe(&self) -> String;
 }

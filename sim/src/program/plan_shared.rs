@@ -1,9 +1,9 @@
-//! Random data-race-free programs on shared arrays, with what every load must see.
+//! Random data-race-free programs on shared arrays, with the value that every load must see.
 //!
-//! A program is a sequence of phases that end with a collective. In a phase each byte has one
-//! writing thread, or none; only bytes without writer are read by others. Cells that a lock
-//! protects are touched in critical sections, or read in phases in which nobody takes that lock. So
-//! the program has one outcome, which is computed here, sequentially.
+//! A program is a sequence of phases that end with a collective. In a phase, each byte has one
+//! writing thread or none, and others read only bytes without a writer. Cells that a lock protects
+//! are used in critical sections, or read in phases in which no thread takes that lock. So the
+//! program has one outcome, which is computed here sequentially.
 
 use crate::pages::{Reach, Touching};
 use crate::random::{Random, bytes_of, mix};
@@ -15,71 +15,72 @@ use oikaze_protocol::limits::PAGE;
 use std::ops::Range;
 use std::time::Duration;
 
-/// How large a program is.
+/// Size of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: u32,
-    /// Threads on each.
+    /// Number of threads on each node.
     pub threads: usize,
-    /// Pages of the largest array.
+    /// Number of pages of the largest array.
     pub pages: u64,
-    /// Phases at most.
+    /// Maximum number of phases.
     pub phases: u64,
 }
 
-/// Something a thread does.
+/// Action of a thread.
 #[derive(Clone, Debug)]
 pub enum Act {
-    /// Read: these bytes must be there.
+    /// Reads bytes, which must be equal to these.
     Load(Reach, Vec<u8>),
-    /// Write.
+    /// Writes bytes.
     Store(Reach),
-    /// Take a lock, read and change its cell, give it back.
+    /// Takes a lock, reads and changes its cell, and releases the lock.
     Critical(u64),
-    /// Make pages valid ahead of their use.
+    /// Makes pages valid ahead of their use.
     Prefetch(u32, Range<u64>, Access),
-    /// Do nothing for a while.
+    /// Does nothing for a while.
     Pause(Duration),
 }
 
-/// How a phase ends.
+/// End of a phase.
 #[derive(Clone, Debug)]
 pub enum Ending {
-    /// By a barrier.
+    /// A barrier.
     Barrier,
-    /// By a reduction: what each node contributes, and what comes out.
+    /// A reduction, with each node's contribution and the result.
     Reduce(Vec<Reduction>, Values),
-    /// This node calls a barrier, the others a reduction: it fails on all of them, and they go on.
+    /// This node calls a barrier and the others a reduction. The collective fails on all nodes, and
+    /// they go on.
     Disagreement(Rank),
 }
 
-/// One phase.
+/// A phase of a program.
 #[derive(Clone, Debug)]
 pub struct Phase {
-    /// By node, by thread.
+    /// Actions by node and thread.
     pub acts: Vec<Vec<Vec<Act>>>,
-    /// How it ends.
+    /// End of the phase.
     pub ending: Ending,
 }
 
-/// The bytes that a lock protects.
+/// Bytes that a lock protects.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// In which array.
+    /// Array of the bytes.
     pub array: u32,
-    /// Where.
+    /// Range of the bytes.
     pub bytes: Range<u64>,
 }
 
-/// A program for all threads of all nodes.
+/// Program for all threads of all nodes.
 #[derive(Clone, Debug)]
 pub struct SharedPlan {
-    /// Its arrays, in the order of declaration.
+    /// Arrays in the order of declaration.
     pub arrays: Vec<Declaration>,
-    /// One for each lock.
+    /// Cells, one for each lock.
     pub cells: Vec<Cell>,
-    /// Its phases.
+    /// Phases of the program.
     pub phases: Vec<Phase>,
 }
 
@@ -89,7 +90,7 @@ pub fn cell_bytes(lock: u64, count: u64, len: usize) -> Vec<u8> {
     if count == 0 { vec![0; len] } else { bytes_of(mix(lock) ^ count, len) }
 }
 
-/// A range as accesses that each lie within one page.
+/// Cuts a range into accesses that each lie within one page.
 pub fn pieces(bytes: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let page = PAGE as u64;
     let mut at = bytes.start;
@@ -100,24 +101,24 @@ pub fn pieces(bytes: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     })
 }
 
-/// Owner of a byte in a phase.
+/// Owner of a byte that no thread writes in a phase.
 const NOBODY: u16 = 0;
 const LOCK: u16 = u16::MAX;
 
 struct Writer<'a> {
     size: Size,
     random: &'a mut Random,
-    /// Content of the arrays when all phases so far are done.
+    /// Content of the arrays after all phases so far.
     content: Vec<Vec<u8>>,
-    /// How often each lock was taken before this phase.
+    /// Number of times that each lock was taken before this phase.
     taken: Vec<u64>,
     cells: Vec<Cell>,
-    /// Ranges written lately: what is worth reading.
+    /// Ranges that were written lately, and are worth reading.
     recent: Vec<(u32, Range<u64>)>,
 }
 
 impl SharedPlan {
-    /// A program by chance.
+    /// Draws any program.
     #[must_use]
     pub fn any(size: Size, random: &mut Random) -> SharedPlan {
         let arrays: Vec<_> =
@@ -197,8 +198,8 @@ impl Writer<'_> {
         Phase { acts, ending }
     }
 
-    /// Ranges of one array, each with one writing thread: local peers of a few bytes, scattered
-    /// ones, or whole pages.
+    /// Draws ranges of one array, each with one writing thread: neighbouring ranges of a few bytes,
+    /// scattered ones, or whole pages.
     fn stores(
         &mut self,
         array: u32,
@@ -248,7 +249,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Plans a thread's reads of bytes that nobody writes, which are mostly bytes written lately.
+    /// Plans a thread's reads of bytes that no thread writes, which are mostly bytes written
+    /// lately.
     fn loads(&mut self, owners: &[Vec<u16>], group: &mut Vec<Vec<Act>>) {
         for _ in 0..self.random.spread(1, 24) {
             let (array, range) = if !self.recent.is_empty() && self.random.chance(0.8) {
@@ -287,7 +289,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Critical sections; cells of locks that nobody takes in this phase may be read by everybody.
+    /// Plans critical sections. All threads may read cells of locks that no thread takes in this
+    /// phase.
     fn criticals(&mut self, groups: &mut [Vec<Vec<Act>>]) {
         for lock in 0..self.cells.len() {
             let rounds = if self.random.chance(0.7) {
@@ -333,7 +336,7 @@ impl Writer<'_> {
             let values = match kind {
                 0 => Values::U64(words),
                 1 => Values::I64(words.into_iter().map(u64::cast_signed).collect()),
-                // Numbers whose sum depends on the order of adding.
+                // Numbers whose sum depends on the order of addition.
                 _ => Values::F64(
                     words.into_iter().map(|word| (word as f64 - 9.2e18) * 1.1e-7).collect(),
                 ),
@@ -345,7 +348,7 @@ impl Writer<'_> {
     }
 }
 
-/// All contributions combined in rank order.
+/// Returns all contributions combined in rank order.
 fn combined<'a>(op: ReduceOp, mut all: impl Iterator<Item = &'a Values>) -> Values {
     fn fold<T: Copy>(into: &mut [T], from: &[T], combine: impl Fn(T, T) -> T) {
         into.iter_mut().zip(from).for_each(|(into, from)| *into = combine(*into, *from));

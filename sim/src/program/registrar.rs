@@ -1,6 +1,6 @@
-//! A thread whose registrations come and go while others write to them and read them: what nobody
-//! may write any more stays as it is, and nothing is sent from what is registered no more (MEM-1.7,
-//! MEM-1.8).
+//! A thread whose registrations begin and end while others write to them and read them. Memory that
+//! no peer may write any more stays unchanged, and nothing is sent from memory that is no longer
+//! registered (MEM-1.7, MEM-1.8).
 
 mod own;
 
@@ -24,22 +24,22 @@ const CANARY: u8 = 0xC4;
 const SECRET: u8 = 0x5E;
 /// Byte that puts write.
 const WRITTEN: u8 = 0x11;
-/// Pieces of memory.
+/// Number of pieces of memory.
 const PIECES: usize = 2;
 
-/// How much it does.
+/// Amount of a registrar's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Registering {
-    /// Registrations, changes and puts in all.
+    /// Number of registrations, changes and puts.
     pub count: u64,
-    /// Puts under way at a time.
+    /// Maximum number of puts in flight.
     pub in_flight: usize,
     /// Bytes of the longest piece of memory.
     pub longest: usize,
 }
 
-/// Where there are several of this byte. (A damaged datagram may bring any byte to a place where
-/// others are awaited: MEM-3.7.)
+/// Returns the offset of the first run of this byte. (A damaged datagram may bring single bytes of
+/// any value to a place where others are awaited: MEM-3.7.)
 fn first_run(bytes: &[u8], of: u8) -> Option<usize> {
     let (words, _) = bytes.as_chunks::<8>();
     words.iter().position(|word| *word == [of; 8]).map(|at| at * 8)
@@ -50,9 +50,9 @@ fn first_run(bytes: &[u8], of: u8) -> Option<usize> {
 struct Piece {
     memory: Region,
     registered: Option<Registered>,
-    /// It is the region of somebody whose peers may only read.
+    /// Registration of another owner, whose peers may only read.
     other: Option<Registered>,
-    /// Where nobody may write now, and what is there.
+    /// Range that no peer may write now; `filled` is its content.
     shut: Range<u64>,
     filled: u8,
 }
@@ -101,7 +101,7 @@ impl Piece {
     }
 }
 
-/// Registers, changes, ends, and writes to what others have registered.
+/// Thread that registers, changes and ends, and writes to the registrations of others.
 #[derive(Debug)]
 pub struct Registrar {
     work: Registering,
@@ -114,7 +114,7 @@ pub struct Registrar {
 }
 
 impl Registrar {
-    /// A thread that does this much.
+    /// Makes a thread with this amount of work.
     #[must_use]
     pub fn new(work: Registering, random: Random) -> Registrar {
         Registrar {
@@ -149,7 +149,7 @@ impl Registrar {
         Ok(())
     }
 
-    /// Change one of our own registrations.
+    /// Changes one of this node's registrations.
     fn change(&mut self, context: &mut Context<'_>) -> Result<(), String> {
         let index = self.random.index(PIECES);
         let choice = self.random.below(6);
@@ -219,7 +219,7 @@ impl Registrar {
         Ok(())
     }
 
-    /// Write to somebody's registration, or read it, as it is known at this moment.
+    /// Writes to a registration of another node, or reads it, as it is known at this moment.
     fn reach(&mut self, context: &mut Context<'_>) {
         let known: Vec<(Rank, u64, u64)> = context
             .oracle
@@ -244,7 +244,7 @@ impl Registrar {
         self.under_way.push((to, completion, context.now));
     }
 
-    /// Returns the time since which the end of our own memory's registration waits.
+    /// Returns the time since which the end of this node's own registration waits.
     fn own_end(&self) -> Option<Time> {
         self.own.as_ref().and_then(Own::waits_since)
     }
@@ -262,7 +262,7 @@ impl Registrar {
                 | Err(Failure::Remote(RmaError::Refused(
                     Refusal::UnknownKey | Refusal::NotPermitted,
                 ))) => {}
-                // Our own memory's registration has ended.
+                // The registration of this node's memory has ended.
                 Err(
                     Failure::Cancelled
                     | Failure::Remote(RmaError::SourceGone | RmaError::DestinationGone),

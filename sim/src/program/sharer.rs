@@ -18,50 +18,50 @@ use std::sync::Arc;
 /// Event for which an unfinished act waits.
 #[derive(Debug)]
 enum Waiting {
-    /// Nothing.
+    /// Waits for nothing.
     No,
-    /// A request.
+    /// Waits for a request.
     For(Arc<Completion>),
-    /// To be woken, as by a page fault, more often than so.
+    /// Waits for more wakeups than this number at a page, as after a page fault.
     Woken(u32, u64, u64),
-    /// An access that was left to happen during a turn.
+    /// Waits for an access that was left to happen during a turn.
     Left(u64),
-    /// The rest of a pause.
+    /// Waits for the rest of a pause.
     Until(Time),
 }
 
-/// Parts of a critical section.
+/// Part of an act.
 #[derive(Debug)]
 enum Step {
     Act(Act),
-    /// The lock is asked for.
+    /// The lock was requested.
     Locked(u64),
     Unlock(u64),
-    /// A request was made; nothing more to do when it is settled.
+    /// A request was submitted, and the step ends when it is settled.
     Waited,
-    /// The end of the phase.
+    /// End of the phase.
     Collective,
 }
 
-/// Takes part in a program on shared arrays.
+/// Thread that takes part in a program on shared arrays.
 #[derive(Debug)]
 pub struct Sharer {
     plan: Arc<SharedPlan>,
     thread: usize,
     threads: usize,
-    /// Collectives that are over for this thread.
+    /// Number of collectives that are over for this thread.
     passed: usize,
     steps: VecDeque<Step>,
     waiting: Waiting,
     since: Time,
-    /// At the end of the phase.
+    /// Set at the end of the phase.
     arrived: bool,
     finished: bool,
     random: Random,
 }
 
 impl Sharer {
-    /// Thread `thread` of `threads` of a node.
+    /// Makes thread `thread` of the `threads` of a node.
     #[must_use]
     pub fn new(plan: Arc<SharedPlan>, thread: usize, threads: usize, random: Random) -> Sharer {
         let steps = VecDeque::from([Step::Collective]);
@@ -113,7 +113,7 @@ impl Sharer {
         Ok(None)
     }
 
-    /// The program ends here; `granted`: the lock it waited for, if any, is held.
+    /// Ends the program here. `granted` is set if the awaited lock is held.
     fn give_up(&mut self, context: &mut Context<'_>, granted: bool) {
         context.trace.event(
             context.now,
@@ -123,7 +123,7 @@ impl Sharer {
         context.together.broken = true;
         self.finished = true;
         self.waiting = Waiting::No;
-        // As a guard does when it is dropped.
+        // Releases the lock, as a guard does when it is dropped.
         let held = self.steps.iter().find_map(|step| match step {
             Step::Unlock(lock) => Some(*lock),
             Step::Locked(lock) if granted => Some(*lock),
@@ -140,7 +140,7 @@ impl Sharer {
         self.waiting = Waiting::For(context.submit(request, None));
     }
 
-    /// One step; `true` if it is done.
+    /// Runs one step. Returns `true` if it is done.
     fn step(&mut self, context: &mut Context<'_>) -> Result<bool, String> {
         let Some(step) = self.steps.front() else { return Ok(true) };
         match step {
@@ -195,7 +195,8 @@ impl Sharer {
         }
     }
 
-    /// A lock is held: its cell must be as its last holder left it, and is changed.
+    /// Checks the cell of a lock that is now held, which must be as its last holder left it, and
+    /// changes it.
     fn locked(&mut self, context: &mut Context<'_>, lock: u64) -> Result<(), String> {
         let count = match context.oracle.shared.acquired(lock, (context.me, self.thread)) {
             Err(_) if context.oracle.is_disturbed() => 0,
@@ -225,7 +226,7 @@ impl Sharer {
         Ok(())
     }
 
-    /// Try an access; if the view does not permit it, do as a guard does, or as a page fault.
+    /// Tries an access. If the view does not permit it, acts as a guard or as a page fault does.
     fn reach(&mut self, context: &mut Context<'_>, reach: &Reach) -> Option<Vec<u8>> {
         if let Waiting::Left(number) = self.waiting {
             self.waiting = Waiting::No;
@@ -260,7 +261,7 @@ impl Sharer {
         None
     }
 
-    /// The acts of the phase that begins.
+    /// Fills in the acts of the phase that begins.
     fn refill(&mut self, context: &Context<'_>) {
         if let Some(phase) = self
             .passed
@@ -291,7 +292,7 @@ fn differs(reach: &Reach, found: &[u8], expected: &[u8]) -> String {
 impl Program for Sharer {
     fn poll(&mut self, context: &mut Context<'_>) -> Result<Progress, String> {
         let mut acted = false;
-        // A burst of steps, and then a turn.
+        // Runs several steps, and then lets the engine have a turn.
         for _ in 0..self.random.between(1, 12) {
             if let Some(waits) = self.waits(context)? {
                 return Ok(Progress { acted: acted || waits.acted, wake: waits.wake });
@@ -355,7 +356,7 @@ impl Program for Sharer {
     }
 }
 
-/// Readable: what the access of a page is called in the dump.
+/// Returns the letter of a page's access in the dump.
 #[must_use]
 pub fn access_letter(access: Option<Access>) -> char {
     match access {

@@ -19,7 +19,7 @@ impl Accessor {
         let put =
             |key, offset| Request::Put { to: target, key, offset, body: body(), signal: None };
         let sums = self.key(target, "sums");
-        // 40 bytes and 400: whole, and in fragments where datagrams are short.
+        // 40 bytes travel whole, and 400 bytes in fragments where datagrams are short.
         let bytes = if self.random.chance(0.5) { 40 } else { 400 };
         let accumulate = |key, offset, len: usize| {
             let how = Accumulation { element: NumberKind::U64, combine: Combine::Max };

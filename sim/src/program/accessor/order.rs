@@ -1,4 +1,4 @@
-//! Flushes of one node and of all: whoever waits for what was asked for before (MEM-15.3).
+//! Flushes of one node and of all nodes, which wait for earlier operations (MEM-15.3).
 
 use super::{Accessor, Asked};
 use crate::program::doing::{Doing, UnderWay};
@@ -7,7 +7,7 @@ use oikaze_protocol::Rank;
 use std::sync::Arc;
 
 impl Accessor {
-    /// Wait for all that is under way to this node, or to all of them.
+    /// Waits for all operations in flight to this node, or to all nodes.
     pub(super) fn flush(&mut self, target: Rank) -> Asked {
         let peer = self.random.chance(0.6).then_some(target);
         let before = self

@@ -1,4 +1,4 @@
-//! FIFOs that everybody pushes into.
+//! FIFOs that all nodes push into.
 
 use super::Accessor;
 use crate::oracle::{FifosOracle, Push};
@@ -9,7 +9,7 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::wind::Body;
 
 impl Accessor {
-    /// Push an element, long or short.
+    /// Pushes an element, long or short.
     pub(super) fn push(&mut self, context: &mut Context<'_>, target: Rank) -> (Doing, Request) {
         let push = Push { thread: self.work.layout.thread, serial: self.begun };
         let len = self.random.spread(16, FifosOracle::shape().map_or(16, |shape| shape.element()))

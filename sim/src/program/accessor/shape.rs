@@ -1,28 +1,28 @@
-//! How a range of somebody's memory is reached: as a whole, in the rows of a block, or piece by
-//! piece as a list has it.
+//! Shape of an access to a range of memory: as a whole, in the rows of a block, or piece by piece
+//! as in a list.
 
 use crate::random::Random;
 use oikaze_protocol::block::Block;
 use std::ops::Range;
 
-/// Rows of a plane, planes of a block, and parts of a list, at most.
+/// Maximum number of rows of a plane.
 const ROWS: u64 = 8;
 const PLANES: u64 = 3;
 const PARTS: u64 = 6;
 
-/// One way to reach parts of a range, or all of it.
+/// Way to reach parts of a range, or all of it.
 #[derive(Clone, Debug)]
 pub(super) enum Shape {
-    /// All of it.
+    /// Whole range.
     Whole(Range<u64>),
-    /// Rows, with gaps between them.
+    /// Rows with gaps between them.
     Rows(Block),
     /// Pieces in any order, with gaps between them.
     Pieces(Vec<Range<u64>>),
 }
 
 impl Shape {
-    /// Any shape inside of this range.
+    /// Draws any shape inside this range.
     pub fn any(random: &mut Random, range: &Range<u64>) -> Shape {
         match random.below(4) {
             0 => Shape::block(random, range).unwrap_or_else(|| Shape::Whole(range.clone())),
@@ -31,7 +31,7 @@ impl Shape {
         }
     }
 
-    /// Rows in planes; none if they have no gaps, or there is no room.
+    /// Draws rows in planes. Returns `None` if they have no gaps, or there is no room.
     fn block(random: &mut Random, range: &Range<u64>) -> Option<Shape> {
         let (rows, planes) = (random.between(1, ROWS), random.between(1, PLANES));
         let a_plane = (range.end - range.start) / planes;
@@ -59,8 +59,8 @@ impl Shape {
         Shape::Pieces(pieces)
     }
 
-    /// As many bytes in memory of our own, of `room` bytes from `offset` on: as many rows at any
-    /// distance.
+    /// Returns a block of as many bytes and rows in this node's memory, of `room` bytes from
+    /// `offset` on. The rows have any distance.
     pub fn rows_of(random: &mut Random, block: &Block, offset: u64, room: u64) -> Block {
         let (row, rows) = (u64::from(block.row), u64::from(block.rows) * u64::from(block.planes));
         let widest = (room - row) / (rows - 1).max(1);
@@ -86,7 +86,7 @@ impl Shape {
     }
 }
 
-/// The rows of a block, planes outermost (MEM-10.1).
+/// Returns the rows of a block, planes outermost (MEM-10.1).
 pub(super) fn pieces_of(block: &Block) -> Vec<Range<u64>> {
     let plane = |plane: u64| {
         (0..u64::from(block.rows)).map(move |row| {
@@ -97,7 +97,7 @@ pub(super) fn pieces_of(block: &Block) -> Vec<Range<u64>> {
     (0..u64::from(block.planes)).flat_map(plane).collect()
 }
 
-/// The bytes of these pieces, packed; `bytes` begin at `start`.
+/// Packs the bytes of these pieces. `bytes` begin at `start`.
 pub(super) fn pack(bytes: &[u8], start: u64, pieces: &[Range<u64>]) -> Vec<u8> {
     pieces
         .iter()
@@ -107,7 +107,7 @@ pub(super) fn pack(bytes: &[u8], start: u64, pieces: &[Range<u64>]) -> Vec<u8> {
         .collect()
 }
 
-/// Packed bytes to their places in `bytes`, which begin at `start`.
+/// Unpacks bytes to their places in `bytes`, which begin at `start`.
 pub(super) fn unpack(packed: &[u8], bytes: &mut [u8], start: u64, pieces: &[Range<u64>]) {
     let mut rest = packed;
     for piece in pieces {

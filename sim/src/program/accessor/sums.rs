@@ -1,4 +1,4 @@
-//! Arrays that everybody adds to.
+//! Arrays that all nodes add to.
 
 use super::Accessor;
 use crate::oracle::Addends;
@@ -10,7 +10,8 @@ use oikaze_protocol::rma::{Accumulation, Combine};
 use oikaze_protocol::wind::Body;
 
 impl Accessor {
-    /// Add to some elements of a node's arrays, from our memory or from the message's own.
+    /// Adds to some elements of a node's arrays, from this node's memory or from the message's own
+    /// bytes.
     pub(super) fn accumulate(
         &mut self,
         context: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! Puts and gets of every shape, with signals, with messages behind them, and behind fences.
+//! Puts and gets of every shape: with signals, with messages behind them, and behind fences.
 
 use super::shape::{Shape, pack, pieces_of, unpack};
 use super::{Accessor, Ask, Asked, IDLE};
@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 impl Accessor {
-    /// Some range of our stripe at the target that no operation under way uses.
+    /// Draws a range of this thread's stripe at the target that no operation in flight uses.
     fn range(&mut self, target: Rank) -> Option<Range<u64>> {
         let Layout { stripe, .. } = self.work.layout;
         let len = self.random.spread(0, (self.work.longest as u64).min(stripe));
@@ -30,14 +30,14 @@ impl Accessor {
         (!used.any(|used| used.start < range.end && range.start < used.end)).then_some(range)
     }
 
-    /// Returns the expected content of this range of our stripe.
+    /// Returns the expected content of this range of the thread's stripe.
     fn model(&mut self, target: Rank, range: &Range<u64>) -> &mut [u8] {
         let stripe = self.work.layout.stripe_at();
         &mut self.target(target).model
             [(range.start - stripe) as usize..(range.end - stripe) as usize]
     }
 
-    /// Any shape, if what stands in its gaps is known.
+    /// Draws any shape, if the content of its gaps is known.
     fn shape(&mut self, target: Rank, range: &Range<u64>) -> Shape {
         if self.target(target).unknown {
             Shape::Whole(range.clone())
@@ -46,7 +46,7 @@ impl Accessor {
         }
     }
 
-    /// Now and then the same range is written once more beforehand, and a fence stands between
+    /// In some cases, writes the same range once more beforehand, with a fence between both
     /// (MEM-15.1).
     fn write_before(
         &mut self,
@@ -81,14 +81,14 @@ impl Accessor {
             self.random.word(),
             pieces.iter().map(|piece| (piece.end - piece.start) as usize).sum(),
         );
-        // What is to stand there: what is written, and in the gaps what was there.
+        // Expected content afterwards: the written bytes, and the old bytes in the gaps.
         let mut bytes = self.model(target, &range).to_vec();
         unpack(&packed, &mut bytes, range.start, &pieces);
         let is_list = matches!(shape, Shape::Pieces(_));
         let signal = (!is_list && self.random.chance(0.3))
             .then(|| self.signal(context, target, &range, &bytes))
             .flatten();
-        // What is sent again for absent pages may come later than what was sent behind it
+        // A put that is sent again for absent pages may come later than a message sent behind it
         // (MEM-1.11).
         let in_order = signal.is_none() && !context.oracle.memory.may_be_absent(target);
         let tell = (in_order && self.random.chance(0.3)).then(|| {
@@ -144,7 +144,8 @@ impl Accessor {
         })
     }
 
-    /// These bytes, gathered from their place in the slot or the message's own.
+    /// Returns a body of these bytes, gathered from their place in the slot or from the message's
+    /// own bytes.
     fn body(&mut self, slot: usize, at: usize, bytes: &[u8]) -> Body {
         if bytes.is_empty() || self.random.chance(0.4) {
             return Body::copy_of(bytes);
@@ -158,7 +159,7 @@ impl Accessor {
         Body::Segment(segment)
     }
 
-    /// These bytes of a block, gathered from rows of the slot.
+    /// Returns a body of these bytes of a block, gathered from rows of the slot.
     fn rows(&mut self, slot: usize, block: &Block, bytes: &[u8]) -> Body {
         let Segment { region, offset, .. } = self.segment(slot, 0);
         let block = Shape::rows_of(&mut self.random, block, offset, self.work.longest as u64);
@@ -176,7 +177,7 @@ impl Accessor {
         }
     }
 
-    /// The word and number of a signal that no put under way uses.
+    /// Returns the word and number of a signal that no put in flight uses.
     fn signal(
         &mut self,
         context: &mut Context<'_>,
@@ -252,8 +253,8 @@ impl Accessor {
         Some(Asked { kind, doing: Doing::Get { expected, range }, ask, earlier })
     }
 
-    /// Rows of the slot as the destination of these bytes, and what the slot holds afterwards: its
-    /// gaps are nobody's to write.
+    /// Returns rows of the slot as the destination of these bytes, and the slot's content
+    /// afterwards. No operation may write to the gaps.
     fn landing(&mut self, slot: usize, block: &Block, packed: &[u8]) -> (Destination, Vec<u8>) {
         let Segment { region, offset, .. } = self.segment(slot, 0);
         let rows = Shape::rows_of(&mut self.random, block, offset, self.work.longest as u64);

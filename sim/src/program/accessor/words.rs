@@ -1,4 +1,4 @@
-//! Words that everybody changes.
+//! Words that all nodes change.
 
 use super::Accessor;
 use crate::program::Context;
@@ -9,7 +9,7 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::rma::AtomicOp;
 
 impl Accessor {
-    /// Add to a word, now and then without asking for the value before.
+    /// Adds to a word, in some cases without the value before.
     pub(super) fn add(&mut self, context: &mut Context<'_>, target: Rank) -> (Doing, Request) {
         let (word, add) = match self.random.chance(0.6) {
             true => (self.random.below(ONES) * 8, 1),
@@ -26,11 +26,12 @@ impl Accessor {
         )
     }
 
-    /// Put another value into a word.
+    /// Exchanges the value of a word.
     pub(super) fn exchange(&mut self, context: &mut Context<'_>, target: Rank) -> (Doing, Request) {
         let word = (ONES + SUMS + self.random.below(EXCHANGED)) * 8;
         let new = context.oracle.memory.unique();
-        // Often right, as the oracle sees the word; often overtaken by others.
+        // The expected value is often right, as the oracle sees the word. Other threads often
+        // overtake it.
         let seen = context.oracle.memory.value(target, word);
         let expected = self.random.chance(0.7).then_some(seen);
         context.oracle.memory.word(target, word).tried.insert(new);

@@ -1,5 +1,5 @@
 //! Memory that a node's own operations send from and read into, and whose registration ends while
-//! they are under way (MEM-1.8).
+//! the operations are in flight (MEM-1.8).
 
 use super::{SECRET, WRITTEN, first_run};
 use crate::program::Context;
@@ -10,19 +10,20 @@ use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::Segment;
 use std::sync::Arc;
 
-/// Fill byte of memory that is no longer registered. Nobody may send this memory or write to it.
+/// Fill byte of memory that is no longer registered. No operation may send this memory or write to
+/// it.
 pub(super) const OURS: u8 = 0x5A;
-/// Probability that the end of a registration is impatient, and at one of the next looks cancels
-/// the operations for which it would wait.
+/// Probability that the end of a registration is impatient, and cancels the operations that it
+/// waits for at one of the next polls.
 const IMPATIENT: f64 = 0.3;
 
-/// As long a piece to send from as to read into behind it.
+/// A piece to send from, and a piece of the same length behind it to read into.
 #[derive(Debug)]
 pub(super) struct Own {
     memory: Region,
     half: u64,
     registered: Option<(u32, Holder)>,
-    /// Since then it takes no more operations; its end waits for those under way.
+    /// Time since which the memory takes no more operations. Its end waits for those in flight.
     closing: Option<Time>,
     impatient: bool,
 }
@@ -34,7 +35,7 @@ impl Own {
         Ok(Own { memory, half, registered: None, closing: None, impatient: false })
     }
 
-    /// Bytes to send, and what keeps them registered meanwhile.
+    /// Returns bytes to send, and a holder that keeps them registered meanwhile.
     pub fn source(&self, len: u64) -> Option<(Segment, Keep)> {
         let (region, holder) = self.registered.as_ref().filter(|_| self.closing.is_none())?;
         Some((
@@ -43,13 +44,13 @@ impl Own {
         ))
     }
 
-    /// Where to read into.
+    /// Returns a destination to read into.
     pub fn destination(&self, len: u64) -> Option<(Segment, Keep)> {
         let (segment, keep) = self.source(len)?;
         Some((Segment { offset: self.half, ..segment }, keep))
     }
 
-    /// Register it, or begin to end its registration.
+    /// Registers the memory, or begins to end its registration.
     pub fn change(&mut self, context: &mut Context<'_>, random: &mut Random) -> Result<(), String> {
         match &self.registered {
             None => {
@@ -96,8 +97,8 @@ impl Own {
         Ok(true)
     }
 
-    /// Checks that memory which is only ours is as it was left, and that no bytes have come that
-    /// nobody may read.
+    /// Checks that memory which only this node uses is unchanged, and that no secret bytes have
+    /// arrived.
     pub fn check(&self) -> Result<(), String> {
         let mut bytes = vec![0; self.memory.len()];
         self.memory.read(0, &mut bytes).map_err(|error| error.to_string())?;

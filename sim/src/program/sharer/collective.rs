@@ -1,4 +1,4 @@
-//! The ends of phases: the node's threads wait for each other, the last of them enters the
+//! Ends of phases: the node's threads wait for each other, and the last of them enters the
 //! collective for all.
 
 use super::Sharer;
@@ -13,18 +13,18 @@ use std::sync::Arc;
 /// for all.
 #[derive(Debug, Default)]
 pub struct Together {
-    /// Threads that have arrived at the end of the phase.
+    /// Number of threads that have arrived at the end of the phase.
     arrived: usize,
-    /// Collectives that are over at this node: declarations, phases, leaving.
+    /// Number of collectives that are over at this node: declarations, phases, leaving.
     over: usize,
     under_way: Option<(u64, Arc<Completion>)>,
     since: Time,
-    /// A node was lost: the program ends here.
+    /// Set if a node was lost, so that the program ends here.
     pub(super) broken: bool,
 }
 
 impl Together {
-    /// Returns the time since which the collective under way waits.
+    /// Returns the time since which the collective in flight waits.
     #[must_use]
     pub fn waits_since(&self) -> Option<Time> {
         self.under_way.as_ref().map(|_| self.since)
@@ -32,7 +32,7 @@ impl Together {
 }
 
 impl Sharer {
-    /// The end of a phase: wait for the node's other threads; the last enters the collective.
+    /// Ends a phase: waits for the node's other threads, the last of which enters the collective.
     pub(super) fn collective(&mut self, context: &mut Context<'_>) -> Result<bool, String> {
         if context.together.over > self.passed {
             return Ok(self.pass());
@@ -92,7 +92,7 @@ impl Sharer {
         Ok(self.pass())
     }
 
-    /// On to the next phase.
+    /// Goes on to the next phase.
     fn pass(&mut self) -> bool {
         self.passed += 1;
         self.arrived = false;
