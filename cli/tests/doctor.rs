@@ -1,4 +1,4 @@
-//! `oikaze doctor`.
+//! Tests of `oikaze doctor`.
 
 mod support;
 use std::collections::BTreeMap;

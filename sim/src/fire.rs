@@ -36,7 +36,7 @@ pub enum Fire {
 }
 
 impl Fire {
-    /// All kinds.
+    /// All kinds of trouble.
     pub const ALL: [Fire; 9] = [
         Fire::Loss,
         Fire::Bursts,

@@ -10,7 +10,7 @@ use std::sync::{MutexGuard, PoisonError};
 /// Seeds to run, and how to run them.
 #[derive(Clone, Copy, Debug)]
 pub struct Hunt {
-    /// First seed.
+    /// First seed to run.
     pub from: u64,
     /// Number of seeds.
     pub seeds: u64,

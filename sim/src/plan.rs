@@ -17,7 +17,7 @@ use std::time::Duration;
 pub enum Scenario {
     /// Users' messages of all classes.
     Messages,
-    /// One-sided operations.
+    /// One-sided operations on regions.
     Memory,
     /// Programs on shared arrays.
     Shared,
@@ -37,7 +37,7 @@ pub enum Scenario {
 }
 
 impl Scenario {
-    /// All scenarios.
+    /// All scenarios in order.
     pub const ALL: [Scenario; 9] = [
         Scenario::Messages,
         Scenario::Memory,
@@ -134,7 +134,7 @@ pub struct Stall {
 /// Role of one thread.
 #[derive(Clone, Debug)]
 pub enum Role {
-    /// Sends messages.
+    /// Sends messages to other nodes.
     Messenger(Mail),
     /// Uses remote memory.
     Accessor(Work),

@@ -8,7 +8,7 @@ use oikaze_protocol::planted::{Bug, plant};
 /// Result of the hunt for one planted bug.
 #[derive(Clone, Debug)]
 pub struct Caught {
-    /// Planted bug.
+    /// Bug that was planted.
     pub bug: Bug,
     /// Run that found the bug, and the number of runs before it.
     pub by: Option<(Outcome, u64)>,

@@ -5,7 +5,7 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
 use std::fmt;
 
-/// Broken promise.
+/// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Time of the violation.

@@ -36,7 +36,7 @@ impl Step {
         Self(command)
     }
 
-    /// Adds arguments.
+    /// Adds arguments to the command.
     pub fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
         self.0.args(arguments);
         self

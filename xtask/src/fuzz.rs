@@ -3,7 +3,7 @@
 //!
 //! Runs what `cargo fuzz` runs, without the address sanitizer, which needs a nightly compiler. The
 //! parsers are safe code, so they can fail by a panic, an endless loop or too much memory.
-//! LibFuzzer detects all three.
+//! The fuzzer detects all three.
 
 use std::fs;
 

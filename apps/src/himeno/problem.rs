@@ -46,11 +46,11 @@ impl Size {
 /// Extent of a field stored row-major as `[i][j][k]`: i counts planes, j rows, k columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// I
+    /// Number of planes (I).
     pub planes: usize,
-    /// J
+    /// Number of rows of a plane (J).
     pub rows: usize,
-    /// K, contiguous
+    /// Number of columns of a row (K), which are contiguous.
     pub columns: usize,
 }
 

@@ -9,7 +9,7 @@ pub const SIDE: usize = 16;
 /// Number of values in a block.
 pub const VALUES: usize = SIDE * SIDE;
 
-/// One block.
+/// Values of one block.
 pub type Block = [f64; VALUES];
 
 /// Returns row `i` of a block.

@@ -101,7 +101,7 @@ impl Plot {
     }
 }
 
-/// Vertical axis.
+/// Vertical axis of a picture.
 #[derive(Clone, Copy)]
 enum Up {
     Linear {

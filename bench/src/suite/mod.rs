@@ -19,7 +19,7 @@ use crate::lab::{Lab, Place, WireMode};
 use crate::peers::{Effort, System};
 use crate::record::{Record, median, table, write_lines};
 
-/// A bench.
+/// Definition of a bench.
 pub struct Suite {
     /// Name on the command line and in the records.
     pub name: &'static str,

@@ -125,7 +125,7 @@ pub enum JobError {
         what: &'static str,
         /// Length of the text.
         len: usize,
-        /// Maximum length.
+        /// Maximum length of the text.
         max: usize,
     },
     /// The record that a node published cannot be understood.

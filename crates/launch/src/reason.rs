@@ -135,9 +135,9 @@ impl fmt::Display for Reason {
 /// Transport protocol of an attempt, for texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// To the store.
+    /// TCP to the store.
     Tcp,
-    /// Between nodes.
+    /// UDP between nodes.
     Udp,
 }
 

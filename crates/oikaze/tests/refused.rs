@@ -51,7 +51,7 @@ enum Offsets {
     OfBlock,
     /// Offset of a signal. The data before the signal are valid.
     OfSignal,
-    /// Only 0.
+    /// Only offset 0.
     Zero,
 }
 

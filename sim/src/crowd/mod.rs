@@ -49,7 +49,7 @@ enum Event {
 
 /// A hub and its peers.
 pub struct Crowd {
-    /// Current time.
+    /// Current virtual time.
     pub now: Time,
     /// The node of rank 0.
     pub hub: SimEngine,

@@ -12,9 +12,9 @@ use std::time::Duration;
 /// Plan of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// Sending host.
+    /// Rank of the sending host.
     pub from: Rank,
-    /// Receiving host.
+    /// Rank of the receiving host.
     pub to: Rank,
     /// Time after the first flow at which this flow begins.
     pub after: Duration,

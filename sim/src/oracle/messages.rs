@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 /// Identity of a message of one life of a node to another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MessageId {
-    /// Sender.
+    /// Rank of the sender.
     pub from: Rank,
     /// Life of the sender; 0 is the first.
     pub life: u8,
-    /// Receiver.
+    /// Rank of the receiver.
     pub to: Rank,
     /// Number of the message from 0, in the order of posting.
     pub sequence: u64,

@@ -68,7 +68,7 @@ pub enum Doing {
 /// An operation that is not settled.
 #[derive(Debug)]
 pub struct UnderWay {
-    /// Target node.
+    /// Rank of the target node.
     pub target: Rank,
     /// Name of the operation in accounts.
     pub kind: &'static str,

@@ -36,7 +36,7 @@ pub type SimEngine = Engine<SimLink, SimPages>;
 
 /// State that a thread sees and changes while it is polled.
 pub struct Context<'a> {
-    /// Current time.
+    /// Current virtual time.
     pub now: Time,
     /// Rank of the node.
     pub me: Rank,

@@ -33,7 +33,7 @@ pub struct Size {
 pub enum Act {
     /// Reads bytes, which must be equal to these.
     Load(Reach, Vec<u8>),
-    /// Writes bytes.
+    /// Writes bytes to an array.
     Store(Reach),
     /// Takes a lock, reads and changes its cell, and releases the lock.
     Critical(u64),
@@ -46,7 +46,7 @@ pub enum Act {
 /// End of a phase.
 #[derive(Clone, Debug)]
 pub enum Ending {
-    /// A barrier.
+    /// A barrier of all nodes.
     Barrier,
     /// A reduction, with each node's contribution and the result.
     Reduce(Vec<Reduction>, Values),
@@ -198,7 +198,7 @@ impl Writer<'_> {
         Phase { acts, ending }
     }
 
-    /// Draws ranges of one array, each with one writing thread: neighbouring ranges of a few bytes,
+    /// Draws ranges of one array, each with one writing thread: adjacent ranges of a few bytes,
     /// scattered ones, or whole pages.
     fn stores(
         &mut self,

@@ -26,7 +26,7 @@ pub(crate) struct Wire {
     pub(crate) scatters: bool,
     /// Number of datagrams that were received directly into their place.
     pub(crate) in_place: usize,
-    /// Number of datagrams whose address is trusted.
+    /// Number of datagrams whose address counts as a peer's.
     pub(crate) of_peers: usize,
     /// Number of bulk datagrams that took the short way, or `None` if there is none.
     pub(crate) short_way: Option<usize>,

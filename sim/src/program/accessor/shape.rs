@@ -13,7 +13,7 @@ const PARTS: u64 = 6;
 /// Way to reach parts of a range, or all of it.
 #[derive(Clone, Debug)]
 pub(super) enum Shape {
-    /// Whole range.
+    /// The whole range.
     Whole(Range<u64>),
     /// Rows with gaps between them.
     Rows(Block),

@@ -102,8 +102,8 @@ fn both_have_what_the_other_had_and_peers_reach_it() {
     assert!(!here.region.pages_are_locked() && !there.region.pages_are_locked());
 }
 
-/// MEM-20.5: whichever node ends, and whenever, the other node has one whole content and does not
-/// wait.
+/// MEM-20.5: whichever node ends, and whenever, the other node has one of the two contents as a
+/// whole, and does not wait.
 #[test]
 fn whoever_ends_in_between_the_other_one_has_one_content() {
     // Number of turns of each node before one of them ends, in this order.

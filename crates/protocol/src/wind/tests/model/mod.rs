@@ -146,7 +146,7 @@ fn all_classes_exhaustively() {
     std::eprintln!("model: {states} states");
 }
 
-/// Larger bounds.
+/// Checks all cases with larger bounds.
 #[test]
 #[ignore = "many millions of states: in release, by cargo xtask soak"]
 fn all_classes_for_long() {

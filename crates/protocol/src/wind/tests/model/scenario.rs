@@ -24,7 +24,7 @@ pub enum Fate {
     RefusedAtDelivery,
 }
 
-/// One message.
+/// Properties of one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Spec {
     /// Node that posts the message.
