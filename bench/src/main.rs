@@ -32,16 +32,16 @@ struct Options {
 
 #[derive(Subcommand)]
 enum What {
-    /// The transport: latency, bandwidth, rate, and what they cost, beside bare UDP, plain TCP, UCX
-    /// and libfabric.
+    /// Compare the transport's latency, bandwidth, rate and processor time with bare UDP, plain TCP,
+    /// UCX and libfabric.
     Wind(suite::WireRun),
-    /// Remote memory: get, atomics, blocks, queues, beside UCX.
+    /// Compare remote memory with UCX: get, atomics, blocks, queues.
     Remote(suite::WireRun),
-    /// Two processes of one machine, beside UCX through shared memory.
+    /// Compare two processes of one machine with UCX over shared memory.
     Shm(suite::Run),
-    /// Pages that change place, beside copies of their bytes.
+    /// Compare exchanges of pages with copies of their bytes.
     Exchange(exchange::Run),
-    /// Figures of the papers that this comes from, measured again.
+    /// Repeat the measurements of the papers' figures.
     Papers(papers::Run),
     /// One end of a floor (started by the bench itself).
     #[command(hide = true, subcommand)]

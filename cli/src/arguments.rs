@@ -40,16 +40,16 @@ Exit status: that of the first node that failed (128 + signal if it was killed),
   126  PROGRAM cannot be run     127  PROGRAM was not found
 
 Programs also process what you set in their environment (with --hosts, too):
-  OIKAZE_TIMEOUT=MS       longest wait for others that a program gives no limit of its own [default: none; 30 s to join]
+  OIKAZE_TIMEOUT=MS       time limit of waits that have none of their own [default: none; 30 s to join]
   OIKAZE_EXPLAIN_AFTER=MS explain on stderr each wait that has lasted this long, as --explain-after; 0: never [default: 5000]
   OIKAZE_WAIT=MODE        spin, block or adaptive [default: adaptive: spin only where cores are free]
-  OIKAZE_ENGINE=MODE      inline, thread or thread:CORE: who moves the data [default: inline: whoever waits]
+  OIKAZE_ENGINE=MODE      inline, thread or thread:CORE: thread that moves the data [default: inline, the waiting thread]
   OIKAZE_CHECKSUM=KIND    full or header, as --checksum [default: full]
   OIKAZE_PCAP=FILE        write all datagrams to FILE.RANK, for Wireshark; OIKAZE_TRACE=FILE: as text [OIKAZE_PCAP_LIMIT: 256M]
   OIKAZE_STATISTICS=off   do not show this node's numbers to `oikaze top` [default: on]
-  OIKAZE_CONGESTION=KIND  delay or cubic: what decides how much may be in flight [default: delay]
-  OIKAZE_WITHOUT=NAME,... do without uffd, uffd-full, mprotect, gso, gro, predict, lanes, connect, early, frames, splice, ipv6, shm, membarrier, move,
-                          remap, huge, to try what replaces them
+  OIKAZE_CONGESTION=KIND  congestion control algorithm, delay or cubic [default: delay]
+  OIKAZE_WITHOUT=NAME,... switch mechanisms off, to test their replacements: uffd, uffd-full, mprotect, gso, gro, predict, lanes, connect, early, frames, splice, ipv6, shm, membarrier, move,
+                          remap, huge
 
 Node 0 reads standard input if that is no terminal; with --hosts, no node does.
 When a node fails, the others get the failure time and 2 s more to end by their own errors, then SIGTERM, then SIGKILL.
@@ -73,10 +73,10 @@ pub enum Subcommand {
     Run(Run),
     Perf(Perf),
     Top(Top),
-    /// Say what this machine can do for Oikaze: found, needed, and how to mend it
+    /// Check this machine, and print what was found, what is needed and how to mend it
     Doctor(Doctor),
-    /// Be a node that only connects to all others: `oikaze run --hosts a,b -- oikaze hello` checks
-    /// that a job can run there
+    /// Connect to all other nodes and print their addresses: `oikaze run --hosts a,b -- oikaze hello`
+    /// checks that a job can run there
     Hello(Hello),
     /// (Started by `run --hosts` on other hosts.)
     #[command(hide = true)]
@@ -110,7 +110,7 @@ pub struct Run {
     #[arg(long, value_name = "A.B", default_value = "10.77", requires = "netns", value_parser = network)]
     network: [u8; 2],
 
-    /// Keep to these ports: TCP to the launcher, UDP between nodes, two for each node of a host
+    /// Use only these ports (TCP to the launcher, UDP between nodes), two for each node of a host
     #[arg(long, value_name = "A-B")]
     ports: Option<Ports>,
 
@@ -118,13 +118,14 @@ pub struct Run {
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     failure_time: Option<u64>,
 
-    /// Disturb the nodes' links, e.g. loss=0.05,duplicate=0.05,reorder=0.05,corrupt=0.01,seed=7
-    /// (tamper=0.01: bytes changed, checksum right)
+    /// Inject faults into the nodes' links, e.g.
+    /// loss=0.05,duplicate=0.05,reorder=0.05,corrupt=0.01,seed=7 (tamper=0.01 changes bytes and
+    /// repairs the checksum)
     #[arg(long, value_name = "SPEC", value_parser = fault)]
     fault: Option<String>,
 
-    /// Coverage of datagrams' checksums: full (end to end) or header (payloads are left to the
-    /// network cards, as by TCP) [default: full]
+    /// Coverage of datagrams' checksums: full (end to end) or header (network cards check payloads,
+    /// as for TCP) [default: full]
     #[arg(long, value_name = "KIND")]
     checksum: Option<Checksum>,
 
@@ -150,8 +151,8 @@ pub struct Run {
     no_prefix: bool,
 
     /// Pass the job's secret to nodes in OIKAZE_SECRET, not by an inherited descriptor. For
-    /// programs that sudo, Python's subprocess or another program starts which closes descriptors.
-    /// Child processes of the nodes get the secret, too
+    /// programs whose starter closes descriptors (sudo, Python's subprocess). Child processes of the
+    /// nodes get the secret, too
     #[arg(long)]
     secret_in_environment: bool,
 
@@ -173,7 +174,7 @@ pub struct Doctor {
 
 #[derive(Debug, Args)]
 pub struct Hello {
-    /// How long to wait for the others
+    /// Seconds to wait for the other nodes
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = seconds)]
     pub limit: Duration,
 }

@@ -29,16 +29,16 @@ use std::time::Instant;
     sim --planted all                   is every planted bug caught?"
 )]
 struct Arguments {
-    /// Run so many seeds
+    /// Number of seeds to run
     #[arg(long, default_value_t = 200, conflicts_with = "seed")]
     seeds: u64,
-    /// The first of them
+    /// First seed to run
     #[arg(long, default_value = "0", value_parser = number)]
     from: u64,
-    /// Run this seed alone
+    /// Run only this seed
     #[arg(long, value_parser = number)]
     seed: Option<u64>,
-    /// Work of the nodes; all: drawn from each seed
+    /// Work of the nodes; `all` draws it from each seed
     #[arg(long, value_enum, default_value_t = Which::All)]
     scenario: Which,
     /// Print every event (with --seed)
@@ -47,16 +47,16 @@ struct Arguments {
     /// Plant this bug, or all in turn, and look for it with --seeds seeds
     #[arg(long, value_name = "BUG|all")]
     planted: Option<String>,
-    /// Threads; 0: one for each core
+    /// Threads; 0 for one per core
     #[arg(long, default_value_t = 0)]
     jobs: usize,
-    /// Results as one JSON object
+    /// Print the results as one JSON object
     #[arg(long)]
     json: bool,
     /// Stop at the first failure
     #[arg(long)]
     first: bool,
-    /// Fail if 1 was added less often than this
+    /// Fail if fewer additions were confirmed
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     additions: u64,
     /// Fail if fewer registrations have ended
@@ -71,7 +71,7 @@ enum Which {
     Shared,
     Mixed,
     Kill,
-    /// All at their worst, one fault at a time and all together
+    /// All faults at their worst, one kind at a time and together
     Fire,
     /// Connections set up on a bad network
     Setups,

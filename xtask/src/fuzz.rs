@@ -11,7 +11,7 @@ use clap::Args;
 
 use crate::command::{Step, cargo, root};
 
-/// How much of it.
+/// Amount of work of a fuzz run.
 #[derive(Args)]
 pub struct Settings {
     /// Seconds for each target.

@@ -25,23 +25,23 @@ struct Options {
 enum Chore {
     /// All tests: of the workspace, of its concurrency (loom), of simulated clusters.
     Test {
-        /// Simulated clusters.
+        /// Number of simulated clusters.
         #[arg(long, default_value_t = 200)]
         seeds: u64,
     },
     /// The tests that take hours: many simulated clusters, many killed nodes, hostile bytes.
     Soak(soak::Settings),
-    /// Hostile bytes against every parser.
+    /// Fuzz every parser.
     Fuzz(fuzz::Settings),
     /// Parts of the tests under Miri; skipped where Miri is not installed.
     Miri,
-    /// Is every clause of spec/ cited by code and by a test?
+    /// Check that code and tests cite every clause of spec/.
     Clauses,
-    /// Private words, banned openers, width of comments and documents, commit subjects.
+    /// Check words, openers, width and length of prose, and commit subjects.
     Prose,
-    /// Oikaze and its peers side by side: `cargo xtask bench wind [--quick] [--json FILE]`.
+    /// Measure Oikaze beside its peers: `cargo xtask bench wind [--quick] [--json FILE]`.
     Bench {
-        /// Which bench, and what it is told; `--help` says more.
+        /// Bench to run, and its options; see `--help`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
         arguments: Vec<String>,
     },

@@ -5,29 +5,29 @@ use clap::Args;
 use crate::command::cargo;
 use crate::{fuzz, miri, test};
 
-/// How much of it.
+/// Amount of work of a soak.
 #[derive(Args)]
 pub struct Settings {
-    /// Simulated clusters.
+    /// Number of simulated clusters.
     #[arg(long, default_value_t = 10_000)]
     seeds: u64,
     /// The first seed, so that a second soak need not repeat the first.
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// Nodes killed at random points, with operations of every kind under way to them; and a fifth
-    /// as many of a running program.
+    /// Number of nodes to kill at random points with operations in flight. Nodes of a running
+    /// program are killed a fifth as often.
     #[arg(long, default_value_t = 1_000)]
     kills: u32,
-    /// Local peers gone mad, who alter the memory that they share with a node.
+    /// Number of runs with a local peer that damages the shared memory.
     #[arg(long, default_value_t = 100_000)]
     hostile: u64,
-    /// Registrations that begin and end while a peer writes.
+    /// Number of registrations that begin and end while a peer writes.
     #[arg(long, default_value_t = 1_000_000)]
     registrations: u64,
-    /// Jobs of three nodes that are started over a path that loses three packets of ten.
+    /// Number of jobs of three nodes to start over a path that loses three packets of ten.
     #[arg(long, default_value_t = 40)]
     joins: u64,
-    /// Jobs whose datagrams are changed on the way, with 4 s of traffic each.
+    /// Number of jobs whose datagrams are tampered with, with 4 s of traffic each.
     #[arg(long, default_value_t = 16)]
     tampered: u64,
     /// Seconds for each fuzz target; 0: none.

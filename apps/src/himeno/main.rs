@@ -47,7 +47,7 @@ pub struct Options {
     /// Size of the grid.
     #[arg(long, value_enum, ignore_case = true, default_value = "s")]
     size: Size,
-    /// Jacobi iterations.
+    /// Number of Jacobi iterations.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     iterations: u32,
     /// The plain serial program, without Oikaze.

@@ -26,7 +26,7 @@ pub enum Case {
     Move,
     /// The same, in huge pages.
     MoveHuge,
-    /// Bytes that are there already are mapped for the program.
+    /// Map bytes that are already in memory.
     Install,
     /// The same, in huge pages.
     InstallHuge,

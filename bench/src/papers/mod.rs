@@ -16,7 +16,7 @@ use crate::error::{Error, Tried};
 use crate::record::{Record, write_lines};
 use crate::suite::{Rounds, warn_if_busy};
 
-/// How the papers' figures are measured.
+/// Selection of figures, and their output.
 #[derive(Args)]
 pub struct Run {
     #[command(flatten)]
@@ -24,7 +24,7 @@ pub struct Run {
     /// Only these figures; repeated, or several separated by commas.
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(FIGURES.map(|(name, _)| name)))]
     figure: Vec<String>,
-    /// Where the results go, as JSON and SVG.
+    /// Directory of the results, as JSON and SVG.
     #[arg(long, value_name = "DIRECTORY", default_value = "target/papers")]
     out: PathBuf,
 }

@@ -33,7 +33,7 @@ pub struct Suite {
     pub goals: fn(&Figures<'_>) -> Vec<Goal>,
 }
 
-/// How much is measured, and where it is told: the same for every bench.
+/// Amount of measurement and its output, the same for every bench.
 #[derive(Args)]
 pub struct Rounds {
     /// Fewer sizes, smaller volumes: minutes instead of half an hour.
@@ -47,7 +47,7 @@ pub struct Rounds {
     pub json: Option<PathBuf>,
 }
 
-/// How a bench is run.
+/// Selection of what a bench measures.
 #[derive(Args)]
 pub struct Run {
     #[command(flatten)]
@@ -70,7 +70,7 @@ pub struct Run {
     cores: Wanted,
 }
 
-/// How a bench between two hosts is run.
+/// Settings of a bench between two hosts.
 #[derive(Args)]
 pub struct WireRun {
     #[command(flatten)]

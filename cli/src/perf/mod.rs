@@ -32,35 +32,31 @@ pub enum Test {
     Put,
     /// Write to the peer's memory: from call to completion
     PutDone,
-    /// A header of 32 bytes and at once the data behind it, each a put of its own: latency of one
-    /// way, until both are there
+    /// Put a header of 32 bytes and the data without waiting in between: latency of one way
     Consecutive,
     /// Read from the peer's memory: from call to completion, and throughput
     Get,
-    /// Messages: latency of one way, and throughput
+    /// Send messages: latency of one way, and throughput
     Message,
-    /// Add to a word of the peer's memory, old value back: from call to completion
+    /// Fetch and add on a word of the peer's memory: from call to completion
     FetchAdd,
-    /// Replace a word of the peer's memory that is as expected, old value back: from call to
-    /// completion
+    /// Compare and swap a word of the peer's memory: from call to completion
     CompareSwap,
     /// Write rows of 1 KiB to every second KiB of the peer's memory, in one operation: from call to
     /// completion, and throughput
     Block,
-    /// Doubles added to those of the peer's memory: from call to completion, and throughput
+    /// Add doubles to doubles in the peer's memory: from call to completion, and throughput
     Accumulate,
-    /// Elements that all nodes push into a queue of the last one, in batches: how many a second
+    /// Push elements from all nodes into a queue of the last node, in batches: elements per second
     Fifo,
-    /// Whole pages exchanged with the peer's, walking through memory, one word a page read
-    /// afterwards: from call to completion
+    /// Exchange whole pages with the peer, and read one word per page: from call to completion
     Exchange,
-    /// All nodes wait for each other: from call to completion
+    /// Run barriers: from call to completion
     Barrier,
-    /// Put latency while bulk puts go the same way, and what these reach meanwhile; beside it each
-    /// of them alone
+    /// Put latency during bulk puts, and the bandwidth of these; then each alone
     Mixed,
-    /// Put, from call to completion, to a node that computes on its core and does not call Oikaze;
-    /// beside it to one that waits
+    /// Put to a node that computes and does not call Oikaze; then to one that waits: from call to
+    /// completion
     Passive,
 }
 
@@ -76,11 +72,11 @@ pub enum Half {
 /// Class of the messages of the test `message`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MessageClass {
-    /// In order, behind all before it
+    /// Delivered in order
     Ordered,
-    /// As soon as it is there
+    /// Delivered on arrival
     Unordered,
-    /// Ordered, and told when it was accepted
+    /// Delivered in order, and acknowledged at once
     Sync,
 }
 
@@ -123,11 +119,10 @@ pub struct Perf {
     /// Measure one half only, of tests that have both
     #[arg(long, value_enum)]
     only: Option<Half>,
-    /// Use the same memory again and again, which caches then hold, instead of walking through more
-    /// than they do
+    /// Reuse one buffer, which stays in the cache, instead of walking through more memory
     #[arg(long)]
     hot: bool,
-    /// Memory that local peers may map.
+    /// Use memory that local peers can map
     #[arg(long)]
     shared: bool,
     /// One JSON object on a line instead of a table

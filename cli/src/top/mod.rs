@@ -15,9 +15,8 @@ use std::time::Duration;
 /// Show live what the nodes of this machine do, peer by peer: rates, latencies, retransmissions,
 /// windows, queues
 ///
-/// Nobody is disturbed: nodes write their numbers into memory that this command looks at. It sees
-/// the nodes of its own user (root: all) on the machine it runs on; for other machines, run it
-/// there.
+/// Nodes publish their numbers in memory, so this command does not disturb them. It shows the
+/// nodes of its own user (root: all) on this machine; for other machines, run it there.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   oikaze top                    all jobs here, until Ctrl-C
@@ -36,13 +35,13 @@ Exit status: 0, or 1 if there is no such node. OIKAZE_STATISTICS=off hides a nod
 pub struct Top {
     /// Only this job: the beginning of its number, or its program's name
     job: Option<String>,
-    /// One JSON object for each look, on a line of its own
+    /// Print one JSON object per sample, on a line of its own
     #[arg(long)]
     json: bool,
-    /// Look once and end
+    /// Print one sample and end
     #[arg(long)]
     once: bool,
-    /// Seconds between two looks
+    /// Seconds between two samples
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = crate::arguments::seconds)]
     interval: Duration,
 }
