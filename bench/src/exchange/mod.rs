@@ -80,7 +80,7 @@ impl Case {
 pub enum Mode {
     /// One word a page.
     Touch,
-    /// All bytes.
+    /// Read all bytes.
     Full,
 }
 

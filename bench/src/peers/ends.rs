@@ -7,11 +7,11 @@ use clap::{Args, Subcommand};
 pub enum Role<S: Args> {
     /// Sends first, and prints what it measured.
     Latency(Exchanges),
-    /// Answers.
+    /// Answers each exchange.
     LatencyServer(Exchanges),
     /// Sends, and prints what it measured.
     Stream(S),
-    /// Receives.
+    /// Receives all bytes.
     StreamServer(S),
 }
 
@@ -21,7 +21,7 @@ pub struct Exchanges {
     /// Bytes each way.
     #[arg(long)]
     pub size: usize,
-    /// How often.
+    /// Number of exchanges.
     #[arg(long)]
     pub exchanges: u32,
 }

@@ -34,7 +34,7 @@ pub struct Settings {
 pub enum Role {
     /// Sends, and prints what it sent and what was received, in GB/s.
     Flood(Settings),
-    /// Receives.
+    /// Receives all bytes.
     FloodServer(Settings),
 }
 

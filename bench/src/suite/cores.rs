@@ -33,7 +33,7 @@ pub enum Wanted {
     Any,
     /// With a cache in common.
     Near,
-    /// Without.
+    /// Cores without a common cache.
     Far,
 }
 

@@ -17,7 +17,7 @@ pub(super) enum Owner {
     Operation,
     /// Remote memory itself, for example for an answer.
     Remote,
-    /// Coherence itself.
+    /// Coherence made the request.
     Coherence,
 }
 

@@ -105,7 +105,7 @@ counters! {
 /// Counters of the engine, besides those of its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Turns run.
+    /// Number of turns run.
     pub turns: u64,
     /// Looks at single peers, all stages of all turns together: only those are looked at that have
     /// something to do.

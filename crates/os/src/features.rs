@@ -30,7 +30,7 @@ pub struct Without {
     pub frames: bool,
     /// Sending bulk data without a copy (`vmsplice`, `splice`).
     pub splice: bool,
-    /// IPv6.
+    /// Use of IPv6 addresses.
     pub ipv6: bool,
     /// Shared memory with local peers. They are reached over UDP instead.
     pub shm: bool,

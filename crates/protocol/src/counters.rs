@@ -42,10 +42,10 @@ macro_rules! counters {
 #[cfg(test)]
 mod tests {
     counters! {
-        /// Two.
+        /// Example with two counters.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         struct Two {
-            /// One.
+            /// First of the counters.
             one: u64,
             other: u64,
         }

@@ -30,7 +30,7 @@ macro_rules! wire_enum {
 #[cfg(test)]
 mod tests {
     wire_enum! {
-        /// Two.
+        /// Example with two counters.
         enum Two {
             One = 1,
             Other = 0x80,

@@ -40,7 +40,7 @@ struct PeerFailures {
 /// Failures that are reported together.
 #[derive(Debug)]
 pub struct Report {
-    /// How many.
+    /// Number of them.
     pub count: u64,
     pub first: Option<(OperationLabel, Failure)>,
 }

@@ -74,7 +74,7 @@ pub struct ShmChannels {
 }
 
 impl ShmChannels {
-    /// By rank.
+    /// Creates the view from the channels by rank.
     #[must_use]
     pub fn new(by_rank: Vec<Option<Arc<ShmChannel>>>, ahead: Ahead) -> ShmChannels {
         ShmChannels { all: by_rank.iter().flatten().cloned().collect(), by_rank, ahead }
@@ -93,7 +93,7 @@ impl ShmChannels {
         self.by_rank.get(rank as usize)?.clone()
     }
 
-    /// How many.
+    /// Number of them.
     #[must_use]
     pub fn count(&self) -> usize {
         self.all.len()

@@ -33,7 +33,7 @@ pub(crate) struct LocalPeers {
     /// Where among them a message that any may send is looked for first: behind the one that the
     /// last came from.
     pub first: usize,
-    /// Their lines.
+    /// Watch over the control sockets of local peers.
     watch: Option<Watch>,
     /// Between two looks at the link; zero if every look is one.
     link_every: Duration,

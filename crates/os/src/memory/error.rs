@@ -15,7 +15,7 @@ pub enum MemoryError {
         bytes: usize,
         /// Error that the system call returned.
         why: Errno,
-        /// Suggested remedy.
+        /// Remedy that is suggested.
         remedy: &'static str,
     },
     /// Less memory is available than was asked for. Taking it page by page would invoke the

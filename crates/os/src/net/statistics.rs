@@ -3,7 +3,7 @@
 /// State of a mechanism that handles many datagrams at a low cost each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Offload {
-    /// In use.
+    /// Is in use.
     On,
     /// Switched off by the user.
     #[default]

@@ -28,9 +28,9 @@ pub struct CoherenceStatistics {
     pub notices: u64,
     /// Pages invalidated by other nodes' notices.
     pub invalidated_pages: u64,
-    /// Barriers passed.
+    /// Number of barriers passed.
     pub barriers: u64,
-    /// Reductions done.
+    /// Number of reductions done.
     pub reductions: u64,
     /// Locks acquired here.
     pub locks: u64,

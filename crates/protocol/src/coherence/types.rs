@@ -96,7 +96,7 @@ pub struct Reduction {
 /// Result of an operation that is done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// No value.
+    /// There is no value.
     None,
     /// Number of the declared array.
     Array(ArrayId),
@@ -227,9 +227,9 @@ pub enum CoherenceError {
     TooLarge {
         /// Name of the value.
         what: String,
-        /// The value.
+        /// Value that is out of range.
         value: u64,
-        /// Its limit.
+        /// Limit of the value.
         limit: u64,
     },
     /// A peer refused a message that only a different version, or a bug, would make it refuse.

@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 /// The destination of a get.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// One range.
+    /// One contiguous range.
     Range(Segment),
     /// Rows, in the order in which they are packed.
     Rows(Arc<Rows>),

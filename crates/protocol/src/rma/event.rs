@@ -41,7 +41,7 @@ pub enum RmaEvent {
     Arrived {
         /// Rank of the sender.
         from: Rank,
-        /// Message class.
+        /// Class of the message.
         class: Class,
         /// Tag that the sender chose.
         tag: u64,

@@ -99,7 +99,7 @@ pub enum Operation {
         key: u64,
         /// Offset in bytes from the region's start.
         offset: u64,
-        /// The change.
+        /// Change of the word.
         op: AtomicOp,
     },
     /// Accumulate: combines the elements in the body with those from `offset` on.
@@ -144,7 +144,7 @@ pub enum Operation {
     Found {
         /// Ticket of the lookup.
         ticket: TicketId,
-        /// The region.
+        /// Region that was published.
         published: Published,
     },
     /// Answer that there is no such name. The body lists some names that are there.
@@ -158,7 +158,7 @@ pub enum Operation {
     Gone {
         /// Ticket of the get.
         ticket: TicketId,
-        /// Reason.
+        /// Reason of the refusal.
         refusal: Refusal,
     },
 }

@@ -8,7 +8,7 @@ use crate::wind::Refusal;
 pub struct Rights(pub u8);
 
 impl Rights {
-    /// No right.
+    /// No right at all.
     pub const NONE: Rights = Rights(0);
     /// Right to get.
     pub const READ: Rights = Rights(1);
@@ -18,7 +18,7 @@ impl Rights {
     pub const ATOMIC: Rights = Rights(4);
     /// Right to push into a FIFO.
     pub const PUSH: Rights = Rights(8);
-    /// All rights.
+    /// All rights together.
     pub const ALL: Rights = Rights(15);
 
     /// Returns `true` if `self` contains all of `other`.

@@ -20,7 +20,7 @@ pub struct RefusalCounts {
     pub not_permitted: u64,
     /// Words that are not aligned.
     pub misaligned: u64,
-    /// Malformed messages.
+    /// Number of malformed messages.
     pub malformed: u64,
     /// Requests beyond what one peer may have under way.
     pub no_room: u64,

@@ -79,7 +79,7 @@ pub enum Admission {
     Place,
     /// Reassembled by Wind and delivered whole.
     Assemble,
-    /// Refused.
+    /// Refuse the message.
     Refuse(Refusal),
 }
 

@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 enum DatagramPurpose {
     /// Whole messages and other small frames.
     Small,
-    /// One fragment.
+    /// Fragment of one message.
     Bulk,
     /// An acknowledgement or a sign of life, without messages.
     Control,

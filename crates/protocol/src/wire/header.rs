@@ -39,7 +39,7 @@ crate::wire_enum! {
         /// Handshakes, control, and messages that fit into a frame.
         #[default]
         Small = 0,
-        /// Fragments.
+        /// Lane of fragments.
         Bulk = 1,
     }
 }
@@ -57,7 +57,7 @@ pub struct Header {
     pub connection: u64,
     /// Number of the datagram, never reused within a connection (WIRE-2.2).
     pub number: u64,
-    /// Flag bits.
+    /// Flags of the datagram.
     pub flags: Flags,
     /// Kind of seal at the datagram's end.
     pub seal: SealKind,

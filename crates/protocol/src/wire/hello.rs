@@ -124,7 +124,7 @@ pub struct Shown {
     pub path: u8,
 }
 
-/// A HELLO.
+/// Content of a HELLO frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// Description of the sender.

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 /// Bodies longer than this come in fragments of this.
 pub const FRAGMENT: u64 = 100;
 
-/// One node.
+/// One node of the world.
 #[derive(Default)]
 pub struct Node {
     pub rma: Rma,

@@ -47,7 +47,7 @@ pub enum PlacementError {
         from: RegionKind,
         /// Kind of the destination's memory.
         to: RegionKind,
-        /// Reason.
+        /// Reason of the refusal.
         why: String,
     },
     /// The memory has only one mapping.

@@ -23,7 +23,7 @@ pub enum PlacementMethod {
     Auto,
     /// By moving pages, whatever the size. Pages that the kernel refuses to move are copied.
     Move,
-    /// By copying.
+    /// By copying bytes.
     Copy,
 }
 

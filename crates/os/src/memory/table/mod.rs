@@ -43,7 +43,7 @@ pub struct Registered {
     /// Slot number while the region is registered, for [`Segment::region`]: index and low bits of
     /// the generation.
     pub slot: u32,
-    /// Permanent name.
+    /// Permanent identifier of the registration.
     pub id: RegionId,
     /// Key that a peer must know: random, never zero, never used twice (MEM-1.1).
     pub key: u64,

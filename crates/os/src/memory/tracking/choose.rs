@@ -15,7 +15,7 @@ use crate::features::Without;
 /// The chosen tracker, and why the better ones were passed over.
 #[derive(Debug)]
 pub struct Choice {
-    /// The tracker.
+    /// Tracker that was chosen.
     pub tracker: Arc<dyn Tracker>,
     /// Better trackers that were passed over, best first, each with the reason.
     pub passed_over: Vec<(TrackerKind, String)>,

@@ -17,7 +17,7 @@ pub(crate) const CE: u8 = 3;
 /// A datagram and the address it was sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received<'a> {
-    /// The datagram.
+    /// Datagram that was found.
     pub arrival: Arrival<'a>,
     /// Address and port of this node.
     pub to: SocketAddr,

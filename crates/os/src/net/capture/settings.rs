@@ -21,7 +21,7 @@ pub const PCAP_LIMIT_VARIABLE: &str = "OIKAZE_PCAP_LIMIT";
 #[error("{PCAP_LIMIT_VARIABLE}={0}: expected bytes such as 64M, at least {CAPTURE_MIN}")]
 pub struct TapSyntax(String);
 
-/// Requested recordings.
+/// Recordings that were requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapSettings {
     /// File for a capture.

@@ -117,7 +117,7 @@ pub enum BindError {
         "cannot be reached at {address}: no interface of this machine has that address (ip address shows what there is)"
     )]
     NotOurs {
-        /// Requested address.
+        /// Address that was requested.
         address: IpAddr,
     },
     /// A port below 1024 without the privilege.
@@ -125,7 +125,7 @@ pub enum BindError {
     Forbidden {
         /// Address of the attempt.
         address: IpAddr,
-        /// Refused port.
+        /// Port that was refused.
         port: u16,
         /// Error of the system call.
         why: Errno,

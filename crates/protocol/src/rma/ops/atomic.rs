@@ -3,9 +3,9 @@
 /// Width of a word. The word's offset is a multiple of its width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Width {
-    /// 32 bits.
+    /// 32 bits wide.
     W32,
-    /// 64 bits.
+    /// 64 bits wide.
     W64,
 }
 
@@ -33,7 +33,7 @@ impl Width {
 /// word's width are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Wrapping add.
+    /// Add with wrapping.
     Add(u64),
     /// Store `new` if the word is `expected`.
     CompareSwap {
@@ -42,7 +42,7 @@ pub enum Change {
         /// Value that the word gets then.
         new: u64,
     },
-    /// Store.
+    /// Store the value.
     Swap(u64),
     /// Keep the bits that are set in both.
     And(u64),

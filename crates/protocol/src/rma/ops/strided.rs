@@ -17,7 +17,7 @@ use crate::rma::{
 use crate::wind::{Admission, Body, Class, Delivered, Message, Refusal, Rows, Token};
 use alloc::sync::Arc;
 
-/// The requester.
+/// Requester's part of strided operations.
 impl Rma {
     /// Writes `body`, packed rows, to a block of the region with this key. Then, if requested, adds
     /// to a word (MEM-10.1). Rows that follow each other without a gap travel as any put.
@@ -109,7 +109,7 @@ impl PutBlock {
     }
 }
 
-/// The target.
+/// Target's part of strided operations.
 impl Rma {
     pub(crate) fn admit_block(
         &mut self,

@@ -97,7 +97,7 @@ impl Competition {
         None
     }
 
-    /// Begins anew.
+    /// Forgets everything and begins anew.
     pub fn forget(&mut self) {
         *self = Competition::new();
     }

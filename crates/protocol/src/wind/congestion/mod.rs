@@ -125,13 +125,13 @@ impl core::fmt::Display for Algorithm {
 /// Bounds of a window, in bytes (WIND-6.2).
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Full datagram.
+    /// Bytes of a full datagram.
     pub datagram: u64,
-    /// Smallest window.
+    /// Smallest window in bytes.
     pub least: u64,
-    /// First window.
+    /// Initial window in bytes.
     pub first: u64,
-    /// Largest window.
+    /// Largest window in bytes.
     pub most: u64,
 }
 

@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 /// Counts of datagrams since the last query, without size probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SizeEvidence {
-    /// Datagrams acknowledged.
+    /// Number of datagrams acknowledged.
     pub acked: u32,
     /// Bytes of the longest acknowledged datagram.
     pub longest_acked: usize,
@@ -25,7 +25,7 @@ impl Default for SizeEvidence {
     }
 }
 
-/// Collects [`SizeEvidence`].
+/// Collects [`SizeEvidence`] by size.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BlackHoleDetector {
     seen: SizeEvidence,

@@ -72,7 +72,7 @@ impl Rows {
 /// Source of a message's body.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Body {
-    /// No body.
+    /// There is no body.
     Empty,
     /// A few bytes, stored here until acknowledged.
     Short(ArrayVec<u8, BODY_SHORT>),

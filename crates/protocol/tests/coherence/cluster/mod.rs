@@ -34,7 +34,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// 0..below
+    /// Returns a number in `0..below`.
     pub fn below(&mut self, below: usize) -> usize {
         (self.next() % below.max(1) as u64) as usize
     }

@@ -14,7 +14,7 @@ mod steps {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::time::Duration;
 
-    /// Counts signals.
+    /// Counts the signals sent.
     #[derive(Default)]
     struct Signals(AtomicU64);
 

@@ -69,7 +69,7 @@ impl Layout {
 /// Outcome of a prediction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Guess {
-    /// Nothing came.
+    /// Nothing was received.
     Untried,
     /// Less than half of what came to slots was as predicted, or the datagrams could not be
     /// received there.
