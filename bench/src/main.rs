@@ -32,8 +32,8 @@ struct Options {
 
 #[derive(Subcommand)]
 enum What {
-    /// Compare the transport's latency, bandwidth, rate and processor time with bare UDP, plain TCP,
-    /// UCX and libfabric.
+    /// Compare the transport's latency, bandwidth, rate and processor time with bare UDP, plain
+    /// TCP, UCX and libfabric.
     Wind(suite::WireRun),
     /// Compare remote memory with UCX: get, atomics, blocks, queues.
     Remote(suite::WireRun),

@@ -75,8 +75,8 @@ pub enum Subcommand {
     Top(Top),
     /// Check this machine, and print what was found, what is needed and how to mend it
     Doctor(Doctor),
-    /// Connect to all other nodes and print their addresses: `oikaze run --hosts a,b -- oikaze hello`
-    /// checks that a job can run there
+    /// Connect to all other nodes and print their addresses: `oikaze run --hosts a,b -- oikaze
+    /// hello` checks that a job can run there
     Hello(Hello),
     /// (Started by `run --hosts` on other hosts.)
     #[command(hide = true)]
@@ -151,8 +151,8 @@ pub struct Run {
     no_prefix: bool,
 
     /// Pass the job's secret to nodes in OIKAZE_SECRET, not by an inherited descriptor. For
-    /// programs whose starter closes descriptors (sudo, Python's subprocess). Child processes of the
-    /// nodes get the secret, too
+    /// programs whose starter closes descriptors (sudo, Python's subprocess). Child processes of
+    /// the nodes get the secret, too
     #[arg(long)]
     secret_in_environment: bool,
 

@@ -281,8 +281,8 @@ mod models {
         }
     }
 
-    /// Property 5: each of three threads leaves work, one of them twice. When all threads have gone,
-    /// all work has been taken.
+    /// Property 5: each of three threads leaves work, one of them twice. When all threads have
+    /// gone, all work has been taken.
     #[test]
     fn loom_what_is_left_to_the_holder_is_taken_up() {
         model(Some(3), || {
