@@ -7,7 +7,7 @@
 use super::{Bind, Fault, FaultSettings, Link, Outgoing, Pcapng, Tap, Trace, UdpLink};
 use crate::features::Without;
 use crate::memory::{Gather, Region, RegionTable};
-use oikaze_protocol::wind::{Segment, SendMode};
+use oikaze_protocol::wind::Segment;
 use oikaze_protocol::wire::Lane;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -127,12 +127,9 @@ fn carries_by(
         {
             let (head, tag) = (&bytes[..*head], &bytes[head + payload..]);
             batch.push(Outgoing {
-                to: &to[*receiver],
-                lane,
-                mode: SendMode::Any,
-                head,
                 payload: gather,
                 tag,
+                ..Outgoing::new(&to[*receiver], lane, head)
             });
         }
         send_all(sender, &batch);
@@ -260,14 +257,7 @@ fn too_big_is_told_and_the_rest_goes(make: Make<'_>) {
     let (mut sender, mut receivers) = pair(make, V4);
     let to = address_of(&*receivers[0], V4);
     let bytes = vec![9; sender.datagram_max_to(to) + 1];
-    let outgoing = |len: usize| Outgoing {
-        to: &to,
-        lane: Lane::Small,
-        mode: SendMode::Any,
-        head: &bytes[..len],
-        payload: &Gather::EMPTY,
-        tag: &[],
-    };
+    let outgoing = |len: usize| Outgoing::new(&to, Lane::Small, &bytes[..len]);
     send_all(
         &mut *sender,
         &[
@@ -297,14 +287,9 @@ fn a_dead_peer_disturbs_nobody(make: Make<'_>) {
     let other_family = SocketAddr::new(V6, to.port());
     for _ in 0..3 {
         let send = [nobody, other_family, nobody, to, nobody, other_family, to];
-        let batch = send.each_ref().map(|to| Outgoing {
-            to,
-            lane: Lane::Small,
-            mode: SendMode::Any,
-            head: b"hello",
-            payload: &Gather::EMPTY,
-            tag: b"!",
-        });
+        let batch = send
+            .each_ref()
+            .map(|to| Outgoing { tag: b"!", ..Outgoing::new(to, Lane::Small, b"hello") });
         send_all(&mut *sender, &batch);
         assert!(take(&mut *receivers[0], 2).iter().all(|(_, bytes)| bytes == b"hello!"));
         assert_eq!(sender.receive(&mut |_| panic!("nobody answered")).unwrap(), 0);
@@ -346,28 +331,11 @@ fn small_passes_bulk(make: Make<'_>) {
         (port_of(&**receiver, V4, Lane::Small), port_of(&**receiver, V4, Lane::Bulk));
     let mut most = 0;
     for _ in 0..3 {
-        let big = Outgoing {
-            to: &bulk,
-            lane: Lane::Bulk,
-            mode: SendMode::Any,
-            head: &bytes,
-            payload: &Gather::EMPTY,
-            tag: &[],
-        };
+        let big = Outgoing::new(&bulk, Lane::Bulk, &bytes);
         // Bulk that does not fit into the buffer is lost; the buffer is full before the small
         // datagram all the same.
         (0..70).for_each(|_| send_all(&mut *sender, std::slice::from_ref(&big)));
-        send_all(
-            &mut *sender,
-            &[Outgoing {
-                to: &small,
-                lane: Lane::Small,
-                mode: SendMode::Any,
-                head: b"small",
-                payload: &Gather::EMPTY,
-                tag: &[],
-            }],
-        );
+        send_all(&mut *sender, &[Outgoing::new(&small, Lane::Small, b"small")]);
         let (mut before, mut came) = (0, false);
         let deadline = Instant::now() + DEADLINE;
         while !came {

@@ -53,7 +53,13 @@ pub struct Outgoing<'a> {
     pub tag: &'a [u8],
 }
 
-impl Outgoing<'_> {
+impl<'a> Outgoing<'a> {
+    /// A datagram of these bytes alone, which may take every fast path.
+    #[must_use]
+    pub const fn new(to: &'a SocketAddr, lane: Lane, head: &'a [u8]) -> Outgoing<'a> {
+        Outgoing { to, lane, mode: SendMode::Any, head, payload: &Gather::EMPTY, tag: &[] }
+    }
+
     /// Bytes of the datagram.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -1,8 +1,6 @@
 use super::*;
-use crate::memory::Gather;
 use crate::net::conformance::take;
 use crate::net::{Bind, UdpLink};
-use oikaze_protocol::wind::SendMode;
 use oikaze_protocol::wire::Lane;
 use std::net::Ipv6Addr;
 use std::sync::{Arc, Mutex};
@@ -130,15 +128,7 @@ fn send(from: &mut Tap<UdpLink>, to: SocketAddr, datagrams: &[Vec<u8>]) {
     for datagram in datagrams {
         let (head, tag) = datagram.split_at(datagram.len() / 2);
         assert_eq!(
-            from.send(&[Outgoing {
-                to: &to,
-                lane: Lane::Small,
-                mode: SendMode::Any,
-                head,
-                payload: &Gather::EMPTY,
-                tag
-            }])
-            .unwrap(),
+            from.send(&[Outgoing { tag, ..Outgoing::new(&to, Lane::Small, head) }]).unwrap(),
             1
         );
     }
@@ -187,14 +177,7 @@ fn bulk_is_written_down_at_its_own_port() {
     builder.finish(Some(&[7; 50]));
     head.extend([0; 4]);
     let to = SocketAddr::new(V4, ports[1].0);
-    let bulk = Outgoing {
-        to: &to,
-        lane: Lane::Bulk,
-        mode: SendMode::Any,
-        head: &head,
-        payload: &Gather::EMPTY,
-        tag: &[],
-    };
+    let bulk = Outgoing::new(&to, Lane::Bulk, &head);
     assert_eq!(one.send(&[bulk]).unwrap(), 1);
     take(&mut two, 1);
     send(&mut one, SocketAddr::new(V4, ports[1].1), &[b"garbage, or small".to_vec()]);

@@ -3,12 +3,10 @@
 
 use super::{Bind, UdpLink};
 use crate::features::Without;
-use crate::memory::Gather;
 use crate::net::bypass::splice::tests as splice_tests;
 use crate::net::conformance::take;
 use crate::net::{Arrival, Link, Offload, Outgoing, Sink};
 use crate::testing::{skip, skipped};
-use oikaze_protocol::wind::SendMode;
 use oikaze_protocol::wire::Lane;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -111,14 +109,7 @@ fn across(
         to.0.ip(),
         if lane == Lane::Bulk { to.1.bulk_port().unwrap() } else { to.0.port() },
     );
-    let one = Outgoing {
-        to: &at,
-        lane,
-        mode: SendMode::Any,
-        head: body,
-        payload: &Gather::EMPTY,
-        tag: &[],
-    };
+    let one = Outgoing::new(&at, lane, body);
     assert_eq!(from.send(&[one]).unwrap(), 1);
     let begun = Instant::now();
     let mut came = None;
@@ -166,14 +157,7 @@ fn links_on_a_cable_receive_early_what_is_small() {
                 if asleep {
                     one.1.watch(true).unwrap();
                 }
-                let to = Outgoing {
-                    to: &one.0,
-                    lane: Lane::Small,
-                    mode: SendMode::Any,
-                    head: b"wake up!",
-                    payload: &Gather::EMPTY,
-                    tag: &[],
-                };
+                let to = Outgoing::new(&one.0, Lane::Small, b"wake up!");
                 assert_eq!(other.1.send(&[to]).unwrap(), 1);
                 assert_eq!(take(&mut one.1, 1), [(other.0, b"wake up!".to_vec())]);
             }
@@ -181,14 +165,7 @@ fn links_on_a_cable_receive_early_what_is_small() {
             one.1.watch(false).unwrap();
             // The link gives no wakeup for a datagram that was taken, though it came before the
             // sleep.
-            let to = Outgoing {
-                to: &one.0,
-                lane: Lane::Small,
-                mode: SendMode::Any,
-                head: b"before sleep",
-                payload: &Gather::EMPTY,
-                tag: &[],
-            };
+            let to = Outgoing::new(&one.0, Lane::Small, b"before sleep");
             assert_eq!(other.1.send(&[to]).unwrap(), 1);
             one.1.watch(true).unwrap();
             let readable = |link: &UdpLink| {
@@ -221,14 +198,7 @@ fn nothing_is_lost_that_fits_into_ring_and_socket() {
         const COUNT: u32 = 300;
         for number in 0..COUNT {
             let body = [&number.to_le_bytes()[..], &[1; 4000]].concat();
-            let datagram = Outgoing {
-                to: &at,
-                lane: Lane::Small,
-                mode: SendMode::Any,
-                head: &body,
-                payload: &Gather::EMPTY,
-                tag: &[],
-            };
+            let datagram = Outgoing::new(&at, Lane::Small, &body);
             assert_eq!(other.send(&[datagram]).unwrap(), 1);
         }
         let mut came = std::collections::BTreeSet::new();
@@ -257,14 +227,7 @@ fn ping_pong_of(cable: &mut Cable, first: u32, count: u32, peers: bool) {
             let [source, target] = [from, to].map(|end| cable.ends[end].0);
             let body =
                 [number.to_le_bytes().as_slice(), &vec![7; 4 + number as usize % 1500]].concat();
-            let one = Outgoing {
-                to: &target,
-                lane: Lane::Small,
-                mode: SendMode::Any,
-                head: &body,
-                payload: &Gather::EMPTY,
-                tag: &[],
-            };
+            let one = Outgoing::new(&target, Lane::Small, &body);
             assert_eq!(cable.at(from).send(&[one]).unwrap(), 1);
             let begun = Instant::now();
             let mut taken = Taken { came: None, peers };
@@ -297,14 +260,7 @@ fn peers_that_are_heard_early_are_sent_frames() {
             // A sender that hears nothing goes through the socket before long.
             let (target, before) = (cable.ends[1].0, frames(&cable)[0]);
             for _ in 0..100 {
-                let one = Outgoing {
-                    to: &target,
-                    lane: Lane::Small,
-                    mode: SendMode::Any,
-                    head: b"into the void",
-                    payload: &Gather::EMPTY,
-                    tag: &[],
-                };
+                let one = Outgoing::new(&target, Lane::Small, b"into the void");
                 assert_eq!(cable.at(0).send(&[one]).unwrap(), 1);
             }
             assert!((1..=8).contains(&(frames(&cable)[0] - before)));
@@ -316,14 +272,7 @@ fn peers_that_are_heard_early_are_sent_frames() {
             assert!(frames(&cable)[0] > before + 8, "heard again");
             // Handshakes never go as frames (WIND-10.5).
             let before = frames(&cable);
-            let hello = Outgoing {
-                to: &target,
-                lane: Lane::Small,
-                mode: SendMode::Any,
-                head: &[0; 64],
-                payload: &Gather::EMPTY,
-                tag: &[],
-            };
+            let hello = Outgoing::new(&target, Lane::Small, &[0; 64]);
             assert_eq!(cable.at(0).send(&[hello]).unwrap(), 1);
             assert_eq!(frames(&cable), before);
         });
@@ -348,14 +297,7 @@ fn a_few_datagrams_have_a_short_way() {
         for (count, by_frames) in [(1, true), (4, true), (5, false)] {
             let before = frames(&cable)[0];
             let bytes = [7; 1400];
-            let one = |_| Outgoing {
-                to: &ends[1],
-                lane: Lane::Small,
-                mode: SendMode::Any,
-                head: &bytes,
-                payload: &Gather::EMPTY,
-                tag: &[],
-            };
+            let one = |_| Outgoing::new(&ends[1], Lane::Small, &bytes);
             assert_eq!(cable.at(0).send(&(0..count).map(one).collect::<Vec<_>>()).unwrap(), count);
             let (mut came, begun) = (0, Instant::now());
             while came < count {
@@ -388,14 +330,7 @@ fn a_host_that_has_another_card_is_found_again() {
             tries += 1;
             assert!(tries < 20, "{arrived:?}");
             for (from, to) in [(1, 0), (0, 1)] {
-                let one = Outgoing {
-                    to: &ends[to],
-                    lane: Lane::Small,
-                    mode: SendMode::Any,
-                    head: b"are you there?",
-                    payload: &Gather::EMPTY,
-                    tag: &[],
-                };
+                let one = Outgoing::new(&ends[to], Lane::Small, b"are you there?");
                 cable.at(from).send(&[one]).unwrap();
                 // On a cable within this machine the datagram is there by now, or when a kernel
                 // thread has had its turn.

@@ -167,10 +167,10 @@ impl ConnectedSet {
 mod tests {
     use super::super::{BindError, UdpLink};
     use super::*;
-    use crate::memory::Gather;
+
     use crate::net::conformance::take;
     use crate::net::{Bind, Link, Outgoing, Ports};
-    use oikaze_protocol::wind::SendMode;
+
     use oikaze_protocol::wire::Lane;
     use rustix::event::{PollFd, PollFlags, poll};
     use rustix::time::Timespec;
@@ -225,14 +225,7 @@ mod tests {
     }
 
     fn say(link: &mut UdpLink, to: SocketAddr) {
-        let one = Outgoing {
-            to: &to,
-            lane: Lane::Small,
-            mode: SendMode::Any,
-            head: b"anyone?",
-            payload: &Gather::EMPTY,
-            tag: &[],
-        };
+        let one = Outgoing::new(&to, Lane::Small, b"anyone?");
         assert_eq!(link.send(&[one]).unwrap(), 1);
     }
 

@@ -219,7 +219,7 @@ impl Control {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::Gather;
+
     use oikaze_protocol::wire::Lane;
     use std::net::SocketAddr;
 
@@ -230,14 +230,7 @@ mod tests {
         let batch: Vec<Outgoing<'_>> = sizes
             .iter()
             .zip(&peers)
-            .map(|((_, len), to)| Outgoing {
-                to,
-                lane: Lane::Small,
-                mode: SendMode::Any,
-                head: bytes.get(..*len).unwrap(),
-                payload: &Gather::EMPTY,
-                tag: &[],
-            })
+            .map(|((_, len), to)| Outgoing::new(to, Lane::Small, bytes.get(..*len).unwrap()))
             .collect();
         run_length(&batch, gso)
     }

@@ -3,9 +3,7 @@
 use super::super::conformance::{port_of, take};
 use super::*;
 use crate::features::Without;
-use crate::memory::Gather;
 use crate::testing::{skip, skipped};
-use oikaze_protocol::wind::SendMode;
 use oikaze_protocol::wire::Lane;
 use rustix::fd::AsRawFd;
 use std::net::{IpAddr, Ipv4Addr};
@@ -92,14 +90,7 @@ fn a_link_without_lanes_speaks_with_one_that_has_them() {
     for _ in 0..100 {
         let to = |port| SocketAddr::new(HERE, port);
         let sent = |to: [_; 2], from: &mut UdpLink| {
-            let out = |to, lane, head| Outgoing {
-                to,
-                lane,
-                mode: SendMode::Any,
-                head,
-                payload: &Gather::EMPTY,
-                tag: &[],
-            };
+            let out = |to, lane, head| Outgoing::new(to, lane, head);
             assert_eq!(
                 from.send(&[out(&to[0], Lane::Bulk, b"bulk"), out(&to[1], Lane::Small, b"small")])
                     .unwrap(),
@@ -151,16 +142,8 @@ fn send_to(
     arrive: usize,
 ) -> Vec<usize> {
     let (to, bytes) = (receiver.bound()[0], vec![1; len]);
-    let batch: Vec<Outgoing<'_>> = (0..count)
-        .map(|_| Outgoing {
-            to: &to,
-            lane: Lane::Small,
-            mode: SendMode::Any,
-            head: &bytes,
-            payload: &Gather::EMPTY,
-            tag: &[],
-        })
-        .collect();
+    let batch: Vec<Outgoing<'_>> =
+        (0..count).map(|_| Outgoing::new(&to, Lane::Small, &bytes)).collect();
     assert_eq!(sender.send(&batch).unwrap(), count);
     take(receiver, arrive).iter().map(|(_, bytes)| bytes.len()).collect()
 }
@@ -221,14 +204,7 @@ fn what_a_full_receive_buffer_drops_is_counted() {
     let mut receiver = UdpLink::bind(&small).unwrap();
     let bytes = [1; 1000];
     let to = receiver.bound()[0];
-    let out = Outgoing {
-        to: &to,
-        lane: Lane::Small,
-        mode: SendMode::Any,
-        head: &bytes,
-        payload: &Gather::EMPTY,
-        tag: &[],
-    };
+    let out = Outgoing::new(&to, Lane::Small, &bytes);
     for _ in 0..100 {
         assert_eq!(sender.send(std::slice::from_ref(&out)).unwrap(), 1);
     }
@@ -248,16 +224,7 @@ fn a_full_buffer_asks_to_be_tried_again() {
     assert_eq!(sender.next_wakeup(), None);
     // Loopback takes everything, so the test invents the kernel's answer.
     let to = receiver.bound()[0];
-    let refused = |lane| {
-        [Outgoing {
-            to: &to,
-            lane,
-            mode: SendMode::Any,
-            head: b"later",
-            payload: &Gather::EMPTY,
-            tag: &[],
-        }]
-    };
+    let refused = |lane| [Outgoing::new(&to, lane, b"later")];
     assert_eq!(sender.settle(&refused(Lane::Small), Sent::NoRoom).unwrap(), ControlFlow::Break(()));
     assert!(sender.next_wakeup().is_some());
     assert_eq!(sender.statistics().would_block, 1);
@@ -383,14 +350,7 @@ fn a_peer_that_is_talked_to_often_gets_a_socket_of_its_own() {
             let [one_at, other_at] = [&one, &other].map(|link| port_of(link, address, lane));
             for number in 0..200_u32 {
                 let bytes = number.to_le_bytes();
-                let to = |to| Outgoing {
-                    to,
-                    lane,
-                    mode: SendMode::Any,
-                    head: &bytes,
-                    payload: &Gather::EMPTY,
-                    tag: &[],
-                };
+                let to = |to| Outgoing::new(to, lane, &bytes);
                 assert_eq!(one.send(&[to(&other_at)]).unwrap(), 1);
                 assert_eq!(take(&mut other, 1), [(one_at, bytes.to_vec())]);
                 assert_eq!(other.send(&[to(&one_at)]).unwrap(), 1);
@@ -409,14 +369,7 @@ fn a_peer_that_is_talked_to_often_gets_a_socket_of_its_own() {
         let [one_at, other_at] = [&one, &other].map(|link| port_of(link, address, Lane::Small));
         // A third link is heard at the same time, through the link's own socket.
         let mut third = everywhere("").unwrap();
-        let hello = Outgoing {
-            to: &one_at,
-            lane: Lane::Small,
-            mode: SendMode::Any,
-            head: b"hello",
-            payload: &Gather::EMPTY,
-            tag: &[],
-        };
+        let hello = Outgoing::new(&one_at, Lane::Small, b"hello");
         assert_eq!(third.send(&[hello]).unwrap(), 1);
         assert_eq!(
             take(&mut one, 1),
@@ -430,14 +383,7 @@ fn a_peer_that_is_talked_to_often_gets_a_socket_of_its_own() {
         ));
         drop(other);
         for _ in 0..3 {
-            let bytes = Outgoing {
-                to: &other_at,
-                lane: Lane::Small,
-                mode: SendMode::Any,
-                head: b"anyone?",
-                payload: &Gather::EMPTY,
-                tag: &[],
-            };
+            let bytes = Outgoing::new(&other_at, Lane::Small, b"anyone?");
             assert_eq!(one.send(&[bytes]).unwrap(), 1);
             one.receive(&mut |_| panic!("nobody is there")).unwrap();
         }
@@ -489,14 +435,7 @@ fn a_peers_own_socket_hears_marks_when_many_come() {
     let (mut one, mut other) = (bind(Ports::ANY).unwrap(), bind(Ports::ANY).unwrap());
     let [one_at, other_at] = [&one, &other].map(|link| port_of(link, HERE, Lane::Small));
     let send = |link: &mut UdpLink, to: &SocketAddr| {
-        let datagram = Outgoing {
-            to,
-            lane: Lane::Small,
-            mode: SendMode::Any,
-            head: b"one",
-            payload: &Gather::EMPTY,
-            tag: &[],
-        };
+        let datagram = Outgoing::new(to, Lane::Small, b"one");
         assert_eq!(link.send(&[datagram]).unwrap(), 1);
     };
     for _ in 0..200 {
@@ -537,14 +476,7 @@ fn a_peers_own_socket_for_bulk_hears_marks_without_gro() {
     let (mut one, mut other) = (link(), link());
     let [one_at, other_at] = [&one, &other].map(|link| port_of(link, HERE, Lane::Bulk));
     for _ in 0..200 {
-        let to = |to| Outgoing {
-            to,
-            lane: Lane::Bulk,
-            mode: SendMode::Any,
-            head: b"bulk",
-            payload: &Gather::EMPTY,
-            tag: &[],
-        };
+        let to = |to| Outgoing::new(to, Lane::Bulk, b"bulk");
         assert_eq!(one.send(&[to(&other_at)]).unwrap(), 1);
         take(&mut other, 1);
         assert_eq!(other.send(&[to(&one_at)]).unwrap(), 1);

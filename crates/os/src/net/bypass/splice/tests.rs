@@ -5,7 +5,7 @@ use crate::net::conformance::take;
 use crate::net::udp::UdpLink;
 use crate::net::{Bind, Link, Offload};
 use crate::testing::skipped;
-use oikaze_protocol::wind::{Segment, SendMode};
+use oikaze_protocol::wind::Segment;
 use oikaze_protocol::wire::Lane;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -43,12 +43,9 @@ pub(in crate::net) fn outgoing<'a>(
     payloads: &'a [Gather],
 ) -> Vec<Outgoing<'a>> {
     let one = |((head, tag), payload): (&'a ([u8; 40], [u8; 4]), &'a Gather)| Outgoing {
-        to,
-        lane: Lane::Bulk,
-        mode: SendMode::Any,
-        head,
         payload,
         tag,
+        ..Outgoing::new(to, Lane::Bulk, head)
     };
     ends.iter().zip(payloads).map(one).collect()
 }
@@ -117,12 +114,9 @@ fn only_whole_pages_are_spliced() {
         let region = table.insert_local(region).unwrap();
         let payload = table.gather(&Segment { region, offset, len: len as u64 }).unwrap();
         let one = || Outgoing {
-            to: &at,
-            lane: Lane::Bulk,
-            mode: SendMode::Any,
-            head: b"head",
             payload: &payload,
             tag: b"tag",
+            ..Outgoing::new(&at, Lane::Bulk, b"head")
         };
         for _ in 0..200 {
             assert_eq!(from.send(&[one(), one(), one(), one(), one()]).unwrap(), 5);
@@ -144,14 +138,8 @@ fn runs_of(region: Region, len: usize) -> u64 {
     let payloads: Vec<_> = (0..5).map(gather).collect();
     for batch in 0..200_u8 {
         region.fill(0, region.len() as u64, batch).unwrap();
-        let one = |payload| Outgoing {
-            to: &at,
-            lane: Lane::Bulk,
-            mode: SendMode::Any,
-            head: b"head",
-            payload,
-            tag: b"tag",
-        };
+        let one =
+            |payload| Outgoing { payload, tag: b"tag", ..Outgoing::new(&at, Lane::Bulk, b"head") };
         let run: Vec<_> = payloads.iter().map(one).collect();
         assert_eq!(from.send(&run).unwrap(), 5);
         let want = [b"head", &vec![batch; len][..], b"tag"].concat();
@@ -205,14 +193,7 @@ fn a_long_datagram_behind_spliced_ones_stays_whole() {
     for _ in 0..100 {
         assert_eq!(from.send(&outgoing(&at, &ends, &payloads)).unwrap(), RUN);
         take(&mut to, RUN);
-        let lone = Outgoing {
-            to: &at,
-            lane: Lane::Bulk,
-            mode: SendMode::Any,
-            head: &long,
-            payload: &Gather::EMPTY,
-            tag: &[],
-        };
+        let lone = Outgoing::new(&at, Lane::Bulk, &long);
         assert_eq!(from.send(&[lone]).unwrap(), 1);
         assert_eq!(take(&mut to, 1).pop().unwrap().1, long);
     }

@@ -3,11 +3,9 @@
 
 use super::super::cable::{Cable, cable, in_a_thread};
 use super::*;
-use crate::memory::Gather;
 use crate::net::{Bind, Link, Offload, Outgoing};
 use crate::testing::skipped;
 use core::mem::size_of;
-use oikaze_protocol::wind::SendMode;
 use oikaze_protocol::wire::Lane;
 use std::os::fd::AsRawFd;
 
@@ -56,14 +54,7 @@ fn silences_that_a_fast_path_outlives_do_not_add_up() {
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn say(from: &mut UdpLink, to: SocketAddr) {
-    let one = Outgoing {
-        to: &to,
-        lane: Lane::Small,
-        mode: SendMode::Any,
-        head: b"here I am",
-        payload: &Gather::EMPTY,
-        tag: &[],
-    };
+    let one = Outgoing::new(&to, Lane::Small, b"here I am");
     assert_eq!(from.send(&[one]).unwrap(), 1);
 }
 

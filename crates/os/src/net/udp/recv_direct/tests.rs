@@ -3,10 +3,10 @@
 
 use super::super::{Bind, UdpLink};
 use super::*;
-use crate::memory::{Gather, Region, RegionTable};
+use crate::memory::{Region, RegionTable};
 use crate::net::{Fault, FaultSettings, Link, Outgoing};
 use oikaze_protocol::rma::Rights;
-use oikaze_protocol::wind::{Segment, SendMode};
+use oikaze_protocol::wind::Segment;
 use oikaze_protocol::wire::Lane;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
@@ -97,14 +97,7 @@ fn exchange(
     datagrams: &[Vec<u8>],
 ) {
     let to = SocketAddr::new(HERE, receiver.bulk_port().unwrap());
-    let out = |bytes| Outgoing {
-        to: &to,
-        lane: Lane::Bulk,
-        mode: SendMode::Any,
-        head: bytes,
-        payload: &Gather::EMPTY,
-        tag: &[],
-    };
+    let out = |bytes| Outgoing::new(&to, Lane::Bulk, bytes);
     let batch: Vec<Outgoing<'_>> = datagrams.iter().map(|bytes| out(bytes)).collect();
     assert_eq!(sender.send(&batch).unwrap(), batch.len());
     let (before, deadline) = (taker.came.len(), Instant::now() + Duration::from_secs(20));
@@ -222,14 +215,7 @@ fn several_peers_that_send_bulk_are_heard_in_turn() {
         senders.each_ref().map(|sender| (SocketAddr::new(HERE, sender.bulk_port().unwrap()), 0));
     for look in 0..1000 {
         for sender in &mut senders {
-            let bulk = Outgoing {
-                to: &to,
-                lane: Lane::Bulk,
-                mode: SendMode::Any,
-                head: &[7; 100],
-                payload: &Gather::EMPTY,
-                tag: &[],
-            };
+            let bulk = Outgoing::new(&to, Lane::Bulk, &[7; 100]);
             assert_eq!(sender.send(&[bulk]).unwrap(), 1);
         }
         unheard.iter_mut().for_each(|(_, looks)| *looks += 1);
@@ -346,14 +332,7 @@ fn where_a_place_cannot_be_written_to_few_datagrams_are_lost() {
     let to = SocketAddr::new(HERE, receiver.bulk_port().unwrap());
     let sent = datagram(0, HEAD + 1366 + TAG);
     for round in 0..100 {
-        let one = Outgoing {
-            to: &to,
-            lane: Lane::Bulk,
-            mode: SendMode::Any,
-            head: &sent,
-            payload: &Gather::EMPTY,
-            tag: &[],
-        };
+        let one = Outgoing::new(&to, Lane::Bulk, &sent);
         assert_eq!(sender.send(&[one]).unwrap(), 1);
         let deadline = Instant::now() + Duration::from_secs(20);
         while receiver.statistics().datagrams_in + receiver.statistics().truncated == round {
