@@ -8,7 +8,7 @@
 
 use super::Engine;
 use oikaze_os::memory::Gather;
-use oikaze_os::net::{Link, TooBig};
+use oikaze_os::net::{Link, PayloadForm, TooBig};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{
@@ -124,7 +124,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let transmit = transmit.as_mut()?;
         let Some(to) = peer.addresses.get(usize::from(transmit.path)) else { return Some(0) };
         let len = transmit.payload.as_ref().map_or(0, |segment| segment.len as usize);
-        let short = transmit.short && link.has_short_way(*to, egress.begun() + len + TAG_MAX);
+        let form = PayloadForm::Contiguous(egress.begun() + len + TAG_MAX);
+        let short = transmit.short && link.prefers(*to, form);
         if short {
             (transmit.port, transmit.lane) = (None, Lane::Small);
         }

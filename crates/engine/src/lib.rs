@@ -215,8 +215,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         })?;
         settings.held_max =
             settings.held_max.min((HELD_TOTAL / u64::from(nodes.max(2) - 1)).max(HELD_MIN));
-        let everywhere =
-            settings.datagram_max.min(u16::try_from(link.datagram_max()).unwrap_or(u16::MAX));
+        let everywhere = settings
+            .datagram_max
+            .min(u16::try_from(link.properties().datagram_max).unwrap_or(u16::MAX));
         let (mut peers, mut buffer) = (Peers::new(nodes), u32::MAX);
         let mut fit = addresses.len() == nodes as usize && connections.len() == nodes as usize;
         for (rank, (addresses, id)) in
@@ -225,10 +226,10 @@ impl<L: Link, P: Pages> Engine<L, P> {
             settings.datagram_max =
                 datagram_max.get(rank as usize).map_or(everywhere, |&there| there.min(everywhere));
             settings.receive_buffer =
-                u32::try_from(link.receive_buffer(settings.datagram_max.into()))
+                u32::try_from(link.properties().receive_room(settings.datagram_max.into()))
                     .unwrap_or(u32::MAX);
             buffer = buffer.min(settings.receive_buffer);
-            let bulk_port = link.bulk_port().unwrap_or(0);
+            let bulk_port = link.properties().bulk_port.unwrap_or(0);
             let (datagram_max, here) =
                 (settings.datagram_max, Introduction::here(me, nodes, incarnation, id));
             let introduction = Introduction { datagram_max, bulk_port, ..here };

@@ -8,7 +8,7 @@ use crate::ops::operation::Completion;
 use crate::ops::submission::{Keep, Request, Submission};
 use crate::peers::peer::Peer;
 use oikaze_os::memory::RegionTable;
-use oikaze_os::net::Link;
+use oikaze_os::net::{Link, PayloadForm};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{MESSAGES_OF_PROGRAM_MAX, PAGES_MIN, POST_INLINE, QUEUED_MAX};
@@ -229,7 +229,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                 return self.fail(to, token, Failure::NoSuchNode { rank: to, nodes });
             };
             let pages = begins_with_page(&message.body, memory)
-                && peer.addresses.iter().any(|to| link.prefers_pages(to.ip()));
+                && peer.addresses.iter().any(|to| link.prefers(*to, PayloadForm::WholePages));
             let number = peer.connection.post(self.now, message);
             number.map(|number| {
                 if pages {

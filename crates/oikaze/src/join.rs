@@ -19,7 +19,7 @@ use oikaze_os::cpu::{Topology, cpulist};
 use oikaze_os::features::Without;
 use oikaze_os::memory::tracking::{PageSet, Tracker, choose};
 use oikaze_os::net::{
-    Bind, Fault, FaultSettings, FaultSyntax, Link, Ports, TapSettings, UdpLink, path_mtu,
+    self, Bind, Fault, FaultSettings, FaultSyntax, Link, Ports, TapSettings, path_mtu,
 };
 use oikaze_os::shm::Pair;
 use oikaze_protocol::Rank;
@@ -140,7 +140,7 @@ fn join_explaining(bootstrap: Arc<dyn Bootstrap>, waits: &Arc<Waits>) -> Result<
 fn open_link(bootstrap: &dyn Bootstrap, without: Without) -> Result<(Box<dyn Link>, u16)> {
     let ports = bootstrap.settings().ports.unwrap_or(Ports::ANY);
     let checked_by_udp = bootstrap.settings().checksum == Some(Checksum::Header);
-    let udp = UdpLink::bind(&Bind {
+    let udp = net::open(&Bind {
         ports,
         sharers: bootstrap.local_size() as usize,
         without,
@@ -148,7 +148,7 @@ fn open_link(bootstrap: &dyn Bootstrap, without: Without) -> Result<(Box<dyn Lin
         ..Bind::default()
     })
     .map_err(|error| Error::invalid("opening the UDP socket", error.to_string()))?;
-    let port = udp.port();
+    let port = udp.properties().port;
     Ok(match &bootstrap.settings().fault {
         None => (Box::new(udp), port),
         Some(text) => {

@@ -2,13 +2,13 @@
 
 use crate::random::Random;
 use oikaze_os::net::{
-    Arrival, Link, LocalAddress, Outgoing, Predicted, Scattered, Sink, Statistics, TooBig,
+    Arrival, Link, LinkProperties, LocalAddress, Outgoing, PayloadForm, Predicted, Scattered, Sink,
+    Statistics, TooBig,
 };
 
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Maximum number of datagrams of one call of [`Link::receive`], as of a real link.
@@ -172,18 +172,14 @@ impl Link for SimLink {
         Ok(take)
     }
 
-    fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
-        let burst: Vec<Datagram> = std::iter::from_fn(|| self.next()).take(BURST).collect();
-        burst.iter().for_each(|datagram| take(arrival(datagram)));
-        Ok(burst.len())
-    }
-
-    /// Half of the bursts come as from a socket that joins equal datagrams.
+    /// Half of the bursts come as from a socket that joins what is alike.
     fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
-        if self.random.chance(0.5) {
-            return self.receive(&mut |arrival| sink.take(arrival));
-        }
+        let is_joined = !self.random.chance(0.5);
         let burst: Vec<Datagram> = std::iter::from_fn(|| self.next()).take(BURST).collect();
+        if !is_joined {
+            burst.iter().for_each(|datagram| sink.take(arrival(datagram)));
+            return Ok(burst.len());
+        }
         let alike = |(from, bytes, congested): &Datagram| (*from, bytes.len(), *congested);
         for run in burst.chunk_by(|one, other| alike(one) == alike(other)) {
             let len = run.first().map_or(1, |(_, bytes, _)| bytes.len().max(1));
@@ -197,26 +193,13 @@ impl Link for SimLink {
         Ok(vec![LocalAddress { address: self.address, interface, mtu, loopback: false }])
     }
 
-    fn datagram_max(&self) -> usize {
-        self.datagram_max
+    fn properties(&self) -> LinkProperties<'_> {
+        LinkProperties::within_process(self.datagram_max, self.receive_buffer)
     }
 
-    /// Returns `true` for every second host.
-    fn prefers_pages(&self, to: IpAddr) -> bool {
-        matches!(to, IpAddr::V4(to) if to.octets()[3] % 2 == 0)
-    }
-
-    /// Returns `true` for every second host, too.
-    fn has_short_way(&mut self, to: SocketAddr, _: usize) -> bool {
-        self.prefers_pages(to.ip())
-    }
-
-    fn receive_buffer(&self, _: usize) -> usize {
-        self.receive_buffer
-    }
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        None
+    /// Prefers any form for every second host.
+    fn prefers(&mut self, to: SocketAddr, _: PayloadForm) -> bool {
+        matches!(to.ip(), IpAddr::V4(to) if to.octets()[3] % 2 == 0)
     }
 
     fn poll_too_big(&mut self) -> Option<TooBig> {

@@ -2,12 +2,14 @@
 
 use crate::*;
 use oikaze_os::memory::Region;
-use oikaze_os::net::{Arrival, LocalAddress, Outgoing, Predicted, Scattered, Sink, Statistics};
+use oikaze_os::net::{
+    Arrival, LinkProperties, LocalAddress, Outgoing, PayloadForm, Predicted, Scattered, Sink,
+    Statistics,
+};
 use oikaze_protocol::limits::DATAGRAM_ETHERNET;
 use oikaze_protocol::wind::Lane;
 use oikaze_protocol::wire::View;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
@@ -119,23 +121,16 @@ impl Link for Wire {
         }
         Ok(taken)
     }
-    fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
-        let burst: Vec<Vec<u8>> = open(&self.from).drain(..).collect();
-        // There are two nodes, and the address only says that the other node has sent the datagram.
-        burst.iter().for_each(|bytes| take(Arrival::new(address(0), bytes)));
-        Ok(burst.len())
-    }
     fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
-        if !self.scatters {
-            let mut of_peers = 0;
-            let came = self.receive(&mut |arrival| {
-                sink.take(arrival);
-                of_peers += usize::from(sink.was_a_peers());
-            });
-            self.of_peers += of_peers;
-            return came;
-        }
         let burst: Vec<Vec<u8>> = open(&self.from).drain(..).collect();
+        if !self.scatters {
+            for bytes in &burst {
+                // There are two nodes: the other one has sent it, and the address says only that.
+                sink.take(Arrival::new(address(0), bytes));
+                self.of_peers += usize::from(sink.was_a_peers());
+            }
+            return Ok(burst.len());
+        }
         let mut rest = &burst[..];
         while let Some(first) = rest.first() {
             let alike = rest
@@ -152,17 +147,11 @@ impl Link for Wire {
     fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {
         Ok(Vec::new())
     }
-    fn datagram_max(&self) -> usize {
-        usize::from(DATAGRAM_ETHERNET)
+    fn properties(&self) -> LinkProperties<'_> {
+        LinkProperties::within_process(usize::from(DATAGRAM_ETHERNET), 1 << 20)
     }
-    fn has_short_way(&mut self, _: SocketAddr, _: usize) -> bool {
-        self.short_way.is_some()
-    }
-    fn receive_buffer(&self, _: usize) -> usize {
-        1 << 20
-    }
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        None
+    fn prefers(&mut self, _: SocketAddr, form: PayloadForm) -> bool {
+        matches!(form, PayloadForm::Contiguous(_)) && self.short_way.is_some()
     }
     fn next_wakeup(&self) -> Option<Instant> {
         (self.full || self.full_of_bulk).then(Instant::now)

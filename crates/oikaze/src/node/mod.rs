@@ -120,7 +120,7 @@ impl Node {
         publisher: Publisher,
     ) -> Result<Arc<Self>> {
         let no_event = |error| Error::system("making an event descriptor", error);
-        let socket = match engine.link().fd() {
+        let socket = match engine.link().properties().fd {
             Some(fd) => Some(
                 fd.try_clone_to_owned()
                     .map_err(|error| Error::system("duplicating the socket's descriptor", error))?,

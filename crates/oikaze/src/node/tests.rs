@@ -10,7 +10,7 @@ use oikaze_engine::{Completion, Setup, Value};
 use oikaze_launch::{Alone, Secret, Settings};
 use oikaze_os::memory::Region;
 use oikaze_os::memory::tracking::{FaultAt, SharedError, TrackerKind, View};
-use oikaze_os::net::{Bind, UdpLink};
+use oikaze_os::net::Bind;
 use oikaze_os::shm::{Pair, Part};
 use oikaze_protocol::coherence::{Access, Pages};
 use oikaze_protocol::rma::{Operation as Asked, Published, Rights};
@@ -53,7 +53,7 @@ fn node_with_helper(tracker: Option<Arc<dyn Tracker>>) -> (Arc<Node>, Pair) {
         local_peers: vec![(1, mine)],
     };
     let submissions = Arc::new(SegQueue::new());
-    let link: Box<dyn Link> = Box::new(UdpLink::bind(&Bind::default()).unwrap());
+    let link: Box<dyn Link> = Box::new(oikaze_os::net::open(&Bind::default()).unwrap());
     let engine: RealEngine =
         Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0)).unwrap();
     let job = Arc::new(Alone::new(Settings::default()).unwrap());

@@ -1,6 +1,7 @@
 //! Addresses of this machine, and the MTU of a path.
 
 use crate::interfaces::{self, Interface, Probe};
+use oikaze_protocol::limits::{DATAGRAM_MAX, DATAGRAM_MIN};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 use std::io;
 use std::net::SocketAddr;
@@ -53,10 +54,17 @@ pub fn path_mtu(to: SocketAddr) -> io::Result<usize> {
     Ok(mtu as usize)
 }
 
+/// Bytes of the largest UDP datagram that the path to this peer carries, as far as this machine
+/// knows.
+#[must_use]
+pub fn datagram_max_to(to: SocketAddr) -> usize {
+    path_mtu(to).map_or(DATAGRAM_MIN, |mtu| payload_of(mtu, to))
+}
+
 /// Bytes of UDP payload in an IP packet of `mtu` bytes.
-pub(super) fn payload_of(mtu: usize, to: SocketAddr) -> usize {
+fn payload_of(mtu: usize, to: SocketAddr) -> usize {
     let headers = if to.is_ipv4() { 20 + 8 } else { 40 + 8 };
-    mtu.saturating_sub(headers).min(oikaze_protocol::limits::DATAGRAM_MAX)
+    mtu.saturating_sub(headers).min(DATAGRAM_MAX)
 }
 
 #[cfg(test)]

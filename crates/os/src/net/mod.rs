@@ -1,9 +1,13 @@
 //! Links: the interface through which datagrams are sent and received.
 //!
 //! A [`Link`] carries datagrams unreliably. It may lose, repeat or delay what it accepts, and every
-//! layer above copes with that. [`UdpLink`] is the link for Ethernet. [`Fault`] wraps any link and
-//! loses, repeats, reorders, damages and delays datagrams by a seed. [`Tap`] records what goes
-//! through another link.
+//! layer above copes with that. [`UdpLink`] is the plain link for Ethernet, and [`open`] wraps it
+//! by the paths around the kernel's UDP stack ([`bypass`]). [`Fault`] wraps any link and loses,
+//! repeats, reorders, damages and delays datagrams by a seed. [`Tap`] records what goes through
+//! another link.
+
+#[macro_use]
+mod forward;
 
 mod addresses;
 pub mod bypass;
@@ -13,10 +17,11 @@ mod conformance;
 mod fault;
 pub mod floor;
 mod sink;
+mod stack;
 mod statistics;
 mod udp;
 
-pub use addresses::{LocalAddress, local_addresses, path_mtu};
+pub use addresses::{LocalAddress, datagram_max_to, local_addresses, path_mtu};
 pub use capture::{PCAP_LIMIT_VARIABLE, PCAP_VARIABLE};
 pub use capture::{Passing, Pcapng, Recorder, TRACE_VARIABLE, Tap, TapSettings, TapSyntax, Trace};
 pub use fault::{
@@ -25,14 +30,16 @@ pub use fault::{
 };
 pub use oikaze_protocol::wind::SendMode;
 pub use sink::{Predicted, Scattered, Sink};
+pub use stack::open;
 pub use statistics::{Offload, Statistics};
 pub use udp::{Bind, BindError, Ports, PortsSyntax, UdpLink};
 
 use crate::memory::Gather;
 use oikaze_protocol::wire::Lane;
 use rustix::fd::BorrowedFd;
+use sink::Plain;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Instant;
 
 /// One datagram to be sent: `head`, `payload` and `tag`, concatenated.
@@ -41,7 +48,7 @@ pub struct Outgoing<'a> {
     /// Address of the receiver.
     pub to: &'a SocketAddr,
     /// Lane of the datagram. Bulk leaves from a port of its own if the link has one
-    /// ([`Link::bulk_port`]).
+    /// ([`LinkProperties::bulk_port`]).
     pub lane: Lane,
     /// Fast paths that the datagram may take.
     pub mode: SendMode,
@@ -103,6 +110,59 @@ pub struct TooBig {
     pub fits: usize,
 }
 
+/// Values that do not change during the life of a link.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkProperties<'l> {
+    /// Port at which the link is reached.
+    pub port: u16,
+    /// Port, at all addresses of the link, to which peers send bulk and from which the link sends
+    /// bulk. Bulk thus never delays small datagrams. `None` means one port for all.
+    pub bulk_port: Option<u16>,
+    /// Bytes of the largest datagram the link carries at all.
+    pub datagram_max: usize,
+    /// Bytes that may wait to be received before some are lost, as the kernel counts them.
+    pub receive_buffer: usize,
+    /// Bytes that a waiting datagram counts for in addition to its own.
+    pub receive_overhead: usize,
+    /// Descriptor that becomes readable when something has arrived (level-triggered), while the
+    /// link is [watched](Link::watch).
+    pub fd: Option<BorrowedFd<'l>>,
+}
+
+impl LinkProperties<'_> {
+    /// Properties of a link within one process, which has neither ports nor a descriptor.
+    #[must_use]
+    pub const fn within_process(datagram_max: usize, receive_buffer: usize) -> Self {
+        LinkProperties {
+            port: 0,
+            bulk_port: None,
+            datagram_max,
+            receive_buffer,
+            receive_overhead: 0,
+            fd: None,
+        }
+    }
+
+    /// Bytes of datagrams of `len` bytes each that may wait to be received before some are lost.
+    #[must_use]
+    pub fn receive_room(&self, len: usize) -> usize {
+        match self.receive_overhead {
+            0 => self.receive_buffer,
+            overhead => self.receive_buffer / (len + overhead) * len,
+        }
+    }
+}
+
+/// Form in which datagrams are handed to a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PayloadForm {
+    /// Bulk of which each payload consists of whole memory pages.
+    WholePages,
+    /// A few datagrams of this many bytes, each contiguous in memory, to the port for small
+    /// datagrams.
+    Contiguous(usize),
+}
+
 /// Carries datagrams. A link has one owner at a time, and no method blocks.
 pub trait Link: Send {
     /// Sends datagrams in order and returns how many the link took. Fewer than all means that there
@@ -114,22 +174,14 @@ pub trait Link: Send {
     /// Only errors that make the link useless.
     fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize>;
 
-    /// Receives one bounded burst, calls `take` for each datagram, and returns how many there were.
-    /// More may be waiting, even if the burst was empty, because a link may poll its sockets in
-    /// turn. A thread that sleeps is woken up through [`Link::fd`].
+    /// Receives one bounded burst, hands each datagram to the sink, and returns how many there
+    /// were. More may be waiting, even if the burst was empty, because a link may poll its sockets
+    /// in turn. The link may receive bulk directly into its place, if the sink predicts it. A
+    /// thread that sleeps is woken up through [`LinkProperties::fd`].
     ///
     /// # Errors
     /// Only errors that make the link useless.
-    fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize>;
-
-    /// Receives like [`Link::receive`]. The link may receive bulk directly into its place, if the
-    /// sink predicts it.
-    ///
-    /// # Errors
-    /// As for [`Link::receive`].
-    fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
-        self.receive(&mut |arrival| sink.take(arrival))
-    }
+    fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize>;
 
     /// Polls again after an empty poll, on behalf of a waiting thread. The link polls a few times,
     /// until something comes, where a datagram is most likely and as fast as possible. The result
@@ -137,7 +189,7 @@ pub trait Link: Send {
     /// soon.
     ///
     /// # Errors
-    /// As for [`Link::receive`].
+    /// As for [`Link::receive_into`].
     fn receive_again(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
         self.receive_into(sink)
     }
@@ -149,45 +201,18 @@ pub trait Link: Send {
     /// The interfaces could not be listed.
     fn local_addresses(&self) -> io::Result<Vec<LocalAddress>>;
 
-    /// Port, at all addresses of the link, to which peers send bulk and from which the link sends
-    /// bulk. Bulk thus never delays small datagrams. `None` means one port for all.
-    fn bulk_port(&self) -> Option<u16> {
-        None
-    }
+    /// Returns what does not change during the life of the link.
+    fn properties(&self) -> LinkProperties<'_>;
 
-    /// Bytes of the largest datagram the link carries at all.
-    fn datagram_max(&self) -> usize;
-
-    /// Bytes of the largest datagram that the path to this peer carries, as far as the link knows.
-    fn datagram_max_to(&self, to: SocketAddr) -> usize {
-        let _ = to;
-        self.datagram_max()
-    }
-
-    /// Returns `true` if sending bulk to this host costs less when each payload consists of whole
-    /// memory pages.
-    fn prefers_pages(&self, to: IpAddr) -> bool {
-        let _ = to;
+    /// Returns `true` if sending to this peer costs less in this form.
+    fn prefers(&mut self, to: SocketAddr, form: PayloadForm) -> bool {
+        let _ = (to, form);
         false
     }
 
-    /// Returns `true` if a few datagrams of `len` bytes reach this peer sooner when each is
-    /// contiguous in memory and goes to the port for small datagrams.
-    fn has_short_way(&mut self, to: SocketAddr, len: usize) -> bool {
-        let _ = (to, len);
-        false
-    }
-
-    /// Bytes of datagrams of `len` bytes each that may wait to be received before some are lost.
-    fn receive_buffer(&self, len: usize) -> usize;
-
-    /// Descriptor that becomes readable when something has arrived (level-triggered), while the
-    /// link is [watched](Link::watch).
-    fn fd(&self) -> Option<BorrowedFd<'_>>;
-
-    /// Announces that a thread is about to sleep on [`Link::fd`] (`true`), or no longer sleeps
-    /// (`false`). Each sleeper makes one call of either kind. Watching costs half a microsecond for
-    /// each datagram that arrives.
+    /// Announces that a thread is about to sleep on [`LinkProperties::fd`] (`true`), or no longer
+    /// sleeps (`false`). Each sleeper makes one call of either kind. Watching costs half a
+    /// microsecond for each datagram that arrives.
     ///
     /// # Errors
     /// The link cannot be watched; the caller must poll it instead.
@@ -196,9 +221,9 @@ pub trait Link: Send {
         Ok(())
     }
 
-    /// Time at which the link should be called again although [`Link::fd`] announces nothing.
-    /// [`Link::receive`] then has something to deliver, or [`Link::send`], which had no room, may
-    /// have some.
+    /// Time at which the link should be called again although [`LinkProperties::fd`] announces
+    /// nothing. [`Link::receive_into`] then has something to deliver, or [`Link::send`], which had
+    /// no room, may have some.
     fn next_wakeup(&self) -> Option<Instant> {
         None
     }
@@ -226,68 +251,20 @@ pub trait Link: Send {
     fn statistics(&self) -> Statistics;
 }
 
-/// Writes the methods of [`Link`] that a wrapper forwards to the link inside.
-macro_rules! forward_link {
-    ($self:ident => $inner:expr) => {
-        fn local_addresses(&$self) -> std::io::Result<Vec<$crate::net::LocalAddress>> {
-            $inner.local_addresses()
-        }
-        fn bulk_port(&$self) -> Option<u16> {
-            $inner.bulk_port()
-        }
-        fn datagram_max(&$self) -> usize {
-            $inner.datagram_max()
-        }
-        fn datagram_max_to(&$self, to: std::net::SocketAddr) -> usize {
-            $inner.datagram_max_to(to)
-        }
-        fn prefers_pages(&$self, to: std::net::IpAddr) -> bool {
-            $inner.prefers_pages(to)
-        }
-        fn has_short_way(&mut $self, to: std::net::SocketAddr, len: usize) -> bool {
-            $inner.has_short_way(to, len)
-        }
-        fn receive_buffer(&$self, len: usize) -> usize {
-            $inner.receive_buffer(len)
-        }
-        fn fd(&$self) -> Option<rustix::fd::BorrowedFd<'_>> {
-            $inner.fd()
-        }
-        fn watch(&mut $self, yes: bool) -> std::io::Result<()> {
-            $inner.watch(yes)
-        }
-        fn poll_too_big(&mut $self) -> Option<$crate::net::TooBig> {
-            $inner.poll_too_big()
-        }
-        fn unheard(&mut $self, peer: std::net::SocketAddr) {
-            $inner.unheard(peer);
-        }
-        fn statistics(&$self) -> $crate::net::Statistics {
-            $inner.statistics()
-        }
-    };
+/// Receives datagrams by a closure.
+pub trait ReceiveEach: Link {
+    /// Receives like [`Link::receive_into`], and calls `take` for each datagram.
+    ///
+    /// # Errors
+    /// As for [`Link::receive_into`].
+    fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
+        self.receive_into(&mut Plain(take))
+    }
 }
-use forward_link;
+
+impl<L: Link + ?Sized> ReceiveEach for L {}
 
 impl<L: Link + ?Sized> Link for Box<L> {
-    forward_link!(self => (**self));
-
-    fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
-        (**self).send(batch)
-    }
-    fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
-        (**self).receive(take)
-    }
-    fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
-        (**self).receive_into(sink)
-    }
-    fn receive_again(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
-        (**self).receive_again(sink)
-    }
-    fn next_wakeup(&self) -> Option<Instant> {
-        (**self).next_wakeup()
-    }
-    fn notice(&mut self) -> Option<String> {
-        (**self).notice()
-    }
+    forward_link!(self => (**self): send receive_into receive_again local_addresses properties prefers
+        watch next_wakeup poll_too_big unheard notice statistics);
 }

@@ -12,6 +12,17 @@ pub enum Offload {
     Refused,
 }
 
+impl Offload {
+    /// State of a mechanism that the user may have switched off and that works here or not.
+    pub(super) fn of(off: bool, works: bool) -> Offload {
+        match (off, works) {
+            (true, _) => Offload::Off,
+            (false, true) => Offload::On,
+            (false, false) => Offload::Refused,
+        }
+    }
+}
+
 /// Counters since the link was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

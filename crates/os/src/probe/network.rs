@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Finding, Suitability, bytes, number};
 use crate::features::Without;
-use crate::net::{Bind, Link, Offload, UdpLink};
+use crate::net::{self, Bind, Link, Offload};
 use oikaze_protocol::limits::{SOCKET_BUFFER, SOCKET_BUFFER_LEAST};
 
 pub(super) fn findings(without: &Without) -> Vec<Finding> {
@@ -16,7 +16,7 @@ pub(super) fn findings(without: &Without) -> Vec<Finding> {
             .and_then(|text| udp_memory(&text)),
     );
     let ask = |ip: IpAddr| Bind { addresses: vec![ip], without: *without, ..Bind::default() };
-    match UdpLink::bind(&ask(Ipv4Addr::LOCALHOST.into())) {
+    match net::open(&ask(Ipv4Addr::LOCALHOST.into())) {
         Ok(link) => findings.extend(of_link(&link)),
         Err(e) => {
             let finding = Finding::new(
@@ -30,7 +30,7 @@ pub(super) fn findings(without: &Without) -> Vec<Finding> {
             );
         }
     }
-    let (found, ok) = match UdpLink::bind(&ask(Ipv6Addr::LOCALHOST.into())) {
+    let (found, ok) = match net::open(&ask(Ipv6Addr::LOCALHOST.into())) {
         _ if without.ipv6 => ("switched off by OIKAZE_WITHOUT=ipv6".to_owned(), Suitability::Good),
         Ok(_) => ("works (tried)".to_owned(), Suitability::Good),
         Err(e) => (e.to_string(), Suitability::Good),
@@ -42,7 +42,7 @@ pub(super) fn findings(without: &Without) -> Vec<Finding> {
 
 /// Probes early receive at all interfaces, for a moment.
 fn early_receive(without: &Without) -> Finding {
-    let state = UdpLink::bind(&Bind { without: *without, ..Bind::default() })
+    let state = net::open(&Bind { without: *without, ..Bind::default() })
         .map(|link| link.statistics().early_receive);
     let (found, ok) = match state {
         Ok(Offload::On) => ("yes (tried)", Suitability::Good),
@@ -112,7 +112,7 @@ fn udp_memory(text: &str) -> Option<Finding> {
     Some(Finding::new(what, bytes(pages.saturating_mul(page)), needed, ok).fix(fix))
 }
 
-fn of_link(link: &UdpLink) -> [Finding; 5] {
+fn of_link(link: &impl Link) -> [Finding; 5] {
     let statistics = link.statistics();
     let buffer = |what, counted: usize, limit| {
         // The kernel reports twice the requested size, because its own bookkeeping is included.
@@ -182,7 +182,7 @@ mod tests {
     fn a_small_buffer_is_told_with_what_to_do() {
         let bind =
             Bind { addresses: vec![Ipv4Addr::LOCALHOST.into()], buffer: 1, ..Bind::default() };
-        let small = of_link(&UdpLink::bind(&bind).unwrap());
+        let small = of_link(&net::open(&bind).unwrap());
         for (finding, limit) in small.iter().zip(["rmem_max", "wmem_max"]) {
             assert!(
                 finding.ok == Suitability::Degraded && finding.fix.contains(limit),

@@ -15,12 +15,12 @@ pub use pcapng::Pcapng;
 pub use settings::{PCAP_LIMIT_VARIABLE, PCAP_VARIABLE, TRACE_VARIABLE, TapSettings, TapSyntax};
 pub use trace::Trace;
 
-use super::{Arrival, Link, Outgoing, Sink, forward_link};
+use super::{Arrival, Link, Outgoing, ReceiveEach, Sink};
 use oikaze_protocol::wire::{Lane, View};
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Bytes that are buffered before they are written, unless the link is idle.
 const BUFFER: usize = 256 << 10;
@@ -115,6 +115,7 @@ pub struct Tap<L> {
     stores: Vec<Store>,
     /// Local addresses, because the link does not say from which of them a datagram went.
     here: Vec<SocketAddr>,
+    bulk_port: Option<u16>,
     notices: VecDeque<String>,
 }
 
@@ -123,7 +124,8 @@ impl<L: Link> Tap<L> {
     pub fn new(inner: L) -> Self {
         let here =
             inner.local_addresses().unwrap_or_default().iter().map(|local| local.address).collect();
-        Self { inner, stores: Vec::new(), here, notices: VecDeque::new() }
+        let bulk_port = inner.properties().bulk_port;
+        Self { inner, stores: Vec::new(), here, bulk_port, notices: VecDeque::new() }
     }
 
     /// Records from here on in this format, at most `limit` bytes. `name` appears in messages to
@@ -184,15 +186,13 @@ fn seen_by(here: &[SocketAddr], bulk: Option<u16>, peer: SocketAddr, lane: Lane)
 }
 
 impl<L: Link> Link for Tap<L> {
-    forward_link!(self => self.inner);
-
     fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
         let sent = self.inner.send(batch)?;
         if self.is_recording() {
             let at = now();
             for outgoing in batch.iter().take(sent) {
                 let (from, to) = (
-                    seen_by(&self.here, self.bulk_port(), *outgoing.to, outgoing.lane),
+                    seen_by(&self.here, self.bulk_port, *outgoing.to, outgoing.lane),
                     *outgoing.to,
                 );
                 outgoing.payload.with_bytes(|payload| {
@@ -206,22 +206,21 @@ impl<L: Link> Link for Tap<L> {
         Ok(sent)
     }
 
-    fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
+    fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
         if !self.is_recording() {
-            return self.inner.receive(take);
+            return self.inner.receive_into(sink);
         }
-        let bulk = self.bulk_port();
-        let Self { inner, stores, here, notices } = self;
+        let Self { inner, stores, here, bulk_port, notices } = self;
         let mut at = None;
         let received = inner.receive(&mut |arrival| {
             let Arrival { from, bytes, congested } = arrival;
             let at = *at.get_or_insert_with(now);
             let lane = View::parse(bytes).map_or(Lane::Small, |view| view.header().lane());
-            let to = seen_by(here, bulk, from, lane);
+            let to = seen_by(here, *bulk_port, from, lane);
             let datagram =
                 Passing { at, sent: false, from, to, parts: [bytes, &[], &[]], congested };
             notices.extend(stores.iter_mut().filter_map(|store| store.take(&datagram)));
-            take(arrival);
+            sink.take(arrival);
         })?;
         if received == 0 {
             // There is nothing else to do. A process that is killed now leaves a complete capture.
@@ -230,19 +229,10 @@ impl<L: Link> Link for Tap<L> {
         Ok(received)
     }
 
-    fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
-        if self.is_recording() {
-            self.receive(&mut |arrival| sink.take(arrival))
-        } else {
-            self.inner.receive_into(sink)
-        }
-    }
-
-    fn next_wakeup(&self) -> Option<Instant> {
-        self.inner.next_wakeup()
-    }
-
     fn notice(&mut self) -> Option<String> {
         self.notices.pop_front().or_else(|| self.inner.notice())
     }
+
+    forward_link!(self => (self.inner): local_addresses properties prefers watch next_wakeup
+        poll_too_big unheard statistics);
 }

@@ -169,7 +169,8 @@ fn both_ends_write_down_what_went_between_them() {
 fn bulk_is_written_down_at_its_own_port() {
     use oikaze_protocol::wire::{Builder, Flags, Fragment, SealKind};
     let ((mut one, one_file), (mut two, two_file)) = (recorded(1 << 20), recorded(1 << 20));
-    let ports = [&one, &two].map(|link| (link.bulk_port().unwrap(), address(link).port()));
+    let ports =
+        [&one, &two].map(|link| (link.properties().bulk_port.unwrap(), address(link).port()));
     let mut head = Vec::new();
     let mut builder = Builder::new(&mut head, 0xabc, 9, SealKind::EndToEnd, 1400);
     builder.flag(Flags::BULK_LANE);

@@ -9,7 +9,7 @@ pub use plan::{
     Corruption, Fate, FaultPlan, FaultSettings, FaultSyntax, Tampering, VARIABLE as FAULT_VARIABLE,
 };
 
-use super::{Arrival, Link, Outgoing, Sink, forward_link};
+use super::{Arrival, Link, ReceiveEach, Sink};
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -152,21 +152,15 @@ impl Held {
 }
 
 impl<L: Link> Link for Fault<L> {
-    forward_link!(self => self.inner);
-
-    fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
-        self.inner.send(batch)
-    }
-
-    fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
-        self.receive_at(Instant::now(), take)
-    }
+    forward_link!(self => (self.inner): send local_addresses properties prefers watch poll_too_big
+        unheard notice statistics);
 
     /// Without faults, datagrams may be received directly into their place.
     fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
-        match self.settings().is_clear() {
-            true => self.inner.receive_into(sink),
-            false => self.receive(&mut |arrival| sink.take(arrival)),
+        if self.settings().is_clear() {
+            self.inner.receive_into(sink)
+        } else {
+            self.receive_at(Instant::now(), &mut |arrival| sink.take(arrival))
         }
     }
 
@@ -180,9 +174,5 @@ impl<L: Link> Link for Fault<L> {
 
     fn next_wakeup(&self) -> Option<Instant> {
         self.held.waiting.iter().map(|late| late.due).chain(self.inner.next_wakeup()).min()
-    }
-
-    fn notice(&mut self) -> Option<String> {
-        self.inner.notice()
     }
 }

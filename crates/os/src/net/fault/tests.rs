@@ -1,9 +1,8 @@
 //! Faults on a link of numbered datagrams, with a simulated clock.
 
-use super::super::{LocalAddress, Statistics};
 use super::*;
+use crate::net::{LinkProperties, LocalAddress, Outgoing, Statistics};
 use proptest::prelude::*;
-use rustix::fd::BorrowedFd;
 use std::collections::HashMap;
 
 /// A link that delivers the next numbers, `burst` of them per call.
@@ -17,22 +16,16 @@ impl Link for Numbers {
     fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
         Ok(batch.len())
     }
-    fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
+    fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
         let last = (self.next + self.burst).min(self.end);
-        (self.next..last).for_each(|number| take(Arrival::new(from(), &number.to_le_bytes())));
+        (self.next..last).for_each(|number| sink.take(Arrival::new(from(), &number.to_le_bytes())));
         Ok((last - std::mem::replace(&mut self.next, last)) as usize)
     }
     fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {
         Ok(Vec::new())
     }
-    fn datagram_max(&self) -> usize {
-        1000
-    }
-    fn receive_buffer(&self, _: usize) -> usize {
-        1000
-    }
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        None
+    fn properties(&self) -> LinkProperties<'_> {
+        LinkProperties::within_process(1000, 1000)
     }
     fn statistics(&self) -> Statistics {
         Statistics::default()
@@ -134,21 +127,15 @@ impl Link for Same {
     fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
         Ok(batch.len())
     }
-    fn receive(&mut self, take: &mut dyn FnMut(Arrival<'_>)) -> io::Result<usize> {
-        take(Arrival::new(from(), &[0; 20]));
+    fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
+        sink.take(Arrival::new(from(), &[0; 20]));
         Ok(1)
     }
     fn local_addresses(&self) -> io::Result<Vec<LocalAddress>> {
         Ok(Vec::new())
     }
-    fn datagram_max(&self) -> usize {
-        1000
-    }
-    fn receive_buffer(&self, _: usize) -> usize {
-        1000
-    }
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        None
+    fn properties(&self) -> LinkProperties<'_> {
+        LinkProperties::within_process(1000, 1000)
     }
     fn statistics(&self) -> Statistics {
         Statistics::default()

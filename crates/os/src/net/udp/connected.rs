@@ -9,8 +9,6 @@
 
 use super::socket::Socket;
 use crate::features::Without;
-use crate::net::bypass::raw_tx::{Frames, Outlets};
-use crate::net::bypass::tcx::Way;
 use arrayvec::ArrayVec;
 use rustix::io::Errno;
 use std::net::{IpAddr, SocketAddr};
@@ -18,12 +16,12 @@ use std::net::{IpAddr, SocketAddr};
 /// Maximum number of peers with a connected socket. Each socket costs one poll in every few.
 pub(in crate::net) const CONNECTED_MAX: usize = 4;
 /// Maximum number of peers that are counted as candidates.
-const CANDIDATES: usize = 16;
+const CANDIDATES_MAX: usize = 16;
 /// Calls after which a candidate gets a connected socket.
-const WORTH_IT: u32 = 64;
+const CONNECT_CALLS: u32 = 64;
 /// Calls after which candidates and failures are forgotten, and sockets without use in that time
 /// are closed.
-const PERIOD: u32 = 1 << 16;
+const PERIOD_CALLS: u32 = 1 << 16;
 /// Sockets that could not be made or used, after which no more are tried in this period.
 const FAILURES_MAX: u32 = 3;
 
@@ -32,8 +30,8 @@ const FAILURES_MAX: u32 = 3;
 pub(in crate::net) struct Connected {
     pub(in crate::net) to: SocketAddr,
     pub(in crate::net) socket: Socket,
-    /// Frames to the peer, which send small datagrams past the socket.
-    pub(in crate::net) frames: Frames,
+    /// Number of the socket among all that the set has opened.
+    number: u64,
     /// Calls in this period.
     used: u32,
 }
@@ -52,17 +50,38 @@ impl Drop for Connected {
 #[derive(Debug, Default)]
 pub(in crate::net) struct ConnectedSet {
     pub(in crate::net) sockets: ArrayVec<Connected, CONNECTED_MAX>,
-    candidates: ArrayVec<(SocketAddr, u32), CANDIDATES>,
+    candidates: ArrayVec<(SocketAddr, u32), CANDIDATES_MAX>,
     calls: u32,
     failures: u32,
+    /// Number of sockets that were opened.
+    opened: u64,
+}
+
+/// A peer's connected socket, as a wrapper of the link uses it.
+#[derive(Debug)]
+pub(in crate::net) struct PeerSocket<'s> {
+    pub(in crate::net) socket: &'s mut Socket,
+    /// Number that no other socket of the lane has, also not one that is opened to the same peer
+    /// later.
+    pub(in crate::net) number: u64,
+    used: &'s mut u32,
+    calls: &'s mut u32,
+}
+
+impl PeerSocket<'_> {
+    /// Counts a call for the peer that the wrapper has made.
+    pub(in crate::net) fn count_call(self) {
+        *self.used += 1;
+        *self.calls += 1;
+    }
 }
 
 impl ConnectedSet {
     /// Counts a call for this peer. Returns the index of its connected socket, if it has one, and
     /// otherwise whether the peer is worth one.
-    pub(in crate::net) fn note(&mut self, peer: SocketAddr) -> (Option<usize>, bool) {
+    pub(in crate::net) fn count_call(&mut self, peer: SocketAddr) -> (Option<usize>, bool) {
         self.calls += 1;
-        if self.calls >= PERIOD {
+        if self.calls >= PERIOD_CALLS {
             (self.calls, self.failures) = (0, 0);
             self.candidates.clear();
             self.sockets.retain(|connected| std::mem::take(&mut connected.used) > 0);
@@ -75,8 +94,23 @@ impl ConnectedSet {
         }
         (
             None,
-            !self.sockets.is_full() && self.failures < FAILURES_MAX && self.count(peer) >= WORTH_IT,
+            !self.sockets.is_full()
+                && self.failures < FAILURES_MAX
+                && self.count_candidate(peer) >= CONNECT_CALLS,
         )
+    }
+
+    /// Returns the socket of this peer, if it has one.
+    pub(in crate::net) fn of_peer(&mut self, peer: SocketAddr) -> Option<PeerSocket<'_>> {
+        let calls = &mut self.calls;
+        let found = self.sockets.iter_mut().find(|connected| connected.to == peer)?;
+        let Connected { socket, number, used, .. } = found;
+        Some(PeerSocket { socket, number: *number, used, calls })
+    }
+
+    /// Returns `true` if the socket with this number is still open.
+    pub(in crate::net) fn has_number(&self, number: u64) -> bool {
+        self.sockets.iter().any(|connected| connected.number == number)
     }
 
     /// Returns `true` if a peer on this host has a connected socket, or if one is left.
@@ -85,7 +119,7 @@ impl ConnectedSet {
     }
 
     /// Counts a call for a candidate and returns its calls so far.
-    fn count(&mut self, peer: SocketAddr) -> u32 {
+    fn count_candidate(&mut self, peer: SocketAddr) -> u32 {
         let Some((_, calls)) = self.candidates.iter_mut().find(|(candidate, _)| *candidate == peer)
         else {
             // With more candidates than places, the others wait for the end of the period.
@@ -108,8 +142,9 @@ impl ConnectedSet {
         self.candidates.retain(|(candidate, _)| *candidate != to);
         match self.open(to, own, buffer, without) {
             Ok(socket) => {
-                let _ =
-                    self.sockets.try_push(Connected { to, socket, frames: Frames::new(), used: 0 });
+                self.opened += 1;
+                let connected = Connected { to, socket, number: self.opened, used: 0 };
+                let _ = self.sockets.try_push(connected);
                 self.sockets.last().map(|connected| &connected.socket)
             }
             Err(_) => {
@@ -137,13 +172,6 @@ impl ConnectedSet {
         };
         let opened = share(true).and_then(|()| Socket::connect(own, to, buffer, without));
         share(false).and(opened)
-    }
-
-    /// Records that a datagram of this peer came past its socket, if it has one.
-    pub(in crate::net) fn heard(&mut self, peer: SocketAddr, way: &Way, outlets: &mut Outlets) {
-        if let Some(connected) = self.sockets.iter_mut().find(|connected| connected.to == peer) {
-            connected.frames.heard(way, &connected.socket, outlets);
-        }
     }
 
     /// Closes the socket at this index, which may receive nothing that its peer sends (WIND-8.13).
@@ -182,18 +210,19 @@ mod tests {
     #[test]
     fn who_is_talked_to_often_is_worth_a_socket() {
         let mut set = ConnectedSet::default();
-        for _ in 1..WORTH_IT {
-            assert_eq!([peer(1), peer(2)].map(|peer| set.note(peer)), [(None, false); 2]);
+        for _ in 1..CONNECT_CALLS {
+            assert_eq!([peer(1), peer(2)].map(|peer| set.count_call(peer)), [(None, false); 2]);
         }
-        assert_eq!([peer(1), peer(2)].map(|peer| set.note(peer)), [(None, true); 2]);
+        assert_eq!([peer(1), peer(2)].map(|peer| set.count_call(peer)), [(None, true); 2]);
     }
 
     #[test]
     fn a_period_forgets_those_who_were_talked_to_seldom() {
         let mut set = ConnectedSet::default();
-        (1..PERIOD).for_each(|call| assert_eq!(set.note(peer(call as u16)), (None, false)));
+        (1..PERIOD_CALLS)
+            .for_each(|call| assert_eq!(set.count_call(peer(call as u16)), (None, false)));
         assert!(set.candidates.is_full());
-        set.note(peer(1));
+        set.count_call(peer(1));
         assert_eq!(set.candidates.as_slice(), [(peer(1), 1)]);
     }
 
@@ -205,16 +234,12 @@ mod tests {
             let socket =
                 Socket::open(([127, 0, 0, 1], 0).into(), false, 1 << 16, &Without::default())
                     .unwrap();
-            set.sockets.push(Connected {
-                to: peer(number),
-                socket,
-                frames: Frames::new(),
-                used: 0,
-            });
+            let number = number as u64;
+            set.sockets.push(Connected { to: peer(number as u16), socket, number, used: 0 });
         }
-        for call in 1..2 * PERIOD {
+        for call in 1..2 * PERIOD_CALLS {
             let to = peer(2 + call as u16 % 2);
-            let (own, _) = set.note(to);
+            let (own, _) = set.count_call(to);
             assert_eq!(set.sockets[own.unwrap()].to, to, "call {call}");
         }
         assert_eq!(set.sockets.len(), 2);
@@ -230,14 +255,14 @@ mod tests {
     }
 
     fn socket_of(link: &UdpLink, to: SocketAddr) -> Option<&Socket> {
-        link.connected.small.sockets.iter().find(|one| one.to == to).map(|one| &one.socket)
+        link.sockets.connected.small.sockets.iter().find(|one| one.to == to).map(|one| &one.socket)
     }
 
     /// Address of a peer that had a connected socket and is gone. The kernel does not know yet.
     fn one_that_is_gone(link_to: &mut UdpLink) -> SocketAddr {
         let to = link(Ports::ANY).unwrap();
         let at = to.bound()[0];
-        (0..2 * WORTH_IT).for_each(|_| say(link_to, at));
+        (0..2 * CONNECT_CALLS).for_each(|_| say(link_to, at));
         assert!(socket_of(link_to, at).is_some());
         at
     }
@@ -274,6 +299,6 @@ mod tests {
     #[test]
     fn what_cannot_be_made_is_not_tried_each_time() {
         let mut set = ConnectedSet { failures: FAILURES_MAX, ..ConnectedSet::default() };
-        assert!((0..2 * WORTH_IT).all(|_| set.note(peer(1)) == (None, false)));
+        assert!((0..2 * CONNECT_CALLS).all(|_| set.count_call(peer(1)) == (None, false)));
     }
 }

@@ -1,6 +1,7 @@
 //! Receiving datagrams: bursts into a pool, cut where the kernel has joined several.
 
 use super::super::{Arrival, Statistics};
+use super::recv_direct::PredictionBackoff;
 use super::socket::Socket;
 use crate::net::bypass::ip::CE;
 use crate::net::udp::address::Name;
@@ -21,8 +22,10 @@ pub(crate) type ControlRoom = [u64; 8];
 
 /// Buffers that are reused for every call.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct ReceivePool {
     pub(crate) bytes: Vec<u8>,
+    /// Decides whether bulk is received directly into predicted places.
+    pub(crate) prediction: PredictionBackoff,
 }
 
 /// Result of one call.
@@ -41,9 +44,9 @@ impl Burst {
     pub(crate) const NONE: Burst = Burst { datagrams: 0, bytes: 0, buffers: 0, full: false };
 }
 
-impl Pool {
-    pub(crate) fn new() -> Pool {
-        Pool { bytes: vec![0; BUFFERS * BUFFER_LEN] }
+impl ReceivePool {
+    pub(crate) fn new(prediction: PredictionBackoff) -> ReceivePool {
+        ReceivePool { bytes: vec![0; BUFFERS * BUFFER_LEN], prediction }
     }
 
     /// Makes one call, for one buffer or for `several`, and hands each datagram on.

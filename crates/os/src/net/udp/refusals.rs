@@ -10,9 +10,9 @@ use std::net::IpAddr;
 
 /// Number of datagrams that go one by one after a refusal, before `UDP_SEGMENT` is tried again. It
 /// doubles with each refusal.
-const PAUSE_MIN: u32 = 10_000;
+const PAUSE_DATAGRAMS_MIN: u32 = 10_000;
 /// Maximum of that number.
-const PAUSE_MAX: u32 = 10_000_000;
+const PAUSE_DATAGRAMS_MAX: u32 = 10_000_000;
 /// Maximum number of remembered destinations. The oldest refusal makes room for a new one.
 const DESTINATIONS_MAX: usize = 64;
 
@@ -34,6 +34,11 @@ impl Refusals {
         self.0.is_empty()
     }
 
+    /// Returns `true` if a refusal for this destination stands.
+    pub(super) fn contains(&self, to: IpAddr) -> bool {
+        self.0.iter().any(|refusal| refusal.to == to)
+    }
+
     /// Returns `true` if the next datagrams to this destination may go in one call. Called once for
     /// each call.
     pub(super) fn allow(&mut self, to: IpAddr) -> bool {
@@ -49,14 +54,14 @@ impl Refusals {
     /// Records a refusal. Returns `true` if it is the first for this destination.
     pub(super) fn refused(&mut self, to: IpAddr) -> bool {
         if let Some(refusal) = self.0.iter_mut().find(|refusal| refusal.to == to) {
-            refusal.pause = refusal.pause.saturating_mul(2).min(PAUSE_MAX);
+            refusal.pause = refusal.pause.saturating_mul(2).min(PAUSE_DATAGRAMS_MAX);
             refusal.left = refusal.pause;
             return false;
         }
         if self.0.len() == DESTINATIONS_MAX {
             self.0.remove(0);
         }
-        self.0.push(Refusal { to, left: PAUSE_MIN, pause: PAUSE_MIN });
+        self.0.push(Refusal { to, left: PAUSE_DATAGRAMS_MIN, pause: PAUSE_DATAGRAMS_MIN });
         true
     }
 
@@ -85,11 +90,11 @@ mod tests {
         assert!(refusals.allow(address(1)));
         assert!(refusals.refused(address(1)), "news");
         assert!(!refusals.allow(address(1)) && refusals.allow(address(2)));
-        assert_eq!(pause(&mut refusals, address(1)), PAUSE_MIN - 1);
+        assert_eq!(pause(&mut refusals, address(1)), PAUSE_DATAGRAMS_MIN - 1);
         assert!(!refusals.refused(address(1)), "no news");
-        assert_eq!(pause(&mut refusals, address(1)), 2 * PAUSE_MIN);
+        assert_eq!(pause(&mut refusals, address(1)), 2 * PAUSE_DATAGRAMS_MIN);
         assert!((0..20).all(|_| !refusals.refused(address(1))));
-        assert_eq!(pause(&mut refusals, address(1)), PAUSE_MAX);
+        assert_eq!(pause(&mut refusals, address(1)), PAUSE_DATAGRAMS_MAX);
         refusals.worked(address(1));
         assert!(refusals.is_empty() && refusals.allow(address(1)));
     }

@@ -7,4 +7,4 @@ mod system;
 pub(crate) use assembler::{Assembler, Condition, Instruction, Register, Width};
 #[cfg(test)]
 pub(crate) use system::run_on;
-pub(crate) use system::{Link, Loaded, Map, attach_to_ingress, load_classifier};
+pub(crate) use system::{Attachment, Loaded, Map, attach_to_ingress, load_classifier};

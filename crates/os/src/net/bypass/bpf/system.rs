@@ -32,7 +32,7 @@ pub(crate) struct Loaded(OwnedFd);
 
 /// Attachment of a program to an interface. It ends when this is dropped, however the process ends.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct Attachment {
     _fd: OwnedFd,
 }
 
@@ -130,7 +130,7 @@ struct LinkCreate {
 ///
 /// # Errors
 /// EINVAL: older than Linux 6.6.
-pub(crate) fn attach_to_ingress(program: &Loaded, interface: u32) -> Result<Link, Errno> {
+pub(crate) fn attach_to_ingress(program: &Loaded, interface: u32) -> Result<Attachment, Errno> {
     let mut ask = LinkCreate {
         program: program.0.as_raw_fd().cast_unsigned(),
         interface,
@@ -138,7 +138,7 @@ pub(crate) fn attach_to_ingress(program: &Loaded, interface: u32) -> Result<Link
         flags: 0,
     };
     // SAFETY: the structure is the beginning of what the command reads, and leads nowhere.
-    unsafe { call_for_fd(number::LINK_CREATE, &mut ask) }.map(|fd| Link { _fd: fd })
+    unsafe { call_for_fd(number::LINK_CREATE, &mut ask) }.map(|fd| Attachment { _fd: fd })
 }
 
 /// Runs a command that makes an object, and returns its descriptor (the kernel closes it on exec).

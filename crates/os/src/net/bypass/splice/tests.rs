@@ -1,5 +1,6 @@
 use super::*;
 use crate::features::Without;
+use crate::memory::mapping::Mapping;
 use crate::memory::{Gather, Region, RegionTable};
 use crate::net::conformance::take;
 use crate::net::udp::UdpLink;
@@ -57,20 +58,21 @@ pub(in crate::net) fn whole(batch: u32) -> Vec<Vec<u8>> {
     ends(batch).into_iter().map(one).collect()
 }
 
-fn links(without: &str) -> (UdpLink, UdpLink, SocketAddr) {
+fn links(without: &str) -> (Splice<UdpLink>, UdpLink, SocketAddr) {
     let bind = |without| Bind {
         addresses: vec![Ipv4Addr::LOCALHOST.into()],
         without: Without::parse(without).unwrap(),
         ..Bind::default()
     };
-    let (from, to) = (UdpLink::bind(&bind(without)).unwrap(), UdpLink::bind(&bind("")).unwrap());
-    let at = (Ipv4Addr::LOCALHOST, to.bulk_port().unwrap()).into();
+    let plain = |without| UdpLink::bind(&bind(without)).unwrap();
+    let (from, to) = (Splice::open(plain(without), &bind(without)), plain(""));
+    let at = (Ipv4Addr::LOCALHOST, to.properties().bulk_port.unwrap()).into();
     (from, to, at)
 }
 
 /// Returns `true` if the kernel can splice, and reports if not.
 pub(in crate::net) fn can_splice() -> bool {
-    let can = Splice::open();
+    let can = SplicePipe::open();
     if let Err(why) = &can {
         skipped(&format!("nothing is spliced here (Linux 6.5): {why}"));
     }
@@ -97,7 +99,7 @@ fn whole_pages_are_spliced_and_arrive_as_they_are() {
     if !can_splice() {
         return;
     }
-    let heads = 3 * HEADS / (RUN * 44);
+    let heads = 3 * pipe::HEADS_BYTES / (RUN * 44);
     let spliced = exchange(heads as u32, "", 0);
     // Except for those before the peer earned a socket.
     assert!(spliced > (heads - 100) as u64 * RUN as u64, "{spliced} of {heads} batches");
@@ -219,8 +221,7 @@ fn a_pipe_without_room_is_tried_a_few_times() {
         );
         if !small && from.statistics().spliced > 0 {
             small =
-                rustix::pipe::fcntl_setpipe_size(&from.splice.as_ref().unwrap().pipe.1, 2 * PAGE)
-                    .is_ok();
+                rustix::pipe::fcntl_setpipe_size(&from.pipe().unwrap().ends.1, 2 * PAGE).is_ok();
         }
     }
     assert!(small);
@@ -228,7 +229,7 @@ fn a_pipe_without_room_is_tried_a_few_times() {
         (from.statistics().spliced, from.statistics().splice),
         (RUN as u64, Offload::Refused)
     );
-    assert!(!from.prefers_pages(at.ip()));
+    assert!(!from.prefers(at, PayloadForm::WholePages));
 }
 
 /// The network reads payloads in place. Heads, which change with every datagram, are copied.
@@ -264,11 +265,11 @@ fn heads_that_wait_are_not_written_over() {
     }
     let to = (Ipv4Addr::LOCALHOST, 1).into();
     let (_region, payloads) = payloads(0);
-    let mut splice = Splice::open().unwrap();
+    let mut splice = SplicePipe::open().unwrap();
     let first = ends(0);
     let run = outgoing(&to, &first, &payloads);
     let pieces = splice.heads.pieces(&run[..5]).unwrap();
-    assert_eq!(splice.take(&pieces), Ok(5 * (PAYLOAD + 44)));
+    assert_eq!(splice.fill(&pieces), Ok(5 * (PAYLOAD + 44)));
     let (mut used, mut changed) = (splice.heads.used, 0);
     for batch in 1.. {
         let ends = ends(batch);
@@ -280,7 +281,7 @@ fn heads_that_wait_are_not_written_over() {
         }
     }
     let mut bytes = vec![0; 5 * (PAYLOAD + 44)];
-    assert_eq!(rustix::io::read(&splice.pipe.0, &mut bytes).unwrap(), bytes.len());
+    assert_eq!(rustix::io::read(&splice.ends.0, &mut bytes).unwrap(), bytes.len());
     let want = first[..5].iter().flat_map(|(head, tag)| [&head[..], &[0; PAYLOAD], tag].concat());
     assert!(bytes.into_iter().eq(want));
 }

@@ -1,209 +1,229 @@
-//! Receives small datagrams before the kernel processes them in IP, UDP and sockets.
-//!
-//! A BPF program of this link (tcx, Linux 6.6) runs at each interface where packets come in. It
-//! puts packets for the link's port into a ring that this process has mapped. A poll thus reads a
-//! word instead of making a system call. The program needs CAP_BPF and CAP_NET_ADMIN. Without them,
-//! and for everything that the program leaves alone, the link uses its sockets. The program is
-//! removed with the link, however the process (and its forked children) ends.
-//!
-//! While a thread sleeps, the gate is shut, and everything goes to the sockets, which wake the
-//! thread up. Dekker's algorithm ensures that nothing is left behind in the ring. The sleeper shuts
-//! the gate and then checks whether the ring is empty. The program reserves its place in the ring
-//! and then checks whether the gate is open.
-//!
-//! Datagrams from the ring have bypassed the firewall's input rules. They have also bypassed the
-//! kernel's check of the UDP checksum, which this module does where nothing else covers the bytes.
+//! A link that receives small datagrams before the kernel's IP layer where that is permitted, and
+//! everything else from the link that it wraps.
 
 mod program;
+mod receiver;
 mod ring;
 #[cfg(test)]
 mod tests;
 
-use super::super::{Arrival, Statistics};
-use crate::interfaces::{self, Interface, Probe};
-use crate::memory::MemoryError;
-use crate::memory::mapping::Mapping;
-use crate::net::bypass::bpf::{self, Loaded, Map};
-use crate::net::bypass::ip;
-use core::sync::atomic::{AtomicU32, Ordering, fence};
-use program::{RECORD_HEAD, program};
-use ring::Ring;
-use rustix::fd::{AsFd, BorrowedFd};
-use rustix::io::Errno;
-use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+pub(crate) use receiver::{ETHERNET_LEN, ReceivedRoute};
 
-/// Bytes of the ring. A packet that finds no room goes to the sockets, with all that follow, until
-/// both the ring and the socket were found empty.
-const RING: u32 = 512 << 10;
-/// Maximum number of addresses that the program matches. Packets for other addresses go to the
-/// sockets.
-const ADDRESSES_MAX: usize = 16;
+use super::SocketLink;
+use crate::net::udp::{SMALL_POLL_DATAGRAMS, SmallPoll, UdpLink, WAITING_POLLS};
+use crate::net::{Bind, Link, Offload, PayloadForm, Sink, Statistics};
+use receiver::{InterfaceFilter, RingBurst, TcxReceiver};
+use std::io;
+use std::net::SocketAddr;
+
 /// Maximum number of links of one machine that have programs at its interfaces. Each program costs
 /// every packet that comes in.
-pub(crate) const SHARERS_MAX: usize = 8;
+const SHARERS_MAX: usize = 8;
+/// Checks of the ring in place of a poll of a socket on behalf of a waiting thread: such a check is
+/// a load and not a system call.
+const RING_CHECKS_PER_POLL: usize = 16;
 
-/// Bytes of an Ethernet header: destination, source, type.
-pub(crate) const ETHERNET_LEN: usize = program::ETHERNET as usize;
-
-/// Way by which a peer's datagram came here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Way {
-    /// Index of the local interface.
-    pub(crate) interface: u32,
-    /// Ethernet header of the frame.
-    pub(crate) ethernet: [u8; ETHERNET_LEN],
-    /// Local address and port that the datagram was sent to.
-    pub(crate) ours: SocketAddr,
-}
-
-/// Programs at this machine's interfaces, and the ring that they fill.
+/// Wraps a link, and polls the ring of the tcx programs before the link's sockets.
 #[derive(Debug)]
-pub(crate) struct Early {
-    ring: Ring,
-    gate: Mapping,
-    /// Attachments of the program, one for each interface; they are dropped with the rest.
-    links: Vec<bpf::Link>,
-    /// Only the UDP checksum covers the bytes of a datagram.
-    checked: bool,
+pub(crate) struct TcxRx<L> {
+    inner: L,
+    /// `None` if tcx is switched off or not permitted.
+    receiver: Option<TcxReceiver>,
+    state: Offload,
+    /// Small datagrams come by the ring, and all small sockets are idle.
+    is_ring_hot: bool,
+    /// Datagrams that came by the ring.
+    received: u64,
 }
 
-impl Early {
-    /// Attaches programs for this port, at the local addresses that are `served`. `checked` makes
-    /// this module verify the UDP checksum.
-    ///
-    /// # Errors
-    /// EPERM and the like: not permitted. EINVAL: the kernel is too old. ENODEV: no Ethernet
-    /// interface has such an address.
-    pub(crate) fn open(
-        port: u16,
-        served: impl Fn(IpAddr) -> bool,
-        checked: bool,
-    ) -> Result<Early, Errno> {
-        let (ips, numbers) = ethernet(served)?;
-        if numbers.is_empty() {
-            return Err(Errno::NODEV);
-        }
-        let (mut early, program) = Early::at_no_interface(port, &ips, checked)?;
-        early.links = numbers
-            .into_iter()
-            .map(|number| bpf::attach_to_ingress(&program, number))
-            .collect::<Result<_, _>>()?;
-        Ok(early)
+impl<L: SocketLink> TcxRx<L> {
+    /// Wraps `inner`, and attaches programs for its port at its addresses.
+    pub(crate) fn open(inner: L, ask: &Bind) -> TcxRx<L> {
+        TcxRx::open_at(inner, ask, receiver::is_ethernet)
     }
 
-    /// Makes the ring, the gate and the program, to which no packet comes yet.
-    fn at_no_interface(port: u16, ips: &[IpAddr], checked: bool) -> Result<(Early, Loaded), Errno> {
-        let gate_map = Map::shared(core::mem::size_of::<u32>() as u32)?;
-        let ring = Ring::new(RING)?;
-        let gate = Mapping::of_part_of_file(gate_map.as_fd(), 0, rustix::param::page_size(), true);
-        let gate = gate.map_err(|_: MemoryError| Errno::NOMEM)?;
-        let program = program(port, ips, ring.fd(), gate_map.as_fd()).ok_or(Errno::TOOBIG)?;
-        let program = bpf::load_classifier(&program)?;
-        let early = Early { ring, gate, links: Vec::new(), checked };
-        early.set_gate(true);
-        Ok((early, program))
-    }
-
-    /// Makes the program fill a ring that nobody reads.
+    /// Attaches programs to the loopback interface, too.
     #[cfg(test)]
-    pub(crate) fn read_another_ring(&mut self) {
-        self.ring = Ring::new(RING).unwrap();
+    pub(in crate::net) fn open_at_loopback(inner: L, ask: &Bind) -> TcxRx<L> {
+        TcxRx::open_at(inner, ask, |_, _| true)
     }
 
-    fn gate(&self) -> &AtomicU32 {
-        // SAFETY: the first word of a mapped page, aligned; the kernel reads and writes it as one.
-        unsafe { self.gate.base().cast::<AtomicU32>().as_ref() }
+    fn open_at(mut inner: L, ask: &Bind, at: InterfaceFilter) -> TcxRx<L> {
+        let off = ask.without.early || ask.sharers > SHARERS_MAX;
+        let udp = inner.udp();
+        let served = |ip| udp.sockets.serves(ip);
+        let receiver = if off {
+            None
+        } else {
+            TcxReceiver::open(udp.port(), served, at, ask.checked_by_udp).ok()
+        };
+        let state = Offload::of(off, receiver.is_some());
+        TcxRx { inner, receiver, state, is_ring_hot: false, received: 0 }
     }
 
-    fn set_gate(&self, open: bool) {
-        self.gate().store(open.into(), Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+    /// Returns the ring and its programs, if they are in use.
+    #[cfg(test)]
+    pub(in crate::net) fn receiver_mut(&mut self) -> &mut TcxReceiver {
+        self.receiver.as_mut().unwrap()
     }
 
-    /// Returns `true` if datagrams come into the ring. They do not while a thread sleeps, nor after
-    /// the ring was full.
-    pub(crate) fn is_open(&self) -> bool {
-        self.gate().load(Ordering::Relaxed) != 0
-    }
-
-    /// Lets datagrams into the ring, because no thread sleeps.
-    pub(crate) fn open_gate(&mut self) {
-        self.set_gate(true);
-    }
-
-    /// Makes datagrams go to the sockets from here on. Records that came before make the descriptor
-    /// readable until they are taken.
-    pub(crate) fn shut_gate(&mut self) -> BorrowedFd<'_> {
-        self.set_gate(false);
-        self.ring.tell();
-        self.ring.fd()
-    }
-
-    /// Called while a thread sleeps, so that the descriptor of [`Early::shut_gate`] is not readable
-    /// for records that were taken.
-    pub(crate) fn settle(&mut self) {
-        self.ring.tell();
-    }
-
-    /// Returns the descriptor of [`Early::shut_gate`].
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.ring.fd()
-    }
-
-    /// Returns `true` if nothing has come. Costs one load.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.ring.is_empty()
-    }
-
-    /// Takes at most `most` datagrams, each with the way by which it came, and returns how many
-    /// there were.
-    pub(crate) fn take(
-        &mut self,
-        most: usize,
-        statistics: &mut Statistics,
-        take: &mut dyn FnMut(Arrival<'_>, &Way),
-    ) -> usize {
-        let checked = self.checked;
-        let mut datagrams = 0;
-        self.ring.take(most, &mut |record| match read(record, checked) {
-            Some((arrival, way)) => {
-                datagrams += 1;
-                statistics.bytes_in += arrival.bytes.len() as u64;
-                take(arrival, &way);
+    /// Polls once: the ring, then the sockets.
+    fn poll(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
+        self.inner.udp().schedule.begin_poll();
+        let mut small = self.poll_ring(sink);
+        if small == 0 && !self.is_ring_hot {
+            small = self.inner.udp().poll_hot_small(sink)?;
+            if small == 0 {
+                self.reopen();
             }
-            None => statistics.truncated += 1,
+        }
+        let udp = self.inner.udp();
+        let first = SmallPoll { came: small > 0, by_bypass: self.is_ring_hot };
+        let ring_waits = || self.receiver.as_ref().is_some_and(|receiver| !receiver.is_empty());
+        let others = udp.poll_others(first, sink, ring_waits)?;
+        self.is_ring_hot &= !udp.schedule.has_small_come_by_socket();
+        Ok(small + others)
+    }
+
+    /// Takes the datagrams in the ring.
+    fn poll_ring(&mut self, sink: &mut dyn Sink) -> usize {
+        let TcxRx { inner, receiver: Some(receiver), is_ring_hot, received, .. } = self else {
+            return 0;
+        };
+        if receiver.is_empty() {
+            return 0;
+        }
+        let burst = receiver.take(SMALL_POLL_DATAGRAMS, &mut |arrival, route| {
+            let from = arrival.from;
+            sink.take(arrival);
+            let plain_only = &mut inner.udp().plain_only;
+            if !plain_only.is_empty() {
+                plain_only.heard_fast(from);
+            }
+            if sink.was_a_peers() {
+                inner.heard_by_route(from, route);
+            }
         });
-        statistics.datagrams_in += datagrams as u64;
-        statistics.early += datagrams as u64;
+        let RingBurst { datagrams, bytes, malformed } = burst;
+        let udp = inner.udp();
+        udp.statistics.datagrams_in += datagrams as u64;
+        udp.statistics.bytes_in += bytes as u64;
+        udp.statistics.truncated += malformed as u64;
+        *received += datagrams as u64;
+        if udp.watch.has_sleepers() {
+            receiver.settle();
+        }
+        if datagrams > 0 {
+            udp.schedule.small_came();
+            *is_ring_hot |= udp.schedule.are_small_sockets_idle();
+        }
+        *is_ring_hot &= receiver.is_open();
         datagrams
     }
+
+    /// Reopens the gate, unless something requires that all datagrams come by the sockets. After
+    /// the ring was full, the ring and the hot socket must be empty.
+    fn reopen(&mut self) {
+        if let Some(receiver) = &mut self.receiver
+            && !receiver.is_open()
+            && self.inner.udp().may_bypass_sockets()
+        {
+            receiver.open_gate();
+        }
+    }
+
+    /// Spins on the ring for as long as a poll of a socket takes, unless something comes.
+    fn wait_for_ring(&self) {
+        let Some(receiver) = &self.receiver else { return };
+        for _ in 0..RING_CHECKS_PER_POLL {
+            if !receiver.is_empty() {
+                break;
+            }
+            core::hint::spin_loop();
+        }
+    }
 }
 
-/// Parses the datagram in a record, and the way by which it came.
-fn read(record: &[u8], checked: bool) -> Option<(Arrival<'_>, Way)> {
-    let (interface, frame) = frame_of(record)?;
-    let (ethernet, packet) = frame.split_first_chunk::<ETHERNET_LEN>()?;
-    let ip::Received { arrival, to } = ip::datagram(packet, checked)?;
-    Some((arrival, Way { interface, ethernet: *ethernet, ours: to }))
+impl<L: SocketLink> Link for TcxRx<L> {
+    fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
+        if self.receiver.is_none() {
+            return self.inner.receive_into(sink);
+        }
+        self.inner.udp().begin_receive();
+        self.poll(sink)
+    }
+
+    fn receive_again(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
+        if self.receiver.is_none() {
+            return self.inner.receive_again(sink);
+        }
+        if self.inner.udp().schedule.is_bulk_recent() {
+            return self.poll(sink);
+        }
+        for _ in 0..WAITING_POLLS {
+            self.inner.udp().schedule.begin_poll();
+            if self.is_ring_hot {
+                self.wait_for_ring();
+            }
+            let mut taken = self.poll_ring(sink);
+            if taken == 0 && !self.is_ring_hot {
+                taken = self.inner.udp().poll_hot_small(sink)?;
+            }
+            if taken > 0 {
+                return Ok(taken);
+            }
+        }
+        Ok(0)
+    }
+
+    /// While a thread sleeps, all datagrams go to the sockets.
+    fn watch(&mut self, yes: bool) -> io::Result<()> {
+        let TcxRx { inner, receiver: Some(receiver), is_ring_hot, .. } = self else {
+            return self.inner.watch(yes);
+        };
+        let watched = if yes {
+            *is_ring_hot = false;
+            let fd = receiver.shut_gate();
+            inner.udp().watch.add(fd).map_err(io::Error::from).and_then(|()| inner.watch(true))
+        } else {
+            inner.watch(false)
+        };
+        if !inner.udp().watch.has_sleepers() {
+            inner.udp().watch.remove(receiver.fd());
+            self.reopen();
+        }
+        watched
+    }
+
+    /// The programs know no peers, so they leave all datagrams to the sockets.
+    fn unheard(&mut self, peer: SocketAddr) {
+        self.inner.unheard(peer);
+        self.is_ring_hot = false;
+        if let Some(receiver) = self.receiver.as_mut().filter(|receiver| receiver.is_open()) {
+            self.inner.udp().plain_only.unheard(peer);
+            receiver.shut_gate();
+        }
+    }
+
+    /// Frames need the route by which a peer's datagrams come.
+    fn prefers(&mut self, to: SocketAddr, form: PayloadForm) -> bool {
+        let needs_route = matches!(form, PayloadForm::Contiguous(_));
+        !(needs_route && self.receiver.is_none()) && self.inner.prefers(to, form)
+    }
+
+    fn statistics(&self) -> Statistics {
+        Statistics { early: self.received, early_receive: self.state, ..self.inner.statistics() }
+    }
+
+    forward_link!(self => (self.inner): send local_addresses properties next_wakeup poll_too_big notice);
 }
 
-/// Returns the index of the interface, and the frame.
-fn frame_of(record: &[u8]) -> Option<(u32, &[u8])> {
-    let (len, _) = record.split_first_chunk::<4>()?;
-    let (interface, _) = record.get(4..)?.split_first_chunk::<4>()?;
-    let frame = record.get(RECORD_HEAD..)?.get(..u32::from_ne_bytes(*len) as usize)?;
-    Some((u32::from_ne_bytes(*interface), frame))
-}
+impl<L: SocketLink> SocketLink for TcxRx<L> {
+    fn udp(&mut self) -> &mut UdpLink {
+        self.inner.udp()
+    }
 
-/// Returns the addresses that are served at Ethernet interfaces, and the indices of those
-/// interfaces.
-fn ethernet(served: impl Fn(IpAddr) -> bool) -> Result<(Vec<IpAddr>, BTreeSet<u32>), Errno> {
-    let why = |why| Errno::from_io_error(&why).unwrap_or(Errno::IO);
-    let (all, probe) = (interfaces::list().map_err(why)?, Probe::open().map_err(why)?);
-    let ours = |one: &Interface| {
-        one.is_usable() && served(one.address) && probe.is_ethernet(&one.name) == Some(true)
-    };
-    Ok(all.into_iter().filter(ours).take(ADDRESSES_MAX).map(|one| (one.address, one.index)).unzip())
+    fn heard_by_route(&mut self, peer: SocketAddr, route: &ReceivedRoute) {
+        self.inner.heard_by_route(peer, route);
+    }
 }

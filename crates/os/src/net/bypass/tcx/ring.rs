@@ -16,7 +16,7 @@ const HEAD: usize = 8;
 
 /// A ring and the position up to which it is read.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(super) struct BpfRing {
     map: Map,
     /// A page with the reading position, for the writer.
     read: Mapping,
@@ -29,16 +29,16 @@ pub(super) struct Ring {
     told: u64,
 }
 
-impl Ring {
+impl BpfRing {
     /// Makes a ring of `bytes`, a power of two and whole pages.
-    pub(super) fn new(bytes: u32) -> Result<Ring, Errno> {
+    pub(super) fn new(bytes: u32) -> Result<BpfRing, Errno> {
         let map = Map::ring(bytes)?;
         let (page, bytes) = (rustix::param::page_size(), bytes as usize);
         let no_memory = |_: MemoryError| Errno::NOMEM;
         let read = Mapping::of_part_of_file(map.as_fd(), 0, page, true).map_err(no_memory)?;
         let written = Mapping::of_part_of_file(map.as_fd(), page as u64, page + 2 * bytes, false)
             .map_err(no_memory)?;
-        Ok(Ring { map, read, written, bytes, position: 0, told: 0 })
+        Ok(BpfRing { map, read, written, bytes, position: 0, told: 0 })
     }
 
     /// Descriptor of the map, for the program. It is readable if there is a record that was not

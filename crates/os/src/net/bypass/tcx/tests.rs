@@ -1,11 +1,15 @@
 //! Runs the program on frames. Only as root.
 
 use super::program::{PASSED, TAKEN};
-use super::*;
-use crate::net::bypass::bpf::run_on;
+use super::receiver::{RING_BYTES, ReceivedRoute, RingBurst, TcxReceiver, frame_of};
+use crate::net::Arrival;
+use crate::net::bypass::bpf::{Loaded, run_on};
 use crate::net::bypass::ip::tests::packet;
 use crate::testing::skip;
 use proptest::prelude::*;
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+use std::net::{IpAddr, SocketAddr};
 
 const PORT: u16 = 7;
 const OURS: [&str; 4] = ["10.1.2.3", "192.168.7.1", "fd00::1:2:3", "fd00::1:2:4"];
@@ -14,8 +18,8 @@ fn ours() -> Vec<IpAddr> {
     OURS.map(|ip| ip.parse().unwrap()).to_vec()
 }
 
-fn program_of(ips: &[IpAddr]) -> Option<(Early, Loaded)> {
-    match Early::at_no_interface(PORT, ips, false) {
+fn program_of(ips: &[IpAddr]) -> Option<(TcxReceiver, Loaded)> {
+    match TcxReceiver::at_no_interface(PORT, ips, false) {
         Err(Errno::PERM | Errno::ACCESS) => {
             skip("programs in the kernel take CAP_BPF and CAP_NET_ADMIN");
             None
@@ -71,13 +75,13 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
 /// Handshakes pass, too (WIND-10.5).
 #[test]
 fn what_is_for_the_port_is_taken_whole_and_all_else_passes() {
-    let Some((mut early, program)) = program_of(&ours()) else { return };
+    let Some((mut receiver, program)) = program_of(&ours()) else { return };
     let mut taken = [0, 0];
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
         cases: 4000,
         ..ProptestConfig::default()
     });
-    let early = std::cell::RefCell::new(&mut early);
+    let receiver = std::cell::RefCell::new(&mut receiver);
     let counts = std::cell::RefCell::new(&mut taken);
     runner
         .run(&frames(), |frame| {
@@ -90,7 +94,7 @@ fn what_is_for_the_port_is_taken_whole_and_all_else_passes() {
             counts.borrow_mut()[usize::from(mine)] += 1;
             prop_assert_eq!(result, if mine { TAKEN } else { PASSED });
             let mut records = Vec::new();
-            early.borrow_mut().ring.take(9, &mut |record| records.push(record.to_vec()));
+            receiver.borrow_mut().ring.take(9, &mut |record| records.push(record.to_vec()));
             let frames: Vec<Vec<u8>> =
                 records.iter().map(|record| frame_of(record).unwrap().1.to_vec()).collect();
             prop_assert_eq!(frames, if mine { vec![frame] } else { Vec::new() });
@@ -102,7 +106,7 @@ fn what_is_for_the_port_is_taken_whole_and_all_else_passes() {
 
 #[test]
 fn what_is_too_much_for_the_ring_passes_and_nothing_is_overwritten() {
-    let Some((mut early, program)) = program_of(&ours()) else { return };
+    let Some((mut receiver, program)) = program_of(&ours()) else { return };
     for round in 0..3 {
         let (mut taken, mut next) = (0_u32, 0_u32);
         let mut send = || {
@@ -119,19 +123,18 @@ fn what_is_too_much_for_the_ring_passes_and_nothing_is_overwritten() {
             took
         };
         while send() {}
-        assert!(!early.is_open() && !send(), "what follows would overtake it");
-        assert!(taken > RING / 2500 / 2);
-        let mut statistics = Statistics::default();
-        let mut check = |arrival: Arrival<'_>, _: &Way| {
+        assert!(!receiver.is_open() && !send(), "what follows would overtake it");
+        assert!(taken > RING_BYTES / 2500 / 2);
+        let mut check = |arrival: Arrival<'_>, _: &ReceivedRoute| {
             assert_eq!(arrival.bytes[..4], next.to_le_bytes());
             assert!(arrival.bytes[8..].iter().all(|byte| *byte == round));
             next += 1;
         };
-        assert_eq!(early.take(1, &mut statistics, &mut check), 1);
-        while early.take(16, &mut statistics, &mut check) > 0 {}
-        assert_eq!((next, statistics.early), (taken, taken.into()));
-        early.settle();
-        early.open_gate();
+        assert_eq!(receiver.take(1, &mut check).datagrams, 1);
+        while receiver.take(16, &mut check).datagrams > 0 {}
+        assert_eq!(next, taken);
+        receiver.settle();
+        receiver.open_gate();
     }
 }
 
@@ -140,7 +143,7 @@ fn what_is_too_much_for_the_ring_passes_and_nothing_is_overwritten() {
 #[test]
 fn a_shut_gate_lets_pass_and_what_is_left_makes_the_descriptor_readable() {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let Some((mut early, program)) = program_of(&ours()) else { return };
+    let Some((mut receiver, program)) = program_of(&ours()) else { return };
     let readable = |fd: BorrowedFd<'_>| {
         poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&Timespec::default())).unwrap() == 1
     };
@@ -152,18 +155,18 @@ fn a_shut_gate_lets_pass_and_what_is_left_makes_the_descriptor_readable() {
     ));
     for _ in 0..1000 {
         assert_eq!(run_on(&program, &it).unwrap(), TAKEN);
-        assert!(readable(early.shut_gate()));
+        assert!(readable(receiver.shut_gate()));
         assert_eq!(run_on(&program, &it).unwrap(), PASSED);
-        assert_eq!(early.take(9, &mut Statistics::default(), &mut |_, _| ()), 1);
-        early.settle();
-        assert!(!readable(early.fd()), "all was taken");
-        early.open_gate();
+        assert_eq!(receiver.take(9, &mut |_, _| ()).datagrams, 1);
+        receiver.settle();
+        assert!(!readable(receiver.fd()), "all was taken");
+        receiver.open_gate();
     }
 }
 
 #[test]
 fn a_record_that_is_no_datagram_is_counted() {
-    let Some((mut early, program)) = program_of(&ours()) else { return };
+    let Some((mut receiver, program)) = program_of(&ours()) else { return };
     let mut it = frame(&packet(
         "10.9.9.9:1".parse().unwrap(),
         "10.1.2.3:7".parse().unwrap(),
@@ -173,7 +176,7 @@ fn a_record_that_is_no_datagram_is_counted() {
     // Breaks the header's checksum.
     it[14 + 10] ^= 1;
     assert_eq!(run_on(&program, &it).unwrap(), TAKEN);
-    let mut statistics = Statistics::default();
-    assert_eq!(early.take(9, &mut statistics, &mut |_, _| panic!("altered")), 0);
-    assert_eq!((statistics.truncated, statistics.early, early.is_empty()), (1, 0, true));
+    let burst = receiver.take(9, &mut |_, _| panic!("altered"));
+    assert_eq!(burst, RingBurst { malformed: 1, ..RingBurst::default() });
+    assert!(receiver.is_empty());
 }

@@ -1,10 +1,9 @@
 //! Sockets that are polled seldom are not forgotten.
 
-use super::super::super::{Arrival, Link, Outgoing};
-use super::super::{Bind, Plain};
 use super::*;
-use crate::memory::Gather;
-use oikaze_protocol::wind::SendMode;
+use crate::net::Outgoing;
+use crate::net::sink::Plain;
+use crate::net::{Arrival, Bind, Link, ReceiveEach};
 use oikaze_protocol::wire::Lane;
 use std::net::SocketAddr;
 
@@ -21,12 +20,12 @@ fn two_sockets() -> (UdpLink, [SocketAddr; 2], UdpLink) {
 fn a_quiet_socket_is_heard_beside_a_busy_one() {
     let (mut here, [busy, quiet], mut there) = two_sockets();
     let mut send = |to, head: &[u8]| {
-        assert_eq!(there.send(&[datagram(&to, Lane::Small, head)]).unwrap(), 1);
+        assert_eq!(there.send(&[Outgoing::new(&to, Lane::Small, head)]).unwrap(), 1);
     };
     let (mut heard, mut idle) = (0, 0);
-    for look in 1..=4000 {
+    for poll in 1..=4000 {
         send(busy, b"busy");
-        if look % 100 == 1 {
+        if poll % 100 == 1 {
             send(quiet, b"quiet");
         }
         let before = heard;
@@ -37,12 +36,8 @@ fn a_quiet_socket_is_heard_beside_a_busy_one() {
     // The kernel may deliver a few of them late, when the machine is loaded.
     assert!(
         heard >= 30 && idle < 1000,
-        "{heard} of 40, {idle} looks without a datagram of the busy one"
+        "{heard} of 40, {idle} polls without a datagram of the busy one"
     );
-}
-
-fn datagram<'a>(to: &'a SocketAddr, lane: Lane, head: &'a [u8]) -> Outgoing<'a> {
-    Outgoing { to, lane, mode: SendMode::Any, head, payload: &Gather::EMPTY, tag: &[] }
 }
 
 /// Small datagrams do not starve bulk, which has a port of its own.
@@ -53,12 +48,12 @@ fn bulk_is_heard_beside_small_datagrams_that_come_without_end() {
     };
     let (mut here, mut there) = (bind(), bind());
     let small = here.bound()[0];
-    let bulk = SocketAddr::new(small.ip(), here.bulk_port().unwrap());
+    let bulk = SocketAddr::new(small.ip(), here.properties().bulk_port.unwrap());
     let mut heard = 0;
-    for look in 1..=4000 {
-        assert_eq!(there.send(&[datagram(&small, Lane::Small, b"small")]).unwrap(), 1);
-        if look % 200 == 1 {
-            assert_eq!(there.send(&[datagram(&bulk, Lane::Bulk, b"bulk")]).unwrap(), 1);
+    for poll in 1..=4000 {
+        assert_eq!(there.send(&[Outgoing::new(&small, Lane::Small, b"small")]).unwrap(), 1);
+        if poll % 200 == 1 {
+            assert_eq!(there.send(&[Outgoing::new(&bulk, Lane::Bulk, b"bulk")]).unwrap(), 1);
         }
         here.receive(&mut |arrival| heard += usize::from(arrival.bytes == b"bulk")).unwrap();
     }
@@ -67,28 +62,28 @@ fn bulk_is_heard_beside_small_datagrams_that_come_without_end() {
 
 /// Anybody may send empty datagrams to the port, and a poll ends although they keep coming.
 #[test]
-fn a_look_ends_although_empty_datagrams_come() {
+fn a_poll_ends_although_empty_datagrams_come() {
     let mut here =
         UdpLink::bind(&Bind { addresses: vec![[127, 0, 0, 1].into()], ..Bind::default() }).unwrap();
-    let bulk = SocketAddr::new(here.bound()[0].ip(), here.bulk_port().unwrap());
+    let bulk = SocketAddr::new(here.bound()[0].ip(), here.properties().bulk_port.unwrap());
     let anybody = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     (0..2000).for_each(|_| assert_eq!(anybody.send_to(&[], bulk).unwrap(), 0));
-    let looks: Vec<usize> = (0..100).map(|_| here.receive(&mut |_| ()).unwrap()).collect();
-    let most = TAKEN_ALONE / COUNTED_LEAST + 2 * BUFFERS;
+    let polls: Vec<usize> = (0..100).map(|_| here.receive(&mut |_| ()).unwrap()).collect();
+    let most = BULK_POLL_BYTES / DATAGRAM_BYTES_MIN + 2 * BUFFERS;
     assert!(
-        looks.iter().all(|taken| *taken <= most) && looks.iter().sum::<usize>() > most,
-        "{looks:?}"
+        polls.iter().all(|taken| *taken <= most) && polls.iter().sum::<usize>() > most,
+        "{polls:?}"
     );
 }
 
 /// A repeated poll receives from the hot socket, and leaves the rest to a full poll.
 #[test]
-fn another_look_is_at_the_hot_socket_alone() {
+fn repeated_poll_is_of_the_hot_socket_alone() {
     let (mut here, [hot, quiet], mut there) = two_sockets();
-    assert_eq!(there.send(&[datagram(&hot, Lane::Small, b"hot")]).unwrap(), 1);
+    assert_eq!(there.send(&[Outgoing::new(&hot, Lane::Small, b"hot")]).unwrap(), 1);
     while here.receive(&mut |_| ()).unwrap() == 0 {}
     for to in [quiet, hot] {
-        assert_eq!(there.send(&[datagram(&to, Lane::Small, b"more")]).unwrap(), 1);
+        assert_eq!(there.send(&[Outgoing::new(&to, Lane::Small, b"more")]).unwrap(), 1);
     }
     let mut heard = 0;
     let mut take = |_: Arrival<'_>| heard += 1;

@@ -14,7 +14,7 @@ use super::super::{Arrival, Statistics};
 use super::socket::Socket;
 use crate::net::udp::address::Name;
 use crate::net::udp::recv::{
-    BUFFER_LEN, Burst, ControlRoom, Pool, Told, call, cut, is_cut_short, lead, told,
+    BUFFER_LEN, Burst, ControlRoom, ReceivePool, Told, call, cut, is_cut_short, lead, told,
 };
 use core::mem::MaybeUninit;
 use rustix::fd::AsFd;
@@ -29,7 +29,7 @@ const PIECES: usize = 1 + 2 * SLOTS;
 /// Offset in the pool of the copies of mismatched datagrams.
 const COPIES: usize = 4 * BUFFER_LEN;
 /// Maximum number of calls without a prediction after consecutive wrong ones.
-const PAUSE_MAX: u32 = 64;
+const PAUSE_CALLS_MAX: u32 = 64;
 
 /// Layout of a run of datagrams. In the pool everything but the payloads is contiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,27 +81,56 @@ pub(crate) enum Guess {
 
 /// Decides whether a prediction is worth trying.
 #[derive(Debug, Default)]
-pub(crate) struct Patience {
+pub(crate) struct PredictionBackoff {
+    /// Direct placement is switched off.
+    off: bool,
     /// Calls left without a prediction.
     pause: u32,
     /// Calls to skip after the next wrong prediction.
     next: u32,
 }
 
-impl Patience {
+impl PredictionBackoff {
+    pub(crate) fn new(off: bool) -> PredictionBackoff {
+        PredictionBackoff { off, ..PredictionBackoff::default() }
+    }
+
     /// Returns `true` if the next call may predict.
     pub(crate) fn allows(&mut self) -> bool {
         self.pause = self.pause.saturating_sub(1);
-        self.pause == 0
+        self.pause == 0 && !self.off
     }
 
     pub(crate) fn learn(&mut self, right: bool) {
-        self.next = if right { 0 } else { (2 * self.next).clamp(1, PAUSE_MAX) };
+        self.next = if right { 0 } else { (2 * self.next).clamp(1, PAUSE_CALLS_MAX) };
         self.pause = if right { 0 } else { self.next + 1 };
     }
 }
 
-impl Pool {
+impl ReceivePool {
+    /// Makes one call for bulk, directly into the places that the sink predicts if that is likely
+    /// to be right. Hands each datagram on.
+    pub(crate) fn receive_bulk(
+        &mut self,
+        socket: &Socket,
+        statistics: &mut Statistics,
+        sink: &mut dyn Sink,
+    ) -> io::Result<(Burst, Guess)> {
+        let may_predict = !socket.busy && self.prediction.allows();
+        let Some(predicted) = may_predict.then(|| sink.predict()).flatten() else {
+            let mut take = |arrival: Arrival<'_>| sink.take(arrival);
+            let burst = self.receive(socket, socket.busy, statistics, &mut take)?;
+            return Ok((burst, Guess::Untried));
+        };
+        let (burst, guess) = self.receive_predicted(socket, predicted, statistics, sink)?;
+        match guess {
+            Guess::Untried => {}
+            Guess::Wrong => self.prediction.learn(false),
+            Guess::Right(_) => self.prediction.learn(true),
+        }
+        Ok((burst, guess))
+    }
+
     /// Makes one call for one buffer, hands each datagram on, and returns whether the prediction
     /// was right.
     pub(crate) fn receive_predicted(

@@ -4,7 +4,7 @@
 use super::super::{Bind, UdpLink};
 use super::*;
 use crate::memory::{Region, RegionTable};
-use crate::net::{Fault, FaultSettings, Link, Outgoing};
+use crate::net::{Fault, FaultSettings, Link, Outgoing, ReceiveEach};
 use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::Segment;
 use oikaze_protocol::wire::Lane;
@@ -96,9 +96,9 @@ fn exchange(
     taker: &mut Taker,
     datagrams: &[Vec<u8>],
 ) {
-    let to = SocketAddr::new(HERE, receiver.bulk_port().unwrap());
-    let out = |bytes| Outgoing::new(&to, Lane::Bulk, bytes);
-    let batch: Vec<Outgoing<'_>> = datagrams.iter().map(|bytes| out(bytes)).collect();
+    let to = SocketAddr::new(HERE, receiver.properties().bulk_port.unwrap());
+    let batch: Vec<Outgoing<'_>> =
+        datagrams.iter().map(|bytes| Outgoing::new(&to, Lane::Bulk, bytes)).collect();
     assert_eq!(sender.send(&batch).unwrap(), batch.len());
     let (before, deadline) = (taker.came.len(), Instant::now() + Duration::from_secs(20));
     while taker.came.len() < before + datagrams.len() {
@@ -168,9 +168,16 @@ fn bulk_that_keeps_coming_as_predicted_gets_a_socket_of_its_own() {
             &[datagram(0, HEAD + 1366 + TAG), datagram(1, HEAD + 1366 + TAG)],
         );
     }
-    let from = SocketAddr::new(HERE, sender.bulk_port().unwrap());
+    let from = SocketAddr::new(HERE, sender.properties().bulk_port.unwrap());
     assert_eq!(
-        receiver.connected.bulk.sockets.iter().map(|connected| connected.to).collect::<Vec<_>>(),
+        receiver
+            .sockets
+            .connected
+            .bulk
+            .sockets
+            .iter()
+            .map(|connected| connected.to)
+            .collect::<Vec<_>>(),
         [from]
     );
     assert!(receiver.statistics().in_place > 0);
@@ -209,10 +216,11 @@ fn several_peers_that_send_bulk_are_heard_in_turn() {
             );
         }
     }
-    assert_eq!(receiver.connected.bulk.sockets.len(), senders.len());
-    let to = SocketAddr::new(HERE, receiver.bulk_port().unwrap());
-    let mut unheard =
-        senders.each_ref().map(|sender| (SocketAddr::new(HERE, sender.bulk_port().unwrap()), 0));
+    assert_eq!(receiver.sockets.connected.bulk.sockets.len(), senders.len());
+    let to = SocketAddr::new(HERE, receiver.properties().bulk_port.unwrap());
+    let mut unheard = senders
+        .each_ref()
+        .map(|sender| (SocketAddr::new(HERE, sender.properties().bulk_port.unwrap()), 0));
     for look in 0..1000 {
         for sender in &mut senders {
             let bulk = Outgoing::new(&to, Lane::Bulk, &[7; 100]);
@@ -277,7 +285,7 @@ fn whatever_comes() {
         if random(3) == 0 {
             datagrams.push(datagram(count as u8, 1 + random(len)));
         }
-        receiver.patience = Patience::default();
+        receiver.pool.prediction = PredictionBackoff::default();
         exchange(&mut sender, &mut receiver, &mut taker, &datagrams);
         scattered += taker.scattered;
         assert_eq!(receiver.statistics().truncated, 0, "{round}");
@@ -287,19 +295,19 @@ fn whatever_comes() {
 
 /// A wrong prediction costs a copy, so after some of them few predictions are made.
 #[test]
-fn wrong_guesses_teach_patience() {
-    let mut patience = Patience::default();
+fn predictions_are_rare_after_wrong_ones() {
+    let mut backoff = PredictionBackoff::default();
     let mut made = 0;
     for _ in 0..1000 {
-        if patience.allows() {
+        if backoff.allows() {
             made += 1;
-            patience.learn(false);
+            backoff.learn(false);
         }
     }
     assert!((10..40).contains(&made), "{made}");
-    while !patience.allows() {}
-    patience.learn(true);
-    assert!((0..100).all(|_| patience.allows()));
+    while !backoff.allows() {}
+    backoff.learn(true);
+    assert!((0..100).all(|_| backoff.allows()));
 }
 
 #[test]
@@ -329,7 +337,7 @@ fn where_a_place_cannot_be_written_to_few_datagrams_are_lost() {
         Taker::of(Region::of_file(file.as_fd(), 0, 1 << 20, true).unwrap(), 1366, 2 * 1366);
     file.set_len(0).unwrap();
     let (mut sender, mut receiver) = (link(), link());
-    let to = SocketAddr::new(HERE, receiver.bulk_port().unwrap());
+    let to = SocketAddr::new(HERE, receiver.properties().bulk_port.unwrap());
     let sent = datagram(0, HEAD + 1366 + TAG);
     for round in 0..100 {
         let one = Outgoing::new(&to, Lane::Bulk, &sent);

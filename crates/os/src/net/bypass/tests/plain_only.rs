@@ -1,96 +1,62 @@
-//! Fast paths that deliver nothing: the link's decisions, a connected socket that is deaf, and a
-//! tcx program that takes datagrams and delivers none.
+//! Fast paths that deliver nothing: a connected socket that is deaf, and a tcx program that takes
+//! datagrams and delivers none.
 
-use super::super::cable::{Cable, cable, in_a_thread};
-use super::*;
-use crate::net::{Bind, Link, Offload, Outgoing};
+use super::veth::{Cable, cable, in_a_thread};
+use crate::features::Without;
+use crate::net::Outgoing;
+use crate::net::bypass::SocketLink;
+use crate::net::stack::{LinkStack, open_stack};
+use crate::net::udp::plain_only::{REOPEN_TIME, SILENCES_MAX};
+use crate::net::udp::socket::Socket;
+use crate::net::{Bind, Link, Offload, ReceiveEach};
 use crate::testing::skipped;
 use core::mem::size_of;
 use oikaze_protocol::wire::Lane;
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
-
-fn peer(port: u16) -> SocketAddr {
-    ([10, 0, 0, 1], port).into()
-}
-
-/// One silence that the link's own socket ends.
-fn round(doubts: &mut Doubts, now: &mut Instant) -> bool {
-    doubts.unheard(peer(1));
-    assert!(doubts.closes(peer(1)) && doubts.close_early(*now) && !doubts.closes(peer(2)));
-    let given_up = doubts.heard_plain(peer(1), *now);
-    assert!(!doubts.heard_plain(peer(1), *now), "what comes at once ends the same silence");
-    *now += REOPEN_TIME;
-    assert_eq!(doubts.close_early(*now), given_up);
-    given_up
-}
-
-/// WIND-8.13.
-#[test]
-fn peer_heard_by_the_plain_socket_only_is_received_so() {
-    let (mut doubts, mut now) = (Doubts::default(), Instant::now());
-    let rounds: Vec<bool> = (0..ROUNDS).map(|_| round(&mut doubts, &mut now)).collect();
-    assert_eq!(rounds, [false, false, true]);
-    doubts.heard_fast(peer(1));
-    doubts.unheard(peer(1));
-    assert!(doubts.closes(peer(1)) && !doubts.heard_plain(peer(1), now), "for good, and told once");
-}
-
-/// WIND-8.13: a peer that was silent for a reason of its own is heard by a fast path later.
-#[test]
-fn silences_that_a_fast_path_outlives_do_not_add_up() {
-    let (mut doubts, mut now) = (Doubts::default(), Instant::now());
-    for _ in 0..5 * ROUNDS {
-        assert!(!round(&mut doubts, &mut now));
-        doubts.heard_fast(peer(1));
-        assert!(doubts.is_empty());
-        assert!(!round(&mut doubts, &mut now));
-        // Silences of a peer that has no fast path now do not add up either.
-        assert!(!doubts.heard_plain(peer(1), now));
-        assert!(doubts.is_empty());
-    }
-}
+use std::time::{Duration, Instant};
 
 /// Longer than a datagram takes on loopback or a veth pair on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const ARRIVAL_TIME_MAX: Duration = Duration::from_secs(20);
 
-fn say(from: &mut UdpLink, to: SocketAddr) {
+fn say(from: &mut LinkStack, to: SocketAddr) {
     let one = Outgoing::new(&to, Lane::Small, b"here I am");
     assert_eq!(from.send(&[one]).unwrap(), 1);
 }
 
-fn hears(link: &mut UdpLink) {
+fn hears(link: &mut LinkStack) {
     let begun = Instant::now();
     while link.receive(&mut |_| ()).unwrap() == 0 {
-        assert!(begun.elapsed() < PATIENCE, "it never came");
+        assert!(begun.elapsed() < ARRIVAL_TIME_MAX, "it never came");
     }
 }
 
 /// Polls often enough to poll idle sockets several times.
-fn hears_nothing(link: &mut UdpLink) {
+fn hears_nothing(link: &mut LinkStack) {
     (0..1000).for_each(|_| assert_eq!(link.receive(&mut |_| ()).unwrap(), 0));
 }
 
 /// A silence: the peer sends by a fast path that delivers nothing. The engine finds the peer
 /// silent, asks, and the answer comes. Then the fast paths are open again.
-fn silence(link: &mut UdpLink, peer: &mut UdpLink, [here, there]: [SocketAddr; 2]) {
+fn silence(link: &mut LinkStack, peer: &mut LinkStack, [here, there]: [SocketAddr; 2]) {
     say(peer, here);
     hears_nothing(link);
     link.unheard(there);
     say(peer, here);
     hears(link);
-    link.doubts.close_early(Instant::now() + REOPEN_TIME);
+    link.udp().plain_only.contains_any(Instant::now() + REOPEN_TIME);
     assert_eq!(link.receive(&mut |_| ()).unwrap(), 0);
 }
 
 /// Number of notices of the link about fast paths.
-fn told(link: &mut UdpLink) -> usize {
+fn told(link: &mut LinkStack) -> usize {
     std::iter::from_fn(|| link.notice())
         .filter(|notice| notice.contains("heard by the plain socket only"))
         .count()
 }
 
 /// Attaches a classic BPF program that drops everything that comes to the socket.
-fn deafen(socket: &super::super::Socket) {
+fn deafen(socket: &Socket) {
     let drop_all =
         [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }];
     let program = libc::sock_fprog { len: 1, filter: drop_all.as_ptr().cast_mut() };
@@ -109,29 +75,36 @@ fn deafen(socket: &super::super::Socket) {
 
 /// Sends often enough that the peer gets a connected socket, if it may have one.
 fn connected<'l>(
-    link: &'l mut UdpLink,
-    peer: &mut UdpLink,
+    link: &'l mut LinkStack,
+    peer: &mut LinkStack,
     there: SocketAddr,
-) -> Option<&'l super::super::Socket> {
+) -> Option<&'l Socket> {
     for _ in 0..200 {
         say(link, there);
         hears(peer);
     }
-    link.connected.small.sockets.iter().find(|one| one.to == there).map(|one| &one.socket)
+    link.udp()
+        .sockets
+        .connected
+        .small
+        .sockets
+        .iter()
+        .find(|one| one.to == there)
+        .map(|one| &one.socket)
 }
 
 /// WIND-8.13.
 #[test]
 fn peer_whose_connected_socket_gets_nothing_is_heard_without_it() {
-    let without = crate::features::Without::parse("early").unwrap();
+    let without = Without::parse("early").unwrap();
     let open = || {
-        UdpLink::bind(&Bind { addresses: vec![[127, 0, 0, 1].into()], without, ..Bind::default() })
+        open_stack(&Bind { addresses: vec![[127, 0, 0, 1].into()], without, ..Bind::default() })
             .unwrap()
     };
     let (mut link, mut peer) = (open(), open());
-    let ends = [link.bound()[0], peer.bound()[0]];
+    let ends = [link.udp().bound()[0], peer.udp().bound()[0]];
     let mut forked = Vec::new();
-    for round in 0..usize::from(ROUNDS) {
+    for round in 0..usize::from(SILENCES_MAX) {
         assert_eq!(told(&mut link), 0, "round {round}");
         let own = connected(&mut link, &mut peer, ends[1]).unwrap();
         deafen(own);
@@ -145,13 +118,13 @@ fn peer_whose_connected_socket_gets_nothing_is_heard_without_it() {
     hears(&mut link);
     // A peer that is silent for a reason of its own keeps its socket.
     let mut other = open();
-    let there = other.bound()[0];
-    for _ in 0..2 * ROUNDS {
+    let there = other.udp().bound()[0];
+    for _ in 0..2 * SILENCES_MAX {
         assert!(connected(&mut link, &mut other, there).is_some());
         link.unheard(there);
         say(&mut other, ends[0]);
         hears(&mut link);
-        link.doubts.close_early(Instant::now() + REOPEN_TIME);
+        link.udp().plain_only.contains_any(Instant::now() + REOPEN_TIME);
         assert!(connected(&mut link, &mut other, there).is_some());
         say(&mut other, ends[0]);
         hears(&mut link);
@@ -176,10 +149,10 @@ fn peer_whose_datagrams_a_program_takes_and_nobody_gets_is_heard_without_it() {
         hears(&mut link.1);
         let early = link.1.statistics().early;
         assert_eq!(early, 1);
-        link.1.early.as_mut().unwrap().read_another_ring();
-        for round in 0..ROUNDS {
+        link.1.receiver_mut().read_another_ring();
+        for round in 0..SILENCES_MAX {
             assert_eq!(told(&mut link.1), 0, "round {round}");
-            assert!(link.1.early.as_ref().unwrap().is_open());
+            assert!(link.1.receiver_mut().is_open());
             silence(&mut link.1, &mut peer.1, ends);
         }
         assert_eq!((told(&mut link.1), link.1.statistics().receive_paths_avoided), (1, 1));
@@ -190,6 +163,6 @@ fn peer_whose_datagrams_a_program_takes_and_nobody_gets_is_heard_without_it() {
             say(&mut peer.1, ends[0]);
             hears(&mut link.1);
         }
-        assert!(!link.1.early.as_ref().unwrap().is_open());
+        assert!(!link.1.receiver_mut().is_open());
     });
 }

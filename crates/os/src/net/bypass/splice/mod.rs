@@ -1,0 +1,167 @@
+//! A link that sends bulk without a copy where that pays, and leaves the rest to the link that it
+//! wraps.
+
+mod pipe;
+#[cfg(test)]
+pub(in crate::net) mod tests;
+
+use super::SocketLink;
+use super::tcx::ReceivedRoute;
+use crate::net::udp::UdpLink;
+use crate::net::udp::send::{Sent, run_length};
+use crate::net::{Bind, Link, Offload, Outgoing, PayloadForm, Statistics};
+use core::ops::ControlFlow;
+use oikaze_protocol::wire::Lane;
+use pipe::{SplicePipe, Spliced, is_whole_pages, spliceable};
+use std::io;
+use std::net::SocketAddr;
+
+/// Wraps a link. Whole pages for peers with a connected socket are spliced.
+#[derive(Debug)]
+pub(crate) struct Splice<L> {
+    inner: L,
+    /// `None` if splicing is switched off or does not work here.
+    pipe: Option<SplicePipe>,
+    /// State of splicing without a pipe.
+    state: Offload,
+}
+
+/// Outcome for the first datagrams of a batch.
+enum Step {
+    /// So many are done with.
+    Done(usize),
+    /// There is no room now.
+    NoRoom,
+    /// They have to be copied.
+    Copy,
+}
+
+impl<L: SocketLink> Splice<L> {
+    /// Returns the pipe, if it is in use.
+    #[cfg(test)]
+    fn pipe(&self) -> Option<&SplicePipe> {
+        self.pipe.as_ref()
+    }
+
+    /// Wraps `inner`. Nothing is spliced without `UDP_SEGMENT` and connected sockets.
+    pub(crate) fn open(inner: L, ask: &Bind) -> Splice<L> {
+        let off = ask.without.splice || ask.without.gso || ask.without.connect;
+        let pipe = if off { None } else { SplicePipe::open().ok() };
+        let state = Offload::of(off, pipe.is_some());
+        Splice { inner, pipe, state }
+    }
+
+    fn state(&self) -> Offload {
+        self.pipe.as_ref().map_or(self.state, SplicePipe::state)
+    }
+
+    /// Splices the first datagrams of a run, if they are suitable.
+    fn splice(&mut self, run: &[Outgoing<'_>]) -> io::Result<Step> {
+        let Splice { inner, pipe: Some(pipe), .. } = self else { return Ok(Step::Copy) };
+        let (Some(first), Some(run)) = (run.first(), spliceable(run)) else {
+            return Ok(Step::Copy);
+        };
+        let udp = inner.udp();
+        if !udp.is_cut_for(*first.to) {
+            return Ok(Step::Copy);
+        }
+        let Some(peer) = udp.sockets.of_peer(*first.to, first.lane) else {
+            return Ok(Step::Copy);
+        };
+        let copied = match pipe.send(peer.socket, run) {
+            Spliced::Unfit => return Ok(Step::Copy),
+            Spliced::Refused => run,
+            // Either the path or the network's limit of pieces. The first datagram alone tells
+            // which.
+            Spliced::Sent(Sent::TooBig) => run.get(..1).unwrap_or_default(),
+            Spliced::Sent(sent) => {
+                peer.count_call();
+                return Ok(match udp.settle(run, sent)? {
+                    ControlFlow::Continue(done) => Step::Done(done),
+                    ControlFlow::Break(()) => Step::NoRoom,
+                });
+            }
+        };
+        let before = udp.statistics.datagrams_out;
+        let done = inner.send(copied)?;
+        let udp = inner.udp();
+        let accepted = udp.statistics.datagrams_out - before == copied.len() as u64;
+        if accepted && udp.is_cut_for(*first.to) {
+            // The datagrams were not the cause of the refusal.
+            pipe.refused();
+        }
+        Ok(if done == 0 { Step::NoRoom } else { Step::Done(done) })
+    }
+
+    /// Number of first datagrams that are copied whatever their payloads are: whole runs, up to one
+    /// that begins with whole pages.
+    fn copied_len(batch: &[Outgoing<'_>]) -> usize {
+        let mut len = 0;
+        while let Some(rest) = batch.get(len..)
+            && let Some(first) = rest.first()
+            && !is_whole_pages(first)
+        {
+            len += run_length(rest, true);
+        }
+        len
+    }
+}
+
+impl<L: SocketLink> Link for Splice<L> {
+    fn send(&mut self, batch: &[Outgoing<'_>]) -> io::Result<usize> {
+        let is_bulk = batch.first().is_some_and(|first| first.lane == Lane::Bulk);
+        if !is_bulk || self.state() != Offload::On {
+            return self.inner.send(batch);
+        }
+        let mut done = 0;
+        while let Some(rest) = batch.get(done..).filter(|rest| !rest.is_empty()) {
+            let mut copied = Self::copied_len(rest);
+            if copied == 0 {
+                let run = rest.get(..run_length(rest, true)).unwrap_or_default();
+                match self.splice(run)? {
+                    Step::Done(more) => {
+                        done += more;
+                        continue;
+                    }
+                    Step::NoRoom => break,
+                    Step::Copy => copied = run.len(),
+                }
+            }
+            let sent = self.inner.send(rest.get(..copied).unwrap_or_default())?;
+            done += sent;
+            if sent < copied {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Whole pages are preferred if the peer has a connected socket, or may get one.
+    fn prefers(&mut self, to: SocketAddr, form: PayloadForm) -> bool {
+        match form {
+            PayloadForm::WholePages => {
+                self.state() == Offload::On
+                    && self.inner.udp().sockets.connected.bulk.may_have(to.ip())
+            }
+            PayloadForm::Contiguous(_) => self.inner.prefers(to, form),
+        }
+    }
+
+    fn statistics(&self) -> Statistics {
+        let spliced = self.pipe.as_ref().map_or(0, SplicePipe::sent);
+        Statistics { spliced, splice: self.state(), ..self.inner.statistics() }
+    }
+
+    forward_link!(self => (self.inner): receive_into receive_again local_addresses properties watch
+        next_wakeup poll_too_big unheard notice);
+}
+
+impl<L: SocketLink> SocketLink for Splice<L> {
+    fn udp(&mut self) -> &mut UdpLink {
+        self.inner.udp()
+    }
+
+    fn heard_by_route(&mut self, peer: SocketAddr, route: &ReceivedRoute) {
+        self.inner.heard_by_route(peer, route);
+    }
+}

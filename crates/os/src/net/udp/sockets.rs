@@ -1,0 +1,102 @@
+//! Sockets of a link, and which of them reaches a peer.
+
+use super::connected::{ConnectedSet, PeerSocket};
+use super::socket::Socket;
+use oikaze_protocol::wind::PerLane;
+use oikaze_protocol::wire::Lane;
+use std::net::{IpAddr, SocketAddr};
+
+/// Sockets of a link. Without own sockets for bulk, bulk goes through the small ones.
+#[derive(Debug)]
+pub(in crate::net) struct Sockets {
+    /// The link's own sockets, one for each address and lane. Bulk may have none.
+    pub(in crate::net) own: PerLane<Vec<Socket>>,
+    /// Sockets connected to single peers, on either port.
+    pub(in crate::net) connected: PerLane<ConnectedSet>,
+}
+
+/// Socket to send from.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Route {
+    /// The peer's connected socket for this lane.
+    Connected(Lane, usize),
+    /// The link's own socket for this lane.
+    Own(Lane, usize),
+    /// None: the link has no address of the peer's family.
+    None,
+}
+
+impl Sockets {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Socket> {
+        let connected = self.connected.both().into_iter().flat_map(|set| &set.sockets);
+        let own = self.own.both().into_iter().flatten();
+        connected.map(|connected| &connected.socket).chain(own)
+    }
+
+    /// Returns the lane whose sockets carry this lane.
+    pub(in crate::net) fn lane_of(&self, lane: Lane) -> Lane {
+        if self.own.bulk.is_empty() { Lane::Small } else { lane }
+    }
+
+    /// Returns `true` if a datagram to this local address comes to a small socket.
+    pub(in crate::net) fn serves(&self, ip: IpAddr) -> bool {
+        self.own.small.iter().any(|socket| socket.serves(ip))
+    }
+
+    /// Returns the peer's connected socket for a lane, if it has one.
+    pub(in crate::net) fn of_peer(
+        &mut self,
+        peer: SocketAddr,
+        lane: Lane,
+    ) -> Option<PeerSocket<'_>> {
+        let lane = self.lane_of(lane);
+        self.connected[lane].of_peer(peer)
+    }
+
+    /// Returns the number of a lane's sockets.
+    pub(super) fn count(&self, lane: Lane) -> usize {
+        self.connected[lane].sockets.len() + self.own[lane].len()
+    }
+
+    /// Returns a lane's socket with this index: the connected ones come first, then the link's own.
+    pub(super) fn get_mut(&mut self, lane: Lane, index: usize) -> Option<&mut Socket> {
+        let connected = &mut self.connected[lane].sockets;
+        match index.checked_sub(connected.len()) {
+            None => connected.get_mut(index).map(|connected| &mut connected.socket),
+            Some(index) => self.own[lane].get_mut(index),
+        }
+    }
+
+    /// Polls at which a lane's sockets had something last, in the order of their indices.
+    pub(super) fn last_polls(&self, lane: Lane) -> impl Iterator<Item = usize> {
+        let connected = self.connected[lane].sockets.iter().map(|one| one.socket.came);
+        connected.chain(self.own[lane].iter().map(|own| own.came))
+    }
+
+    /// Returns the link's own socket that reaches this peer.
+    pub(super) fn own_route(&self, to: SocketAddr, lane: Lane) -> Route {
+        reaching(&self.own[lane], to).map_or(Route::None, |own| Route::Own(lane, own))
+    }
+
+    pub(super) fn at_route(&mut self, route: Route) -> Option<&mut Socket> {
+        match route {
+            Route::Connected(lane, index) => {
+                self.connected[lane].sockets.get_mut(index).map(|connected| &mut connected.socket)
+            }
+            Route::Own(lane, index) => self.own[lane].get_mut(index),
+            Route::None => None,
+        }
+    }
+}
+
+/// Chooses the socket to send from, of several that differ by address: one of the peer's family, on
+/// loopback if the peer is.
+pub(super) fn reaching(sockets: &[Socket], to: SocketAddr) -> Option<usize> {
+    let fits = |socket: &Socket| socket.both || socket.local.is_ipv4() == to.is_ipv4();
+    let best = |socket: &Socket| {
+        fits(socket)
+            && (socket.local.ip().is_unspecified()
+                || socket.local.ip().is_loopback() == to.ip().is_loopback())
+    };
+    sockets.iter().position(best).or_else(|| sockets.iter().position(fits))
+}
