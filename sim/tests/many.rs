@@ -34,7 +34,9 @@ fn settings() -> Settings {
 fn connected(peers: u32, settings: Settings) -> Crowd {
     let mut crowd = Crowd::new(7, peers, settings).unwrap();
     let soon = crowd.now + Duration::from_secs(5);
-    crowd.run_until(soon, |crowd| (1..=peers).all(|rank| crowd.hub.is_connected(rank))).unwrap();
+    crowd
+        .run_until(soon, |crowd| (1..=peers).all(|rank| crowd.hub.peers().is_connected(rank)))
+        .unwrap();
     crowd.pass(Duration::from_millis(50)).unwrap();
     crowd
 }
@@ -66,7 +68,7 @@ fn until_done(crowd: &mut Crowd, all: &[Arc<Completion>]) {
 /// Read what has arrived, as a user would.
 fn read(crowd: &mut Crowd) -> u64 {
     let mut count = 0;
-    while let Some(arrived) = crowd.hub.take_arrived() {
+    while let Some(arrived) = crowd.hub.inbox().take_arrived() {
         count += 1;
         crowd.ask(Request::Consumed {
             from: arrived.from,

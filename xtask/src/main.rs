@@ -1,9 +1,10 @@
-//! Chores: `cargo xtask test | soak | fuzz | miri | clauses | prose | bench`.
+//! Chores: `cargo xtask test | soak | fuzz | miri | clauses | prose | imports | bench`.
 #![forbid(unsafe_code)]
 
 mod clauses;
 mod command;
 mod fuzz;
+mod imports;
 mod miri;
 mod prose;
 mod soak;
@@ -39,6 +40,8 @@ enum Chore {
     Clauses,
     /// Check words, openers, width and length of prose, and commit subjects.
     Prose,
+    /// Check that no module of the engine imports in a circle.
+    Imports,
     /// Measure Oikaze beside its peers: `cargo xtask bench wind [--quick] [--json FILE]`.
     Bench {
         /// Bench to run, and its options; see `--help`.
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Chore::Miri => miri::run(),
         Chore::Clauses => clauses::run(),
         Chore::Prose => prose::run(),
+        Chore::Imports => imports::run(),
         Chore::Bench { arguments } => bench(&arguments),
     };
     match result {

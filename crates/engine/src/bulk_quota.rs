@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Knowledge about small messages.
 #[derive(Default)]
-pub(crate) struct Priority {
+pub(crate) struct BulkQuota {
     /// When one was delivered last.
     latest: Time,
     /// One was since bulk was asked for.
@@ -49,7 +49,7 @@ impl Pace {
     }
 }
 
-impl Priority {
+impl BulkQuota {
     /// A small message was delivered.
     pub fn small_came(&mut self, now: Time) {
         (self.latest, self.came) = (now, true);
@@ -87,24 +87,24 @@ mod tests {
     /// not.
     #[test]
     fn among_small_messages_bulk_goes_for_a_limited_time() {
-        let mut priority = Priority::default();
+        let mut quota = BulkQuota::default();
         let mut now = Time(5);
-        let mut shares = |priority: &mut Priority, nanoseconds: u64| {
+        let mut shares = |quota: &mut BulkQuota, nanoseconds: u64| {
             for turn in 0..200 {
-                priority.small_came(now);
-                let share = match priority.bulk_share(now) {
-                    0 => priority.bulk_share(now),
+                quota.small_came(now);
+                let share = match quota.bulk_share(now) {
+                    0 => quota.bulk_share(now),
                     share => share,
                 };
-                priority.bulk_went(share);
+                quota.bulk_went(share);
                 // Now and then something takes its time that is not bulk.
                 let lost = if turn % 7 == 0 { 80_000 } else { 0 };
                 now += Duration::from_nanos(5_000 + lost + share as u64 * nanoseconds / 1000);
             }
-            priority.bulk_share(now).max(priority.bulk_share(now))
+            quota.bulk_share(now).max(quota.bulk_share(now))
         };
         let [fast, slow, between, again] =
-            [200, 1500, 700, 200].map(|cost| shares(&mut priority, cost));
+            [200, 1500, 700, 200].map(|cost| shares(&mut quota, cost));
         assert_eq!(
             (fast, slow, again),
             (BULK_AMONG_SMALL_MAX, BULK_AMONG_SMALL, BULK_AMONG_SMALL_MAX)
@@ -114,36 +114,36 @@ mod tests {
 
     #[test]
     fn a_turn_that_seems_to_have_taken_no_time_says_nothing_of_the_machine() {
-        let mut priority = Priority::default();
+        let mut quota = BulkQuota::default();
         let mut now = Time(1_000_000);
         for turn in 0..20 {
-            priority.small_came(now);
-            priority.bulk_share(now);
-            priority.bulk_went(BULK_AMONG_SMALL);
+            quota.small_came(now);
+            quota.bulk_share(now);
+            quota.bulk_went(BULK_AMONG_SMALL);
             if turn == 9 {
-                priority.bulk_share(Time(now.0 - 100));
-                priority.bulk_went(BULK_AMONG_SMALL);
+                quota.bulk_share(Time(now.0 - 100));
+                quota.bulk_went(BULK_AMONG_SMALL);
             }
             now += Duration::from_micros(80);
         }
-        priority.small_came(now);
-        assert_eq!(priority.bulk_share(now).max(priority.bulk_share(now)), BULK_AMONG_SMALL);
+        quota.small_came(now);
+        assert_eq!(quota.bulk_share(now).max(quota.bulk_share(now)), BULK_AMONG_SMALL);
     }
 
     #[test]
     fn bulk_gives_way_to_small_messages_and_is_not_stopped_by_them() {
-        let mut priority = Priority::default();
+        let mut quota = BulkQuota::default();
         let mut now = Time(5);
-        assert_eq!(priority.bulk_share(now), BULK_A_TURN);
+        assert_eq!(quota.bulk_share(now), BULK_A_TURN);
         for _ in 0..3 {
-            priority.small_came(now);
-            assert_eq!(priority.bulk_share(now), 0);
-            priority.small_came(now);
-            assert_eq!(priority.bulk_share(now), BULK_AMONG_SMALL);
+            quota.small_came(now);
+            assert_eq!(quota.bulk_share(now), 0);
+            quota.small_came(now);
+            assert_eq!(quota.bulk_share(now), BULK_AMONG_SMALL);
         }
         now += SMALL_LATELY - core::time::Duration::from_nanos(1);
-        assert_eq!(priority.bulk_share(now), BULK_AMONG_SMALL);
+        assert_eq!(quota.bulk_share(now), BULK_AMONG_SMALL);
         now += SMALL_LATELY;
-        assert_eq!(priority.bulk_share(now), BULK_A_TURN);
+        assert_eq!(quota.bulk_share(now), BULK_A_TURN);
     }
 }

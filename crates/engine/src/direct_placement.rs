@@ -1,60 +1,65 @@
 //! Direct placement: predicts which bulk datagrams come next, so that the kernel copies them
 //! straight to their destination (MEM-3.7).
 
-use super::ingress::Ingress;
+use crate::layers::Layers;
+use crate::peers::Peers;
 use oikaze_os::net::{Predicted, Scattered};
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{BULK_FRAME_LEN, DATAGRAM_MAX, HEADER_LEN};
 use oikaze_protocol::wind::Expected;
-use oikaze_protocol::wire::{Seal, View};
+use oikaze_protocol::wire::View;
 
 /// State from which the next fragment is predicted.
 #[derive(Debug, Default)]
-pub(super) struct DirectPlacement {
+pub(crate) struct DirectPlacement {
     /// Sender of the latest fragment.
     pub peer: Option<Rank>,
     /// Latest prediction that the link was given.
     told: Option<(Rank, Expected)>,
 }
 
-impl<P: Pages> Ingress<'_, P> {
-    /// Returns where the next bytes of the message that bulk came for last belong, as many as one
-    /// call brings: admitted, permitted, and not yet here.
-    pub(super) fn guess(&mut self) -> Option<Predicted> {
-        let rank = self.direct_placement.peer?;
-        let expected = self.peers.get(rank)?.connection.expected(DATAGRAM_MAX)?;
+impl DirectPlacement {
+    /// Predicts where the next bytes of the message for which bulk came last belong, as many as one
+    /// call brings: admitted, permitted, and not yet here. A tag has `tag` bytes.
+    pub fn predict<P>(
+        &mut self,
+        peers: &Peers,
+        layers: &mut Layers<P>,
+        tag: usize,
+    ) -> Option<Predicted> {
+        let rank = self.peer?;
+        let expected = peers.get(rank)?.connection.expected(DATAGRAM_MAX)?;
         let Expected { message, offset, .. } = expected;
-        let segment = self.rma.place_of(rank, message, offset, expected.bytes(), self.memory)?;
-        let place = self.memory.scatter(segment)?;
-        self.direct_placement.told = Some((rank, expected));
+        let len = expected.bytes();
+        let segment = layers.rma.place_of(rank, message, offset, len, &layers.memory)?;
+        let place = layers.memory.scatter(segment)?;
+        self.told = Some((rank, expected));
         Some(Predicted {
             head: HEADER_LEN + BULK_FRAME_LEN + expected.opening,
             payload: expected.piece,
-            tag: self.checksum.len(),
+            tag,
             place,
         })
     }
 
-    /// From that peer, the fragment that was expected at this place, and nothing else? Whether it
-    /// is true is for its seal to say.
-    pub(super) fn is_as_told(&mut self, index: usize, scattered: &Scattered<'_>) -> bool {
-        let Some((rank, expected)) = self.direct_placement.told else { return false };
+    /// Returns `true` if the datagram is the fragment that was expected at this place, from that
+    /// peer, and nothing else. Its seal is verified later.
+    pub fn confirm(&self, peers: &mut Peers, index: usize, scattered: &Scattered<'_>) -> bool {
+        let Some((rank, expected)) = self.told else { return false };
         let Scattered { from, head, payload, tag, .. } = *scattered;
         View::parse_parts(head, payload, tag).is_ok_and(|view| {
             // What the kernel has joined has one sender.
             expected.is(index, &view)
-                && self.peers.of_connection(view.header().connection) == Some(rank)
-                && (index > 0
-                    || self.peers.get(rank).is_some_and(|peer| peer.path_of(from).is_some()))
+                && peers.of_connection(view.header().connection) == Some(rank)
+                && (index > 0 || peers.get(rank).is_some_and(|peer| peer.path_of(from).is_some()))
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{Node, open, pair, step};
-    use super::super::{Request, Value};
+    use crate::tests::{Node, open, pair, step};
+    use crate::{Request, Value};
     use oikaze_os::memory::{Region, Registered};
     use oikaze_protocol::rma::Rights;
     use oikaze_protocol::time::Time;

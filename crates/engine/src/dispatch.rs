@@ -1,26 +1,17 @@
 //! Dispatch: passes each message from Wind to remote memory or to coherence, by the first byte of
 //! its head.
 
-use super::buffer_pool::BufferPool;
-use oikaze_os::memory::RegionTable;
+use crate::layers::Layers;
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::{Coherence, Pages};
-use oikaze_protocol::rma::{self, MessageKind, Rma};
+use oikaze_protocol::coherence::Pages;
+use oikaze_protocol::rma::{self, MessageKind};
 use oikaze_protocol::wind::{Admission, Class, Delivered, Handler, Refusal};
 
-pub(super) struct Dispatch<'a, P> {
-    pub rma: &'a mut Rma,
-    pub coherence: &'a mut Coherence,
-    pub memory: &'a mut RegionTable,
-    pub pages: &'a mut P,
-    pub buffer_pool: &'a BufferPool,
-}
-
-impl<P: Pages> Handler for Dispatch<'_, P> {
+impl<P: Pages> Handler for Layers<P> {
     fn admit(&mut self, from: Rank, number: u64, class: Class, head: &[u8], len: u64) -> Admission {
         match rma::kind(head) {
             MessageKind::Coherence => self.coherence.admit(from, number, head, len),
-            _ => self.rma.admit(from, number, class, head, len, self.memory),
+            _ => self.rma.admit(from, number, class, head, len, &mut self.memory),
         }
     }
 
@@ -39,8 +30,8 @@ impl<P: Pages> Handler for Dispatch<'_, P> {
     fn place(&mut self, from: Rank, number: u64, offset: u64, bytes: &[u8]) {
         // Message numbers are unique within a connection: the one that did not admit this message
         // ignores it.
-        self.coherence.place(from, number, offset, bytes, self.pages);
-        self.rma.place(from, number, offset, bytes, self.memory);
+        self.coherence.place(from, number, offset, bytes, &mut self.pages);
+        self.rma.place(from, number, offset, bytes, &mut self.memory);
     }
 
     fn wait_for_pages(&mut self, waits: bool) {
@@ -57,11 +48,15 @@ impl<P: Pages> Handler for Dispatch<'_, P> {
     ) -> Result<(), Refusal> {
         match rma::kind(head) {
             MessageKind::Coherence => match body {
-                Delivered::Placed(_) => self.coherence.arrived(from, number, head, self.pages),
-                Delivered::Bytes(bytes) => self.coherence.receive(from, head, bytes, self.pages),
-                Delivered::Owned(bytes) => self.coherence.receive(from, head, &bytes, self.pages),
+                Delivered::Placed(_) => self.coherence.arrived(from, number, head, &mut self.pages),
+                Delivered::Bytes(bytes) => {
+                    self.coherence.receive(from, head, bytes, &mut self.pages)
+                }
+                Delivered::Owned(bytes) => {
+                    self.coherence.receive(from, head, &bytes, &mut self.pages)
+                }
             },
-            _ => self.rma.deliver(from, number, class, head, body, self.memory),
+            _ => self.rma.deliver(from, number, class, head, body, &mut self.memory),
         }
     }
 
@@ -72,6 +67,6 @@ impl<P: Pages> Handler for Dispatch<'_, P> {
     fn abandon(&mut self, from: Rank) {
         self.rma.abandon(from);
         // To coherence a peer that restarted is as dead as one that is gone.
-        self.coherence.node_died(from, self.pages);
+        self.coherence.node_died(from, &mut self.pages);
     }
 }

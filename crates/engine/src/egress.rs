@@ -6,33 +6,71 @@
 //! hands over few runs: bulk that the kernel has cannot be overtaken any more, and what arrives or
 //! is posted meanwhile waits for the next turn.
 
-use super::Engine;
-use oikaze_os::memory::Gather;
+use crate::bulk_quota::BulkQuota;
+use crate::counters::Counters;
+use crate::peers::Peers;
+use crate::seal::Seals;
+use crate::tx_batch::TxBatch;
+use oikaze_os::memory::{Gather, RegionTable};
 use oikaze_os::net::{Link, PayloadForm, TooBig};
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{
     DATAGRAM_MAX, REFUSED_SIZES_A_TURN, SMALL_A_TURN, SMALL_SHARE, TAG_MAX,
 };
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Lane, PerLane};
 
-impl<L: Link, P: Pages> Engine<L, P> {
+/// State of sending: datagrams on their way to the link, and how much bulk a turn sends.
+#[derive(Default)]
+pub(crate) struct Egress {
+    lanes: PerLane<TxBatch>,
+    pub quota: BulkQuota,
+}
+
+impl Egress {
+    /// Returns `true` if the link has no room for the waiting datagrams of either lane.
+    pub fn is_stopped(&self) -> bool {
+        self.lanes.both().iter().any(|batch| batch.is_stopped())
+    }
+
+    /// Drops waiting datagrams that refer to this region, as if they were lost on the wire.
+    pub fn forget(&mut self, region: u32) {
+        self.lanes.both_mut().into_iter().for_each(|batch| batch.forget(region));
+    }
+
+    /// Drops all waiting datagrams, as if they were lost on the wire.
+    pub fn discard(&mut self) {
+        self.lanes.both_mut().into_iter().for_each(TxBatch::discard);
+    }
+}
+
+/// Parts of the engine from which datagrams are sent.
+pub(crate) struct Transmitter<'e, L> {
+    pub egress: &'e mut Egress,
+    pub link: &'e mut L,
+    pub peers: &'e mut Peers,
+    pub memory: &'e RegionTable,
+    pub seals: &'e Seals,
+    pub counters: &'e mut Counters,
+    pub now: Time,
+}
+
+impl<L: Link> Transmitter<'_, L> {
     /// Sends due data. Returns the number of datagrams, and `true` if the turn's share was used up
     /// before all data was sent.
-    pub(super) fn send_due(&mut self, now: Time) -> (usize, bool) {
+    pub fn send_due(&mut self) -> (usize, bool) {
         let mut sent = self.flush(Lane::Small);
-        let small_left = self.send_small(now, &mut sent);
+        let small_left = self.send_small(&mut sent);
         sent += self.flush(Lane::Small) + self.flush(Lane::Bulk);
-        let share = self.priority.bulk_share(now);
-        let bulk_left = self.send_bulk(now, share, &mut sent);
-        let PerLane { small, bulk } = &self.egress;
+        let share = self.egress.quota.bulk_share(self.now);
+        let bulk_left = self.send_bulk(share, &mut sent);
+        let PerLane { small, bulk } = &self.egress.lanes;
         (sent, (small_left && !small.is_stopped()) || (bulk_left && !bulk.is_stopped()))
     }
 
     /// Sends control and small messages of every active peer, each up to its share. Returns `true`
     /// if any are left.
-    fn send_small(&mut self, now: Time, sent: &mut usize) -> bool {
+    fn send_small(&mut self, sent: &mut usize) -> bool {
         let mut left = SMALL_A_TURN;
         let mut cut = false;
         for _ in 0..self.peers.active.len() {
@@ -40,16 +78,16 @@ impl<L: Link, P: Pages> Engine<L, P> {
             let mut share = SMALL_SHARE;
             loop {
                 if share == 0 || left == 0 || !self.make_room(Lane::Small, sent) {
-                    cut |= self.lane_has_due(rank, Lane::Small, now);
+                    cut |= self.lane_has_due(rank, Lane::Small);
                     break;
                 }
-                if self.write_one(rank, Lane::Small, now).is_none() {
+                if self.write_one(rank, Lane::Small).is_none() {
                     break;
                 }
                 share -= 1;
                 left -= 1;
             }
-            if self.lane_has_due(rank, Lane::Bulk, now) {
+            if self.lane_has_due(rank, Lane::Bulk) {
                 self.peers.bulk.mark(rank);
             }
         }
@@ -57,8 +95,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 
     /// Sends bulk in runs, up to `share` bytes. Returns `true` if any bulk is left.
-    fn send_bulk(&mut self, now: Time, share: usize, sent: &mut usize) -> bool {
-        if self.egress.bulk.is_stopped() {
+    fn send_bulk(&mut self, share: usize, sent: &mut usize) -> bool {
+        if self.egress.lanes.bulk.is_stopped() {
             return true;
         }
         let mut left = share;
@@ -76,7 +114,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
                     self.peers.bulk.mark(rank);
                     return true;
                 }
-                let Some(len) = self.write_one(rank, Lane::Bulk, now) else { break };
+                let Some(len) = self.write_one(rank, Lane::Bulk) else { break };
                 run += len;
                 count += 1;
                 last = len;
@@ -85,46 +123,46 @@ impl<L: Link, P: Pages> Engine<L, P> {
             // The next run is written before this one goes, for what the kernel copies leaves
             // nothing in the nearest cache of what writes it; but not where the slots would end in
             // the midst of it and its call.
-            if left == 0 || !self.egress.bulk.has_room(count) {
+            if left == 0 || !self.egress.lanes.bulk.has_room(count) {
                 *sent += self.flush(Lane::Bulk);
             }
-            if self.egress.bulk.is_stopped() {
+            if self.egress.lanes.bulk.is_stopped() {
                 self.peers.bulk.mark(rank);
                 return true;
             }
             // One that yielded nothing is not asked again in this turn.
-            if count > 0 && self.lane_has_due(rank, Lane::Bulk, now) {
+            if count > 0 && self.lane_has_due(rank, Lane::Bulk) {
                 self.peers.bulk.mark(rank);
             }
-            self.priority.bulk_went(run);
+            self.egress.quota.bulk_went(run);
         }
         !self.peers.bulk.is_empty()
     }
 
-    fn lane_has_due(&self, rank: Rank, lane: Lane, now: Time) -> bool {
-        self.peers.get(rank).is_some_and(|peer| peer.connection.lane_has_due(lane, now))
+    fn lane_has_due(&self, rank: Rank, lane: Lane) -> bool {
+        self.peers.get(rank).is_some_and(|peer| peer.connection.lane_has_due(lane, self.now))
     }
 
     /// Ensures that there is a free slot. Returns `false` if the link has no room.
     fn make_room(&mut self, lane: Lane, sent: &mut usize) -> bool {
-        if self.egress[lane].is_full() {
+        if self.egress.lanes[lane].is_full() {
             *sent += self.flush(lane);
         }
-        !self.egress[lane].is_stopped()
+        !self.egress.lanes[lane].is_stopped()
     }
 
     /// Writes one due datagram of a lane to a peer. Returns its number of bytes (0 if it was lost
     /// here), or `None` if none is due.
-    fn write_one(&mut self, rank: Rank, lane: Lane, now: Time) -> Option<usize> {
-        let Self { peers, memory, egress, link, handshake_seal, checksum, .. } = self;
-        let egress = &mut egress[lane];
+    fn write_one(&mut self, rank: Rank, lane: Lane) -> Option<usize> {
+        let Self { peers, memory, egress, link, seals, now, .. } = self;
+        let batch = &mut egress.lanes[lane];
         let peer = peers.get_mut(rank)?;
-        let mut transmit = peer.connection.transmit_by(lane, now, egress.next()?);
+        let mut transmit = peer.connection.transmit_by(lane, *now, batch.next()?);
         // Looked at where it is: a move would wait for what was just stored in parts.
         let transmit = transmit.as_mut()?;
         let Some(to) = peer.addresses.get(usize::from(transmit.path)) else { return Some(0) };
         let len = transmit.payload.as_ref().map_or(0, |segment| segment.len as usize);
-        let form = PayloadForm::Contiguous(egress.begun() + len + TAG_MAX);
+        let form = PayloadForm::Contiguous(batch.begun() + len + TAG_MAX);
         let short = transmit.short && link.prefers(*to, form);
         if short {
             (transmit.port, transmit.lane) = (None, Lane::Small);
@@ -138,42 +176,34 @@ impl<L: Link, P: Pages> Engine<L, P> {
             .as_ref()
             .filter(|_| short || transmit.again || transmit.rows.is_some());
         if let Some(segment) = copied {
-            let packed = egress.pack(|bytes| match &transmit.rows {
+            let packed = batch.pack(|bytes| match &transmit.rows {
                 Some(rows) => memory.pack_rows(rows, segment.offset, segment.len, bytes),
                 None => memory.pack(segment, bytes),
             });
-            return Some(if packed {
-                egress.push(to, transmit, Gather::EMPTY, (handshake_seal, checksum))
-            } else {
-                0
-            });
+            return Some(if packed { batch.push(to, transmit, Gather::EMPTY, seals) } else { 0 });
         }
         // A segment whose region is gone belongs to a cancelled message: its datagram is lost, as
         // on a bad wire.
         let payload =
             transmit.payload.as_ref().map_or(Some(Gather::EMPTY), |segment| memory.gather(segment));
-        Some(
-            payload.map_or(0, |payload| {
-                egress.push(to, transmit, payload, (handshake_seal, checksum))
-            }),
-        )
+        Some(payload.map_or(0, |payload| batch.push(to, transmit, payload, seals)))
     }
 
     /// Reports datagrams that the kernel refused for their size to the connections on that path
     /// (WIND-8.8). Returns `true` if data must be sent again in another size.
-    pub(super) fn apply_refused_sizes(&mut self, now: Time) -> bool {
+    pub fn apply_refused_sizes(&mut self) -> bool {
         let mut any = false;
         // Rare: a network was changed under the job. Each look costs as much as there are peers, so
         // a turn takes few.
         for _ in 0..REFUSED_SIZES_A_TURN {
             let Some(TooBig { to, fits, .. }) = self.link.poll_too_big() else { break };
             any = true;
-            for rank in 0..self.nodes {
+            for rank in 0..self.peers.nodes() {
                 let Some(path) = self.peers.get(rank).and_then(|peer| peer.path_of(to)) else {
                     continue;
                 };
                 if let Some(peer) = self.peers.touch(rank) {
-                    peer.connection.too_big(now, path, fits);
+                    peer.connection.too_big(self.now, path, fits);
                 }
             }
         }
@@ -182,9 +212,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
 
     /// Hands the waiting datagrams of a lane to the link. Returns the number that the link took.
     fn flush(&mut self, lane: Lane) -> usize {
-        let batch = &mut self.egress[lane];
+        let batch = &mut self.egress.lanes[lane];
         let waiting = batch.waiting();
-        batch.flush(&mut self.link).unwrap_or_else(|_| {
+        batch.flush(self.link).unwrap_or_else(|_| {
             // A datagram that cannot be sent is lost, as on a bad wire. Wind retransmits it, or
             // finds the peer dead.
             self.counters.link_errors += 1;

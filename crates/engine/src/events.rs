@@ -1,210 +1,162 @@
 //! Turns events of connections, remote memory and coherence into outcomes of operations.
 
-use super::{Arrived, Body, Engine, Failure, Value};
+use crate::buffer_pool::Body;
+use crate::client::completion::Value;
+use crate::failure::Failure;
+use crate::inbox::{Arrived, Inbox};
+use crate::leaving::begin_to_leave;
+use crate::outcome::{acknowledged, lost, refused, returned};
+use crate::post::Outbound;
+use crate::submit::release_held;
 use oikaze_os::net::Link;
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::{self, Coherence, CoherenceEvent, Pages};
-use oikaze_protocol::limits::{BODIES_REST, BODY_KEPT};
-use oikaze_protocol::rma::{self, Rma, RmaError, RmaEvent};
-use oikaze_protocol::wind::{Death, Event, Nonsense, Refusal, Token};
+use oikaze_protocol::coherence::{self, CoherenceEvent, Pages};
+use oikaze_protocol::limits::LAST_WORDS;
+use oikaze_protocol::rma::{self, RmaError, RmaEvent};
+use oikaze_protocol::wind::{Death, Event, Nonsense};
 
-/// Layer for which a message was posted.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Owner {
-    /// No layer; nobody waits for the outcome of the message.
-    Nobody,
-    /// An operation that a thread began and that remote memory tracks.
-    Operation,
-    /// Remote memory itself, for example for an answer.
-    Remote,
-    /// Coherence made the request.
-    Coherence,
-}
-
-impl Owner {
-    pub fn of(token: Token) -> Self {
-        if token == Token::NONE {
-            Owner::Nobody
-        } else if Rma::owns(token) {
-            Owner::Remote
-        } else if Coherence::owns(token) {
-            Owner::Coherence
-        } else {
-            Owner::Operation
+/// Settles all pending events. Returns `true` if this began something that had waited for them.
+pub(crate) fn settle<L: Link, P: Pages>(out: &mut Outbound<'_, L, P>, inbox: &mut Inbox) -> bool {
+    let mut at = 0;
+    while let Some(rank) = out.peers.active.get(at) {
+        while let Some(event) =
+            out.peers.get_mut(rank).and_then(|peer| peer.connection.poll_event())
+        {
+            connection_event(rank, event, out, inbox);
         }
+        at += 1;
     }
+    out.peers.visits += at as u64;
+    rma_events(out, inbox);
+    coherence_events(out, inbox);
+    let released = release_held(out, inbox);
+    begin_to_leave(out.ops, out.layers) || released
 }
 
-impl<L: Link, P: Pages> Engine<L, P> {
-    /// Settles all pending events. Returns `true` if this began something that had waited for them.
-    pub(super) fn settle_events(&mut self) -> bool {
-        let mut at = 0;
-        while let Some(rank) = self.peers.active.get(at) {
-            while let Some(event) =
-                self.peers.get_mut(rank).and_then(|peer| peer.connection.poll_event())
+/// Ends the connections to local peers that have ended, and fails the messages in their rings.
+pub(crate) fn end_local_peers<L: Link, P: Pages>(out: &mut Outbound<'_, L, P>) {
+    while let Some(ended) = out.shm.take_ended() {
+        if let Some(peer) = out.peers.touch(ended.rank) {
+            if matches!(ended.death, Death::Damaged | Death::Stuck)
+                || peer.connection.is_established()
             {
-                self.wind_event(rank, event);
+                peer.connection.end(ended.death);
+            } else {
+                // While the nodes are still meeting, the connection may be about to hear why the
+                // peer leaves.
+                peer.connection.end_by(out.now + LAST_WORDS, ended.death);
             }
-            at += 1;
         }
-        self.peers.visits += at as u64;
-        self.rma_events();
-        self.coherence_events();
-        let ended = self.finish_fences();
-        self.begin_to_leave() || ended
+        // The connection's event does all that follows from the peer's end. Only the sharing of
+        // memory ends here.
+        for token in ended.unsettled {
+            lost(ended.rank, token, out.ops, out.layers);
+        }
     }
+}
 
-    fn wind_event(&mut self, peer: Rank, event: Event) {
+fn connection_event<L: Link, P: Pages>(
+    rank: Rank,
+    event: Event,
+    out: &mut Outbound<'_, L, P>,
+    inbox: &mut Inbox,
+) {
+    match event {
+        Event::Established => {}
+        Event::Acknowledged(token) => acknowledged(token, out.ops, out.layers),
+        Event::Returned => {
+            let peer = out.peers.get_mut(rank);
+            if let Some(message) = peer.and_then(|peer| peer.connection.take_returned()) {
+                returned(rank, message, out.now, out.ops, out.layers);
+            }
+        }
+        Event::Refused(token, refusal) => refused(token, refusal, out.ops, out.layers),
+        Event::Failed(token, _) => lost(rank, token, out.ops, out.layers),
+        Event::Dead(death) => peer_died(rank, death, out, inbox),
+        Event::Fallback(fallback) => inbox.warn(format!("towards node {rank}, {fallback}")),
+        Event::Unheard => {
+            if let Some(address) = out.peers.address_of(rank) {
+                out.link.unheard(address);
+            }
+        }
+        Event::Restarted { .. } => {
+            // The new process uses another connection id; the state of the old one is lost.
+            out.peers.renamed(rank);
+            peer_died(rank, Death::Restarted, out, inbox);
+        }
+    }
+}
+
+fn peer_died<L: Link, P: Pages>(
+    rank: Rank,
+    death: Death,
+    out: &mut Outbound<'_, L, P>,
+    inbox: &mut Inbox,
+) {
+    // Operations that fail because of this death report its cause.
+    if let Some(known) = out.peers.touch(rank) {
+        known.held.clear();
+        known.death = Some(death);
+    }
+    out.fail_retries(rank);
+    out.layers.node_died(rank);
+    for token in out.shm.detach(rank, death, out.ops, inbox) {
+        lost(rank, token, out.ops, out.layers);
+    }
+    inbox.add_death(rank, death);
+}
+
+fn rma_events<L, P>(out: &mut Outbound<'_, L, P>, inbox: &mut Inbox) {
+    while let Some(event) = out.layers.rma.poll_event() {
         match event {
-            Event::Established => {}
-            Event::Acknowledged(token) => self.acknowledged(token),
-            Event::Returned => {
-                if let Some(message) =
-                    self.peers.get_mut(peer).and_then(|peer| peer.connection.take_returned())
-                {
-                    self.returned(peer, message);
-                }
+            RmaEvent::Done { token, value } => {
+                let value = match value {
+                    rma::OperationValue::Nothing => Value::Done,
+                    rma::OperationValue::Old(word) => Value::Word(word),
+                    rma::OperationValue::Found(published) => Value::Region(published),
+                };
+                out.ops.in_flight.settle(token, Ok(value));
             }
-            Event::Refused(token, refusal) => self.refused(token, refusal),
-            Event::Failed(token, _) => self.lost(peer, token),
-            Event::Dead(death) => self.peer_died(peer, death),
-            Event::Fallback(fallback) => {
-                let warning = format!("towards node {peer}, {fallback}");
-                self.notices.push(warning.clone());
-                self.warnings.push_back(warning);
-            }
-            Event::Unheard => {
-                if let Some(address) = self.address_of(peer) {
-                    self.link.unheard(address);
-                }
-            }
-            Event::Restarted { .. } => {
-                // The new process uses another connection id; the state of the old one is lost.
-                self.peers.renamed(peer);
-                self.peer_died(peer, Death::Restarted);
-            }
-        }
-    }
-
-    pub(super) fn acknowledged(&mut self, token: Token) {
-        self.retry.forget(token);
-        match Owner::of(token) {
-            Owner::Nobody => {}
-            Owner::Operation | Owner::Remote => self.rma.acknowledged(token),
-            Owner::Coherence => self.coherence.acknowledged(token, &mut self.pages),
-        }
-    }
-
-    pub(super) fn refused(&mut self, token: Token, refusal: Refusal) {
-        self.retry.forget(token);
-        match Owner::of(token) {
-            Owner::Nobody => {}
-            Owner::Operation | Owner::Remote => self.rma.refused(token, refusal),
-            Owner::Coherence => self.coherence.refused(token, refusal, &mut self.pages),
-        }
-    }
-
-    pub(super) fn lost(&mut self, peer: Rank, token: Token) {
-        self.retry.forget(token);
-        match Owner::of(token) {
-            Owner::Nobody => {}
-            Owner::Operation | Owner::Remote => self.rma.failed(token, peer),
-            Owner::Coherence => self.coherence.failed(token, &mut self.pages),
-        }
-    }
-
-    fn peer_died(&mut self, peer: Rank, death: Death) {
-        // Operations that fail because of this death report its cause.
-        if let Some(known) = self.peers.touch(peer) {
-            known.held.clear();
-            known.death = Some(death);
-        }
-        self.abandon_retries(peer);
-        self.rma.node_died(peer);
-        self.coherence.node_died(peer, &mut self.pages);
-        for token in self.detach_local_peer(peer, death) {
-            self.lost(peer, token);
-        }
-        self.deaths.push_back((peer, death));
-        self.news += 1;
-    }
-
-    fn rma_events(&mut self) {
-        while let Some(event) = self.rma.poll_event() {
-            match event {
-                RmaEvent::Done { token, value } => {
-                    let value = match value {
-                        rma::OperationValue::Nothing => Value::Done,
-                        rma::OperationValue::Old(word) => Value::Word(word),
-                        rma::OperationValue::Found(published) => Value::Region(published),
-                    };
-                    self.operations.settle(token, Ok(value));
-                }
-                RmaEvent::Failed { token, error } => {
-                    let failure = match error {
-                        RmaError::PeerDead(peer) => {
-                            Failure::PeerLost { peer, death: self.death_of(peer) }
-                        }
-                        other => Failure::Remote(other),
-                    };
-                    self.operations.settle(token, Err(failure));
-                }
-                RmaEvent::Unanswered { by } => {
-                    // A stopped local peer answers when it resumes; the kernel reports its end.
-                    if self.peers.local_peer(by).is_none() {
-                        self.give_up(by, Nonsense::Unanswered);
+            RmaEvent::Failed { token, error } => {
+                let failure = match error {
+                    RmaError::PeerDead(peer) => {
+                        Failure::PeerLost { peer, death: out.peers.death_of(peer) }
                     }
+                    other => Failure::Remote(other),
+                };
+                out.ops.in_flight.settle(token, Err(failure));
+            }
+            RmaEvent::Unanswered { by } => {
+                // A stopped local peer answers when it resumes; the kernel reports its end.
+                if !out.shm.contains(by) {
+                    out.peers.give_up(by, Nonsense::Unanswered, out.now);
                 }
-                RmaEvent::Arrived { from, class, tag, body } => {
-                    let body = Body::new(body, &self.buffer_pool);
-                    if body.len() >= BODY_KEPT {
-                        self.long_body = Some(self.now);
-                    }
-                    self.arrived.push_back(Arrived { from, class, tag, body });
-                    self.news += 1;
-                }
+            }
+            RmaEvent::Arrived { from, class, tag, body } => {
+                let body = Body::new(body, &out.layers.buffer_pool);
+                inbox.deliver(Arrived { from, class, tag, body }, out.now);
             }
         }
     }
+}
 
-    /// Ends the connection to a peer that broke the protocol.
-    fn give_up(&mut self, rank: Rank, nonsense: Nonsense) {
-        let now = self.now;
-        if let Some(peer) = self.peers.touch(rank) {
-            peer.connection.give_up(now, nonsense);
-        }
-    }
-
-    /// Frees the memory for long bodies after `BODIES_REST` without one.
-    pub(super) fn rest_buffer_pool(&mut self) {
-        if self.long_body.take_if(|latest| self.now - *latest > BODIES_REST).is_some() {
-            self.buffer_pool.rest();
-        }
-    }
-
-    pub(super) fn death_of(&self, rank: Rank) -> Death {
-        self.peers.get(rank).and_then(|peer| peer.death).unwrap_or(Death::Silent)
-    }
-
-    fn coherence_events(&mut self) {
-        while let Some(event) = self.coherence.poll_event() {
-            match event {
-                CoherenceEvent::Done { token, value } => {
-                    let value = match value {
-                        coherence::Value::None => Value::Done,
-                        coherence::Value::Array(array) => Value::Array(array),
-                        coherence::Value::Reduced(values) => Value::Reduced(values),
-                    };
-                    self.operations.settle(token, Ok(value));
-                }
-                CoherenceEvent::Contradiction { rank, nonsense } => self.give_up(rank, nonsense),
-                CoherenceEvent::Leaving { rank, silent } => {
-                    self.leaving.told.push_back((rank, silent));
-                    self.news += 1;
-                }
-                CoherenceEvent::Failed { token, error } => {
-                    self.operations.settle(token, Err(Failure::Coherence(error)));
-                }
+fn coherence_events<L, P>(out: &mut Outbound<'_, L, P>, inbox: &mut Inbox) {
+    while let Some(event) = out.layers.coherence.poll_event() {
+        match event {
+            CoherenceEvent::Done { token, value } => {
+                let value = match value {
+                    coherence::Value::None => Value::Done,
+                    coherence::Value::Array(array) => Value::Array(array),
+                    coherence::Value::Reduced(values) => Value::Reduced(values),
+                };
+                out.ops.in_flight.settle(token, Ok(value));
+            }
+            CoherenceEvent::Contradiction { rank, nonsense } => {
+                out.peers.give_up(rank, nonsense, out.now);
+            }
+            CoherenceEvent::Leaving { rank, silent } => inbox.add_leaving(rank, silent),
+            CoherenceEvent::Failed { token, error } => {
+                out.ops.in_flight.settle(token, Err(Failure::Coherence(error)));
             }
         }
     }

@@ -1,178 +1,186 @@
-//! Receives bursts of datagrams, verifies each and hands it upwards. Nothing here transmits.
+//! Ingress: receives bursts of datagrams, verifies each and hands it upwards. Nothing here
+//! transmits.
 //!
 //! The cheap checks come first (WIND-10): the lengths, the connection's id, the sender's address.
 //! The engine computes a seal only if all of these fit. A flood of garbage therefore costs little
 //! more than the system call that received it, and nothing of it is kept.
 
-use super::buffer_pool::BufferPool;
-use super::direct_placement::DirectPlacement;
-use super::dispatch::Dispatch;
-use super::peers::Peers;
-use super::seal::{Checksum, HandshakeSeal};
-use super::token_bucket::TokenBucket;
-use super::{Counters, Engine};
-use crate::bulk_quota::Priority;
+use crate::bulk_quota::BulkQuota;
+use crate::counters::Counters;
+use crate::direct_placement::DirectPlacement;
+use crate::layers::Layers;
+use crate::peers::Peers;
 use crate::peers::peer::Peer;
-use oikaze_os::memory::RegionTable;
+use crate::seal::{Checksum, HandshakeSeal, Seals};
+use crate::token_bucket::TokenBucket;
 use oikaze_os::net::{Arrival, Link, Predicted, Scattered, Sink};
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::{Coherence, Pages};
+use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::DATAGRAM_MIN;
 use oikaze_protocol::planted::{Bug, planted};
-use oikaze_protocol::rma::Rma;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::congestion::Shares;
 use oikaze_protocol::wire::{Lane, Malformed, Seal, View};
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Minimum age of the latest poll before a turn polls the link, if the turn has new submissions to
+/// send. Such a turn follows the submission at once. A poll soon after another one is most often a
+/// useless system call that delays the new datagram.
+const POLL_AGE_MIN: Duration = Duration::from_micros(5);
 
 /// Limits the cost of handshakes from unknown senders.
-pub(super) struct HandshakeLimiter {
+struct HandshakeLimiter {
     /// Seals of handshakes that claim to come from where the named peer is known to be.
     known: TokenBucket,
-    /// Those of all others.
+    /// Seals of all other handshakes.
     unknown: TokenBucket,
 }
 
 impl HandshakeLimiter {
-    pub fn new(now: Time) -> Self {
+    fn new(now: Time) -> Self {
         Self { known: TokenBucket::new(now), unknown: TokenBucket::new(now) }
     }
 }
 
 /// Reason for dropping a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Dropped {
-    /// No connection wants it.
+enum DropReason {
+    /// No connection wants the datagram.
     Stranger,
-    /// Its seal is wrong.
+    /// The seal is wrong.
     Unsealed,
-    /// A handshake whose seal is wrong.
+    /// The datagram is a handshake whose seal is wrong.
     Unauthentic,
-    /// A handshake whose seal was not even computed.
+    /// The datagram is a handshake whose seal was not even computed.
     Unheard,
 }
 
-impl<L: Link, P: Pages> Engine<L, P> {
-    /// Receives one bounded burst and returns the number of datagrams.
-    pub(super) fn ingress(&mut self, now: Time) -> usize {
-        self.fast_messages = 0;
-        let heard = self.hear_local_peers(now);
-        if self.local_peers.spares_link(now) {
-            return heard;
+/// State of receiving.
+pub(crate) struct Ingress {
+    shares: Shares,
+    handshake_limiter: HandshakeLimiter,
+    direct_placement: DirectPlacement,
+    /// Time of the latest poll.
+    polled: Time,
+    /// Is `true` if a request was submitted since the latest turn.
+    has_submissions: bool,
+}
+
+impl Ingress {
+    pub fn new(shares: Shares, now: Time) -> Self {
+        Self {
+            shares,
+            handshake_limiter: HandshakeLimiter::new(now),
+            direct_placement: DirectPlacement::default(),
+            polled: now,
+            has_submissions: false,
         }
-        heard + self.link_ingress(now, L::receive_into)
     }
 
-    pub(super) fn link_ingress(
-        &mut self,
-        now: Time,
-        look: fn(&mut L, &mut dyn Sink) -> io::Result<usize>,
-    ) -> usize {
-        let mut ingress = Ingress {
-            me: self.me,
-            now,
-            pages: &mut self.pages,
-            memory: &mut self.memory,
-            peers: &mut self.peers,
-            rma: &mut self.rma,
-            coherence: &mut self.coherence,
-            handshake_seal: &self.handshake_seal,
-            checksum: self.checksum,
-            shares: &mut self.shares,
-            priority: &mut self.priority,
-            handshake_limiter: &mut self.handshake_limiter,
-            counters: &mut self.counters,
-            direct_placement: &mut self.direct_placement,
-            buffer_pool: &self.buffer_pool,
-            received: 0,
-            was_a_peers: false,
-        };
-        let outcome = look(&mut self.link, &mut ingress);
-        let received = ingress.received;
-        if outcome.is_err() {
-            self.counters.link_errors += 1;
-        }
-        received
+    /// Called when a request was submitted.
+    #[inline]
+    pub fn note_submission(&mut self) {
+        self.has_submissions = true;
+    }
+
+    /// Returns `true` if a whole turn polls: always, unless it has new submissions to send and the
+    /// latest poll is recent.
+    pub fn must_poll(&self, now: Time, has_submissions: bool) -> bool {
+        !(self.has_submissions || has_submissions) || now - self.polled > POLL_AGE_MIN
+    }
+
+    /// Called when a turn has taken all submissions.
+    pub fn forget_submissions(&mut self) {
+        self.has_submissions = false;
+    }
+
+    /// Called when a turn polls.
+    pub fn note_poll(&mut self, now: Time) {
+        self.polled = now;
     }
 }
 
-/// The parts of an engine that datagrams come to.
-pub(super) struct Ingress<'e, P> {
-    me: Rank,
-    now: Time,
-    pages: &'e mut P,
-    pub memory: &'e mut RegionTable,
+/// Poll of a link.
+pub(crate) type Poll<L> = fn(&mut L, &mut dyn Sink) -> io::Result<usize>;
+
+/// Parts of the engine to which received datagrams go.
+pub(crate) struct Receiver<'e, P> {
+    pub ingress: &'e mut Ingress,
     pub peers: &'e mut Peers,
-    pub rma: &'e mut Rma,
-    coherence: &'e mut Coherence,
-    handshake_seal: &'e HandshakeSeal,
-    pub checksum: Checksum,
-    shares: &'e mut Shares,
-    priority: &'e mut Priority,
-    handshake_limiter: &'e mut HandshakeLimiter,
-    counters: &'e mut Counters,
-    pub direct_placement: &'e mut DirectPlacement,
-    buffer_pool: &'e BufferPool,
+    pub layers: &'e mut Layers<P>,
+    pub quota: &'e mut BulkQuota,
+    pub seals: &'e Seals,
+    pub counters: &'e mut Counters,
+    pub now: Time,
     received: usize,
-    /// The latest was new.
+    /// Is `true` if the latest datagram was new, and from a peer.
     was_a_peers: bool,
 }
 
-impl<P: Pages> Ingress<'_, P> {
-    /// A datagram, whole or in parts.
+impl<'e, P: Pages> Receiver<'e, P> {
+    pub fn new(
+        ingress: &'e mut Ingress,
+        peers: &'e mut Peers,
+        layers: &'e mut Layers<P>,
+        quota: &'e mut BulkQuota,
+        seals: &'e Seals,
+        counters: &'e mut Counters,
+        now: Time,
+    ) -> Self {
+        let (received, was_a_peers) = (0, false);
+        Self { ingress, peers, layers, quota, seals, counters, now, received, was_a_peers }
+    }
+
+    /// Receives one bounded burst from the link. Returns the number of datagrams.
+    pub fn receive<L: Link>(mut self, link: &mut L, poll: Poll<L>) -> usize {
+        if poll(link, &mut self).is_err() {
+            self.counters.link_errors += 1;
+        }
+        self.received
+    }
+
+    /// Receives a datagram, whole or in parts.
     fn datagram(&mut self, view: Result<View<'_>, Malformed>, from: SocketAddr, congested: bool) {
         self.received += 1;
         self.was_a_peers = false;
-        let now = self.now;
-        let checked = view.map_err(|_| Dropped::Stranger).and_then(|view| {
+        let (now, me) = (self.now, self.peers.me());
+        let checked = view.map_err(|_| DropReason::Stranger).and_then(|view| {
             let (rank, path) = if view.is_handshake() {
-                introduced(
-                    &view,
-                    from,
-                    self.peers,
-                    (self.handshake_seal, self.handshake_limiter),
-                    self.me,
-                    now,
-                )?
+                let limiter = &mut self.ingress.handshake_limiter;
+                let seal = &self.seals.handshake;
+                introduced(&view, from, self.peers, (seal, limiter), me, now)?
             } else {
-                addressee(&view, from, self.peers, self.checksum)?
+                addressee(&view, from, self.peers, self.seals.checksum)?
             };
             Ok((view, rank, path))
         });
         let (view, rank, path) = match checked {
             Ok(checked) => checked,
-            Err(dropped) => return dropped.count(self.counters),
+            Err(reason) => return reason.count(self.counters),
         };
         let Some(peer) = self.peers.touch(rank) else { return };
         if congested {
             peer.connection.marked(view.header().lane());
         }
-        let (rma, coherence) = (&mut *self.rma, &mut *self.coherence);
-        let mut handler = Dispatch {
-            rma,
-            coherence,
-            memory: &mut *self.memory,
-            pages: &mut *self.pages,
-            buffer_pool: self.buffer_pool,
-        };
         let before = peer.connection.statistics();
         let (new, delivered) = (before.datagrams_received, before.messages_delivered);
-        peer.connection.receive(now, &view, path, &mut handler);
+        peer.connection.receive(now, &view, path, self.layers);
         let after = peer.connection.statistics();
         self.was_a_peers = after.datagrams_received > new;
         if view.header().lane() == Lane::Small && after.messages_delivered > delivered {
-            self.priority.small_came(now);
+            self.quota.small_came(now);
         }
-        self.shares.received(rank, view.len() as u64, now);
-        peer.connection.grant(self.shares.of(rank, now));
+        self.ingress.shares.received(rank, view.len() as u64, now);
+        peer.connection.grant(self.ingress.shares.of(rank, now));
         if !view.payload().is_empty() {
-            self.direct_placement.peer = Some(rank);
+            self.ingress.direct_placement.peer = Some(rank);
         }
     }
 }
 
-impl<P: Pages> Sink for Ingress<'_, P> {
+impl<P: Pages> Sink for Receiver<'_, P> {
     fn take(&mut self, Arrival { from, bytes, congested }: Arrival<'_>) {
         self.datagram(View::parse(bytes), from, congested);
     }
@@ -182,11 +190,12 @@ impl<P: Pages> Sink for Ingress<'_, P> {
     }
 
     fn predict(&mut self) -> Option<Predicted> {
-        self.guess()
+        let tag = self.seals.checksum.len();
+        self.ingress.direct_placement.predict(self.peers, self.layers, tag)
     }
 
     fn confirm(&mut self, index: usize, scattered: &Scattered<'_>) -> bool {
-        self.is_as_told(index, scattered)
+        self.ingress.direct_placement.confirm(self.peers, index, scattered)
     }
 
     fn take_scattered(&mut self, Scattered { from, head, payload, tag, congested }: Scattered<'_>) {
@@ -201,15 +210,15 @@ fn addressee(
     from: SocketAddr,
     peers: &mut Peers,
     checksum: Checksum,
-) -> Result<(Rank, u8), Dropped> {
-    let rank = peers.of_connection(view.header().connection).ok_or(Dropped::Stranger)?;
-    let path = peers.get(rank).and_then(|peer| peer.path_of(from)).ok_or(Dropped::Stranger)?;
+) -> Result<(Rank, u8), DropReason> {
+    let rank = peers.of_connection(view.header().connection).ok_or(DropReason::Stranger)?;
+    let path = peers.get(rank).and_then(|peer| peer.path_of(from)).ok_or(DropReason::Stranger)?;
     if checksum.verify(view.covered(), view.payload(), view.tag())
         || planted(Bug::SkipIntegrityCheck)
     {
         Ok((rank, path))
     } else {
-        Err(Dropped::Unsealed)
+        Err(DropReason::Unsealed)
     }
 }
 
@@ -221,43 +230,43 @@ fn introduced(
     (seal, handshake_limiter): (&HandshakeSeal, &mut HandshakeLimiter),
     me: Rank,
     now: Time,
-) -> Result<(Rank, u8), Dropped> {
+) -> Result<(Rank, u8), DropReason> {
     if view.len() > DATAGRAM_MIN || !view.payload().is_empty() {
-        return Err(Dropped::Stranger);
+        return Err(DropReason::Stranger);
     }
-    let rank = view.sender().filter(|rank| *rank != me).ok_or(Dropped::Stranger)?;
-    let known = peers.get(rank).ok_or(Dropped::Stranger)?.path_of(from);
+    let rank = view.sender().filter(|rank| *rank != me).ok_or(DropReason::Stranger)?;
+    let known = peers.get(rank).ok_or(DropReason::Stranger)?.path_of(from);
     let token_bucket =
         if known.is_some() { &mut handshake_limiter.known } else { &mut handshake_limiter.unknown };
     if !token_bucket.is_left(now) {
-        return Err(Dropped::Unheard);
+        return Err(DropReason::Unheard);
     }
     if !seal.verify(view.covered(), view.payload(), view.tag()) {
         token_bucket.used();
-        return Err(Dropped::Unauthentic);
+        return Err(DropReason::Unauthentic);
     }
     let learn =
         |peer: &mut Peer| peer.connection.is_fresh(view).then(|| peer.learn_path(from)).flatten();
-    let path = known.or_else(|| learn(peers.get_mut(rank)?)).ok_or(Dropped::Stranger)?;
+    let path = known.or_else(|| learn(peers.get_mut(rank)?)).ok_or(DropReason::Stranger)?;
     Ok((rank, path))
 }
 
-impl Dropped {
+impl DropReason {
     fn count(self, counters: &mut Counters) {
         *match self {
-            Dropped::Stranger => &mut counters.strangers,
-            Dropped::Unsealed => &mut counters.unsealed,
-            Dropped::Unauthentic => &mut counters.unauthentic,
-            Dropped::Unheard => &mut counters.unheard,
+            DropReason::Stranger => &mut counters.strangers,
+            DropReason::Unsealed => &mut counters.unsealed,
+            DropReason::Unauthentic => &mut counters.unauthentic,
+            DropReason::Unheard => &mut counters.unheard,
         } += 1;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{Node, Queue, Wire, open, pair, step};
-    use super::super::{Request, Value};
     use super::*;
+    use crate::tests::{Node, Queue, Wire, open, pair, step};
+    use crate::{Engine, Request, Value};
     use oikaze_protocol::limits::{STRANGERS_AT_ONCE, STRANGERS_PAUSE};
     use oikaze_protocol::wind::{Body, Class};
     use std::sync::Arc;
@@ -299,14 +308,14 @@ mod tests {
         let after = b.engine.counters();
         assert_eq!((after.strangers - before.strangers, after.unsealed - before.unsealed), (3, 2));
         assert_eq!(after.visits, before.visits, "no peer was looked at for them");
-        assert!(b.engine.take_arrived().is_none());
+        assert!(b.engine.inbox().take_arrived().is_none());
         feed(&mut b, [data]);
         let (mut now, mut arrived) = (now, 0);
         while !sent.is_done() {
             now = step(now);
             b.turn(now);
             a.turn(now);
-            arrived += std::iter::from_fn(|| b.engine.take_arrived()).count();
+            arrived += std::iter::from_fn(|| b.engine.inbox().take_arrived()).count();
         }
         assert_eq!((sent.outcome(), arrived), (Some(Ok(Value::Done)), 1));
     }
@@ -341,7 +350,7 @@ mod tests {
             (1, heard, 1001 - heard)
         );
         // The flood ends; the caller repeats itself.
-        while !b.engine.is_connected(0) {
+        while !b.engine.peers().is_connected(0) {
             assert!(now < Time(0) + STRANGERS_PAUSE * 1000);
             now = step(now);
             a.turn(now);
@@ -362,7 +371,7 @@ mod tests {
         a.turn(Time(0));
         let hello = open(&b.engine.link_mut().from).back().unwrap().clone();
         b.turn(Time(0));
-        let Engine { peers, handshake_seal, handshake_limiter, .. } = &mut b.engine;
+        let Engine { peers, seals, ingress, .. } = &mut b.engine;
         let known = peers.get(0).unwrap().addresses.len();
         let mut seen = |port| {
             let view = View::parse(&hello).unwrap();
@@ -370,12 +379,12 @@ mod tests {
                 &view,
                 SocketAddr::from(([10, 0, 0, 1], port)),
                 peers,
-                (handshake_seal, handshake_limiter),
+                (&seals.handshake, &mut ingress.handshake_limiter),
                 1,
                 Time(0),
             )
         };
-        assert!((1..=40).all(|port| seen(port) == Err(Dropped::Stranger)));
+        assert!((1..=40).all(|port| seen(port) == Err(DropReason::Stranger)));
         assert_eq!(peers.get(0).unwrap().addresses.len(), known);
     }
 }

@@ -8,13 +8,15 @@
 #[cfg(test)]
 mod tests;
 
-use super::Engine;
-use super::dispatch::Dispatch;
+use crate::layers::Layers;
+use crate::ops::Ops;
+use crate::outcome::{acknowledged, refused, returned, unreadable};
 use oikaze_os::memory::RegionTable;
-use oikaze_os::net::Link;
+use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{CREDIT, CREDIT_OVERHEAD, MESSAGE_MAX, MESSAGES_IN_FLIGHT};
 use oikaze_protocol::rma::{Memory, places, read_rows};
+use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{
     Admission, Body, Class, Delivered, Handler, Message, PostError, Refusal, Token,
 };
@@ -26,21 +28,22 @@ const PIECE_TO_SELF: u64 = 64 << 10;
 /// Bytes to ourselves that are moved in one turn: peers wait for its end.
 pub(super) const LOOPBACK_PER_TURN: u64 = 4 << 20;
 
-/// Those that wait.
-#[derive(Default)]
+/// Messages of this node to itself that wait.
 pub(super) struct Loopback {
-    /// To be looked at, in their order.
+    me: Rank,
+    /// Messages to be examined, in their order.
     queue: VecDeque<Message>,
-    /// They wait for credit, or behind one that does.
+    /// Messages that wait for credit, or behind one that does.
     held: VecDeque<Message>,
-    /// One that goes piece by piece, before all others.
-    under_way: Option<UnderWay>,
+    /// Message that goes piece by piece, before all others.
+    under_way: Option<PlacedMessage>,
     /// Credit taken and not given back.
     charged: u64,
     number: u64,
 }
 
-struct UnderWay {
+/// Message that is placed piece by piece.
+struct PlacedMessage {
     number: u64,
     message: Message,
     /// Number of bytes already in place.
@@ -58,6 +61,17 @@ enum Moved {
 }
 
 impl Loopback {
+    pub fn new(me: Rank) -> Self {
+        Self {
+            me,
+            queue: VecDeque::new(),
+            held: VecDeque::new(),
+            under_way: None,
+            charged: 0,
+            number: 0,
+        }
+    }
+
     pub fn is_due(&self) -> bool {
         !self.queue.is_empty() || self.under_way.is_some()
     }
@@ -130,41 +144,42 @@ fn charge_of(message: &Message) -> u64 {
     if message.credited { message.body.len().saturating_add(CREDIT_OVERHEAD) } else { 0 }
 }
 
-impl<L: Link, P: Pages> Engine<L, P> {
-    /// Deliver one message to ourselves, if there is one, or go on with it; how many bytes were
-    /// moved.
-    pub(super) fn deliver_loopback(&mut self) -> Option<u64> {
-        if let Some(under_way) = self.loopback.under_way.take() {
-            return Some(self.go_on_to_self(under_way));
+impl Loopback {
+    /// Delivers one message to this node, or goes on with it. Returns the number of bytes moved, or
+    /// `None` if there is no message.
+    pub fn deliver<P: Pages>(
+        &mut self,
+        now: Time,
+        ops: &mut Ops,
+        layers: &mut Layers<P>,
+    ) -> Option<u64> {
+        if let Some(under_way) = self.under_way.take() {
+            return Some(self.place_more(under_way, now, ops, layers));
         }
-        let message = self.loopback.next()?;
-        let (charge, len) = (charge_of(&message), message.body.len());
-        let number = self.loopback.number;
-        self.loopback.number += 1;
+        let message = self.next()?;
+        let (me, charge, len) = (self.me, charge_of(&message), message.body.len());
+        let number = self.number;
+        self.number += 1;
         let mut body = match message.body {
-            Body::Rows(_) => return Some(self.begin_to_self(number, message)),
+            Body::Rows(_) => return Some(self.place_first(number, message, now, ops, layers)),
             Body::Segment(_) if len > PIECE_TO_SELF && places(message.class, &message.head) => {
-                return Some(self.begin_to_self(number, message));
+                return Some(self.place_first(number, message, now, ops, layers));
             }
             Body::Segment(segment) => {
                 let Some(mut bytes) =
-                    usize::try_from(len).ok().and_then(|len| self.buffer_pool.try_lend(len))
+                    usize::try_from(len).ok().and_then(|len| layers.buffer_pool.try_lend(len))
                 else {
-                    self.loopback.give_back(charge);
-                    self.refused(message.token, Refusal::NoMemory);
+                    self.give_back(charge);
+                    refused(message.token, Refusal::NoMemory, ops, layers);
                     return Some(0);
                 };
                 bytes.resize(len as usize, 0);
-                self.memory.wait_for_pages(true);
-                let read = self.memory.read(segment.region, segment.offset, &mut bytes);
-                self.memory.wait_for_pages(false);
+                layers.memory.wait_for_pages(true);
+                let read = layers.memory.read(segment.region, segment.offset, &mut bytes);
+                layers.memory.wait_for_pages(false);
                 if !read {
-                    self.loopback.give_back(charge);
-                    self.unreadable(
-                        self.me,
-                        message.token,
-                        self.why_unreadable(Some(segment.region)),
-                    );
+                    self.give_back(charge);
+                    unreadable(me, message.token, Some(segment.region), ops, layers);
                     return Some(0);
                 }
                 bytes
@@ -172,90 +187,104 @@ impl<L: Link, P: Pages> Engine<L, P> {
             Body::Inline(bytes) => bytes,
             body @ (Body::Empty | Body::Short(_)) => body.bytes().to_vec(),
         };
-        let Self { me, pages, memory, rma, coherence, buffer_pool, .. } = self;
-        let mut handler = Dispatch { rma, coherence, memory, pages, buffer_pool };
         // A user's message is handed over: it meets no absent pages that would have it come again.
         let delivered = if message.credited {
             Delivered::Owned(std::mem::take(&mut body))
         } else {
             Delivered::Bytes(&body)
         };
-        let outcome = handler.deliver(*me, number, message.class, &message.head, delivered);
-        match outcome {
-            Ok(()) => self.acknowledged(message.token),
+        match layers.deliver(me, number, message.class, &message.head, delivered) {
+            Ok(()) => acknowledged(message.token, ops, layers),
             Err(Refusal::NotPresent) => {
-                let me = *me;
                 let body = Body::Inline(body);
                 let Message { class, urgent, credited, head, token, .. } = message;
-                self.returned(me, Message { class, urgent, credited, head, body, token });
+                let message = Message { class, urgent, credited, head, body, token };
+                returned(me, message, now, ops, layers);
             }
             Err(refusal) => {
-                // Nobody reads what was refused.
-                self.loopback.give_back(charge);
-                self.refused(message.token, refusal);
+                // Nobody reads a refused message.
+                self.give_back(charge);
+                refused(message.token, refusal, ops, layers);
             }
         }
         Some(len)
     }
 
-    fn begin_to_self(&mut self, number: u64, message: Message) -> u64 {
-        self.go_on_to_self(UnderWay { number, message, at: 0, forgotten: false })
+    fn place_first<P: Pages>(
+        &mut self,
+        number: u64,
+        message: Message,
+        now: Time,
+        ops: &mut Ops,
+        layers: &mut Layers<P>,
+    ) -> u64 {
+        let first = PlacedMessage { number, message, at: 0, forgotten: false };
+        self.place_more(first, now, ops, layers)
     }
 
-    /// As much of it as goes in one turn: as a whole it may be longer than any memory.
-    fn go_on_to_self(&mut self, mut under_way: UnderWay) -> u64 {
-        let before = under_way.at;
-        // Of rows the node waits for the disk, and of what has begun (MEM-1.11, MEM-1.12).
-        self.memory.wait_for_pages(matches!(under_way.message.body, Body::Rows(_)));
+    /// Places as much of a message as goes in one turn. The whole message may be longer than any
+    /// memory.
+    fn place_more<P: Pages>(
+        &mut self,
+        mut under_way: PlacedMessage,
+        now: Time,
+        ops: &mut Ops,
+        layers: &mut Layers<P>,
+    ) -> u64 {
+        let (me, before) = (self.me, under_way.at);
+        // The node waits for the disk if the body is rows, or if the message has begun (MEM-1.11,
+        // MEM-1.12).
+        layers.memory.wait_for_pages(matches!(under_way.message.body, Body::Rows(_)));
         let outcome =
-            if under_way.forgotten { Ok(Moved::Gone) } else { self.place_some(&mut under_way) };
-        self.memory.wait_for_pages(false);
-        let UnderWay { number, message, at, .. } = under_way;
-        let (me, token) = (self.me, message.token);
+            if under_way.forgotten { Ok(Moved::Gone) } else { under_way.place(me, layers) };
+        layers.memory.wait_for_pages(false);
+        let PlacedMessage { number, message, at, .. } = under_way;
+        let token = message.token;
         match outcome {
             Ok(Moved::Part) => {
-                self.loopback.under_way = Some(UnderWay { number, message, at, forgotten: false })
+                self.under_way = Some(PlacedMessage { number, message, at, forgotten: false });
             }
-            Ok(Moved::All) => self.acknowledged(token),
+            Ok(Moved::All) => acknowledged(token, ops, layers),
             Ok(Moved::Gone) => {
-                self.rma.withdrawn(me, number);
-                self.unreadable(me, token, self.why_unreadable(message.body.region()));
+                layers.rma.withdrawn(me, number);
+                unreadable(me, token, message.body.region(), ops, layers);
             }
-            Err(Refusal::NotPresent) => self.returned(me, message),
-            Err(refusal) => self.refused(token, refusal),
+            Err(Refusal::NotPresent) => returned(me, message, now, ops, layers),
+            Err(refusal) => refused(token, refusal, ops, layers),
         }
         at - before
     }
+}
 
-    fn place_some(&mut self, under_way: &mut UnderWay) -> Result<Moved, Refusal> {
-        let Self { me, pages, memory, rma, coherence, buffer_pool, .. } = self;
-        let mut handler = Dispatch { rma, coherence, memory, pages, buffer_pool };
-        let UnderWay { number, message: Message { class, head, body, .. }, at, .. } = under_way;
+impl PlacedMessage {
+    /// Places the bytes of one turn.
+    fn place<P: Pages>(&mut self, me: Rank, layers: &mut Layers<P>) -> Result<Moved, Refusal> {
+        let PlacedMessage { number, message: Message { class, head, body, .. }, at, .. } = self;
         let len = body.len();
         if *at == 0 {
-            match handler.admit(*me, *number, *class, head, len) {
+            match layers.admit(me, *number, *class, head, len) {
                 Admission::Place => {}
                 Admission::Assemble => return Err(Refusal::Malformed),
                 Admission::Refuse(refusal) => return Err(refusal),
             }
         }
-        handler.memory.wait_for_pages(true);
+        layers.memory.wait_for_pages(true);
         let mut piece = vec![0; len.min(PIECE_TO_SELF) as usize];
         let end = len.min(*at + LOOPBACK_PER_TURN);
         while *at < end {
             let Some(bytes) = piece.get_mut(..(end - *at).min(PIECE_TO_SELF) as usize) else {
                 return Ok(Moved::Gone);
             };
-            if !read_part(body, *at, bytes, handler.memory) {
+            if !read_part(body, *at, bytes, &layers.memory) {
                 return Ok(Moved::Gone);
             }
-            handler.place(*me, *number, *at, bytes);
+            Handler::place(layers, me, *number, *at, bytes);
             *at += bytes.len() as u64;
         }
         if *at < len {
             return Ok(Moved::Part);
         }
-        handler.deliver(*me, *number, *class, head, Delivered::Placed(len)).map(|()| Moved::All)
+        layers.deliver(me, *number, *class, head, Delivered::Placed(len)).map(|()| Moved::All)
     }
 }
 

@@ -68,6 +68,12 @@ impl HandshakeSeal {
     }
 }
 
+/// Seals of one node.
+pub(crate) struct Seals {
+    pub handshake: HandshakeSeal,
+    pub checksum: Checksum,
+}
+
 impl Seal for HandshakeSeal {
     fn kind(&self) -> SealKind {
         SealKind::Handshake

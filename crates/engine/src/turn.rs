@@ -1,182 +1,194 @@
 //! Turns of the engine: whole turns, and turns that end early for a thread that waits.
 
-use super::Engine;
+use crate::egress::Transmitter;
+use crate::engine::Engine;
+use crate::events::{end_local_peers, settle};
+use crate::ingress::{Poll, Receiver};
+use crate::regions;
+use crate::work::{Pending, Work};
 use oikaze_os::net::Link;
+use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::time::Time;
-use std::time::Duration;
 
-/// Minimum age of the latest poll of the link before a submitter's turn polls again. A submitter
-/// runs a turn at once, and an earlier poll would be a useless system call that delays its
-/// datagram.
-const LOOK_AGAIN: Duration = Duration::from_micros(5);
-
-/// Number of datagrams above which a turn takes longer than a reading of the clock is worth.
-const LONG: usize = 4;
-
-/// Work that a turn did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
-    /// Number of datagrams received.
-    pub received: usize,
-    /// Number of datagrams sent.
-    pub sent: usize,
-    /// Number of operations settled and messages arrived.
-    pub settled: usize,
-    /// Is `true` if there is more to do at once.
-    pub more: bool,
-}
-
-impl Work {
-    /// Returns `true` if nothing was done and nothing is due.
-    #[must_use]
-    pub fn is_idle(self) -> bool {
-        self.received == 0 && self.sent == 0 && self.settled == 0 && !self.more
-    }
-
-    /// Adds the work of the next turn.
-    pub fn add(&mut self, next: Work) {
-        self.received += next.received;
-        self.sent += next.sent;
-        self.settled += next.settled;
-        self.more = next.more;
-    }
-
-    /// Returns `true` if the turn handled so many datagrams that the clock has moved on noticeably.
-    #[must_use]
-    pub fn is_long(self) -> bool {
-        self.more || self.sent + self.received > LONG
-    }
-}
+/// Maximum number of submissions taken in one turn.
+const SUBMISSIONS_PER_TURN: usize = 256;
 
 impl<L: Link, P: Pages> Engine<L, P> {
-    /// Runs one whole turn (WIND-10.4).
+    /// Runs one whole turn (WIND-10.4). A turn with new submissions does not poll if the latest
+    /// poll is recent.
     pub fn turn(&mut self, now: Time) -> Work {
-        self.looked = now;
-        let received = self.ingress(now);
-        self.rest_of_turn(now, received)
+        let polls = self.ingress.must_poll(now, !self.submissions.is_empty());
+        let received = if polls { self.receive(now) } else { 0 };
+        self.finish_turn(now, received)
     }
 
     /// Runs a turn for a thread that waits. If something arrived and no other work is urgent, the
     /// turn ends there. The next turn acknowledges the arrivals and sets timers, most often
     /// together with the answer. The next turn is always a whole one (WIND-10.4).
-    pub fn turn_for_news(&mut self, now: Time) -> Work {
-        if self.unfinished {
+    ///
+    /// If nothing arrived, the turn polls again where data is most likely to arrive, as often as
+    /// `again` returns the present time.
+    pub fn turn_until_news(
+        &mut self,
+        mut now: Time,
+        mut again: impl FnMut() -> Option<Time>,
+    ) -> Work {
+        if self.pending == Pending::RestOfTurn {
             return self.turn(now);
         }
-        (self.looked, self.now) = (now, now);
-        let received = self.ingress(now);
-        self.end_with_news(now, received)
+        let received = self.receive(now);
+        let mut work = self.end_with_news(now, received);
+        while work.is_idle()
+            && let Some(time) = again()
+        {
+            now = time;
+            self.ingress.note_poll(now);
+            let received = self.receive_from_link(now, L::receive_again);
+            if received > 0 {
+                work = self.end_with_news(now, received);
+            }
+        }
+        work
     }
 
-    /// Polls again, for a thread that still waits, where data is most likely to arrive. Called
-    /// after [`Engine::turn_for_news`] found nothing.
-    pub fn look_again(&mut self, now: Time) -> Work {
-        if self.unfinished {
-            return self.turn(now);
+    /// Receives from the local peers and from the link. Returns the number of datagrams and
+    /// records.
+    fn receive(&mut self, now: Time) -> usize {
+        self.ingress.note_poll(now);
+        let received = self.shm.poll(now, &mut self.layers, &mut self.ops, &mut self.inbox);
+        self.now = now;
+        end_local_peers(&mut self.stages().0);
+        if self.shm.spares_link(now) {
+            return received;
         }
-        (self.looked, self.now) = (now, now);
-        match self.link_ingress(now, L::receive_again) {
-            0 => Work::default(),
-            received => self.end_with_news(now, received),
-        }
+        received + self.receive_from_link(now, L::receive_into)
     }
 
+    /// Receives one bounded burst from the link. Returns the number of datagrams.
+    fn receive_from_link(&mut self, now: Time, poll: Poll<L>) -> usize {
+        let Self { link, layers, peers, ingress, egress, seals, counters, .. } = self;
+        let quota = &mut egress.quota;
+        Receiver::new(ingress, peers, layers, quota, seals, counters, now).receive(link, poll)
+    }
+
+    /// Ends a turn with its news, unless work is urgent.
     fn end_with_news(&mut self, now: Time, received: usize) -> Work {
+        self.now = now;
         if received > 0 {
-            self.settle_events();
+            let (mut out, _, inbox) = self.stages();
+            settle(&mut out, inbox);
         }
         if self.is_pressed(now) {
-            return self.rest_of_turn(now, received);
+            return self.finish_turn(now, received);
         }
         if received > 0 {
             // The next turn may be long in coming.
-            self.wake_stirred_local_peers();
+            self.shm.wake_stirred();
+            self.pending = Pending::RestOfTurn;
         }
-        self.unfinished = received > 0;
         Work { received, settled: self.take_news(), ..Work::default() }
     }
 
-    /// Runs a turn for a new submission. The turn does not poll the link if a turn has lately done
-    /// so.
-    pub fn turn_to_send(&mut self, now: Time) -> Work {
-        if now - self.looked > LOOK_AGAIN { self.turn(now) } else { self.rest_of_turn(now, 0) }
-    }
-
-    fn rest_of_turn(&mut self, now: Time, received: usize) -> Work {
+    /// Runs the stages of a turn that follow ingress.
+    fn finish_turn(&mut self, now: Time, received: usize) -> Work {
         self.counters.turns += 1;
         self.now = now;
-        self.unfinished = false;
-        self.settle_events();
-        self.peers.timers(now);
-        self.coherence.ask(now, self.failure_time);
-        self.rma.look_for_unanswered(now, self.failure_time);
-        self.post_retries(now);
-        self.take_submissions(now);
-        let owed = self.post_replies();
-        let deferred = self.rma.answers();
-        let (sent, cut) = self.send_due(now);
-        let smaller = self.apply_refused_sizes(now);
-        self.end_broken();
-        let asked = self.stir_local_peers();
+        self.shm.clear_due();
+        let (mut out, _, inbox) = self.stages();
+        settle(&mut out, inbox);
+        out.peers.timers(now);
+        out.layers.timers(now);
+        out.post_retries();
+        for _ in 0..SUBMISSIONS_PER_TURN {
+            let Some(submission) = self.submissions.pop() else { break };
+            self.submit(submission, now);
+        }
+        self.ingress.forget_submissions();
+        let owed = self.stages().0.post_replies();
+        let deferred = self.layers.rma.answers();
+        let mut transmitter = self.transmitter();
+        let (sent, cut) = transmitter.send_due();
+        let smaller = transmitter.apply_refused_sizes();
+        self.peers.set_due(false);
+        let (mut out, egress, inbox) = self.stages();
+        regions::end_broken(&mut out, egress, inbox);
+        let asked = out.shm.send(now, out.layers, out.ops, inbox);
+        end_local_peers(&mut out);
+        while let Some(region) = out.shm.take_torn() {
+            regions::shut(&region, &mut out, egress, inbox);
+        }
         // The next turn posts the messages that these events set free, such as a barrier's arrival
         // after its diffs.
-        let begun = self.settle_events();
-        self.peers.settle(now);
-        self.rest_buffer_pool();
-        let unposted =
-            self.rma.answers() > deferred || self.coherence.owes() || self.loopback.is_due();
+        let begun = settle(&mut out, inbox);
+        out.peers.settle(now);
+        inbox.rest_buffer_pool(now, &out.layers.buffer_pool);
+        let unposted = self.layers.rma.answers() > deferred
+            || self.layers.coherence.owes()
+            || self.loopback.is_due();
         // A link without room says itself when to try again, if it can.
-        let stopped = self.is_stopped() && self.link.next_wakeup().is_none();
-        self.more = owed
+        let stopped = self.egress.is_stopped() && self.link.next_wakeup().is_none();
+        let due = self.peers.is_due() || self.shm.is_due();
+        let more = owed
             || asked
             || begun
             || unposted
             || cut
             || smaller
             || stopped
+            || due
             || !self.submissions.is_empty();
-        Work { received, sent, settled: self.take_news(), more: self.more }
+        self.pending = if more { Pending::More } else { Pending::Nothing };
+        Work { received, sent, settled: self.take_news(), more }
+    }
+
+    fn transmitter(&mut self) -> Transmitter<'_, L> {
+        let Self { link, layers, peers, egress, seals, counters, now, .. } = self;
+        let memory = &layers.memory;
+        Transmitter { egress, link, peers, memory, seals, counters, now: *now }
     }
 
     fn take_news(&mut self) -> usize {
-        self.take_settled() + self.ahead.take()
+        self.take_settled() + self.inbox.ahead.take()
     }
 
-    /// Returns the number of events settled since it was last taken, so that their waiters are
-    /// woken.
+    /// Returns the number of events settled since the last call, so that their waiters are woken.
     pub fn take_settled(&mut self) -> usize {
-        std::mem::take(&mut self.news) + self.operations.take_settled()
+        self.inbox.take_news() + self.ops.in_flight.take_settled()
     }
 
     /// Returns `true` if there is work now for which peers or other threads wait, or whose time has
     /// come.
     fn is_pressed(&self, now: Time) -> bool {
-        self.more
-            || self.is_stopped()
+        self.pending != Pending::Nothing
+            || self.peers.is_due()
+            || self.shm.is_due()
+            || self.egress.is_stopped()
             || self.loopback.is_due()
-            || self.retry.next().is_some_and(|due| due <= now)
-            || self.coherence.owes()
-            || self.rma.answers() > 0
+            || self.ops.retry.next().is_some_and(|due| due <= now)
+            || self.layers.has_messages()
             || !self.submissions.is_empty()
             || self.peers.is_any_pressed(now)
     }
 
-    /// Returns `true` if the last turn left something to do at once. A thread must check this
-    /// before it sleeps.
+    /// Returns `true` if there is something to do at once. A thread must check this before it
+    /// sleeps.
     #[must_use]
     pub fn has_more(&self) -> bool {
-        self.more || self.unfinished || self.ahead.count() > 0
+        self.pending != Pending::Nothing
+            || self.peers.is_due()
+            || self.shm.is_due()
+            || self.inbox.ahead.count() > 0
     }
 
     /// Returns the latest time for the next turn, if nothing arrives and nothing is submitted.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
-        if self.unfinished {
+        if self.pending == Pending::RestOfTurn {
             return Some(self.now);
         }
-        let own = [self.coherence.next_question(), self.rma.next_look()];
-        let peers = [self.peers.next_timeout(), self.retry.next(), self.next_of_local_peers()];
+        let peers = [self.peers.next_timeout(), self.shm.next_timeout()];
+        let own = [self.layers.next_timeout(), self.ops.retry.next()];
         own.into_iter().chain(peers).flatten().min()
     }
 
@@ -184,25 +196,30 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// move.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        let sent =
-            self.peers.are_settled() && self.local_peers_are_settled() && !self.loopback.is_due();
-        !self.unfinished && self.retry.is_empty() && sent
+        self.pending != Pending::RestOfTurn
+            && self.ops.retry.is_empty()
+            && self.peers.are_settled()
+            && self.shm.are_settled()
+            && !self.loopback.is_due()
     }
 
     /// Returns `true` if anything is left to send or a deadline has come.
     #[must_use]
     pub fn has_due(&self, now: Time) -> bool {
-        self.unfinished || self.is_stopped() || self.peers.have_due(now)
+        self.pending == Pending::RestOfTurn || self.egress.is_stopped() || self.peers.have_due(now)
     }
 
-    /// Returns `true` if, after [`Request::Close`], every peer has been told as often as it takes.
+    /// Returns `true` if, after [`Request::Close`](crate::Request::Close), every peer has been told
+    /// as often as it takes.
     #[must_use]
     pub fn has_parted(&self, now: Time) -> bool {
         !self.has_due(now) && self.next_timeout().is_none()
     }
 
-    /// Returns `true` if the link has no room for the waiting datagrams of either lane.
-    fn is_stopped(&self) -> bool {
-        self.egress.both().iter().any(|batch| batch.is_stopped())
+    /// Returns a peer that has work and that the next turn would skip. Used by audits: any such
+    /// peer is a bug of the engine.
+    #[must_use]
+    pub fn overlooked(&self, now: Time) -> Option<Rank> {
+        if self.pending == Pending::RestOfTurn { None } else { self.peers.overlooked(now) }
     }
 }

@@ -2,7 +2,7 @@
 //! handed over in batches. Each lane has its own, so that what is small goes although the link has
 //! no room for bulk.
 
-use super::seal::{Checksum, HandshakeSeal};
+use crate::seal::Seals;
 use arrayvec::ArrayVec;
 use oikaze_os::memory::Gather;
 use oikaze_os::net::{Link, Outgoing, SendMode};
@@ -18,7 +18,7 @@ use std::ops::Range;
 pub(crate) const BATCH: usize = 64;
 
 /// One datagram about to leave.
-struct Slot {
+struct TxSlot {
     to: SocketAddr,
     lane: Lane,
     mode: SendMode,
@@ -31,7 +31,7 @@ struct Slot {
     region: Option<u32>,
 }
 
-impl Default for Slot {
+impl Default for TxSlot {
     fn default() -> Self {
         let nowhere = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         Self {
@@ -48,10 +48,10 @@ impl Default for Slot {
 
 /// The slots, filled from the front; those that the link has not taken wait.
 #[derive(Default)]
-pub(crate) struct Batch {
+pub(crate) struct TxBatch {
     /// Made once and filled where they are: what is put together elsewhere and moved would be
     /// waited for.
-    slots: Vec<Slot>,
+    slots: Vec<TxSlot>,
     waiting: Range<usize>,
     /// Bytes written for all datagrams, one behind the other. A tag and the head that follows it
     /// are one piece to gather.
@@ -64,7 +64,7 @@ pub(crate) struct Batch {
     stopped: bool,
 }
 
-impl Batch {
+impl TxBatch {
     /// Returns `true` if the link has no room for now.
     pub fn is_stopped(&self) -> bool {
         self.stopped
@@ -116,16 +116,16 @@ impl Batch {
         to: &SocketAddr,
         transmit: &Transmit,
         payload: Gather,
-        seals: (&HandshakeSeal, &Checksum),
+        seals: &Seals,
     ) -> usize {
         let (begin, end) = (self.begin, self.bytes.len());
         if transmit.handshake {
-            self.seal(&payload, seals.0);
+            self.seal(&payload, &seals.handshake);
         } else {
-            self.seal(&payload, seals.1);
+            self.seal(&payload, &seals.checksum);
         }
         if self.slots.is_empty() {
-            self.slots.resize_with(BATCH, Slot::default);
+            self.slots.resize_with(BATCH, TxSlot::default);
         }
         let Some(slot) = self.slots.get_mut(self.waiting.end) else { return 0 };
         slot.to = *to;
@@ -166,7 +166,7 @@ impl Batch {
         let waiting = self.slots.get_mut(self.waiting.clone()).unwrap_or_default();
         // Filled in place: `collect` would move the whole array, even if it holds little.
         let mut batch = ArrayVec::<Outgoing<'_>, BATCH>::new();
-        for Slot { to, lane, mode, head, end, payload, .. } in waiting.iter() {
+        for TxSlot { to, lane, mode, head, end, payload, .. } in waiting.iter() {
             let (tag, head) = (self.bytes.get(head.end..*end), self.bytes.get(head.clone()));
             let (tag, head) = (tag.unwrap_or_default(), head.unwrap_or_default());
             batch.push(Outgoing { to, lane: *lane, mode: *mode, head, payload, tag });

@@ -101,7 +101,7 @@ fn join_explaining(bootstrap: Arc<dyn Bootstrap>, waits: &Arc<Waits>) -> Result<
         Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0))
             .map_err(|failure| Error::failed("starting the engine", failure))?;
     engine.connect(Time(0));
-    unseen.into_iter().chain(local_peers.notices).for_each(|why| engine.note(why));
+    unseen.into_iter().chain(local_peers.notices).for_each(|why| engine.inbox().note(why));
     let node = Node::start(
         engine,
         submissions,
@@ -346,7 +346,7 @@ fn connecting_key(rank: u32) -> String {
 /// Returns the ranks that are not connected.
 fn missing(node: &Node) -> Vec<u32> {
     node.with_engine(|engine| {
-        (0..engine.nodes()).filter(|&rank| !engine.is_connected(rank)).collect()
+        (0..engine.nodes()).filter(|&rank| !engine.peers().is_connected(rank)).collect()
     })
 }
 

@@ -72,10 +72,12 @@ impl Job {
         if self.node.is_forked() {
             return Vec::new();
         }
-        self.node
-            .with_engine(|engine| engine.refusals())
-            .into_iter()
-            .map(RefusedAccess::new)
-            .collect()
+        let refused = self.node.with_engine(|engine| {
+            let rma = engine.rma();
+            let with_name =
+                |refused: &Refused| (*refused, rma.name_of(refused.access.key).map(str::to_owned));
+            rma.refusals().1.iter().map(with_name).collect::<Vec<_>>()
+        });
+        refused.into_iter().map(RefusedAccess::new).collect()
     }
 }

@@ -22,7 +22,7 @@ impl Cluster {
 
 fn dump(node: &mut Node, nodes: u32, text: &mut String) -> fmt::Result {
     let Node { rank, life, engine, turn_at, stalled_until, deaths, threads, .. } = node;
-    let (in_flight, next) = (engine.in_flight(), engine.next_timeout());
+    let (in_flight, next) = (engine.ops().in_flight(), engine.next_timeout());
     write!(
         text,
         "node {rank} (life {life}): {in_flight} operations, engine's timer {next:?}, next turn {turn_at:?}, "
@@ -36,7 +36,7 @@ fn dump(node: &mut Node, nodes: u32, text: &mut String) -> fmt::Result {
         writeln!(
             text,
             "  to node {peer}: connected {}, {:?}",
-            engine.is_connected(peer),
+            engine.peers().is_connected(peer),
             engine.peer_statistics(peer)
         )?;
     }

@@ -238,7 +238,7 @@ impl Cluster {
         self.death_due_at = Some(self.now + self.plan.notice_time());
         // A peer that never knew the dead node takes its replacement for the node whose part in
         // collectives is missing.
-        let known = self.nodes.iter().flatten().all(|node| node.engine.is_connected(rank));
+        let known = self.nodes.iter().flatten().all(|node| node.engine.peers().is_connected(rank));
         match self.plan.kill {
             Some(Kill { end: End::Replaced(after), .. }) if known => {
                 self.queue.push(self.now + after, Event::Restart { rank });
@@ -371,7 +371,7 @@ impl Cluster {
         // A delivered message is settled only when its sender has learned of it. On a network at
         // its worst, that may take long.
         let settled = self.oracle.is_disturbed()
-            || self.nodes.iter().flatten().all(|node| node.engine.in_flight() == 0);
+            || self.nodes.iter().flatten().all(|node| node.engine.ops().in_flight() == 0);
         death_is_known
             && settled
             && self.nodes.iter().flatten().all(Node::is_finished)
@@ -384,12 +384,12 @@ impl Cluster {
             for thread in &node.threads {
                 thread.conclude(node.rank, &self.oracle).map_err(|what| (node.rank, what))?;
             }
-            if node.engine.in_flight() > 0 && !self.oracle.is_disturbed() {
+            if node.engine.ops().in_flight() > 0 && !self.oracle.is_disturbed() {
                 return Err((
                     node.rank,
                     format!(
                         "{} operations are in flight that nobody asked for",
-                        node.engine.in_flight()
+                        node.engine.ops().in_flight()
                     ),
                 ));
             }

@@ -123,8 +123,12 @@ impl Node {
 
     /// Runs one turn as a waiting thread does.
     fn turn_of_a_waiter(&mut self, now: Time) -> Work {
-        let work = self.engine.turn_for_news(now);
-        if work.is_idle() { self.engine.look_again(now) } else { work }
+        let mut polls = 1;
+        self.engine.turn_until_news(now, || {
+            let again = polls > 0;
+            polls = 0;
+            again.then_some(now)
+        })
     }
 
     /// Runs turns until there is nothing to do at this moment (or enough was done).
@@ -184,7 +188,7 @@ impl Node {
     /// Collects the messages that the turn has brought for the program, and its reports about
     /// peers.
     fn collect(&mut self, now: Time, oracle: &mut Oracle, trace: &mut Trace) -> Result<(), String> {
-        while let Some(arrived) = self.engine.take_arrived() {
+        while let Some(arrived) = self.engine.inbox().take_arrived() {
             let (from, len) = (arrived.from, arrived.body.len());
             trace.event(
                 now,
@@ -204,7 +208,7 @@ impl Node {
                 now + Duration::from_nanos(self.random.below(self.reading.as_nanos() as u64 + 1));
             self.unread.push_back((at, from, len as u64));
         }
-        while let Some((rank, death)) = self.engine.take_death() {
+        while let Some((rank, death)) = self.engine.inbox().take_death() {
             trace.event(now, self.rank, format_args!("finds node {rank} dead: {death:?}"));
             if !oracle.may_lose((self.rank, self.life), rank) {
                 return Err(format!("node {rank} is well but was found dead: {death}"));
@@ -260,7 +264,7 @@ impl Node {
     pub fn knows_end_of(&self, rank: Rank) -> bool {
         self.rank == rank
             || self.deaths.iter().any(|(dead, _)| *dead == rank)
-            || self.engine.is_connected(rank)
+            || self.engine.peers().is_connected(rank)
     }
 
     /// Returns `true` if all threads have done what they wanted.
@@ -357,7 +361,7 @@ fn publish(
     for (name, region, rights) in regions {
         let registered = engine.memory().insert(region.clone(), rights).map_err(no_memory)?;
         let published = Published { key: registered.key, len: region.len() as u64, rights };
-        engine.publish(name, published).map_err(|error| error.to_string())?;
+        engine.rma().publish(name, published).map_err(|error| error.to_string())?;
     }
     Ok((NodeMemory { fixed, arena, words }, disks))
 }

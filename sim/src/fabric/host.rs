@@ -102,7 +102,7 @@ impl Host {
     /// Returns `true` if the host is connected to all nodes.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        (0..self.nodes).all(|rank| self.engine.is_connected(rank))
+        (0..self.nodes).all(|rank| self.engine.peers().is_connected(rank))
     }
 
     pub(super) fn begin(&mut self, number: usize, flow: Flow, key: u64, at: Time) {

@@ -1,8 +1,8 @@
 //! Messages that a node sends to itself.
 
-use super::super::tests::{Node, pair};
-use super::super::{Completion, Failure, Request, Value, tracked};
 use super::LOOPBACK_PER_TURN;
+use crate::tests::{Node, pair};
+use crate::{Completion, Failure, Request, Value, tracked};
 use oikaze_os::memory::{Region, Registered};
 use oikaze_protocol::block::Block;
 use oikaze_protocol::limits::{
@@ -46,7 +46,7 @@ fn messages_to_oneself_wait_for_credit() {
     let mut tags = Vec::new();
     while tags.len() < 59 {
         node.turn(now);
-        let arrived = node.engine.take_arrived().expect("what is read makes room");
+        let arrived = node.engine.inbox().take_arrived().expect("what is read makes room");
         tags.push(arrived.tag);
         let _ =
             node.ask(Request::Consumed { from: 0, messages: 1, bytes: arrived.body.len() as u64 });
@@ -72,7 +72,7 @@ fn who_is_cancelled_holds_up_nobody() {
         (Some(Err(Failure::Cancelled)), Some(Ok(Value::Done)))
     );
     let tags: Vec<_> =
-        std::iter::from_fn(|| node.engine.take_arrived()).map(|one| one.tag).collect();
+        std::iter::from_fn(|| node.engine.inbox().take_arrived()).map(|one| one.tag).collect();
     assert_eq!(tags, [0, 2]);
 }
 
@@ -91,14 +91,14 @@ fn a_source_that_has_gone_again_is_waited_for() {
     node.turn(now);
     assert!(first.is_done() && !waiting.is_done());
     disk.evict(0..1);
-    let read = node.engine.take_arrived().unwrap().body.len() as u64;
+    let read = node.engine.inbox().take_arrived().unwrap().body.len() as u64;
     let _ = node.ask(Request::Consumed { from: 0, messages: 1, bytes: read });
     node.turn(now);
     assert_eq!(
         (waiting.outcome(), behind.outcome()),
         (Some(Ok(Value::Done)), Some(Ok(Value::Done)))
     );
-    let arrived: Vec<_> = std::iter::from_fn(|| node.engine.take_arrived())
+    let arrived: Vec<_> = std::iter::from_fn(|| node.engine.inbox().take_arrived())
         .map(|one| (one.tag, one.body.to_vec()))
         .collect();
     assert_eq!(arrived, [(1, vec![7; PAGE]), (2, vec![1])]);
@@ -114,8 +114,8 @@ fn message_beyond_all_credit_goes_alone() {
     for len in lens {
         node.turn(now);
         done.push(sent.iter().filter(|one| one.is_done()).count());
-        assert_eq!(node.engine.take_arrived().map(|one| one.body.len()), Some(len));
-        assert!(node.engine.take_arrived().is_none());
+        assert_eq!(node.engine.inbox().take_arrived().map(|one| one.body.len()), Some(len));
+        assert!(node.engine.inbox().take_arrived().is_none());
         let _ = node.ask(Request::Consumed { from: 0, messages: 1, bytes: len as u64 });
         node.turn(now);
     }
@@ -262,7 +262,7 @@ fn what_is_long_is_cancelled_in_the_middle() {
     let body = Body::Segment(Segment { region: source.slot, offset: 0, len });
     let put = node.ask(Request::Put { to: 0, key: there.key, offset: 0, body, signal: None });
     node.engine.turn(now);
-    node.engine.cancel(&put);
+    node.cancel(&put);
     assert_eq!(put.outcome(), Some(Err(Failure::Cancelled)));
     other.fill(0, len, 0).unwrap();
     node.engine.turn(now);

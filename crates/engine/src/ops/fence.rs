@@ -1,19 +1,18 @@
 //! Fences, which hold operations to a peer back until those before have ended, and flushes, which
 //! wait for that (MEM-15).
 //!
-//! Held at the requester, at the price of a round trip. Wind's ordered class would let the target
-//! hold them (paper 004), without one, but only for some: a get's answer is read after its request
-//! was delivered, so that a put behind it would still overtake it; and a body in fragments goes to
-//! its place only unordered (MEM-2.4). A put with a signal needs no fence.
+//! The requester holds operations back, at the price of a round trip. Wind's ordered class would
+//! let the target hold them without a round trip (paper 004), but only some of them. A get's answer
+//! is read after its request was delivered, so that a put behind the get would still overtake it. A
+//! body in fragments goes to its place only unordered (MEM-2.4). A put with a signal needs no
+//! fence.
 
-use super::operation::Completion;
-use super::submission::Request;
-use crate::events::Owner;
-use crate::ops::fence_watch::Fences;
-use crate::{Engine, Failure, Value};
-use oikaze_os::net::Link;
+use super::outstanding::Outstanding;
+use crate::client::completion::{Completion, Value};
+use crate::client::fence_watch::Fences;
+use crate::client::submission::Request;
+use crate::failure::Failure;
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::MESSAGES_IN_FLIGHT;
 use oikaze_protocol::planted::{Bug, planted};
 use oikaze_protocol::wind::Token;
@@ -22,40 +21,156 @@ use std::sync::Arc;
 
 /// Requests that wait for operations to end.
 #[derive(Default)]
-pub(crate) struct Order {
+pub(crate) struct FenceQueue {
     /// Requests that the fences of each peer hold back, for peers with a fence that has not ended.
-    /// The first entry of each queue is a fence.
-    fences: BTreeMap<Rank, VecDeque<Held>>,
+    /// The first entry of each queue is a fence, or a request that found no room.
+    fences: BTreeMap<Rank, VecDeque<HeldRequest>>,
     flushes: Vec<Flush>,
-    /// Fences that were asked for, and what threads know of them.
-    pub asked: u64,
-    pub known: Arc<Fences>,
-    /// Their fences were passed, and the connection had no room for all that they had held.
+    /// Number of fences that were requested.
+    asked: u64,
+    /// Fences as threads see them.
+    watch: Arc<Fences>,
+    /// Peers whose fences have ended, but whose connection had no room for all requests.
     no_room: Vec<Rank>,
 }
 
-enum Held {
-    /// Until that epoch has ended, nothing behind begins.
+enum HeldRequest {
+    /// Nothing behind begins until this epoch has ended.
     Fence(u32),
     Request(Request, Token),
 }
 
 struct Flush {
     completion: Arc<Completion>,
-    /// The epochs that have not ended.
+    /// The epoch of each peer that has not ended.
     left: BTreeMap<Rank, u32>,
 }
 
-impl Order {
+impl FenceQueue {
     /// Returns `true` if any fence holds a request back.
+    #[inline]
     pub fn holds_back(&self) -> bool {
         !self.fences.is_empty()
     }
 
-    /// Forget requests that are still held.
+    /// Returns the thread-side view of this node's fences.
+    pub fn watch(&self) -> &Arc<Fences> {
+        &self.watch
+    }
+
+    /// Keeps a request that a fence holds back. Returns the request if no fence does.
+    ///
+    /// # Errors
+    /// Too many requests wait for this peer's fences (MEM-15.4).
+    #[inline]
+    pub fn hold(&mut self, request: Request, token: Token) -> Result<Option<Request>, Failure> {
+        let Some(peer) = request.peer().filter(|_| self.holds_back()) else {
+            return Ok(Some(request));
+        };
+        match self.fences.get_mut(&peer) {
+            Some(queue) if queue.len() >= MESSAGES_IN_FLIGHT => Err(Failure::TooMany { peer }),
+            Some(queue) => {
+                queue.push_back(HeldRequest::Request(request, token));
+                Ok(None)
+            }
+            None => Ok(Some(request)),
+        }
+    }
+
+    /// Makes later operations to this peer, or to each peer, wait for the earlier ones (MEM-15.1).
+    /// A fence is free if nothing is outstanding.
+    pub fn fence(&mut self, peer: Option<Rank>, outstanding: &mut Outstanding) {
+        self.asked += 1;
+        if planted(Bug::IgnoreFence) {
+            return;
+        }
+        for (peer, epoch) in close_epochs(peer, outstanding) {
+            let queue = self.fences.entry(peer).or_default();
+            if !matches!(queue.back(), Some(HeldRequest::Fence(last)) if *last == epoch) {
+                queue.push_back(HeldRequest::Fence(epoch));
+            }
+        }
+        self.tell_if_over();
+    }
+
+    /// Settles the completion when all operations that have begun to this peer, or to all peers,
+    /// have ended (MEM-15.3). Returns the completion if they have ended already.
+    pub fn flush(
+        &mut self,
+        peer: Option<Rank>,
+        completion: Option<Arc<Completion>>,
+        outstanding: &mut Outstanding,
+    ) -> Option<Arc<Completion>> {
+        let left = close_epochs(peer, outstanding);
+        let completion = completion?;
+        if left.is_empty() || planted(Bug::EndFlushEarly) {
+            return Some(completion);
+        }
+        self.flushes.push(Flush { completion, left: left.into_iter().collect() });
+        None
+    }
+
+    /// Takes the peers of which operations have ended since the last call, and whose fences may
+    /// therefore have ended. Only these are visited, however many other peers have fences.
+    pub fn take_due(&mut self, outstanding: &mut Outstanding) -> Vec<Rank> {
+        let mut peers = outstanding.take_drained();
+        peers.append(&mut self.no_room);
+        peers.sort_unstable();
+        peers.dedup();
+        peers
+    }
+
+    /// Takes the next request to this peer that no fence holds back any more (MEM-15.2). If
+    /// `has_room` is false, the request waits for room.
+    pub fn next_released(
+        &mut self,
+        peer: Rank,
+        outstanding: &Outstanding,
+        has_room: bool,
+    ) -> Option<(Request, Token)> {
+        let queue = self.fences.get_mut(&peer)?;
+        while let Some(held) = queue.pop_front() {
+            match held {
+                HeldRequest::Fence(epoch) if outstanding.has_ended(peer, epoch) => {}
+                HeldRequest::Request(request, token) if has_room => return Some((request, token)),
+                held => {
+                    if matches!(held, HeldRequest::Request(..)) {
+                        self.no_room.push(peer);
+                    }
+                    queue.push_front(held);
+                    return None;
+                }
+            }
+        }
+        self.fences.remove(&peer);
+        None
+    }
+
+    /// Settles the flushes that waited for these peers alone. Returns their number.
+    pub fn settle_flushes(&mut self, peers: &[Rank], outstanding: &Outstanding) -> usize {
+        // Threads see that fences have ended before a flush that followed the fences settles.
+        self.tell_if_over();
+        let before = self.flushes.len();
+        self.flushes.retain_mut(|flush| {
+            for peer in peers {
+                if flush.left.get(peer).is_some_and(|epoch| outstanding.has_ended(*peer, *epoch)) {
+                    flush.left.remove(peer);
+                }
+            }
+            if flush.left.is_empty() {
+                flush.completion.settle(Ok(Value::Done));
+            }
+            !flush.left.is_empty()
+        });
+        before - self.flushes.len()
+    }
+
+    /// Drops held requests that `cancelled` selects.
     pub fn cancel(&mut self, cancelled: &impl Fn(Token) -> bool) {
         for queue in self.fences.values_mut() {
-            queue.retain(|held| !matches!(held, Held::Request(_, token) if cancelled(*token)));
+            queue.retain(
+                |held| !matches!(held, HeldRequest::Request(_, token) if cancelled(*token)),
+            );
         }
     }
 
@@ -65,123 +180,19 @@ impl Order {
             flush.completion.settle(Err(failure.clone()));
         }
     }
+
+    /// Called whenever the last fence may have ended.
+    fn tell_if_over(&self) {
+        if !self.holds_back() {
+            self.watch.ended(self.asked);
+        }
+    }
 }
 
-impl<L: Link, P: Pages> Engine<L, P> {
-    /// Begin a request, unless a fence holds it back.
-    pub(crate) fn begin_or_hold(&mut self, request: Request, token: Token) {
-        let Some(peer) = request.peer().filter(|_| !self.order.fences.is_empty()) else {
-            return self.begin(request, token);
-        };
-        match self.order.fences.get_mut(&peer) {
-            // MEM-15.4.
-            Some(queue) if queue.len() >= MESSAGES_IN_FLIGHT => {
-                if Owner::of(token) == Owner::Operation {
-                    self.operations.settle(token, Err(Failure::TooMany { peer }));
-                }
-            }
-            Some(queue) => queue.push_back(Held::Request(request, token)),
-            None => self.begin(request, token),
-        }
-    }
-
-    /// Makes later operations to this peer, or to each peer, wait for the earlier ones (MEM-15.1).
-    /// It is free if nothing is outstanding.
-    pub(crate) fn fence(&mut self, peer: Option<Rank>) {
-        self.order.asked += 1;
-        if planted(Bug::IgnoreFence) {
-            return;
-        }
-        for (peer, epoch) in self.close_epochs(peer) {
-            let queue = self.order.fences.entry(peer).or_default();
-            if !matches!(queue.back(), Some(Held::Fence(last)) if *last == epoch) {
-                queue.push_back(Held::Fence(epoch));
-            }
-        }
-        self.order.tell_if_over();
-    }
-
-    /// Settle the completion when all that has begun to this peer, or to all, has ended (MEM-15.3).
-    pub(crate) fn flush_operations(
-        &mut self,
-        peer: Option<Rank>,
-        completion: Option<Arc<Completion>>,
-    ) {
-        let left = self.close_epochs(peer);
-        match completion {
-            Some(completion) if !left.is_empty() && !planted(Bug::EndFlushEarly) => {
-                self.order.flushes.push(Flush { completion, left: left.into_iter().collect() });
-            }
-            completion => self.settle_now(completion, Ok(Value::Done)),
-        }
-    }
-
-    fn close_epochs(&mut self, peer: Option<Rank>) -> Vec<(Rank, u32)> {
-        let outstanding = &mut self.operations.outstanding;
-        let peers = peer.map_or(outstanding.peers(), |peer| peer..peer.saturating_add(1));
-        peers.filter_map(|peer| Some((peer, outstanding.close(peer)?))).collect()
-    }
-
-    /// Operations have ended, well or not (MEM-15.2): begin what fences held back for them, and
-    /// tell who waits for them. Was anything begun? Only peers of which something has ended are
-    /// looked at, however many others have fences.
-    pub(crate) fn finish_fences(&mut self) -> bool {
-        let mut peers = self.operations.outstanding.take_drained();
-        peers.append(&mut self.order.no_room);
-        if peers.is_empty() {
-            return false;
-        }
-        peers.sort_unstable();
-        peers.dedup();
-        let mut begun = false;
-        for &peer in &peers {
-            let Some(mut queue) = self.order.fences.remove(&peer) else { continue };
-            begun |= self.pass(peer, &mut queue);
-            if !queue.is_empty() {
-                self.order.fences.insert(peer, queue);
-            }
-        }
-        // Before those who flush are told.
-        self.order.tell_if_over();
-        let outstanding = &self.operations.outstanding;
-        let mut told = 0;
-        self.order.flushes.retain_mut(|flush| {
-            for peer in &peers {
-                if flush.left.get(peer).is_some_and(|epoch| outstanding.has_ended(*peer, *epoch)) {
-                    flush.left.remove(peer);
-                }
-            }
-            if flush.left.is_empty() {
-                flush.completion.settle(Ok(Value::Done));
-                told += 1;
-            }
-            !flush.left.is_empty()
-        });
-        self.news += told;
-        begun
-    }
-
-    /// Begin what one peer's fences let through by now.
-    fn pass(&mut self, peer: Rank, queue: &mut VecDeque<Held>) -> bool {
-        let mut begun = false;
-        while let Some(held) = queue.pop_front() {
-            match held {
-                Held::Fence(epoch) if self.operations.outstanding.has_ended(peer, epoch) => {}
-                Held::Request(request, token) if !self.has_no_room_for_program(peer) => {
-                    self.begin(request, token);
-                    begun = true;
-                }
-                held => {
-                    if matches!(held, Held::Request(..)) {
-                        self.order.no_room.push(peer);
-                    }
-                    queue.push_front(held);
-                    break;
-                }
-            }
-        }
-        begun
-    }
+/// Closes the open epoch of this peer, or of each peer. Returns the epochs to wait for.
+fn close_epochs(peer: Option<Rank>, outstanding: &mut Outstanding) -> Vec<(Rank, u32)> {
+    let peers = peer.map_or(outstanding.peers(), |peer| peer..peer.saturating_add(1));
+    peers.filter_map(|peer| Some((peer, outstanding.close(peer)?))).collect()
 }
 
 #[cfg(test)]
@@ -248,6 +259,7 @@ mod tests {
             let fifo = Fifo::format(queue.clone(), Shape::new(64, 8).unwrap()).unwrap();
             let queue = b.engine.memory().insert(queue, Rights::PUSH).unwrap();
             b.engine
+                .rma()
                 .publish("queue", Published { key: queue.key, len: 8192, rights: Rights::PUSH })
                 .unwrap();
             let mut pushed = HashSet::new();
@@ -449,7 +461,7 @@ mod tests {
             Some(Err(Failure::PeerLost { peer: 1, .. }) | Ok(_))
         )));
         assert!(all.last().is_some_and(|put| matches!(put.outcome(), Some(Err(_)))));
-        assert_eq!(a.engine.in_flight(), 0);
+        assert_eq!(a.engine.ops().in_flight(), 0);
     }
 
     /// MEM-15.4, and all of it goes when there is room.

@@ -1,164 +1,86 @@
 //! Retries operations whose target had absent pages, with backoff, until the pages are present
 //! (MEM-1.11).
 
-use crate::events::Owner;
-use crate::{Engine, Failure};
-use oikaze_os::net::Link;
+use super::backoff::Backoff;
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::Pages;
-use oikaze_protocol::limits::{PRESENT_PAUSE_MAX, PRESENT_PAUSE_MIN, PRESENT_TIME};
-use oikaze_protocol::rma::Rma;
+use oikaze_protocol::limits::PRESENT_PAUSE_MIN;
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::{Message, Refusal, Token};
+use oikaze_protocol::wind::{Message, Token};
 use std::collections::HashMap;
 
-/// A message that waits.
-struct Waiting {
+/// Message that waits for its next try.
+pub(crate) struct Retry {
     due: Time,
-    to: Rank,
-    message: Message,
+    pub to: Rank,
+    pub message: Message,
 }
 
-/// Backoff of retries until pages are present: their number and the time of the first.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Backoff {
-    since: Time,
-    times: u32,
-}
-
-impl Backoff {
-    pub fn new(now: Time) -> Backoff {
-        Backoff { since: now, times: 0 }
-    }
-
-    /// Called after another failed try. Returns the time of the next try, if there is one.
-    pub fn next(&mut self, now: Time) -> Option<Time> {
-        if now - self.since > PRESENT_TIME {
-            return None;
-        }
-        let pause =
-            PRESENT_PAUSE_MIN.saturating_mul(1 << self.times.min(16)).min(PRESENT_PAUSE_MAX);
-        self.times += 1;
-        Some(now + pause)
-    }
-}
-
-/// Timer between two tries of work that absent pages hold up.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct RetryTimer {
-    patience: Option<Backoff>,
-    until: Option<Time>,
-}
-
-impl RetryTimer {
-    /// Called after another failed try. Returns `true` if there will be another one.
-    pub fn begin(&mut self, now: Time) -> bool {
-        // Who has tried in between has not waited for longer.
-        if self.until.is_none_or(|due| due <= now) {
-            self.until = self.patience.get_or_insert_with(|| Backoff::new(now)).next(now);
-        }
-        self.until.is_some()
-    }
-
-    /// Called when no page is absent any more.
-    #[inline]
-    pub fn end(&mut self) {
-        *self = RetryTimer::default();
-    }
-
-    /// Ends the pause if its time has come.
-    #[inline]
-    pub fn wake_up(&mut self, now: Time) {
-        if self.until.is_some_and(|due| due <= now) {
-            self.until = None;
-        }
-    }
-
-    /// Until when it rests.
-    #[inline]
-    pub fn until(&self) -> Option<Time> {
-        self.until
-    }
-}
-
-/// All of them. Empty in nodes whose peers have no files for memory.
+/// Messages that wait for their next try. Empty in nodes whose peers have no files for memory.
 #[derive(Default)]
 pub(crate) struct RetryQueue {
-    waiting: Vec<Waiting>,
+    waiting: Vec<Retry>,
     tried: HashMap<Token, Backoff>,
 }
 
 impl RetryQueue {
+    /// Returns the time of the earliest try.
     pub fn next(&self) -> Option<Time> {
-        self.waiting.iter().map(|waiting| waiting.due).min()
+        self.waiting.iter().map(|retry| retry.due).min()
     }
 
+    /// Returns `true` if no message waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Nothing is to be sent for this operation any more.
+    /// Called when nothing is to be sent for this operation any more.
     pub fn forget(&mut self, token: Token) {
         if !self.tried.is_empty() {
             self.tried.remove(&token);
-            self.waiting.retain(|waiting| waiting.message.token != token);
+            self.waiting.retain(|retry| retry.message.token != token);
         }
     }
 
-    /// Nor for these.
+    /// Does the same for all operations that `forgotten` selects.
     pub fn forget_all(&mut self, forgotten: &impl Fn(Token) -> bool) {
         if !self.tried.is_empty() {
             self.tried.retain(|&token, _| !forgotten(token));
-            self.waiting.retain(|waiting| !forgotten(waiting.message.token));
+            self.waiting.retain(|retry| !forgotten(retry.message.token));
         }
     }
-}
 
-impl<L: Link, P: Pages> Engine<L, P> {
-    /// A peer could not take this message in, for pages that are absent there.
-    pub(crate) fn returned(&mut self, to: Rank, message: Message) {
+    /// Keeps a message for its next try. Returns `false` if it was tried for long enough.
+    pub fn add(&mut self, to: Rank, message: Message, now: Time) -> bool {
         let token = message.token;
-        if Owner::of(token) != Owner::Operation || !Rma::may_repeat(&message.head) {
-            return self.refused(token, Refusal::NotPresent);
-        }
-        let now = self.now;
-        let Some(due) =
-            self.retry.tried.entry(token).or_insert_with(|| Backoff::new(now)).next(now)
-        else {
-            self.retry.forget(token);
-            return self.refused(token, Refusal::NotPresent);
+        let due = self.tried.entry(token).or_insert_with(|| Backoff::new(now)).next(now);
+        let Some(due) = due else {
+            self.forget(token);
+            return false;
         };
-        self.retry.waiting.push(Waiting { due, to, message });
+        self.waiting.push(Retry { due, to, message });
+        true
     }
 
-    /// Post what has waited for long enough.
-    pub(crate) fn post_retries(&mut self, now: Time) {
-        if self.retry.is_empty() {
-            return;
-        }
-        let (due, later) = std::mem::take(&mut self.retry.waiting)
-            .into_iter()
-            .partition(|waiting| waiting.due <= now);
-        self.retry.waiting = later;
-        for Waiting { to, message, .. } in due {
-            if self.is_full(to) {
-                self.retry.waiting.push(Waiting { due: now + PRESENT_PAUSE_MIN, to, message });
-            } else {
-                self.post(to, message);
-            }
-        }
+    /// Takes the messages whose time has come.
+    pub fn take_due(&mut self, now: Time) -> Vec<Retry> {
+        self.take(|retry| retry.due <= now)
     }
 
-    /// A peer is gone, and with it what was to be sent there again.
-    pub(crate) fn abandon_retries(&mut self, peer: Rank) {
-        let (gone, rest): (Vec<_>, _) = std::mem::take(&mut self.retry.waiting)
-            .into_iter()
-            .partition(|waiting| waiting.to == peer);
-        self.retry.waiting = rest;
-        for Waiting { message, .. } in gone {
-            let death = self.death_of(peer);
-            self.fail(peer, message.token, Failure::PeerLost { peer, death });
+    /// Puts back a message for which there was no room.
+    pub fn postpone(&mut self, retry: Retry, now: Time) {
+        self.waiting.push(Retry { due: now + PRESENT_PAUSE_MIN, ..retry });
+    }
+
+    /// Takes all messages to this peer.
+    pub fn take_to(&mut self, peer: Rank) -> Vec<Retry> {
+        self.take(|retry| retry.to == peer)
+    }
+
+    fn take(&mut self, wanted: impl Fn(&Retry) -> bool) -> Vec<Retry> {
+        if self.waiting.is_empty() {
+            return Vec::new();
         }
+        self.waiting.extract_if(.., |retry| wanted(retry)).collect()
     }
 }
 
@@ -187,15 +109,15 @@ mod tests {
                 body: Body::Inline(vec![1; 8]),
                 signal: None,
             });
-            while a.engine.retry.is_empty() {
+            while a.engine.ops.retry.is_empty() {
                 now = step(now);
                 a.turn(now);
                 b.turn(now);
             }
             if posted_again {
-                now = a.engine.retry.next().unwrap();
+                now = a.engine.ops.retry.next().unwrap();
                 a.turn(now);
-                assert!(a.engine.retry.is_empty());
+                assert!(a.engine.ops.retry.is_empty());
             }
             b.engine.link_mut().from.lock().unwrap().clear();
             let _ = b.ask(Request::Close);
@@ -206,7 +128,7 @@ mod tests {
                 Some(Err(Failure::PeerLost { peer: 1, death: Death::Closed })),
                 "{posted_again}"
             );
-            assert!(a.engine.retry.tried.is_empty(), "{posted_again}");
+            assert!(a.engine.ops.retry.tried.is_empty(), "{posted_again}");
         }
     }
 }

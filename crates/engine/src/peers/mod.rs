@@ -3,15 +3,15 @@
 pub(crate) mod active;
 pub(crate) mod deadlines;
 pub(crate) mod peer;
-use super::shm::LocalPeer;
 use active::Active;
 use deadlines::Deadlines;
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::Lane;
+use oikaze_protocol::wind::{self, Death, Lane, Message, Nonsense, Snapshot};
 use peer::Peer;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::net::SocketAddr;
 
 /// The peers, and what a turn must know of them without asking each.
 ///
@@ -19,26 +19,32 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// the end of the turn, [`settle`](Self::settle) asks each active peer for its remaining work and
 /// its next deadline. A peer at rest has nothing small to send, no event to report, and a known
 /// deadline. A peer at rest costs a turn nothing.
-pub(crate) struct Peers {
+pub struct Peers {
+    me: Rank,
     slots: Vec<Option<Peer>>,
     by_connection: HashMap<u64, Rank, BuildHasherDefault<IdHasher>>,
     /// The connection of the last datagram: the next one is likely to be for the same.
     last: (u64, Rank),
-    pub active: Active,
+    pub(crate) active: Active,
     /// Peers at rest that have bulk to send: it goes in its turn, and nobody needs to ask until
     /// then.
-    pub bulk: Active,
+    pub(crate) bulk: Active,
     deadlines: Deadlines,
     /// Peers that have not acknowledged all, or have not had all acknowledged.
     busy: usize,
-    /// Looks at peers, all stages together: the work of the turns.
-    pub visits: u64,
+    /// Number of visits to peers, all stages together: the work of the turns.
+    pub(crate) visits: u64,
+    /// Peers with waiting messages for which their connection has no room.
+    holding: Vec<Rank>,
+    /// Is `true` if a change outside the stages of a turn left something to send at once.
+    due: bool,
 }
 
 impl Peers {
     /// Creates room for the ranks below `nodes`, all absent.
-    pub fn new(nodes: u32) -> Self {
+    pub(crate) fn new(me: Rank, nodes: u32) -> Self {
         Self {
+            me,
             slots: (0..nodes).map(|_| None).collect(),
             by_connection: HashMap::default(),
             last: (0, Rank::MAX),
@@ -47,11 +53,91 @@ impl Peers {
             deadlines: Deadlines::new(nodes),
             busy: 0,
             visits: 0,
+            holding: Vec::new(),
+            due: false,
         }
     }
 
+    /// Returns the rank of this node.
+    #[must_use]
+    pub fn me(&self) -> Rank {
+        self.me
+    }
+
+    /// Returns the number of nodes in the job.
+    #[must_use]
+    pub fn nodes(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// Returns `true` if the connection to this peer is established.
+    #[must_use]
+    pub fn is_connected(&self, rank: Rank) -> bool {
+        rank == self.me || self.get(rank).is_some_and(|peer| peer.connection.is_established())
+    }
+
+    /// Returns the address in use for this peer, once one has answered.
+    #[must_use]
+    pub fn address_of(&self, rank: Rank) -> Option<SocketAddr> {
+        let peer = self.get(rank)?;
+        peer.addresses.get(usize::from(peer.connection.path()?)).copied()
+    }
+
+    /// Returns the current state of this peer's connection.
+    #[must_use]
+    pub fn snapshot(&self, rank: Rank) -> Option<Snapshot> {
+        self.get(rank).map(|peer| peer.connection.snapshot())
+    }
+
+    /// Returns the latencies of round trips and of messages to this peer.
+    #[must_use]
+    pub fn latencies(&self, rank: Rank) -> Option<wind::Latencies<'_>> {
+        self.get(rank).map(|peer| peer.connection.latencies())
+    }
+
+    /// Returns the cause of a peer's death.
+    pub(crate) fn death_of(&self, rank: Rank) -> Death {
+        self.get(rank).and_then(|peer| peer.death).unwrap_or(Death::Silent)
+    }
+
+    /// Ends the connection to a peer that broke the protocol.
+    pub(crate) fn give_up(&mut self, rank: Rank, nonsense: Nonsense, now: Time) {
+        if let Some(peer) = self.touch(rank) {
+            peer.connection.give_up(now, nonsense);
+        }
+    }
+
+    /// Keeps a message until the connection to this peer has room for it.
+    pub(crate) fn hold(&mut self, rank: Rank, message: Message) {
+        let Some(peer) = self.slots.get_mut(rank as usize).and_then(Option::as_mut) else { return };
+        if peer.held.is_empty() {
+            self.holding.push(rank);
+        }
+        peer.held.push_back(message);
+    }
+
+    /// Takes the peers with held messages. [`Peers::put_holding`] follows.
+    pub(crate) fn take_holding(&mut self) -> Vec<Rank> {
+        std::mem::take(&mut self.holding)
+    }
+
+    /// Puts back the peers that still have held messages.
+    pub(crate) fn put_holding(&mut self, holding: Vec<Rank>) {
+        self.holding = holding;
+    }
+
+    /// Called when a change outside the stages of a turn left something to send at once.
+    pub(crate) fn set_due(&mut self, due: bool) {
+        self.due = due;
+    }
+
+    /// Returns `true` if such a change was made.
+    pub(crate) fn is_due(&self) -> bool {
+        self.due
+    }
+
     /// Inserts a peer. Returns `false` if the rank does not exist or its connection id is taken.
-    pub fn insert(&mut self, rank: Rank, peer: Peer) -> bool {
+    pub(crate) fn insert(&mut self, rank: Rank, peer: Peer) -> bool {
         let id = peer.connection.id();
         let Some(slot) = self.slots.get_mut(rank as usize) else { return false };
         let new = self.by_connection.insert(id, rank).is_none() && id != 0;
@@ -61,42 +147,30 @@ impl Peers {
     }
 
     /// Returns a peer, read only.
-    pub fn get(&self, rank: Rank) -> Option<&Peer> {
+    pub(crate) fn get(&self, rank: Rank) -> Option<&Peer> {
         self.slots.get(rank as usize)?.as_ref()
     }
 
     /// Returns a peer for changes that give its connection no event to report and no data to send.
-    pub fn get_mut(&mut self, rank: Rank) -> Option<&mut Peer> {
+    pub(crate) fn get_mut(&mut self, rank: Rank) -> Option<&mut Peer> {
         self.slots.get_mut(rank as usize)?.as_mut()
     }
 
-    /// Returns the rings to a local peer.
-    #[inline]
-    pub fn local_peer(&self, rank: Rank) -> Option<&LocalPeer> {
-        self.get(rank)?.local_peer.as_deref()
-    }
-
-    /// Returns the rings to a local peer for use. It does not mark the peer as active.
-    #[inline]
-    pub fn local_peer_mut(&mut self, rank: Rank) -> Option<&mut LocalPeer> {
-        self.get_mut(rank)?.local_peer.as_deref_mut()
-    }
-
     /// Returns a peer for changes and marks it as active, so that this turn checks its state.
-    pub fn touch(&mut self, rank: Rank) -> Option<&mut Peer> {
+    pub(crate) fn touch(&mut self, rank: Rank) -> Option<&mut Peer> {
         let peer = self.slots.get_mut(rank as usize)?.as_mut()?;
         self.active.mark(rank);
         Some(peer)
     }
 
     /// Returns the next active peer to send small data, and moves it to the end of the queue.
-    pub fn next_active(&mut self) -> Option<Rank> {
+    pub(crate) fn next_active(&mut self) -> Option<Rank> {
         self.visits += 1;
         self.active.rotate()
     }
 
     /// Returns the next peer to send bulk, removes it from the bulk queue and marks it as active.
-    pub fn next_bulk(&mut self) -> Option<Rank> {
+    pub(crate) fn next_bulk(&mut self) -> Option<Rank> {
         let rank = self.bulk.take()?;
         self.visits += 1;
         self.active.mark(rank);
@@ -105,18 +179,18 @@ impl Peers {
 
     /// Returns all peers for changes and marks them as active. Rare: the cost grows with the number
     /// of peers.
-    pub fn touch_all(&mut self) -> impl Iterator<Item = &mut Peer> {
+    pub(crate) fn touch_all(&mut self) -> impl Iterator<Item = (Rank, &mut Peer)> {
         let Self { slots, active, visits, .. } = self;
         *visits += slots.len() as u64;
         (0..).zip(slots).filter_map(|(rank, slot)| {
             let peer = slot.as_mut()?;
             active.mark(rank);
-            Some(peer)
+            Some((rank, peer))
         })
     }
 
     /// Returns the rank of the peer with this connection id.
-    pub fn of_connection(&mut self, id: u64) -> Option<Rank> {
+    pub(crate) fn of_connection(&mut self, id: u64) -> Option<Rank> {
         if self.last.0 != id {
             self.last = (id, *self.by_connection.get(&id)?);
         }
@@ -125,7 +199,7 @@ impl Peers {
 
     /// Called when a peer's connection has a new id. Datagrams with the old id then belong to no
     /// connection.
-    pub fn renamed(&mut self, rank: Rank) {
+    pub(crate) fn renamed(&mut self, rank: Rank) {
         let Some(peer) = self.slots.get_mut(rank as usize).and_then(Option::as_mut) else { return };
         let id = peer.connection.id();
         let old = std::mem::replace(&mut peer.id, id);
@@ -135,7 +209,7 @@ impl Peers {
     }
 
     /// Calls the timeout of every connection whose deadline has come.
-    pub fn timers(&mut self, now: Time) {
+    pub(crate) fn timers(&mut self, now: Time) {
         while let Some(rank) = self.deadlines.take_due(now) {
             self.visits += 1;
             if let Some(peer) = self.touch(rank) {
@@ -144,9 +218,9 @@ impl Peers {
         }
     }
 
-    /// The end of a turn: who has nothing small left to send rests, until its deadline or until its
+    /// Ends a turn: a peer with nothing small left to send rests, until its deadline or until its
     /// bulk has its turn.
-    pub fn settle(&mut self, now: Time) {
+    pub(crate) fn settle(&mut self, now: Time) {
         let Self { slots, active, bulk, deadlines, busy, visits, .. } = self;
         *visits += active.len() as u64;
         active.retain(|rank| {
@@ -167,26 +241,29 @@ impl Peers {
         });
     }
 
-    /// When a turn is needed at the latest.
-    pub fn next_timeout(&self) -> Option<Time> {
+    /// Returns the time at which a turn is needed at the latest.
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
         self.deadlines.earliest()
     }
 
-    /// Is a peer to be sent something now, or has a deadline come? Also yes if to find out would
-    /// take a while.
-    pub fn is_any_pressed(&self, now: Time) -> bool {
-        const FEW: usize = 4;
+    /// Returns `true` if a peer is to be sent something now, or a deadline has come, or if finding
+    /// out would take long.
+    pub(crate) fn is_any_pressed(&self, now: Time) -> bool {
+        /// Maximum number of active peers that are asked.
+        const ASKED_PEERS_MAX: usize = 4;
         let has_due = |rank| self.get(rank).is_some_and(|peer: &Peer| peer.connection.has_due(now));
-        self.active.len() > FEW || self.resting_have_due(now) || self.active.iter().any(has_due)
+        self.active.len() > ASKED_PEERS_MAX
+            || self.resting_have_due(now)
+            || self.active.iter().any(has_due)
     }
 
     /// Returns `true` if every live peer has acknowledged all data sent to it.
-    pub fn are_settled(&self) -> bool {
+    pub(crate) fn are_settled(&self) -> bool {
         self.busy == 0
     }
 
     /// Returns `true` if anything is left to send or a deadline has come.
-    pub fn have_due(&self, now: Time) -> bool {
+    pub(crate) fn have_due(&self, now: Time) -> bool {
         !self.active.is_empty() || self.resting_have_due(now)
     }
 
@@ -195,9 +272,9 @@ impl Peers {
         !self.bulk.is_empty() || self.next_timeout().is_some_and(|at| at <= now)
     }
 
-    /// A peer that rests although it has something to do, or whose deadline is not what is known of
-    /// it: a defect of the marks.
-    pub fn overlooked(&self, now: Time) -> Option<Rank> {
+    /// Returns a peer that rests although it has something to do, or whose deadline differs from
+    /// the known one: a defect of the marks.
+    pub(crate) fn overlooked(&self, now: Time) -> Option<Rank> {
         (0..).zip(&self.slots).find_map(|(rank, slot)| {
             let peer = slot.as_ref()?;
             let rests = !self.active.contains(rank);

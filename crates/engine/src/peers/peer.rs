@@ -1,21 +1,17 @@
 //! State of one peer: its connection and the addresses at which it may be reached.
 
-use crate::shm::{LocalPeer, RingCounters};
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::{Connection, Death, Introduction, Message, Settings, Token};
+use oikaze_protocol::wind::{Connection, Death, Introduction, Message, Settings};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 /// Maximum number of addresses kept for one peer, including learned ones.
 const ADDRESSES_MAX: usize = 32;
 
+/// Connection to one peer, and its addresses.
 pub(crate) struct Peer {
     pub connection: Connection,
-    /// Rings that carry its messages instead, if the peer shares memory with this node.
-    pub local_peer: Option<Box<LocalPeer>>,
-    /// Final counters of the rings, after the rings are gone.
-    pub rings: RingCounters,
     /// Id by which the connection of this peer is found.
     pub id: u64,
     /// Cause of the peer's death, if it is dead.
@@ -42,52 +38,11 @@ impl Peer {
         Self {
             id: connection.id(),
             connection,
-            local_peer: None,
-            rings: RingCounters::default(),
             death: None,
             busy: false,
             addresses,
             held: VecDeque::new(),
         }
-    }
-
-    /// Returns `true` if there is no room for another message, in the rings or the connection.
-    pub fn is_full(&self) -> bool {
-        self.local_peer
-            .as_ref()
-            .map_or_else(|| self.connection.is_full(), |local_peer| local_peer.is_full())
-    }
-
-    /// Number of messages that have been posted to the peer and not been settled.
-    pub fn open_messages(&self) -> usize {
-        self.local_peer.as_ref().map_or_else(
-            || self.connection.open_messages(),
-            |local_peer| local_peer.open_messages(),
-        )
-    }
-
-    /// Drops the sources of the messages whose tokens `cancelled` selects.
-    pub fn cancel(&mut self, cancelled: &impl Fn(Token) -> bool) {
-        match &mut self.local_peer {
-            Some(local_peer) => local_peer.cancel(cancelled),
-            None => self.connection.cancel_all(cancelled),
-        }
-    }
-
-    /// Called when this number of messages, with this number of bytes, has been read.
-    pub fn consumed(&mut self, messages: u64, bytes: u64) {
-        match &mut self.local_peer {
-            Some(local_peer) => local_peer.consumed(messages, bytes),
-            None => self.connection.consumed(messages, bytes),
-        }
-    }
-
-    /// Closes the rings and the connection.
-    pub fn close(&mut self, now: Time) {
-        if let Some(local_peer) = &mut self.local_peer {
-            local_peer.close();
-        }
-        self.connection.close(now);
     }
 
     /// Returns the index of this address among the peer's addresses. An address whose port is that

@@ -1,7 +1,7 @@
 //! Regions that end or change in the middle of operations on them.
 
-use super::super::tests::{Node, open, pair, run, step};
-use super::super::{Completion, Failure, Request, Value, tracked};
+use crate::tests::{Node, open, pair, run, step};
+use crate::{Completion, Failure, Request, Value, tracked};
 use oikaze_os::memory::{Holder, Region, Registered};
 use oikaze_protocol::block::Block;
 use oikaze_protocol::rma::{
@@ -168,8 +168,8 @@ fn a_right_that_is_taken_for_a_moment_ends_the_put() {
                 put.is_done()
             });
             ends_as(&put, Refusal::NotPermitted);
-            let refused = b.engine.refusals();
-            assert_eq!((refused.len(), b.engine.refusal_counters().not_permitted), (1, 1));
+            let (counted, refused) = b.engine.rma().refusals();
+            assert_eq!((refused.len(), counted.not_permitted), (1, 1));
         }
     }
 }
@@ -312,7 +312,7 @@ fn a_get_of_a_block_into_what_is_gone_asks_for_nothing() {
     a.turn(now);
     // The region is not closed first, so only an operation that begins now can notice.
     a.engine.remove_region(mine.slot);
-    a.engine.cancel(&first);
+    a.cancel(&first);
     a.turn(now);
     assert_eq!(get.outcome(), Some(Err(Failure::Remote(RmaError::DestinationGone))));
 }
@@ -332,13 +332,13 @@ fn what_keeps_a_region_ends_together() {
     a.turn(now);
     kept.extend((0..300).map(|_| put_keeping(&mut a, mine, there, Some(&holder))));
     let held = put_keeping(&mut a, other, there, None);
-    assert!(a.engine.is_kept(&holder));
+    assert!(a.engine.ops().is_kept(&holder));
     a.engine.cancel_keeping(&holder);
     a.engine.remove_region(mine.slot);
-    assert!(!a.engine.is_kept(&holder) && a.engine.has_more(), "a turn is due");
+    assert!(!a.engine.ops().is_kept(&holder) && a.engine.has_more(), "a turn is due");
     assert!(kept.iter().all(|put| matches!(put.outcome(), Some(Err(Failure::Cancelled) | Ok(_)))));
     assert!(kept.iter().filter(|put| put.outcome() == Some(Err(Failure::Cancelled))).count() > 500);
-    assert_eq!((a.engine.in_flight(), Arc::strong_count(&holder)), (2, 1));
+    assert_eq!((a.engine.ops().in_flight(), Arc::strong_count(&holder)), (2, 1));
     run(&mut a, &mut b, &mut now, |_| held.is_done());
     assert_eq!((spared.outcome(), held.outcome()), (Some(Ok(Value::Done)), Some(Ok(Value::Done))));
     assert!(bytes(&target).iter().all(|byte| *byte == MINE));
@@ -367,15 +367,15 @@ fn what_is_taken_back_leaves_nothing_behind() {
             a.engine.turn(now);
         }
         for asked in [&get, &sum, &lookup] {
-            a.engine.cancel(asked);
+            a.cancel(asked);
             assert!(asked.is_done());
         }
-        assert_eq!(a.engine.rma.outstanding(), 0, "{at}");
-        // A later request is answered, whatever still arrives for the others.
+        assert_eq!(a.engine.layers.rma.outstanding(), 0, "{at}");
+        // And what is asked then is answered, whatever still comes of the others.
         let after = self::get(&a, there, into);
         run(&mut a, &mut b, &mut now, |_| after.is_done());
         assert_eq!(
-            (after.outcome(), a.engine.rma.outstanding()),
+            (after.outcome(), a.engine.layers.rma.outstanding()),
             (Some(Ok(Value::Done)), 0),
             "{at}"
         );
@@ -430,7 +430,7 @@ fn many_gets_from_oneself_end_with_their_right() {
             completion
         })
         .collect();
-    while node.engine.rma.answers() < MANY / 2 {
+    while node.engine.layers.rma.answers() < MANY / 2 {
         node.engine.turn(now);
     }
     node.engine.set_rights(there.slot, Some(4096..8192), Rights::WRITE).unwrap();

@@ -24,9 +24,9 @@ const LONG: usize = 1024;
 pub(super) struct Incoming {
     /// Messages begun, ever.
     messages: u64,
-    arriving: Option<Arriving>,
+    arriving: Option<ArrivingMessage>,
     /// Refusals that the writer has no room to be told of yet.
-    untold: VecDeque<Untold>,
+    untold: VecDeque<UntoldRefusal>,
     /// Bytes on their way from a ring to where they belong.
     scratch: Vec<u8>,
     /// Credit that users' messages have taken and that was not given back, and what was, ever.
@@ -41,7 +41,7 @@ pub(super) struct Incoming {
     /// Keys of regions that the local peer wants to map.
     pub asked: VecDeque<u64>,
     /// Answers of the local peer to requests of this node.
-    pub given: VecDeque<Given>,
+    pub given: VecDeque<MapAnswer>,
     /// Numbers of exchanges that the local peer wants, and of those that were asked of it, with
     /// whether they were done.
     pub swaps: VecDeque<u64>,
@@ -50,14 +50,14 @@ pub(super) struct Incoming {
 
 /// An answer to [`RecordKind::Ask`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Given {
+pub(crate) struct MapAnswer {
     pub key: u64,
     /// The memory lies in the socket.
     pub is_there: bool,
 }
 
 #[derive(Debug)]
-struct Untold {
+struct UntoldRefusal {
     start: u64,
     end: u64,
     refusal: Refusal,
@@ -72,19 +72,19 @@ const _: () = assert!(USER_HEAD + BODY_SHORT <= STEP_BODY);
 
 /// A message that does not fit into one record.
 #[derive(Debug)]
-struct Arriving {
+struct ArrivingMessage {
     number: u64,
     class: Class,
     head: Head,
     len: u64,
     at: u64,
     charge: u64,
-    way: Way,
+    destination: BodyDestination,
 }
 
 /// Where its body goes.
 #[derive(Debug)]
-enum Way {
+enum BodyDestination {
     Place,
     Assemble(Vec<u8>),
     Refuse(Refusal),
@@ -92,7 +92,7 @@ enum Way {
 
 /// Messages that were handed up.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Delivery {
+pub(super) struct DeliveredCount {
     pub messages: u64,
     pub bytes: u64,
 }
@@ -105,8 +105,8 @@ impl Incoming {
         most: usize,
         reader: &mut Reader,
         handler: &mut impl Handler,
-    ) -> Result<(usize, Delivery), Damaged> {
-        let (mut count, mut bytes, mut delivery) = (0, 0, Delivery::default());
+    ) -> Result<(usize, DeliveredCount), Damaged> {
+        let (mut count, mut bytes, mut delivery) = (0, 0, DeliveredCount::default());
         while count < most && bytes < RECORD_BYTES_A_LOOK {
             let Some(heading) = reader.peek()? else { break };
             let before = delivery;
@@ -127,7 +127,7 @@ impl Incoming {
             let start = reader.position();
             let end = reader.pass(heading);
             if let Err(refusal) = outcome {
-                self.untold.push_back(Untold { start, end, refusal });
+                self.untold.push_back(UntoldRefusal { start, end, refusal });
             }
             if heading.len > LONG {
                 self.settle(reader);
@@ -175,7 +175,7 @@ impl Incoming {
     /// MEM-16.4: what was refused is told first.
     #[inline]
     fn settle(&mut self, reader: &mut Reader) {
-        while let Some(Untold { start, end, refusal }) = self.untold.front() {
+        while let Some(UntoldRefusal { start, end, refusal }) = self.untold.front() {
             if reader.refuse(*end, *refusal).is_err() {
                 let start = *start;
                 return reader.settle(start);
@@ -192,7 +192,7 @@ impl Incoming {
         heading: Heading,
         reader: &Reader,
         handler: &mut impl Handler,
-        delivery: &mut Delivery,
+        delivery: &mut DeliveredCount,
     ) -> Result<Result<(), Refusal>, Damaged> {
         if self.arriving.is_some() {
             return Err(Damaged);
@@ -228,7 +228,7 @@ impl Incoming {
         heading: Heading,
         reader: &Reader,
         handler: &mut impl Handler,
-        delivery: &mut Delivery,
+        delivery: &mut DeliveredCount,
     ) -> Result<Result<(), Refusal>, Damaged> {
         match heading.kind {
             RecordKind::Begin => return self.begin(from, heading, reader, handler),
@@ -247,7 +247,7 @@ impl Incoming {
             RecordKind::Goodbye => self.goodbye = true,
             RecordKind::Ask if self.asked.len() < ASKED_MAX => self.asked.push_back(word(reader)),
             RecordKind::Given if self.given.len() < ASKED_MAX => {
-                self.given.push_back(Given { key: word(reader), is_there: heading.flag });
+                self.given.push_back(MapAnswer { key: word(reader), is_there: heading.flag });
             }
             RecordKind::Swap if self.swaps.len() < ASKED_MAX => self.swaps.push_back(word(reader)),
             RecordKind::Swapped if self.swapped.len() < ASKED_MAX => {
@@ -289,8 +289,8 @@ impl Incoming {
         if rma::costs_credit(&head) && len > MESSAGE_MAX {
             return Err(Damaged);
         }
-        let way = match handler.admit(from, number, heading.class, &head, len) {
-            Admission::Place => Way::Place,
+        let destination = match handler.admit(from, number, heading.class, &head, len) {
+            Admission::Place => BodyDestination::Place,
             Admission::Assemble => {
                 let mut reserved = usize::try_from(len).map_err(|_| Damaged)?;
                 if rma::costs_credit(&head) {
@@ -299,20 +299,27 @@ impl Incoming {
                     reserved = reserved.min(RESERVED_MAX);
                 }
                 match handler.buffer(reserved) {
-                    Some(buffer) => Way::Assemble(buffer),
+                    Some(buffer) => BodyDestination::Assemble(buffer),
                     None => {
                         self.charged -= std::mem::take(&mut charge);
-                        Way::Refuse(Refusal::NoMemory)
+                        BodyDestination::Refuse(Refusal::NoMemory)
                     }
                 }
             }
             Admission::Refuse(Refusal::NotPresent) if self.may_stay() => {
                 return Ok(Err(Refusal::NotPresent));
             }
-            Admission::Refuse(refusal) => Way::Refuse(refusal),
+            Admission::Refuse(refusal) => BodyDestination::Refuse(refusal),
         };
-        self.arriving =
-            Some(Arriving { number, class: heading.class, head, len, at: 0, charge, way });
+        self.arriving = Some(ArrivingMessage {
+            number,
+            class: heading.class,
+            head,
+            len,
+            at: 0,
+            charge,
+            destination,
+        });
         Ok(Ok(()))
     }
 
@@ -322,37 +329,40 @@ impl Incoming {
         len: usize,
         reader: &Reader,
         handler: &mut impl Handler,
-        delivery: &mut Delivery,
+        delivery: &mut DeliveredCount,
     ) -> Result<Result<(), Refusal>, Damaged> {
         let arriving = self
             .arriving
             .as_mut()
             .filter(|arriving| len as u64 <= arriving.len - arriving.at)
             .ok_or(Damaged)?;
-        match &mut arriving.way {
-            Way::Place => {
+        match &mut arriving.destination {
+            BodyDestination::Place => {
                 let bytes = copied(&mut self.scratch, reader, 0, len);
                 handler.place(from, arriving.number, arriving.at, bytes);
             }
-            Way::Assemble(body) => reader.append(0, len, body),
-            Way::Refuse(_) => {}
+            BodyDestination::Assemble(body) => reader.append(0, len, body),
+            BodyDestination::Refuse(_) => {}
         }
         arriving.at += len as u64;
         if arriving.at < arriving.len {
             return Ok(Ok(()));
         }
-        let Some(Arriving { number, class, head, len, charge, way, .. }) = self.arriving.take()
+        let Some(ArrivingMessage { number, class, head, len, charge, destination, .. }) =
+            self.arriving.take()
         else {
             return Ok(Ok(()));
         };
         delivery.messages += 1;
         delivery.bytes += len;
-        let outcome = match way {
-            Way::Place => handler.deliver(from, number, class, &head, Delivered::Placed(len)),
-            Way::Assemble(body) => {
+        let outcome = match destination {
+            BodyDestination::Place => {
+                handler.deliver(from, number, class, &head, Delivered::Placed(len))
+            }
+            BodyDestination::Assemble(body) => {
                 handler.deliver(from, number, class, &head, Delivered::Owned(body))
             }
-            Way::Refuse(refusal) => Err(refusal),
+            BodyDestination::Refuse(refusal) => Err(refusal),
         };
         self.charged -= if outcome.is_ok() { 0 } else { charge };
         Ok(outcome)

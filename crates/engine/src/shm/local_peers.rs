@@ -1,24 +1,31 @@
 //! The local peers of a node: when their rings are polled, what becomes of the records found there,
 //! and how the peers end.
 //!
-//! Receiving never transmits: writing to a ring, and the wakeup of its reader, belong to the stages
-//! that post and send.
+//! Receiving never transmits: writing to a ring, and the wake-up of its reader, belong to the
+//! stages that post and send.
 
-use crate::dispatch::Dispatch;
-use crate::shm::exchange::{OFFERS, Offer};
-use crate::shm::{Handed, LocalPeer, Settled};
-use crate::{Engine, Failure};
-use oikaze_os::memory::Region;
-use oikaze_os::net::Link;
-use oikaze_os::shm::{ControlSocket, Pair, Watch};
+use super::exchange::Swaps;
+use super::local_peer::{LocalPeer, RingCounters};
+use super::map::{Maps, hand_over};
+use super::outgoing::Settled;
+use super::rings::Rings;
+use super::socket::hear;
+use crate::client::completion::{Completion, Value};
+use crate::client::shm_channel::{Ahead, ShmChannel, ShmChannels};
+use crate::client::submission::Swap;
+use crate::failure::Failure;
+use crate::inbox::Inbox;
+use crate::layers::Layers;
+use crate::ops::Ops;
+use crate::outcome::{acknowledged, refused, unreadable};
+use oikaze_os::memory::{Region, RegionTable};
+use oikaze_os::shm::{Pair, Watch};
 use oikaze_os::sync::make_fences;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{
-    GRANTS, LAST_WORDS, LINK_AMONG_RINGS, LINK_BESIDE_RINGS, LOCAL_PEERS_CHECKED, RECORDS_A_LOOK,
-    RECORDS_BETWEEN,
+    LINK_AMONG_RINGS, LINK_BESIDE_RINGS, LOCAL_PEERS_CHECKED, RECORDS_A_LOOK, RECORDS_BETWEEN,
 };
-use oikaze_protocol::rma::RmaError;
 use oikaze_protocol::shm::Damaged;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Death, Token};
@@ -26,369 +33,469 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Which peers share memory with this node.
-#[derive(Default)]
-pub(crate) struct LocalPeers {
-    pub ranks: Vec<Rank>,
-    /// Where among them a message that any may send is looked for first: behind the one that the
-    /// last came from.
-    pub first: usize,
-    /// Watch over the control sockets of local peers.
+/// Peers that share memory with this node.
+pub struct ShmPeers {
+    nodes: u32,
+    pub(super) rings: Rings,
+    /// Position among the local peers from which a message of any sender is looked for: behind the
+    /// sender of the latest one.
+    pub(super) first: usize,
+    /// Number of messages that took the fast path, outside turns, since a turn last polled the
+    /// link.
+    pub(super) fast_messages: u32,
+    /// Sockets of the local peers.
     watch: Option<Watch>,
-    /// Between two looks at the link; zero if every look is one.
+    /// Time between two polls of the link; zero if every turn polls the link.
     link_every: Duration,
-    link_looked: Time,
+    link_polled: Time,
     checked: Time,
-    /// Somebody rang, and was heard: a thread that sleeps is not told again, and the local peer
-    /// believes it awake.
-    pub rung: bool,
-    /// Some thread may have slept since then: whoever rang has left something to be heard.
+    /// Is `true` if a thread may have slept since the last check: a peer that rang has then left
+    /// something to be heard.
     dozed: bool,
     /// Regions of local peers that are mapped, or asked for.
-    pub maps: crate::shm::map::Maps,
-    /// Pages that are to change place with theirs.
-    pub swaps: crate::shm::exchange::Swaps,
-    /// Local peers that were given up in the middle of an access to a region, and whose processes
-    /// live (MEM-18.6).
-    wedged_peers: Vec<(Rank, Pair)>,
+    maps: Maps,
+    /// Pages that are to be exchanged with pages of local peers.
+    pub(super) swaps: Swaps,
+    /// Local peers that have ended, for the connections and the layers above to learn of.
+    ended: Vec<EndedPeer>,
+    /// Is `true` if the next turn has something to do for a local peer.
+    due: bool,
+    /// Time without a sign of life after which a peer counts as dead.
+    failure_time: Duration,
 }
 
-impl LocalPeers {
-    /// Returns `true` if this turn may skip the poll of the link.
-    #[inline]
-    pub fn spares_link(&mut self, now: Time) -> bool {
-        if !self.link_every.is_zero()
-            && now - self.link_looked < self.link_every
-            && self.link_looked != Time(0)
-        {
-            return true;
-        }
-        self.link_looked = now;
-        false
-    }
-
-    /// Returns a peer that was given up in the middle of an access to this memory, if it has not
-    /// left the memory since.
-    pub fn wedged_inside(&mut self, region: &Region) -> Option<Rank> {
-        self.forget_wedged_peers();
-        let inside = |(_, pair): &&(Rank, Pair)| pair.grants.is_inside(region);
-        self.wedged_peers.iter().find(inside).map(|(rank, _)| *rank)
-    }
-
-    fn forget_wedged_peers(&mut self) {
-        self.wedged_peers.retain_mut(|(_, pair)| pair.is_wedged());
-    }
+/// Local peer that has ended.
+pub(crate) struct EndedPeer {
+    pub rank: Rank,
+    pub death: Death,
+    /// Messages that were not settled.
+    pub unsettled: Vec<Token>,
 }
 
-impl<L: Link, P: Pages> Engine<L, P> {
-    /// Failures that no caller has been told of.
-    #[must_use]
-    pub fn untaken(&self) -> &Arc<crate::Untaken> {
-        &self.untaken
-    }
-
-    /// Use these rings from the first message on; both sides must.
-    pub(crate) fn attach_local_peers(&mut self, pairs: Vec<(Rank, Pair)>) -> std::io::Result<()> {
+impl ShmPeers {
+    /// Uses these rings from the first message on; both sides must.
+    pub(crate) fn new(
+        nodes: u32,
+        pairs: Vec<(Rank, Pair)>,
+        failure_time: Duration,
+    ) -> std::io::Result<Self> {
+        let mut peers = ShmPeers {
+            nodes,
+            rings: Rings::default(),
+            first: 0,
+            fast_messages: 0,
+            watch: None,
+            link_every: Duration::ZERO,
+            link_polled: Time::default(),
+            checked: Time::default(),
+            dozed: false,
+            maps: Maps::default(),
+            swaps: Swaps::default(),
+            ended: Vec::new(),
+            due: false,
+            failure_time,
+        };
         for (rank, pair) in pairs {
-            let Some(peer) = self.peers.get_mut(rank) else { continue };
-            if self.local_peers.watch.is_none() {
-                self.local_peers.watch = Some(Watch::new()?);
+            if peers.watch.is_none() {
+                peers.watch = Some(Watch::new()?);
             }
-            if let Some(watch) = &self.local_peers.watch {
+            if let Some(watch) = &peers.watch {
                 watch.add(rank, &pair.line)?;
             }
-            peer.local_peer = Some(Box::new(LocalPeer::new(pair)));
-            self.local_peers.ranks.push(rank);
+            peers.rings.insert(rank, LocalPeer::new(pair));
         }
-        self.choose_link_pace();
-        Ok(())
+        peers.choose_link_pace();
+        Ok(peers)
     }
 
     fn choose_link_pace(&mut self) {
-        let (count, others) = (self.local_peers.ranks.len(), self.nodes as usize - 1);
-        self.local_peers.link_every = match count {
+        let (count, others) = (self.rings.ranks.len(), self.nodes as usize - 1);
+        self.link_every = match count {
             0 => Duration::ZERO,
             count if count == others => LINK_BESIDE_RINGS,
             _ => LINK_AMONG_RINGS,
         };
     }
 
-    /// Readable when a local peer has woken this node, or has ended.
+    /// Returns `true` if this peer shares memory with this node.
     #[must_use]
-    pub fn local_peers_descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.local_peers.watch.as_ref().map(AsFd::as_fd)
+    pub fn contains(&self, rank: Rank) -> bool {
+        self.rings.get(rank).is_some()
     }
 
-    /// Has a turn heard what a sleeping thread waits for? Then that thread must look at the rings,
-    /// and say anew that it sleeps (MEM-16.5).
+    /// Returns a local peer.
+    pub(crate) fn get(&self, rank: Rank) -> Option<&LocalPeer> {
+        self.rings.get(rank)
+    }
+
+    /// Returns a local peer for use.
+    pub(crate) fn get_mut(&mut self, rank: Rank) -> Option<&mut LocalPeer> {
+        self.rings.get_mut(rank)
+    }
+
+    /// Returns the traffic through the rings of this peer.
+    pub(crate) fn counters(&self, rank: Rank) -> RingCounters {
+        self.rings.counters(rank)
+    }
+
+    /// Returns the thread-side view of the rings of all local peers.
+    pub(crate) fn channels(&self, ahead: Ahead) -> ShmChannels {
+        let channel = |rank| self.rings.get(rank).map(|local_peer| Arc::clone(&local_peer.channel));
+        ShmChannels::new((0..self.nodes).map(channel).collect(), ahead)
+    }
+
+    /// Returns the descriptor that is readable when a local peer has woken this node, or has ended.
+    #[must_use]
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.watch.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Returns `true` if a turn has received a wake-up that a sleeping thread waits for. That
+    /// thread must then look at the rings, and mark anew that it sleeps (MEM-16.5).
     pub fn take_rung(&mut self) -> bool {
-        std::mem::take(&mut self.local_peers.rung)
+        std::mem::take(&mut self.rings.rung)
     }
 
-    /// Local peers that sleep are woken if anything was done for them since a turn looked
+    /// Wakes local peers that sleep if anything was done for them since a turn last looked
     /// (MEM-16.5).
-    pub fn wake_stirred_local_peers(&mut self) {
-        let Self { local_peers, peers, .. } = self;
-        for rank in &local_peers.ranks {
-            if let Some(local_peer) = peers.local_peer_mut(*rank) {
-                local_peer.wake_if_stirred();
-            }
-        }
+    pub fn wake_stirred(&mut self) {
+        self.rings.for_each(LocalPeer::wake_if_stirred);
     }
 
-    /// A thread is about to sleep on the descriptor: from here on local peers wake it. Has anything
-    /// come meanwhile?
+    /// Called when a thread is about to sleep on the descriptor: from here on local peers wake it.
+    /// Returns `true` if anything has come meanwhile.
     pub fn doze(&mut self) -> bool {
-        let Self { local_peers, peers, .. } = self;
-        if local_peers.ranks.is_empty() {
+        if self.rings.ranks.is_empty() {
             // All have ended; their fences need not be made any more.
-            return local_peers.swaps.are_wanted();
+            return self.swaps.are_wanted();
         }
-        for rank in &local_peers.ranks {
-            if let Some(local_peer) = peers.local_peer_mut(*rank) {
-                local_peer.pair.inward.fall_asleep();
-            }
-        }
-        local_peers.dozed = true;
+        self.rings.for_each(|local_peer| local_peer.pair.inward.fall_asleep());
+        self.dozed = true;
         // A local peer that writes to a ring or to a region of this node checks without a fence of
         // its own whether this node sleeps (MEM-18.5).
         make_fences();
-        let mut news = local_peers.swaps.are_wanted();
-        for rank in &local_peers.ranks {
-            news |= peers.local_peer_mut(*rank).is_some_and(|local_peer| local_peer.has_news());
-        }
+        let mut news = self.swaps.are_wanted();
+        self.rings.for_each(|local_peer| news |= local_peer.has_news());
         news
     }
 
-    /// Look into every ring; how much has come or been settled.
+    /// Returns `true` if this turn may skip the poll of the link.
     #[inline]
-    pub(crate) fn hear_local_peers(&mut self, now: Time) -> usize {
+    pub(crate) fn spares_link(&mut self, now: Time) -> bool {
+        self.fast_messages = 0;
+        if !self.link_every.is_zero()
+            && now - self.link_polled < self.link_every
+            && self.link_polled != Time(0)
+        {
+            return true;
+        }
+        self.link_polled = now;
+        false
+    }
+
+    /// Polls every ring. Returns the number of records taken and messages settled.
+    #[inline]
+    pub(crate) fn poll<P: Pages>(
+        &mut self,
+        now: Time,
+        layers: &mut Layers<P>,
+        ops: &mut Ops,
+        inbox: &mut Inbox,
+    ) -> usize {
         let mut came = 0;
         let mut at = 0;
-        while let Some(&rank) = self.local_peers.ranks.get(at) {
+        while let Some(&rank) = self.rings.ranks.get(at) {
             at += 1;
-            let Some(local_peer) = self.peers.local_peer_mut(rank) else { continue };
+            let Some(local_peer) = self.rings.get_mut(rank) else { continue };
             local_peer.wake_up(now);
             local_peer.note_takes(now);
             if local_peer.has_news() {
-                came += self.hear_local_peer(rank, now);
+                came += self.poll_one(rank, now, layers, ops, inbox);
             }
         }
-        let may_end = at > 0 || !self.local_peers.wedged_peers.is_empty();
-        if may_end
-            && (self.local_peers.dozed || now - self.local_peers.checked > LOCAL_PEERS_CHECKED)
-        {
-            came += self.check_local_peers(now);
+        let may_end = at > 0 || self.rings.have_wedged_peers();
+        if may_end && (self.dozed || now - self.checked > LOCAL_PEERS_CHECKED) {
+            came += self.check(now);
         }
         came
     }
 
-    fn hear_local_peer(&mut self, rank: Rank, now: Time) -> usize {
-        let Self { peers, rma, coherence, memory, pages, buffer_pool, .. } = self;
-        let Some(local_peer) = peers.local_peer_mut(rank) else { return 0 };
+    fn poll_one<P: Pages>(
+        &mut self,
+        rank: Rank,
+        now: Time,
+        layers: &mut Layers<P>,
+        ops: &mut Ops,
+        inbox: &mut Inbox,
+    ) -> usize {
+        let Some(local_peer) = self.rings.get_mut(rank) else { return 0 };
         let mut came = 0;
         let mut damaged = false;
         if local_peer.has_records() {
-            let mut handler = Dispatch { rma, coherence, memory, pages, buffer_pool };
-            // The looks at what a dead one left are numbered (MEM-16.7): each is a whole one.
+            // The polls of what a dead peer left are numbered (MEM-16.7): each is a whole one.
             let between = local_peer.is_taken_from(now) && !local_peer.is_ending();
             let most = if between { RECORDS_BETWEEN } else { RECORDS_A_LOOK };
-            let taken = local_peer.take(rank, most, &mut handler, now);
-            match taken {
+            match local_peer.take(rank, most, layers, now) {
                 Ok(taken) => came += taken,
-                Err(_) => damaged = true,
+                Err(Damaged) => damaged = true,
             }
         }
         while !damaged {
-            match self.next_settled(rank) {
+            match local_peer.next_settled() {
                 Ok(Some(Settled::Message(token, outcome))) => {
                     came += 1;
                     match outcome {
-                        Ok(()) => self.acknowledged(token),
-                        Err(refusal) => self.refused(token, refusal),
+                        Ok(()) => acknowledged(token, ops, layers),
+                        Err(refusal) => refused(token, refusal, ops, layers),
                     }
                 }
                 Ok(Some(Settled::FastPath { count, epoch })) => {
                     came += 1;
-                    self.news += 1;
-                    self.operations.outstanding.end_many(rank, epoch, count);
+                    inbox.add_settled(1);
+                    ops.in_flight.outstanding.end_many(rank, epoch, count);
                 }
                 Ok(None) => break,
-                Err(_) => damaged = true,
+                Err(Damaged) => damaged = true,
             }
         }
-        self.map_given(rank);
-        self.take_swapped(rank);
-        let Some(local_peer) = self.peers.local_peer_mut(rank) else { return came };
+        inbox.add_settled(self.maps.map_given(rank, &mut self.rings));
+        inbox.add_settled(self.swaps.take_answers(rank, &mut self.rings));
+        let Some(local_peer) = self.rings.get_mut(rank) else { return came };
         local_peer.keep_promises();
-        // Somebody wants memory; or room, or credit, has come for what waits.
-        self.more |= local_peer.is_pressed() || local_peer.is_asked();
+        // The peer wants memory, or there is room or credit for messages that wait.
+        self.due |= local_peer.is_pressed() || local_peer.is_asked();
         if damaged {
-            self.end_local_peer(rank, Death::Damaged, now);
+            self.end(rank, Death::Damaged, ops, inbox);
         } else if local_peer.is_over() {
             let death = if local_peer.said_goodbye() { Death::Closed } else { Death::Ended };
-            self.end_local_peer(rank, death, now);
+            self.end(rank, death, ops, inbox);
         }
         came
     }
 
-    fn next_settled(&mut self, rank: Rank) -> Result<Option<Settled>, Damaged> {
-        match self.peers.local_peer_mut(rank) {
-            Some(local_peer) => local_peer.next_settled(),
-            None => Ok(None),
-        }
-    }
-
-    /// Ask the kernel who has rung, and who has ended. What local peers write into regions that
-    /// they have mapped no turn sees: threads that wait for it beside the driver are to look now
-    /// and then.
-    fn check_local_peers(&mut self, now: Time) -> usize {
-        let Self { local_peers, peers, more, .. } = self;
-        (local_peers.checked, local_peers.dozed) = (now, false);
-        local_peers.forget_wedged_peers();
-        let Some(watch) = &local_peers.watch else { return 0 };
-        let rung = &mut local_peers.rung;
+    /// Asks the kernel which local peers have rung, and which have ended. No turn sees what local
+    /// peers write into regions that they have mapped, so threads that wait for such a write beside
+    /// the driver look from time to time.
+    fn check(&mut self, now: Time) -> usize {
+        (self.checked, self.dozed) = (now, false);
+        self.rings.forget_wedged_peers();
+        let Self { rings, due, .. } = self;
+        let Some(watch) = &self.watch else { return 0 };
         watch.look(|called| {
-            *rung = true;
-            let Some(local_peer) = peers.local_peer_mut(called.number) else { return };
+            rings.rung = true;
+            let Some(local_peer) = rings.get_mut(called.number) else { return };
             if !hear(local_peer) || called.ended {
                 watch.remove(&local_peer.pair.line);
                 local_peer.has_ended();
-                *more = true;
+                *due = true;
             }
         });
-        let given = |rank: &Rank| peers.local_peer(*rank).is_some_and(|one| one.pair.grants.any());
-        usize::from(local_peers.ranks.iter().any(given))
+        usize::from(rings.iter().any(|local_peer| local_peer.pair.grants.any()))
     }
 
-    /// The process of a local peer has ended, or it cannot be believed any more: whatever waits for
-    /// it, waits no longer (MEM-16.7).
-    pub(crate) fn end_local_peer(&mut self, rank: Rank, death: Death, now: Time) {
-        if let Some(peer) = self.peers.touch(rank) {
-            if matches!(death, Death::Damaged | Death::Stuck) || peer.connection.is_established() {
-                peer.connection.end(death);
-            } else {
-                // While they are still meeting, the connection may be about to hear why the other
-                // one leaves.
-                peer.connection.end_by(now + LAST_WORDS, death);
-            }
-        }
-        // The connection's event does all that follows from the peer's end. Only the sharing of
-        // memory ends here.
-        for token in self.detach_local_peer(rank, death) {
-            self.lost(rank, token);
-        }
-        self.more = true;
+    /// Called when the process of a local peer has ended, or the local peer cannot be trusted any
+    /// more: nothing waits for it any longer (MEM-16.7). [`ShmPeers::take_ended`] follows.
+    fn end(&mut self, rank: Rank, death: Death, ops: &mut Ops, inbox: &mut Inbox) {
+        let unsettled = self.detach(rank, death, ops, inbox);
+        self.ended.push(EndedPeer { rank, death, unsettled });
+        self.due = true;
     }
 
-    /// Nobody waits for what went directly into a ring any more.
+    /// Takes a local peer that has ended.
+    pub(crate) fn take_ended(&mut self) -> Option<EndedPeer> {
+        self.ended.pop()
+    }
+
+    /// Fails all messages that took the fast path.
     pub(crate) fn end_fast(&mut self, failure: &Failure) {
-        for rank in self.local_peers.ranks.clone() {
-            if let Some(local_peer) = self.peers.local_peer_mut(rank) {
-                local_peer.end_fast(failure.clone());
-            }
-        }
+        self.rings.for_each(|local_peer| drop(local_peer.end_fast(failure.clone())));
     }
 
-    /// Share no memory any more; the messages that are not settled.
-    pub(crate) fn detach_local_peer(&mut self, rank: Rank, death: Death) -> Vec<Token> {
-        let Some(peer) = self.peers.get_mut(rank) else { return Vec::new() };
-        let Some(mut local_peer) = peer.local_peer.take() else { return Vec::new() };
+    /// Shares no memory with this peer any more. Returns the messages that are not settled.
+    pub(crate) fn detach(
+        &mut self,
+        rank: Rank,
+        death: Death,
+        ops: &mut Ops,
+        inbox: &mut Inbox,
+    ) -> Vec<Token> {
+        let Some(local_peer) = self.rings.get_mut(rank) else { return Vec::new() };
         let failure = Failure::PeerLost { peer: rank, death };
         for (count, epoch) in local_peer.end_fast(failure.clone()) {
-            self.untaken.note_in_ring(rank, count.into(), &failure);
-            self.operations.outstanding.end_many(rank, epoch, count);
+            ops.untaken.note_in_ring(rank, count.into(), &failure);
+            ops.in_flight.outstanding.end_many(rank, epoch, count);
         }
-        self.news += 1;
-        peer.rings = local_peer.counters();
+        inbox.add_settled(1);
         if local_peer.pair.grants.take_all_back() {
             make_fences();
         }
+        let Some(mut local_peer) = self.rings.remove(rank) else { return Vec::new() };
         local_peer.pair.line.end();
-        self.local_peers.maps.cut_off(rank);
-        self.local_peers.swaps.cut_off(rank, &mut local_peer);
-        if let Some(watch) = &self.local_peers.watch {
+        self.maps.cut_off(rank);
+        self.swaps.cut_off(rank, &mut local_peer);
+        if let Some(watch) = &self.watch {
             watch.remove(&local_peer.pair.line);
         }
-        self.local_peers.ranks.retain(|known| *known != rank);
         self.choose_link_pace();
-        let (mut pair, unsettled) = local_peer.end();
-        let unsettled = unsettled.collect();
-        if pair.is_wedged() {
-            self.local_peers.wedged_peers.push((rank, pair));
-        }
-        unsettled
+        let (pair, unsettled) = local_peer.end();
+        self.rings.note_ended(rank, pair);
+        unsettled.collect()
     }
 
-    /// When a record that waits for absent pages is to be looked at again.
-    pub(crate) fn next_of_local_peers(&self) -> Option<Time> {
-        let next = |rank: &Rank| self.peers.local_peer(*rank)?.next_timeout();
-        self.local_peers.ranks.iter().filter_map(next).min()
+    /// Returns the time at which a record that waits for absent pages is to be looked at again.
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.rings.iter().filter_map(LocalPeer::next_timeout).min()
     }
 
-    /// Put in what waited for room, and wake those who sleep and have something to see. Can more be
-    /// answered now?
+    /// Exchanges pages, writes what waited for room into the rings, and wakes the local peers that
+    /// sleep and have something to see. Returns `true` if more can be answered now.
     #[inline]
-    pub(crate) fn stir_local_peers(&mut self) -> bool {
-        self.serve_swaps();
+    pub(crate) fn send<P: Pages>(
+        &mut self,
+        now: Time,
+        layers: &mut Layers<P>,
+        ops: &mut Ops,
+        inbox: &mut Inbox,
+    ) -> bool {
+        self.serve_swaps(&layers.memory, now, ops, inbox);
         let (mut at, mut asked) = (0, false);
-        while let Some(&rank) = self.local_peers.ranks.get(at) {
+        while let Some(&rank) = self.rings.ranks.get(at) {
             at += 1;
-            let Self { peers, memory, now, .. } = self;
-            let Some(local_peer) = peers.local_peer_mut(rank) else { continue };
-            crate::shm::map::hand_over(local_peer, memory);
-            local_peer.pump(memory, *now);
+            let Some(local_peer) = self.rings.get_mut(rank) else { continue };
+            hand_over(local_peer, &layers.memory);
+            local_peer.pump(&layers.memory, now);
             local_peer.wake_if_stirred();
             asked |= local_peer.is_asked();
-            while let Some(token) = self.next_lost(rank) {
-                self.unreadable(rank, token, Failure::Remote(RmaError::SourceGone));
+            while let Some(token) = local_peer.next_lost() {
+                unreadable(rank, token, None, ops, layers);
             }
         }
         asked
     }
 
-    fn next_lost(&mut self, rank: Rank) -> Option<Token> {
-        self.peers.local_peer_mut(rank)?.next_lost()
-    }
-
-    /// Has every local peer taken all that was put into its ring, and been told of all that it put
-    /// into ours?
-    pub(crate) fn local_peers_are_settled(&self) -> bool {
-        let idle = |rank: &Rank| {
-            self.peers.local_peer(*rank).is_none_or(|local_peer| local_peer.is_idle())
-        };
-        self.local_peers.ranks.iter().all(idle)
-    }
-}
-
-/// Hear what was said on a line; false if it has ended, or says what nobody says.
-pub(crate) fn hear(local_peer: &mut LocalPeer) -> bool {
-    /// In one look.
-    const SAID: usize = 64;
-    for _ in 0..SAID {
-        match crate::shm::exchange::hear_next(local_peer) {
-            Ok(None) => break,
-            Ok(Some(said)) if ControlSocket::is_wake(&said) => {}
-            // The kernel hands over bytes without their descriptor where this process may have no
-            // more of them. What is not mapped is reached through the ring, and a question answered
-            // in the negative; but the pages of an answer are gone with it.
-            Ok(Some(said)) if said.descriptor.is_none() => {
-                if !crate::shm::map::forgo(local_peer, &said) && !Offer::is_question(&said) {
-                    return false;
+    fn serve_swaps(&mut self, memory: &RegionTable, now: Time, ops: &mut Ops, inbox: &mut Inbox) {
+        self.swaps.admit_wanted(&mut self.rings, memory, now);
+        if !self.swaps.are_wanted() {
+            return;
+        }
+        for wanted in self.swaps.take_wanted() {
+            if self.rings.is_reached(wanted.region()) {
+                if now - wanted.since <= self.leave_time(wanted.region()) {
+                    self.swaps.postpone(wanted);
+                    continue;
                 }
+                self.end_inside(wanted.region(), ops, inbox);
             }
-            Ok(Some(said)) if Offer::is_one(&said) => match Offer::from_said(said) {
-                Some(offer) if local_peer.offers.len() < 2 * OFFERS => {
-                    local_peer.offers.push(offer)
-                }
-                _ => return false,
-            },
-            Ok(Some(said)) => match Handed::from_said(said) {
-                Some(handed) if local_peer.handed.len() < GRANTS => local_peer.handed.push(handed),
-                _ => return false,
-            },
-            Err(_) => return false,
+            self.swaps.exchange(wanted, &mut self.rings, memory);
         }
     }
-    true
+
+    /// Takes a region that an exchange has torn: no peer may reach it any more (MEM-20.3).
+    pub(crate) fn take_torn(&mut self) -> Option<Region> {
+        self.swaps.take_torn()
+    }
+
+    /// Asks a local peer to exchange pages.
+    pub(crate) fn ask_to_swap(
+        &mut self,
+        swap: Swap,
+        completion: Arc<Completion>,
+        memory: &RegionTable,
+        inbox: &mut Inbox,
+    ) {
+        inbox.add_settled(self.swaps.ask(swap, completion, memory, &mut self.rings).into());
+    }
+
+    /// Asks a local peer for the memory of a region.
+    pub(crate) fn ask_for_memory(
+        &mut self,
+        at: Rank,
+        key: u64,
+        completion: Arc<Completion>,
+        inbox: &mut Inbox,
+    ) {
+        inbox.add_settled(self.maps.ask(at, key, completion, &mut self.rings).into());
+    }
+
+    /// Settles `completion` as the message that went by the fast path to this local peer and ends
+    /// at this position.
+    pub(crate) fn promise(
+        &mut self,
+        peer: Rank,
+        channel: &ShmChannel,
+        position: u64,
+        completion: Arc<Completion>,
+        inbox: &mut Inbox,
+    ) {
+        let settled = match self.rings.get_mut(peer) {
+            Some(local_peer) => local_peer.promise(position, completion),
+            None => {
+                let outcome: Result<Value, Failure> =
+                    channel.outcome(position).unwrap_or(Err(Failure::Left));
+                completion.settle(outcome);
+                true
+            }
+        };
+        inbox.add_settled(settled.into());
+    }
+
+    /// Takes back a region, under this number, from all local peers. Peers inside are for the
+    /// caller to wait for (MEM-18.3).
+    pub(crate) fn take_back(&self, slot: u32) {
+        self.rings.take_back(|grants| grants.take_back(slot));
+    }
+
+    /// Closes a region to local peers: it is not handed over any more, and peers that have mapped
+    /// it are let in no more. Peers inside are to be waited for ([`ShmPeers::is_reached`]).
+    pub fn keep_out(&self, region: &Region) {
+        self.rings.keep_out(region);
+    }
+
+    /// Returns `true` if a local peer is in the middle of an access to this memory and is let in no
+    /// more. The memory may have any number, also one that means nothing any more.
+    #[must_use]
+    pub fn is_reached(&self, region: &Region) -> bool {
+        self.rings.is_reached(region)
+    }
+
+    /// Returns the time for which peers that [`ShmPeers::is_reached`] means are waited for: no copy
+    /// takes longer (MEM-18.6).
+    #[must_use]
+    pub fn leave_time(&self, region: &Region) -> Duration {
+        /// Maximum number of nanoseconds for a byte: ten times as many as the slowest memory needs.
+        const NANOSECONDS_PER_BYTE: u64 = 10;
+        let copy = (region.len() as u64).saturating_mul(NANOSECONDS_PER_BYTE);
+        self.failure_time + Duration::from_nanos(copy)
+    }
+
+    /// Gives up the peers that [`ShmPeers::is_reached`] means.
+    pub(crate) fn end_inside(&mut self, region: &Region, ops: &mut Ops, inbox: &mut Inbox) {
+        for rank in self.rings.ranks.clone() {
+            let is_inside = |local_peer: &LocalPeer| local_peer.pair.grants.is_inside(region);
+            if self.rings.get(rank).is_some_and(is_inside) {
+                self.end(rank, Death::Stuck, ops, inbox);
+            }
+        }
+    }
+
+    /// Returns a peer that was given up in the middle of an access to this memory (MEM-18.6).
+    pub fn wedged_inside(&mut self, region: &Region) -> Option<Rank> {
+        self.rings.wedged_inside(region)
+    }
+
+    /// Returns `true` if every local peer has taken all that was put into its ring, and been told
+    /// of the outcome of all that it put into this node's ring.
+    pub(crate) fn are_settled(&self) -> bool {
+        self.rings.iter().all(LocalPeer::is_idle)
+    }
+
+    /// Returns `true` if the next turn has something to do for a local peer.
+    pub(crate) fn is_due(&self) -> bool {
+        self.due
+    }
+
+    /// Called when the stages that serve local peers are about to run.
+    pub(crate) fn clear_due(&mut self) {
+        self.due = false;
+    }
 }

@@ -5,10 +5,9 @@
 //! could wait for each other: unordered messages without credit pass those that wait for it, which
 //! WIND-2.3 allows.
 
-use super::Settled;
 use super::credit::Credit;
 use super::record::{self, Put, put_user};
-use crate::ops::retry::RetryTimer;
+use crate::ops::backoff::RetryTimer;
 use oikaze_os::memory::RegionTable;
 use oikaze_os::shm::{Part, Writer};
 use oikaze_protocol::limits::{
@@ -17,8 +16,18 @@ use oikaze_protocol::limits::{
 use oikaze_protocol::rma::USER_HEAD;
 use oikaze_protocol::shm::{Damaged, Heading, RecordKind};
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::{Body, Class, Death, Message, PostError, Token};
+use oikaze_protocol::wind::{Body, Class, Death, Message, PostError, Refusal, Token};
 use std::collections::VecDeque;
+
+/// Outcome of messages.
+pub(crate) enum Settled {
+    Message(Token, Result<(), Refusal>),
+    /// Number of fast-path messages of this epoch; 0 means some of them.
+    FastPath {
+        count: u32,
+        epoch: u32,
+    },
+}
 
 /// Messages that went by the fast path and are waited for as one.
 const TOGETHER: u32 = 1 << 16;
@@ -28,10 +37,10 @@ pub(super) struct Outgoing {
     /// Messages posted, ever.
     posted: u64,
     /// Those that wait: unordered ones without credit, and all others, each in their order.
-    passing: VecDeque<Waiting>,
-    lined: VecDeque<Waiting>,
+    passing: VecDeque<WaitingMessage>,
+    lined: VecDeque<WaitingMessage>,
     /// One that does not fit into a record, and has begun.
-    under_way: Option<UnderWay>,
+    under_way: Option<BegunMessage>,
     /// The pages that the next of these is to be read from are absent.
     pub rest: RetryTimer,
     /// Questions and answers about memory, which no message waits for.
@@ -47,13 +56,13 @@ pub(super) struct Outgoing {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingMessage {
     number: u64,
     message: Message,
 }
 
 #[derive(Debug)]
-struct UnderWay {
+struct BegunMessage {
     /// `None`: it is to be taken back.
     body: Option<Body>,
     len: u64,
@@ -62,7 +71,7 @@ struct UnderWay {
     charge: u64,
 }
 
-impl UnderWay {
+impl BegunMessage {
     /// Its source is not read again; the reader is to be told.
     fn give_up(&mut self) -> Token {
         self.body = None;
@@ -126,7 +135,7 @@ impl Outgoing {
         }
         let passes = message.class == Class::Unordered && !message.credited;
         let queue = if passes { &mut self.passing } else { &mut self.lined };
-        queue.push_back(Waiting { number: self.posted, message });
+        queue.push_back(WaitingMessage { number: self.posted, message });
         Ok(())
     }
 
@@ -227,21 +236,21 @@ impl Outgoing {
             if let Some(stopped) = self.go_on(memory, writer, any) {
                 return Some(stopped);
             }
-            let Waiting { message, number } = self.next(writer)?;
+            let WaitingMessage { message, number } = self.next(writer)?;
             match self.begin(&message, memory, writer) {
                 Put::Done(_) => *any = true,
                 Put::Gone => self.lost.push_back(message.token),
                 stopped @ (Put::Full | Put::Absent) => {
                     let passes = message.class == Class::Unordered && !message.credited;
                     let queue = if passes { &mut self.passing } else { &mut self.lined };
-                    queue.push_front(Waiting { message, number });
+                    queue.push_front(WaitingMessage { message, number });
                     return Some(stopped);
                 }
             }
         }
     }
 
-    fn next(&mut self, writer: &Writer) -> Option<Waiting> {
+    fn next(&mut self, writer: &Writer) -> Option<WaitingMessage> {
         let passing = self.passing.front().map(|waiting| waiting.number);
         let lined =
             self.lined.front().map(|waiting| (waiting.number, Credit::charge_of(&waiting.message)));
@@ -310,7 +319,7 @@ impl Outgoing {
         self.credit.take(charge);
         if len > RECORD_BODY as u64 {
             self.under_way =
-                Some(UnderWay { body: Some(message.body.clone()), len, at: 0, token, charge });
+                Some(BegunMessage { body: Some(message.body.clone()), len, at: 0, token, charge });
         } else {
             self.unsettled
                 .push_back(Unsettled { end, what: UnsettledKind::Message { token, charge } });
@@ -350,7 +359,7 @@ impl Outgoing {
             };
             *any = true;
             under_way.at += len as u64;
-            let UnderWay { token, charge, .. } = *under_way;
+            let BegunMessage { token, charge, .. } = *under_way;
             if under_way.body.is_none() {
                 self.credit.give_back(charge);
                 self.under_way = None;
@@ -424,7 +433,7 @@ impl Outgoing {
     }
 
     pub fn cancel(&mut self, cancelled: &impl Fn(Token) -> bool, writer: &mut Writer) {
-        let waits = |waiting: &Waiting| {
+        let waits = |waiting: &WaitingMessage| {
             waiting.message.token == Token::NONE || !cancelled(waiting.message.token)
         };
         self.passing.retain(waits);

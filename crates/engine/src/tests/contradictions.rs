@@ -25,15 +25,15 @@ fn end_of(completion: &Completion, nodes: [&mut Node; 2], now: &mut Time) {
 }
 
 fn says_nonsense(mut node: Node, peer: Rank, nonsense: Nonsense) {
-    assert_eq!(node.engine.take_death(), Some((peer, Death::Nonsense(nonsense))));
+    assert_eq!(node.engine.inbox().take_death(), Some((peer, Death::Nonsense(nonsense))));
 }
 
 /// COH-8.9, WIND-7.9.
 #[test]
 fn a_peer_that_refuses_what_is_sound_is_given_up() {
     let (mut a, mut b, mut now) = pair();
-    // A node of a job of three reads three numbers where this node writes two.
-    b.engine.coherence = Coherence::new(1, 3);
+    // A node of a job of three reads three numbers where this one writes two.
+    b.engine.layers.coherence = Coherence::new(1, 3);
     let lock = a.ask(Request::Lock(3));
     end_of(&lock, [&mut a, &mut b], &mut now);
     for _ in 0..10 {
@@ -47,7 +47,7 @@ fn a_peer_that_refuses_what_is_sound_is_given_up() {
         Some(Err(Failure::Coherence(CoherenceError::Refused { rank: 1, .. })))
     ));
     says_nonsense(a, 1, Nonsense::RefusedShared { refusal });
-    assert_eq!(b.engine.take_death(), Some((0, Death::GivenUp(CloseReason::Nonsense))));
+    assert_eq!(b.engine.inbox().take_death(), Some((0, Death::GivenUp(CloseReason::Nonsense))));
 }
 
 /// COH-13.1, COH-13.3: a request was acknowledged, and the peer does not know it.
@@ -63,7 +63,7 @@ fn a_peer_that_has_forgotten_a_request_is_given_up() {
         b.turn(now);
     }
     assert!(!lock.is_done(), "the peer has it");
-    b.engine.coherence = Coherence::new(1, 2);
+    b.engine.layers.coherence = Coherence::new(1, 2);
     end_of(&lock, [&mut a, &mut b], &mut now);
     assert!(matches!(
         lock.outcome(),

@@ -4,14 +4,23 @@ mod contradictions;
 mod tampered;
 mod wire;
 
-use super::*;
+use crate::*;
+use crossbeam_queue::SegQueue;
 use oikaze_os::memory::Region;
 use oikaze_os::memory::tracking::PageSet;
+use oikaze_os::net::Link;
+use oikaze_os::secret::Secret;
+use oikaze_os::shm::Pair;
+use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{
     ANSWER_INLINE, CONNECT_TIME, DATAGRAM_ETHERNET, MESSAGES_IN_FLIGHT, MESSAGES_OF_PROGRAM_MAX,
 };
 use oikaze_protocol::rma::Rights;
-use oikaze_protocol::wind::{Body, Segment};
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::{Body, Class, Death, Segment, Settings};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 use wire::address;
 pub(super) use wire::{Queue, Wire, open};
@@ -61,7 +70,31 @@ impl Node {
         self.submissions.push(Submission { request, completion: None, keep: None });
     }
 
-    /// Runs turns until there is nothing to do at once.
+    /// Cancels an operation at once.
+    pub(super) fn cancel(&mut self, completion: &Arc<Completion>) {
+        let (mut out, egress, inbox) = self.engine.stages();
+        crate::regions::cancel(completion, &mut out, egress, inbox);
+    }
+
+    /// Polls the local peers, and does nothing else of a turn.
+    pub(super) fn poll_local_peers(&mut self, now: Time) {
+        let Engine { shm, layers, ops, inbox, .. } = &mut self.engine;
+        shm.poll(now, layers, ops, inbox);
+    }
+
+    /// Shares no memory with this peer any more.
+    pub(super) fn detach_local_peer(&mut self, rank: Rank, death: Death) {
+        let Engine { shm, ops, inbox, .. } = &mut self.engine;
+        shm.detach(rank, death, ops, inbox);
+    }
+
+    /// Withdraws all rights of peers to a torn region.
+    pub(super) fn shut(&mut self, region: &Region) {
+        let (mut out, egress, inbox) = self.engine.stages();
+        crate::regions::shut(region, &mut out, egress, inbox);
+    }
+
+    /// Turn until there is nothing to do at once.
     pub(super) fn turn(&mut self, now: Time) {
         while self.engine.turn(now).more {}
     }
@@ -77,7 +110,7 @@ pub(super) fn pair() -> (Node, Node, Time) {
     };
     let (mut a, mut b) = (Node::new(0, 2, wire(&one, &other)), Node::new(1, 2, wire(&other, &one)));
     let mut now = Time(0);
-    while !(a.engine.is_connected(1) && b.engine.is_connected(0)) {
+    while !(a.engine.peers().is_connected(1) && b.engine.peers().is_connected(0)) {
         now = step(now);
         a.turn(now);
         b.turn(now);
@@ -225,7 +258,7 @@ fn whatever_somebody_may_wait_for_counts_as_settled() {
     }
     let late = Time(0) + CONNECT_TIME + Duration::from_secs(1);
     assert_eq!(node.engine.turn(late).settled, 1, "a death");
-    assert_eq!(node.engine.take_death(), Some((1, Death::Unreachable)));
+    assert_eq!(node.engine.inbox().take_death(), Some((1, Death::Unreachable)));
     assert_eq!(node.engine.turn(late).settled, 0);
 }
 
@@ -234,14 +267,14 @@ fn message(to: Rank, class: Class, tag: u64) -> Request {
 }
 
 #[test]
-fn a_turn_for_news_ends_with_them_and_the_answer_takes_the_acknowledgement_along() {
+fn turn_until_news_ends_with_them_and_the_answer_takes_the_acknowledgement_along() {
     let (mut a, mut b, mut now) = pair();
     for tag in 0..50 {
         now = step(now);
         let told = a.ask(message(1, Class::Ordered, tag));
         a.turn(now);
-        let work = b.engine.turn_for_news(now);
-        assert_eq!(b.engine.take_arrived().map(|arrived| arrived.tag), Some(tag));
+        let work = b.engine.turn_until_news(now, || None);
+        assert_eq!(b.engine.inbox().take_arrived().map(|arrived| arrived.tag), Some(tag));
         if tag < 10 {
             // The node has not yet learned whether answers come (WIND-3.8).
             b.turn(now);
@@ -252,9 +285,9 @@ fn a_turn_for_news_ends_with_them_and_the_answer_takes_the_acknowledgement_along
             assert_eq!(b.engine.next_timeout(), Some(now));
         }
         let _answer = b.ask(message(0, Class::Ordered, tag));
-        assert_eq!(b.engine.turn_to_send(now).sent, 1);
+        assert_eq!(b.engine.turn(now).sent, 1);
         assert!(!b.engine.has_more());
-        assert_eq!(a.engine.turn_for_news(now).received, 1);
+        assert_eq!(a.engine.turn_until_news(now, || None).received, 1);
         a.turn(now);
         assert!(told.is_done(), "by the acknowledgement that came with the answer (WIND-3.8)");
     }
@@ -262,20 +295,29 @@ fn a_turn_for_news_ends_with_them_and_the_answer_takes_the_acknowledgement_along
 
 /// WIND-10.4
 #[test]
-fn another_look_brings_what_has_come_since_and_is_followed_by_a_whole_turn() {
+fn another_poll_brings_what_has_come_since_and_is_followed_by_a_whole_turn() {
     let (mut a, mut b, mut now) = pair();
     for tag in 0..50 {
         now = step(now);
         b.turn(now);
-        assert!(b.engine.turn_for_news(now).is_idle() && b.engine.look_again(now).is_idle());
-        let told = a.ask(message(1, if tag % 2 == 0 { Class::Ordered } else { Class::Sync }, tag));
-        a.turn(now);
-        let work = b.engine.look_again(now);
-        assert_eq!(b.engine.take_arrived().map(|arrived| arrived.tag), Some(tag));
+        assert!(b.engine.turn_until_news(now, || None).is_idle());
+        let class = if tag % 2 == 0 { Class::Ordered } else { Class::Sync };
+        let mut told = None;
+        let work = b.engine.turn_until_news(now, || {
+            // The message arrives after the first poll.
+            if told.is_some() {
+                return None;
+            }
+            told = Some(a.ask(message(1, class, tag)));
+            a.turn(now);
+            Some(now)
+        });
+        let told = told.unwrap();
+        assert_eq!(b.engine.inbox().take_arrived().map(|arrived| arrived.tag), Some(tag));
         assert_eq!(work.received, 1);
         assert_eq!(b.engine.has_more(), work.sent == 0, "what is left is for the next turn");
-        // The next turn is a whole one, whichever kind is asked for.
-        b.engine.look_again(now);
+        // Which is a whole one, whatever it is asked for.
+        b.engine.turn_until_news(now, || None);
         assert!(!b.engine.has_more());
         while !told.is_done() {
             now = step(now);
@@ -287,13 +329,13 @@ fn another_look_brings_what_has_come_since_and_is_followed_by_a_whole_turn() {
 
 /// WIND-10.4
 #[test]
-fn a_turn_for_news_leaves_nothing_that_presses_and_is_followed_by_a_whole_one() {
+fn turn_until_news_leaves_nothing_that_presses_and_is_followed_by_a_whole_one() {
     let (mut a, mut b, mut now) = pair();
     now = step(now);
     let told = a.ask(message(1, Class::Sync, 1));
     a.turn(now);
     assert_eq!(
-        b.engine.turn_for_news(now).sent,
+        b.engine.turn_until_news(now, || None).sent,
         1,
         "the sender of a synchronous message waits for the acknowledgement"
     );
@@ -305,20 +347,20 @@ fn a_turn_for_news_leaves_nothing_that_presses_and_is_followed_by_a_whole_one() 
         let _told = a.ask(message(1, Class::Unordered, tag));
         a.turn(now);
         let before = b.engine.counters().turns;
-        b.engine.turn_for_news(now);
-        b.engine.turn_for_news(now);
+        b.engine.turn_until_news(now, || None);
+        b.engine.turn_until_news(now, || None);
         whole += b.engine.counters().turns - before;
         assert!(!b.engine.has_more());
     }
     assert!(whole >= 20, "{whole}");
-    assert!(b.engine.turn_for_news(now).is_idle(), "nothing came");
-    // No answer comes, so the delayed acknowledgement is sent at its deadline.
+    assert!(b.engine.turn_until_news(now, || None).is_idle(), "nothing came");
+    // Nobody answers: what is held back goes when its time has come.
     let told = a.ask(message(1, Class::Ordered, 99));
     a.turn(now);
-    b.engine.turn_for_news(now);
+    b.engine.turn_until_news(now, || None);
     while !told.is_done() {
         now = b.engine.next_timeout().unwrap().max(now + Duration::from_nanos(1));
-        b.engine.turn_for_news(now);
+        b.engine.turn_until_news(now, || None);
         a.turn(now);
     }
 }
@@ -408,7 +450,7 @@ fn a_goodbye_that_was_lost_is_said_again_before_the_node_goes() {
         a.turn(now);
     }
     b.turn(now);
-    assert_eq!(b.engine.take_death(), Some((0, Death::Closed)));
+    assert_eq!(b.engine.inbox().take_death(), Some((0, Death::Closed)));
 }
 
 /// Control and small messages do not wait until the link has room for bulk (WIND-3.9).
@@ -433,14 +475,14 @@ fn what_is_small_goes_while_the_link_takes_no_bulk() {
         b.turn(now);
     }
     assert!(!bulk.is_done());
-    assert_eq!(b.engine.take_arrived().map(|arrived| arrived.tag), Some(8));
+    assert_eq!(b.engine.inbox().take_arrived().map(|arrived| arrived.tag), Some(8));
     a.engine.link_mut().full_of_bulk = false;
     while !bulk.is_done() {
         now = step(now);
         a.turn(now);
         b.turn(now);
     }
-    assert_eq!(b.engine.take_arrived().map(|arrived| arrived.tag), Some(100_000));
+    assert_eq!(b.engine.inbox().take_arrived().map(|arrived| arrived.tag), Some(100_000));
 }
 
 /// An observer may replay a datagram, from another address too.

@@ -104,7 +104,7 @@ impl Party {
     fn turn(&mut self, now: Time) {
         let ended = (0..10_000).find(|_| !self.node.engine.turn(now).more);
         assert!(ended.is_some(), "one turn after another, for ever");
-        while let Some(arrived) = self.node.engine.take_arrived() {
+        while let Some(arrived) = self.node.engine.inbox().take_arrived() {
             self.node.tell(Request::Consumed {
                 from: arrived.from,
                 messages: 1,
@@ -144,7 +144,8 @@ fn meet(seed: u64) -> (bool, u64) {
         steps += 1;
         let left = parties.each_ref().map(Party::left);
         if left.iter().all(Vec::is_empty) && steps > OPERATIONS {
-            let died = parties.iter_mut().any(|party| party.node.engine.take_death().is_some());
+            let died =
+                parties.iter_mut().any(|party| party.node.engine.inbox().take_death().is_some());
             return (died, changed);
         }
         assert!(now - last < BOUND, "seed {seed}: these have not ended: {left:?}");

@@ -1,6 +1,6 @@
 //! A wire in memory between two engines.
 
-use crate::*;
+use super::*;
 use oikaze_os::memory::Region;
 use oikaze_os::net::{
     Arrival, LinkProperties, LocalAddress, Outgoing, PayloadForm, Predicted, Scattered, Sink,

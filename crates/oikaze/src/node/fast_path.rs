@@ -65,7 +65,7 @@ impl Node {
             return None;
         }
         let mut engine = self.engine.try_enter_often()?;
-        if engine.owes_a_look() {
+        if engine.shm().owes_a_look() {
             engine = self.look_around(engine)?;
         }
         // A turn may have to fetch elements of a shared array, while this thread sleeps in the
@@ -141,7 +141,7 @@ impl Node {
     ) -> Option<CombiningLockGuard<'n, RealEngine>> {
         let now = self.now();
         self.drive_meanwhile(now, || {
-            Some(self.run_turns_in(engine, now, RealEngine::turn_for_news))
+            Some(self.run_turns_in(engine, now, |engine, now| engine.turn_until_news(now, || None)))
         });
         self.engine.try_enter()
     }
@@ -214,7 +214,7 @@ struct Ready<'n> {
 impl Ready<'_> {
     #[inline]
     fn hand_out(mut self) -> Option<Arrived> {
-        let arrived = self.engine.hand_out();
+        let arrived = self.engine.inbox().take_arrived();
         drop(self.engine);
         self.node.after_leaving_to(self.told.and_then(|peer| self.node.channels.of(peer)));
         arrived

@@ -127,17 +127,16 @@ impl Node {
             ),
             None => None,
         };
-        let local_peers =
-            engine.local_peers_descriptor().map(|fd| fd.try_clone_to_owned()).transpose();
+        let local_peers = engine.shm().descriptor().map(|fd| fd.try_clone_to_owned()).transpose();
         let local_peers = local_peers
             .map_err(|error| Error::system("duplicating the local peers' descriptor", error))?;
-        let (channels, fences) = (engine.channels(), engine.fences());
+        let (channels, fences) = (engine.channels(), Arc::clone(engine.ops().fences()));
         let guards = Arc::clone(engine.pages().guards());
         let node = Arc::new(Self {
             pace: fast_path::Pace::new(channels.count()),
             channels,
             ways: Ways::default(),
-            untaken: Arc::clone(engine.untaken()),
+            untaken: Arc::clone(engine.ops().untaken()),
             origin: Origin::here(),
             engine: OriginBound::new(CombiningLock::new(engine)),
             submissions,
@@ -231,7 +230,7 @@ impl Node {
             let work = turn(engine, now);
             let next = self.due(engine);
             self.collect(engine);
-            rung.set(rung.get() | engine.take_rung());
+            rung.set(rung.get() | engine.shm_mut().take_rung());
             self.publisher.look(engine, self.mailbox.len(), now, || self.waits.board_text());
             total.add(work);
             (work, next.unwrap_or(Time(u64::MAX)))
@@ -256,16 +255,16 @@ impl Node {
 
     /// Takes the events for the user out of the engine.
     fn collect(&self, engine: &mut RealEngine) {
-        for read in self.mailbox.deposit(|| engine.take_arrived()) {
+        for read in self.mailbox.deposit(|| engine.inbox().take_arrived()) {
             self.leave_to_holder(Submission { request: read, completion: None, keep: None });
         }
-        while let Some(death) = engine.take_death() {
+        while let Some(death) = engine.inbox().take_death() {
             self.note_death(death);
         }
-        while let Some(leaving) = engine.take_leaving() {
+        while let Some(leaving) = engine.inbox().take_leaving() {
             self.note_leaving(leaving);
         }
-        while let Some(warning) = engine.take_warning() {
+        while let Some(warning) = engine.inbox().take_warning() {
             oikaze_os::signals::say(&format!("oikaze: node {}: {warning}", self.bootstrap.rank()));
         }
     }

@@ -23,7 +23,7 @@ impl Node {
         self.with_engine(|engine| {
             // Giving the name up may have been left to another thread's turn.
             engine.begin_waiting(self.now());
-            engine.publish(name, published)
+            engine.rma().publish(name, published).map_err(Failure::from)
         })
     }
 
@@ -50,7 +50,7 @@ impl Node {
             return self.after_leaving();
         };
         if let Some(name) = &name {
-            engine.unpublish(name);
+            engine.rma().withdraw(name);
         }
         if let Some(slot) = engine.memory().slot(region) {
             engine.remove_region(slot);

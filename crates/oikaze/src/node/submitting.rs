@@ -92,7 +92,7 @@ impl Node {
         let Some(mut engine) = self.engine.try_enter() else {
             self.leave_to_holder(submission);
             if !held {
-                self.drive_meanwhile(now, || self.run_turns(now, RealEngine::turn_to_send));
+                self.drive_meanwhile(now, || self.run_turns(now, RealEngine::turn));
             }
             return false;
         };
@@ -106,9 +106,7 @@ impl Node {
             drop(engine);
             self.after_leaving();
         } else {
-            self.drive_meanwhile(now, || {
-                Some(self.run_turns_in(engine, now, RealEngine::turn_to_send))
-            });
+            self.drive_meanwhile(now, || Some(self.run_turns_in(engine, now, RealEngine::turn)));
         }
         is_next
     }
@@ -163,7 +161,7 @@ impl Node {
         }
         self.engine.ask();
         let now = self.now();
-        self.drive_meanwhile(now, || self.run_turns(now, RealEngine::turn_to_send));
+        self.drive_meanwhile(now, || self.run_turns(now, RealEngine::turn));
     }
 
     /// Returns a number that tells this node from the other nodes of this process.

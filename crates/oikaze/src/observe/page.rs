@@ -359,14 +359,14 @@ impl PeerPage {
     /// Returns the page of a peer in this engine. Returns `None` at the engine's own rank, and
     /// where there is no peer.
     pub(crate) fn of<L: Link, P: Pages>(engine: &Engine<L, P>, rank: Rank) -> Option<Self> {
-        let latencies = engine.peer_latencies(rank)?;
-        let snapshot = engine.peer_snapshot(rank)?;
+        let latencies = engine.peers().latencies(rank)?;
+        let snapshot = engine.peers().snapshot(rank)?;
         let copy = |latency: &wind::Latency| latency.histogram().cloned().unwrap_or_default();
         Some(Self {
             state: snapshot.standing.into(),
-            address: engine.address_of(rank),
+            address: engine.peers().address_of(rank),
             counters: engine.peer_statistics(rank)?,
-            gauges: Gauges { rings: engine.is_local_peer(rank).into(), ..snapshot.into() },
+            gauges: Gauges { rings: engine.shm().contains(rank).into(), ..snapshot.into() },
             round_trip: copy(latencies.round_trip),
             settle: copy(latencies.settle),
         })

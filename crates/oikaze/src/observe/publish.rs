@@ -141,13 +141,13 @@ impl Writer {
         let link = engine.link().statistics();
         let mut page = NodePage {
             at: Duration::from_nanos(now.0),
-            operations: engine.in_flight() as u64,
+            operations: engine.ops().in_flight() as u64,
             mail: mail as u64,
             waits,
             engine: engine.counters(),
             link: link.into(),
             coherence: *engine.coherence().statistics(),
-            refusals: engine.refusal_counters(),
+            refusals: *engine.rma().refusals().0,
             ..self.identity.clone()
         };
         paths.show(&link, &mut page);
@@ -163,7 +163,7 @@ impl Writer {
     /// Writes a peer's record, if something has happened to the peer.
     fn write_peer<L: Link, P: Pages>(&mut self, engine: &Engine<L, P>, rank: Rank) {
         let (Some(counters), Some(snapshot)) =
-            (engine.peer_statistics(rank), engine.peer_snapshot(rank))
+            (engine.peer_statistics(rank), engine.peers().snapshot(rank))
         else {
             return;
         };

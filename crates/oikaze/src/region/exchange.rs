@@ -25,7 +25,7 @@ impl LocalRegion {
     /// the pages that have changed place (MEM-20.4).
     pub(crate) fn keep_local_peers_out(&self) {
         let (node, region) = (&self.inner.node, &self.inner.region);
-        node.with_engine(|engine| engine.keep_local_peers_out(region));
+        node.with_engine(|engine| engine.shm().keep_out(region));
         self.wait_for_local_peers();
     }
 

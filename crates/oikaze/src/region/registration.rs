@@ -93,7 +93,7 @@ impl LocalRegion {
             let name = name.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(name) = name.as_deref() else { return };
             let rights = self.granted(engine);
-            engine.republish(
+            engine.rma().republish(
                 name,
                 Published { key: registered.key, len: region.len() as u64, rights },
             );
@@ -139,7 +139,9 @@ impl LocalRegion {
             self.cut_off(engine);
             let registered = engine.renew_region(registered.slot, rights)?;
             let published = Published { key: registered.key, len: region.len() as u64, rights };
-            let outcome = name.as_deref().map_or(Ok(()), |name| engine.publish(name, published));
+            let outcome = name.as_deref().map_or(Ok(()), |name| {
+                engine.rma().publish(name, published).map_err(Failure::from)
+            });
             let inner = Inner {
                 node: Arc::clone(node),
                 region: region.clone(),
@@ -176,7 +178,7 @@ impl LocalRegion {
             // If two clones end at once, one of them ends the registration and gets the name.
             let name = self.inner.take_name();
             if let Some(name) = &name {
-                engine.unpublish(name);
+                engine.rma().withdraw(name);
             }
             Ok(name)
         })?;
@@ -193,7 +195,7 @@ impl LocalRegion {
     /// waits for that peer, which may be stopped for ever (MEM-18.6).
     fn check_unused(&self, name: Option<&str>) -> Result<()> {
         let Inner { node, region, is_left_closed, .. } = &*self.inner;
-        let Some(peer) = node.with_engine(|engine| engine.wedged_inside(region)) else {
+        let Some(peer) = node.with_engine(|engine| engine.shm_mut().wedged_inside(region)) else {
             return Ok(());
         };
         is_left_closed.store(true, Ordering::Relaxed);
@@ -212,7 +214,7 @@ impl LocalRegion {
         // longer.
         let unused = || {
             Arc::strong_count(&self.inner) == 2
-                || !node.with_engine(|engine| engine.is_kept(&holder))
+                || !node.with_engine(|engine| engine.ops().is_kept(&holder))
         };
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let subject =
@@ -245,11 +247,11 @@ impl LocalRegion {
     /// peer that stays longer is given up. A local peer that dies there is no longer one.
     pub(super) fn wait_for_local_peers(&self) {
         let Inner { node, region, .. } = &*self.inner;
-        let reached = || node.with_engine(|engine| engine.is_reached(region));
+        let reached = || node.with_engine(|engine| engine.shm().is_reached(region));
         let deadline =
-            Instant::now().checked_add(node.with_engine(|engine| engine.leave_time(region)));
+            Instant::now().checked_add(node.with_engine(|engine| engine.shm().leave_time(region)));
         if node.wait(deadline, || (!reached()).then_some(())).is_none() {
-            node.change_engine(|engine| engine.give_up_who_reaches(region, node.now()));
+            node.change_engine(|engine| engine.give_up_peers_inside(region, node.now()));
         }
     }
 }

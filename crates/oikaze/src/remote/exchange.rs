@@ -121,7 +121,7 @@ impl RemoteRegion {
     }
 
     fn is_local_peers(&self) -> bool {
-        self.peer.node.with_engine(|engine| engine.is_local_peer(self.peer.rank))
+        self.peer.node.with_engine(|engine| engine.shm().contains(self.peer.rank))
     }
 }
 

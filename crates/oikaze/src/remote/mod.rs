@@ -64,7 +64,7 @@ impl Peer {
         if self.node.is_forked() {
             return None;
         }
-        self.node.with_engine(|engine| engine.address_of(self.rank))
+        self.node.with_engine(|engine| engine.peers().address_of(self.rank))
     }
 
     /// Returns statistics of the connection to the peer: counts of datagrams and messages, the

@@ -190,14 +190,21 @@ impl Connection {
     /// # Errors
     /// [`PostError`]; the message is dropped.
     pub fn post(&mut self, now: Time, message: Message) -> Result<u64, PostError> {
-        match self.phase {
-            Phase::Dead(death) => return Err(PostError::Dead(death)),
-            Phase::Closing { death, .. } => return Err(PostError::Dead(death)),
-            Phase::Open => {}
+        if let Some(death) = self.death() {
+            return Err(PostError::Dead(death));
         }
         let number = self.outbox.post(now, message)?;
         self.statistics.messages_posted += 1;
         Ok(number)
+    }
+
+    /// Returns the cause of the connection's end, if it accepts no more messages.
+    #[must_use]
+    pub fn death(&self) -> Option<Death> {
+        match self.phase {
+            Phase::Dead(death) | Phase::Closing { death, .. } => Some(death),
+            Phase::Open => None,
+        }
     }
 
     /// Cuts the message that was just posted at page boundaries (WIND-2.5). Its body begins with a

@@ -85,7 +85,7 @@ impl Own {
         else {
             return Ok(false);
         };
-        if context.engine.is_kept(holder) {
+        if context.engine.ops().is_kept(holder) {
             if !(self.impatient && random.chance(0.2)) {
                 return Ok(false);
             }

@@ -3,6 +3,7 @@
 
 mod descriptors;
 
+use super::super::socket_messages::OFFER_LEN;
 use super::*;
 use crate::Request;
 use crate::shm::tests::Two;
@@ -157,22 +158,23 @@ fn who_is_given_up_in_between_and_goes_on_shares_no_pages() {
         let Some((mut two, here, there)) = two() else { return };
         let asked = two.a.ask(here.swap_with(&there, 1));
         two.a.turn(two.now);
-        two.b.engine.hear_local_peers(two.now);
+        two.b.poll_local_peers(two.now);
         let mut lock = there.region.lock_pages().unwrap();
-        let owner = two.b.engine.peers.local_peer_mut(0).unwrap();
+        let owner = two.b.engine.shm.get_mut(0).unwrap();
         let number = owner.next_swap().unwrap();
-        let offer = hear(owner, false, number).unwrap();
+        let offer = hear_offer(owner, false, number).unwrap();
         let pages = offer.pages.clone();
         if done > 0 {
             // The same line carries wakeups, as if the owner slept in between and were woken more
             // than once.
             (0..100).for_each(|_| owner.pair.line.wake());
-            say(owner, ANSWER, [number, 0, 0], &lock.pages(0).unwrap().until(pages.len)).unwrap();
+            offer_pages(owner, ANSWER, [number, 0, 0], &lock.pages(0).unwrap().until(pages.len))
+                .unwrap();
         }
         if done > 1 {
             lock.take(0, pages.clone()).unwrap();
         }
-        two.a.engine.detach_local_peer(1, Death::Silent);
+        two.a.detach_local_peer(1, Death::Silent);
         match done {
             0 => {
                 assert!(give(owner, &mut lock, offer).is_none(), "what cannot be said is not taken")
@@ -278,10 +280,10 @@ fn nonsense_in_the_socket_ends_the_pair() {
             last.copy_from_slice(&pages.to_le_bytes());
         }
         let file = here.region.lock_pages().unwrap().pages(0).unwrap();
-        let local_peer = two.b.engine.peers.local_peer_mut(0).unwrap();
+        let local_peer = two.b.engine.shm.get_mut(0).unwrap();
         local_peer.pair.line.say(&bytes, descriptor.then(|| file.file())).unwrap();
         local_peer.ask_to_swap(0);
-        two.turn_until(|two| !two.a.engine.is_local_peer(1));
+        two.turn_until(|two| !two.a.engine.shm().contains(1));
         assert_eq!((here.words(), there.words()), (ONES, TWOS));
     };
     said(OFFER_LEN, ANSWER, false, 4096);
@@ -309,8 +311,8 @@ fn who_cannot_take_neither_asks_nor_answers() {
     let asked = two.a.ask(Request::Swap(Box::new(Swap { offset: free, len: here.unit, ..*swap })));
     two.a.turn(two.now);
     two.b.turn(two.now);
-    let asker = two.a.engine.peers.local_peer_mut(1).unwrap();
-    assert!(super::super::local_peers::hear(asker) && asker.offers.is_empty(), "nothing was said");
+    let asker = two.a.engine.shm.get_mut(1).unwrap();
+    assert!(hear(asker) && asker.offers.is_empty(), "nothing was said");
     assert_eq!(two.outcome(&asked), Ok(Value::Done));
     assert_eq!((pieces.region.load_u64(free), here.words()), (Ok(7), ONES));
     assert!(!pieces.region.pages_are_locked());
@@ -345,8 +347,8 @@ fn who_is_torn_grants_nothing_any_more() {
     let Ok(Value::Mapped(mapped)) = two.outcome(&map) else { panic!("it can be mapped") };
     let asked = two.a.ask(here.swap_with(&there, 1));
     assert!(matches!(two.outcome(&asked), Ok(Value::Swapped(_))));
-    assert!(two.b.engine.local_peers.swaps.settled.is_empty(), "all were looked at");
-    two.b.engine.shut(&there.region);
+    assert!(two.b.engine.shm.take_torn().is_none(), "all were looked at");
+    two.b.shut(&there.region);
     for key in [there.registered.key, again.key] {
         let put = two.a.ask(Request::Put {
             to: 1,
@@ -381,11 +383,11 @@ fn as_many_may_be_under_way_in_each_direction() {
     let Some((mut two, here, _there)) = two() else { return };
     let pages = here.region.lock_pages().unwrap().pages(0).unwrap();
     let mut says = |word, number| {
-        say(two.b.engine.peers.local_peer_mut(0).unwrap(), word, [number, 0, 0], &pages).unwrap();
-        super::super::local_peers::hear(two.a.engine.peers.local_peer_mut(1).unwrap())
+        offer_pages(two.b.engine.shm.get_mut(0).unwrap(), word, [number, 0, 0], &pages).unwrap();
+        hear(two.a.engine.shm.get_mut(1).unwrap())
     };
-    for number in 0..OFFERS as u64 {
+    for number in 0..EXCHANGES_MAX as u64 {
         assert!(says(QUESTION, number) && says(ANSWER, number), "{number}");
     }
-    assert!(!says(QUESTION, OFFERS as u64));
+    assert!(!says(QUESTION, EXCHANGES_MAX as u64));
 }

@@ -39,7 +39,7 @@ fn it_waits_and_everything_else_goes_on() {
         (bytes_at(&region, 5 * PAGE as u64, 1), bytes_at(&region, 0, 1)),
         (vec![0], vec![0])
     );
-    assert!(!two.b.engine.doze(), "nothing is there to be done before its time");
+    assert!(!two.b.engine.shm_mut().doze(), "nothing is there to be done before its time");
     assert!(two.b.engine.next_timeout().is_some_and(|due| due <= two.now + PRESENT_PAUSE_MAX));
     disk.bring(5);
     assert_eq!((two.outcome(&waiting), two.outcome(&behind)), (Ok(Value::Done), Ok(Value::Done)));
@@ -48,7 +48,7 @@ fn it_waits_and_everything_else_goes_on() {
         (vec![7; 100], vec![8; 100])
     );
     assert_eq!(
-        two.b.engine.peers.local_peer(0).map(|ring| ring.counters().messages_in),
+        two.b.engine.shm.get(0).map(|ring| ring.counters().messages_in),
         Some(2),
         "each is counted once, however often it was looked at"
     );
@@ -125,13 +125,13 @@ fn a_dead_one_is_not_waited_for() {
     });
     a.turn(now);
     b.turn(now);
-    assert!(b.engine.take_arrived().is_none());
+    assert!(b.engine.inbox().take_arrived().is_none());
     drop(a);
     let now = now + Duration::from_millis(2);
     b.turn(now);
     b.turn(now);
-    assert_eq!(b.engine.take_arrived().unwrap().tag, 7);
-    assert_eq!(b.engine.take_death(), Some((0, Death::Ended)));
+    assert_eq!(b.engine.inbox().take_arrived().unwrap().tag, 7);
+    assert_eq!(b.engine.inbox().take_death(), Some((0, Death::Ended)));
 }
 
 /// MEM-1.12: pages of a source that disappeared before there was room for them are fetched, and
@@ -144,7 +144,7 @@ fn a_source_that_has_gone_again_is_waited_for() {
     source.fill(0, LEN as u64, 5).unwrap();
     let slot = two.a.engine.memory().insert_local(source).unwrap();
     let first = two.a.ask(put(there.key, 0, vec![1; LEN]));
-    while two.a.engine.peers.local_peer(1).is_some_and(|ring| ring.counters().waited == 0) {
+    while two.a.engine.shm.get(1).is_some_and(|ring| ring.counters().waited == 0) {
         let _ = two.a.ask(put(there.key, 0, vec![1; LEN]));
         let now = two.now;
         two.a.turn(now);
@@ -179,14 +179,17 @@ fn who_waits_for_a_source_sleeps() {
         let behind = two.a.ask(send(Class::Ordered, 2, Body::Empty));
         (0..10).for_each(|_| two.turn());
         assert!(
-            !two.a.engine.doze() && !waiting.is_done() && disk.take_wanted() == [last],
+            !two.a.engine.shm_mut().doze() && !waiting.is_done() && disk.take_wanted() == [last],
             "{len}"
         );
-        let due = two.a.engine.next_of_local_peers().unwrap();
+        let due = two.a.engine.shm().next_timeout().unwrap();
         assert!(due > two.now && due <= two.now + PRESENT_PAUSE_MAX);
         disk.bring(last);
-        two.a.engine.turn_for_news(due);
-        assert_eq!((two.a.engine.next_of_local_peers(), two.a.engine.doze()), (None, false));
+        two.a.engine.turn_until_news(due, || None);
+        assert_eq!(
+            (two.a.engine.shm().next_timeout(), two.a.engine.shm_mut().doze()),
+            (None, false)
+        );
         two.b.turn(due);
         assert_eq!(
             (two.outcome(&waiting), two.outcome(&behind)),
@@ -209,7 +212,7 @@ fn a_source_that_nobody_wants_any_more_holds_up_nobody() {
     let _ = two.a.ask(Request::Cancel { completion: Arc::clone(&waiting) });
     let now = two.now;
     two.a.turn(now);
-    assert_eq!(two.a.engine.next_of_local_peers(), None);
+    assert_eq!(two.a.engine.shm().next_timeout(), None);
     assert_eq!(
         (waiting.outcome(), two.outcome(&behind)),
         (Some(Err(Failure::Cancelled)), Ok(Value::Done))

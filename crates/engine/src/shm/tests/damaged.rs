@@ -48,7 +48,7 @@ fn a_damaged_ring_ends_its_pair() {
         spoil(&mut hostile);
         a.turn(Time(2));
         a.turn(Time(3));
-        assert_eq!(a.engine.take_death(), Some((1, Death::Damaged)));
+        assert_eq!(a.engine.inbox().take_death(), Some((1, Death::Damaged)));
         let lost = Some(Err(Failure::PeerLost { peer: 1, death: Death::Damaged }));
         assert_eq!(waiting.outcome(), lost);
         // The connection was not even open, and nothing goes over the network instead.
@@ -69,7 +69,7 @@ fn a_position_that_cannot_be_is_noticed_in_the_middle_of_a_long_message() {
     hostile.inward.settle(1 << 40);
     a.turn(Time(2));
     a.turn(Time(3));
-    assert_eq!(a.engine.take_death(), Some((1, Death::Damaged)));
+    assert_eq!(a.engine.inbox().take_death(), Some((1, Death::Damaged)));
     assert_eq!(long.outcome(), Some(Err(Failure::PeerLost { peer: 1, death: Death::Damaged })));
 }
 
@@ -87,7 +87,7 @@ fn questions_whose_answers_are_not_read_are_bounded() {
             .put(Heading::plain(RecordKind::Ask, 0), &[Part::Bytes(&7u64.to_le_bytes())]);
         now = step(now);
         a.turn(now);
-        death = death.or(a.engine.take_death());
+        death = death.or(a.engine.inbox().take_death());
         if ask.is_err() || death.is_some() {
             break;
         }
@@ -107,18 +107,16 @@ fn who_never_leaves_a_region_is_given_up() {
     put(&mut hostile, Heading::plain(RecordKind::Ask, 0), &[Part::Bytes(&key.to_le_bytes())]);
     a.turn(Time(1));
     memory.write_all_at(&1u64.to_le_bytes(), 2 * PAGE as u64).unwrap();
-    assert!(!a.engine.is_reached(&region), "it may be there");
+    assert!(!a.engine.shm().is_reached(&region), "it may be there");
     a.engine.set_rights(slot, None, Rights::NONE).unwrap();
-    assert!(a.engine.is_reached(&region));
-    assert_eq!(a.engine.wedged_inside(&region), None);
-    a.engine.give_up_who_reaches(&Region::shared(4096).unwrap(), Time(2));
+    assert!(a.engine.shm().is_reached(&region));
+    assert!(a.engine.shm_mut().wedged_inside(&region).is_none());
+    a.engine.give_up_peers_inside(&Region::shared(4096).unwrap(), Time(2));
     a.turn(Time(2));
-    assert_eq!(a.engine.take_death(), None, "it is in no other");
-    a.engine.give_up_who_reaches(&region, Time(3));
-    assert!(!a.engine.is_reached(&region), "it is waited for no more");
-    assert_eq!(a.engine.wedged_inside(&region), Some(1), "and may write there still");
+    assert_eq!(a.engine.inbox().take_death(), None, "it is in no other");
+    a.engine.give_up_peers_inside(&region, Time(3));
+    assert!(!a.engine.shm().is_reached(&region), "it is waited for no more");
+    assert!(a.engine.shm_mut().wedged_inside(&region).is_some(), "and may write there still");
     a.turn(Time(3));
-    assert_eq!(a.engine.take_death(), Some((1, Death::Stuck)));
-    memory.write_all_at(&0u64.to_le_bytes(), 2 * PAGE as u64).unwrap();
-    assert_eq!(a.engine.wedged_inside(&region), None, "it has left");
+    assert_eq!(a.engine.inbox().take_death(), Some((1, Death::Stuck)));
 }

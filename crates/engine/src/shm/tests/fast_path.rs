@@ -12,7 +12,7 @@ fn take_fast<L: Link, P: Pages>(
     sends_many: bool,
 ) -> Option<Arrived> {
     engine.make_ready(from, sends_many)?;
-    engine.hand_out()
+    engine.inbox().take_arrived()
 }
 
 /// MEM-16.9: messages on the fast path and other messages arrive once, in the order in which they
@@ -53,7 +53,7 @@ fn messages_that_takes_the_fast_path_and_others_keep_their_order() {
         match n % 11 {
             0 => {
                 two.turn();
-                std::iter::from_fn(|| two.b.engine.take_arrived()).for_each(&mut read);
+                std::iter::from_fn(|| two.b.engine.inbox().take_arrived()).for_each(&mut read);
             }
             1..6 => std::iter::from_fn(|| take_fast(&mut two.b.engine, Some(0), n % 3 > 0))
                 .take(3)
@@ -62,7 +62,8 @@ fn messages_that_takes_the_fast_path_and_others_keep_their_order() {
         }
     }
     two.turn_until(|two| two.a.engine.is_settled() && two.b.engine.is_settled());
-    let rest = std::iter::from_fn(|| two.b.engine.take_arrived()).map(|arrived| arrived.tag);
+    let rest =
+        std::iter::from_fn(|| two.b.engine.inbox().take_arrived()).map(|arrived| arrived.tag);
     assert!(rest.eq(seen..3000));
     assert!(sent.len() > 100 && asked.len() > 100, "{} {}", sent.len(), asked.len());
     assert!(sent.into_iter().all(|position| outcome(position) == Some(Ok(Value::Done))));
@@ -113,9 +114,8 @@ fn what_takes_the_fast_path_waits_its_turn() {
     two.a.turn(two.now);
     assert_eq!(two.a.engine.send_fast(1, Class::Ordered, 1, b"past it"), None);
     assert_eq!(two.outcome(&long), Ok(Value::Done));
-    // The credit of the message is returned only after it is read. Afterwards all credit is used
-    // again and again.
-    let read = two.b.engine.take_arrived().unwrap();
+    // Its credit is not given back before it is read; then all may be used again and again.
+    let read = two.b.engine.inbox().take_arrived().unwrap();
     two.b.tell(Request::Consumed { from: 0, messages: 1, bytes: read.body.len() as u64 });
     two.turn();
     let each = 8192;
@@ -178,13 +178,13 @@ fn what_a_dead_one_left_is_read_while_others_takes_the_fast_path() {
     let mut left = 0;
     while b.engine.send_fast(0, Class::Ordered, left, &[]).is_some() {
         left += 1;
-        b.engine.fast_messages = 0;
+        b.engine.shm.fast_messages = 0;
     }
     // The last step stays free.
     assert_eq!(left, (RING_BYTES / RECORD_STEP) as u64 - 1);
     drop(b);
     let taken_from = |a: &mut Node| {
-        if let Some(local_peer) = a.engine.peers.local_peer_mut(1) {
+        if let Some(local_peer) = a.engine.shm.get_mut(1) {
             local_peer.taken = true;
         }
     };
@@ -213,8 +213,9 @@ fn turns_spare_the_ring_that_is_taken_from_and_no_other() {
     say(&mut one, 20);
     say(&mut other, 20);
     node.turn(Time(1));
-    let from: Vec<Rank> =
-        std::iter::from_fn(|| node.engine.take_arrived()).map(|arrived| arrived.from).collect();
+    let from: Vec<Rank> = std::iter::from_fn(|| node.engine.inbox().take_arrived())
+        .map(|arrived| arrived.from)
+        .collect();
     let of = |rank| from.iter().filter(|from| **from == rank).count();
     assert_eq!((of(1), of(2)), (RECORDS_BETWEEN, 20));
 }
@@ -252,7 +253,7 @@ fn messages_taken_ahead_are_read_next() {
     assert!(channels[1].have_records() && two.b.engine.has_more(), "who looks finds them");
     two.b.turn(two.now);
     for tag in 2..12 {
-        assert_eq!(two.b.engine.take_arrived().unwrap().tag, tag);
+        assert_eq!(two.b.engine.inbox().take_arrived().unwrap().tag, tag);
     }
     assert!(!channels[1].have_records() && take_fast(&mut two.b.engine, None, true).is_none());
 }
@@ -265,7 +266,7 @@ fn a_ring_that_is_over_has_no_records() {
     put(&mut pair, Heading { head: 60, ..Heading::plain(RecordKind::Whole, 0) }, &[]);
     assert!(channels.have_records());
     (2..4).for_each(|now| node.turn(Time(now)));
-    assert!(!node.engine.is_local_peer(1));
+    assert!(!node.engine.shm().contains(1));
     put(&mut pair, Heading::plain(RecordKind::Ask, 0), &[Part::Bytes(&[0; 8])]);
     assert!(!channels.have_records());
 }
@@ -279,7 +280,7 @@ fn who_refuses_what_takes_the_fast_path_is_damaged() {
     pair.inward.settle(position);
     node.turn(Time(2_000_000));
     node.turn(Time(2_000_000));
-    assert!(!node.engine.is_local_peer(1));
+    assert!(!node.engine.shm().contains(1));
 }
 
 /// MEM-16.5: a turn that reads the wakeup in place of a sleeping thread says so once, because the
@@ -288,15 +289,15 @@ fn who_refuses_what_takes_the_fast_path_is_damaged() {
 fn who_hears_the_bell_for_a_sleeper_tells() {
     let mut two = Two::new();
     two.turn();
-    assert!(!two.b.engine.doze());
+    assert!(!two.b.engine.shm_mut().doze());
     let now = two.now;
     two.b.turn(now);
-    assert!(!two.b.engine.take_rung(), "nobody rang");
-    assert!(!two.b.engine.doze());
+    assert!(!two.b.engine.shm_mut().take_rung(), "nobody rang");
+    assert!(!two.b.engine.shm_mut().doze());
     let _ = two.a.ask(send(Class::Ordered, 1, Body::Empty));
     two.turn();
-    assert!(two.b.engine.take_rung() && !two.b.engine.take_rung());
-    assert_eq!(two.b.engine.take_arrived().map(|arrived| arrived.tag), Some(1));
+    assert!(two.b.engine.shm_mut().take_rung() && !two.b.engine.shm_mut().take_rung());
+    assert_eq!(two.b.engine.inbox().take_arrived().map(|arrived| arrived.tag), Some(1));
 }
 
 /// MEM-16.5: the same holds if memory arrives together with the wakeup.
@@ -308,9 +309,9 @@ fn who_hears_the_bell_beside_a_gift_tells() {
     let asked = two.a.ask(Request::Map { at: 1, key });
     let now = two.now;
     two.a.turn(now);
-    assert!(!two.a.engine.doze());
+    assert!(!two.a.engine.shm_mut().doze());
     two.b.turn(now);
     two.a.turn(now);
     assert!(matches!(asked.outcome(), Some(Ok(Value::Mapped(_)))));
-    assert!(two.a.engine.take_rung() && !two.a.engine.take_rung());
+    assert!(two.a.engine.shm_mut().take_rung() && !two.a.engine.shm_mut().take_rung());
 }

@@ -37,7 +37,7 @@ fn take_all(pair: &mut Pair) -> Vec<(Heading, u64)> {
 }
 
 fn has_its_local_peer(node: &Node) -> bool {
-    node.engine.peers.local_peer(1).is_some()
+    node.engine.shm.get(1).is_some()
 }
 
 /// MEM-18.1: the region is reached through the ring, and its owner may use the line for another

@@ -5,10 +5,11 @@ mod absent;
 mod damaged;
 mod fast_path;
 mod handed;
+mod hostile;
 mod refused;
 
-use super::super::tests::{Node, Queue, Wire, step};
-use super::super::{Completion, Failure, Request, Value};
+use crate::tests::{Node, Queue, Wire, step};
+use crate::{Completion, Failure, Request, Value};
 use oikaze_os::memory::{Region, Registered};
 use oikaze_os::shm::{Pair, PairRole, Part, shared_memory};
 use oikaze_protocol::Rank;
@@ -47,7 +48,9 @@ impl Two {
         let a = Node::with_local_peers(0, 2, wire(&to, &from), vec![(1, one)]);
         let b = Node::with_local_peers(1, 2, wire(&from, &to), vec![(0, other)]);
         let mut two = Two { a, b, now: Time(1) };
-        two.turn_until(|two| two.a.engine.is_connected(1) && two.b.engine.is_connected(0));
+        two.turn_until(|two| {
+            two.a.engine.peers().is_connected(1) && two.b.engine.peers().is_connected(0)
+        });
         two
     }
 
@@ -141,7 +144,7 @@ fn who_ends_before_the_network_knows_it_is_lost_all_the_same() {
         node.turn(now);
         now
     };
-    while node.engine.is_local_peer(1) {
+    while node.engine.shm().contains(1) {
         turn(&mut node);
     }
     let asked = node.ask(send(Class::Ordered, 1, Body::copy_of(b"late")));
@@ -187,7 +190,7 @@ fn all_operations_go_through_the_rings() {
         for class in [Class::Ordered, Class::Unordered, Class::Sync] {
             let sent = two.a.ask(send(class, round as u64, Body::copy_of(&seen)));
             assert_eq!(two.outcome(&sent), Ok(Value::Done));
-            let arrived = two.b.engine.take_arrived().unwrap();
+            let arrived = two.b.engine.inbox().take_arrived().unwrap();
             assert_eq!((arrived.from, arrived.class, arrived.tag), (0, class, round as u64));
             assert!(arrived.body == seen);
         }
@@ -232,8 +235,8 @@ fn credit_holds_up_messages_but_not_puts() {
     assert_eq!(sent.iter().filter(|sent| sent.is_done()).count(), fit);
     assert!(!two.a.engine.is_settled());
     for n in 0..fit + 3 {
-        two.turn_until(|two| two.b.engine.arrived.front().is_some());
-        let arrived = two.b.engine.take_arrived().unwrap();
+        two.turn_until(|two| two.b.engine.inbox.arrived.front().is_some());
+        let arrived = two.b.engine.inbox().take_arrived().unwrap();
         assert_eq!((arrived.tag, arrived.body.len()), (n as u64, each), "in their order");
         let _ = two.b.ask(Request::Consumed { from: 0, messages: 1, bytes: each as u64 });
     }
@@ -258,8 +261,8 @@ fn a_message_that_is_taken_back_is_never_read_again_and_what_follows_arrives() {
         [&long, &queued].map(|cancelled| cancelled.outcome()),
         [(); 2].map(|()| Some(Err(Failure::Cancelled)))
     );
-    assert_eq!(two.b.engine.take_arrived().unwrap().tag, 3);
-    assert!(two.b.engine.take_arrived().is_none() && two.a.engine.is_settled());
+    assert_eq!(two.b.engine.inbox().take_arrived().unwrap().tag, 3);
+    assert!(two.b.engine.inbox().take_arrived().is_none() && two.a.engine.is_settled());
 }
 
 #[test]
@@ -294,19 +297,21 @@ fn a_local_peer_that_ends_is_lost_at_once() {
     });
     b.turn(now);
     let waiting = a.ask(send(Class::Ordered, 1, Body::copy_of(b"unheard")));
+    // A turn with new submissions polls only if the latest poll is not recent.
+    let now = step(now);
     a.turn(now);
-    assert_eq!(a.engine.take_arrived().unwrap().tag, 7);
+    assert_eq!(a.engine.inbox().take_arrived().unwrap().tag, 7);
     assert!(!told.is_done() && key.key != 0);
     drop(b);
     let now = now + std::time::Duration::from_millis(2);
     a.turn(now);
     a.turn(now);
-    assert_eq!(a.engine.take_death(), Some((1, Death::Ended)));
+    assert_eq!(a.engine.inbox().take_death(), Some((1, Death::Ended)));
     assert_eq!(waiting.outcome(), Some(Err(Failure::PeerLost { peer: 1, death: Death::Ended })));
     let late = a.ask(send(Class::Ordered, 1, Body::Empty));
     a.turn(now);
     assert_eq!(late.outcome(), Some(Err(Failure::PeerLost { peer: 1, death: Death::Ended })));
-    assert!(!a.engine.is_local_peer(1));
+    assert!(!a.engine.shm().contains(1));
 }
 
 #[test]
@@ -319,7 +324,7 @@ fn a_goodbye_is_no_loss() {
     let now = now + std::time::Duration::from_millis(2);
     a.turn(now);
     a.turn(now);
-    assert_eq!(a.engine.take_death(), Some((1, Death::Closed)));
+    assert_eq!(a.engine.inbox().take_death(), Some((1, Death::Closed)));
 }
 
 /// MEM-18.1: questions that arrive while the ring has no room for answers are answered when there
@@ -363,10 +368,10 @@ fn all_credit_may_be_used_again_and_again() {
         let (heading, head) = whole();
         put(&mut hostile, heading, &[Part::Bytes(&head), Part::Bytes(&[1; 100])]);
         a.turn(Time(10 * round + 1));
-        assert_eq!(a.engine.take_arrived().unwrap().body.len(), 100);
+        assert_eq!(a.engine.inbox().take_arrived().unwrap().body.len(), 100);
         let _ = a.ask(Request::Consumed { from: 1, messages: 1, bytes: 100 });
         a.turn(Time(10 * round + 2));
-        assert_eq!(a.engine.take_death(), None, "{round}");
+        assert_eq!(a.engine.inbox().take_death(), None, "{round}");
     }
 }
 
@@ -383,7 +388,7 @@ fn message_larger_than_all_credit_goes_alone() {
     for (at, len) in lens.into_iter().enumerate() {
         assert_eq!(two.outcome(&sent[at]), Ok(Value::Done));
         assert!(sent[at + 1..].iter().all(|later| !later.is_done()), "{at} is not read");
-        assert_eq!(two.b.engine.take_arrived().unwrap().body.len(), len);
+        assert_eq!(two.b.engine.inbox().take_arrived().unwrap().body.len(), len);
         let _ = two.b.ask(Request::Consumed { from: 0, messages: 1, bytes: len as u64 });
     }
 }
@@ -402,7 +407,7 @@ fn all_that_a_local_peer_left_in_its_ring_is_read() {
         now = step(now);
         b.turn(now);
     }
-    assert!(!b.engine.is_local_peer(0), "all is posted, and it has left");
+    assert!(!b.engine.shm().contains(0), "all is posted, and it has left");
     drop(b);
     assert_eq!(read_to_the_end(&mut a, now, |_| ()), (count, (1, Death::Closed)));
 }
@@ -419,11 +424,11 @@ fn read_to_the_end(
         now += Duration::from_millis(2);
         before_turn(node);
         node.turn(now);
-        while let Some(arrived) = node.engine.take_arrived() {
+        while let Some(arrived) = node.engine.inbox().take_arrived() {
             assert_eq!(arrived.tag, read);
             read += 1;
         }
-        if let Some(death) = node.engine.take_death() {
+        if let Some(death) = node.engine.inbox().take_death() {
             return (read, death);
         }
     }
@@ -431,7 +436,7 @@ fn read_to_the_end(
 
 /// Returns `true` if a local peer has woken the node.
 fn rung(node: &Node) -> bool {
-    let fd = node.engine.local_peers_descriptor().unwrap();
+    let fd = node.engine.shm().descriptor().unwrap();
     let mut fds = [rustix::event::PollFd::from_borrowed_fd(fd, rustix::event::PollFlags::IN)];
     rustix::event::poll(&mut fds, Some(&Default::default())) == Ok(1)
 }
@@ -441,7 +446,7 @@ fn rung(node: &Node) -> bool {
 fn sleepers_are_woken_for_messages_and_for_settlements() {
     let mut two = Two::new();
     (0..10).for_each(|_| two.turn());
-    assert!(!two.a.engine.doze() && !two.b.engine.doze());
+    assert!(!two.a.engine.shm_mut().doze() && !two.b.engine.shm_mut().doze());
     assert!(!rung(&two.a) && !rung(&two.b));
     let sent = two.a.ask(send(Class::Ordered, 1, Body::Empty));
     two.now = step(two.now);
@@ -449,22 +454,22 @@ fn sleepers_are_woken_for_messages_and_for_settlements() {
     assert!(rung(&two.b), "a message");
     two.b.turn(two.now);
     assert!(!rung(&two.b) && rung(&two.a), "it is settled");
-    assert!(two.a.engine.doze(), "there is something to be seen");
+    assert!(two.a.engine.shm_mut().doze(), "there is something to be seen");
     two.a.turn(two.now);
     assert!(sent.is_done());
 
     (0..10).for_each(|_| two.turn());
-    assert!(!two.a.engine.doze());
+    assert!(!two.a.engine.shm_mut().doze());
     let now = two.now;
     let _ = two.a.ask(send(Class::Ordered, 2, Body::Empty));
     two.a.turn(now);
-    assert!(!two.a.engine.doze() && !rung(&two.a));
-    let read = two.b.engine.turn_for_news(now);
+    assert!(!two.a.engine.shm_mut().doze() && !rung(&two.a));
+    let read = two.b.engine.turn_until_news(now, || None);
     assert!(read.received > 0 && rung(&two.a), "it is settled, and no whole turn follows");
     two.a.turn(now);
-    assert!(!two.a.engine.doze() && !rung(&two.a));
+    assert!(!two.a.engine.shm_mut().doze() && !rung(&two.a));
     let request = Request::Consumed { from: 0, messages: 1, bytes: 0 };
     two.b.engine.submit(crate::Submission { request, completion: None, keep: None }, now);
-    two.b.engine.wake_stirred_local_peers();
+    two.b.engine.shm_mut().wake_stirred();
     assert!(rung(&two.a), "it has its credit back");
 }

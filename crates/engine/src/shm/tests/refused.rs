@@ -42,8 +42,8 @@ fn who_sleeps_is_woken_for_refusals_that_had_waited() {
     two.a.turn(now);
     two.b.turn(now);
     two.a.turn(now);
-    assert!(!two.a.engine.doze() && !rung(&two.a));
-    let _ = two.b.engine.turn_for_news(now);
+    assert!(!two.a.engine.shm_mut().doze() && !rung(&two.a));
+    let _ = two.b.engine.turn_until_news(now, || None);
     assert!(rung(&two.a));
 }
 
@@ -65,9 +65,9 @@ fn who_has_more_refused_than_it_may_tell_sleeps() {
     let now = two.now;
     two.a.turn(now);
     for round in 1..=ROUNDS {
-        assert!(!two.a.engine.doze());
+        assert!(!two.a.engine.shm_mut().doze());
         (0..10).for_each(|_| two.b.turn(now));
-        assert!(!two.b.engine.doze() && !rung(&two.b), "{round}");
+        assert!(!two.b.engine.shm_mut().doze() && !rung(&two.b), "{round}");
         assert!(rung(&two.a), "{round}");
         two.a.turn(now);
         assert!(rung(&two.b), "{round}");
@@ -95,5 +95,5 @@ fn a_source_that_has_gone_is_not_the_end_of_a_peer() {
     for put in &puts {
         assert_eq!(two.outcome(put), Err(Failure::Remote(RmaError::SourceGone)));
     }
-    assert_eq!(two.a.engine.take_death(), None);
+    assert_eq!(two.a.engine.inbox().take_death(), None);
 }

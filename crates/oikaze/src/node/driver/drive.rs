@@ -130,7 +130,7 @@ impl Node {
         let mut spun = 0u64;
         loop {
             self.driver.begin_round();
-            let work = self.turn_for_news(now);
+            let work = self.turn_until_news(now);
             let value = ready();
             if value.is_some() || last.is_some_and(|last| last <= now) {
                 idle.ends(now);
@@ -171,21 +171,21 @@ impl Node {
 
     /// Runs a turn. The turn may end at the first news, unless the helper is asleep and would run
     /// the rest too late.
-    pub(crate) fn turn_for_news(&self, now: Time) -> Option<Work> {
+    pub(crate) fn turn_until_news(&self, now: Time) -> Option<Work> {
         if self.driver.helper.is_watching() {
             return self.run_turns(now, RealEngine::turn);
         }
         // With local peers, the thread polls the rings meanwhile.
-        let looks = if self.has_local_peers() { 0 } else { SPIN_POLLS_OF_LINK };
+        let polls = if self.has_local_peers() { 0 } else { SPIN_POLLS_OF_LINK };
         self.run_turns(now, |engine, now| {
-            let mut work = engine.turn_for_news(now);
-            for _ in 0..looks {
-                if !work.is_idle() || self.engine.is_asked() {
-                    break;
+            let mut left = polls;
+            engine.turn_until_news(now, || {
+                if left == 0 || self.engine.is_asked() {
+                    return None;
                 }
-                work = engine.look_again(self.now());
-            }
-            work
+                left -= 1;
+                Some(self.now())
+            })
         })
     }
 
@@ -218,7 +218,7 @@ impl Node {
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         self.with_engine(|engine| {
             let told = self.give_credit_back(engine);
-            if self.local_peers.is_some() && engine.doze() || told {
+            if self.local_peers.is_some() && engine.shm_mut().doze() || told {
                 Some(Time(0))
             } else {
                 self.due(engine)
@@ -237,7 +237,7 @@ impl Node {
         if any {
             // Peers may sleep until they get the credit, and this thread runs no whole turn before
             // it sleeps.
-            engine.wake_stirred_local_peers();
+            engine.shm_mut().wake_stirred();
         }
         any
     }

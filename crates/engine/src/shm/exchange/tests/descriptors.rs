@@ -2,6 +2,7 @@
 //! limit holds for all threads.
 
 use super::*;
+use crate::Engine;
 use rustix::fd::AsFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::os::fd::OwnedFd;
@@ -32,11 +33,11 @@ fn exchanges_where_no_descriptor_is_free() {
         .map(|(here, there)| two.a.ask(here.swap_with(there, 1)));
     let map = two.a.ask(Request::Map { at: 1, key: given.key });
     two.a.turn(two.now);
-    // The memory of a region arrives before the pages of the exchanges. So do wakeups.
-    two.b.engine.hear_local_peers(two.now);
-    let Engine { peers, memory, .. } = &mut two.b.engine;
-    let owner = peers.local_peer_mut(0).unwrap();
-    crate::shm::map::hand_over(owner, memory);
+    // A region's memory comes before what the exchanges need; so do calls.
+    two.b.poll_local_peers(two.now);
+    let Engine { shm, layers, .. } = &mut two.b.engine;
+    let owner = shm.get_mut(0).unwrap();
+    crate::shm::map::hand_over(owner, &layers.memory);
     (0..3).for_each(|_| owner.pair.line.wake());
     two.b.turn(two.now);
     let taken = take_all();
@@ -59,12 +60,10 @@ fn exchanges_where_no_descriptor_is_free() {
 /// descriptor is free for them.
 #[test]
 fn what_comes_back_finds_a_descriptor_free() {
+    let (_, module) = module_path!().split_once("::").unwrap();
+    let test = format!("{module}::exchanges_where_no_descriptor_is_free");
     let mut process = Command::new(std::env::current_exe().unwrap());
-    process.args([
-        "--exact",
-        "engine::swapping::tests::descriptors::exchanges_where_no_descriptor_is_free",
-        "--nocapture",
-    ]);
+    process.args(["--exact", &test, "--nocapture"]);
     let output = process.env(SHORT, "1").output().unwrap();
     assert!(
         output.status.success() && String::from_utf8_lossy(&output.stdout).contains("exchanged"),

@@ -5,9 +5,9 @@
 //!
 //! A few hundred of them; `make soak` sets `OIKAZE_HOSTILE` to more.
 
-use super::super::tests::Node;
-use super::super::{Completion, Request};
-use super::tests::facing_a_hostile_one_and_its_memory;
+use super::facing_a_hostile_one_and_its_memory;
+use crate::tests::Node;
+use crate::{Completion, Request};
 use oikaze_os::memory::{Disk, Region, Registered};
 use oikaze_os::shm::{Pair, Part};
 use oikaze_protocol::limits::{CONNECT_TIME, HEAD_MAX, PAGE, PRESENT_PAUSE_MAX, RECORD_BODY};
@@ -324,21 +324,21 @@ fn meet(seed: u64) -> bool {
         } else {
             Duration::from_micros(100)
         });
-        while honest.node.engine.take_arrived().is_some() {}
-        died = honest.node.engine.take_death().is_some();
+        while honest.node.engine.inbox().take_arrived().is_some() {}
+        died = honest.node.engine.inbox().take_death().is_some();
         if died {
             break;
         }
     }
     let (region, registered) = &honest.open;
     honest.node.engine.set_rights(registered.slot, None, Rights::NONE).unwrap();
-    honest.node.engine.give_up_who_reaches(region, honest.now);
-    assert!(!honest.node.engine.is_reached(region), "{seed}: it is waited for");
+    honest.node.engine.give_up_peers_inside(region, honest.now);
+    assert!(!honest.node.engine.shm().is_reached(region), "{seed}: it is waited for");
     drop(mad);
     // Nobody answers over the network, which is what is left if the mad one closes its line.
     for _ in 0..200 {
         honest.turn(CONNECT_TIME / 100);
-        died |= honest.node.engine.take_death().is_some();
+        died |= honest.node.engine.inbox().take_death().is_some();
     }
     let left: Vec<&str> =
         honest.begun.iter().filter(|(_, one)| !one.is_done()).map(|(what, _)| *what).collect();

@@ -1,8 +1,8 @@
 //! Combines several operations into one.
 
-use super::operation::{Completion, Outcome, Sink, Value};
-use crate::submit::tracked_by;
-use crate::{Failure, Keep, Request, Submission};
+use super::completion::{Completion, Keep, Outcome, Sink, Value};
+use super::submission::{Request, Submission, tracked_by};
+use crate::failure::Failure;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 

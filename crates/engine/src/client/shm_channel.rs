@@ -1,9 +1,10 @@
 //! Thread-side view of the local peers' rings, which needs no entry into the engine.
 
-use crate::shm::fast_path::Ahead;
-use crate::{Failure, Value};
+use super::completion::Value;
+use crate::failure::Failure;
 use oikaze_os::shm::{ControlSocket, Pair, RingView};
 use oikaze_protocol::Rank;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The rings to and from one local peer.
@@ -60,12 +61,36 @@ impl ShmChannel {
         self.view.has_record() && self.ended.get().is_none()
     }
 
-    pub(super) fn end(&self, settled: u64, failure: Failure) {
+    pub(crate) fn end(&self, settled: u64, failure: Failure) {
         let _ = self.ended.set(End { settled, failure });
     }
 }
 
-/// Those of all local peers a node began with.
+/// Number of messages that were taken from a ring together with an awaited one and are the oldest
+/// that have arrived. Only the thread inside the engine changes it.
+#[derive(Clone, Debug, Default)]
+pub struct Ahead(Arc<AtomicUsize>);
+
+impl Ahead {
+    #[inline]
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set(&self, count: usize) {
+        self.0.store(count, Ordering::Relaxed);
+    }
+
+    /// A turn hands all of them up.
+    pub(crate) fn take(&self) -> usize {
+        let count = self.count();
+        self.set(0);
+        count
+    }
+}
+
+/// Channels of all local peers with which a node began.
 #[derive(Clone, Debug, Default)]
 pub struct ShmChannels {
     by_rank: Vec<Option<Arc<ShmChannel>>>,

@@ -4,8 +4,8 @@
 //! Only operations that fail come here. The texts of the first [`KEPT_MAX`] are kept; all are
 //! counted exactly.
 
-use crate::Failure;
-use crate::ops::label::{OperationKind, OperationLabel};
+use super::label::{OperationKind, OperationLabel};
+use crate::failure::Failure;
 use oikaze_os::signals::{Locked, locked};
 use oikaze_protocol::Rank;
 use std::collections::BTreeMap;

@@ -1,20 +1,15 @@
 //! Requests of threads to the engine, in the order in which they were made.
 
-use super::operation::{Completion, Sink};
-use crate::shm::ShmChannel;
-use crate::shm::exchange::Swap;
+use super::completion::{Completion, Keep, Sink};
+use super::shm_channel::ShmChannel;
 use oikaze_os::memory::RegionId;
 use oikaze_protocol::Rank;
 use oikaze_protocol::block::Block;
 use oikaze_protocol::coherence::{Access, ArrayId, Declaration, Reduction};
 use oikaze_protocol::rma::{Accumulation, AtomicOp, Destination, Signal};
 use oikaze_protocol::wind::{Body, Class, Segment};
-use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Counted reference that must outlive an operation, such as the region that it reads.
-pub type Keep = Option<Arc<dyn Any + Send + Sync>>;
 
 /// One request. A request with a completion settles it exactly once.
 pub struct Submission {
@@ -239,6 +234,22 @@ pub enum Request {
     Close,
 }
 
+/// Request for an exchange: `len` bytes, in whole units at both ends.
+pub struct Swap {
+    /// Rank of the local peer.
+    pub at: Rank,
+    /// Key of its region.
+    pub key: u64,
+    /// Offset in bytes from the start of that region.
+    pub offset: u64,
+    /// The slot of a region of this node; local peers do not reach it.
+    pub own: u32,
+    /// Offset in bytes from the start of this node's region.
+    pub own_offset: u64,
+    /// Number of bytes.
+    pub len: u64,
+}
+
 impl Request {
     /// Bytes that were copied for the operation, and are kept until it has ended.
     #[must_use]
@@ -253,7 +264,25 @@ impl Request {
         }
     }
 
-    /// The peer that fences and flushes of this operation concern.
+    /// Returns `true` for an operation: a request that settles later, by an event. Every other
+    /// request takes effect at once.
+    #[must_use]
+    pub fn is_operation(&self) -> bool {
+        match self {
+            Request::Declare(_)
+            | Request::CannotDeclare(..)
+            | Request::Touch { .. }
+            | Request::Fault { .. }
+            | Request::Barrier
+            | Request::Reduce(_)
+            | Request::Leave
+            | Request::Lock(_)
+            | Request::Unlock(_) => true,
+            one_sided => one_sided.peer().is_some(),
+        }
+    }
+
+    /// Returns the peer that fences and flushes of this operation concern.
     #[must_use]
     pub fn peer(&self) -> Option<Rank> {
         match self {
@@ -290,4 +319,17 @@ impl Request {
             | Request::Close => None,
         }
     }
+}
+
+/// Returns a submission, and the completion in which its outcome will appear.
+#[must_use]
+pub fn tracked(request: Request, keep: Keep) -> (Submission, Arc<Completion>) {
+    let completion = Completion::new();
+    (tracked_by(Arc::clone(&completion), request, keep), completion)
+}
+
+/// Returns a submission whose outcome will appear in `completion`.
+#[must_use]
+pub fn tracked_by(completion: Arc<Completion>, request: Request, keep: Keep) -> Submission {
+    Submission { request, completion: Some(completion), keep }
 }

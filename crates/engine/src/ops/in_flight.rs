@@ -1,151 +1,13 @@
-//! Operations in flight: from the token that travels through the protocol to the thread that waits.
-
-use oikaze_os::memory::Holder;
-use oikaze_os::shm::Mapped;
-use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::ArrayId;
-use oikaze_protocol::planted::{Bug, planted};
-use oikaze_protocol::rma::Published;
-use oikaze_protocol::wind::Token;
-use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+//! Operations in flight: from the token that travels through the protocol to the completion.
 
 use super::outstanding::Outstanding;
-use super::submission::Keep;
-use super::untaken::Untaken;
+use crate::client::completion::{Completion, Keep, Value};
 use crate::failure::Failure;
-use crate::ops::label::OperationLabel;
-
-/// Result of a finished operation.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// No value; the operation is done.
-    Done,
-    /// The old value of an atomic.
-    Word(u64),
-    /// A peer's memory, mapped here.
-    Mapped(Arc<Mapped>),
-    /// Number of bytes in pages that were exchanged with a local peer's.
-    Swapped(u64),
-    /// A published region.
-    Region(Published),
-    /// A declared array.
-    Array(ArrayId),
-    /// The result of a reduction.
-    Reduced(oikaze_protocol::coherence::Values),
-}
-
-/// Holds the outcome of one operation. A turn writes it once.
-#[derive(Debug, Default)]
-pub struct Completion {
-    outcome: OnceLock<Outcome>,
-    /// Further receiver of the outcome, called once. Only the engine sets it, where outcomes
-    /// appear, so that neither misses the other. Settling an operation without a sink costs one
-    /// more load.
-    sink: OnceLock<Box<dyn Sink>>,
-    /// The caller's operation, and where its failure is noted until the caller is told. `None` for
-    /// a wait of the library itself.
-    begun: Option<(OperationLabel, Arc<Untaken>)>,
-    /// Serial number of its failure, until a caller is told of it.
-    failed: AtomicU64,
-}
-
-/// Result of an operation. A failure is boxed because it is rare and large.
-pub type Outcome = Result<Value, Box<Failure>>;
-
-/// Receiver of an outcome, called by the turn that settles the operation. It is a queue, a counter,
-/// or an operation of which this one is a part.
-pub trait Sink: Send + Sync + fmt::Debug {
-    /// Called once, when the outcome is there. `failure` is the serial number among the failures
-    /// that no caller has been told of, or 0.
-    fn told(&self, outcome: &Outcome, failure: u64);
-
-    /// Returns the operation of which this one is a part.
-    fn whole(&self) -> Option<&Arc<Completion>> {
-        None
-    }
-}
-
-impl Completion {
-    /// A new one, pending.
-    #[must_use]
-    pub fn new() -> Arc<Self> {
-        Arc::default()
-    }
-
-    /// A pending one of an operation that a caller has begun.
-    #[must_use]
-    pub fn begun(what: OperationLabel, untaken: &Arc<Untaken>) -> Arc<Self> {
-        Arc::new(Self { begun: Some((what, Arc::clone(untaken))), ..Self::default() })
-    }
-
-    /// The operation that its caller has begun.
-    pub fn what(&self) -> Option<&OperationLabel> {
-        self.begun.as_ref().map(|(what, _)| what)
-    }
-
-    /// A caller is being told of the failure, if there is one.
-    #[cold]
-    pub fn take_failure(&self) -> bool {
-        let serial = self.failed.swap(0, Ordering::Acquire);
-        if let Some((what, untaken)) = self.begun.as_ref().filter(|_| serial > 0) {
-            untaken.take(what.peer, serial);
-        }
-        serial > 0
-    }
-
-    /// Returns `true` if the outcome is there. Costs one load, cheap enough to spin on.
-    #[must_use]
-    pub fn is_done(&self) -> bool {
-        self.outcome.get().is_some()
-    }
-
-    /// The outcome, if there is one.
-    #[must_use]
-    pub fn outcome(&self) -> Option<Result<Value, Failure>> {
-        self.outcome.get().map(|outcome| outcome.clone().map_err(|failure| *failure))
-    }
-
-    /// A pending one that will tell `sink`.
-    #[must_use]
-    pub fn telling(sink: Box<dyn Sink>) -> Arc<Self> {
-        Arc::new(Self { sink: sink.into(), ..Self::default() })
-    }
-
-    /// Settle it; a second outcome is ignored.
-    pub fn settle(&self, outcome: Result<Value, Failure>) {
-        if let (Err(failure), Some((what, untaken)), None) =
-            (&outcome, &self.begun, self.outcome.get())
-        {
-            // Before the outcome appears, so that whoever sees it can take the failure.
-            self.failed.store(untaken.note(what, failure), Ordering::Release);
-        }
-        let first = self.outcome.set(outcome.map_err(Box::new)).is_ok();
-        if let (Some(sink), Some(outcome), true) = (self.sink.get(), self.outcome.get(), first) {
-            sink.told(outcome, self.failed.load(Ordering::Relaxed));
-        }
-    }
-
-    /// Passes the outcome to `sink`, now or when it is settled. Returns `true` if it is settled.
-    pub fn tell(&self, sink: Box<dyn Sink>) -> bool {
-        let is_first = self.sink.set(sink).is_ok();
-        if let (Some(sink), Some(outcome), true) = (self.sink.get(), self.outcome.get(), is_first) {
-            sink.told(outcome, self.failed.load(Ordering::Relaxed));
-        }
-        self.is_done()
-    }
-
-    /// Returns `true` if this completion is `whole` or a part of it.
-    fn is_of(self: &Arc<Self>, whole: &Arc<Completion>) -> bool {
-        Arc::ptr_eq(self, whole)
-            || self
-                .sink
-                .get()
-                .and_then(|sink| sink.whole())
-                .is_some_and(|of| Arc::ptr_eq(of, whole))
-    }
-}
+use oikaze_os::memory::Holder;
+use oikaze_protocol::Rank;
+use oikaze_protocol::planted::{Bug, planted};
+use oikaze_protocol::wind::Token;
+use std::sync::Arc;
 
 struct Pending {
     completion: Arc<Completion>,
@@ -167,13 +29,13 @@ const NOBODY: Rank = Rank::MAX;
 /// All operations in flight, by token: a slab whose slots carry a generation, so that a late event
 /// finds nothing.
 #[derive(Default)]
-pub struct Operations {
+pub(crate) struct InFlight {
     slots: Vec<(u32, Option<Pending>)>,
     free: Vec<u32>,
     live: usize,
     /// Those of them that are one-sided.
     one_sided: usize,
-    /// Since [`Operations::take_settled`] was asked last.
+    /// Since [`InFlight::take_settled`] was asked last.
     settled: usize,
     /// Operations in flight to each peer.
     pub(crate) outstanding: Outstanding,
@@ -181,7 +43,7 @@ pub struct Operations {
     copied: Vec<u64>,
 }
 
-impl Operations {
+impl InFlight {
     /// Remember an operation, to this peer if it is to one; its token.
     pub fn insert(
         &mut self,
@@ -304,11 +166,5 @@ impl Operations {
     #[must_use]
     pub fn one_sided(&self) -> usize {
         self.one_sided
-    }
-
-    /// Returns `true` if no operation is in flight.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.live == 0
     }
 }

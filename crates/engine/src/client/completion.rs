@@ -1,0 +1,146 @@
+//! Completions: where the outcome of an operation appears for the thread that waits for it.
+
+use oikaze_os::shm::Mapped;
+use oikaze_protocol::coherence::ArrayId;
+use oikaze_protocol::rma::Published;
+use std::any::Any;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::client::label::OperationLabel;
+use crate::client::untaken::Untaken;
+use crate::failure::Failure;
+
+/// Counted reference that must outlive an operation, such as the region that it reads.
+pub type Keep = Option<Arc<dyn Any + Send + Sync>>;
+
+/// Result of a finished operation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// No value; the operation is done.
+    Done,
+    /// The old value of an atomic.
+    Word(u64),
+    /// A peer's memory, mapped here.
+    Mapped(Arc<Mapped>),
+    /// Number of bytes in pages that were exchanged with a local peer's.
+    Swapped(u64),
+    /// A published region.
+    Region(Published),
+    /// A declared array.
+    Array(ArrayId),
+    /// The result of a reduction.
+    Reduced(oikaze_protocol::coherence::Values),
+}
+
+/// Holds the outcome of one operation. A turn writes it once.
+#[derive(Debug, Default)]
+pub struct Completion {
+    outcome: OnceLock<Outcome>,
+    /// Further receiver of the outcome, called once. Only the engine sets it, where outcomes
+    /// appear, so that neither misses the other. Settling an operation without a sink costs one
+    /// more load.
+    sink: OnceLock<Box<dyn Sink>>,
+    /// The caller's operation, and where its failure is noted until the caller is told. `None` for
+    /// a wait of the library itself.
+    begun: Option<(OperationLabel, Arc<Untaken>)>,
+    /// Serial number of its failure, until a caller is told of it.
+    failed: AtomicU64,
+}
+
+/// Result of an operation. A failure is boxed because it is rare and large.
+pub type Outcome = Result<Value, Box<Failure>>;
+
+/// Receiver of an outcome, called by the turn that settles the operation. It is a queue, a counter,
+/// or an operation of which this one is a part.
+pub trait Sink: Send + Sync + fmt::Debug {
+    /// Called once, when the outcome is there. `failure` is the serial number among the failures
+    /// that no caller has been told of, or 0.
+    fn told(&self, outcome: &Outcome, failure: u64);
+
+    /// Returns the operation of which this one is a part.
+    fn whole(&self) -> Option<&Arc<Completion>> {
+        None
+    }
+}
+
+impl Completion {
+    /// A new one, pending.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// A pending one of an operation that a caller has begun.
+    #[must_use]
+    pub fn begun(what: OperationLabel, untaken: &Arc<Untaken>) -> Arc<Self> {
+        Arc::new(Self { begun: Some((what, Arc::clone(untaken))), ..Self::default() })
+    }
+
+    /// The operation that its caller has begun.
+    pub fn what(&self) -> Option<&OperationLabel> {
+        self.begun.as_ref().map(|(what, _)| what)
+    }
+
+    /// A caller is being told of the failure, if there is one.
+    #[cold]
+    pub fn take_failure(&self) -> bool {
+        let serial = self.failed.swap(0, Ordering::Acquire);
+        if let Some((what, untaken)) = self.begun.as_ref().filter(|_| serial > 0) {
+            untaken.take(what.peer, serial);
+        }
+        serial > 0
+    }
+
+    /// Returns `true` if the outcome is there. Costs one load, cheap enough to spin on.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.outcome.get().is_some()
+    }
+
+    /// The outcome, if there is one.
+    #[must_use]
+    pub fn outcome(&self) -> Option<Result<Value, Failure>> {
+        self.outcome.get().map(|outcome| outcome.clone().map_err(|failure| *failure))
+    }
+
+    /// A pending one that will tell `sink`.
+    #[must_use]
+    pub fn telling(sink: Box<dyn Sink>) -> Arc<Self> {
+        Arc::new(Self { sink: sink.into(), ..Self::default() })
+    }
+
+    /// Settle it; a second outcome is ignored.
+    pub fn settle(&self, outcome: Result<Value, Failure>) {
+        if let (Err(failure), Some((what, untaken)), None) =
+            (&outcome, &self.begun, self.outcome.get())
+        {
+            // Before the outcome appears, so that whoever sees it can take the failure.
+            self.failed.store(untaken.note(what, failure), Ordering::Release);
+        }
+        let first = self.outcome.set(outcome.map_err(Box::new)).is_ok();
+        if let (Some(sink), Some(outcome), true) = (self.sink.get(), self.outcome.get(), first) {
+            sink.told(outcome, self.failed.load(Ordering::Relaxed));
+        }
+    }
+
+    /// Passes the outcome to `sink`, now or when it is settled. Returns `true` if it is settled.
+    pub fn tell(&self, sink: Box<dyn Sink>) -> bool {
+        let is_first = self.sink.set(sink).is_ok();
+        if let (Some(sink), Some(outcome), true) = (self.sink.get(), self.outcome.get(), is_first) {
+            sink.told(outcome, self.failed.load(Ordering::Relaxed));
+        }
+        self.is_done()
+    }
+
+    /// Returns `true` if this completion is `whole` or a part of it.
+    pub(crate) fn is_of(self: &Arc<Self>, whole: &Arc<Completion>) -> bool {
+        Arc::ptr_eq(self, whole)
+            || self
+                .sink
+                .get()
+                .and_then(|sink| sink.whole())
+                .is_some_and(|of| Arc::ptr_eq(of, whole))
+    }
+}

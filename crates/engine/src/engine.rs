@@ -1,0 +1,348 @@
+//! The engine: the parts of a node, and access to them between turns.
+
+use crate::client::shm_channel::ShmChannels;
+use crate::client::submission::Submission;
+use crate::control;
+use crate::counters::Counters;
+use crate::egress::Egress;
+use crate::events::end_local_peers;
+use crate::failure::Failure;
+use crate::inbox::Inbox;
+use crate::ingress::Ingress;
+use crate::layers::Layers;
+use crate::loopback::Loopback;
+use crate::ops::Ops;
+use crate::peers::Peers;
+use crate::peers::peer::Peer;
+use crate::post::Outbound;
+use crate::regions;
+use crate::seal::{Checksum, HandshakeSeal, Seals};
+use crate::setup::Setup;
+use crate::shm::local_peers::ShmPeers;
+use crate::submit;
+use crate::work::Pending;
+use crossbeam_queue::SegQueue;
+use oikaze_os::memory::{Holder, MemoryError, Region, RegionTable, Registered};
+use oikaze_os::net::Link;
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::{Coherence, Pages};
+use oikaze_protocol::limits::{HELD_MIN, HELD_TOTAL};
+use oikaze_protocol::rma::{Rights, Rma};
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::congestion::Shares;
+use oikaze_protocol::wind::{self, Class, Introduction};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Protocol state of one node of a job, without threads. Each field is a part with methods of its
+/// own; the engine runs their stages in order.
+pub struct Engine<L, P> {
+    pub(crate) link: L,
+    pub(crate) layers: Layers<P>,
+    pub(crate) peers: Peers,
+    pub(crate) shm: ShmPeers,
+    pub(crate) ops: Ops,
+    pub(crate) loopback: Loopback,
+    pub(crate) ingress: Ingress,
+    pub(crate) egress: Egress,
+    pub(crate) inbox: Inbox,
+    pub(crate) seals: Seals,
+    pub(crate) submissions: Arc<SegQueue<Submission>>,
+    pub(crate) counters: Counters,
+    /// Time at which the latest turn began.
+    pub(crate) now: Time,
+    pub(crate) pending: Pending,
+}
+
+impl<L: Link, P: Pages> Engine<L, P> {
+    /// Creates a node that knows its peers' addresses and begins to connect to them at its first
+    /// turn.
+    ///
+    /// # Errors
+    /// The parts of `setup` contradict each other.
+    pub fn new(
+        setup: Setup,
+        link: L,
+        pages: P,
+        submissions: Arc<SegQueue<Submission>>,
+        now: Time,
+    ) -> Result<Self, Failure> {
+        let Setup {
+            me,
+            nodes,
+            incarnation,
+            addresses,
+            datagram_max,
+            connections,
+            mut settings,
+            secret,
+            local_peers,
+        } = setup;
+        if me >= nodes {
+            return Err(Failure::NoSuchNode { rank: me, nodes });
+        }
+        let checksum = Checksum::of(settings.seal).ok_or_else(|| {
+            Failure::Machine(format!(
+                "datagrams cannot be sealed with {:?}: use a checksum",
+                settings.seal
+            ))
+        })?;
+        settings.held_max =
+            settings.held_max.min((HELD_TOTAL / u64::from(nodes.max(2) - 1)).max(HELD_MIN));
+        let everywhere = settings
+            .datagram_max
+            .min(u16::try_from(link.properties().datagram_max).unwrap_or(u16::MAX));
+        let (mut peers, mut buffer) = (Peers::new(me, nodes), u32::MAX);
+        let mut fit = addresses.len() == nodes as usize && connections.len() == nodes as usize;
+        for (rank, (addresses, id)) in
+            (0..nodes).zip(addresses.into_iter().zip(connections)).filter(|(rank, _)| *rank != me)
+        {
+            settings.datagram_max =
+                datagram_max.get(rank as usize).map_or(everywhere, |&there| there.min(everywhere));
+            settings.receive_buffer =
+                u32::try_from(link.properties().receive_room(settings.datagram_max.into()))
+                    .unwrap_or(u32::MAX);
+            buffer = buffer.min(settings.receive_buffer);
+            let bulk_port = link.properties().bulk_port.unwrap_or(0);
+            let (datagram_max, here) =
+                (settings.datagram_max, Introduction::here(me, nodes, incarnation, id));
+            let introduction = Introduction { datagram_max, bulk_port, ..here };
+            fit &= peers.insert(rank, Peer::new(settings, introduction, rank, addresses, now));
+        }
+        if !fit {
+            return Err(Failure::Machine(format!(
+                "a job of {nodes} needs addresses and distinct connection ids for every node"
+            )));
+        }
+        let pairs = local_peers.into_iter().filter(|(rank, _)| peers.get(*rank).is_some());
+        let shm = ShmPeers::new(nodes, pairs.collect(), settings.failure_time)
+            .map_err(|why| Failure::Machine(format!("local peers cannot be watched: {why}")))?;
+        Ok(Self {
+            link,
+            layers: Layers::new(me, nodes, pages, settings.failure_time),
+            peers,
+            shm,
+            ops: Ops::default(),
+            loopback: Loopback::new(me),
+            ingress: Ingress::new(Shares::new(buffer.into(), nodes), now),
+            egress: Egress::default(),
+            inbox: Inbox::default(),
+            seals: Seals { handshake: HandshakeSeal::new(&secret), checksum },
+            submissions,
+            counters: Counters::default(),
+            now,
+            pending: Pending::Nothing,
+        })
+    }
+
+    /// Borrows the parts through which requests, messages and outcomes pass.
+    pub(crate) fn stages(&mut self) -> (Outbound<'_, L, P>, &mut Egress, &mut Inbox) {
+        let Self { link, layers, peers, shm, ops, loopback, egress, inbox, now, .. } = self;
+        (Outbound { link, peers, shm, loopback, layers, ops, now: *now }, egress, inbox)
+    }
+
+    /// Begins to connect to every peer.
+    pub fn connect(&mut self, now: Time) {
+        self.peers.touch_all().for_each(|(_, peer)| peer.connection.connect(now));
+        self.peers.settle(now);
+    }
+
+    /// Submits a request. The next turn, which follows soon, sends the messages of the request and
+    /// settles what it can.
+    pub fn submit(&mut self, submission: Submission, now: Time) {
+        self.now = self.now.max(now);
+        self.ingress.note_submission();
+        let (mut out, egress, inbox) = self.stages();
+        if let Some(submission) = submit::admit(submission, &mut out, inbox) {
+            control::apply(submission, &mut out, egress, inbox);
+        }
+    }
+
+    /// Submits the requests that threads have made until now because they found the engine taken.
+    /// Called before a change on which these requests may depend.
+    pub fn begin_waiting(&mut self, now: Time) {
+        for _ in 0..self.submissions.len() {
+            let Some(submission) = self.submissions.pop() else { return };
+            self.submit(submission, now);
+        }
+    }
+
+    /// Puts a user's message into a local peer's ring, if no earlier request is in its way. Returns
+    /// the position that settles the message. The local peer is to be woken if it sleeps.
+    #[inline]
+    pub fn send_fast(&mut self, to: Rank, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
+        if !self.submissions.is_empty() {
+            return None;
+        }
+        self.shm.send_fast(to, class, tag, body, &mut self.ops)
+    }
+
+    /// Finds the user's oldest message in a local peer's ring; see [`ShmPeers::make_ready`].
+    #[inline]
+    pub fn make_ready(&mut self, from: Option<Rank>, sends_many: bool) -> Option<(Rank, bool)> {
+        let buffer_pool = &self.layers.buffer_pool;
+        self.shm.make_ready(from, sends_many, &mut self.inbox, buffer_pool)
+    }
+
+    /// Ends every operation in flight, and every later one, with this failure.
+    pub fn end(&mut self, failure: &Failure) {
+        self.shm.end_fast(failure);
+        self.ops.end(failure);
+    }
+
+    /// Removes a region; see [`regions::remove`].
+    pub fn remove_region(&mut self, slot: u32) -> Option<Region> {
+        let (mut out, egress, _) = self.stages();
+        regions::remove(slot, &mut out, egress)
+    }
+
+    /// Removes a region and registers the same memory in the same slot, under another number and
+    /// key.
+    ///
+    /// # Errors
+    /// As [`RegionTable::renew`].
+    pub fn renew_region(&mut self, slot: u32, rights: Rights) -> Result<Registered, MemoryError> {
+        let (mut out, egress, _) = self.stages();
+        regions::renew(slot, rights, &mut out, egress)
+    }
+
+    /// Closes a region to peers; operations of this node go on. Returns `false` if it was closed
+    /// already.
+    pub fn close_region(&mut self, slot: u32) -> bool {
+        let (mut out, egress, _) = self.stages();
+        regions::close(slot, &mut out, egress)
+    }
+
+    /// Changes the rights of peers, on every page or on some pages.
+    ///
+    /// # Errors
+    /// As [`RegionTable::protect`].
+    pub fn set_rights(
+        &mut self,
+        slot: u32,
+        pages: Option<Range<u64>>,
+        rights: Rights,
+    ) -> Result<(), MemoryError> {
+        let (mut out, egress, _) = self.stages();
+        regions::set_rights(slot, pages, rights, &mut out, egress)
+    }
+
+    /// Cancels every operation in flight that keeps `holder`, and cuts it off from its memory.
+    pub fn cancel_keeping(&mut self, holder: &Holder) {
+        let (mut out, egress, inbox) = self.stages();
+        regions::end_keeping(holder, &Failure::Cancelled, &mut out, egress, inbox);
+    }
+
+    /// Gives up the local peers that [`ShmPeers::is_reached`] means.
+    pub fn give_up_peers_inside(&mut self, region: &Region, now: Time) {
+        self.now = self.now.max(now);
+        let (mut out, _, inbox) = self.stages();
+        out.shm.end_inside(region, out.ops, inbox);
+        end_local_peers(&mut out);
+    }
+
+    /// Returns the rank of this node.
+    #[must_use]
+    pub fn rank(&self) -> Rank {
+        self.peers.me()
+    }
+
+    /// Returns the number of nodes in the job.
+    #[must_use]
+    pub fn nodes(&self) -> u32 {
+        self.peers.nodes()
+    }
+
+    /// Returns the link.
+    #[must_use]
+    pub fn link(&self) -> &L {
+        &self.link
+    }
+
+    /// Returns the link for changes by tests and by the simulator.
+    pub fn link_mut(&mut self) -> &mut L {
+        &mut self.link
+    }
+
+    /// Returns the table of regions.
+    pub fn memory(&mut self) -> &mut RegionTable {
+        &mut self.layers.memory
+    }
+
+    /// Returns the pages of the shared arrays.
+    pub fn pages(&mut self) -> &mut P {
+        &mut self.layers.pages
+    }
+
+    /// Returns the coherence state of the shared arrays.
+    pub fn coherence(&mut self) -> &mut Coherence {
+        &mut self.layers.coherence
+    }
+
+    /// Returns remote memory: published names, and accesses refused to peers.
+    pub fn rma(&mut self) -> &mut Rma {
+        &mut self.layers.rma
+    }
+
+    /// Returns the connections to all peers.
+    #[must_use]
+    pub fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    /// Returns the peers that share memory with this node.
+    #[must_use]
+    pub fn shm(&self) -> &ShmPeers {
+        &self.shm
+    }
+
+    /// Returns the peers that share memory with this node, for changes.
+    pub fn shm_mut(&mut self) -> &mut ShmPeers {
+        &mut self.shm
+    }
+
+    /// Returns the operations of this node.
+    #[must_use]
+    pub fn ops(&self) -> &Ops {
+        &self.ops
+    }
+
+    /// Returns the news for the node's threads.
+    pub fn inbox(&mut self) -> &mut Inbox {
+        &mut self.inbox
+    }
+
+    /// Returns the thread-side view of the rings of all local peers.
+    #[must_use]
+    pub fn channels(&self) -> ShmChannels {
+        self.shm.channels(self.inbox.ahead.clone())
+    }
+
+    /// Returns the statistics of this peer: those of Wind, with the shared-memory traffic added.
+    #[must_use]
+    pub fn peer_statistics(&self, rank: Rank) -> Option<wind::Statistics> {
+        let wind = *self.peers.get(rank)?.connection.statistics();
+        let rings = self.shm.counters(rank);
+        Some(wind::Statistics {
+            messages_posted: wind.messages_posted + rings.messages_out,
+            bytes_sent: wind.bytes_sent + rings.bytes_out,
+            messages_delivered: wind.messages_delivered + rings.messages_in,
+            bytes_received: wind.bytes_received + rings.bytes_in,
+            ..wind
+        })
+    }
+
+    /// Returns notices for the user, such as a mechanism that the kernel refuses.
+    pub fn notices(&mut self) -> &[String] {
+        while let Some(notice) = self.link.notice() {
+            self.inbox.note(notice);
+        }
+        self.inbox.notices()
+    }
+
+    /// Returns the engine's counters.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        Counters { visits: self.peers.visits, ..self.counters }
+    }
+}

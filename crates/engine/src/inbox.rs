@@ -1,0 +1,115 @@
+//! News for the node's threads: messages that have arrived, deaths, leaves, notices.
+
+use crate::buffer_pool::{Body, BufferPool};
+use crate::client::shm_channel::Ahead;
+use oikaze_protocol::Rank;
+use oikaze_protocol::limits::{BODIES_REST, BODY_KEPT};
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::{Class, Death};
+use std::collections::VecDeque;
+
+/// A user's message that has arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// Rank of the sender.
+    pub from: Rank,
+    /// Message class in which it was sent.
+    pub class: Class,
+    /// Tag that the sender chose.
+    pub tag: u64,
+    /// Content of the message.
+    pub body: Body,
+}
+
+/// News that no thread has taken yet.
+#[derive(Default)]
+pub struct Inbox {
+    pub(crate) arrived: VecDeque<Arrived>,
+    deaths: VecDeque<(Rank, Death)>,
+    /// Nodes that have begun to leave; `true`: the node sends no more messages either.
+    leaving: VecDeque<(Rank, bool)>,
+    notices: Vec<String>,
+    /// Notices to print, each once.
+    warnings: VecDeque<String>,
+    /// Number of events that a thread may wait for and that are not operations in flight: arrivals,
+    /// deaths, requests that were settled at once.
+    news: usize,
+    /// Number of the oldest messages in `arrived` that the fast path has taken from a ring.
+    pub(crate) ahead: Ahead,
+    /// Time at which the latest long body arrived, if the pool keeps memory for more of them.
+    long_body: Option<Time>,
+}
+
+impl Inbox {
+    /// Takes the oldest message for the user.
+    pub fn take_arrived(&mut self) -> Option<Arrived> {
+        self.arrived.pop_front()
+    }
+
+    /// Takes the oldest death of a peer.
+    pub fn take_death(&mut self) -> Option<(Rank, Death)> {
+        self.deaths.pop_front()
+    }
+
+    /// Takes the oldest notice of another node that has begun to leave. The flag is `true` if all
+    /// its messages have arrived, too.
+    pub fn take_leaving(&mut self) -> Option<(Rank, bool)> {
+        self.leaving.pop_front()
+    }
+
+    /// Takes a notice that the user should see now, though nothing has failed.
+    pub fn take_warning(&mut self) -> Option<String> {
+        self.warnings.pop_front()
+    }
+
+    /// Adds a notice for the user.
+    pub fn note(&mut self, notice: String) {
+        self.notices.push(notice);
+    }
+
+    pub(crate) fn notices(&self) -> &[String] {
+        &self.notices
+    }
+
+    /// Adds a notice that is also printed.
+    pub(crate) fn warn(&mut self, warning: String) {
+        self.notices.push(warning.clone());
+        self.warnings.push_back(warning);
+    }
+
+    /// Adds a message for the user.
+    pub(crate) fn deliver(&mut self, arrived: Arrived, now: Time) {
+        if arrived.body.len() >= BODY_KEPT {
+            self.long_body = Some(now);
+        }
+        self.arrived.push_back(arrived);
+        self.news += 1;
+    }
+
+    pub(crate) fn add_death(&mut self, peer: Rank, death: Death) {
+        self.deaths.push_back((peer, death));
+        self.news += 1;
+    }
+
+    pub(crate) fn add_leaving(&mut self, peer: Rank, is_silent: bool) {
+        self.leaving.push_back((peer, is_silent));
+        self.news += 1;
+    }
+
+    /// Counts outcomes of requests that were settled at once.
+    pub(crate) fn add_settled(&mut self, count: usize) {
+        self.news += count;
+    }
+
+    /// Returns the number of events since the last call.
+    pub(crate) fn take_news(&mut self) -> usize {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Frees the memory for long bodies after `BODIES_REST` without one.
+    pub(crate) fn rest_buffer_pool(&mut self, now: Time, buffer_pool: &BufferPool) {
+        if self.long_body.take_if(|latest| now - *latest > BODIES_REST).is_some() {
+            buffer_pool.rest();
+        }
+    }
+}

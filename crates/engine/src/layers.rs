@@ -1,0 +1,92 @@
+//! Layers above Wind: remote memory and coherence, and the memory that both work on.
+
+use crate::buffer_pool::BufferPool;
+use oikaze_os::memory::RegionTable;
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::{Coherence, Pages};
+use oikaze_protocol::rma::Rma;
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::Token;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Remote memory and coherence, with the memory of this node.
+pub(crate) struct Layers<P> {
+    pub rma: Rma,
+    pub coherence: Coherence,
+    /// Pages of the shared arrays.
+    pub pages: P,
+    /// Table of regions.
+    pub memory: RegionTable,
+    pub buffer_pool: Arc<BufferPool>,
+    /// Time without a sign of life after which a peer counts as dead.
+    pub failure_time: Duration,
+}
+
+impl<P: Pages> Layers<P> {
+    pub fn new(me: Rank, nodes: u32, pages: P, failure_time: Duration) -> Self {
+        Self {
+            rma: Rma::new(),
+            coherence: Coherence::new(me, nodes),
+            pages,
+            memory: RegionTable::new(),
+            buffer_pool: Arc::default(),
+            failure_time,
+        }
+    }
+
+    /// Runs the timers of both layers: asks peers that are silent about what is awaited from them.
+    pub fn timers(&mut self, now: Time) {
+        self.coherence.ask(now, self.failure_time);
+        self.rma.look_for_unanswered(now, self.failure_time);
+    }
+
+    /// Returns the time at which [`Layers::timers`] has something to do at the latest.
+    pub fn next_timeout(&self) -> Option<Time> {
+        [self.coherence.next_question(), self.rma.next_look()].into_iter().flatten().min()
+    }
+
+    /// Returns `true` if a layer has a message to post.
+    pub fn has_messages(&self) -> bool {
+        self.coherence.owes() || self.rma.answers() > 0
+    }
+
+    /// Called when a peer is dead.
+    pub fn node_died(&mut self, peer: Rank) {
+        self.rma.node_died(peer);
+        self.coherence.node_died(peer, &mut self.pages);
+    }
+
+    /// Forgets an operation: nothing of it is read, sent or placed any more.
+    pub fn cancel(&mut self, token: Token) {
+        self.rma.cancel(token);
+        self.coherence.cancel(token, &mut self.pages);
+    }
+}
+
+/// Layer for which a message was posted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// No layer; nobody waits for the outcome of the message.
+    Nobody,
+    /// An operation that a thread began and that remote memory tracks.
+    Operation,
+    /// Remote memory itself, for example for an answer.
+    Remote,
+    /// Coherence made the request.
+    Coherence,
+}
+
+impl Owner {
+    pub fn of(token: Token) -> Self {
+        if token == Token::NONE {
+            Owner::Nobody
+        } else if Rma::owns(token) {
+            Owner::Remote
+        } else if Coherence::owns(token) {
+            Owner::Coherence
+        } else {
+            Owner::Operation
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! Rings to and from one local peer, with the same heads and bodies as over Wind, and the same
+//! outcomes (spec/memory.md, MEM-16).
+
+use super::incoming::{Incoming, MapAnswer};
+use super::outgoing::{Outgoing, Settled};
+use super::socket_messages::{HandedRegion, OfferedPages};
+use crate::buffer_pool::{Body, BufferPool};
+use crate::client::completion::Completion;
+use crate::client::shm_channel::ShmChannel;
+use crate::failure::Failure;
+use crate::ops::backoff::RetryTimer;
+use oikaze_os::memory::RegionTable;
+use oikaze_os::shm::Pair;
+use oikaze_protocol::Rank;
+use oikaze_protocol::counters;
+use oikaze_protocol::limits::{FAST_BATCH_BYTES_MAX, FAST_PATH_RECENT, LAST_LOOKS};
+use oikaze_protocol::shm::{Damaged, Heading, RecordKind};
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::{Class, Handler, Message, PostError, Token};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+counters! {
+/// Counters of the messages and bytes that went through the rings of one local peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingCounters {
+    /// Messages posted, withdrawn ones included.
+    pub messages_out: u64,
+    /// Bytes of their bodies.
+    pub bytes_out: u64,
+    /// Messages handed up.
+    pub messages_in: u64,
+    /// Bytes of their bodies.
+    pub bytes_in: u64,
+    /// Messages that found no room, or no credit, at once.
+    pub waited: u64,
+}
+}
+
+/// The rings to and from a peer, and what is under way in them.
+pub(crate) struct LocalPeer {
+    pub pair: Pair,
+    pub channel: Arc<ShmChannel>,
+    /// Completions to settle when the ring has been served up to the position.
+    promised: Vec<(u64, Arc<Completion>)>,
+    outgoing: Outgoing,
+    incoming: Incoming,
+    /// Something was put in or settled since the local peer was last woken, if it sleeps.
+    stirred: bool,
+    /// The oldest record of the ring waits for pages that are absent here, with what is behind it
+    /// (MEM-1.13).
+    rest: RetryTimer,
+    /// Messages were taken by the fast path since a turn last looked; and when one last found that.
+    pub(super) taken: bool,
+    taken_at: Option<Time>,
+    /// Its process has ended; so often what it left behind may be looked at.
+    last_looks: Option<usize>,
+    counters: RingCounters,
+    /// Memory that was handed over in the socket, before its announcement in the ring.
+    pub handed: Vec<HandedRegion>,
+    /// Pages that were handed over in the socket, and not asked for or answered yet in the ring.
+    pub offers: Vec<OfferedPages>,
+    /// A descriptor for each exchange that was asked of it: whatever else this process opens, there
+    /// is one free for what comes back (MEM-20.3).
+    pub spares: Vec<OwnedFd>,
+}
+
+impl LocalPeer {
+    pub fn new(pair: Pair) -> LocalPeer {
+        LocalPeer {
+            channel: Arc::new(ShmChannel::new(&pair)),
+            promised: Vec::new(),
+            pair,
+            outgoing: Outgoing::default(),
+            incoming: Incoming::default(),
+            stirred: false,
+            rest: RetryTimer::default(),
+            taken: false,
+            taken_at: None,
+            last_looks: None,
+            counters: RingCounters::default(),
+            handed: Vec::new(),
+            offers: Vec::new(),
+            spares: Vec::new(),
+        }
+    }
+
+    /// Take a message: it stands in the ring when this returns, or waits for room.
+    #[inline]
+    pub fn post(
+        &mut self,
+        message: Message,
+        memory: &RegionTable,
+        now: Time,
+    ) -> Result<(), PostError> {
+        self.counters.messages_out += 1;
+        self.counters.bytes_out += message.body.len();
+        let waiting = self.outgoing.waiting();
+        self.outgoing.post(message, memory, &mut self.pair.outward, now)?;
+        self.counters.waited += u64::from(self.outgoing.waiting() > waiting);
+        self.stirred = true;
+        Ok(())
+    }
+
+    /// See [`Outgoing::put_fast`].
+    #[inline]
+    pub fn put_fast(&mut self, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
+        let position = self.outgoing.put_fast(class, tag, body, &mut self.pair.outward)?;
+        self.counters.messages_out += 1;
+        self.counters.bytes_out += body.len() as u64;
+        Some(position)
+    }
+
+    /// See [`Outgoing::sent_fast`].
+    #[inline]
+    pub fn sent_fast(&mut self, position: u64, epoch: u32) {
+        self.outgoing.sent_fast(position, epoch);
+    }
+
+    /// Take the oldest messages by the fast path, so many at most, and hardly more bytes than
+    /// [`FAST_BATCH_BYTES_MAX`]; see [`Incoming::take_fast`].
+    #[inline]
+    pub fn take_fast(
+        &mut self,
+        most: usize,
+        buffer_pool: &Arc<BufferPool>,
+        mut each: impl FnMut(Class, u64, Body),
+    ) {
+        if self.last_looks.is_some() {
+            return;
+        }
+        let (mut count, mut bytes) = (0, 0);
+        while count < most
+            && bytes < FAST_BATCH_BYTES_MAX
+            && let Some(len) =
+                self.incoming.take_fast(&mut self.pair.inward, buffer_pool, &mut each)
+        {
+            (count, bytes) = (count + 1, bytes + len);
+        }
+        if count > 0 {
+            self.pair.inward.settle(self.pair.inward.position());
+            self.counters.messages_in += count as u64;
+            self.counters.bytes_in += bytes as u64;
+            self.taken = true;
+        }
+    }
+
+    /// A turn looks at its ring.
+    #[inline]
+    pub fn note_takes(&mut self, now: Time) {
+        if std::mem::take(&mut self.taken) {
+            self.taken_at = Some(now);
+        }
+    }
+
+    /// Does a thread take its messages by the fast path, and so soon that it may have most of those
+    /// that are there?
+    pub fn is_taken_from(&self, now: Time) -> bool {
+        self.taken_at.is_some_and(|then| now - then < FAST_PATH_RECENT)
+    }
+
+    /// Settle `completion` when what went by the fast path up to this position has been. Was
+    /// anything by now?
+    pub fn promise(&mut self, position: u64, completion: Arc<Completion>) -> bool {
+        self.promised.push((position, completion));
+        self.keep_promises()
+    }
+
+    /// Settles the promised completions that are due. Returns `true` if there were any.
+    pub fn keep_promises(&mut self) -> bool {
+        let (channel, before) = (&self.channel, self.promised.len());
+        self.promised.retain(|(position, completion)| match channel.outcome(*position) {
+            Some(outcome) => {
+                completion.settle(outcome);
+                false
+            }
+            None => true,
+        });
+        self.promised.len() < before
+    }
+
+    /// Fails all unsettled fast-path messages with this failure and wakes their waiters. Returns
+    /// the number of these messages with each epoch.
+    pub fn end_fast(&mut self, failure: Failure) -> Vec<(u32, u32)> {
+        let settled = self.pair.outward.settled().unwrap_or(self.pair.outward.settled_before());
+        self.channel.end(settled, failure);
+        self.keep_promises();
+        self.outgoing.unsettled_fast().collect()
+    }
+
+    /// Returns `true` if [`LocalPeer::post`] would return [`PostError::Full`], as for a connection.
+    pub fn is_full(&self) -> bool {
+        self.outgoing.is_full()
+    }
+
+    /// Number of messages that have been posted and not been settled.
+    pub fn open_messages(&self) -> usize {
+        self.outgoing.open_messages()
+    }
+
+    /// Returns `true` if nothing is unsettled in either direction.
+    pub fn is_idle(&self) -> bool {
+        self.outgoing.is_idle() && self.incoming.is_idle()
+    }
+
+    /// The source of these messages is never read again; nobody hears what became of them.
+    pub fn cancel(&mut self, cancelled: &impl Fn(Token) -> bool) {
+        self.outgoing.cancel(cancelled, &mut self.pair.outward);
+        self.stirred = true;
+    }
+
+    /// The user has read so much: the local peer may send as much again.
+    pub fn consumed(&mut self, messages: u64, bytes: u64) {
+        self.incoming.consumed(messages, bytes, &self.pair.inward);
+        self.stirred = true;
+    }
+
+    /// A user was handed a message of so many bytes that was taken by the fast path; the local peer
+    /// is told at the latest when all of those were.
+    #[inline]
+    pub fn handed(&mut self, bytes: u64, is_last: bool) {
+        self.incoming.handed(bytes);
+        if is_last {
+            self.incoming.tell_credit(&self.pair.inward);
+        }
+    }
+
+    /// No more messages go.
+    pub fn close(&mut self) {
+        self.outgoing.close(&mut self.pair.outward);
+        self.stirred = true;
+    }
+
+    /// Is there anything to hear, or room for what waits? A load or two.
+    #[inline]
+    pub fn has_news(&mut self) -> bool {
+        self.has_records() || self.has_settled() || self.last_looks.is_some() || self.is_pressed()
+    }
+
+    #[inline]
+    pub fn has_records(&self) -> bool {
+        let may_tell = || self.incoming.has_untold() && self.pair.inward.may_refuse();
+        (self.pair.inward.has_record() && self.rest.until().is_none()) || may_tell()
+    }
+
+    #[inline]
+    pub fn has_settled(&mut self) -> bool {
+        self.outgoing.has_settled(&mut self.pair.outward)
+    }
+
+    /// When what rests for absent pages, in either direction, is looked at again.
+    pub fn next_timeout(&self) -> Option<Time> {
+        [self.rest.until(), self.outgoing.rest.until()].into_iter().flatten().min()
+    }
+
+    /// Ends the retry pauses that are over, in both directions.
+    #[inline]
+    pub fn wake_up(&mut self, now: Time) {
+        self.rest.wake_up(now);
+        self.outgoing.rest.wake_up(now);
+    }
+
+    /// Take in so many records at most; how many, or 1 if only refusals could be told that had
+    /// waited. One whose pages are absent stays, until they are there or that takes too long.
+    pub fn take(
+        &mut self,
+        from: Rank,
+        most: usize,
+        handler: &mut impl Handler,
+        now: Time,
+    ) -> Result<usize, Damaged> {
+        let untold = self.incoming.has_untold();
+        let (came, delivered) = self.incoming.take(from, most, &mut self.pair.inward, handler)?;
+        self.stirred |= came > 0 || untold;
+        self.counters.messages_in += delivered.messages;
+        self.counters.bytes_in += delivered.bytes;
+        if came > 0 {
+            self.rest.end();
+        }
+        if std::mem::take(&mut self.incoming.blocked) {
+            self.incoming.patience_over = !self.rest.begin(now);
+        }
+        Ok(came.max(untold.into()))
+    }
+
+    /// Returns the outcome of the oldest unsettled message, if the local peer is done with it.
+    pub fn next_settled(&mut self) -> Result<Option<Settled>, Damaged> {
+        let settled = self.outgoing.next_settled(&mut self.pair.outward)?;
+        // The local peer may tell of one more (MEM-16.4).
+        self.stirred |= matches!(settled, Some(Settled::Message(_, Err(_))));
+        Ok(settled)
+    }
+
+    /// A message whose source has gone before it could be read.
+    pub fn next_lost(&mut self) -> Option<Token> {
+        self.outgoing.next_lost()
+    }
+
+    /// Ask for the memory of a region.
+    pub fn ask(&mut self, key: u64) {
+        self.outgoing.tell(Heading::plain(RecordKind::Ask, 0), key);
+    }
+
+    /// Say that the memory of a region lies in the socket, or that it cannot be had.
+    pub fn answer(&mut self, key: u64, is_there: bool) {
+        self.outgoing.tell(Heading { flag: is_there, ..Heading::plain(RecordKind::Given, 0) }, key);
+    }
+
+    /// Ask for an exchange of pages, with the number under which ours lie in the socket.
+    pub fn ask_to_swap(&mut self, number: u64) {
+        self.outgoing.tell(Heading::plain(RecordKind::Swap, 0), number);
+    }
+
+    /// Say that pages were exchanged and what it gets lies in the socket, or that they were not.
+    pub fn answer_swap(&mut self, number: u64, is_done: bool) {
+        self.outgoing
+            .tell(Heading { flag: is_done, ..Heading::plain(RecordKind::Swapped, 0) }, number);
+    }
+
+    /// The number of an exchange that it asks for.
+    pub fn next_swap(&mut self) -> Option<u64> {
+        if self.outgoing.may_tell() { self.incoming.swaps.pop_front() } else { None }
+    }
+
+    /// The number of an exchange that was asked of it, and whether it was done.
+    pub fn next_swapped(&mut self) -> Option<(u64, bool)> {
+        self.incoming.swapped.pop_front()
+    }
+
+    /// Returns `true` if the local peer has requested something and there is room to answer.
+    pub fn is_asked(&self) -> bool {
+        (!self.incoming.asked.is_empty() || !self.incoming.swaps.is_empty())
+            && self.outgoing.may_tell()
+    }
+
+    pub fn next_asked(&mut self) -> Option<u64> {
+        if self.outgoing.may_tell() { self.incoming.asked.pop_front() } else { None }
+    }
+
+    pub fn next_given(&mut self) -> Option<MapAnswer> {
+        self.incoming.given.pop_front()
+    }
+
+    /// Put in what waits, as far as there is room.
+    pub fn pump(&mut self, memory: &RegionTable, now: Time) {
+        if self.outgoing.waiting() > 0 {
+            self.stirred |= self.outgoing.pump(memory, &mut self.pair.outward, now);
+        }
+    }
+
+    /// Returns `true` if something waits that would find room.
+    #[inline]
+    pub fn is_pressed(&mut self) -> bool {
+        self.outgoing.waiting() > 0 && self.outgoing.could_go(&mut self.pair.outward)
+    }
+
+    /// Wake the local peer if it sleeps and there is something for it.
+    pub fn wake_if_stirred(&mut self) {
+        if std::mem::take(&mut self.stirred) {
+            self.pair.wake();
+        }
+    }
+
+    /// Its process has ended.
+    pub fn has_ended(&mut self) {
+        self.last_looks.get_or_insert(LAST_LOOKS);
+        // Nobody waits for what it asked for.
+        self.incoming.writer_is_dead = true;
+        self.rest.end();
+    }
+
+    /// Returns `true` if the peer has ended and the records that it left are still read.
+    pub fn is_ending(&self) -> bool {
+        self.last_looks.is_some()
+    }
+
+    /// Returns `true` if the peer has ended and the records that it left are taken or given up.
+    pub fn is_over(&mut self) -> bool {
+        let Some(left) = &mut self.last_looks else { return false };
+        *left = left.saturating_sub(1);
+        *left == 0 || !self.pair.inward.has_record()
+    }
+
+    /// Returns `true` if the peer closed the rings in order.
+    pub fn said_goodbye(&self) -> bool {
+        self.incoming.said_goodbye()
+    }
+
+    /// Returns the shared memory, and the messages that are not settled at its end.
+    pub fn end(self) -> (Pair, impl Iterator<Item = Token>) {
+        (self.pair, self.outgoing.into_unsettled())
+    }
+
+    /// Returns the counters of the rings.
+    pub fn counters(&self) -> RingCounters {
+        self.counters
+    }
+}

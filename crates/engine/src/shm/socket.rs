@@ -1,0 +1,111 @@
+//! Socket to a local peer: memory and pages that the ring only announces, and wake-ups.
+
+use super::local_peer::LocalPeer;
+use super::socket_messages::{HandedRegion, OfferedPages, gift_line, offer_message};
+use oikaze_os::memory::FilePages;
+use oikaze_os::shm::{ControlSocket, Said};
+use oikaze_protocol::limits::GRANTS;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Maximum number of exchanges that a local peer is asked for at a time. As many requests of the
+/// local peer may lie here, beside its answers.
+pub(super) const EXCHANGES_MAX: usize = 64;
+
+/// Maximum number of socket messages taken in one poll.
+const MESSAGES_PER_POLL: usize = 64;
+
+/// Offers pages for an exchange through the socket.
+pub(super) fn offer_pages(
+    local_peer: &LocalPeer,
+    word: &[u8; 4],
+    numbers: [u64; 3],
+    pages: &FilePages,
+) -> std::io::Result<()> {
+    let file: BorrowedFd<'_> = pages.file();
+    local_peer.pair.line.say(&offer_message(word, numbers, pages), Some(file))
+}
+
+/// Reserves one more descriptor for the pages that come back.
+pub(super) fn keep_spare(local_peer: &mut LocalPeer) -> std::io::Result<()> {
+    local_peer.spares.push(local_peer.pair.line.as_fd().try_clone_to_owned()?);
+    Ok(())
+}
+
+/// Receives the next socket message. Spare descriptors are reserved for answers to open requests.
+/// One spare is released during the receive and reserved again unless the message was an answer. If
+/// the spare cannot be reserved again, a message that is no answer loses its descriptor.
+fn hear_next(local_peer: &mut LocalPeer) -> std::io::Result<Option<Said>> {
+    let kept = local_peer.spares.pop().is_some();
+    let mut said = local_peer.pair.line.hear()?;
+    if kept
+        && !said.as_ref().is_some_and(OfferedPages::is_answer)
+        && keep_spare(local_peer).is_err()
+    {
+        if let Some(said) = &mut said {
+            said.descriptor = None;
+        }
+        let _ = keep_spare(local_peer);
+    }
+    Ok(said)
+}
+
+/// Receives socket messages. Returns `false` if the socket has ended, or a message makes no sense.
+pub(super) fn hear(local_peer: &mut LocalPeer) -> bool {
+    for _ in 0..MESSAGES_PER_POLL {
+        match hear_next(local_peer) {
+            Ok(None) => break,
+            Ok(Some(said)) if ControlSocket::is_wake(&said) => {}
+            // The kernel hands over bytes without their descriptor where this process may have no
+            // more of them. What is not mapped is reached through the ring, and a question answered
+            // in the negative; but the pages of an answer are gone with it.
+            Ok(Some(said)) if said.descriptor.is_none() => {
+                if !forgo(local_peer, &said) && !OfferedPages::is_question(&said) {
+                    return false;
+                }
+            }
+            Ok(Some(said)) if OfferedPages::is_one(&said) => match OfferedPages::from_said(said) {
+                Some(offer) if local_peer.offers.len() < 2 * EXCHANGES_MAX => {
+                    local_peer.offers.push(offer)
+                }
+                _ => return false,
+            },
+            Ok(Some(said)) => match HandedRegion::from_said(said) {
+                Some(handed) if local_peer.handed.len() < GRANTS => local_peer.handed.push(handed),
+                _ => return false,
+            },
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+/// Returns the socket message with this number, which was sent before the ring announced it.
+pub(super) fn hear_offer(
+    local_peer: &mut LocalPeer,
+    answers: bool,
+    number: u64,
+) -> Option<OfferedPages> {
+    if !hear(local_peer) {
+        local_peer.has_ended();
+    }
+    heard_offer(local_peer, answers, number)
+}
+
+/// Returns the socket message with this number, if it has been heard.
+pub(super) fn heard_offer(
+    local_peer: &mut LocalPeer,
+    answers: bool,
+    number: u64,
+) -> Option<OfferedPages> {
+    let at = local_peer
+        .offers
+        .iter()
+        .position(|offer| (offer.answers, offer.number) == (answers, number))?;
+    Some(local_peer.offers.swap_remove(at))
+}
+
+/// Frees the line of a region's memory that came without its descriptor and is not mapped. Returns
+/// `false` if the message carried no region's memory.
+fn forgo(local_peer: &LocalPeer, said: &Said) -> bool {
+    gift_line(said).inspect(|line| local_peer.pair.forgo(*line)).is_some()
+}
