@@ -48,7 +48,7 @@ Programs also process what you set in their environment (with --hosts, too):
   OIKAZE_PCAP=FILE        write all datagrams to FILE.RANK, for Wireshark; OIKAZE_TRACE=FILE: as text [OIKAZE_PCAP_LIMIT: 256M]
   OIKAZE_STATISTICS=off   do not show this node's numbers to `oikaze top` [default: on]
   OIKAZE_CONGESTION=KIND  congestion control algorithm, delay or cubic [default: delay]
-  OIKAZE_WITHOUT=NAME,... switch mechanisms off, to test their replacements: uffd, uffd-full, mprotect, gso, gro, predict, lanes, connect, early, frames, splice, ipv6, shm, membarrier, move,
+  OIKAZE_WITHOUT=NAME,... switch mechanisms off, to test their replacements: uffd, uffd-full, mprotect, gso, gro, foresee, lanes, connect, early, frames, splice, ipv6, shm, membarrier, move,
                           remap, huge
 
 Node 0 reads standard input if that is no terminal; with --hosts, no node does.
