@@ -25,7 +25,7 @@ pub struct Without {
     /// Separate connected sockets for the most active peers.
     pub connect: bool,
     /// Receiving small datagrams before the kernel's IP layer does (a tcx program).
-    pub early: bool,
+    pub tcx: bool,
     /// Sending small datagrams as frames, bypassing the kernel's IP layer.
     pub frames: bool,
     /// Sending bulk data without a copy (`vmsplice`, `splice`).
@@ -68,7 +68,7 @@ const SWITCHES: [(&str, Switch); 17] = [
     ("foresee", |w| &mut w.predict),
     ("lanes", |w| &mut w.lanes),
     ("connect", |w| &mut w.connect),
-    ("early", |w| &mut w.early),
+    ("early", |w| &mut w.tcx),
     ("frames", |w| &mut w.frames),
     ("splice", |w| &mut w.splice),
     ("ipv6", |w| &mut w.ipv6),

@@ -112,7 +112,7 @@ impl From<net::Statistics> for LinkCounters {
             calls_out: link.calls_out,
             datagrams_in: link.datagrams_in,
             in_place: link.in_place,
-            early: link.early,
+            early: link.by_tcx,
             bytes_in: link.bytes_in,
             calls_in: link.calls_in,
             would_block: link.would_block,

@@ -53,7 +53,7 @@ impl PathStates {
         let buffer =
             |counted: usize| if counted / 2 < SOCKET_BUFFER_LEAST { REFUSED } else { IN_USE };
         PathStates {
-            early_receive: state(link.early_receive),
+            early_receive: state(link.tcx_receive),
             segmentation: state(link.gso),
             joined_receive: state(link.gro),
             splice: state(link.splice),

@@ -25,8 +25,8 @@ pub use addresses::{LocalAddress, datagram_max_to, local_addresses, path_mtu};
 pub use capture::{PCAP_LIMIT_VARIABLE, PCAP_VARIABLE};
 pub use capture::{Passing, Pcapng, Recorder, TRACE_VARIABLE, Tap, TapSettings, TapSyntax, Trace};
 pub use fault::{
-    Corruption, FAULT_VARIABLE, Fate, Fault, FaultPlan, FaultSettings, FaultSyntax, Reseal,
-    Tampering, Verdict,
+    Corruption, FAULT_VARIABLE, Fate, Fault, FaultDecision, FaultPlan, FaultSettings, FaultSyntax,
+    Reseal, Tampering,
 };
 pub use oikaze_protocol::wind::SendMode;
 pub use sink::{Predicted, Scattered, Sink};

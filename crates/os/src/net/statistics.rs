@@ -43,7 +43,7 @@ pub struct Statistics {
     /// Those received directly into their place. Included in `datagrams_in`.
     pub in_place: u64,
     /// Those received before the kernel's IP stack. Included in `datagrams_in`.
-    pub early: u64,
+    pub by_tcx: u64,
     /// Bytes of all datagrams that arrived.
     pub bytes_in: u64,
     /// System calls that received them.
@@ -72,7 +72,7 @@ pub struct Statistics {
     pub gro: Offload,
     /// Receiving small datagrams before the kernel's IP stack. Also refused where it is not
     /// permitted.
-    pub early_receive: Offload,
+    pub tcx_receive: Offload,
     /// Sending bulk without a copy.
     pub splice: Offload,
 }

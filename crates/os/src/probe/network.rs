@@ -43,7 +43,7 @@ pub(super) fn findings(without: &Without) -> Vec<Finding> {
 /// Probes early receive at all interfaces, for a moment.
 fn early_receive(without: &Without) -> Finding {
     let state = net::open(&Bind { without: *without, ..Bind::default() })
-        .map(|link| link.statistics().early_receive);
+        .map(|link| link.statistics().tcx_receive);
     let (found, ok) = match state {
         Ok(Offload::On) => ("yes (tried)", Suitability::Good),
         Ok(Offload::Off) => ("switched off by OIKAZE_WITHOUT", Suitability::Degraded),

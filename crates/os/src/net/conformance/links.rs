@@ -114,14 +114,14 @@ fn every_path_of_the_stack_is_used() {
             return false;
         }
         let (mut one, mut other) = (stack(V4), stack(V4));
-        if [one.statistics().early_receive, one.statistics().splice] != [Offload::On; 2] {
+        if [one.statistics().tcx_receive, one.statistics().splice] != [Offload::On; 2] {
             return false;
         }
         checks::exchange(&mut one, &mut other, V4);
         let mut receivers = vec![Box::new(other) as Box<dyn Link>];
         carries(&mut one, &mut receivers, V4, &checks::page_plan());
         let counters = one.statistics();
-        assert!(counters.early > 100, "{counters:?}");
+        assert!(counters.by_tcx > 100, "{counters:?}");
         assert!(counters.frames_out > 100, "{counters:?}");
         assert!(counters.spliced > 100, "{counters:?}");
         true

@@ -4,7 +4,7 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-pub use plan::Verdict;
+pub use plan::FaultDecision;
 pub use plan::{
     Corruption, Fate, FaultPlan, FaultSettings, FaultSyntax, Tampering, VARIABLE as FAULT_VARIABLE,
 };
@@ -31,7 +31,7 @@ pub trait Reseal: std::fmt::Debug + Send {
 pub struct Fault<L> {
     inner: L,
     plan: FaultPlan,
-    held: Held,
+    held: HeldDatagrams,
     /// Corrects checksums. If `None`, datagrams that are tampered with keep their checksum, and the
     /// receiver drops them.
     reseal: Option<Box<dyn Reseal>>,
@@ -39,7 +39,7 @@ pub struct Fault<L> {
 
 /// Datagrams that are delivered later.
 #[derive(Debug, Default)]
-struct Held {
+struct HeldDatagrams {
     waiting: Vec<Late>,
 }
 
@@ -57,7 +57,12 @@ struct Late {
 impl<L: Link> Fault<L> {
     /// Faults for `inner`, with these settings.
     pub fn new(inner: L, settings: FaultSettings) -> Fault<L> {
-        Fault { inner, plan: FaultPlan::new(settings), held: Held::default(), reseal: None }
+        Fault {
+            inner,
+            plan: FaultPlan::new(settings),
+            held: HeldDatagrams::default(),
+            reseal: None,
+        }
     }
 
     /// Corrects the checksums of tampered datagrams with `reseal`.
@@ -80,8 +85,8 @@ impl<L: Link> Fault<L> {
         };
         held.expire(now, &mut give);
         inner.receive(&mut |arrival| {
-            let verdict = plan.decide();
-            for fate in [verdict.first, verdict.second].into_iter().flatten() {
+            let decision = plan.decide();
+            for fate in [decision.first, decision.second].into_iter().flatten() {
                 if fate.is_prompt() && fate.corrupt.is_none() && fate.tamper.is_none() {
                     give(arrival);
                     held.overtake(&mut give);
@@ -107,7 +112,7 @@ impl<L: Link> Fault<L> {
     }
 }
 
-impl Held {
+impl HeldDatagrams {
     /// Keeps a copy for later.
     fn keep(&mut self, arrival: Arrival<'_>, bytes: Vec<u8>, fate: Fate, now: Instant) {
         if self.waiting.len() < HELD_MAX {

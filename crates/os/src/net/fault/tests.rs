@@ -172,8 +172,8 @@ proptest! {
         let mut plan = FaultPlan::new(settings);
         let mut want: HashMap<u32, usize> = HashMap::new();
         for number in 0..300 {
-            let verdict = plan.decide();
-            let copies = usize::from(verdict.first.is_some()) + usize::from(verdict.second.is_some());
+            let decision = plan.decide();
+            let copies = usize::from(decision.first.is_some()) + usize::from(decision.second.is_some());
             if copies > 0 {
                 want.insert(number, copies);
             }

@@ -4,23 +4,23 @@ use core::mem::{MaybeUninit, size_of};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 /// A socket address of either family, in the kernel's format, with its length.
-pub(crate) struct Name {
+pub(crate) struct SocketName {
     storage: MaybeUninit<libc::sockaddr_storage>,
     len: libc::socklen_t,
 }
 
-impl Name {
+impl SocketName {
     /// Room for the kernel to write an address.
-    pub(crate) const fn empty() -> Name {
-        Name {
+    pub(crate) const fn empty() -> SocketName {
+        SocketName {
             storage: MaybeUninit::uninit(),
             len: size_of::<libc::sockaddr_storage>() as libc::socklen_t,
         }
     }
 
     /// Address for a socket of both families (`both`) or of the address's own family.
-    pub(crate) fn of(address: SocketAddr, both: bool) -> Name {
-        let mut name = Name::empty();
+    pub(crate) fn of(address: SocketAddr, both: bool) -> SocketName {
+        let mut name = SocketName::empty();
         let address = match address {
             // A socket of both families takes IPv4 addresses as mapped IPv6 ones (RFC 3493, section
             // 3.7).
@@ -72,7 +72,7 @@ impl Name {
     /// Reads the address, if it is of a known family.
     ///
     /// # Safety
-    /// The kernel (or [`Name::of`]) has written its first `len` bytes.
+    /// The kernel (or [`SocketName::of`]) has written its first `len` bytes.
     pub(crate) unsafe fn read(&self, len: libc::socklen_t) -> Option<SocketAddr> {
         let len = len as usize;
         if len < size_of::<libc::sa_family_t>() {
@@ -112,7 +112,7 @@ mod tests {
         for text in ["127.0.0.1:80", "255.1.2.3:65535", "[::1]:7", "[fe80::1%3]:9"] {
             let address: SocketAddr = text.parse().unwrap();
             for both in [false, true] {
-                let name = Name::of(address, both);
+                let name = SocketName::of(address, both);
                 // SAFETY: written by `of`.
                 assert_eq!(unsafe { name.read(name.len()) }, Some(address));
                 for len in [0, 1, 4, 15] {

@@ -2,7 +2,8 @@
 //!
 //! [`bind`] opens the sockets. [`transmit`] chooses the socket of each datagram, and [`send`]
 //! gathers datagrams into as few calls as the kernel permits (GSO). [`recv`] takes bursts and cuts
-//! what the kernel has joined (GRO). [`poll`] decides which sockets are polled. Bulk has sockets of
+//! what the kernel has joined (GRO). [`poll`] decides which sockets
+//! are polled. Bulk has sockets of
 //! its own on a second port, so that bulk fills no buffer that small messages need, and small
 //! messages pass it.
 //!
@@ -12,6 +13,7 @@
 mod address;
 mod bind;
 mod connected;
+mod drain;
 pub(super) mod plain_only;
 mod poll;
 pub(crate) mod recv;
@@ -28,7 +30,8 @@ mod watch;
 
 pub use bind::{Bind, BindError, Ports, PortsSyntax};
 pub(super) use connected::CONNECTED_MAX;
-pub(super) use poll::{SMALL_POLL_DATAGRAMS, SmallPoll, WAITING_POLLS};
+pub(super) use drain::SMALL_POLL_DATAGRAMS;
+pub(super) use poll::{SmallPoll, WAITING_POLLS};
 
 use super::{
     Link, LinkProperties, LocalAddress, Offload, Outgoing, Sink, Statistics, TooBig,

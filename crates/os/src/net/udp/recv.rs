@@ -4,7 +4,7 @@ use super::super::{Arrival, Statistics};
 use super::recv_direct::PredictionBackoff;
 use super::socket::Socket;
 use crate::net::bypass::ip::CE;
-use crate::net::udp::address::Name;
+use crate::net::udp::address::SocketName;
 use core::mem::{MaybeUninit, size_of};
 use core::ptr::null_mut;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -94,7 +94,7 @@ impl ReceivePool {
         statistics: &mut Statistics,
         take: &mut dyn FnMut(Arrival<'_>),
     ) -> io::Result<Burst> {
-        let mut names = [const { MaybeUninit::<Name>::uninit() }; N];
+        let mut names = [const { MaybeUninit::<SocketName>::uninit() }; N];
         let mut controls = [const { MaybeUninit::<ControlRoom>::uninit() }; N];
         // SAFETY: plain data for which zeros are valid.
         let mut vectors: [libc::iovec; N] = unsafe { core::mem::zeroed() };
@@ -108,8 +108,8 @@ impl ReceivePool {
             .zip(&mut controls);
         for ((((buffer, vector), name), control), message) in rooms.zip(&mut messages) {
             *vector = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-            let name = socket.peer.is_none().then(|| name.write(Name::empty()));
-            lead(&mut message.msg_hdr, core::slice::from_mut(vector), control, name);
+            let name = socket.peer.is_none().then(|| name.write(SocketName::empty()));
+            point_header(&mut message.msg_hdr, core::slice::from_mut(vector), control, name);
         }
         let filled = call(socket.fd.as_fd(), &mut messages)?;
         let (mut datagrams, mut total) = (0, 0);
@@ -127,7 +127,7 @@ impl ReceivePool {
                 statistics.truncated += 1;
                 continue;
             };
-            let Told { size, congested } = told(&message.msg_hdr);
+            let BufferInfo { size, congested } = buffer_info(&message.msg_hdr);
             datagrams += cut(bytes, size, &mut |bytes| take(Arrival { from, bytes, congested }));
             total += bytes.len();
         }
@@ -140,11 +140,11 @@ impl ReceivePool {
 
 /// Points the kernel to the room for one message: for its bytes, for its control messages, and for
 /// its sender, unless the sender is known.
-pub(crate) fn lead(
+pub(crate) fn point_header(
     header: &mut libc::msghdr,
     pieces: &mut [libc::iovec],
     control: &mut MaybeUninit<ControlRoom>,
-    name: Option<&mut Name>,
+    name: Option<&mut SocketName>,
 ) {
     if let Some(name) = name {
         (header.msg_name, header.msg_namelen) = (name.as_mut_ptr().cast(), name.len());
@@ -212,15 +212,15 @@ fn process(mut receive: impl FnMut() -> Result<usize, Errno>) -> io::Result<Opti
 /// Information of the kernel about the datagrams of a buffer. The kernel only joins datagrams with
 /// equal marks.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct BufferInfo {
     /// Size of each datagram, if the kernel has joined them.
     pub(crate) size: Option<usize>,
     /// The datagrams came marked CE.
     pub(crate) congested: bool,
 }
 
-pub(crate) fn told(header: &libc::msghdr) -> Told {
-    let mut told = Told::default();
+pub(crate) fn buffer_info(header: &libc::msghdr) -> BufferInfo {
+    let mut info = BufferInfo::default();
     // SAFETY: the kernel has written `msg_controllen` bytes of well-formed control messages into
     // the room that the header leads to; the macros stay inside it, and each kind's data is as long
     // as what is read of it.
@@ -230,19 +230,19 @@ pub(crate) fn told(header: &libc::msghdr) -> Told {
             let data = libc::CMSG_DATA(at);
             match (control.cmsg_level, control.cmsg_type) {
                 (libc::SOL_UDP, libc::UDP_GRO) => {
-                    told.size = usize::try_from(data.cast::<libc::c_int>().read_unaligned()).ok()
+                    info.size = usize::try_from(data.cast::<libc::c_int>().read_unaligned()).ok()
                 }
                 // The data is one byte.
-                (libc::IPPROTO_IP, libc::IP_TOS) => told.congested = data.read() & CE == CE,
+                (libc::IPPROTO_IP, libc::IP_TOS) => info.congested = data.read() & CE == CE,
                 (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-                    told.congested = data.cast::<libc::c_int>().read_unaligned() as u8 & CE == CE;
+                    info.congested = data.cast::<libc::c_int>().read_unaligned() as u8 & CE == CE;
                 }
                 _ => {}
             }
             at = libc::CMSG_NXTHDR(header, at);
         }
     }
-    told
+    info
 }
 
 /// Cuts a buffer into datagrams of `size`, the last of which may be shorter, and returns how many

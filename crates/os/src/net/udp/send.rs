@@ -5,7 +5,7 @@
 
 use super::super::Outgoing;
 use super::socket::Socket;
-use crate::net::udp::address::Name;
+use crate::net::udp::address::SocketName;
 use crate::net::udp::recv::last_error;
 use core::mem::{MaybeUninit, size_of};
 use oikaze_protocol::limits::DATAGRAM_MAX;
@@ -100,7 +100,7 @@ fn send_gathered(socket: &Socket, run: &[Outgoing<'_>]) -> Sent {
     // SAFETY: `msghdr` is plain data for which zeros are valid (its padding differs between C
     // libraries).
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
-    let name = Name::of(*first.to, socket.both);
+    let name = SocketName::of(*first.to, socket.both);
     if socket.peer.is_none() {
         message.msg_name = name.as_ptr().cast_mut().cast();
         message.msg_namelen = name.len();

@@ -40,21 +40,6 @@ impl<L: SocketLink> RawTx<L> {
         self.peers.retain(|(number, _)| connected.has_number(*number));
     }
 
-    /// Returns the frames to a peer with this connected socket.
-    fn frames(
-        peers: &mut ArrayVec<(u64, PeerFrames), CONNECTED_MAX>,
-        number: u64,
-    ) -> Option<&mut PeerFrames> {
-        let at = match peers.iter().position(|(of, _)| *of == number) {
-            Some(at) => at,
-            None => {
-                peers.try_push((number, PeerFrames::new())).ok()?;
-                peers.len() - 1
-            }
-        };
-        peers.get_mut(at).map(|(_, frames)| frames)
-    }
-
     /// Sends the first of these datagrams as a frame. Returns `None` if it has to go through the
     /// socket.
     fn send_frame(&mut self, batch: &[Outgoing<'_>]) -> Option<Sent> {
@@ -71,6 +56,21 @@ impl<L: SocketLink> RawTx<L> {
         udp.statistics.frames_out += u64::from(matches!(sent, Sent::Whole));
         Some(sent)
     }
+}
+
+/// Returns the frames to a peer with this connected socket.
+fn frames_of(
+    peers: &mut ArrayVec<(u64, PeerFrames), CONNECTED_MAX>,
+    number: u64,
+) -> Option<&mut PeerFrames> {
+    let at = match peers.iter().position(|(of, _)| *of == number) {
+        Some(at) => at,
+        None => {
+            peers.try_push((number, PeerFrames::new())).ok()?;
+            peers.len() - 1
+        }
+    };
+    peers.get_mut(at).map(|(_, frames)| frames)
 }
 
 /// Number of first datagrams that may go as frames in no case.
@@ -119,7 +119,7 @@ impl<L: SocketLink> Link for RawTx<L> {
             self.forget_closed();
         }
         let Some(peer) = self.inner.udp().sockets.of_peer(to, Lane::Small) else { return false };
-        Self::frames(&mut self.peers, peer.number).is_some_and(|frames| frames.may_take(len))
+        frames_of(&mut self.peers, peer.number).is_some_and(|frames| frames.may_take(len))
     }
 
     forward_link!(self => (self.inner): receive_into receive_again local_addresses properties watch
@@ -139,7 +139,7 @@ impl<L: SocketLink> SocketLink for RawTx<L> {
             self.forget_closed();
         }
         let Some(peer) = self.inner.udp().sockets.of_peer(peer, Lane::Small) else { return };
-        if let Some(frames) = Self::frames(&mut self.peers, peer.number) {
+        if let Some(frames) = frames_of(&mut self.peers, peer.number) {
             frames.heard(route, peer.socket, &mut self.sockets);
         }
     }

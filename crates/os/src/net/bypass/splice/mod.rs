@@ -27,7 +27,7 @@ pub(crate) struct Splice<L> {
 }
 
 /// Outcome for the first datagrams of a batch.
-enum Step {
+enum BatchStep {
     /// So many are done with.
     Done(usize),
     /// There is no room now.
@@ -56,20 +56,20 @@ impl<L: SocketLink> Splice<L> {
     }
 
     /// Splices the first datagrams of a run, if they are suitable.
-    fn splice(&mut self, run: &[Outgoing<'_>]) -> io::Result<Step> {
-        let Splice { inner, pipe: Some(pipe), .. } = self else { return Ok(Step::Copy) };
+    fn splice(&mut self, run: &[Outgoing<'_>]) -> io::Result<BatchStep> {
+        let Splice { inner, pipe: Some(pipe), .. } = self else { return Ok(BatchStep::Copy) };
         let (Some(first), Some(run)) = (run.first(), spliceable(run)) else {
-            return Ok(Step::Copy);
+            return Ok(BatchStep::Copy);
         };
         let udp = inner.udp();
         if !udp.is_cut_for(*first.to) {
-            return Ok(Step::Copy);
+            return Ok(BatchStep::Copy);
         }
         let Some(peer) = udp.sockets.of_peer(*first.to, first.lane) else {
-            return Ok(Step::Copy);
+            return Ok(BatchStep::Copy);
         };
         let copied = match pipe.send(peer.socket, run) {
-            Spliced::Unfit => return Ok(Step::Copy),
+            Spliced::Unfit => return Ok(BatchStep::Copy),
             Spliced::Refused => run,
             // Either the path or the network's limit of pieces. The first datagram alone tells
             // which.
@@ -77,8 +77,8 @@ impl<L: SocketLink> Splice<L> {
             Spliced::Sent(sent) => {
                 peer.count_call();
                 return Ok(match udp.settle(run, sent)? {
-                    ControlFlow::Continue(done) => Step::Done(done),
-                    ControlFlow::Break(()) => Step::NoRoom,
+                    ControlFlow::Continue(done) => BatchStep::Done(done),
+                    ControlFlow::Break(()) => BatchStep::NoRoom,
                 });
             }
         };
@@ -90,12 +90,15 @@ impl<L: SocketLink> Splice<L> {
             // The datagrams were not the cause of the refusal.
             pipe.refused();
         }
-        Ok(if done == 0 { Step::NoRoom } else { Step::Done(done) })
+        Ok(if done == 0 { BatchStep::NoRoom } else { BatchStep::Done(done) })
     }
 
     /// Number of first datagrams that are copied whatever their payloads are: whole runs, up to one
     /// that begins with whole pages.
     fn copied_len(batch: &[Outgoing<'_>]) -> usize {
+        if !batch.iter().any(is_whole_pages) {
+            return batch.len();
+        }
         let mut len = 0;
         while let Some(rest) = batch.get(len..)
             && let Some(first) = rest.first()
@@ -119,12 +122,12 @@ impl<L: SocketLink> Link for Splice<L> {
             if copied == 0 {
                 let run = rest.get(..run_length(rest, true)).unwrap_or_default();
                 match self.splice(run)? {
-                    Step::Done(more) => {
+                    BatchStep::Done(more) => {
                         done += more;
                         continue;
                     }
-                    Step::NoRoom => break,
-                    Step::Copy => copied = run.len(),
+                    BatchStep::NoRoom => break,
+                    BatchStep::Copy => copied = run.len(),
                 }
             }
             let sent = self.inner.send(rest.get(..copied).unwrap_or_default())?;

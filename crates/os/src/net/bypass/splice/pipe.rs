@@ -93,7 +93,7 @@ impl SplicePipe {
         let sent = uninterrupted(|| {
             match splice(&self.ends.0, None, &socket.fd, None, total, SpliceFlags::NONBLOCK) {
                 Ok(less) if less != total => Err(Errno::IO),
-                told => told,
+                done => done,
             }
         });
         if matches!(sent, Sent::Whole) {
@@ -142,9 +142,9 @@ impl SplicePipe {
 /// Returns `true` if the payload of a datagram is whole pages that may be read late.
 pub(super) fn is_whole_pages(datagram: &Outgoing<'_>) -> bool {
     let (payload, page) = (datagram.payload, rustix::param::page_size());
+    // A page is a power of two bytes long.
     !payload.is_empty()
-        && payload.len() % page == 0
-        && payload.as_ptr().addr() % page == 0
+        && (payload.len() | payload.as_ptr().addr()) & (page - 1) == 0
         && payload.may_be_read_late()
 }
 

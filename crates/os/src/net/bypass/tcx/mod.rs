@@ -49,7 +49,7 @@ impl<L: SocketLink> TcxRx<L> {
     }
 
     fn open_at(mut inner: L, ask: &Bind, at: InterfaceFilter) -> TcxRx<L> {
-        let off = ask.without.early || ask.sharers > SHARERS_MAX;
+        let off = ask.without.tcx || ask.sharers > SHARERS_MAX;
         let udp = inner.udp();
         let served = |ip| udp.sockets.serves(ip);
         let receiver = if off {
@@ -212,7 +212,7 @@ impl<L: SocketLink> Link for TcxRx<L> {
     }
 
     fn statistics(&self) -> Statistics {
-        Statistics { early: self.received, early_receive: self.state, ..self.inner.statistics() }
+        Statistics { by_tcx: self.received, tcx_receive: self.state, ..self.inner.statistics() }
     }
 
     forward_link!(self => (self.inner): send local_addresses properties next_wakeup poll_too_big notice);

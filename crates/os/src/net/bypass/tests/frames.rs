@@ -54,7 +54,7 @@ fn frames(cable: &Cable) -> [u64; 2] {
 }
 
 #[test]
-fn peers_that_are_heard_early_are_sent_frames() {
+fn peers_heard_by_tcx_are_sent_frames() {
     for addresses in [["10.7.0.1/24", "10.7.0.2/24"], ["fd00:7::1/64", "fd00:7::2/64"]] {
         in_a_thread(move || {
             let Some(mut cable) = cable(addresses, ["", ""]) else { return };
@@ -91,7 +91,7 @@ fn peers_that_are_heard_early_are_sent_frames() {
 /// A few datagrams at once go as frames, too, after attempts through the socket now and then. The
 /// kernel cuts larger runs.
 #[test]
-fn a_few_datagrams_have_a_short_way() {
+fn few_contiguous_datagrams_go_as_frames() {
     in_a_thread(|| {
         let Some(mut cable) = cable(["10.7.0.1/24", "10.7.0.2/24"], ["", ""]) else { return };
         let ends = [0, 1].map(|end| cable.ends[end].0);
@@ -165,7 +165,7 @@ fn a_host_that_has_another_card_is_found_again() {
 
 /// As over a tunnel or IPsec, which a frame would bypass.
 #[test]
-fn where_the_kernel_would_go_another_way_no_frames_are_sent() {
+fn no_frames_are_sent_where_the_kernel_takes_another_route() {
     in_a_thread(|| {
         let Some(mut cable) = cable(["10.7.0.1/24", "10.7.0.2/24"], ["", ""]) else { return };
         go_to(&cable.namespaces[0]);
@@ -177,7 +177,7 @@ fn where_the_kernel_would_go_another_way_no_frames_are_sent() {
 }
 
 #[test]
-fn frames_and_early_receive_can_be_switched_off() {
+fn frames_and_tcx_can_be_switched_off() {
     for (without, expected) in [("early", [false, true]), ("frames", [false, true])] {
         in_a_thread(move || {
             let Some(mut cable) = cable(["10.7.0.1/24", "10.7.0.2/24"], [without, ""]) else {

@@ -141,14 +141,14 @@ fn peer_whose_datagrams_a_program_takes_and_nobody_gets_is_heard_without_it() {
         else {
             return;
         };
-        if link.1.statistics().early_receive == Offload::Refused {
+        if link.1.statistics().tcx_receive == Offload::Refused {
             return skipped("this kernel has no tcx (Linux 6.6)");
         }
         let ends = [link.0, peer.0];
         say(&mut peer.1, ends[0]);
         hears(&mut link.1);
-        let early = link.1.statistics().early;
-        assert_eq!(early, 1);
+        let by_tcx = link.1.statistics().by_tcx;
+        assert_eq!(by_tcx, 1);
         link.1.receiver_mut().read_another_ring();
         for round in 0..SILENCES_MAX {
             assert_eq!(told(&mut link.1), 0, "round {round}");

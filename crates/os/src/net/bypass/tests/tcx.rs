@@ -35,7 +35,7 @@ fn across(
 }
 
 #[test]
-fn links_on_a_cable_receive_early_what_is_small() {
+fn small_datagrams_over_veth_come_by_tcx() {
     for addresses in [["10.7.0.1/24", "10.7.0.2/24"], ["fd00:7::1/64", "fd00:7::2/64"]] {
         in_a_thread(move || {
             let Some(Cable { ends: [mut one, mut other], .. }) =
@@ -43,11 +43,11 @@ fn links_on_a_cable_receive_early_what_is_small() {
             else {
                 return;
             };
-            let early = [&one, &other].map(|(_, link)| link.statistics().early_receive);
-            if early == [Offload::Refused, Offload::Off] {
+            let by_tcx = [&one, &other].map(|(_, link)| link.statistics().tcx_receive);
+            if by_tcx == [Offload::Refused, Offload::Off] {
                 return skipped("this kernel has no tcx (Linux 6.6)");
             }
-            assert_eq!(early, [Offload::On, Offload::Off]);
+            assert_eq!(by_tcx, [Offload::On, Offload::Off]);
             for len in (0..600).chain([2000, 2001, 5000, 8000, 8900]) {
                 let body: Vec<u8> = (0..len).map(|at| (at * 7 + len) as u8 | 1).collect();
                 assert_eq!(
@@ -59,12 +59,12 @@ fn links_on_a_cable_receive_early_what_is_small() {
                     (one.0, body.clone())
                 );
             }
-            let early = |link: &LinkStack| link.statistics().early;
+            let by_tcx = |link: &LinkStack| link.statistics().by_tcx;
             // Except for those too short to name a connection.
-            assert_eq!((early(&one.1), early(&other.1)), (605 - 8, 0));
+            assert_eq!((by_tcx(&one.1), by_tcx(&other.1)), (605 - 8, 0));
             let bulk_from = SocketAddr::new(other.0.ip(), other.1.properties().bulk_port.unwrap());
             assert_eq!(across(&mut other.1, &mut one, Lane::Bulk, b"bulk it is").0, bulk_from);
-            assert_eq!(early(&one.1), 605 - 8);
+            assert_eq!(by_tcx(&one.1), 605 - 8);
             // A sleeping thread is woken up by datagrams that came before and by those that come
             // then.
             for asleep in [false, true] {
@@ -75,7 +75,7 @@ fn links_on_a_cable_receive_early_what_is_small() {
                 assert_eq!(other.1.send(&[to]).unwrap(), 1);
                 assert_eq!(take(&mut one.1, 1), [(other.0, b"wake up!".to_vec())]);
             }
-            assert_eq!(early(&one.1), 606 - 8);
+            assert_eq!(by_tcx(&one.1), 606 - 8);
             one.1.watch(false).unwrap();
             // The link gives no wakeup for a datagram that was taken, though it came before the
             // sleep.
@@ -95,7 +95,7 @@ fn links_on_a_cable_receive_early_what_is_small() {
             assert!(!readable(&one.1));
             one.1.watch(false).unwrap();
             across(&mut other.1, &mut one, Lane::Small, b"is awake");
-            assert_eq!(early(&one.1), 608 - 8);
+            assert_eq!(by_tcx(&one.1), 608 - 8);
         });
     }
 }
@@ -123,7 +123,7 @@ fn nothing_is_lost_that_fits_into_ring_and_socket() {
             one.receive(&mut take).unwrap();
             one.receive_again(&mut Plain(&mut take)).unwrap();
         }
-        let early = one.statistics().early;
-        assert!(early > 40 && early < COUNT.into(), "{early} early: the rest by the socket");
+        let by_tcx = one.statistics().by_tcx;
+        assert!(by_tcx > 40 && by_tcx < COUNT.into(), "{by_tcx} by tcx: the rest by the socket");
     });
 }

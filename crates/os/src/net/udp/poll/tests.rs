@@ -1,5 +1,7 @@
 //! Sockets that are polled seldom are not forgotten.
 
+use super::super::drain::{BULK_POLL_BYTES, DATAGRAM_BYTES_MIN};
+use super::super::recv::BUFFERS;
 use super::*;
 use crate::net::Outgoing;
 use crate::net::sink::Plain;

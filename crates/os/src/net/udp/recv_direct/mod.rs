@@ -12,9 +12,10 @@ mod tests;
 use super::super::sink::{Predicted, Scattered, Sink};
 use super::super::{Arrival, Statistics};
 use super::socket::Socket;
-use crate::net::udp::address::Name;
+use crate::net::udp::address::SocketName;
 use crate::net::udp::recv::{
-    BUFFER_LEN, Burst, ControlRoom, ReceivePool, Told, call, cut, is_cut_short, lead, told,
+    BUFFER_LEN, BufferInfo, Burst, ControlRoom, ReceivePool, buffer_info, call, cut, is_cut_short,
+    point_header,
 };
 use core::mem::MaybeUninit;
 use rustix::fd::AsFd;
@@ -31,22 +32,22 @@ const COPIES: usize = 4 * BUFFER_LEN;
 /// Maximum number of calls without a prediction after consecutive wrong ones.
 const PAUSE_CALLS_MAX: u32 = 64;
 
-/// Layout of a run of datagrams. In the pool everything but the payloads is contiguous.
+/// RunLayout of a run of datagrams. In the pool everything but the payloads is contiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Layout {
+struct RunLayout {
     head: usize,
     payload: usize,
     tag: usize,
     slots: usize,
 }
 
-impl Layout {
+impl RunLayout {
     /// Returns `None` if there is no room for one datagram.
-    fn of(predicted: &Predicted) -> Option<Layout> {
+    fn of(predicted: &Predicted) -> Option<RunLayout> {
         let &Predicted { head, payload, tag, ref place } = predicted;
         let slots = place.len().checked_div(payload)?.min(SLOTS);
         let fits = slots > 0 && head > 0 && (head + tag) * SLOTS <= COPIES - BUFFER_LEN;
-        fits.then_some(Layout { head, payload, tag, slots })
+        fits.then_some(RunLayout { head, payload, tag, slots })
     }
 
     /// Bytes of a datagram.
@@ -69,7 +70,7 @@ impl Layout {
 /// Outcome of a prediction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Guess {
-    /// Nothing was received.
+    /// Nothing was predicted, or nothing came.
     Untried,
     /// Less than half of what came to slots was as predicted, or the datagrams could not be
     /// received there.
@@ -142,18 +143,18 @@ impl ReceivePool {
     ) -> io::Result<(Burst, Guess)> {
         // A prediction that cannot be laid out counts as wrong.
         let wrong = Ok((Burst::NONE, Guess::Wrong));
-        let Some(layout) = Layout::of(&predicted) else { return wrong };
+        let Some(layout) = RunLayout::of(&predicted) else { return wrong };
         let (pool, copies) = self.bytes.split_at_mut(COPIES);
         let Some((mut vectors, count)) = vectors(layout, pool, &mut predicted) else {
             return wrong;
         };
         let pieces = vectors.get_mut(..count).unwrap_or_default();
-        let Filled { len, from, told } = match receive(socket, pieces, statistics)? {
+        let Filled { len, from, info } = match receive(socket, pieces, statistics)? {
             Ok(filled) => filled,
             Err(guess) => return Ok((Burst::NONE, guess)),
         };
-        let (size, congested) = (told.size.unwrap_or(len).min(len), told.congested);
-        let run = Run { layout, pool, predicted: &predicted, from, congested };
+        let (size, congested) = (info.size.unwrap_or(len).min(len), info.congested);
+        let run = PredictedRun { layout, pool, predicted: &predicted, from, congested };
         let filled = layout.filled(len, size);
         let placed =
             run.datagrams(filled).take_while(|(index, one)| sink.confirm(*index, one)).count();
@@ -177,12 +178,12 @@ impl ReceivePool {
 struct Filled {
     len: usize,
     from: SocketAddr,
-    told: Told,
+    info: BufferInfo,
 }
 
 /// Returns the pieces to be filled, in order, and their number.
 fn vectors(
-    layout: Layout,
+    layout: RunLayout,
     pool: &mut [u8],
     predicted: &mut Predicted,
 ) -> Option<([libc::iovec; PIECES], usize)> {
@@ -214,10 +215,10 @@ fn receive(
     pieces: &mut [libc::iovec],
     statistics: &mut Statistics,
 ) -> io::Result<Result<Filled, Guess>> {
-    let (mut name, mut control) = (Name::empty(), MaybeUninit::<ControlRoom>::uninit());
+    let (mut name, mut control) = (SocketName::empty(), MaybeUninit::<ControlRoom>::uninit());
     // SAFETY: plain data for which zeros are valid.
     let mut message: libc::mmsghdr = unsafe { core::mem::zeroed() };
-    lead(&mut message.msg_hdr, pieces, &mut control, Some(&mut name));
+    point_header(&mut message.msg_hdr, pieces, &mut control, Some(&mut name));
     match call(socket.fd.as_fd(), core::slice::from_mut(&mut message)) {
         Ok(0) => return Ok(Err(Guess::Untried)),
         Ok(_) => {}
@@ -237,23 +238,23 @@ fn receive(
         statistics.truncated += 1;
         return Ok(Err(Guess::Wrong));
     };
-    Ok(Ok(Filled { len: message.msg_len as usize, from, told: told(&message.msg_hdr) }))
+    Ok(Ok(Filled { len: message.msg_len as usize, from, info: buffer_info(&message.msg_hdr) }))
 }
 
 /// A received run, piece by piece.
 #[derive(Clone, Copy)]
-struct Run<'a> {
-    layout: Layout,
+struct PredictedRun<'a> {
+    layout: RunLayout,
     pool: &'a [u8],
     predicted: &'a Predicted,
     from: SocketAddr,
     congested: bool,
 }
 
-impl<'a> Run<'a> {
+impl<'a> PredictedRun<'a> {
     /// Returns a datagram that lies as predicted.
     fn datagram(self, index: usize) -> Option<Scattered<'a>> {
-        let Layout { head, payload, tag, .. } = self.layout;
+        let RunLayout { head, payload, tag, .. } = self.layout;
         let at = self.layout.head_at(index);
         Some(Scattered {
             from: self.from,
@@ -272,7 +273,7 @@ impl<'a> Run<'a> {
     /// Copies out the bytes after the first `count` datagrams, of `len` bytes in all, in the order
     /// in which the kernel filled the pieces.
     fn copy_out(self, count: usize, len: usize, out: &mut [u8]) -> &[u8] {
-        let Layout { head, payload, slots, .. } = self.layout;
+        let RunLayout { head, payload, slots, .. } = self.layout;
         let wanted = (len - count * self.layout.stride()).min(out.len());
         let mut at = 0;
         let mut put = |from: Option<&[u8]>| {
