@@ -73,8 +73,8 @@ impl Job {
     pub fn peer(&self, rank: Rank) -> Result<Peer> {
         self.node.check_process(|| format!("node {rank}"))?;
         self.node.check_rank(rank)?;
-        let way = self.node.way_to(rank, self.limit);
-        Ok(Peer { node: Arc::clone(&self.node), rank, limit: self.limit, way })
+        let route = self.node.shm_route_to(rank, self.limit);
+        Ok(Peer { node: Arc::clone(&self.node), rank, limit: self.limit, route })
     }
 
     /// Registers memory as source and destination of this node's operations. Peers cannot reach the

@@ -1,6 +1,6 @@
 //! Fast path for messages of local peers, without a turn.
 
-use super::{Node, RealEngine, Way};
+use super::{Node, RealEngine, ShmRoute};
 use crate::node::driver::limits::{
     SPIN_PAUSES, SPIN_POLLS_BEFORE_DRIVING, SPIN_POLLS_BETWEEN_TURNS, STREAM_BACKOFF_MAX,
     STREAM_BATCH_MIN, STREAM_POLLS_MAX,
@@ -57,11 +57,10 @@ impl Pace {
 impl Node {
     /// Sends a message directly into a local peer's ring. Returns the position there that settles
     /// the message. Returns `None` if the engine is taken, or if earlier requests must go first.
-    pub fn send_fast(&self, way: &Way, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
+    pub fn send_fast(&self, route: &ShmRoute, class: Class, tag: u64, body: &[u8]) -> Option<u64> {
         // While the helper watches, each settlement would wake it. A turn tells the helper that
         // this thread polls often enough by itself.
-        if self.driver.helper.is_watching() || self.is_forked() || self.engine.holds_handlers_off()
-        {
+        if self.driver.helper.is_watching() || self.is_forked() || self.engine.masks_entries() {
             return None;
         }
         let mut engine = self.engine.try_enter_often()?;
@@ -72,12 +71,12 @@ impl Node {
         // engine. Such a message is copied first and sent by a turn.
         let start = body.as_ptr().addr();
         let sent = if engine.pages().tracks(&(start..start + body.len())).is_none() {
-            engine.send_fast(way.peer(), class, tag, body)
+            engine.send_fast(route.peer(), class, tag, body)
         } else {
             None
         };
         drop(engine);
-        self.after_leaving_to(sent.is_some().then_some(way.channel()));
+        self.after_leaving_to(sent.is_some().then_some(route.channel()));
         sent
     }
 
@@ -126,7 +125,7 @@ impl Node {
     /// Prepares a message as [`Node::make_ready`] does, for a thread that does not drive.
     #[inline]
     fn make_ready_at_once(&self, from: Option<Rank>, sends_many: bool) -> Option<Ready<'_>> {
-        if self.driver.helper.is_watching() || self.engine.holds_handlers_off() {
+        if self.driver.helper.is_watching() || self.engine.masks_entries() {
             None
         } else {
             self.make_ready(from, sends_many)
@@ -158,7 +157,7 @@ impl Node {
     /// Takes a message from a local peer's ring that is the oldest for this caller.
     #[inline]
     pub fn take_fast(&self, from: Option<Rank>) -> Option<Arrived> {
-        if !self.channels.have_records() || self.engine.holds_handlers_off() {
+        if !self.channels.have_records() || self.engine.masks_entries() {
             return None;
         }
         self.make_ready(from, false)?.hand_out()

@@ -5,7 +5,6 @@
 //! one turn at once, so that nothing waits to be sent. A thread that finds the engine taken leaves
 //! the work to its holder ([`combining_lock`]).
 
-mod calm;
 mod cork;
 mod departures;
 mod driver;
@@ -17,6 +16,7 @@ mod mailbox;
 mod outcomes;
 mod regions;
 mod shm_routes;
+mod signal_masking;
 mod submitting;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -27,7 +27,7 @@ pub use driver::wait_policy::{EngineMode, WaitPolicy, WaitSettings};
 pub(crate) use driver::waiters::Waiters;
 pub(crate) use forked::{check_not_forked, note_joined};
 pub(crate) use mailbox::next_or_end;
-pub(crate) use shm_routes::Way;
+pub(crate) use shm_routes::ShmRoute;
 pub(crate) use waits::{BOARD_BYTES, LongWait, WaitSubject, Waits};
 
 use crate::observe::{PathNotes, Publisher};
@@ -47,7 +47,7 @@ use oikaze_os::origin::{Origin, OriginBound};
 use oikaze_os::signals::{Locked, locked};
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
-use shm_routes::Ways;
+use shm_routes::ShmRoutes;
 use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -79,7 +79,7 @@ pub(crate) struct Node {
     /// the fast path.
     channels: ShmChannels,
     pace: fast_path::Pace,
-    ways: Ways,
+    shm_routes: ShmRoutes,
     fences: Arc<Fences>,
     tracker: Option<Arc<dyn Tracker>>,
     /// Guards of this node's arrays that are alive.
@@ -95,7 +95,7 @@ pub(crate) struct Node {
     mailbox: Mailbox,
     departures: departures::Departures,
     keeps_going: AtomicBool,
-    handlers: calm::HandlersLook,
+    handlers: signal_masking::HandlerCheck,
     publisher: Publisher,
     closing: AtomicBool,
     /// Set when all operations have ended and no more messages come.
@@ -135,7 +135,7 @@ impl Node {
         let node = Arc::new(Self {
             pace: fast_path::Pace::new(channels.count()),
             channels,
-            ways: Ways::default(),
+            shm_routes: ShmRoutes::default(),
             untaken: Arc::clone(engine.ops().untaken()),
             origin: Origin::here(),
             engine: OriginBound::new(CombiningLock::new(engine)),
@@ -157,7 +157,7 @@ impl Node {
             mailbox: Mailbox::default(),
             departures: departures::Departures::default(),
             keeps_going: AtomicBool::new(false),
-            handlers: calm::HandlersLook::default(),
+            handlers: signal_masking::HandlerCheck::default(),
             publisher,
             closing: AtomicBool::new(false),
             left: AtomicBool::new(false),
@@ -191,9 +191,9 @@ impl Node {
             );
             std::process::abort();
         }
-        let calm = self.engine.calm();
+        let masked = self.engine.mask_for_entry();
         let value = look(&mut self.engine.enter());
-        drop(calm);
+        drop(masked);
         // Submissions that found the engine taken meanwhile.
         self.after_leaving();
         value
@@ -212,7 +212,7 @@ impl Node {
         if self.is_forked() {
             return None;
         }
-        let _calm = self.engine.calm_for_turns();
+        let _masked = self.engine.mask_for_turns();
         Some(self.run_turns_in(self.engine.try_enter()?, now, turn))
     }
 

@@ -69,7 +69,7 @@ impl Node {
         request: Request,
         limit: Option<Duration>,
     ) -> Result<Value> {
-        self.look_at_handlers_soon();
+        self.check_handlers_soon();
         let completion = self.submit(request, None);
         let subject = || WaitSubject::Collective(what.to_owned());
         self.outcome_of(&subject, &what, || completion.outcome(), limit)

@@ -33,7 +33,7 @@ impl Node {
         if self.is_forked() {
             return;
         }
-        let _calm = self.engine.calm();
+        let _masked = self.engine.mask_for_entry();
         let Some(mut engine) = self.engine.try_enter() else {
             if let Some(name) = name {
                 self.submissions.push(Submission {

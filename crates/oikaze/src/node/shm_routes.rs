@@ -8,15 +8,15 @@ use oikaze_protocol::Rank;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// Way to one local peer, with one time limit.
-pub(crate) struct Way {
+/// Route to one local peer, with one time limit.
+pub(crate) struct ShmRoute {
     node: Weak<Node>,
     peer: Rank,
     channel: Arc<ShmChannel>,
     limit: Option<Duration>,
 }
 
-impl Way {
+impl ShmRoute {
     /// Returns the node that sent the messages, if this process still has it.
     pub fn node(&self) -> Option<Arc<Node>> {
         self.node.upgrade()
@@ -44,44 +44,54 @@ impl Way {
     }
 }
 
-/// Number of time limits for which the way to a local peer is kept. Most peers have one limit. A
-/// thread that alternates between more limits has a way made each time.
+/// Number of time limits for which the route to a local peer is kept. Most peers have one limit. A
+/// thread that alternates between more limits has a route made each time.
 const LIMITS_KEPT: usize = 4;
 
-/// Ways that were asked for, the newest last.
+/// Routes that were asked for, the newest last.
 #[derive(Default)]
-pub(super) struct Ways(Mutex<Vec<Arc<Host<Way>>>>);
+pub(super) struct ShmRoutes(Mutex<Vec<Arc<Host<ShmRoute>>>>);
 
-impl Ways {
-    /// Returns the way to this peer with this limit. A new way replaces the oldest one to that
+impl ShmRoutes {
+    /// Returns the route to this peer with this limit. A new route replaces the oldest one to that
     /// peer, if there are many.
     fn to(
         &self,
         peer: Rank,
         limit: Option<Duration>,
-        make: impl FnOnce() -> Way,
-    ) -> Option<Arc<Host<Way>>> {
-        let mut ways = lock(&self.0);
-        if let Some(way) = ways.iter().find(|way| way.peer == peer && way.limit == limit) {
-            return Some(Arc::clone(way));
-        }
-        let way = Arc::new(Host::new(make())?);
-        if ways.iter().filter(|way| way.peer == peer).count() >= LIMITS_KEPT
-            && let Some(oldest) = ways.iter().position(|way| way.peer == peer)
+        make: impl FnOnce() -> ShmRoute,
+    ) -> Option<Arc<Host<ShmRoute>>> {
+        let mut routes = lock(&self.0);
+        if let Some(route) = routes.iter().find(|route| route.peer == peer && route.limit == limit)
         {
-            ways.remove(oldest);
+            return Some(Arc::clone(route));
         }
-        ways.push(Arc::clone(&way));
-        Some(way)
+        let route = Arc::new(Host::new(make())?);
+        if routes.iter().filter(|route| route.peer == peer).count() >= LIMITS_KEPT
+            && let Some(oldest) = routes.iter().position(|route| route.peer == peer)
+        {
+            routes.remove(oldest);
+        }
+        routes.push(Arc::clone(&route));
+        Some(route)
     }
 }
 
 impl Node {
-    /// Returns the way to this local peer. Returns `None` if the peer is not local, or if this
-    /// process has too many ways.
-    pub fn way_to(self: &Arc<Self>, peer: Rank, limit: Option<Duration>) -> Option<Arc<Host<Way>>> {
+    /// Returns the route to this local peer. Returns `None` if the peer is not local, or if this
+    /// process has too many routes.
+    pub fn shm_route_to(
+        self: &Arc<Self>,
+        peer: Rank,
+        limit: Option<Duration>,
+    ) -> Option<Arc<Host<ShmRoute>>> {
         let channel = self.channels.shared(peer)?;
-        self.ways.to(peer, limit, || Way { node: Arc::downgrade(self), peer, channel, limit })
+        self.shm_routes.to(peer, limit, || ShmRoute {
+            node: Arc::downgrade(self),
+            peer,
+            channel,
+            limit,
+        })
     }
 }
 
@@ -93,15 +103,15 @@ mod tests {
     #[test]
     fn some_are_kept_for_each_peer() {
         let channel = Arc::new(ShmChannel::new(&Pair::both().unwrap().0));
-        let (ways, made) = (Ways::default(), std::cell::Cell::new(0));
+        let (routes, made) = (ShmRoutes::default(), std::cell::Cell::new(0));
         let ask = |peer, limit| {
             let limit = Some(Duration::from_secs(limit));
             let make = || {
                 made.set(made.get() + 1);
-                Way { node: Weak::new(), peer, channel: Arc::clone(&channel), limit }
+                ShmRoute { node: Weak::new(), peer, channel: Arc::clone(&channel), limit }
             };
-            let way = ways.to(peer, limit, make).unwrap();
-            assert_eq!((way.peer(), way.limit()), (peer, limit));
+            let route = routes.to(peer, limit, make).unwrap();
+            assert_eq!((route.peer(), route.limit()), (peer, limit));
         };
         let kept = LIMITS_KEPT as u64;
         for _ in 0..3 {
@@ -112,6 +122,6 @@ mod tests {
         ask(1, kept);
         (1..=kept).for_each(|limit| ask(1, limit));
         (0..kept).for_each(|limit| ask(2, limit));
-        assert_eq!((made.get(), lock(&ways.0).len()), (2 * kept + 1, 2 * LIMITS_KEPT));
+        assert_eq!((made.get(), lock(&routes.0).len()), (2 * kept + 1, 2 * LIMITS_KEPT));
     }
 }

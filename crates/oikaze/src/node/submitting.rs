@@ -38,7 +38,7 @@ impl Node {
             return;
         }
         let submission = Submission { request, completion: None, keep: None };
-        let _calm = self.engine.calm();
+        let _masked = self.engine.mask_for_entry();
         let mut settled = 0;
         match self.engine.try_enter() {
             Some(mut engine) if self.submissions.is_empty() => {
@@ -86,7 +86,7 @@ impl Node {
 
     /// Submits at once. Returns `false` if the submission was left, to be begun later.
     fn push_at_once(&self, submission: Submission) -> bool {
-        let _calm = self.engine.calm_for_turns();
+        let _masked = self.engine.mask_for_turns();
         let since = cork::hold_post(self.number());
         let (held, now) = (since.is_some(), since.unwrap_or_else(|| self.now()));
         let Some(mut engine) = self.engine.try_enter() else {

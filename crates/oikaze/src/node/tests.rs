@@ -135,9 +135,9 @@ fn who_is_told_late_of_an_end_is_told_at_once() {
     node.note(Request::Tell { completion: Arc::clone(&completion), sink: counter.sink() });
     assert!(counter.counts().ended() == 1 && news.clear());
     // A message that went by the fast path, and was taken.
-    let way = node.way_to(1, None).unwrap();
-    let position = node.send_fast(&way, Class::Ordered, 7, b"fast").unwrap();
-    let sent = Operation::<()>::in_ring(&way, position, 8);
+    let route = node.shm_route_to(1, None).unwrap();
+    let position = node.send_fast(&route, Class::Ordered, 7, b"fast").unwrap();
+    let sent = Operation::<()>::in_ring(&route, position, 8);
     let heading = local_peer.inward.peek().unwrap().unwrap();
     let end = local_peer.inward.pass(heading);
     local_peer.inward.settle(end);
@@ -145,8 +145,8 @@ fn who_is_told_late_of_an_end_is_told_at_once() {
     sent.into_queue(&queue, 3).unwrap();
     assert!(queue.len() == 1 && news.clear());
     // A message that was not taken. No thread is woken before it is.
-    let position = node.send_fast(&way, Class::Ordered, 8, b"fast").unwrap();
-    Operation::<()>::in_ring(&way, position, 8).into_queue(&queue, 4).unwrap();
+    let position = node.send_fast(&route, Class::Ordered, 8, b"fast").unwrap();
+    Operation::<()>::in_ring(&route, position, 8).into_queue(&queue, 4).unwrap();
     let pending = Completion::new();
     node.note(Request::Tell { completion: pending, sink: counter.sink() });
     assert!(queue.len() == 1 && !news.clear());

@@ -2,7 +2,7 @@
 //! knows them.
 
 use super::Outcome;
-use crate::node::{WaitSubject, Way};
+use crate::node::{ShmRoute, WaitSubject};
 use crate::{Error, Result};
 use oikaze_engine::{Completion, Failure, OperationKind, OperationLabel, Request, Sink, Value};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -18,7 +18,7 @@ const FAILED: u8 = 4;
 /// A message in its receiver's ring.
 pub(super) struct InRing<'o> {
     pub marks: &'o AtomicU8,
-    pub way: &'o Way,
+    pub route: &'o ShmRoute,
     /// Length of its body in bytes.
     pub len: u32,
     /// Position of its end in the ring.
@@ -35,14 +35,14 @@ impl InRing<'_> {
         if self.is_given_up() {
             Some(Err(Failure::Cancelled))
         } else {
-            self.way.channel().outcome(self.position)
+            self.route.channel().outcome(self.position)
         }
     }
 
     /// Returns `true` if the receiver is known to have taken the message.
     #[inline]
     fn is_taken(&self) -> bool {
-        self.way.channel().is_done(self.position) && !self.is_given_up()
+        self.route.channel().is_done(self.position) && !self.is_given_up()
     }
 
     #[inline]
@@ -54,7 +54,7 @@ impl InRing<'_> {
         OperationLabel {
             verb: OperationKind::Message,
             len: self.len.into(),
-            peer: self.way.peer(),
+            peer: self.route.peer(),
             at: None,
         }
     }
@@ -62,7 +62,7 @@ impl InRing<'_> {
     /// Waits within the time limit of the peer's handle.
     #[inline]
     pub fn wait<T: Outcome>(&self) -> Result<T> {
-        self.wait_for(self.way.limit())
+        self.wait_for(self.route.limit())
     }
 
     #[inline]
@@ -76,7 +76,7 @@ impl InRing<'_> {
     #[cold]
     fn wait_longer<T: Outcome>(&self, limit: Option<Duration>) -> Result<T> {
         let what = &self.what();
-        let outcome = match self.way.node() {
+        let outcome = match self.route.node() {
             Some(node) => {
                 node.outcome_of(&|| WaitSubject::of_operation(what), what, || self.outcome(), limit)
             }
@@ -88,7 +88,7 @@ impl InRing<'_> {
         let failed = |error: Error| {
             let is_first = self.outcome().is_some()
                 && self.marks.fetch_or(FAILED, Ordering::Relaxed) & (FAILED | GIVEN_UP) == 0;
-            if let Some(node) = self.way.node().filter(|_| is_first) {
+            if let Some(node) = self.route.node().filter(|_| is_first) {
                 node.untaken.take_in_ring(what.peer);
             }
             error.of_unknown_fate(what.fate())
@@ -114,15 +114,15 @@ impl InRing<'_> {
     }
 
     pub fn tell(&self, sink: Box<dyn Sink>) {
-        if self.way.node().is_some_and(|node| node.is_forked()) {
+        if self.route.node().is_some_and(|node| node.is_forked()) {
             return;
         }
         let completion = Completion::telling(sink);
-        match (self.outcome(), self.way.node()) {
+        match (self.outcome(), self.route.node()) {
             (None, Some(node)) => {
-                let channel = self.way.shared_channel();
+                let channel = self.route.shared_channel();
                 node.note(Request::Promise {
-                    peer: self.way.peer(),
+                    peer: self.route.peer(),
                     channel,
                     position: self.position,
                     completion,

@@ -4,7 +4,7 @@ mod future;
 mod in_ring;
 
 use crate::completion::{CompletionQueue, Counter};
-use crate::node::{Node, WaitSubject, Way};
+use crate::node::{Node, ShmRoute, WaitSubject};
 use crate::{Error, Result};
 use in_ring::InRing;
 use oikaze_engine::{Completion, OperationKind, OperationLabel, Request, Sink, Value};
@@ -77,7 +77,7 @@ enum State<T> {
     /// A message that was put directly into its receiver's ring ([`InRing`]).
     InRing {
         marks: AtomicU8,
-        way: Guest<Way>,
+        route: Guest<ShmRoute>,
         len: u32,
         position: u64,
     },
@@ -151,8 +151,8 @@ impl<T: Outcome> Operation<T> {
     /// Makes a message of `len` bytes that was put into its receiver's ring, and that ends there at
     /// this position.
     #[inline]
-    pub(crate) fn in_ring(way: &Host<Way>, position: u64, len: u32) -> Self {
-        Self(State::InRing { marks: AtomicU8::new(0), way: way.invite(), len, position })
+    pub(crate) fn in_ring(route: &Host<ShmRoute>, position: u64, len: u32) -> Self {
+        Self(State::InRing { marks: AtomicU8::new(0), route: route.invite(), len, position })
     }
 
     #[inline]
@@ -170,8 +170,8 @@ impl<T: Outcome> Operation<T> {
     fn view(&self) -> View<'_, T> {
         match &self.0 {
             State::Begun(begun) => View::Begun(begun),
-            State::InRing { marks, way, len, position } => {
-                View::InRing(InRing { marks, way, len: *len, position: *position })
+            State::InRing { marks, route, len, position } => {
+                View::InRing(InRing { marks, route, len: *len, position: *position })
             }
             State::Done { told, outcome } => View::Done(told, *outcome),
         }
@@ -322,8 +322,8 @@ impl<T: Outcome> Operation<T> {
     pub fn into_bits(self) -> Operation<u64> {
         Operation(match self.0 {
             State::Begun(begun) => State::Begun(begun),
-            State::InRing { marks, way, len, position } => {
-                State::InRing { marks, way, len, position }
+            State::InRing { marks, route, len, position } => {
+                State::InRing { marks, route, len, position }
             }
             State::Done { told, outcome } => State::Done { told, outcome: outcome.to_bits() },
         })

@@ -19,7 +19,7 @@ pub use put::{COPY_MAX, RemoteSignal};
 pub use region::RemoteRegion;
 pub use words::RemoteWord;
 
-use crate::node::{Node, WaitSubject, Way};
+use crate::node::{Node, ShmRoute, WaitSubject};
 use crate::observe::page::PeerPage;
 use crate::operation::{Begun, Operation};
 use crate::region::RegionSlice;
@@ -48,7 +48,7 @@ pub struct Peer {
     pub(crate) rank: Rank,
     pub(crate) limit: Option<Duration>,
     /// Fast path to the peer, if it is a local peer.
-    pub(crate) way: Option<Arc<Host<Way>>>,
+    pub(crate) route: Option<Arc<Host<ShmRoute>>>,
 }
 
 impl Peer {
@@ -145,11 +145,11 @@ impl Peer {
     /// receiver waits for earlier messages before it sends more.
     #[inline]
     pub fn send(&self, class: Class, tag: u64, bytes: &[u8]) -> Operation<()> {
-        if let Some(way) = &self.way
+        if let Some(route) = &self.route
             && let Ok(len) = u32::try_from(bytes.len())
-            && let Some(position) = self.node.send_fast(way, class, tag, bytes)
+            && let Some(position) = self.node.send_fast(route, class, tag, bytes)
         {
-            return Operation::in_ring(way, position, len);
+            return Operation::in_ring(route, position, len);
         }
         Operation::begun(self.send_by_turn(class, tag, bytes))
     }

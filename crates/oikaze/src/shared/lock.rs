@@ -18,7 +18,7 @@ pub struct LockGuard {
 
 impl LockGuard {
     pub(crate) fn acquire(node: &Arc<Node>, lock: u64, limit: Option<Duration>) -> Result<Self> {
-        node.look_at_handlers_soon();
+        node.check_handlers_soon();
         node.check_no_guard_of_this_thread(|| format!("lock {lock}"))?;
         let completion = node.submit(Request::Lock(lock), None);
         let subject = || WaitSubject::Lock(lock);

@@ -74,7 +74,7 @@ impl Node {
                 }
             };
             rounds_before = self.driver.rounds();
-            self.look_at_handlers_rarely();
+            self.check_handlers_rarely();
             if faults {
                 self.take_faults(&mut open_faults);
             }

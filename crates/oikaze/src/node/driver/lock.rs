@@ -14,27 +14,17 @@ use crate::sync::{AtomicU64, Ordering};
 use oikaze_os::cpu::{BiasedLock, BiasedLockGuard};
 use oikaze_os::signals::{SignalsBlocked, are_known_to_be_handled};
 use oikaze_protocol::time::Time;
-use std::sync::atomic::{AtomicU8 as StdAtomicU8, Ordering as StdOrdering};
+use std::sync::atomic::{AtomicBool as StdAtomicBool, Ordering as StdOrdering};
 
 /// Guard of the thread that is inside.
 pub(crate) type CombiningLockGuard<'t, T> = BiasedLockGuard<'t, T>;
 
-/// Entries during which the thread inside runs no signal handlers. A handler that touches a page of
-/// a shared array would wait for a turn, and so for its own thread (COH-8.7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Calm {
-    /// No array exists.
-    Never = 0,
-    /// Arrays exist: during turns. Once the program is known to have handlers, also during entries
-    /// that are too short to be worth two system calls otherwise.
-    Turns = 1,
-}
-
 /// Combining lock around a value that one thread at a time may enter.
 pub(crate) struct CombiningLock<T> {
     lock: BiasedLock<T>,
-    /// Entries that signals are kept out of, as a [`Calm`].
-    calm: StdAtomicU8,
+    /// Set once arrays exist. The thread inside then runs no signal handlers: a handler that touches
+    /// a page of an array would wait for a turn, and so for its own thread (COH-8.7).
+    masks_signals: StdAtomicBool,
     /// Time at which the next turn is due at the latest, as of the latest turn. Written by the
     /// thread inside.
     next: AtomicU64,
@@ -44,40 +34,40 @@ impl<T> CombiningLock<T> {
     pub fn new(inside: T) -> CombiningLock<T> {
         CombiningLock {
             lock: BiasedLock::new(inside),
-            calm: StdAtomicU8::new(Calm::Never as u8),
+            masks_signals: StdAtomicBool::new(false),
             next: AtomicU64::new(u64::MAX),
         }
     }
 
-    /// Keeps signal handlers out of this thread during entries of this kind from now on. Kinds are
-    /// only added.
-    pub fn keep_calm(&self, calm: Calm) {
-        self.calm.fetch_max(calm as u8, StdOrdering::Relaxed);
+    /// Blocks signals during turns from now on. Once the program is known to have handlers, signals
+    /// are also blocked during entries that are too short to be worth two system calls otherwise.
+    pub fn mask_signals(&self) {
+        self.masks_signals.store(true, StdOrdering::Relaxed);
     }
 
     /// Blocks signals before a short entry, if needed. The caller drops the result after the entry.
     #[inline]
     #[must_use]
-    pub fn calm(&self) -> Option<SignalsBlocked> {
-        self.holds_handlers_off().then(SignalsBlocked::begin)
+    pub fn mask_for_entry(&self) -> Option<SignalsBlocked> {
+        self.masks_entries().then(SignalsBlocked::begin)
     }
 
     /// Blocks signals before turns, if needed.
     #[must_use]
-    pub fn calm_for_turns(&self) -> Option<SignalsBlocked> {
-        self.calms_turns().then(SignalsBlocked::begin)
+    pub fn mask_for_turns(&self) -> Option<SignalsBlocked> {
+        self.masks_turns().then(SignalsBlocked::begin)
     }
 
-    /// Returns `true` if [`CombiningLock::calm`] is needed. The fast paths for single small
-    /// messages are not taken then. A turn keeps handlers out by itself.
+    /// Returns `true` if short entries need [`CombiningLock::mask_for_entry`]. The fast paths for
+    /// single small messages are not taken then. A turn blocks signals by itself.
     #[inline]
-    pub fn holds_handlers_off(&self) -> bool {
-        self.calms_turns() && are_known_to_be_handled()
+    pub fn masks_entries(&self) -> bool {
+        self.masks_turns() && are_known_to_be_handled()
     }
 
     #[inline]
-    fn calms_turns(&self) -> bool {
-        self.calm.load(StdOrdering::Relaxed) >= Calm::Turns as u8
+    fn masks_turns(&self) -> bool {
+        self.masks_signals.load(StdOrdering::Relaxed)
     }
 
     /// Waits until the lock is free, and enters. A thread that leaves without having run turns
