@@ -30,13 +30,13 @@ pub(crate) enum Needs {
 pub(super) struct Departures {
     /// Set once any other field is. Waits check it again and again, so the check is one load.
     any: AtomicBool,
-    inside: Mutex<Inside>,
+    inside: Mutex<DeparturesState>,
     /// Notified when the launcher has sent news.
     told: Condvar,
 }
 
 #[derive(Default)]
-struct Inside {
+struct DeparturesState {
     /// Dead nodes, in the order in which their deaths became known.
     dead: Vec<(Rank, Death)>,
     /// Nodes that have begun to leave; `true` if all their messages have arrived.
@@ -47,7 +47,7 @@ struct Inside {
     passed_on: usize,
 }
 
-impl Inside {
+impl DeparturesState {
     fn death_of(&self, rank: Rank) -> Option<Death> {
         self.dead.iter().find(|(dead, _)| *dead == rank).map(|(_, death)| *death)
     }
@@ -87,7 +87,7 @@ impl Node {
         self.departures.any.store(true, Ordering::Release);
     }
 
-    fn look<T>(&self, look: impl FnOnce(&Inside) -> Option<T>) -> Option<T> {
+    fn look<T>(&self, look: impl FnOnce(&DeparturesState) -> Option<T>) -> Option<T> {
         if !self.departures.any.load(Ordering::Acquire) {
             return None;
         }
@@ -102,7 +102,7 @@ impl Node {
     /// Returns the nodes that are gone without having left in order, in the order in which that
     /// became known (END-4.2).
     pub fn lost(&self) -> Vec<Rank> {
-        let lost = |inside: &Inside| {
+        let lost = |inside: &DeparturesState| {
             let lost = inside.dead.iter().filter(|(rank, death)| inside.is_lost(*rank, *death));
             Some(lost.map(|(rank, _)| *rank).collect())
         };
@@ -116,7 +116,7 @@ impl Node {
 
     /// Returns the nodes that neither leave nor are dead.
     pub fn active_nodes(&self) -> Vec<Rank> {
-        let active = |inside: &Inside, rank: Rank| {
+        let active = |inside: &DeparturesState, rank: Rank| {
             inside.death_of(rank).is_none() && !inside.leaving.contains_key(&rank)
         };
         let all = || self.others().collect();

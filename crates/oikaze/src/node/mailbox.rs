@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Bytes of one peer's read messages at which the mailbox reports them to the engine as credit. A
 /// thread that finds nothing to do reports smaller amounts ([`Mailbox::read`]). On a node that
-/// always has something to do, they are reported sooner or later ([`Inside::one_of_the_rest`]).
+/// always has something to do, they are reported sooner or later ([`MailboxState::one_of_the_rest`]).
 const TOLD_TOGETHER: u64 = CREDIT / 8;
 /// Messages read per check of one peer for unreported credit.
 const READ_A_LOOK: u64 = 64;
 
 #[derive(Default)]
 pub(super) struct Mailbox {
-    inside: Mutex<Inside>,
+    inside: Mutex<MailboxState>,
     /// Number of messages, so that a check costs one load.
     waiting: AtomicUsize,
     /// Set if there is credit that is not reported yet.
@@ -25,7 +25,7 @@ pub(super) struct Mailbox {
 }
 
 #[derive(Default)]
-struct Inside {
+struct MailboxState {
     messages: VecDeque<Arrived>,
     /// Unreported credit of each peer, by rank, grown as needed.
     read: Vec<Read>,
@@ -137,7 +137,7 @@ impl Mailbox {
     }
 
     /// Counts the messages of waiting batches as read.
-    fn promise(&self, inside: &mut Inside) -> Vec<Request> {
+    fn promise(&self, inside: &mut MailboxState) -> Vec<Request> {
         let mut requests = Vec::new();
         while let Some(request) = inside.promise_next() {
             requests.extend(request);
@@ -147,7 +147,7 @@ impl Mailbox {
     }
 }
 
-impl Inside {
+impl MailboxState {
     /// Takes a message out. Returns a request if enough credit has come together.
     fn remove(&mut self, at: usize) -> Option<(Arrived, Option<Request>)> {
         let arrived = self.messages.remove(at)?;

@@ -15,7 +15,7 @@ impl LocalRegion {
         let inside = self.inner.direct.enter()?;
         let outcome = work();
         drop(inside);
-        if self.inner.direct.is_over() {
+        if self.inner.direct.is_closed() {
             self.inner.node.tell_waiters();
         }
         Some(outcome)

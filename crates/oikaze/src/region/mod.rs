@@ -11,7 +11,7 @@ pub use handle::RemoteId;
 use crate::node::{Node, RealEngine};
 use crate::{Error, Result};
 use oikaze_os::memory::{Holder, Region, RegionKind, Registered};
-use oikaze_os::sync::Hazard;
+use oikaze_os::sync::Rundown;
 use oikaze_protocol::block::Block;
 use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::{Rows, Segment};
@@ -42,7 +42,7 @@ struct Inner {
     /// Threads that access the memory directly, for operations that are done when their call
     /// returns. The engine does not know of these threads, and the end of the registration waits
     /// for them.
-    direct: Hazard,
+    direct: Rundown,
 }
 
 impl Inner {
@@ -102,7 +102,7 @@ impl LocalRegion {
                     limit,
                     name,
                     is_left_closed: AtomicBool::new(false),
-                    direct: Hazard::default(),
+                    direct: Rundown::default(),
                 },
             ))
         };

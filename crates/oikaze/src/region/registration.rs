@@ -149,7 +149,7 @@ impl LocalRegion {
                 limit: *limit,
                 name: Mutex::new(if outcome.is_ok() { name.clone() } else { None }),
                 is_left_closed: AtomicBool::new(false),
-                direct: super::Hazard::default(),
+                direct: super::Rundown::default(),
             };
             Ok((LocalRegion::hold(engine, inner), outcome))
         });
@@ -182,7 +182,7 @@ impl LocalRegion {
             }
             Ok(name)
         })?;
-        self.inner.direct.end();
+        self.inner.direct.close();
         // Some threads may wait for a word of the region.
         node.tell_waiters();
         self.wait_for_own_operations();
@@ -239,7 +239,7 @@ impl LocalRegion {
         let Inner { node, region, direct, .. } = &*self.inner;
         // An exchange of pages that a local peer was asked for takes no longer than its answer, or
         // its death.
-        let reached = || region.pages_are_locked() || direct.is_ending();
+        let reached = || region.pages_are_locked() || direct.is_draining();
         node.wait(None, || (!reached()).then_some(()));
     }
 

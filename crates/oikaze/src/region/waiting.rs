@@ -113,7 +113,7 @@ impl LocalRegion {
     fn nobody_changes_it(&self, by: Option<Rank>) -> Option<Failure> {
         let Inner { node, direct, .. } = &*self.inner;
         direct
-            .is_over()
+            .is_closed()
             .then_some(MemoryError::NotRegistered.into())
             .or_else(|| node.loss_of(by, Needs::Memory))
     }

@@ -1,15 +1,16 @@
-//! Tracks threads that are using an object, so that teardown can wait for them: hazard marks
-//! (Michael 2004), set and cleared by plain stores.
+//! Tracks threads that are using an object, so that teardown can wait for them: rundown protection,
+//! as Windows calls it. The marks are hazard pointers (Michael 2004), set and cleared by plain
+//! stores.
 //!
-//! A thread that enters sets its mark first and then checks whether the object has ended. A thread
-//! that ends the object says so first and then checks the marks. With a fence between the two steps
-//! of each, one of them sees the other (Dekker's argument). Entering is frequent and ending is
-//! rare. So where the kernel permits it, the ending thread makes the fence for all others
-//! (`fences`).
+//! A thread that enters sets its mark first and then checks whether the object is closed. A thread
+//! that closes the object says so first and then checks the marks. With a fence between the two
+//! steps of each, one of them sees the other (Dekker's argument). Entering is frequent and closing
+//! is rare. So where the kernel permits it, the closing thread makes the fence for all others
+//! ([`asymmetric_fence`]).
 //!
-//! Each thread has a place for its mark; threads without a place are counted instead. [`Hazard`] is
-//! for threads of this process; marks shared by two processes lie in memory that both map
-//! (`shm::marks`).
+//! Each thread has a place for its mark; threads without a place are counted instead. [`Rundown`]
+//! is for threads of this process; marks shared by two processes lie in memory that both map
+//! (`shm::lease_marks`).
 
 #[cfg_attr(all(test, loom), allow(dead_code))]
 pub(crate) mod asymmetric_fence;
@@ -38,7 +39,7 @@ pub(crate) const PLACES: usize = 64;
 #[cfg(all(test, loom))]
 pub(crate) const PLACES: usize = 2;
 
-/// The mark of one thread: name of the hazard that the thread is inside, or 0. Only that thread
+/// Mark of one thread: name of the rundown that the thread is inside, or 0. Only that thread
 /// writes its mark, and writes it often.
 #[repr(align(128))]
 #[derive(Debug)]
@@ -64,84 +65,84 @@ pub fn make_fences() {
     asymmetric_fence::heavy(Reach::Machine);
 }
 
-/// An object of this process that threads enter, and that ends once.
+/// Protection of an object of this process that threads enter, and that is closed once.
 #[derive(Debug, Default)]
-pub struct Hazard {
-    over: AtomicBool,
+pub struct Rundown {
+    closed: AtomicBool,
     /// Number of threads inside that have set no mark.
     counted: AtomicUsize,
 }
 
-/// A thread's use of a hazard, which lasts until this is dropped.
+/// A thread's use of a protected object, which lasts until this is dropped.
 #[derive(Debug)]
-pub struct Inside<'h> {
-    hazard: &'h Hazard,
+pub struct RundownGuard<'h> {
+    rundown: &'h Rundown,
     mark: Option<&'static Mark>,
 }
 
-impl Hazard {
-    /// Enters, unless the hazard has ended.
+impl Rundown {
+    /// Enters, unless the object is closed.
     #[inline]
     #[must_use]
-    pub fn enter(&self) -> Option<Inside<'_>> {
+    pub fn enter(&self) -> Option<RundownGuard<'_>> {
         self.enter_by(place(), light)
     }
 
-    /// As [`Hazard::enter`], but only if this thread's mark is free.
+    /// As [`Rundown::enter`], but only if this thread's mark is free.
     #[inline]
-    fn enter_by_mark(&self) -> Option<Inside<'_>> {
-        self.set(free_mark(place())?).unless_over(light)
+    fn enter_by_mark(&self) -> Option<RundownGuard<'_>> {
+        self.set(free_mark(place())?).unless_closed(light)
     }
 
     #[inline]
-    fn enter_by(&self, place: Option<usize>, light: impl FnOnce()) -> Option<Inside<'_>> {
+    fn enter_by(&self, place: Option<usize>, light: impl FnOnce()) -> Option<RundownGuard<'_>> {
         let inside = match free_mark(place) {
             Some(mark) => self.set(mark),
             None => {
                 self.counted.fetch_add(1, Ordering::Relaxed);
-                Inside { hazard: self, mark: None }
+                RundownGuard { rundown: self, mark: None }
             }
         };
-        inside.unless_over(light)
+        inside.unless_closed(light)
     }
 
     #[inline]
-    fn set(&self, mark: &'static Mark) -> Inside<'_> {
-        // A thread that waits for the hazard that this mark named before may see this name instead.
+    fn set(&self, mark: &'static Mark) -> RundownGuard<'_> {
+        // A thread that waits for the rundown that this mark named before may see this name instead.
         mark.0.store(self.name(), Ordering::Release);
-        Inside { hazard: self, mark: Some(mark) }
+        RundownGuard { rundown: self, mark: Some(mark) }
     }
 
-    /// Ends the hazard, so that no thread can enter any more. Threads that have entered are
-    /// [inside](Hazard::is_inside).
-    pub fn end(&self) {
-        self.end_by(heavy);
+    /// Closes the object, so that no thread can enter any more. Threads that have entered are
+    /// [inside](Rundown::is_inside).
+    pub fn close(&self) {
+        self.close_by(heavy);
     }
 
-    fn end_by(&self, heavy: impl FnOnce()) {
-        self.over.store(true, Ordering::Relaxed);
+    fn close_by(&self, heavy: impl FnOnce()) {
+        self.closed.store(true, Ordering::Relaxed);
         heavy();
     }
 
-    /// Returns `true` if the hazard has ended.
+    /// Returns `true` if the object is closed.
     #[must_use]
-    pub fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if the hazard has ended and a thread is still inside.
+    /// Returns `true` if the object is closed and a thread is still inside.
     #[must_use]
-    pub fn is_ending(&self) -> bool {
-        self.over.load(Ordering::Relaxed) && self.is_inside()
+    pub fn is_draining(&self) -> bool {
+        self.closed.load(Ordering::Relaxed) && self.is_inside()
     }
 
-    /// Returns `true` if a thread is inside. The answer is reliable only once the hazard has ended.
+    /// Returns `true` if a thread is inside. The answer is reliable only once the object is closed.
     fn is_inside(&self) -> bool {
         self.counted.load(Ordering::Acquire) != 0
             || MARKS.iter().any(|mark| mark.0.load(Ordering::Acquire) == self.name())
     }
 
-    /// Name that marks carry for this hazard: its address, which stays the same while a thread is
+    /// Name that marks carry for this rundown: its address, which stays the same while a thread is
     /// inside.
     fn name(&self) -> usize {
         core::ptr::from_ref(self).addr()
@@ -159,72 +160,73 @@ fn heavy() {
     asymmetric_fence::heavy(Reach::Process);
 }
 
-/// Returns this thread's mark unless it is in use, because the thread is inside another hazard.
+/// Returns this thread's mark unless it is in use, because the thread is inside another rundown.
 #[inline]
 fn free_mark(place: Option<usize>) -> Option<&'static Mark> {
     place.and_then(|place| MARKS.get(place)).filter(|mark| mark.0.load(Ordering::Relaxed) == 0)
 }
 
-impl Inside<'_> {
+impl RundownGuard<'_> {
     #[inline]
-    fn unless_over(self, light: impl FnOnce()) -> Option<Self> {
+    fn unless_closed(self, light: impl FnOnce()) -> Option<Self> {
         light();
-        (!self.hazard.over.load(Ordering::Acquire)).then_some(self)
+        (!self.rundown.closed.load(Ordering::Acquire)).then_some(self)
     }
 }
 
-impl Drop for Inside<'_> {
+impl Drop for RundownGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         match self.mark {
             Some(mark) => mark.0.store(0, Ordering::Release),
-            None => _ = self.hazard.counted.fetch_sub(1, Ordering::Release),
+            None => _ = self.rundown.counted.fetch_sub(1, Ordering::Release),
         }
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{Hazard, PLACES, place};
+    use super::{PLACES, Rundown, place};
     use std::sync::{Arc, Barrier, mpsc};
 
     #[test]
-    fn nobody_gets_in_after_the_end_and_who_is_inside_is_seen() {
-        let (one, other) = (Hazard::default(), Hazard::default());
+    fn closed_object_refuses_entry_and_shows_who_is_inside() {
+        let (one, other) = (Rundown::default(), Rundown::default());
         let outer = one.enter().unwrap();
-        // The thread is inside two hazards at once, so one of them is counted.
+        // The thread is inside two rundowns at once, so one of them is counted.
         let inner = other.enter().unwrap();
-        one.end();
+        one.close();
         assert!(
             one.enter().is_none()
-                && one.is_ending()
+                && one.is_draining()
                 && other.enter().is_some()
-                && !other.is_ending()
+                && !other.is_draining()
         );
         drop(outer);
-        assert!(!one.is_ending());
-        other.end();
-        assert!(other.is_ending());
+        assert!(!one.is_draining());
+        other.close();
+        assert!(other.is_draining());
         drop(inner);
-        assert!(!other.is_ending());
+        assert!(!other.is_draining());
     }
 
     /// More threads than places: those without one are counted, and places of threads that have
     /// ended are taken again.
     #[test]
-    fn any_number_of_threads_is_seen() {
-        let hazard = Arc::new(Hazard::default());
+    fn threads_without_a_place_are_seen() {
+        let rundown = Arc::new(Rundown::default());
         let threads = 2 * PLACES;
         let all_in = Barrier::new(threads + 1);
         for round in 0..2 {
-            let hazard = if round == 0 { Arc::clone(&hazard) } else { Arc::new(Hazard::default()) };
+            let rundown =
+                if round == 0 { Arc::clone(&rundown) } else { Arc::new(Rundown::default()) };
             std::thread::scope(|scope| {
                 let leave: Vec<_> = (0..threads)
                     .map(|_| {
                         let (leave, told) = mpsc::channel::<()>();
-                        let (hazard, all_in) = (Arc::clone(&hazard), &all_in);
+                        let (rundown, all_in) = (Arc::clone(&rundown), &all_in);
                         let thread = scope.spawn(move || {
-                            let inside = hazard.enter().unwrap();
+                            let inside = rundown.enter().unwrap();
                             all_in.wait();
                             told.recv().unwrap();
                             drop(inside);
@@ -234,14 +236,14 @@ mod tests {
                     })
                     .collect();
                 all_in.wait();
-                hazard.end();
+                rundown.close();
                 let mut places = Vec::new();
                 for (leave, thread) in leave {
-                    assert!(hazard.is_ending());
+                    assert!(rundown.is_draining());
                     leave.send(()).unwrap();
                     places.extend(thread.join().unwrap());
                 }
-                assert!(!hazard.is_ending());
+                assert!(!rundown.is_draining());
                 places.sort_unstable();
                 let taken = places.len();
                 places.dedup();

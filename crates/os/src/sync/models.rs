@@ -5,7 +5,7 @@
 //! begin and end, that thread passes a full fence. Each step where the fence can fall is a model of
 //! its own.
 
-use super::{Hazard, Host, PLACES};
+use super::{Host, PLACES, Rundown};
 use crate::models::model;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -77,16 +77,16 @@ pub(crate) const STEPS: usize = 5;
 /// reports if both use it at once.
 fn one_inside_one_ends(place: Option<usize>, fence_at: Option<usize>) {
     model(3, move || {
-        let shared = Arc::new((Hazard::default(), UnsafeCell::new(0)));
+        let shared = Arc::new((Rundown::default(), UnsafeCell::new(0)));
         let interruption = Interruption::new();
         let inside = {
             let (shared, interruption) = (Arc::clone(&shared), Arc::clone(&interruption));
             thread::spawn(move || {
-                let (hazard, used) = &*shared;
+                let (rundown, used) = &*shared;
                 let step = |step| fence_at.iter().for_each(|at| interruption.step(*at, step));
                 step(0);
                 let light = || if fence_at.is_some() { step(1) } else { fence(Ordering::SeqCst) };
-                let inside = hazard.enter_by(place, light);
+                let inside = rundown.enter_by(place, light);
                 step(2);
                 if inside.is_some() {
                     // SAFETY: whoever has got in is waited for.
@@ -97,11 +97,11 @@ fn one_inside_one_ends(place: Option<usize>, fence_at: Option<usize>) {
                 step(4);
             })
         };
-        let (hazard, used) = &*shared;
-        hazard.end_by(|| {
+        let (rundown, used) = &*shared;
+        rundown.close_by(|| {
             if fence_at.is_some() { interruption.heavy() } else { fence(Ordering::SeqCst) }
         });
-        while hazard.is_ending() {
+        while rundown.is_draining() {
             thread::yield_now();
         }
         // SAFETY: nobody gets in any more, and nobody is inside.
@@ -111,12 +111,12 @@ fn one_inside_one_ends(place: Option<usize>, fence_at: Option<usize>) {
 }
 
 #[test]
-fn loom_hazard_with_fences_on_both_sides() {
+fn loom_rundown_with_fences_on_both_sides() {
     [None, Some(PLACES - 1)].into_iter().for_each(|place| one_inside_one_ends(place, None));
 }
 
 #[test]
-fn loom_hazard_with_fences_of_who_ends() {
+fn loom_rundown_with_fences_of_who_ends() {
     for at in 0..STEPS {
         [None, Some(PLACES - 1)].into_iter().for_each(|place| one_inside_one_ends(place, Some(at)));
     }

@@ -4,15 +4,15 @@
 //! Cloning or dropping an `Arc` takes a locked instruction, which waits until all earlier stores
 //! have reached the cache. A [`Guest`] is counted by plain stores in a cache line of its own
 //! thread, so the total is unknown. When the [`Host`] goes, the counters of all threads are added
-//! up, and from then on each change is counted by an atomic. A [`Hazard`] keeps both ways of
+//! up, and from then on each change is counted by an atomic. A [`Rundown`] keeps both ways of
 //! counting apart.
 //!
 //! A guest is a number of two bytes instead of an address, so its holder is returned in two
 //! registers. A larger value would be stored in parts and loaded as a whole, which stalls on store
 //! forwarding.
 
-use super::Hazard;
 use super::PLACES;
+use super::Rundown;
 #[cfg(all(test, loom))]
 use super::models::place;
 #[cfg(not(all(test, loom)))]
@@ -48,7 +48,7 @@ pub struct Guest<T>(u16, PhantomData<House<T>>);
 struct House<T> {
     inside: T,
     /// Ends when the host is dropped.
-    hazard: Hazard,
+    rundown: Rundown,
     /// Guests created and dropped, by thread.
     counts: [Count; PLACES],
     /// Number of guests that no thread's count holds, plus [`HOST`] while the host exists.
@@ -85,7 +85,7 @@ impl<T> Host<T> {
         let counts = std::array::from_fn(|_| Count(AtomicUsize::new(0)));
         let house = House {
             inside,
-            hazard: Hazard::default(),
+            rundown: Rundown::default(),
             counts,
             others: AtomicUsize::new(HOST),
             origin: Origin::here(),
@@ -162,8 +162,8 @@ impl<T> Drop for Host<T> {
         if !house.origin.is_here() {
             return;
         }
-        house.hazard.end();
-        while house.hazard.is_ending() {
+        house.rundown.close();
+        while house.rundown.is_draining() {
             pause();
         }
         if house.gone(HOST.wrapping_sub(house.sum())) {
@@ -180,7 +180,7 @@ impl<T> Drop for Guest<T> {
         // guest is there.
         let house = unsafe { &*House::<T>::at(self.0) };
         if let Some(count) = house.count()
-            && let Some(_inside) = house.hazard.enter_by_mark()
+            && let Some(_inside) = house.rundown.enter_by_mark()
         {
             count.0.store(count.0.load(Ordering::Relaxed).wrapping_sub(1), Ordering::Relaxed);
         } else {

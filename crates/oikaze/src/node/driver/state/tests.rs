@@ -2,7 +2,7 @@
 //! loom --lib loom`, it runs in every interleaving of two or three threads.
 
 use super::{Driver, DriverGuard, HelperSleep, Wakes};
-use crate::node::driver::sleeper::{Bell, Sleeper};
+use crate::node::driver::sleeper::Sleeper;
 use oikaze_protocol::time::Time;
 
 #[cfg(not(loom))]
@@ -11,6 +11,7 @@ mod steps {
     use crate::node::driver::limits::{
         GAP_MAX_NS, GAP_SHORT_NS, GAPS_AVERAGED, HELPER_SLEEP, HELPER_SLEEP_MAX,
     };
+    use crate::node::driver::sleeper::Bell;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::time::Duration;
 
