@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A message's body: bytes. Long ones give their memory back when they are dropped, for messages to
 /// come; short ones have none of their own.
-pub struct Body(Kind);
+pub struct Body(BodyBytes);
 
-enum Kind {
+enum BodyBytes {
     Short { len: u8, words: Words },
     Long { bytes: Vec<u8>, home: Option<Arc<BufferPool>> },
 }
@@ -24,10 +24,10 @@ pub(super) type Words = [[u8; 8]; BODY_SHORT / 8];
 
 /// Buffers that no message has at present, of which the latest were used last.
 #[derive(Debug, Default)]
-pub(super) struct BufferPool(Mutex<Kept>);
+pub(super) struct BufferPool(Mutex<IdleBuffers>);
 
 #[derive(Debug, Default)]
-struct Kept {
+struct IdleBuffers {
     buffers: VecDeque<Vec<u8>>,
     /// Their capacities together.
     bytes: usize,
@@ -41,8 +41,8 @@ impl Body {
     #[must_use]
     pub fn into_vec(mut self) -> Vec<u8> {
         match &mut self.0 {
-            Kind::Short { len, words } => short(*len, words).to_vec(),
-            Kind::Long { bytes, home } => {
+            BodyBytes::Short { len, words } => short(*len, words).to_vec(),
+            BodyBytes::Long { bytes, home } => {
                 *home = None;
                 std::mem::take(bytes)
             }
@@ -52,13 +52,13 @@ impl Body {
     /// Creates a body from received bytes, in a buffer from [`BufferPool::lend`] or any other.
     pub(super) fn new(bytes: Vec<u8>, buffer_pool: &Arc<BufferPool>) -> Self {
         let home = (bytes.capacity() >= BODY_KEPT).then(|| Arc::clone(buffer_pool));
-        Self(Kind::Long { bytes, home })
+        Self(BodyBytes::Long { bytes, home })
     }
 
     /// The first so many of these bytes.
     #[inline]
     pub(super) fn short(len: usize, words: Words) -> Self {
-        Self(Kind::Short { len: len.min(BODY_SHORT) as u8, words })
+        Self(BodyBytes::Short { len: len.min(BODY_SHORT) as u8, words })
     }
 }
 
@@ -69,13 +69,13 @@ fn short(len: u8, words: &Words) -> &[u8] {
 
 impl Default for Body {
     fn default() -> Self {
-        Self(Kind::Short { len: 0, words: Words::default() })
+        Self(BodyBytes::Short { len: 0, words: Words::default() })
     }
 }
 
 impl From<Vec<u8>> for Body {
     fn from(bytes: Vec<u8>) -> Self {
-        Self(Kind::Long { bytes, home: None })
+        Self(BodyBytes::Long { bytes, home: None })
     }
 }
 
@@ -88,7 +88,7 @@ impl From<Body> for Vec<u8> {
 impl Drop for Body {
     #[inline]
     fn drop(&mut self) {
-        if let Kind::Long { bytes, home } = &mut self.0
+        if let BodyBytes::Long { bytes, home } = &mut self.0
             && let Some(home) = home.take()
         {
             home.keep(std::mem::take(bytes));
@@ -101,8 +101,8 @@ impl Deref for Body {
 
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Kind::Short { len, words } => short(*len, words),
-            Kind::Long { bytes, .. } => bytes,
+            BodyBytes::Short { len, words } => short(*len, words),
+            BodyBytes::Long { bytes, .. } => bytes,
         }
     }
 }
@@ -116,8 +116,8 @@ impl AsRef<[u8]> for Body {
 impl Clone for Body {
     fn clone(&self) -> Self {
         match &self.0 {
-            Kind::Short { len, words } => Self(Kind::Short { len: *len, words: *words }),
-            Kind::Long { bytes, .. } => bytes.clone().into(),
+            BodyBytes::Short { len, words } => Self(BodyBytes::Short { len: *len, words: *words }),
+            BodyBytes::Long { bytes, .. } => bytes.clone().into(),
         }
     }
 }
@@ -162,10 +162,10 @@ impl BufferPool {
     /// read is not kept either.
     pub fn rest(&self) {
         let mut kept = self.kept();
-        *kept = Kept { resting: true, ..Kept::default() };
+        *kept = IdleBuffers { resting: true, ..IdleBuffers::default() };
     }
 
-    fn kept(&self) -> Locked<MutexGuard<'_, Kept>> {
+    fn kept(&self) -> Locked<MutexGuard<'_, IdleBuffers>> {
         locked(|| self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -181,7 +181,7 @@ impl BufferPool {
     }
 }
 
-impl Kept {
+impl IdleBuffers {
     fn take(&mut self, len: usize) -> Option<Vec<u8>> {
         self.resting = false;
         let fits = |buffer: &Vec<u8>| (len..=len.saturating_mul(2)).contains(&buffer.capacity());

@@ -1,9 +1,9 @@
-//! Messages to our own rank: delivered without the network, in order, in the stage that posts
-//! replies.
+//! Loopback: messages to this node itself, delivered without the network, in order, in the stage
+//! that posts replies.
 //!
-//! The user's take of this node's credit, as any peer's do (MEM-8.1): else a program that sends to
-//! itself and does not read would fill its memory. What needs none passes those that wait for it,
-//! as in a ring (MEM-16.3).
+//! Users' messages take of this node's credit, as messages of any peer do (MEM-8.1). Otherwise a
+//! program that sends to itself and does not read would fill its memory. Messages that need no
+//! credit pass those that wait for credit, as in a ring (MEM-16.3).
 
 #[cfg(test)]
 mod tests;
@@ -22,11 +22,11 @@ use oikaze_protocol::wind::{
 };
 use std::collections::VecDeque;
 
-/// Bytes to ourselves that are moved at a time. What is longer, and has its place, goes piece by
-/// piece.
-const PIECE_TO_SELF: u64 = 64 << 10;
-/// Bytes to ourselves that are moved in one turn: peers wait for its end.
-pub(super) const LOOPBACK_PER_TURN: u64 = 4 << 20;
+/// Maximum number of loopback bytes that are moved at a time. A longer body that has its place goes
+/// piece by piece.
+const LOOPBACK_PIECE_BYTES: u64 = 64 << 10;
+/// Maximum number of loopback bytes that are moved in one turn, because peers wait for its end.
+pub(super) const LOOPBACK_BYTES_PER_TURN: u64 = 4 << 20;
 
 /// Messages of this node to itself that wait.
 pub(super) struct Loopback {
@@ -48,11 +48,11 @@ struct PlacedMessage {
     message: Message,
     /// Number of bytes already in place.
     at: u64,
-    /// Nobody wants it any more.
+    /// Is `true` if the message was cancelled.
     forgotten: bool,
 }
 
-/// Result of moving it in one turn.
+/// Result of moving a message in one turn.
 enum Moved {
     Part,
     All,
@@ -97,7 +97,7 @@ impl Loopback {
         Ok(())
     }
 
-    /// The next that may be delivered.
+    /// Takes the next message that may be delivered.
     fn next(&mut self) -> Option<Message> {
         while let Some(message) = self.queue.pop_front() {
             let passes = message.class == Class::Unordered && !message.credited;
@@ -113,13 +113,13 @@ impl Loopback {
         None
     }
 
-    /// The user has read so much.
+    /// Called when the user has read this number of messages, with this number of bytes.
     pub fn consumed(&mut self, messages: u64, bytes: u64) {
         self.give_back(messages.saturating_mul(CREDIT_OVERHEAD).saturating_add(bytes));
         self.look_at_held();
     }
 
-    /// Those that waited may go now, before what came after them.
+    /// Examines the held messages again, before the messages that came after them.
     fn look_at_held(&mut self) {
         self.held.append(&mut self.queue);
         std::mem::swap(&mut self.held, &mut self.queue);
@@ -135,7 +135,7 @@ impl Loopback {
         if let Some(under_way) = &mut self.under_way {
             under_way.forgotten |= forgotten(under_way.message.token);
         }
-        // There may be credit for what was behind.
+        // There may be credit for the messages behind.
         self.look_at_held();
     }
 }
@@ -162,7 +162,9 @@ impl Loopback {
         self.number += 1;
         let mut body = match message.body {
             Body::Rows(_) => return Some(self.place_first(number, message, now, ops, layers)),
-            Body::Segment(_) if len > PIECE_TO_SELF && places(message.class, &message.head) => {
+            Body::Segment(_)
+                if len > LOOPBACK_PIECE_BYTES && places(message.class, &message.head) =>
+            {
                 return Some(self.place_first(number, message, now, ops, layers));
             }
             Body::Segment(segment) => {
@@ -269,10 +271,11 @@ impl PlacedMessage {
             }
         }
         layers.memory.wait_for_pages(true);
-        let mut piece = vec![0; len.min(PIECE_TO_SELF) as usize];
-        let end = len.min(*at + LOOPBACK_PER_TURN);
+        let mut piece = vec![0; len.min(LOOPBACK_PIECE_BYTES) as usize];
+        let end = len.min(*at + LOOPBACK_BYTES_PER_TURN);
         while *at < end {
-            let Some(bytes) = piece.get_mut(..(end - *at).min(PIECE_TO_SELF) as usize) else {
+            let Some(bytes) = piece.get_mut(..(end - *at).min(LOOPBACK_PIECE_BYTES) as usize)
+            else {
                 return Ok(Moved::Gone);
             };
             if !read_part(body, *at, bytes, &layers.memory) {
@@ -288,7 +291,7 @@ impl PlacedMessage {
     }
 }
 
-/// Bytes of a body that lies in a region, from `at` on.
+/// Reads bytes of a body that lies in a region, from `at` on.
 fn read_part(body: &Body, at: u64, into: &mut [u8], memory: &RegionTable) -> bool {
     match body {
         Body::Segment(segment) => {

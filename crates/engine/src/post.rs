@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::layers::Layers;
-use crate::loopback::{LOOPBACK_PER_TURN, Loopback};
+use crate::loopback::{LOOPBACK_BYTES_PER_TURN, Loopback};
 use crate::ops::Ops;
 use crate::outcome::{failed, why_unreadable};
 use crate::peers::Peers;
@@ -83,7 +83,7 @@ impl<L: Link, P: Pages> Outbound<'_, L, P> {
         // Answers to this node ask for no further answers, so that each is visited once.
         let (mut answers, mut moved) = (None, 0);
         for _ in 0..REPLIES_PER_TURN {
-            if moved < LOOPBACK_PER_TURN
+            if moved < LOOPBACK_BYTES_PER_TURN
                 && let Some(bytes) = self.loopback.deliver(self.now, self.ops, self.layers)
             {
                 moved += bytes;

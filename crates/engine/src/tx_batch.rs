@@ -14,8 +14,8 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
 
-/// Datagrams handed to the link in one call.
-pub(crate) const BATCH: usize = 64;
+/// Maximum number of datagrams handed to the link in one call.
+pub(crate) const BATCH_DATAGRAMS: usize = 64;
 
 /// One datagram about to leave.
 struct TxSlot {
@@ -77,12 +77,12 @@ impl TxBatch {
 
     /// Returns `true` if no slot is left.
     pub fn is_full(&self) -> bool {
-        self.waiting.end >= BATCH
+        self.waiting.end >= BATCH_DATAGRAMS
     }
 
     /// Returns `true` if `count` slots are left.
     pub fn has_room(&self, count: usize) -> bool {
-        self.waiting.end + count <= BATCH
+        self.waiting.end + count <= BATCH_DATAGRAMS
     }
 
     /// Returns the buffer to which the next datagram's head is appended, or `None` if the batch is
@@ -125,7 +125,7 @@ impl TxBatch {
             self.seal(&payload, &seals.checksum);
         }
         if self.slots.is_empty() {
-            self.slots.resize_with(BATCH, TxSlot::default);
+            self.slots.resize_with(BATCH_DATAGRAMS, TxSlot::default);
         }
         let Some(slot) = self.slots.get_mut(self.waiting.end) else { return 0 };
         slot.to = *to;
@@ -165,7 +165,7 @@ impl TxBatch {
         }
         let waiting = self.slots.get_mut(self.waiting.clone()).unwrap_or_default();
         // Filled in place: `collect` would move the whole array, even if it holds little.
-        let mut batch = ArrayVec::<Outgoing<'_>, BATCH>::new();
+        let mut batch = ArrayVec::<Outgoing<'_>, BATCH_DATAGRAMS>::new();
         for TxSlot { to, lane, mode, head, end, payload, .. } in waiting.iter() {
             let (tag, head) = (self.bytes.get(head.end..*end), self.bytes.get(head.clone()));
             let (tag, head) = (tag.unwrap_or_default(), head.unwrap_or_default());

@@ -12,12 +12,12 @@ use std::sync::{Arc, OnceLock};
 pub struct ShmChannel {
     view: RingView,
     line: Arc<ControlSocket>,
-    ended: OnceLock<End>,
+    ended: OnceLock<ChannelEnd>,
 }
 
 /// How it ended, and what had been settled then.
 #[derive(Debug)]
-struct End {
+struct ChannelEnd {
     settled: u64,
     failure: Failure,
 }
@@ -62,7 +62,7 @@ impl ShmChannel {
     }
 
     pub(crate) fn end(&self, settled: u64, failure: Failure) {
-        let _ = self.ended.set(End { settled, failure });
+        let _ = self.ended.set(ChannelEnd { settled, failure });
     }
 }
 

@@ -1,6 +1,6 @@
 //! Messages that a node sends to itself.
 
-use super::LOOPBACK_PER_TURN;
+use super::LOOPBACK_BYTES_PER_TURN;
 use crate::tests::{Node, pair};
 use crate::{Completion, Failure, Request, Value, tracked};
 use oikaze_os::memory::{Region, Registered};
@@ -183,7 +183,7 @@ fn gets_of_a_file_that_is_truncated_end() {
 
 /// Makes a source that takes some turns to move, with bytes that identify their place.
 fn long(node: &mut Node) -> (Region, Registered, Vec<u8>) {
-    let len = 3 * LOOPBACK_PER_TURN as usize + 12_345;
+    let len = 3 * LOOPBACK_BYTES_PER_TURN as usize + 12_345;
     let (region, bytes) =
         (Region::zeroed(len).unwrap(), (0..len).map(|at| (at % 251) as u8).collect::<Vec<u8>>());
     region.write(0, &bytes).unwrap();
@@ -237,7 +237,7 @@ fn what_is_long_is_moved_turn_by_turn() {
         assert!(is_there(&other, &bytes[..bytes.len() / 5000 * 5000]), "{which}");
     }
     // The limit also holds for many shorter puts.
-    let each = LOOPBACK_PER_TURN / 8;
+    let each = LOOPBACK_BYTES_PER_TURN / 8;
     let body = || Body::Segment(Segment { len: each, ..here });
     let many: Vec<_> = (0..40)
         .map(|_| {

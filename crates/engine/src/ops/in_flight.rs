@@ -9,42 +9,42 @@ use oikaze_protocol::planted::{Bug, planted};
 use oikaze_protocol::wind::Token;
 use std::sync::Arc;
 
-struct Pending {
+struct PendingOperation {
     completion: Arc<Completion>,
-    /// To whom it goes, and in which of their epochs; [`NOBODY`]: to no single peer.
+    /// Peer of the operation, and the epoch of the peer; [`NOBODY`] for no single peer.
     peer: Rank,
     epoch: u32,
-    /// To a peer's memory: its end does not depend on when a program reads messages or calls a
-    /// collective.
+    /// Is `true` for access to a peer's memory. Its end does not depend on when a program reads
+    /// messages or calls a collective.
     is_one_sided: bool,
-    /// Bytes that were copied for it.
+    /// Number of bytes that were copied for the operation.
     copied: u64,
     /// Memory that must stay while the operation is in flight.
     keep: Keep,
 }
 
-/// Collectives, locks and pages concern no single peer.
+/// Peer of operations that concern no single peer: collectives, locks and pages.
 const NOBODY: Rank = Rank::MAX;
 
 /// All operations in flight, by token: a slab whose slots carry a generation, so that a late event
 /// finds nothing.
 #[derive(Default)]
 pub(crate) struct InFlight {
-    slots: Vec<(u32, Option<Pending>)>,
+    slots: Vec<(u32, Option<PendingOperation>)>,
     free: Vec<u32>,
     live: usize,
-    /// Those of them that are one-sided.
+    /// Number of one-sided operations.
     one_sided: usize,
-    /// Since [`InFlight::take_settled`] was asked last.
+    /// Number of operations settled since the last [`InFlight::take_settled`].
     settled: usize,
     /// Operations in flight to each peer.
     pub(crate) outstanding: Outstanding,
-    /// Bytes copied for operations in flight, by peer; grown as needed.
+    /// Number of bytes copied for operations in flight, by peer; grown as needed.
     copied: Vec<u64>,
 }
 
 impl InFlight {
-    /// Remember an operation, to this peer if it is to one; its token.
+    /// Adds an operation, to this peer if it is to one, and returns its token.
     pub fn insert(
         &mut self,
         completion: Arc<Completion>,
@@ -60,7 +60,7 @@ impl InFlight {
             self.copied.resize(self.copied.len().max(at + 1), 0);
             self.copied.get_mut(at).into_iter().for_each(|bytes| *bytes += copied);
         }
-        let pending = Some(Pending {
+        let pending = Some(PendingOperation {
             completion,
             peer: peer.unwrap_or(NOBODY),
             epoch,
@@ -85,7 +85,7 @@ impl InFlight {
         Token((u64::from(generation & 0x0fff_ffff) << 32) | u64::from(slot))
     }
 
-    /// Settle an operation and forget it; nothing if it is not pending.
+    /// Settles an operation and forgets it. Returns `false` if it is not pending.
     pub fn settle(&mut self, token: Token, outcome: Result<Value, Failure>) -> bool {
         let slot = token.0 as u32;
         let Some(entry) = self.slots.get_mut(slot as usize) else { return false };
@@ -110,33 +110,36 @@ impl InFlight {
         true
     }
 
-    /// Bytes copied for operations to this peer that have not ended.
+    /// Returns the number of bytes copied for operations to this peer that have not ended.
     #[must_use]
     pub fn copied(&self, peer: Rank) -> u64 {
         self.copied.get(peer as usize).copied().unwrap_or(0)
     }
 
-    /// Tokens of the operations whose completion is this one, or a part of it (for cancellation;
-    /// rare).
+    /// Returns the tokens of the operations whose completion is this one, or a part of it. Rare: only
+    /// for cancellation.
     pub fn tokens_of(&self, completion: &Arc<Completion>) -> impl Iterator<Item = Token> {
         self.tokens_where(|pending| pending.completion.is_of(completion))
     }
 
-    /// Those of the operations in flight that keep this. Rare, too.
+    /// Returns the operations in flight that keep `holder`. Rare, too.
     pub fn keeping(&self, holder: &Holder) -> impl Iterator<Item = Token> {
         self.tokens_where(|pending| {
             pending.keep.as_ref().is_some_and(|keep| Arc::ptr_eq(keep, holder))
         })
     }
 
-    fn tokens_where(&self, wanted: impl Fn(&Pending) -> bool) -> impl Iterator<Item = Token> {
+    fn tokens_where(
+        &self,
+        wanted: impl Fn(&PendingOperation) -> bool,
+    ) -> impl Iterator<Item = Token> {
         self.slots.iter().enumerate().filter_map(move |(slot, (generation, pending))| {
             let is_wanted = pending.as_ref().is_some_and(&wanted);
             is_wanted.then_some(Token((u64::from(generation & 0x0fff_ffff) << 32) | slot as u64))
         })
     }
 
-    /// Settle everything, at the end of a job.
+    /// Settles everything, at the end of a job.
     pub fn settle_all(&mut self, failure: &Failure) {
         for (generation, slot) in &mut self.slots {
             if let Some(pending) = slot.take() {
@@ -151,18 +154,18 @@ impl InFlight {
         self.free = (0..u32::try_from(self.slots.len()).unwrap_or(0)).collect();
     }
 
-    /// How many were settled since this was asked last: somebody may wait for them.
+    /// Returns the number of operations settled since the last call, so that their waiters are woken.
     pub fn take_settled(&mut self) -> usize {
         std::mem::take(&mut self.settled)
     }
 
-    /// Operations in flight.
+    /// Returns the number of operations in flight.
     #[must_use]
     pub fn len(&self) -> usize {
         self.live
     }
 
-    /// One-sided operations in flight, to any peer.
+    /// Returns the number of one-sided operations in flight, to any peer.
     #[must_use]
     pub fn one_sided(&self) -> usize {
         self.one_sided

@@ -10,13 +10,13 @@ use std::collections::VecDeque;
 
 /// A queue of ranks without duplicates. Marking and taking turns are O(1); nothing is allocated
 /// after the start.
-pub(crate) struct Active {
+pub(crate) struct PeerQueue {
     queue: VecDeque<Rank>,
     /// Is `true` for each rank in the queue.
     member: Vec<bool>,
 }
 
-impl Active {
+impl PeerQueue {
     /// Creates an empty queue for the ranks below `nodes`.
     pub fn new(nodes: u32) -> Self {
         Self { queue: VecDeque::with_capacity(nodes as usize), member: vec![false; nodes as usize] }
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn each_is_in_it_once_and_all_have_their_turn() {
-        let mut active = Active::new(5);
+        let mut active = PeerQueue::new(5);
         [3, 1, 3, 4, 1].into_iter().for_each(|rank| active.mark(rank));
         active.mark(99);
         assert_eq!((active.len(), active.contains(3), active.contains(0)), (3, true, false));

@@ -3,7 +3,7 @@
 pub(crate) mod active;
 pub(crate) mod deadlines;
 pub(crate) mod peer;
-use active::Active;
+use active::PeerQueue;
 use deadlines::Deadlines;
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
@@ -25,10 +25,10 @@ pub struct Peers {
     by_connection: HashMap<u64, Rank, BuildHasherDefault<IdHasher>>,
     /// The connection of the last datagram: the next one is likely to be for the same.
     last: (u64, Rank),
-    pub(crate) active: Active,
+    pub(crate) active: PeerQueue,
     /// Peers at rest that have bulk to send: it goes in its turn, and nobody needs to ask until
     /// then.
-    pub(crate) bulk: Active,
+    pub(crate) bulk: PeerQueue,
     deadlines: Deadlines,
     /// Peers that have not acknowledged all, or have not had all acknowledged.
     busy: usize,
@@ -48,8 +48,8 @@ impl Peers {
             slots: (0..nodes).map(|_| None).collect(),
             by_connection: HashMap::default(),
             last: (0, Rank::MAX),
-            active: Active::new(nodes),
-            bulk: Active::new(nodes),
+            active: PeerQueue::new(nodes),
+            bulk: PeerQueue::new(nodes),
             deadlines: Deadlines::new(nodes),
             busy: 0,
             visits: 0,

@@ -88,11 +88,11 @@ impl Swaps {
     /// its pages cannot do so any more (MEM-20.5).
     pub fn cut_off(&mut self, rank: Rank, local_peer: &mut LocalPeer) {
         /// Maximum number of polls. The socket of a peer that obeys the limits is empty before.
-        const POLLS: usize = 64;
+        const SOCKET_POLLS_MAX: usize = 64;
         self.wanted.retain(|wanted| wanted.rank != rank);
         // A dead one takes nothing any more: everything here stays.
         let lives = !local_peer.pair.line.process_has_ended();
-        let _ = lives && (0..POLLS).all(|_| hear(local_peer));
+        let _ = lives && (0..SOCKET_POLLS_MAX).all(|_| hear(local_peer));
         for asked in self.asked.extract_if(.., |asked| asked.rank == rank) {
             let answer =
                 asked.fitting(heard_offer(local_peer, true, asked.number).filter(|_| lives));

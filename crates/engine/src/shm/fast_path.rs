@@ -3,6 +3,9 @@
 
 use super::local_peers::ShmPeers;
 use crate::buffer_pool::BufferPool;
+use crate::client::completion::Completion;
+use crate::client::shm_channel::ShmChannel;
+use crate::failure::Failure;
 use crate::inbox::{Arrived, Inbox};
 use crate::ops::Ops;
 use oikaze_protocol::Rank;
@@ -121,5 +124,25 @@ impl ShmPeers {
                 inbox.arrived.extend(std::iter::once_with(|| Arrived { from, class, tag, body }));
             });
         }
+    }
+
+    /// Settles `completion` as the message that went by the fast path to this local peer and ends at
+    /// this position.
+    pub(crate) fn promise(
+        &mut self,
+        peer: Rank,
+        channel: &ShmChannel,
+        position: u64,
+        completion: Arc<Completion>,
+        inbox: &mut Inbox,
+    ) {
+        let settled = match self.rings.get_mut(peer) {
+            Some(local_peer) => local_peer.promise(position, completion),
+            None => {
+                completion.settle(channel.outcome(position).unwrap_or(Err(Failure::Left)));
+                true
+            }
+        };
+        inbox.add_settled(settled.into());
     }
 }

@@ -15,10 +15,10 @@ use oikaze_protocol::wind::{Admission, Class, Delivered, Handler, Head, Refusal}
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Numbers of messages that came through a ring: none that Wind gives.
-const NUMBERS: u64 = 1 << 63;
-/// Bodies from this length on may stay in the ring no longer than until the next record.
-const LONG: usize = 1024;
+/// Numbers of messages that came through a ring. Wind gives none of them.
+const RING_MESSAGE_NUMBERS: u64 = 1 << 63;
+/// Number of bytes from which a body is released in the ring before the next record is read.
+const LONG_BODY_BYTES: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Incoming {
@@ -63,8 +63,8 @@ struct UntoldRefusal {
     refusal: Refusal,
 }
 
-/// Questions and answers that are not processed yet; more are nonsense.
-const ASKED_MAX: usize = 4096;
+/// Maximum number of requests and answers that are not processed yet. More are nonsense.
+const REQUESTS_MAX: usize = 4096;
 
 // A short body is copied with whatever stands behind it in the same step: a copy of known length is
 // two instructions.
@@ -129,7 +129,7 @@ impl Incoming {
             if let Err(refusal) = outcome {
                 self.untold.push_back(UntoldRefusal { start, end, refusal });
             }
-            if heading.len > LONG {
+            if heading.len > LONG_BODY_BYTES {
                 self.settle(reader);
             }
             count += 1;
@@ -245,12 +245,16 @@ impl Incoming {
                 handler.withdrawn(from, arriving.number);
             }
             RecordKind::Goodbye => self.goodbye = true,
-            RecordKind::Ask if self.asked.len() < ASKED_MAX => self.asked.push_back(word(reader)),
-            RecordKind::Given if self.given.len() < ASKED_MAX => {
+            RecordKind::Ask if self.asked.len() < REQUESTS_MAX => {
+                self.asked.push_back(word(reader))
+            }
+            RecordKind::Given if self.given.len() < REQUESTS_MAX => {
                 self.given.push_back(MapAnswer { key: word(reader), is_there: heading.flag });
             }
-            RecordKind::Swap if self.swaps.len() < ASKED_MAX => self.swaps.push_back(word(reader)),
-            RecordKind::Swapped if self.swapped.len() < ASKED_MAX => {
+            RecordKind::Swap if self.swaps.len() < REQUESTS_MAX => {
+                self.swaps.push_back(word(reader))
+            }
+            RecordKind::Swapped if self.swapped.len() < REQUESTS_MAX => {
                 self.swapped.push_back((word(reader), heading.flag))
             }
             RecordKind::Skip
@@ -384,7 +388,7 @@ impl Incoming {
 
     fn next_number(&mut self) -> u64 {
         self.messages += 1;
-        NUMBERS | self.messages
+        RING_MESSAGE_NUMBERS | self.messages
     }
 
     pub fn consumed(&mut self, messages: u64, bytes: u64, reader: &Reader) {

@@ -10,15 +10,12 @@ use super::map::{Maps, hand_over};
 use super::outgoing::Settled;
 use super::rings::Rings;
 use super::socket::hear;
-use crate::client::completion::{Completion, Value};
-use crate::client::shm_channel::{Ahead, ShmChannel, ShmChannels};
-use crate::client::submission::Swap;
+use crate::client::shm_channel::{Ahead, ShmChannels};
 use crate::failure::Failure;
 use crate::inbox::Inbox;
 use crate::layers::Layers;
 use crate::ops::Ops;
 use crate::outcome::{acknowledged, refused, unreadable};
-use oikaze_os::memory::{Region, RegionTable};
 use oikaze_os::shm::{Pair, Watch};
 use oikaze_os::sync::make_fences;
 use oikaze_protocol::Rank;
@@ -53,7 +50,7 @@ pub struct ShmPeers {
     /// something to be heard.
     dozed: bool,
     /// Regions of local peers that are mapped, or asked for.
-    maps: Maps,
+    pub(super) maps: Maps,
     /// Pages that are to be exchanged with pages of local peers.
     pub(super) swaps: Swaps,
     /// Local peers that have ended, for the connections and the layers above to learn of.
@@ -61,7 +58,7 @@ pub struct ShmPeers {
     /// Is `true` if the next turn has something to do for a local peer.
     due: bool,
     /// Time without a sign of life after which a peer counts as dead.
-    failure_time: Duration,
+    pub(super) failure_time: Duration,
 }
 
 /// Local peer that has ended.
@@ -295,7 +292,7 @@ impl ShmPeers {
 
     /// Called when the process of a local peer has ended, or the local peer cannot be trusted any
     /// more: nothing waits for it any longer (MEM-16.7). [`ShmPeers::take_ended`] follows.
-    fn end(&mut self, rank: Rank, death: Death, ops: &mut Ops, inbox: &mut Inbox) {
+    pub(super) fn end(&mut self, rank: Rank, death: Death, ops: &mut Ops, inbox: &mut Inbox) {
         let unsettled = self.detach(rank, death, ops, inbox);
         self.ended.push(EndedPeer { rank, death, unsettled });
         self.due = true;
@@ -373,118 +370,8 @@ impl ShmPeers {
         asked
     }
 
-    fn serve_swaps(&mut self, memory: &RegionTable, now: Time, ops: &mut Ops, inbox: &mut Inbox) {
-        self.swaps.admit_wanted(&mut self.rings, memory, now);
-        if !self.swaps.are_wanted() {
-            return;
-        }
-        for wanted in self.swaps.take_wanted() {
-            if self.rings.is_reached(wanted.region()) {
-                if now - wanted.since <= self.leave_time(wanted.region()) {
-                    self.swaps.postpone(wanted);
-                    continue;
-                }
-                self.end_inside(wanted.region(), ops, inbox);
-            }
-            self.swaps.exchange(wanted, &mut self.rings, memory);
-        }
-    }
-
-    /// Takes a region that an exchange has torn: no peer may reach it any more (MEM-20.3).
-    pub(crate) fn take_torn(&mut self) -> Option<Region> {
-        self.swaps.take_torn()
-    }
-
-    /// Asks a local peer to exchange pages.
-    pub(crate) fn ask_to_swap(
-        &mut self,
-        swap: Swap,
-        completion: Arc<Completion>,
-        memory: &RegionTable,
-        inbox: &mut Inbox,
-    ) {
-        inbox.add_settled(self.swaps.ask(swap, completion, memory, &mut self.rings).into());
-    }
-
-    /// Asks a local peer for the memory of a region.
-    pub(crate) fn ask_for_memory(
-        &mut self,
-        at: Rank,
-        key: u64,
-        completion: Arc<Completion>,
-        inbox: &mut Inbox,
-    ) {
-        inbox.add_settled(self.maps.ask(at, key, completion, &mut self.rings).into());
-    }
-
-    /// Settles `completion` as the message that went by the fast path to this local peer and ends
-    /// at this position.
-    pub(crate) fn promise(
-        &mut self,
-        peer: Rank,
-        channel: &ShmChannel,
-        position: u64,
-        completion: Arc<Completion>,
-        inbox: &mut Inbox,
-    ) {
-        let settled = match self.rings.get_mut(peer) {
-            Some(local_peer) => local_peer.promise(position, completion),
-            None => {
-                let outcome: Result<Value, Failure> =
-                    channel.outcome(position).unwrap_or(Err(Failure::Left));
-                completion.settle(outcome);
-                true
-            }
-        };
-        inbox.add_settled(settled.into());
-    }
-
-    /// Takes back a region, under this number, from all local peers. Peers inside are for the
-    /// caller to wait for (MEM-18.3).
-    pub(crate) fn take_back(&self, slot: u32) {
-        self.rings.take_back(|grants| grants.take_back(slot));
-    }
-
-    /// Closes a region to local peers: it is not handed over any more, and peers that have mapped
-    /// it are let in no more. Peers inside are to be waited for ([`ShmPeers::is_reached`]).
-    pub fn keep_out(&self, region: &Region) {
-        self.rings.keep_out(region);
-    }
-
-    /// Returns `true` if a local peer is in the middle of an access to this memory and is let in no
-    /// more. The memory may have any number, also one that means nothing any more.
-    #[must_use]
-    pub fn is_reached(&self, region: &Region) -> bool {
-        self.rings.is_reached(region)
-    }
-
-    /// Returns the time for which peers that [`ShmPeers::is_reached`] means are waited for: no copy
-    /// takes longer (MEM-18.6).
-    #[must_use]
-    pub fn leave_time(&self, region: &Region) -> Duration {
-        /// Maximum number of nanoseconds for a byte: ten times as many as the slowest memory needs.
-        const NANOSECONDS_PER_BYTE: u64 = 10;
-        let copy = (region.len() as u64).saturating_mul(NANOSECONDS_PER_BYTE);
-        self.failure_time + Duration::from_nanos(copy)
-    }
-
-    /// Gives up the peers that [`ShmPeers::is_reached`] means.
-    pub(crate) fn end_inside(&mut self, region: &Region, ops: &mut Ops, inbox: &mut Inbox) {
-        for rank in self.rings.ranks.clone() {
-            let is_inside = |local_peer: &LocalPeer| local_peer.pair.grants.is_inside(region);
-            if self.rings.get(rank).is_some_and(is_inside) {
-                self.end(rank, Death::Stuck, ops, inbox);
-            }
-        }
-    }
-
-    /// Returns a peer that was given up in the middle of an access to this memory (MEM-18.6).
-    pub fn wedged_inside(&mut self, region: &Region) -> Option<Rank> {
-        self.rings.wedged_inside(region)
-    }
-
-    /// Returns `true` if every local peer has taken all that was put into its ring, and been told
-    /// of the outcome of all that it put into this node's ring.
+    /// Returns `true` if every local peer has taken all that was put into its ring, and been told of
+    /// the outcome of all that it put into this node's ring.
     pub(crate) fn are_settled(&self) -> bool {
         self.rings.iter().all(LocalPeer::is_idle)
     }

@@ -9,6 +9,7 @@ mod incoming;
 mod local_peer;
 pub(crate) mod local_peers;
 mod map;
+mod memory;
 mod outgoing;
 mod record;
 mod rings;

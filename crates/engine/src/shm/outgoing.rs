@@ -6,7 +6,7 @@
 //! WIND-2.3 allows.
 
 use super::credit::Credit;
-use super::record::{self, Put, put_user};
+use super::record::{self, PutOutcome, put_user};
 use crate::ops::backoff::RetryTimer;
 use oikaze_os::memory::RegionTable;
 use oikaze_os::shm::{Part, Writer};
@@ -29,8 +29,8 @@ pub(crate) enum Settled {
     },
 }
 
-/// Messages that went by the fast path and are waited for as one.
-const TOGETHER: u32 = 1 << 16;
+/// Maximum number of fast-path messages that are settled together.
+const FAST_GROUP_MESSAGES_MAX: u32 = 1 << 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
@@ -122,12 +122,12 @@ impl Outgoing {
         self.posted += 1;
         if self.waiting() == 0 && self.credit.is_there(Credit::charge_of(&message), writer) {
             match self.begin(&message, memory, writer) {
-                Put::Full | Put::Absent => {}
-                Put::Done(_) => {
+                PutOutcome::Full | PutOutcome::Absent => {}
+                PutOutcome::Done(_) => {
                     self.pump(memory, writer, now);
                     return Ok(());
                 }
-                Put::Gone => {
+                PutOutcome::Gone => {
                     self.lost.push_back(message.token);
                     return Ok(());
                 }
@@ -139,7 +139,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Put a user's message into the ring, if nothing waits and there is room and credit for all of
+    /// PutOutcome a user's message into the ring, if nothing waits and there is room and credit for all of
     /// it in one record: the position behind it, which its sender keeps;
     /// [`Outgoing::sent_fast`] follows.
     #[inline]
@@ -174,7 +174,7 @@ impl Outgoing {
         if let Some(Unsettled { end, what: UnsettledKind::FastPath { count, epoch: same } }) =
             self.unsettled.back_mut()
             && *same == epoch
-            && *count < TOGETHER
+            && *count < FAST_GROUP_MESSAGES_MAX
         {
             (*end, *count) = (position, *count + 1);
             return;
@@ -206,7 +206,7 @@ impl Outgoing {
         self.waiting() == 0 && self.unsettled.is_empty()
     }
 
-    /// Put in what waits: the message under way, then the others in the order in which they were
+    /// PutOutcome in what waits: the message under way, then the others in the order in which they were
     /// posted, but for those without credit. Was anything put in?
     pub fn pump(&mut self, memory: &RegionTable, writer: &mut Writer, now: Time) -> bool {
         let mut any = false;
@@ -218,7 +218,7 @@ impl Outgoing {
             any = true;
         }
         match self.pump_messages(memory, writer, &mut any) {
-            Some(Put::Absent) if self.rest.begin(now) => {}
+            Some(PutOutcome::Absent) if self.rest.begin(now) => {}
             // There is no time limit for a source: its pages come, or its region breaks.
             _ => self.rest.end(),
         }
@@ -231,16 +231,16 @@ impl Outgoing {
         memory: &RegionTable,
         writer: &mut Writer,
         any: &mut bool,
-    ) -> Option<Put> {
+    ) -> Option<PutOutcome> {
         loop {
             if let Some(stopped) = self.go_on(memory, writer, any) {
                 return Some(stopped);
             }
             let WaitingMessage { message, number } = self.next(writer)?;
             match self.begin(&message, memory, writer) {
-                Put::Done(_) => *any = true,
-                Put::Gone => self.lost.push_back(message.token),
-                stopped @ (Put::Full | Put::Absent) => {
+                PutOutcome::Done(_) => *any = true,
+                PutOutcome::Gone => self.lost.push_back(message.token),
+                stopped @ (PutOutcome::Full | PutOutcome::Absent) => {
                     let passes = message.class == Class::Unordered && !message.credited;
                     let queue = if passes { &mut self.passing } else { &mut self.lined };
                     queue.push_front(WaitingMessage { message, number });
@@ -289,7 +289,12 @@ impl Outgoing {
     }
 
     #[inline]
-    fn begin(&mut self, message: &Message, memory: &RegionTable, writer: &mut Writer) -> Put {
+    fn begin(
+        &mut self,
+        message: &Message,
+        memory: &RegionTable,
+        writer: &mut Writer,
+    ) -> PutOutcome {
         let len = message.body.len();
         let charge = Credit::charge_of(message);
         let (class, token) = (message.class, message.token);
@@ -302,7 +307,7 @@ impl Outgoing {
         };
         let put = if len > RECORD_BODY as u64 {
             let parts = [Part::Bytes(&len.to_le_bytes()), Part::Bytes(&message.head)];
-            Put::of(writer.put(Heading { kind: RecordKind::Begin, ..heading }, &parts))
+            PutOutcome::of(writer.put(Heading { kind: RecordKind::Begin, ..heading }, &parts))
         } else {
             let whole = 0..usize::try_from(len).unwrap_or(usize::MAX);
             record::put(
@@ -315,7 +320,7 @@ impl Outgoing {
                 writer,
             )
         };
-        let Put::Done(end) = put else { return put };
+        let PutOutcome::Done(end) = put else { return put };
         self.credit.take(charge);
         if len > RECORD_BODY as u64 {
             self.under_way =
@@ -324,18 +329,23 @@ impl Outgoing {
             self.unsettled
                 .push_back(Unsettled { end, what: UnsettledKind::Message { token, charge } });
         }
-        Put::Done(end)
+        PutOutcome::Done(end)
     }
 
-    /// Put in as much of the message under way as there is room for; what stopped it, if it is
+    /// PutOutcome in as much of the message under way as there is room for; what stopped it, if it is
     /// under way still.
-    fn go_on(&mut self, memory: &RegionTable, writer: &mut Writer, any: &mut bool) -> Option<Put> {
+    fn go_on(
+        &mut self,
+        memory: &RegionTable,
+        writer: &mut Writer,
+        any: &mut bool,
+    ) -> Option<PutOutcome> {
         while let Some(under_way) = &mut self.under_way {
             let left = usize::try_from(under_way.len - under_way.at).unwrap_or(usize::MAX);
             let (from, len) =
                 (usize::try_from(under_way.at).unwrap_or(usize::MAX), left.min(RECORD_BODY));
             let put = match &under_way.body {
-                None => Put::of(writer.put(Heading::plain(RecordKind::Withdrawn, 0), &[])),
+                None => PutOutcome::of(writer.put(Heading::plain(RecordKind::Withdrawn, 0), &[])),
                 Some(body) => {
                     let piece = Heading::plain(RecordKind::Piece, 0);
                     record::put(
@@ -350,9 +360,9 @@ impl Outgoing {
                 }
             };
             let end = match put {
-                Put::Done(end) => end,
-                Put::Full | Put::Absent => return Some(put),
-                Put::Gone => {
+                PutOutcome::Done(end) => end,
+                PutOutcome::Full | PutOutcome::Absent => return Some(put),
+                PutOutcome::Gone => {
                     self.lost.push_back(under_way.give_up());
                     continue;
                 }

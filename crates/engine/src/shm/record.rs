@@ -8,28 +8,28 @@ use oikaze_protocol::wind::{Body, Class, Rows, Segment};
 use std::ops::Range;
 
 /// Result of an attempt to put a record into the ring.
-pub(super) enum Put {
-    /// It ends at this position.
+pub(super) enum PutOutcome {
+    /// The record ends at this position.
     Done(u64),
     Full,
-    /// Its source is being fetched (MEM-1.12): it waits, as for room.
+    /// The source is being fetched (MEM-1.12). The record waits, as for room.
     Absent,
-    /// Its source is gone.
+    /// The source is gone.
     Gone,
 }
 
-impl Put {
-    pub fn of(put: Result<u64, Full>) -> Put {
-        put.map_or(Put::Full, Put::Done)
+impl PutOutcome {
+    pub fn of(put: Result<u64, Full>) -> PutOutcome {
+        put.map_or(PutOutcome::Full, PutOutcome::Done)
     }
 
     /// The source could not be read.
-    fn without(absent: bool) -> Put {
-        if absent { Put::Absent } else { Put::Gone }
+    fn without(absent: bool) -> PutOutcome {
+        if absent { PutOutcome::Absent } else { PutOutcome::Gone }
     }
 }
 
-/// Put in `front`, and this part of the body.
+/// PutOutcome in `front`, and this part of the body.
 #[inline]
 pub(super) fn put(
     heading: Heading,
@@ -39,21 +39,21 @@ pub(super) fn put(
     memory: &RegionTable,
     scratch: &mut Vec<u8>,
     writer: &mut Writer,
-) -> Put {
+) -> PutOutcome {
     let front = Part::Bytes(front);
-    Put::of(match body {
+    PutOutcome::of(match body {
         Body::Segment(segment) => {
             // What goes now must be there, not all of it: that may be longer than memory.
             let (offset, len) =
                 (segment.offset.saturating_add(part.start as u64), part.len() as u64);
             let Some(gather) = memory.gather(&Segment { offset, len, ..*segment }) else {
-                return Put::without(memory.is_absent(segment.region, offset, len));
+                return PutOutcome::without(memory.is_absent(segment.region, offset, len));
             };
             writer.put(heading, &[front, Part::Region(&gather, 0, part.len())])
         }
         Body::Rows(rows) => match packed(scratch, rows, part, memory) {
             Some(bytes) => writer.put(heading, &[front, Part::Bytes(bytes)]),
-            None => return Put::without(are_absent(rows, memory)),
+            None => return PutOutcome::without(are_absent(rows, memory)),
         },
         Body::Empty | Body::Short(_) | Body::Inline(_) => {
             writer.put(heading, &[front, Part::Bytes(body.bytes().get(part).unwrap_or_default())])

@@ -223,13 +223,13 @@ fn a_source_that_nobody_wants_any_more_holds_up_nobody() {
 /// source may be longer than memory.
 #[test]
 fn of_a_long_source_only_what_is_put_in_need_be_there() {
-    const LONG: usize = 2 * RING_BYTES;
+    const LONG_BODY_BYTES: usize = 2 * RING_BYTES;
     let mut two = Two::new();
-    let (_, there) = region(&mut two.b, LONG);
-    let (source, disk) = Region::staged(LONG).unwrap();
-    source.fill(0, LONG as u64, 5).unwrap();
+    let (_, there) = region(&mut two.b, LONG_BODY_BYTES);
+    let (source, disk) = Region::staged(LONG_BODY_BYTES).unwrap();
+    source.fill(0, LONG_BODY_BYTES as u64, 5).unwrap();
     let slot = two.a.engine.memory().insert_local(source).unwrap();
-    let body = Body::Segment(Segment { region: slot, offset: 0, len: LONG as u64 });
+    let body = Body::Segment(Segment { region: slot, offset: 0, len: LONG_BODY_BYTES as u64 });
     let asked = two.a.ask(Request::Put { to: 1, key: there.key, offset: 0, body, signal: None });
     let now = two.now;
     two.a.turn(now);

@@ -1,0 +1,118 @@
+//! Node of the tests: an engine, and what its threads ask for.
+
+use super::*;
+
+pub(crate) struct Node {
+    pub(crate) engine: Engine<Wire, PageSet>,
+    submissions: Arc<SegQueue<Submission>>,
+}
+
+impl Node {
+    pub(crate) fn new(me: Rank, nodes: u32, link: Wire) -> Self {
+        Self::with_local_peers(me, nodes, link, Vec::new())
+    }
+
+    pub(crate) fn with_local_peers(
+        me: Rank,
+        nodes: u32,
+        link: Wire,
+        local_peers: Vec<(Rank, Pair)>,
+    ) -> Self {
+        let submissions = Arc::new(SegQueue::new());
+        let setup = Setup {
+            me,
+            nodes,
+            incarnation: 1,
+            addresses: vec![vec![address(0)]; nodes as usize],
+            datagram_max: Vec::new(),
+            connections: (0..nodes).map(|rank| u64::from(100 + 10 * me + rank)).collect(),
+            settings: Settings { datagram_max: DATAGRAM_ETHERNET, ..Settings::default() },
+            secret: Secret::from_bytes([7; 32]),
+            local_peers,
+        };
+        let mut engine =
+            Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0)).unwrap();
+        engine.connect(Time(0));
+        Self { engine, submissions }
+    }
+
+    pub(crate) fn ask(&self, request: Request) -> Arc<Completion> {
+        let (submission, completion) = tracked(request, None);
+        self.submissions.push(submission);
+        completion
+    }
+
+    /// Ask for what nobody waits for.
+    pub(crate) fn tell(&self, request: Request) {
+        self.submissions.push(Submission { request, completion: None, keep: None });
+    }
+
+    /// Cancels an operation at once.
+    pub(crate) fn cancel(&mut self, completion: &Arc<Completion>) {
+        let (mut out, egress, inbox) = self.engine.stages();
+        crate::regions::cancel(completion, &mut out, egress, inbox);
+    }
+
+    /// Polls the local peers, and does nothing else of a turn.
+    pub(crate) fn poll_local_peers(&mut self, now: Time) {
+        let Engine { shm, layers, ops, inbox, .. } = &mut self.engine;
+        shm.poll(now, layers, ops, inbox);
+    }
+
+    /// Shares no memory with this peer any more.
+    pub(crate) fn detach_local_peer(&mut self, rank: Rank, death: Death) {
+        let Engine { shm, ops, inbox, .. } = &mut self.engine;
+        shm.detach(rank, death, ops, inbox);
+    }
+
+    /// Withdraws all rights of peers to a torn region.
+    pub(crate) fn shut(&mut self, region: &Region) {
+        let (mut out, egress, inbox) = self.engine.stages();
+        crate::regions::shut(region, &mut out, egress, inbox);
+    }
+
+    /// Turn until there is nothing to do at once.
+    pub(crate) fn turn(&mut self, now: Time) {
+        while self.engine.turn(now).more {}
+    }
+}
+
+/// Two nodes that are connected, and the time.
+pub(crate) fn pair() -> (Node, Node, Time) {
+    let (one, other) = (Queue::default(), Queue::default());
+    let wire = |to: &Queue, from: &Queue| Wire {
+        to: Arc::clone(to),
+        from: Arc::clone(from),
+        ..Wire::default()
+    };
+    let (mut a, mut b) = (Node::new(0, 2, wire(&one, &other)), Node::new(1, 2, wire(&other, &one)));
+    let mut now = Time(0);
+    while !(a.engine.peers().is_connected(1) && b.engine.peers().is_connected(0)) {
+        now = step(now);
+        a.turn(now);
+        b.turn(now);
+    }
+    (a, b, now)
+}
+
+pub(crate) fn step(now: Time) -> Time {
+    now + Duration::from_micros(100)
+}
+
+/// Turns of both, until `until` says so at the end of one of `b`'s.
+pub(crate) fn run(
+    a: &mut Node,
+    b: &mut Node,
+    now: &mut Time,
+    mut until: impl FnMut(&mut Node) -> bool,
+) {
+    for _ in 0..50_000 {
+        *now = step(*now);
+        a.engine.turn(*now);
+        b.engine.turn(*now);
+        if until(b) {
+            return;
+        }
+    }
+    panic!("it never ended");
+}
