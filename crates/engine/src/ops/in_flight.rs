@@ -116,8 +116,8 @@ impl InFlight {
         self.copied.get(peer as usize).copied().unwrap_or(0)
     }
 
-    /// Returns the tokens of the operations whose completion is this one, or a part of it. Rare: only
-    /// for cancellation.
+    /// Returns the tokens of the operations whose completion is this one, or a part of it. Rare:
+    /// only for cancellation.
     pub fn tokens_of(&self, completion: &Arc<Completion>) -> impl Iterator<Item = Token> {
         self.tokens_where(|pending| pending.completion.is_of(completion))
     }
@@ -154,7 +154,8 @@ impl InFlight {
         self.free = (0..u32::try_from(self.slots.len()).unwrap_or(0)).collect();
     }
 
-    /// Returns the number of operations settled since the last call, so that their waiters are woken.
+    /// Returns the number of operations settled since the last call, so that their waiters are
+    /// woken.
     pub fn take_settled(&mut self) -> usize {
         std::mem::take(&mut self.settled)
     }

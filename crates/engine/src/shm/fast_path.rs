@@ -126,8 +126,8 @@ impl ShmPeers {
         }
     }
 
-    /// Settles `completion` as the message that went by the fast path to this local peer and ends at
-    /// this position.
+    /// Settles `completion` as the message that went by the fast path to this local peer and ends
+    /// at this position.
     pub(crate) fn promise(
         &mut self,
         peer: Rank,

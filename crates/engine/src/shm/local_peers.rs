@@ -370,8 +370,8 @@ impl ShmPeers {
         asked
     }
 
-    /// Returns `true` if every local peer has taken all that was put into its ring, and been told of
-    /// the outcome of all that it put into this node's ring.
+    /// Returns `true` if every local peer has taken all that was put into its ring, and been told
+    /// of the outcome of all that it put into this node's ring.
     pub(crate) fn are_settled(&self) -> bool {
         self.rings.iter().all(LocalPeer::is_idle)
     }

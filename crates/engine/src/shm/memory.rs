@@ -72,8 +72,8 @@ impl ShmPeers {
         self.rings.take_back(|grants| grants.take_back(slot));
     }
 
-    /// Closes a region to local peers: it is not handed over any more, and peers that have mapped it
-    /// are let in no more. Peers inside are to be waited for ([`ShmPeers::is_reached`]).
+    /// Closes a region to local peers: it is not handed over any more, and peers that have mapped
+    /// it are let in no more. Peers inside are to be waited for ([`ShmPeers::is_reached`]).
     pub fn keep_out(&self, region: &Region) {
         self.rings.keep_out(region);
     }

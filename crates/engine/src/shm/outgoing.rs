@@ -139,8 +139,8 @@ impl Outgoing {
         Ok(())
     }
 
-    /// PutOutcome a user's message into the ring, if nothing waits and there is room and credit for all of
-    /// it in one record: the position behind it, which its sender keeps;
+    /// PutOutcome a user's message into the ring, if nothing waits and there is room and credit for
+    /// all of it in one record: the position behind it, which its sender keeps;
     /// [`Outgoing::sent_fast`] follows.
     #[inline]
     pub fn put_fast(
@@ -206,8 +206,8 @@ impl Outgoing {
         self.waiting() == 0 && self.unsettled.is_empty()
     }
 
-    /// PutOutcome in what waits: the message under way, then the others in the order in which they were
-    /// posted, but for those without credit. Was anything put in?
+    /// PutOutcome in what waits: the message under way, then the others in the order in which they
+    /// were posted, but for those without credit. Was anything put in?
     pub fn pump(&mut self, memory: &RegionTable, writer: &mut Writer, now: Time) -> bool {
         let mut any = false;
         while let Some((heading, key)) = self.told.front() {
@@ -332,8 +332,8 @@ impl Outgoing {
         PutOutcome::Done(end)
     }
 
-    /// PutOutcome in as much of the message under way as there is room for; what stopped it, if it is
-    /// under way still.
+    /// PutOutcome in as much of the message under way as there is room for; what stopped it, if it
+    /// is under way still.
     fn go_on(
         &mut self,
         memory: &RegionTable,
