@@ -9,8 +9,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A message's body: bytes. Long ones give their memory back when they are dropped, for messages to
-/// come; short ones have none of their own.
+/// Bytes of a message. A long body gives its memory back when it is dropped, for later messages. A
+/// short body has no memory of its own.
 pub struct Body(BodyBytes);
 
 enum BodyBytes {
@@ -22,16 +22,16 @@ enum BodyBytes {
 /// they were not written they would have to be written first, behind all that was stored before.
 pub(super) type Words = [[u8; 8]; BODY_SHORT / 8];
 
-/// Buffers that no message has at present, of which the latest were used last.
+/// Pool of buffers that no message has at present. The last buffer was used last.
 #[derive(Debug, Default)]
 pub(super) struct BufferPool(Mutex<IdleBuffers>);
 
 #[derive(Debug, Default)]
 struct IdleBuffers {
     buffers: VecDeque<Vec<u8>>,
-    /// Their capacities together.
+    /// Sum of the capacities of all buffers.
     bytes: usize,
-    /// Nothing is kept until a buffer is wanted again.
+    /// Is `true` if no buffer is kept until one is wanted again.
     resting: bool,
 }
 
@@ -55,14 +55,14 @@ impl Body {
         Self(BodyBytes::Long { bytes, home })
     }
 
-    /// The first so many of these bytes.
+    /// Creates a body of the first `len` of these bytes.
     #[inline]
     pub(super) fn short(len: usize, words: Words) -> Self {
         Self(BodyBytes::Short { len: len.min(BODY_SHORT) as u8, words })
     }
 }
 
-/// The first so many of these bytes.
+/// Returns the first `len` of these bytes.
 fn short(len: u8, words: &Words) -> &[u8] {
     words.as_flattened().get(..len.into()).unwrap_or_default()
 }
@@ -137,16 +137,16 @@ impl fmt::Debug for Body {
 }
 
 impl BufferPool {
-    /// An empty buffer with room for so many bytes: one that was used before, if there is one that
-    /// is not much longer.
+    /// Returns an empty buffer with room for `len` bytes: one that was used before, if the pool has
+    /// one that is not much longer.
     pub fn lend(&self, len: usize) -> Vec<u8> {
         let used = if len < BODY_KEPT { None } else { self.kept().take(len) };
         used.unwrap_or_else(|| Vec::with_capacity(len))
     }
 
-    /// As [`BufferPool::lend`]; `None` if there is not so much memory. For more than one peer's
-    /// usual credit the machine and the control group are asked first: under overcommit an
-    /// allocation succeeds, and its first use kills.
+    /// Returns a buffer as [`BufferPool::lend`] does, or `None` if there is too little memory. For
+    /// more than one peer's usual credit the machine and the control group are asked first, because
+    /// under overcommit an allocation succeeds, and its first use kills the process.
     pub fn try_lend(&self, len: usize) -> Option<Vec<u8>> {
         let used = if len < BODY_KEPT { None } else { self.kept().take(len) };
         used.or_else(|| {
@@ -158,8 +158,8 @@ impl BufferPool {
         })
     }
 
-    /// Long messages have ceased to come: the memory goes back to the system, and what is still
-    /// read is not kept either.
+    /// Called when no long message has come for a while. The memory goes back to the system, and
+    /// buffers that are still in use are not kept either.
     pub fn rest(&self) {
         let mut kept = self.kept();
         *kept = IdleBuffers { resting: true, ..IdleBuffers::default() };
@@ -191,7 +191,8 @@ impl IdleBuffers {
         Some(buffer)
     }
 
-    /// Those for which there is no room any more: the ones that were of no use for longest.
+    /// Adds a buffer. Returns the buffers for which there is no room any more: those that were
+    /// unused for longest.
     fn put(&mut self, buffer: Vec<u8>) -> Vec<Vec<u8>> {
         if self.resting {
             return vec![buffer];

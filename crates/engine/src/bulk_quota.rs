@@ -7,16 +7,16 @@ use oikaze_protocol::limits::{
 use oikaze_protocol::time::Time;
 use std::time::Duration;
 
-/// Knowledge about small messages.
+/// Quota of bulk for each turn, from the recent small messages.
 #[derive(Default)]
 pub(crate) struct BulkQuota {
-    /// When one was delivered last.
+    /// Time at which a small message was delivered last.
     latest: Time,
-    /// One was since bulk was asked for.
+    /// Is `true` if one was delivered since a turn last asked for its share.
     came: bool,
-    /// The last turn left bulk to the next one.
+    /// Is `true` if the last turn left bulk to the next one.
     waited: bool,
-    /// When the last turn asked, and the bulk that it has sent since.
+    /// Time at which the last turn asked, and the number of bulk bytes that it has sent since.
     turn: (Time, usize),
     pace: Pace,
 }
@@ -34,7 +34,7 @@ struct Pace {
 impl Pace {
     fn learn(&mut self, bytes: usize, took: Duration) {
         self.took += self.took / 16 + Duration::from_nanos(1);
-        // Is that less a byte?
+        // Compares the times per byte.
         if self.bytes == 0
             || took.as_nanos() * self.bytes as u128 <= self.took.as_nanos() * bytes as u128
         {
@@ -42,7 +42,7 @@ impl Pace {
         }
     }
 
-    /// The bytes that a turn sends within `time`.
+    /// Returns the number of bytes that a turn sends within `time`.
     fn within(&self, time: Duration) -> usize {
         usize::try_from(self.bytes as u128 * time.as_nanos() / self.took.as_nanos().max(1))
             .unwrap_or(usize::MAX)
@@ -50,16 +50,18 @@ impl Pace {
 }
 
 impl BulkQuota {
-    /// A small message was delivered.
+    /// Called when a small message was delivered.
     pub fn small_came(&mut self, now: Time) {
         (self.latest, self.came) = (now, true);
     }
 
-    /// Bytes of bulk that this turn may send. None after it has brought something small, for which
-    /// somebody may wait; but not twice in a row.
+    /// Returns the number of bulk bytes that this turn may send. A turn that has delivered a small
+    /// message sends none, because a thread may wait for that message. No two turns in a row send
+    /// none.
     pub fn bulk_share(&mut self, now: Time) -> usize {
         let (before, sent) = std::mem::replace(&mut self.turn, (now, 0));
-        // Who found the engine taken enters with a clock read before: that seems to take no time.
+        // A thread that found the engine taken enters with an earlier time, so that the turn before
+        // seems to have taken no time.
         if sent > 0 && now > before {
             self.pace.learn(sent, now - before);
         }
@@ -73,7 +75,7 @@ impl BulkQuota {
         }
     }
 
-    /// This turn has sent so many bytes of bulk.
+    /// Called when this turn has sent this number of bulk bytes.
     pub fn bulk_went(&mut self, bytes: usize) {
         self.turn.1 += bytes;
     }

@@ -66,24 +66,24 @@ pub trait Sink: Send + Sync + fmt::Debug {
 }
 
 impl Completion {
-    /// A new one, pending.
+    /// Creates a pending completion.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// A pending one of an operation that a caller has begun.
+    /// Creates a pending completion of an operation that a caller has begun.
     #[must_use]
     pub fn begun(what: OperationLabel, untaken: &Arc<Untaken>) -> Arc<Self> {
         Arc::new(Self { begun: Some((what, Arc::clone(untaken))), ..Self::default() })
     }
 
-    /// The operation that its caller has begun.
+    /// Returns the operation that its caller has begun.
     pub fn what(&self) -> Option<&OperationLabel> {
         self.begun.as_ref().map(|(what, _)| what)
     }
 
-    /// A caller is being told of the failure, if there is one.
+    /// Called when a caller learns of the failure. Returns `true` if there is one.
     #[cold]
     pub fn take_failure(&self) -> bool {
         let serial = self.failed.swap(0, Ordering::Acquire);
@@ -99,24 +99,25 @@ impl Completion {
         self.outcome.get().is_some()
     }
 
-    /// The outcome, if there is one.
+    /// Returns the outcome, if there is one.
     #[must_use]
     pub fn outcome(&self) -> Option<Result<Value, Failure>> {
         self.outcome.get().map(|outcome| outcome.clone().map_err(|failure| *failure))
     }
 
-    /// A pending one that will tell `sink`.
+    /// Creates a pending completion that will tell `sink`.
     #[must_use]
     pub fn telling(sink: Box<dyn Sink>) -> Arc<Self> {
         Arc::new(Self { sink: sink.into(), ..Self::default() })
     }
 
-    /// Settle it; a second outcome is ignored.
+    /// Settles the completion. A second outcome is ignored.
     pub fn settle(&self, outcome: Result<Value, Failure>) {
         if let (Err(failure), Some((what, untaken)), None) =
             (&outcome, &self.begun, self.outcome.get())
         {
-            // Before the outcome appears, so that whoever sees it can take the failure.
+            // The failure is noted before the outcome appears, so that a thread that sees the
+            // outcome can take the failure.
             self.failed.store(untaken.note(what, failure), Ordering::Release);
         }
         let first = self.outcome.set(outcome.map_err(Box::new)).is_ok();

@@ -15,7 +15,7 @@ pub struct ShmChannel {
     ended: OnceLock<ChannelEnd>,
 }
 
-/// How it ended, and what had been settled then.
+/// End of a channel: its cause, and the position up to which messages had been settled.
 #[derive(Debug)]
 struct ChannelEnd {
     settled: u64,
@@ -46,7 +46,8 @@ impl ShmChannel {
         self.ended.get().is_none() && self.view.has_settled(position)
     }
 
-    /// Wake the local peer, if it sleeps and has not seen what was put in, or settled (MEM-16.5).
+    /// Wakes the local peer, if it sleeps and has not seen the latest records or outcomes
+    /// (MEM-16.5).
     #[inline]
     pub fn wake(&self) {
         if self.view.must_wake() {
@@ -54,8 +55,8 @@ impl ShmChannel {
         }
     }
 
-    /// Is something in the ring that no turn has taken, most likely? What was left there at the end
-    /// nobody takes.
+    /// Returns `true` if the ring most likely has a record that no turn has taken. Nobody takes the
+    /// records that were left at the end.
     #[inline]
     fn has_record(&self) -> bool {
         self.view.has_record() && self.ended.get().is_none()
@@ -72,6 +73,7 @@ impl ShmChannel {
 pub struct Ahead(Arc<AtomicUsize>);
 
 impl Ahead {
+    /// Returns the number of these messages.
     #[inline]
     pub fn count(&self) -> usize {
         self.0.load(Ordering::Relaxed)
@@ -82,7 +84,7 @@ impl Ahead {
         self.0.store(count, Ordering::Relaxed);
     }
 
-    /// A turn hands all of them up.
+    /// Called when a turn hands all of them up. Returns their number.
     pub(crate) fn take(&self) -> usize {
         let count = self.count();
         self.set(0);
@@ -99,7 +101,7 @@ pub struct ShmChannels {
 }
 
 impl ShmChannels {
-    /// Creates the view from the channels by rank.
+    /// Creates the channels of all ranks.
     #[must_use]
     pub fn new(by_rank: Vec<Option<Arc<ShmChannel>>>, ahead: Ahead) -> ShmChannels {
         ShmChannels { all: by_rank.iter().flatten().cloned().collect(), by_rank, ahead }
@@ -112,20 +114,21 @@ impl ShmChannels {
         self.by_rank.get(rank as usize)?.as_deref()
     }
 
-    /// The same, to keep.
+    /// Returns the channel of this rank, to keep.
     #[must_use]
     pub fn shared(&self, rank: Rank) -> Option<Arc<ShmChannel>> {
         self.by_rank.get(rank as usize)?.clone()
     }
 
-    /// Number of them.
+    /// Returns the number of channels.
     #[must_use]
     pub fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// Was something taken out of them ahead of its reader, or is something in any? (In this order:
-    /// to look at a ring takes its line from who writes it.)
+    /// Returns `true` if a message was taken out of a ring ahead of its reader, or a ring has a
+    /// record. The rings are read last, because reading a ring takes its cache line from the
+    /// writer.
     #[inline]
     #[must_use]
     pub fn have_records(&self) -> bool {

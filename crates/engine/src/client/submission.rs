@@ -134,8 +134,8 @@ pub enum Request {
         /// Key of the region.
         key: u64,
     },
-    /// Exchange pages with a local peer's region, if that can be: as many as are found in one piece
-    /// at both ends.
+    /// Exchanges pages with a local peer's region, if that is possible: as many pages as lie in one
+    /// piece at both ends.
     Swap(Box<Swap>),
     /// Withdraws a published name.
     Withdraw {
@@ -242,7 +242,7 @@ pub struct Swap {
     pub key: u64,
     /// Offset in bytes from the start of that region.
     pub offset: u64,
-    /// The slot of a region of this node; local peers do not reach it.
+    /// Slot of a region of this node that local peers do not reach.
     pub own: u32,
     /// Offset in bytes from the start of this node's region.
     pub own_offset: u64,
@@ -251,7 +251,8 @@ pub struct Swap {
 }
 
 impl Request {
-    /// Bytes that were copied for the operation, and are kept until it has ended.
+    /// Returns the number of bytes that were copied for the operation and are kept until it has
+    /// ended.
     #[must_use]
     pub fn copied(&self) -> u64 {
         match self {
@@ -295,7 +296,7 @@ impl Request {
             | Request::Push { to: peer, .. }
             | Request::Lookup { at: peer, .. }
             | Request::Send { to: peer, .. } => Some(*peer),
-            // What takes effect here and at once, and what concerns all nodes.
+            // Requests that take effect here and at once, or concern all nodes.
             Request::Map { .. }
             | Request::Swap(_)
             | Request::Withdraw { .. }

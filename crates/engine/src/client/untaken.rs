@@ -40,13 +40,13 @@ struct PeerFailures {
 /// Failures that are reported together.
 #[derive(Debug)]
 pub struct Report {
-    /// Number of them.
+    /// Number of failures.
     pub count: u64,
     pub first: Option<(OperationLabel, Failure)>,
 }
 
 impl Untaken {
-    /// Notes the failure of an operation; its serial number.
+    /// Notes the failure of an operation, and returns its serial number.
     #[cold]
     pub fn note(&self, what: &OperationLabel, failure: &Failure) -> u64 {
         let mut inside = self.lock();
@@ -59,7 +59,7 @@ impl Untaken {
         serial
     }
 
-    /// Notes the loss of so many messages that were put into a peer's ring.
+    /// Notes the loss of `count` messages that were put into a peer's ring.
     pub fn note_in_ring(&self, peer: Rank, count: u64, failure: &Failure) {
         if count > 0 {
             let mut inside = self.lock();
@@ -70,7 +70,7 @@ impl Untaken {
         }
     }
 
-    /// A caller has been told of this failure.
+    /// Called when a caller has learned of this failure.
     #[cold]
     pub fn take(&self, peer: Rank, serial: u64) {
         let mut inside = self.lock();
@@ -82,7 +82,7 @@ impl Untaken {
         }
     }
 
-    /// A caller has been told of the loss of one message that was put into a peer's ring.
+    /// Called when a caller has learned of the loss of one message that was put into a peer's ring.
     #[cold]
     pub fn take_in_ring(&self, peer: Rank) {
         let mut inside = self.lock();

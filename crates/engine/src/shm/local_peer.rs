@@ -3,6 +3,7 @@
 
 use super::incoming::{Incoming, MapAnswer};
 use super::outgoing::{Outgoing, Settled};
+use super::ring_counters::RingCounters;
 use super::socket_messages::{HandedRegion, OfferedPages};
 use crate::buffer_pool::{Body, BufferPool};
 use crate::client::completion::Completion;
@@ -12,7 +13,6 @@ use crate::ops::backoff::RetryTimer;
 use oikaze_os::memory::RegionTable;
 use oikaze_os::shm::Pair;
 use oikaze_protocol::Rank;
-use oikaze_protocol::counters;
 use oikaze_protocol::limits::{FAST_BATCH_BYTES_MAX, FAST_PATH_RECENT, LAST_LOOKS};
 use oikaze_protocol::shm::{Damaged, Heading, RecordKind};
 use oikaze_protocol::time::Time;
@@ -20,24 +20,7 @@ use oikaze_protocol::wind::{Class, Handler, Message, PostError, Token};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-counters! {
-/// Counters of the messages and bytes that went through the rings of one local peer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RingCounters {
-    /// Messages posted, withdrawn ones included.
-    pub messages_out: u64,
-    /// Bytes of their bodies.
-    pub bytes_out: u64,
-    /// Messages handed up.
-    pub messages_in: u64,
-    /// Bytes of their bodies.
-    pub bytes_in: u64,
-    /// Messages that found no room, or no credit, at once.
-    pub waited: u64,
-}
-}
-
-/// The rings to and from a peer, and what is under way in them.
+/// Rings to and from one local peer, and the messages that are under way in them.
 pub(crate) struct LocalPeer {
     pub pair: Pair,
     pub channel: Arc<ShmChannel>,
@@ -45,23 +28,24 @@ pub(crate) struct LocalPeer {
     promised: Vec<(u64, Arc<Completion>)>,
     outgoing: Outgoing,
     incoming: Incoming,
-    /// Something was put in or settled since the local peer was last woken, if it sleeps.
+    /// Is `true` if a record was put in or settled since the local peer was last woken.
     stirred: bool,
-    /// The oldest record of the ring waits for pages that are absent here, with what is behind it
-    /// (MEM-1.13).
+    /// Timer of the oldest record of the ring, if the record waits for pages that are absent here.
+    /// The records behind it wait, too (MEM-1.13).
     rest: RetryTimer,
-    /// Messages were taken by the fast path since a turn last looked; and when one last found that.
+    /// Is `true` if the fast path has taken messages since a turn last polled the ring.
     pub(super) taken: bool,
+    /// Time at which a turn last found that the fast path had taken messages.
     taken_at: Option<Time>,
-    /// Its process has ended; so often what it left behind may be looked at.
+    /// Number of polls that are left for the records of a process that has ended.
     last_looks: Option<usize>,
     counters: RingCounters,
-    /// Memory that was handed over in the socket, before its announcement in the ring.
+    /// Regions whose memory came through the socket, and that the ring has not announced yet.
     pub handed: Vec<HandedRegion>,
-    /// Pages that were handed over in the socket, and not asked for or answered yet in the ring.
+    /// Pages that came through the socket, and that the ring has not announced yet.
     pub offers: Vec<OfferedPages>,
-    /// A descriptor for each exchange that was asked of it: whatever else this process opens, there
-    /// is one free for what comes back (MEM-20.3).
+    /// One reserved descriptor for each exchange that the local peer was asked for. However many
+    /// descriptors this process opens, one is free for the pages that come back (MEM-20.3).
     pub spares: Vec<OwnedFd>,
 }
 
@@ -85,7 +69,7 @@ impl LocalPeer {
         }
     }
 
-    /// Take a message: it stands in the ring when this returns, or waits for room.
+    /// Posts a message. The message is in the ring when this returns, or waits for room.
     #[inline]
     pub fn post(
         &mut self,
@@ -117,8 +101,8 @@ impl LocalPeer {
         self.outgoing.sent_fast(position, epoch);
     }
 
-    /// Take the oldest messages by the fast path, so many at most, and hardly more bytes than
-    /// [`FAST_BATCH_BYTES_MAX`]; see [`Incoming::take_fast`].
+    /// Takes the oldest messages by the fast path: at most `most`, until they have
+    /// [`FAST_BATCH_BYTES_MAX`] bytes or more. See [`Incoming::take_fast`].
     #[inline]
     pub fn take_fast(
         &mut self,
@@ -145,7 +129,7 @@ impl LocalPeer {
         }
     }
 
-    /// A turn looks at its ring.
+    /// Called when a turn polls the ring.
     #[inline]
     pub fn note_takes(&mut self, now: Time) {
         if std::mem::take(&mut self.taken) {
@@ -153,14 +137,14 @@ impl LocalPeer {
         }
     }
 
-    /// Does a thread take its messages by the fast path, and so soon that it may have most of those
-    /// that are there?
+    /// Returns `true` if a thread has lately taken messages by the fast path, and may take most of
+    /// the messages that are in the ring.
     pub fn is_taken_from(&self, now: Time) -> bool {
         self.taken_at.is_some_and(|then| now - then < FAST_PATH_RECENT)
     }
 
-    /// Settle `completion` when what went by the fast path up to this position has been. Was
-    /// anything by now?
+    /// Settles `completion` when the fast-path messages up to this position are settled. Returns
+    /// `true` if any completion was settled now.
     pub fn promise(&mut self, position: u64, completion: Arc<Completion>) -> bool {
         self.promised.push((position, completion));
         self.keep_promises()
@@ -193,7 +177,7 @@ impl LocalPeer {
         self.outgoing.is_full()
     }
 
-    /// Number of messages that have been posted and not been settled.
+    /// Returns the number of messages that have been posted and not been settled.
     pub fn open_messages(&self) -> usize {
         self.outgoing.open_messages()
     }
@@ -203,20 +187,20 @@ impl LocalPeer {
         self.outgoing.is_idle() && self.incoming.is_idle()
     }
 
-    /// The source of these messages is never read again; nobody hears what became of them.
+    /// Cancels messages. Their sources are never read again, and their outcomes are not reported.
     pub fn cancel(&mut self, cancelled: &impl Fn(Token) -> bool) {
         self.outgoing.cancel(cancelled, &mut self.pair.outward);
         self.stirred = true;
     }
 
-    /// The user has read so much: the local peer may send as much again.
+    /// Called when the user has read messages. The local peer may send as much again.
     pub fn consumed(&mut self, messages: u64, bytes: u64) {
         self.incoming.consumed(messages, bytes, &self.pair.inward);
         self.stirred = true;
     }
 
-    /// A user was handed a message of so many bytes that was taken by the fast path; the local peer
-    /// is told at the latest when all of those were.
+    /// Called when a user was handed a fast-path message of `bytes` bytes. The local peer gets the
+    /// credit when the last of the messages that were taken together is handed out.
     #[inline]
     pub fn handed(&mut self, bytes: u64, is_last: bool) {
         self.incoming.handed(bytes);
@@ -225,13 +209,14 @@ impl LocalPeer {
         }
     }
 
-    /// No more messages go.
+    /// Closes the rings: no more messages are sent.
     pub fn close(&mut self) {
         self.outgoing.close(&mut self.pair.outward);
         self.stirred = true;
     }
 
-    /// Is there anything to hear, or room for what waits? A load or two.
+    /// Returns `true` if there are records or outcomes, or room for messages that wait. Costs one
+    /// or two loads.
     #[inline]
     pub fn has_news(&mut self) -> bool {
         self.has_records() || self.has_settled() || self.last_looks.is_some() || self.is_pressed()
@@ -248,7 +233,8 @@ impl LocalPeer {
         self.outgoing.has_settled(&mut self.pair.outward)
     }
 
-    /// When what rests for absent pages, in either direction, is looked at again.
+    /// Returns the time of the next try of a record that waits for absent pages, in either
+    /// direction.
     pub fn next_timeout(&self) -> Option<Time> {
         [self.rest.until(), self.outgoing.rest.until()].into_iter().flatten().min()
     }
@@ -260,8 +246,8 @@ impl LocalPeer {
         self.outgoing.rest.wake_up(now);
     }
 
-    /// Take in so many records at most; how many, or 1 if only refusals could be told that had
-    /// waited. One whose pages are absent stays, until they are there or that takes too long.
+    /// Takes at most `most` records. Returns their number, or 1 if only refusals were told that had
+    /// waited. A record whose pages are absent stays until they are present or that takes too long.
     pub fn take(
         &mut self,
         from: Rank,
@@ -286,43 +272,45 @@ impl LocalPeer {
     /// Returns the outcome of the oldest unsettled message, if the local peer is done with it.
     pub fn next_settled(&mut self) -> Result<Option<Settled>, Damaged> {
         let settled = self.outgoing.next_settled(&mut self.pair.outward)?;
-        // The local peer may tell of one more (MEM-16.4).
+        // The local peer has room for one more refusal (MEM-16.4).
         self.stirred |= matches!(settled, Some(Settled::Message(_, Err(_))));
         Ok(settled)
     }
 
-    /// A message whose source has gone before it could be read.
+    /// Returns a message whose source was removed before it could be read.
     pub fn next_lost(&mut self) -> Option<Token> {
         self.outgoing.next_lost()
     }
 
-    /// Ask for the memory of a region.
+    /// Asks for the memory of a region.
     pub fn ask(&mut self, key: u64) {
         self.outgoing.tell(Heading::plain(RecordKind::Ask, 0), key);
     }
 
-    /// Say that the memory of a region lies in the socket, or that it cannot be had.
+    /// Announces that the memory of a region lies in the socket, or that it is refused.
     pub fn answer(&mut self, key: u64, is_there: bool) {
         self.outgoing.tell(Heading { flag: is_there, ..Heading::plain(RecordKind::Given, 0) }, key);
     }
 
-    /// Ask for an exchange of pages, with the number under which ours lie in the socket.
+    /// Asks for an exchange of pages. This node's pages lie in the socket under this number.
     pub fn ask_to_swap(&mut self, number: u64) {
         self.outgoing.tell(Heading::plain(RecordKind::Swap, 0), number);
     }
 
-    /// Say that pages were exchanged and what it gets lies in the socket, or that they were not.
+    /// Announces that pages were exchanged, and that the local peer's new pages lie in the socket,
+    /// or that they were not exchanged.
     pub fn answer_swap(&mut self, number: u64, is_done: bool) {
         self.outgoing
             .tell(Heading { flag: is_done, ..Heading::plain(RecordKind::Swapped, 0) }, number);
     }
 
-    /// The number of an exchange that it asks for.
+    /// Takes the number of an exchange that the local peer asks for.
     pub fn next_swap(&mut self) -> Option<u64> {
         if self.outgoing.may_tell() { self.incoming.swaps.pop_front() } else { None }
     }
 
-    /// The number of an exchange that was asked of it, and whether it was done.
+    /// Takes the number of an exchange that the local peer was asked for. The flag is `true` if the
+    /// exchange was done.
     pub fn next_swapped(&mut self) -> Option<(u64, bool)> {
         self.incoming.swapped.pop_front()
     }
@@ -333,38 +321,40 @@ impl LocalPeer {
             && self.outgoing.may_tell()
     }
 
+    /// Takes the key of a region that the local peer wants to map.
     pub fn next_asked(&mut self) -> Option<u64> {
         if self.outgoing.may_tell() { self.incoming.asked.pop_front() } else { None }
     }
 
+    /// Takes an answer to a request for the memory of a region.
     pub fn next_given(&mut self) -> Option<MapAnswer> {
         self.incoming.given.pop_front()
     }
 
-    /// Put in what waits, as far as there is room.
+    /// Puts messages that wait into the ring, as far as there is room.
     pub fn pump(&mut self, memory: &RegionTable, now: Time) {
         if self.outgoing.waiting() > 0 {
             self.stirred |= self.outgoing.pump(memory, &mut self.pair.outward, now);
         }
     }
 
-    /// Returns `true` if something waits that would find room.
+    /// Returns `true` if a message waits that would find room.
     #[inline]
     pub fn is_pressed(&mut self) -> bool {
         self.outgoing.waiting() > 0 && self.outgoing.could_go(&mut self.pair.outward)
     }
 
-    /// Wake the local peer if it sleeps and there is something for it.
+    /// Wakes the local peer if it sleeps and there is something for it.
     pub fn wake_if_stirred(&mut self) {
         if std::mem::take(&mut self.stirred) {
             self.pair.wake();
         }
     }
 
-    /// Its process has ended.
+    /// Called when the process of the local peer has ended.
     pub fn has_ended(&mut self) {
         self.last_looks.get_or_insert(LAST_LOOKS);
-        // Nobody waits for what it asked for.
+        // Its requests need no answers any more.
         self.incoming.writer_is_dead = true;
         self.rest.end();
     }

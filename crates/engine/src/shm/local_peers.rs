@@ -5,9 +5,10 @@
 //! stages that post and send.
 
 use super::exchange::Swaps;
-use super::local_peer::{LocalPeer, RingCounters};
+use super::local_peer::LocalPeer;
 use super::map::{Maps, hand_over};
 use super::outgoing::Settled;
+use super::ring_counters::RingCounters;
 use super::rings::Rings;
 use super::socket::hear;
 use crate::client::shm_channel::{Ahead, ShmChannels};

@@ -12,6 +12,7 @@ mod map;
 mod memory;
 mod outgoing;
 mod record;
+mod ring_counters;
 mod rings;
 mod socket;
 mod socket_messages;
