@@ -1,7 +1,8 @@
 //! Credit for the bytes that the reader must keep until its user reads them (MEM-16.6).
 
-use oikaze_os::shm::Writer;
-use oikaze_protocol::limits::{CREDIT, CREDIT_OVERHEAD};
+use oikaze_os::shm::{Reader, Writer};
+use oikaze_protocol::limits::{CREDIT, CREDIT_OVERHEAD, MESSAGE_MAX};
+use oikaze_protocol::shm::Damaged;
 use oikaze_protocol::wind::Message;
 
 /// Part of the reader's credit that is in use.
@@ -20,8 +21,8 @@ impl Credit {
         len + CREDIT_OVERHEAD
     }
 
-    /// Returns whether there is so much left, or the message goes alone (WIND-6.7): nothing else is
-    /// unread.
+    /// Returns `true` if this much credit is left, or the message goes alone, because nothing else
+    /// is unread (WIND-6.7).
     pub fn is_there(&mut self, charge: u64, writer: &Writer) -> bool {
         let fits =
             |outstanding: u64| charge == 0 || outstanding == 0 || outstanding + charge <= CREDIT;
@@ -38,8 +39,53 @@ impl Credit {
         self.outstanding += charge;
     }
 
-    /// Nobody reads what this was taken for.
+    /// Called when nobody reads the message that had taken this credit.
     pub fn give_back(&mut self, charge: u64) {
         self.outstanding = self.outstanding.saturating_sub(charge);
+    }
+}
+
+/// Part of this node's credit that a local peer has taken.
+#[derive(Debug, Default)]
+pub(super) struct GrantedCredit {
+    /// Credit that users' messages have taken and that was not given back.
+    charged: u64,
+    /// Credit given back, ever.
+    returned: u64,
+}
+
+impl GrantedCredit {
+    /// Charges a user's message (MEM-16.6). A peer that sends more than was granted is not trusted
+    /// any more, because it would fill this node's memory.
+    #[inline]
+    pub fn take(&mut self, len: u64) -> Result<u64, Damaged> {
+        let charge = len.saturating_add(CREDIT_OVERHEAD);
+        // WIND-6.7: a message beyond all credit comes alone. `charged` may exceed the credit then.
+        let is_covered = self.charged == 0 && len <= MESSAGE_MAX;
+        if !is_covered && self.charged.saturating_add(charge) > CREDIT {
+            return Err(Damaged);
+        }
+        self.charged += charge;
+        Ok(charge)
+    }
+
+    /// Takes back the charge of a message that nobody reads.
+    #[inline]
+    pub fn refund(&mut self, charge: u64) {
+        self.charged = self.charged.saturating_sub(charge);
+    }
+
+    /// Called when the user has read messages. [`GrantedCredit::tell`] follows.
+    #[inline]
+    pub fn free(&mut self, messages: u64, bytes: u64) {
+        let freed = messages.saturating_mul(CREDIT_OVERHEAD).saturating_add(bytes);
+        self.charged = self.charged.saturating_sub(freed);
+        self.returned = self.returned.wrapping_add(freed);
+    }
+
+    /// Gives the freed credit back to the local peer.
+    #[inline]
+    pub fn tell(&self, reader: &Reader) {
+        reader.give_back(self.returned);
     }
 }

@@ -1,13 +1,13 @@
 //! From a local peer: records become messages for the layers above. Everything read here was
-//! written by another process: headings are judged ([`Heading::decode`]), heads and bodies
-//! copied before anybody looks at them.
+//! written by another process. Headings are checked ([`Heading::decode`]), and heads and bodies are
+//! copied before they are read.
 
+use super::credit::GrantedCredit;
 use crate::buffer_pool::{Body, BufferPool};
 use oikaze_os::shm::{Reader, STEP_BODY};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{
-    BODY_MAX, BODY_SHORT, CREDIT, CREDIT_OVERHEAD, HEAD_MAX, MESSAGE_MAX, RECORD_BODY,
-    RECORD_BYTES_A_LOOK, RESERVED_MAX,
+    BODY_MAX, BODY_SHORT, HEAD_MAX, MESSAGE_MAX, RECORD_BODY, RECORD_BYTES_A_LOOK, RESERVED_MAX,
 };
 use oikaze_protocol::rma::{self, USER_HEAD};
 use oikaze_protocol::shm::{Damaged, Heading, RecordKind};
@@ -20,39 +20,39 @@ const RING_MESSAGE_NUMBERS: u64 = 1 << 63;
 /// Number of bytes from which a body is released in the ring before the next record is read.
 const LONG_BODY_BYTES: usize = 1024;
 
+/// Messages on their way out of the ring.
 #[derive(Debug, Default)]
 pub(super) struct Incoming {
-    /// Messages begun, ever.
+    /// Number of messages begun, ever.
     messages: u64,
     arriving: Option<ArrivingMessage>,
     /// Refusals that the writer has no room to be told of yet.
     untold: VecDeque<UntoldRefusal>,
-    /// Bytes on their way from a ring to where they belong.
+    /// Buffer for bytes on their way from the ring to their destination.
     scratch: Vec<u8>,
-    /// Credit that users' messages have taken and that was not given back, and what was, ever.
-    charged: u64,
-    returned: u64,
+    pub credit: GrantedCredit,
     goodbye: bool,
-    /// The oldest record stays where it is, because its pages are absent.
+    /// Is `true` if the oldest record stays in the ring because its pages are absent.
     pub blocked: bool,
-    /// It has stayed for long enough, and is refused; as is all that a dead writer left.
+    /// Is `true` if the oldest record has stayed for long enough. It is then refused.
     pub patience_over: bool,
+    /// Is `true` if the writer is dead. A record whose pages are absent is then refused at once.
     pub writer_is_dead: bool,
     /// Keys of regions that the local peer wants to map.
     pub asked: VecDeque<u64>,
     /// Answers of the local peer to requests of this node.
     pub given: VecDeque<MapAnswer>,
-    /// Numbers of exchanges that the local peer wants, and of those that were asked of it, with
-    /// whether they were done.
+    /// Numbers of exchanges that the local peer wants.
     pub swaps: VecDeque<u64>,
+    /// Numbers of exchanges that the local peer was asked for; `true` if the exchange was done.
     pub swapped: VecDeque<(u64, bool)>,
 }
 
-/// An answer to [`RecordKind::Ask`].
+/// Answer to [`RecordKind::Ask`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MapAnswer {
     pub key: u64,
-    /// The memory lies in the socket.
+    /// Is `true` if the memory lies in the socket.
     pub is_there: bool,
 }
 
@@ -66,11 +66,11 @@ struct UntoldRefusal {
 /// Maximum number of requests and answers that are not processed yet. More are nonsense.
 const REQUESTS_MAX: usize = 4096;
 
-// A short body is copied with whatever stands behind it in the same step: a copy of known length is
-// two instructions.
+// A short body is copied together with the bytes behind it in the same step, because a copy of
+// known length is two instructions.
 const _: () = assert!(USER_HEAD + BODY_SHORT <= STEP_BODY);
 
-/// A message that does not fit into one record.
+/// Message that does not fit into one record.
 #[derive(Debug)]
 struct ArrivingMessage {
     number: u64,
@@ -82,7 +82,7 @@ struct ArrivingMessage {
     destination: BodyDestination,
 }
 
-/// Where its body goes.
+/// Destination of the body of a message.
 #[derive(Debug)]
 enum BodyDestination {
     Place,
@@ -90,7 +90,7 @@ enum BodyDestination {
     Refuse(Refusal),
 }
 
-/// Messages that were handed up.
+/// Number of messages that were handed up, and of their bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DeliveredCount {
     pub messages: u64,
@@ -98,7 +98,8 @@ pub(super) struct DeliveredCount {
 }
 
 impl Incoming {
-    /// Take in so many records at most, and bytes: how many, and what was handed up.
+    /// Takes at most `most` records, until they have `RECORD_BYTES_A_LOOK` bytes. Returns the
+    /// number of records, and what was handed up.
     pub fn take(
         &mut self,
         from: Rank,
@@ -114,7 +115,7 @@ impl Incoming {
                 RecordKind::Whole => self.whole(from, heading, reader, handler, &mut delivery)?,
                 _ => self.other(from, heading, reader, handler, &mut delivery)?,
             };
-            // A message of several records that was let begin ends, well or not.
+            // A message of several records that was admitted ends, well or not.
             if outcome == Err(Refusal::NotPresent)
                 && heading.kind != RecordKind::Piece
                 && self.may_stay()
@@ -139,10 +140,9 @@ impl Incoming {
         Ok((count, delivery))
     }
 
-    /// Take the oldest record for a user who waits for it, if it is a whole message for users and
-    /// nothing is in its way: `each` is given its class, its tag, its body; its length. All else,
-    /// and whatever makes no sense, is for [`Incoming::take`]. The writer is told of several
-    /// together.
+    /// Takes the oldest record for a user who waits for it, if it is a whole message for users and
+    /// nothing is in its way. Passes its class, tag and body to `each`, and returns its length.
+    /// [`Incoming::take`] takes all other records. The writer is told of several messages together.
     #[inline]
     pub fn take_fast(
         &mut self,
@@ -160,7 +160,7 @@ impl Incoming {
         }
         let tag = rma::user_tag(reader.bytes(0))?;
         let len = heading.len - USER_HEAD;
-        self.charge(len as u64).ok()?;
+        self.credit.take(len as u64).ok()?;
         self.messages += 1;
         if len <= BODY_SHORT {
             let words = std::array::from_fn(|word| reader.bytes(USER_HEAD + 8 * word));
@@ -205,16 +205,16 @@ impl Incoming {
         delivery.messages += 1;
         delivery.bytes += len as u64;
         if rma::costs_credit(head) {
-            let charge = self.charge(len as u64)?;
+            let charge = self.credit.take(len as u64)?;
             let Some(mut body) = handler.buffer(len) else {
-                self.charged -= charge;
+                self.credit.refund(charge);
                 return Ok(Err(Refusal::NoMemory));
             };
             reader.append(heading.head, len, &mut body);
             let outcome =
                 handler.deliver(from, number, heading.class, head, Delivered::Owned(body));
             // Nobody reads what was refused.
-            self.charged -= if outcome.is_ok() { 0 } else { charge };
+            self.credit.refund(if outcome.is_ok() { 0 } else { charge });
             return Ok(outcome);
         }
         let body = copied(&mut self.scratch, reader, heading.head, len);
@@ -241,7 +241,7 @@ impl Incoming {
             }
             RecordKind::Withdrawn => {
                 let arriving = self.arriving.take().ok_or(Damaged)?;
-                self.charged -= arriving.charge;
+                self.credit.refund(arriving.charge);
                 handler.withdrawn(from, arriving.number);
             }
             RecordKind::Goodbye => self.goodbye = true,
@@ -298,14 +298,14 @@ impl Incoming {
             Admission::Assemble => {
                 let mut reserved = usize::try_from(len).map_err(|_| Damaged)?;
                 if rma::costs_credit(&head) {
-                    charge = self.charge(len)?;
+                    charge = self.credit.take(len)?;
                 } else {
                     reserved = reserved.min(RESERVED_MAX);
                 }
                 match handler.buffer(reserved) {
                     Some(buffer) => BodyDestination::Assemble(buffer),
                     None => {
-                        self.charged -= std::mem::take(&mut charge);
+                        self.credit.refund(std::mem::take(&mut charge));
                         BodyDestination::Refuse(Refusal::NoMemory)
                     }
                 }
@@ -352,64 +352,23 @@ impl Incoming {
         if arriving.at < arriving.len {
             return Ok(Ok(()));
         }
-        let Some(ArrivingMessage { number, class, head, len, charge, destination, .. }) =
-            self.arriving.take()
-        else {
-            return Ok(Ok(()));
-        };
+        let Some(arriving) = self.arriving.take() else { return Ok(Ok(())) };
+        let ArrivingMessage { number, class, head, len, charge, destination, .. } = arriving;
         delivery.messages += 1;
         delivery.bytes += len;
-        let outcome = match destination {
-            BodyDestination::Place => {
-                handler.deliver(from, number, class, &head, Delivered::Placed(len))
-            }
-            BodyDestination::Assemble(body) => {
-                handler.deliver(from, number, class, &head, Delivered::Owned(body))
-            }
+        let body = match destination {
+            BodyDestination::Place => Ok(Delivered::Placed(len)),
+            BodyDestination::Assemble(body) => Ok(Delivered::Owned(body)),
             BodyDestination::Refuse(refusal) => Err(refusal),
         };
-        self.charged -= if outcome.is_ok() { 0 } else { charge };
+        let outcome = body.and_then(|body| handler.deliver(from, number, class, &head, body));
+        self.credit.refund(if outcome.is_ok() { 0 } else { charge });
         Ok(outcome)
-    }
-
-    /// A user's message takes of this node's credit (MEM-16.6). Who sends more than was granted
-    /// cannot be believed: it would fill this node's memory.
-    #[inline]
-    fn charge(&mut self, len: u64) -> Result<u64, Damaged> {
-        let charge = len.saturating_add(CREDIT_OVERHEAD);
-        // WIND-6.7: one beyond all credit comes alone. (`charged` may exceed the credit then.)
-        let is_covered = self.charged == 0 && len <= MESSAGE_MAX;
-        if !is_covered && self.charged.saturating_add(charge) > CREDIT {
-            return Err(Damaged);
-        }
-        self.charged += charge;
-        Ok(charge)
     }
 
     fn next_number(&mut self) -> u64 {
         self.messages += 1;
         RING_MESSAGE_NUMBERS | self.messages
-    }
-
-    pub fn consumed(&mut self, messages: u64, bytes: u64, reader: &Reader) {
-        self.free(messages.saturating_mul(CREDIT_OVERHEAD).saturating_add(bytes));
-        self.tell_credit(reader);
-    }
-
-    /// One message of so many bytes; [`Incoming::tell_credit`] follows.
-    #[inline]
-    pub fn handed(&mut self, bytes: u64) {
-        self.free(CREDIT_OVERHEAD.saturating_add(bytes));
-    }
-
-    #[inline]
-    pub fn tell_credit(&self, reader: &Reader) {
-        reader.give_back(self.returned);
-    }
-
-    fn free(&mut self, freed: u64) {
-        self.charged = self.charged.saturating_sub(freed);
-        self.returned = self.returned.wrapping_add(freed);
     }
 
     #[inline]

@@ -2,9 +2,10 @@
 //! outcomes (spec/memory.md, MEM-16).
 
 use super::incoming::{Incoming, MapAnswer};
-use super::outgoing::{Outgoing, Settled};
+use super::outgoing::Outgoing;
 use super::ring_counters::RingCounters;
 use super::socket_messages::{HandedRegion, OfferedPages};
+use super::unsettled::Settled;
 use crate::buffer_pool::{Body, BufferPool};
 use crate::client::completion::Completion;
 use crate::client::shm_channel::ShmChannel;
@@ -95,10 +96,10 @@ impl LocalPeer {
         Some(position)
     }
 
-    /// See [`Outgoing::sent_fast`].
+    /// Called when the fast-path message that ends at this position belongs to this epoch.
     #[inline]
     pub fn sent_fast(&mut self, position: u64, epoch: u32) {
-        self.outgoing.sent_fast(position, epoch);
+        self.outgoing.unsettled.push_fast(position, epoch);
     }
 
     /// Takes the oldest messages by the fast path: at most `most`, until they have
@@ -169,7 +170,7 @@ impl LocalPeer {
         let settled = self.pair.outward.settled().unwrap_or(self.pair.outward.settled_before());
         self.channel.end(settled, failure);
         self.keep_promises();
-        self.outgoing.unsettled_fast().collect()
+        self.outgoing.unsettled.fast().collect()
     }
 
     /// Returns `true` if [`LocalPeer::post`] would return [`PostError::Full`], as for a connection.
@@ -195,7 +196,8 @@ impl LocalPeer {
 
     /// Called when the user has read messages. The local peer may send as much again.
     pub fn consumed(&mut self, messages: u64, bytes: u64) {
-        self.incoming.consumed(messages, bytes, &self.pair.inward);
+        self.incoming.credit.free(messages, bytes);
+        self.incoming.credit.tell(&self.pair.inward);
         self.stirred = true;
     }
 
@@ -203,9 +205,9 @@ impl LocalPeer {
     /// credit when the last of the messages that were taken together is handed out.
     #[inline]
     pub fn handed(&mut self, bytes: u64, is_last: bool) {
-        self.incoming.handed(bytes);
+        self.incoming.credit.free(1, bytes);
         if is_last {
-            self.incoming.tell_credit(&self.pair.inward);
+            self.incoming.credit.tell(&self.pair.inward);
         }
     }
 
@@ -273,7 +275,7 @@ impl LocalPeer {
     pub fn next_settled(&mut self) -> Result<Option<Settled>, Damaged> {
         let settled = self.outgoing.next_settled(&mut self.pair.outward)?;
         // The local peer has room for one more refusal (MEM-16.4).
-        self.stirred |= matches!(settled, Some(Settled::Message(_, Err(_))));
+        self.stirred |= matches!(settled, Some(Settled::Message { outcome: Err(_), .. }));
         Ok(settled)
     }
 

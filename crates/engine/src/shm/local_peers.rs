@@ -7,10 +7,10 @@
 use super::exchange::Swaps;
 use super::local_peer::LocalPeer;
 use super::map::{Maps, hand_over};
-use super::outgoing::Settled;
 use super::ring_counters::RingCounters;
 use super::rings::Rings;
 use super::socket::hear;
+use super::unsettled::Settled;
 use crate::client::shm_channel::{Ahead, ShmChannels};
 use crate::failure::Failure;
 use crate::inbox::Inbox;
@@ -240,7 +240,7 @@ impl ShmPeers {
         }
         while !damaged {
             match local_peer.next_settled() {
-                Ok(Some(Settled::Message(token, outcome))) => {
+                Ok(Some(Settled::Message { token, outcome, .. })) => {
                     came += 1;
                     match outcome {
                         Ok(()) => acknowledged(token, ops, layers),

@@ -18,3 +18,4 @@ mod socket;
 mod socket_messages;
 #[cfg(test)]
 pub(crate) mod tests;
+mod unsettled;

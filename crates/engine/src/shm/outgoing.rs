@@ -7,6 +7,7 @@
 
 use super::credit::Credit;
 use super::record::{self, PutOutcome, put_user};
+use super::unsettled::{Settled, UnsettledQueue};
 use crate::ops::backoff::RetryTimer;
 use oikaze_os::memory::RegionTable;
 use oikaze_os::shm::{Part, Writer};
@@ -16,41 +17,29 @@ use oikaze_protocol::limits::{
 use oikaze_protocol::rma::USER_HEAD;
 use oikaze_protocol::shm::{Damaged, Heading, RecordKind};
 use oikaze_protocol::time::Time;
-use oikaze_protocol::wind::{Body, Class, Death, Message, PostError, Refusal, Token};
+use oikaze_protocol::wind::{Body, Class, Death, Message, PostError, Token};
 use std::collections::VecDeque;
 
-/// Outcome of messages.
-pub(crate) enum Settled {
-    Message(Token, Result<(), Refusal>),
-    /// Number of fast-path messages of this epoch; 0 means some of them.
-    FastPath {
-        count: u32,
-        epoch: u32,
-    },
-}
-
-/// Maximum number of fast-path messages that are settled together.
-const FAST_GROUP_MESSAGES_MAX: u32 = 1 << 16;
-
+/// Messages on their way into the ring.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
-    /// Messages posted, ever.
+    /// Number of messages posted, ever.
     posted: u64,
-    /// Those that wait: unordered ones without credit, and all others, each in their order.
+    /// Unordered messages without credit that wait, in their order.
     passing: VecDeque<WaitingMessage>,
+    /// All other messages that wait, in their order.
     lined: VecDeque<WaitingMessage>,
-    /// One that does not fit into a record, and has begun.
+    /// Message that does not fit into one record, and has begun.
     under_way: Option<BegunMessage>,
-    /// The pages that the next of these is to be read from are absent.
+    /// Timer of a message whose source has absent pages.
     pub rest: RetryTimer,
-    /// Questions and answers about memory, which no message waits for.
+    /// Requests and answers about memory that wait for room.
     told: VecDeque<(Heading, u64)>,
-    unsettled: VecDeque<Unsettled>,
-    /// How far the reader had come when that was told last.
-    heard: u64,
+    pub unsettled: UnsettledQueue,
+    /// Messages whose source was removed before it could be read.
     lost: VecDeque<Token>,
     credit: Credit,
-    /// Rows, one behind the other, on their way into a record.
+    /// Buffer for rows, one behind the other, on their way into a record.
     packed: Vec<u8>,
     closed: bool,
 }
@@ -63,7 +52,7 @@ struct WaitingMessage {
 
 #[derive(Debug)]
 struct BegunMessage {
-    /// `None`: it is to be taken back.
+    /// Content of the message; `None` if the message is to be withdrawn.
     body: Option<Body>,
     len: u64,
     at: u64,
@@ -72,31 +61,11 @@ struct BegunMessage {
 }
 
 impl BegunMessage {
-    /// Its source is not read again; the reader is to be told.
+    /// Withdraws the message: its source is not read again, and the reader is to be told.
     fn give_up(&mut self) -> Token {
         self.body = None;
         std::mem::replace(&mut self.token, Token::NONE)
     }
-}
-
-#[derive(Debug)]
-struct Unsettled {
-    /// The position behind its last record.
-    end: u64,
-    what: UnsettledKind,
-}
-
-#[derive(Debug)]
-enum UnsettledKind {
-    Message {
-        token: Token,
-        charge: u64,
-    },
-    /// Number of consecutive fast-path messages in one epoch of fences.
-    FastPath {
-        count: u32,
-        epoch: u32,
-    },
 }
 
 impl Outgoing {
@@ -139,9 +108,9 @@ impl Outgoing {
         Ok(())
     }
 
-    /// PutOutcome a user's message into the ring, if nothing waits and there is room and credit for
-    /// all of it in one record: the position behind it, which its sender keeps;
-    /// [`Outgoing::sent_fast`] follows.
+    /// Puts a user's message into the ring, if no message waits and there is room and credit for
+    /// all of it in one record. Returns the position behind the record, which the sender keeps.
+    /// [`UnsettledQueue::push_fast`] follows.
     #[inline]
     pub fn put_fast(
         &mut self,
@@ -168,28 +137,11 @@ impl Outgoing {
         Some(end)
     }
 
-    /// Records that the message that ends at this position belongs to this epoch.
-    #[inline]
-    pub fn sent_fast(&mut self, position: u64, epoch: u32) {
-        if let Some(Unsettled { end, what: UnsettledKind::FastPath { count, epoch: same } }) =
-            self.unsettled.back_mut()
-            && *same == epoch
-            && *count < FAST_GROUP_MESSAGES_MAX
-        {
-            (*end, *count) = (position, *count + 1);
-            return;
-        }
-        self.unsettled.push_back(Unsettled {
-            end: position,
-            what: UnsettledKind::FastPath { count: 1, epoch },
-        });
-    }
-
     pub fn is_full(&self) -> bool {
         self.open_messages() >= MESSAGES_IN_FLIGHT
     }
 
-    /// Number of messages that have been posted and not been settled.
+    /// Returns the number of messages that have been posted and not been settled.
     pub fn open_messages(&self) -> usize {
         self.waiting() + self.unsettled.len()
     }
@@ -206,8 +158,8 @@ impl Outgoing {
         self.waiting() == 0 && self.unsettled.is_empty()
     }
 
-    /// PutOutcome in what waits: the message under way, then the others in the order in which they
-    /// were posted, but for those without credit. Was anything put in?
+    /// Puts waiting messages into the ring: the message under way, then the others in the order in
+    /// which they were posted, except those without credit. Returns `true` if anything was put in.
     pub fn pump(&mut self, memory: &RegionTable, writer: &mut Writer, now: Time) -> bool {
         let mut any = false;
         while let Some((heading, key)) = self.told.front() {
@@ -219,7 +171,7 @@ impl Outgoing {
         }
         match self.pump_messages(memory, writer, &mut any) {
             Some(PutOutcome::Absent) if self.rest.begin(now) => {}
-            // There is no time limit for a source: its pages come, or its region breaks.
+            // A source has no time limit: its pages become present, or its region breaks.
             _ => self.rest.end(),
         }
         any
@@ -310,15 +262,8 @@ impl Outgoing {
             PutOutcome::of(writer.put(Heading { kind: RecordKind::Begin, ..heading }, &parts))
         } else {
             let whole = 0..usize::try_from(len).unwrap_or(usize::MAX);
-            record::put(
-                heading,
-                &message.head,
-                &message.body,
-                whole,
-                memory,
-                &mut self.packed,
-                writer,
-            )
+            let (head, body, scratch) = (&message.head, &message.body, &mut self.packed);
+            record::put(heading, head, body, whole, memory, scratch, writer)
         };
         let PutOutcome::Done(end) = put else { return put };
         self.credit.take(charge);
@@ -326,14 +271,13 @@ impl Outgoing {
             self.under_way =
                 Some(BegunMessage { body: Some(message.body.clone()), len, at: 0, token, charge });
         } else {
-            self.unsettled
-                .push_back(Unsettled { end, what: UnsettledKind::Message { token, charge } });
+            self.unsettled.push(end, token, charge);
         }
         PutOutcome::Done(end)
     }
 
-    /// PutOutcome in as much of the message under way as there is room for; what stopped it, if it
-    /// is under way still.
+    /// Puts in as much of the message under way as there is room for. Returns what stopped this, if
+    /// the message is still under way.
     fn go_on(
         &mut self,
         memory: &RegionTable,
@@ -348,15 +292,8 @@ impl Outgoing {
                 None => PutOutcome::of(writer.put(Heading::plain(RecordKind::Withdrawn, 0), &[])),
                 Some(body) => {
                     let piece = Heading::plain(RecordKind::Piece, 0);
-                    record::put(
-                        piece,
-                        &[],
-                        body,
-                        from..from.saturating_add(len),
-                        memory,
-                        &mut self.packed,
-                        writer,
-                    )
+                    let (part, scratch) = (from..from.saturating_add(len), &mut self.packed);
+                    record::put(piece, &[], body, part, memory, scratch, writer)
                 }
             };
             let end = match put {
@@ -374,66 +311,40 @@ impl Outgoing {
                 self.credit.give_back(charge);
                 self.under_way = None;
             } else if under_way.at == under_way.len {
-                self.unsettled
-                    .push_back(Unsettled { end, what: UnsettledKind::Message { token, charge } });
+                self.unsettled.push(end, token, charge);
                 self.under_way = None;
             }
         }
         None
     }
 
+    /// Returns `true` if [`Outgoing::next_settled`] has something to report.
     #[inline]
     pub fn has_settled(&mut self, writer: &mut Writer) -> bool {
-        match self.unsettled.front() {
-            // What cannot be is for `next_settled` to say.
-            Some(Unsettled { end, what: UnsettledKind::Message { .. } }) => {
-                writer.settled().map_or(true, |settled| settled >= *end)
-            }
-            // More of them may follow for ever: each step is news.
-            Some(_) => writer.settled().map_or(true, |settled| settled > self.heard),
-            // Nor would what waits for room ever find any.
-            None => self.waiting() > 0 && writer.settled().is_err(),
+        if self.unsettled.is_empty() {
+            // In a damaged ring, messages that wait would never find room.
+            return self.waiting() > 0 && writer.settled().is_err();
         }
+        self.unsettled.has_settled(writer)
     }
 
+    /// Returns the outcome of the oldest message, if the local peer is done with it.
     pub fn next_settled(&mut self, writer: &mut Writer) -> Result<Option<Settled>, Damaged> {
-        let settled = writer.settled()?;
-        let before = std::mem::replace(&mut self.heard, settled);
-        let Some(Unsettled { end, what }) = self.unsettled.front() else { return Ok(None) };
-        if *end > settled {
-            let more = |epoch| Settled::FastPath { count: 0, epoch };
-            return Ok(match what {
-                UnsettledKind::FastPath { epoch, .. } if settled > before => Some(more(*epoch)),
-                _ => None,
-            });
+        let settled = self.unsettled.next(writer)?;
+        if let Some(Settled::Message { outcome: Err(_), charge, .. }) = &settled {
+            // Nobody reads a refused message.
+            self.credit.give_back(*charge);
         }
-        // What is said of it may make no sense: then it is one of those that end with the pair.
-        let refusal = writer.refusal(*end)?;
-        if refusal.is_some() && matches!(what, UnsettledKind::FastPath { .. }) {
-            // MEM-16.9: there is nothing in them that could be refused.
-            return Err(Damaged);
-        }
-        let Some(Unsettled { what, .. }) = self.unsettled.pop_front() else { return Ok(None) };
-        match what {
-            UnsettledKind::Message { token, charge } => {
-                if refusal.is_some() {
-                    // Nobody reads what was refused.
-                    self.credit.give_back(charge);
-                }
-                Ok(Some(Settled::Message(token, refusal.map_or(Ok(()), Err))))
-            }
-            UnsettledKind::FastPath { count, epoch } => {
-                Ok(Some(Settled::FastPath { count, epoch }))
-            }
-        }
+        Ok(settled)
     }
 
-    /// May more be said about regions? Not while the local peer reads nothing of it.
+    /// Returns `true` if another request or answer about memory may be sent. The local peer must
+    /// read some of them first if many wait.
     pub fn may_tell(&self) -> bool {
         self.told.len() < GRANTS
     }
 
-    /// Say something about the region with this key.
+    /// Sends a request or an answer about the region with this key.
     pub fn tell(&mut self, heading: Heading, key: u64) {
         self.told.push_back((heading, key));
     }
@@ -449,13 +360,7 @@ impl Outgoing {
         self.passing.retain(waits);
         self.lined.retain(waits);
         self.rest.end();
-        for unsettled in &mut self.unsettled {
-            if let UnsettledKind::Message { token, .. } = &mut unsettled.what
-                && cancelled(*token)
-            {
-                *token = Token::NONE;
-            }
-        }
+        self.unsettled.cancel(cancelled);
         let is_cancelled = |token| token != Token::NONE && cancelled(token);
         if let Some(under_way) =
             self.under_way.as_mut().filter(|under_way| is_cancelled(under_way.token))
@@ -470,29 +375,18 @@ impl Outgoing {
 
     pub fn close(&mut self, writer: &mut Writer) {
         if !std::mem::replace(&mut self.closed, true) {
-            // A local peer that has left no room for it learns it from the connection.
+            // A local peer whose ring has no room for the goodbye learns of it from the connection.
             let _ = writer.put(Heading::plain(RecordKind::Goodbye, 0), &[]);
         }
     }
 
-    /// Those that went directly into the ring and are not settled: how many of which epoch.
-    pub fn unsettled_fast(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.unsettled.iter().filter_map(|unsettled| match unsettled.what {
-            UnsettledKind::FastPath { count, epoch } => Some((count, epoch)),
-            UnsettledKind::Message { .. } => None,
-        })
-    }
-
+    /// Returns all messages that are not settled, except fast-path messages.
     pub fn into_unsettled(self) -> impl Iterator<Item = Token> {
         let waiting =
             self.passing.into_iter().chain(self.lined).map(|waiting| waiting.message.token);
-        let unsettled = self.unsettled.into_iter().filter_map(|unsettled| match unsettled.what {
-            UnsettledKind::Message { token, .. } => Some(token),
-            UnsettledKind::FastPath { .. } => None,
-        });
         self.lost
             .into_iter()
-            .chain(unsettled)
+            .chain(self.unsettled.into_tokens())
             .chain(self.under_way.map(|under_way| under_way.token))
             .chain(waiting)
     }

@@ -29,7 +29,7 @@ impl PutOutcome {
     }
 }
 
-/// PutOutcome in `front`, and this part of the body.
+/// Puts `front`, and this part of the body, into the ring.
 #[inline]
 pub(super) fn put(
     heading: Heading,

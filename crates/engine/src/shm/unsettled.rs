@@ -1,0 +1,147 @@
+//! Messages that are in the ring to a local peer and not settled, in the order of their records.
+
+use oikaze_os::shm::Writer;
+use oikaze_protocol::shm::Damaged;
+use oikaze_protocol::wind::{Refusal, Token};
+use std::collections::VecDeque;
+
+/// Maximum number of fast-path messages that are settled together.
+const FAST_GROUP_MESSAGES_MAX: u32 = 1 << 16;
+
+/// Outcome of messages.
+pub(crate) enum Settled {
+    /// Outcome of one message, and the credit that it had taken.
+    Message { token: Token, outcome: Result<(), Refusal>, charge: u64 },
+    /// Number of fast-path messages of this epoch; 0 means some of them.
+    FastPath { count: u32, epoch: u32 },
+}
+
+/// Messages that the local peer has not settled.
+#[derive(Debug, Default)]
+pub(super) struct UnsettledQueue {
+    queue: VecDeque<Unsettled>,
+    /// Position up to which the ring was settled when it was last read.
+    heard: u64,
+}
+
+#[derive(Debug)]
+struct Unsettled {
+    /// Position behind the last record.
+    end: u64,
+    what: UnsettledKind,
+}
+
+#[derive(Debug)]
+enum UnsettledKind {
+    Message {
+        token: Token,
+        charge: u64,
+    },
+    /// Number of consecutive fast-path messages in one epoch of fences.
+    FastPath {
+        count: u32,
+        epoch: u32,
+    },
+}
+
+impl UnsettledQueue {
+    /// Adds a message whose last record ends at this position.
+    #[inline]
+    pub fn push(&mut self, end: u64, token: Token, charge: u64) {
+        self.queue.push_back(Unsettled { end, what: UnsettledKind::Message { token, charge } });
+    }
+
+    /// Adds a fast-path message of this epoch that ends at this position.
+    #[inline]
+    pub fn push_fast(&mut self, position: u64, epoch: u32) {
+        if let Some(Unsettled { end, what: UnsettledKind::FastPath { count, epoch: same } }) =
+            self.queue.back_mut()
+            && *same == epoch
+            && *count < FAST_GROUP_MESSAGES_MAX
+        {
+            (*end, *count) = (position, *count + 1);
+            return;
+        }
+        let what = UnsettledKind::FastPath { count: 1, epoch };
+        self.queue.push_back(Unsettled { end: position, what });
+    }
+
+    /// Returns the number of messages, of which a group of fast-path messages counts as one.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Returns `true` if every message is settled.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Returns `true` if [`UnsettledQueue::next`] has something to report, which may be damage.
+    #[inline]
+    pub fn has_settled(&self, writer: &mut Writer) -> bool {
+        match self.queue.front() {
+            Some(Unsettled { end, what: UnsettledKind::Message { .. } }) => {
+                writer.settled().map_or(true, |settled| settled >= *end)
+            }
+            // More fast-path messages may follow for ever, so each step is news.
+            Some(_) => writer.settled().map_or(true, |settled| settled > self.heard),
+            None => false,
+        }
+    }
+
+    /// Returns the outcome of the oldest message, if the local peer is done with it.
+    pub fn next(&mut self, writer: &mut Writer) -> Result<Option<Settled>, Damaged> {
+        let settled = writer.settled()?;
+        let before = std::mem::replace(&mut self.heard, settled);
+        let Some(Unsettled { end, what }) = self.queue.front() else { return Ok(None) };
+        if *end > settled {
+            return Ok(match what {
+                UnsettledKind::FastPath { epoch, .. } if settled > before => {
+                    Some(Settled::FastPath { count: 0, epoch: *epoch })
+                }
+                _ => None,
+            });
+        }
+        // If the refusal makes no sense, the message ends with the rings.
+        let refusal = writer.refusal(*end)?;
+        if refusal.is_some() && matches!(what, UnsettledKind::FastPath { .. }) {
+            // A fast-path message has nothing that could be refused (MEM-16.9).
+            return Err(Damaged);
+        }
+        Ok(self.queue.pop_front().map(|unsettled| match unsettled.what {
+            UnsettledKind::Message { token, charge } => {
+                Settled::Message { token, outcome: refusal.map_or(Ok(()), Err), charge }
+            }
+            UnsettledKind::FastPath { count, epoch } => Settled::FastPath { count, epoch },
+        }))
+    }
+
+    /// Cancels messages. Their outcomes are not reported.
+    pub fn cancel(&mut self, cancelled: &impl Fn(Token) -> bool) {
+        for unsettled in &mut self.queue {
+            if let UnsettledKind::Message { token, .. } = &mut unsettled.what
+                && cancelled(*token)
+            {
+                *token = Token::NONE;
+            }
+        }
+    }
+
+    /// Returns the number of fast-path messages with each epoch.
+    pub fn fast(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.queue.iter().filter_map(|unsettled| match unsettled.what {
+            UnsettledKind::FastPath { count, epoch } => Some((count, epoch)),
+            UnsettledKind::Message { .. } => None,
+        })
+    }
+
+    /// Returns all messages that did not take the fast path.
+    pub fn into_tokens(self) -> impl Iterator<Item = Token> {
+        self.queue.into_iter().filter_map(|unsettled| match unsettled.what {
+            UnsettledKind::Message { token, .. } => Some(token),
+            UnsettledKind::FastPath { .. } => None,
+        })
+    }
+}
