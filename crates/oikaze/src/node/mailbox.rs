@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Bytes of one peer's read messages at which the mailbox reports them to the engine as credit. A
 /// thread that finds nothing to do reports smaller amounts ([`Mailbox::read`]). On a node that
-/// always has something to do, they are reported sooner or later ([`MailboxState::one_of_the_rest`]).
+/// always has something to do, they are reported sooner or later
+/// ([`MailboxState::one_of_the_rest`]).
 const TOLD_TOGETHER: u64 = CREDIT / 8;
 /// Messages read per check of one peer for unreported credit.
 const READ_A_LOOK: u64 = 64;

@@ -108,7 +108,8 @@ impl Rundown {
 
     #[inline]
     fn set(&self, mark: &'static Mark) -> RundownGuard<'_> {
-        // A thread that waits for the rundown that this mark named before may see this name instead.
+        // A thread that waits for the rundown that this mark named before may see this name
+        // instead.
         mark.0.store(self.name(), Ordering::Release);
         RundownGuard { rundown: self, mark: Some(mark) }
     }
