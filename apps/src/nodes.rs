@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use oikaze::{Job, NodeStatistics, ReduceOp, Result};
+use oikaze::collective::ReduceOp;
+use oikaze::job::NodeStatistics;
+use oikaze::{Job, Result};
 
 /// One column: its heading, and the source of its number.
 struct Column {

@@ -18,10 +18,10 @@ pub fn hello(limit: Duration) -> ExitCode {
 }
 
 fn meet(limit: Duration) -> Result<String> {
-    let place = oikaze_launch::find()?;
+    let place = oikaze_launch::find(oikaze_launch::settings()?)?;
     place.fence("hello", limit)?;
     let here = place.local_size();
-    let job = oikaze::join_as(place)?;
+    let job = oikaze::internal::join_as(place)?;
     let (rank, size) = (job.rank(), job.size());
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let mut text = format!(

@@ -43,7 +43,7 @@ fn print(text: &str) -> oikaze::Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(source) if source.kind() != ErrorKind::BrokenPipe => {
-            Err(oikaze::Error::System { what: "writing to standard output".into(), source })
+            Err(oikaze::Error::system("writing to standard output", source))
         }
         _ => Ok(()),
     }

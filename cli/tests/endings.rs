@@ -3,7 +3,10 @@
 
 mod support;
 
-use oikaze::{Class, Job, LocalRegion, Operation, RemoteRegion, Result, Rights};
+use oikaze::completion::Operation;
+use oikaze::memory::{LocalRegion, RemoteRegion, Rights};
+use oikaze::message::Class;
+use oikaze::{Job, Result};
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -187,24 +190,24 @@ fn node() {
 
 fn survive(job: &Job) -> Result<()> {
     let me = job.rank();
-    let own = job.publish("own", oikaze::Region::shared(64)?, Rights::ALL)?;
+    let own = job.publish("own", oikaze::memory::Region::shared(64)?, Rights::ALL)?;
     job.barrier()?;
     if me == 0 {
         kill(std::process::id(), 9);
     }
     // A wait for the dead node ends.
-    assert!(job.receive(Some(0), None).is_err());
+    assert!(job.receive(Some(0)).is_err());
     assert_eq!(job.lost(), [0]);
     // The survivors pass a token around, twice.
     let next = job.peer(me % 3 + 1)?;
     let there = next.region("own")?;
     for round in 1..=2u64 {
         if me != 1 {
-            own.wait_until(0, None, |word| word >= round)?;
+            own.wait_until(0, |word| word >= round)?;
         }
         there.fetch_add(0, 1).wait()?;
         if me == 1 {
-            own.wait_until(0, None, |word| word >= round)?;
+            own.wait_until(0, |word| word >= round)?;
         }
     }
     println!("\nsurvived without {:?}", job.lost());
@@ -226,9 +229,9 @@ fn end_or_wait(job: &Job, ending: &str) -> std::result::Result<(), String> {
             "stop" => {
                 kill(std::process::id(), 19);
                 // The signal may take a moment to stop the process.
-                job.receive(None, None).map(drop).map_err(|error| error.to_string())
+                job.receive(None).map(drop).map_err(|error| error.to_string())
             }
-            "never" => job.receive(None, None).map(drop).map_err(|error| error.to_string()),
+            "never" => job.receive(None).map(drop).map_err(|error| error.to_string()),
             _ => {
                 kill(std::process::id(), 9);
                 Ok(())
@@ -248,16 +251,16 @@ fn end_or_wait(job: &Job, ending: &str) -> std::result::Result<(), String> {
 /// Objects that all nodes make before node 0 ends.
 struct Stage {
     own: LocalRegion,
-    array: oikaze::SharedArray<u64>,
+    array: oikaze::shared::SharedArray<u64>,
     there: RemoteRegion,
-    full: oikaze::RemoteFifo,
-    queue: oikaze::Fifo,
-    lock: Option<oikaze::LockGuard>,
+    full: oikaze::message::RemoteFifo,
+    queue: oikaze::message::Fifo,
+    lock: Option<oikaze::shared::LockGuard>,
 }
 
 fn stage(job: &Job) -> Result<Stage> {
     let me = job.rank();
-    let own = job.publish("own", oikaze::Region::shared(4096)?, Rights::ALL)?;
+    let own = job.publish("own", oikaze::memory::Region::shared(4096)?, Rights::ALL)?;
     let queue = job.fifo("queue", 2, 8)?;
     let array = job.array::<u64>("array", 512 * job.size() as usize)?;
     let there = job.peer(0)?.region("own")?;
@@ -270,7 +273,7 @@ fn stage(job: &Job) -> Result<Stage> {
     job.barrier()?;
     // Node 0 ends after all others have passed the barrier.
     match me {
-        0 => (1..job.size()).try_for_each(|_| job.receive(None, None).map(drop))?,
+        0 => (1..job.size()).try_for_each(|_| job.receive(None).map(drop))?,
         // Node 0 may end before it has acknowledged the message that it has read.
         _ => drop(job.peer(0)?.send(Class::Ordered, 0, b"ready").wait()),
     }
@@ -282,25 +285,25 @@ impl Stage {
         let zero = job.peer(0)?;
         let _ = &self.lock;
         match WAITS[job.rank() as usize] {
-            "message" => job.receive(Some(0), None).map(drop),
-            "word" => self.own.wait_until_by(0, 0, None, |word| word != 0).map(drop),
-            "push" => self.full.push(b"more", None),
+            "message" => job.receive(Some(0)).map(drop),
+            "word" => self.own.wait_until_by(0, 0, |word| word != 0).map(drop),
+            "push" => self.full.push(b"more"),
             "name" => zero.region("never published").map(drop),
             // Waits until node 0 has ended. After that, the get is either still served or fails.
             "get" => {
-                job.receive(Some(0), None).expect_err("node 0 sends nothing");
+                job.receive(Some(0)).expect_err("node 0 sends nothing");
                 let got: Operation<u64> = self.there.fetch_add(0, 1);
                 got.wait().map(drop)?;
                 zero.send(Class::Unordered, 1, b"late").wait()
             }
-            "lock" => job.lock(7).and_then(oikaze::LockGuard::release),
+            "lock" => job.lock(7).and_then(oikaze::shared::LockGuard::release),
             "page" => {
-                job.receive(Some(0), None).expect_err("node 0 sends nothing");
+                job.receive(Some(0)).expect_err("node 0 sends nothing");
                 std::hint::black_box(self.array.read_lazily(0..1)?[0]);
                 Ok(())
             }
             "barrier" => job.barrier(),
-            _ => self.queue.pop(&mut Vec::new(), None),
+            _ => self.queue.pop(&mut Vec::new()),
         }
     }
 }

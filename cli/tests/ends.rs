@@ -29,7 +29,7 @@ fn node() {
         return;
     }
     let act = std::env::args().next_back().unwrap();
-    let node = oikaze_launch::find().unwrap();
+    let node = oikaze_launch::find(oikaze_launch::settings().unwrap()).unwrap();
     match (act.as_str(), node.rank()) {
         ("aborts", 1) => {
             node.abort("the input is broken");

@@ -2,7 +2,8 @@
 //! random (nftables), and the fault wrapper adds faults. Needs root; skipped otherwise.
 
 mod support;
-use oikaze::{Class, Region, Rights};
+use oikaze::memory::{Region, Rights};
+use oikaze::message::Class;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -62,17 +63,17 @@ fn node() {
 
     let mut arrived = vec![false; MESSAGES as usize];
     for _ in 0..MESSAGES {
-        let message = job.receive(Some(other), Some(PATIENCE)).unwrap();
-        let number = message.tag;
-        assert_eq!(message.class, class_of(number));
-        assert!(message.body == body_of(other, number), "message {number} was altered");
+        let message = job.receive_for(Some(other), PATIENCE).unwrap();
+        let number = message.tag();
+        assert_eq!(message.class(), class_of(number));
+        assert!(message.bytes() == body_of(other, number), "message {number} was altered");
         assert!(
             !std::mem::replace(&mut arrived[number as usize], true),
             "message {number} came twice"
         );
         let early = arrived.iter().take(number as usize).position(|came| !came);
         assert!(
-            message.class == Class::Unordered || early.is_none(),
+            message.class() == Class::Unordered || early.is_none(),
             "message {number} came before {early:?}"
         );
     }

@@ -2,7 +2,7 @@
 //! from the network (WIND-8), and jobs without IPv4. Needs root; skipped otherwise.
 
 mod support;
-use oikaze::{Region, Rights};
+use oikaze::memory::{Region, Rights};
 use std::io::Write;
 use std::process::{ChildStdin, Command};
 use std::sync::Arc;

@@ -5,10 +5,11 @@
 
 mod support;
 
-use oikaze::{
-    Class, Error, Fifo, Job, LocalRegion, ReduceOp, Region, RemoteFifo, RemoteRegion, Result,
-    Rights, SharedArray,
-};
+use oikaze::collective::ReduceOp;
+use oikaze::memory::{LocalRegion, Region, RemoteRegion, Rights};
+use oikaze::message::{Class, Fifo, RemoteFifo};
+use oikaze::shared::SharedArray;
+use oikaze::{Job, Result};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::process::{Child, ExitCode, Stdio};
@@ -197,7 +198,7 @@ fn work(job: &Job, seed: u64, traffic: Duration, goes_on: bool, errors: &mut u32
     let mut random = Random(seed ^ (u64::from(job.rank()) << 32));
     let mut count = |outcome: Result<()>| match outcome {
         // No peer did what this node waited for, or there was no room. Neither is an error.
-        Err(Error::Timeout { .. }) => Ok(()),
+        Err(error) if error.is_timeout() => Ok(()),
         Err(error) if error.is_full() || error.is_queue_full() => Ok(()),
         Err(error) => {
             *errors += 1;
@@ -268,24 +269,24 @@ impl Objects {
             1 => end(&there.put_signal(0, slice, &there.signal((LEN - 8) as u64, 1)), waits),
             2 => end(&there.get(0, slice), waits),
             3 => there.fetch_add(16, 1).wait().map(drop),
-            4 => there.compare_swap(24, 0, 1).wait().map(drop),
+            4 => there.compare_exchange(24, 0, 1).wait().map(drop),
             5 => end(&peer.send(class, 1, &[7; 20]), waits),
             6 => end(&peer.send_from(class, 2, slice), waits),
-            7 => job.receive(random.among(&[None, Some(peer.rank())]), Some(PATIENCE)).map(drop),
-            8 => queue.push(b"an element", Some(PATIENCE)),
-            9 => self.queue.pop(&mut Vec::new(), Some(PATIENCE)),
+            7 => job.receive_for(random.among(&[None, Some(peer.rank())]), PATIENCE).map(drop),
+            8 => queue.push_for(b"an element", PATIENCE),
+            9 => self.queue.pop_for(&mut Vec::new(), PATIENCE),
             10 => {
                 while job.try_receive(None).is_some() {}
                 while self.queue.try_pop(&mut Vec::new())? {}
                 Ok(())
             }
-            11 => self.own.wait_until((LEN - 8) as u64, Some(PATIENCE), |word| word > 3).map(drop),
+            11 => self.own.wait_until_for((LEN - 8) as u64, PATIENCE, |word| word > 3).map(drop),
             12 | 13 => {
                 let lock = job.lock(random.below(3) as u64)?;
                 let written = self.touch(random);
                 lock.release().and(written)
             }
-            14 => job.quiet(),
+            14 => job.flush(),
             _ => self.touch(random),
         }
     }
@@ -320,6 +321,6 @@ impl Objects {
     }
 }
 
-fn end(operation: &oikaze::Operation<()>, waits: bool) -> Result<()> {
+fn end(operation: &oikaze::completion::Operation<()>, waits: bool) -> Result<()> {
     if waits { operation.wait() } else { Ok(()) }
 }

@@ -3,7 +3,9 @@
 //! the job.
 
 mod support;
-use oikaze::{Class, Job, Region, Rights};
+use oikaze::Job;
+use oikaze::memory::{Region, Rights};
+use oikaze::message::Class;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStderr, Stdio};
 use support::*;
@@ -71,20 +73,20 @@ impl Cases for Job {
                 let _wanted = (me == 1).then(|| job.lock(3).unwrap());
                 job.barrier().unwrap();
             }
-            ("message", 0) => drop(job.receive(Some(1), None).unwrap()),
+            ("message", 0) => drop(job.receive(Some(1)).unwrap()),
             ("word", 0) => {
                 let inbox = job.publish("inbox", Region::zeroed(64).unwrap(), Rights::ALL).unwrap();
-                inbox.wait_until_by(1, 8, None, |word| word > 0).unwrap();
+                inbox.wait_until_by(1, 8, |word| word > 0).unwrap();
             }
             ("name", 0) => drop(job.peer(1).unwrap().region("never").unwrap()),
-            ("pop", 0) => job.fifo("work", 4, 8).unwrap().pop(&mut Vec::new(), None).unwrap(),
+            ("pop", 0) => job.fifo("work", 4, 8).unwrap().pop(&mut Vec::new()).unwrap(),
             ("push", 1) => {
                 let _fifo = job.fifo("work", 4, 8).unwrap();
                 stay_away();
             }
             ("push", 0) => {
                 let fifo = job.peer(1).unwrap().fifo("work").unwrap();
-                (0..9).for_each(|_| fifo.push(b"item", None).unwrap());
+                (0..9).for_each(|_| fifo.push(b"item").unwrap());
             }
             ("page", me) => {
                 let array = job.array::<u64>("grid", 2 * PAGE_ELEMENTS).unwrap();
@@ -100,7 +102,7 @@ impl Cases for Job {
                 if me == 1 {
                     stay_away();
                 }
-                let home = job.receive(Some(1), None).unwrap().tag;
+                let home = job.receive(Some(1)).unwrap().tag();
                 kill(u32::try_from(home).unwrap(), 19);
                 let there = array.read_lazily(PAGE_ELEMENTS..2 * PAGE_ELEMENTS).unwrap();
                 println!("{}", there[0]);

@@ -4,7 +4,9 @@
 use std::error::Error;
 use std::time::Instant;
 
-use oikaze::{Homes, Job, ReadGuard, ReduceOp, Result, SharedArray, WriteGuard};
+use oikaze::collective::ReduceOp;
+use oikaze::shared::{Homes, ReadGuard, SharedArray, WriteGuard};
+use oikaze::{Job, Result};
 use oikaze_apps::{Fingerprint, Progress};
 
 use crate::kernel::{Coefficients, relax_plane};

@@ -3,7 +3,8 @@
 
 use std::time::Instant;
 
-use oikaze::{Error, Homes, Job, ReadGuard, Result, SharedArray, WriteGuard};
+use oikaze::shared::{Homes, ReadGuard, SharedArray, WriteGuard};
+use oikaze::{Error, Job, Result};
 
 use crate::Options;
 use crate::block::{self, Block};
@@ -137,8 +138,5 @@ fn block_of(values: &mut [f64]) -> Result<&mut Block> {
 }
 
 fn too_short() -> Error {
-    Error::Invalid {
-        what: "a block of the matrix".into(),
-        why: "the layout gives it too few values (a defect of lu)".into(),
-    }
+    Error::invalid("a block of the matrix", "the layout gives it too few values (a defect of lu)")
 }

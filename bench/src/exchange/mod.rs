@@ -11,7 +11,7 @@ use crate::error::{Error, Tried};
 use crate::record::{Record, median, table, write_lines};
 use crate::suite::case::{KIB, MIB};
 use crate::suite::{Rounds, goals as bounds, machine, warn_if_busy};
-use oikaze::PageSize;
+use oikaze::memory::PageSize;
 use oikaze_os::memory::placement::Placement;
 
 /// Operation on the pages.
@@ -117,7 +117,7 @@ const QUICK_SIZES: [usize; 5] = [4 * KIB, 64 * KIB, 256 * KIB, 2 * MIB, 64 * MIB
 
 impl Run {
     fn sizes(&self) -> Result<Vec<usize>, Error> {
-        let page = oikaze::page_size();
+        let page = oikaze::memory::page_size();
         match self
             .size
             .iter()

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use oikaze::{PageSize, PlacementError, Region, page_size};
+use oikaze::memory::{PageSize, Region, page_size};
 use oikaze_os::memory::MemoryError;
-use oikaze_os::memory::placement::{PageRange, Placement, PlacementMethod, install, retract};
+use oikaze_os::memory::placement::{
+    PageRange, Placement, PlacementError, PlacementMethod, install, retract,
+};
 
 /// Bytes of a pool, which exceed any cache.
 pub const POOL: usize = 512 << 20;

@@ -17,7 +17,7 @@ use crate::peers::oikaze::Oikaze;
 use crate::peers::tcp::Tcp;
 use crate::record::Record;
 use crate::suite::case::{KIB, MIB, Test};
-use oikaze::PageSize;
+use oikaze::memory::PageSize;
 
 /// Sizes of figure 3. The paper's sizes end at 8 KiB.
 const PAGES: [usize; 8] = [4 * KIB, 8 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 2 * MIB, 8 * MIB];

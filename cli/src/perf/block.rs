@@ -2,7 +2,8 @@
 
 use super::measure::{Bench, PATIENCE};
 use super::{Perf, Test};
-use oikaze::{Block, Error, RemoteRegion, Result};
+use oikaze::memory::{Block, RemoteRegion};
+use oikaze::{Error, Result};
 
 /// Bytes of a row. A gap of the same length follows each row.
 const ROW: usize = 1024;
@@ -20,18 +21,16 @@ impl Perf {
         let (what, part, of) = match self.test {
             Test::Block => ("blocks", "rows", ROW),
             Test::Accumulate => ("arrays", "doubles", size_of::<f64>()),
-            Test::Exchange => ("exchanges", "pages", oikaze::page_size()),
+            Test::Exchange => ("exchanges", "pages", oikaze::memory::page_size()),
             _ => return Ok(()),
         };
         if self.size.is_multiple_of(of) {
             return Ok(());
         }
-        Err(Error::Invalid {
-            what: format!("{what} of {} bytes", self.size),
-            why: format!(
-                "they are made of {part} of {of} bytes: give a multiple of it, as --size 128K"
-            ),
-        })
+        Err(Error::invalid(
+            format!("{what} of {} bytes", self.size),
+            format!("they are made of {part} of {of} bytes: give a multiple of it, as --size 128K"),
+        ))
     }
 
     /// Returns the rows of the block that begins at `offset`.

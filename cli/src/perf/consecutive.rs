@@ -35,10 +35,10 @@ impl Bench<'_> {
 
     fn see_both(&self, flag: u64) -> Result<()> {
         if let Some((peer, _)) = &self.pair {
-            self.local.wait_until_by(
+            self.local.wait_until_by_for(
                 peer.rank(),
                 (self.header_at() + ROOM - 8) as u64,
-                Some(PATIENCE),
+                PATIENCE,
                 |word| word == flag,
             )?;
             self.see_flag(|word| word == flag)?;

@@ -3,7 +3,10 @@
 use super::Test;
 use super::measure::{Bench, PATIENCE, exchanged, histogram, lands, since};
 use hdrhistogram::Histogram;
-use oikaze::{Combine, Error, Operation, RemoteRegion, Result, page_size};
+use oikaze::atomic::Combine;
+use oikaze::completion::Operation;
+use oikaze::memory::{RemoteRegion, page_size};
+use oikaze::{Error, Result};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -112,14 +115,14 @@ impl Bench<'_> {
     /// Replaces the word that counts these operations by the next number. No other node changes the
     /// word, so an unexpected value is a defect.
     fn count_up(&self, there: &RemoteRegion, turn: u64) -> Result<()> {
-        let found = there.compare_swap(0, turn, turn + 1).wait_for(PATIENCE)?;
+        let found = there.compare_exchange(0, turn, turn + 1).wait_for(PATIENCE)?;
         if found == turn {
             return Ok(());
         }
-        Err(Error::Invalid {
-            what: format!("compare-and-swap number {turn} of a word that nobody else changes"),
-            why: format!("the word was {found} (a defect)"),
-        })
+        Err(Error::invalid(
+            format!("compare-and-swap number {turn} of a word that nobody else changes"),
+            format!("the word was {found} (a defect)"),
+        ))
     }
 
     /// Adds the doubles of the source to the doubles behind it.
@@ -135,7 +138,7 @@ impl Bench<'_> {
     }
 
     /// Returns an operation's source on this node (a get's destination).
-    fn source(&self) -> Result<oikaze::RegionSlice> {
+    fn source(&self) -> Result<oikaze::memory::RegionSlice> {
         self.local.slice(0..self.perf.size)
     }
 
@@ -178,7 +181,7 @@ impl Bench<'_> {
     pub fn see_flag(&self, wanted: impl FnMut(u64) -> bool) -> Result<u64> {
         match &self.pair {
             Some((peer, _)) => {
-                self.local.wait_until_by(peer.rank(), self.flag_at(), Some(PATIENCE), wanted)
+                self.local.wait_until_by_for(peer.rank(), self.flag_at(), PATIENCE, wanted)
             }
             None => Ok(0),
         }
@@ -186,7 +189,7 @@ impl Bench<'_> {
 
     fn ping_message(&self, turn: u64) -> Result<()> {
         let Some((peer, _)) = &self.pair else { return Ok(()) };
-        let receive = || self.job.receive(Some(peer.rank()), Some(PATIENCE));
+        let receive = || self.job.receive_for(Some(peer.rank()), PATIENCE);
         if self.job.rank() == 0 {
             let _settles_by_itself = peer.send(self.perf.class.class(), turn, &self.payload);
             receive()?;

@@ -2,7 +2,9 @@
 
 use super::measure::{Bench, PATIENCE, Stream};
 use super::stream::{BATCH, IN_FLIGHT};
-use oikaze::{Fifo, Operation, RemoteFifo, Result};
+use oikaze::Result;
+use oikaze::completion::Operation;
+use oikaze::message::{Fifo, RemoteFifo};
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -77,7 +79,7 @@ fn take(fifo: &Fifo, count: usize) -> Result<()> {
     let mut element = Vec::new();
     for _ in 0..count {
         element.clear();
-        fifo.pop(&mut element, Some(PATIENCE))?;
+        fifo.pop_for(&mut element, PATIENCE)?;
     }
     Ok(())
 }

@@ -2,7 +2,8 @@
 
 use super::{Half, Perf, Test, consecutive};
 use hdrhistogram::Histogram;
-use oikaze::{Error, Job, LocalRegion, Peer, Region, RegionSlice, RemoteRegion, Result, Rights};
+use oikaze::memory::{LocalRegion, Region, RegionSlice, RemoteRegion, Rights};
+use oikaze::{Error, Job, Peer, Result};
 use std::time::{Duration, Instant};
 
 /// Minimum memory on each side over which throughput is measured, so that no cache holds it.
@@ -66,17 +67,17 @@ pub struct Bench<'a> {
 impl<'a> Bench<'a> {
     pub fn new(job: &'a Job, perf: &'a Perf) -> Result<Self> {
         if job.size() < 2 {
-            return Err(Error::Invalid {
-                what: format!("measuring in a job of {} node", job.size()),
-                why: "two are needed: `oikaze run -n 2 -- oikaze perf …`, or `oikaze perf …` alone, which starts two".into(),
-            });
+            return Err(Error::invalid(
+                format!("measuring in a job of {} node", job.size()),
+                "two are needed: `oikaze run -n 2 -- oikaze perf …`, or `oikaze perf …` alone, which starts two",
+            ));
         }
         let size = perf.size;
         if size > SIZE_MAX {
-            return Err(Error::Invalid {
-                what: format!("operations of {size} bytes"),
-                why: format!("{SIZE_MAX} at most"),
-            });
+            return Err(Error::invalid(
+                format!("operations of {size} bytes"),
+                format!("{SIZE_MAX} at most"),
+            ));
         }
         perf.check_parts()?;
         let len = exchanged(perf.span()) + walked(perf);
@@ -174,8 +175,7 @@ fn walked(perf: &Perf) -> usize {
 
 /// Makes an empty histogram of nanoseconds.
 pub fn histogram() -> Result<Histogram<u64>> {
-    Histogram::new(3)
-        .map_err(|error| Error::Invalid { what: "a histogram".into(), why: error.to_string() })
+    Histogram::new(3).map_err(|error| Error::invalid("a histogram", error.to_string()))
 }
 
 /// Returns the time since `begun` in nanoseconds.

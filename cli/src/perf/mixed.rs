@@ -3,7 +3,8 @@
 
 use super::measure::{Bench, COLD, Figures, PATIENCE, Stream, exchanged, histogram, since};
 use hdrhistogram::Histogram;
-use oikaze::{Operation, Result};
+use oikaze::Result;
+use oikaze::completion::Operation;
 use std::collections::VecDeque;
 use std::time::Instant;
 

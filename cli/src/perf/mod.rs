@@ -21,7 +21,8 @@ mod stream;
 
 use clap::{Args, ValueEnum};
 use measure::Bench;
-use oikaze::{Class, Error, Result};
+use oikaze::message::Class;
+use oikaze::{Error, Result};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -162,9 +163,8 @@ pub fn run(perf: &Perf) -> Result<()> {
 
 /// Becomes the launcher of a job of two nodes that run this same command. Called outside a job.
 fn start_two() -> Result<()> {
-    let failed = |source| Error::System {
-        what: "starting a job of two nodes for oikaze perf".into(),
-        source,
+    let failed = |source: std::io::Error| {
+        Error::system("starting a job of two nodes for oikaze perf", source)
     };
     let me = std::env::current_exe().map_err(failed)?;
     let error = Command::new(&me)

@@ -2,7 +2,11 @@
 
 use super::Test;
 use super::measure::{Bench, COPIED, PATIENCE, Stream, exchanged};
-use oikaze::{Class, Combine, Operation, ReduceOp, Result};
+use oikaze::Result;
+use oikaze::atomic::Combine;
+use oikaze::collective::ReduceOp;
+use oikaze::completion::Operation;
+use oikaze::message::Class;
 use oikaze_os::cpu::Meter;
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -50,7 +54,7 @@ impl Bench<'_> {
         let (test, size) = (self.perf.test, self.perf.size);
         if self.job.rank() == 1 {
             for _ in 0..if test == Test::Message { count } else { 0 } {
-                self.job.receive(Some(peer.rank()), Some(PATIENCE))?;
+                self.job.receive_for(Some(peer.rank()), PATIENCE)?;
             }
             return Ok(());
         }

@@ -2,15 +2,10 @@
 // OIKAZE_BLESS=1 cargo test -p oikaze-cli --test shown
 
 mod readme_md_1 {
-use oikaze::{Class, Job, Region, Rights};
-use std::error::Error;
-use std::process::ExitCode;
+use oikaze::prelude::*;
 
-fn main() -> ExitCode {
-    oikaze::run(program) // joins the job; prints an error first and ends the job for all nodes
-}
-
-fn program(job: &Job) -> Result<(), Box<dyn Error>> {
+#[oikaze::main] // joins the job; an error is printed first and ends the job for all nodes
+fn main(job: &Job) -> oikaze::Result<()> {
     // Shared memory: the same array on every node, in blocks of pages with a home each.
     let squares = job.array::<u64>("squares", 1 << 20)?;
     let mine = squares.home_range(job.rank());
@@ -27,7 +22,7 @@ fn program(job: &Job) -> Result<(), Box<dyn Error>> {
 
     // Messages: each arrives exactly once.
     next.send(Class::Ordered, 7, b"done").wait()?;
-    let from = job.receive(None, None)?.from;
+    let from = job.receive(None)?.from();
     println!("node {from} has sent; the inbox holds {}", inbox.load_u64(0)?);
     job.barrier()?; // before anyone withdraws its inbox
     Ok(())
@@ -37,29 +32,15 @@ std::process::Termination::report(main())
 }
 }
 
-mod crates_oikaze_src_builder_rs_1 {
+mod crates_oikaze_src_atomic_rs_1 {
+use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
-use oikaze::OnDeath;
-let job = oikaze::Job::builder().on_death(OnDeath::Continue).join()?;
-assert!(job.lost().is_empty());
-Ok(())
-}
-pub fn start() -> std::process::ExitCode {
-std::process::Termination::report(main())
-}
-}
-
-mod crates_oikaze_src_exchange_rs_1 {
-fn main() -> oikaze::Result<()> {
-use oikaze::{Region, page_size};
 let job = oikaze::join()?;
-let one = job.register(Region::zeroed(8 * page_size())?)?;
-let other = job.register(Region::zeroed(8 * page_size())?)?;
-one.write(0, b"wind")?;
-job.exchange(&one, 0, &other, 0, 8)?;
-let mut bytes = [0; 4];
-other.read(0, &mut bytes)?;
-assert_eq!(&bytes, b"wind");
+let words = job.publish("words", Region::shared(64)?, Rights::ATOMIC)?;
+let count = words.word::<i32>(4); // peers may change it at the same time
+count.fetch_add(3)?;
+assert_eq!(count.compare_exchange(3, -1)?, 3);
+assert_eq!(count.load()?, -1);
 Ok(())
 }
 pub fn start() -> std::process::ExitCode {
@@ -67,9 +48,257 @@ std::process::Termination::report(main())
 }
 }
 
-mod crates_oikaze_src_handle_rs_1 {
+mod crates_oikaze_src_atomic_rs_2 {
+use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
-use oikaze::{Handle, Operation, Region, Rights};
+let job = oikaze::join()?;
+let sums = job.publish("sums", Region::shared(64)?, Rights::ATOMIC)?;
+let there = job.peer(0)?.region("sums")?;
+there.accumulate_copy(0, Combine::Max, &[f64::from(job.rank())])?.wait()?;
+job.barrier()?;
+drop(sums);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_atomic_rs_3 {
+use oikaze::atomic::Number;
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+fn add<T: Number>(there: &RemoteRegion, numbers: &[T]) -> oikaze::Result<()> {
+    there.accumulate_copy(0, Combine::Sum, numbers)?.wait()
+}
+let sums = job.publish("sums", Region::shared(64)?, Rights::ATOMIC)?;
+add(&job.peer(0)?.region("sums")?, &[1.5_f32, 2.5])?;
+job.barrier()?;
+drop(sums);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_atomic_rs_4 {
+use oikaze::atomic::Word;
+use oikaze::completion::Outcome;
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+fn ticket<T: Word + Outcome>(there: &RemoteRegion, one: T) -> oikaze::Result<T> {
+    there.word::<T>(0).fetch_add(one).wait()
+}
+let words = job.publish("words", Region::shared(64)?, Rights::ATOMIC)?;
+assert!(ticket(&job.peer(0)?.region("words")?, 1_u32)? < job.size());
+job.barrier()?;
+drop(words);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let last = job.reduce(u64::from(job.rank()), ReduceOp::Max)?;
+assert_eq!(last, u64::from(job.size()) - 1);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_collective_rs_2 {
+use oikaze::collective::Reducible;
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+fn mean<T: Reducible + Into<f64>>(job: &Job, value: T) -> oikaze::Result<f64> {
+    let sum = job.reduce(value, ReduceOp::Sum)?;
+    Ok(sum.into() / f64::from(job.size()))
+}
+assert_eq!(mean(&job, 3.0)?, 3.0);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_completion_counter_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let counter = job.counter();
+let me = job.peer(job.rank())?;
+for tag in 0..10 {
+    me.send(Class::Ordered, tag, b"tick").count_in(&counter)?;
+}
+assert_eq!(counter.wait(10)?.succeeded, 10); // woken once, by the last
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_completion_counter_rs_2 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let counter = job.counter();
+job.peer(job.rank())?.send(Class::Ordered, 0, b"tick").count_in(&counter)?;
+let counts = counter.wait(1)?;
+assert_eq!((counts.succeeded, counts.failed, counts.ended()), (1, 0, 1));
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_completion_mod_rs_1 {
+fn main() -> oikaze::Result<()> {
+use oikaze::prelude::*;
+let job = oikaze::join()?;
+let next = job.peer((job.rank() + 1) % job.size())?;
+let sent: Vec<_> =
+    job.batch(|| (0..64).map(|n| next.send(Class::Ordered, n, b"tick")).collect());
+for n in 0..64 {
+    assert_eq!(job.receive(None)?.tag(), n);
+}
+sent.into_iter().try_for_each(|message| message.wait())?;
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_completion_operation_future_rs_1 {
+use oikaze::completion::OperationFuture;
+use oikaze::prelude::*;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let inbox = job.publish("inbox", Region::shared(64)?, Rights::ATOMIC)?;
+let there = job.peer(0)?.region("inbox")?;
+let mut future: OperationFuture<u64> = there.fetch_add(0, 1).into_future();
+let mut context = Context::from_waker(Waker::noop()); // an executor wakes the task instead
+let before = loop {
+    if let Poll::Ready(outcome) = Pin::new(&mut future).poll(&mut context) {
+        break outcome?;
+    }
+};
+assert!(before < u64::from(job.size()));
+job.barrier()?;
+drop(inbox);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_completion_operation_mod_rs_1 {
+use oikaze::completion::Outcome;
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+fn wait_all<T: Outcome>(operations: &[Operation<T>]) -> oikaze::Result<Vec<T>> {
+    operations.iter().map(Operation::wait).collect()
+}
+let me = job.peer(job.rank())?;
+wait_all(&[me.send(Class::Ordered, 1, b"a"), me.send(Class::Ordered, 2, b"b")])?;
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_completion_operation_mod_rs_2 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let inbox = job.publish("inbox", Region::shared(64)?, Rights::ATOMIC)?;
+let there = job.peer(0)?.region("inbox")?;
+let operation = there.fetch_add(0, 1); // is under way
+let before = operation.wait()?; // or operation.await?
+assert!(before < u64::from(job.size()) && operation.is_done());
+job.barrier()?;
+drop(inbox);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_completion_queue_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let queue = job.completion_queue();
+let me = job.peer(job.rank())?;
+me.send(Class::Ordered, 0, b"a").report_to(&queue, 17)?;
+let mut ended = Vec::new();
+queue.wait(1, &mut ended)?;
+assert_eq!(ended[0].context, 17);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_completion_queue_rs_2 {
+use oikaze::completion::Completed;
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let queue = job.completion_queue();
+job.peer(job.rank())?.send(Class::Ordered, 0, b"a").report_to(&queue, 3)?;
+let mut ended = Vec::new();
+queue.wait(1, &mut ended)?;
+for Completed { context, outcome } in ended {
+    assert!(context == 3 && outcome.is_ok());
+}
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_error_rs_1 {
+use oikaze::prelude::*;
+use std::time::Duration;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let inbox = job.publish("inbox", Region::shared(4096)?, Rights::ATOMIC)?;
+let error = inbox.wait_until_for(0, Duration::from_millis(1), |word| word > 0).unwrap_err();
+assert!(error.is_timeout() && error.lost_peer().is_none() && error.refusal().is_none());
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_ffi_handles_rs_1 {
+fn main() -> oikaze::Result<()> {
+use oikaze::prelude::*;
+use oikaze::ffi::Handle;
 let job = oikaze::join()?;
 let inbox = job.publish("inbox", Region::shared(4096)?, Rights::WRITE)?;
 let there = job.peer(0)?.region("inbox")?;
@@ -87,18 +316,16 @@ std::process::Termination::report(main())
 }
 }
 
-mod crates_oikaze_src_member_rs_1 {
+mod crates_oikaze_src_job_builder_rs_1 {
+use oikaze::prelude::*;
+use std::time::Duration;
 fn main() -> oikaze::Result<()> {
-let job = oikaze::join()?;
-let work = if job.rank() == 0 { Some(job.fifo("work", 1024, 64)?) } else { None };
-job.peer(0)?.fifo("work")?.push(b"an item", None)?; // waits for room
-if let Some(work) = work {
-    for _ in 0..job.size() {
-        let mut item = Vec::new();
-        work.pop(&mut item, None)?; // waits for one
-        assert_eq!(item, b"an item");
-    }
-}
+let job = Job::builder()
+    .time_limit(Duration::from_secs(600))
+    .failure_time(Duration::from_secs(30))
+    .block_while_waiting()
+    .join()?;
+assert_eq!(job.time_limit(), Some(Duration::from_secs(600)));
 Ok(())
 }
 pub fn start() -> std::process::ExitCode {
@@ -106,17 +333,10 @@ std::process::Termination::report(main())
 }
 }
 
-mod crates_oikaze_src_member_rs_2 {
+mod crates_oikaze_src_job_builder_rs_2 {
 fn main() -> oikaze::Result<()> {
-use oikaze::Class;
-let job = oikaze::join()?;
-let next = job.peer((job.rank() + 1) % job.size())?;
-let sent: Vec<_> =
-    job.batch(|| (0..64).map(|n| next.send(Class::Ordered, n, b"tick")).collect());
-for n in 0..64 {
-    assert_eq!(job.receive(None, None)?.tag, n);
-}
-sent.into_iter().try_for_each(|message| message.wait())?;
+let job = oikaze::Job::builder().keep_going(true).join()?;
+assert!(job.lost().is_empty());
 Ok(())
 }
 pub fn start() -> std::process::ExitCode {
@@ -124,7 +344,36 @@ std::process::Termination::report(main())
 }
 }
 
-mod crates_oikaze_src_member_rs_3 {
+mod crates_oikaze_src_job_local_rs_1 {
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    oikaze::local(4, |job| {
+        job.barrier()?;
+        println!("node {} of {}", job.rank(), job.size());
+        Ok(())
+    })
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_job_mod_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+println!("node {} of {}", job.rank(), job.size());
+job.barrier()?; // all nodes have come here
+job.leave()?; // dropping the job does the same, but reports no error
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_job_mod_rs_2 {
 fn main() -> oikaze::Result<()> {
 let residual = f64::NAN;
 let job = oikaze::join()?;
@@ -140,9 +389,278 @@ std::process::Termination::report(main())
 }
 }
 
-mod crates_oikaze_src_remote_accumulate_rs_1 {
+mod crates_oikaze_src_job_peer_rs_1 {
+use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
-use oikaze::{Combine, Region, Rights};
+let job = oikaze::join()?;
+let next = job.peer((job.rank() + 1) % job.size())?;
+next.send(Class::Ordered, 0, b"hello").wait()?;
+assert_eq!(job.receive(None)?.bytes(), b"hello");
+next.flush()?; // all operations to this peer have ended
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_job_run_rs_1 {
+use std::process::ExitCode;
+fn main() -> ExitCode {
+    oikaze::run(|job| {
+        job.barrier()?;
+        println!("node {} of {}", job.rank(), job.size());
+        Ok(())
+    })
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_job_statistics_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let before = job.statistics();
+job.barrier()?;
+let after = job.statistics();
+assert_eq!(after.barriers, before.barriers + 1);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_access_log_rs_1 {
+use oikaze::memory::RefusalReason;
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let closed = job.publish("closed", Region::shared(4096)?, Rights::READ)?;
+let there = job.peer((job.rank() + 1) % job.size())?.region("closed")?;
+let error = there.put_copy(0, b"x")?.wait().unwrap_err();
+assert_eq!(error.refusal(), Some(RefusalReason::NotPermitted));
+job.barrier()?;
+let refused = job.refused_accesses(); // what this node has refused to others
+assert!(refused.iter().all(|access| access.reason == RefusalReason::NotPermitted));
+job.barrier()?;
+drop(closed);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_exchange_rs_1 {
+fn main() -> oikaze::Result<()> {
+use oikaze::prelude::*;
+use oikaze::memory::page_size;
+let job = oikaze::join()?;
+let one = job.register(Region::zeroed(8 * page_size())?)?;
+let other = job.register(Region::zeroed(8 * page_size())?)?;
+one.write(0, b"wind")?;
+job.exchange(&one, 0, &other, 0, 8)?;
+let mut bytes = [0; 4];
+other.read(0, &mut bytes)?;
+assert_eq!(&bytes, b"wind");
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_mod_rs_1 {
+use oikaze::memory::AccessError;
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let region = Region::zeroed(100)?;
+let error: AccessError = region.write(99, b"too long").unwrap_err();
+let error: oikaze::Error = error.into(); // as `?` does
+assert!(error.to_string().contains("100"));
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_mod_rs_2 {
+use oikaze::memory::MemoryError;
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let error: MemoryError = Region::private(usize::MAX).unwrap_err();
+let error: oikaze::Error = error.into(); // as `?` does
+assert!(!error.is_timeout());
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_mod_rs_3 {
+use oikaze::memory::PageSize;
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let small = Region::shared_of(4 << 20, PageSize::Small)?; // no huge pages
+assert_eq!(small.page_size(), PageSize::Small);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_mod_rs_4 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let shared = Region::shared(4096)?; // local peers can map it, if it is published
+let private = Region::private(4096)?; // of this process alone
+shared.write(8, b"bytes")?;
+assert_eq!(private.load_u64(0)?, 0);
+let shared = job.publish("shared", shared, Rights::ALL)?; // now peers can reach it
+job.barrier()?;
+drop(shared);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_mod_rs_5 {
+use oikaze::memory::{Placed, page_size};
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let one = job.register(Region::zeroed(2 * page_size())?)?;
+let other = job.register(Region::zeroed(2 * page_size())?)?;
+let placed: Placed = job.exchange(&one, 0, &other, 0, 2)?;
+assert_eq!(placed.moved + placed.copied, 2 * page_size() as u64);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_mod_rs_6 {
+use oikaze::memory::page_size;
+fn main() -> oikaze::Result<()> {
+assert!(page_size().is_multiple_of(4096));
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_mod_rs_7 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+// A column of 100 rows of doubles, 800 bytes apart, and two planes of such columns.
+let column = Block::new(16, 8).rows(100, 800);
+assert_eq!(column.len(), Some(800));
+assert_eq!(column.planes(2, 80_000).len(), Some(1600));
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_mod_rs_8 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let inbox = job.publish("inbox", Region::shared(8192)?, Rights::READ | Rights::ATOMIC)?;
+assert!(!inbox.rights().contains(Rights::WRITE));
+inbox.set_rights(Rights::READ)?; // takes the right to change words away
+inbox.protect(0..4096, Rights::ALL)?; // on some pages
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_mod_rs_9 {
+use oikaze::memory::RefusalReason;
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let inbox = job.publish("inbox", Region::shared(64)?, Rights::WRITE)?;
+let there = job.peer(0)?.region("inbox")?;
+let error = there.put_copy(60, b"too long")?.wait().unwrap_err();
+assert_eq!(error.refusal(), Some(RefusalReason::OutOfBounds));
+job.barrier()?;
+drop(inbox);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_region_mod_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let field = job.publish("field", Region::shared(4096)?, Rights::READ | Rights::WRITE)?;
+field.write(0, b"tailwind")?; // copied in
+let mut bytes = [0; 8];
+field.read(0, &mut bytes)?; // copied out
+assert_eq!(&bytes, b"tailwind");
+let memory = field.deregister()?; // peers cannot reach it any more
+assert_eq!(memory.len(), 4096);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_region_mod_rs_2 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let page = job.register(Region::zeroed(4096)?)?;
+let slice = page.slice(1024..2048)?;
+drop(page); // the slice keeps the registration
+assert_eq!(slice.len(), 1024);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_region_remote_id_rs_1 {
+use oikaze::memory::RemoteId;
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let mine = job.expose(Region::shared(4096)?, Rights::READ)?; // no name, only an id
+let next = job.peer((job.rank() + 1) % job.size())?;
+next.send(Class::Ordered, 0, &mine.remote_id().to_bytes()).wait()?;
+let id = RemoteId::from_bytes(job.receive(None)?.bytes()).expect("an id");
+assert_eq!(job.remote(id)?.len(), 4096);
+job.barrier()?;
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_remote_accumulate_rs_1 {
+fn main() -> oikaze::Result<()> {
+use oikaze::prelude::*;
 let job = oikaze::join()?;
 let sums = job.publish("sums", Region::shared(4096)?, Rights::ATOMIC)?;
 let gradients = job.register(Region::zeroed(4096)?)?;
@@ -161,9 +679,9 @@ std::process::Termination::report(main())
 }
 }
 
-mod crates_oikaze_src_remote_block_rs_1 {
+mod crates_oikaze_src_memory_remote_block_rs_1 {
 fn main() -> oikaze::Result<()> {
-use oikaze::{Block, Region, Rights};
+use oikaze::prelude::*;
 let job = oikaze::join()?;
 let field = job.publish("field", Region::shared(100 * 100 * 8)?, Rights::WRITE)?;
 let there = job.peer((job.rank() + 1) % job.size())?.region("field")?;
@@ -178,9 +696,10 @@ std::process::Termination::report(main())
 }
 }
 
-mod crates_oikaze_src_remote_exchange_rs_1 {
+mod crates_oikaze_src_memory_remote_exchange_rs_1 {
 fn main() -> oikaze::Result<()> {
-use oikaze::{Region, Rights, page_size};
+use oikaze::prelude::*;
+use oikaze::memory::page_size;
 const LEN: usize = 2 << 20;
 let job = oikaze::join()?;
 let full = job.publish("full", Region::shared(LEN)?, Rights::ALL)?;
@@ -201,9 +720,63 @@ std::process::Termination::report(main())
 }
 }
 
-mod crates_oikaze_src_remote_words_rs_1 {
+mod crates_oikaze_src_memory_remote_put_rs_1 {
+use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
-use oikaze::{Region, Rights};
+let job = oikaze::join()?;
+let inbox = job.publish("inbox", Region::shared(4096)?, Rights::WRITE | Rights::ATOMIC)?;
+let there = job.peer((job.rank() + 1) % job.size())?.region("inbox")?;
+let page = job.register(Region::zeroed(1024)?)?;
+// 1 is added to the word at offset 0 once all bytes are in place.
+there.put_signal(1024, page.all(), &there.signal(0, 1)).wait()?;
+inbox.wait_until(0, |count| count == 1)?; // the bytes of the previous node are here
+job.barrier()?;
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_remote_region_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let inbox = job.publish("inbox", Region::shared(4096)?, Rights::READ | Rights::WRITE)?;
+let there = job.peer((job.rank() + 1) % job.size())?.region("inbox")?;
+there.put_copy(0, b"from afar")?.wait()?; // now in the peer's memory, and visible there
+let target = job.register(Region::zeroed(9)?)?;
+there.get(0, target.all()).wait()?;
+job.barrier()?;
+drop(inbox);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_remote_words_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let words = job.publish("words", Region::shared(64)?, Rights::ATOMIC)?;
+let there = job.peer(0)?.region("words")?;
+let flags = there.word::<u32>(8);
+flags.or(1 << (job.rank() % 32)).wait()?;
+assert_ne!(flags.load().wait()? & 1 << (job.rank() % 32), 0);
+job.barrier()?;
+drop(words);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_memory_remote_words_rs_2 {
+fn main() -> oikaze::Result<()> {
+use oikaze::prelude::*;
 let job = oikaze::join()?;
 let words = job.publish("words", Region::shared(4096)?, Rights::ATOMIC)?;
 let there = job.peer(0)?.region("words")?;
@@ -219,14 +792,245 @@ std::process::Termination::report(main())
 }
 }
 
-mod crates_oikaze_src_run_rs_1 {
-use std::process::ExitCode;
-fn main() -> ExitCode {
-    oikaze::run(|job| {
-        job.barrier()?;
-        println!("node {} of {}", job.rank(), job.size());
-        Ok(())
-    })
+mod crates_oikaze_src_memory_scope_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let inbox = job.publish("inbox", Region::shared(1 << 20)?, Rights::WRITE)?;
+let there = job.peer((job.rank() + 1) % job.size())?.region("inbox")?;
+let numbers = vec![7_u8; 1 << 20]; // any memory of the program
+job.scope(|scope| scope.put(&there, 0, &numbers).map(drop))?; // returns when it is done
+job.barrier()?;
+drop(inbox);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_message_fifo_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let fifo = job.fifo("tasks", 64, 8)?;
+assert_eq!((fifo.slots(), fifo.longest()), (64, 8));
+let mut task = Vec::new();
+assert!(!fifo.try_pop(&mut task)?); // empty
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_message_fifo_rs_2 {
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let work = if job.rank() == 0 { Some(job.fifo("work", 1024, 64)?) } else { None };
+job.peer(0)?.fifo("work")?.push(b"an item")?; // waits for room
+if let Some(work) = work {
+    for _ in 0..job.size() {
+        let mut item = Vec::new();
+        work.pop(&mut item)?; // waits for one
+        assert_eq!(item, b"an item");
+    }
+}
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_message_mod_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let me = job.peer(job.rank())?;
+me.send(Class::Ordered, 1, b"after all ordered ones before it").wait()?;
+me.send(Class::Unordered, 2, b"as soon as it arrives").wait()?;
+me.send(Class::Sync, 3, b"done when the peer has accepted it").wait()?;
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_message_received_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+job.peer(job.rank())?.send(Class::Ordered, 7, b"a note").wait()?;
+let message = job.receive(None)?;
+assert_eq!((message.from(), message.tag(), message.bytes()), (job.rank(), 7, &b"a note"[..]));
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_message_remote_fifo_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let fifo = job.fifo("results", 64, 8)?;
+let next = job.peer((job.rank() + 1) % job.size())?.fifo("results")?;
+next.push(b"result")?; // waits for room
+let mut element = Vec::new();
+fifo.pop(&mut element)?;
+assert_eq!(element, b"result");
+job.barrier()?;
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_prelude_rs_1 {
+use oikaze::prelude::*;
+
+fn main() -> oikaze::Result<()> {
+    let job = oikaze::join()?;
+    let inbox = job.publish("inbox", Region::shared(4096)?, Rights::WRITE)?;
+    job.barrier()
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_array_rs_1 {
+use oikaze::prelude::*;
+use oikaze::shared::Element;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+fn sum<T: Element + Into<f64>>(array: &SharedArray<T>) -> oikaze::Result<f64> {
+    Ok(array.read(0..array.len())?.iter().map(|&element| element.into()).sum())
+}
+let ones = job.array::<f32>("ones", 100)?;
+if job.rank() == 0 {
+    ones.write(0..100)?.fill(1.0);
+}
+job.barrier()?;
+assert_eq!(sum(&ones)?, 100.0);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_array_rs_2 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let field = job.array::<f64>("field", 10_000)?;
+let mine = field.home_range(job.rank());
+field.write(mine)?.fill(f64::from(job.rank())); // plain stores
+job.barrier()?; // everyone sees everyone's writes
+assert_eq!(field.read(0..1)?[0], 0.0); // a plain load
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_guard_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let array = job.array::<u64>("array", 1000)?;
+let guard = array.read(0..10)?; // fetches what is not here
+assert_eq!(guard.iter().sum::<u64>(), 0);
+assert!(job.barrier().is_err()); // refused while a guard is alive
+guard.release()?;
+job.barrier()?;
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_guard_rs_2 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let array = job.array::<u64>("array", 1000)?;
+if job.rank() == 0 {
+    let mut guard = array.write(0..10)?;
+    guard[3] = 7;
+} // the guard ends before the barrier
+job.barrier()?;
+assert_eq!(array.read(0..10)?[3], 7);
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_lock_rs_1 {
+use oikaze::prelude::*;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let total = job.array::<u64>("total", 1)?;
+{
+    let _held = job.lock(5)?;
+    total.write(0..1)?[0] += 1; // sees the writes of earlier holders
+}
+job.barrier()?;
+assert_eq!(total.read(0..1)?[0], u64::from(job.size()));
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_shared_mod_rs_1 {
+use oikaze::shared::Homes;
+fn main() -> oikaze::Result<()> {
+let job = oikaze::join()?;
+let dealt = job.array_with_homes::<u8>("dealt", 1 << 20, Homes::Cyclic { pages: 1 })?;
+assert_eq!(dealt.home_of(0), Some(0));
+Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_testing_mod_rs_1 {
+use oikaze::prelude::*;
+
+fn main() {
+let sums = oikaze::testing::cluster(4, |job| {
+    Ok(job.reduce(u64::from(job.rank()), ReduceOp::Sum)?)
+});
+assert_eq!(sums, [6; 4]);
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod crates_oikaze_src_testing_mod_rs_2 {
+use oikaze::{Job, testing};
+use std::time::Duration;
+
+fn main() {
+let settings = Job::builder().without("shm").time_limit(Duration::from_secs(30)); // over UDP
+let sizes = testing::cluster_with(2, settings, |job| {
+    job.barrier()?;
+    Ok(job.size())
+});
+assert_eq!(sizes, [2, 2]);
 }
 pub fn start() -> std::process::ExitCode {
 std::process::Termination::report(main())
@@ -236,15 +1040,64 @@ std::process::Termination::report(main())
 /// Name, start, and whether the program aborts the job.
 pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("README.md 1", readme_md_1::start, false),
-    ("crates/oikaze/src/builder.rs 1", crates_oikaze_src_builder_rs_1::start, false),
-    ("crates/oikaze/src/exchange.rs 1", crates_oikaze_src_exchange_rs_1::start, false),
-    ("crates/oikaze/src/handle.rs 1", crates_oikaze_src_handle_rs_1::start, false),
-    ("crates/oikaze/src/member.rs 1", crates_oikaze_src_member_rs_1::start, false),
-    ("crates/oikaze/src/member.rs 2", crates_oikaze_src_member_rs_2::start, false),
-    ("crates/oikaze/src/member.rs 3", crates_oikaze_src_member_rs_3::start, true),
-    ("crates/oikaze/src/remote/accumulate.rs 1", crates_oikaze_src_remote_accumulate_rs_1::start, false),
-    ("crates/oikaze/src/remote/block.rs 1", crates_oikaze_src_remote_block_rs_1::start, false),
-    ("crates/oikaze/src/remote/exchange.rs 1", crates_oikaze_src_remote_exchange_rs_1::start, false),
-    ("crates/oikaze/src/remote/words.rs 1", crates_oikaze_src_remote_words_rs_1::start, false),
-    ("crates/oikaze/src/run.rs 1", crates_oikaze_src_run_rs_1::start, false),
+    ("crates/oikaze/src/atomic.rs 1", crates_oikaze_src_atomic_rs_1::start, false),
+    ("crates/oikaze/src/atomic.rs 2", crates_oikaze_src_atomic_rs_2::start, false),
+    ("crates/oikaze/src/atomic.rs 3", crates_oikaze_src_atomic_rs_3::start, false),
+    ("crates/oikaze/src/atomic.rs 4", crates_oikaze_src_atomic_rs_4::start, false),
+    ("crates/oikaze/src/collective.rs 1", crates_oikaze_src_collective_rs_1::start, false),
+    ("crates/oikaze/src/collective.rs 2", crates_oikaze_src_collective_rs_2::start, false),
+    ("crates/oikaze/src/completion/counter.rs 1", crates_oikaze_src_completion_counter_rs_1::start, false),
+    ("crates/oikaze/src/completion/counter.rs 2", crates_oikaze_src_completion_counter_rs_2::start, false),
+    ("crates/oikaze/src/completion/mod.rs 1", crates_oikaze_src_completion_mod_rs_1::start, false),
+    ("crates/oikaze/src/completion/operation/future.rs 1", crates_oikaze_src_completion_operation_future_rs_1::start, false),
+    ("crates/oikaze/src/completion/operation/mod.rs 1", crates_oikaze_src_completion_operation_mod_rs_1::start, false),
+    ("crates/oikaze/src/completion/operation/mod.rs 2", crates_oikaze_src_completion_operation_mod_rs_2::start, false),
+    ("crates/oikaze/src/completion/queue.rs 1", crates_oikaze_src_completion_queue_rs_1::start, false),
+    ("crates/oikaze/src/completion/queue.rs 2", crates_oikaze_src_completion_queue_rs_2::start, false),
+    ("crates/oikaze/src/error.rs 1", crates_oikaze_src_error_rs_1::start, false),
+    ("crates/oikaze/src/ffi/handles.rs 1", crates_oikaze_src_ffi_handles_rs_1::start, false),
+    ("crates/oikaze/src/job/builder.rs 1", crates_oikaze_src_job_builder_rs_1::start, false),
+    ("crates/oikaze/src/job/builder.rs 2", crates_oikaze_src_job_builder_rs_2::start, false),
+    ("crates/oikaze/src/job/local.rs 1", crates_oikaze_src_job_local_rs_1::start, false),
+    ("crates/oikaze/src/job/mod.rs 1", crates_oikaze_src_job_mod_rs_1::start, false),
+    ("crates/oikaze/src/job/mod.rs 2", crates_oikaze_src_job_mod_rs_2::start, true),
+    ("crates/oikaze/src/job/peer.rs 1", crates_oikaze_src_job_peer_rs_1::start, false),
+    ("crates/oikaze/src/job/run.rs 1", crates_oikaze_src_job_run_rs_1::start, false),
+    ("crates/oikaze/src/job/statistics.rs 1", crates_oikaze_src_job_statistics_rs_1::start, false),
+    ("crates/oikaze/src/memory/access_log.rs 1", crates_oikaze_src_memory_access_log_rs_1::start, false),
+    ("crates/oikaze/src/memory/exchange.rs 1", crates_oikaze_src_memory_exchange_rs_1::start, false),
+    ("crates/oikaze/src/memory/mod.rs 1", crates_oikaze_src_memory_mod_rs_1::start, false),
+    ("crates/oikaze/src/memory/mod.rs 2", crates_oikaze_src_memory_mod_rs_2::start, false),
+    ("crates/oikaze/src/memory/mod.rs 3", crates_oikaze_src_memory_mod_rs_3::start, false),
+    ("crates/oikaze/src/memory/mod.rs 4", crates_oikaze_src_memory_mod_rs_4::start, false),
+    ("crates/oikaze/src/memory/mod.rs 5", crates_oikaze_src_memory_mod_rs_5::start, false),
+    ("crates/oikaze/src/memory/mod.rs 6", crates_oikaze_src_memory_mod_rs_6::start, false),
+    ("crates/oikaze/src/memory/mod.rs 7", crates_oikaze_src_memory_mod_rs_7::start, false),
+    ("crates/oikaze/src/memory/mod.rs 8", crates_oikaze_src_memory_mod_rs_8::start, false),
+    ("crates/oikaze/src/memory/mod.rs 9", crates_oikaze_src_memory_mod_rs_9::start, false),
+    ("crates/oikaze/src/memory/region/mod.rs 1", crates_oikaze_src_memory_region_mod_rs_1::start, false),
+    ("crates/oikaze/src/memory/region/mod.rs 2", crates_oikaze_src_memory_region_mod_rs_2::start, false),
+    ("crates/oikaze/src/memory/region/remote_id.rs 1", crates_oikaze_src_memory_region_remote_id_rs_1::start, false),
+    ("crates/oikaze/src/memory/remote/accumulate.rs 1", crates_oikaze_src_memory_remote_accumulate_rs_1::start, false),
+    ("crates/oikaze/src/memory/remote/block.rs 1", crates_oikaze_src_memory_remote_block_rs_1::start, false),
+    ("crates/oikaze/src/memory/remote/exchange.rs 1", crates_oikaze_src_memory_remote_exchange_rs_1::start, false),
+    ("crates/oikaze/src/memory/remote/put.rs 1", crates_oikaze_src_memory_remote_put_rs_1::start, false),
+    ("crates/oikaze/src/memory/remote/region.rs 1", crates_oikaze_src_memory_remote_region_rs_1::start, false),
+    ("crates/oikaze/src/memory/remote/words.rs 1", crates_oikaze_src_memory_remote_words_rs_1::start, false),
+    ("crates/oikaze/src/memory/remote/words.rs 2", crates_oikaze_src_memory_remote_words_rs_2::start, false),
+    ("crates/oikaze/src/memory/scope.rs 1", crates_oikaze_src_memory_scope_rs_1::start, false),
+    ("crates/oikaze/src/message/fifo.rs 1", crates_oikaze_src_message_fifo_rs_1::start, false),
+    ("crates/oikaze/src/message/fifo.rs 2", crates_oikaze_src_message_fifo_rs_2::start, false),
+    ("crates/oikaze/src/message/mod.rs 1", crates_oikaze_src_message_mod_rs_1::start, false),
+    ("crates/oikaze/src/message/received.rs 1", crates_oikaze_src_message_received_rs_1::start, false),
+    ("crates/oikaze/src/message/remote_fifo.rs 1", crates_oikaze_src_message_remote_fifo_rs_1::start, false),
+    ("crates/oikaze/src/prelude.rs 1", crates_oikaze_src_prelude_rs_1::start, false),
+    ("crates/oikaze/src/shared/array.rs 1", crates_oikaze_src_shared_array_rs_1::start, false),
+    ("crates/oikaze/src/shared/array.rs 2", crates_oikaze_src_shared_array_rs_2::start, false),
+    ("crates/oikaze/src/shared/guard.rs 1", crates_oikaze_src_shared_guard_rs_1::start, false),
+    ("crates/oikaze/src/shared/guard.rs 2", crates_oikaze_src_shared_guard_rs_2::start, false),
+    ("crates/oikaze/src/shared/lock.rs 1", crates_oikaze_src_shared_lock_rs_1::start, false),
+    ("crates/oikaze/src/shared/mod.rs 1", crates_oikaze_src_shared_mod_rs_1::start, false),
+    ("crates/oikaze/src/testing/mod.rs 1", crates_oikaze_src_testing_mod_rs_1::start, false),
+    ("crates/oikaze/src/testing/mod.rs 2", crates_oikaze_src_testing_mod_rs_2::start, false),
 ];

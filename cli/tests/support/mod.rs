@@ -2,7 +2,7 @@
 //! exit, or for a state that it polls until a distant deadline.
 #![allow(dead_code)]
 
-use oikaze::{LocalRegion, RemoteRegion};
+use oikaze::memory::{LocalRegion, RemoteRegion};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};

@@ -42,6 +42,8 @@ pub const CHECKSUM: &str = "OIKAZE_CHECKSUM";
 pub const CONGESTION: &str = "OIKAZE_CONGESTION";
 /// Set to `1` if survivors go on after the death of a node (`oikaze run --keep-going`).
 pub const KEEP_GOING: &str = "OIKAZE_KEEP_GOING";
+/// Number of nodes that a program becomes if no launcher has started it.
+pub const LOCAL: &str = "OIKAZE_LOCAL";
 /// Set (to `1`) if the launcher's standard error is a terminal. Rank 0 may then draw a progress bar
 /// with carriage returns.
 pub const TERMINAL: &str = "OIKAZE_TERMINAL";

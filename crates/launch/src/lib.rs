@@ -26,22 +26,25 @@ pub use oikaze_os::secret::{SECRET_LEN, Secret};
 /// (`OIKAZE_TIMEOUT`).
 pub const MEET_TIME: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// Finds this process's job. Without a launcher it is a job of one node.
+/// Reads the user's settings from the environment.
+///
+/// # Errors
+/// A variable that makes no sense.
+pub fn settings() -> Result<Settings, JobError> {
+    environment::read_settings(&variable)
+}
+
+/// Finds this process's job, which gets these settings. Without a launcher it is a job of one node.
 ///
 /// # Errors
 /// A launcher's variables make no sense; the store cannot be reached, or refuses this process.
-pub fn find() -> Result<Box<dyn Bootstrap>, JobError> {
-    find_in(&|name| Some(std::env::var_os(name)?.to_string_lossy().into_owned()))
-}
-
-/// Finds the job as [`find`] does, with the variables given.
-///
-/// # Errors
-/// As [`find`].
-pub fn find_in(lookup: &dyn Fn(&str) -> Option<String>) -> Result<Box<dyn Bootstrap>, JobError> {
-    let settings = environment::read_settings(lookup)?;
-    match environment::read_place(lookup)? {
+pub fn find(settings: Settings) -> Result<Box<dyn Bootstrap>, JobError> {
+    match environment::read_place(&variable)? {
         None => Ok(Box::new(Alone::new(settings)?)),
         Some(place) => Ok(Box::new(store::Client::connect(place, settings)?)),
     }
+}
+
+fn variable(name: &str) -> Option<String> {
+    Some(std::env::var_os(name)?.to_string_lossy().into_owned())
 }

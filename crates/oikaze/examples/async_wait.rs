@@ -1,8 +1,7 @@
 //! Waits for operations by `.await`, here in the smallest possible executor.
 
-use oikaze::{Region, Rights};
+use oikaze::prelude::*;
 use std::pin::pin;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -25,18 +24,17 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-fn main() -> ExitCode {
-    oikaze::run(|job| {
-        let _words = job.publish("words", Region::zeroed(4096)?, Rights::ATOMIC)?;
-        let there = job.peer((job.rank() + 1) % job.size())?.region("words")?;
-        let before = block_on(async {
-            let first = there.fetch_add(0, 40); // both are in flight
-            let second = there.fetch_add(0, 2);
-            Ok::<_, oikaze::Error>(first.await? + second.await?)
-        })?;
-        // In either order: 0 + 40, or 2 + 0.
-        assert!(before == 40 || before == 2);
-        println!("node {} has added 42", job.rank());
-        Ok(job.barrier()?)
-    })
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    let _words = job.publish("words", Region::zeroed(4096)?, Rights::ATOMIC)?;
+    let there = job.peer((job.rank() + 1) % job.size())?.region("words")?;
+    let before = block_on(async {
+        let first = there.fetch_add(0, 40); // both are in flight
+        let second = there.fetch_add(0, 2);
+        Ok::<_, oikaze::Error>(first.await? + second.await?)
+    })?;
+    // In either order: 0 + 40, or 2 + 0.
+    assert!(before == 40 || before == 2);
+    println!("node {} has added 42", job.rank());
+    job.barrier()
 }

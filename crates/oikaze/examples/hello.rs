@@ -1,10 +1,9 @@
 //! Says which node of how many this is: `oikaze run -n 4 -- target/debug/examples/hello`.
 
-use std::process::ExitCode;
+use oikaze::prelude::*;
 
-fn main() -> ExitCode {
-    oikaze::run(|job| {
-        println!("hello from node {} of {}", job.rank(), job.size());
-        Ok(())
-    })
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    println!("hello from node {} of {}", job.rank(), job.size());
+    Ok(())
 }

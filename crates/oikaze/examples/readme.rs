@@ -1,12 +1,7 @@
-use oikaze::{Class, Job, Region, Rights};
-use std::error::Error;
-use std::process::ExitCode;
+use oikaze::prelude::*;
 
-fn main() -> ExitCode {
-    oikaze::run(program) // joins the job; prints an error first and ends the job for all nodes
-}
-
-fn program(job: &Job) -> Result<(), Box<dyn Error>> {
+#[oikaze::main] // joins the job; an error is printed first and ends the job for all nodes
+fn main(job: &Job) -> oikaze::Result<()> {
     // Shared memory: the same array on every node, in blocks of pages with a home each.
     let squares = job.array::<u64>("squares", 1 << 20)?;
     let mine = squares.home_range(job.rank());
@@ -23,7 +18,7 @@ fn program(job: &Job) -> Result<(), Box<dyn Error>> {
 
     // Messages: each arrives exactly once.
     next.send(Class::Ordered, 7, b"done").wait()?;
-    let from = job.receive(None, None)?.from;
+    let from = job.receive(None)?.from();
     println!("node {from} has sent; the inbox holds {}", inbox.load_u64(0)?);
     job.barrier()?; // before anyone withdraws its inbox
     Ok(())

@@ -1,14 +1,9 @@
-use oikaze::{Class, Job, Region, Rights};
-use std::error::Error;
-use std::process::ExitCode;
+use oikaze::prelude::*;
 
-// `oikaze::run` joins the job that `oikaze run` has started. Without a launcher it is a job of one
-// node. It prints an error before anything else, and ends the job for all nodes then.
-fn main() -> ExitCode {
-    oikaze::run(program)
-}
-
-fn program(job: &Job) -> Result<(), Box<dyn Error>> {
+// The program joins the job that `oikaze run` has started. Without a launcher it becomes four
+// processes. An error is printed before anything else, and ends the job for all nodes then.
+#[oikaze::main(nodes = 4)]
+fn main(job: &Job) -> oikaze::Result<()> {
     // Shared memory: the same array on every node. Each node is the home of one block of pages.
     let squares = job.array::<u64>("squares", 1 << 20)?;
     let mine = squares.home_range(job.rank());
@@ -31,15 +26,15 @@ fn program(job: &Job) -> Result<(), Box<dyn Error>> {
     let signalled = there.put_signal(2048, page.slice(0..64)?, &there.signal(16, 1));
     put.wait()?; // The bytes are in the memory of the next node, and visible there.
     signalled.wait()?;
-    inbox.wait_until(16, None, |count| count == 1)?; // Bytes first, then the signal: they are here.
+    inbox.wait_until(16, |count| count == 1)?; // Bytes first, then the signal: they are here.
     let mut bytes = [0; 8];
     inbox.read(2048, &mut bytes)?;
 
     // Messages: each arrives exactly once. A tag is the sender's to choose.
     next.send(Class::Ordered, 7, b"done").wait()?;
-    let message = job.receive(None, None)?; // from any node, without a time limit
+    let message = job.receive(None)?; // from any node, without a time limit
     let text = String::from_utf8_lossy(&bytes);
-    println!("{before} {last} {text}: node {} is done", message.from);
+    println!("{before} {last} {text}: node {} is done", message.from());
 
     // Nobody withdraws its inbox before all have used it.
     job.barrier()?;

@@ -1,9 +1,11 @@
 //! `Debug` for public types: what identifies each of them, and no contents of memory.
 
-use crate::{
-    CompletionQueue, Counter, Element, Fifo, Job, LocalRegion, LockGuard, Operation, Outcome, Peer,
-    RegionSlice, RemoteFifo, RemoteRegion, RemoteWord, Scope, SharedArray,
-};
+use crate::atomic::RemoteWord;
+use crate::completion::{CompletionQueue, Counter, Operation, Outcome};
+use crate::memory::{LocalRegion, RegionSlice, RemoteRegion, Scope};
+use crate::message::{Fifo, RemoteFifo};
+use crate::shared::{Element, LockGuard, SharedArray};
+use crate::{Job, Peer};
 use std::fmt;
 
 /// Implements `Debug` for a type with the fields that these calls return.

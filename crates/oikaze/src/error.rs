@@ -1,5 +1,6 @@
 //! The error type of the public interface. An error names the operation, the cause and the remedy.
 
+use crate::memory::RefusalReason;
 use oikaze_engine::Failure;
 use oikaze_launch::JobError;
 use oikaze_os::memory::fifo::FifoError;
@@ -16,12 +17,29 @@ use std::time::Duration;
 /// A result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Error of an operation of this crate.
-#[derive(thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The time limit of a wait has passed. An [`Operation`](crate::Operation) goes on and may be
-    /// waited for again. A collective goes on without its caller. A lock is no longer asked for.
+/// Error of an operation of this crate. Its text names the operation, the cause and the remedy.
+///
+/// A program tells causes apart by the methods of this type:
+///
+/// ```
+/// use oikaze::prelude::*;
+/// use std::time::Duration;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let inbox = job.publish("inbox", Region::shared(4096)?, Rights::ATOMIC)?;
+/// let error = inbox.wait_until_for(0, Duration::from_millis(1), |word| word > 0).unwrap_err();
+/// assert!(error.is_timeout() && error.lost_peer().is_none() && error.refusal().is_none());
+/// # Ok(())
+/// # }
+/// ```
+pub struct Error(Box<Cause>);
+
+/// Cause of an [`Error`].
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Cause {
+    /// The time limit of a wait has passed. An [`Operation`](crate::completion::Operation) goes on
+    /// and may be waited for again. A collective goes on without its caller. A lock is no longer
+    /// asked for.
     #[error("{what}: not done after {:.3} s. A longer limit can be set (OIKAZE_TIMEOUT, in milliseconds)", waited.as_secs_f64())]
     Timeout {
         /// Event that the caller waited for.
@@ -49,22 +67,22 @@ pub enum Error {
     },
     /// The process could not find, start or reach the job.
     #[error(transparent)]
-    Job(#[from] JobError),
+    Job(JobError),
     /// The machine could not give memory, or a way to track it.
     #[error(transparent)]
-    Memory(#[from] MemoryError),
+    Memory(MemoryError),
     /// Shared memory could not be allocated or tracked.
     #[error(transparent)]
-    Shared(#[from] SharedError),
+    Shared(SharedError),
     /// The memory of a FIFO was overwritten.
     #[error(transparent)]
-    Fifo(#[from] FifoError),
+    Fifo(FifoError),
     /// An access was outside the bounds of its memory.
     #[error(transparent)]
-    Access(#[from] AccessError),
+    Access(AccessError),
     /// Pages cannot be exchanged.
     #[error(transparent)]
-    Placement(#[from] PlacementError),
+    Placement(PlacementError),
     /// The caller's arguments do not fit.
     #[error("{what}: {why}")]
     Invalid {
@@ -83,6 +101,43 @@ pub enum Error {
     },
 }
 
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}
+
+/// Makes an [`Error`] of errors of this project's other crates.
+macro_rules! from {
+    ($($(#[$attribute:meta])* $error:ty: $variant:ident),* $(,)?) => {
+        $($(#[$attribute])* impl From<$error> for Error {
+            fn from(error: $error) -> Self {
+                Cause::$variant(error).into()
+            }
+        })*
+    };
+}
+from! {
+    MemoryError: Memory,
+    AccessError: Access,
+    #[doc(hidden)] JobError: Job,
+    #[doc(hidden)] SharedError: Shared,
+    #[doc(hidden)] FifoError: Fifo,
+    #[doc(hidden)] PlacementError: Placement,
+}
+
+impl From<Cause> for Error {
+    fn from(cause: Cause) -> Self {
+        Error(Box::new(cause))
+    }
+}
+
 /// Prints the message, as `Display` does, so that `fn main() -> oikaze::Result<()>` ends with text
 /// a person can read.
 impl fmt::Debug for Error {
@@ -93,19 +148,48 @@ impl fmt::Debug for Error {
 
 impl Error {
     pub(crate) fn failed(what: impl Into<String>, failure: Failure) -> Self {
-        Error::Failed { what: what.into(), failure, told: None }
+        Cause::Failed { what: what.into(), failure, told: None }.into()
     }
 
-    pub(crate) fn invalid(what: impl Into<String>, why: impl Into<String>) -> Self {
-        Error::Invalid { what: what.into(), why: why.into() }
+    /// Makes the error of a program's own check: arguments of `what` do not fit, for this reason.
+    #[must_use]
+    pub fn invalid(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Cause::Invalid { what: what.into(), why: why.into() }.into()
     }
 
     /// Adds the launcher's words on how the lost node ended.
     pub(crate) fn with_reason(mut self, reason: Option<String>) -> Self {
-        if let Error::Failed { told, .. } = &mut self {
+        if let Cause::Failed { told, .. } = &mut *self.0 {
             *told = reason;
         }
         self
+    }
+
+    /// Returns the cause.
+    pub(crate) fn cause(&self) -> &Cause {
+        &self.0
+    }
+
+    /// Returns the cause, for a new error.
+    pub(crate) fn into_cause(self) -> Cause {
+        *self.0
+    }
+
+    /// Returns `true` if a time limit has passed. An operation then goes on, and may be waited for
+    /// again. A collective goes on without its caller. A lock is no longer asked for.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        matches!(*self.0, Cause::Timeout { .. })
+    }
+
+    /// Returns the number of failed operations that this error reports, if it is the error of
+    /// operations that nobody had waited for ([`Job::flush`](crate::Job::flush)).
+    #[must_use]
+    pub fn unreported(&self) -> Option<u64> {
+        match *self.0 {
+            Cause::Unseen { count, .. } => Some(count),
+            _ => None,
+        }
     }
 
     /// Returns `true` if a FIFO was full. The push may be tried again once its owner has taken an
@@ -113,8 +197,8 @@ impl Error {
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(
-            self,
-            Error::Failed { failure: Failure::Remote(RmaError::Refused(Refusal::Full)), .. }
+            *self.0,
+            Cause::Failed { failure: Failure::Remote(RmaError::Refused(Refusal::Full)), .. }
         )
     }
 
@@ -122,11 +206,11 @@ impl Error {
     /// try again when earlier operations have ended.
     #[must_use]
     pub fn is_queue_full(&self) -> bool {
-        match self {
-            Error::Failed { failure, .. } => {
+        match &*self.0 {
+            Cause::Failed { failure, .. } => {
                 matches!(failure, Failure::QueueFull { .. } | Failure::TooMany { .. })
             }
-            Error::Unseen { first: Some(first), .. } => first.is_queue_full(),
+            Cause::Unseen { first: Some(first), .. } => first.is_queue_full(),
             _ => false,
         }
     }
@@ -135,15 +219,15 @@ impl Error {
     /// all of them.
     pub(crate) fn is_mismatch(&self) -> bool {
         matches!(
-            self,
-            Error::Failed { failure: Failure::Coherence(CoherenceError::Mismatch(_)), .. }
+            *self.0,
+            Cause::Failed { failure: Failure::Coherence(CoherenceError::Mismatch(_)), .. }
         )
     }
 
     /// Adds what the loss of a node leaves unknown about the operation.
     pub(crate) fn of_unknown_fate(mut self, fate: Option<&str>) -> Self {
-        if let (Error::Failed { what, failure: Failure::PeerLost { .. }, .. }, Some(fate)) =
-            (&mut self, fate)
+        if let (Cause::Failed { what, failure: Failure::PeerLost { .. }, .. }, Some(fate)) =
+            (&mut *self.0, fate)
         {
             *what = format!("{what}, {fate}");
         }
@@ -152,25 +236,27 @@ impl Error {
 
     /// Adds the time for which the operation was tried again and again.
     pub(crate) fn after(mut self, limit: Duration) -> Self {
-        if let Error::Failed { what, .. } = &mut self {
+        if let Cause::Failed { what, .. } = &mut *self.0 {
             *what = format!("{what}, waited for {} s", limit.as_secs_f64());
         }
         self
     }
 
-    pub(crate) fn system(what: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
-        Error::System { what: what.into(), source: source.into() }
+    /// Makes the error of a system call that failed in `what`.
+    #[must_use]
+    pub fn system(what: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
+        Cause::System { what: what.into(), source: source.into() }.into()
     }
 
     /// Returns why the peer refused the operation, if the peer did. A refused operation has changed
     /// nothing there.
     #[must_use]
-    pub fn refusal(&self) -> Option<Refusal> {
-        match self {
-            Error::Failed { failure: Failure::Remote(RmaError::Refused(refusal)), .. } => {
+    pub fn refusal(&self) -> Option<RefusalReason> {
+        match &*self.0 {
+            Cause::Failed { failure: Failure::Remote(RmaError::Refused(refusal)), .. } => {
                 Some(*refusal)
             }
-            Error::Unseen { first: Some(first), .. } => first.refusal(),
+            Cause::Unseen { first: Some(first), .. } => first.refusal(),
             _ => None,
         }
     }
@@ -178,13 +264,13 @@ impl Error {
     /// Returns the peer whose loss caused the error, if that is the cause.
     #[must_use]
     pub fn lost_peer(&self) -> Option<Rank> {
-        match self {
-            Error::Failed {
+        match &*self.0 {
+            Cause::Failed {
                 failure: Failure::PeerLost { peer, .. } | Failure::InUse { peer },
                 ..
             } => Some(*peer),
-            Error::Unseen { first: Some(first), .. } => first.lost_peer(),
-            Error::Failed {
+            Cause::Unseen { first: Some(first), .. } => first.lost_peer(),
+            Cause::Failed {
                 failure:
                     Failure::Coherence(
                         CoherenceError::NodeDead { rank, .. }
@@ -225,7 +311,7 @@ fn advice(failure: &Failure) -> &'static str {
             ". See the region's length: RemoteRegion::len"
         }
         Failure::Remote(RmaError::Refused(Refusal::NotPermitted)) => {
-            ". Puts take the right write, gets read, atomics and signals atomic. Its owner decides, when it publishes the region and while it is used, and sees what it has refused (Job::refusals)"
+            ". Puts take the right write, gets read, atomics and signals atomic. Its owner decides, when it publishes the region and while it is used, and sees what it has refused (Job::refused_accesses)"
         }
         Failure::Remote(RmaError::Refused(Refusal::Misaligned)) => {
             ". Use an offset that is a multiple of 8 (of 4 for words of 32 bits)"
@@ -277,7 +363,7 @@ mod tests {
         let system = std::io::Error::from_raw_os_error(2);
         for error in [
             Error::failed("barrier", Failure::Coherence(dead)),
-            Error::Job(job()),
+            Error::from(job()),
             Error::system("opening", system),
         ] {
             assert_eq!(format!("{error:?}"), error.to_string());

@@ -4,9 +4,23 @@
 #![doc = include_str!("../examples/readme.rs")]
 //! ```
 //!
-//! The crate has four layers. [`engine`] runs Wind, remote memory and coherence of one node, one
-//! turn after another. `node` gives the engine its threads. [`job`] is how processes become nodes.
-//! Programs use [`Job`], [`Peer`], [`RemoteRegion`] and [`SharedArray`].
+//! A program joins its job and gets a [`Job`]: by the attribute [`main`], by [`run`], [`local`] or
+//! [`join`], or with settings of its own by [`Job::builder`]. Everything else comes from the job.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`job`] | the job, its peers, how to join and to leave |
+//! | [`memory`] | regions of this node and of its peers: put, get, signals, blocks, rights |
+//! | [`atomic`] | words and numbers that several nodes change |
+//! | [`shared`] | arrays that all nodes read and write with plain loads and stores; locks |
+//! | [`message`] | messages, and FIFOs that peers push into |
+//! | [`collective`] | barriers and reductions |
+//! | [`completion`] | operations that are under way, and ways to learn of their end |
+//! | [`testing`] | jobs of several nodes in one process, for tests |
+//! | [`limits`] | every limit that a program can reach |
+#![cfg_attr(feature = "ffi", doc = "| [`ffi`] | objects by number, for bindings |")]
+//!
+//! [`prelude`] has the names that most programs use.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 #![deny(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)]
@@ -15,53 +29,34 @@
     allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, clippy::panic)
 )]
 
-mod builder;
-mod completion;
+pub mod atomic;
+pub mod collective;
+pub mod completion;
 mod debug;
 mod error;
-mod exchange;
-mod fifo;
-mod handle;
-mod join;
+#[cfg(feature = "ffi")]
+pub mod ffi;
+#[doc(hidden)]
+pub mod internal;
+pub mod job;
 pub mod limits;
-mod member;
-mod membership;
+pub mod memory;
+pub mod message;
 mod node;
+#[doc(hidden)]
 pub mod observe;
-mod operation;
-mod refused;
-mod region;
-mod remote;
+pub mod prelude;
 mod rules;
-mod run;
-mod scope;
-mod shared;
+pub mod shared;
 pub(crate) mod shm_setup;
-mod statistics;
 mod sync;
+pub mod testing;
 
-pub use builder::{JobBuilder, OnDeath};
-pub use completion::{Completed, CompletionQueue, Counter, Counts};
 pub use error::{Error, Result};
-pub use fifo::Fifo;
-pub use handle::{Handle, Keepable};
-pub use join::{join, join_as};
-pub use member::{Job, Reducible};
-pub use oikaze_engine::{Arrived, Body};
-pub use oikaze_os::memory::placement::{Placed, PlacementError, page_size};
-pub use oikaze_os::memory::{LocalWord, PageSize, Region, RegionId};
+pub use job::join::join;
+pub use job::local::local;
+pub use job::run::run;
+#[doc(no_inline)]
+pub use job::{Job, Peer};
+pub use oikaze_macros::main;
 pub use oikaze_protocol::Rank;
-pub use oikaze_protocol::block::{BadBlock, Block};
-pub use oikaze_protocol::coherence::{Homes, ReduceOp};
-pub use oikaze_protocol::rma::{
-    Accumulation, AtomicOp, Change, Combine, Number, NumberKind, Rights, Width, Word,
-};
-pub use oikaze_protocol::wind::{Class, Refusal};
-pub use operation::{Operation, OperationFuture, Outcome};
-pub use refused::RefusedAccess;
-pub use region::{LocalRegion, RegionSlice, RemoteId};
-pub use remote::{COPY_MAX, MESSAGE_MAX, Peer, RemoteFifo, RemoteRegion, RemoteSignal, RemoteWord};
-pub use run::run;
-pub use scope::Scope;
-pub use shared::{Element, LockGuard, ReadGuard, SharedArray, WriteGuard};
-pub use statistics::NodeStatistics;

@@ -16,7 +16,7 @@
 //! A read guard cannot be written through:
 //!
 //! ```compile_fail,E0594
-//! fn writes(array: &oikaze::SharedArray<u64>) -> oikaze::Result<()> {
+//! fn writes(array: &oikaze::shared::SharedArray<u64>) -> oikaze::Result<()> {
 //!     let mut guard = array.read(0..8)?;
 //!     guard[0] = 1;
 //!     Ok(())
@@ -26,7 +26,7 @@
 //! A slice of a guard cannot outlive the guard:
 //!
 //! ```compile_fail,E0515
-//! fn escapes(array: &oikaze::SharedArray<u64>) -> &[u64] {
+//! fn escapes(array: &oikaze::shared::SharedArray<u64>) -> &[u64] {
 //!     let guard = array.read(0..8).unwrap();
 //!     &guard[..]
 //! }
@@ -35,7 +35,7 @@
 //! A guard that was released shows nothing any more:
 //!
 //! ```compile_fail,E0505
-//! fn released(array: &oikaze::SharedArray<u64>) -> oikaze::Result<u64> {
+//! fn released(array: &oikaze::shared::SharedArray<u64>) -> oikaze::Result<u64> {
 //!     let guard = array.read(0..8)?;
 //!     let first = &guard[0];
 //!     guard.release()?;
@@ -54,7 +54,7 @@
 //! Memory that is lent to a scope must outlive it, and cannot be touched before the scope ends:
 //!
 //! ```compile_fail,E0597
-//! fn too_short(job: &oikaze::Job, there: &oikaze::RemoteRegion) -> oikaze::Result<()> {
+//! fn too_short(job: &oikaze::Job, there: &oikaze::memory::RemoteRegion) -> oikaze::Result<()> {
 //!     job.scope(|scope| {
 //!         let inside = vec![7_u8; 100];
 //!         scope.put(there, 0, &inside).map(drop)
@@ -63,7 +63,7 @@
 //! ```
 //!
 //! ```compile_fail,E0506
-//! fn touched(job: &oikaze::Job, there: &oikaze::RemoteRegion) -> oikaze::Result<()> {
+//! fn touched(job: &oikaze::Job, there: &oikaze::memory::RemoteRegion) -> oikaze::Result<()> {
 //!     let mut into = [0_u8; 8];
 //!     job.scope(|scope| {
 //!         scope.get(there, 0, &mut into)?;
@@ -76,7 +76,7 @@
 //! A region's bytes are copied, never borrowed (MEM-1.14):
 //!
 //! ```compile_fail,E0624
-//! fn borrows(region: &oikaze::Region) {
+//! fn borrows(region: &oikaze::memory::Region) {
 //!     let _ = region.with_bytes(0, 8, |bytes| bytes[0]);
 //! }
 //! ```

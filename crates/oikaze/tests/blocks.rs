@@ -2,7 +2,8 @@
 
 mod support;
 
-use oikaze::{Block, Error, Region, Rights};
+use oikaze::Error;
+use oikaze::memory::{Block, Region, Rights};
 use oikaze_launch::{Checksum, Settings};
 use std::time::Duration;
 use support::cluster;
@@ -57,7 +58,7 @@ fn blocks(settings: &Settings) {
                 let put = there
                     .put_block_signal(there_block, source.slice(10..LEN).unwrap(), here, &signal)
                     .unwrap();
-                inbox.wait_until(END as u64, Some(PATIENCE), |count| count == 1).unwrap();
+                inbox.wait_until_for(END as u64, PATIENCE, |count| count == 1).unwrap();
                 // MEM-3.5: all rows have arrived, and no other byte has changed.
                 let mut expected = vec![UNTOUCHED; LEN];
                 let sent = pattern(LEN, from as u8);

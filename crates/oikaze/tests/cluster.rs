@@ -2,7 +2,9 @@
 
 mod support;
 
-use oikaze::{Class, ReduceOp, Region, Rights};
+use oikaze::collective::ReduceOp;
+use oikaze::memory::{Region, Rights};
+use oikaze::message::Class;
 use oikaze_launch::{Checksum, Settings};
 use std::time::Duration;
 use support::cluster;
@@ -25,7 +27,7 @@ fn remote_memory(settings: &Settings) {
         next.put_signal(4096, source.slice(0..500_000).unwrap(), &next.signal(8, 1))
             .wait_for(PATIENCE)
             .unwrap();
-        inbox.wait_until(8, Some(PATIENCE), |count| count == 1).unwrap();
+        inbox.wait_until_for(8, PATIENCE, |count| count == 1).unwrap();
         let previous = (job.rank() + 2) % 3;
         assert_eq!(inbox.load_u64(0).unwrap(), u64::from(previous));
         let mut seen = vec![0; 500_000];
@@ -95,13 +97,13 @@ fn messages_of_all_classes() {
         let mut ordered = Vec::new();
         let mut all = Vec::new();
         for _ in 0..300 {
-            let arrived = job.receive(Some(peer.rank()), Some(PATIENCE)).unwrap();
-            assert!(arrived.body.iter().all(|&byte| byte == arrived.tag as u8));
-            if arrived.class != Class::Unordered {
-                ordered.push(arrived.tag);
-                assert!(all.len() as u64 >= arrived.tag, "overtook what was posted before it");
+            let arrived = job.receive_for(Some(peer.rank()), PATIENCE).unwrap();
+            assert!(arrived.bytes().iter().all(|&byte| byte == arrived.tag() as u8));
+            if arrived.class() != Class::Unordered {
+                ordered.push(arrived.tag());
+                assert!(all.len() as u64 >= arrived.tag(), "overtook what was posted before it");
             }
-            all.push(arrived.tag);
+            all.push(arrived.tag());
         }
         assert!(ordered.is_sorted());
         all.sort_unstable();
@@ -213,7 +215,7 @@ fn a_condition_may_touch_pages_that_are_elsewhere() {
         let peer = job.peer(1 - job.rank()).unwrap().region("inbox").unwrap();
         let told = peer.fetch_add(0, 1);
         inbox
-            .wait_until(0, Some(PATIENCE), |count| {
+            .wait_until_for(0, PATIENCE, |count| {
                 count >= array.read_lazily(other.clone()).unwrap()[0].min(1)
             })
             .unwrap();
@@ -269,7 +271,7 @@ fn a_panic_in_a_scope_leaves_nothing_behind() {
         assert!(caught.is_err());
         // The panic does not hold up later messages of the same order.
         peer.send(Class::Sync, 1, b"after").wait_for(PATIENCE).unwrap();
-        assert_eq!(job.receive(Some(peer.rank()), Some(PATIENCE)).unwrap().tag, 1);
+        assert_eq!(job.receive_for(Some(peer.rank()), PATIENCE).unwrap().tag(), 1);
         job.barrier().unwrap();
         drop(inbox);
     });
@@ -288,7 +290,7 @@ fn a_descriptor_tells_of_messages_and_outcomes() {
                     poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&limit))
                         .unwrap();
                 assert_eq!(ready, 1, "nothing came within {PATIENCE:?}");
-                job.clear_news();
+                job.clear_descriptor();
             }
         };
         let sent = peer.send(Class::Sync, 7, b"look at your descriptor");
@@ -296,7 +298,7 @@ fn a_descriptor_tells_of_messages_and_outcomes() {
         sent.wait_for(PATIENCE).unwrap();
         let arrived = std::cell::Cell::new(None);
         until(&|| {
-            arrived.set(job.try_receive(None).map(|message| message.tag));
+            arrived.set(job.try_receive(None).map(|message| message.tag()));
             arrived.get().is_some()
         });
         assert_eq!(arrived.get(), Some(7));

@@ -2,14 +2,17 @@
 
 mod support;
 
-use oikaze::{Class, Completed, Error, Job, Operation, Region, RemoteRegion, Result, Rights};
+use oikaze::completion::{Completed, Operation};
+use oikaze::memory::{Region, RemoteRegion, Rights};
+use oikaze::message::Class;
+use oikaze::{Error, Job, Result};
 use oikaze_launch::Settings;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use support::cluster;
 
-const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
-const SHORT: Option<Duration> = Some(Duration::from_millis(50));
+const PATIENCE: Duration = Duration::from_secs(30);
+const SHORT: Duration = Duration::from_millis(50);
 
 /// Runs two nodes, each with a region of `len` bytes that the other node finds.
 fn pair(len: usize, program: impl Fn(&Job, &RemoteRegion) + Sync) {
@@ -52,14 +55,14 @@ fn a_queue_tells_each_operation_once() {
             match n % 4 {
                 0 => there
                     .put(1000, source.slice(0..n as usize).unwrap())
-                    .into_queue(&queue, n)
+                    .report_to(&queue, n)
                     .unwrap(),
-                1 => there.fetch_add(8, 1).into_queue(&queue, n).unwrap(),
+                1 => there.fetch_add(8, 1).report_to(&queue, n).unwrap(),
                 // Few operations fail, because refusals travel a few at a time.
                 2 => there
                     .put_copy(if n % 64 == 2 { 4090 } else { 3000 }, &[1; 8])
                     .unwrap()
-                    .into_queue(&queue, n)
+                    .report_to(&queue, n)
                     .unwrap(),
                 _ => late.push((n, there.fetch_add(8, 1))),
             }
@@ -68,11 +71,11 @@ fn a_queue_tells_each_operation_once() {
             if n % 8 == 3 {
                 operation.wait().unwrap();
             }
-            operation.into_queue(&queue, n).unwrap();
+            operation.report_to(&queue, n).unwrap();
         }
         let mut told = Vec::new();
         while told.len() < 300 {
-            queue.wait(1, PATIENCE, &mut told).unwrap();
+            queue.wait_for(1, PATIENCE, &mut told).unwrap();
         }
         assert!(queue.is_empty());
         let by_context: BTreeMap<u64, Completed> =
@@ -103,7 +106,7 @@ fn a_queue_wakes_when_enough_are_there() {
         let queue = job.completion_queue();
         let mut told = Vec::new();
         fails(
-            queue.wait(1, SHORT, &mut told),
+            queue.wait_for(1, SHORT, &mut told),
             &["waiting for 1 operations in a completion queue, where 0 are"],
         );
         // One thread waits while another attaches operations that have ended before. No arriving
@@ -111,11 +114,11 @@ fn a_queue_wakes_when_enough_are_there() {
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| {
                 let mut told = Vec::new();
-                queue.wait(3, PATIENCE, &mut told).map(|count| (count, told.len()))
+                queue.wait_for(3, PATIENCE, &mut told).map(|count| (count, told.len()))
             });
             let ended: Vec<_> = (0..3).map(|_| there.fetch_add(0, 1)).collect();
             ended.iter().try_for_each(|add| add.wait().map(drop)).unwrap();
-            ended.into_iter().for_each(|add| add.into_queue(&queue, 7).unwrap());
+            ended.into_iter().for_each(|add| add.report_to(&queue, 7).unwrap());
             assert_eq!(waiter.join().unwrap().unwrap(), (3, 3));
         });
         assert_eq!(queue.poll(&mut told), 0);
@@ -129,10 +132,11 @@ fn two_who_read_one_queue_each_have_enough() {
     pair(4096, |job, there| {
         let queue = job.completion_queue();
         std::thread::scope(|scope| {
-            let read = || (0..200).map(|_| queue.wait(2, PATIENCE, &mut Vec::new()).unwrap()).min();
+            let read =
+                || (0..200).map(|_| queue.wait_for(2, PATIENCE, &mut Vec::new()).unwrap()).min();
             let readers = [scope.spawn(read), scope.spawn(read)];
             while !readers.iter().all(std::thread::ScopedJoinHandle::is_finished) {
-                there.fetch_add(0, 1).into_queue(&queue, 7).unwrap();
+                there.fetch_add(0, 1).report_to(&queue, 7).unwrap();
             }
             for reader in readers {
                 assert!(reader.join().unwrap() >= Some(2));
@@ -147,29 +151,29 @@ fn two_who_read_one_queue_each_have_enough() {
 fn a_counter_counts_successes_and_failures_apart() {
     pair(4096, |job, there| {
         let counter = job.counter();
-        fails(counter.wait(1, SHORT), &["until 1 operations have ended, of which 0 have"]);
+        fails(counter.wait_for(1, SHORT), &["until 1 operations have ended, of which 0 have"]);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for n in 0..2500 {
                         // Few operations fail, because refusals travel a few at a time.
                         let add = there.fetch_add(if n % 500 == 499 { 4096 } else { 0 }, 1);
-                        add.count_on(&counter).unwrap();
+                        add.count_in(&counter).unwrap();
                     }
                 });
             }
-            let counts = counter.wait(10_000, PATIENCE).unwrap();
+            let counts = counter.wait_for(10_000, PATIENCE).unwrap();
             assert_eq!((counts.succeeded, counts.failed), (9980, 20));
         });
         assert_eq!(counter.counts().ended(), 10_000);
         let twice = there.fetch_add(0, 1);
-        twice.count_on(&counter).unwrap();
+        twice.count_in(&counter).unwrap();
         fails(
-            twice.count_on(&job.counter()),
+            twice.count_in(&job.counter()),
             &["fetch-add of 8 bytes", "told to a counter already"],
         );
-        fails(twice.into_queue(&job.completion_queue(), 1), &["told to a counter already"]);
-        assert_eq!(counter.wait(10_001, PATIENCE).unwrap().succeeded, 9981);
+        fails(twice.report_to(&job.completion_queue(), 1), &["told to a counter already"]);
+        assert_eq!(counter.wait_for(10_001, PATIENCE).unwrap().succeeded, 9981);
     });
 }
 
@@ -181,7 +185,7 @@ fn a_handle_is_looked_at_and_cancelled() {
             if let Some(old) = add.try_take() {
                 break old;
             }
-            job.quiet().unwrap();
+            job.flush().unwrap();
         };
         assert_eq!(old.unwrap(), 0);
         assert_eq!(add.cancel().unwrap(), 0, "what has ended cannot be cancelled any more");
@@ -219,9 +223,9 @@ fn a_list_ends_as_one() {
             .map(|(at, len)| (at as u64 + 50, back.slice(at..at + len).unwrap()))
             .collect();
         let queue = job.completion_queue();
-        there.get_list(&list).into_queue(&queue, 77).unwrap();
+        there.get_list(&list).report_to(&queue, 77).unwrap();
         let mut told = Vec::new();
-        assert_eq!(queue.wait(1, PATIENCE, &mut told).unwrap(), 1, "once for all");
+        assert_eq!(queue.wait_for(1, PATIENCE, &mut told).unwrap(), 1, "once for all");
         assert_eq!((told[0].context, told.remove(0).outcome.unwrap()), (77, 0));
         let mut seen = vec![0; 200_000];
         back.read(0, &mut seen).unwrap();
@@ -253,7 +257,7 @@ fn a_list_ends_as_one() {
             there.put_list(&list)
         });
         let _either = held.cancel();
-        job.quiet().unwrap();
+        job.flush().unwrap();
     });
 }
 
@@ -261,29 +265,29 @@ fn a_list_ends_as_one() {
 fn messages_in_batches() {
     pair(4096, |job, there| {
         let peer = there.peer();
-        let none = job.receive_batch(3, SHORT);
+        let none = job.receive_batch_for(3, SHORT);
         assert!(none.is_empty());
         job.barrier().unwrap();
         let sent: Vec<_> =
             (0..1000u64).map(|tag| peer.send(Class::Ordered, tag, &tag.to_le_bytes())).collect();
-        let batch = job.receive_batch(900, PATIENCE);
+        let batch = job.receive_batch_for(900, PATIENCE);
         assert_eq!(
-            batch.iter().map(|arrived| arrived.tag).collect::<Vec<_>>(),
+            batch.iter().map(|arrived| arrived.tag()).collect::<Vec<_>>(),
             (0..900).collect::<Vec<_>>()
         );
-        assert_eq!(job.receive_batch(100, PATIENCE).len(), 100);
+        assert_eq!(job.receive_batch_for(100, PATIENCE).len(), 100);
         sent.into_iter().try_for_each(|message| message.wait()).unwrap();
         // The messages exceed a sender's limit of unread bytes, so they are read as they arrive.
         let large = job.register(Region::zeroed(4 << 20).unwrap()).unwrap();
         let sent: Vec<_> =
             (0..12).map(|tag| peer.send_from(Class::Unordered, tag, large.all())).collect();
-        let batch = job.receive_batch(12, PATIENCE);
-        assert!(batch.len() == 12 && batch.iter().all(|arrived| arrived.body.len() == 4 << 20));
+        let batch = job.receive_batch_for(12, PATIENCE);
+        assert!(batch.len() == 12 && batch.iter().all(|arrived| arrived.bytes().len() == 4 << 20));
         sent.into_iter().try_for_each(|message| message.wait()).unwrap();
         // When the time limit passes, the batch has the messages that have arrived.
         job.barrier().unwrap();
         peer.send(Class::Ordered, 1, b"one").wait().unwrap();
         job.barrier().unwrap();
-        assert_eq!(job.receive_batch(2, SHORT).len(), 1);
+        assert_eq!(job.receive_batch_for(2, SHORT).len(), 1);
     });
 }

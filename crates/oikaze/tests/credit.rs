@@ -2,7 +2,7 @@
 
 mod support;
 
-use oikaze::Class;
+use oikaze::message::Class;
 use oikaze_launch::Settings;
 use oikaze_protocol::limits::CREDIT;
 use std::time::Duration;
@@ -23,14 +23,14 @@ fn a_message_as_long_as_all_credit_goes_when_what_came_before_is_read() {
                 (0..19).for_each(|_| {
                     peer.send(Class::Ordered, round, &[1; SHORT]).wait_for(PATIENCE).unwrap()
                 });
-                assert_eq!(&job.receive(Some(1), Some(PATIENCE)).unwrap().body[..], b"all is read");
+                assert_eq!(job.receive_for(Some(1), PATIENCE).unwrap().bytes(), b"all is read");
                 peer.send(Class::Ordered, round, &vec![2; LONG]).wait_for(PATIENCE).unwrap();
             } else {
                 (0..19).for_each(|_| {
-                    assert_eq!(job.receive(None, Some(PATIENCE)).unwrap().body.len(), SHORT)
+                    assert_eq!(job.receive_for(None, PATIENCE).unwrap().bytes().len(), SHORT)
                 });
                 peer.send(Class::Ordered, round, b"all is read").wait_for(PATIENCE).unwrap();
-                assert_eq!(job.receive(None, Some(PATIENCE)).unwrap().body.len(), LONG);
+                assert_eq!(job.receive_for(None, PATIENCE).unwrap().bytes().len(), LONG);
             }
         }
         job.barrier().unwrap();
@@ -51,9 +51,9 @@ fn a_batch_does_not_hold_back_what_it_waits_for() {
             sent.iter().for_each(|message| message.wait_for(PATIENCE).unwrap());
         } else {
             let lens: Vec<usize> = job
-                .receive_batch(2, Some(PATIENCE))
+                .receive_batch_for(2, PATIENCE)
                 .iter()
-                .map(|arrived| arrived.body.len())
+                .map(|arrived| arrived.bytes().len())
                 .collect();
             assert_eq!(lens, [FIRST, LAST]);
         }
@@ -70,14 +70,14 @@ fn each_of_two_threads_that_wait_for_a_batch_gets_one() {
     cluster(2, &Settings::default(), |job| {
         let peer = job.peer(1 - job.rank()).unwrap();
         if job.rank() == 0 {
-            job.receive(Some(1), Some(PATIENCE)).unwrap();
+            job.receive_for(Some(1), PATIENCE).unwrap();
             let sent: Vec<_> =
                 (0..2 * EACH as u64).map(|tag| peer.send(Class::Ordered, tag, &[1; LEN])).collect();
             sent.iter().for_each(|message| message.wait_for(PATIENCE).unwrap());
         } else {
             let batches = std::thread::scope(|scope| {
                 let waiting =
-                    [(); 2].map(|()| scope.spawn(|| job.receive_batch(EACH, Some(PATIENCE)).len()));
+                    [(); 2].map(|()| scope.spawn(|| job.receive_batch_for(EACH, PATIENCE).len()));
                 peer.send(Class::Ordered, 0, b"go on").wait_for(PATIENCE).unwrap();
                 waiting.map(|thread| thread.join().unwrap())
             });

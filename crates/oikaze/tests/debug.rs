@@ -1,7 +1,8 @@
 //! `Debug` of the public types.
 #![allow(missing_docs)]
 
-use oikaze::{Homes, Region, Rights};
+use oikaze::memory::{Region, Rights};
+use oikaze::shared::Homes;
 use std::fmt::Debug;
 
 /// Each kind of object shows its name and identity, and does not block.

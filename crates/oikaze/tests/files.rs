@@ -4,7 +4,9 @@
 
 mod support;
 
-use oikaze::{Combine, Job, Refusal, Region, Rights};
+use oikaze::Job;
+use oikaze::atomic::Combine;
+use oikaze::memory::{RefusalReason, Region, Rights};
 use oikaze_launch::Settings;
 use oikaze_os::memory::TruncatedFile;
 use std::fs::File;
@@ -76,7 +78,7 @@ fn operations_on_absent_pages_are_done() {
             }
         };
         assert!(all.iter().enumerate().skip(16).all(|(at, byte)| *byte == expected(at)));
-        assert_eq!(job.refusals(), [], "what was done in the end was not refused");
+        assert_eq!(job.refused_accesses(), [], "what was done in the end was not refused");
     });
 }
 
@@ -207,14 +209,14 @@ fn pages_that_cannot_be_had_are_an_error() {
         let there = job.peer(1 - job.rank()).unwrap().region("file").unwrap();
         job.barrier().unwrap();
         let error = there.put_copy(8192, &[1; 100]).unwrap().wait_for(PATIENCE).unwrap_err();
-        assert_eq!(error.refusal(), Some(Refusal::Lost));
+        assert_eq!(error.refusal(), Some(RefusalReason::Lost));
         assert!(error.to_string().contains("the file they belong to was truncated"), "{error}");
         there.put_copy(4096, &[1; 100]).unwrap().wait_for(PATIENCE).unwrap();
         job.barrier().unwrap();
-        let refusals = job.refusals();
+        let refusals = job.refused_accesses();
         assert_eq!(
             (refusals.len(), refusals[0].reason, refusals[0].offset),
-            (1, Refusal::Lost, 8192)
+            (1, RefusalReason::Lost, 8192)
         );
 
         let own = job.register(region).unwrap();

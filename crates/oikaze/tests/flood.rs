@@ -7,7 +7,9 @@
 
 mod support;
 
-use oikaze::{Class, Job, Region, Rights};
+use oikaze::Job;
+use oikaze::memory::{Region, Rights};
+use oikaze::message::Class;
 use oikaze_launch::Settings;
 use oikaze_os::counting::Counting;
 use oikaze_protocol::limits::{DATAGRAM_MIN, STRANGERS_AT_ONCE, STRANGERS_PAUSE};
@@ -147,9 +149,9 @@ fn a_job_goes_on_while_strangers_flood_its_nodes() {
                     );
                 } else {
                     for round in 0..count {
-                        let message = job.receive(Some(0), Some(Duration::from_secs(60))).unwrap();
+                        let message = job.receive_for(Some(0), Duration::from_secs(60)).unwrap();
                         assert_eq!(
-                            (message.tag, &message.body[..]),
+                            (message.tag(), message.bytes()),
                             (round as u64, &[turn; 100][..])
                         );
                     }

@@ -4,7 +4,9 @@
 #[path = "support/processes.rs"]
 mod processes;
 
-use oikaze::{Class, Error, Job, Region, Rights};
+use oikaze::memory::{Region, Rights};
+use oikaze::message::Class;
+use oikaze::{Error, Job};
 use oikaze_launch::Settings;
 use oikaze_os::process::in_child_of_fork;
 use processes::run_two_nodes;
@@ -65,23 +67,23 @@ fn uses_everything(job: &Job) -> Vec<String> {
         other => wrong.push(format!("{what}: {other:?}")),
     };
     check("barrier", job.barrier().err());
-    check("reduce", job.reduce(1_u64, oikaze::ReduceOp::Sum).err());
+    check("reduce", job.reduce(1_u64, oikaze::collective::ReduceOp::Sum).err());
     check("lock", job.lock(3).err());
-    check("quiet", job.quiet().err());
+    check("quiet", job.flush().err());
     check("array", job.array::<u64>("another", 4).err());
     check("peer", job.peer(1).err());
     check("publish", job.publish("another", Region::zeroed(8).unwrap(), Rights::ALL).err());
     check("register", job.register(Region::zeroed(8).unwrap()).err());
     check("fifo", job.fifo("queue", 4, 8).err());
-    check("receive", job.receive(None, None).err());
-    check("completion queue", job.completion_queue().wait(1, None, &mut Vec::new()).err());
-    check("counter", job.counter().wait(1, None).err());
+    check("receive", job.receive(None).err());
+    check("completion queue", job.completion_queue().wait(1, &mut Vec::new()).err());
+    check("counter", job.counter().wait(1).err());
     check("scope", job.scope(|_| job.barrier()).err());
     check("join", oikaze::join().err());
-    assert!(job.try_receive(None).is_none() && job.receive_batch(1, None).is_empty());
-    assert_eq!(job.statistics(), oikaze::NodeStatistics::default());
+    assert!(job.try_receive(None).is_none() && job.receive_batch(1).is_empty());
+    assert_eq!(job.statistics(), oikaze::job::NodeStatistics::default());
     job.fence();
-    job.clear_news();
+    job.clear_descriptor();
     job.batch(|| check("barrier in a batch", job.barrier().err()));
     wrong
 }
@@ -116,9 +118,9 @@ fn uses_what_it_inherited() {
             ("push", push.try_push(b"child").err()),
             ("pop", queue.try_pop(&mut Vec::new()).err()),
             ("name", peer.region("inbox").err()),
-            ("wait", inbox.wait_until(0, None, |_| true).err()),
+            ("wait", inbox.wait_until(0, |_| true).err()),
             ("rights", inbox.set_rights(Rights::NONE).err()),
-            ("kept", job.kept::<oikaze::Operation<u64>>(kept).err()),
+            ("kept", job.kept::<oikaze::completion::Operation<u64>>(kept).err()),
             ("deregister", inbox.deregister().err()),
         ];
         let is_wrong = |error: &Option<Error>| {

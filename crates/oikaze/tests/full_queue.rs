@@ -3,7 +3,8 @@
 
 mod support;
 
-use oikaze::{Class, Job};
+use oikaze::Job;
+use oikaze::message::Class;
 use oikaze_launch::Settings;
 use support::{cluster_once, over_the_network};
 
@@ -26,19 +27,19 @@ fn fill(job: &Job, peer: u32) -> u64 {
 fn full(sender: u32, settings: &Settings) {
     cluster_once(2, settings, |job| {
         let receiver = 1 - sender;
-        let region = oikaze::Region::zeroed(64).unwrap();
-        let _published = job.publish("words", region, oikaze::Rights::ALL).unwrap();
+        let region = oikaze::memory::Region::zeroed(64).unwrap();
+        let _published = job.publish("words", region, oikaze::memory::Rights::ALL).unwrap();
         let taken = if job.rank() == sender { fill(&job, receiver) } else { 0 };
         job.barrier().unwrap();
-        let taken = job.reduce(taken, oikaze::ReduceOp::Max).unwrap();
+        let taken = job.reduce(taken, oikaze::collective::ReduceOp::Max).unwrap();
         drop(job.lock(3).unwrap());
         if job.rank() == receiver {
             // The sender answers, although its queue to this node is full.
             let words = job.peer(sender).unwrap().region("words").unwrap();
             assert_eq!(words.fetch_add(0, 1).wait().unwrap(), 0);
             for tag in 0..taken {
-                let message = job.receive(Some(sender), None).unwrap();
-                assert_eq!((message.tag, message.body.len()), (tag, 1000));
+                let message = job.receive(Some(sender)).unwrap();
+                assert_eq!((message.tag(), message.bytes().len()), (tag, 1000));
             }
         }
         job.barrier().unwrap();

@@ -4,7 +4,8 @@
 
 mod support;
 
-use oikaze::{Job, ReduceOp, Result};
+use oikaze::collective::ReduceOp;
+use oikaze::{Job, Result};
 use oikaze_launch::Settings;
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -29,12 +30,12 @@ fn text<T>(result: Result<T>) -> String {
 /// Sends `tag` to all other nodes. This orders the nodes without making memory visible.
 fn tell(job: &Job, tag: u64) {
     for rank in (0..job.size()).filter(|rank| *rank != job.rank()) {
-        job.peer(rank).unwrap().send(oikaze::Class::Ordered, tag, b"").wait().unwrap();
+        job.peer(rank).unwrap().send(oikaze::message::Class::Ordered, tag, b"").wait().unwrap();
     }
 }
 
 fn heard(job: &Job, rank: u32, tag: u64) {
-    assert_eq!(job.receive(Some(rank), None).unwrap().tag, tag);
+    assert_eq!(job.receive(Some(rank)).unwrap().tag(), tag);
 }
 
 /// COH-6.10: the error names the guard that is in the way and the remedy. The node may then try
@@ -80,7 +81,7 @@ fn collective_with_a_guard_alive_is_refused_and_names_the_guard() {
     });
 }
 
-fn job_part(array: &oikaze::SharedArray<u64>) -> std::ops::Range<usize> {
+fn job_part(array: &oikaze::shared::SharedArray<u64>) -> std::ops::Range<usize> {
     let start = array.home_range(0).start;
     start..start + 1
 }
@@ -268,7 +269,7 @@ fn guard_over_a_page_of_a_dead_home_says_which_page_and_home() {
         }
         let there = array.home_range(1).start;
         let guard = array.read_lazily(there..there + 1).unwrap();
-        assert_eq!(job.receive(Some(1), None).map(drop).unwrap_err().lost_peer(), Some(1));
+        assert_eq!(job.receive(Some(1)).map(drop).unwrap_err().lost_peer(), Some(1));
         assert_eq!(black_box(&guard)[0], 0, "the last bytes that were here");
         let errors = [
             guard.release(),
@@ -294,7 +295,7 @@ fn guard_over_a_page_of_a_dead_home_says_which_page_and_home() {
 /// to them.)
 #[test]
 fn bytes_read_from_a_region_stay_while_a_clone_writes_it() {
-    let region = oikaze::Region::zeroed(64).unwrap();
+    let region = oikaze::memory::Region::zeroed(64).unwrap();
     let mut copy = [0; 8];
     region.read(0, &mut copy).unwrap();
     region.clone().write(0, &[1; 8]).unwrap();

@@ -3,11 +3,14 @@
 
 mod support;
 
-use oikaze::{
-    Accumulation, AtomicOp, Block, Change, Class, Combine, CompletionQueue, Counter, Fifo, Handle,
-    Job, LocalRegion, NumberKind, Operation, Region, RegionId, RegionSlice, RemoteFifo, RemoteId,
-    RemoteRegion, Rights, Width, page_size,
+use oikaze::Job;
+use oikaze::atomic::Combine;
+use oikaze::completion::{CompletionQueue, Counter, Operation};
+use oikaze::ffi::{Accumulation, AtomicOp, Change, Handle, NumberKind, RegionId, Width};
+use oikaze::memory::{
+    Block, LocalRegion, Region, RegionSlice, RemoteId, RemoteRegion, Rights, page_size,
 };
+use oikaze::message::{Class, Fifo, RemoteFifo};
 use oikaze_launch::Settings;
 use std::time::Duration;
 use support::{cluster, over_the_network};
@@ -19,7 +22,7 @@ const LEN: usize = 1 << 16;
 struct Face<'j>(&'j Job);
 
 impl Face<'_> {
-    fn keep(&self, operation: Operation<impl oikaze::Outcome>) -> u64 {
+    fn keep(&self, operation: Operation<impl oikaze::completion::Outcome>) -> u64 {
         self.0.keep(operation.into_bits()).unwrap().to_bits()
     }
 
@@ -153,7 +156,7 @@ impl Face<'_> {
         self.0
             .kept::<Fifo>(Handle::from_bits(fifo))
             .unwrap()
-            .pop(&mut element, Some(PATIENCE))
+            .pop_for(&mut element, PATIENCE)
             .unwrap();
         element
     }
@@ -197,8 +200,8 @@ fn everything(job: &Job, shared: bool) {
     let kept = [job.keep(source).unwrap(), job.keep(inbox).unwrap(), job.keep(fifo).unwrap()];
     let mine = kept[2].to_bits();
     job.peer(other).unwrap().send(Class::Ordered, 0, &ids).wait_for(PATIENCE).unwrap();
-    let told = job.receive(Some(other), Some(PATIENCE)).unwrap();
-    let (region, queue) = told.body.split_at(RemoteId::BYTES);
+    let told = job.receive_for(Some(other), PATIENCE).unwrap();
+    let (region, queue) = told.bytes().split_at(RemoteId::BYTES);
     let there = job.remote(RemoteId::from_bytes(region).unwrap()).unwrap().mapped();
     let there = job.keep(there).unwrap().to_bits();
     let pushes =
@@ -218,7 +221,7 @@ fn everything(job: &Job, shared: bool) {
     // A fence, and a signal behind it.
     job.peer(other).unwrap().fence();
     face.wait(face.put_signal(there, 2048, here, 0, 8, 0));
-    face.here(target).wait_until(0, Some(PATIENCE), |word| word == 1).unwrap();
+    face.here(target).wait_until_for(0, PATIENCE, |word| word == 1).unwrap();
     let expected = [(64, 22), (72, 50), (128, 11), (256, 22), (512, 11), (520, 22), (2048, 11)];
     expected.iter().for_each(|(at, word)| {
         assert_eq!(face.here(target).load_u64(*at).unwrap(), *word, "at {at}")
@@ -241,12 +244,12 @@ fn everything(job: &Job, shared: bool) {
     let (told, counted) = (face.fetch_add(there, 3072, 64, 7), face.fetch_add(there, 3072, 64, 7));
     let (queue, counter) =
         (job.kept::<CompletionQueue>(queue).unwrap(), job.kept::<Counter>(counter).unwrap());
-    job.kept::<Operation<u64>>(Handle::from_bits(told)).unwrap().queue_on(&queue, told).unwrap();
-    job.kept::<Operation<u64>>(Handle::from_bits(counted)).unwrap().count_on(&counter).unwrap();
+    job.kept::<Operation<u64>>(Handle::from_bits(told)).unwrap().report_to(&queue, told).unwrap();
+    job.kept::<Operation<u64>>(Handle::from_bits(counted)).unwrap().count_in(&counter).unwrap();
     let mut ended = Vec::new();
-    queue.wait(1, Some(PATIENCE), &mut ended).unwrap();
+    queue.wait_for(1, PATIENCE, &mut ended).unwrap();
     assert_eq!(ended.pop().map(|one| one.context), Some(told));
-    counter.wait(1, Some(PATIENCE)).unwrap();
+    counter.wait_for(1, PATIENCE).unwrap();
     [told, counted].into_iter().for_each(|operation| _ = face.wait(operation));
     job.barrier().unwrap();
 }
@@ -332,7 +335,7 @@ fn what_a_handle_does_not_mean_is_refused() {
         let there = job.remote(region.remote_id()).unwrap();
         let put = job.keep(there.put_copy(0, &[7]).unwrap().into_bits()).unwrap();
         job.release(put).unwrap();
-        job.quiet().unwrap();
+        job.flush().unwrap();
         let mut byte = [0];
         region.read(0, &mut byte).unwrap();
         assert_eq!(byte, [7]);

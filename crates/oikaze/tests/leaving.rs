@@ -1,24 +1,26 @@
 //! One thread leaves the job while others wait.
 
-use oikaze::{Error, Region};
+use oikaze::Error;
+use oikaze::memory::Region;
 use oikaze_launch::{Alone, Settings};
 use std::time::Duration;
 
-const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// MEM-7.6: a wait for something that no thread does any more ends, whether it began before or
 /// after leaving.
 #[test]
 fn whatever_is_waited_for_the_wait_ends() {
-    let job = oikaze::join_as(Box::new(Alone::new(Settings::default()).unwrap())).unwrap();
+    let job =
+        oikaze::internal::join_as(Box::new(Alone::new(Settings::default()).unwrap())).unwrap();
     let (fifo, word) =
         (job.fifo("work", 2, 16).unwrap(), job.register(Region::zeroed(8).unwrap()).unwrap());
     let (queue, counter) = (job.completion_queue(), job.counter());
     let waits = [
-        std::thread::spawn(move || fifo.pop(&mut Vec::new(), PATIENCE)),
-        std::thread::spawn(move || word.wait_until(0, PATIENCE, |word| word != 0).map(drop)),
-        std::thread::spawn(move || queue.wait(1, PATIENCE, &mut Vec::new()).map(drop)),
-        std::thread::spawn(move || counter.wait(1, PATIENCE).map(drop)),
+        std::thread::spawn(move || fifo.pop_for(&mut Vec::new(), PATIENCE)),
+        std::thread::spawn(move || word.wait_until_for(0, PATIENCE, |word| word != 0).map(drop)),
+        std::thread::spawn(move || queue.wait_for(1, PATIENCE, &mut Vec::new()).map(drop)),
+        std::thread::spawn(move || counter.wait_for(1, PATIENCE).map(drop)),
     ];
     drop(job);
     for wait in waits {
@@ -35,18 +37,19 @@ fn whatever_is_waited_for_the_wait_ends() {
 /// Operations in flight end when the job is left, and the queue reports all of them.
 #[test]
 fn operations_under_way_are_told_before_the_wait_ends() {
-    let job = oikaze::join_as(Box::new(Alone::new(Settings::default()).unwrap())).unwrap();
+    let job =
+        oikaze::internal::join_as(Box::new(Alone::new(Settings::default()).unwrap())).unwrap();
     let queue = job.completion_queue();
     let me = job.peer(0).unwrap();
     // No call reads these messages, so some wait for credit.
     for number in 0..64 {
-        me.send(oikaze::Class::Ordered, number, &vec![0; 1 << 20])
-            .into_queue(&queue, number)
+        me.send(oikaze::message::Class::Ordered, number, &vec![0; 1 << 20])
+            .report_to(&queue, number)
             .unwrap();
     }
     let wait = std::thread::spawn(move || {
         let mut told = Vec::new();
-        queue.wait(64, PATIENCE, &mut told).map(|_| told)
+        queue.wait_for(64, PATIENCE, &mut told).map(|_| told)
     });
     drop(job);
     let told = wait.join().unwrap().unwrap();

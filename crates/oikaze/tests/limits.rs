@@ -3,10 +3,12 @@
 
 mod support;
 
+use oikaze::collective::ReduceOp;
 use oikaze::limits::{
     ARRAY_PAGES_MAX, FIFO_ELEMENT_MAX, FIFO_SLOTS_MAX, LIST_MAX, NAME_MAX, REDUCE_MAX,
 };
-use oikaze::{Homes, ReduceOp, Region, Rights};
+use oikaze::memory::{Region, Rights};
+use oikaze::shared::Homes;
 use oikaze_launch::Settings;
 use std::time::Duration;
 use support::{cluster_once, over_the_network};
@@ -50,12 +52,12 @@ fn names_fifos_and_arrays_beyond_their_limits_are_refused_with_the_limit() {
         job.barrier().unwrap();
         let there = peer.fifo("longest").unwrap();
         told(
-            there.push(&vec![1; FIFO_ELEMENT_MAX as usize + 1], Some(PATIENCE)).unwrap_err(),
+            there.push_for(&vec![1; FIFO_ELEMENT_MAX as usize + 1], PATIENCE).unwrap_err(),
             &["1048576"],
         );
-        there.push(&vec![1; FIFO_ELEMENT_MAX as usize], Some(PATIENCE)).unwrap();
+        there.push_for(&vec![1; FIFO_ELEMENT_MAX as usize], PATIENCE).unwrap();
         let mut element = Vec::new();
-        fifo.pop(&mut element, Some(PATIENCE)).unwrap();
+        fifo.pop_for(&mut element, PATIENCE).unwrap();
         assert_eq!(element.len() as u64, FIFO_ELEMENT_MAX);
         // A refused request takes no memory.
         let error = job
@@ -88,7 +90,7 @@ fn list_of_too_many_entries_is_refused_as_a_whole_with_the_limit() {
                 let error = refused.wait_for(PATIENCE).unwrap_err().to_string();
                 assert!(error.contains("16385 entries") && error.contains("(16384)"), "{error}");
             }
-            let all = |region: &oikaze::LocalRegion, byte| {
+            let all = |region: &oikaze::memory::LocalRegion, byte| {
                 let mut bytes = vec![0; 8 * LIST_MAX];
                 region.read(0, &mut bytes).unwrap();
                 bytes.iter().all(|at| *at == byte)
@@ -134,7 +136,7 @@ fn regions_that_are_not_mapped_are_shown() {
                 break;
             }
             assert!(begun.elapsed() < PATIENCE, "never shown: {all:?}");
-            peer.send(oikaze::Class::Sync, 0, b"a turn").wait().unwrap();
+            peer.send(oikaze::message::Class::Sync, 0, b"a turn").wait().unwrap();
         }
         job.barrier().unwrap();
     });

@@ -2,7 +2,8 @@
 
 mod support;
 
-use oikaze::{Class, Region, Rights};
+use oikaze::memory::{Region, Rights};
+use oikaze::message::Class;
 use oikaze_launch::Settings;
 use std::time::Duration;
 use support::{cluster_once, over_the_network};
@@ -23,7 +24,7 @@ fn nodes_of_one_machine_share_memory_unless_the_network_is_to_be_tried() {
                 assert!(report.counters.messages_posted > 0);
             }
             (0..2).for_each(|_| {
-                assert_eq!(&job.receive(None, Some(PATIENCE)).unwrap().body[..], b"hello")
+                assert_eq!(job.receive_for(None, PATIENCE).unwrap().bytes(), b"hello")
             });
             job.barrier().unwrap();
         });
@@ -57,7 +58,7 @@ fn a_shared_region_is_reached_without_its_owner() {
                 sums += 3;
             }
             assert_eq!(there.word::<u32>(24).fetch_or(5).wait().unwrap(), 0);
-            assert_eq!(there.compare_swap(24, 5, 9).wait().unwrap(), 5);
+            assert_eq!(there.compare_exchange(24, 5, 9).wait().unwrap(), 5);
             let mut small = [0; 100];
             job.scope(|scope| scope.get(&there, 64, &mut small)?.wait()).unwrap();
             assert_eq!(small, [900_000u32 as u8; 100]);
@@ -68,9 +69,9 @@ fn a_shared_region_is_reached_without_its_owner() {
             assert_eq!(posted(), before, "no message went");
             // The other node sleeps by now, or will find the word already changed. Time decides
             // which, and the result is the same.
-            inbox.wait_until(0, Some(PATIENCE), |word| word == 1).unwrap();
+            inbox.wait_until_for(0, PATIENCE, |word| word == 1).unwrap();
         } else {
-            inbox.wait_until(0, Some(PATIENCE), |word| word == 1).unwrap();
+            inbox.wait_until_for(0, PATIENCE, |word| word == 1).unwrap();
             assert_eq!((inbox.load_u64(16).unwrap(), inbox.load_u64(24).unwrap()), (18, 9));
             let answer = job.register(Region::zeroed(8).unwrap()).unwrap();
             there.put_signal(8, answer.all(), &there.signal(0, 1)).wait().unwrap();
@@ -124,10 +125,8 @@ fn region_is_mapped_with_the_rights_it_grants_or_says_why_not() {
             }
             let refused =
                 outcomes.iter().filter(|(right, _)| !rights.contains(*right)).count() as u64;
-            let unseen = job.quiet().err().map_or(0, |error| match error {
-                oikaze::Error::Unseen { count, .. } => count,
-                other => panic!("{other}"),
-            });
+            let unseen =
+                job.flush().err().map_or(0, |error| error.unreported().expect("unreported"));
             assert_eq!(unseen, refused, "{rights}");
             job.barrier().unwrap();
             assert_eq!(own.load_u64(16).unwrap(), u64::from(rights.contains(atomic)));
@@ -157,18 +156,18 @@ fn queues_and_counters_are_told_of_what_was_done_at_once() {
         let there = job.peer(1 - job.rank()).unwrap().region("inbox").unwrap();
         let (queue, counter) = (job.completion_queue(), job.counter());
         std::thread::scope(|threads| {
-            let counted = threads.spawn(|| counter.wait(EACH, Some(PATIENCE)).unwrap());
+            let counted = threads.spawn(|| counter.wait_for(EACH, PATIENCE).unwrap());
             let told = threads.spawn(|| {
                 let mut told = Vec::new();
-                queue.wait(EACH as usize, Some(PATIENCE), &mut told).unwrap();
+                queue.wait_for(EACH as usize, PATIENCE, &mut told).unwrap();
                 told
             });
             for n in 0..EACH {
                 let put = there.put_copy(64, b"counted").unwrap();
                 assert!(put.is_done());
-                put.count_on(&counter).unwrap();
-                assert!(put.into_queue(&queue, n).is_err(), "it tells one of them only");
-                there.fetch_add(0, 3).into_queue(&queue, n).unwrap();
+                put.count_in(&counter).unwrap();
+                assert!(put.report_to(&queue, n).is_err(), "it tells one of them only");
+                there.fetch_add(0, 3).report_to(&queue, n).unwrap();
             }
             assert_eq!(counted.join().unwrap().succeeded, EACH);
             let told = told.join().unwrap();
@@ -221,7 +220,7 @@ fn nothing_is_touched_after_the_end() {
                     job.publish("target", Region::shared(65_536).unwrap(), Rights::ALL).unwrap();
                 there.fetch_add(0, 1).wait().unwrap();
                 // The local peer has mapped the region and puts without end.
-                local.wait_until(0, Some(PATIENCE), |word| word != 0).unwrap();
+                local.wait_until_for(0, PATIENCE, |word| word != 0).unwrap();
                 if round % 2 == 0 {
                     local.set_rights(Rights::READ).unwrap();
                     check(&local);
@@ -234,7 +233,7 @@ fn nothing_is_touched_after_the_end() {
             let source = job.register(Region::zeroed(65_536).unwrap()).unwrap();
             let mut number = 1u64;
             for round in 1.. {
-                let word = turn.wait_until(0, Some(PATIENCE), |word| word >= round).unwrap();
+                let word = turn.wait_until_for(0, PATIENCE, |word| word >= round).unwrap();
                 if word >> 32 != 0 {
                     break;
                 }
@@ -281,14 +280,14 @@ fn a_fence_holds_back_mapped_puts_too() {
             let put = far.put(0, source.all());
             peer.fence();
             let flag = there.put_copy(0, &u64::from(round).to_ne_bytes()).unwrap();
-            words.wait_until(0, Some(PATIENCE), |word| word == u64::from(round)).unwrap();
+            words.wait_until_for(0, PATIENCE, |word| word == u64::from(round)).unwrap();
             let mut last = [0];
             bulk.read((4 << 20) - 1, &mut last).unwrap();
             assert_eq!(last, [round], "the flag came before the data");
             put.wait().unwrap();
             flag.wait().unwrap();
             if round % 5 == 0 {
-                job.quiet().unwrap();
+                job.flush().unwrap();
             }
             job.barrier().unwrap();
         }
@@ -305,7 +304,7 @@ fn a_fence_that_is_over_holds_back_no_mapped_put() {
         let (there, far) = (peer.region("words").unwrap(), peer.region("bulk").unwrap());
         let source = job.register(Region::zeroed(1 << 20).unwrap()).unwrap();
         let posted = || peer.report().unwrap().counters.messages_posted;
-        let ends: [&dyn Fn(); 2] = [&|| peer.flush().unwrap(), &|| job.quiet().unwrap()];
+        let ends: [&dyn Fn(); 2] = [&|| peer.flush().unwrap(), &|| job.flush().unwrap()];
         job.barrier().unwrap();
         // The nodes take turns, because answers to the other node's requests are messages, too.
         for rank in 0..2 {
@@ -368,25 +367,25 @@ fn messages_come_in_their_order_however_they_are_asked_for() {
             sent.into_iter().for_each(|sent| sent.wait_for(PATIENCE).unwrap());
         } else {
             let mut seen = 0;
-            let mut read = |arrived: oikaze::Arrived| {
-                assert_eq!((arrived.from, arrived.tag), (0, seen));
+            let mut read = |arrived: oikaze::message::Message| {
+                assert_eq!((arrived.from(), arrived.tag()), (0, seen));
                 assert!(
-                    arrived.body.len() == len(seen)
-                        && arrived.body.iter().all(|&byte| byte == seen as u8)
+                    arrived.bytes().len() == len(seen)
+                        && arrived.bytes().iter().all(|&byte| byte == seen as u8)
                 );
                 seen += 1;
                 seen
             };
             let all = MESSAGES / 64 * 64;
-            while read(job.receive(None, Some(PATIENCE)).unwrap()) < all - 100 {
+            while read(job.receive_for(None, PATIENCE).unwrap()) < all - 100 {
                 std::iter::from_fn(|| job.try_receive(Some(0)))
                     .take(5)
                     .for_each(|arrived| _ = read(arrived));
-                job.receive_batch(30, Some(PATIENCE))
+                job.receive_batch_for(30, PATIENCE)
                     .into_iter()
                     .for_each(|arrived| _ = read(arrived));
             }
-            while read(job.receive(Some(0), Some(PATIENCE)).unwrap()) < all {}
+            while read(job.receive_for(Some(0), PATIENCE).unwrap()) < all {}
         }
         job.barrier().unwrap();
     });
@@ -416,8 +415,12 @@ fn messages_are_sent_of_elements_that_are_fetched_when_they_are_touched() {
                 let bytes: &[u8] = bytemuck::cast_slice(&elements);
                 peer.send(Class::Ordered, page as u64, bytes).wait_for(PATIENCE).unwrap();
             } else {
-                let arrived = job.receive(Some(0), Some(PATIENCE)).unwrap();
-                assert_eq!(arrived.body[..], *bytemuck::bytes_of(&expected(page)), "page {page}");
+                let arrived = job.receive_for(Some(0), PATIENCE).unwrap();
+                assert_eq!(
+                    arrived.bytes()[..],
+                    *bytemuck::bytes_of(&expected(page)),
+                    "page {page}"
+                );
             }
         }
         job.barrier().unwrap();

@@ -2,7 +2,8 @@
 
 mod support;
 
-use oikaze::{Class, MESSAGE_MAX, Region};
+use oikaze::memory::Region;
+use oikaze::message::{Class, MESSAGE_MAX};
 use oikaze_launch::Settings;
 use oikaze_protocol::limits::CREDIT;
 use std::time::Duration;
@@ -23,9 +24,9 @@ fn messages_around_and_beyond_all_credit_arrive_in_order() {
             |len: usize| peer.send_from(Class::Ordered, len as u64, from.slice(0..len).unwrap());
         let sent: Vec<_> = lens.iter().map(|len| send(*len)).collect();
         for len in lens {
-            let arrived = job.receive(None, Some(PATIENCE)).unwrap();
-            assert_eq!((arrived.tag, arrived.body.len()), (len as u64, len));
-            assert!(len < 8 || arrived.body[..8] == 0x1234u64.to_ne_bytes());
+            let arrived = job.receive_for(None, PATIENCE).unwrap();
+            assert_eq!((arrived.tag(), arrived.bytes().len()), (len as u64, len));
+            assert!(len < 8 || arrived.bytes()[..8] == 0x1234u64.to_ne_bytes());
         }
         sent.iter().for_each(|message| message.wait_for(PATIENCE).unwrap());
         job.barrier().unwrap();
@@ -36,7 +37,8 @@ fn messages_around_and_beyond_all_credit_arrive_in_order() {
 #[test]
 fn unread_long_message_holds_back_no_put_and_no_barrier() {
     cluster(2, &Settings::default(), |job| {
-        let inbox = job.publish("inbox", Region::zeroed(64).unwrap(), oikaze::Rights::ALL).unwrap();
+        let inbox =
+            job.publish("inbox", Region::zeroed(64).unwrap(), oikaze::memory::Rights::ALL).unwrap();
         let peer = job.peer(1 - job.rank()).unwrap();
         let there = peer.region("inbox").unwrap();
         let long = peer.send(Class::Unordered, 1, &vec![1; CREDIT as usize + 1]);
@@ -47,7 +49,7 @@ fn unread_long_message_holds_back_no_put_and_no_barrier() {
         assert_eq!(inbox.load_u64(0).unwrap(), u64::from_ne_bytes([7; 8]));
         assert!(!behind.is_done());
         job.barrier().unwrap();
-        assert_eq!(job.receive_batch(2, Some(PATIENCE)).len(), 2);
+        assert_eq!(job.receive_batch_for(2, PATIENCE).len(), 2);
         behind.wait_for(PATIENCE).unwrap();
         job.barrier().unwrap();
     });
@@ -68,7 +70,7 @@ fn cancelled_long_message_lets_the_next_one_go() {
             next.wait_for(PATIENCE).unwrap();
         } else {
             job.barrier().unwrap();
-            let tags = [(); 2].map(|()| job.receive(None, Some(PATIENCE)).unwrap().tag);
+            let tags = [(); 2].map(|()| job.receive_for(None, PATIENCE).unwrap().tag());
             assert_eq!(tags, [1, 3]);
         }
         job.barrier().unwrap();
@@ -128,7 +130,7 @@ fn queue_to_peer_that_does_not_read_is_bounded() {
             again.wait_for(PATIENCE).unwrap();
         } else {
             job.barrier().unwrap();
-            let tags = [(); 3].map(|()| job.receive(None, Some(PATIENCE)).unwrap().tag);
+            let tags = [(); 3].map(|()| job.receive_for(None, PATIENCE).unwrap().tag());
             assert_eq!(tags, [0, 2, 3]);
         }
         job.barrier().unwrap();

@@ -2,9 +2,10 @@
 
 mod support;
 
+use oikaze::memory::{Region, Rights};
+use oikaze::message::Class;
 use oikaze::observe::page::{BOARD, State, layout};
 use oikaze::observe::{NodeView, nodes};
-use oikaze::{Class, Region, Rights};
 use oikaze_launch::Settings;
 use oikaze_os::stats_page::{Board, RecordLayout};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};

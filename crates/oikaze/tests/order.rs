@@ -2,7 +2,8 @@
 
 mod support;
 
-use oikaze::{Class, Region, Rights};
+use oikaze::memory::{Region, Rights};
+use oikaze::message::Class;
 use oikaze_launch::Settings;
 use std::time::Duration;
 use support::cluster;
@@ -33,15 +34,15 @@ fn order(settings: &Settings) {
                 seen.iter().all(|&byte| byte == round)
             };
             if round % 3 == 0 {
-                inbox.wait_until(0, Some(PATIENCE), |word| word == u64::from(round)).unwrap();
+                inbox.wait_until_for(0, PATIENCE, |word| word == u64::from(round)).unwrap();
                 assert!(whole(), "the word overtook the data");
             }
-            let arrived = job.receive(Some(peer.rank()), Some(PATIENCE)).unwrap();
-            assert!(arrived.tag == u64::from(round) && whole(), "the message overtook the data");
+            let arrived = job.receive_for(Some(peer.rank()), PATIENCE).unwrap();
+            assert!(arrived.tag() == u64::from(round) && whole(), "the message overtook the data");
             if round % 2 == 0 {
                 peer.flush().unwrap()
             } else {
-                job.quiet().unwrap()
+                job.flush().unwrap()
             }
             // All operations have ended, so the source may change.
             job.barrier().unwrap();
@@ -66,8 +67,8 @@ fn order_over_a_faulty_network() {
 /// behind it.
 #[test]
 fn a_flush_waits_for_what_fails_too() {
-    cluster(2, &Settings::default(), |mut job| {
-        job.set_time_limit(Some(PATIENCE));
+    let settings = Settings { time_limit: Some(PATIENCE), ..Settings::default() };
+    cluster(2, &settings, |job| {
         let _inbox = job.publish("inbox", Region::zeroed(4096).unwrap(), Rights::READ).unwrap();
         let peer = job.peer(1 - job.rank()).unwrap();
         let there = peer.region("inbox").unwrap();
@@ -75,11 +76,11 @@ fn a_flush_waits_for_what_fails_too() {
         let refused = there.put_copy(0, &[1; 8]).unwrap();
         peer.fence();
         let behind = peer.send(Class::Ordered, 1, b"x");
-        assert!(matches!(peer.flush(), Err(oikaze::Error::Unseen { count: 1, .. })));
+        assert!(peer.flush().unwrap_err().unreported() == Some(1));
         assert!(refused.is_done() && refused.wait().is_err() && behind.is_done());
         behind.wait().unwrap();
-        job.receive(Some(peer.rank()), None).unwrap();
-        job.quiet().unwrap();
+        job.receive(Some(peer.rank())).unwrap();
+        job.flush().unwrap();
         job.barrier().unwrap();
     });
 }

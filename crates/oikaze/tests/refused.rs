@@ -4,10 +4,14 @@
 
 mod support;
 
-use oikaze::{
-    Accumulation, AtomicOp, Block, Change, Combine, Job, LocalRegion, NumberKind, Operation,
-    Refusal, RefusedAccess, Region, RegionSlice, RemoteId, RemoteRegion, Result, Rights, Width,
+use oikaze::atomic::Combine;
+use oikaze::completion::Operation;
+use oikaze::ffi::{Accumulation, AtomicOp, Change, NumberKind, Width};
+use oikaze::memory::{
+    Block, LocalRegion, RefusalReason, RefusedAccess, Region, RegionSlice, RemoteId, RemoteRegion,
+    Rights,
 };
+use oikaze::{Job, Result};
 use oikaze_launch::Settings;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -285,20 +289,20 @@ impl Fault {
         }
     }
 
-    fn refusal(self) -> Refusal {
+    fn refusal(self) -> RefusalReason {
         match self {
-            Fault::JustBeyond | Fault::FarBeyond | Fault::Overflow => Refusal::OutOfBounds,
-            Fault::Misaligned => Refusal::Misaligned,
-            Fault::NoRight | Fault::NoRightOnOnePage => Refusal::NotPermitted,
-            Fault::ForgedKey | Fault::RegionGone => Refusal::UnknownKey,
+            Fault::JustBeyond | Fault::FarBeyond | Fault::Overflow => RefusalReason::OutOfBounds,
+            Fault::Misaligned => RefusalReason::Misaligned,
+            Fault::NoRight | Fault::NoRightOnOnePage => RefusalReason::NotPermitted,
+            Fault::ForgedKey | Fault::RegionGone => RefusalReason::UnknownKey,
         }
     }
 
     fn advice(self) -> &'static str {
         match self.refusal() {
-            Refusal::OutOfBounds => "See the region's length",
-            Refusal::Misaligned => "Use an offset that is a multiple of",
-            Refusal::NotPermitted => "Its owner decides",
+            RefusalReason::OutOfBounds => "See the region's length",
+            RefusalReason::Misaligned => "Use an offset that is a multiple of",
+            RefusalReason::NotPermitted => "Its owner decides",
             _ => "Ask the peer for the region again",
         }
     }
@@ -352,7 +356,7 @@ fn assert_untouched(region: &Region) {
 }
 
 /// Refusal that the target must have recorded, without its number.
-type Noted = (&'static str, Option<String>, u64, u64, u64, Rights, Refusal);
+type Noted = (&'static str, Option<String>, u64, u64, u64, Rights, RefusalReason);
 
 fn noted(of: &RefusedAccess) -> Noted {
     (of.operation, of.region.clone(), of.key, of.offset, of.len, of.right, of.reason)
@@ -373,7 +377,7 @@ fn ask(asker: &Asker<'_>, found: &[(String, RemoteRegion)], fault: Fault) -> Vec
             there = asker.job.remote(forged).unwrap().mapped();
         }
         begun.push((kind, at, (kind.begin)(asker, &there, at).unwrap()));
-        let named = (fault.refusal() != Refusal::UnknownKey).then_some(name);
+        let named = (fault.refusal() != RefusalReason::UnknownKey).then_some(name);
         expected.push((
             kind.told,
             named,
@@ -429,7 +433,7 @@ fn all_is_refused(
             job.barrier().unwrap();
             if serves {
                 let mut expected = std::mem::take(&mut *expected.lock().unwrap());
-                let refusals = job.refusals();
+                let refusals = job.refused_accesses();
                 let (count, last) = (expected.len(), refusals.last().map_or(0, |last| last.serial));
                 assert_eq!(last - before, count as u64, "{fault:?}: each is counted once");
                 before = last;

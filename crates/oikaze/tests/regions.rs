@@ -3,7 +3,10 @@
 
 mod support;
 
-use oikaze::{Class, Job, Refusal, Region, RegionId, RemoteId, Rights};
+use oikaze::Job;
+use oikaze::ffi::RegionId;
+use oikaze::memory::{RefusalReason, Region, RemoteId, Rights};
+use oikaze::message::Class;
 use oikaze_launch::Settings;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -32,8 +35,8 @@ fn transfers_by_numbers() {
             .send(Class::Ordered, 0, &open.remote_id().to_bytes())
             .wait_for(PATIENCE)
             .unwrap();
-        let told = job.receive(Some(other), Some(PATIENCE)).unwrap();
-        let there = RemoteId::from_bytes(&told.body).unwrap();
+        let told = job.receive_for(Some(other), PATIENCE).unwrap();
+        let there = RemoteId::from_bytes(&told.bytes()).unwrap();
         assert_eq!((there.node, there.len, there.rights), (other, 10_000, Rights::ALL));
         assert_eq!(job.remote(there).unwrap().remote_id(), there);
 
@@ -136,7 +139,7 @@ fn deregistered_memory_is_the_programs_again() {
             .put(0, job.register(memory.clone()).unwrap().all())
             .wait_for(PATIENCE)
             .unwrap_err();
-        assert_eq!(refused.refusal(), Some(Refusal::UnknownKey));
+        assert_eq!(refused.refusal(), Some(RefusalReason::UnknownKey));
         job.barrier().unwrap();
         memory.read(0, &mut bytes).unwrap();
         assert!(bytes.iter().all(|byte| *byte == 0xC4));
@@ -185,7 +188,7 @@ fn memory_registered_again() {
         job.barrier().unwrap();
         assert_eq!(
             old.put_copy(0, &[1]).unwrap().wait_for(PATIENCE).unwrap_err().refusal(),
-            Some(Refusal::UnknownKey)
+            Some(RefusalReason::UnknownKey)
         );
         let new = peer.region("open").unwrap();
         assert_eq!(new.rights(), Rights::WRITE);
@@ -244,7 +247,7 @@ fn rights_of_pages() {
         };
         for (offset, len) in [(PAGE, 8), (PAGE - 1, 2), (2 * PAGE - 1, 1), (100, 4096)] {
             let error = refused(offset, len);
-            assert_eq!(error.refusal(), Some(Refusal::NotPermitted));
+            assert_eq!(error.refusal(), Some(RefusalReason::NotPermitted));
             let text = error.to_string();
             let what = format!(
                 "put of {len} bytes at offset {offset} of region \"here\" on node {}",
@@ -259,7 +262,7 @@ fn rights_of_pages() {
         there.get(PAGE, own.all()).wait_for(PATIENCE).unwrap();
         job.barrier().unwrap();
 
-        let seen = job.refusals();
+        let seen = job.refused_accesses();
         assert_eq!(seen.len(), 5);
         assert_eq!((seen[1].from, seen[1].offset, seen[1].len), (1 - job.rank(), PAGE - 1, 2));
         assert_eq!(
@@ -277,7 +280,7 @@ fn rights_of_pages() {
             job.peer(1 - job.rank()).unwrap().region("here").unwrap().rights(),
             Rights::READ
         );
-        assert_eq!(refused(0, 1).refusal(), Some(Refusal::NotPermitted));
+        assert_eq!(refused(0, 1).refusal(), Some(RefusalReason::NotPermitted));
         job.barrier().unwrap();
         let text = here.protect(1..PAGE, Rights::ALL).unwrap_err().to_string();
         assert!(
@@ -298,12 +301,12 @@ fn a_region_that_grows() {
             .unwrap();
         let before = peer.region("here").unwrap();
         let beyond = |len: usize| before.put_copy(100, &vec![3; len]).unwrap().wait_for(PATIENCE);
-        assert_eq!(beyond(1).unwrap_err().refusal(), Some(Refusal::OutOfBounds));
+        assert_eq!(beyond(1).unwrap_err().refusal(), Some(RefusalReason::OutOfBounds));
         job.barrier().unwrap();
         here.grow(3000).unwrap();
         job.barrier().unwrap();
         beyond(2900).unwrap();
-        assert_eq!(beyond(2901).unwrap_err().refusal(), Some(Refusal::OutOfBounds));
+        assert_eq!(beyond(2901).unwrap_err().refusal(), Some(RefusalReason::OutOfBounds));
         assert_eq!((before.len(), peer.region("here").unwrap().len()), (100, 3000));
         job.barrier().unwrap();
         assert!(here.grow(2999).is_err() && here.grow(1 << 30).is_err());

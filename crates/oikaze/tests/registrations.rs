@@ -5,7 +5,9 @@
 
 mod support;
 
-use oikaze::{Job, LocalRegion, Operation, Refusal, Region, RemoteId, RemoteRegion, Rights};
+use oikaze::Job;
+use oikaze::completion::Operation;
+use oikaze::memory::{LocalRegion, RefusalReason, Region, RemoteId, RemoteRegion, Rights};
 use oikaze_launch::Settings;
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -104,7 +106,7 @@ fn owner(job: &Job, board: &Board, reach: Reach, count: u64) {
         board.open.lock().unwrap()[which] = now.as_ref().map(LocalRegion::remote_id);
         open[which] = now;
         // Waits for a random time of a few microseconds, so that writes are in progress.
-        let _ = job.receive(None, Some(Duration::from_micros(random(&mut state, 4) * 10)));
+        let _ = job.receive_for(None, Duration::from_micros(random(&mut state, 4) * 10));
     }
     for (region, memory) in open.into_iter().zip(&memories) {
         if let Some(region) = region {
@@ -133,11 +135,8 @@ struct Known {
 }
 
 impl Known {
-    fn new(job: &mut Job, reach: Reach) -> Self {
-        let limit = job.time_limit();
-        job.set_time_limit(Some(HASTE));
+    fn new(job: &Job, reach: Reach) -> Self {
         let owner = job.peer(0).unwrap();
-        job.set_time_limit(limit);
         Self { found: Default::default(), owner, reach }
     }
 
@@ -149,7 +148,7 @@ impl Known {
         let found = &mut self.found[which];
         if found.as_ref().is_none_or(|found| found.remote_id().key != id.key) {
             // The region may be gone, or replaced, by now.
-            *found = self.owner.region(&which.to_string()).ok();
+            *found = self.owner.region_for(&which.to_string(), HASTE).ok();
         }
         found.clone()
     }
@@ -165,7 +164,7 @@ fn writer(job: &mut Job, board: &Board, reach: Reach) {
     let settle = |operation: Operation<()>| match operation.wait_for(PATIENCE) {
         Ok(()) => board.done.fetch_add(1, Ordering::Relaxed),
         Err(error) => {
-            assert_eq!(error.refusal(), Some(Refusal::UnknownKey), "{error}");
+            assert_eq!(error.refusal(), Some(RefusalReason::UnknownKey), "{error}");
             board.refused.fetch_add(1, Ordering::Relaxed)
         }
     };
@@ -320,7 +319,7 @@ fn who_waits_for_a_word_is_told_that_its_region_is_gone() {
         cluster_once(2, &settings, |job| {
             let region = job.expose(Region::shared(4096).unwrap(), Rights::ALL).unwrap();
             let wait = |word: &LocalRegion| {
-                word.wait_until(0, Some(PATIENCE), |word| word != 0).unwrap_err().to_string()
+                word.wait_until_for(0, PATIENCE, |word| word != 0).unwrap_err().to_string()
             };
             let late = region.clone();
             std::thread::scope(|threads| {
@@ -334,9 +333,9 @@ fn who_waits_for_a_word_is_told_that_its_region_is_gone() {
             });
             // A value that was stored before is still seen.
             late.store_u64(0, 7).unwrap();
-            assert_eq!(late.wait_until(0, None, |word| word == 7).unwrap(), 7);
+            assert_eq!(late.wait_until(0, |word| word == 7).unwrap(), 7);
             assert!(
-                late.wait_until(0, None, |word| word == 8)
+                late.wait_until(0, |word| word == 8)
                     .unwrap_err()
                     .to_string()
                     .contains("not registered any more")

@@ -4,7 +4,9 @@
 #[path = "support/processes.rs"]
 mod processes;
 
-use oikaze::{Class, Error, Job, LocalRegion, Region, Rights};
+use oikaze::memory::{LocalRegion, Region, Rights};
+use oikaze::message::Class;
+use oikaze::{Error, Job};
 use oikaze_launch::Settings;
 use processes::run_two_nodes;
 use rustix::process::{Pid, Signal, kill_process};
@@ -20,8 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[test]
 fn plays_its_role() {
     let Ok(way) = std::env::var(ROLE) else { return };
-    let mut job = oikaze::join().unwrap();
-    job.set_time_limit(Some(PATIENCE));
+    let job = Job::builder().time_limit(PATIENCE).join().unwrap();
     match job.rank() {
         0 => gives_memory_and_has_it_back(&job, &way),
         _ => puts_and_is_stopped(&job),
@@ -55,7 +56,7 @@ fn gives_memory_and_has_it_back(job: &Job, way: &str) {
     let region = Region::shared(LEN).unwrap();
     let memory = job.publish("memory", region.clone(), Rights::ALL).unwrap();
     let at = memory.view_ptr();
-    let other = job.receive(Some(1), Some(PATIENCE)).unwrap().tag;
+    let other = job.receive_for(Some(1), PATIENCE).unwrap().tag();
     let stopped = Stopped::in_the_middle_of_a_put(Pid::from_raw(other as i32).unwrap(), &memory);
     if way == DROPPED_ALTOGETHER {
         drop(region);
@@ -122,7 +123,7 @@ fn drops_all_handles(job: &Job, memory: LocalRegion, stopped: Stopped) {
 
 /// Waits until the other node is given up.
 fn is_given_up(job: &Job) {
-    let lost = job.receive(Some(1), Some(PATIENCE)).unwrap_err();
+    let lost = job.receive_for(Some(1), PATIENCE).unwrap_err();
     assert_eq!(lost.lost_peer(), Some(1), "{lost}");
     nobody_is_waited_for(job);
 }
@@ -133,18 +134,18 @@ fn nobody_is_waited_for(job: &Job) {
     let word = job.register(Region::zeroed(8).unwrap()).unwrap();
     let queue = job.fifo("queue", 1, 8).unwrap();
     let ends = [
-        job.receive(None, None).map(drop),
-        word.wait_until(0, None, |word| word != 0).map(drop),
-        word.wait_until_by(1, 0, None, |word| word != 0).map(drop),
-        queue.pop(&mut Vec::new(), None),
+        job.receive(None).map(drop),
+        word.wait_until(0, |word| word != 0).map(drop),
+        word.wait_until_by(1, 0, |word| word != 0).map(drop),
+        queue.pop(&mut Vec::new()),
     ];
     for end in ends {
         let lost = end.unwrap_err();
         assert_eq!(lost.lost_peer(), Some(1), "{lost}");
     }
-    assert!(job.receive_batch(1, None).is_empty());
+    assert!(job.receive_batch(1).is_empty());
     // The wait ends whatever else changes the word meanwhile.
-    let changed = word.wait_until_by(1, 0, None, |before| {
+    let changed = word.wait_until_by(1, 0, |before| {
         assert!(begun.elapsed() < PATIENCE, "it is waited for without end");
         word.store_u64(0, before + 1).unwrap();
         false

@@ -2,15 +2,17 @@
 
 mod support;
 
-use oikaze::{Class, Completed, Error, Region, Rights};
+use oikaze::completion::Completed;
+use oikaze::message::Class;
+
+use oikaze::memory::{Region, Rights};
 use oikaze_launch::Settings;
 use support::cluster;
 
 fn unseen(result: oikaze::Result<()>) -> u64 {
     match result {
         Ok(()) => 0,
-        Err(Error::Unseen { count, .. }) => count,
-        Err(other) => panic!("{other}"),
+        Err(error) => error.unreported().unwrap_or_else(|| panic!("{error}")),
     }
 }
 
@@ -26,28 +28,28 @@ fn failure_that_nobody_waited_for_is_reported_once_by_quiet() {
         let _ = there.word::<u64>(0).add(1);
         let kept = there.word::<u64>(1 << 40).add(1);
         drop(there.put_copy(0, b"x").unwrap());
-        let error = job.quiet().unwrap_err();
+        let error = job.flush().unwrap_err();
         assert!(
             error.to_string().contains("3 operations have failed that nobody waited for"),
             "{error}"
         );
-        assert_eq!(error.refusal(), Some(oikaze::Refusal::NotPermitted));
-        assert_eq!(unseen(job.quiet()), 0, "reported once");
+        assert_eq!(error.refusal(), Some(oikaze::memory::RefusalReason::NotPermitted));
+        assert_eq!(unseen(job.flush()), 0, "reported once");
         kept.wait().unwrap_err();
         there.put_copy(0, b"x").unwrap().wait().unwrap_err();
-        assert_eq!((unseen(job.quiet()), unseen(peer.flush())), (0, 0), "waited for");
+        assert_eq!((unseen(job.flush()), unseen(peer.flush())), (0, 0), "waited for");
         let (queue, counter) = (job.completion_queue(), job.counter());
-        there.put_copy(0, b"x").unwrap().into_queue(&queue, 1).unwrap();
-        there.put_copy(0, b"x").unwrap().count_on(&counter).unwrap();
+        there.put_copy(0, b"x").unwrap().report_to(&queue, 1).unwrap();
+        there.put_copy(0, b"x").unwrap().count_in(&counter).unwrap();
         let mut ended: Vec<Completed> = Vec::new();
-        queue.wait(1, None, &mut ended).unwrap();
+        queue.wait(1, &mut ended).unwrap();
         assert!(ended[0].outcome.is_err());
-        assert_eq!(counter.wait(1, None).unwrap().failed, 1);
+        assert_eq!(counter.wait(1).unwrap().failed, 1);
         assert_eq!(unseen(peer.flush()), 1, "a counter tells nobody why");
         let _ = there.put_list(&[(0, job.register(Region::zeroed(8).unwrap()).unwrap().all())]);
         let _ = peer.send(Class::Ordered, 1, b"taken");
         assert_eq!(
-            (unseen(job.peer(job.rank()).unwrap().flush()), unseen(job.quiet())),
+            (unseen(job.peer(job.rank()).unwrap().flush()), unseen(job.flush())),
             (0, 1),
             "of the peer meant"
         );
@@ -63,9 +65,9 @@ fn scope_returns_the_failure_of_an_operation_that_was_dropped() {
         let there = job.peer(1 - job.rank()).unwrap().region("read").unwrap();
         let bytes = [1; 100];
         let ended = job.scope(|scope| scope.put(&there, 0, &bytes).map(drop));
-        assert_eq!(ended.unwrap_err().refusal(), Some(oikaze::Refusal::NotPermitted));
+        assert_eq!(ended.unwrap_err().refusal(), Some(oikaze::memory::RefusalReason::NotPermitted));
         job.scope(|scope| Ok(scope.put(&there, 0, &bytes)?.wait().is_err())).unwrap();
-        assert_eq!(unseen(job.quiet()), 0);
+        assert_eq!(unseen(job.flush()), 0);
         job.barrier().unwrap();
     });
 }

@@ -2,7 +2,8 @@
 
 mod support;
 
-use oikaze::{Combine, Error, Refusal, Region, Rights};
+use oikaze::atomic::Combine;
+use oikaze::memory::{RefusalReason, Region, Rights};
 use oikaze_launch::Settings;
 use std::time::{Duration, Instant};
 use support::cluster;
@@ -22,7 +23,8 @@ fn every_change_of_a_word_by_a_peer_and_by_its_owner() {
         let mine = job.publish("words", Region::zeroed(4096).unwrap(), Rights::ATOMIC).unwrap();
         let there = job.peer(1 - job.rank()).unwrap().region("words").unwrap();
         let word = there.word::<i32>(4);
-        let old = |operation: oikaze::Operation<i32>| operation.wait_for(PATIENCE).unwrap();
+        let old =
+            |operation: oikaze::completion::Operation<i32>| operation.wait_for(PATIENCE).unwrap();
         assert_eq!(
             (old(word.swap(-7)), old(word.fetch_add(2)), old(word.fetch_min(3))),
             (0, -7, -5)
@@ -32,14 +34,19 @@ fn every_change_of_a_word_by_a_peer_and_by_its_owner() {
             (-5, 12, 8)
         );
         assert_eq!(
-            (old(word.fetch_xor(1)), old(word.compare_swap(10, 1)), old(word.compare_swap(10, 2))),
+            (
+                old(word.fetch_xor(1)),
+                old(word.compare_exchange(10, 1)),
+                old(word.compare_exchange(10, 2))
+            ),
             (11, 10, 1)
         );
         word.add(-5).wait_for(PATIENCE).unwrap();
         assert_eq!(old(word.load()), -4);
         let wide = there.word::<u64>(8);
         // Each operation ends before the next begins, and nothing else orders them.
-        let done = |operation: oikaze::Operation<()>| operation.wait_for(PATIENCE).unwrap();
+        let done =
+            |operation: oikaze::completion::Operation<()>| operation.wait_for(PATIENCE).unwrap();
         done(wide.store(12));
         done(wide.or(3));
         done(wide.and(13));
@@ -73,7 +80,9 @@ fn many_are_refused_both_ways_at_once() {
         for (at, operation) in (0..).zip(all) {
             match operation.wait_for(PATIENCE) {
                 Ok(old) if !beyond(at) => seen.push(old),
-                Err(error) if beyond(at) => assert_eq!(error.refusal(), Some(Refusal::OutOfBounds)),
+                Err(error) if beyond(at) => {
+                    assert_eq!(error.refusal(), Some(RefusalReason::OutOfBounds))
+                }
                 other => panic!("{at}: {other:?}"),
             }
         }
@@ -121,23 +130,27 @@ fn many_are_under_way_at_once() {
 /// A wait for a word that has changed at every poll ends at its limit.
 #[test]
 fn a_word_that_never_rests_is_waited_for_no_longer_than_asked() {
-    const SHORT: Option<Duration> = Some(Duration::from_millis(1));
-    cluster(1, &Settings::default(), |mut job| {
-        // The limit is that of the call or, if the call has none, that of the job.
-        for (of_the_call, of_the_job) in [(SHORT, None), (None, SHORT)] {
-            job.set_time_limit(of_the_job);
+    const SHORT: Duration = Duration::from_millis(1);
+    // The limit is that of the call or, if the call has none, that of the job.
+    for of_the_call in [true, false] {
+        let time_limit = Some(SHORT).filter(|_| !of_the_call);
+        cluster(1, &Settings { time_limit, ..Settings::default() }, |job| {
             let word = job.register(Region::zeroed(8).unwrap()).unwrap();
-            job.set_time_limit(None);
             let begun = Instant::now();
             let change = |before: u64| {
                 assert!(begun.elapsed() < PATIENCE, "it is waited for without end");
                 word.store_u64(0, before + 1).unwrap();
                 false
             };
-            let late = word.wait_until(0, of_the_call, change).unwrap_err();
-            assert!(matches!(late, Error::Timeout { .. }), "{late}");
-        }
-    });
+            let late = if of_the_call {
+                word.wait_until_for(0, SHORT, change)
+            } else {
+                word.wait_until(0, change)
+            };
+            let late = late.unwrap_err();
+            assert!(late.is_timeout(), "{late}");
+        });
+    }
 }
 
 /// MEM-5.2, MEM-5.4: on a bad network each operation takes place once, fetching or not, narrow or
@@ -218,7 +231,7 @@ fn elements_pass_a_fifo_once_and_in_order() {
                     .map(u32::to_ne_bytes)
                     .concat()
                     .repeat(1 + number as usize % 400);
-                fifo.push(&element, Some(PATIENCE)).unwrap();
+                fifo.push_for(&element, PATIENCE).unwrap();
             }
             return job.barrier().unwrap();
         }
@@ -227,7 +240,7 @@ fn elements_pass_a_fifo_once_and_in_order() {
         let (mut next, mut element) = ([0; 3], Vec::new());
         for _ in 0..2 * EACH {
             element.clear();
-            fifo.pop(&mut element, Some(PATIENCE)).unwrap();
+            fifo.pop_for(&mut element, PATIENCE).unwrap();
             let words: Vec<u32> =
                 element.as_chunks::<4>().0.iter().map(|word| u32::from_ne_bytes(*word)).collect();
             let [from, number] = words[..2] else { panic!("{words:?}") };
@@ -255,7 +268,8 @@ fn several_threads_take_out_what_batches_push() {
             while !left.is_empty() {
                 let pushed: Vec<_> = job
                     .batch(|| left.iter().map(|number| fifo.post(&number.to_ne_bytes())).collect());
-                let full = |push: &oikaze::Operation<()>| match push.wait_for(PATIENCE) {
+                let full = |push: &oikaze::completion::Operation<()>| match push.wait_for(PATIENCE)
+                {
                     Ok(()) => false,
                     Err(error) => error.is_full() || panic!("{error}"),
                 };
@@ -274,7 +288,7 @@ fn several_threads_take_out_what_batches_push() {
                     // comes.
                     while count.fetch_add(1, Ordering::Relaxed) < 2 * EACH {
                         element.clear();
-                        fifo.pop(&mut element, Some(PATIENCE)).unwrap();
+                        fifo.pop_for(&mut element, PATIENCE).unwrap();
                         sum.fetch_add(
                             u64::from_ne_bytes(element.as_slice().try_into().unwrap()),
                             Ordering::Relaxed,

@@ -3,6 +3,8 @@
 //! Every mechanism of the runtime has a fallback. This variable selects fallbacks by hand, in tests
 //! and in the field.
 
+use std::sync::OnceLock;
+
 /// Mechanisms that are switched off. If all are `false`, the runtime uses every mechanism that
 /// works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +47,9 @@ pub struct Without {
     /// Huge pages for regions.
     pub huge: bool,
 }
+
+/// Switches that the program has chosen in place of the variable.
+static CHOSEN: OnceLock<Without> = OnceLock::new();
 
 /// Name of the environment variable.
 pub const VARIABLE: &str = "OIKAZE_WITHOUT";
@@ -89,8 +94,17 @@ impl Without {
     /// # Errors
     /// A word that names no mechanism: a misspelt switch must not pass for a test of the fallback.
     pub fn from_env() -> Result<Without, UnknownMechanism> {
+        if let Some(chosen) = CHOSEN.get() {
+            return Ok(*chosen);
+        }
         std::env::var_os(VARIABLE)
             .map_or(Ok(Without::default()), |text| Without::parse(&text.to_string_lossy()))
+    }
+
+    /// Makes [`Without::from_env`] return these switches from now on. The first call of a process
+    /// decides.
+    pub fn choose_for_process(&self) {
+        let _ = CHOSEN.set(*self);
     }
 
     /// Parses a list such as `gso,gro`.

@@ -85,6 +85,7 @@ impl Block {
     /// Returns the length in bytes from the first byte to the last, gaps included. Returns `None`
     /// if it, or the end's offset, cannot be counted.
     #[must_use]
+    #[doc(hidden)]
     pub fn hull(&self) -> Option<u64> {
         if self.is_empty() {
             return Some(0);
@@ -98,6 +99,7 @@ impl Block {
     /// Returns `true` if its strides show that no two rows have a byte in common. Rows lie in
     /// planes, or planes between rows.
     #[must_use]
+    #[doc(hidden)]
     pub fn is_disjoint(&self) -> bool {
         let row = u64::from(self.row);
         let (rows, planes) = ((self.rows, self.row_stride), (self.planes, self.plane_stride));
@@ -113,6 +115,7 @@ impl Block {
     ///
     /// # Errors
     /// The block is empty, too long, or reaches too far.
+    #[doc(hidden)]
     pub fn check_source(&self) -> Result<u64, BadBlock> {
         if self.is_empty() {
             return Err(BadBlock::Empty(*self));
@@ -130,6 +133,7 @@ impl Block {
     ///
     /// # Errors
     /// As [`Block::check_source`], or rows overlap.
+    #[doc(hidden)]
     pub fn check_destination(&self) -> Result<u64, BadBlock> {
         let len = self.check_source()?;
         if self.is_disjoint() { Ok(len) } else { Err(BadBlock::Overlaps(*self)) }
@@ -137,6 +141,7 @@ impl Block {
 
     /// Returns the block in its one form, in which unused strides are 0 (MEM-10.2).
     #[must_use]
+    #[doc(hidden)]
     pub fn tidy(self) -> Block {
         let row_stride = if self.rows > 1 { self.row_stride } else { 0 };
         let plane_stride = if self.planes > 1 { self.plane_stride } else { 0 };
@@ -146,6 +151,7 @@ impl Block {
     /// Returns the length in bytes if the rows follow each other without a gap. The block is then a
     /// plain range.
     #[must_use]
+    #[doc(hidden)]
     pub fn as_range(&self) -> Option<u64> {
         let len = self.len()?;
         let plane = u64::from(self.row) * u64::from(self.rows);
@@ -156,6 +162,7 @@ impl Block {
     /// Returns where `len` packed bytes from `start` on lie, with one piece for each row that they
     /// touch. Bytes past the end lie nowhere.
     #[must_use]
+    #[doc(hidden)]
     pub fn pieces(&self, start: u64, len: u64) -> Pieces {
         let all = self.len().unwrap_or(0);
         let left = len.min(all.saturating_sub(start));

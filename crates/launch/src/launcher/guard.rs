@@ -14,6 +14,9 @@ use std::io::{BufRead, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
+/// Set for a process that is to be the guard, where a program is its own launcher.
+pub const VARIABLE: &str = "OIKAZE_GUARD";
+
 /// Launcher's end of the pipe to the guard.
 pub struct Guard {
     child: Child,
@@ -21,13 +24,19 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Starts `helper guard`.
+    /// Starts `helper guard`. The helper is the `oikaze` command, or a program that looks for
+    /// [`VARIABLE`] first.
     ///
     /// # Errors
     /// The helper cannot be started.
     pub fn start(helper: &Path) -> Result<Guard, LaunchError> {
         let mut command = Command::new(helper);
-        command.arg("guard").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .arg("guard")
+            .env(VARIABLE, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         isolate(&mut command, false);
         let mut child = command
             .spawn()

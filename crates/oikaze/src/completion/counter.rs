@@ -7,6 +7,20 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Counts operations that have ended; see [`crate::Job::counter`]. Clones count together.
+///
+/// ```
+/// use oikaze::prelude::*;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let counter = job.counter();
+/// let me = job.peer(job.rank())?;
+/// for tag in 0..10 {
+///     me.send(Class::Ordered, tag, b"tick").count_in(&counter)?;
+/// }
+/// assert_eq!(counter.wait(10)?.succeeded, 10); // woken once, by the last
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Counter {
     node: Arc<Node>,
@@ -15,6 +29,18 @@ pub struct Counter {
 }
 
 /// Numbers of operations that have ended since the counter was made.
+///
+/// ```
+/// use oikaze::prelude::*;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let counter = job.counter();
+/// job.peer(job.rank())?.send(Class::Ordered, 0, b"tick").count_in(&counter)?;
+/// let counts = counter.wait(1)?;
+/// assert_eq!((counts.succeeded, counts.failed, counts.ended()), (1, 0, 1));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Number of operations that succeeded.
@@ -88,15 +114,27 @@ impl Counter {
     }
 
     /// Waits until `ended` operations have ended in all, well or not, since the counter was made. A
-    /// thread that does not drive the engine meanwhile is woken once, by the last of them.
+    /// thread that does not drive the engine meanwhile is woken once, by the last of them. The
+    /// job's time limit applies.
     ///
     /// # Errors
-    /// The time limit passed (the job's, if none is given), or this node has left the job, whose
-    /// operations have all ended then.
-    pub fn wait(&self, ended: u64, limit: Option<Duration>) -> Result<Counts> {
+    /// The time limit passed, or this node has left the job, whose operations have all ended then.
+    pub fn wait(&self, ended: u64) -> Result<Counts> {
+        self.wait_within(ended, self.limit)
+    }
+
+    /// Waits as [`Counter::wait`] does, with this time limit.
+    ///
+    /// # Errors
+    /// As [`Counter::wait`].
+    pub fn wait_for(&self, ended: u64, limit: Duration) -> Result<Counts> {
+        self.wait_within(ended, Some(limit))
+    }
+
+    fn wait_within(&self, ended: u64, limit: Option<Duration>) -> Result<Counts> {
         self.node.check_process(|| "waiting for a counter".into())?;
         let begun = Instant::now();
-        let deadline = limit.or(self.limit).and_then(|limit| begun.checked_add(limit));
+        let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let ready = || Some(self.counts()).filter(|counts| counts.ended() >= ended);
         let subject = || {
             WaitSubject::other(format!(

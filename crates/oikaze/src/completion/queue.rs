@@ -11,6 +11,20 @@ use std::time::{Duration, Instant};
 
 /// Queue in which operations report their end; see [`crate::Job::completion_queue`]. Clones are the
 /// same queue.
+///
+/// ```
+/// use oikaze::prelude::*;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let queue = job.completion_queue();
+/// let me = job.peer(job.rank())?;
+/// me.send(Class::Ordered, 0, b"a").report_to(&queue, 17)?;
+/// let mut ended = Vec::new();
+/// queue.wait(1, &mut ended)?;
+/// assert_eq!(ended[0].context, 17);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct CompletionQueue {
     node: Arc<Node>,
@@ -19,6 +33,22 @@ pub struct CompletionQueue {
 }
 
 /// An operation that has ended.
+///
+/// ```
+/// use oikaze::completion::Completed;
+/// use oikaze::prelude::*;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let queue = job.completion_queue();
+/// job.peer(job.rank())?.send(Class::Ordered, 0, b"a").report_to(&queue, 3)?;
+/// let mut ended = Vec::new();
+/// queue.wait(1, &mut ended)?;
+/// for Completed { context, outcome } in ended {
+///     assert!(context == 3 && outcome.is_ok());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Completed {
     /// Context that the caller gave to the operation.
@@ -137,12 +167,30 @@ impl CompletionQueue {
     }
 
     /// Takes operations as [`CompletionQueue::poll`] does, once at least `at_least` are there. A
-    /// thread that does not drive the engine meanwhile is woken once, by the last of them.
+    /// thread that does not drive the engine meanwhile is woken once, by the last of them. The
+    /// job's time limit applies.
     ///
     /// # Errors
-    /// The time limit passed (the job's, if none is given), or this node has left the job, whose
-    /// operations have all ended then. The operations in the queue stay there.
-    pub fn wait(
+    /// The time limit passed, or this node has left the job, whose operations have all ended then.
+    /// The operations in the queue stay there.
+    pub fn wait(&self, at_least: usize, into: &mut Vec<Completed>) -> Result<usize> {
+        self.wait_within(at_least, self.limit, into)
+    }
+
+    /// Waits as [`CompletionQueue::wait`] does, with this time limit.
+    ///
+    /// # Errors
+    /// As [`CompletionQueue::wait`].
+    pub fn wait_for(
+        &self,
+        at_least: usize,
+        limit: Duration,
+        into: &mut Vec<Completed>,
+    ) -> Result<usize> {
+        self.wait_within(at_least, Some(limit), into)
+    }
+
+    fn wait_within(
         &self,
         at_least: usize,
         limit: Option<Duration>,
@@ -150,7 +198,7 @@ impl CompletionQueue {
     ) -> Result<usize> {
         self.node.check_process(|| "waiting in a completion queue".into())?;
         let begun = Instant::now();
-        let deadline = limit.or(self.limit).and_then(|limit| begun.checked_add(limit));
+        let deadline = limit.and_then(|limit| begun.checked_add(limit));
         let subject = || {
             WaitSubject::other(format!(
                 "{at_least} operations in a completion queue, where {} are",

@@ -2,7 +2,7 @@
 //! visible, and the contents that a guard shows must not change.
 
 use super::Node;
-use crate::{Error, Result};
+use crate::Result;
 use oikaze_os::memory::tracking::LiveGuards;
 use std::sync::Arc;
 
@@ -30,6 +30,6 @@ impl Node {
         let refusal =
             self.with_engine(|engine| engine.pages().guard_in_the_way(doing, of_this_thread));
         // A counted guard may have ended since.
-        refusal.map_or(Ok(()), |refusal| Err(Error::Shared(refusal)))
+        refusal.map_or(Ok(()), |refusal| Err(refusal.into()))
     }
 }

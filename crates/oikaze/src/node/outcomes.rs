@@ -1,6 +1,7 @@
 //! Outcomes of requests: waiting for them, and the errors that a program gets.
 
 use super::{Node, WaitSubject};
+use crate::error::Cause;
 use crate::{Error, Result};
 use oikaze_engine::{Completion, Failure, Request, Value};
 use oikaze_protocol::Rank;
@@ -57,7 +58,7 @@ impl Node {
             Some(Ok(value)) => Ok(value),
             Some(Err(failure)) => Err(self.failure(&what(), failure)),
             None if self.is_forked() => Err(Error::failed(what(), self.forked())),
-            None => Err(Error::Timeout { what: what(), waited: begun.elapsed() }),
+            None => Err(Cause::Timeout { what: what(), waited: begun.elapsed() }.into()),
         }
     }
 
@@ -78,12 +79,12 @@ impl Node {
 
     /// Adds to the error of a wait that took too long why it did (MEM-21.4).
     pub fn explain_timeout(&self, error: Error, subject: &WaitSubject) -> Error {
-        match error {
-            Error::Timeout { what, waited } => {
+        match error.into_cause() {
+            Cause::Timeout { what, waited } => {
                 let cause = self.waits.cause(subject, waited.min(CAUSE_TIME));
-                Error::Timeout { what: format!("{what} ({cause})"), waited }
+                Cause::Timeout { what: format!("{what} ({cause})"), waited }.into()
             }
-            other => other,
+            other => other.into(),
         }
     }
 
@@ -118,7 +119,7 @@ impl Node {
         let first = report.first.map(|(what, failure)| {
             Box::new(self.failure(&what, failure).of_unknown_fate(what.fate()))
         });
-        Err(Error::Unseen { count: report.count, first })
+        Err(Cause::Unseen { count: report.count, first }.into())
     }
 
     /// Returns `true` if the program has got an error that concerns all nodes.

@@ -3,9 +3,9 @@
 
 use super::submitting::LEFT_MAX;
 use super::*;
+use crate::completion::operation::Operation;
 use crate::completion::{CompletionQueue, Counter};
-use crate::operation::Operation;
-use crate::region::LocalRegion;
+use crate::memory::region::LocalRegion;
 use oikaze_engine::{Completion, Setup, Value};
 use oikaze_launch::{Alone, Secret, Settings};
 use oikaze_os::memory::Region;
@@ -142,11 +142,11 @@ fn who_is_told_late_of_an_end_is_told_at_once() {
     let end = local_peer.inward.pass(heading);
     local_peer.inward.settle(end);
     assert!(sent.is_done());
-    sent.into_queue(&queue, 3).unwrap();
+    sent.report_to(&queue, 3).unwrap();
     assert!(queue.len() == 1 && news.clear());
     // A message that was not taken. No thread is woken before it is.
     let position = node.send_fast(&route, Class::Ordered, 8, b"fast").unwrap();
-    Operation::<()>::in_ring(&route, position, 8).into_queue(&queue, 4).unwrap();
+    Operation::<()>::in_ring(&route, position, 8).report_to(&queue, 4).unwrap();
     let pending = Completion::new();
     node.note(Request::Tell { completion: pending, sink: counter.sink() });
     assert!(queue.len() == 1 && !news.clear());

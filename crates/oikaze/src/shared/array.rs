@@ -16,6 +16,24 @@ use std::time::Duration;
 
 /// Element type of a shared array: a plain number. The nodes compare element types when they make
 /// the array.
+///
+/// ```
+/// use oikaze::prelude::*;
+/// use oikaze::shared::Element;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// fn sum<T: Element + Into<f64>>(array: &SharedArray<T>) -> oikaze::Result<f64> {
+///     Ok(array.read(0..array.len())?.iter().map(|&element| element.into()).sum())
+/// }
+/// let ones = job.array::<f32>("ones", 100)?;
+/// if job.rank() == 0 {
+///     ones.write(0..100)?.fill(1.0);
+/// }
+/// job.barrier()?;
+/// assert_eq!(sum(&ones)?, 100.0);
+/// # Ok(())
+/// # }
+/// ```
 pub trait Element: Pod {
     /// A number that differs between element types of equal size.
     const KIND: u32;
@@ -38,6 +56,19 @@ elements!(1: u8, 2: i8, 3: u16, 4: i16, 5: u32, 6: i32, 7: u64, 8: i64, 9: f32, 
 /// Dropping the array gives back this handle alone. Other nodes may still need the pages, so the
 /// memory stays until this node leaves the job. A handle that outlives the job shows the last bytes
 /// this node had.
+///
+/// ```
+/// use oikaze::prelude::*;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let field = job.array::<f64>("field", 10_000)?;
+/// let mine = field.home_range(job.rank());
+/// field.write(mine)?.fill(f64::from(job.rank())); // plain stores
+/// job.barrier()?; // everyone sees everyone's writes
+/// assert_eq!(field.read(0..1)?[0], 0.0); // a plain load
+/// # Ok(())
+/// # }
+/// ```
 pub struct SharedArray<T> {
     node: Arc<Node>,
     memory: Arc<SharedMemory>,

@@ -12,6 +12,20 @@ use std::ops::{Deref, DerefMut};
 /// The contents that a guard shows do not change while it lives, not even in a program with a data
 /// race. A barrier (or any other collective) is refused while a guard of this node is alive. A lock
 /// is refused while a guard that the calling thread took is alive.
+///
+/// ```
+/// use oikaze::prelude::*;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let array = job.array::<u64>("array", 1000)?;
+/// let guard = array.read(0..10)?; // fetches what is not here
+/// assert_eq!(guard.iter().sum::<u64>(), 0);
+/// assert!(job.barrier().is_err()); // refused while a guard is alive
+/// guard.release()?;
+/// job.barrier()?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct ReadGuard<'a, T> {
     pub(super) array: &'a SharedArray<T>,
     pub(super) guard: os::ReadGuard<'a, T>,
@@ -22,6 +36,21 @@ pub struct ReadGuard<'a, T> {
 /// the writes after the next release (barrier, unlock) here and acquire there.
 ///
 /// [`ReadGuard`] says which calls are refused while a guard is alive.
+///
+/// ```
+/// use oikaze::prelude::*;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let array = job.array::<u64>("array", 1000)?;
+/// if job.rank() == 0 {
+///     let mut guard = array.write(0..10)?;
+///     guard[3] = 7;
+/// } // the guard ends before the barrier
+/// job.barrier()?;
+/// assert_eq!(array.read(0..10)?[3], 7);
+/// # Ok(())
+/// # }
+/// ```
 pub struct WriteGuard<'a, T> {
     pub(super) array: &'a SharedArray<T>,
     pub(super) guard: os::WriteGuard<'a, T>,

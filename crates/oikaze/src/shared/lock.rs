@@ -1,13 +1,28 @@
 //! Locks between nodes.
 
+use crate::Result;
 use crate::node::{Node, WaitSubject};
-use crate::{Error, Result};
 use oikaze_engine::Request;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Guard of a lock that this node holds. Dropping the guard gives the lock back. Writes under the
 /// lock are visible to its next holder.
+///
+/// ```
+/// use oikaze::prelude::*;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let total = job.array::<u64>("total", 1)?;
+/// {
+///     let _held = job.lock(5)?;
+///     total.write(0..1)?[0] += 1; // sees the writes of earlier holders
+/// }
+/// job.barrier()?;
+/// assert_eq!(total.read(0..1)?[0], u64::from(job.size()));
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the lock is given back at once"]
 pub struct LockGuard {
     node: Arc<Node>,
@@ -17,14 +32,23 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
-    pub(crate) fn acquire(node: &Arc<Node>, lock: u64, limit: Option<Duration>) -> Result<Self> {
+    /// Acquires the lock within `limit`. The guard gives it back within `of_job`.
+    pub(crate) fn acquire(
+        node: &Arc<Node>,
+        lock: u64,
+        limit: Option<Duration>,
+        of_job: Option<Duration>,
+    ) -> Result<Self> {
         node.check_handlers_soon();
         node.check_no_guard_of_this_thread(|| format!("lock {lock}"))?;
         let completion = node.submit(Request::Lock(lock), None);
         let subject = || WaitSubject::Lock(lock);
         let outcome =
             node.outcome_of(&subject, &format_args!("lock {lock}"), || completion.outcome(), limit);
-        if let Err(error @ Error::Timeout { .. }) = outcome {
+        if let Err(error) = outcome {
+            if !error.is_timeout() {
+                return Err(error);
+            }
             let error = node.explain_timeout(error, &subject());
             // No thread waits for the lock any longer, so a lock that is granted later is given
             // back at once. If the lock was granted just now, this thread holds it. The next turn
@@ -33,11 +57,9 @@ impl LockGuard {
             if !matches!(node.wait(None, || completion.outcome()), Some(Ok(_))) {
                 return Err(error);
             }
-        } else {
-            outcome?;
         }
         node.took_lock(lock);
-        Ok(Self { node: Arc::clone(node), lock, limit, held: true })
+        Ok(Self { node: Arc::clone(node), lock, limit: of_job, held: true })
     }
 
     /// Gives the lock back, and waits for the result.

@@ -34,14 +34,12 @@ fn collectives_that_differ() {
 /// One node does not come, and the time limit ends the wait of the others.
 #[test]
 fn a_barrier_that_one_node_does_not_come_to() {
-    let outcomes = cluster(3, &Settings::default(), |mut job| {
-        job.set_time_limit(SHORT);
-        let outcome = if job.rank() == 1 { Ok(()) } else { job.barrier() };
-        job.set_time_limit(None);
+    let outcomes = cluster(3, &Settings::default(), |job| {
+        let outcome = if job.rank() == 1 { Ok(()) } else { job.barrier_for(SHORT) };
         if job.rank() == 1 {
             // Waits until the other nodes have reached their time limit.
             for _ in 0..2 {
-                job.receive(None, Some(PATIENCE)).unwrap();
+                job.receive_for(None, PATIENCE).unwrap();
             }
         } else {
             job.peer(1).unwrap().send(Class::Ordered, 0, &[]).wait_for(PATIENCE).unwrap();
@@ -88,7 +86,7 @@ fn the_launchers_reason_is_told() {
             failure(there.fetch_add(0, 1).wait_for(PATIENCE), &[told]);
             if job.rank() == 0 {
                 // The other node ends too, and is not reported as the cause.
-                job.receive(Some(1), Some(PATIENCE)).unwrap_err();
+                job.receive_for(Some(1), PATIENCE).unwrap_err();
                 failure(job.barrier(), &["barrier: node 2 is dead", told]);
             }
         },

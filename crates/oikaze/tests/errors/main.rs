@@ -7,7 +7,12 @@ mod remote;
 #[path = "../support/mod.rs"]
 mod support;
 
-use oikaze::{Class, Error, Homes, Job, Operation, ReduceOp, Region, Result, Rights};
+use oikaze::collective::ReduceOp;
+use oikaze::completion::Operation;
+use oikaze::memory::{Region, Rights};
+use oikaze::message::Class;
+use oikaze::shared::Homes;
+use oikaze::{Error, Job, Result};
 use oikaze_launch::{Checksum, Secret, Settings};
 use std::time::{Duration, Instant};
 use support::{cluster, cluster_once, meet};
@@ -16,7 +21,7 @@ use support::{cluster, cluster_once, meet};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Time limit of a wait that should fail.
-const SHORT: Option<Duration> = Some(Duration::from_millis(200));
+const SHORT: Duration = Duration::from_millis(200);
 
 /// Returns the text of an outcome that must be an error with all of these words.
 #[track_caller]

@@ -6,7 +6,7 @@ use super::*;
 fn remote(
     words: &[&str],
     rights: Rights,
-    operation: impl Fn(&Job, &oikaze::RemoteRegion) -> Operation<u64> + Sync,
+    operation: impl Fn(&Job, &oikaze::memory::RemoteRegion) -> Operation<u64> + Sync,
 ) {
     cluster(2, &Settings::default(), |job| {
         let _inbox = job.publish("inbox", Region::zeroed(4096).unwrap(), rights).unwrap();
@@ -18,21 +18,22 @@ fn remote(
 
 #[test]
 fn regions_that_nobody_published() {
-    cluster(2, &Settings::default(), |mut job| {
-        let other = 1 - job.rank();
-        // The limit allows an answer on any machine, because the name is looked up until then.
-        job.set_time_limit(Some(Duration::from_secs(2)));
-        let peer = job.peer(other).unwrap();
-        job.set_time_limit(None);
+    // The limit allows an answer on any machine, because the name is looked up until then.
+    const LIMIT: Duration = Duration::from_secs(2);
+    cluster(2, &Settings::default(), |job| {
+        let peer = job.peer(1 - job.rank()).unwrap();
         failure(
-            peer.region("inbox").map(drop),
+            peer.region_for("inbox", LIMIT).map(drop),
             &["region \"inbox\" of node", "nothing at all", "waited for 2 s"],
         );
         job.barrier().unwrap();
         let _a = job.publish("results", Region::zeroed(8).unwrap(), Rights::ALL).unwrap();
         let _b = job.publish("tasks", Region::zeroed(8).unwrap(), Rights::ALL).unwrap();
         job.barrier().unwrap();
-        failure(peer.region("inbox").map(drop), &["\"results\", \"tasks\"", "mend the name"]);
+        failure(
+            peer.region_for("inbox", LIMIT).map(drop),
+            &["\"results\", \"tasks\"", "mend the name"],
+        );
         failure(
             job.publish("tasks", Region::zeroed(8).unwrap(), Rights::ALL).map(drop),
             &["\"tasks\"", "withdraw it first"],
@@ -93,7 +94,7 @@ fn offsets_outside_a_region() {
             there.put_copy(offset, &[]).unwrap().wait_for(PATIENCE).unwrap();
         }
         there.peer().send(Class::Ordered, 1, &[]).wait_for(PATIENCE).unwrap();
-        assert!(job.receive(None, Some(PATIENCE)).unwrap().body.is_empty());
+        assert!(job.receive_for(None, PATIENCE).unwrap().bytes().is_empty());
         job.barrier().unwrap();
     });
 }
@@ -127,7 +128,7 @@ fn words_that_are_not_aligned() {
         there.fetch_add(12, 1)
     });
     remote(&["compare-and-swap", "multiple of 8"], Rights::ALL, |_, there| {
-        there.compare_swap(1, 0, 1)
+        there.compare_exchange(1, 0, 1)
     });
 }
 
@@ -160,7 +161,7 @@ fn memory_that_cannot_be_had() {
 
 #[test]
 fn arrays_that_cannot_be_accumulated() {
-    use oikaze::Combine;
+    use oikaze::atomic::Combine;
     cluster(2, &Settings::default(), |job| {
         let _inbox = job.publish("inbox", Region::zeroed(4096).unwrap(), Rights::ATOMIC).unwrap();
         let _closed = job.publish("closed", Region::zeroed(4096).unwrap(), Rights::WRITE).unwrap();
@@ -197,7 +198,7 @@ fn arrays_that_cannot_be_accumulated() {
 
 #[test]
 fn what_can_go_wrong_with_a_fifo() {
-    cluster(2, &Settings::default(), |mut job| {
+    cluster(2, &Settings::default(), |job| {
         let peer = job.peer(1 - job.rank()).unwrap();
         let fifo = job.fifo("work", 2, 16).unwrap();
         let _region = job
@@ -213,7 +214,7 @@ fn what_can_go_wrong_with_a_fifo() {
         failure(peer.fifo("inbox").map(drop), &["FIFO \"inbox\" of node", "Job::fifo"]);
         failure(peer.fifo("all").unwrap().try_push(b"x"), &["push of 1 bytes", "there is no FIFO"]);
         failure(
-            fifo.pop(&mut Vec::new(), SHORT),
+            fifo.pop_for(&mut Vec::new(), SHORT),
             &["waiting for an element of FIFO \"work\"", "not done after 0.2"],
         );
         job.barrier().unwrap();
@@ -224,11 +225,11 @@ fn what_can_go_wrong_with_a_fifo() {
             &["does not grant this right"],
         );
         there.try_push(b"one").unwrap();
-        there.push(b"two", SHORT).unwrap();
+        there.push_for(b"two", SHORT).unwrap();
         let full = there.try_push(b"three").err().unwrap();
         assert!(full.is_full());
         failure(Err::<(), _>(full), &["the FIFO is full", "take elements out faster"]);
-        let full = there.push(b"three", SHORT).err().unwrap();
+        let full = there.push_for(b"three", SHORT).err().unwrap();
         assert!(full.is_full() && full.to_string().contains("waited for 0.2"), "{full}");
         job.barrier().unwrap();
         let mut element = Vec::new();
@@ -237,7 +238,6 @@ fn what_can_go_wrong_with_a_fifo() {
         drop(fifo);
         job.barrier().unwrap();
         failure(there.try_push(b"late"), &["no region has this key"]);
-        job.set_time_limit(None);
         job.barrier().unwrap();
     });
 }

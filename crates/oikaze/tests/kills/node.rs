@@ -3,9 +3,10 @@
 
 use crate::operations::{Source, Target, Waits};
 use crate::round::{MARK, NODES, random};
-use oikaze::{
-    Class, Error, Fifo, Job, LocalRegion, Peer, Refusal, Region, Result, Rights, SharedArray,
-};
+use oikaze::memory::{LocalRegion, RefusalReason, Region, Rights};
+use oikaze::message::{Class, Fifo};
+use oikaze::shared::SharedArray;
+use oikaze::{Error, Job, Peer, Result};
 use std::collections::VecDeque;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -65,7 +66,7 @@ fn nothing_else(_: &Error) -> bool {
 /// Returns `true` for failed operations of other threads that no thread has waited for yet
 /// (MEM-15.5).
 fn of_others(error: &Error) -> bool {
-    matches!(error, Error::Unseen { .. })
+    error.unreported().is_some()
 }
 
 pub fn play() {
@@ -97,7 +98,7 @@ static OVER: AtomicBool = AtomicBool::new(false);
 /// A node that has found the other nodes.
 struct Begun {
     targets: Vec<Target>,
-    hasty: Vec<Peer>,
+    others: Vec<Peer>,
     queue: Fifo,
     array: SharedArray<u64>,
     /// Regions for the other nodes. Each of them also writes its farewell to *private*.
@@ -119,31 +120,28 @@ impl Begun {
             let others = (0..NODES).filter(|rank| *rank != job.rank());
             others.map(|rank| job.peer(rank)).collect::<Result<Vec<_>>>()
         };
-        job.set_time_limit(Some(HASTE));
-        let hasty = others(job)?;
-        job.set_time_limit(Some(PATIENCE));
         let targets = others(job)?.iter().map(Target::find).collect::<Result<_>>()?;
         let array = job.array("array", 8 * 512 * NODES as usize)?;
         job.barrier()?;
         tell("ready");
-        Ok(Self { targets, hasty, queue, array, open })
+        Ok(Self { targets, others: others(job)?, queue, array, open })
     }
 
     /// Runs all threads. Returns the nodes that were lost, as bits.
     fn work(&self, job: &Job) -> u32 {
-        let Self { targets, hasty, queue, array, open: [_, private, _] } = self;
+        let Self { targets, others, queue, array, open: [_, private, _] } = self;
         let witness = &Witness::default();
         std::thread::scope(|scope| {
             scope.spawn(|| many_at_once(job, targets, witness));
             scope.spawn(|| one_after_the_other(job, targets, queue, witness));
-            scope.spawn(|| come_and_go(job, hasty, witness));
+            scope.spawn(|| come_and_go(job, others, witness));
             scope.spawn(|| together(job, array, witness));
             for target in targets {
                 scope.spawn(|| read(job, &target.peer, witness));
                 scope.spawn(|| {
                     let rank = target.peer.rank();
                     let said =
-                        private.wait_until_by(rank, farewell_of(rank), Some(PATIENCE), |word| {
+                        private.wait_until_by_for(rank, farewell_of(rank), PATIENCE, |word| {
                             word == FAREWELL
                         });
                     witness.ended("a word", said, nothing_else);
@@ -168,7 +166,7 @@ fn farewell_of(rank: u32) -> u64 {
 fn many_at_once(job: &Job, targets: &[Target], witness: &Witness) {
     let source = Source::new(job);
     let mut under_way: VecDeque<Waits> = VecDeque::new();
-    let may_be_full = |error: &Error| error.refusal() == Some(Refusal::Full);
+    let may_be_full = |error: &Error| error.refusal() == Some(RefusalReason::Full);
     for number in 0u64.. {
         if !witness.is_calm() {
             break;
@@ -210,22 +208,22 @@ fn one_after_the_other(job: &Job, targets: &[Target], mine: &Fifo, witness: &Wit
             target
                 .private
                 .put(0, source.part(20_000 * number as usize))
-                .into_queue(&queue, number)
+                .report_to(&queue, number)
                 .expect("told once");
-            target.private.fetch_add(8 * number, 1).count_on(&counter).expect("told once");
+            target.private.fetch_add(8 * number, 1).count_in(&counter).expect("told once");
         }
         let (mut ended, all) = (Vec::new(), targets.len() * 4);
-        witness.ended("a queue", queue.wait(all, None, &mut ended), nothing_else);
+        witness.ended("a queue", queue.wait(all, &mut ended), nothing_else);
         ended
             .into_iter()
             .for_each(|one| witness.ended("what a queue tells", one.outcome, nothing_else));
-        witness.ended("a counter", counter.wait(all as u64, None), nothing_else);
+        witness.ended("a counter", counter.wait(all as u64), nothing_else);
         for target in targets {
             let begun = target.private.put(4096, source.part(300_000));
             witness.ended("a flush", target.peer.flush(), of_others);
             witness.ended("what was flushed", begun.wait(), nothing_else);
-            let full = |error: &Error| error.is_full() || matches!(error, Error::Timeout { .. });
-            witness.ended("a push", target.queue.push(b"one more", Some(HASTE)), full);
+            let full = |error: &Error| error.is_full() || error.is_timeout();
+            witness.ended("a push", target.queue.push_for(b"one more", HASTE), full);
             let scoped = job.scope(|scope| scope.get(&target.private, 0, &mut bytes)?.wait());
             witness.ended("a scope", scoped, nothing_else);
             let cancelled = target.private.get(0, source.part(300_000)).cancel();
@@ -233,11 +231,11 @@ fn one_after_the_other(job: &Job, targets: &[Target], mine: &Fifo, witness: &Wit
                 error.to_string().contains("cancelled")
             });
             // Exchanges huge pages where possible, and a few pages that are copied.
-            let pages = (HUGE / 2 / oikaze::page_size()) as u64 + 3;
+            let pages = (HUGE / 2 / oikaze::memory::page_size()) as u64 + 3;
             witness.ended("an exchange", target.huge.exchange(0, &huge, 0, pages), nothing_else);
             witness.ended("a lookup", target.peer.region("private"), nothing_else);
         }
-        witness.ended("quiet", job.quiet(), of_others);
+        witness.ended("quiet", job.flush(), of_others);
         let mut element = Vec::new();
         while mine.try_pop(&mut element).expect("nobody writes over it") {}
     }
@@ -245,16 +243,16 @@ fn one_after_the_other(job: &Job, targets: &[Target], mine: &Fifo, witness: &Wit
 
 /// Ends registrations while peers access them, through mappings too, and accesses registrations of
 /// peers that end.
-fn come_and_go(job: &Job, hasty: &[Peer], witness: &Witness) {
+fn come_and_go(job: &Job, others: &[Peer], witness: &Witness) {
     let source = job.register(Region::zeroed(VOLATILE).expect("memory")).expect("room");
     let mut memory = Region::shared(VOLATILE).expect("memory");
     // The registration has ended, is missing at the moment, or was looked up with too short a
     // limit.
-    let gone = |error: &Error| error.refusal() == Some(Refusal::UnknownKey);
+    let gone = |error: &Error| error.refusal() == Some(RefusalReason::UnknownKey);
     while witness.is_calm() {
         let open = job.publish("volatile", memory, Rights::ALL).expect("the name is free");
-        for peer in hasty {
-            let found = peer.region("volatile");
+        for peer in others {
+            let found = peer.region_for("volatile", HASTE);
             if let Ok(there) = &found {
                 for _ in 0..8 {
                     witness.ended(
@@ -288,7 +286,7 @@ fn together(job: &Job, array: &SharedArray<u64>, witness: &Witness) {
         let sum: u64 = (0..array.len()).step_by(512).map(|at| lazy[at]).sum();
         drop(lazy);
         drop(array.read(0..array.len())?);
-        job.reduce(sum, oikaze::ReduceOp::Sum)?;
+        job.reduce(sum, oikaze::collective::ReduceOp::Sum)?;
         for lock in 0..u64::from(NODES) {
             let held = job.lock(lock)?;
             array.write(lock as usize..lock as usize + 1)?[0] += 1;
@@ -309,13 +307,13 @@ fn together(job: &Job, array: &SharedArray<u64>, witness: &Witness) {
 /// Reads messages of one peer until its farewell, or until the peer is lost.
 fn read(job: &Job, from: &Peer, witness: &Witness) {
     loop {
-        match job.receive(Some(from.rank()), Some(PATIENCE)) {
-            Ok(message) if message.tag == FAREWELL => return,
+        match job.receive_for(Some(from.rank()), PATIENCE) {
+            Ok(message) if message.tag() == FAREWELL => return,
             Ok(_) => {}
             Err(error) => {
                 // No message of a lost peer may arrive after the news of its loss.
                 if let Some(message) = job.try_receive(Some(from.rank())) {
-                    tell(&format!("wrong: message {:x} came after \"{error}\"", message.tag));
+                    tell(&format!("wrong: message {:x} came after \"{error}\"", message.tag()));
                 }
                 return witness.ended("receiving", Err::<(), _>(error), nothing_else);
             }

@@ -1,9 +1,10 @@
 //! One-sided operations and messages of every kind.
 
-use oikaze::{
-    Block, Class, Combine, Job, LocalRegion, Operation, Outcome, Peer, Region, RegionSlice,
-    RemoteFifo, RemoteRegion, Result,
-};
+use oikaze::atomic::Combine;
+use oikaze::completion::{Operation, Outcome};
+use oikaze::memory::{Block, LocalRegion, Region, RegionSlice, RemoteRegion};
+use oikaze::message::{Class, RemoteFifo};
+use oikaze::{Job, Peer, Result};
 
 /// Name of an operation, and a function that waits for its end.
 pub type Waits = (&'static str, Box<dyn FnOnce() -> Result<()>>);
@@ -73,7 +74,7 @@ impl Target {
                 there.get_list(&[(0, part()), (400_000, part()), (800_000, source.part(9))]),
             ),
             8 => waits("fetch-add", there.fetch_add(8, 1)),
-            9 => waits("compare-and-swap", there.compare_swap(16, 0, 1)),
+            9 => waits("compare-and-swap", there.compare_exchange(16, 0, 1)),
             10 => waits("swap", there.word::<u32>(24).swap(9)),
             11 => waits("add", there.word::<u64>(32).add(1)),
             12 => waits(

@@ -1,79 +1,10 @@
 //! Runs a job of several nodes in one process, each on its own thread, over loopback.
 
 use oikaze::Job;
-use oikaze_launch::{Bootstrap, JobError, Secret, Settings};
-use std::collections::HashMap;
+use oikaze::internal::{Seat, SeatStore, join_as};
+use oikaze_launch::{Secret, Settings};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
-
-#[derive(Default)]
-struct Store {
-    values: Mutex<HashMap<String, Vec<u8>>>,
-    changed: Condvar,
-    aborted: Mutex<Option<String>>,
-}
-
-struct Place {
-    rank: u32,
-    size: u32,
-    secret: Secret,
-    settings: Settings,
-    store: Arc<Store>,
-}
-
-impl Bootstrap for Place {
-    fn rank(&self) -> u32 {
-        self.rank
-    }
-    fn size(&self) -> u32 {
-        self.size
-    }
-    fn local_rank(&self) -> u32 {
-        self.rank
-    }
-    fn local_size(&self) -> u32 {
-        self.size
-    }
-    fn secret(&self) -> &Secret {
-        &self.secret
-    }
-    fn incarnation(&self) -> u64 {
-        1
-    }
-    fn settings(&self) -> &Settings {
-        &self.settings
-    }
-    fn put(&self, key: &str, value: &[u8]) -> Result<(), JobError> {
-        self.store.values.lock().unwrap().insert(key.to_owned(), value.to_vec());
-        self.store.changed.notify_all();
-        Ok(())
-    }
-    fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, JobError> {
-        let deadline = Instant::now() + timeout;
-        let mut values = self.store.values.lock().unwrap();
-        loop {
-            if let Some(value) = values.get(key) {
-                return Ok(value.clone());
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                let (what, missing) = (key.to_owned(), "it".to_owned());
-                return Err(JobError::TimedOut { what, limit: timeout, missing });
-            }
-            values = self.store.changed.wait_timeout(values, left).unwrap().0;
-        }
-    }
-    fn fence(&self, _: &str, _: Duration) -> Result<(), JobError> {
-        Ok(())
-    }
-    fn abort(&self, why: &str) {
-        self.store.aborted.lock().unwrap().get_or_insert_with(|| why.to_owned());
-    }
-    fn aborted(&self) -> Option<String> {
-        self.store.aborted.lock().unwrap().clone()
-    }
-}
 
 /// Ends threads that run until this value is dropped, also when a test fails.
 #[allow(dead_code)]
@@ -127,15 +58,15 @@ pub fn meet<T: Send>(
     of: impl Fn(u32) -> (u32, Settings, Secret),
     program: impl Fn(&dyn Fn(&str), oikaze::Result<Job>) -> T + Sync,
 ) -> Vec<T> {
-    let store = Arc::new(Store::default());
+    let store = Arc::new(SeatStore::default());
     std::thread::scope(|scope| {
         let nodes: Vec<_> = (0..size)
             .map(|rank| {
                 let (size, settings, secret) = of(rank);
-                let place = Place { rank, size, secret, settings, store: Arc::clone(&store) };
+                let seat = Seat { rank, size, secret, settings, store: Arc::clone(&store) };
                 let (program, store) = (&program, &store);
-                let abort = |why: &str| *store.aborted.lock().unwrap() = Some(why.to_owned());
-                scope.spawn(move || program(&abort, oikaze::join_as(Box::new(place))))
+                let end = |why: &str| store.end(why);
+                scope.spawn(move || program(&end, join_as(Box::new(seat))))
             })
             .collect();
         nodes.into_iter().map(|node| node.join().unwrap()).collect()

@@ -79,6 +79,7 @@ impl Region {
     /// # Errors
     /// [`AccessError`]: out of bounds, misaligned, lent for reading, or the lending scope has
     /// ended.
+    #[doc(hidden)]
     pub fn atomic(&self, offset: u64, op: AtomicOp) -> Result<u64, AccessError> {
         self.atomic_from(Side::Program, offset, op)
     }
@@ -194,7 +195,7 @@ impl<T: Word> LocalWord<'_, T> {
     ///
     /// # Errors
     /// As [`LocalWord::fetch_add`].
-    pub fn compare_swap(self, expected: T, new: T) -> Result<T, AccessError> {
+    pub fn compare_exchange(self, expected: T, new: T) -> Result<T, AccessError> {
         self.change(AtomicOp::compare_swap(expected, new))
     }
 

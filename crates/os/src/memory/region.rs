@@ -223,6 +223,7 @@ impl Region {
 
     /// Returns the kind of memory that holds the bytes.
     #[must_use]
+    #[doc(hidden)]
     pub fn kind(&self) -> RegionKind {
         match self.inner.backing {
             Backing::Shared { .. } => RegionKind::Shared,
@@ -241,6 +242,7 @@ impl Region {
     /// Returns the rights that the memory itself can grant: all, or only reading if it was lent or
     /// mapped for reading.
     #[must_use]
+    #[doc(hidden)]
     pub fn rights(&self) -> Rights {
         if self.writable() { Rights::ALL } else { Rights::READ }
     }
@@ -255,6 +257,7 @@ impl Region {
 
     /// Returns `true` if the scope that lent the memory has ended.
     #[must_use]
+    #[doc(hidden)]
     pub fn is_closed(&self) -> bool {
         matches!(&self.inner.backing, Backing::Borrowed { gate, .. } if gate.is_closed())
     }
@@ -262,6 +265,7 @@ impl Region {
     /// Returns the file of a shared region, for a peer on this machine to map. Returns `None` once
     /// pages may have been exchanged with a local peer.
     #[must_use]
+    #[doc(hidden)]
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
         match &self.inner.backing {
             Backing::Shared { backed, .. } => backed.file(),
@@ -272,6 +276,7 @@ impl Region {
     /// Returns the address of the program's view, for C and NumPy, or null for lent memory. Peers
     /// may write there at any time.
     #[must_use]
+    #[doc(hidden)]
     pub fn view_ptr(&self) -> *mut u8 {
         match self.inner.backing {
             Backing::Borrowed { .. } => core::ptr::null_mut(),

@@ -131,6 +131,7 @@ impl Region {
     ///
     /// # Errors
     /// [`AccessError`]: out of bounds, or the lending scope has ended.
+    #[doc(hidden)]
     pub fn lend(&self, offset: u64, len: u64) -> Result<Gather, AccessError> {
         let (at, hold) = self.hold(offset, len)?;
         Ok(Gather::new(at, len as usize, hold))
@@ -138,6 +139,7 @@ impl Region {
 
     /// Returns the address range of the program's view, or `None` if the lending scope has ended.
     #[must_use]
+    #[doc(hidden)]
     pub fn addresses(&self) -> Option<core::ops::Range<usize>> {
         let start = self.inner.view.as_ptr().addr();
         (!self.is_closed()).then(|| start..start + self.len())

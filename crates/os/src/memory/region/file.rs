@@ -46,6 +46,7 @@ impl Region {
     /// waits for a disk. That holds for files, for lent memory (which may be a mapped file), and
     /// for any memory if the machine swaps. It does not hold for shared arrays.
     #[must_use]
+    #[doc(hidden)]
     pub fn may_be_absent(&self) -> bool {
         match self.inner.backing {
             Backing::File { .. } | Backing::Staged { .. } => true,
@@ -58,6 +59,7 @@ impl Region {
     /// Returns `true` if the pages of this range are in memory. Except for a file's, pages that
     /// were recently present count as present.
     #[must_use]
+    #[doc(hidden)]
     pub fn is_present(&self, offset: u64, len: u64) -> bool {
         if len == 0 || !self.may_be_absent() || self.check_bounds(offset, len).is_err() {
             return true;
@@ -90,6 +92,7 @@ impl Region {
     ///
     /// # Errors
     /// Out of bounds; [`AccessError::Lost`]: they cannot be had.
+    #[doc(hidden)]
     pub fn make_present(&self, offset: u64, len: u64, right: Rights) -> Result<(), AccessError> {
         self.check_bounds(offset, len)?;
         if !self.may_be_absent() || len == 0 {

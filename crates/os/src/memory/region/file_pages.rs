@@ -350,6 +350,7 @@ impl Region {
     /// Returns the unit in bytes in which pages can be exchanged with another process, or `None` if
     /// they cannot.
     #[must_use]
+    #[doc(hidden)]
     pub fn exchange_unit(&self) -> Option<u64> {
         static OFF: OnceLock<bool> = OnceLock::new();
         let off = *OFF.get_or_init(|| Without::from_env().is_ok_and(|without| without.remap));
@@ -360,6 +361,7 @@ impl Region {
     /// Locks the pages behind the region against changes by others. Returns `None` if they are
     /// locked already or cannot be changed.
     #[must_use]
+    #[doc(hidden)]
     pub fn lock_pages(&self) -> Option<PagesLock> {
         let free = !self.backed()?.locked.swap(true, Ordering::Acquire);
         free.then(|| PagesLock { region: self.clone(), prepared: None })
@@ -367,6 +369,7 @@ impl Region {
 
     /// Returns `true` if a thread is changing the pages behind the region.
     #[must_use]
+    #[doc(hidden)]
     pub fn pages_are_locked(&self) -> bool {
         self.backed().is_some_and(|backed| backed.locked.load(Ordering::Acquire))
     }
@@ -374,12 +377,14 @@ impl Region {
     /// Returns `true` if the program and the runtime see different bytes for good
     /// ([`NotTaken::Torn`]). Such a region can grant no rights.
     #[must_use]
+    #[doc(hidden)]
     pub fn is_torn(&self) -> bool {
         self.backed().is_some_and(|backed| backed.torn.load(Ordering::Acquire))
     }
 
     /// Makes [`Region::file`] return `None` from now on, because a process that mapped the file
     /// would not see the region's pages.
+    #[doc(hidden)]
     pub fn leave_file(&self) {
         if let Some(backed) = self.backed() {
             backed.left.store(true, Ordering::Release);
@@ -388,6 +393,7 @@ impl Region {
 
     /// Returns `true` if both are the same memory.
     #[must_use]
+    #[doc(hidden)]
     pub fn is_same(&self, other: &Region) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }

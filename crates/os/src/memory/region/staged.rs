@@ -24,6 +24,7 @@ impl Region {
     ///
     /// # Errors
     /// As [`Region::private`].
+    #[doc(hidden)]
     pub fn staged(len: usize) -> Result<(Region, Disk), MemoryError> {
         let memory = huge::anonymous(len, PageSize::Small)?;
         let (at, disk) = (memory.base(), Disk::default());

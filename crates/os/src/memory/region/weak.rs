@@ -24,6 +24,7 @@ impl WeakRegion {
 impl Region {
     /// Returns a weak reference to the region.
     #[must_use]
+    #[doc(hidden)]
     pub fn downgrade(&self) -> WeakRegion {
         WeakRegion(Arc::downgrade(&self.inner))
     }

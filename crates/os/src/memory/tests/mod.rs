@@ -93,7 +93,7 @@ fn typed_words_are_what_their_type_says() {
         (Ok(0), Ok(6), Ok(2), Ok(10))
     );
     assert_eq!(
-        (wide.compare_swap(11, 1), wide.compare_swap(11, 2), wide.fetch_add(u64::MAX)),
+        (wide.compare_exchange(11, 1), wide.compare_exchange(11, 2), wide.fetch_add(u64::MAX)),
         (Ok(11), Ok(1), Ok(1))
     );
     assert_eq!(wide.load(), Ok(0));

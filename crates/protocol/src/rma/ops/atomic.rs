@@ -218,8 +218,10 @@ impl AtomicOp {
 /// Type of a word that peers change: `u32`, `i32`, `u64`, `i64`.
 pub trait Word: Copy + Send + Sync + 'static + sealed::Sealed {
     /// Width of the type.
+    #[doc(hidden)]
     const WIDTH: Width;
     /// `true` if the type is signed.
+    #[doc(hidden)]
     const SIGNED: bool;
     /// Returns the bits, which are zero above the width.
     fn to_bits(self) -> u64;
@@ -236,7 +238,9 @@ macro_rules! word {
         $(
             impl sealed::Sealed for $type {}
             impl Word for $type {
+                #[doc(hidden)]
                 const WIDTH: Width = Width::$width;
+                #[doc(hidden)]
                 const SIGNED: bool = $signed;
                 fn to_bits(self) -> u64 {
                     u64::from(self as $unsigned)

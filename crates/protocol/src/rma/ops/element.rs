@@ -112,8 +112,10 @@ impl Accumulation {
 /// Type that can be accumulated: `u32`, `i32`, `u64`, `i64`, `f32`, `f64`.
 pub trait Number: Copy + Send + Sync + 'static + sealed::Sealed {
     /// Element type of this Rust type.
+    #[doc(hidden)]
     const ELEMENT: NumberKind;
     /// Returns the bits, which are zero above the width.
+    #[doc(hidden)]
     fn bits(self) -> u64;
 }
 
@@ -126,7 +128,9 @@ macro_rules! number {
         $(
             impl sealed::Sealed for $type {}
             impl Number for $type {
+                #[doc(hidden)]
                 const ELEMENT: NumberKind = NumberKind::$element;
+                #[doc(hidden)]
                 fn bits(self) -> u64 {
                     $bits(self)
                 }

@@ -1,0 +1,332 @@
+//! Handles: plain numbers for the objects of a job. They serve bindings for languages that have
+//! neither ownership nor lifetimes (spec/memory.md, MEM-19).
+//!
+//! A binding keeps each object that Rust would own ([`Job::keep`]), hands out its [`Handle`], and
+//! finds the object by that handle ([`Job::kept`]). All bindings share this one set of types and
+//! calls (MEM-19.3).
+
+use crate::completion::operation::Operation;
+use crate::completion::{CompletionQueue, Counter};
+use crate::memory::RemoteRegion;
+use crate::memory::region::LocalRegion;
+use crate::message::{Fifo, RemoteFifo};
+use crate::node::lock;
+use crate::{Error, Job, Result};
+use std::any::Any;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Low bits of a handle, which hold the place in the table. The other bits hold the place's
+/// generation.
+const PLACE_BITS: u32 = 24;
+const PLACES_MAX: usize = 1 << PLACE_BITS;
+const GENERATION_MASK: u64 = u64::MAX >> PLACE_BITS;
+
+/// Name of an object that a [`Job`] keeps, as a plain number that can be copied and passed through
+/// C. A handle means its object until the object is [released](Job::release). After that the handle
+/// means nothing, and never another object (MEM-19.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
+pub struct Handle(u64);
+
+impl Handle {
+    /// Returns the handle as a number, which is never 0.
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// Makes a handle from any number. A number that [`Handle::to_bits`] has not returned names no
+    /// object.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    fn new(generation: u64, place: usize) -> Self {
+        Self(generation << PLACE_BITS | place as u64)
+    }
+
+    fn place(self) -> usize {
+        (self.0 & (PLACES_MAX as u64 - 1)) as usize
+    }
+
+    fn generation(self) -> u64 {
+        self.0 >> PLACE_BITS
+    }
+}
+
+/// Type of an object that a job can keep.
+pub trait Keepable: Any + Send + Sync {
+    #[doc(hidden)]
+    const WHAT: &'static str;
+}
+
+macro_rules! keepable {
+    ($($object:ty: $what:literal),*) => {
+        $(impl Keepable for $object {
+            const WHAT: &'static str = $what;
+        })*
+    };
+}
+keepable!(
+    Operation<u64>: "operation",
+    LocalRegion: "region",
+    RemoteRegion: "region of a peer",
+    Fifo: "FIFO",
+    RemoteFifo: "FIFO of a peer",
+    CompletionQueue: "completion queue",
+    Counter: "counter"
+);
+
+/// Places in the first chunk. Each later chunk has twice as many as the one before it.
+const FIRST_CHUNK: usize = 64;
+const CHUNKS: usize = (PLACES_MAX / FIRST_CHUNK).ilog2() as usize + 1;
+
+/// Table of the objects that a job keeps, by handle. Chunks of places never move, and each place
+/// has its own lock, so that threads that look up different objects do not contend.
+pub(crate) struct Handles {
+    chunks: [OnceLock<Box<[Mutex<Place>]>>; CHUNKS],
+    free: Mutex<Free>,
+    /// First generation of each place. It differs from job to job, so that a handle of another job
+    /// most likely names nothing in this job.
+    first: u64,
+}
+
+/// Places that hold no object.
+#[derive(Default)]
+struct Free {
+    /// Places whose object was released.
+    released: Vec<usize>,
+    /// First place that has never been used. All later places are unused too.
+    unused: usize,
+}
+
+struct Place {
+    generation: u64,
+    object: Option<Object>,
+}
+
+struct Object {
+    what: &'static str,
+    object: Arc<dyn Any + Send + Sync>,
+}
+
+impl Handles {
+    pub fn new() -> Self {
+        let first = (RandomState::new().hash_one(0) & GENERATION_MASK).max(1);
+        Self { chunks: [const { OnceLock::new() }; CHUNKS], free: Mutex::default(), first }
+    }
+
+    fn keep(&self, object: Object) -> Option<Handle> {
+        let number = self.free_place()?;
+        let (chunk, _) = chunk_of(number);
+        let empty = || Mutex::new(Place { generation: self.first, object: None });
+        self.chunks
+            .get(chunk)?
+            .get_or_init(|| (0..FIRST_CHUNK << chunk).map(|_| empty()).collect());
+        let mut place = lock(self.place(number)?);
+        place.object = Some(object);
+        Some(Handle::new(place.generation, number))
+    }
+
+    fn free_place(&self) -> Option<usize> {
+        let mut free = lock(&self.free);
+        if let Some(number) = free.released.pop() {
+            return Some(number);
+        }
+        let number = free.unused;
+        free.unused = (number < PLACES_MAX).then_some(number + 1)?;
+        Some(number)
+    }
+
+    fn place(&self, number: usize) -> Option<&Mutex<Place>> {
+        let (chunk, at) = chunk_of(number);
+        self.chunks.get(chunk)?.get()?.get(at)
+    }
+
+    fn find<T>(&self, handle: Handle, use_it: impl FnOnce(&mut Place) -> T) -> Option<T> {
+        let mut place = lock(self.place(handle.place())?);
+        let is_it = place.generation == handle.generation() && place.object.is_some();
+        is_it.then(|| use_it(&mut place))
+    }
+
+    fn release(&self, handle: Handle) -> Option<Object> {
+        let object = self.find(handle, |place| {
+            // 0 stays free: no handle is 0.
+            place.generation = ((place.generation + 1) & GENERATION_MASK).max(1);
+            place.object.take()
+        })??;
+        lock(&self.free).released.push(handle.place());
+        Some(object)
+    }
+}
+
+/// Returns the chunk of a place, and the index in that chunk.
+fn chunk_of(place: usize) -> (usize, usize) {
+    let chunk = (place / FIRST_CHUNK + 1).ilog2() as usize;
+    (chunk, place - FIRST_CHUNK * ((1 << chunk) - 1))
+}
+
+impl Job {
+    /// Keeps an object until it is [released](Job::release) or the process leaves the job. A
+    /// binding for another language reaches the object by the returned handle.
+    ///
+    /// ```
+    /// # fn main() -> oikaze::Result<()> {
+    /// use oikaze::prelude::*;
+    /// use oikaze::ffi::Handle;
+    /// let job = oikaze::join()?;
+    /// let inbox = job.publish("inbox", Region::shared(4096)?, Rights::WRITE)?;
+    /// let there = job.peer(0)?.region("inbox")?;
+    /// let put = job.keep(there.put_copy(0, b"hello")?.into_bits())?.to_bits(); // a number, for C
+    /// // …
+    /// let handle = Handle::from_bits(put);
+    /// job.kept::<Operation<u64>>(handle)?.wait()?;
+    /// job.release(handle)?;
+    /// # job.barrier()?;
+    /// # drop(inbox);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The job already keeps 16,777,216 objects.
+    pub fn keep<T: Keepable>(&self, object: T) -> Result<Handle> {
+        self.node.check_process(|| format!("keeping one {} more", T::WHAT))?;
+        let object = Object { what: T::WHAT, object: Arc::new(object) };
+        let full = || {
+            Error::invalid(
+                format!("keeping one {} more", T::WHAT),
+                format!("{PLACES_MAX} objects are kept; release some"),
+            )
+        };
+        self.handles.keep(object).ok_or_else(full)
+    }
+
+    /// Returns the object of this handle.
+    ///
+    /// # Errors
+    /// The object was released, belongs to another job, or is of another type (MEM-19.2).
+    pub fn kept<T: Keepable>(&self, handle: Handle) -> Result<Arc<T>> {
+        self.node.check_process(|| describe(T::WHAT, handle))?;
+        let found = self.handles.find(handle, |place| {
+            place.object.as_ref().map(|it| (it.what, Arc::clone(&it.object)))
+        });
+        let (what, object) = found.flatten().ok_or_else(|| unknown(T::WHAT, handle))?;
+        let other =
+            |_| Error::invalid(describe(T::WHAT, handle), format!("it is of another kind: {what}"));
+        object.downcast().map_err(other)
+    }
+
+    /// Stops keeping the object; a thread that is using the object still has it. An operation goes
+    /// on. The registration of a region ends with its last user.
+    ///
+    /// # Errors
+    /// The object was released already, or belongs to another job.
+    pub fn release(&self, handle: Handle) -> Result<()> {
+        self.node.check_process(|| describe("object", handle))?;
+        // Dropped here, not under the lock: that may take the engine.
+        self.handles.release(handle).map(drop).ok_or_else(|| unknown("object", handle))
+    }
+}
+
+fn describe(what: &str, handle: Handle) -> String {
+    format!("the {what} of handle {:#x}", handle.to_bits())
+}
+
+fn unknown(what: &str, handle: Handle) -> Error {
+    Error::invalid(
+        describe(what, handle),
+        "this job keeps nothing by that handle: it was released, or is another job's, or was never one",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CHUNKS, FIRST_CHUNK, Handle, Handles, Object, PLACES_MAX, chunk_of};
+    use std::sync::Arc;
+
+    fn object(number: u64) -> Object {
+        Object { what: "number", object: Arc::new(number) }
+    }
+
+    /// MEM-19.1.
+    #[test]
+    fn a_handle_means_one_object_and_then_nothing() {
+        let handles = Handles::new();
+        let mut stale = Vec::new();
+        for round in 0..100u64 {
+            let kept: Vec<Handle> =
+                (0..5).map(|n| handles.keep(object(10 * round + n)).unwrap()).collect();
+            for (n, handle) in (0..).zip(&kept) {
+                let found = handles
+                    .find(*handle, |place| Arc::clone(&place.object.as_ref().unwrap().object))
+                    .unwrap();
+                assert_eq!(*found.downcast::<u64>().unwrap(), 10 * round + n);
+                assert!(!stale.contains(handle) && handle.to_bits() != 0);
+            }
+            for handle in kept {
+                assert!(handles.release(handle).is_some() && handles.release(handle).is_none());
+                stale.push(handle);
+            }
+            assert!(stale.iter().all(|handle| handles.find(*handle, |_| ()).is_none()));
+        }
+        for never in [0, 1, u64::MAX] {
+            assert!(handles.release(Handle::from_bits(never)).is_none());
+        }
+        assert_eq!(handles.free.lock().unwrap().unused, 5, "places are used again");
+    }
+
+    /// Each place is in one chunk, and no chunk holds more than it has room for.
+    #[test]
+    fn chunks_hold_all_places() {
+        let mut next = (0, 0);
+        for place in 0..PLACES_MAX {
+            if next.1 == FIRST_CHUNK << next.0 {
+                next = (next.0 + 1, 0);
+            }
+            assert_eq!(chunk_of(place), next);
+            next.1 += 1;
+        }
+        assert!(next.0 < CHUNKS);
+    }
+
+    /// MEM-19.1: threads that keep and release at once never see one another's.
+    #[test]
+    fn threads_find_their_own() {
+        let handles = Handles::new();
+        std::thread::scope(|threads| {
+            for thread in 0..4_u64 {
+                let handles = &handles;
+                threads.spawn(move || {
+                    for round in 0..200 {
+                        let kept: Vec<Handle> = (0..100)
+                            .map(|n| handles.keep(object(thread << 32 | n)).unwrap())
+                            .collect();
+                        for (n, handle) in (0..).zip(kept) {
+                            let found = handles.release(handle).unwrap();
+                            assert_eq!(
+                                *found.object.downcast::<u64>().unwrap(),
+                                thread << 32 | n,
+                                "{round}"
+                            );
+                            assert!(handles.find(handle, |_| ()).is_none());
+                        }
+                    }
+                });
+            }
+        });
+        assert!(handles.free.lock().unwrap().unused <= 400);
+    }
+
+    /// MEM-19.2.
+    #[test]
+    fn a_handle_of_another_job_is_none_of_this_one() {
+        let (one, other) = (Handles::new(), Handles::new());
+        let handle = one.keep(object(1)).unwrap();
+        other.keep(object(2)).unwrap();
+        // Of 2^40 generations both may begin with the same one.
+        assert!(other.find(handle, |_| ()).is_none());
+    }
+}

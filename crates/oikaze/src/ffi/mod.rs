@@ -1,0 +1,16 @@
+//! Objects by number, for bindings of languages that have neither ownership nor lifetimes.
+//!
+//! This module exists with the cargo feature `ffi`. A binding keeps each object that Rust would own
+//! ([`Job::keep`](crate::Job::keep)) and hands out its [`Handle`]. Types that Rust knows at compile
+//! time are given as values: [`AtomicOp`], [`Accumulation`].
+
+mod handles;
+mod regions;
+mod words;
+
+pub(crate) use handles::Handles;
+pub use handles::{Handle, Keepable};
+#[doc(inline)]
+pub use oikaze_os::memory::RegionId;
+#[doc(inline)]
+pub use oikaze_protocol::rma::{Accumulation, AtomicOp, Change, NumberKind, Width};

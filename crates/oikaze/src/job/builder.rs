@@ -1,0 +1,294 @@
+//! Settings of a job that its program gives when it joins.
+
+use crate::node::{EngineMode, WaitSettings};
+use crate::testing::Seat;
+use crate::{Error, Job, Result};
+use oikaze_launch::{Checksum, Ports, Settings};
+use oikaze_os::features::Without;
+use oikaze_protocol::wind::congestion::Algorithm;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Longest time that is not the same as no limit: 100 years.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// Joins a job with settings of the program's own; see [`Job::builder`].
+///
+/// Each setting has an environment variable, by which the user sets it for all programs. A value
+/// that the builder has been given wins over the variable.
+///
+/// ```
+/// use oikaze::prelude::*;
+/// use std::time::Duration;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = Job::builder()
+///     .time_limit(Duration::from_secs(600))
+///     .failure_time(Duration::from_secs(30))
+///     .block_while_waiting()
+///     .join()?;
+/// assert_eq!(job.time_limit(), Some(Duration::from_secs(600)));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct JobBuilder {
+    time_limit: Option<Duration>,
+    failure_time: Option<Duration>,
+    explain_after: Option<Duration>,
+    keep_going: Option<bool>,
+    checksum: Option<Checksum>,
+    congestion: Option<Algorithm>,
+    ports: Option<RangeInclusive<u16>>,
+    spin: Option<Option<Duration>>,
+    mode: Option<EngineMode>,
+    without: Option<String>,
+}
+
+impl JobBuilder {
+    /// Sets the time limit of waits that are given none of their own (`OIKAZE_TIMEOUT`).
+    /// [`Duration::MAX`] means no limit.
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.time_limit = Some(limit);
+        self
+    }
+
+    /// Sets the time of silence after which a peer is dead (`OIKAZE_FAILURE_TIME`; 5 s unless set).
+    pub fn failure_time(mut self, time: Duration) -> Self {
+        self.failure_time = Some(time);
+        self
+    }
+
+    /// Sets the time that a wait lasts before one line on stderr explains it
+    /// (`OIKAZE_EXPLAIN_AFTER`; 5 s unless set). With zero, no wait is explained.
+    pub fn explain_after(mut self, time: Duration) -> Self {
+        self.explain_after = Some(time);
+        self
+    }
+
+    /// Sets whether survivors go on with what needs no dead node when a node dies
+    /// (`OIKAZE_KEEP_GOING`, `oikaze run --keep-going`). [`Job::lost`] names the dead. Waits and
+    /// operations that need a dead node fail, and so do all collectives, and locks and pages that
+    /// the death has touched. Otherwise the job has failed, and the launcher ends the nodes that do
+    /// not end by themselves.
+    pub fn keep_going(mut self, goes_on: bool) -> Self {
+        self.keep_going = Some(goes_on);
+        self
+    }
+
+    /// Sets whether the checksum of a datagram covers its headers only, and UDP's checksum the rest
+    /// (`OIKAZE_CHECKSUM=header`). Otherwise it covers all of it. All nodes of a job choose the
+    /// same.
+    pub fn check_headers_only(mut self, headers_only: bool) -> Self {
+        self.checksum = Some(if headers_only { Checksum::Header } else { Checksum::Full });
+        self
+    }
+
+    /// Controls congestion by loss, as CUBIC does, and not by delay (`OIKAZE_CONGESTION=cubic`).
+    pub fn cubic_congestion_control(mut self) -> Self {
+        self.congestion = Some(Algorithm::Cubic);
+        self
+    }
+
+    /// Sets the UDP ports that the node may use (`OIKAZE_PORTS`).
+    pub fn ports(mut self, ports: RangeInclusive<u16>) -> Self {
+        self.ports = Some(ports);
+        self
+    }
+
+    /// Lets threads that wait spin without end (`OIKAZE_WAIT=spin`). That is quickest where each
+    /// node has cores of its own.
+    pub fn spin_while_waiting(mut self) -> Self {
+        self.spin = Some(Some(Duration::MAX));
+        self
+    }
+
+    /// Lets threads that wait sleep at once (`OIKAZE_WAIT=block`). That leaves the cores to others.
+    pub fn block_while_waiting(mut self) -> Self {
+        self.spin = Some(Some(Duration::ZERO));
+        self
+    }
+
+    /// Lets threads that wait spin for a while where the machine has cores for it
+    /// (`OIKAZE_WAIT=adaptive`, the default).
+    pub fn wait_adaptively(mut self) -> Self {
+        self.spin = Some(None);
+        self
+    }
+
+    /// Lets the threads that wait run the engine (`OIKAZE_ENGINE=inline`, the default).
+    pub fn engine_inline(mut self) -> Self {
+        self.mode = Some(EngineMode::Inline);
+        self
+    }
+
+    /// Gives the engine a thread of its own (`OIKAZE_ENGINE=thread`).
+    pub fn engine_thread(mut self) -> Self {
+        self.mode = Some(EngineMode::Thread { core: None });
+        self
+    }
+
+    /// Gives the engine a thread of its own on this core (`OIKAZE_ENGINE=thread:CORE`).
+    pub fn engine_thread_on(mut self, core: usize) -> Self {
+        self.mode = Some(EngineMode::Thread { core: Some(core) });
+        self
+    }
+
+    /// Switches mechanisms off, in the words of `OIKAZE_WITHOUT`, such as `"gso,gro"`. Every
+    /// mechanism has a fallback. The words `membarrier`, `move`, `remap` and `huge` hold for the
+    /// whole process; the first job that it joins decides.
+    pub fn without(mut self, mechanisms: &str) -> Self {
+        self.without = Some(mechanisms.to_owned());
+        self
+    }
+
+    /// Joins the job, as [`join`](crate::join) does.
+    ///
+    /// # Errors
+    /// As [`join`](crate::join); a setting makes no sense.
+    pub fn join(self) -> Result<Job> {
+        super::join::join_with(&self)
+    }
+
+    /// Joins at this place. The builder's values win over the place's settings.
+    pub(crate) fn join_at(&self, mut seat: Seat) -> Result<Job> {
+        seat.settings = self.adjusted(seat.settings)?;
+        super::join::join_at(Box::new(seat), self)
+    }
+
+    /// Returns the settings of the environment.
+    pub(crate) fn of_environment() -> Result<Settings> {
+        Ok(oikaze_launch::settings()?)
+    }
+
+    /// Returns the settings with those that the builder has been given in their place.
+    ///
+    /// # Errors
+    /// A setting makes no sense.
+    pub(crate) fn adjusted(&self, settings: Settings) -> Result<Settings> {
+        let ports = match &self.ports {
+            None => settings.ports,
+            Some(ports) => Some(Ports::range(*ports.start(), *ports.end()).ok_or_else(|| {
+                Error::invalid(
+                    "joining the job",
+                    format!("{ports:?} are no ports; give a range such as 40000..=40100"),
+                )
+            })?),
+        };
+        let time_limit = self.time_limit.or(settings.time_limit).filter(|limit| *limit < LONGEST);
+        let failure_time = self.failure_time.map(|time| time.min(LONGEST));
+        for (what, time) in [("time limit", self.time_limit), ("failure time", self.failure_time)] {
+            if time.is_some_and(|time| time.is_zero()) {
+                return Err(Error::invalid(
+                    "joining the job",
+                    format!("the {what} is zero; give a longer time"),
+                ));
+            }
+        }
+        Ok(Settings {
+            ports,
+            failure_time: failure_time.or(settings.failure_time),
+            time_limit,
+            checksum: self.checksum.or(settings.checksum),
+            congestion: self.congestion.or(settings.congestion),
+            explain_after: self.explain_after.or(settings.explain_after),
+            keep_going: self.keep_going.unwrap_or(settings.keep_going),
+            ..settings
+        })
+    }
+
+    /// Returns the mechanisms that are switched off.
+    pub(crate) fn switched_off(&self) -> Result<Without> {
+        let without = match &self.without {
+            None => Without::from_env(),
+            Some(words) => Without::parse(words).inspect(|without| without.choose_for_process()),
+        };
+        without.map_err(|why| Error::invalid("joining the job", why.to_string()))
+    }
+
+    /// Returns the wishes about waiting.
+    pub(crate) fn wait_settings(&self) -> Result<WaitSettings> {
+        WaitSettings::given(self.mode, self.spin)
+            .map_err(|why| Error::invalid("joining the job", why))
+    }
+
+    /// Returns `true` if the program, and not the environment, lets survivors go on.
+    pub(crate) fn lets_survivors_go_on(&self) -> bool {
+        self.keep_going == Some(true)
+    }
+}
+
+impl Job {
+    /// Returns a builder, for joining with settings of the program's own.
+    ///
+    /// ```
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::Job::builder().keep_going(true).join()?;
+    /// assert!(job.lost().is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn builder() -> JobBuilder {
+        JobBuilder::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_user() -> Settings {
+        Settings {
+            ports: Ports::range(1000, 1999),
+            failure_time: Some(Duration::from_secs(1)),
+            time_limit: Some(Duration::from_secs(2)),
+            fault: Some("loss=0.1".into()),
+            checksum: Some(Checksum::Header),
+            congestion: Some(Algorithm::Delay),
+            explain_after: Some(Duration::from_secs(3)),
+            keep_going: true,
+        }
+    }
+
+    #[test]
+    fn settings_of_the_user_hold_unless_the_builder_has_others() {
+        assert_eq!(Job::builder().adjusted(of_user()).unwrap(), of_user());
+        let builder = Job::builder()
+            .ports(2000..=2999)
+            .failure_time(Duration::from_secs(10))
+            .time_limit(Duration::from_secs(20))
+            .check_headers_only(false)
+            .cubic_congestion_control()
+            .explain_after(Duration::ZERO)
+            .keep_going(false);
+        let expected = Settings {
+            ports: Ports::range(2000, 2999),
+            failure_time: Some(Duration::from_secs(10)),
+            time_limit: Some(Duration::from_secs(20)),
+            fault: Some("loss=0.1".into()),
+            checksum: Some(Checksum::Full),
+            congestion: Some(Algorithm::Cubic),
+            explain_after: Some(Duration::ZERO),
+            keep_going: false,
+        };
+        assert_eq!(builder.adjusted(of_user()).unwrap(), expected);
+    }
+
+    #[test]
+    fn longest_time_limit_is_none() {
+        let adjusted = Job::builder().time_limit(Duration::MAX).adjusted(of_user()).unwrap();
+        assert_eq!(adjusted.time_limit, None);
+    }
+
+    #[test]
+    fn settings_that_make_no_sense_are_refused() {
+        for (builder, why) in [
+            (Job::builder().time_limit(Duration::ZERO), "time limit"),
+            (Job::builder().failure_time(Duration::ZERO), "failure time"),
+            (Job::builder().ports(0..=4), "no ports"),
+        ] {
+            let text = builder.adjusted(of_user()).unwrap_err().to_string();
+            assert!(text.contains(why), "{text}");
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! Joins a job: from the launcher's environment variables to a node that is connected to all
+//! others.
+
+use crate::job::JobBuilder;
+use crate::job::membership::Claim;
+use crate::node::{Node, RealEngine, WaitSubject, Waits, check_not_forked, note_joined};
+use crate::observe::Publisher;
+use crate::shm_setup::LocalPeerSetup;
+use crate::{Error, Job, Result};
+use crossbeam_queue::SegQueue;
+use oikaze_engine::{Engine, Setup, seal};
+use oikaze_launch::addresses::{
+    Callable, Candidate, Reachable, Unreachable, choose as choose_candidates, processors_here,
+};
+use oikaze_launch::{Bootstrap, Checksum, JobError, MEET_TIME, environment};
+use oikaze_os::cpu::{Topology, cpulist};
+use oikaze_os::features::Without;
+use oikaze_os::memory::tracking::{PageSet, Tracker, choose};
+use oikaze_os::net::{
+    self, Bind, Fault, FaultSettings, FaultSyntax, Link, Ports, TapSettings, path_mtu,
+};
+use oikaze_os::shm::Pair;
+use oikaze_protocol::Rank;
+use oikaze_protocol::limits::{CONNECT_TIME, FAILURE_TIME, JOIN_CONNECT_TIME};
+use oikaze_protocol::time::Time;
+use oikaze_protocol::wind::{Death, Settings};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Time for connections before the store is asked which nodes have begun to connect.
+const FIRST_LOOK_TIME: Duration = Duration::from_secs(1);
+
+/// Joins the job that this process was started for by `oikaze run`. Without a launcher, the process
+/// makes a job of one node. [`Job::builder`] joins with settings of the program's own.
+///
+/// # Errors
+/// An environment variable makes no sense, a node or the store could not be reached, or this
+/// machine does not grant something that joining needs.
+pub fn join() -> Result<Job> {
+    join_with(&JobBuilder::default())
+}
+
+/// Joins the job with these settings.
+pub(crate) fn join_with(builder: &JobBuilder) -> Result<Job> {
+    check_not_forked()?;
+    let settings = builder.adjusted(JobBuilder::of_environment()?)?;
+    // Jobs of one node without launcher may be many.
+    let claim = std::env::var_os(environment::STORE).map(|_| Claim::make()).transpose()?;
+    let job = join_at(oikaze_launch::find(settings)?, builder)?;
+    if let Some(claim) = claim {
+        claim.keep();
+    }
+    Ok(job)
+}
+
+/// Joins a job at the place that `bootstrap` gives, with its settings.
+///
+/// # Errors
+/// As [`join`].
+pub fn join_as(bootstrap: Box<dyn Bootstrap>) -> Result<Job> {
+    join_at(bootstrap, &JobBuilder::default())
+}
+
+/// Joins a job at the place that `bootstrap` gives. The builder says what the place's settings do
+/// not say.
+pub(crate) fn join_at(bootstrap: Box<dyn Bootstrap>, builder: &JobBuilder) -> Result<Job> {
+    check_not_forked()?;
+    let bootstrap: Arc<dyn Bootstrap> = Arc::from(bootstrap);
+    note_joined(bootstrap.rank());
+    let waits = Waits::new(Arc::clone(&bootstrap));
+    let joined = join_explaining(bootstrap, builder, &waits);
+    if joined.is_err() {
+        waits.close();
+    }
+    joined
+}
+
+fn join_explaining(
+    bootstrap: Arc<dyn Bootstrap>,
+    builder: &JobBuilder,
+    waits: &Arc<Waits>,
+) -> Result<Job> {
+    let (without, wait_settings) = (builder.switched_off()?, builder.wait_settings()?);
+    let limit = bootstrap.settings().time_limit;
+    let failure_time = bootstrap.settings().failure_time.unwrap_or(FAILURE_TIME);
+    let (publisher, unseen) =
+        Publisher::of(bootstrap.as_ref()).map_err(|why| Error::invalid("joining the job", why))?;
+    // Found out now, while there is but one thread.
+    let _ = oikaze_os::sync::makes_fences();
+    let choice = choose(&without)?;
+    let tracking = choice.to_string();
+    publisher.paths().tracks_by(choice.tracker.kind());
+    let tracker: Arc<dyn Tracker> = choice.tracker;
+
+    let (link, port) = open_link(bootstrap.as_ref(), without)?;
+    let link = tap(link, bootstrap.rank())?;
+    let local_peer_setup = LocalPeerSetup::open(bootstrap.as_ref(), &without);
+    let meeting =
+        Meeting::hold(bootstrap.as_ref(), port, !without.ipv6, local_peer_setup.callable(), waits)?;
+    let wait_policy =
+        wait_settings.policy(|threads| meeting.leaves_room_for(threads, bootstrap.local_size()));
+    let limit_to_meet = limit.unwrap_or(MEET_TIME);
+    let local_peers =
+        local_peer_setup.meet(bootstrap.as_ref(), &meeting.mine, &meeting.others, limit_to_meet)?;
+    publisher
+        .paths()
+        .unshared(local_peers.unshared, || local_peers.notices.last().cloned().unwrap_or_default());
+    let start = Instant::now();
+    let submissions = Arc::new(SegQueue::new());
+    let setup = setup(bootstrap.as_ref(), &meeting, local_peers.pairs, failure_time)?;
+    let mut engine: RealEngine =
+        Engine::new(setup, link, PageSet::new(), Arc::clone(&submissions), Time(0))
+            .map_err(|failure| Error::failed("starting the engine", failure))?;
+    engine.connect(Time(0));
+    unseen.into_iter().chain(local_peers.notices).for_each(|why| engine.inbox().note(why));
+    let node = Node::start(
+        engine,
+        submissions,
+        Some(Arc::clone(&tracker)),
+        (wait_policy, Arc::clone(waits)),
+        start,
+        Arc::clone(&bootstrap),
+        publisher,
+    )?;
+    if let Err(error) = meeting.connect(bootstrap.as_ref(), &node, waits) {
+        node.stop();
+        bootstrap.abort(&error.to_string());
+        return Err(error);
+    }
+    if bootstrap.settings().keep_going {
+        node.keep_going();
+    }
+    if builder.lets_survivors_go_on() {
+        bootstrap.keep_going();
+    }
+    let told = Arc::downgrade(&node);
+    bootstrap.on_news(Box::new(move || {
+        if let Some(node) = told.upgrade() {
+            node.take_launcher_news();
+        }
+    }));
+    Ok(Job {
+        node,
+        bootstrap,
+        tracker,
+        limit,
+        failure_time,
+        tracking,
+        left: false,
+        #[cfg(feature = "ffi")]
+        handles: crate::ffi::Handles::new(),
+    })
+}
+
+fn open_link(bootstrap: &dyn Bootstrap, without: Without) -> Result<(Box<dyn Link>, u16)> {
+    let ports = bootstrap.settings().ports.unwrap_or(Ports::ANY);
+    let checked_by_udp = bootstrap.settings().checksum == Some(Checksum::Header);
+    let udp = net::open(&Bind {
+        ports,
+        sharers: bootstrap.local_size() as usize,
+        without,
+        checked_by_udp,
+        ..Bind::default()
+    })
+    .map_err(|error| Error::invalid("opening the UDP socket", error.to_string()))?;
+    let port = udp.properties().port;
+    Ok(match &bootstrap.settings().fault {
+        None => (Box::new(udp), port),
+        Some(text) => {
+            let settings: FaultSettings = text
+                .parse()
+                .map_err(|why: FaultSyntax| Error::invalid("joining the job", why.to_string()))?;
+            // Nodes must not share one sequence of faults, or both ends of a pair lose the same
+            // datagrams.
+            let seed = settings
+                .seed
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .wrapping_add(u64::from(bootstrap.rank()));
+            let fault = Fault::new(udp, FaultSettings { seed, ..settings });
+            match seal::Checksum::of(bootstrap.settings().checksum.unwrap_or_default().kind()) {
+                Some(checksum) => (Box::new(fault.resealing(Box::new(checksum))), port),
+                None => (Box::new(fault), port),
+            }
+        }
+    })
+}
+
+/// Wraps the link so that its traffic is written down, if the user wants that. If a file cannot be
+/// written, the node says so and joins all the same.
+fn tap(link: Box<dyn Link>, rank: u32) -> Result<Box<dyn Link>> {
+    let settings = TapSettings::from_env()
+        .map_err(|why| Error::invalid("joining the job", why.to_string()))?;
+    let Some(settings) = settings else { return Ok(link) };
+    let (tap, failed) = settings.attach(link, rank);
+    failed.iter().for_each(|why| eprintln!("oikaze: node {rank}: {why}"));
+    Ok(Box::new(tap))
+}
+
+fn setup(
+    bootstrap: &dyn Bootstrap,
+    meeting: &Meeting,
+    local_peers: Vec<(Rank, Pair)>,
+    failure_time: Duration,
+) -> Result<Setup> {
+    let nodes = bootstrap.size();
+    let mut connections = Vec::new();
+    for _ in 0..nodes {
+        let id = getrandom::u64()
+            .map_err(|error| Error::invalid("drawing connection ids", error.to_string()))?;
+        // 0 means "handshake" on the wire.
+        connections.push(id.max(1));
+    }
+    let seal = bootstrap.settings().checksum.unwrap_or_default().kind();
+    let congestion = bootstrap.settings().congestion.unwrap_or_default();
+    // Another node may come late, as long as it is waited for in `Meeting::connect`.
+    let connect_time = CONNECT_TIME + bootstrap.settings().time_limit.unwrap_or(MEET_TIME);
+    let settings = Settings {
+        connect_time,
+        failure_time,
+        datagram_max: u16::MAX,
+        congestion,
+        seal,
+        ..Settings::default()
+    };
+    Ok(Setup {
+        me: bootstrap.rank(),
+        nodes,
+        incarnation: bootstrap.incarnation(),
+        addresses: meeting
+            .candidates
+            .iter()
+            .map(|of_peer| of_peer.iter().map(|candidate| candidate.to).collect())
+            .collect(),
+        datagram_max: meeting.candidates.iter().map(|of_peer| datagram_max(of_peer)).collect(),
+        connections,
+        settings,
+        secret: bootstrap.secret().clone(),
+        local_peers,
+    })
+}
+
+/// Data that the nodes exchange before they connect.
+struct Meeting {
+    /// Addresses at which each rank may be reached, best first.
+    candidates: Vec<Vec<Candidate>>,
+    /// Number of addresses of each rank that are no candidates, because there are too many.
+    left_out: Vec<u32>,
+    /// Cores that this process may use, if the kernel says so.
+    topology: Option<Topology>,
+    /// Record that this node published, and the records of all other nodes.
+    mine: Reachable,
+    others: Vec<Option<Reachable>>,
+}
+
+impl Meeting {
+    fn hold(
+        bootstrap: &dyn Bootstrap,
+        port: u16,
+        ipv6: bool,
+        callable: Option<Callable>,
+        waits: &Arc<Waits>,
+    ) -> Result<Self> {
+        let topology = Topology::detect().ok();
+        let processors = topology.as_ref().map(|topology| cpulist(&topology.cpus));
+        let mine = Reachable { callable, processors, ..Reachable::here(port, true, ipv6)? };
+        if bootstrap.size() > 1 {
+            mine.publish(bootstrap)?;
+        }
+        let limit = bootstrap.settings().time_limit.unwrap_or(MEET_TIME);
+        let mut others = Vec::new();
+        let begun = Instant::now();
+        for rank in 0..bootstrap.size() {
+            let _waits = (rank != bootstrap.rank()).then(|| {
+                waits.register(
+                    WaitSubject::Join { nodes: vec![rank], what: "say where it can be reached" },
+                    begun,
+                )
+            });
+            others.push(if rank == bootstrap.rank() {
+                None
+            } else {
+                Some(Reachable::of(bootstrap, rank, limit)?)
+            });
+        }
+        let choose = |theirs: &Option<Reachable>| {
+            theirs.as_ref().map(|theirs| choose_candidates(&mine, theirs)).unwrap_or_default()
+        };
+        let (candidates, left_out) = others.iter().map(choose).unzip();
+        Ok(Self { candidates, left_out, topology, mine, others })
+    }
+
+    /// Returns `true` if each node of this machine may have this many threads spin without taking
+    /// another's processor. `started` is the number of nodes that the launcher started here.
+    fn leaves_room_for(&self, threads: usize, started: u32) -> bool {
+        let Some(topology) = &self.topology else { return false };
+        let others: Vec<_> = processors_here(&self.mine, &self.others, &topology.cpus).collect();
+        topology.has_room_for(threads, started as usize, &others)
+    }
+
+    /// Waits until every pair is connected, or returns an error that says what was tried.
+    fn connect(&self, bootstrap: &dyn Bootstrap, node: &Node, waits: &Arc<Waits>) -> Result<()> {
+        let limit = bootstrap.settings().time_limit.unwrap_or(MEET_TIME);
+        if bootstrap.size() > 1 {
+            bootstrap.put(&connecting_key(bootstrap.rank()), &[])?;
+        }
+        let mut connected = connected_within(bootstrap, node, FIRST_LOOK_TIME);
+        if connected.is_none() {
+            // A path to the store that loses packets may hold up a node for seconds. The others do
+            // not count that as silence.
+            let begun = Instant::now();
+            for rank in missing(node) {
+                let _waits =
+                    waits.register(WaitSubject::Join { nodes: vec![rank], what: "connect" }, begun);
+                let left = limit.saturating_sub(begun.elapsed());
+                bootstrap.get(&connecting_key(rank), left).map_err(|why| match why {
+                    JobError::TimedOut { .. } => JobError::Stalled { rank, limit },
+                    other => other,
+                })?;
+            }
+            connected = connected_within(bootstrap, node, JOIN_CONNECT_TIME);
+        }
+        match connected {
+            Some(Ok(())) => return Ok(()),
+            Some(Err(Some(misfit))) => return Err(misfit.into()),
+            Some(Err(None)) | None => {}
+        }
+        if let Some(why) = bootstrap.aborted() {
+            return Err(JobError::Aborted { why }.into());
+        }
+        let unauthentic = node.with_engine(|engine| engine.counters().unauthentic);
+        let mut unreachable = Unreachable::default();
+        for to in missing(node) {
+            let told = match node.death_of(to) {
+                Some(death) => Some(death.to_string()),
+                None if unauthentic > 0 => Some(
+                    "handshakes with another job's secret came instead of an answer".to_owned(),
+                ),
+                None => None,
+            };
+            let candidates =
+                self.candidates.get(to as usize).map(Vec::as_slice).unwrap_or_default();
+            let left_out = self.left_out.get(to as usize).copied().unwrap_or_default();
+            unreachable.add(
+                bootstrap.rank(),
+                to,
+                candidates,
+                left_out,
+                JOIN_CONNECT_TIME,
+                told.as_deref(),
+            );
+        }
+        Err(JobError::from(unreachable).into())
+    }
+}
+
+/// Returns the key under which a node publishes that it knows all others and calls them.
+fn connecting_key(rank: u32) -> String {
+    format!("connecting/{rank}")
+}
+
+/// Returns the ranks that are not connected.
+fn missing(node: &Node) -> Vec<u32> {
+    node.with_engine(|engine| {
+        (0..engine.nodes()).filter(|&rank| !engine.peers().is_connected(rank)).collect()
+    })
+}
+
+/// Waits until every pair is connected. Returns `Some(Err(None))` if a node is lost or the job was
+/// ended, and `None` if the time has passed.
+fn connected_within(
+    bootstrap: &dyn Bootstrap,
+    node: &Node,
+    time: Duration,
+) -> Option<Result<(), Option<JobError>>> {
+    let subject = || WaitSubject::Join { nodes: missing(node), what: "connect" };
+    node.wait_on(&subject, Instant::now().checked_add(time), || {
+        let missing = missing(node);
+        let mut deaths =
+            missing.iter().filter_map(|&rank| Some((rank, node.death_of(rank)?))).peekable();
+        let lost = deaths.peek().is_some();
+        let misfit = deaths.find_map(|(rank, death)| match death {
+            Death::Refused(why) => Some(JobError::Misfit { rank, why }),
+            _ => None,
+        });
+        match (misfit, missing.is_empty()) {
+            (Some(misfit), _) => Some(Err(Some(misfit))),
+            (None, true) => Some(Ok(())),
+            (None, false) => (lost || bootstrap.aborted().is_some()).then_some(Err(None)),
+        }
+    })
+}
+
+/// Returns the size of the largest datagram that every path to a peer carries, as far as this
+/// node's routes tell. Jumbo frames are used. Larger frames are not.
+fn datagram_max(candidates: &[Candidate]) -> u16 {
+    const JUMBO: usize = 9000;
+    let mtus = candidates.iter().filter_map(|candidate| path_mtu(candidate.to).ok());
+    let mtu = mtus.min().unwrap_or(JUMBO).clamp(1280, JUMBO);
+    // IPv6 and UDP headers; an IPv4 path has 20 bytes to spare.
+    u16::try_from(mtu - 48).unwrap_or(u16::MAX)
+}

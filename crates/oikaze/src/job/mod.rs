@@ -1,0 +1,215 @@
+//! The job of this process. [`Job`] is the object from which a program gets everything else.
+
+pub(crate) mod builder;
+pub(crate) mod join;
+pub(crate) mod local;
+pub(crate) mod membership;
+mod peer;
+pub(crate) mod run;
+mod statistics;
+
+pub use builder::JobBuilder;
+pub use peer::Peer;
+pub use statistics::NodeStatistics;
+
+#[cfg(feature = "ffi")]
+use crate::ffi::Handles;
+use crate::node::Node;
+use crate::{Rank, Result};
+use oikaze_launch::Bootstrap;
+use oikaze_os::memory::tracking::Tracker;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A job that this process has joined. A dropped job leaves: it waits until all other nodes leave
+/// too, then says goodbye.
+///
+/// ```
+/// use oikaze::prelude::*;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// println!("node {} of {}", job.rank(), job.size());
+/// job.barrier()?; // all nodes have come here
+/// job.leave()?; // dropping the job does the same, but reports no error
+/// # Ok(())
+/// # }
+/// ```
+pub struct Job {
+    pub(crate) node: Arc<Node>,
+    pub(crate) bootstrap: Arc<dyn Bootstrap>,
+    pub(crate) tracker: Arc<dyn Tracker>,
+    pub(crate) limit: Option<Duration>,
+    pub(crate) failure_time: Duration,
+    pub(crate) tracking: String,
+    pub(crate) left: bool,
+    #[cfg(feature = "ffi")]
+    pub(crate) handles: Handles,
+}
+
+impl Job {
+    /// Returns this node's rank, 0 to `size` − 1.
+    #[must_use]
+    pub fn rank(&self) -> Rank {
+        self.bootstrap.rank()
+    }
+
+    /// Returns the number of nodes in the job.
+    #[must_use]
+    pub fn size(&self) -> u32 {
+        self.bootstrap.size()
+    }
+
+    /// Returns how this node detects accesses to shared arrays, and why not in a better way.
+    #[must_use]
+    pub fn page_tracking(&self) -> &str {
+        &self.tracking
+    }
+
+    /// Returns the time limit of waits that are given none of their own. The program sets it by
+    /// [`JobBuilder::time_limit`], and the user by `OIKAZE_TIMEOUT`. There is none unless it is
+    /// set.
+    ///
+    /// A call that waits for what another node may never do has a second form with a limit of its
+    /// own, whose name ends in `_for`: [`Job::receive_for`], [`Operation::wait_for`] and so on. The
+    /// job's limit applies to all other waits.
+    ///
+    /// [`Operation::wait_for`]: crate::completion::Operation::wait_for
+    #[must_use]
+    pub fn time_limit(&self) -> Option<Duration> {
+        self.limit
+    }
+
+    /// Ends the job for all nodes, for this reason. Every wait and operation of every node fails
+    /// with the reason. The launcher prints the reason, and ends each process that does not end by
+    /// itself. The first reason stays.
+    ///
+    /// ```
+    /// # fn main() -> oikaze::Result<()> {
+    /// # let residual = f64::NAN;
+    /// let job = oikaze::join()?;
+    /// if residual.is_nan() {
+    ///     job.abort("the iteration diverges: choose a smaller step");
+    /// }
+    /// let error = job.barrier().unwrap_err(); // so on every node
+    /// assert!(error.to_string().contains("the iteration diverges"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn abort(&self, reason: &str) {
+        // A child of fork may not speak for the node (MEM-24.1).
+        if self.node.check_process(|| "abort".into()).is_err() {
+            return;
+        }
+        self.bootstrap.abort(reason);
+        self.node.end_aborted(&format!("node {} aborted the job: {reason}", self.rank()));
+    }
+
+    /// Returns the ranks of nodes that have died, or have left without waiting for the others, in
+    /// the order in which this node learned of it. See [`JobBuilder::keep_going`].
+    #[must_use]
+    pub fn lost(&self) -> Vec<Rank> {
+        self.node.lost()
+    }
+
+    /// Returns the counters of this node.
+    #[must_use]
+    pub fn statistics(&self) -> NodeStatistics {
+        if self.node.is_forked() {
+            return NodeStatistics::default();
+        }
+        self.node.with_engine(NodeStatistics::of)
+    }
+
+    /// Returns a descriptor that becomes readable when an operation is settled or a message has
+    /// arrived, for `select` and async runtimes. [`Job::clear_descriptor`] makes the descriptor
+    /// unreadable again. Check for events after that call, not before.
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.node.news().as_fd()
+    }
+
+    /// Makes the descriptor unreadable again; see [`Job::descriptor`].
+    pub fn clear_descriptor(&self) {
+        // The descriptor is the parent's in a child of fork.
+        if !self.node.is_forked() {
+            self.node.news().clear();
+        }
+    }
+
+    /// Leaves the job: waits for all other nodes to leave, then says goodbye. Dropping the job does
+    /// the same. This call also returns errors.
+    ///
+    /// Guards that are still alive show the last bytes that this node had, and nothing changes
+    /// these bytes any more.
+    ///
+    /// # Errors
+    /// A node was lost before it left; operations have failed that no caller waited for
+    /// ([`Job::flush`]); a guard is alive, whose later writes no other node will see (this node
+    /// leaves the job all the same).
+    pub fn leave(mut self) -> Result<()> {
+        self.leave_once()
+    }
+
+    /// Tells the other nodes that this node has failed, and leaves without waiting for them.
+    pub(crate) fn fail(mut self, why: &str) {
+        self.left = true;
+        if self.node.check_process(|| "leave".into()).is_err() {
+            return;
+        }
+        if !self.node.keeps_going() {
+            self.abort(why);
+        }
+        self.part();
+    }
+
+    /// Says goodbye and stops the node.
+    fn part(&self) {
+        self.node.say_goodbye(self.failure_time);
+        self.node.stop();
+    }
+
+    fn leave_once(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.left, true) {
+            return Ok(());
+        }
+        self.node.check_process(|| "leave".into())?;
+        let outcome = if std::thread::panicking() {
+            // A node that panics waits for no other. Survivors that go on learn of the end by its
+            // goodbye.
+            if !self.node.keeps_going() {
+                self.abort("it panicked");
+            }
+            Ok(())
+        } else if self.node.is_aborted() {
+            Ok(())
+        } else {
+            // The others cannot do without this node's arrival, so a guard that is alive is an
+            // error only afterwards.
+            let guards = self.node.check_no_guard("leave");
+            self.node
+                .leave_job(self.limit)
+                .and_then(|()| self.node.report_untaken(None))
+                .and(guards)
+        };
+        self.part();
+        outcome
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        // The parent goes on, and a child of fork takes nothing down (MEM-24.2).
+        if self.node.is_forked() {
+            return;
+        }
+        // The program has been told of the earlier failure, so a failure to leave for the same
+        // reason is not reported.
+        let known = self.node.has_failed();
+        if let Err(error) = self.leave_once()
+            && !known
+        {
+            eprintln!("oikaze: node {}: {error}", self.bootstrap.rank());
+        }
+    }
+}

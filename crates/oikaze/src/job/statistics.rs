@@ -1,0 +1,88 @@
+//! Counters of a node's activity.
+
+use crate::node::RealEngine;
+use oikaze_protocol::{coherence, wind};
+use serde::Serialize;
+
+/// One node's counters, all of them from its start.
+///
+/// ```
+/// use oikaze::prelude::*;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let before = job.statistics();
+/// job.barrier()?;
+/// let after = job.statistics();
+/// assert_eq!(after.barriers, before.barriers + 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct NodeStatistics {
+    /// Page faults of the application on shared arrays, for loads.
+    pub read_faults: u64,
+    /// Page faults of the application on shared arrays, for stores.
+    pub write_faults: u64,
+    /// Pages fetched from their homes.
+    pub pages_fetched: u64,
+    /// Diffs sent to homes.
+    pub diffs: u64,
+    /// Bytes of diffs sent.
+    pub diff_bytes: u64,
+    /// Barriers and reductions passed.
+    pub barriers: u64,
+    /// Number of locks taken.
+    pub locks: u64,
+    /// Number of datagrams sent.
+    pub datagrams_sent: u64,
+    /// Number of datagrams received.
+    pub datagrams_received: u64,
+    /// Bytes sent, in UDP payloads.
+    pub bytes_sent: u64,
+    /// Bytes received, in UDP payloads.
+    pub bytes_received: u64,
+    /// Messages or parts of them sent again.
+    pub retransmissions: u64,
+    /// Datagrams dropped for a wrong seal.
+    pub corrupt: u64,
+    /// Datagrams dropped because they belong to no connection of this node.
+    pub strangers: u64,
+    /// Handshakes dropped because they were sealed with another secret.
+    pub unauthentic: u64,
+    /// Notices of the link, such as that the kernel refused segmentation offload.
+    pub notices: Vec<String>,
+}
+
+impl NodeStatistics {
+    pub(crate) fn of(engine: &mut RealEngine) -> Self {
+        let coherence: coherence::CoherenceStatistics = *engine.coherence().statistics();
+        let counters = engine.counters();
+        let mut sum = Self {
+            read_faults: coherence.read_faults,
+            write_faults: coherence.write_faults,
+            pages_fetched: coherence.fetched_pages,
+            diffs: coherence.diffs,
+            diff_bytes: coherence.diff_bytes,
+            barriers: coherence.barriers + coherence.reductions,
+            locks: coherence.locks,
+            corrupt: counters.unsealed,
+            strangers: counters.strangers,
+            unauthentic: counters.unauthentic,
+            notices: engine.notices().to_vec(),
+            ..Self::default()
+        };
+        for peer in (0..engine.nodes()).filter_map(|rank| engine.peer_statistics(rank)) {
+            sum.add(&peer);
+        }
+        sum
+    }
+
+    fn add(&mut self, peer: &wind::Statistics) {
+        self.datagrams_sent += peer.datagrams_sent;
+        self.datagrams_received += peer.datagrams_received;
+        self.bytes_sent += peer.bytes_sent;
+        self.bytes_received += peer.bytes_received;
+        self.retransmissions +=
+            peer.lost_by_reordering + peer.lost_by_time + peer.lost_by_probe + peer.lost_by_size;
+    }
+}

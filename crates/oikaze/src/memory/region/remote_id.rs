@@ -1,0 +1,108 @@
+//! Ids by which any node of the job can name a region. An id can be kept in a table and sent in a
+//! message.
+
+use super::LocalRegion;
+use crate::memory::{RemoteRegion, Rights};
+use crate::{Job, Rank, Result};
+use oikaze_protocol::rma::Published;
+use std::sync::{Arc, LazyLock};
+
+/// Name in errors of regions that were not looked up by a name.
+pub(crate) static NAMELESS: LazyLock<Arc<str>> = LazyLock::new(|| "(by number)".into());
+
+/// Id by which any node of the job can name a region. The holder of the id may do what the region
+/// grants (MEM-1.1). A receiver of the id in a message turns it back into a region by
+/// [`Job::remote`].
+///
+/// ```
+/// use oikaze::memory::RemoteId;
+/// use oikaze::prelude::*;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let mine = job.expose(Region::shared(4096)?, Rights::READ)?; // no name, only an id
+/// let next = job.peer((job.rank() + 1) % job.size())?;
+/// next.send(Class::Ordered, 0, &mine.remote_id().to_bytes()).wait()?;
+/// let id = RemoteId::from_bytes(job.receive(None)?.bytes()).expect("an id");
+/// assert_eq!(job.remote(id)?.len(), 4096);
+/// # job.barrier()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct RemoteId {
+    /// Key of the region; random.
+    pub key: u64,
+    /// Length in bytes when this id was made. The region may have grown since.
+    pub len: u64,
+    /// Rank of the node that owns the region.
+    pub node: Rank,
+    /// Rights that the region granted when this id was made.
+    pub rights: Rights,
+}
+
+impl RemoteId {
+    /// Number of bytes that [`RemoteId::to_bytes`] returns.
+    pub const BYTES: usize = 24;
+
+    /// Returns the id as bytes for a message or a file, the same on every machine.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        let parts = [
+            &self.key.to_le_bytes()[..],
+            &self.len.to_le_bytes(),
+            &self.node.to_le_bytes(),
+            &[self.rights.0],
+        ];
+        for (byte, part) in bytes.iter_mut().zip(parts.into_iter().flatten()) {
+            *byte = *part;
+        }
+        bytes
+    }
+
+    /// Makes an id from the bytes that [`RemoteId::to_bytes`] returned. Returns `None` for any
+    /// other bytes.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (key, rest) = bytes.split_first_chunk()?;
+        let (len, rest) = rest.split_first_chunk()?;
+        let (node, rest) = rest.split_first_chunk()?;
+        let [rights, 0, 0, 0] = *rest else { return None };
+        if rights & !Rights::ALL.0 != 0 {
+            return None;
+        }
+        let (key, len, node) =
+            (u64::from_le_bytes(*key), u64::from_le_bytes(*len), Rank::from_le_bytes(*node));
+        Some(Self { key, len, node, rights: Rights(rights) })
+    }
+}
+
+impl LocalRegion {
+    /// Returns the id by which other nodes can name this region.
+    #[must_use]
+    pub fn remote_id(&self) -> RemoteId {
+        let (node, len) = (self.inner.node.rank(), self.len() as u64);
+        RemoteId { key: self.key(), len, node, rights: self.rights() }
+    }
+}
+
+impl RemoteRegion {
+    /// Returns the id by which any node can name this region.
+    #[must_use]
+    pub fn remote_id(&self) -> RemoteId {
+        let Published { key, len, rights } = self.published();
+        RemoteId { key, len, node: self.peer().rank(), rights }
+    }
+}
+
+impl Job {
+    /// Returns the region whose id another node has sent to this one.
+    ///
+    /// # Errors
+    /// The job has no such node. (A missing region is reported when it is used.)
+    pub fn remote(&self, id: RemoteId) -> Result<RemoteRegion> {
+        let RemoteId { key, len, node, rights } = id;
+        Ok(RemoteRegion::new(self.peer(node)?, &NAMELESS, Published { key, len, rights }))
+    }
+}

@@ -1,0 +1,163 @@
+//! Messages, each of which arrives exactly once, and FIFOs that peers push into.
+
+pub(crate) mod fifo;
+mod received;
+pub(crate) mod remote_fifo;
+
+pub use fifo::Fifo;
+#[doc(inline)]
+pub use oikaze_protocol::limits::MESSAGE_MAX;
+/// Class of a message: order, and the meaning of "done".
+///
+/// ```
+/// use oikaze::prelude::*;
+/// # fn main() -> oikaze::Result<()> {
+/// let job = oikaze::join()?;
+/// let me = job.peer(job.rank())?;
+/// me.send(Class::Ordered, 1, b"after all ordered ones before it").wait()?;
+/// me.send(Class::Unordered, 2, b"as soon as it arrives").wait()?;
+/// me.send(Class::Sync, 3, b"done when the peer has accepted it").wait()?;
+/// # Ok(())
+/// # }
+/// ```
+#[doc(inline)]
+pub use oikaze_protocol::wind::Class;
+pub use received::Message;
+pub use remote_fifo::RemoteFifo;
+
+use crate::completion::Operation;
+use crate::completion::operation::Begun;
+use crate::job::{Job, Peer};
+use crate::memory::{RegionSlice, Rights};
+use crate::node::{Needs, WaitSubject};
+use crate::{Rank, Result};
+use oikaze_engine::{Completion, Failure, OperationKind, OperationLabel, Request};
+use oikaze_protocol::rma::RmaError;
+use oikaze_protocol::wind::Body;
+use std::time::{Duration, Instant};
+
+impl Peer {
+    /// Sends a message of at most [`MESSAGE_MAX`] bytes (1 GiB), which is copied once. The
+    /// operation is done when the peer has the message. With [`Class::Sync`], it is done when the
+    /// peer has accepted the message after all ordered ones before it.
+    ///
+    /// A receiver keeps up to 16 MiB of a sender's unread messages. A longer message travels alone:
+    /// it waits until all earlier messages are read, and later messages wait until it is read.
+    ///
+    /// # Errors
+    /// [`Operation::wait`] returns the error: the message is longer than [`MESSAGE_MAX`] (nothing
+    /// was sent); the receiver has not enough memory for it; or the sender's queue is full. The
+    /// queue is full when the copies of messages that the peer has not taken exceed 256 MiB, or
+    /// their number 65,536 (nothing was sent: [`Error::is_queue_full`]). A sender that outruns its
+    /// receiver waits for earlier messages before it sends more.
+    #[inline]
+    pub fn send(&self, class: Class, tag: u64, bytes: &[u8]) -> Operation<()> {
+        if let Some(route) = &self.route
+            && let Ok(len) = u32::try_from(bytes.len())
+            && let Some(position) = self.node.send_fast(route, class, tag, bytes)
+        {
+            return Operation::in_ring(route, position, len);
+        }
+        Operation::begun(self.send_by_turn(class, tag, bytes))
+    }
+
+    #[inline(never)]
+    fn send_by_turn(&self, class: Class, tag: u64, bytes: &[u8]) -> Box<Begun> {
+        let len = bytes.len() as u64;
+        let what = OperationLabel { verb: OperationKind::Message, len, peer: self.rank, at: None };
+        if len > MESSAGE_MAX {
+            // Checked before the copy, because the message may be longer than the free memory.
+            let completion = Completion::begun(what, &self.node.untaken);
+            completion.settle(Err(Failure::Remote(RmaError::TooLong { len, max: MESSAGE_MAX })));
+            return Begun::new(&self.node, completion, self.limit);
+        }
+        self.submit(
+            Request::Send { to: self.rank, class, tag, body: Body::copy_of(bytes) },
+            None,
+            what,
+        )
+    }
+
+    /// Sends a counted slice, as [`Peer::send`] does, without a copy.
+    pub fn send_from(&self, class: Class, tag: u64, from: RegionSlice) -> Operation<()> {
+        let segment = from.segment(Rights::READ);
+        let request = Request::Send { to: self.rank, class, tag, body: Body::Segment(segment) };
+        self.begin(
+            request,
+            Some(from.keep()),
+            OperationLabel {
+                verb: OperationKind::Message,
+                len: segment.len,
+                peer: self.rank,
+                at: None,
+            },
+        )
+    }
+}
+
+impl Job {
+    /// Waits for the next message, from this peer or from any, and returns it. The job's time limit
+    /// applies.
+    ///
+    /// # Errors
+    /// The time limit passed; the peer (or every other node, if `from` is `None`) is lost, and all
+    /// its messages have been read.
+    #[inline]
+    pub fn receive(&self, from: Option<Rank>) -> Result<Message> {
+        match self.node.take_soon(from) {
+            Some(arrived) => Ok(Message::new(arrived)),
+            None => self.receive_later(from, self.limit),
+        }
+    }
+
+    /// Waits for the next message as [`Job::receive`] does, with this time limit.
+    ///
+    /// # Errors
+    /// As [`Job::receive`].
+    #[inline]
+    pub fn receive_for(&self, from: Option<Rank>, limit: Duration) -> Result<Message> {
+        match self.node.take_soon(from) {
+            Some(arrived) => Ok(Message::new(arrived)),
+            None => self.receive_later(from, Some(limit)),
+        }
+    }
+
+    #[cold]
+    fn receive_later(&self, from: Option<Rank>, limit: Option<Duration>) -> Result<Message> {
+        from.map_or(Ok(()), |rank| self.node.check_rank(rank))?;
+        let next = || self.node.take_mail(from).or_else(|| self.node.take_fast(from));
+        let begun = Instant::now();
+        let deadline = limit.and_then(|limit| begun.checked_add(limit));
+        let subject = || WaitSubject::Message { from, count: 1 };
+        let arrived = self
+            .node
+            .wait_on(&subject, deadline, || self.node.next_or_loss(from, Needs::Messages, next));
+        self.node.awaited(|| "receiving a message".into(), begun, arrived).map(Message::new)
+    }
+
+    /// Returns the next message if one has arrived.
+    #[must_use]
+    pub fn try_receive(&self, from: Option<Rank>) -> Option<Message> {
+        self.node.take_if_there(from).map(Message::new)
+    }
+
+    /// Waits until `count` messages from any peers have arrived, and returns them. A thread that
+    /// does not drive the engine meanwhile is woken once for all of them. Credit for received
+    /// messages is returned while the call waits. If the job's time limit passes, or all other
+    /// nodes are lost, the call returns the messages received so far.
+    #[must_use]
+    pub fn receive_batch(&self, count: usize) -> Vec<Message> {
+        self.take_batch(count, self.limit)
+    }
+
+    /// Waits for messages as [`Job::receive_batch`] does, with this time limit.
+    #[must_use]
+    pub fn receive_batch_for(&self, count: usize, limit: Duration) -> Vec<Message> {
+        self.take_batch(count, Some(limit))
+    }
+
+    fn take_batch(&self, count: usize, limit: Option<Duration>) -> Vec<Message> {
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        self.node.take_batch(count, deadline).into_iter().map(Message::new).collect()
+    }
+}

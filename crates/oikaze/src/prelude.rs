@@ -1,0 +1,26 @@
+//! Names that most programs use: `use oikaze::prelude::*;`.
+//!
+//! ```
+//! use oikaze::prelude::*;
+//!
+//! fn main() -> oikaze::Result<()> {
+//!     let job = oikaze::join()?;
+//!     let inbox = job.publish("inbox", Region::shared(4096)?, Rights::WRITE)?;
+//!     job.barrier()
+//! }
+//! ```
+
+#[doc(no_inline)]
+pub use crate::atomic::Combine;
+#[doc(no_inline)]
+pub use crate::collective::ReduceOp;
+#[doc(no_inline)]
+pub use crate::completion::{CompletionQueue, Counter, Operation};
+#[doc(no_inline)]
+pub use crate::job::{Job, Peer};
+#[doc(no_inline)]
+pub use crate::memory::{Block, LocalRegion, Region, RemoteRegion, Rights};
+#[doc(no_inline)]
+pub use crate::message::{Class, Fifo, Message, RemoteFifo};
+#[doc(no_inline)]
+pub use crate::shared::SharedArray;

@@ -1,0 +1,192 @@
+//! Jobs of several nodes in one process, for a program's own tests.
+//!
+//! ```
+//! use oikaze::prelude::*;
+//!
+//! # fn main() {
+//! let sums = oikaze::testing::cluster(4, |job| {
+//!     Ok(job.reduce(u64::from(job.rank()), ReduceOp::Sum)?)
+//! });
+//! assert_eq!(sums, [6; 4]);
+//! # }
+//! ```
+
+mod seat;
+
+#[doc(hidden)]
+pub use seat::{Seat, SeatStore};
+
+use crate::job::JobBuilder;
+use crate::job::run::message_of_panic;
+use crate::node::lock;
+use crate::{Job, Rank};
+use oikaze_launch::{Secret, Settings};
+use std::error::Error;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+
+/// Runs `program` on `nodes` nodes at once and returns the results by rank. Each node is a thread
+/// of this process with a job of its own. The nodes talk over loopback and through shared memory,
+/// as nodes of one machine do.
+///
+/// A node whose program returns an error, or panics, ends the job for all nodes.
+///
+/// # Panics
+/// A node has failed. The message names the first one and gives its error.
+#[track_caller]
+pub fn cluster<T: Send>(
+    nodes: u32,
+    program: impl Fn(&Job) -> Result<T, Box<dyn Error>> + Sync,
+) -> Vec<T> {
+    cluster_with(nodes, JobBuilder::default(), program)
+}
+
+/// Runs `program` as [`cluster`] does, on nodes with these settings.
+///
+/// ```
+/// use oikaze::{Job, testing};
+/// use std::time::Duration;
+///
+/// # fn main() {
+/// let settings = Job::builder().without("shm").time_limit(Duration::from_secs(30)); // over UDP
+/// let sizes = testing::cluster_with(2, settings, |job| {
+///     job.barrier()?;
+///     Ok(job.size())
+/// });
+/// assert_eq!(sizes, [2, 2]);
+/// # }
+/// ```
+///
+/// # Panics
+/// As [`cluster`].
+#[track_caller]
+pub fn cluster_with<T: Send>(
+    nodes: u32,
+    settings: JobBuilder,
+    program: impl Fn(&Job) -> Result<T, Box<dyn Error>> + Sync,
+) -> Vec<T> {
+    match try_cluster(nodes, &settings, &program) {
+        Ok(results) => results,
+        // The caller is a test.
+        #[allow(clippy::panic)]
+        Err(why) => panic!("{why}"),
+    }
+}
+
+fn try_cluster<T: Send>(
+    nodes: u32,
+    settings: &JobBuilder,
+    program: &(impl Fn(&Job) -> Result<T, Box<dyn Error>> + Sync),
+) -> Result<Vec<T>, String> {
+    let base = JobBuilder::of_environment().map_err(|why| why.to_string())?;
+    let places = seats(nodes, &base).map_err(|why| why.to_string())?;
+    // The first failure in time: the others are most likely its consequences.
+    let failed: Mutex<Option<String>> = Mutex::default();
+    let fail = |rank: Rank, how: &str, why: &str| {
+        lock(&failed).get_or_insert_with(|| format!("node {rank} of {nodes} {how}: {why}"));
+    };
+    let one = |seat: Seat| {
+        let rank = seat.rank;
+        let job = match settings.join_at(seat) {
+            Ok(job) => job,
+            Err(why) => {
+                fail(rank, "did not join", &why.to_string());
+                return None;
+            }
+        };
+        match catch_unwind(AssertUnwindSafe(|| program(&job))) {
+            Ok(Ok(result)) => match job.leave() {
+                Ok(()) => return Some(result),
+                Err(why) => fail(rank, "did not leave", &why.to_string()),
+            },
+            Ok(Err(why)) => {
+                fail(rank, "failed", &why.to_string());
+                job.fail(&why.to_string());
+            }
+            Err(payload) => {
+                let why = message_of_panic(payload.as_ref());
+                fail(rank, "panicked", &why);
+                job.fail(&format!("it panicked: {why}"));
+            }
+        }
+        None
+    };
+    let results: Vec<Option<T>> = std::thread::scope(|scope| {
+        let started: Vec<_> = places.into_iter().map(|place| scope.spawn(|| one(place))).collect();
+        started.into_iter().map(|node| node.join().ok().flatten()).collect()
+    });
+    match lock(&failed).take() {
+        Some(why) => Err(why),
+        None => results
+            .into_iter()
+            .collect::<Option<_>>()
+            .ok_or_else(|| "a node ended without a result".to_owned()),
+    }
+}
+
+/// Returns the places of all nodes of one job, which meet in one store.
+fn seats(nodes: u32, settings: &Settings) -> Result<Vec<Seat>, crate::Error> {
+    let (store, secret) = (
+        Arc::new(SeatStore::default()),
+        Secret::random().map_err(|why| crate::Error::system("drawing the job's secret", why))?,
+    );
+    let seat = |rank| Seat {
+        rank,
+        size: nodes,
+        secret: secret.clone(),
+        settings: settings.clone(),
+        store: Arc::clone(&store),
+    };
+    Ok((0..nodes).map(seat).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collective::ReduceOp;
+
+    fn failure(nodes: u32, program: impl Fn(&Job) -> Result<(), Box<dyn Error>> + Sync) -> String {
+        let failed = catch_unwind(AssertUnwindSafe(|| cluster(nodes, program)));
+        message_of_panic(failed.err().unwrap().as_ref())
+    }
+
+    #[test]
+    fn cluster_returns_results_by_rank() {
+        let results = cluster(3, |job| {
+            let sum = job.reduce(u64::from(job.rank()), ReduceOp::Sum)?;
+            Ok((job.rank(), job.size(), sum))
+        });
+        assert_eq!(results, [(0, 3, 3), (1, 3, 3), (2, 3, 3)]);
+    }
+
+    #[test]
+    fn cluster_panics_with_the_first_error() {
+        let why = failure(3, |job| {
+            if job.rank() == 1 {
+                return Err("no fuel".into());
+            }
+            // Ends by the failure of node 1, which is not this node's own.
+            Ok(job.barrier()?)
+        });
+        assert_eq!(why, "node 1 of 3 failed: no fuel");
+    }
+
+    #[test]
+    fn cluster_panics_with_the_first_panic() {
+        let why = failure(2, |job| {
+            assert_ne!(job.rank(), 0, "node 0 is wrong");
+            Ok(job.barrier()?)
+        });
+        assert!(
+            why.starts_with("node 0 of 2 panicked: ") && why.contains("node 0 is wrong"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn cluster_names_a_setting_that_makes_no_sense() {
+        let failed = catch_unwind(|| cluster_with(1, Job::builder().without("gsso"), |_| Ok(())));
+        let why = message_of_panic(failed.err().unwrap().as_ref());
+        assert!(why.starts_with("node 0 of 1 did not join") && why.contains("\"gsso\""), "{why}");
+    }
+}
