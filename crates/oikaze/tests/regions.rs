@@ -36,7 +36,7 @@ fn transfers_by_numbers() {
             .wait_for(PATIENCE)
             .unwrap();
         let told = job.receive_for(Some(other), PATIENCE).unwrap();
-        let there = RemoteId::from_bytes(&told.bytes()).unwrap();
+        let there = RemoteId::from_bytes(told.bytes()).unwrap();
         assert_eq!((there.node, there.len, there.rights), (other, 10_000, Rights::ALL));
         assert_eq!(job.remote(there).unwrap().remote_id(), there);
 

@@ -7,7 +7,7 @@ use oikaze_launch::Settings;
 use std::time::Duration;
 use support::cluster;
 
-/// Whoever waited for the name would wait for an hour.
+/// A lookup that waited for the name would wait for an hour.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// MEM-6.6

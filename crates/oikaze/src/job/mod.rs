@@ -3,6 +3,7 @@
 pub(crate) mod builder;
 pub(crate) mod join;
 pub(crate) mod local;
+mod meeting;
 pub(crate) mod membership;
 mod peer;
 pub(crate) mod run;

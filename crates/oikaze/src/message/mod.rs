@@ -48,8 +48,9 @@ impl Peer {
     /// [`Operation::wait`] returns the error: the message is longer than [`MESSAGE_MAX`] (nothing
     /// was sent); the receiver has not enough memory for it; or the sender's queue is full. The
     /// queue is full when the copies of messages that the peer has not taken exceed 256 MiB, or
-    /// their number 65,536 (nothing was sent: [`Error::is_queue_full`]). A sender that outruns its
-    /// receiver waits for earlier messages before it sends more.
+    /// their number 65,536 (nothing was sent:
+    /// [`Error::is_queue_full`](crate::Error::is_queue_full)). A sender that outruns its receiver
+    /// waits for earlier messages before it sends more.
     #[inline]
     pub fn send(&self, class: Class, tag: u64, bytes: &[u8]) -> Operation<()> {
         if let Some(route) = &self.route

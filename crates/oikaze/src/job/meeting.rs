@@ -1,0 +1,172 @@
+//! Meeting of a job's nodes: each publishes where it can be reached, and connects to all others.
+
+use crate::Result;
+use crate::node::{Node, WaitSubject, Waits};
+use oikaze_launch::addresses::{
+    Callable, Candidate, Reachable, Unreachable, choose as choose_candidates, processors_here,
+};
+use oikaze_launch::{Bootstrap, JobError, MEET_TIME};
+use oikaze_os::cpu::{Topology, cpulist};
+use oikaze_protocol::limits::JOIN_CONNECT_TIME;
+use oikaze_protocol::wind::Death;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Time for connections before the store is asked which nodes have begun to connect.
+const FIRST_LOOK_TIME: Duration = Duration::from_secs(1);
+
+/// Data that the nodes exchange before they connect.
+pub(super) struct Meeting {
+    /// Addresses at which each rank may be reached, best first.
+    pub candidates: Vec<Vec<Candidate>>,
+    /// Number of addresses of each rank that are no candidates, because there are too many.
+    left_out: Vec<u32>,
+    /// Cores that this process may use, if the kernel says so.
+    topology: Option<Topology>,
+    /// Record that this node published, and the records of all other nodes.
+    pub mine: Reachable,
+    pub others: Vec<Option<Reachable>>,
+}
+
+impl Meeting {
+    pub fn hold(
+        bootstrap: &dyn Bootstrap,
+        port: u16,
+        ipv6: bool,
+        callable: Option<Callable>,
+        waits: &Arc<Waits>,
+    ) -> Result<Self> {
+        let topology = Topology::detect().ok();
+        let processors = topology.as_ref().map(|topology| cpulist(&topology.cpus));
+        let mine = Reachable { callable, processors, ..Reachable::here(port, true, ipv6)? };
+        if bootstrap.size() > 1 {
+            mine.publish(bootstrap)?;
+        }
+        let limit = bootstrap.settings().time_limit.unwrap_or(MEET_TIME);
+        let mut others = Vec::new();
+        let begun = Instant::now();
+        for rank in 0..bootstrap.size() {
+            let _waits = (rank != bootstrap.rank()).then(|| {
+                waits.register(
+                    WaitSubject::Join { nodes: vec![rank], what: "say where it can be reached" },
+                    begun,
+                )
+            });
+            others.push(if rank == bootstrap.rank() {
+                None
+            } else {
+                Some(Reachable::of(bootstrap, rank, limit)?)
+            });
+        }
+        let choose = |theirs: &Option<Reachable>| {
+            theirs.as_ref().map(|theirs| choose_candidates(&mine, theirs)).unwrap_or_default()
+        };
+        let (candidates, left_out) = others.iter().map(choose).unzip();
+        Ok(Self { candidates, left_out, topology, mine, others })
+    }
+
+    /// Returns `true` if each node of this machine may have this many threads spin without taking
+    /// another's processor. `started` is the number of nodes that the launcher started here.
+    pub fn leaves_room_for(&self, threads: usize, started: u32) -> bool {
+        let Some(topology) = &self.topology else { return false };
+        let others: Vec<_> = processors_here(&self.mine, &self.others, &topology.cpus).collect();
+        topology.has_room_for(threads, started as usize, &others)
+    }
+
+    /// Waits until every pair is connected, or returns an error that says what was tried.
+    pub fn connect(
+        &self,
+        bootstrap: &dyn Bootstrap,
+        node: &Node,
+        waits: &Arc<Waits>,
+    ) -> Result<()> {
+        let limit = bootstrap.settings().time_limit.unwrap_or(MEET_TIME);
+        if bootstrap.size() > 1 {
+            bootstrap.put(&connecting_key(bootstrap.rank()), &[])?;
+        }
+        let mut connected = connected_within(bootstrap, node, FIRST_LOOK_TIME);
+        if connected.is_none() {
+            // A path to the store that loses packets may hold up a node for seconds. The others do
+            // not count that as silence.
+            let begun = Instant::now();
+            for rank in missing(node) {
+                let _waits =
+                    waits.register(WaitSubject::Join { nodes: vec![rank], what: "connect" }, begun);
+                let left = limit.saturating_sub(begun.elapsed());
+                bootstrap.get(&connecting_key(rank), left).map_err(|why| match why {
+                    JobError::TimedOut { .. } => JobError::Stalled { rank, limit },
+                    other => other,
+                })?;
+            }
+            connected = connected_within(bootstrap, node, JOIN_CONNECT_TIME);
+        }
+        match connected {
+            Some(Ok(())) => return Ok(()),
+            Some(Err(Some(misfit))) => return Err(misfit.into()),
+            Some(Err(None)) | None => {}
+        }
+        if let Some(why) = bootstrap.aborted() {
+            return Err(JobError::Aborted { why }.into());
+        }
+        let unauthentic = node.with_engine(|engine| engine.counters().unauthentic);
+        let mut unreachable = Unreachable::default();
+        for to in missing(node) {
+            let told = match node.death_of(to) {
+                Some(death) => Some(death.to_string()),
+                None if unauthentic > 0 => Some(
+                    "handshakes with another job's secret came instead of an answer".to_owned(),
+                ),
+                None => None,
+            };
+            let candidates =
+                self.candidates.get(to as usize).map(Vec::as_slice).unwrap_or_default();
+            let left_out = self.left_out.get(to as usize).copied().unwrap_or_default();
+            unreachable.add(
+                bootstrap.rank(),
+                to,
+                candidates,
+                left_out,
+                JOIN_CONNECT_TIME,
+                told.as_deref(),
+            );
+        }
+        Err(JobError::from(unreachable).into())
+    }
+}
+
+/// Returns the key under which a node publishes that it knows all others and calls them.
+fn connecting_key(rank: u32) -> String {
+    format!("connecting/{rank}")
+}
+
+/// Returns the ranks that are not connected.
+fn missing(node: &Node) -> Vec<u32> {
+    node.with_engine(|engine| {
+        (0..engine.nodes()).filter(|&rank| !engine.peers().is_connected(rank)).collect()
+    })
+}
+
+/// Waits until every pair is connected. Returns `Some(Err(None))` if a node is lost or the job was
+/// ended, and `None` if the time has passed.
+fn connected_within(
+    bootstrap: &dyn Bootstrap,
+    node: &Node,
+    time: Duration,
+) -> Option<Result<(), Option<JobError>>> {
+    let subject = || WaitSubject::Join { nodes: missing(node), what: "connect" };
+    node.wait_on(&subject, Instant::now().checked_add(time), || {
+        let missing = missing(node);
+        let mut deaths =
+            missing.iter().filter_map(|&rank| Some((rank, node.death_of(rank)?))).peekable();
+        let lost = deaths.peek().is_some();
+        let misfit = deaths.find_map(|(rank, death)| match death {
+            Death::Refused(why) => Some(JobError::Misfit { rank, why }),
+            _ => None,
+        });
+        match (misfit, missing.is_empty()) {
+            (Some(misfit), _) => Some(Err(Some(misfit))),
+            (None, true) => Some(Ok(())),
+            (None, false) => (lost || bootstrap.aborted().is_some()).then_some(Err(None)),
+        }
+    })
+}
