@@ -127,7 +127,7 @@ fn words_that_are_not_aligned() {
     remote(&["fetch-add", "Use an offset that is a multiple of 8"], Rights::ALL, |_, there| {
         there.fetch_add(12, 1)
     });
-    remote(&["compare-and-swap", "multiple of 8"], Rights::ALL, |_, there| {
+    remote(&["compare-exchange", "multiple of 8"], Rights::ALL, |_, there| {
         there.compare_exchange(1, 0, 1)
     });
 }
