@@ -7,7 +7,7 @@ use crate::job::Job;
 use crate::node::{Node, ShmRoute};
 use crate::observe::page::PeerPage;
 use oikaze_engine::{Keep, OperationLabel, Request};
-use oikaze_os::sync::Host;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub struct Peer {
     pub(crate) rank: Rank,
     pub(crate) limit: Option<Duration>,
     /// Fast path to the peer, if it is a local peer.
-    pub(crate) route: Option<Arc<Host<ShmRoute>>>,
+    pub(crate) route: Option<Arc<ShmRoute>>,
 }
 
 impl Job {

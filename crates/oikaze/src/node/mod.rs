@@ -15,7 +15,7 @@ mod leave;
 mod mailbox;
 mod outcomes;
 mod regions;
-mod shm_routes;
+mod shm_route;
 mod signal_masking;
 mod submitting;
 #[cfg(all(test, not(loom)))]
@@ -27,7 +27,7 @@ pub use driver::wait_policy::{EngineMode, WaitPolicy, WaitSettings};
 pub(crate) use driver::waiters::Waiters;
 pub(crate) use forked::{check_not_forked, note_joined};
 pub(crate) use mailbox::next_or_end;
-pub(crate) use shm_routes::ShmRoute;
+pub(crate) use shm_route::ShmRoute;
 pub(crate) use waits::{BOARD_BYTES, LongWait, WaitSubject, Waits};
 
 use crate::observe::{PathNotes, Publisher};
@@ -47,7 +47,6 @@ use oikaze_os::origin::{Origin, OriginBound};
 use oikaze_os::signals::{Locked, locked};
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
-use shm_routes::ShmRoutes;
 use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -79,7 +78,6 @@ pub(crate) struct Node {
     /// the fast path.
     channels: ShmChannels,
     pace: fast_path::Pace,
-    shm_routes: ShmRoutes,
     fences: Arc<Fences>,
     tracker: Option<Arc<dyn Tracker>>,
     /// Guards of this node's arrays that are alive.
@@ -135,7 +133,6 @@ impl Node {
         let node = Arc::new(Self {
             pace: fast_path::Pace::new(channels.count()),
             channels,
-            shm_routes: ShmRoutes::default(),
             untaken: Arc::clone(engine.ops().untaken()),
             origin: Origin::here(),
             engine: OriginBound::new(CombiningLock::new(engine)),

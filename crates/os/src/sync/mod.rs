@@ -16,7 +16,6 @@
 pub(crate) mod asymmetric_fence;
 #[cfg(all(test, loom))]
 pub(crate) mod models;
-mod percpu_ref;
 #[cfg(not(all(test, loom)))]
 mod place;
 
@@ -31,7 +30,6 @@ use std::sync::atomic::Ordering;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use asymmetric_fence::Reach;
-pub use percpu_ref::{Guest, Host};
 
 /// Maximum number of threads that have a place at the same time.
 #[cfg(not(all(test, loom)))]
@@ -86,12 +84,6 @@ impl Rundown {
     #[must_use]
     pub fn enter(&self) -> Option<RundownGuard<'_>> {
         self.enter_by(place(), light)
-    }
-
-    /// As [`Rundown::enter`], but only if this thread's mark is free.
-    #[inline]
-    fn enter_by_mark(&self) -> Option<RundownGuard<'_>> {
-        self.set(free_mark(place())?).unless_closed(light)
     }
 
     #[inline]

@@ -5,7 +5,7 @@
 //! begin and end, that thread passes a full fence. Each step where the fence can fall is a model of
 //! its own.
 
-use super::{Host, PLACES, Rundown};
+use super::{PLACES, Rundown};
 use crate::models::model;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -120,44 +120,4 @@ fn loom_rundown_with_fences_of_who_ends() {
     for at in 0..STEPS {
         [None, Some(PLACES - 1)].into_iter().for_each(|place| one_inside_one_ends(place, Some(at)));
     }
-}
-
-/// All uses by guests happen before the object is dropped, whichever guest is the last, and it is
-/// dropped once.
-struct Inside(Arc<UnsafeCell<u32>>, Arc<AtomicBool>);
-
-impl Inside {
-    fn use_it(&self) {
-        // SAFETY: loom tells if it is used otherwise at the same time.
-        self.0.with(|used| assert_eq!(unsafe { *used }, 0));
-    }
-}
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        // SAFETY: as above.
-        self.0.with_mut(|used| unsafe { *used += 1 });
-        self.1.store(true, Ordering::Relaxed);
-    }
-}
-
-#[test]
-fn loom_guests_go_while_their_host_does() {
-    model(3, || {
-        let over = Arc::new(AtomicBool::new(false));
-        let host = Host::new(Inside(Arc::new(UnsafeCell::new(0)), Arc::clone(&over))).unwrap();
-        let guests = [host.invite(), host.invite()];
-        let other = thread::spawn(move || {
-            for guest in guests {
-                guest.use_it();
-                drop(guest);
-            }
-        });
-        let guest = host.invite();
-        drop(host);
-        guest.use_it();
-        drop(guest);
-        other.join().unwrap();
-        assert!(over.load(Ordering::Relaxed));
-    });
 }

@@ -10,7 +10,6 @@ use crate::node::{Node, ShmRoute, WaitSubject};
 use crate::{Error, Result};
 use in_ring::InRing;
 use oikaze_engine::{Completion, OperationKind, OperationLabel, Request, Sink, Value};
-use oikaze_os::sync::{Guest, Host};
 use oikaze_protocol::rma::Word;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -100,15 +99,14 @@ impl Outcome for u64 {
 #[must_use = "an operation that is not waited for may fail unseen"]
 pub struct Operation<T>(State<T>);
 
-/// State of an operation, kept small and made by the caller. If it were stored in parts and then
-/// moved as a whole, the load would wait until all earlier stores have reached the cache, including
-/// those to a ring.
+/// State of an operation. A message in a ring holds a reference to its route, so sending one
+/// allocates nothing.
 enum State<T> {
     Begun(Box<Begun>),
     /// A message that was put directly into its receiver's ring ([`InRing`]).
     InRing {
         marks: AtomicU8,
-        route: Guest<ShmRoute>,
+        route: Arc<ShmRoute>,
         len: u32,
         position: u64,
     },
@@ -127,7 +125,7 @@ enum View<'o, T> {
     Done(&'o AtomicBool, T),
 }
 
-const _: () = assert!(size_of::<Operation<u64>>() == 2 * size_of::<usize>());
+const _: () = assert!(size_of::<Operation<u64>>() == 3 * size_of::<usize>());
 
 /// Operation that the engine knows of.
 pub(crate) struct Begun {
@@ -182,8 +180,8 @@ impl<T: Outcome> Operation<T> {
     /// Makes a message of `len` bytes that was put into its receiver's ring, and that ends there at
     /// this position.
     #[inline]
-    pub(crate) fn in_ring(route: &Host<ShmRoute>, position: u64, len: u32) -> Self {
-        Self(State::InRing { marks: AtomicU8::new(0), route: route.invite(), len, position })
+    pub(crate) fn in_ring(route: &Arc<ShmRoute>, position: u64, len: u32) -> Self {
+        Self(State::InRing { marks: AtomicU8::new(0), route: Arc::clone(route), len, position })
     }
 
     #[inline]

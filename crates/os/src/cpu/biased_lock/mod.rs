@@ -16,7 +16,8 @@
 //! in [`crate::sync`]. If the bias owner is outside then, it stays outside. Otherwise it finds
 //! the bias revoked when it leaves, opens the lock, wakes the sleepers and checks for requests.
 //! `try_enter` never waits for the bias owner, which may be blocked on the caller. Each revocation
-//! takes some microseconds, and makes the next bias harder to get.
+//! takes some microseconds, and makes the next bias harder to get. `docs/decisions/018` has what it
+//! buys, and why nothing simpler serves.
 
 #[cfg(all(test, loom))]
 mod models;

@@ -34,7 +34,7 @@ mod real {
     }
 }
 
-/// In a model, each thread is the bias owner as soon as it enters often. `hazard::models` tests
+/// In a model, each thread is the bias owner as soon as it enters often. `sync::models` tests
 /// that one side may make the other's fence.
 #[cfg(loom)]
 mod modelled {
