@@ -22,7 +22,7 @@ pub(crate) type CombiningLockGuard<'t, T> = BiasedLockGuard<'t, T>;
 /// Combining lock around a value that one thread at a time may enter.
 pub(crate) struct CombiningLock<T> {
     lock: BiasedLock<T>,
-    /// Set once arrays exist. The thread inside then runs no signal handlers: a handler that
+    /// Set once arrays exist. The thread inside then runs no signal handlers. A handler that
     /// touches a page of an array would wait for a turn, and so for its own thread (COH-8.7).
     masks_signals: StdAtomicBool,
     /// Time at which the next turn is due at the latest, as of the latest turn. Written by the

@@ -27,7 +27,7 @@ pub(crate) struct Driver<B = Event> {
     /// nanoseconds. Only a driver writes them.
     left_at: AtomicU64,
     gap: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<RoleState>,
     /// Sleep of the driver.
     pub sleep: Sleeper<B>,
     /// Sleep of the helper. It goes away only under the lock.
@@ -38,7 +38,7 @@ pub(crate) struct Driver<B = Event> {
 }
 
 #[derive(Debug)]
-struct State {
+struct RoleState {
     waiters: VecDeque<Arc<Waiter>>,
     /// Length of the helper's next sleep away from the socket.
     helper_sleep: Duration,
@@ -96,7 +96,7 @@ impl<B: Bell> Driver<B> {
             parked: AtomicUsize::new(0),
             left_at: AtomicU64::new(0),
             gap: AtomicU64::new(GAP_MAX_NS),
-            state: Mutex::new(State {
+            state: Mutex::new(RoleState {
                 waiters: VecDeque::new(),
                 helper_sleep: HELPER_SLEEP,
                 seen_left: 0,
@@ -286,7 +286,7 @@ impl<B: Bell> Driver<B> {
         }
     }
 
-    fn lock(&self) -> Locked<MutexGuard<'_, State>> {
+    fn lock(&self) -> Locked<MutexGuard<'_, RoleState>> {
         // No foreign code runs under this lock, so a panic cannot leave a change half done.
         locked(|| self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
