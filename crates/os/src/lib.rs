@@ -6,9 +6,10 @@
 //!
 //! # Datagrams
 //!
-//! [`link`] sends and receives datagrams. It uses UDP with gather, GSO and GRO, and has a wrapper
-//! that injects faults. [`interfaces`] lists the network interfaces of this machine and their
-//! addresses. [`checksum`] computes CRC32C at the speed of memory.
+//! [`net`] sends and receives datagrams. It uses UDP with gather, GSO and GRO, and has wrappers
+//! that bypass the kernel's UDP stack, inject faults or capture datagrams. [`interfaces`] lists the
+//! network interfaces of this machine and their addresses. [`checksum`] computes CRC32C at the
+//! speed of memory.
 //!
 //! # Memory
 //!
@@ -18,7 +19,7 @@
 //!
 //! # Synchronization
 //!
-//! [`hazard`] tracks threads that are using an object, so that teardown can wait for them. [`cpu`]
+//! [`sync`] tracks threads that are using an object, so that teardown can wait for them. [`cpu`]
 //! finds the processors that this process may use, pins threads, and has the lock and the event
 //! that engines are built on.
 //!
@@ -31,11 +32,11 @@
 //!
 //! # Diagnosis and tests
 //!
-//! [`board`] publishes a process's counters to other processes, which read them without disturbing
-//! it. [`probe`] finds out which mechanisms this machine offers, for `oikaze doctor`. [`remedy()`]
-//! suggests what to do when the system refuses a call. [`without`] reads the mechanisms that the
-//! user has switched off, so that every fallback can be tested. [`counting`] is an allocator that
-//! counts allocations in tests.
+//! [`stats_page`] publishes a process's counters to other processes, which read them without
+//! disturbing it. [`probe`] finds out which mechanisms this machine offers, for `oikaze doctor`.
+//! [`remedy()`] suggests what to do when the system refuses a call. [`features`] reads the
+//! mechanisms that the user has switched off, so that every fallback can be tested. [`counting`] is
+//! an allocator that counts allocations in tests.
 #![warn(missing_docs)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
