@@ -8,6 +8,9 @@ use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
 use syn::{Error, Ident, ItemFn, LitInt, ReturnType, Token};
 
+/// Maximum number of nodes of a job, as in `oikaze_protocol::limits`.
+const NODES_MAX: u32 = 4096;
+
 /// Makes the program's `main` a function of its job.
 ///
 /// The function takes the job as `&Job`. It returns nothing or a `Result<(), E>`, where `E` is
@@ -51,9 +54,9 @@ impl Parse for Nodes {
         if !input.is_empty() {
             return Err(input.error("unknown argument; only `nodes` can be given"));
         }
-        match number.base10_parse()? {
-            0 => Err(Error::new(number.span(), "a job has at least 1 node")),
-            nodes => Ok(Nodes(Some(nodes))),
+        match number.base10_parse() {
+            Ok(nodes @ 1..=NODES_MAX) => Ok(Nodes(Some(nodes))),
+            _ => Err(Error::new(number.span(), "a job has 1 to 4096 nodes")),
         }
     }
 }
@@ -122,8 +125,9 @@ mod tests {
     fn mistakes_are_named() {
         let good = "fn main(job: &Job) {}";
         for (arguments, function, why) in [
-            ("nodes = 0", good, "at least 1 node"),
-            ("nodes = -1", good, "integer"),
+            ("nodes = 0", good, "1 to 4096"),
+            ("nodes = -1", good, "1 to 4096"),
+            ("nodes = 4097", good, "1 to 4096"),
             ("node = 4", good, "unknown argument"),
             ("nodes = 4, threads = 2", good, "unknown argument"),
             ("", "fn start(job: &Job) {}", "before `fn main`"),

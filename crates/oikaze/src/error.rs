@@ -29,6 +29,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// let inbox = job.publish("inbox", Region::shared(4096)?, Rights::ATOMIC)?;
 /// let error = inbox.wait_until_for(0, Duration::from_millis(1), |word| word > 0).unwrap_err();
 /// assert!(error.is_timeout() && error.lost_peer().is_none() && error.refusal().is_none());
+/// # job.barrier()?;
 /// # Ok(())
 /// # }
 /// ```

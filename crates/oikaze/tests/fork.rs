@@ -69,7 +69,7 @@ fn uses_everything(job: &Job) -> Vec<String> {
     check("barrier", job.barrier().err());
     check("reduce", job.reduce(1_u64, oikaze::collective::ReduceOp::Sum).err());
     check("lock", job.lock(3).err());
-    check("quiet", job.flush().err());
+    check("flush", job.flush().err());
     check("array", job.array::<u64>("another", 4).err());
     check("peer", job.peer(1).err());
     check("publish", job.publish("another", Region::zeroed(8).unwrap(), Rights::ALL).err());

@@ -1,4 +1,5 @@
-//! A program that is its own launcher: `oikaze::local`, `OIKAZE_LOCAL`, `#[oikaze::main]`.
+//! A program that is its own launcher (LAUNCH-7): `oikaze::local`, `OIKAZE_LOCAL`,
+//! `#[oikaze::main]`.
 //!
 //! This test has a `main` of its own, which is also the program that is started: `local` is called
 //! first in `main`, before any thread is started.
@@ -73,6 +74,7 @@ fn text(output: &Output) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
+/// LAUNCH-7.1
 fn nodes_of_the_program_have_its_output_and_status() {
     let (status, out, err) = text(&program("fine").output().unwrap());
     assert_eq!(status, Some(0), "{out}{err}");
@@ -83,6 +85,7 @@ fn nodes_of_the_program_have_its_output_and_status() {
     }
 }
 
+/// LAUNCH-7.1
 fn variable_gives_the_number_of_nodes() {
     for nodes in [1, 2] {
         let mut command = program("fine");
@@ -115,6 +118,7 @@ fn panic_of_one_node_ends_all() {
     assert!(err.contains("no oil"), "{out}{err}");
 }
 
+/// LAUNCH-7.2
 fn nodes_end_with_a_killed_launcher() {
     let mut launcher = program("stay").stdout(Stdio::piped()).spawn().unwrap();
     let out = BufReader::new(launcher.stdout.take().unwrap());

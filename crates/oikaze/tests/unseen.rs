@@ -1,4 +1,4 @@
-//! Failures that no call waited for are reported once by `quiet`, `flush` and the end of a scope.
+//! Failures that no call waited for are reported once by `flush` and the end of a scope.
 
 mod support;
 
@@ -19,7 +19,7 @@ fn unseen(result: oikaze::Result<()>) -> u64 {
 /// MEM-15.5: reports failures of dropped handles, of handles not waited for yet, and of counted
 /// ones, but none that a call has already returned.
 #[test]
-fn failure_that_nobody_waited_for_is_reported_once_by_quiet() {
+fn failure_that_nobody_waited_for_is_reported_once_by_flush() {
     cluster(2, &Settings::default(), |job| {
         let _own = job.publish("read", Region::shared(4096).unwrap(), Rights::READ).unwrap();
         job.barrier().unwrap();

@@ -36,7 +36,7 @@ pub fn local(
     program: impl FnOnce(&Job) -> Result<(), Box<dyn std::error::Error>>,
 ) -> ExitCode {
     if std::env::var_os(guard::VARIABLE).is_some() {
-        // The launcher below has started this process as its guard.
+        // The launcher below has started this process as its guard (LAUNCH-7.2).
         guard(std::io::stdin().lock());
         return ExitCode::SUCCESS;
     }
@@ -62,7 +62,7 @@ pub fn local(
     }
 }
 
-/// Returns how many processes the program becomes. `None` if it stays one.
+/// Returns how many processes the program becomes (LAUNCH-7.1). `None` if it stays one.
 fn number_of_nodes(nodes: u32) -> Result<Option<u32>> {
     let given = std::env::var_os(environment::LOCAL).filter(|text| !text.is_empty());
     let nodes = match given {
@@ -82,7 +82,7 @@ fn number_of_nodes(nodes: u32) -> Result<Option<u32>> {
     }
 }
 
-/// Starts this program on all nodes, and waits for their end.
+/// Starts this program on all nodes, and waits for their end (LAUNCH-7.1).
 fn launch(nodes: u32) -> Result<u8, LaunchError> {
     let me = std::env::current_exe().map_err(|source| LaunchError::System {
         doing: "find this program itself".into(),

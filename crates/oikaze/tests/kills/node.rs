@@ -235,7 +235,7 @@ fn one_after_the_other(job: &Job, targets: &[Target], mine: &Fifo, witness: &Wit
             witness.ended("an exchange", target.huge.exchange(0, &huge, 0, pages), nothing_else);
             witness.ended("a lookup", target.peer.region("private"), nothing_else);
         }
-        witness.ended("quiet", job.flush(), of_others);
+        witness.ended("flush", job.flush(), of_others);
         let mut element = Vec::new();
         while mine.try_pop(&mut element).expect("nobody writes over it") {}
     }
