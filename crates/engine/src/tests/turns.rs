@@ -25,7 +25,7 @@ fn turn_until_news_ends_with_them_and_the_answer_takes_the_acknowledgement_along
         assert!(!b.engine.has_more());
         assert_eq!(a.engine.turn_until_news(now, || None).received, 1);
         a.turn(now);
-        assert!(told.is_done(), "by the acknowledgement that came with the answer (WIND-3.11)");
+        assert!(told.is_done(), "by the acknowledgement that came with the answer (WIND-3.8)");
     }
 }
 

@@ -37,12 +37,17 @@ fn a_barrier_that_one_node_does_not_come_to() {
     let outcomes = cluster(3, &Settings::default(), |job| {
         let outcome = if job.rank() == 1 { Ok(()) } else { job.barrier_for(SHORT) };
         if job.rank() == 1 {
-            // Waits until the other nodes have reached their time limit.
+            // Waits until both other nodes have reached their time limit. A node that leaves would
+            // end the wait of the other one.
             for _ in 0..2 {
                 job.receive_for(None, PATIENCE).unwrap();
             }
+            for other in [0, 2] {
+                job.peer(other).unwrap().send(Class::Ordered, 0, &[]).wait_for(PATIENCE).unwrap();
+            }
         } else {
             job.peer(1).unwrap().send(Class::Ordered, 0, &[]).wait_for(PATIENCE).unwrap();
+            job.receive_for(Some(1), PATIENCE).unwrap();
         }
         (outcome, job.leave())
     });
