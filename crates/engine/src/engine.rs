@@ -151,10 +151,14 @@ impl<L: Link, P: Pages> Engine<L, P> {
     /// settles what it can.
     pub fn submit(&mut self, submission: Submission, now: Time) {
         self.now = self.now.max(now);
-        self.ingress.note_submission();
         let (mut out, egress, inbox) = self.stages();
-        if let Some(submission) = submit::admit(submission, &mut out, inbox) {
-            control::apply(submission, &mut out, egress, inbox);
+        match submit::admit(&submission, &out) {
+            Err(failure) => submit::refuse(&submission, failure, inbox),
+            Ok(()) if submission.request.is_operation() => {
+                submit::begin(submission, &mut out);
+                self.ingress.note_operation();
+            }
+            Ok(()) => control::apply(submission, &mut out, egress, inbox),
         }
     }
 

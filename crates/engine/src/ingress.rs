@@ -64,8 +64,8 @@ pub(crate) struct Ingress {
     direct_placement: DirectPlacement,
     /// Time of the latest poll.
     polled: Time,
-    /// Is `true` if a request was submitted since the latest turn.
-    has_submissions: bool,
+    /// Is `true` if an operation was submitted since the latest turn.
+    has_operations: bool,
 }
 
 impl Ingress {
@@ -75,25 +75,25 @@ impl Ingress {
             handshake_limiter: HandshakeLimiter::new(now),
             direct_placement: DirectPlacement::default(),
             polled: now,
-            has_submissions: false,
+            has_operations: false,
         }
     }
 
-    /// Called when a request was submitted.
+    /// Called when an operation was submitted.
     #[inline]
-    pub fn note_submission(&mut self) {
-        self.has_submissions = true;
+    pub fn note_operation(&mut self) {
+        self.has_operations = true;
     }
 
     /// Returns `true` if a whole turn polls: always, unless it has new submissions to send and the
     /// latest poll is recent.
     pub fn must_poll(&self, now: Time, has_submissions: bool) -> bool {
-        !(self.has_submissions || has_submissions) || now - self.polled > POLL_AGE_MIN
+        !(self.has_operations || has_submissions) || now - self.polled > POLL_AGE_MIN
     }
 
     /// Called when a turn has taken all submissions.
     pub fn forget_submissions(&mut self) {
-        self.has_submissions = false;
+        self.has_operations = false;
     }
 
     /// Called when a turn polls.

@@ -10,6 +10,7 @@ use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Message, Refusal, Token};
 
 /// Called when the peer has acknowledged the message.
+#[inline]
 pub(crate) fn acknowledged<P: Pages>(token: Token, ops: &mut Ops, layers: &mut Layers<P>) {
     ops.retry.forget(token);
     match Owner::of(token) {

@@ -1,4 +1,4 @@
-//! Admits operations: checks each request once, holds it back behind a fence if need be, and makes
+//! Admits requests: checks each once, holds an operation back behind a fence if need be, and makes
 //! it a message.
 
 use crate::client::completion::Keep;
@@ -15,39 +15,60 @@ use oikaze_protocol::limits::QUEUED_MAX;
 use oikaze_protocol::rma::{Rma, RmaError};
 use oikaze_protocol::wind::Token;
 
-/// Admits an operation and begins it, unless a fence holds it back. An operation that is not
-/// admitted fails at once. Returns the submission if it is no operation.
+/// Admits a request: this is the one place where a request is checked. A fence may still hold an
+/// admitted operation back.
+///
+/// # Errors
+/// The engine has ended; the peer does not exist, or is dead; a region is being deregistered; or too
+/// much is queued to the peer.
+#[inline]
 pub(crate) fn admit<L: Link, P: Pages>(
-    submission: Submission,
-    out: &mut Outbound<'_, L, P>,
-    inbox: &mut Inbox,
-) -> Option<Submission> {
-    let is_operation = submission.request.is_operation();
-    let refused = refusal(&submission, is_operation, out);
-    if !is_operation && refused.is_none() {
-        return Some(submission);
-    }
+    submission: &Submission,
+    out: &Outbound<'_, L, P>,
+) -> Result<(), Failure> {
     let Submission { request, completion, keep } = submission;
-    if let Some(failure) = refused {
-        if let Some(completion) = completion {
-            completion.settle(Err(failure));
-            inbox.add_settled(1);
-        }
-        return None;
+    if let (Some(ended), Some(_)) = (&out.ops.ended, completion) {
+        return Err(ended.clone());
     }
+    let Some(peer) = request.peer() else { return Ok(()) };
+    if let Some(failure) = refusal_of_peer(peer, out) {
+        return Err(failure);
+    }
+    if let Some(error) = refusal_of_region(request, keep, &out.layers.memory) {
+        return Err(error.into());
+    }
+    let copied = request.copied();
+    let queued = if copied > 0 { out.ops.in_flight.copied(peer) } else { 0 };
+    // A single operation may be longer than the limit (MEM-15.6).
+    if queued > 0 && queued.saturating_add(copied) > QUEUED_MAX {
+        return Err(Failure::QueueFull { peer, queued });
+    }
+    Ok(())
+}
+
+/// Fails a request that was not admitted.
+#[cold]
+pub(crate) fn refuse(submission: &Submission, failure: Failure, inbox: &mut Inbox) {
+    if let Some(completion) = &submission.completion {
+        completion.settle(Err(failure));
+        inbox.add_settled(1);
+    }
+}
+
+/// Begins an admitted operation, unless a fence holds it back.
+#[inline]
+pub(crate) fn begin<L: Link, P: Pages>(submission: Submission, out: &mut Outbound<'_, L, P>) {
+    let Submission { request, completion, keep } = submission;
+    let peer = request.peer();
     let token = completion.map_or(Token::NONE, |completion| {
         let is_message = matches!(request, Request::Send { .. });
-        let (peer, copied) = (request.peer(), request.copied());
-        out.ops.in_flight.insert(completion, keep, peer, copied, is_message)
+        out.ops.in_flight.insert(completion, keep, peer, request.copied(), is_message)
     });
-    match out.ops.fences.hold(request, token) {
-        Ok(Some(request)) => begin(request, token, out),
-        Ok(None) => {}
-        Err(failure) => {
-            out.ops.in_flight.settle(token, Err(failure));
-        }
+    let held_by = peer.filter(|peer| out.ops.fences.hold(*peer));
+    let Some(peer) = held_by else { return start(request, token, out) };
+    if let Err(failure) = out.ops.fences.add(peer, request, token) {
+        out.ops.in_flight.settle(token, Err(failure));
     }
-    None
 }
 
 /// Begins the requests that fences held back for operations that have ended, and settles the
@@ -67,7 +88,7 @@ pub(crate) fn release_held<L: Link, P: Pages>(
             let outstanding = &out.ops.in_flight.outstanding;
             let released = out.ops.fences.next_released(peer, outstanding, has_room);
             let Some((request, token)) = released else { break };
-            begin(request, token, out);
+            start(request, token, out);
             begun = true;
         }
     }
@@ -76,34 +97,8 @@ pub(crate) fn release_held<L: Link, P: Pages>(
     begun
 }
 
-/// Returns the failure of a request that is not admitted.
-fn refusal<L: Link, P: Pages>(
-    submission: &Submission,
-    is_operation: bool,
-    out: &Outbound<'_, L, P>,
-) -> Option<Failure> {
-    let Submission { request, completion, keep } = submission;
-    if let (Some(ended), Some(_)) = (&out.ops.ended, completion) {
-        return Some(ended.clone());
-    }
-    if !is_operation {
-        return None;
-    }
-    let peer = request.peer()?;
-    if let Some(failure) = refusal_of_peer(peer, out) {
-        return Some(failure);
-    }
-    if let Some(error) = refusal_of_region(request, keep, &out.layers.memory) {
-        return Some(error.into());
-    }
-    let copied = request.copied();
-    let queued = if copied > 0 { out.ops.in_flight.copied(peer) } else { 0 };
-    // A single operation may be longer than the limit (MEM-15.6).
-    let is_too_much = queued > 0 && queued.saturating_add(copied) > QUEUED_MAX;
-    is_too_much.then_some(Failure::QueueFull { peer, queued })
-}
-
 /// Returns the failure of every operation to a peer that does not exist, or is dead.
+#[inline]
 fn refusal_of_peer<L, P>(peer: Rank, out: &Outbound<'_, L, P>) -> Option<Failure> {
     if peer == out.peers.me() {
         return None;
@@ -118,6 +113,7 @@ fn refusal_of_peer<L, P>(peer: Rank, out: &Outbound<'_, L, P>) -> Option<Failure
 /// would not wait for the request, or would never end. Earlier requests may use the region, also if
 /// a fence has held them back since. A region that has taken over another region's slot is refused,
 /// too: `keep` holds the region that the request meant (MEM-1.5, MEM-1.8).
+#[inline]
 fn refusal_of_region(request: &Request, keep: &Keep, memory: &RegionTable) -> Option<RmaError> {
     let (region, error) = match request {
         Request::Put { body, .. }
@@ -146,8 +142,8 @@ fn lost_destination(request: &Request, memory: &RegionTable) -> Option<RmaError>
     (!usable).then_some(error)
 }
 
-/// Begins an admitted operation that no fence holds back.
-fn begin<L: Link, P: Pages>(request: Request, token: Token, out: &mut Outbound<'_, L, P>) {
+/// Makes an operation a message, once no fence holds the operation back.
+fn start<L: Link, P: Pages>(request: Request, token: Token, out: &mut Outbound<'_, L, P>) {
     if let Some(lost) = lost_destination(&request, &out.layers.memory) {
         out.ops.in_flight.settle(token, Err(lost.into()));
         return;

@@ -58,7 +58,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.ingress.note_poll(now);
         let received = self.shm.poll(now, &mut self.layers, &mut self.ops, &mut self.inbox);
         self.now = now;
-        end_local_peers(&mut self.stages().0);
+        if self.shm.have_ended() {
+            end_local_peers(&mut self.stages().0);
+        }
         if self.shm.spares_link(now) {
             return received;
         }
@@ -100,9 +102,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         out.peers.timers(now);
         out.layers.timers(now);
         out.post_retries();
-        for _ in 0..SUBMISSIONS_PER_TURN {
-            let Some(submission) = self.submissions.pop() else { break };
-            self.submit(submission, now);
+        if !self.submissions.is_empty() {
+            self.take_submissions(now);
         }
         self.ingress.forget_submissions();
         let owed = self.stages().0.post_replies();
@@ -140,6 +141,13 @@ impl<L: Link, P: Pages> Engine<L, P> {
             || !self.submissions.is_empty();
         self.pending = if more { Pending::More } else { Pending::Nothing };
         Work { received, sent, settled: self.take_news(), more }
+    }
+
+    fn take_submissions(&mut self, now: Time) {
+        for _ in 0..SUBMISSIONS_PER_TURN {
+            let Some(submission) = self.submissions.pop() else { return };
+            self.submit(submission, now);
+        }
     }
 
     fn transmitter(&mut self) -> Transmitter<'_, L> {

@@ -61,23 +61,23 @@ impl FenceQueue {
         &self.watch
     }
 
-    /// Keeps a request that a fence holds back. Returns the request if no fence does.
+    /// Returns `true` if a fence holds back requests to this peer.
+    #[inline]
+    pub fn hold(&self, peer: Rank) -> bool {
+        self.holds_back() && self.fences.contains_key(&peer)
+    }
+
+    /// Keeps a request that a fence holds back.
     ///
     /// # Errors
     /// Too many requests wait for this peer's fences (MEM-15.4).
-    #[inline]
-    pub fn hold(&mut self, request: Request, token: Token) -> Result<Option<Request>, Failure> {
-        let Some(peer) = request.peer().filter(|_| self.holds_back()) else {
-            return Ok(Some(request));
-        };
-        match self.fences.get_mut(&peer) {
-            Some(queue) if queue.len() >= MESSAGES_IN_FLIGHT => Err(Failure::TooMany { peer }),
-            Some(queue) => {
-                queue.push_back(HeldRequest::Request(request, token));
-                Ok(None)
-            }
-            None => Ok(Some(request)),
+    pub fn add(&mut self, peer: Rank, request: Request, token: Token) -> Result<(), Failure> {
+        let queue = self.fences.entry(peer).or_default();
+        if queue.len() >= MESSAGES_IN_FLIGHT {
+            return Err(Failure::TooMany { peer });
         }
+        queue.push_back(HeldRequest::Request(request, token));
+        Ok(())
     }
 
     /// Makes later operations to this peer, or to each peer, wait for the earlier ones (MEM-15.1).

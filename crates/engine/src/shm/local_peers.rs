@@ -299,6 +299,12 @@ impl ShmPeers {
         self.due = true;
     }
 
+    /// Returns `true` if [`ShmPeers::take_ended`] has a local peer.
+    #[inline]
+    pub(crate) fn have_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
     /// Takes a local peer that has ended.
     pub(crate) fn take_ended(&mut self) -> Option<EndedPeer> {
         self.ended.pop()
