@@ -152,13 +152,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
     pub fn submit(&mut self, submission: Submission, now: Time) {
         self.now = self.now.max(now);
         let (mut out, egress, inbox) = self.stages();
-        match submit::admit(&submission, &out) {
-            Err(failure) => submit::refuse(&submission, failure, inbox),
-            Ok(()) if submission.request.is_operation() => {
-                submit::begin(submission, &mut out);
-                self.ingress.note_operation();
-            }
-            Ok(()) => control::apply(submission, &mut out, egress, inbox),
+        if perform(submission, &mut out, egress, inbox) {
+            self.ingress.note_operation();
         }
     }
 
@@ -349,4 +344,22 @@ impl<L: Link, P: Pages> Engine<L, P> {
     pub fn counters(&self) -> Counters {
         Counters { visits: self.peers.visits, ..self.counters }
     }
+}
+
+/// Admits a submission, and begins its operation or performs its request. Returns `true` if it is an
+/// operation.
+#[inline]
+pub(crate) fn perform<L: Link, P: Pages>(
+    submission: Submission,
+    out: &mut Outbound<'_, L, P>,
+    egress: &mut Egress,
+    inbox: &mut Inbox,
+) -> bool {
+    let is_operation = submission.request.is_operation();
+    match submit::admit(&submission, out) {
+        Err(failure) => submit::refuse(&submission, failure, inbox),
+        Ok(()) if is_operation => submit::begin(submission, out),
+        Ok(()) => control::apply(submission, out, egress, inbox),
+    }
+    is_operation
 }

@@ -205,6 +205,7 @@ impl<P: Pages> Sink for Receiver<'_, P> {
 
 /// Returns the peer and the path to which a datagram belongs. The seal is verified last
 /// (WIND-10.1, WIND-10.2, WIRE-5.3).
+#[inline]
 fn addressee(
     view: &View<'_>,
     from: SocketAddr,

@@ -1,9 +1,10 @@
 //! Turns of the engine: whole turns, and turns that end early for a thread that waits.
 
 use crate::egress::Transmitter;
-use crate::engine::Engine;
+use crate::engine::{Engine, perform};
 use crate::events::{end_local_peers, settle};
 use crate::ingress::{Poll, Receiver};
+use crate::post::Outbound;
 use crate::regions;
 use crate::work::{Pending, Work};
 use oikaze_os::net::Link;
@@ -97,25 +98,30 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.counters.turns += 1;
         self.now = now;
         self.shm.clear_due();
-        let (mut out, _, inbox) = self.stages();
+        let Self { link, layers, peers, shm, ops, loopback, .. } = self;
+        let Self { ingress, egress, inbox, seals, submissions, counters, .. } = self;
+        let mut out = Outbound { link, peers, shm, loopback, layers, ops, now };
         settle(&mut out, inbox);
         out.peers.timers(now);
         out.layers.timers(now);
         out.post_retries();
-        if !self.submissions.is_empty() {
-            self.take_submissions(now);
+        for _ in 0..SUBMISSIONS_PER_TURN {
+            let Some(submission) = submissions.pop() else { break };
+            perform(submission, &mut out, egress, inbox);
         }
-        self.ingress.forget_submissions();
-        let owed = self.stages().0.post_replies();
-        let deferred = self.layers.rma.answers();
-        let mut transmitter = self.transmitter();
+        ingress.forget_submissions();
+        let owed = out.post_replies();
+        let deferred = out.layers.rma.answers();
+        let (link, peers, memory) = (&mut *out.link, &mut *out.peers, &out.layers.memory);
+        let mut transmitter = Transmitter { egress, link, peers, memory, seals, counters, now };
         let (sent, cut) = transmitter.send_due();
         let smaller = transmitter.apply_refused_sizes();
-        self.peers.set_due(false);
-        let (mut out, egress, inbox) = self.stages();
+        out.peers.set_due(false);
         regions::end_broken(&mut out, egress, inbox);
         let asked = out.shm.send(now, out.layers, out.ops, inbox);
-        end_local_peers(&mut out);
+        if out.shm.have_ended() {
+            end_local_peers(&mut out);
+        }
         while let Some(region) = out.shm.take_torn() {
             regions::shut(&region, &mut out, egress, inbox);
         }
@@ -141,19 +147,6 @@ impl<L: Link, P: Pages> Engine<L, P> {
             || !self.submissions.is_empty();
         self.pending = if more { Pending::More } else { Pending::Nothing };
         Work { received, sent, settled: self.take_news(), more }
-    }
-
-    fn take_submissions(&mut self, now: Time) {
-        for _ in 0..SUBMISSIONS_PER_TURN {
-            let Some(submission) = self.submissions.pop() else { return };
-            self.submit(submission, now);
-        }
-    }
-
-    fn transmitter(&mut self) -> Transmitter<'_, L> {
-        let Self { link, layers, peers, egress, seals, counters, now, .. } = self;
-        let memory = &layers.memory;
-        Transmitter { egress, link, peers, memory, seals, counters, now: *now }
     }
 
     fn take_news(&mut self) -> usize {

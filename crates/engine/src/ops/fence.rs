@@ -115,7 +115,11 @@ impl FenceQueue {
 
     /// Takes the peers of which operations have ended since the last call, and whose fences may
     /// therefore have ended. Only these are visited, however many other peers have fences.
+    #[inline]
     pub fn take_due(&mut self, outstanding: &mut Outstanding) -> Vec<Rank> {
+        if self.no_room.is_empty() && !outstanding.has_drained() {
+            return Vec::new();
+        }
         let mut peers = outstanding.take_drained();
         peers.append(&mut self.no_room);
         peers.sort_unstable();

@@ -75,6 +75,12 @@ impl Outstanding {
         0..Rank::try_from(self.peers.len()).unwrap_or(Rank::MAX)
     }
 
+    /// Returns `true` if [`Outstanding::take_drained`] has a peer.
+    #[inline]
+    pub fn has_drained(&self) -> bool {
+        !self.drained.is_empty()
+    }
+
     /// Takes the peers with a closed epoch that has ended since the last call. A peer may occur
     /// twice.
     pub fn take_drained(&mut self) -> Vec<Rank> {
