@@ -176,7 +176,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.shm.send_fast(to, class, tag, body, &mut self.ops)
     }
 
-    /// Finds the user's oldest message in a local peer's ring; see [`ShmPeers::make_ready`].
+    /// Returns the sender of the user's oldest message, if that message is in a local peer's ring,
+    /// or was taken from it with an earlier one. Returns `None` if an earlier arrival waits to be
+    /// read. The flag is `true` if the local peer was notified and must be woken if it sleeps.
+    /// [`Inbox::take_arrived`] follows. If `sends_many`, several messages are taken at once and
+    /// kept for later calls.
     #[inline]
     pub fn make_ready(&mut self, from: Option<Rank>, sends_many: bool) -> Option<(Rank, bool)> {
         let buffer_pool = &self.layers.buffer_pool;
@@ -189,7 +193,9 @@ impl<L: Link, P: Pages> Engine<L, P> {
         self.ops.end(failure);
     }
 
-    /// Removes a region; see [`regions::remove`].
+    /// Removes a region. Nothing can touch it afterwards: neither peers, nor answers in flight, nor
+    /// datagrams that wait for the link. Operations of this node that still use the region are for
+    /// the caller to wait for, or to cancel.
     pub fn remove_region(&mut self, slot: u32) -> Option<Region> {
         let (mut out, egress, _) = self.stages();
         regions::remove(slot, &mut out, egress)
@@ -346,8 +352,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
     }
 }
 
-/// Admits a submission, and begins its operation or performs its request. Returns `true` if it is an
-/// operation.
+/// Admits a submission, and begins its operation or performs its request. Returns `true` if it is
+/// an operation.
 #[inline]
 pub(crate) fn perform<L: Link, P: Pages>(
     submission: Submission,

@@ -19,8 +19,8 @@ use oikaze_protocol::wind::Token;
 /// admitted operation back.
 ///
 /// # Errors
-/// The engine has ended; the peer does not exist, or is dead; a region is being deregistered; or too
-/// much is queued to the peer.
+/// The engine has ended; the peer does not exist, or is dead; a region is being deregistered; or
+/// too much is queued to the peer.
 #[inline]
 pub(crate) fn admit<L: Link, P: Pages>(
     submission: &Submission,

@@ -15,8 +15,8 @@ use std::net::SocketAddr;
 
 /// The peers, and what a turn must know of them without asking each.
 ///
-/// Code that changes a connection calls [`touch`](Self::touch), which marks the peer as active. At
-/// the end of the turn, [`settle`](Self::settle) asks each active peer for its remaining work and
+/// Code that changes a connection calls `touch`, which marks the peer as active. At
+/// the end of the turn, `settle` asks each active peer for its remaining work and
 /// its next deadline. A peer at rest has nothing small to send, no event to report, and a known
 /// deadline. A peer at rest costs a turn nothing.
 pub struct Peers {
