@@ -4,7 +4,7 @@
 mod support;
 use support::*;
 
-/// Set for nodes: name of the program to run.
+/// Environment variable with the name of the program that a node runs.
 const NODE: &str = "DOCUMENTS_TEST_PROGRAM";
 
 /// Compiled programs. `tests/shown.rs` keeps the file equal to the programs in the documents.

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 use support::*;
 
-/// Set for nodes: the way in which node 0 ends.
+/// Environment variable with the way in which node 0 ends.
 const MARK: &str = "ENDINGS_OF";
 /// Waits of the nodes of a job, by rank. Node 0 is the node that ends.
 const WAITS: [&str; 10] =

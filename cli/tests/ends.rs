@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 use support::*;
 
-/// Set for the nodes of these tests.
+/// Environment variable that marks a process as a node of such a job.
 const MARK: &str = "OIKAZE_TEST_ENDS";
 
 /// Returns the command for a job whose nodes are the test `node` below.

@@ -11,11 +11,11 @@ use support::*;
 
 /// Number of messages in each direction.
 const MESSAGES: u64 = 300;
-/// Number of puts in each direction. Each is fetched back.
+/// Number of puts in each direction. A get fetches the bytes of each put back.
 const PUTS: u64 = 20;
 /// Bytes of one put.
 const PUT: usize = 64 << 10;
-/// Set for nodes.
+/// Environment variable that marks a process as a node of such a job.
 const NODE: &str = "LOSS_TEST_NODE";
 const PATIENCE: Duration = Duration::from_secs(50);
 
@@ -23,7 +23,8 @@ fn class_of(number: u64) -> Class {
     [Class::Ordered, Class::Unordered, Class::Sync, Class::Unordered][number as usize % 4]
 }
 
-/// Returns a body: mostly small, sometimes in a few fragments, sometimes in many.
+/// Returns the body of message `number`. Most bodies fit into one datagram, some need a few
+/// fragments, and some need many.
 fn body_of(from: u32, number: u64) -> Vec<u8> {
     let len = match number % 25 {
         0 => 100_000,
@@ -33,7 +34,8 @@ fn body_of(from: u32, number: u64) -> Vec<u8> {
     (0..len).map(|at| (at * 31 + (at >> 8) + number * 7 + u64::from(from)) as u8).collect()
 }
 
-/// Runs a node of a job that a test below started. The job begins when rank 0 reads a line.
+/// Runs a node of a job that a test below started. The traffic begins when rank 0 has read a line
+/// from its standard input.
 #[test]
 #[ignore = "a node, started by the other tests"]
 fn node() {
@@ -86,9 +88,9 @@ fn node() {
     job.leave().unwrap();
 }
 
-/// Makes the namespace drop this share of the packets of these protocols that it sends, at its
-/// device. (Received packets may be taken before any filter.) Returns `false` if nft is missing or
-/// cannot do that.
+/// Makes the kernel drop `percent` % of the packets of `protocols` that `namespace` sends through
+/// `device`. Only sent packets are filtered, because a tcx program may take received packets before
+/// any filter. Returns `false` if nft is missing or refuses the rule.
 fn drop_some(namespace: &str, device: &str, protocols: &str, percent: u32) -> bool {
     let rules = format!(
         "table netdev oikaze {{ chain leaving {{ type filter hook egress device {device} priority 0; \
@@ -104,8 +106,8 @@ fn drop_some(namespace: &str, device: &str, protocols: &str, percent: u32) -> bo
     child.wait().is_ok_and(|status| told && status.success())
 }
 
-/// Runs two nodes as above, each of which loses this share of the packets that it sends, and has
-/// these faults.
+/// Runs the node test above on two nodes. The kernel drops `percent` % of the packets that each
+/// node sends, and `fault` sets the faults that the fault wrapper adds.
 fn exchange(percent: u32, fault: Option<&str>) {
     let Some(_turn) = namespaces() else { return };
     let mut command =
@@ -150,8 +152,8 @@ fn packets_are_dropped_and_the_fault_wrapper_adds_to_it() {
     exchange(10, Some("loss=0.1,duplicate=0.1,reorder=0.2,corrupt=0.02,seed=12"));
 }
 
-/// Runs jobs of three nodes on two hosts, one after the other, over a cable that loses this share
-/// of TCP and UDP packets.
+/// Runs jobs of three nodes on two hosts, one after the other, over a cable that drops `percent` %
+/// of the TCP and UDP packets.
 fn join(jobs: u32, percent: u32) {
     let Some(_turn) = namespaces() else { return };
     let cable = Cable::new("join", ["1500", "1500"], ["10.91.0.1/24", "10.91.0.2/24"]);
@@ -170,8 +172,8 @@ fn join(jobs: u32, percent: u32) {
     }
 }
 
-/// Joining retries over new connections until the meeting time is over. OIKAZE_JOINS sets the
-/// number of jobs.
+/// WIND-11.1: joining nodes retry over new connections until the meeting time has passed.
+/// OIKAZE_JOINS sets the number of jobs.
 #[test]
 fn nodes_join_over_a_path_that_loses_three_packets_of_ten() {
     let jobs = std::env::var("OIKAZE_JOINS").ok().and_then(|count| count.parse().ok());

@@ -66,8 +66,8 @@ fn the_guard_removes_what_a_killed_launcher_left() {
 #[test]
 fn a_later_launcher_removes_what_nobody_else_did() {
     let Some(_turn) = namespaces() else { return };
-    // A process that certainly no longer runs. Its number is not in use while this test has not
-    // reaped it, and it never was a launcher.
+    // Number of a process that has ended and never was a launcher. The kernel assigns numbers in a
+    // cycle, so it does not soon reuse this one.
     let mut gone = std::process::Command::new("/bin/true").spawn().unwrap();
     gone.wait().unwrap();
     let left = format!("oik-{}-0", gone.id());

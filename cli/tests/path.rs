@@ -12,7 +12,7 @@ use support::*;
 
 /// Bytes of one transfer.
 const TRANSFER: usize = 512 << 10;
-/// Set for nodes.
+/// Environment variable that marks a process as a node of such a job.
 const NODE: &str = "PATH_TEST_NODE";
 
 /// Runs a node of a job that a test below started. Rank 0 puts and gets all the time and checks

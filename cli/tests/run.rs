@@ -41,7 +41,7 @@ fn output_keeps_its_stream_and_its_lines() {
     assert_eq!(out, "plain\n");
 }
 
-/// The reader is slow for longer than the launcher waits for output that is not visibly on its way.
+/// The reader is slow for longer than the launcher's `DRAIN_TIME`, and still gets all output.
 #[test]
 fn a_slow_reader_loses_nothing() {
     use std::io::Read;
@@ -221,7 +221,7 @@ fn ignoring(option: &str, script: &str) -> std::process::Command {
     command
 }
 
-/// As under `nohup oikaze run`: the terminal closes, and the job goes on.
+/// Under `nohup oikaze run`, the job goes on when the terminal closes.
 #[test]
 fn what_the_launcher_was_started_to_ignore_stays_ignored() {
     // SIGHUP would end a node that no longer ignored it.

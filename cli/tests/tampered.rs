@@ -17,7 +17,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use support::*;
 
-/// Set for nodes: seed, traffic and mode of the run.
+/// Environment variable that marks a process as a node of such a job. Its value holds seed, traffic
+/// and mode of the run.
 const MARK: &str = "TAMPERED_RUN";
 /// Milliseconds of traffic in a short run and in a long one.
 const TRAFFIC_MS: [u64; 2] = [1_500, 4_000];

@@ -10,9 +10,9 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStderr, Stdio};
 use support::*;
 
-/// Set for nodes.
+/// Environment variable that marks a process as a node of such a job.
 const NODE: &str = "WAITS_TEST_NODE";
-/// Set for nodes: name of the node's case.
+/// Environment variable with the name of the node's case.
 const CASE: &str = "WAITS_TEST_CASE";
 /// Number of elements in one page of an array.
 const PAGE_ELEMENTS: usize = 512;

@@ -1,4 +1,4 @@
-//! Measures one operation at a time.
+//! Measures the latency of operations, one at a time.
 
 use super::Test;
 use super::measure::{Bench, PATIENCE, exchanged, histogram, lands, since};
@@ -14,7 +14,7 @@ use std::time::Instant;
 const HUGE: usize = 2 << 20;
 
 impl Bench<'_> {
-    /// Times the wanted number of operations, after a warm-up.
+    /// Times the number of operations that the user asked for, after a warm-up.
     pub fn exchanges(&self) -> Result<Histogram<u64>> {
         self.job.barrier()?;
         let mut latency = histogram()?;
@@ -43,12 +43,12 @@ impl Bench<'_> {
         Ok(latency)
     }
 
-    /// Returns the number of operations that are timed together, as one mean. Reading the clock
-    /// takes a fifth of the time of the quickest operations. It also keeps a processor from running
-    /// ahead, so its time cannot just be subtracted.
+    /// Returns the number of operations that are timed together as a block, of which the mean
+    /// counts. Reading the clock takes a fifth of the time of the quickest operations. It also
+    /// keeps the processor from executing ahead, so subtracting its time does not correct the
+    /// result.
     fn block(&self, quickest: u64) -> u32 {
-        /// A block should take this many times as long as reading the clock, which then does not
-        /// matter.
+        /// Minimum length of a block, in readings of the clock, so that these matter little.
         const LONG_ENOUGH: u64 = 50;
         /// Maximum number of operations of a block, so that percentiles still mean something.
         const MOST: u64 = 50;
@@ -56,7 +56,8 @@ impl Bench<'_> {
         u32::try_from(block).unwrap_or(1)
     }
 
-    /// Runs one operation. Returns the number of one-way trips that it took, one after the other.
+    /// Runs one operation. Returns the number of one-way trips in sequence that the operation took,
+    /// by which the caller divides the measured time.
     fn one(&self, turn: u32) -> Result<u64> {
         Ok(match self.perf.test {
             Test::Put => {
@@ -75,7 +76,7 @@ impl Bench<'_> {
             Test::FetchAdd => self.asked(|there| there.fetch_add(0, 1).wait_for(PATIENCE))?,
             Test::CompareSwap => self.asked(|there| self.count_up(there, u64::from(turn)))?,
             Test::Accumulate => self.asked(|there| self.add_numbers(there))?,
-            // Only throughput is measured.
+            // The test measures only throughput.
             Test::Fifo => 1,
             Test::Block => self.asked(|there| self.block_done(there))?,
             Test::PutDone | Test::Passive | Test::Mixed => {
@@ -89,8 +90,8 @@ impl Bench<'_> {
         })
     }
 
-    /// Runs an operation of node 0. Node 1 serves it without a call, while it waits for the barrier
-    /// that follows.
+    /// Runs an operation on node 0 only. Node 1 serves the operation without a call, while node 1
+    /// waits at the barrier that follows.
     fn asked<T>(&self, ask: impl FnOnce(&RemoteRegion) -> Result<T>) -> Result<u64> {
         if let (0, Some((_, there))) = (self.job.rank(), &self.pair) {
             ask(there)?;
@@ -98,8 +99,8 @@ impl Bench<'_> {
         Ok(1)
     }
 
-    /// Exchanges pages at one place of the walk with the peer's pages at the same place, and reads
-    /// a word of each page.
+    /// Exchanges pages with the peer's pages at the same offset, and reads a word of each page.
+    /// Each turn moves on to the next pages of the memory.
     fn pages_exchanged(&self, there: &RemoteRegion, turn: usize) -> Result<()> {
         let (size, page) = (self.perf.size, page_size());
         let first = exchanged(self.perf.span()).next_multiple_of(HUGE);
@@ -112,8 +113,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Replaces the word that counts these operations by the next number. No other node changes the
-    /// word, so an unexpected value is a defect.
+    /// Adds 1 to the peer's word that counts these operations, by compare-and-swap. No other node
+    /// changes the word, so an unexpected value is a defect.
     fn count_up(&self, there: &RemoteRegion, turn: u64) -> Result<()> {
         let found = there.compare_exchange(0, turn, turn + 1).wait_for(PATIENCE)?;
         if found == turn {
@@ -125,7 +126,7 @@ impl Bench<'_> {
         ))
     }
 
-    /// Adds the doubles of the source to the doubles behind it.
+    /// Adds the doubles of the source to the doubles of the peer's destination.
     fn add_numbers(&self, there: &RemoteRegion) -> Result<()> {
         there
             .accumulate::<f64>(self.lands() as u64, Combine::Sum, self.source()?)?
@@ -137,7 +138,7 @@ impl Bench<'_> {
         self.put_flag(flag)?.map_or(Ok(()), |operation| operation.wait_for(PATIENCE))
     }
 
-    /// Returns an operation's source on this node (a get's destination).
+    /// Returns the memory of this node from which an operation reads, or to which a get writes.
     fn source(&self) -> Result<oikaze::memory::RegionSlice> {
         self.local.slice(0..self.perf.size)
     }
@@ -154,11 +155,11 @@ impl Bench<'_> {
         (self.lands() + self.flagged.len() - 8) as u64
     }
 
-    /// Runs one ping and pong. Node 0 puts; node 1 sees the last word change and puts back. Flags
-    /// are never 0, and each differs from the previous one.
+    /// Runs one ping and pong. Node 0 puts. Node 1 sees the last word change and puts back. A flag
+    /// is never 0, and differs from the previous one.
     pub fn ping_put(&self, flag: u64) -> Result<()> {
-        // The answering put shows that this one has arrived. As in `ucp_put_lat`, its completion is
-        // not waited for.
+        // The answering put shows that this put has arrived. As in `ucp_put_lat`, neither node
+        // waits for the completion of its put.
         if self.job.rank() == 0 {
             let _settles_by_itself = self.put_flag(flag)?;
             self.see_flag(|word| word == flag)?;
@@ -169,7 +170,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Puts a payload of `size` bytes (at least 8) that ends with this word.
+    /// Puts a payload of `size` bytes, rounded up to a multiple of 8, that ends with the word
+    /// `flag`.
     pub fn put_flag(&self, flag: u64) -> Result<Option<Operation<()>>> {
         let Some((_, there)) = &self.pair else { return Ok(None) };
         let len = self.flagged.len();

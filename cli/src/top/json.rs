@@ -9,7 +9,7 @@ use oikaze_protocol::rma::RefusalCounts;
 use oikaze_protocol::wind::{Histogram, Statistics};
 use serde_json::{Map, Value, json};
 
-/// Reported percentiles and their names.
+/// Reported percentiles: name, and value in hundredths of a percent.
 const PERCENTILES: [(&str, u32); 5] =
     [("p50", 5000), ("p90", 9000), ("p99", 9900), ("p99.9", 9990), ("max", 10_000)];
 
@@ -85,8 +85,8 @@ fn peer(peer: &Peer<'_>) -> Value {
     })
 }
 
-/// Returns the datagrams whose content was sent again, by cause, and those of them that had arrived
-/// after all.
+/// Returns the datagrams whose content was retransmitted, by cause, and the number of those that
+/// had arrived after all (spurious losses).
 pub fn resent(counted: &Statistics) -> Value {
     let Statistics { lost_by_reordering, lost_by_time, lost_by_probe, spurious_losses, .. } =
         counted;
