@@ -64,7 +64,7 @@ pub fn agent(helper: &Path) -> Result<(), LaunchError> {
         Err(why) => {
             let host = rustix::system::uname();
             let host = host.nodename().to_string_lossy();
-            // As a shell does: the program was not found.
+            // Status 127 means "not found", as in a shell.
             let remedy = match why.status() {
                 127 => "; copy it there: it must lie at the same path on each host",
                 _ => "",
@@ -150,7 +150,8 @@ fn serve<W: std::io::Write + Send>(
             Some(
                 Event::Ended(..) | Event::HostClosed(..) | Event::Notice(_) | Event::Answers(_),
             ) => {}
-            // A slow reader does not lose the output of the nodes.
+            // While the launcher reads slowly, the agent waits, so that no output of the nodes is
+            // lost.
             None if up.is_busy() => {}
             None => return,
         }

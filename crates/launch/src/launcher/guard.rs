@@ -3,7 +3,8 @@
 //!
 //! The kernel kills children with the launcher (`PR_SET_PDEATHSIG`), but their own children go on,
 //! and network namespaces stay for ever. The launcher tells the guard of both as they come and go.
-//! When the pipe closes without a word, the guard acts.
+//! When the pipe closes without the line `done`, the guard kills the processes and removes the
+//! namespaces.
 
 use super::error::LaunchError;
 use super::netns;
@@ -46,7 +47,7 @@ impl Guard {
     }
 
     fn tell(&mut self, line: &str) {
-        // A killed guard cannot be told. The launcher does its own cleaning anyway.
+        // Ignore a guard that was killed. The launcher cleans up by itself anyway.
         let _ = self.pipe.as_mut().map(|pipe| pipe.write_all(format!("{line}\n").as_bytes()));
     }
 

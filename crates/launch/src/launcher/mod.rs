@@ -2,10 +2,10 @@
 //!
 //! - [`plan`]: which nodes run where. [`program`]: what they run. [`netns`]: one machine as
 //!   several.
-//! - `crew`: children on this host. `remote` and [`agent`]: children on others, over ssh; `pipe`:
-//!   what the two say.
-//! - [`policy`]: when to pass on, wait, terminate, kill. [`guard`]: cleans up after a launcher that
-//!   was killed itself.
+//! - `crew`: child processes on this host. `ssh` and [`agent`]: child processes on other hosts.
+//!   `pipe`: the protocol between `ssh` and the agent.
+//! - [`policy`]: decides when the launcher passes on signals, waits, terminates and kills.
+//!   [`guard`]: cleans up after a launcher that was killed itself.
 //! - [`output`]: lines of many nodes on one terminal. [`ending`]: exit statuses.
 
 pub mod agent;
@@ -55,17 +55,18 @@ enum Event {
     Drained,
     /// An agent reports that a node has ended.
     Ended(usize, oikaze_protocol::Rank, ending::Ending),
-    /// A remote shell has ended, perhaps for a known reason.
+    /// The remote shell of a host has ended, perhaps with a reason to report.
     HostClosed(usize, Option<String>),
     /// A node has a request to the launcher.
     Notice(crate::store::Notice),
     /// Answers of the nodes about their present activity.
     Answers(Vec<(oikaze_protocol::Rank, Option<String>)>),
-    /// (To an agent:) the launcher has closed its end.
+    /// The launcher has closed its end of the pipe. Only an agent receives this event.
     LauncherGone,
 }
 
-/// Takes the signals that a launcher reads like messages. Called before any thread is started.
+/// Blocks the signals that a launcher handles, and returns a descriptor from which it reads them
+/// (`signalfd(2)`). Called before any thread is started.
 fn take_signals() -> Result<Signals, LaunchError> {
     // SIGXFSZ is taken so that a write beyond `ulimit -f` fails with EFBIG, and does not kill
     // (LAUNCH-5.3). SIGTTOU is taken too: a launcher in the background writes its nodes' output to
@@ -82,8 +83,8 @@ fn stops(signal: i32) -> bool {
     matches!(signal, SIGTSTP | SIGTTIN | SIGTTOU)
 }
 
-/// Stops this process until SIGCONT. Uses SIGSTOP, because the kernel ignores SIGTSTP in a process
-/// group that no shell watches.
+/// Stops this process until SIGCONT. Uses SIGSTOP, because the kernel ignores SIGTSTP in an
+/// orphaned process group (POSIX).
 fn stop_myself() {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
 }

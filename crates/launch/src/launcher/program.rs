@@ -1,8 +1,8 @@
 //! Finds the program of a job, and says why it cannot be run.
 //!
 //! The kernel answers an exec with an error number that blames the program for what its interpreter
-//! or loader lacks. The C library gives files of unknown format to `sh`. So the launcher reads the
-//! file before it is started (LAUNCH-6.1).
+//! or loader lacks. The C library gives files of unknown format to `sh`. The launcher therefore
+//! reads the file before it starts the program (LAUNCH-6.1).
 
 use super::elf;
 use super::error::LaunchError;
@@ -184,8 +184,8 @@ fn has_handler(head: &[u8], path: &Path) -> bool {
     texts.into_iter().any(|text| handles(&text, head, path))
 }
 
-/// Returns `true` if the handler described by this text (as the kernel prints it) takes a file that
-/// begins so.
+/// Returns `true` if the handler that `text` describes (as the kernel prints it) takes a file that
+/// begins with `head`.
 fn handles(text: &str, head: &[u8], path: &Path) -> bool {
     let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     if !text.starts_with("enabled") || value("interpreter").is_none() {
