@@ -1,9 +1,9 @@
 //! Estimates how much memory can be taken without invoking the out-of-memory killer.
 //!
-//! With the usual overcommit setting, a memory file gets its pages one by one. So asking for too
-//! much does not fail, but kills a process. The memory that the kernel reports as available, and
-//! that the control group leaves, is checked first. This is an estimate that catches clear
-//! mistakes.
+//! With the usual overcommit setting, a memory file gets its pages one by one. Asking for too much
+//! memory therefore does not fail, but kills a process later. The caller first checks the memory
+//! that the kernel reports as available, and that the control group leaves. This estimate catches
+//! clear mistakes only.
 
 use std::fs::read_to_string;
 use std::path::Path;

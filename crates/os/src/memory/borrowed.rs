@@ -1,9 +1,10 @@
 //! Memory of the program, lent to the runtime until a scope ends.
 //!
 //! A message may be retransmitted long after the call that sent it has returned, and each
-//! retransmission reads the source again. So memory that the program may free can only be lent
-//! inside a closure. When the closure ends, the loan is revoked, and accesses under way are waited
-//! for before the program gets its memory back. The shape is that of `std::thread::scope`.
+//! retransmission reads the source again. Memory that the program may free can therefore only be
+//! lent inside a closure. When the closure ends, the runtime revokes the loan and waits for
+//! accesses under way. The program then has its memory back. The shape is that of
+//! `std::thread::scope`.
 
 use super::Region;
 use crate::origin::Origin;

@@ -3,10 +3,10 @@
 use super::region::Hold;
 use core::ptr::NonNull;
 
-/// Checked bytes of a region that stay in place for as long as this lives. A link gathers a
-/// datagram's payload from them.
+/// Checked bytes of a region, which stay in place for as long as the `Gather` lives. A link gathers
+/// a datagram's payload from these bytes.
 ///
-/// Keep it only briefly: a scope that lent the memory waits for it.
+/// Keep a `Gather` only briefly. A scope that lent the memory waits until the `Gather` is dropped.
 #[derive(Debug)]
 pub struct Gather {
     at: NonNull<u8>,
@@ -40,23 +40,25 @@ impl Gather {
         self.len == 0
     }
 
-    /// Returns `true` if the network may read the bytes after this is dropped, whatever they
-    /// contain by then (WIND-5.5). That excludes lent memory, which must not be read after its
-    /// scope. It also excludes pages of a shared array, which its home writes at any time.
+    /// Returns `true` if the network may still read the bytes after the `Gather` is dropped,
+    /// whatever the bytes contain by then (WIND-5.5). That excludes lent memory, which must not be
+    /// read after its scope. It also excludes pages of a shared array, which its home writes at any
+    /// time.
     #[must_use]
     pub fn may_be_read_late(&self) -> bool {
         self.hold.as_ref().is_some_and(Hold::may_be_read_late)
     }
 
-    /// Returns the address for an iovec. Not to be used after this value is dropped.
+    /// Returns the address for an iovec. The address must not be used after the `Gather` is
+    /// dropped.
     pub(crate) fn as_ptr(&self) -> *const u8 {
         debug_assert!(self.hold.is_some() || self.len == 0);
         self.at.as_ptr()
     }
 
-    /// Calls `look` with the bytes, for a checksum or a simulated wire. A concurrent change makes
-    /// the checksum one of some mixture, so the receiver drops the datagram. The source is then
-    /// read again, into a copy that nobody changes (WIND-5.5).
+    /// Calls `look` with the bytes, for a checksum or a simulated wire. If the bytes change
+    /// meanwhile, checksum and payload may not match, and the receiver drops the datagram. The
+    /// retransmission is made from a copy that nobody changes (WIND-5.5).
     pub fn with_bytes<R>(&self, look: impl FnOnce(&[u8]) -> R) -> R {
         // SAFETY: valid for `len` bytes while `self` lives (an empty one dangles but is aligned);
         // bytes have no invalid values. A writer races with `look`, as it would with the kernel's

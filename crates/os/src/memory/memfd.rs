@@ -11,10 +11,10 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use std::io;
 
-/// Creates a memory file of at least `len` bytes (whole pages) that can neither shrink nor grow. So
-/// a peer that holds the descriptor cannot make our accesses fail. The file has no pages yet. Each
-/// first touch of a page takes memory, and ends the process with SIGBUS if the machine has run out.
-/// So [`reserve`] a range before touching it.
+/// Creates a memory file of at least `len` bytes (whole pages). The file can neither shrink nor
+/// grow, so that a peer that holds the descriptor cannot make our accesses fail. The file has no
+/// pages yet. The first touch of a page takes memory, and ends the process with SIGBUS if the
+/// machine has run out. Call [`reserve`] before you touch a range.
 pub(super) fn sparse(name: &str, len: usize) -> Result<OwnedFd, MemoryError> {
     let len = whole_pages(len)?;
     // Past this limit, the kernel sends SIGXFSZ, which ends the process before the error is seen.

@@ -11,12 +11,14 @@
 //! - [`placement`]: moves pages instead of copying bytes.
 //! - [`scope`]: lends memory of the program to the runtime until the scope ends.
 //!
-//! ## Races Peers write regions at any time, so the crate never hands out a lasting reference into
-//! a region. Bytes are copied in and out through raw pointers, and words are loaded and stored
-//! atomically. Two concurrent copies of the same bytes leave a mixture of both, as with any
-//! one-sided network. Bytes have no invalid values, so the mixture is never worse than wrong data.
-//! Programs order their accesses by signals (an atomic word written after the data: release, read
-//! with acquire) or by completions.
+//! ## Races
+//!
+//! Peers write regions at any time, so the crate never hands out a lasting reference into a region.
+//! Bytes are copied in and out through raw pointers, and words are loaded and stored atomically.
+//! Two concurrent copies of the same bytes leave a mixture of both, as with any one-sided network.
+//! Bytes have no invalid values, so the mixture is never worse than wrong data. Programs order
+//! their accesses by signals (an atomic word written after the data: release, read with acquire) or
+//! by completions.
 
 mod accumulate;
 mod atomic;

@@ -1,8 +1,8 @@
 //! Reserves memory that is about to be taken, among all processes of this machine.
 //!
 //! A memory file takes its pages one by one. Two nodes that read the same amount of free memory at
-//! the same moment both find room, and the kernel kills one of them. So a process that takes memory
-//! first reserves it in a ledger that the others read (MEM-24.4).
+//! the same moment both find room, and the kernel kills one of them. A process that takes memory
+//! therefore first reserves it in a ledger that the others read (MEM-24.4).
 //!
 //! The ledger is a set of record locks (`F_OFD_SETLK`) on `/proc/meminfo`, which every process of a
 //! container can open. Each reservation is a shared lock on as many bytes as are reserved. The

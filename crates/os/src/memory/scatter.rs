@@ -3,10 +3,11 @@
 use super::region::Hold;
 use core::ptr::NonNull;
 
-/// Checked, writable bytes of a region that stay in place for as long as this lives. A link may
-/// receive payloads directly into them.
+/// Checked, writable bytes of a region, which stay in place for as long as the `Scatter` lives. A
+/// link may receive payloads directly into these bytes.
 ///
-/// Keep it only briefly, as a [`Gather`](super::Gather): a scope that lent the memory waits for it.
+/// Keep a `Scatter` only briefly, as a [`Gather`](super::Gather). A scope that lent the memory
+/// waits until the `Scatter` is dropped.
 #[derive(Debug)]
 pub struct Scatter {
     at: NonNull<u8>,
@@ -36,17 +37,18 @@ impl Scatter {
         self.len == 0
     }
 
-    /// Returns the address of `len` bytes from `start` on, for an iovec, or `None` if they are not
-    /// inside. Not to be used after this value is dropped.
+    /// Returns the address of `len` bytes from `start` on, for an iovec. Returns `None` if the
+    /// range is not inside the `Scatter`. The address must not be used after the `Scatter` is
+    /// dropped.
     pub(crate) fn place(&mut self, start: usize, len: usize) -> Option<*mut u8> {
         let inside = start.checked_add(len)? <= self.len;
         // SAFETY: inside the bytes that the hold keeps.
         inside.then(|| unsafe { self.at.as_ptr().add(start) })
     }
 
-    /// Returns the current bytes, or `None` if they are not inside. A program must not write there
-    /// meanwhile (MEM-3.3). If the program does, it races with the reader, and the received data is
-    /// found damaged.
+    /// Returns the current bytes of a range, or `None` if the range is not inside the `Scatter`. A
+    /// program must not write to the range while a put is in flight (MEM-3.3). The program would
+    /// race with the reader of these bytes, and the seal of the received data would not verify.
     #[must_use]
     pub fn part(&self, start: usize, len: usize) -> Option<&[u8]> {
         let inside = start.checked_add(len)? <= self.len;
@@ -54,8 +56,8 @@ impl Scatter {
         inside.then(|| unsafe { core::slice::from_raw_parts(self.at.as_ptr().add(start), len) })
     }
 
-    /// Copies bytes in as the kernel would, for links without the kernel. Does nothing if the bytes
-    /// are not inside.
+    /// Copies bytes into a range, as the kernel would. Used by links without a kernel, such as
+    /// those of tests. Does nothing if the range is not inside the `Scatter`.
     pub fn fill(&mut self, start: usize, bytes: &[u8]) {
         if let Some(at) = self.place(start, bytes.len()) {
             // SAFETY: `place` has checked that these bytes are ours to write; concurrent readers

@@ -53,8 +53,8 @@ pub(super) enum NotPushed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Destroyed;
 
-/// Maximum number of attempts. A producer then gives up, and a consumer finds nothing. So a process
-/// that writes positions all the time cannot delay others for long.
+/// Maximum number of attempts. A producer then gives up, and a consumer finds nothing. The limit
+/// keeps a process that writes positions all the time from delaying others for long.
 const TRIES: usize = 1000;
 
 /// Appends an element of at most the length that the shape permits (MEM-13.2).

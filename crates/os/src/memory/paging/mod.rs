@@ -56,7 +56,7 @@ pub(super) fn is_present(at: NonNull<u8>, len: usize) -> bool {
 /// disk.
 ///
 /// # Errors
-/// They cannot be had: `EFAULT` past the end of a file.
+/// The pages cannot be had: `EFAULT` past the end of a file.
 pub(super) fn populate(at: NonNull<u8>, len: usize, writing: bool) -> Result<(), Errno> {
     let page = rustix::param::page_size();
     let before = at.as_ptr().addr() & (page - 1);

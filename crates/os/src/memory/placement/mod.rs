@@ -16,18 +16,20 @@
 //! | borrowed, different kinds | copy | copy |
 //! | alias of a shared array | refused: coherence keeps account of these pages | refused |
 //!
-//! ## What the program promises, and what happens if it does not No thread touches the two ranges
-//! meanwhile. Between two moves a page is nowhere for a moment, and a thread that touches it then
-//! sees zeros. No page is lost by that: the kernel refuses to move onto a page that has appeared,
-//! and its bytes are copied over it. So a touch in the middle sees one range, the other, or zeros,
-//! and a store there may be lost. Afterwards both ranges are what they should be, and memory
-//! outside them is never affected. An address is never without a mapping, as it would be between
-//! two calls of `mremap`.
+//! ## What the program promises, and what happens if it does not
 //!
-//! ## What the kernel does not move The kernel does not move pages that are pinned (by an
-//! io_uring), were shared by a fork, or are locked in memory. Such pages are copied one by one. A
-//! forked child copies everything, because the descriptor that it inherits would move its parent's
-//! pages.
+//! No thread touches the two ranges meanwhile. Between two moves a page is unmapped for a moment,
+//! and a thread that touches the page then sees zeros. No page is lost by such a touch: the kernel
+//! refuses to move onto the page that the touch has made, and the mover copies the bytes over it. A
+//! touch in the middle therefore sees one range, the other, or zeros, and a store there may be
+//! lost. Afterwards both ranges are what they should be, and memory outside them is never affected.
+//! An address is never without a mapping, as it would be between two calls of `mremap`.
+//!
+//! ## What the kernel does not move
+//!
+//! The kernel does not move pages that are pinned (by an io_uring), were shared by a fork, or are
+//! locked in memory. Such pages are copied one by one. A forked child copies everything, because
+//! the descriptor that it inherits would move its parent's pages.
 //!
 //! The link finds the memory that it gathers from or scatters into by address, for each datagram
 //! anew. To the link, an exchange is as if all bytes of both ranges had been written.

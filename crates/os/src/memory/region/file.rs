@@ -43,8 +43,8 @@ impl Region {
     }
 
     /// Returns `true` if pages of the region may be absent, so that a thread that touches them
-    /// waits for a disk. That holds for files, for lent memory (which may be a mapped file), and
-    /// for any memory if the machine swaps. It does not hold for shared arrays.
+    /// waits for a disk. Pages may be absent in files, in lent memory (which may be a mapped file),
+    /// and in any memory if the machine swaps. Pages of shared arrays are never absent.
     #[must_use]
     #[doc(hidden)]
     pub fn may_be_absent(&self) -> bool {
@@ -91,7 +91,7 @@ impl Region {
     /// nothing for its holes. Waits for the disk if necessary.
     ///
     /// # Errors
-    /// Out of bounds; [`AccessError::Lost`]: they cannot be had.
+    /// Out of bounds; [`AccessError::Lost`]: the pages cannot be had.
     #[doc(hidden)]
     pub fn make_present(&self, offset: u64, len: u64, right: Rights) -> Result<(), AccessError> {
         self.check_bounds(offset, len)?;

@@ -2,7 +2,7 @@
 //!
 //! The handler runs on a thread that may hold any lock, so it takes none and allocates nothing. As
 //! [`crate::memory::tracking`]'s handler for SIGSEGV, it walks a list whose entries are never
-//! freed. Then it does what would have happened without it.
+//! freed. Then it does what would have happened without the handler.
 
 use crate::memory::tracking::segv_chain;
 use crate::signals::locked_without_signals;

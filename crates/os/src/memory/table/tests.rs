@@ -1,4 +1,5 @@
-//! Tests registrations that are made, changed and removed, against a list of all ever made.
+//! Tests the region table against a model: a list of all registrations ever made, with their
+//! expected state.
 
 use super::*;
 use oikaze_protocol::rma::Memory;
@@ -42,7 +43,8 @@ fn step() -> impl Strategy<Value = Step> {
 struct Known {
     registered: Registered,
     region: Region,
-    /// Rights of each page, and of all pages that may be added.
+    /// Expected rights of each page up to the capacity of the region, and of the page behind it,
+    /// where an empty range may begin.
     pages: Vec<Rights>,
     whole: Rights,
     len: u64,
@@ -183,7 +185,8 @@ proptest! {
     }
 }
 
-/// An old id names nothing, even when its slot, which has fewer bits, is in use again (MEM-1.5).
+/// An old id stays invalid, even when its slot number is in use again (MEM-1.5). A slot number
+/// repeats, because it holds fewer bits of the generation than the id.
 #[test]
 fn an_id_is_never_used_again() {
     let mut table = RegionTable::new();

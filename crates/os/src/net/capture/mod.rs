@@ -1,5 +1,5 @@
-//! A link that records what goes through another: as a capture for Wireshark, or as a line of text
-//! for each datagram.
+//! Wrapper around a link that records the datagrams that pass: as a capture for Wireshark, or as a
+//! line of text for each datagram.
 //!
 //! Recording never stops the job. The size of a record is bounded, and a file that is full or
 //! cannot be written to only ends the recording ([`Link::notice`] says so).
@@ -40,7 +40,8 @@ pub struct Passing<'a> {
     pub to: SocketAddr,
     /// Bytes of the datagram, in up to three consecutive parts.
     pub parts: [&'a [u8]; 3],
-    /// The datagram came with a congestion mark: a queue on its path was filling.
+    /// Is `true` if the datagram came with a congestion mark (RFC 3168), because a queue on its
+    /// path was filling.
     pub congested: bool,
 }
 
@@ -113,7 +114,7 @@ impl Store {
 pub struct Tap<L> {
     inner: L,
     stores: Vec<Store>,
-    /// Local addresses, because the link does not say from which of them a datagram went.
+    /// Local addresses of the link. The link does not report from which of them it sent a datagram.
     here: Vec<SocketAddr>,
     bulk_port: Option<u16>,
     notices: VecDeque<String>,
@@ -165,13 +166,13 @@ impl<L: Link> Tap<L> {
     }
 }
 
-/// Time since 1970, by the clock that captures of other machines use.
+/// Returns the time since 1970, by the realtime clock, which captures of other machines use too.
 fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Local address that a peer most likely sees in this lane, with the port of the bulk lane if there
-/// is one.
+/// Returns the local address that a peer most likely sees in this lane. In the bulk lane, the
+/// address has the port of that lane if there is one.
 fn seen_by(here: &[SocketAddr], bulk: Option<u16>, peer: SocketAddr, lane: Lane) -> SocketAddr {
     let alike = |mine: &&SocketAddr| mine.is_ipv4() == peer.is_ipv4();
     let near =
@@ -223,7 +224,8 @@ impl<L: Link> Link for Tap<L> {
             sink.take(arrival);
         })?;
         if received == 0 {
-            // There is nothing else to do. A process that is killed now leaves a complete capture.
+            // Write the buffer while the link is idle, so that a process that is killed then leaves
+            // a complete capture.
             self.flush();
         }
         Ok(received)

@@ -1,5 +1,5 @@
-//! IP and UDP headers that a datagram has had, or would have had, as far as they matter to the
-//! reader of a capture.
+//! Makes IP and UDP headers for the datagrams of a capture. The link does not see the real headers,
+//! and some datagrams have none.
 
 use super::Passing;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ const HOPS: u8 = 64;
 /// Appends the IP header, the UDP header and the datagram.
 pub(super) fn write(datagram: &Passing<'_>, into: &mut Vec<u8>) {
     let class = if datagram.congested { CONGESTION_EXPERIENCED } else { 0 };
-    // The kernel takes no longer datagrams; a capture of one would be truncated.
+    // Longer datagrams cannot be sent, so the length field suffices.
     let len = |more: usize| u16::try_from(datagram.len() + more).unwrap_or(u16::MAX).to_be_bytes();
     // Both addresses have one family, because an IPv4 peer never sees an IPv6 address of this node.
     let addresses: Vec<u8> = match (datagram.from.ip(), datagram.to.ip()) {

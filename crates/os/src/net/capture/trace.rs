@@ -5,8 +5,8 @@ use oikaze_protocol::wire::{CloseReason, Flags, Frame, View};
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-/// Writes lines: seconds since the first datagram, `>` sent or `<` received, the peer, `#number`,
-/// the frames.
+/// Writes one line per datagram: seconds since the first datagram, `>` for sent or `<` for
+/// received, the peer, the connection id or `handshake`, `#number`, and the frames.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     begun: Option<Duration>,

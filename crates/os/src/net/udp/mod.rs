@@ -2,8 +2,7 @@
 //!
 //! [`bind`] opens the sockets. [`transmit`] chooses the socket of each datagram, and [`send`]
 //! gathers datagrams into as few calls as the kernel permits (GSO). [`recv`] takes bursts and cuts
-//! what the kernel has joined (GRO). [`poll`] decides which sockets
-//! are polled. Bulk has sockets of
+//! what the kernel has joined (GRO). [`poll`] decides which sockets are polled. Bulk has sockets of
 //! its own on a second port, so that bulk fills no buffer that small messages need, and small
 //! messages pass it.
 //!

@@ -1,5 +1,5 @@
-//! A link that receives small datagrams before the kernel's IP layer where that is permitted, and
-//! everything else from the link that it wraps.
+//! Link that receives small datagrams before the kernel's IP layer, where the kernel permits that.
+//! All other datagrams come from the link that it wraps.
 
 mod program;
 mod receiver;
@@ -16,11 +16,11 @@ use receiver::{InterfaceFilter, RingBurst, TcxReceiver};
 use std::io;
 use std::net::SocketAddr;
 
-/// Maximum number of links of one machine that have programs at its interfaces. Each program costs
-/// every packet that comes in.
+/// Maximum number of links on one machine that attach programs to its interfaces. Each program runs
+/// for every incoming packet, and so slows all of them.
 const SHARERS_MAX: usize = 8;
-/// Checks of the ring in place of a poll of a socket on behalf of a waiting thread: such a check is
-/// a load and not a system call.
+/// Number of ring checks that replace one poll of a socket for a waiting thread. A check is a load,
+/// and a poll is a system call.
 const RING_CHECKS_PER_POLL: usize = 16;
 
 /// Wraps a link, and polls the ring of the tcx programs before the link's sockets.
@@ -30,9 +30,9 @@ pub(crate) struct TcxRx<L> {
     /// `None` if tcx is switched off or not permitted.
     receiver: Option<TcxReceiver>,
     state: Offload,
-    /// Small datagrams come by the ring, and all small sockets are idle.
+    /// Is `true` while small datagrams come by the ring and all small sockets are idle.
     is_ring_hot: bool,
-    /// Datagrams that came by the ring.
+    /// Number of datagrams that came by the ring.
     received: u64,
 }
 
@@ -85,7 +85,7 @@ impl<L: SocketLink> TcxRx<L> {
         Ok(small + others)
     }
 
-    /// Takes the datagrams in the ring.
+    /// Takes the datagrams that are in the ring. Returns their number.
     fn poll_ring(&mut self, sink: &mut dyn Sink) -> usize {
         let TcxRx { inner, receiver: Some(receiver), is_ring_hot, received, .. } = self else {
             return 0;
@@ -121,8 +121,9 @@ impl<L: SocketLink> TcxRx<L> {
         datagrams
     }
 
-    /// Reopens the gate, unless something requires that all datagrams come by the sockets. After
-    /// the ring was full, the ring and the hot socket must be empty.
+    /// Reopens the gate, unless a sleeping thread or a silent peer requires that all datagrams come
+    /// by the sockets. After the ring was full, the caller must have found the ring and the hot
+    /// socket empty, so that no datagram overtakes an earlier one.
     fn reopen(&mut self) {
         if let Some(receiver) = &mut self.receiver
             && !receiver.is_open()
@@ -176,7 +177,7 @@ impl<L: SocketLink> Link for TcxRx<L> {
         Ok(0)
     }
 
-    /// While a thread sleeps, all datagrams go to the sockets.
+    /// Shuts the gate while a thread sleeps, because only sockets can wake the thread.
     fn watch(&mut self, yes: bool) -> io::Result<()> {
         let TcxRx { inner, receiver: Some(receiver), is_ring_hot, .. } = self else {
             return self.inner.watch(yes);
@@ -195,7 +196,8 @@ impl<L: SocketLink> Link for TcxRx<L> {
         watched
     }
 
-    /// The programs know no peers, so they leave all datagrams to the sockets.
+    /// Shuts the gate for all peers, because the programs cannot tell peers apart. The sockets then
+    /// receive all datagrams.
     fn unheard(&mut self, peer: SocketAddr) {
         self.inner.unheard(peer);
         self.is_ring_hot = false;
@@ -205,7 +207,8 @@ impl<L: SocketLink> Link for TcxRx<L> {
         }
     }
 
-    /// Frames need the route by which a peer's datagrams come.
+    /// Prefers no contiguous payload without a receiver. Only a contiguous datagram can go as an
+    /// Ethernet frame, and only the receiver learns the route that a frame needs.
     fn prefers(&mut self, to: SocketAddr, form: PayloadForm) -> bool {
         let needs_route = matches!(form, PayloadForm::Contiguous(_));
         !(needs_route && self.receiver.is_none()) && self.inner.prefers(to, form)

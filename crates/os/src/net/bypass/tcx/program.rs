@@ -127,8 +127,8 @@ pub(super) fn program(
     // Compares all 64 bits, because the verifier requires a proof that the pointer is not null.
     p.jump_if_null(result, At::NoRoom);
     p.copy(record, result);
-    // A thread that shuts the gate and then finds the ring empty finds nothing later. Either that
-    // thread sees this record, or the program sees here that the gate is shut.
+    // This barrier is the program's half of Dekker's algorithm. Either a thread that shuts the gate
+    // and then checks the ring sees this record, or the program sees here that the gate is shut.
     p.full_barrier(stack_word, scratch);
     p.map_value(first, gate);
     p.load(Width::Four, scratch, first, 0);
@@ -203,8 +203,8 @@ fn ipv6(p: &mut Assembler<At>, port: u16, addresses: &[IpAddr]) {
     p.jump(At::Pass);
 }
 
-/// Continues only with UDP for this port, of a connection. `protocol` is the offset of the protocol
-/// in the IP header, and `headers` the number of bytes before the datagram.
+/// Continues only with UDP datagrams of a connection for this port. `protocol` is the offset of the
+/// protocol in the IP header, and `headers` the number of bytes before the datagram.
 fn datagram(p: &mut Assembler<At>, port: u16, protocol: i16, headers: i16) {
     const UDP_HEADER: i16 = 8;
     let (bytes, scratch) = (Register(2), Register(5));

@@ -28,8 +28,8 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
-/// Bytes of the ring. A packet that finds no room goes to the sockets, with all that follow, until
-/// both the ring and the socket were found empty.
+/// Bytes of the ring. A packet that finds no room goes to the sockets. So do all later packets,
+/// until the link has found both the ring and the socket empty.
 pub(super) const RING_BYTES: u32 = 512 << 10;
 /// Maximum number of addresses that the program matches. Packets for other addresses go to the
 /// sockets.
@@ -66,7 +66,7 @@ pub(crate) struct TcxReceiver {
     gate: Mapping,
     /// Attachments of the program, one for each interface; they are dropped with the rest.
     attachments: Vec<bpf::Attachment>,
-    /// Only the UDP checksum covers the bytes of a datagram.
+    /// Is `true` if nothing but the UDP checksum covers the bytes of a datagram.
     checked: bool,
 }
 

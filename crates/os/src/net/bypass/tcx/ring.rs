@@ -70,7 +70,8 @@ impl BpfRing {
             }
             let len = (head & !DISCARDED) as usize;
             if len + HEAD > self.bytes {
-                // No kernel writes such a length, and the next record cannot be found.
+                // The kernel never writes such a length, and without a valid length the next record
+                // cannot be found.
                 break;
             }
             if head & DISCARDED == 0 {

@@ -1,4 +1,4 @@
-//! Runs the program on frames. Only as root.
+//! Runs the program on frames. Needs root; skipped otherwise.
 
 use super::program::{PASSED, TAKEN};
 use super::receiver::{RING_BYTES, ReceivedRoute, RingBurst, TcxReceiver, frame_of};
@@ -72,7 +72,7 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Handshakes pass, too (WIND-10.5).
+/// WIND-10.5: the program leaves handshakes, like other foreign frames, to the sockets.
 #[test]
 fn what_is_for_the_port_is_taken_whole_and_all_else_passes() {
     let Some((mut receiver, program)) = program_of(&ours()) else { return };
@@ -138,8 +138,8 @@ fn what_is_too_much_for_the_ring_passes_and_nothing_is_overwritten() {
     }
 }
 
-/// While a thread sleeps, everything goes to the sockets, and earlier records make the descriptor
-/// readable.
+/// While the gate is shut for a sleeping thread, all datagrams go to the sockets, and earlier
+/// records make the ring's descriptor readable.
 #[test]
 fn a_shut_gate_lets_pass_and_what_is_left_makes_the_descriptor_readable() {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
