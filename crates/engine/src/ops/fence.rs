@@ -1,5 +1,5 @@
-//! Fences, which hold operations to a peer back until those before have ended, and flushes, which
-//! wait for that (MEM-15).
+//! Fences and flushes (MEM-15). A fence holds operations to a peer back until the earlier ones have
+//! ended. A flush waits until they have ended.
 //!
 //! The requester holds operations back, at the price of a round trip. Wind's ordered class would
 //! let the target hold them without a round trip (paper 004), but only some of them. A get's answer
@@ -38,7 +38,7 @@ pub(crate) struct FenceQueue {
 }
 
 enum HeldRequest {
-    /// Nothing behind begins until this epoch has ended.
+    /// Fence: no request behind it begins until this epoch has ended.
     Fence(u32),
     Request(Request, Token),
 }

@@ -44,7 +44,8 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// Adds an operation, to this peer if it is to one, and returns its token.
+    /// Adds an operation and returns its token. Counts the operation for its peer, if it concerns a
+    /// single peer.
     pub fn insert(
         &mut self,
         completion: Arc<Completion>,
@@ -116,13 +117,13 @@ impl InFlight {
         self.copied.get(peer as usize).copied().unwrap_or(0)
     }
 
-    /// Returns the tokens of the operations whose completion is this one, or a part of it. Rare:
-    /// only for cancellation.
+    /// Returns the tokens of the operations whose completion is this one, or a part of it. Slow,
+    /// and used for cancellation only.
     pub fn tokens_of(&self, completion: &Arc<Completion>) -> impl Iterator<Item = Token> {
         self.tokens_where(|pending| pending.completion.is_of(completion))
     }
 
-    /// Returns the operations in flight that keep `holder`. Rare, too.
+    /// Returns the operations in flight that keep `holder`. Slow, and used for deregistration only.
     pub fn keeping(&self, holder: &Holder) -> impl Iterator<Item = Token> {
         self.tokens_where(|pending| {
             pending.keep.as_ref().is_some_and(|keep| Arc::ptr_eq(keep, holder))

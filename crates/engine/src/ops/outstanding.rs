@@ -1,8 +1,8 @@
 //! Counts the operations to each peer that have not ended, for fences and flushes.
 //!
-//! Each fence or flush closes an *epoch* of the peer: it concerns the operations of that epoch and
-//! of those before. An operation costs a count up and a count down, and remembers its epoch; nobody
-//! looks through all of them.
+//! Each fence or flush closes an *epoch* of the peer, and concerns the operations of that epoch and
+//! of earlier ones. An operation remembers its epoch, and costs one increment and one decrement. No
+//! search through all operations is needed.
 
 use oikaze_protocol::Rank;
 use std::collections::VecDeque;
@@ -64,7 +64,8 @@ impl Outstanding {
 
     /// Returns `true` if all operations of that epoch and of earlier ones have ended.
     pub fn has_ended(&self, peer: Rank, epoch: u32) -> bool {
-        // Epochs are few at a time: what is not ahead of the first is behind it.
+        // Epoch numbers wrap around. Few epochs are live at a time, so the sign of the difference
+        // tells whether an epoch precedes the first one.
         self.peers
             .get(peer as usize)
             .is_none_or(|epochs| epochs.first.wrapping_sub(epoch).cast_signed() > 0)
@@ -89,7 +90,7 @@ impl Outstanding {
 }
 
 impl Epochs {
-    /// In the open epoch, if there is one.
+    /// Counts an operation in the open epoch and returns that epoch, if there is one.
     #[inline]
     fn begin_another(&mut self) -> Option<u32> {
         *self.counts.back_mut()? += 1;
@@ -120,7 +121,7 @@ impl Epochs {
 
     fn close(&mut self) -> Option<u32> {
         match *self.counts.back()? {
-            // Nothing has begun since the last was closed.
+            // No operation has begun since the last epoch was closed.
             0 if self.counts.len() == 1 => None,
             0 => Some(self.open().wrapping_sub(1)),
             _ => {
@@ -135,7 +136,8 @@ impl Epochs {
 mod tests {
     use super::*;
 
-    /// Against the obvious: a list of what has not ended, in the order in which it began.
+    /// Compares epochs with a plain model: a list of the operations that have not ended, in the
+    /// order in which they began.
     #[test]
     fn epochs_end_when_all_before_have() {
         for seed in 0..200u64 {
@@ -147,7 +149,7 @@ mod tests {
                 (state >> 33) as usize % below
             };
             let mut outstanding = Outstanding::default();
-            // Numbers go round.
+            // Begin near the maximum, so that epoch numbers wrap around.
             outstanding
                 .peers
                 .resize_with(3, || Epochs { first: u32::MAX - 5, counts: VecDeque::new() });

@@ -93,8 +93,8 @@ mod tests {
     use oikaze_protocol::rma::Rights;
     use oikaze_protocol::wind::{Body, Death};
 
-    /// MEM-7.4: what waits here to be posted again, and what was posted again and is under way,
-    /// ends with how the peer was lost, and nothing of it is kept.
+    /// MEM-7.4: messages that wait for a retry, and messages that were posted again and are in
+    /// flight, fail with the cause of the peer's loss. Nothing of them is kept.
     #[test]
     fn who_has_left_is_said_to_have_left() {
         for posted_again in [false, true] {

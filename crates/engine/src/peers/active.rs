@@ -1,9 +1,9 @@
-//! Queues of peers, each once: those that may have something to do, and those that have bulk to
-//! send. A turn visits only these.
+//! Queues of peers without duplicates: peers that may have something to do, and peers that have
+//! bulk to send. A turn visits only these.
 //!
-//! eRPC has the same in its list of active sessions, UCX in a worker's active interfaces. A peer
-//! is marked when a datagram for it was received, something was posted to it, or its deadline has
-//! come; it stays until it has been asked and has nothing to send.
+//! eRPC keeps such a list of active sessions, and UCX one of a worker's active interfaces. The
+//! engine marks a peer when a datagram arrives from it, something is posted to it, or its deadline
+//! has come. The peer stays in the queue until a turn has found that it has nothing to send.
 
 use oikaze_protocol::Rank;
 use std::collections::VecDeque;

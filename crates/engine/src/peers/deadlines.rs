@@ -1,11 +1,12 @@
-//! One deadline a peer: which comes first, and whose have come.
+//! Deadlines of all peers, one for each: finds the earliest deadline, and the peers whose deadlines
+//! have come.
 //!
-//! A winner tree (Knuth, The Art of Computer Programming, volume 3, section 5.4.1): leaves are the
-//! peers' deadlines, each inner node is the earlier of its two children, so that the root is the
-//! earliest of all. A deadline that moves costs log₂ n steps at most and few in fact (it stops
-//! where another child wins); nothing is allocated after the start, and nothing stale stays behind,
-//! so that a thread that sleeps until [`Deadlines::earliest`] is never woken for a deadline that
-//! has moved.
+//! The deadlines form a winner tree (Knuth, The Art of Computer Programming, volume 3, section
+//! 5.4.1). Leaves are the peers' deadlines, and each inner node is the earlier of its two children,
+//! so that the root is the earliest deadline of all. Moving a deadline costs at most log₂ n steps,
+//! and usually few, because the update stops at the first inner node that keeps its value. Nothing
+//! is allocated after the start. The tree keeps no stale deadline, so a thread that sleeps until
+//! [`Deadlines::earliest`] is never woken for a deadline that has moved.
 
 use oikaze_protocol::Rank;
 use oikaze_protocol::time::Time;
@@ -14,14 +15,15 @@ const NEVER: Time = Time(u64::MAX);
 
 /// A deadline for each of a fixed number of peers.
 pub(crate) struct Deadlines {
-    /// Leaves; a power of two.
+    /// Number of leaves; a power of two.
     width: usize,
-    /// The root at 1; the children of `i` at `2 i` and `2 i + 1`; the leaves from `width` on.
+    /// Tree with the root at 1, the children of `i` at `2 i` and `2 i + 1`, and the leaves from
+    /// `width` on.
     tree: Vec<Time>,
 }
 
 impl Deadlines {
-    /// For the ranks below `nodes`; none has a deadline yet.
+    /// Creates the tree for the ranks below `nodes`. No rank has a deadline yet.
     pub fn new(nodes: u32) -> Self {
         let width = (nodes as usize).next_power_of_two();
         Self { width, tree: vec![NEVER; 2 * width] }

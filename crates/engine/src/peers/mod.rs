@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::net::SocketAddr;
 
-/// The peers, and what a turn must know of them without asking each.
+/// Peers of a node, with the summaries that let a turn skip peers at rest.
 ///
 /// Code that changes a connection calls `touch`, which marks the peer as active. At
 /// the end of the turn, `settle` asks each active peer for its remaining work and
@@ -23,16 +23,16 @@ pub struct Peers {
     me: Rank,
     slots: Vec<Option<Peer>>,
     by_connection: HashMap<u64, Rank, BuildHasherDefault<IdHasher>>,
-    /// The connection of the last datagram: the next one is likely to be for the same.
+    /// Id and rank of the connection of the last datagram. The next datagram is likely to be for
+    /// the same connection.
     last: (u64, Rank),
     pub(crate) active: PeerQueue,
-    /// Peers at rest that have bulk to send: it goes in its turn, and nobody needs to ask until
-    /// then.
+    /// Peers at rest that have bulk to send. No turn visits such a peer until its bulk is next.
     pub(crate) bulk: PeerQueue,
     deadlines: Deadlines,
-    /// Peers that have not acknowledged all, or have not had all acknowledged.
+    /// Number of peers with unsettled work: data that the peer or this node has not acknowledged.
     busy: usize,
-    /// Number of visits to peers, all stages together: the work of the turns.
+    /// Number of visits to peers, all stages of all turns together.
     pub(crate) visits: u64,
     /// Peers with waiting messages for which their connection has no room.
     holding: Vec<Rank>,
@@ -273,7 +273,7 @@ impl Peers {
     }
 
     /// Returns a peer that rests although it has something to do, or whose deadline differs from
-    /// the known one: a defect of the marks.
+    /// the known one. Such a peer shows that a change was not marked.
     pub(crate) fn overlooked(&self, now: Time) -> Option<Rank> {
         (0..).zip(&self.slots).find_map(|(rank, slot)| {
             let peer = slot.as_ref()?;
@@ -288,9 +288,8 @@ impl Peers {
     }
 }
 
-/// For connection ids: this node chose them at random, so that one multiplication spreads them well
-/// enough for the table's upper and lower bits, and nobody else can choose them so that they
-/// collide.
+/// Hasher of connection ids. This node chose the ids at random, so one multiplication spreads them
+/// well enough over the table, and no attacker can choose ids that collide.
 #[derive(Default)]
 struct IdHasher(u64);
 
@@ -306,7 +305,7 @@ impl Hasher for IdHasher {
     }
 
     fn write_u64(&mut self, word: u64) {
-        // 2⁶⁴ / φ (Knuth, volume 3, section 6.4).
+        // Multiplier 2⁶⁴ / φ (Knuth, The Art of Computer Programming, volume 3, section 6.4).
         self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }

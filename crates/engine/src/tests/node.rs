@@ -1,4 +1,4 @@
-//! Node of the tests: an engine, and what its threads ask for.
+//! Node of the tests: an engine, and the queue of requests from its threads.
 
 use super::*;
 
@@ -42,7 +42,7 @@ impl Node {
         completion
     }
 
-    /// Ask for what nobody waits for.
+    /// Submits a request without a completion.
     pub(crate) fn tell(&self, request: Request) {
         self.submissions.push(Submission { request, completion: None, keep: None });
     }
@@ -71,13 +71,13 @@ impl Node {
         crate::regions::shut(region, &mut out, egress, inbox);
     }
 
-    /// Turn until there is nothing to do at once.
+    /// Runs turns until there is nothing to do at once.
     pub(crate) fn turn(&mut self, now: Time) {
         while self.engine.turn(now).more {}
     }
 }
 
-/// Two nodes that are connected, and the time.
+/// Returns two connected nodes, and the time.
 pub(crate) fn pair() -> (Node, Node, Time) {
     let (one, other) = (Queue::default(), Queue::default());
     let wire = |to: &Queue, from: &Queue| Wire {
@@ -99,7 +99,7 @@ pub(crate) fn step(now: Time) -> Time {
     now + Duration::from_micros(100)
 }
 
-/// Turns of both, until `until` says so at the end of one of `b`'s.
+/// Runs turns of both nodes until `until` returns `true` after a turn of `b`.
 pub(crate) fn run(
     a: &mut Node,
     b: &mut Node,

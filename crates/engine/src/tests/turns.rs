@@ -12,11 +12,12 @@ fn turn_until_news_ends_with_them_and_the_answer_takes_the_acknowledgement_along
         let work = b.engine.turn_until_news(now, || None);
         assert_eq!(b.engine.inbox().take_arrived().map(|arrived| arrived.tag), Some(tag));
         if tag < 10 {
-            // Whether somebody answers is still to be learned (WIND-3.8).
+            // The node has not learned yet that answers follow (WIND-3.8), and does not delay
+            // acknowledgements.
             b.turn(now);
         } else {
             assert_eq!((work.received, work.sent, work.more), (1, 0, false));
-            // What is left counts as due, whoever asks.
+            // All queries report the rest of the turn as due.
             assert!(b.engine.has_more() && b.engine.has_due(now) && !b.engine.is_settled());
             assert_eq!(b.engine.next_timeout(), Some(now));
         }
@@ -52,7 +53,7 @@ fn another_poll_brings_what_has_come_since_and_is_followed_by_a_whole_turn() {
         assert_eq!(b.engine.inbox().take_arrived().map(|arrived| arrived.tag), Some(tag));
         assert_eq!(work.received, 1);
         assert_eq!(b.engine.has_more(), work.sent == 0, "what is left is for the next turn");
-        // Which is a whole one, whatever it is asked for.
+        // The next turn is a whole one, also if the caller asks for news only.
         b.engine.turn_until_news(now, || None);
         assert!(!b.engine.has_more());
         while !told.is_done() {
@@ -77,7 +78,7 @@ fn turn_until_news_leaves_nothing_that_presses_and_is_followed_by_a_whole_one() 
     );
     a.turn(now);
     assert!(told.is_done());
-    // The link has something more each time: the second turn must see to the rest all the same.
+    // Each turn receives something from the link. Still, every second turn must be a whole one.
     let mut whole = 0;
     for tag in 0..20 {
         let _told = a.ask(message(1, Class::Unordered, tag));
@@ -90,7 +91,7 @@ fn turn_until_news_leaves_nothing_that_presses_and_is_followed_by_a_whole_one() 
     }
     assert!(whole >= 20, "{whole}");
     assert!(b.engine.turn_until_news(now, || None).is_idle(), "nothing came");
-    // Nobody answers: what is held back goes when its time has come.
+    // No answer follows, so the delayed acknowledgement goes when its timer expires.
     let told = a.ask(message(1, Class::Ordered, 99));
     a.turn(now);
     b.engine.turn_until_news(now, || None);

@@ -51,7 +51,7 @@ impl Wire {
         };
         let Some(stride) = run.first().map(Vec::len).filter(|len| *len == head + payload + tag)
         else {
-            // The place has been written to all the same.
+            // Overwrite the predicted place, because a socket may write anything there.
             (0..place.len() / payload)
                 .for_each(|slot| place.fill(slot * payload, &vec![0x33; payload]));
             return arrivals(sink, run);
@@ -125,7 +125,8 @@ impl Link for Wire {
         let burst: Vec<Vec<u8>> = open(&self.from).drain(..).collect();
         if !self.scatters {
             for bytes in &burst {
-                // There are two nodes: the other one has sent it, and the address says only that.
+                // The other one of the two nodes has sent the datagram. Its address tells nothing
+                // else.
                 sink.take(Arrival::new(address(0), bytes));
                 self.of_peers += usize::from(sink.was_a_peers());
             }

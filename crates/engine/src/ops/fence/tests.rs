@@ -1,4 +1,4 @@
-//! Fences and flushes over a wire that loses, repeats and reorders.
+//! Fences and flushes over a wire that loses, repeats and reorders datagrams.
 
 use crate::tests::{Node, open, pair, step};
 use crate::{Completion, Failure, Request, Value};
@@ -43,8 +43,9 @@ fn harm(node: &mut Node, random: &mut impl FnMut(usize) -> usize) {
     }
 }
 
-/// MEM-15.1: each operation changes a place of its own. Whenever one is seen, all from before
-/// its last fence are; and a get from before a fence does not see what was put after it.
+/// MEM-15.1: each operation changes a place of its own. Whenever a change is visible, all changes
+/// from before the latest fence in front of it are visible too. A get from before a fence does not
+/// see a put from after it.
 #[test]
 fn no_operation_overtakes_a_fence() {
     for seed in 0..60 {
@@ -69,8 +70,8 @@ fn no_operation_overtakes_a_fence() {
         let mut all: Vec<Arc<Completion>> = Vec::new();
         for at in 0..40u64 {
             let offset = at * 20_000;
-            // Words, small puts, and puts in fragments; of those the last byte is looked at.
-            // Elements are told from places by where they are.
+            // Choose a word, a small put, a put in fragments or a push. `last` identifies the
+            // change: the offset of its last byte, or for a push a number beyond the region.
             let (request, last) = match random(5) {
                 4 => {
                     let element = LEN + at;
@@ -101,7 +102,7 @@ fn no_operation_overtakes_a_fence() {
             if random(4) == 0 {
                 all.push(a.ask(Request::Lookup { at: 1, name: "queue".into() }));
             }
-            // Read what the first after the next fence will change.
+            // Read the place that the next operation will change, which follows a fence.
             let into = Segment { region: here.slot, offset, len: 20_000 };
             if random(3) == 0 {
                 all.push(a.ask(Request::Get {
@@ -191,7 +192,7 @@ fn what_fails_holds_nobody_back() {
         (behind.outcome(), message.outcome()),
         (Some(Ok(Value::Done)), Some(Ok(Value::Done)))
     );
-    // Nothing is outstanding: fence and flush are over at once.
+    // No operation is outstanding, so fence and flush end at once.
     let (fence, flush) =
         (a.ask(Request::Fence { peer: None }), a.ask(Request::Flush { peer: None }));
     let at_once = a.ask(put(there.key));
@@ -226,7 +227,8 @@ fn what_is_held_can_be_cancelled() {
     assert_eq!([0, 8, 16].map(|at| target.load_u64(at).unwrap()), [1, 0, 1]);
 }
 
-/// MEM-7.4 and 15.2: the peer dies; what a fence holds back ends too, and who flushes goes on.
+/// MEM-7.4 and 15.2: when the peer dies, operations that a fence holds back fail too, and the flush
+/// ends.
 #[test]
 fn a_dead_peer_ends_what_is_held_for_it() {
     let (mut a, mut b, now) = pair();
@@ -257,7 +259,7 @@ fn a_dead_peer_ends_what_is_held_for_it() {
     assert_eq!(a.engine.ops().in_flight(), 0);
 }
 
-/// MEM-15.4, and all of it goes when there is room.
+/// MEM-15.4: the number of held operations is bounded, and all of them run once there is room.
 #[test]
 fn what_is_held_is_bounded() {
     let (mut a, mut b, now) = pair();
