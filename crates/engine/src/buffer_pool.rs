@@ -1,5 +1,5 @@
-//! Buffer pool for long message bodies. Fresh memory costs a page fault every 4096 bytes, as much
-//! as receiving them.
+//! Buffer pool for long message bodies. Fresh memory costs a page fault per 4096 bytes, which takes
+//! as long as receiving these bytes.
 
 use oikaze_os::memory::has_memory_for;
 use oikaze_os::signals::{Locked, locked};
@@ -9,8 +9,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes of a message. A long body gives its memory back when it is dropped, for later messages. A
-/// short body has no memory of its own.
+/// Bytes of a message. A long body returns its buffer to the pool when the body is dropped. A short
+/// body is stored inline and has no buffer.
 pub struct Body(BodyBytes);
 
 enum BodyBytes {
@@ -18,11 +18,12 @@ enum BodyBytes {
     Long { bytes: Vec<u8>, home: Option<Arc<BufferPool>> },
 }
 
-/// Bytes in words, so that they come from where they have arrived, and stay, in registers: read as
-/// they were not written they would have to be written first, behind all that was stored before.
+/// Bytes of a short body, as words of 8 bytes. The copy out of the ring loads and stores whole
+/// words, so that the words stay in registers. A load of another width than the store before it
+/// cannot be forwarded, and waits until the store buffer has drained.
 pub(super) type Words = [[u8; 8]; BODY_SHORT / 8];
 
-/// Pool of buffers that no message has at present. The last buffer was used last.
+/// Pool of buffers that no message uses at present.
 #[derive(Debug, Default)]
 pub(super) struct BufferPool(Mutex<IdleBuffers>);
 
@@ -31,7 +32,8 @@ struct IdleBuffers {
     buffers: VecDeque<Vec<u8>>,
     /// Sum of the capacities of all buffers.
     bytes: usize,
-    /// Is `true` if no buffer is kept until one is wanted again.
+    /// Is `true` from [`BufferPool::rest`] until the next long buffer is wanted. Meanwhile the pool
+    /// keeps no buffer.
     resting: bool,
 }
 
@@ -49,7 +51,8 @@ impl Body {
         }
     }
 
-    /// Creates a body from received bytes, in a buffer from [`BufferPool::lend`] or any other.
+    /// Creates a long body from received bytes. The buffer comes from [`BufferPool::lend`] or from
+    /// elsewhere.
     pub(super) fn new(bytes: Vec<u8>, buffer_pool: &Arc<BufferPool>) -> Self {
         let home = (bytes.capacity() >= BODY_KEPT).then(|| Arc::clone(buffer_pool));
         Self(BodyBytes::Long { bytes, home })
@@ -137,16 +140,17 @@ impl fmt::Debug for Body {
 }
 
 impl BufferPool {
-    /// Returns an empty buffer with room for `len` bytes: one that was used before, if the pool has
-    /// one that is not much longer.
+    /// Returns an empty buffer with room for `len` bytes. Reuses a buffer of the pool if its
+    /// capacity is at most twice `len`.
     pub fn lend(&self, len: usize) -> Vec<u8> {
         let used = if len < BODY_KEPT { None } else { self.kept().take(len) };
         used.unwrap_or_else(|| Vec::with_capacity(len))
     }
 
-    /// Returns a buffer as [`BufferPool::lend`] does, or `None` if there is too little memory. For
-    /// more than one peer's usual credit the machine and the control group are asked first, because
-    /// under overcommit an allocation succeeds, and its first use kills the process.
+    /// Returns a buffer as [`BufferPool::lend`] does, or `None` if there is too little memory.
+    /// Before it allocates more than one peer's default credit, it checks how much memory the
+    /// machine and the control group have left. Under overcommit, the allocation itself succeeds,
+    /// and the first use kills the process.
     pub fn try_lend(&self, len: usize) -> Option<Vec<u8>> {
         let used = if len < BODY_KEPT { None } else { self.kept().take(len) };
         used.or_else(|| {
@@ -158,8 +162,8 @@ impl BufferPool {
         })
     }
 
-    /// Called when no long message has come for a while. The memory goes back to the system, and
-    /// buffers that are still in use are not kept either.
+    /// Called when no long message has come for a while. Frees all idle buffers. Buffers in use are
+    /// freed with their bodies, until the next long buffer is wanted.
     pub fn rest(&self) {
         let mut kept = self.kept();
         *kept = IdleBuffers { resting: true, ..IdleBuffers::default() };
@@ -171,11 +175,11 @@ impl BufferPool {
 
     fn keep(&self, mut buffer: Vec<u8>) {
         buffer.clear();
-        // A busy pool does without the buffer. (In a child of fork the lock may be held for ever:
-        // MEM-24.2.)
+        // If another thread holds the lock, the buffer is freed instead of kept. (In a child of
+        // fork the lock may be held for ever: MEM-24.2.)
         let Ok(mut kept) = self.0.try_lock() else { return };
         let displaced = kept.put(buffer);
-        // Freed after the lock has been let go.
+        // Free the displaced buffers after releasing the lock.
         drop(kept);
         drop(displaced);
     }
@@ -191,8 +195,8 @@ impl IdleBuffers {
         Some(buffer)
     }
 
-    /// Adds a buffer. Returns the buffers for which there is no room any more: those that were
-    /// unused for longest.
+    /// Adds a buffer, unless the pool rests. Returns the buffers to free: those beyond
+    /// `BODIES_KEPT`, least recently used first.
     fn put(&mut self, buffer: Vec<u8>) -> Vec<Vec<u8>> {
         if self.resting {
             return vec![buffer];
@@ -227,7 +231,7 @@ mod tests {
         };
         let first = place(1 << 20);
         assert_eq!([place(1 << 20), place(600 << 10)], [first, first]);
-        // Much shorter ones, and those that were taken away, have memory of their own.
+        // Bodies of less than half the length, and bodies after `into_vec`, use other buffers.
         assert_ne!(place(100 << 10), first);
         let taken = Body::new(buffer_pool.lend(1 << 20), &buffer_pool).into_vec();
         assert_eq!(taken.as_ptr(), first);

@@ -1,5 +1,6 @@
-//! How much bulk a turn sends (WIND-3.10): little while small messages come and go, for what the
-//! kernel has cannot be overtaken, and nothing is heard meanwhile.
+//! Quota of bulk for each turn (WIND-3.10). The quota is small while small messages come and go,
+//! because nothing can overtake bulk that the kernel has, and the node receives nothing while it
+//! sends.
 
 use oikaze_protocol::limits::{
     BULK_A_TURN, BULK_AMONG_SMALL, BULK_AMONG_SMALL_MAX, BULK_AMONG_SMALL_TIME, SMALL_LATELY,
@@ -12,7 +13,7 @@ use std::time::Duration;
 pub(crate) struct BulkQuota {
     /// Time at which a small message was delivered last.
     latest: Time,
-    /// Is `true` if one was delivered since a turn last asked for its share.
+    /// Is `true` if a small message was delivered since a turn last asked for its share.
     came: bool,
     /// Is `true` if the last turn left bulk to the next one.
     waited: bool,
@@ -21,8 +22,8 @@ pub(crate) struct BulkQuota {
     pace: Pace,
 }
 
-/// Duration of turns with bulk. The recent minimum counts, because a turn may be interrupted and a
-/// program may let some time pass before the next turn.
+/// Pace of turns with bulk: the recent minimum of the time per byte. The minimum counts, because a
+/// turn may be interrupted, and a program may let time pass before the next turn.
 #[derive(Default)]
 struct Pace {
     /// Number of bytes sent in `took`.
@@ -60,8 +61,8 @@ impl BulkQuota {
     /// none.
     pub fn bulk_share(&mut self, now: Time) -> usize {
         let (before, sent) = std::mem::replace(&mut self.turn, (now, 0));
-        // A thread that found the engine taken enters with an earlier time, so that the turn before
-        // seems to have taken no time.
+        // A thread that waited for the engine enters with a time that it read earlier, so that the
+        // previous turn seems to have taken no time.
         if sent > 0 && now > before {
             self.pace.learn(sent, now - before);
         }
@@ -75,7 +76,7 @@ impl BulkQuota {
         }
     }
 
-    /// Called when this turn has sent this number of bulk bytes.
+    /// Called when this turn has sent `bytes` of bulk.
     pub fn bulk_went(&mut self, bytes: usize) {
         self.turn.1 += bytes;
     }
@@ -85,8 +86,8 @@ impl BulkQuota {
 mod tests {
     use super::*;
 
-    /// WIND-3.10: a machine that sends a run quickly sends more of one at once than one that does
-    /// not.
+    /// WIND-3.10: among small messages, a fast machine sends more bulk per turn than a slow
+    /// machine.
     #[test]
     fn among_small_messages_bulk_goes_for_a_limited_time() {
         let mut quota = BulkQuota::default();
@@ -99,7 +100,7 @@ mod tests {
                     share => share,
                 };
                 quota.bulk_went(share);
-                // Now and then something takes its time that is not bulk.
+                // Every seventh turn spends 80 µs on other work than bulk.
                 let lost = if turn % 7 == 0 { 80_000 } else { 0 };
                 now += Duration::from_nanos(5_000 + lost + share as u64 * nanoseconds / 1000);
             }

@@ -1,4 +1,5 @@
-//! Requests that take effect at once: fences, cancellation, changes of regions, credit, the end.
+//! Requests that are no operations: fences, flushes, cancellation, changes of regions, credit,
+//! sharing of memory with local peers, and closing.
 
 use crate::client::completion::{Completion, Value};
 use crate::client::submission::{Request, Submission};
@@ -11,7 +12,8 @@ use oikaze_os::net::Link;
 use oikaze_protocol::coherence::Pages;
 use std::sync::Arc;
 
-/// Performs a request that is no operation, and settles its completion.
+/// Performs a request that is no operation ([`Request::is_operation`]). Settles its completion,
+/// unless the outcome depends on earlier operations or on a local peer.
 pub(crate) fn apply<L: Link, P: Pages>(
     submission: Submission,
     out: &mut Outbound<'_, L, P>,
@@ -58,7 +60,7 @@ pub(crate) fn apply<L: Link, P: Pages>(
             process_ended(peer, success, out.now, out.peers, out.layers);
         }
         Request::Close => out.close(),
-        // Operations, which `submit::admit` begins.
+        // Operations: `submit::admit` begins them instead.
         Request::Put { .. }
         | Request::Get { .. }
         | Request::PutBlock { .. }

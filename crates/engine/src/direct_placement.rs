@@ -19,8 +19,9 @@ pub(crate) struct DirectPlacement {
 }
 
 impl DirectPlacement {
-    /// Predicts where the next bytes of the message for which bulk came last belong, as many as one
-    /// call brings: admitted, permitted, and not yet here. A tag has `tag` bytes.
+    /// Predicts the next fragments of the message whose fragment arrived last, and the place of
+    /// their bytes: as many as one call of the link receives. Only bytes that are admitted,
+    /// permitted and not yet received are predicted. `tag` is the length of a seal's tag in bytes.
     pub fn predict<P>(
         &mut self,
         peers: &Peers,
@@ -48,7 +49,8 @@ impl DirectPlacement {
         let Some((rank, expected)) = self.told else { return false };
         let Scattered { from, head, payload, tag, .. } = *scattered;
         View::parse_parts(head, payload, tag).is_ok_and(|view| {
-            // What the kernel has joined has one sender.
+            // Datagrams that the kernel has joined (GRO) have one sender, so the first one's path
+            // is checked for all.
             expected.is(index, &view)
                 && peers.of_connection(view.header().connection) == Some(rank)
                 && (index > 0 || peers.get(rank).is_some_and(|peer| peer.path_of(from).is_some()))
@@ -66,7 +68,7 @@ mod tests {
     use oikaze_protocol::wind::{Body, Segment};
 
     const LEN: u64 = 200_000;
-    /// Byte in memory that nothing may write.
+    /// Value of the bytes that no put may change.
     const UNTOUCHED: u8 = 0xEE;
 
     fn byte(at: u64, which: u64) -> u8 {
@@ -114,7 +116,7 @@ mod tests {
                     now[which][at.min(len - 1)] ^= 1 << random(8);
                 }
                 4 => now.insert(random(count), old[random(old.len())].clone()),
-                // As long as a fragment, and nothing else of it right.
+                // Garbage of the length of a fragment.
                 _ => now.insert(random(count), vec![0x5a; now[random(count)].len()]),
             }
         }
@@ -154,8 +156,8 @@ mod tests {
         panic!("it never ended");
     }
 
-    /// MEM-3.7: puts one after the other, some over one another, through a wire that does its
-    /// worst.
+    /// MEM-3.7: successive puts, some to overlapping ranges, over a wire that damages, repeats,
+    /// reorders, drops and injects datagrams.
     #[test]
     fn whatever_comes_each_put_is_whole_and_no_other_byte_changes() {
         let mut in_place = 0;
@@ -168,7 +170,7 @@ mod tests {
             let mut old = Vec::new();
             for which in 0..4 {
                 let (_, source) = region(&mut a, LEN, |at| byte(at, which));
-                // Each over a part of the one before.
+                // Each put may overlap the previous one.
                 let (offset, len) =
                     (which * 60_000 + random(1000) as u64, 1 + random(LEN as usize) as u64);
                 let body = Body::Segment(Segment { region: source.slot, offset: 0, len });
@@ -187,7 +189,7 @@ mod tests {
                 assert_eq!(put.outcome(), Some(Ok(Value::Done)));
                 range.zip(0..).for_each(|(at, from)| expected[at] = byte(from, which));
                 assert!(bytes(&target, 0, 3 * LEN) == expected, "{seed} {which}");
-                // Datagrams of puts that are over change nothing any more.
+                // Old datagrams of completed puts change nothing.
                 open(&b.engine.link_mut().from).extend(old.iter().cloned());
                 b.turn(now);
                 assert!(bytes(&target, 0, 3 * LEN) == expected, "{seed} {which}: old datagrams");
@@ -197,7 +199,7 @@ mod tests {
         assert!(in_place > 1000, "{in_place} datagrams came to their place");
     }
 
-    /// MEM-3.7: several at once, whose datagrams take turns.
+    /// MEM-3.7: several puts in flight at once, whose datagrams interleave.
     #[test]
     fn puts_under_way_together_are_whole_and_no_other_byte_changes() {
         let (mut in_place, puts) = (0, 3);
@@ -205,7 +207,7 @@ mod tests {
             let (mut a, mut b, now) = pair();
             b.engine.link_mut().scatters = true;
             let mut random = random(seed);
-            // Each with a gap behind it that nobody may touch.
+            // Behind each put lies a gap of 100 bytes that no put may touch.
             let (target, there) = region(&mut b, puts * (LEN + 100), |_| UNTOUCHED);
             let sent: Vec<_> = (0..puts)
                 .map(|which| {
@@ -236,9 +238,10 @@ mod tests {
         assert!(in_place > 1000, "{in_place} datagrams came to their place");
     }
 
-    /// MEM-3.7: two at once over the same bytes, by one key or by two of the same memory, and a
-    /// third beside them. What is mixed up or comes once more is not as predicted: it is taken out
-    /// as it was sent, whatever came behind it.
+    /// MEM-3.7: two concurrent puts to overlapping ranges, by one key or by two keys of the same
+    /// memory, and a third put to other memory. A datagram that is out of order or repeated does
+    /// not match the prediction. The link received it into predicted memory, from which the engine
+    /// takes it out as it was sent, whatever arrived behind it.
     #[test]
     fn puts_over_one_another_damage_nothing_that_comes_between_them() {
         let mut in_place = 0;
@@ -246,7 +249,8 @@ mod tests {
             let (mut a, mut b, now) = pair();
             b.engine.link_mut().scatters = true;
             let mut random = random(seed);
-            // Further on than a turn of the first has got when the second has its own.
+            // Offset beyond the bytes that the first put has sent when the second put begins to
+            // send.
             let second = 20_000 + random(40_000) as u64;
             let (target, there) = region(&mut b, LEN + second, |_| UNTOUCHED);
             let again = b.engine.memory().insert(target.clone(), Rights::ALL).unwrap();
@@ -282,8 +286,8 @@ mod tests {
         assert!(in_place > 1000, "{in_place} datagrams came to their place");
     }
 
-    /// The region goes in the middle: from then on nothing is predicted in it, and its memory stays
-    /// as it is.
+    /// The region is removed in the middle of a put. From then on nothing is predicted in the
+    /// region, and its memory does not change.
     #[test]
     fn nothing_is_received_into_a_region_that_is_gone() {
         let (mut a, mut b, now) = pair();
@@ -304,7 +308,7 @@ mod tests {
         assert!(kept.is_some_and(|kept| kept == bytes(&target, 0, LEN)));
     }
 
-    /// The answer to a get, too, comes to its place.
+    /// The answer to a get is received directly into its destination.
     #[test]
     fn a_get_is_received_into_its_destination() {
         let (mut a, mut b, now) = pair();

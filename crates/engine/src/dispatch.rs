@@ -28,8 +28,8 @@ impl<P: Pages> Handler for Layers<P> {
     }
 
     fn place(&mut self, from: Rank, number: u64, offset: u64, bytes: &[u8]) {
-        // Message numbers are unique within a connection: the one that did not admit this message
-        // ignores it.
+        // Both layers get the bytes. Message numbers are unique within a connection, so the layer
+        // that did not admit this message ignores them.
         self.coherence.place(from, number, offset, bytes, &mut self.pages);
         self.rma.place(from, number, offset, bytes, &mut self.memory);
     }
@@ -66,7 +66,8 @@ impl<P: Pages> Handler for Layers<P> {
 
     fn abandon(&mut self, from: Rank) {
         self.rma.abandon(from);
-        // To coherence a peer that restarted is as dead as one that is gone.
+        // Coherence treats a restarted peer as dead, because the new process does not have the old
+        // one's pages.
         self.coherence.node_died(from, &mut self.pages);
     }
 }

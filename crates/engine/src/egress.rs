@@ -1,10 +1,10 @@
-//! Egress: the one place that transmits, and in which order (WIND-3.9, WIND-3.10).
+//! Egress: the one stage that transmits, in the order of WIND-3.9 and WIND-3.10.
 //!
-//! First what is small, of every peer that the turn concerns; then bulk, in runs of what one call
-//! of the link carries, the peers taking turns (round robin in shares of bytes, as Shreedhar and
-//! Varghese's deficit round robin, SIGCOMM 1995, whose deficit is at most a datagram here). A turn
-//! hands over few runs: bulk that the kernel has cannot be overtaken any more, and what arrives or
-//! is posted meanwhile waits for the next turn.
+//! Small datagrams go first, from every peer that the turn concerns. Bulk follows in runs, each as
+//! long as one call of the link carries. The peers share the runs by deficit round robin (Shreedhar
+//! and Varghese, SIGCOMM 1995), where a peer's deficit is at most one datagram. A turn hands over
+//! few runs. Nothing can overtake bulk that the kernel has, and data that arrives or is posted
+//! during a run waits for the next turn.
 
 use crate::bulk_quota::BulkQuota;
 use crate::counters::Counters;
@@ -106,7 +106,8 @@ impl<L: Link> Transmitter<'_, L> {
                 return false;
             };
             let (mut run, mut count) = (0, 0);
-            // As long as one more of the same length makes no second call necessary.
+            // Length of the latest datagram. The run ends when another datagram of this length
+            // would need a second call of the link.
             let mut last = 0;
             let most = left.min(DATAGRAM_MAX);
             while run + last <= most {
@@ -120,9 +121,9 @@ impl<L: Link> Transmitter<'_, L> {
                 last = len;
             }
             left = if run + last > most { left - most } else { left.saturating_sub(run) };
-            // The next run is written before this one goes, for what the kernel copies leaves
-            // nothing in the nearest cache of what writes it; but not where the slots would end in
-            // the midst of it and its call.
+            // Put the flush off, so that the next run is written before the link sends this one.
+            // The kernel's copy of the payload evicts from the L1 cache all that writing datagrams
+            // needs. Flush now if the slots would run out in the middle of the next run.
             if left == 0 || !self.egress.lanes.bulk.has_room(count) {
                 *sent += self.flush(Lane::Bulk);
             }
@@ -130,7 +131,7 @@ impl<L: Link> Transmitter<'_, L> {
                 self.peers.bulk.mark(rank);
                 return true;
             }
-            // One that yielded nothing is not asked again in this turn.
+            // A peer that yielded no datagram is not asked again in this turn.
             if count > 0 && self.lane_has_due(rank, Lane::Bulk) {
                 self.peers.bulk.mark(rank);
             }
@@ -151,14 +152,15 @@ impl<L: Link> Transmitter<'_, L> {
         !self.egress.lanes[lane].is_stopped()
     }
 
-    /// Writes one due datagram of a lane to a peer. Returns its number of bytes (0 if it was lost
-    /// here), or `None` if none is due.
+    /// Writes one due datagram of a lane to a peer. Returns the datagram's number of bytes (0 if
+    /// the datagram was lost on this node), or `None` if none is due.
     fn write_one(&mut self, rank: Rank, lane: Lane) -> Option<usize> {
         let Self { peers, memory, egress, link, seals, now, .. } = self;
         let batch = &mut egress.lanes[lane];
         let peer = peers.get_mut(rank)?;
         let mut transmit = peer.connection.transmit_by(lane, *now, batch.next()?);
-        // Looked at where it is: a move would wait for what was just stored in parts.
+        // Borrow the `Transmit` in place. A move would load it in other widths than it was stored,
+        // and would wait for these stores.
         let transmit = transmit.as_mut()?;
         let Some(to) = peer.addresses.get(usize::from(transmit.path)) else { return Some(0) };
         let len = transmit.payload.as_ref().map_or(0, |segment| segment.len as usize);
@@ -167,10 +169,11 @@ impl<L: Link> Transmitter<'_, L> {
         if short {
             (transmit.port, transmit.lane) = (None, Lane::Small);
         }
-        // Sealed where it is, a payload that others write meanwhile may be another one when the
-        // kernel copies it: it would not arrive as long as they do. So what has not arrived is
-        // copied first (WIND-5.5), as rows are, which are in no one place, and what is to be in one
-        // piece.
+        // Copy three kinds of payload: content that is sent again (WIND-5.5), rows, which are not
+        // contiguous, and payloads that the link prefers contiguous. A payload that is not copied
+        // may change between the seal and the kernel's copy, and the receiver then drops the
+        // datagram. Without the copy, every retransmission could be dropped in the same way while
+        // the program writes the memory.
         let copied = transmit
             .payload
             .as_ref()
@@ -182,8 +185,8 @@ impl<L: Link> Transmitter<'_, L> {
             });
             return Some(if packed { batch.push(to, transmit, Gather::EMPTY, seals) } else { 0 });
         }
-        // A segment whose region is gone belongs to a cancelled message: its datagram is lost, as
-        // on a bad wire.
+        // A segment whose region is gone belongs to a cancelled message. The datagram counts as
+        // lost on the wire.
         let payload =
             transmit.payload.as_ref().map_or(Some(Gather::EMPTY), |segment| memory.gather(segment));
         Some(payload.map_or(0, |payload| batch.push(to, transmit, payload, seals)))
@@ -193,8 +196,8 @@ impl<L: Link> Transmitter<'_, L> {
     /// (WIND-8.8). Returns `true` if data must be sent again in another size.
     pub fn apply_refused_sizes(&mut self) -> bool {
         let mut any = false;
-        // Rare: a network was changed under the job. Each look costs as much as there are peers, so
-        // a turn takes few.
+        // Refused sizes are rare, because they need a change of the network during the job. Each
+        // refused size costs a visit to every peer, so a turn takes few.
         for _ in 0..REFUSED_SIZES_A_TURN {
             let Some(TooBig { to, fits, .. }) = self.link.poll_too_big() else { break };
             any = true;

@@ -238,7 +238,8 @@ impl<L: Link, P: Pages> Engine<L, P> {
         regions::end_keeping(holder, &Failure::Cancelled, &mut out, egress, inbox);
     }
 
-    /// Gives up the local peers that [`ShmPeers::is_reached`] means.
+    /// Gives up the local peers that are in the middle of an access to this memory
+    /// ([`ShmPeers::is_reached`]).
     pub fn give_up_peers_inside(&mut self, region: &Region, now: Time) {
         self.now = self.now.max(now);
         let (mut out, _, inbox) = self.stages();

@@ -32,9 +32,9 @@ const POLL_AGE_MIN: Duration = Duration::from_micros(5);
 
 /// Limits the cost of handshakes from unknown senders.
 struct HandshakeLimiter {
-    /// Seals of handshakes that claim to come from where the named peer is known to be.
+    /// Limits seals of handshakes that come from a known address of the peer that they name.
     known: TokenBucket,
-    /// Seals of all other handshakes.
+    /// Limits seals of all other handshakes.
     unknown: TokenBucket,
 }
 
@@ -223,7 +223,8 @@ fn addressee(
     }
 }
 
-/// Returns the sender of a handshake datagram, if it knows the job's secret (WIND-10.3).
+/// Returns the sender of a handshake datagram and its path, if the seal proves that the sender
+/// knows the job's secret (WIND-10.3).
 fn introduced(
     view: &View<'_>,
     from: SocketAddr,
@@ -276,7 +277,7 @@ mod tests {
         open(&node.engine.link_mut().from).extend(datagrams);
     }
 
-    /// WIRE-5.3, WIND-10.1 and 10.2: what was dropped when shows what was computed.
+    /// WIRE-5.3, WIND-10.1 and 10.2: the counters show at which check each datagram was dropped.
     #[test]
     fn garbage_of_every_kind_is_told_apart_and_leaves_nothing_behind() {
         let (mut a, mut b, now) = pair();
@@ -293,8 +294,8 @@ mod tests {
             bytes[at] ^= 1;
             bytes
         };
-        // Noise, another connection's id, right but for a bit of the body, right but for the tag,
-        // cut short.
+        // Noise, another connection's id, one wrong bit in the body, one wrong bit in the tag, and
+        // a truncated datagram.
         feed(
             &mut b,
             [
@@ -350,7 +351,7 @@ mod tests {
             (counters.strangers, counters.unauthentic, counters.unheard),
             (1, heard, 1001 - heard)
         );
-        // The flood ends; the caller repeats itself.
+        // After the flood has ended, the peer repeats its handshake.
         while !b.engine.peers().is_connected(0) {
             assert!(now < Time(0) + STRANGERS_PAUSE * 1000);
             now = step(now);
@@ -359,7 +360,7 @@ mod tests {
         }
     }
 
-    /// WIND-1.9: handshakes said again from anywhere make no address known.
+    /// WIND-1.9: handshakes that are replayed from other addresses make no address known.
     #[test]
     fn a_handshake_said_again_takes_up_no_addresses() {
         let (to, from) = (Queue::default(), Queue::default());

@@ -1,13 +1,20 @@
 //! Runs a node's protocol in turns, whose stages are bounded and always in the same order.
 //!
-//! [`Engine::turn`] is the whole contract: *ingress* (a burst from the link, upwards through Wind
-//! to remote memory and coherence) → *events* (what that settled) → *timers* → *submissions* (what
-//! threads asked for, and what the layers above owe their peers) → *egress* (the one place that
-//! transmits) → *completions*. Callers have no obligations but to call it again when
-//! [`Engine::next_timeout`] has come, the link has something, or a submission was made.
+//! [`Engine::turn`] is the whole contract. A turn runs these stages:
 //!
-//! The engine knows neither threads nor locks nor clocks; crate `oikaze` gives it those, the
-//! simulator gives it others.
+//! 1. *Ingress*: receives a burst from the link and passes it up through Wind to remote memory and
+//!    coherence.
+//! 2. *Events*: settles the operations that the burst has completed.
+//! 3. *Timers*: runs the timers whose deadlines have come.
+//! 4. *Submissions*: takes what threads asked for, and what the layers above owe their peers.
+//! 5. *Egress*: transmits. No other stage does.
+//! 6. *Completions*: settles the operations that the later stages have completed.
+//!
+//! Callers must call a turn again when [`Engine::next_timeout`] has come, the link has something,
+//! or a submission was made.
+//!
+//! The engine knows neither threads nor locks nor clocks. Crate `oikaze` and the simulator each
+//! give it their own.
 
 mod buffer_pool;
 mod bulk_quota;

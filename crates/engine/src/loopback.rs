@@ -1,7 +1,7 @@
-//! Loopback: messages to this node itself, delivered without the network, in order, in the stage
-//! that posts replies.
+//! Loopback: delivers messages to this node itself without the network. The stage that posts
+//! replies delivers them in order.
 //!
-//! Users' messages take of this node's credit, as messages of any peer do (MEM-8.1). Otherwise a
+//! Users' messages use up this node's credit, as messages of any peer do (MEM-8.1). Otherwise a
 //! program that sends to itself and does not read would fill its memory. Messages that need no
 //! credit pass those that wait for credit, as in a ring (MEM-16.3).
 
@@ -135,7 +135,7 @@ impl Loopback {
         if let Some(under_way) = &mut self.under_way {
             under_way.forgotten |= forgotten(under_way.message.token);
         }
-        // There may be credit for the messages behind.
+        // The forgotten messages may have held up others that wait for credit behind them.
         self.look_at_held();
     }
 }
@@ -189,7 +189,8 @@ impl Loopback {
             Body::Inline(bytes) => bytes,
             body @ (Body::Empty | Body::Short(_)) => body.bytes().to_vec(),
         };
-        // A user's message is handed over: it meets no absent pages that would have it come again.
+        // The body of a user's message is moved, because no absent page can make its delivery fail
+        // and be repeated.
         let delivered = if message.credited {
             Delivered::Owned(std::mem::take(&mut body))
         } else {

@@ -1,5 +1,5 @@
-//! The seals in use today (WIRE-5): CRC32C for data, end to end or of headers only; a keyed MAC for
-//! handshakes.
+//! Seals of this implementation (WIRE-5): CRC32C for data, end to end or of headers only, and a
+//! keyed MAC for handshakes.
 
 use oikaze_os::checksum::crc32c;
 use oikaze_os::net::Reseal;
@@ -16,7 +16,7 @@ pub struct Checksum {
 }
 
 impl Checksum {
-    /// The checksum of this kind; `None` if the kind is none.
+    /// Returns the checksum of this kind, or `None` if the kind is no checksum.
     #[must_use]
     pub fn of(kind: SealKind) -> Option<Self> {
         match kind {
@@ -26,7 +26,7 @@ impl Checksum {
         }
     }
 
-    /// As many of these parts as it covers: header and frames are the first.
+    /// Returns the number of parts that the checksum covers. Header and frames are the first part.
     fn covered(self) -> usize {
         if self.payload { usize::MAX } else { 1 }
     }
@@ -53,15 +53,15 @@ impl Seal for Checksum {
     }
 }
 
-/// HMAC-SHA-256 under a secret derived from the job's, cut to 16 bytes (RFC 2104, section 5): who
-/// does not know the secret gets no connection.
+/// HMAC-SHA-256 under a secret derived from the job's secret, truncated to 16 bytes (RFC 2104,
+/// section 5). A sender that does not know the job's secret gets no connection.
 #[derive(Clone, Debug)]
 pub struct HandshakeSeal {
     secret: Secret,
 }
 
 impl HandshakeSeal {
-    /// A seal under the job's secret.
+    /// Returns the seal under the job's secret.
     #[must_use]
     pub fn new(job: &Secret) -> Self {
         Self { secret: job.derive(&[b"oikaze handshake"]) }
@@ -93,8 +93,8 @@ impl Seal for HandshakeSeal {
 /// Bytes of the header that hold the length of the frames (WIRE-2).
 const FRAMES_LEN: Range<usize> = 18..20;
 
-/// Reseals like an attacker on the path without the job's secret: a checksum can be made right, a
-/// handshake's seal cannot.
+/// Reseals as an attacker on the path who does not know the job's secret. Such an attacker can
+/// correct a checksum, but not a handshake's seal.
 impl Reseal for Checksum {
     fn reseal(&self, datagram: &mut [u8]) {
         let Some(end) =
@@ -119,7 +119,7 @@ mod tests {
     use oikaze_protocol::limits::HEADER_LEN;
     use oikaze_protocol::wire::{Seal, SealKind};
 
-    /// WIRE-5.2, WIRE-5.5: header and frames are covered by either kind, the payload by kind 1 only
+    /// WIRE-5.2, WIRE-5.5: either kind covers header and frames. Only kind 1 covers the payload
     /// (WIRE-5.1, 5.2).
     #[test]
     fn what_each_kind_covers() {
@@ -140,7 +140,8 @@ mod tests {
         );
     }
 
-    /// A datagram that was changed on the way has the tag of its kind; a handshake cannot have it.
+    /// A resealed datagram verifies under its kind. A handshake stays unchanged, because its seal
+    /// cannot be computed.
     #[test]
     fn resealed_datagrams_verify_but_for_handshakes() {
         for kind in [SealKind::HeaderOnly, SealKind::EndToEnd] {
@@ -151,7 +152,8 @@ mod tests {
             let (covered, tag) = datagram.split_at(HEADER_LEN + 46);
             let (head, payload) = covered.split_at(HEADER_LEN + 30);
             assert!(checksum.verify(head, payload, tag));
-            // Lengths that do not fit, and too few bytes for a tag.
+            // A length of frames beyond the datagram, and datagrams too short for a tag, cause no
+            // panic.
             datagram[18..20].fill(0xff);
             checksum.reseal(&mut datagram);
             (0..HEADER_LEN).for_each(|len| checksum.reseal(&mut datagram[..len]));

@@ -1,5 +1,4 @@
-//! Token bucket that limits how many checksums this node computes for datagrams of unknown
-//! connections (WIND-10.3).
+//! Token bucket that limits how many seals of handshakes this node computes in vain (WIND-10.3).
 
 use oikaze_protocol::limits::{STRANGERS_AT_ONCE, STRANGERS_PAUSE};
 use oikaze_protocol::time::Time;
@@ -8,7 +7,7 @@ use oikaze_protocol::time::Time;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TokenBucket {
     left: u32,
-    /// Time from which the pause before the next token counts.
+    /// Time at which the pause before the next token began.
     since: Time,
 }
 
@@ -17,21 +16,21 @@ impl TokenBucket {
         Self { left: STRANGERS_AT_ONCE, since: now }
     }
 
-    /// Returns `true` if one more checksum may be computed.
+    /// Returns `true` if a token is left, so that one more seal may be computed.
     pub fn is_left(&mut self, now: Time) -> bool {
         let pauses = u32::try_from((now - self.since).as_nanos() / STRANGERS_PAUSE.as_nanos())
             .unwrap_or(u32::MAX);
         if pauses > 0 {
             self.left = self.left.saturating_add(pauses).min(STRANGERS_AT_ONCE);
-            // Full: the pause begins when one is used. Otherwise what is left of this pause counts
-            // for the next.
+            // A full bucket gains no token, so its pause begins anew. Otherwise the part of a pause
+            // that has passed counts for the next token.
             let full = self.left == STRANGERS_AT_ONCE;
             self.since = if full { now } else { self.since + STRANGERS_PAUSE * pauses };
         }
         self.left > 0
     }
 
-    /// One was computed and was wrong.
+    /// Called when a computed seal was wrong. Takes one token.
     pub fn used(&mut self) {
         self.left = self.left.saturating_sub(1);
     }
@@ -47,7 +46,7 @@ mod tests {
         let mut token_bucket = TokenBucket::new(Time(0));
         let mut used = 0;
         let mut now = Time(0);
-        // A flood: a hundred times as many as are allowed, for as long as a hundred pauses.
+        // A flood that lasts for 100 pauses, with 100 seals per pause where one is allowed.
         while now < Time(0) + STRANGERS_PAUSE * 100 {
             if token_bucket.is_left(now) {
                 token_bucket.used();

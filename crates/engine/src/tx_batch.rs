@@ -1,6 +1,6 @@
-//! Datagrams on their way to the link: written and sealed into memory that is used again and again,
-//! handed over in batches. Each lane has its own, so that what is small goes although the link has
-//! no room for bulk.
+//! Batches of datagrams on their way to the link. A batch writes and seals its datagrams in memory
+//! that it reuses. Each lane has its own batch, so that small datagrams go although the link has no
+//! room for bulk.
 
 use crate::seal::Seals;
 use arrayvec::ArrayVec;
@@ -17,17 +17,19 @@ use std::ops::Range;
 /// Maximum number of datagrams handed to the link in one call.
 pub(crate) const BATCH_DATAGRAMS: usize = 64;
 
-/// One datagram about to leave.
+/// One datagram that is ready to be sent.
 struct TxSlot {
     to: SocketAddr,
     lane: Lane,
     mode: SendMode,
-    /// Where header and frames, and what was packed behind them, lie among the batch's bytes.
+    /// Range of the header, the frames and packed payload in the batch's bytes. Without a separate
+    /// payload, the range includes the tag.
     head: Range<usize>,
-    /// Where the tag behind them ends, if there is a payload between the two.
+    /// End of the tag in the batch's bytes. The tag begins where `head` ends, if there is a
+    /// separate payload.
     end: usize,
     payload: Gather,
-    /// The region its payload lies in.
+    /// Slot of the region in which the payload lies.
     region: Option<u32>,
 }
 
@@ -46,17 +48,18 @@ impl Default for TxSlot {
     }
 }
 
-/// The slots, filled from the front; those that the link has not taken wait.
+/// Batch of one lane. Slots are filled from the front. Datagrams that the link has not taken wait
+/// for the next call.
 #[derive(Default)]
 pub(crate) struct TxBatch {
-    /// Made once and filled where they are: what is put together elsewhere and moved would be
-    /// waited for.
+    /// Slots, allocated once and filled in place. Moving a slot that was built elsewhere would wait
+    /// for the stores that built it.
     slots: Vec<TxSlot>,
     waiting: Range<usize>,
-    /// Bytes written for all datagrams, one behind the other. A tag and the head that follows it
-    /// are one piece to gather.
+    /// Bytes written for all datagrams, one datagram behind the other. The link gathers a tag and
+    /// the head that follows the tag as one piece.
     bytes: Vec<u8>,
-    /// Where the next one's head begins.
+    /// Position at which the head of the next datagram begins.
     begin: usize,
     /// Number of payload bytes at the end of the next head; the seal treats them as payload.
     packed: usize,
@@ -136,7 +139,7 @@ impl TxBatch {
         slot.mode = transmit.mode;
         slot.region = transmit.payload.as_ref().map(|segment| segment.region);
         slot.end = self.bytes.len();
-        // One piece is less to gather.
+        // Without a payload between them, head and tag are one piece to gather.
         slot.head = begin..if payload.is_empty() { slot.end } else { end };
         let len = slot.end - begin + payload.len();
         slot.payload = payload;
@@ -145,7 +148,8 @@ impl TxBatch {
         len
     }
 
-    /// Appends the tag over the next datagram's head, what is packed behind it, and the payload.
+    /// Appends the tag over the next datagram's head, the payload packed behind the head, and the
+    /// separate payload.
     fn seal(&mut self, payload: &Gather, seal: &impl Seal) {
         let end = self.bytes.len();
         self.bytes.extend_from_slice([0; TAG_MAX].get(..seal.len()).unwrap_or_default());
@@ -164,7 +168,8 @@ impl TxBatch {
             return Ok(0);
         }
         let waiting = self.slots.get_mut(self.waiting.clone()).unwrap_or_default();
-        // Filled in place: `collect` would move the whole array, even if it holds little.
+        // Fill the array in place, because `collect` would move the whole array even if it holds
+        // few datagrams.
         let mut batch = ArrayVec::<Outgoing<'_>, BATCH_DATAGRAMS>::new();
         for TxSlot { to, lane, mode, head, end, payload, .. } in waiting.iter() {
             let (tag, head) = (self.bytes.get(head.end..*end), self.bytes.get(head.clone()));
@@ -196,7 +201,7 @@ impl TxBatch {
             if let Some(slot) = self.slots.get_mut(at).filter(|slot| slot.region == Some(region)) {
                 slot.payload = Gather::EMPTY;
                 self.waiting.end -= 1;
-                // The slots behind it move up, and the free slot moves to the end.
+                // The slots behind the freed one move up, and the freed slot moves to the end.
                 self.slots.get_mut(at..=self.waiting.end).unwrap_or_default().rotate_left(1);
             } else {
                 at += 1;

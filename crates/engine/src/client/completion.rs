@@ -38,28 +38,29 @@ pub enum Value {
 #[derive(Debug, Default)]
 pub struct Completion {
     outcome: OnceLock<Outcome>,
-    /// Further receiver of the outcome, called once. Only the engine sets it, where outcomes
-    /// appear, so that neither misses the other. Settling an operation without a sink costs one
-    /// more load.
+    /// Further receiver of the outcome, called once. Only the engine sets the sink of a pending
+    /// completion, and only the engine sets the outcome, so that the sink cannot miss the outcome.
+    /// A completion without a sink costs one more load to settle.
     sink: OnceLock<Box<dyn Sink>>,
-    /// The caller's operation, and where its failure is noted until the caller is told. `None` for
-    /// a wait of the library itself.
+    /// Label of the caller's operation, and the list that keeps its failure until a caller learns
+    /// of it. `None` if the library itself began the operation.
     begun: Option<(OperationLabel, Arc<Untaken>)>,
-    /// Serial number of its failure, until a caller is told of it.
+    /// Serial number of the failure in that list; 0 if there is none, or once a caller has learned
+    /// of it.
     failed: AtomicU64,
 }
 
 /// Result of an operation. A failure is boxed because it is rare and large.
 pub type Outcome = Result<Value, Box<Failure>>;
 
-/// Receiver of an outcome, called by the turn that settles the operation. It is a queue, a counter,
-/// or an operation of which this one is a part.
+/// Receiver of an outcome, called by the turn that settles the operation. Examples are a completion
+/// queue, a counter, and a compound operation of which this one is a part.
 pub trait Sink: Send + Sync + fmt::Debug {
     /// Called once, when the outcome is there. `failure` is the serial number among the failures
     /// that no caller has been told of, or 0.
     fn told(&self, outcome: &Outcome, failure: u64);
 
-    /// Returns the operation of which this one is a part.
+    /// Returns the completion of the compound operation of which this one is a part.
     fn whole(&self) -> Option<&Arc<Completion>> {
         None
     }
@@ -78,7 +79,7 @@ impl Completion {
         Arc::new(Self { begun: Some((what, Arc::clone(untaken))), ..Self::default() })
     }
 
-    /// Returns the operation that its caller has begun.
+    /// Returns the label of the operation, or `None` if the library itself began it.
     pub fn what(&self) -> Option<&OperationLabel> {
         self.begun.as_ref().map(|(what, _)| what)
     }

@@ -46,7 +46,7 @@ impl Sink for Compound {
         if let Err(why) = outcome {
             let _ = failure.set(Failure::clone(why));
         }
-        // The last one sees the failures of all others.
+        // The last part to end sees the failures of all others (acquire and release).
         if left.fetch_sub(1, Ordering::AcqRel) == 1 {
             whole.settle(failure.get().cloned().map_or(Ok(Value::Done), Err));
         }

@@ -1,9 +1,9 @@
-//! Tracks fences for threads outside the engine. A thread can tell whether a fence may hold back an
-//! operation that the thread could perform itself (MEM-18.2).
+//! Tracks fences for threads outside the engine. A thread may perform an operation on a mapped
+//! region itself only if no fence holds the operation back (MEM-18.2).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of fences of one node that were requested, and that have ended.
+/// Counts the fences of one node: those requested and those ended.
 #[derive(Debug, Default)]
 pub struct Fences {
     asked: AtomicU64,
@@ -22,8 +22,8 @@ impl Fences {
         self.over.store(asked, Ordering::Release);
     }
 
-    /// Returns `true` if all operations begun before any fence have ended. A thread that sees
-    /// `true` is ordered after those operations.
+    /// Returns `true` if all operations that precede a fence have ended. A thread that sees `true`
+    /// is ordered after these operations (acquire).
     #[inline]
     #[must_use]
     pub fn are_over(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Labels of operations, from which errors and explanations of waits are made.
+//! Labels of operations. Errors and explanations of long waits (MEM-21) are made from labels.
 
 use oikaze_protocol::Rank;
 use std::fmt;
@@ -16,7 +16,7 @@ pub enum OperationKind {
     Accumulate,
     Push,
     Message,
-    /// Change of one word.
+    /// Atomic operation on one word, with the name of the operation.
     Word(&'static str),
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for OperationKind {
     }
 }
 
-/// Description of an operation, formatted only when it is read.
+/// Description of an operation. The text is formatted only when it is read.
 #[derive(Clone, Debug)]
 pub struct OperationLabel {
     pub verb: OperationKind,
@@ -48,8 +48,8 @@ pub struct OperationLabel {
 }
 
 impl OperationLabel {
-    /// Returns what may have become of the operation at a node that died before it confirmed
-    /// (MEM-5.3, MEM-12.5).
+    /// Returns a clause on the effect that the operation may have had at a node which died before
+    /// it acknowledged the operation (MEM-5.3, MEM-12.5). The error text appends the clause.
     pub fn fate(&self) -> Option<&'static str> {
         match self.verb {
             OperationKind::Get | OperationKind::GetBlock | OperationKind::GetList => None,

@@ -1,4 +1,4 @@
-//! Requests of threads to the engine, in the order in which they were made.
+//! Requests that threads submit to the engine. The engine takes them in the order of submission.
 
 use super::completion::{Completion, Keep, Sink};
 use super::shm_channel::ShmChannel;
@@ -17,7 +17,7 @@ pub struct Submission {
     pub request: Request,
     /// Completion that receives the outcome; `None` if nobody waits for it.
     pub completion: Option<Arc<Completion>>,
-    /// References that must stay alive meanwhile.
+    /// Reference to memory that must stay alive until the request has ended.
     pub keep: Keep,
 }
 
@@ -106,7 +106,7 @@ pub enum Request {
         key: u64,
         /// Element to put.
         body: Body,
-        /// Is `true` if a thread waits for it.
+        /// Is `true` if a thread waits for the outcome.
         urgent: bool,
     },
     /// Finds a region that a peer has published.
@@ -134,8 +134,8 @@ pub enum Request {
         /// Key of the region.
         key: u64,
     },
-    /// Exchanges pages with a local peer's region, if that is possible: as many pages as lie in one
-    /// piece at both ends.
+    /// Exchanges pages with a local peer's region, if both regions permit it. One request exchanges
+    /// as many pages as are contiguous at both ends.
     Swap(Box<Swap>),
     /// Withdraws a published name.
     Withdraw {
@@ -147,8 +147,8 @@ pub enum Request {
         /// Number of the region.
         region: RegionId,
     },
-    /// Drops the source of an operation that has not settled: the source is never read again (but
-    /// see WIND-5.5).
+    /// Drops the source of an operation that has not settled. The engine never reads the source
+    /// again. Datagrams that the kernel already has may still read it (WIND-5.5).
     Cancel {
         /// Completion of the operation.
         completion: Arc<Completion>,
@@ -164,7 +164,8 @@ pub enum Request {
         /// Rank of the peer; `None` means all peers.
         peer: Option<Rank>,
     },
-    /// Passes an operation's outcome to a sink as well, now or when it appears. Requested once.
+    /// Passes an operation's outcome also to a sink, now or when the operation settles. A
+    /// completion takes one such request.
     Tell {
         /// Completion of the operation.
         completion: Arc<Completion>,
@@ -182,7 +183,7 @@ pub enum Request {
     },
     /// Creates a shared array together with all other nodes.
     Declare(Declaration),
-    /// Reports to all nodes that make this array why this node cannot.
+    /// Reports to all nodes that declare this array why this node cannot declare it.
     CannotDeclare(Declaration, String),
     /// Makes pages of an array valid for this access.
     Touch {
@@ -193,7 +194,7 @@ pub enum Request {
         /// Access for loads or for stores.
         access: Access,
     },
-    /// Reports that an application thread waits at this page.
+    /// Reports that an application thread has faulted on this page and waits.
     Fault {
         /// Id of the array.
         array: ArrayId,
@@ -206,13 +207,15 @@ pub enum Request {
     Barrier,
     /// Combines values of all nodes.
     Reduce(Reduction),
-    /// Ends shared operations of this node; settles when all nodes have left.
+    /// Leaves the job, so that this node takes part in no later collective (COH-6.7). Settles when
+    /// all nodes have left.
     Leave,
     /// Takes a lock.
     Lock(u64),
     /// Releases a lock.
     Unlock(u64),
-    /// Settles a completion with the message that the fast path put into a local peer's ring.
+    /// Settles a completion when the ring of a local peer is settled up to the end of a message
+    /// that the fast path put there (MEM-16.4).
     Promise {
         /// Rank of the local peer.
         peer: Rank,
@@ -223,7 +226,7 @@ pub enum Request {
         /// Completion to settle.
         completion: Arc<Completion>,
     },
-    /// Reports that, by the launcher's word, the process of a peer has ended.
+    /// Reports that the process of a peer has ended, as the launcher has observed.
     PeerEnded {
         /// Rank of the node.
         peer: Rank,
@@ -283,7 +286,8 @@ impl Request {
         }
     }
 
-    /// Returns the peer that fences and flushes of this operation concern.
+    /// Returns the peer of an operation that concerns a single peer, and that fences and flushes to
+    /// this peer therefore order.
     #[must_use]
     pub fn peer(&self) -> Option<Rank> {
         match self {
@@ -296,7 +300,7 @@ impl Request {
             | Request::Push { to: peer, .. }
             | Request::Lookup { at: peer, .. }
             | Request::Send { to: peer, .. } => Some(*peer),
-            // Requests that take effect here and at once, or concern all nodes.
+            // Requests that take effect at once on this node, and requests that concern all nodes.
             Request::Map { .. }
             | Request::Swap(_)
             | Request::Withdraw { .. }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// Removes a region. Nothing can touch it afterwards: neither peers, nor answers in flight, nor
 /// datagrams that wait for the link. (None is being handed to the kernel or received into the
 /// region now, because that happens inside turns. For those that the kernel has already: WIND-5.5.)
-/// Operations of this node that still use the region are for the caller to wait for, or to cancel.
+/// The caller must wait for operations of this node that still use the region, or cancel them.
 pub(crate) fn remove<L: Link, P: Pages>(
     slot: u32,
     out: &mut Outbound<'_, L, P>,
@@ -111,7 +111,7 @@ pub(crate) fn shut<L: Link, P: Pages>(
     ));
 }
 
-/// Called when the slot means nothing any more.
+/// Called when the slot is no longer valid. Drops all that still refers to it.
 fn cut_off<L: Link, P: Pages>(slot: u32, out: &mut Outbound<'_, L, P>, egress: &mut Egress) {
     let ended = out.layers.rma.region_removed(slot);
     withdraw(slot, &ended, out, egress);

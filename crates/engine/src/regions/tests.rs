@@ -371,7 +371,7 @@ fn what_is_taken_back_leaves_nothing_behind() {
             assert!(asked.is_done());
         }
         assert_eq!(a.engine.layers.rma.outstanding(), 0, "{at}");
-        // And what is asked then is answered, whatever still comes of the others.
+        // A later request is answered, whatever still arrives of the cancelled ones.
         let after = self::get(&a, there, into);
         run(&mut a, &mut b, &mut now, |_| after.is_done());
         assert_eq!(
@@ -414,7 +414,8 @@ fn many_gets_end_with_their_right() {
     }
 }
 
-/// The same for gets from the node itself, whose answers wait for their turn.
+/// MEM-1.7, MEM-4.6: the same holds for gets from the node itself, whose answers wait to be
+/// delivered.
 #[test]
 fn many_gets_from_oneself_end_with_their_right() {
     const MANY: usize = 16_000;
