@@ -98,8 +98,8 @@ pub const LOCAL_PEERS_AGREE_TIME: Duration = Duration::from_secs(2);
 pub const HELLO_INTERVAL_MIN: Duration = Duration::from_millis(5);
 /// Maximum time between two HELLOs.
 pub const HELLO_INTERVAL_MAX: Duration = Duration::from_millis(100);
-/// Minimum probe timeout. It is about the time to wake up the answering thread, which the measured
-/// round trip does not include while both sides spin.
+/// Minimum probe timeout (retransmission timer, WIND-5.4). The value is about the time to wake up
+/// the answering thread. The measured round trip does not include that time while both sides spin.
 pub const PROBE_MIN: Duration = Duration::from_micros(50);
 /// Maximum probe timeout after all doubling, so that heavy loss is repaired quickly.
 pub const PROBE_MAX: Duration = Duration::from_millis(100);
@@ -148,9 +148,9 @@ pub const RECEIVED_RANGES_MAX: usize = 256;
 /// Maximum number of ranges of received bytes of one message. Beyond it the receiver accepts only
 /// the lowest missing bytes.
 pub const BODY_RANGES_MAX: usize = 4096;
-/// Default maximum number of bytes in flight to one peer.
+/// Default maximum congestion window: number of bytes in flight to one peer.
 pub const WINDOW_MAX: u64 = 8 << 20;
-/// Maximum number of bytes in flight by the small lane, as a part of [`WINDOW_MAX`]. A rate of 2.4
+/// Maximum congestion window of the small lane in bytes, as a part of [`WINDOW_MAX`]. A rate of 2.4
 /// million messages a second needs it on a path of several milliseconds.
 pub const SMALL_WINDOW_MAX: u64 = 512 << 10;
 /// Size of a socket's buffer, in bytes, that a node requests for each direction. It is one window,
@@ -160,7 +160,7 @@ pub const SOCKET_BUFFER: usize = 2 * WINDOW_MAX as usize;
 /// Minimum useful size of a socket's buffer in bytes. Below it, bursts of one peer are lost on
 /// arrival. It covers a few hundred microseconds at 10 Gbit/s and the kernel's bookkeeping.
 pub const SOCKET_BUFFER_LEAST: usize = 2 << 20;
-/// Default receive credit of one peer in bytes.
+/// Default receive credit of one peer in bytes (flow control, WIND-6.3).
 pub const CREDIT: u64 = 16 << 20;
 /// Credit in bytes that a credited message costs beyond its body.
 pub const CREDIT_OVERHEAD: u64 = 128;
@@ -213,14 +213,14 @@ pub const BULK_AMONG_SMALL_TIME: Duration = Duration::from_micros(22);
 pub const SMALL_LATELY: Duration = Duration::from_millis(1);
 /// Maximum memory in bytes that a node keeps for an idle peer.
 pub const IDLE_PEER_MAX: u64 = 8 << 10;
-/// Maximum time for which the receiver delays an acknowledgement.
+/// Maximum time for which the receiver delays an acknowledgement (delayed ACK).
 pub const ACK_DELAY: Duration = Duration::from_micros(500);
-/// Maximum time for which a requested acknowledgement waits for data to travel with (WIND-3.8). A
-/// program that drives the engine itself takes about this long from seeing a put to answering it.
-/// The time is short beside the cost of a message whose sender waits in vain.
+/// Maximum time for which a delayed ACK that the peer requested waits for data to travel with
+/// (WIND-3.8). A program that drives the engine itself takes about this long from seeing a put to
+/// answering it. The time is short beside the cost of a message whose sender waits in vain.
 pub const ACK_HOLD: Duration = Duration::from_micros(15);
-/// Minimum score at which requested acknowledgements wait for data (WIND-3.8). The score rises by
-/// one with each exchange in which data followed in time.
+/// Minimum score at which delayed ACKs wait for data (WIND-3.8). The score rises by one with each
+/// exchange in which data followed in time.
 pub const INTERACTIVE_FROM: u8 = 4;
 /// Amount by which an exchange without data in time lowers the score (WIND-3.8). A separate
 /// acknowledgement datagram costs the answered peer a fourth of the time that a wait in vain costs.

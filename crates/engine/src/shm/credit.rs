@@ -1,4 +1,5 @@
-//! Credit for the bytes that the reader must keep until its user reads them (MEM-16.6).
+//! Flow control between local peers: credit for the bytes that the reader must keep until its user
+//! reads them (MEM-16.6).
 
 use oikaze_os::shm::{Reader, Writer};
 use oikaze_protocol::limits::{CREDIT, CREDIT_OVERHEAD, MESSAGE_MAX};

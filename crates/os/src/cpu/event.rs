@@ -1,4 +1,4 @@
-//! An eventfd, by which another thread ends a sleep.
+//! Wakeup of a thread by an eventfd, which another thread signals.
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{Errno, read, write};

@@ -163,7 +163,7 @@ impl LocalRegion {
 /// Changes of an awaited word between two checks of the clock and of lost nodes.
 const CHANGES: u32 = 64;
 
-/// Polls for some microseconds.
+/// Busy polls for some microseconds.
 fn spin<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     const LOOKS: u32 = 256;
     for _ in 0..LOOKS {

@@ -1,4 +1,5 @@
-//! Limits of spinning, polling and sleeping. Durations carry their unit in their type.
+//! Limits of spinning (busy polling), of polling and of sleeping. Durations carry their unit in
+//! their type.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Sleep of one thread, and what others need to know of it to wake the thread only if necessary.
+//! Sleep and wakeup of one thread. Other threads see here until when the thread sleeps, so that
+//! they wake it only if necessary.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 use oikaze_os::cpu::Event;

@@ -1,4 +1,4 @@
-//! Decides whether a waiting thread busy-polls or sleeps.
+//! Busy polling: decides whether a waiting thread spins or sleeps.
 //!
 //! Spinning pays on a core of one's own. On a shared core it spends the thread's share on nothing,
 //! and the scheduler gives the core to other threads when there is work at last. A thread that

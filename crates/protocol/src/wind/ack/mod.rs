@@ -1,4 +1,5 @@
-//! Acknowledgements: which datagrams have arrived, and when the peer is told.
+//! Acknowledgements: which datagrams have arrived ([`received`], [`ranges`]), and when the peer
+//! learns it (delayed ACK: [`delayed`]).
 
 pub(crate) mod delayed;
 pub(crate) mod ranges;

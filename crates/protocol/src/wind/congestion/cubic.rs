@@ -1,4 +1,5 @@
-//! CUBIC (RFC 9438), in integers: bytes, milliseconds, and a cube root found bit by bit.
+//! CUBIC's congestion window (RFC 9438), in integers: bytes, milliseconds, and a cube root found
+//! bit by bit.
 
 use super::{Controller, HASTE, HASTE_DOUBLING, Limits, Sample};
 use crate::time::Time;

@@ -1,5 +1,5 @@
-//! Delay-based controller, the default: a delay target in the manner of Swift (Kumar and others,
-//! SIGCOMM 2020) with the marks of DCTCP (RFC 8257).
+//! Delay-based controller of the congestion window, the default: a delay target in the manner of
+//! Swift (Kumar and others, SIGCOMM 2020) with the marks of DCTCP (RFC 8257).
 //!
 //! Swift's target is tens of microseconds, measured by network cards. Here a round trip passes two
 //! hosts whose processors are shared, so the target is milliseconds. The target keeps deep queues

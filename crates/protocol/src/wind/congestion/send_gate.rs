@@ -1,5 +1,5 @@
-//! Limits on sending: the window, the grant and the pace together, and their updates by
-//! acknowledgements.
+//! Limits on sending: the congestion window, the receiver's grant and the pace together, and their
+//! updates by acknowledgements.
 
 use super::pacer::Pacer;
 use super::{Controller, Sample};

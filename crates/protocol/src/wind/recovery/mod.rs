@@ -1,4 +1,6 @@
-//! Loss recovery: datagrams in flight, loss detection, probe timeouts, retransmission.
+//! Loss recovery: datagrams in flight ([`in_flight`]), loss detection ([`loss`], [`reordering`],
+//! [`spurious`]), the retransmission timer ([`pto`], from the round trips of [`rtt`]), and
+//! retransmission ([`retransmit`]).
 
 pub(crate) mod in_flight;
 pub(crate) mod loss;

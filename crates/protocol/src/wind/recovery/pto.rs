@@ -1,6 +1,7 @@
-//! Probe timeout (WIND-5.4, WIND-5.7; tail probes as in RFC 8985, section 7, then RFC 9002, section
-//! 6.2). If nothing was acknowledged for that long, the sender asks the peer or sends the oldest
-//! data again.
+//! Probe timeout (PTO), the retransmission timer (WIND-5.4, WIND-5.7). The first timeouts send tail
+//! probes (RFC 8985, section 7), later ones follow RFC 9002, section 6.2. If nothing was
+//! acknowledged for the timeout, the sender asks the peer for an acknowledgement or retransmits the
+//! oldest data.
 
 use super::rtt::RoundTrip;
 use crate::limits::{ACK_DELAY, ACK_HOLD, PATIENCE_CALM, PATIENCE_MAX, PROBE_MAX, PROBE_MIN};

@@ -1,5 +1,5 @@
 //! Retransmission: decides what is sent again and when, after a loss, after a probe timeout, or by
-//! another port.
+//! another port. The timer itself is in [`pto`](super::pto).
 
 use super::pto::Silence;
 use crate::limits::BULK_PORT_ROUNDS;
