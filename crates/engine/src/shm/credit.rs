@@ -22,8 +22,8 @@ impl Credit {
         len + CREDIT_OVERHEAD
     }
 
-    /// Returns `true` if this much credit is left, or the message goes alone, because nothing else
-    /// is unread (WIND-6.7).
+    /// Returns `true` if this much credit is left. A message also goes if nothing else is unread,
+    /// however long it is (WIND-6.7).
     pub fn is_there(&mut self, charge: u64, writer: &Writer) -> bool {
         let fits =
             |outstanding: u64| charge == 0 || outstanding == 0 || outstanding + charge <= CREDIT;
@@ -40,7 +40,7 @@ impl Credit {
         self.outstanding += charge;
     }
 
-    /// Called when nobody reads the message that had taken this credit.
+    /// Frees the credit of a message that was refused or withdrawn, so that no user reads it.
     pub fn give_back(&mut self, charge: u64) {
         self.outstanding = self.outstanding.saturating_sub(charge);
     }
@@ -51,17 +51,18 @@ impl Credit {
 pub(super) struct GrantedCredit {
     /// Credit that users' messages have taken and that was not given back.
     charged: u64,
-    /// Credit given back, ever.
+    /// Credit given back since the rings exist.
     returned: u64,
 }
 
 impl GrantedCredit {
-    /// Charges a user's message (MEM-16.6). A peer that sends more than was granted is not trusted
-    /// any more, because it would fill this node's memory.
+    /// Charges a user's message (MEM-16.6). Fails if the peer sends more than was granted. This
+    /// node no longer trusts such a peer, because it would fill this node's memory.
     #[inline]
     pub fn take(&mut self, len: u64) -> Result<u64, Damaged> {
         let charge = len.saturating_add(CREDIT_OVERHEAD);
-        // WIND-6.7: a message beyond all credit comes alone. `charged` may exceed the credit then.
+        // A message that costs more than all credit comes alone (WIND-6.7). `charged` may then
+        // exceed the credit.
         let is_covered = self.charged == 0 && len <= MESSAGE_MAX;
         if !is_covered && self.charged.saturating_add(charge) > CREDIT {
             return Err(Damaged);
@@ -70,7 +71,7 @@ impl GrantedCredit {
         Ok(charge)
     }
 
-    /// Takes back the charge of a message that nobody reads.
+    /// Takes back the charge of a message that no user reads.
     #[inline]
     pub fn refund(&mut self, charge: u64) {
         self.charged = self.charged.saturating_sub(charge);

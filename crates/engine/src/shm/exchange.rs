@@ -23,7 +23,7 @@ use oikaze_protocol::rma::Rights;
 use oikaze_protocol::time::Time;
 use std::sync::Arc;
 
-/// Exchange that a local peer was asked for.
+/// Exchange that this node asked a local peer for.
 struct AskedExchange {
     rank: Rank,
     number: u64,
@@ -34,7 +34,7 @@ struct AskedExchange {
 }
 
 impl AskedExchange {
-    /// Returns the pages that came in exchange for this node's pages, if they fit.
+    /// Returns the pages that came in exchange for this node's pages, if they are not too many.
     fn fitting(&self, answer: Option<OfferedPages>) -> Option<OfferedPages> {
         answer.filter(|offer| offer.pages.len <= self.len)
     }
@@ -50,7 +50,8 @@ impl AskedExchange {
     }
 }
 
-/// Exchange that a local peer wants. It waits until no thread is inside the region.
+/// Exchange that a local peer asked this node for. The exchange waits until no local peer is inside
+/// the region.
 pub(super) struct WantedExchange {
     rank: Rank,
     lock: PagesLock,
@@ -64,7 +65,7 @@ pub(crate) struct Swaps {
     last: u64,
     asked: Vec<AskedExchange>,
     wanted: Vec<WantedExchange>,
-    /// Regions that were concerned, some of which may be [torn](Region::is_torn).
+    /// Regions of settled exchanges. Some of them may be [torn](Region::is_torn).
     settled: Vec<Region>,
 }
 
@@ -82,15 +83,18 @@ impl Swaps {
         !self.wanted.is_empty()
     }
 
-    /// Called when the local peer is gone and its socket has ended. Exchanges that it wanted are
-    /// not done. An exchange that it was asked for is done if it lives and has named its pages,
-    /// because it then takes this node's pages, however late it goes on. A peer that has not named
-    /// its pages cannot do so any more (MEM-20.5).
+    /// Called when the rings to the local peer and its socket have ended (MEM-20.5). Drops the
+    /// exchanges that the peer asked for, and settles those that this node asked for.
+    ///
+    /// Such an exchange is done if the peer's process lives and the peer has named its pages. The
+    /// peer then takes this node's pages, however late its process goes on. A peer that has not
+    /// named its pages can no longer name them, so the exchange is not done.
     pub fn cut_off(&mut self, rank: Rank, local_peer: &mut LocalPeer) {
-        /// Maximum number of polls. The socket of a peer that obeys the limits is empty before.
+        /// Maximum number of polls of the socket. Fewer polls empty the socket of a peer that obeys
+        /// the limits.
         const SOCKET_POLLS_MAX: usize = 64;
         self.wanted.retain(|wanted| wanted.rank != rank);
-        // A dead one takes nothing any more: everything here stays.
+        // A dead process takes no pages any more, so this node keeps its own pages.
         let lives = !local_peer.pair.line.process_has_ended();
         let _ = lives && (0..SOCKET_POLLS_MAX).all(|_| hear(local_peer));
         for asked in self.asked.extract_if(.., |asked| asked.rank == rank) {
@@ -100,8 +104,8 @@ impl Swaps {
         }
     }
 
-    /// Asks a local peer to exchange pages. The completion gets the number of bytes that have
-    /// changed place, or is done without any. Returns `true` if the completion is settled.
+    /// Asks a local peer to exchange pages. The completion gets the number of exchanged bytes, or
+    /// [`Value::Done`] if nothing is exchanged. Returns `true` if the completion is settled now.
     pub fn ask(
         &mut self,
         swap: Swap,
@@ -121,7 +125,7 @@ impl Swaps {
         rings: &mut Rings,
     ) -> Result<(), Arc<Completion>> {
         let Swap { at, key, offset, own, own_offset, len } = swap;
-        // Nothing begins with a region that is being deregistered.
+        // No exchange begins with a region that is being deregistered.
         let Some(own) = memory.region(own).filter(|_| !memory.is_closed(own)) else {
             return Err(completion);
         };
@@ -131,7 +135,7 @@ impl Swaps {
         }
         let Some(local_peer) = rings.get_mut(at) else { return Err(completion) };
         let room = self.asked.iter().filter(|asked| asked.rank == at).count() < EXCHANGES_MAX;
-        // The pages that the peer gives must be taken: check beforehand that they can be.
+        // This node must take the pages that the peer gives, so check beforehand that it can.
         let Some(mut lock) = own.lock_pages().filter(|_| room) else { return Err(completion) };
         let pages = lock.pages(own_offset).map(|pages| pages.until(len));
         let Some(pages) = pages.filter(|pages| lock.prepare(own_offset, pages.len)) else {
@@ -170,15 +174,15 @@ impl Swaps {
                 continue;
             };
             let asked = self.asked.swap_remove(at);
-            // A failed exchange has an answer, too.
+            // The peer may have sent its pages before the exchange failed, so receive them always.
             let answer = hear_offer(local_peer, true, number);
             if answer.is_none() {
                 local_peer.spares.pop();
             }
             let answer = asked.fitting(answer);
             if done && answer.is_none() {
-                // The peer has this node's pages, and gave none for them: it is not trusted any
-                // more.
+                // The peer has taken this node's pages and has given none for them, so this node no
+                // longer trusts the peer.
                 local_peer.has_ended();
             }
             self.settled.push(asked.settle(answer.filter(|_| done)));
@@ -219,7 +223,7 @@ impl Swaps {
     pub fn exchange(&mut self, wanted: WantedExchange, rings: &mut Rings, memory: &RegionTable) {
         let WantedExchange { rank, mut lock, offer, .. } = wanted;
         let number = offer.number;
-        // Its registration may have ended meanwhile.
+        // The registration of the region may have ended since the exchange was admitted.
         let done = exchangeable(&offer, memory).is_some_and(|region| region.is_same(lock.region()))
             && rings.wedged_inside(lock.region()).is_none()
             && rings
@@ -278,8 +282,8 @@ fn answer_swap(rank: Rank, number: u64, done: bool, rings: &mut Rings) {
 /// `None` if the region is unchanged.
 fn give(local_peer: &mut LocalPeer, lock: &mut PagesLock, offer: OfferedPages) -> Option<()> {
     let ours = lock.pages(offer.offset)?.until(offer.pages.len);
-    // A local peer that knows this node's pages may take them, whatever becomes of this exchange.
-    // So check beforehand that its pages can be taken (MEM-20.3).
+    // Once the local peer knows this node's pages, it may take them even if this exchange fails.
+    // Check beforehand that this node can take the peer's pages (MEM-20.3).
     if !lock.prepare(offer.offset, ours.len) {
         return None;
     }
@@ -287,7 +291,7 @@ fn give(local_peer: &mut LocalPeer, lock: &mut PagesLock, offer: OfferedPages) -
     offer_pages(local_peer, ANSWER, [offer.number, 0, 0], &ours).ok()?;
     let taken = lock.take(offer.offset, offer.pages.until(ours.len));
     if let Err(NotTaken::Torn(_)) = &taken {
-        // The region is not the same memory for both nodes any more, so nothing may be copied.
+        // The region is no longer the same memory for both nodes, so neither may copy through it.
         local_peer.has_ended();
     }
     taken.ok()

@@ -72,8 +72,8 @@ impl ShmPeers {
             .front()
             .filter(|next| ahead > 0 && from.is_none_or(|from| next.from == from))?;
         inbox.ahead.set(ahead - 1);
-        // Of those that were taken out together it is told when they are, and when the last of them
-        // is handed out.
+        // The local peer is notified twice for messages taken together. The first message settles
+        // their records, and the last one returns their credit.
         let is_told = ahead == 1 || is_first;
         if let Some(local_peer) = self.rings.get_mut(next.from) {
             local_peer.handed(next.body.len() as u64, ahead == 1);
@@ -93,7 +93,7 @@ impl ShmPeers {
     ) {
         match from {
             Some(rank) => self.take_fast_from(rank, most, inbox, buffer_pool),
-            // Round robin, so that no local peer waits for ever behind others that send much.
+            // Polls local peers round robin, so that none waits for ever behind busy ones.
             None => {
                 let count = self.rings.ranks.len();
                 let first = self.first;
@@ -120,14 +120,15 @@ impl ShmPeers {
     ) {
         if let Some(local_peer) = self.rings.get_mut(from) {
             local_peer.take_fast(most, buffer_pool, |class, tag, body| {
-                // An element that is made when there is room for it is written where it stays.
+                // `extend` reserves room before it makes the element, so the element is written in
+                // place and not copied.
                 inbox.arrived.extend(std::iter::once_with(|| Arrived { from, class, tag, body }));
             });
         }
     }
 
-    /// Settles `completion` as the message that went by the fast path to this local peer and ends
-    /// at this position.
+    /// Settles `completion` with the outcome of the fast-path message to this local peer that ends
+    /// at this position, as soon as that outcome is known.
     pub(crate) fn promise(
         &mut self,
         peer: Rank,

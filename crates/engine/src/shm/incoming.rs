@@ -1,6 +1,6 @@
-//! From a local peer: records become messages for the layers above. Everything read here was
-//! written by another process. Headings are checked ([`Heading::decode`]), and heads and bodies are
-//! copied before they are read.
+//! Receives from a local peer: turns records of its ring into messages for the layers above (`rma`,
+//! `coherence`). Another process wrote everything that is read here. [`Heading::decode`] checks
+//! headings, and heads and bodies are copied before they are read.
 
 use super::credit::GrantedCredit;
 use crate::buffer_pool::{Body, BufferPool};
@@ -15,18 +15,19 @@ use oikaze_protocol::wind::{Admission, Class, Delivered, Handler, Head, Refusal}
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Numbers of messages that came through a ring. Wind gives none of them.
+/// Bit in the number of each message that came through a ring. Wind never sets this bit.
 const RING_MESSAGE_NUMBERS: u64 = 1 << 63;
-/// Number of bytes from which a body is released in the ring before the next record is read.
+/// Number of body bytes above which a record is settled, and its room in the ring freed, before the
+/// next record is read.
 const LONG_BODY_BYTES: usize = 1024;
 
-/// Messages on their way out of the ring.
+/// Receiving side of a ring: the message that is being read, and what waits to be answered.
 #[derive(Debug, Default)]
 pub(super) struct Incoming {
-    /// Number of messages begun, ever.
+    /// Number of messages that were begun since the rings exist.
     messages: u64,
     arriving: Option<ArrivingMessage>,
-    /// Refusals that the writer has no room to be told of yet.
+    /// Refusals that wait for room in the ring that reports refusals to the writer.
     untold: VecDeque<UntoldRefusal>,
     /// Buffer for bytes on their way from the ring to their destination.
     scratch: Vec<u8>,
@@ -34,7 +35,7 @@ pub(super) struct Incoming {
     goodbye: bool,
     /// Is `true` if the oldest record stays in the ring because its pages are absent.
     pub blocked: bool,
-    /// Is `true` if the oldest record has stayed for long enough. It is then refused.
+    /// Is `true` if the oldest record has stayed for the maximum time. The next try refuses it.
     pub patience_over: bool,
     /// Is `true` if the writer is dead. A record whose pages are absent is then refused at once.
     pub writer_is_dead: bool,
@@ -44,7 +45,7 @@ pub(super) struct Incoming {
     pub given: VecDeque<MapAnswer>,
     /// Numbers of exchanges that the local peer wants.
     pub swaps: VecDeque<u64>,
-    /// Numbers of exchanges that the local peer was asked for; `true` if the exchange was done.
+    /// Answers to exchanges that this node asked for: number, and `true` if the exchange was done.
     pub swapped: VecDeque<(u64, bool)>,
 }
 
@@ -52,7 +53,7 @@ pub(super) struct Incoming {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MapAnswer {
     pub key: u64,
-    /// Is `true` if the memory lies in the socket.
+    /// Is `true` if the local peer has sent the memory's descriptor through the socket.
     pub is_there: bool,
 }
 
@@ -63,7 +64,8 @@ struct UntoldRefusal {
     refusal: Refusal,
 }
 
-/// Maximum number of requests and answers that are not processed yet. More are nonsense.
+/// Maximum number of requests and answers that are not processed yet. A peer that obeys the limits
+/// never sends more, so the ring counts as damaged beyond it.
 const REQUESTS_MAX: usize = 4096;
 
 // A short body is copied together with the bytes behind it in the same step, because a copy of
@@ -90,7 +92,7 @@ enum BodyDestination {
     Refuse(Refusal),
 }
 
-/// Number of messages that were handed up, and of their bytes.
+/// Number of messages that were read to their end, and of the bytes of their bodies.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DeliveredCount {
     pub messages: u64,
@@ -99,7 +101,7 @@ pub(super) struct DeliveredCount {
 
 impl Incoming {
     /// Takes at most `most` records, until they have `RECORD_BYTES_A_LOOK` bytes. Returns the
-    /// number of records, and what was handed up.
+    /// number of records, and the messages that these records completed.
     pub fn take(
         &mut self,
         from: Rank,
@@ -115,7 +117,8 @@ impl Incoming {
                 RecordKind::Whole => self.whole(from, heading, reader, handler, &mut delivery)?,
                 _ => self.other(from, heading, reader, handler, &mut delivery)?,
             };
-            // A message of several records that was admitted ends, well or not.
+            // A piece never stays in the ring: a message of several records that was admitted runs
+            // to its end, with success or with a refusal.
             if outcome == Err(Refusal::NotPresent)
                 && heading.kind != RecordKind::Piece
                 && self.may_stay()
@@ -140,9 +143,10 @@ impl Incoming {
         Ok((count, delivery))
     }
 
-    /// Takes the oldest record for a user who waits for it, if it is a whole message for users and
-    /// nothing is in its way. Passes its class, tag and body to `each`, and returns its length.
-    /// [`Incoming::take`] takes all other records. The writer is told of several messages together.
+    /// Takes the oldest record for a waiting user, if the record is a whole user's message and no
+    /// earlier message or refusal is unfinished. Passes class, tag and body to `each`, and returns
+    /// the length of the body. [`Incoming::take`] takes all other records. The caller settles
+    /// several messages together.
     #[inline]
     pub fn take_fast(
         &mut self,
@@ -172,7 +176,8 @@ impl Incoming {
         Some(len)
     }
 
-    /// MEM-16.4: what was refused is told first.
+    /// Settles all records that were read, after the writer was told of refusals (MEM-16.4). Stops
+    /// before the first refusal for which there is no room.
     #[inline]
     fn settle(&mut self, reader: &mut Reader) {
         while let Some(UntoldRefusal { start, end, refusal }) = self.untold.front() {
@@ -213,7 +218,7 @@ impl Incoming {
             reader.append(heading.head, len, &mut body);
             let outcome =
                 handler.deliver(from, number, heading.class, head, Delivered::Owned(body));
-            // Nobody reads what was refused.
+            // No user reads a refused message, so its credit is free again.
             self.credit.refund(if outcome.is_ok() { 0 } else { charge });
             return Ok(outcome);
         }
@@ -221,7 +226,7 @@ impl Incoming {
         Ok(handler.deliver(from, number, heading.class, head, Delivered::Bytes(body)))
     }
 
-    /// All that is not a whole message.
+    /// Processes a record that is not a whole message.
     fn other(
         &mut self,
         from: Rank,
@@ -233,7 +238,8 @@ impl Incoming {
         match heading.kind {
             RecordKind::Begin => return self.begin(from, heading, reader, handler),
             RecordKind::Piece => {
-                // Its pages were there when it began (MEM-1.13).
+                // The pages were present when the message began (MEM-1.13). If some are absent
+                // again, the placement waits for them, because a piece comes only once.
                 handler.wait_for_pages(true);
                 let outcome = self.piece(from, heading.len, reader, handler, delivery);
                 handler.wait_for_pages(false);
@@ -385,8 +391,8 @@ impl Incoming {
     }
 }
 
-/// The body of the oldest record, a user's message that is not short. Apart, so that a short one
-/// stays in registers.
+/// Returns the body of the oldest record, a user's message that is not short. Not inlined, so that
+/// a short body stays in registers.
 #[inline(never)]
 fn long_body(len: usize, reader: &Reader, buffer_pool: &Arc<BufferPool>) -> Body {
     let mut bytes = buffer_pool.lend(len);
@@ -394,12 +400,12 @@ fn long_body(len: usize, reader: &Reader, buffer_pool: &Arc<BufferPool>) -> Body
     Body::new(bytes, buffer_pool)
 }
 
-/// The first word of the oldest record.
+/// Returns the first word of the oldest record.
 fn word(reader: &Reader) -> u64 {
     u64::from_le_bytes(reader.bytes(0))
 }
 
-/// Bytes of the oldest record, copied out.
+/// Copies bytes of the oldest record to `scratch`, and returns them.
 fn copied<'s>(scratch: &'s mut Vec<u8>, reader: &Reader, from: usize, len: usize) -> &'s [u8] {
     if scratch.len() < len {
         scratch.resize(len.max(RECORD_BODY + HEAD_MAX), 0);

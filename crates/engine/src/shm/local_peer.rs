@@ -25,7 +25,8 @@ use std::sync::Arc;
 pub(crate) struct LocalPeer {
     pub pair: Pair,
     pub channel: Arc<ShmChannel>,
-    /// Completions to settle when the ring has been served up to the position.
+    /// Completions of fast-path messages. Each is settled when the ring is settled up to its
+    /// position.
     promised: Vec<(u64, Arc<Completion>)>,
     outgoing: Outgoing,
     incoming: Incoming,
@@ -45,8 +46,8 @@ pub(crate) struct LocalPeer {
     pub handed: Vec<HandedRegion>,
     /// Pages that came through the socket, and that the ring has not announced yet.
     pub offers: Vec<OfferedPages>,
-    /// One reserved descriptor for each exchange that the local peer was asked for. However many
-    /// descriptors this process opens, one is free for the pages that come back (MEM-20.3).
+    /// Reserved descriptors, one for each exchange that this node asked the local peer for. However
+    /// many descriptors this process opens, one is free for the pages that come back (MEM-20.3).
     pub spares: Vec<OwnedFd>,
 }
 
@@ -96,7 +97,7 @@ impl LocalPeer {
         Some(position)
     }
 
-    /// Called when the fast-path message that ends at this position belongs to this epoch.
+    /// Notes that the fast-path message that ends at this position belongs to this epoch of fences.
     #[inline]
     pub fn sent_fast(&mut self, position: u64, epoch: u32) {
         self.outgoing.unsettled.push_fast(position, epoch);
@@ -130,7 +131,8 @@ impl LocalPeer {
         }
     }
 
-    /// Called when a turn polls the ring.
+    /// Notes, when a turn polls the ring, whether the fast path has taken messages since the last
+    /// poll.
     #[inline]
     pub fn note_takes(&mut self, now: Time) {
         if std::mem::take(&mut self.taken) {
@@ -248,8 +250,9 @@ impl LocalPeer {
         self.outgoing.rest.wake_up(now);
     }
 
-    /// Takes at most `most` records. Returns their number, or 1 if only refusals were told that had
-    /// waited. A record whose pages are absent stays until they are present or that takes too long.
+    /// Takes at most `most` records. Returns their number, or 1 if the local peer was only told of
+    /// refusals that had waited for room. A record whose pages are absent stays in the ring until
+    /// the pages are present, or until the time limit ([`RetryTimer`]) has passed.
     pub fn take(
         &mut self,
         from: Rank,
@@ -356,7 +359,7 @@ impl LocalPeer {
     /// Called when the process of the local peer has ended.
     pub fn has_ended(&mut self) {
         self.last_looks.get_or_insert(LAST_LOOKS);
-        // Its requests need no answers any more.
+        // Requests of a dead peer need no answers.
         self.incoming.writer_is_dead = true;
         self.rest.end();
     }

@@ -1,8 +1,8 @@
 //! The local peers of a node: when their rings are polled, what becomes of the records found there,
 //! and how the peers end.
 //!
-//! Receiving never transmits: writing to a ring, and the wake-up of its reader, belong to the
-//! stages that post and send.
+//! Receiving never transmits. Only the stages that post and send write to a ring and wake its
+//! reader.
 
 use super::exchange::Swaps;
 use super::local_peer::LocalPeer;
@@ -35,8 +35,8 @@ use std::time::Duration;
 pub struct ShmPeers {
     nodes: u32,
     pub(super) rings: Rings,
-    /// Position among the local peers from which a message of any sender is looked for: behind the
-    /// sender of the latest one.
+    /// Index of the local peer at which the next search for a message of any sender begins. It
+    /// follows the sender of the latest such message (round robin).
     pub(super) first: usize,
     /// Number of messages that took the fast path, outside turns, since a turn last polled the
     /// link.
@@ -47,8 +47,8 @@ pub struct ShmPeers {
     link_every: Duration,
     link_polled: Time,
     checked: Time,
-    /// Is `true` if a thread may have slept since the last check: a peer that rang has then left
-    /// something to be heard.
+    /// Is `true` if a thread may have slept since the last check. Local peers may then have sent
+    /// wakeups that [`ShmPeers::check`] must receive.
     dozed: bool,
     /// Regions of local peers that are mapped, or asked for.
     pub(super) maps: Maps,
@@ -71,7 +71,7 @@ pub(crate) struct EndedPeer {
 }
 
 impl ShmPeers {
-    /// Uses these rings from the first message on; both sides must.
+    /// Uses these rings from the first message on. The local peer must do so, too.
     pub(crate) fn new(
         nodes: u32,
         pairs: Vec<(Rank, Pair)>,
@@ -126,7 +126,7 @@ impl ShmPeers {
         self.rings.get(rank)
     }
 
-    /// Returns a local peer for use.
+    /// Returns a local peer, mutable.
     pub(crate) fn get_mut(&mut self, rank: Rank) -> Option<&mut LocalPeer> {
         self.rings.get_mut(rank)
     }
@@ -148,8 +148,8 @@ impl ShmPeers {
         self.watch.as_ref().map(AsFd::as_fd)
     }
 
-    /// Returns `true` if a turn has received a wake-up that a sleeping thread waits for. That
-    /// thread must then look at the rings, and mark anew that it sleeps (MEM-16.5).
+    /// Returns `true` if a turn has received a wakeup that a sleeping thread waits for. The
+    /// sleeping thread must then poll the rings, and mark anew that it sleeps (MEM-16.5).
     pub fn take_rung(&mut self) -> bool {
         std::mem::take(&mut self.rings.rung)
     }
@@ -160,11 +160,11 @@ impl ShmPeers {
         self.rings.for_each(LocalPeer::wake_if_stirred);
     }
 
-    /// Called when a thread is about to sleep on the descriptor: from here on local peers wake it.
-    /// Returns `true` if anything has come meanwhile.
+    /// Called when a thread is about to sleep on the descriptor. From here on, local peers wake the
+    /// thread. Returns `true` if anything has come meanwhile.
     pub fn doze(&mut self) -> bool {
         if self.rings.ranks.is_empty() {
-            // All have ended; their fences need not be made any more.
+            // All local peers have ended, so no fence is needed on their behalf.
             return self.swaps.are_wanted();
         }
         self.rings.for_each(|local_peer| local_peer.pair.inward.fall_asleep());
@@ -230,7 +230,8 @@ impl ShmPeers {
         let mut came = 0;
         let mut damaged = false;
         if local_peer.has_records() {
-            // The polls of what a dead peer left are numbered (MEM-16.7): each is a whole one.
+            // The number of polls of a dead peer's records is limited (MEM-16.7), so each of them
+            // takes as many records as a full poll.
             let between = local_peer.is_taken_from(now) && !local_peer.is_ending();
             let most = if between { RECORDS_BETWEEN } else { RECORDS_A_LOOK };
             match local_peer.take(rank, most, layers, now) {
@@ -271,9 +272,9 @@ impl ShmPeers {
         came
     }
 
-    /// Asks the kernel which local peers have rung, and which have ended. No turn sees what local
-    /// peers write into regions that they have mapped, so threads that wait for such a write beside
-    /// the driver look from time to time.
+    /// Asks the kernel which local peers have sent wakeups, and which have ended. Returns 1 if any
+    /// local peer has mapped a region of this node. No turn sees stores to such a region, so the
+    /// result counts as news, and makes waiting threads check their values from time to time.
     fn check(&mut self, now: Time) -> usize {
         (self.checked, self.dozed) = (now, false);
         self.rings.forget_wedged_peers();
@@ -291,8 +292,8 @@ impl ShmPeers {
         usize::from(rings.iter().any(|local_peer| local_peer.pair.grants.any()))
     }
 
-    /// Called when the process of a local peer has ended, or the local peer cannot be trusted any
-    /// more: nothing waits for it any longer (MEM-16.7). [`ShmPeers::take_ended`] follows.
+    /// Called when the process of a local peer has ended, or this node no longer trusts the local
+    /// peer. Nothing waits for the peer any longer (MEM-16.7). [`ShmPeers::take_ended`] follows.
     pub(super) fn end(&mut self, rank: Rank, death: Death, ops: &mut Ops, inbox: &mut Inbox) {
         let unsettled = self.detach(rank, death, ops, inbox);
         self.ended.push(EndedPeer { rank, death, unsettled });
@@ -346,7 +347,7 @@ impl ShmPeers {
         unsettled.collect()
     }
 
-    /// Returns the time at which a record that waits for absent pages is to be looked at again.
+    /// Returns the time of the next try of a record that waits for absent pages.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         self.rings.iter().filter_map(LocalPeer::next_timeout).min()
     }

@@ -1,5 +1,5 @@
-//! Regions that local peers map: handed over by their owner, reached by the peer that has mapped
-//! them, and taken back (spec/memory.md, MEM-18).
+//! Regions that local peers map (spec/memory.md, MEM-18). The owner hands them over, the peer that
+//! has mapped them accesses them, and the owner takes them back.
 
 use super::local_peer::LocalPeer;
 use super::rings::Rings;
@@ -42,7 +42,7 @@ impl Maps {
         before - self.asking.len()
     }
 
-    /// Called when the local peer is gone: its mapped regions are reached no more.
+    /// Called when the local peer has ended. This node no longer accesses the peer's regions.
     pub fn cut_off(&mut self, rank: Rank) {
         self.mapped
             .iter()
@@ -83,7 +83,7 @@ impl Maps {
     pub fn map_given(&mut self, rank: Rank, rings: &mut Rings) -> usize {
         let mut settled = 0;
         while let Some(given) = rings.get_mut(rank).and_then(LocalPeer::next_given) {
-            // A wake-up may have been received with it.
+            // This node may have received a wakeup together with the answer.
             rings.rung = true;
             let Some(local_peer) = rings.get_mut(rank) else { break };
             let mapped = if given.is_there { map(local_peer, given.key) } else { None };
@@ -119,7 +119,7 @@ fn give(local_peer: &mut LocalPeer, memory: &RegionTable, key: u64) -> Option<()
 }
 
 fn map(local_peer: &mut LocalPeer, key: u64) -> Option<Arc<Mapped>> {
-    // The peer sent it before the ring announced it.
+    // The peer sent the memory through the socket before the ring announced it.
     if !hear(local_peer) {
         local_peer.has_ended();
     }

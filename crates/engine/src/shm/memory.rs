@@ -39,7 +39,8 @@ impl ShmPeers {
         }
     }
 
-    /// Takes a region that an exchange has torn: no peer may reach it any more (MEM-20.3).
+    /// Takes a region that an exchange has torn. The caller lets no peer reach it any more
+    /// (MEM-20.3).
     pub(crate) fn take_torn(&mut self) -> Option<Region> {
         self.swaps.take_torn()
     }
@@ -66,36 +67,37 @@ impl ShmPeers {
         inbox.add_settled(self.maps.ask(at, key, completion, &mut self.rings).into());
     }
 
-    /// Takes back a region, under this number, from all local peers. Peers inside are for the
-    /// caller to wait for (MEM-18.3).
+    /// Takes back the region of this slot from all local peers. The caller waits for peers that are
+    /// still inside it (MEM-18.3).
     pub(crate) fn take_back(&self, slot: u32) {
         self.rings.take_back(|grants| grants.take_back(slot));
     }
 
-    /// Closes a region to local peers: it is not handed over any more, and peers that have mapped
-    /// it are let in no more. Peers inside are to be waited for ([`ShmPeers::is_reached`]).
+    /// Closes a region to local peers. The region is no longer handed over, and peers that have
+    /// mapped it begin no further access. The caller waits for peers that are still inside
+    /// ([`ShmPeers::is_reached`]).
     pub fn keep_out(&self, region: &Region) {
         self.rings.keep_out(region);
     }
 
-    /// Returns `true` if a local peer is in the middle of an access to this memory and is let in no
-    /// more. The memory may have any number, also one that means nothing any more.
+    /// Returns `true` if a local peer is still in the middle of an access to this memory, which was
+    /// taken back. The slot number of the memory does not matter, and may have been reused.
     #[must_use]
     pub fn is_reached(&self, region: &Region) -> bool {
         self.rings.is_reached(region)
     }
 
-    /// Returns the time for which peers that [`ShmPeers::is_reached`] means are waited for: no copy
-    /// takes longer (MEM-18.6).
+    /// Returns the maximum time to wait for local peers inside the region
+    /// ([`ShmPeers::is_reached`]). No copy takes longer (MEM-18.6).
     #[must_use]
     pub fn leave_time(&self, region: &Region) -> Duration {
-        /// Maximum number of nanoseconds for a byte: ten times as many as the slowest memory needs.
+        /// Maximum time to copy a byte, ten times as long as with the slowest memory.
         const NANOSECONDS_PER_BYTE: u64 = 10;
         let copy = (region.len() as u64).saturating_mul(NANOSECONDS_PER_BYTE);
         self.failure_time + Duration::from_nanos(copy)
     }
 
-    /// Gives up the peers that [`ShmPeers::is_reached`] means.
+    /// Ends the local peers that are still inside the region ([`ShmPeers::is_reached`]).
     pub(crate) fn end_inside(&mut self, region: &Region, ops: &mut Ops, inbox: &mut Inbox) {
         for rank in self.rings.ranks.clone() {
             let is_inside = |local_peer: &LocalPeer| local_peer.pair.grants.is_inside(region);

@@ -1,6 +1,6 @@
 //! Peers on the same machine. Their messages go through rings in shared memory, with the same heads
-//! and bodies as over Wind, and the same outcomes (spec/memory.md, MEM-16). The connection beside
-//! the rings stays, for keepalive and for the goodbye.
+//! and bodies as over Wind, and the same outcomes (spec/memory.md, MEM-16). The connection stays
+//! open beside the rings, for keepalive and for the goodbye.
 
 mod credit;
 mod exchange;

@@ -1,9 +1,10 @@
-//! Towards a local peer: messages that wait for room or credit, and those that are not settled.
+//! Sends to a local peer: keeps messages that wait for room or credit, and those that are not
+//! settled.
 //!
-//! Records are read in their order, which satisfies all three classes (MEM-16.3). A message that
-//! the user's reading holds up (credit, MEM-16.6) must not hold up what needs none, or two nodes
-//! could wait for each other: unordered messages without credit pass those that wait for it, which
-//! WIND-2.3 allows.
+//! The reader takes records in their order, which satisfies all three classes (MEM-16.3). A message
+//! may wait for credit until the peer's user reads (MEM-16.6). If messages that need no credit
+//! waited behind it, two nodes could wait for each other. Unordered messages that need no credit
+//! therefore overtake messages that wait for credit, which WIND-2.3 allows.
 
 use super::credit::Credit;
 use super::record::{self, PutOutcome, put_user};
@@ -20,16 +21,16 @@ use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Class, Death, Message, PostError, Token};
 use std::collections::VecDeque;
 
-/// Messages on their way into the ring.
+/// Sending side of a ring: the messages that are not settled, and those that wait for room.
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
-    /// Number of messages posted, ever.
+    /// Number of messages that were posted since the rings exist.
     posted: u64,
-    /// Unordered messages without credit that wait, in their order.
+    /// Unordered messages that need no credit and wait for room, in their order.
     passing: VecDeque<WaitingMessage>,
     /// All other messages that wait, in their order.
     lined: VecDeque<WaitingMessage>,
-    /// Message that does not fit into one record, and has begun.
+    /// Message that does not fit into one record, of which the first record was written.
     under_way: Option<BegunMessage>,
     /// Timer of a message whose source has absent pages.
     pub rest: RetryTimer,
@@ -39,7 +40,7 @@ pub(super) struct Outgoing {
     /// Messages whose source was removed before it could be read.
     lost: VecDeque<Token>,
     credit: Credit,
-    /// Buffer for rows, one behind the other, on their way into a record.
+    /// Buffer in which rows are packed before they are written as a record.
     packed: Vec<u8>,
     closed: bool,
 }
@@ -61,7 +62,8 @@ struct BegunMessage {
 }
 
 impl BegunMessage {
-    /// Withdraws the message: its source is not read again, and the reader is to be told.
+    /// Withdraws the message. Its source is not read again, and a record of kind
+    /// [`RecordKind::Withdrawn`] follows.
     fn give_up(&mut self) -> Token {
         self.body = None;
         std::mem::replace(&mut self.token, Token::NONE)
@@ -171,7 +173,8 @@ impl Outgoing {
         }
         match self.pump_messages(memory, writer, &mut any) {
             Some(PutOutcome::Absent) if self.rest.begin(now) => {}
-            // A source has no time limit: its pages become present, or its region breaks.
+            // The wait for a source has no time limit. Its pages become present, or its region
+            // breaks and the message fails.
             _ => self.rest.end(),
         }
         any
@@ -322,7 +325,7 @@ impl Outgoing {
     #[inline]
     pub fn has_settled(&mut self, writer: &mut Writer) -> bool {
         if self.unsettled.is_empty() {
-            // In a damaged ring, messages that wait would never find room.
+            // Reports damage, because waiting messages never find room in a damaged ring.
             return self.waiting() > 0 && writer.settled().is_err();
         }
         self.unsettled.has_settled(writer)
@@ -332,14 +335,14 @@ impl Outgoing {
     pub fn next_settled(&mut self, writer: &mut Writer) -> Result<Option<Settled>, Damaged> {
         let settled = self.unsettled.next(writer)?;
         if let Some(Settled::Message { outcome: Err(_), charge, .. }) = &settled {
-            // Nobody reads a refused message.
+            // No user reads a refused message, so its credit is free again.
             self.credit.give_back(*charge);
         }
         Ok(settled)
     }
 
-    /// Returns `true` if another request or answer about memory may be sent. The local peer must
-    /// read some of them first if many wait.
+    /// Returns `true` if another request or answer about memory may be sent. Otherwise the local
+    /// peer must first read some of those that wait.
     pub fn may_tell(&self) -> bool {
         self.told.len() < GRANTS
     }

@@ -1,4 +1,5 @@
-//! One record with bytes of a message's body, from wherever they lie.
+//! Writes one record into a ring, with bytes of a message's body gathered from their source. The
+//! format of records is in `oikaze_protocol::shm`.
 
 use oikaze_os::memory::RegionTable;
 use oikaze_os::shm::{Full, Part, STEP_BODY, Writer};
@@ -12,9 +13,10 @@ pub(super) enum PutOutcome {
     /// The record ends at this position.
     Done(u64),
     Full,
-    /// The source is being fetched (MEM-1.12). The record waits, as for room.
+    /// Pages of the source are absent and are being fetched (MEM-1.12). The record waits, as it
+    /// waits for room.
     Absent,
-    /// The source is gone.
+    /// The source is no longer registered.
     Gone,
 }
 
@@ -23,13 +25,13 @@ impl PutOutcome {
         put.map_or(PutOutcome::Full, PutOutcome::Done)
     }
 
-    /// The source could not be read.
+    /// Returns the outcome if the source could not be read.
     fn without(absent: bool) -> PutOutcome {
         if absent { PutOutcome::Absent } else { PutOutcome::Gone }
     }
 }
 
-/// Puts `front`, and this part of the body, into the ring.
+/// Puts `front` and this part of the body into the ring, as one record.
 #[inline]
 pub(super) fn put(
     heading: Heading,
@@ -43,7 +45,8 @@ pub(super) fn put(
     let front = Part::Bytes(front);
     PutOutcome::of(match body {
         Body::Segment(segment) => {
-            // What goes now must be there, not all of it: that may be longer than memory.
+            // Only the part that is written now must be present. The whole source may be larger
+            // than this node's memory.
             let (offset, len) =
                 (segment.offset.saturating_add(part.start as u64), part.len() as u64);
             let Some(gather) = memory.gather(&Segment { offset, len, ..*segment }) else {
@@ -66,8 +69,9 @@ pub(super) fn put(
 /// A message that fits into a step is stored word by word, from registers. If it were assembled in
 /// memory and read back in other pieces, the read would wait until all earlier stores, including
 /// the record before this one, have reached the cache. In the case `burst` of the example
-/// `fast_path`, to send a message takes 24 ns, and 31 ns by [`Writer::put`].
-// Each call would save registers, behind all that is to be stored in the ring.
+/// `fast_path`, sending a message takes 24 ns, and 31 ns by [`Writer::put`].
+// Inlined, because a call would save registers in memory, and these stores would wait behind all
+// stores to the ring.
 #[inline(always)]
 pub(super) fn put_user(
     class: Class,
@@ -82,7 +86,8 @@ pub(super) fn put_user(
     let [kind, ..] = user_head(tag);
     let (chunks, rest) = body.as_chunks::<8>();
     let words = chunks.iter().map(|chunk| u64::from_le_bytes(*chunk)).chain([short_word(rest)]);
-    // The kind takes the first byte: each word begins with the last byte of the one before.
+    // A head of one byte (the kind) precedes the 8 bytes of the tag. Each word of the record
+    // therefore begins with the last byte of the previous word.
     let mut last = u64::from(kind);
     let shifted = [tag]
         .into_iter()
@@ -95,13 +100,14 @@ fn user_heading(class: Class) -> Heading {
     Heading { kind: RecordKind::Whole, class, head: USER_HEAD, len: 0, flag: false }
 }
 
-/// Apart, so that a short one's heading need not be in memory.
+/// Puts a user's message that does not fit into a step. Not inlined, so that the heading of a short
+/// message need not be in memory.
 #[inline(never)]
 fn put_longer(class: Class, tag: u64, body: &[u8], writer: &mut Writer) -> Result<u64, Full> {
     writer.put(user_heading(class), &[Part::Bytes(&user_head(tag)), Part::Bytes(body)])
 }
 
-/// The word of up to seven bytes, read in two pieces that may overlap.
+/// Returns up to seven bytes as a word. Reads them as two pieces that may overlap.
 #[inline]
 fn short_word(bytes: &[u8]) -> u64 {
     let len = bytes.len();
@@ -116,7 +122,7 @@ fn short_word(bytes: &[u8]) -> u64 {
     bytes.first().copied().unwrap_or_default().into()
 }
 
-/// Bytes of rows, packed. `None`: they cannot be read now.
+/// Returns this part of the rows' bytes, packed. Returns `None` if the rows cannot be read now.
 fn packed<'s>(
     scratch: &'s mut Vec<u8>,
     rows: &Rows,

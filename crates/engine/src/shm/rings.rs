@@ -18,8 +18,8 @@ pub(crate) struct Rings {
     /// Peers that were given up in the middle of an access to a region, and whose processes live
     /// (MEM-18.6).
     wedged_peers: Vec<(Rank, Pair)>,
-    /// Is `true` if a turn has received a wake-up from a local peer. The local peer believes this
-    /// node awake, and wakes no thread of this node again.
+    /// Is `true` if a turn has received a wakeup from a local peer. The local peer takes this node
+    /// for awake, and does not wake a sleeping thread of this node again.
     pub rung: bool,
 }
 
@@ -48,7 +48,7 @@ impl Rings {
         self.by_rank.get(rank as usize)?.as_deref()
     }
 
-    /// Returns a local peer for use.
+    /// Returns a local peer, mutable.
     #[inline]
     pub fn get_mut(&mut self, rank: Rank) -> Option<&mut LocalPeer> {
         self.by_rank.get_mut(rank as usize)?.as_deref_mut()
@@ -104,7 +104,7 @@ impl Rings {
         self.wedged_peers.retain_mut(|(_, pair)| pair.is_wedged());
     }
 
-    /// Takes rights back from all local peers. Peers inside are for the caller to wait for.
+    /// Takes rights back from all local peers. The caller waits for peers that are still inside.
     pub fn take_back(&self, take_back: impl Fn(&Grants) -> bool) {
         let mut given = false;
         for local_peer in self.iter() {
@@ -115,15 +115,15 @@ impl Rings {
         }
     }
 
-    /// Closes a region to local peers: none is let in any more. Peers inside are for the caller to
-    /// wait for ([`Rings::is_reached`]).
+    /// Closes a region to local peers, which begin no further access. The caller waits for peers
+    /// that are still inside ([`Rings::is_reached`]).
     pub fn keep_out(&self, region: &Region) {
         region.leave_file();
         self.take_back(|grants| grants.take_back_all_of(region));
     }
 
-    /// Returns `true` if a local peer is in the middle of an access to this memory and is let in no
-    /// more. The memory may have any number, also one that means nothing any more.
+    /// Returns `true` if a local peer is still in the middle of an access to this memory, which was
+    /// taken back. The slot number of the memory does not matter, and may have been reused.
     pub fn is_reached(&self, region: &Region) -> bool {
         self.iter().any(|local_peer| local_peer.pair.grants.is_inside(region))
     }

@@ -1,4 +1,5 @@
-//! Socket to a local peer: memory and pages that the ring only announces, and wake-ups.
+//! Control socket of a local peer. It carries the descriptors of memory and pages, which records in
+//! the ring only announce, and wakeups.
 
 use super::local_peer::LocalPeer;
 use super::socket_messages::{HandedRegion, OfferedPages, gift_line, offer_message};
@@ -7,8 +8,8 @@ use oikaze_os::shm::{ControlSocket, Said};
 use oikaze_protocol::limits::GRANTS;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Maximum number of exchanges that a local peer is asked for at a time. As many requests of the
-/// local peer may lie here, beside its answers.
+/// Maximum number of exchanges that this node asks a local peer for at a time. This node keeps at
+/// most as many requests of the local peer, beside its answers.
 pub(super) const EXCHANGES_MAX: usize = 64;
 
 /// Maximum number of socket messages taken in one poll.
@@ -55,9 +56,10 @@ pub(super) fn hear(local_peer: &mut LocalPeer) -> bool {
         match hear_next(local_peer) {
             Ok(None) => break,
             Ok(Some(said)) if ControlSocket::is_wake(&said) => {}
-            // The kernel hands over bytes without their descriptor where this process may have no
-            // more of them. What is not mapped is reached through the ring, and a question answered
-            // in the negative; but the pages of an answer are gone with it.
+            // If this process may open no more descriptors, the kernel delivers the bytes without
+            // the descriptor. Without its descriptor, a region is reached through the ring instead,
+            // and a request for an exchange is refused. The pages of an answer are lost, so the
+            // socket fails.
             Ok(Some(said)) if said.descriptor.is_none() => {
                 if !forgo(local_peer, &said) && !OfferedPages::is_question(&said) {
                     return false;
@@ -79,7 +81,8 @@ pub(super) fn hear(local_peer: &mut LocalPeer) -> bool {
     true
 }
 
-/// Returns the socket message with this number, which was sent before the ring announced it.
+/// Receives socket messages and returns the one with this number. The local peer sent it before the
+/// ring announced it.
 pub(super) fn hear_offer(
     local_peer: &mut LocalPeer,
     answers: bool,
@@ -91,7 +94,7 @@ pub(super) fn hear_offer(
     heard_offer(local_peer, answers, number)
 }
 
-/// Returns the socket message with this number, if it has been heard.
+/// Returns the socket message with this number, if it has been received.
 pub(super) fn heard_offer(
     local_peer: &mut LocalPeer,
     answers: bool,
@@ -104,8 +107,8 @@ pub(super) fn heard_offer(
     Some(local_peer.offers.swap_remove(at))
 }
 
-/// Frees the line of a region's memory that came without its descriptor and is not mapped. Returns
-/// `false` if the message carried no region's memory.
+/// Gives up a region whose descriptor was lost: frees its line in the peer's table of grants.
+/// Returns `false` if the message was not about a region's memory.
 fn forgo(local_peer: &LocalPeer, said: &Said) -> bool {
     gift_line(said).inspect(|line| local_peer.pair.forgo(*line)).is_some()
 }

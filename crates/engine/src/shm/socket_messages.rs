@@ -16,7 +16,7 @@ pub(super) const ANSWER: &[u8; 4] = b"took";
 const OFFER_WORDS: usize = 5;
 pub(super) const OFFER_LEN: usize = 4 + 8 * OFFER_WORDS;
 
-/// Memory of a region, as it came.
+/// Memory of a region that came through the socket.
 pub(crate) struct HandedRegion {
     pub key: u64,
     pub gift: Gift,

@@ -5,14 +5,15 @@ use oikaze_protocol::shm::Damaged;
 use oikaze_protocol::wind::{Refusal, Token};
 use std::collections::VecDeque;
 
-/// Maximum number of fast-path messages that are settled together.
+/// Maximum number of fast-path messages that are settled together as a group.
 const FAST_GROUP_MESSAGES_MAX: u32 = 1 << 16;
 
-/// Outcome of messages.
+/// Outcome of one message, or of several fast-path messages.
 pub(crate) enum Settled {
     /// Outcome of one message, and the credit that it had taken.
     Message { token: Token, outcome: Result<(), Refusal>, charge: u64 },
-    /// Number of fast-path messages of this epoch; 0 means some of them.
+    /// Fast-path messages of this epoch were settled: `count` messages, or a part of a group, whose
+    /// number is not known, if `count` is 0.
     FastPath { count: u32, epoch: u32 },
 }
 
@@ -37,7 +38,7 @@ enum UnsettledKind {
         token: Token,
         charge: u64,
     },
-    /// Number of consecutive fast-path messages in one epoch of fences.
+    /// Group of consecutive fast-path messages in one epoch of fences.
     FastPath {
         count: u32,
         epoch: u32,
@@ -85,7 +86,7 @@ impl UnsettledQueue {
             Some(Unsettled { end, what: UnsettledKind::Message { .. } }) => {
                 writer.settled().map_or(true, |settled| settled >= *end)
             }
-            // More fast-path messages may follow for ever, so each step is news.
+            // A group may grow for ever, so a settled part of the group is news, too.
             Some(_) => writer.settled().map_or(true, |settled| settled > self.heard),
             None => false,
         }
@@ -104,10 +105,10 @@ impl UnsettledQueue {
                 _ => None,
             });
         }
-        // If the refusal makes no sense, the message ends with the rings.
+        // If the refusal is malformed, the message stays queued and fails when the rings end.
         let refusal = writer.refusal(*end)?;
         if refusal.is_some() && matches!(what, UnsettledKind::FastPath { .. }) {
-            // A fast-path message has nothing that could be refused (MEM-16.9).
+            // Nothing in a fast-path message can be refused (MEM-16.9), so the reader is broken.
             return Err(Damaged);
         }
         Ok(self.queue.pop_front().map(|unsettled| match unsettled.what {

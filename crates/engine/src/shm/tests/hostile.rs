@@ -281,7 +281,8 @@ impl Mad {
             394 => self.pair.inward.settle(random.of(&[64, 1 << 20, u64::MAX])),
             395 => self.put(Heading::plain(RecordKind::Withdrawn, 0), &[]),
             396 => self.put(Heading::plain(RecordKind::Goodbye, 0), &[]),
-            // Who is inside which region, which is over, and which is dropped.
+            // Overwrites lease marks: which regions are in use, and which were taken back or
+            // unmapped.
             400.. => {
                 let at = PAGE + 8 * random.below(2 * PAGE / 8);
                 self.memory
