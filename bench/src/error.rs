@@ -1,4 +1,4 @@
-//! Errors of benches: what was tried, why it failed, what to do.
+//! Errors of benches. Each says what was tried, why it failed, and what to do.
 
 use std::fmt;
 

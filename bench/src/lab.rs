@@ -1,14 +1,14 @@
 //! Lab of two hosts on one machine: network namespaces joined by a veth pair, in *wire* mode by
 //! default.
 //!
-//! Wire mode switches segmentation off at both ends, so that every datagram and every TCP segment
-//! is really formed, as on a cable. In mode *whole*, veth passes buffers of 64 KiB uncut, which no
-//! cable does. Measurements between two nodes of one machine need no namespaces, only a core for
-//! each node.
+//! Wire mode switches segmentation offload off at both ends, so that the kernel forms every
+//! datagram and every TCP segment, as on a cable. In mode *whole*, veth passes buffers of 64 KiB
+//! uncut, which no cable does. Measurements between two nodes of one machine need no namespaces,
+//! only a core for each node.
 //!
-//! A process of its own, the janitor, removes the lab when the bench ends, however it ends. The
-//! janitor waits for the end of a pipe that the bench holds. It also keeps a second bench away, by
-//! a lock.
+//! A separate process, the janitor, removes the lab when the bench ends, even if the bench is
+//! killed. The janitor waits until the pipe that the bench holds is closed. It also holds a lock,
+//! so that no second bench starts.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -171,7 +171,7 @@ impl Lab {
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        drop(self.janitor.stdin.take()); // the janitor waits for this
+        drop(self.janitor.stdin.take()); // closes the pipe, so the janitor removes the lab
         let _ = self.janitor.wait();
     }
 }
@@ -269,11 +269,11 @@ pub fn janitor() -> Result<(), Error> {
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
     let lock =
         rustix::fs::open(LOCK, flags, Mode::RUSR | Mode::WUSR).tried(format!("opening {LOCK}"))?;
-    // The lab of a bench that has just ended may still be there.
+    // The janitor of a bench that has just ended may still be removing its lab.
     let begun = Instant::now();
     while rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
         if begun.elapsed() > LOCK_PATIENCE {
-            return Ok(()); // without the janitor's line the bench gives up
+            return Ok(()); // the bench gives up when the janitor does not print `READY`
         }
         std::thread::sleep(Duration::from_millis(50));
     }

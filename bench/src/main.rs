@@ -1,4 +1,4 @@
-//! Measures Oikaze and its peers side by side, on two hosts made of network namespaces.
+//! Measures Oikaze and comparable systems side by side, on two hosts made of network namespaces.
 //!
 //! `cargo xtask bench wind` runs it. Each line of its JSON is one figure of one system: the median
 //! of alternating rounds. Then come a table of the same figures with the ratio to the floor, and a

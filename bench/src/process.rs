@@ -1,5 +1,5 @@
-//! Runs two programs that measure something between them: a server that shows when it is ready, and
-//! a client that prints the result.
+//! Runs the two programs of a measurement: a server that reports when it is ready, and a client
+//! that prints the result.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Tried};
 use crate::lab::{CLIENT, Lab, SERVER};
 
-/// Sign by which a server shows that a client may start.
+/// Sign by which the bench sees that a server is ready for its client.
 #[derive(Clone, Copy, Debug)]
 pub enum Ready {
     /// A line of the server's output contains this text.
@@ -25,7 +25,7 @@ const START: Duration = Duration::from_secs(10);
 /// Time limit of a measurement by the bench's own programs.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Child process that is ended with this value.
+/// Child process that is terminated when this value is dropped.
 struct Server(Child);
 
 impl Drop for Server {
@@ -34,7 +34,8 @@ impl Drop for Server {
             && let Some(pid) =
                 i32::try_from(self.0.id()).ok().and_then(rustix::process::Pid::from_raw)
         {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM); // `timeout` passes it on
+            // The child is `timeout`, which passes the signal on to the program.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
         let _ = self.0.wait();
     }
@@ -43,7 +44,7 @@ impl Drop for Server {
 /// Starts `server`, waits until it is ready, runs `client` to its end and returns its output.
 ///
 /// # Errors
-/// Either program cannot be started or fails. The error has its output.
+/// Either program cannot be started or fails. The error contains the program's output.
 pub fn pair(mut server: Command, ready: Ready, client: Command) -> Result<String, Error> {
     let tried = format!("starting {server:?}");
     let mut server =
@@ -55,15 +56,16 @@ pub fn pair(mut server: Command, ready: Ready, client: Command) -> Result<String
         Ready::Says(word) => wait_for_word(&mut stdout, word)?,
         Ready::Listens(port) => wait_for_port(&mut server.0, port)?,
     }
-    let rest = std::thread::spawn(move || stdout.read_to_end(&mut Vec::new())); // so that it never waits for us
+    // Reads the rest of the output, so that the server never blocks on a full pipe.
+    let rest = std::thread::spawn(move || stdout.read_to_end(&mut Vec::new()));
     let found = alone(client);
     drop(server);
     let _ = rest.join();
     found
 }
 
-/// Runs `client` while `other` runs, from the time when `other` is ready. Returns the output of
-/// `other` and the result of `client`.
+/// Starts `other`, waits until it is ready, calls `client`, and terminates `other`. Returns the
+/// output of `other` and the result of `client`.
 ///
 /// # Errors
 /// As [`pair`].
@@ -103,7 +105,7 @@ fn wait_for_word(stdout: &mut impl BufRead, word: &str) -> Result<(), Error> {
     )))
 }
 
-/// Waits until the server listens, by the socket tables of the server's network namespace.
+/// Waits until the server listens. Reads the socket tables of the server's network namespace.
 fn wait_for_port(server: &mut Child, port: u16) -> Result<(), Error> {
     let begun = Instant::now();
     while begun.elapsed() < START {
@@ -125,8 +127,9 @@ fn wait_for_port(server: &mut Child, port: u16) -> Result<(), Error> {
     Err(Error::new(format!("the server did not listen on port {port} within {START:?}")))
 }
 
-/// Returns `true` if this table of the kernel has a listener at that port. Its columns are `sl
-/// local_address rem_address st …`, with the port in hexadecimal.
+/// Returns `true` if this table of the kernel (proc_pid_net(5), `/proc/PID/net/tcp`) has a listener
+/// at the port. The table's columns are `sl local_address rem_address st …`, with the port in
+/// hexadecimal.
 fn listens(table: &str, port: u16) -> bool {
     const LISTEN: &str = "0A";
     table.lines().any(|line| {
@@ -156,7 +159,8 @@ pub fn alone(mut command: Command) -> Result<String, Error> {
     )))
 }
 
-/// Describes a status, also that of `timeout`.
+/// Describes an exit status in words. Knows the status by which `timeout` reports that it ended the
+/// program.
 fn told(status: ExitStatus) -> String {
     const TIMED_OUT: i32 = 124;
     if status.code() == Some(TIMED_OUT) {
@@ -186,7 +190,7 @@ pub fn own(lab: &Lab, program: &str, role: &str, arguments: &[String]) -> Result
 /// Tells the bench that a client of this server may start.
 ///
 /// # Errors
-/// The bench no longer reads.
+/// The bench has closed the pipe.
 pub fn say_ready() -> Result<(), Error> {
     let mut stdout = std::io::stdout();
     writeln!(stdout, "{READY}").and_then(|()| stdout.flush()).tried("answering the bench")

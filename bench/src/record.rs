@@ -27,12 +27,11 @@ pub struct Record {
     /// MTU of the wire, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
-    /// Mode of the wire, where there is one. With `wire`, every datagram and segment is really
-    /// formed. With `whole`, the kernel may pass larger buffers. Without a wire, a mode of the
-    /// bench's own.
+    /// Mode of the wire, if there is one. With `wire`, the kernel forms every datagram and segment.
+    /// With `whole`, it may pass larger buffers. Without a wire, the bench defines the mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<&'static str>,
-    /// Busy threads of a process, where that matters.
+    /// Number of busy threads of the process, if the case depends on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
 }

@@ -1,5 +1,5 @@
-//! Exchanges pages, and compares that with copies of their bytes. The memory fits no cache. The
-//! bench runs alone and beside a busy thread.
+//! Exchanges pages, and compares exchanges with copies of the same bytes. The memory fits no cache.
+//! The bench runs alone and beside a busy thread.
 
 mod goals;
 pub mod pools;
@@ -18,21 +18,22 @@ use oikaze_os::memory::placement::Placement;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub enum Case {
-    /// Both contents are kept: three moves a page.
+    /// Exchange two ranges and keep both contents: three moves a page.
     Exchange,
-    /// The same, in huge pages.
+    /// `exchange` in huge pages.
     ExchangeHuge,
-    /// Into an empty place: one move a page.
+    /// Move pages into an empty place: one move a page.
     Move,
-    /// The same, in huge pages.
+    /// `move` in huge pages.
     MoveHuge,
     /// Map bytes that are already in memory.
     Install,
-    /// The same, in huge pages.
+    /// `install` in huge pages.
     InstallHuge,
-    /// Into a place that is full, by what the runtime takes for the quickest way.
+    /// Place bytes where pages are mapped already, in the way that the runtime expects to be the
+    /// quickest.
     Auto,
-    /// The same, in huge pages.
+    /// `auto` in huge pages.
     AutoHuge,
 }
 
@@ -69,16 +70,17 @@ impl Case {
         }
     }
 
-    /// Returns `true` if the case has this size. Smaller pieces would be cut out of a huge page.
+    /// Returns `true` if the case has this size. Exchanges and moves of huge pages have no size
+    /// that would cut a huge page.
     fn has(self, size: usize) -> bool {
         size >= 2 * MIB || !matches!(self, Self::ExchangeHuge | Self::MoveHuge)
     }
 }
 
-/// Amount that is read afterwards.
+/// Amount of memory that is read after each operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub enum Mode {
-    /// One word a page.
+    /// Read one word a page.
     Touch,
     /// Read all bytes.
     Full,
@@ -93,7 +95,7 @@ impl Mode {
     }
 }
 
-/// How the bench is run.
+/// Settings of the bench.
 #[derive(Args)]
 pub struct Run {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Memory that the bench walks through, and one walk.
+//! Pools of memory, and one measured walk through them.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -59,8 +59,8 @@ impl Pools {
         full: bool,
     ) -> Result<f64, PlacementError> {
         let operations = (volume / size).clamp(1, MOST);
-        // Operations are spread over the whole pool. Where there is room between the places, a copy
-        // uses places of its own, which no other operation has just warmed.
+        // Spreads operations over the whole pool. If there is room between their places, each copy
+        // uses places that no other operation has just brought into a cache.
         let stride = POOL / operations / size * size;
         let shift = if act == Act::Copy { stride / 2 / size * size } else { 0 };
         if act == Act::Install {
@@ -132,7 +132,7 @@ fn look(region: &Region, offset: u64, size: usize, full: bool) {
     }
 }
 
-/// Another thread of this process that computes on the other core until this value is dropped.
+/// Thread of this process that computes on the other core until this value is dropped.
 pub struct Busy {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,

@@ -1,9 +1,10 @@
-//! Paper 000, figures 3, 5, 6 and 7: pages that are exchanged instead of copied, and the effect on
-//! packets.
+//! Repeats figures 3, 5, 6 and 7 of paper 000: pages that are exchanged instead of copied, and the
+//! effect on packets.
 //!
-//! The paper exchanged pages behind two ranges of virtual memory, in the operating system Tender.
-//! With that, it sent packets of up to 8 KiB over gigabit Ethernet. Its text has hardly any numbers
-//! for the figures: ratios, and one throughput. Without a number, no line of the paper is drawn.
+//! In the operating system Tender, the paper exchanged the pages behind two ranges of virtual
+//! memory. With these exchanges, it sent packets of up to 8 KiB over gigabit Ethernet. Its text
+//! gives only ratios and one throughput for the figures. A result of the paper without a number is
+//! quoted and not drawn.
 
 use super::Run;
 use super::plot::{Line, Scale};
@@ -27,10 +28,10 @@ const PLACE: Place = Place::Wire { mtu: 9000, mode: WireMode::Wire };
 const OIKAZE: Oikaze = Oikaze { checked: true, class: "unordered" };
 const FLOOR: Floor = Floor { checked: false };
 const MACHINE: &str = "Tender and Linux 2.6.30, gigabit Ethernet, 2010";
-/// Packets of one measurement in the paper.
+/// Number of packets in one measurement of the paper.
 const PACKETS: usize = 128;
 
-/// Figure 3.
+/// Measures figure 3: exchanges of pages and copies of their bytes.
 ///
 /// # Errors
 /// Something could not be run or written.
@@ -68,7 +69,7 @@ pub fn exchange(run: &Run) -> Result<Vec<Record>, Error> {
     Ok(records)
 }
 
-/// Figure 5.
+/// Measures figure 5: throughput by size of a packet.
 ///
 /// # Errors
 /// Something could not be run or written.
@@ -91,8 +92,8 @@ pub fn throughput(run: &Run) -> Result<Vec<Record>, Error> {
     draw(run, &figure, &[&OIKAZE, &Tcp, &FLOOR], Test::MessageBandwidth, |_, value| value)
 }
 
-/// Figure 6. The paper separates the sender's processor time (T1) from the rest (T2). Here the
-/// times of both sides are added.
+/// Measures figure 6: processor time by size of a packet. The paper separates the sender's
+/// processor time (T1) from the rest (T2). Here the times of both sides are added.
 ///
 /// # Errors
 /// Something could not be run or written.
@@ -118,7 +119,7 @@ pub fn processor(run: &Run) -> Result<Vec<Record>, Error> {
     draw(run, &figure, &[&OIKAZE, &Tcp], Test::Processor, of_packets)
 }
 
-/// Figure 7.
+/// Measures figure 7: round trip by size of a packet.
 ///
 /// # Errors
 /// Something could not be run or written.

@@ -3,8 +3,8 @@
 //!
 //! The paper wrote into the memory of another SparcStation 20 through a gigabit channel. Its
 //! figures have no numbers, but its text explains them. Each transfer costs about 210 µs of SunOS
-//! and goes on at 24 MB/s. The old lines are drawn from these two values. The same text expects at
-//! most 5 µs from the authors' own operating system.
+//! and goes on at 24 MB/s. The paper's lines are drawn from these two values. The same text expects
+//! at most 5 µs from the authors' own operating system.
 
 use super::Run;
 use super::plot::{Line, Scale};
@@ -30,7 +30,7 @@ const OVERHEAD: f64 = 210.0;
 /// Rate of a transfer in the paper, in bytes per µs.
 const RATE: f64 = 24.0;
 
-/// Figure 5.
+/// Measures figure 5: throughput by size.
 ///
 /// # Errors
 /// Something could not be run or written.
@@ -53,7 +53,7 @@ pub fn throughput(run: &Run) -> Result<Vec<Record>, Error> {
     draw(run, &figure, &[&OIKAZE, &Ucx::TCP], Test::PutBandwidth)
 }
 
-/// Figure 6.
+/// Measures figure 6: latency by size.
 ///
 /// # Errors
 /// Something could not be run or written.

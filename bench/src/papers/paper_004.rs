@@ -23,7 +23,7 @@ use crate::suite::case::{Case, Test};
 const SIZES: [usize; 11] =
     [64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, udp::LARGEST];
 const QUICK_SIZES: [usize; 5] = [64, 256, 1024, 8192, 32_768];
-/// Frames of the paper's network.
+/// Wire with frames as long as those of the paper's network.
 const PLACE: Place = Place::Wire { mtu: 1500, mode: WireMode::Wire };
 const SYSTEMS: [&str; 5] = ["tcp", "udp-sent", "udp-received", "oikaze", "oikaze-unchecked"];
 

@@ -1,5 +1,5 @@
-//! A figure of a paper beside the same figure of today, measured in rounds, written as JSON and
-//! drawn as SVG.
+//! Report of a paper's figure beside the same figure of today. The bench measures it in rounds,
+//! writes it as JSON and draws it as SVG.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -22,9 +22,9 @@ pub struct Figure {
     pub across: &'static str,
     pub up: &'static str,
     pub scale: Scale,
-    /// Place of today's measurement, in words.
+    /// Description of today's measurement.
     pub now: String,
-    /// Result of the paper, in words.
+    /// Description of the paper's result.
     pub then: &'static str,
     /// Machine of the paper.
     pub then_machine: &'static str,

@@ -1,8 +1,9 @@
-//! Two ends of a floor or of plain TCP: programs of the bench itself, one on each host.
+//! Roles of the two ends of a floor or of plain TCP. Both ends are processes of the bench itself,
+//! one on each host.
 
 use clap::{Args, Subcommand};
 
-/// End of a measurement that a process plays. Streams have settings of their own.
+/// Role of a process in a measurement. `S` holds the settings of a stream.
 #[derive(Subcommand)]
 pub enum Role<S: Args> {
     /// Sends first, and prints what it measured.
@@ -15,7 +16,7 @@ pub enum Role<S: Args> {
     StreamServer(S),
 }
 
-/// Bytes there and back: what both ends must agree on.
+/// Settings of exchanges, on which both ends must agree.
 #[derive(Args)]
 pub struct Exchanges {
     /// Bytes each way.

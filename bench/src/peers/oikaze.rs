@@ -18,7 +18,7 @@ use crate::wind::flood;
 /// Time limit of a measurement.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Oikaze as a system.
+/// Oikaze as a measured system.
 pub struct Oikaze {
     /// Set if a CRC32C covers datagrams end to end. Otherwise it covers headers only, as for TCP on
     /// a card that computes its checksums.
@@ -164,7 +164,7 @@ impl System for Oikaze {
     }
 
     fn is_quick(&self, case: Case) -> bool {
-        // The checksum of a few bytes matters little.
+        // Without checksums, a quick bench measures only bulk, whose checksums take time.
         self.checked
             || matches!(
                 case.test,

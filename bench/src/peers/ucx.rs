@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Maximum number of bytes and of operations that `oikaze perf` has in flight.
 const IN_FLIGHT: (usize, usize) = (16 << 20, 1024);
 
-/// UCX as a system.
+/// UCX as a measured system.
 pub struct Ucx {
     name: &'static str,
     transports: &'static str,
@@ -150,7 +150,8 @@ mod tests {
             (row.latency_us, row.mebibytes_per_second, row.messages_per_second),
             (2366.375, 474.97, 475.0)
         );
-        // 1 MiB per 2105.376 µs (overall_lat) is 498 MB/s, or 475 MiB/s. So UCX's MB has 2²⁰ bytes.
+        // 1 MiB per 2105.376 µs (overall_lat) is 498 MB/s, or 475 MiB/s. UCX prints 475, because
+        // its MB has 2²⁰ bytes.
         assert!(
             (row.mebibytes_per_second * f64::from(1 << 20) - f64::from(1 << 20) / 2105.376e-6)
                 .abs()

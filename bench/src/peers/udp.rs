@@ -29,7 +29,7 @@ pub struct Settings {
     milliseconds: u64,
 }
 
-/// End of the flood that a process plays.
+/// Role of a process in the flood.
 #[derive(Subcommand)]
 pub enum Role {
     /// Sends, and prints what it sent and what was received, in GB/s.
@@ -38,7 +38,7 @@ pub enum Role {
     FloodServer(Settings),
 }
 
-/// Plays one end.
+/// Runs one end of the flood.
 ///
 /// # Errors
 /// A socket operation fails.

@@ -1,4 +1,4 @@
-//! Bench of remote memory and its peers: operations on another node's memory without a call there.
+//! Bench of remote memory, beside UCX: operations on another node's memory without a call there.
 
 mod goals;
 
@@ -22,7 +22,7 @@ pub const BLOCK: usize = 128 * KIB;
 pub const PLACED: usize = 2 * MIB;
 
 const CASES: [Choice; 15] = [
-    // Cases that the others are compared with.
+    // Goals compare the other cases with these.
     (Test::MessageLatency, 8, Quick::Jumbo),
     (Test::PutLatency, 8, Quick::Jumbo),
     (Test::GetLatency, 8, Quick::Everywhere),

@@ -30,64 +30,65 @@ pub enum Test {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub enum Figure {
-    /// Half a ping-pong of messages.
+    /// Half the time of a ping-pong of messages.
     MessageLat,
-    /// Half of a put and the answering put, each seen by polling memory.
+    /// Half the time of a put and the answering put, each seen by polling memory.
     PutLat,
-    /// A put, from the call to its completion.
+    /// Time of a put, from the call to its completion.
     PutDone,
-    /// Puts in flight, walking through cold memory.
+    /// Bandwidth of puts in flight, which walk through cold memory.
     PutBw,
-    /// Messages in flight, from cold memory.
+    /// Bandwidth of messages in flight, from cold memory.
     MessageBw,
-    /// Small messages a second.
+    /// Number of small messages a second.
     MessageRate,
-    /// `put_lat` while bulk goes one way: the median.
+    /// `put_lat` while bulk puts go one way: the median.
     MixedLat,
-    /// The same: 99 of 100 are faster.
+    /// `put_lat` while bulk puts go one way: the 99th percentile.
     MixedLatP99,
-    /// The bulk meanwhile.
+    /// Bandwidth of the bulk puts of `mixed_lat`.
     MixedBw,
-    /// The same exchange without bulk, in the same job.
+    /// `put_lat` without bulk puts, in the job of `mixed_lat`.
     MixedIdleLat,
-    /// The same bulk without exchange, in the same job.
+    /// Bandwidth of the bulk puts alone, in the job of `mixed_lat`.
     MixedAloneBw,
-    /// `put_done` to a node that computes on its only core and does not call.
+    /// `put_done` to a node that computes on its only core and does not call Oikaze.
     Passive,
-    /// The same to a node that waits, in the same job.
+    /// `put_done` to a node that waits, in the job of `passive`.
     PassiveDriven,
-    /// Processor seconds, both sides, user and system, for a GiB.
+    /// Processor seconds for a GiB: user and system time of both sides.
     Cpu,
-    /// `put_bw` while somebody floods the receiving node's port with garbage.
+    /// `put_bw` while an attacker floods the receiving node's port with garbage.
     FloodBw,
-    /// The same while the same flood goes to another port of the same host.
+    /// `put_bw` while the same flood goes to another port of the same host.
     FloodElsewhereBw,
-    /// The same without a flood.
+    /// `put_bw` without a flood, in the same case.
     FloodAloneBw,
-    /// A get, from the call to its completion.
+    /// Time of a get, from the call to its completion.
     GetLat,
-    /// Gets in flight, walking through cold memory.
+    /// Bandwidth of gets in flight, which walk through cold memory.
     GetBw,
-    /// A fetch-add of a word, from the call until its old value is known.
+    /// Time of a fetch-add of a word, from the call until its old value is known.
     FetchAdd,
-    /// A compare-and-swap of a word, the same.
+    /// Time of a compare-and-swap of a word, from the call until its old value is known.
     CompareSwap,
-    /// Puts of blocks of rows in flight, walking through cold memory; the size is that of a block's
-    /// payload.
+    /// Bandwidth of puts of blocks of rows, which walk through cold memory. The size is that of a
+    /// block's payload.
     Strided,
-    /// Doubles added to arrays in flight.
+    /// Bandwidth of doubles that are added to arrays.
     Accumulate,
-    /// Elements pushed into a queue of another node, a second, from two nodes.
+    /// Number of elements a second that nodes push into a queue of another node.
     Fifo,
-    /// As `put_lat`, of a header of 32 bytes and the data at once.
+    /// `put_lat` of a header of 32 bytes and the data at once.
     ConsecutiveLat,
-    /// A put, from the call to its completion, whose bytes are received directly into their place.
+    /// Time of a put, from the call to its completion, if the kernel receives its bytes directly
+    /// into their place.
     Placed,
-    /// The same, with bytes that are received elsewhere and copied.
+    /// Time of the same put, if its bytes are received elsewhere and copied.
     PlacedCopy,
-    /// Processor seconds of the receiver for a GiB of the one.
+    /// Processor seconds of the receiver for a GiB of the puts of `placed`.
     PlacedCpu,
-    /// And of the other.
+    /// Processor seconds of the receiver for a GiB of the puts of `placed_copy`.
     PlacedCopyCpu,
 }
 

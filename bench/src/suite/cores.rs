@@ -1,7 +1,7 @@
 //! Measures the distance between the hosts' two cores. A hypervisor moves a virtual machine's
-//! processors now and then. A copy by the kernel on one core that another core reads costs up to
-//! twice as much if the cores share no cache. So a measurement counts only if the distance was the
-//! same before and after it.
+//! processors now and then. If one core reads what the kernel has copied on another core, the copy
+//! costs up to twice as much where the cores share no cache. A measurement therefore counts only if
+//! the distance was the same before and after it.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,16 +22,16 @@ const NEAR_MAX: Duration = Duration::from_nanos(80);
 const PATIENCE: Duration = Duration::from_secs(900);
 /// Pause between two probes of such a wait.
 const PAUSE: Duration = Duration::from_secs(2);
-/// Number of measurements after which one counts although the cores were moved.
+/// Maximum number of measurements of one case. The last one counts although the cores were moved.
 const TRIES: u32 = 4;
 
 /// Distance that the user wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Wanted {
-    /// At any distance.
+    /// Cores at any distance.
     #[default]
     Any,
-    /// With a cache in common.
+    /// Cores with a common cache.
     Near,
     /// Cores without a common cache.
     Far,
@@ -141,7 +141,7 @@ fn is_near(time: Duration) -> bool {
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-/// Value of an end that could not be pinned.
+/// Value by which an end reports that it could not be pinned.
 const GIVEN_UP: u64 = u64::MAX;
 
 /// Measures how long a cache line takes from one host's core to the other's: half a round trip.

@@ -210,8 +210,8 @@ impl Suite {
                 }
             }
         }
-        // The median of a series with missing rounds would come from other minutes than those of
-        // the other systems.
+        // Drops a series with missing rounds. Its median would cover other minutes than the medians
+        // of the other systems.
         let complete = series.into_iter().filter(|one| !one.failed).flat_map(|one| one.records);
         complete
             .filter_map(|record| Some(Record { value: median(&record.rounds)?, ..record }))
@@ -260,8 +260,8 @@ struct Series {
     failed: bool,
 }
 
-/// Returns `true` if the system has the case. In a quick bench, the user must also name the system,
-/// or the case must be worth it.
+/// Returns `true` if the system takes part in the case. In a quick bench, the user must name the
+/// system, or the system must count the case among its quick ones ([`System::is_quick`]).
 fn takes_part(run: &Run, system: &dyn System, case: Case) -> bool {
     system.has(case) && (!run.rounds.quick || !run.system.is_empty() || system.is_quick(case))
 }

@@ -6,8 +6,8 @@
 //! to a port of the same host at which nothing reads. The flooder runs on the receiving host's
 //! core, as its network card's interrupts would. Both runs therefore pay for it alike.
 //!
-//! The flooder acts like a stranger on the same wire. It listens there until it knows the ports,
-//! the connection's id and a handshake. It sends with any source address, by a raw socket. So it
+//! The flooder acts like an attacker on the same wire. It listens there until it knows the ports,
+//! the connection's id and a handshake. It forges source addresses by a raw socket, and therefore
 //! needs root, as the whole lab does.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -29,7 +29,7 @@ pub const RATE: u32 = 50_000;
 const BURSTS: u32 = 1000;
 /// Maximum number of bytes of garbage in a datagram.
 const LONGEST: usize = 1024;
-/// Port at which nothing reads.
+/// Port of the control, at which nothing reads.
 pub const ELSEWHERE: u16 = 7105;
 /// Time limit of a flood.
 const LIMIT: Duration = Duration::from_secs(40);
@@ -46,7 +46,7 @@ pub struct Aim {
     port: Option<u16>,
 }
 
-/// Part of the flood that a process plays.
+/// Role of a process in the flood.
 #[derive(Subcommand)]
 pub enum Role {
     /// Listens on the wire for the job's datagrams, then floods until it is ended
@@ -55,7 +55,7 @@ pub enum Role {
     Hold,
 }
 
-/// Plays one part.
+/// Runs one role.
 ///
 /// # Errors
 /// A socket operation fails.
@@ -155,8 +155,8 @@ fn flood(job: &Overheard, port: Option<u16>) -> Result<(), Error> {
     let (begun, mut sent, mut told) = (Instant::now(), 0_u64, Duration::ZERO);
     while begun.elapsed() < LIMIT {
         let due = (begun.elapsed().as_secs_f64() * f64::from(RATE)) as u64;
-        // After a pause, at most a few bursts are sent at once. The rest counts as lost, as on a
-        // full wire.
+        // After a pause of this process, the flooder sends at most a few bursts at once. It skips
+        // the other datagrams, as a full wire would lose them.
         let burst = due.saturating_sub(sent).min(u64::from(RATE / BURSTS) * 4);
         for _ in 0..burst {
             garbage.next(job, to);

@@ -1,4 +1,4 @@
-//! Bench of the transport and its peers.
+//! Bench of the transport between two hosts, beside bare UDP, plain TCP, UCX and libfabric.
 
 pub mod flood;
 mod goals;

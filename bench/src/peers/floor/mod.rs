@@ -18,10 +18,10 @@ const WALKED: usize = 512;
 /// Maximum number of attempts of a floor that loses a datagram.
 const ATTEMPTS: u32 = 3;
 
-/// End of a floor that a process plays.
+/// Role of a process in the measurement of a floor: which end it runs, with its settings.
 pub type Role = super::ends::Role<stream::Settings>;
 
-/// Plays one end.
+/// Runs one end of a measurement.
 ///
 /// # Errors
 /// A socket operation fails.
@@ -51,7 +51,7 @@ fn ready(socket: UdpSocket) -> Result<UdpSocket, Error> {
     Ok(socket)
 }
 
-/// Bare UDP as a system.
+/// Bare UDP as a measured system.
 pub struct Floor {
     /// Set if both ends compute a CRC32C of each payload, as for Oikaze's datagrams.
     pub checked: bool,
@@ -70,8 +70,8 @@ impl System for Floor {
         match case.test {
             Test::MessageLatency | Test::PutLatency => !self.checked,
             Test::PutBandwidth => true,
-            // One message per datagram gives no rate to compare with. Bare UDP has no completions,
-            // no mixed traffic and no remote memory.
+            // Bare UDP sends one message per datagram, which gives no rate to compare with. It has
+            // no completions, no mixed traffic and no remote memory.
             _ => false,
         }
     }

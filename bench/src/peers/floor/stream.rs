@@ -46,7 +46,8 @@ pub struct Settings {
     /// Memory to be moved: larger than any cache.
     #[arg(long)]
     mebibytes: usize,
-    /// How often it is moved. What counts is the rate of all of it together, as for everybody else.
+    /// Number of times that the memory is moved. The result is the rate over all of them, as for
+    /// the other systems.
     #[arg(long)]
     repetitions: u32,
     /// CRC32C of each payload at both ends.
@@ -223,7 +224,8 @@ fn receive_burst(
     Ok(datagrams * settings.payload())
 }
 
-/// Time limit that fails when nothing has come for [`PATIENCE`]. Reads the clock only now and then.
+/// Time limit for a receiver that spins. It fails if nothing has come for [`PATIENCE`], and reads
+/// the clock in few of the polls.
 struct Patience {
     since: Instant,
     idle: u32,

@@ -1,4 +1,5 @@
-//! Plain TCP, as a program without any library would use it: one connection, no delay, large reads.
+//! Plain TCP, as a program without any library would use it: one connection, `TCP_NODELAY`, and
+//! large reads.
 
 mod latency;
 mod stream;
@@ -13,13 +14,13 @@ use crate::process::{own, say_ready};
 use crate::suite::case::{Case, Figure, Test};
 
 const PORT: u16 = 7101;
-/// Time of silence after which the other end is gone.
+/// Time limit of a read or write, after which the measurement fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// End of a TCP measurement that a process plays.
+/// Role of a process in a TCP measurement: which end it runs, with its settings.
 pub type Role = super::ends::Role<stream::Settings>;
 
-/// Plays one end.
+/// Runs one end of a measurement.
 ///
 /// # Errors
 /// A socket operation fails.
@@ -58,15 +59,15 @@ fn accept<T>(prepare: impl FnOnce() -> T) -> Result<(TcpStream, T), Error> {
 }
 
 fn prepared(socket: TcpStream) -> Result<TcpStream, Error> {
-    // With Nagle's algorithm, streams of writes smaller than a segment are several times slower,
-    // too.
+    // Nagle's algorithm would delay the small writes of the latency test. It would also slow down
+    // streams of writes smaller than a segment, several times.
     socket.set_nodelay(true).tried("setting TCP_NODELAY")?;
     socket.set_read_timeout(Some(PATIENCE)).tried("limiting reads")?;
     socket.set_write_timeout(Some(PATIENCE)).tried("limiting writes")?;
     Ok(socket)
 }
 
-/// Plain TCP as a system.
+/// Plain TCP as a measured system.
 pub struct Tcp;
 
 impl System for Tcp {
@@ -79,7 +80,7 @@ impl System for Tcp {
     }
 
     fn has(&self, case: Case) -> bool {
-        // A stream of bytes has no messages to count and no remote memory.
+        // TCP carries a stream of bytes, so it has no messages to count and no remote memory.
         matches!(case.test, Test::MessageLatency | Test::MessageBandwidth | Test::Processor)
     }
 

@@ -13,8 +13,8 @@ use crate::peers::memory::touched;
 
 /// Bytes of memory on both sides that a stream walks through, which no cache holds.
 const COLD: usize = 512 << 20;
-/// Bytes that are moved before the clock starts, so that the congestion window opens. A quarter of
-/// the volume if that is less.
+/// Bytes that are moved before the clock starts, so that the congestion window opens. A smaller
+/// volume is warmed up with a quarter of its bytes.
 const WARM_UP: usize = 64 << 20;
 
 /// Maximum number of bytes that the receiver reads at once, or the size of a call if that is more.
@@ -36,7 +36,7 @@ impl Settings {
         usize::try_from(self.size).unwrap_or(COLD).min(COLD)
     }
 
-    /// Returns touched memory of whole calls.
+    /// Returns memory for a whole number of calls, with every page touched.
     pub fn memory(&self) -> Result<MmapMut, Error> {
         touched(COLD / self.size() * self.size()).tried("making memory to walk through")
     }
