@@ -14,9 +14,8 @@ impl Perf {
         if self.test == Test::Block { 2 * self.size } else { self.size }
     }
 
-    /// Checks that the size is a whole number of parts: rows of a block, numbers of an array, pages
-    /// of an exchange. The memory that many operations walk through is cut into operations of this
-    /// size.
+    /// Checks that the size is a whole number of rows (blocks), doubles (accumulate) or pages
+    /// (exchange).
     pub fn check_parts(&self) -> Result<()> {
         let (what, part, of) = match self.test {
             Test::Block => ("blocks", "rows", ROW),

@@ -1,12 +1,12 @@
-//! Puts a header and then the data, without waiting in between, as distributed shared memories send
-//! them (paper 003, section 4.3).
+//! Measures puts of a header and then the data, without a wait in between. Distributed shared
+//! memories send pages in this way (paper 003, section 4.3).
 
 use super::measure::{Bench, PATIENCE, exchanged};
 use oikaze::Result;
 
 /// Bytes of the header.
 const HEADER: usize = 32;
-/// Bytes of the header's source and its destination together.
+/// Bytes of the header's source and of its destination together.
 pub const ROOM: usize = 2 * HEADER;
 
 impl Bench<'_> {
@@ -46,7 +46,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Returns the offset of the header's memory, behind the memory that single operations use.
+    /// Returns the offset of the header's source, at the end of the [`exchanged`] memory.
     fn header_at(&self) -> usize {
         exchanged(self.perf.size) - ROOM
     }

@@ -11,7 +11,7 @@ use std::time::Instant;
 const NAME: &str = "perf.elements";
 const SLOTS: u64 = 1 << 16;
 
-/// Role of a node at the FIFO.
+/// Role of a node in the measurement: producer or consumer.
 enum End {
     Takes(Fifo),
     Pushes(RemoteFifo),

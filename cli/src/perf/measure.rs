@@ -6,18 +6,20 @@ use oikaze::memory::{LocalRegion, Region, RegionSlice, RemoteRegion, Rights};
 use oikaze::{Error, Job, Peer, Result};
 use std::time::{Duration, Instant};
 
-/// Minimum memory on each side over which throughput is measured, so that no cache holds it.
+/// Bytes of memory on each side that throughput is measured over. No cache holds as much.
 pub const COLD: usize = 512 << 20;
-/// Minimum size of operations that walk through [`COLD`] bytes. For smaller operations, the number
-/// per second is measured.
+/// Minimum size in bytes of operations that walk through [`COLD`] bytes. Smaller operations are
+/// measured by their number per second, in memory that a cache holds.
 const COLD_FROM: usize = 4096;
-/// Bytes of two cache lines, because processors fetch lines in pairs.
+/// Alignment in bytes that separates source and destination: two cache lines, because processors
+/// fetch lines in pairs.
 const LINE: usize = 128;
-/// Maximum length of a message that is sent from any memory.
+/// Maximum length in bytes of a message whose throughput is measured by copying sends. Longer
+/// messages are gathered from a region.
 pub const COPIED: usize = 1024;
-/// Time without an answer after which the peer counts as failed.
+/// Maximum time to wait for one operation or message of the peer.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// Maximum size of an operation. Two of them fit into the memory.
+/// Maximum size of an operation in bytes. The memory has room for two operations.
 const SIZE_MAX: usize = 1 << 30;
 /// Name under which each node publishes its memory.
 const NAME: &str = "perf";
@@ -29,12 +31,12 @@ pub struct Figures {
     pub latency: Option<Histogram<u64>>,
     /// Throughput, if measured.
     pub stream: Option<Stream>,
-    /// Values to compare with. For `mixed`: each of the two alone. For `passive`: puts to a node
-    /// that waits.
+    /// Values to compare with. For `mixed`, small puts alone and bulk puts alone. For `passive`,
+    /// puts to a node that waits.
     pub reference: Option<Box<Figures>>,
 }
 
-/// Result of many operations in flight.
+/// Throughput of many operations in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream {
     /// Bytes of payload.
@@ -54,7 +56,7 @@ pub struct Bench<'a> {
     pub job: &'a Job,
     pub perf: &'a Perf,
     pub local: LocalRegion,
-    /// Source of a payload that ends with a word.
+    /// Source of puts. Its last word is the flag that the peer waits for.
     pub flagged: RegionSlice,
     /// The peer and its memory. Nodes beyond the first two only take part in collectives.
     pub pair: Option<(Peer, RemoteRegion)>,
@@ -82,8 +84,8 @@ impl<'a> Bench<'a> {
         perf.check_parts()?;
         let len = exchanged(perf.span()) + walked(perf);
         let region = if perf.shared { Region::shared(len)? } else { Region::zeroed(len)? };
-        // Writes every page before the measurement, which must not include the kernel's clearing of
-        // new pages.
+        // Writes every page now, so that the kernel does not clear new pages during the
+        // measurement.
         region.fill(0, region.len() as u64, 1)?;
         region.fill(0, exchanged(perf.span()) as u64, 0)?;
         let local = job.publish(NAME, region, Rights::ALL)?;
@@ -108,7 +110,7 @@ impl<'a> Bench<'a> {
         Ok(Self { job, perf, local, flagged, pair, payload, clock })
     }
 
-    /// Runs the measurement. The figures are valid on node 0.
+    /// Runs the measurement. Only node 0 returns valid figures.
     pub fn run(&self) -> Result<Figures> {
         match self.perf.test {
             Test::Mixed => return self.mixed(),
@@ -143,22 +145,25 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Returns the length of the front of the memory, which single operations use. It holds a source,
-/// the place where operations land, and at its end the same for a header.
+/// Returns the length of the front part of the memory, which operations one at a time use. This
+/// part holds their source and their destination, and at its end the source and destination of a
+/// header.
 pub fn exchanged(size: usize) -> usize {
     (lands(size) + size.next_multiple_of(8) + consecutive::ROOM).next_multiple_of(4096)
 }
 
-/// Returns the offset at which the peer's payload of this size lands: in cache lines of its own.
+/// Returns the offset at which a payload of this size lands at the peer. The payload shares no
+/// cache line with the source.
 pub fn lands(size: usize) -> usize {
     size.next_multiple_of(LINE)
 }
 
-/// Returns the length of the memory that many operations walk through, behind [`exchanged`].
+/// Returns the length of the rest of the memory, behind [`exchanged`] bytes. Many operations in
+/// flight walk through it.
 fn walked(perf: &Perf) -> usize {
     match perf.test {
         Test::Mixed => COLD,
-        // Whole places, the first of which begins at a huge page.
+        // One more huge page, so that the first exchange can begin at a huge page.
         Test::Exchange => COLD.max(perf.size) + (2 << 20),
         _ if perf.streams() && perf.wants(Half::Throughput) => {
             if perf.hot {

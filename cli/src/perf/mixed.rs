@@ -1,5 +1,5 @@
-//! Exchanges small puts while bulk puts go from node 0 to node 1. Shows whether control and small
-//! messages wait behind bulk.
+//! Measures small puts between nodes 0 and 1 while bulk puts go from node 0 to node 1. The result
+//! shows whether control and small messages wait behind bulk.
 
 use super::measure::{Bench, COLD, Figures, PATIENCE, Stream, exchanged, histogram, since};
 use hdrhistogram::Histogram;
@@ -11,13 +11,13 @@ use std::time::Instant;
 /// Bytes of one bulk put.
 const BULK: usize = 64 << 20;
 const BULK_IN_FLIGHT: usize = 2;
-/// Bytes of bulk, unless the user gives another volume.
+/// Default number of bytes that all bulk puts move.
 const VOLUME: usize = 1 << 30;
 /// Flag that ends the exchange.
 const STOP: u64 = u64::MAX;
 
 impl Bench<'_> {
-    /// Measures each of the two alone, then both together.
+    /// Measures small puts alone, bulk puts alone, then both together.
     pub fn mixed(&self) -> Result<Figures> {
         let volume = self.perf.volume.unwrap_or(VOLUME).next_multiple_of(BULK);
         let (idle, _) = self.pings_during(None)?;
@@ -40,12 +40,12 @@ impl Bench<'_> {
             _ => {}
         }
         self.job.barrier()?;
-        // The last word must not count as a word of the next exchange.
+        // Clears the flag, so that the next exchange does not take the last one for its own.
         self.local.store_u64(self.flag_at(), 0)?;
         Ok((latency, stream))
     }
 
-    /// Runs node 0's side.
+    /// Runs node 0's side of the exchange, and starts the bulk puts.
     fn ping(
         &self,
         latency: &mut Histogram<u64>,
@@ -77,7 +77,7 @@ impl Bench<'_> {
         }))
     }
 
-    /// Runs node 1's side: puts each word back until [`STOP`] arrives.
+    /// Runs node 1's side: puts each flag back until [`STOP`] arrives.
     fn answer(&self) -> Result<()> {
         let mut seen = 0;
         loop {
@@ -96,7 +96,7 @@ struct Bulk<'a> {
     volume: usize,
     begun: usize,
     flying: VecDeque<Operation<()>>,
-    /// Set if small puts are exchanged meanwhile.
+    /// Set if the nodes exchange small puts meanwhile.
     pinged: bool,
 }
 
@@ -105,8 +105,8 @@ impl<'a> Bulk<'a> {
         Self { bench, volume, begun: 0, flying: VecDeque::new(), pinged }
     }
 
-    /// Starts bulk puts while there is room. Returns `true` while any is in flight. Waits for the
-    /// oldest one only if no small puts are exchanged meanwhile.
+    /// Starts bulk puts, up to [`BULK_IN_FLIGHT`] at a time. Returns `true` while any is in flight.
+    /// Waits for the oldest bulk put only if no small puts are exchanged meanwhile.
     fn go_on(&mut self) -> Result<bool> {
         while self.flying.front().is_some_and(Operation::is_done) {
             super::stream::wait_first(&mut self.flying)?;

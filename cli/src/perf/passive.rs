@@ -8,7 +8,7 @@ use oikaze::Result;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Maximum time of the measurement, for a node that is not served at all.
+/// Maximum time of the measurement, in case the helper does not serve the node at all.
 const LIMIT: Duration = Duration::from_secs(2);
 /// Flag that ends the measurement.
 const STOP: u64 = u64::MAX;

@@ -16,8 +16,8 @@ pub const IN_FLIGHT: usize = 1024;
 const BYTES_IN_FLIGHT: usize = 16 << 20;
 /// Maximum number of operations that are posted together.
 pub const BATCH: usize = 64;
-/// Bytes that are moved before the clock starts, so that the congestion window opens. A quarter of
-/// the volume if that is less.
+/// Bytes that are moved before the clock starts, so that the congestion window opens. A smaller
+/// volume is warmed up with a quarter of its bytes.
 const WARM_UP: usize = 64 << 20;
 
 impl Bench<'_> {
@@ -47,8 +47,8 @@ impl Bench<'_> {
         })
     }
 
-    /// Runs this node's part in `count` operations, beginning with number `first` of its walk
-    /// through memory.
+    /// Runs this node's part in `count` operations, beginning with operation number `first`. The
+    /// number determines the memory that an operation uses.
     fn transfer(&self, first: usize, count: usize) -> Result<()> {
         let Some((peer, there)) = &self.pair else { return Ok(()) };
         let (test, size) = (self.perf.test, self.perf.size);
@@ -64,13 +64,13 @@ impl Bench<'_> {
         let begins = exchanged(span);
         let places = (self.local.len() - begins) / span;
         let batch = (window / 4).clamp(1, BATCH);
-        // Messages are copied as they are sent. The completion of the last of some ordered ones
-        // covers all of them.
+        // `send` copies short messages. Ordered messages complete in order, so the completion of
+        // the last message of a batch covers the batch.
         let are_copied = test == Test::Message && size <= COPIED;
         let told_together = if are_copied && class != Class::Unordered { batch } else { 1 };
         let (last, mut untold) = (first + count - 1, 0);
         let mut flying = VecDeque::with_capacity(window);
-        // Reuses the slice while the place in memory stays the same.
+        // Reuses the slice while the offset stays the same.
         let (mut at, mut here) = (begins, self.local.slice(begins..begins + span)?);
         let mut post = |turn: usize, flying: &mut VecDeque<Operation<()>>| -> Result<()> {
             if are_copied {
@@ -123,8 +123,8 @@ impl Bench<'_> {
     }
 }
 
-/// Queues an operation in `flying` unless it is already complete. The outcome of a complete
-/// operation is read where it was written, without moving the operation.
+/// Adds an operation to `flying`, unless the operation is already complete. Reads the outcome of a
+/// complete operation in place, because moving the operation would take time.
 #[inline]
 fn keep(posted: Operation<()>, flying: &mut VecDeque<Operation<()>>) -> Result<()> {
     if let Some(outcome) = posted.try_take() {

@@ -1,5 +1,5 @@
-//! `oikaze top`: shows live what the nodes of this machine do. The command asks no node. Each node
-//! publishes its numbers in memory ([`oikaze::observe`]), which this command reads.
+//! `oikaze top`: shows live what the nodes of this machine do. Each node publishes its statistics
+//! in memory ([`oikaze::observe`]), and the command reads them there without asking the node.
 
 pub mod json;
 mod sample;

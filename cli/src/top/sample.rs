@@ -9,12 +9,12 @@ use std::time::Duration;
 /// Activity of a node since its previous sample, or since its start if there is none.
 pub struct Sample<'a> {
     pub view: &'a NodeView,
-    /// Length of that time by the node's own clock.
+    /// Time between the two samples by the node's own clock.
     pub span: Duration,
     pub peers: Vec<Peer<'a>>,
 }
 
-/// Traffic between a peer and the node.
+/// Traffic between a peer and the node since the previous sample.
 pub struct Peer<'a> {
     pub rank: Rank,
     pub page: &'a PeerPage,
@@ -54,18 +54,19 @@ impl<'a> Sample<'a> {
 }
 
 impl Peer<'_> {
-    /// Returns the rate per second; 0 if no time has passed.
+    /// Returns `count` per second since the previous sample, or 0 if no time has passed.
     pub fn rate(&self, count: u64) -> f64 {
         if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
     }
 
-    /// Returns the bytes of both directions, by which peers are sorted.
+    /// Returns the bytes of both directions since the previous sample. The table shows peers with
+    /// the most traffic.
     pub fn traffic(&self) -> u64 {
         self.counted.bytes_sent.saturating_add(self.counted.bytes_received)
     }
 
-    /// Returns the number of datagrams whose content was sent again, by cause: overtaken, late,
-    /// after a silence.
+    /// Returns the number of datagrams whose content was retransmitted, by the cause of their loss:
+    /// overtaken by later datagrams, overdue by time, or a probe timeout.
     pub fn resent(&self) -> [u64; 3] {
         [self.counted.lost_by_reordering, self.counted.lost_by_time, self.counted.lost_by_probe]
     }

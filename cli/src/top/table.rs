@@ -8,8 +8,8 @@ use rustix::termios::Winsize;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// Age of a node's numbers above which the node is shown as stopped. A node writes ten times a
-/// second.
+/// Age of a node's statistics above which the table shows the node as stopped. A node publishes its
+/// statistics ten times a second.
 const STOPPED: Duration = Duration::from_secs(2);
 
 const HEAD: &str = "node peer state     out/s   MB/s   in/s   MB/s  rtt p50    p99  settle    p99  resent =order+late+silent  vain  \
@@ -21,8 +21,8 @@ pub fn text(samples: &[Sample<'_>], unreadable: &[Unreadable], rows: Option<usiz
     let mut text = String::new();
     let jobs: Vec<&[Sample<'_>]> =
         samples.chunk_by(|one, other| one.view.node.job == other.view.node.job).collect();
-    // Lines that are always there: for each job a title, a heading, the count of hidden peers and
-    // an empty line. Each node and each slow path has a line too.
+    // Counts the lines that are always there. Each job has a title, a heading, the count of hidden
+    // peers and an empty line. Each node and each slow path has a line.
     let slow: usize =
         samples.iter().map(|sample| slow_paths(&sample.view.node, &sample.view.peers).len()).sum();
     let fixed = slow + samples.len() + jobs.len() * 4 + unreadable.len() + 1;
@@ -107,7 +107,7 @@ fn row(sample: &Sample<'_>, peer: &Peer<'_>, text: &mut String) {
     );
 }
 
-/// Returns the peer's state in a word, which also says if messages go through shared memory.
+/// Returns the peer's state as a word. The word also says if messages go through shared memory.
 fn standing(page: &PeerPage) -> &'static str {
     if page.state == State::Established && page.gauges.rings == 1 {
         "up, shm"
