@@ -1,4 +1,4 @@
-//! The network at its worst, with one kind of fault at a time or all at once.
+//! Runs with a network at its worst: one kind of fault at a time, or all kinds at once.
 
 use crate::net::Weather;
 use crate::plan::{End, Kill, Moment, Plan, Scenario, Stall};

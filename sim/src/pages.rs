@@ -5,9 +5,9 @@
 //! are gathered from it. The view is one access right per page. A program's loads and stores ask
 //! the view first, as a processor would.
 //!
-//! Real threads run *while* the engine is in a turn. So accesses that were left pending are also
-//! tried at the beginning of each call of coherence. A store may come between the write protection
-//! of a page and its diff, or a load between two fragments.
+//! Real threads run *while* the engine is in a turn. The model therefore also tries pending
+//! accesses at the beginning of each call of coherence. A store may come between the write
+//! protection of a page and its diff, or a load between two fragments.
 
 use crate::random::Random;
 use oikaze_os::memory::{MemoryError, Region};

@@ -1,5 +1,5 @@
-//! Events of a run in order. They always go into a hash, so that two runs of a seed can be
-//! compared, and into text if asked.
+//! Trace of a run's events in order. The events always go into a hash, by which two runs of a seed
+//! are compared. They go into text only on request.
 //!
 //! The trace must not contain anything random from outside the seed (such as a region's key, which
 //! the system draws).

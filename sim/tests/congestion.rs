@@ -124,7 +124,7 @@ fn two_flows_share_a_trunk() {
         for late in [0, 50].map(Duration::from_millis) {
             let report = pair(7, trunk, [Algorithm::Delay; 2], late, Duration::from_millis(600));
             assert!(report.goodput >= 0.85 && report.jain >= 0.9, "{report:?}");
-            // What only delays is filled by CUBIC to its end.
+            // The delay-based controller keeps a deep queue short, which CUBIC would fill.
             assert!(trunk != DEEP || report.trunk.longest < 512 * KIB, "{report:?}");
         }
     }

@@ -181,7 +181,7 @@ fn an_idle_peer_costs_eight_kibibytes_at_most() {
         let both = HEAP.live() - before;
         crowd.disperse();
         let hub = HEAP.live() - before;
-        // What the engine keeps once, however many peers there are.
+        // Memory that the engine keeps for any number of peers.
         let once = 256 << 10;
         let each = hub.saturating_sub(once) / u64::from(peers);
         println!(

@@ -15,7 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const BURST: usize = 64;
 /// Bytes of a buffer in which a socket joins equal datagrams.
 const BUFFER: usize = 64 << 10;
-/// Fill byte of memory that was offered for receiving, because a socket may write anything there.
+/// Fill byte for memory that a sink offers for direct placement. A socket may write anything there,
+/// so the link overwrites the memory before it places datagrams.
 const SPOILT: u8 = 0x33;
 /// Bytes that the kernel charges for a datagram beyond its own length.
 const CHARGE: usize = 256;
@@ -63,7 +64,7 @@ pub struct SimLink {
     address: SocketAddr,
     datagram_max: usize,
     receive_buffer: usize,
-    /// Fraction of the calls to `send` that take only some of the datagrams.
+    /// Fraction of the calls to `send` that take only some of the datagrams, as a full socket does.
     stubborn: f64,
     random: Random,
     statistics: Statistics,
@@ -172,7 +173,8 @@ impl Link for SimLink {
         Ok(take)
     }
 
-    /// Half of the bursts come as from a socket that joins what is alike.
+    /// Receives a burst. Half of the bursts come as from a socket with GRO, which joins datagrams
+    /// of one sender, length and mark.
     fn receive_into(&mut self, sink: &mut dyn Sink) -> io::Result<usize> {
         let is_joined = !self.random.chance(0.5);
         let burst: Vec<Datagram> = std::iter::from_fn(|| self.next()).take(BURST).collect();
@@ -197,7 +199,7 @@ impl Link for SimLink {
         LinkProperties::within_process(self.datagram_max, self.receive_buffer)
     }
 
-    /// Prefers any form for every second host.
+    /// Returns `true` for hosts with an even address, so that tests cover both answers.
     fn prefers(&mut self, to: SocketAddr, _: PayloadForm) -> bool {
         matches!(to.ip(), IpAddr::V4(to) if to.octets()[3] % 2 == 0)
     }

@@ -1,4 +1,4 @@
-//! The network: decides by the seed what becomes of each datagram between two nodes.
+//! Simulated network: decides, from the seed, which copies of each datagram arrive and when.
 
 mod link;
 mod narrow;
@@ -20,8 +20,8 @@ use std::time::Duration;
 /// Port of every simulated node.
 const PORT: u16 = 7000;
 
-/// Time after which a burst of loss ends, however little is sent. By keepalives alone it would take
-/// seconds.
+/// Maximum time of a burst of loss. A burst counts datagrams, and a connection that sends only
+/// keepalives would need seconds for it.
 const BURST_TIME: Duration = Duration::from_millis(300);
 
 /// Returns the address of a node.
@@ -161,8 +161,8 @@ impl Network {
         }
     }
 
-    /// Sends a datagram. Returns the copies of it that will arrive. Faults end when the weather
-    /// does.
+    /// Sends a datagram. Returns the copies of it that will arrive, after all faults of the
+    /// weather.
     pub fn send(&mut self, from: Rank, to: Rank, bytes: Vec<u8>, now: Time) -> Vec<Delivery> {
         self.counts.sent += 1;
         let Self { weather, nodes, ways, counts } = self;
@@ -206,7 +206,7 @@ impl Network {
             deliveries.push(Delivery { at, bytes: copy, congested });
         }
         if way.random.chance(weather.echo) {
-            // An old datagram, long after everything that it belonged to.
+            // Delivers one more copy, long after the exchange that the datagram belonged to.
             let late = Duration::from_nanos(way.random.spread(1_000_000, 1_000_000_000));
             deliveries.push(Delivery {
                 at: left + weather.latency + late,
@@ -223,15 +223,15 @@ impl Network {
 impl Weather {
     fn lateness(&self, fate: &Fate, random: &mut Random) -> Duration {
         let jitter = random.below(self.jitter.as_nanos() as u64 + 1);
-        // "Overtaken by n" is n times the time between two datagrams of a busy sender, and a little
-        // more.
+        // A datagram that n later ones overtake is delayed by n times a drawn interval between two
+        // datagrams of a busy sender.
         let behind = u64::from(fate.overtaken) * random.between(1_000, 60_000);
         fate.delay + Duration::from_nanos(jitter + behind)
     }
 }
 
-/// Damages more than the one flipped bit. Sometimes replaces a run of bytes, cuts the end off, or
-/// adds bytes.
+/// Damages a datagram beyond the bit that is already flipped. Sometimes replaces a run of bytes,
+/// cuts the end off, or adds bytes.
 fn garble(random: &mut Random, bytes: &mut Vec<u8>) {
     if bytes.is_empty() {
         return;

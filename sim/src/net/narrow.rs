@@ -1,5 +1,5 @@
-//! Paths that no longer carry what they carried. Larger datagrams vanish, and sometimes the
-//! sender's system learns of it.
+//! Paths whose MTU shrinks for a while (black holes, RFC 8899, section 4.3). The network drops
+//! larger datagrams, and sometimes the sender's system learns of it.
 
 use super::weather::Partition;
 use crate::random::Random;
@@ -20,7 +20,8 @@ pub struct Narrow {
 }
 
 impl Narrow {
-    /// Draws none in most runs, and otherwise up to three, one after another or at once.
+    /// Draws the narrow paths of a run. Most runs have none, others have up to three, one after
+    /// another or at the same time.
     #[must_use]
     pub fn any(random: &mut Random, nodes: u32) -> Vec<Narrow> {
         let count = if random.chance(0.3) { random.between(1, 3) } else { 0 };

@@ -1,4 +1,4 @@
-//! One output of a switch (or of a host): a line with a rate, behind a queue with a size.
+//! One output port of a switch or a host: a line with a rate, behind a queue of limited size.
 
 use oikaze_protocol::time::Time;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// and gap.
 pub const OVERHEAD: u64 = 8 + 20 + 38;
 
-/// Properties of an output.
+/// Properties of an output port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
     /// Bits per second.
@@ -33,41 +33,43 @@ impl Line {
     }
 }
 
-/// A running output.
+/// Output port with the state of its queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Port {
     line: Line,
-    /// Time at which the last accepted datagram has left.
+    /// Time at which the last accepted datagram leaves, so that the line is idle again.
     busy: Time,
-    /// Numbers of datagrams taken, dropped and marked.
+    /// Counts of datagrams, and of the longest queue.
     pub counts: PortCounts,
 }
 
-/// Counts of an output.
+/// Counts of an output port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounts {
-    /// Datagrams that went through.
+    /// Datagrams that the port accepted.
     pub taken: u64,
-    /// Datagrams for which there was no room.
+    /// Datagrams that the port dropped because its queue had no room.
     pub dropped: u64,
-    /// Datagrams that went through and were marked.
+    /// Datagrams that the port accepted and marked CE.
     pub marked: u64,
-    /// Maximum number of bytes that ever waited.
+    /// Maximum length of the queue so far, in bytes.
     pub longest: u64,
 }
 
 impl Port {
-    /// Makes an empty output.
+    /// Makes a port with an empty queue.
     #[must_use]
     pub fn new(line: Line) -> Port {
         Port { line, busy: Time::default(), counts: PortCounts::default() }
     }
 
-    /// Passes a datagram with this many bytes of payload. Returns the time at which it has left,
-    /// and `true` if it leaves marked, or `None` if it is dropped. Calls must be in order of time.
+    /// Sends a datagram with this many bytes of payload. Returns the time at which its last byte
+    /// leaves, and `true` if the port marks it CE. Returns `None` if the port drops it. Calls must
+    /// be in order of time.
     pub fn pass(&mut self, now: Time, payload: u64) -> Option<(Time, bool)> {
         let bytes = payload + OVERHEAD;
-        // A host's queue may be of any length, and the product must not overflow.
+        // Computes in 128 bits, because a host's queue may be of any length and the product must
+        // not overflow.
         let waiting = u128::from((self.busy - now).as_nanos() as u64) * u128::from(self.line.rate)
             / 8_000_000_000;
         let waiting = u64::try_from(waiting).unwrap_or(u64::MAX);

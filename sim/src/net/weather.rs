@@ -1,4 +1,4 @@
-//! Faults of a run, and their strength.
+//! Weather of a run: the network's faults and their probabilities.
 
 use super::Narrow;
 use crate::random::Random;
@@ -43,7 +43,7 @@ pub struct Weather {
     pub burst_min: u64,
     /// Maximum length of a burst, in datagrams.
     pub burst_max: u64,
-    /// Probability that a copy of a datagram comes once more, long after.
+    /// Probability that one more copy of a datagram comes long after the first.
     pub echo: f64,
     /// Probability, for each datagram sent, that a stranger's garbage comes too.
     pub garbage: f64,
@@ -69,7 +69,7 @@ impl Weather {
     #[must_use]
     pub fn any(random: &mut Random, nodes: u32) -> Weather {
         let mut weather = Weather::fair(random);
-        // The levels are always drawn, and then used as the kind of weather says.
+        // Draws all levels in any case, so that the kind of weather does not change later draws.
         let mut level = |most: f64| random.below(1 + (most * 100.0) as u64) as f64 / 100.0;
         let (loss, duplicate, reorder, corrupt) = (level(0.3), level(0.3), level(0.3), level(0.3));
         let faults = &mut weather.faults;
@@ -172,8 +172,8 @@ impl Weather {
         Partition { from, until, side, one_way: random.chance(0.3) }
     }
 
-    /// Returns about the share of datagrams that do not get through, from which a run's patience
-    /// follows.
+    /// Returns an estimate of the share of datagrams that do not get through. A run with a greater
+    /// share gets less work.
     #[must_use]
     pub fn badness(&self) -> f64 {
         let burst = self.burst * (self.burst_min + self.burst_max) as f64 / 2.0;

@@ -34,7 +34,7 @@ const NAMES: [&str; 6] = ["fixed", "arena", "words", "sums", "fifo", "closed"];
 pub struct Work {
     /// Number of operations.
     pub count: u64,
-    /// Set if the thread runs more operations until a node has died.
+    /// Set if the thread goes on after `count` operations until a node has died.
     pub until_death: bool,
     /// Maximum number of operations in flight.
     pub in_flight: usize,
@@ -44,8 +44,7 @@ pub struct Work {
     pub layout: Layout,
 }
 
-/// Memory of this node that operations read from or write to, with a slot for each operation in
-/// flight.
+/// Memory of this node for sources and destinations. Each operation in flight uses one slot.
 #[derive(Debug)]
 struct Own {
     memory: Region,
@@ -53,7 +52,7 @@ struct Own {
     free: Vec<usize>,
 }
 
-/// Knowledge of the thread about a node.
+/// State that the thread keeps for each target node.
 #[derive(Debug, Default)]
 struct Target {
     found: BTreeMap<&'static str, Published>,
@@ -67,18 +66,18 @@ struct Target {
 
 /// An operation that is to begin.
 struct Asked {
-    /// Name of the operation in accounts.
+    /// Name of the operation in the oracle's counts.
     kind: &'static str,
     doing: Doing,
     ask: Ask,
-    /// Completion of the operation that was begun earlier, with a fence behind it.
+    /// Completion of an operation before this one, with a fence between the two.
     earlier: Option<Arc<Completion>>,
 }
 
 /// Request to the engine.
 enum Ask {
     One(Request),
-    /// Several requests that end as one.
+    /// Several requests with one completion.
     List(Vec<Request>),
 }
 
@@ -203,7 +202,7 @@ impl Accessor {
         context: &mut Context<'_>,
     ) -> Result<(), String> {
         self.target(one.target).unknown = true;
-        // The replacement of a dead node publishes nothing.
+        // The process that replaces a dead node publishes no regions.
         if context.is_casualty(one.target) && is_unknown(failure) {
             return Ok(());
         }
@@ -250,7 +249,8 @@ impl Accessor {
         bytes
     }
 
-    /// Frees a slot. Bytes that are sent from it or placed in it later show an error.
+    /// Frees a slot and fills it with [`IDLE`]. Later checks notice bytes that are sent from the
+    /// slot or placed in it after this.
     fn free(&mut self, slot: usize) -> Result<(), String> {
         let len = self.slot_len();
         let Some(own) = &mut self.own else { return Ok(()) };
@@ -261,7 +261,7 @@ impl Accessor {
         Ok(())
     }
 
-    /// Takes a free slot, which must be unchanged.
+    /// Takes a free slot. Fails if the slot was written since it was freed.
     fn take_slot(&mut self) -> Result<Option<usize>, String> {
         let Some(slot) = self.own.as_mut().and_then(|own| own.free.pop()) else { return Ok(None) };
         match first_other(&self.own_bytes(slot, self.slot_len()), IDLE) {
@@ -283,7 +283,7 @@ impl Accessor {
         }
         let Some(slot) = self.take_slot()? else { return Ok(()) };
         let missing = match self.missing(target) {
-            // All missing regions have been looked up.
+            // Every region that is not known yet is being looked up already.
             Some(None) => return self.free(slot),
             missing => missing.flatten(),
         };
@@ -342,8 +342,8 @@ impl Accessor {
         Ok(())
     }
 
-    /// Returns `None` if all regions of this node are known. Otherwise returns the name of one that
-    /// was not asked for, if there is one.
+    /// Returns `None` if all regions of this node are known. Otherwise returns the name of a region
+    /// that was not looked up yet, or `Some(None)` if there is none.
     fn missing(&mut self, target: Rank) -> Option<Option<&'static str>> {
         let found = &self.target(target).found;
         let missing: Vec<_> = NAMES.into_iter().filter(|name| !found.contains_key(name)).collect();

@@ -1,4 +1,5 @@
-//! A thread that only adds 1 to other nodes' words, again and again. Sums are conserved (MEM-5.2).
+//! A thread that adds 1 to words of other nodes many times. The oracle checks that the sums are
+//! exact (MEM-5.2).
 
 use super::doing::Doing;
 use super::layout::ONES;
@@ -11,9 +12,9 @@ use oikaze_protocol::time::Time;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Name of the region of words at every node.
+/// Name of the region of words, which every node publishes.
 const NAME: &str = "words";
-/// Maximum number of additions that are submitted together.
+/// Maximum number of additions that one poll submits.
 const TOGETHER: u64 = 64;
 
 #[derive(Debug)]
@@ -24,7 +25,7 @@ struct Asked {
     since: Time,
 }
 
-/// Thread that adds.
+/// Thread that adds 1 to words of other nodes.
 #[derive(Debug)]
 pub struct Counter {
     left: u64,
@@ -53,7 +54,7 @@ impl Counter {
                     self.keys.insert(*target, Some(published.key));
                 }
                 (Some(Ok(value)), _) => doing.check(*target, &value, &[], context.oracle)?,
-                // The replacement of a dead node publishes nothing.
+                // The process that replaces a dead node publishes no regions.
                 (Some(Err(_)), _) if context.is_casualty(*target) => {}
                 (Some(Err(failure)), _) => {
                     context.oracle.excuse(&doing.name(), (context.me, context.life), &failure)?;
@@ -64,13 +65,13 @@ impl Counter {
     }
 
     fn begin(&mut self, context: &mut Context<'_>) {
-        // Never adds to this node. Additions without the network take no time, and would be most of
-        // all.
+        // The target is never this node. Additions to this node would take no simulated time, so
+        // most additions would be of that kind.
         let away = 1 + self.random.below(u64::from(context.nodes) - 1) as Rank;
         let target = (context.me + away) % context.nodes;
         let (doing, request) = match self.keys.get(&target) {
             // A dead target answers neither lookups nor additions. For a node that is cut off, all
-            // targets are dead.
+            // targets are dead, so it counts the addition as done in order to finish.
             _ if context.is_casualty(target) => {
                 self.left -= u64::from(context.oracle.isolated == Some(context.me));
                 return;

@@ -40,7 +40,7 @@ pub enum Doing {
         word: u64,
         /// Value that is added.
         add: u64,
-        /// Set if the value before is wanted.
+        /// Set if the operation returns the old value.
         fetch: bool,
     },
     /// Exchanges the value of a word.
@@ -70,7 +70,7 @@ pub enum Doing {
 pub struct UnderWay {
     /// Rank of the target node.
     pub target: Rank,
-    /// Name of the operation in accounts.
+    /// Name of the operation in the oracle's counts.
     pub kind: &'static str,
     /// Operation that was asked for.
     pub doing: Doing,
@@ -86,7 +86,7 @@ pub struct UnderWay {
     pub cancelled: bool,
     /// Outcome of the message sent behind the operation.
     pub told: Option<Arc<Completion>>,
-    /// Completion of the operation that was begun earlier, with a fence behind it.
+    /// Completion of an operation before this one, with a fence between the two.
     pub earlier: Option<Arc<Completion>>,
 }
 
@@ -107,7 +107,7 @@ impl Doing {
         matches!(self, Doing::Lookup(asked) if *asked == name)
     }
 
-    /// Returns the name of operations of this kind in accounts.
+    /// Returns the name of operations of this kind in the oracle's counts.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {

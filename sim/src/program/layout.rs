@@ -1,4 +1,4 @@
-//! Places of the threads' parts in every node's regions.
+//! Layout of every node's regions: the part that each thread uses.
 
 /// Bytes of each node's read-only region.
 pub const FIXED_LEN: usize = 48 * 1024;

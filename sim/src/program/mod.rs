@@ -1,5 +1,5 @@
-//! Programs that the threads of simulated nodes run. They use no real threads. Each is polled after
-//! every turn of its node's engine.
+//! Programs that the threads of simulated nodes run. The simulator uses no real threads. It polls
+//! each program after every turn of the node's engine.
 
 mod accessor;
 mod counter;
@@ -40,7 +40,7 @@ pub struct Context<'a> {
     pub now: Time,
     /// Rank of the node.
     pub me: Rank,
-    /// Life of the node; 0 is the first.
+    /// Incarnation of the node. The first is 0.
     pub life: u8,
     /// Number of nodes in the job.
     pub nodes: u32,
@@ -64,7 +64,7 @@ impl Context<'_> {
         completion
     }
 
-    /// Submits all of these requests, which end as one.
+    /// Submits these requests with one completion for all of them.
     pub fn submit_list(&mut self, requests: Vec<Request>) -> Arc<Completion> {
         let whole = Completion::new();
         let joined = Compound::new(requests.len(), &whole);
@@ -85,7 +85,7 @@ impl Context<'_> {
         self.oracle.ends.ended(kind, self.oracle.killed == Some(target), (since, self.now), lost);
     }
 
-    /// Submits a request whose outcome is not wanted.
+    /// Submits a request without a completion.
     pub fn tell(&mut self, request: Request) {
         self.submissions.push(Submission { request, completion: None, keep: None });
     }
@@ -124,10 +124,10 @@ pub trait Program {
     /// Handles what has happened and does the next step.
     ///
     /// # Errors
-    /// A promise was broken.
+    /// The program observed something that the clauses forbid.
     fn poll(&mut self, context: &mut Context<'_>) -> Result<Progress, String>;
 
-    /// Returns `true` if the thread has done all it wants.
+    /// Returns `true` if the thread has finished its work.
     fn is_finished(&self) -> bool;
 
     /// Returns the time since which the thread waits for its oldest operation.

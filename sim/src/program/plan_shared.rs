@@ -1,9 +1,9 @@
 //! Random data-race-free programs on shared arrays, with the value that every load must see.
 //!
 //! A program is a sequence of phases that end with a collective. In a phase, each byte has one
-//! writing thread or none, and others read only bytes without a writer. Cells that a lock protects
-//! are used in critical sections, or read in phases in which no thread takes that lock. So the
-//! program has one outcome, which is computed here sequentially.
+//! writing thread or none, and others read only bytes without a writer. Threads use the cells that
+//! a lock protects in critical sections, or read them in phases in which no thread takes that lock.
+//! The program therefore has one outcome, which this module computes sequentially.
 
 use crate::pages::{Reach, Touching};
 use crate::random::{Random, bytes_of, mix};

@@ -1,6 +1,6 @@
-//! A thread whose registrations begin and end while others write to them and read them. Memory that
-//! no peer may write any more stays unchanged, and nothing is sent from memory that is no longer
-//! registered (MEM-1.7, MEM-1.8).
+//! A thread that registers memory and ends registrations while other nodes write to the memory and
+//! read it. The thread checks that memory stays unchanged after peers have lost the right to write
+//! it, and that no bytes are sent from memory that is no longer registered (MEM-1.7, MEM-1.8).
 
 mod own;
 
@@ -18,9 +18,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Fill byte of pages that may not be written.
+/// Fill byte of pages that peers may read and not write.
 const CANARY: u8 = 0xC4;
-/// Fill byte of memory that is no longer registered, and of pages that may not be read either.
+/// Fill byte of memory that is no longer registered, and of pages that peers may neither read nor
+/// write.
 const SECRET: u8 = 0x5E;
 /// Byte that puts write.
 const WRITTEN: u8 = 0x11;
@@ -38,8 +39,9 @@ pub struct Registering {
     pub longest: usize,
 }
 
-/// Returns the offset of the first run of this byte. (A damaged datagram may bring single bytes of
-/// any value to a place where others are awaited: MEM-3.7.)
+/// Returns the offset of the first aligned word of 8 bytes that all have this value. A single byte
+/// proves nothing, because a damaged datagram may write any bytes where a transfer is expected
+/// (MEM-3.7).
 fn first_run(bytes: &[u8], of: u8) -> Option<usize> {
     let (words, _) = bytes.as_chunks::<8>();
     words.iter().position(|word| *word == [of; 8]).map(|at| at * 8)
@@ -50,9 +52,9 @@ fn first_run(bytes: &[u8], of: u8) -> Option<usize> {
 struct Piece {
     memory: Region,
     registered: Option<Registered>,
-    /// Registration of another owner, whose peers may only read.
+    /// Second registration of the same memory, by another owner. It lets peers only read.
     other: Option<Registered>,
-    /// Range that no peer may write now; `filled` is its content.
+    /// Range that no peer may write now. All its bytes must equal `filled`.
     shut: Range<u64>,
     filled: u8,
 }
@@ -77,7 +79,7 @@ impl Piece {
         }
     }
 
-    /// Resets the range that is no longer secret, as if it had never been.
+    /// Makes the closed range writable again, and overwrites the secret bytes.
     fn open(&mut self) -> Result<(), String> {
         let range = std::mem::take(&mut self.shut);
         self.memory
@@ -101,7 +103,7 @@ impl Piece {
     }
 }
 
-/// Thread that registers, changes and ends, and writes to the registrations of others.
+/// Thread that begins, changes and ends registrations, and accesses those of other nodes.
 #[derive(Debug)]
 pub struct Registrar {
     work: Registering,
@@ -219,7 +221,8 @@ impl Registrar {
         Ok(())
     }
 
-    /// Writes to a registration of another node, or reads it, as it is known at this moment.
+    /// Writes to a registration of another node, or reads it. The simulator knows all registrations
+    /// of that node at this moment.
     fn reach(&mut self, context: &mut Context<'_>) {
         let known: Vec<(Rank, u64, u64)> = context
             .oracle
@@ -262,7 +265,7 @@ impl Registrar {
                 | Err(Failure::Remote(RmaError::Refused(
                     Refusal::UnknownKey | Refusal::NotPermitted,
                 ))) => {}
-                // The registration of this node's memory has ended.
+                // The registration of this node's own memory ended before the operation did.
                 Err(
                     Failure::Cancelled
                     | Failure::Remote(RmaError::SourceGone | RmaError::DestinationGone),

@@ -22,19 +22,20 @@ enum Waiting {
     No,
     /// Waits for a request.
     For(Arc<Completion>),
-    /// Waits for more wakeups than this number at a page, as after a page fault.
+    /// Waits until the page of this array has had more wakeups than this number, as a thread waits
+    /// after a page fault.
     Woken(u32, u64, u64),
-    /// Waits for an access that was left to happen during a turn.
+    /// Waits for the next poll, so that the access with this number may take place during a turn.
     Left(u64),
     /// Waits for the rest of a pause.
     Until(Time),
 }
 
-/// Part of an act.
+/// Step of an act of the plan.
 #[derive(Debug)]
 enum Step {
     Act(Act),
-    /// The lock was requested.
+    /// Checks and changes the cell of a lock that was requested before.
     Locked(u64),
     Unlock(u64),
     /// A request was submitted, and the step ends when it is settled.
@@ -49,12 +50,12 @@ pub struct Sharer {
     plan: Arc<SharedPlan>,
     thread: usize,
     threads: usize,
-    /// Number of collectives that are over for this thread.
+    /// Number of collectives that this thread has passed.
     passed: usize,
     steps: VecDeque<Step>,
     waiting: Waiting,
     since: Time,
-    /// Set at the end of the phase.
+    /// Set if the thread has arrived at the end of the phase.
     arrived: bool,
     finished: bool,
     random: Random,
@@ -226,7 +227,8 @@ impl Sharer {
         Ok(())
     }
 
-    /// Tries an access. If the view does not permit it, acts as a guard or as a page fault does.
+    /// Tries an access. If the view does not permit the access, submits what a guard or a page
+    /// fault would submit.
     fn reach(&mut self, context: &mut Context<'_>, reach: &Reach) -> Option<Vec<u8>> {
         if let Waiting::Left(number) = self.waiting {
             self.waiting = Waiting::No;

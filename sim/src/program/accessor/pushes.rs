@@ -1,4 +1,4 @@
-//! FIFOs that all nodes push into.
+//! Pushes into the FIFOs of all nodes.
 
 use super::Accessor;
 use crate::oracle::{FifosOracle, Push};
@@ -9,7 +9,7 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::wind::Body;
 
 impl Accessor {
-    /// Pushes an element, long or short.
+    /// Pushes an element of random length, and tells the oracle of it beforehand.
     pub(super) fn push(&mut self, context: &mut Context<'_>, target: Rank) -> (Doing, Request) {
         let push = Push { thread: self.work.layout.thread, serial: self.begun };
         let len = self.random.spread(16, FifosOracle::shape().map_or(16, |shape| shape.element()))

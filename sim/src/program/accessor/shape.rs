@@ -59,8 +59,8 @@ impl Shape {
         Shape::Pieces(pieces)
     }
 
-    /// Returns a block of as many bytes and rows in this node's memory, of `room` bytes from
-    /// `offset` on. The rows have any distance.
+    /// Returns a block with the same rows in `room` bytes of this node's memory from `offset` on.
+    /// The distance between its rows is random.
     pub fn rows_of(random: &mut Random, block: &Block, offset: u64, room: u64) -> Block {
         let (row, rows) = (u64::from(block.row), u64::from(block.rows) * u64::from(block.planes));
         let widest = (room - row) / (rows - 1).max(1);
@@ -97,7 +97,7 @@ pub(super) fn pieces_of(block: &Block) -> Vec<Range<u64>> {
     (0..u64::from(block.planes)).flat_map(plane).collect()
 }
 
-/// Packs the bytes of these pieces. `bytes` begin at `start`.
+/// Packs the bytes of these pieces. `bytes` begin at offset `start`.
 pub(super) fn pack(bytes: &[u8], start: u64, pieces: &[Range<u64>]) -> Vec<u8> {
     pieces
         .iter()
@@ -107,7 +107,7 @@ pub(super) fn pack(bytes: &[u8], start: u64, pieces: &[Range<u64>]) -> Vec<u8> {
         .collect()
 }
 
-/// Unpacks bytes to their places in `bytes`, which begin at `start`.
+/// Unpacks `packed` to the pieces of `bytes`, which begin at offset `start`.
 pub(super) fn unpack(packed: &[u8], bytes: &mut [u8], start: u64, pieces: &[Range<u64>]) {
     let mut rest = packed;
     for piece in pieces {

@@ -1,4 +1,4 @@
-//! Arrays that all nodes add to.
+//! Accumulates into arrays that all nodes add to.
 
 use super::Accessor;
 use crate::oracle::Addends;

@@ -46,7 +46,7 @@ impl Accessor {
         }
     }
 
-    /// In some cases, writes the same range once more beforehand, with a fence between both
+    /// Sometimes writes other bytes to the same range first, with a fence between the two writes
     /// (MEM-15.1).
     fn write_before(
         &mut self,
@@ -88,8 +88,8 @@ impl Accessor {
         let signal = (!is_list && self.random.chance(0.3))
             .then(|| self.signal(context, target, &range, &bytes))
             .flatten();
-        // A put that is sent again for absent pages may come later than a message sent behind it
-        // (MEM-1.11).
+        // A put that is retransmitted because pages were absent may arrive after a message that was
+        // sent behind it (MEM-1.11).
         let in_order = signal.is_none() && !context.oracle.memory.may_be_absent(target);
         let tell = (in_order && self.random.chance(0.3)).then(|| {
             let claim = Claim { offset: range.start, bytes: bytes.clone() };
@@ -177,7 +177,8 @@ impl Accessor {
         }
     }
 
-    /// Returns the word and number of a signal that no put in flight uses.
+    /// Draws a signal that no put in flight uses. Returns its word and the value that the put adds
+    /// to it.
     fn signal(
         &mut self,
         context: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! Words that all nodes change.
+//! Atomics on words that all nodes change.
 
 use super::Accessor;
 use crate::program::Context;
@@ -9,7 +9,7 @@ use oikaze_protocol::Rank;
 use oikaze_protocol::rma::AtomicOp;
 
 impl Accessor {
-    /// Adds to a word, in some cases without the value before.
+    /// Adds to a word. Some calls do not ask for the old value.
     pub(super) fn add(&mut self, context: &mut Context<'_>, target: Rank) -> (Doing, Request) {
         let (word, add) = match self.random.chance(0.6) {
             true => (self.random.below(ONES) * 8, 1),

@@ -13,8 +13,8 @@ use std::sync::Arc;
 /// Fill byte of memory that is no longer registered. No operation may send this memory or write to
 /// it.
 pub(super) const OURS: u8 = 0x5A;
-/// Probability that the end of a registration is impatient, and cancels the operations that it
-/// waits for at one of the next polls.
+/// Probability that the end of a registration does not wait for operations in flight, but cancels
+/// them at one of the next polls.
 const IMPATIENT: f64 = 0.3;
 
 /// A piece to send from, and a piece of the same length behind it to read into.
@@ -23,7 +23,8 @@ pub(super) struct Own {
     memory: Region,
     half: u64,
     registered: Option<(u32, Holder)>,
-    /// Time since which the memory takes no more operations. Its end waits for those in flight.
+    /// Time since which no operation may begin to use the memory. The registration ends after the
+    /// operations in flight.
     closing: Option<Time>,
     impatient: bool,
 }
@@ -78,8 +79,8 @@ impl Own {
         self.closing
     }
 
-    /// Ends the registration if nothing uses the memory any more, or if the waiting thread has no
-    /// patience. Returns `true` if the registration has ended.
+    /// Ends the registration if no operation uses the memory any more. An impatient end cancels the
+    /// operations at a random poll. Returns `true` if the registration has ended.
     pub fn end(&mut self, context: &mut Context<'_>, random: &mut Random) -> Result<bool, String> {
         let Some((slot, holder)) = self.registered.as_ref().filter(|_| self.closing.is_some())
         else {

@@ -1,5 +1,5 @@
-//! Ends of phases: the node's threads wait for each other, and the last of them enters the
-//! collective for all.
+//! Ends of phases. The node's threads wait for each other, and the last thread to arrive enters the
+//! collective for all of them.
 
 use super::Sharer;
 use crate::program::Context;
