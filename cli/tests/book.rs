@@ -62,8 +62,9 @@ fn links_of_the_book_lead_to_files_and_headings() {
             let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
             let target = if file.is_empty() { page.clone() } else { pages().join(file) };
             assert!(target.exists(), "{name}: {link}");
-            let is_there =
-                |line: &str| line.starts_with('#') && anchor(line.trim_start_matches('#')) == heading;
+            let is_there = |line: &str| {
+                line.starts_with('#') && anchor(line.trim_start_matches('#')) == heading
+            };
             assert!(heading.is_empty() || text(&target).lines().any(is_there), "{name}: {link}");
             count += 1;
         }

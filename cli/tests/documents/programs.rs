@@ -32,6 +32,507 @@ std::process::Termination::report(main())
 }
 }
 
+mod docs_book_src_getting_started_md_1 {
+use oikaze::prelude::*;
+
+const STEPS: u32 = 1_000_000;
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    let width = 1.0 / f64::from(STEPS);
+    let mine = (job.rank()..STEPS).step_by(job.size() as usize);
+    let height = |x: f64| 4.0 / (1.0 + x * x);
+    let part: f64 = mine.map(|step| height((f64::from(step) + 0.5) * width) * width).sum();
+    let pi = job.reduce(part, ReduceOp::Sum)?; // all nodes call it; it is also a barrier
+    assert!((pi - std::f64::consts::PI).abs() < 1e-9);
+    if job.rank() == 0 {
+        println!("π is {pi:.9}");
+    }
+    Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_getting_started_md_2 {
+use oikaze::prelude::*;
+use oikaze::testing::cluster;
+
+/// Returns the mean of the values of all nodes.
+fn mean(job: &Job, value: f64) -> oikaze::Result<f64> {
+    Ok(job.reduce(value, ReduceOp::Sum)? / f64::from(job.size()))
+}
+
+fn main() {
+    // In your crate, this is the body of a test.
+    let means = cluster(3, |job| Ok(mean(job, f64::from(job.rank()))?));
+    assert_eq!(means, [1.0, 1.0, 1.0]);
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_memory_model_md_1 {
+use oikaze::prelude::*;
+
+const SIGNAL: u64 = 4088; // offset of the word that counts
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    let inbox = job.publish("inbox", Region::shared(4096)?, Rights::WRITE | Rights::ATOMIC)?;
+    let there = job.peer((job.rank() + 1) % job.size())?.region("inbox")?;
+
+    let line = job.register(Region::zeroed(64)?)?;
+    line.write(0, format!("node {} was here", job.rank()).as_bytes())?;
+    there.put_signal(0, line.all(), &there.signal(SIGNAL, 1)).wait()?;
+
+    inbox.wait_until(SIGNAL, |count| count == 1)?; // the line is here, because the signal is
+    let mut bytes = [0; 64];
+    inbox.read(0, &mut bytes)?;
+    println!("{}", String::from_utf8_lossy(&bytes).trim_end_matches('\0'));
+    job.barrier() // before any node withdraws its inbox
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_memory_model_md_2 {
+use oikaze::prelude::*;
+
+const LOCK: u64 = 5; // any number
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    let sum = job.array::<u64>("sum", 1)?;
+    for _ in 0..10 {
+        let lock = job.lock(LOCK)?;
+        sum.write(0..1)?[0] += 1; // the guard ends with the statement
+        lock.release()?;
+    }
+    job.barrier()?;
+    assert_eq!(sum.read(0..1)?[0], 10 * u64::from(job.size()));
+    Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_messages_md_1 {
+use oikaze::prelude::*;
+
+const TOKEN: u64 = 7; // a tag is the sender's to choose
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    let next = job.peer((job.rank() + 1) % job.size())?;
+    let previous = (job.rank() + job.size() - 1) % job.size();
+    if job.rank() == 0 {
+        next.send(Class::Ordered, TOKEN, &1u32.to_le_bytes()).wait()?;
+    }
+    let message = job.receive(Some(previous))?; // None: from any node
+    assert_eq!((message.from(), message.tag()), (previous, TOKEN));
+    let mut count = [0; 4];
+    count.copy_from_slice(message.bytes());
+    let count = u32::from_le_bytes(count);
+    if job.rank() == 0 {
+        assert_eq!(count, job.size()); // it has been everywhere
+    } else {
+        next.send(Class::Ordered, TOKEN, &(count + 1).to_le_bytes()).wait()?;
+    }
+    Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_messages_md_2 {
+use oikaze::prelude::*;
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    let nodes = u64::from(job.size());
+    if job.rank() == 0 {
+        for rank in 1..job.size() {
+            drop(job.peer(rank)?.send(Class::Unordered, u64::from(rank) * 100, b"square"));
+        }
+        let mut sum = 0;
+        for _ in 1..job.size() {
+            sum += job.receive(None)?.tag();
+        }
+        assert_eq!(sum, (1..nodes).map(|rank| (rank * 100) * (rank * 100)).sum::<u64>());
+    } else {
+        let question = job.receive(Some(0))?;
+        assert_eq!(question.bytes(), b"square");
+        let answer = question.tag() * question.tag();
+        job.peer(0)?.send(Class::Unordered, answer, b"").wait()?;
+    }
+    Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_messages_md_3 {
+use oikaze::prelude::*;
+
+const COUNT: u64 = 10_000;
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    let next = job.peer((job.rank() + 1) % job.size())?;
+    let (sent, mut taken) = (job.counter(), 0);
+    for first in (0..COUNT).step_by(100) {
+        // A hundred messages leave together, in few datagrams.
+        job.batch(|| {
+            (first..first + 100)
+                .try_for_each(|n| next.send(Class::Ordered, n, b"tick").count_in(&sent))
+        })?;
+        while let Some(message) = job.try_receive(None) {
+            assert_eq!(message.tag(), taken); // in order, each once
+            taken += 1;
+        }
+    }
+    while taken < COUNT {
+        assert_eq!(job.receive(None)?.tag(), taken);
+        taken += 1;
+    }
+    assert_eq!(sent.wait(COUNT)?.failed, 0);
+    Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_messages_md_4 {
+use oikaze::prelude::*;
+
+const EACH: u64 = 100;
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    // 16 elements of up to 8 bytes, so that pushes have to wait now and then.
+    let work = if job.rank() == 0 { Some(job.fifo("work", 16, 8)?) } else { None };
+    let there = job.peer(0)?.fifo("work")?; // waits until node 0 has made it
+    std::thread::scope(|threads| {
+        let pushing = threads.spawn(|| {
+            (0..EACH).try_for_each(|n| there.push(&n.to_le_bytes())) // waits for room
+        });
+        if let Some(work) = &work {
+            let mut element = Vec::new();
+            for _ in 0..EACH * u64::from(job.size()) {
+                element.clear(); // pop appends
+                work.pop(&mut element)?; // waits for an element
+                assert_eq!(element.len(), 8);
+            }
+        }
+        pushing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })?;
+    job.barrier()
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_observing_md_1 {
+use oikaze::prelude::*;
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    let field = job.array::<f64>("field", 100_000)?;
+    field.write(field.home_range(job.rank()))?.fill(1.0);
+    job.barrier()?;
+
+    let before = job.statistics();
+    let sum: f64 = field.read(0..field.len())?.iter().sum();
+    let after = job.statistics();
+    println!(
+        "the sum of {sum} took {} fetched pages and {} faults",
+        after.pages_fetched - before.pages_fetched,
+        after.read_faults - before.read_faults, // none: the guard has fetched them
+    );
+    Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_remote_memory_md_1 {
+use oikaze::prelude::*;
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    let _inbox = job.publish("inbox", Region::shared(4096)?, Rights::READ | Rights::WRITE)?;
+    let there = job.peer((job.rank() + 1) % job.size())?.region("inbox")?;
+
+    // From registered memory: not copied before it is sent.
+    let source = job.register(Region::zeroed(1024)?)?;
+    source.write(0, b"tailwind")?;
+    there.put(128, source.slice(0..8)?).wait()?; // now visible there
+
+    // Up to 4 KiB of any memory: copied before the call returns.
+    there.put_copy(136, &7u64.to_ne_bytes())?.wait()?;
+
+    // Any memory of any length: lent until the scope ends.
+    let mut line = [0; 16];
+    job.scope(|scope| scope.get(&there, 128, &mut line).map(drop))?;
+    assert_eq!(&line[..8], b"tailwind");
+
+    job.barrier() // before any node withdraws its inbox
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_remote_memory_md_2 {
+use oikaze::prelude::*;
+
+const ROUNDS: u64 = 10;
+const SLOT: u64 = 1024; // bytes; two slots, so that the next round does not overwrite this one
+const FULL: u64 = 4000; // word that counts the rounds that have come
+const EMPTY: u64 = 4008; // word that counts the rounds that the next node has read
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    let (me, size) = (job.rank(), job.size());
+    let inbox = job.publish("inbox", Region::shared(4096)?, Rights::WRITE | Rights::ATOMIC)?;
+    let next = job.peer((me + 1) % size)?.region("inbox")?;
+    let previous = job.peer((me + size - 1) % size)?.region("inbox")?;
+    let source = job.register(Region::zeroed(SLOT as usize)?)?;
+
+    for round in 0..ROUNDS {
+        inbox.wait_until(EMPTY, |read| read + 2 > round)?; // the slot is free there
+        source.fill(0, SLOT, round as u8)?;
+        let slot = SLOT * (round % 2);
+        next.put_signal(slot, source.all(), &next.signal(FULL, 1)).wait()?;
+
+        inbox.wait_until(FULL, |come| come > round)?;
+        let mut bytes = [0; SLOT as usize];
+        inbox.read(slot, &mut bytes)?;
+        assert!(bytes.iter().all(|byte| u64::from(*byte) == round));
+        previous.word::<u64>(EMPTY).add(1).wait()?; // gives the slot back
+    }
+    job.barrier()
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_remote_memory_md_3 {
+use oikaze::prelude::*;
+
+const TASKS: u64 = 100;
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    let board = job.publish("board", Region::shared(4096)?, Rights::ATOMIC)?;
+    let there = job.peer(0)?.region("board")?; // all use that of node 0
+    let (next_task, done) = (there.word::<u64>(0), there.word::<u64>(8));
+    let mut count = 0;
+    while next_task.fetch_add(1).wait()? < TASKS {
+        count += 1; // here the work would be done
+    }
+    done.add(count).wait()?;
+    println!("node {} did {count} tasks", job.rank());
+
+    job.barrier()?;
+    if job.rank() == 0 {
+        assert_eq!(board.load_u64(8)?, TASKS);
+    }
+    job.barrier()
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_running_md_1 {
+use oikaze::prelude::*;
+
+/// Asks each other node, and returns the answers of those that live.
+fn ask_all(job: &Job) -> oikaze::Result<Vec<u64>> {
+    let mut answers = Vec::new();
+    for rank in 1..job.size() {
+        let asked = job.peer(rank)?.send(Class::Ordered, 0, b"how much?").wait();
+        match asked.and_then(|()| job.receive(Some(rank))) {
+            Ok(answer) => answers.push(answer.tag()),
+            Err(why) if why.lost_peer().is_some() => eprintln!("without node {rank}: {why}"),
+            Err(why) => return Err(why),
+        }
+    }
+    Ok(answers)
+}
+
+fn main() -> oikaze::Result<()> {
+    let job = Job::builder().keep_going(true).join()?;
+    if job.rank() == 0 {
+        let answers = ask_all(&job)?;
+        println!("{} nodes answered, and these are lost: {:?}", answers.len(), job.lost());
+    } else {
+        job.receive(Some(0))?;
+        job.peer(0)?.send(Class::Ordered, 42, b"").wait()?;
+    }
+    job.leave()
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_shared_arrays_md_1 {
+use oikaze::prelude::*;
+
+const N: usize = 64; // columns
+const ROWS: usize = 64;
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    let plates = [job.array::<f64>("even", ROWS * N)?, job.array::<f64>("odd", ROWS * N)?];
+    if job.rank() == 0 {
+        for plate in &plates {
+            plate.write(0..N)?.fill(100.0); // the first row is kept hot
+        }
+    }
+    job.barrier()?;
+
+    // Whole rows whose first element lies on this node; neither the first nor the last row.
+    let home = plates[0].home_range(job.rank());
+    let first = home.start.div_ceil(N).max(1);
+    let end = home.end.div_ceil(N).min(ROWS - 1).max(first);
+    let (mut step, mut change) = (0, f64::INFINITY);
+    while change > 0.5 {
+        let (old, new) = (&plates[step % 2], &plates[(step + 1) % 2]);
+        change = 0.0;
+        if first < end {
+            let from = old.read((first - 1) * N..(end + 1) * N)?; // fetches what is elsewhere
+            let mut to = new.write(first * N..end * N)?;
+            for (at, to) in to.iter_mut().enumerate() {
+                let here = at + N; // `from` begins one row earlier
+                if (1..N - 1).contains(&(at % N)) {
+                    let around = from[here - 1] + from[here + 1] + from[here - N] + from[here + N];
+                    *to = around / 4.0;
+                    change = f64::max(change, (*to - from[here]).abs());
+                }
+            }
+        } // guards end before the collective
+        change = job.reduce(change, ReduceOp::Max)?; // also a barrier: writes are visible now
+        step += 1;
+    }
+    if job.rank() == 0 {
+        println!("{step} steps");
+    }
+    Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_shared_arrays_md_2 {
+use oikaze::prelude::*;
+use oikaze::shared::Homes;
+
+const LEN: usize = 10_000;
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    // Page after page on node after node: 512 elements of 8 bytes each.
+    let table = job.array_with_homes::<u64>("table", LEN, Homes::Cyclic { pages: 1 })?;
+    for first in (0..LEN).step_by(512) {
+        if table.home_of(first) == Some(job.rank()) {
+            let end = (first + 512).min(LEN);
+            for (i, value) in (first..end).zip(table.write(first..end)?.iter_mut()) {
+                *value = i as u64;
+            }
+        }
+    }
+    job.barrier()?;
+    assert_eq!(table.read(0..LEN)?.iter().sum::<u64>(), (LEN * (LEN - 1) / 2) as u64);
+    Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_shared_arrays_md_3 {
+use oikaze::prelude::*;
+
+const BINS: usize = 8;
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    let histogram = job.array::<u32>("histogram", BINS)?;
+    let mut mine = [0u32; BINS]; // counted here first: one lock for all, not one for each value
+    for value in 0..1000 {
+        mine[value * 31 % BINS] += 1;
+    }
+    let lock = job.lock(1)?;
+    for (sum, count) in histogram.write(0..BINS)?.iter_mut().zip(mine) {
+        *sum += count;
+    }
+    lock.release()?;
+    job.barrier()?;
+    assert_eq!(histogram.read(0..BINS)?.iter().sum::<u32>(), 1000 * job.size());
+    Ok(())
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_tuning_md_1 {
+use oikaze::prelude::*;
+
+#[oikaze::main]
+fn main(job: &Job) -> oikaze::Result<()> {
+    let table = job.publish("table", Region::shared(4096)?, Rights::ATOMIC)?;
+    let there = job.peer((job.rank() + 1) % job.size())?.region("table")?;
+
+    let done = job.counter();
+    job.batch(|| {
+        (0..1000).try_for_each(|n| there.word::<u64>(8 * (n % 64)).add(1).count_in(&done))
+    })?;
+    assert_eq!(done.wait(1000)?.succeeded, 1000); // one wait, and one wakeup
+
+    job.barrier()?; // the previous node has waited for its operations, too
+    let sum: u64 = (0..64).map(|n| table.load_u64(8 * n)).sum::<Result<_, _>>()?;
+    assert_eq!(sum, 1000);
+    job.barrier()
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
+mod docs_book_src_tuning_md_2 {
+use oikaze::prelude::*;
+use std::time::Duration;
+
+fn main() -> oikaze::Result<()> {
+    let job = Job::builder()
+        .block_while_waiting() // more nodes than cores
+        .failure_time(Duration::from_secs(30)) // a machine that stalls
+        .time_limit(Duration::from_secs(600)) // of each wait that has none of its own
+        .join()?;
+    job.barrier()?;
+    job.leave()
+}
+pub fn start() -> std::process::ExitCode {
+std::process::Termination::report(main())
+}
+}
+
 mod crates_oikaze_src_atomic_rs_1 {
 use oikaze::prelude::*;
 fn main() -> oikaze::Result<()> {
@@ -1041,6 +1542,24 @@ std::process::Termination::report(main())
 /// Name, start, and whether the program aborts the job.
 pub const PROGRAMS: &[(&str, fn() -> std::process::ExitCode, bool)] = &[
     ("README.md 1", readme_md_1::start, false),
+    ("docs/book/src/getting-started.md 1", docs_book_src_getting_started_md_1::start, false),
+    ("docs/book/src/getting-started.md 2", docs_book_src_getting_started_md_2::start, false),
+    ("docs/book/src/memory-model.md 1", docs_book_src_memory_model_md_1::start, false),
+    ("docs/book/src/memory-model.md 2", docs_book_src_memory_model_md_2::start, false),
+    ("docs/book/src/messages.md 1", docs_book_src_messages_md_1::start, false),
+    ("docs/book/src/messages.md 2", docs_book_src_messages_md_2::start, false),
+    ("docs/book/src/messages.md 3", docs_book_src_messages_md_3::start, false),
+    ("docs/book/src/messages.md 4", docs_book_src_messages_md_4::start, false),
+    ("docs/book/src/observing.md 1", docs_book_src_observing_md_1::start, false),
+    ("docs/book/src/remote-memory.md 1", docs_book_src_remote_memory_md_1::start, false),
+    ("docs/book/src/remote-memory.md 2", docs_book_src_remote_memory_md_2::start, false),
+    ("docs/book/src/remote-memory.md 3", docs_book_src_remote_memory_md_3::start, false),
+    ("docs/book/src/running.md 1", docs_book_src_running_md_1::start, false),
+    ("docs/book/src/shared-arrays.md 1", docs_book_src_shared_arrays_md_1::start, false),
+    ("docs/book/src/shared-arrays.md 2", docs_book_src_shared_arrays_md_2::start, false),
+    ("docs/book/src/shared-arrays.md 3", docs_book_src_shared_arrays_md_3::start, false),
+    ("docs/book/src/tuning.md 1", docs_book_src_tuning_md_1::start, false),
+    ("docs/book/src/tuning.md 2", docs_book_src_tuning_md_2::start, false),
     ("crates/oikaze/src/atomic.rs 1", crates_oikaze_src_atomic_rs_1::start, false),
     ("crates/oikaze/src/atomic.rs 2", crates_oikaze_src_atomic_rs_2::start, false),
     ("crates/oikaze/src/atomic.rs 3", crates_oikaze_src_atomic_rs_3::start, false),

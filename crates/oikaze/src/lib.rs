@@ -30,6 +30,8 @@
 )]
 
 pub mod atomic;
+#[cfg(doctest)]
+mod book;
 pub mod collective;
 pub mod completion;
 mod debug;
