@@ -1,5 +1,5 @@
-//! Bugs planted on purpose are caught by random programs (its own process: planting is for a whole
-//! process).
+//! Checks that random programs catch bugs that were planted on purpose. A process of its own,
+//! because a planted bug affects the whole process.
 #![cfg(feature = "planted-bugs")]
 
 #[path = "coherence/cluster/mod.rs"]
@@ -10,7 +10,7 @@ use cluster::programs;
 use oikaze_protocol::planted::{Bug, plant};
 use std::panic;
 
-/// The first seed that fails.
+/// Returns the first seed whose program fails.
 fn first_failure(seeds: u64) -> Option<u64> {
     (0..seeds).find(|seed| {
         panic::catch_unwind(|| {

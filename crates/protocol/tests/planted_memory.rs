@@ -1,5 +1,5 @@
-//! The bugs that can be planted in remote memory are real: each breaks what tests/memory checks. A
-//! process of its own, because the switch is one for the whole process.
+//! Checks that each bug that can be planted in remote memory breaks a promise that tests/memory
+//! checks. A process of its own, because a planted bug affects the whole process.
 #![cfg(feature = "planted-bugs")]
 
 #[allow(dead_code)]
@@ -16,7 +16,7 @@ use world::World;
 
 const T: Token = Token(7);
 
-/// Is at any step a signal there whose data is not?
+/// Returns `true` if the signal is visible at any step before all of its data is.
 fn signal_overtakes(len: usize) -> bool {
     let mut world = World::new(2);
     let (data, word) = (world.region(1, 5, 1000), world.region(1, 6, 8));

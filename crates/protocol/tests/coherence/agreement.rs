@@ -17,7 +17,7 @@ fn declaration(name: &str, bytes: u64) -> Declaration {
     }
 }
 
-/// Everybody gets the same text, which contains all of `parts`.
+/// Checks that the operation fails on every node with a text that contains all of `parts`.
 fn all_fail(cluster: &mut Cluster, tokens: &[Token], parts: &[&str]) {
     cluster.run_until_quiet();
     for (rank, token) in (0..).zip(tokens) {
@@ -67,7 +67,7 @@ fn declarations_that_differ_name_nodes_and_values() {
     }
 }
 
-/// COH-2.3: who has heard of the agreement asks for pages of one who has not.
+/// COH-2.3: a node that has heard of the agreement asks for pages of a node that has not.
 #[test]
 fn pages_are_answered_for_before_the_agreement_is_heard() {
     let mut early = 0;
@@ -188,8 +188,8 @@ fn errors_say_what_to_do() {
     assert!(cluster.take(0, token).unwrap().unwrap_err().to_string().contains("declare it first"));
 }
 
-/// After leave() nothing is asked of anybody, and the silence of those who have left is no death
-/// (COH-6.6).
+/// COH-6.6: after `leave`, no node asks another one for anything, and a node that has left does not
+/// count as dead.
 #[test]
 fn leaving_is_no_death() {
     for seed in 0..60 {
@@ -211,8 +211,8 @@ fn leaving_is_no_death() {
     }
 }
 
-/// COH-6.7, COH-6.8 and COH-6.9: a barrier that one node will not come to fails at once, and all
-/// can leave afterwards.
+/// COH-6.7, COH-6.8 and COH-6.9: a barrier at which one node will not arrive fails at once, and all
+/// nodes can leave afterwards.
 #[test]
 fn barrier_of_others_fails_when_a_node_leaves() {
     for seed in 0..100 {
@@ -248,7 +248,7 @@ fn barrier_of_others_fails_when_a_node_leaves() {
     }
 }
 
-/// COH-6.8 and COH-6.9: calls that were under way when the notice came.
+/// COH-6.8 and COH-6.9: a barrier that is under way when the notice arrives fails.
 #[test]
 fn barrier_under_way_fails_when_a_node_leaves() {
     let mut known_to_rank_0 = 0;

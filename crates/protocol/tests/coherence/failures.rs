@@ -1,4 +1,4 @@
-//! Dead nodes (COH-8): nobody waits for ever, and every error names who is dead.
+//! Dead nodes (COH-8): no wait lasts for ever, and every error names the dead node.
 
 use crate::cluster::programs::{PAGES, homes, program};
 use crate::cluster::threads::{self, Cell, Op, Thread};
@@ -28,7 +28,7 @@ fn a_barrier_fails_everywhere_whoever_died() {
         cluster.run_until_quiet();
         for (rank, token) in tokens.into_iter().filter(|(rank, _)| *rank != dead) {
             match cluster.take(rank, token) {
-                // It had arrived before it died.
+                // The dead node had arrived at the barrier before it died.
                 Some(Ok(Value::None)) if seed % 2 == 0 => {}
                 Some(Err(error)) => assert!(names(&error, dead), "seed {seed}: {error}"),
                 other => panic!("seed {seed}: node {rank}: {other:?}"),
@@ -52,7 +52,7 @@ fn the_first_death_is_named_whoever_ends_after_it() {
         cluster.declare("p", 3, Homes::Block);
         cluster.kill(first);
         cluster.run_until_quiet();
-        // What is to be brought to one that ends meanwhile is lost, too.
+        // A diff to a home that dies before the diff arrives is lost, too.
         let store = Op::Store(Cell::word(then as usize - 1, 0), 7);
         cluster.run(vec![Thread::new(0, vec![store])]);
         let waiting = cluster.call(0, |c, token, m| c.barrier(token, m));
@@ -140,8 +140,8 @@ fn locks_of_the_dead_fail() {
     }
 }
 
-/// COH-8.1: two nodes that lose only each other. A third believes one of them, or each, that the
-/// other is dead; none is left without an answer.
+/// COH-8.1: two nodes lose only each other. The third node believes one of them, or both, that the
+/// other is dead. Every wait ends.
 #[test]
 fn a_node_that_is_taken_for_dead_hears_of_it() {
     for seed in 0..40 {
@@ -175,7 +175,8 @@ fn a_node_that_is_taken_for_dead_hears_of_it() {
     }
 }
 
-/// COH-8.2: a collective that failed is not passed (COH-7.4), whoever had arrived at it.
+/// COH-8.2: no node has passed a collective that failed (COH-7.4), whichever nodes had arrived at
+/// it.
 #[test]
 fn locks_between_the_living_work_after_a_collective_has_failed() {
     for seed in 0..40 {
@@ -207,8 +208,8 @@ fn locks_between_the_living_work_after_a_collective_has_failed() {
     }
 }
 
-/// Random programs in which a node dies at a random moment: all other threads end, with an error
-/// that names it.
+/// Random programs in which a node dies at a random moment. All threads of other nodes end, and
+/// their errors name the dead node.
 #[test]
 fn nobody_hangs_when_a_node_dies() {
     for seed in seeds(0, 1000) {
@@ -221,7 +222,7 @@ fn nobody_hangs_when_a_node_dies() {
         }
         let dead = random.below(nodes as usize) as Rank;
         let mut all = program(&mut random, nodes, 1);
-        // What is read after the death is not to be trusted: only that it ends.
+        // Check only that the program ends, because a load after the death may return any value.
         all.iter_mut().for_each(Thread::forget_expectations);
         let moment = random.below(1500);
         let mut idle = 0;
@@ -250,7 +251,7 @@ fn nobody_hangs_when_a_node_dies() {
     }
 }
 
-/// A wait with a time limit that passed: the lock goes on to others (COH-7.5).
+/// COH-7.5: a lock whose requester has cancelled goes on to the next requester.
 #[test]
 fn a_cancelled_lock_is_given_back() {
     for seed in 0..40 {

@@ -1,5 +1,5 @@
-//! Bytes that no honest peer would send (COH-9.1): refused, never a panic, and the job of the
-//! others stays right.
+//! Bytes that no honest peer would send (COH-9.1). Coherence refuses them without a panic, and the
+//! state of the other nodes stays correct.
 
 use crate::cluster::threads::{Cell, Op, Thread};
 use crate::cluster::{Cluster, Node, Random};
@@ -52,22 +52,25 @@ fn what_is_wrong_is_refused_with_its_reason() {
         node.coherence.receive(0, &head(code, fields), body, &mut node.machine)
     };
     let run = |array: u64, count: u64| array | count << 32;
-    // Fetch: no such array; not homed here; outside; nothing; too much.
+    // Fetches of an unknown array, of a page with another home, past the end, of no page, and of
+    // too many pages.
     assert_eq!(tell(1, [run(4, 1), 3, 0], &[]), Err(Refusal::UnknownObject));
     assert_eq!(tell(1, [run(0, 1), 0, 0], &[]), Err(Refusal::NotPermitted));
     assert_eq!(tell(1, [run(0, 2), u64::MAX, 0], &[]), Err(Refusal::OutOfBounds));
     assert_eq!(tell(1, [run(0, 0), 3, 0], &[]), Err(Refusal::OutOfBounds));
     assert_eq!(tell(1, [run(0, 33), 3, 0], &[]), Err(Refusal::Malformed));
-    // Pages that nobody asked for.
+    // Pages that this node has not requested.
     assert_eq!(tell(2, [run(0, 1), 0, 0], &[0; PAGE]), Err(Refusal::UnknownObject));
-    // Diff of a page homed elsewhere, and one whose run leaves the page.
+    // Diffs of a page with another home, with a run that leaves the page, and with a run that is
+    // cut off.
     assert_eq!(tell(3, [0, 0, 0], &[0, 0, 1, 0, 1, 7]), Err(Refusal::NotPermitted));
     assert_eq!(tell(3, [0, 0, 0], &[3, 0, 1, 0xff, 0x1f, 2, 7, 7]), Err(Refusal::OutOfBounds));
     assert_eq!(tell(3, [0, 0, 0], &[3, 0, 1, 0, 9, 7]), Err(Refusal::Malformed));
     // Collectives: node 1 gathers nothing, and waits for no departure.
     assert_eq!(tell(4, [0, 0, 0], &[0, 0, 0, 0, 0]), Err(Refusal::Malformed));
     assert_eq!(tell(5, [1, 0, 0], &[0, 0, 0, 0, 0, 0]), Err(Refusal::Malformed));
-    // Locks: another manager's; one that is not held; a grant that was not asked for.
+    // An acquire of another manager's lock, unlocks of a lock that is not held, and a grant that
+    // was not requested.
     assert_eq!(tell(6, [0, 0, 0], &[0, 0, 0]), Err(Refusal::UnknownObject));
     assert_eq!(tell(8, [1, 0, 0], &[0, 0, 0, 0, 0]), Err(Refusal::UnknownObject));
     assert_eq!(tell(8, [1, 0, 0], &[2]), Err(Refusal::Malformed));
@@ -80,8 +83,8 @@ fn what_is_wrong_is_refused_with_its_reason() {
     assert!(node.machine.alias(0).iter().all(|byte| *byte == 0), "nothing was written");
 }
 
-/// COH-8.4: a peer that refuses what it should not makes every synchronisation fail with its
-/// reason, everywhere, without a hang.
+/// COH-8.4: if a peer refuses a valid message, every synchronisation fails on every node with the
+/// reason, and no node hangs.
 #[test]
 fn a_refused_message_fails_the_job_and_nobody_hangs() {
     for seed in 0..20 {
@@ -131,8 +134,8 @@ fn a_diff_refused_while_a_barrier_waits_for_it_fails_the_barrier_everywhere() {
     }
 }
 
-/// COH-8.4: an arrival that rank 0 has refused has not been counted there: its node comes again, to
-/// say so.
+/// COH-8.4: rank 0 has not counted an arrival that it refused. The refused node arrives again and
+/// reports the refusal.
 #[test]
 fn a_refused_arrival_fails_the_collective_everywhere_and_nobody_hangs() {
     for seed in 0..20 {
@@ -165,7 +168,7 @@ fn a_refused_arrival_fails_the_collective_everywhere_and_nobody_hangs() {
     }
 }
 
-/// COH-8.4: nor does a node hang that rank 0 will not hear at all.
+/// COH-8.4: a node also does not hang if rank 0 refuses each of its arrivals.
 #[test]
 fn a_node_whose_every_arrival_is_refused_does_not_hang() {
     let mut cluster = cluster();
@@ -182,8 +185,8 @@ fn a_node_whose_every_arrival_is_refused_does_not_hang() {
     }
 }
 
-/// COH-5.4, COH-8.4: changes made under a lock that did not come home are not told; who gets the
-/// lock next hears why it is of no use.
+/// COH-5.4, COH-8.4: a holder whose diff was refused sends no write notice for it with the lock.
+/// The next holder gets an error that says why the lock is broken.
 #[test]
 fn a_lock_whose_holder_could_not_bring_its_changes_home_is_broken() {
     for seed in 0..20 {
@@ -225,8 +228,8 @@ fn a_lock_whose_holder_could_not_bring_its_changes_home_is_broken() {
     }
 }
 
-/// COH-9.1: intervals are believed of their writer, within bounds, and never more of a node than it
-/// has done itself.
+/// COH-9.1: a node accepts the intervals of another node within bounds. It accepts no interval of
+/// its own that it has not made.
 #[test]
 fn intervals_that_no_sound_node_tells_are_refused() {
     let mut cluster = cluster();
@@ -254,7 +257,7 @@ fn intervals_that_no_sound_node_tells_are_refused() {
         // Runs of pages that are not in their order, or overlap.
         (&[0, 1, 0, 0, 1, 0, 1, 0, 0, 2, 0, 4, 1, 0, 0, 1], Refusal::Malformed),
         (&[0, 1, 0, 0, 1, 0, 1, 0, 0, 2, 0, 0, 3, 0, 2, 3], Refusal::Malformed),
-        // More than a node keeps.
+        // More intervals than a node keeps.
         (&many(3 * 1280 + 1), Refusal::NoRoom),
     ] {
         assert_eq!(tell(8, wrong), Err(refusal), "{:?}", &wrong[..wrong.len().min(20)]);
@@ -262,8 +265,8 @@ fn intervals_that_no_sound_node_tells_are_refused() {
     assert_eq!(tell(8, &[0, 1, 0, 0, 1, 0, 1, 0, 0, 2, 0, 0, 3, 0, 4, 3]), Ok(()));
 }
 
-/// COH-9.1: who asks for ever and acknowledges no answer is refused, whether it asks for pages or
-/// for locks, until it does.
+/// COH-9.1: a peer that requests pages or locks without end and acknowledges no answer is refused
+/// until it acknowledges one.
 #[test]
 fn answers_that_are_not_acknowledged_are_bounded() {
     let mut cluster = cluster();

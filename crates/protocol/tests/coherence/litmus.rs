@@ -1,5 +1,5 @@
-//! The litmus shapes of release consistency, through locks and through barriers (COH-1.1): what
-//! must never be read.
+//! Litmus tests of release consistency, with locks and with barriers (COH-1.1): outcomes that no
+//! load may return.
 
 use crate::cluster::Cluster;
 use crate::cluster::threads::{Cell, Op, Thread};
@@ -7,7 +7,7 @@ use oikaze_protocol::coherence::Homes;
 
 const SEEDS: u64 = 60;
 
-/// x and y on two pages with different homes, or on one page.
+/// Returns the cells x and y, on two pages with different homes or on one page.
 fn places(seed: u64) -> (Cell, Cell) {
     match seed % 3 {
         0 => (Cell::word(0, 0), Cell::word(1, 0)),
@@ -16,7 +16,8 @@ fn places(seed: u64) -> (Cell, Cell) {
     }
 }
 
-/// Each thread on its own node, and some shapes also with two threads on one node.
+/// Runs each program in a thread of its own, on successive nodes. With more programs than nodes,
+/// two threads share a node.
 fn run(nodes: u32, seed: u64, programs: &[Vec<Op>]) -> Vec<Vec<u64>> {
     let mut cluster = Cluster::new(nodes, seed);
     let homes = if seed.is_multiple_of(2) { Homes::Cyclic { pages: 1 } } else { Homes::Block };
@@ -55,8 +56,8 @@ fn message_passing_through_a_lock() {
     });
 }
 
-/// x is read with no lock of its own: what happened before comes along over two different locks
-/// (COH-4.3, COH-7.3).
+/// COH-4.3, COH-7.3: x is read without a lock of its own. The store to x is visible because it
+/// happened before two acquires of different locks.
 #[test]
 fn message_passing_is_transitive_over_locks() {
     every(|nodes, seed| {

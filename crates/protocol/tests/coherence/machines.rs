@@ -1,5 +1,5 @@
-//! Machines that cannot change pages as they are told (COH-8.5): nobody sleeps for ever, and every
-//! node is told.
+//! Machines that fail to change the mapping of pages (COH-8.5). No thread sleeps for ever, and
+//! every node gets the error.
 
 use crate::cluster::Cluster;
 use crate::cluster::threads::{Cell, Op, Thread};
@@ -8,7 +8,7 @@ use oikaze_protocol::coherence::{Homes, Value};
 
 const WHY: &str = "out of mappings";
 
-/// Fails at this node, with the machine's words.
+/// Checks that the operation fails at this node with the machine's error text.
 fn fails(
     cluster: &mut Cluster,
     rank: Rank,
@@ -45,7 +45,7 @@ fn a_page_that_cannot_be_mapped_is_told_to_all_nodes() {
     }
 }
 
-/// COH-8.5: a program without collectives is told as well.
+/// COH-8.5: a program without collectives gets the error too.
 #[test]
 fn locks_fail_where_a_page_could_not_be_changed() {
     for seed in 0..30 {
@@ -55,7 +55,7 @@ fn locks_fail_where_a_page_could_not_be_changed() {
         cluster.run_until_quiet();
         assert_eq!(cluster.take(1, token), Some(Ok(Value::None)));
         cluster.run(vec![Thread::new(1, vec![Op::Store(Cell::word(2, 0), 5)])]);
-        // Its page cannot be protected from further stores.
+        // The machine fails to protect the page from further stores.
         cluster.nodes[1].machine.fail_next = true;
         fails(&mut cluster, 1, |cluster| cluster.call(1, |c, token, m| c.unlock(3, token, m)));
         fails(&mut cluster, 1, |cluster| cluster.call(1, |c, token, m| c.lock(4, token, m)));
@@ -63,8 +63,8 @@ fn locks_fail_where_a_page_could_not_be_changed() {
     }
 }
 
-/// COH-8.5: what was to be unmapped is not: whoever waited is told, and reads no old bytes for new
-/// ones.
+/// COH-8.5: a machine fails to unmap a page at an acquire. The acquire fails, so that the program
+/// does not take old bytes for new ones.
 #[test]
 fn an_acquire_that_cannot_unmap_a_page_fails() {
     for seed in 0..30 {
@@ -84,14 +84,14 @@ fn an_acquire_that_cannot_unmap_a_page_fails() {
             fails(&mut cluster, 1, |_| tokens[1]);
             barriers_fail(&mut cluster);
         }
-        // What it was granted goes on to others.
+        // The lock that was granted to the failed node goes on to other nodes.
         let token = cluster.call(0, |c, token, m| c.lock(5, token, m));
         cluster.run_until_quiet();
         assert!(cluster.take(0, token).is_some(), "seed {seed}");
     }
 }
 
-/// COH-8.5: changes that a home cannot place are not acknowledged: their writer is told.
+/// COH-8.5: a home that cannot place a diff does not acknowledge it, and the writer gets an error.
 #[test]
 fn a_diff_that_cannot_be_placed_fails_its_writer() {
     for seed in 0..30 {

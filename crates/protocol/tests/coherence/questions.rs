@@ -1,5 +1,5 @@
-//! Requests and answers that count as taken and never came (COH-13): found out by questions, and
-//! nothing waits for ever.
+//! Requests and answers that were acknowledged and never arrived (COH-13). Questions find them, and
+//! no wait lasts for ever.
 
 use crate::cluster::{Cluster, Random};
 use oikaze_protocol::Rank;
@@ -23,7 +23,7 @@ fn head(code: u8, fields: [u64; 3]) -> Vec<u8> {
     [KIND, code].into_iter().chain(fields.into_iter().flat_map(u64::to_le_bytes)).collect()
 }
 
-/// Each node asks about its waits, round after round, so many of them.
+/// Runs this many rounds in which each node asks about its waits.
 fn ask(cluster: &mut Cluster, clock: &mut Time, rounds: u32) {
     for _ in 0..rounds {
         *clock += FAILURE_TIME;
@@ -52,19 +52,19 @@ fn part(cluster: &mut Cluster) -> usize {
     parted
 }
 
-/// Begins waits that need each sort of message once, of which one is lost; the operations that must
-/// end.
+/// Begins operations that need a message of code `lost`, which is lost. Returns the operations that
+/// must end.
 fn begin(cluster: &mut Cluster, lost: u8) -> Vec<(Rank, Token)> {
     cluster.forged = Some(lost);
     match lost {
         FETCH | PAGES => {
-            // Its home is node 2.
+            // The page's home is node 2.
             vec![(0, cluster.call(0, |c, token, m| c.touch(0, 2..3, Access::Read, token, m)))]
         }
         ARRIVE | DEPART => (0..3)
             .map(|rank| (rank, cluster.call(rank, |c, token, m| c.barrier(token, m))))
             .collect(),
-        // Lock 4 is managed by node 1.
+        // Node 1 manages lock 4.
         _ => {
             let first = cluster.call(2, |c, token, m| c.lock(4, token, m));
             cluster.run_until_quiet();
@@ -79,8 +79,8 @@ fn begin(cluster: &mut Cluster, lost: u8) -> Vec<(Rank, Token)> {
     }
 }
 
-/// COH-13.1 and COH-13.3: whichever message is lost, after so many questions the connection ends,
-/// and so does every wait.
+/// COH-13.1 and COH-13.3: whichever message is lost, the connection ends after `VAIN_QUESTIONS_MAX`
+/// questions, and every wait ends with it.
 #[test]
 fn waits_for_what_was_lost_end() {
     for seed in 0..10 {
@@ -111,7 +111,7 @@ fn waits_for_what_was_lost_end() {
     }
 }
 
-/// COH-13.2: what is owed is said to be owed, for as long as it lasts.
+/// COH-13.2: a wait lasts for as long as the asked peer confirms that it still owes the answer.
 #[test]
 fn waits_for_what_others_have_not_done_yet_go_on() {
     let mut cluster = Cluster::new(3, 5);
@@ -168,7 +168,7 @@ fn a_question_on_its_way_is_not_repeated() {
     assert_eq!(node.coherence.poll_event(), None);
 }
 
-/// COH-9.1, COH-13.2: questions that nobody may ask.
+/// COH-9.1, COH-13.2: questions that are not permitted are refused.
 #[test]
 fn questions_that_make_no_sense_are_refused() {
     let mut cluster = Cluster::new(3, 1);
@@ -176,8 +176,9 @@ fn questions_that_make_no_sense_are_refused() {
     let mut tell = |from, code, fields| {
         node.coherence.receive(from, &head(code, fields), &[], &mut node.machine)
     };
-    // Only rank 0 gathers; another's lock; a holder is asked by the manager alone; no such wait; a
-    // number where none belongs.
+    // Questions to the wrong node: about a collective that rank 0 gathers, about another manager's
+    // lock, and to a holder by a node that is not the manager. Then malformed ones: an unknown
+    // kind, and a number where none belongs.
     for (from, fields) in [
         (2, [0, 0, 0]),
         (2, [1, 5, 0]),
@@ -189,14 +190,15 @@ fn questions_that_make_no_sense_are_refused() {
         assert_eq!(tell(from, QUESTION, fields), Err(Refusal::Malformed), "{fields:?}");
     }
     assert_eq!(tell(2, REPLY, [1 << 9, 0, 0]), Err(Refusal::Malformed));
-    // A reply to what was not asked changes nothing.
+    // A reply without a question changes nothing.
     assert_eq!(tell(2, REPLY, [1, 5, 0]), Ok(()));
     assert_eq!(tell(2, QUESTION, [2, 77, 0]), Ok(()));
     let (to, reply) = node.coherence.poll_message().unwrap();
     assert_eq!((to, &reply.head[..]), (2, &head(REPLY, [2, 77, 0])[..]));
 }
 
-/// COH-8.9: what no sound peer refuses ends the connection; what lacks room does not.
+/// COH-8.9: a refusal that no sound peer sends ends the connection. A refusal for lack of room does
+/// not.
 #[test]
 fn a_refusal_that_makes_no_sense_is_a_contradiction() {
     for (refusal, ends) in
@@ -221,8 +223,8 @@ fn a_refusal_that_makes_no_sense_is_a_contradiction() {
     }
 }
 
-/// COH-7.4: a grant of a collective that cannot be over is refused, or its acquirer would wait for
-/// ever.
+/// COH-7.4: a grant that names a collective which cannot have ended yet is refused. Otherwise the
+/// acquirer would wait for ever.
 #[test]
 fn a_grant_from_the_future_is_refused() {
     let mut cluster = Cluster::new(2, 1);
@@ -237,7 +239,7 @@ fn a_grant_from_the_future_is_refused() {
     );
 }
 
-/// END-4.3: two survivors that others have taken for dead tell each other that they leave.
+/// END-4.3: a node also tells nodes that others have taken for dead that it leaves.
 #[test]
 fn a_node_that_counts_as_dead_hears_of_leaving() {
     let mut cluster = Cluster::new(3, 1);

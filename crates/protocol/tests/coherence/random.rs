@@ -21,9 +21,9 @@ fn random_programs_with_several_threads_per_node() {
     }
 }
 
-/// Intervals made by unlocks while their node waits in a barrier (COH-6.5): one thread of each node
-/// is in the barrier while others pass data on by locks, and the data must be visible beyond the
-/// next barrier of whoever got it (COH-7.4).
+/// COH-6.5: unlocks make intervals while another thread of their node waits in a barrier. The data
+/// that threads pass on by locks must be visible after the next barrier of the thread that got it
+/// (COH-7.4).
 #[test]
 fn batons_pass_while_others_wait_in_barriers() {
     for seed in seeds(2_000_000, 600) {
@@ -52,8 +52,8 @@ fn batons_pass_while_others_wait_in_barriers() {
                 ops.extend(data.iter().map(|cell| Op::Store(*cell, round * 10 + 10)));
                 ops.extend([Op::Lock(3), Op::Store(turn, round + 1), Op::Unlock(3)]);
             }
-            // Whoever had the last turn is followed by a barrier of all; then everybody sees the
-            // end.
+            // A barrier of all nodes follows the last turn, so that every thread sees the final
+            // value.
             ops.extend([Op::Together(1), Op::Barrier]);
             ops.extend(data.iter().map(|cell| Op::Expect(*cell, rounds * 10)));
             threads.push(Thread::new(node, ops));

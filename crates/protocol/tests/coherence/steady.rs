@@ -27,8 +27,8 @@ fn private_pages_are_never_trapped() {
     );
 }
 
-/// COH-3.5: a page read by another each round traps its home's store once a round; one that is not
-/// read any more, no longer.
+/// COH-3.5: the home's store to a page traps once per round while another node reads the page each
+/// round. The store no longer traps once no node reads the page.
 #[test]
 fn home_pages_go_back_to_untracked() {
     let mut cluster = Cluster::new(2, 2);
@@ -49,7 +49,7 @@ fn home_pages_go_back_to_untracked() {
     }
     cluster.run(vec![Thread::new(0, writer), Thread::new(1, reader)]);
     let (home, other) = (statistics(&cluster, 0), statistics(&cluster, 1));
-    // First touch, rounds 2 to 5, and once more after the last read.
+    // Faults: the first touch, rounds 2 to 5, and one after the last read.
     assert_eq!((home.read_faults + home.write_faults, home.served_pages), (6, 5));
     assert_eq!((other.fetched_pages, other.invalidated_pages), (5, 5));
 }

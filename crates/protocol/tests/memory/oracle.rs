@@ -1,5 +1,5 @@
-//! Random operations against a dumb oracle: one after another (every value and every refusal is
-//! known), and all at once.
+//! Compares random operations with a plain oracle: one after another (the oracle knows every value
+//! and every refusal), and all at once.
 
 use super::vectors::{any_accumulation, any_atomic, change, combine};
 use super::world::World;
@@ -13,7 +13,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 const LEN: u64 = 600;
-/// The requester's own: the longest block, in rows of one byte with gaps.
+/// Length of the requester's own region, which holds the longest block in rows of one byte with
+/// gaps.
 const OWN: u64 = 2 * 40 * 6 * 4;
 
 #[derive(Clone, Debug)]
@@ -26,7 +27,7 @@ enum Op {
     GetBlock { region: usize, block: Block, into: Block },
 }
 
-/// Every byte's offset, in packed order.
+/// Returns the offset of every byte of a block, in packed order.
 fn offsets(block: Block) -> Vec<u64> {
     (0..block.planes).flat_map(|plane| (0..block.rows).map(move |row| (plane, row))).fold(
         Vec::new(),
@@ -40,7 +41,7 @@ fn offsets(block: Block) -> Vec<u64> {
     )
 }
 
-/// Some touch, some lie between each other; overlapping ones are made disjoint for what is written.
+/// Draws a block. Strides are at least as long as rows, so rows may touch and never overlap.
 fn block() -> impl Strategy<Value = Block> {
     let shape = (1..40u32, 1..6u32, 1..4u32);
     (0..60u64, shape, 0..30u64, 0..30u64).prop_map(
@@ -53,7 +54,7 @@ fn block() -> impl Strategy<Value = Block> {
     )
 }
 
-/// Region 3 does not exist; some offsets are wild.
+/// Draws an operation. Region 3 does not exist, and some offsets are far out of bounds.
 fn op() -> impl Strategy<Value = Op> {
     let offset = prop_oneof![
         8 => 0..LEN,
@@ -91,8 +92,8 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Bytes that make sense as elements of every kind, mostly whole ones. (No NaN among them: which
-/// one comes of two is not said.)
+/// Draws bytes that are valid elements of every kind, mostly whole elements. No element is a NaN,
+/// because the result of combining two NaNs is not specified.
 fn elements() -> impl Strategy<Value = Vec<u8>> {
     let len = prop_oneof![3 => (0..50usize).prop_map(|count| count * 8), 2 => (0..100usize).prop_map(|count| count * 4), 1 => 0..400usize];
     (len, any::<u8>()).prop_map(|(len, seed)| {

@@ -44,7 +44,7 @@ impl Requester {
         );
     }
 
-    /// So many looks; peers that are told to bring no answer.
+    /// Checks this many times for unanswered requests. Returns the peers that are reported.
     fn look(&mut self, times: u32) -> Vec<u32> {
         let mut told = Vec::new();
         for _ in 0..times {
@@ -81,7 +81,7 @@ fn only_requests_that_were_acknowledged_are_waited_for() {
 fn answer_that_comes_slowly_is_waited_for() {
     let mut requester = Requester::new();
     let slow = requester.get(1, 7);
-    // Begun later, so its answer may come later.
+    // The second request began later, so its answer may come later.
     requester.get(1, 8);
     requester.rma.acknowledged(Token(7));
     requester.rma.acknowledged(Token(8));
@@ -93,7 +93,7 @@ fn answer_that_comes_slowly_is_waited_for() {
     assert_eq!(requester.look(PROGRESS_FAILURE_TIMES + 1), [1], "no further part came");
 }
 
-/// MEM-4.8: younger requests that are answered do not hide the one that never is.
+/// MEM-4.8: answered requests that began later do not hide a request that is never answered.
 #[test]
 fn forgotten_request_is_found_beside_others() {
     let mut requester = Requester::new();

@@ -1,4 +1,4 @@
-//! Memory made of vectors, and what its words and elements become: as simple as can be.
+//! Model of memory made of vectors, with plain implementations of atomics and accumulates.
 
 use oikaze_protocol::rma::{
     Accumulation, AtomicOp, Change, Combine, Memory, NumberKind, Rights, Width,
@@ -13,7 +13,8 @@ pub struct Area {
     pub key: u64,
     pub rights: Rights,
     pub bytes: Vec<u8>,
-    /// At offset 0, if it is one: slots, the longest element, and what was pushed.
+    /// FIFO at offset 0, if there is one: number of slots, maximum element length, and the pushed
+    /// elements.
     pub fifo: Option<(usize, u64, Vec<Vec<u8>>)>,
 }
 
@@ -22,9 +23,9 @@ pub struct Area {
 #[derive(Default)]
 pub struct Vectors {
     pub slots: Vec<Option<Area>>,
-    /// Writes that had no place.
+    /// Number of writes outside any region.
     pub ignored: u64,
-    /// The most bytes that were asked for at once.
+    /// Maximum length of any range that was located.
     pub most_asked: Cell<u64>,
 }
 
@@ -43,7 +44,7 @@ impl Vectors {
         }
     }
 
-    /// A FIFO with this key.
+    /// Adds a FIFO with this key and returns its slot.
     pub fn fifo(&mut self, key: u64, slots: usize, longest: u64) -> u32 {
         let slot = self.add(key, Rights::PUSH, vec![0; 64]);
         self.slots[slot as usize].as_mut().unwrap().fifo = Some((slots, longest, Vec::new()));
@@ -151,7 +152,7 @@ impl Memory for Vectors {
     }
 }
 
-/// Does an atomic to a word's bytes; what it was before.
+/// Performs an atomic operation on a word's bytes, and returns the old value.
 pub fn change(word: &mut [u8], op: AtomicOp) -> u64 {
     let mut wide = [0; 8];
     wide[..word.len()].copy_from_slice(word);
@@ -187,7 +188,7 @@ fn apply(old: u64, op: AtomicOp) -> u64 {
     }
 }
 
-/// Combines elements with those that are there, by what Rust's own types do.
+/// Combines elements with those in memory, by the arithmetic of Rust's own types.
 pub fn combine(there: &mut [u8], how: Accumulation, elements: &[u8]) {
     macro_rules! each {
         ($type:ty, $sum:expr, $min:expr, $max:expr) => {
@@ -217,7 +218,7 @@ pub fn combine(there: &mut [u8], how: Accumulation, elements: &[u8]) {
     }
 }
 
-/// Elements of any kind, combined in any way.
+/// Draws an accumulation of any element kind and any operation.
 pub fn any_accumulation() -> impl Strategy<Value = Accumulation> {
     let element = [
         NumberKind::U32,
@@ -232,7 +233,7 @@ pub fn any_accumulation() -> impl Strategy<Value = Accumulation> {
         .prop_map(|(element, combine)| Accumulation { element, combine })
 }
 
-/// Any atomic of either width; the operands of most are such that they meet often.
+/// Draws any atomic of either width. Most operands are near 0, so that they are often equal.
 pub fn any_atomic() -> impl Strategy<Value = AtomicOp> {
     let operand = || {
         let near = (0..4u64, any::<bool>())

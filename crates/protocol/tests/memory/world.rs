@@ -1,6 +1,6 @@
-//! Nodes with vectors for memory, joined by a pipe that stands in for Wind: every message arrives
-//! exactly once, unordered ones in any order and in fragments, and its settlement comes back some
-//! time later.
+//! Nodes with vectors for memory, joined by a pipe in the place of Wind. Every message arrives
+//! exactly once, unordered ones in any order and in fragments. Its settlement returns some time
+//! later.
 
 use crate::vectors::Vectors;
 use oikaze_protocol::Rank;
@@ -8,7 +8,7 @@ use oikaze_protocol::rma::{Memory, Operation, Published, Rights, Rma, RmaEvent, 
 use oikaze_protocol::wind::{Admission, Body, Class, Delivered, Message, Refusal, Segment, Token};
 use std::collections::VecDeque;
 
-/// Bodies longer than this come in fragments of this.
+/// Maximum length of a fragment in bytes. Longer bodies arrive in fragments of this length.
 pub const FRAGMENT: u64 = 100;
 
 /// One node of the world.
@@ -30,7 +30,7 @@ struct Flight {
 
 enum Stage {
     Begin,
-    /// Admitted for placing: what is still to come.
+    /// Admitted for placing, with the numbers of the fragments that have not arrived.
     Fragments(VecDeque<u64>),
     Whole,
     Settled(Result<(), Refusal>),
@@ -58,7 +58,7 @@ impl World {
         self.numbers
     }
 
-    /// Forge a message that no [`Rma`] made.
+    /// Posts a forged message that no [`Rma`] made.
     pub fn forge(&mut self, from: Rank, to: Rank, operation: Operation, body: Body) -> u64 {
         self.post(
             from,
@@ -74,13 +74,13 @@ impl World {
         )
     }
 
-    /// Its sender withdraws this message: no more of it arrives.
+    /// Drops a message in flight, of which nothing more arrives.
     pub fn forget(&mut self, token: Token) {
         self.flights.retain(|flight| flight.message.token != token);
     }
 
-    /// One step of one flight, chosen by `pick`: begin, one fragment, end, or settlement. `false`:
-    /// nothing is in flight.
+    /// Runs one step of the flight that `pick` chooses: begin, one fragment, end, or settlement.
+    /// Returns `false` if nothing is in flight.
     pub fn step(&mut self, pick: u64) -> bool {
         if self.flights.is_empty() {
             return false;
@@ -102,7 +102,7 @@ impl World {
         true
     }
 
-    /// The sender takes a message back that is not settled.
+    /// Makes the sender withdraw a message that is not settled.
     pub fn withdraw(&mut self, from: Rank, token: Token) {
         let Self { nodes, flights, .. } = self;
         flights.retain(|flight| {
@@ -117,7 +117,7 @@ impl World {
         self.collect();
     }
 
-    /// Until nothing is in flight; the choices follow from `seed`.
+    /// Runs steps until nothing is in flight. The choices follow from `seed`.
     pub fn run(&mut self, seed: u64) {
         let mut state = seed | 1;
         loop {
@@ -130,13 +130,13 @@ impl World {
         }
     }
 
-    /// The events of a node so far.
+    /// Takes the events of a node so far.
     pub fn take(&mut self, node: Rank) -> Vec<RmaEvent> {
         self.collect();
         std::mem::take(&mut self.nodes[node as usize].events)
     }
 
-    /// A region of `len` zeroes with all rights, published as "r".
+    /// Adds a region of `len` zeroes with all rights, published as "r" and its key.
     pub fn region(&mut self, node: Rank, key: u64, len: usize) -> u32 {
         let node = &mut self.nodes[node as usize];
         let published = Published { key, len: len as u64, rights: Rights::ALL };
@@ -157,7 +157,7 @@ impl World {
             Body::Rows(rows) => {
                 let mut bytes = vec![0; rows.len() as usize];
                 let memory = &self.nodes[flight.from as usize].memory;
-                // As Wind does it: a part at a time.
+                // Read the rows part by part, as Wind does.
                 for (part, bytes) in (0..).zip(bytes.chunks_mut(FRAGMENT as usize)) {
                     assert!(read_rows(rows, part * FRAGMENT, bytes, memory), "a source went away");
                 }
@@ -191,7 +191,7 @@ impl World {
         let node = &mut self.nodes[flight.to as usize];
         let bytes = &body[start as usize..end as usize];
         node.rma.place(flight.from, flight.number, start, bytes, &mut node.memory);
-        // With the last fragment Wind delivers in the same breath.
+        // Deliver the message in the same step as its last fragment, as Wind does.
         if rest.is_empty() { self.placed(flight) } else { Stage::Fragments(rest) }
     }
 

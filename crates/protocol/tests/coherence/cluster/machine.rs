@@ -1,5 +1,5 @@
-//! The model of one node's memory: real bytes in the alias, and what is mapped of each page in the
-//! view.
+//! Model of one node's memory: real bytes in the alias, and the access that the view permits to
+//! each page.
 
 use core::ops::Range;
 use oikaze_protocol::coherence::{Access, ArrayId, Pages};
@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 pub struct Machine {
     alias: BTreeMap<ArrayId, Vec<u8>>,
     view: BTreeMap<(ArrayId, u64), Access>,
-    /// How often threads that sleep on a page were woken.
+    /// Number of times that threads which sleep on a page were woken.
     wakes: BTreeMap<(ArrayId, u64), u64>,
-    /// The next change of its pages fails, and none succeeds after it.
+    /// Is `true` if the next change of pages fails. No change succeeds afterwards.
     pub fail_next: bool,
     failure: Option<String>,
 }
@@ -22,8 +22,8 @@ impl Machine {
         self.failure.is_some()
     }
 
-    /// Can pages be changed? With the first that cannot all are mapped as they are, and whoever
-    /// sleeps goes on.
+    /// Returns `true` if pages can be changed. The first failure maps all pages with their present
+    /// bytes and wakes all sleeping threads.
     fn works(&mut self) -> bool {
         if core::mem::take(&mut self.fail_next) {
             self.failure = Some("mprotect of 4096 bytes: out of mappings".into());
@@ -58,7 +58,7 @@ impl Machine {
         *self.wakes.entry((array, page)).or_default() += 1;
     }
 
-    /// A thread's load, byte by byte visible only if mapped.
+    /// Loads bytes for a thread. Returns `None` if the page is not mapped.
     pub fn load(&self, array: ArrayId, at: usize, len: usize) -> Option<u64> {
         self.mapped(array, (at / PAGE) as u64)?;
         let mut value = [0; 8];
@@ -66,7 +66,7 @@ impl Machine {
         Some(u64::from_le_bytes(value))
     }
 
-    /// A thread's store.
+    /// Stores bytes for a thread. Returns `false` if the page is not mapped for stores.
     pub fn store(&mut self, array: ArrayId, at: usize, len: usize, value: u64) -> bool {
         let writable = self.mapped(array, (at / PAGE) as u64) == Some(Access::Write);
         if writable {

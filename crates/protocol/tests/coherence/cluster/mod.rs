@@ -18,7 +18,7 @@ use oikaze_protocol::wind::Token;
 use std::collections::BTreeMap;
 use threads::Thread;
 
-/// xorshift64*: enough to shuffle, and the same everywhere.
+/// Random numbers (xorshift64*), the same on every machine.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -44,7 +44,7 @@ impl Random {
     }
 }
 
-/// `count` seeds from `first` on, or `OIKAZE_SEEDS` times as many.
+/// Returns `count` seeds from `first` on, or `OIKAZE_SEEDS` times as many.
 pub fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
     let times =
         std::env::var("OIKAZE_SEEDS").ok().and_then(|times| times.parse().ok()).unwrap_or(1);
@@ -53,7 +53,7 @@ pub fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
 
 pub type Outcome = Result<Value, CoherenceError>;
 
-/// One node: the real coherence over a model of memory.
+/// Node of the cluster: the real coherence over a model of memory.
 pub struct Node {
     pub coherence: Coherence,
     pub machine: Machine,
@@ -76,7 +76,7 @@ pub struct Cluster {
     pub random: Random,
     pub nodes: Vec<Node>,
     pub network: Network,
-    /// The next message of this code is acknowledged and does not arrive.
+    /// Code of a message that is lost: the next such message is acknowledged and does not arrive.
     pub forged: Option<u8>,
 }
 
@@ -100,7 +100,7 @@ impl Cluster {
         }
     }
 
-    /// Call something of one node's coherence, with a token.
+    /// Calls a method of one node's coherence with a new token, and returns the token.
     pub fn call(
         &mut self,
         rank: Rank,
@@ -113,7 +113,7 @@ impl Cluster {
         token
     }
 
-    /// Take what a node's coherence wants to send and say.
+    /// Takes the messages and events of a node's coherence.
     pub fn collect(&mut self, rank: Rank) {
         while let Some((to, message)) = self.nodes[rank as usize].coherence.poll_message() {
             if self.forged == message.head.get(1).copied() {
@@ -152,7 +152,7 @@ impl Cluster {
         }
     }
 
-    /// Declare on every node; the number.
+    /// Declares an array on every node, and returns its number.
     pub fn declare(&mut self, name: &str, pages: u64, homes: Homes) -> ArrayId {
         let declaration = Declaration {
             name: name.into(),
@@ -184,7 +184,7 @@ impl Cluster {
         self.nodes[rank as usize].outcomes.remove(&token)
     }
 
-    /// One random step of the network: `false` if nothing is on its way.
+    /// Runs one random step of the network. Returns `false` if nothing is in flight.
     pub fn step(&mut self) -> bool {
         network::step(self)
     }
@@ -199,7 +199,8 @@ impl Cluster {
         while self.step() {}
     }
 
-    /// Run threads and network in random interleaving until all threads have ended; what each read.
+    /// Runs threads and network in random interleaving until all threads have ended. Returns the
+    /// values that each thread read.
     pub fn run(&mut self, mut threads: Vec<Thread>) -> Vec<Vec<u64>> {
         loop {
             let all = threads.len();
@@ -223,8 +224,8 @@ impl Cluster {
         }
     }
 
-    /// A node dies: what it sent and was sent is lost from a random point on; each other learns it
-    /// some time.
+    /// Kills a node. The messages that it sent are lost from a random point on, and all messages to
+    /// it are lost. Each other node learns of the death some time later.
     pub fn kill(&mut self, rank: Rank) {
         self.nodes[rank as usize].alive = false;
         let others: Vec<Rank> =

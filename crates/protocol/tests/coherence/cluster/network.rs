@@ -1,6 +1,7 @@
-//! The model of Wind: exactly once; unordered messages in any order, an ordered or synchronous one
-//! after all that were posted before it to the same node; bodies in memory cut into fragments that
-//! are read at any moment between posting and delivery.
+//! Model of Wind. Each message arrives exactly once. Unordered messages arrive in any order. An
+//! ordered or synchronous message arrives after all earlier messages to the same node. Bodies in
+//! memory are cut into fragments, each of which is read at some moment between posting and
+//! delivery.
 
 use super::machine::Machine;
 use super::{Cluster, Node, Random};
@@ -9,7 +10,7 @@ use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::wind::{Admission, Body, Class, Message, Refusal, Token};
 use std::collections::BTreeMap;
 
-/// A fragment: where, how long, and its bytes if they were read early.
+/// Fragment of a body: offset, length, and its bytes if they were read early.
 type Fragment = (usize, usize, Option<Vec<u8>>);
 
 struct Flying {
@@ -17,7 +18,7 @@ struct Flying {
     message: Message,
     fragments: Vec<Fragment>,
     admitted: Option<Admission>,
-    /// How often it is passed over: some messages are slow, as if lost a few times.
+    /// Number of steps that still skip the message, as if it was lost a few times.
     patience: usize,
 }
 
@@ -25,9 +26,9 @@ struct Flying {
 #[derive(Default)]
 pub struct Network {
     pairs: BTreeMap<(Rank, Rank), Vec<Flying>>,
-    /// To whom, whose message, and what became of it.
+    /// Settled messages: poster, receiver, token and outcome.
     settled: Vec<(Rank, Rank, Token, Result<(), Refusal>)>,
-    /// (who learns, who died)
+    /// Deaths that nodes have yet to learn of: the learning node and the dead node.
     deaths: Vec<(Rank, Rank)>,
     next: u64,
     /// Number of messages delivered, for tests that count the traffic.
@@ -67,8 +68,8 @@ impl Network {
             fragments.push((at, cut, early));
         }
         let mut message = message;
-        // An ordered message can be acknowledged while it is held back for those before it; a Sync
-        // one is not.
+        // An ordered message may be acknowledged while it waits for earlier messages. A synchronous
+        // message is acknowledged on delivery only.
         if message.class == Class::Ordered && message.token != Token::NONE && random.chance(50) {
             self.settled.push((from, to, message.token, Ok(())));
             message.token = Token::NONE;
@@ -100,8 +101,7 @@ impl Network {
     }
 }
 
-/// One random thing happens: a fragment or message arrives, an acknowledgement, or the news of a
-/// death.
+/// Runs one random event: a fragment, a message, an acknowledgement or the news of a death arrives.
 pub fn step(cluster: &mut Cluster) -> bool {
     let network = &mut cluster.network;
     network.pairs.retain(|_, flying| !flying.is_empty());
@@ -138,7 +138,7 @@ pub fn step(cluster: &mut Cluster) -> bool {
 fn deliver(cluster: &mut Cluster, (from, to): (Rank, Rank)) {
     let Cluster { network, random, nodes, seed, .. } = cluster;
     let flying = network.pairs.get_mut(&(from, to)).unwrap();
-    // Mostly the oldest, for a network is mostly in order.
+    // Mostly choose the oldest message, because a network is mostly in order.
     let choices: Vec<usize> = (0..flying.len())
         .filter(|i| *i == 0 || flying[*i].message.class == Class::Unordered)
         .collect();

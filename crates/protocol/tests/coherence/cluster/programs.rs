@@ -43,9 +43,9 @@ fn shuffle<T>(random: &mut Random, items: &mut [T]) {
     }
 }
 
-/// Phases between barriers: in each, every cell has at most one writing thread, and is read by
-/// others only if nobody writes it. Beside that, cells that belong to locks are added to under
-/// them; their sums are checked after the last barrier.
+/// Draws a program of phases between barriers. In each phase, a cell has at most one writing
+/// thread, and other threads read it only if no thread writes it. Threads also add to cells under
+/// locks, and check the sums after the last barrier.
 pub fn program(random: &mut Random, nodes: u32, threads_per_node: usize) -> Vec<Thread> {
     let all = nodes as usize * threads_per_node;
     let (mut free, locked) = (cells(random, 40), 6);
@@ -113,7 +113,8 @@ pub fn program(random: &mut Random, nodes: u32, threads_per_node: usize) -> Vec<
         .collect()
 }
 
-/// The threads of a node meet, one of them calls the barrier, they meet again.
+/// Appends a barrier: the threads of a node meet, one of them calls the barrier, and they meet
+/// again.
 fn barrier(ops: &mut Vec<Op>, phase: usize, leads: bool) {
     ops.push(Op::Together(phase * 2));
     if leads {

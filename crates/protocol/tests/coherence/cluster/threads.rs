@@ -1,4 +1,5 @@
-//! Threads as little programs: loads, stores, locks, barriers, and jumps on what was read.
+//! Threads as small programs of loads, stores, locks, barriers, and jumps that depend on loaded
+//! values.
 
 use super::{Cluster, Node, Outcome};
 use oikaze_protocol::Rank;
@@ -23,23 +24,24 @@ impl Cell {
 
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// Into the next register.
+    /// Loads a cell into the next register.
     Load(Cell),
     Store(Cell, u64),
-    /// Load and check.
+    /// Loads a cell and checks its value.
     Expect(Cell, u64),
-    /// Not atomic: under a lock.
+    /// Adds to a cell. The addition is not atomic, so the thread holds a lock.
     Add(Cell, u64),
     Lock(u64),
     Unlock(u64),
     Barrier,
-    /// All threads of a node wait for each other, as with `std::sync::Barrier`; each such op has a
-    /// number.
+    /// Makes all threads of a node wait for each other, as with `std::sync::Barrier`. Each such op
+    /// has a number.
     Together(usize),
-    /// Drop the last register; go to the op with this index if it was not this value.
+    /// Drops the last register, and jumps to the op with this index unless the register had this
+    /// value.
     UnlessGo(u64, usize),
     Touch(Cell, Access),
-    /// Ask for so many pages from this one on, and do not wait for them.
+    /// Requests this number of pages from the cell's page on, and does not wait for them.
     Prefetch(Cell, u64),
 }
 
@@ -49,12 +51,12 @@ pub struct Thread {
     ops: Vec<Op>,
     at: usize,
     waits: Option<Token>,
-    /// On which page, and how often that had been woken before.
+    /// Page on which the thread sleeps, and the page's number of wakeups before.
     sleeps: Option<(ArrayId, u64, u64)>,
-    /// Half of an `Add`.
+    /// Value that the first half of an `Add` has loaded.
     loaded: Option<u64>,
     pub registers: Vec<u64>,
-    /// How operations ended, other than well.
+    /// Error of the operation that ended the thread.
     pub failed: Option<CoherenceError>,
 }
 
@@ -77,7 +79,7 @@ impl Thread {
         self.at >= self.ops.len() || self.failed.is_some()
     }
 
-    /// Loads in place of checks.
+    /// Replaces checked loads by plain loads.
     pub fn forget_expectations(&mut self) {
         for op in &mut self.ops {
             if let Op::Expect(cell, _) = *op {
@@ -103,7 +105,8 @@ impl Thread {
     }
 }
 
-/// Move any thread on that can, except those of a dead node.
+/// Advances one thread that can go on, except threads of a dead node. Returns `false` if there is
+/// none.
 pub fn step_any(cluster: &mut Cluster, threads: &mut [Thread], dead: Rank) -> bool {
     let first = cluster.random.below(threads.len());
     let gone = !cluster.nodes[dead as usize].alive;
@@ -113,7 +116,7 @@ pub fn step_any(cluster: &mut Cluster, threads: &mut [Thread], dead: Rank) -> bo
         .any(|i| !(gone && threads[i].node == dead) && step(cluster, threads, i))
 }
 
-/// Move one thread on: `false` if it cannot.
+/// Advances one thread. Returns `false` if it cannot go on.
 pub fn step(cluster: &mut Cluster, threads: &mut [Thread], index: usize) -> bool {
     if threads[index].has_ended() {
         return false;
@@ -220,8 +223,8 @@ fn store(cluster: &mut Cluster, thread: &mut Thread, cell: Cell, value: u64) -> 
     done
 }
 
-/// The thread sleeps until its page is mapped, as the kernel would have it. Some trackers cannot
-/// tell loads from stores.
+/// Makes the thread sleep until its page is mapped, as the kernel does. Some trackers cannot tell
+/// loads from stores.
 fn fault(cluster: &mut Cluster, thread: &mut Thread, cell: Cell, access: Access) {
     let page = (cell.at / PAGE) as u64;
     let told = cluster.random.chance(70).then_some(access);
