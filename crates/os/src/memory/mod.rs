@@ -7,9 +7,9 @@
 //! - [`Gather`]: bytes of a region that an iovec sends from.
 //! - [`Scatter`]: bytes of a region that an iovec receives into.
 //! - [`fifo`]: queues in regions that peers push to.
-//! - [`shared`]: shared arrays (spec/coherence.md), tracked page by page.
+//! - [`tracking`]: shared arrays (spec/coherence.md), tracked page by page.
 //! - [`placement`]: moves pages instead of copying bytes.
-//! - [`scope`]: lends memory of the program to the runtime until the scope ends.
+//! - [`borrowed`]: lends memory of the program to the runtime until the scope ends.
 //!
 //! ## Races
 //!
