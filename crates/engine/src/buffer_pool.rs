@@ -3,7 +3,7 @@
 
 use oikaze_os::memory::has_memory_for;
 use oikaze_os::signals::{Locked, locked};
-use oikaze_protocol::limits::{BODIES_KEPT, BODY_KEPT, BODY_SHORT, CREDIT};
+use oikaze_protocol::limits::{BODY_INLINE_MAX, BODY_POOL_BYTES_MAX, BODY_POOLED_MIN, CREDIT};
 use std::collections::VecDeque;
 use std::fmt;
 use std::ops::Deref;
@@ -21,7 +21,7 @@ enum BodyBytes {
 /// Bytes of a short body, as words of 8 bytes. The copy out of the ring loads and stores whole
 /// words, so that the words stay in registers. A load of another width than the store before it
 /// cannot be forwarded, and waits until the store buffer has drained.
-pub(super) type Words = [[u8; 8]; BODY_SHORT / 8];
+pub(super) type Words = [[u8; 8]; BODY_INLINE_MAX / 8];
 
 /// Pool of buffers that no message uses at present.
 #[derive(Debug, Default)]
@@ -54,14 +54,14 @@ impl Body {
     /// Creates a long body from received bytes. The buffer comes from [`BufferPool::lend`] or from
     /// elsewhere.
     pub(super) fn new(bytes: Vec<u8>, buffer_pool: &Arc<BufferPool>) -> Self {
-        let home = (bytes.capacity() >= BODY_KEPT).then(|| Arc::clone(buffer_pool));
+        let home = (bytes.capacity() >= BODY_POOLED_MIN).then(|| Arc::clone(buffer_pool));
         Self(BodyBytes::Long { bytes, home })
     }
 
     /// Creates a body of the first `len` of these bytes.
     #[inline]
     pub(super) fn short(len: usize, words: Words) -> Self {
-        Self(BodyBytes::Short { len: len.min(BODY_SHORT) as u8, words })
+        Self(BodyBytes::Short { len: len.min(BODY_INLINE_MAX) as u8, words })
     }
 }
 
@@ -143,7 +143,7 @@ impl BufferPool {
     /// Returns an empty buffer with room for `len` bytes. Reuses a buffer of the pool if its
     /// capacity is at most twice `len`.
     pub fn lend(&self, len: usize) -> Vec<u8> {
-        let used = if len < BODY_KEPT { None } else { self.kept().take(len) };
+        let used = if len < BODY_POOLED_MIN { None } else { self.kept().take(len) };
         used.unwrap_or_else(|| Vec::with_capacity(len))
     }
 
@@ -152,7 +152,7 @@ impl BufferPool {
     /// machine and the control group have left. Under overcommit, the allocation itself succeeds,
     /// and the first use kills the process.
     pub fn try_lend(&self, len: usize) -> Option<Vec<u8>> {
-        let used = if len < BODY_KEPT { None } else { self.kept().take(len) };
+        let used = if len < BODY_POOLED_MIN { None } else { self.kept().take(len) };
         used.or_else(|| {
             if len as u64 > CREDIT && !has_memory_for(len) {
                 return None;
@@ -196,7 +196,7 @@ impl IdleBuffers {
     }
 
     /// Adds a buffer, unless the pool rests. Returns the buffers to free: those beyond
-    /// `BODIES_KEPT`, least recently used first.
+    /// `BODY_POOL_BYTES_MAX`, least recently used first.
     fn put(&mut self, buffer: Vec<u8>) -> Vec<Vec<u8>> {
         if self.resting {
             return vec![buffer];
@@ -204,7 +204,7 @@ impl IdleBuffers {
         self.bytes += buffer.capacity();
         self.buffers.push_back(buffer);
         let mut displaced = Vec::new();
-        while self.bytes > BODIES_KEPT
+        while self.bytes > BODY_POOL_BYTES_MAX
             && let Some(oldest) = self.buffers.pop_front()
         {
             self.bytes -= oldest.capacity();
@@ -257,8 +257,8 @@ mod tests {
         let buffer_pool = Arc::new(BufferPool::default());
         for _ in 0..100 {
             assert!(
-                Body::new(buffer_pool.lend(BODY_KEPT), &buffer_pool).into_vec().capacity()
-                    >= BODY_KEPT
+                Body::new(buffer_pool.lend(BODY_POOLED_MIN), &buffer_pool).into_vec().capacity()
+                    >= BODY_POOLED_MIN
             );
         }
         assert!(buffer_pool.kept().buffers.is_empty());
@@ -268,12 +268,12 @@ mod tests {
     fn what_is_kept_is_bounded() {
         let buffer_pool = Arc::new(BufferPool::default());
         let lens = [
-            BODY_KEPT - 1,
-            BODY_KEPT,
+            BODY_POOLED_MIN - 1,
+            BODY_POOLED_MIN,
             1 << 20,
-            BODIES_KEPT / 2,
-            BODIES_KEPT,
-            BODIES_KEPT + 1,
+            BODY_POOL_BYTES_MAX / 2,
+            BODY_POOL_BYTES_MAX,
+            BODY_POOL_BYTES_MAX + 1,
             3 << 20,
         ];
         for turn in 0..200 {
@@ -288,8 +288,8 @@ mod tests {
             let kept = buffer_pool.kept();
             assert_eq!(kept.bytes, kept.buffers.iter().map(Vec::capacity).sum::<usize>());
             assert!(
-                kept.bytes <= BODIES_KEPT
-                    && kept.buffers.iter().all(|buffer| buffer.capacity() >= BODY_KEPT)
+                kept.bytes <= BODY_POOL_BYTES_MAX
+                    && kept.buffers.iter().all(|buffer| buffer.capacity() >= BODY_POOLED_MIN)
             );
         }
     }

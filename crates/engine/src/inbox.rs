@@ -3,7 +3,7 @@
 use crate::buffer_pool::{Body, BufferPool};
 use crate::client::shm_channel::Ahead;
 use oikaze_protocol::Rank;
-use oikaze_protocol::limits::{BODIES_REST, BODY_KEPT};
+use oikaze_protocol::limits::{BODY_POOL_IDLE_TIME, BODY_POOLED_MIN};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Class, Death};
 use std::collections::VecDeque;
@@ -79,7 +79,7 @@ impl Inbox {
 
     /// Adds a message for the user.
     pub(crate) fn deliver(&mut self, arrived: Arrived, now: Time) {
-        if arrived.body.len() >= BODY_KEPT {
+        if arrived.body.len() >= BODY_POOLED_MIN {
             self.long_body = Some(now);
         }
         self.arrived.push_back(arrived);
@@ -106,9 +106,9 @@ impl Inbox {
         std::mem::take(&mut self.news)
     }
 
-    /// Frees the memory for long bodies after `BODIES_REST` without one.
+    /// Frees the memory for long bodies after `BODY_POOL_IDLE_TIME` without one.
     pub(crate) fn rest_buffer_pool(&mut self, now: Time, buffer_pool: &BufferPool) {
-        if self.long_body.take_if(|latest| now - *latest > BODIES_REST).is_some() {
+        if self.long_body.take_if(|latest| now - *latest > BODY_POOL_IDLE_TIME).is_some() {
             buffer_pool.rest();
         }
     }

@@ -269,7 +269,7 @@ mod tests {
     use super::*;
     use crate::tests::{Node, Queue, Wire, open, pair, step};
     use crate::{Engine, Request, Value};
-    use oikaze_protocol::limits::{STRANGERS_AT_ONCE, STRANGERS_PAUSE};
+    use oikaze_protocol::limits::{HANDSHAKE_BURST, HANDSHAKE_TOKEN_INTERVAL};
     use oikaze_protocol::wind::{Body, Class};
     use std::sync::Arc;
 
@@ -346,14 +346,14 @@ mod tests {
         feed(&mut b, [hello]);
         b.turn(now);
         let counters = b.engine.counters();
-        let heard = u64::from(STRANGERS_AT_ONCE);
+        let heard = u64::from(HANDSHAKE_BURST);
         assert_eq!(
             (counters.strangers, counters.unauthentic, counters.unheard),
             (1, heard, 1001 - heard)
         );
         // After the flood has ended, the peer repeats its handshake.
         while !b.engine.peers().is_connected(0) {
-            assert!(now < Time(0) + STRANGERS_PAUSE * 1000);
+            assert!(now < Time(0) + HANDSHAKE_TOKEN_INTERVAL * 1000);
             now = step(now);
             a.turn(now);
             b.turn(now);

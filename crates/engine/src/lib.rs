@@ -55,7 +55,7 @@ pub use client::fence_watch::Fences;
 pub use client::label::{OperationKind, OperationLabel};
 pub use client::shm_channel::{ShmChannel, ShmChannels};
 pub use client::submission::{Request, Submission, Swap, tracked, tracked_by};
-pub use client::untaken::Untaken;
+pub use client::untaken::UnreportedFailures;
 pub use counters::Counters;
 pub use engine::Engine;
 pub use failure::Failure;

@@ -1,6 +1,6 @@
 //! Token bucket that limits how many seals of handshakes this node computes in vain (WIND-10.3).
 
-use oikaze_protocol::limits::{STRANGERS_AT_ONCE, STRANGERS_PAUSE};
+use oikaze_protocol::limits::{HANDSHAKE_BURST, HANDSHAKE_TOKEN_INTERVAL};
 use oikaze_protocol::time::Time;
 
 /// Token bucket: permits a burst, and one more token after each pause.
@@ -13,19 +13,20 @@ pub(super) struct TokenBucket {
 
 impl TokenBucket {
     pub fn new(now: Time) -> Self {
-        Self { left: STRANGERS_AT_ONCE, since: now }
+        Self { left: HANDSHAKE_BURST, since: now }
     }
 
     /// Returns `true` if a token is left, so that one more seal may be computed.
     pub fn is_left(&mut self, now: Time) -> bool {
-        let pauses = u32::try_from((now - self.since).as_nanos() / STRANGERS_PAUSE.as_nanos())
-            .unwrap_or(u32::MAX);
+        let pauses =
+            u32::try_from((now - self.since).as_nanos() / HANDSHAKE_TOKEN_INTERVAL.as_nanos())
+                .unwrap_or(u32::MAX);
         if pauses > 0 {
-            self.left = self.left.saturating_add(pauses).min(STRANGERS_AT_ONCE);
+            self.left = self.left.saturating_add(pauses).min(HANDSHAKE_BURST);
             // A full bucket gains no token, so its pause begins anew. Otherwise the part of a pause
             // that has passed counts for the next token.
-            let full = self.left == STRANGERS_AT_ONCE;
-            self.since = if full { now } else { self.since + STRANGERS_PAUSE * pauses };
+            let full = self.left == HANDSHAKE_BURST;
+            self.since = if full { now } else { self.since + HANDSHAKE_TOKEN_INTERVAL * pauses };
         }
         self.left > 0
     }
@@ -47,18 +48,18 @@ mod tests {
         let mut used = 0;
         let mut now = Time(0);
         // A flood that lasts for 100 pauses, with 100 seals per pause where one is allowed.
-        while now < Time(0) + STRANGERS_PAUSE * 100 {
+        while now < Time(0) + HANDSHAKE_TOKEN_INTERVAL * 100 {
             if token_bucket.is_left(now) {
                 token_bucket.used();
                 used += 1;
             }
-            now += STRANGERS_PAUSE / 100;
+            now += HANDSHAKE_TOKEN_INTERVAL / 100;
         }
-        assert!((99..=100).contains(&(used - STRANGERS_AT_ONCE)), "{used}");
+        assert!((99..=100).contains(&(used - HANDSHAKE_BURST)), "{used}");
         let later = now + Duration::from_secs(3600);
         let burst = (0..1000)
             .filter(|_| token_bucket.is_left(later).then(|| token_bucket.used()).is_some())
             .count();
-        assert_eq!(burst, STRANGERS_AT_ONCE as usize);
+        assert_eq!(burst, HANDSHAKE_BURST as usize);
     }
 }

@@ -12,7 +12,7 @@ use oikaze::memory::{Region, Rights};
 use oikaze::message::Class;
 use oikaze_launch::Settings;
 use oikaze_os::counting::Counting;
-use oikaze_protocol::limits::{DATAGRAM_MIN, STRANGERS_AT_ONCE, STRANGERS_PAUSE};
+use oikaze_protocol::limits::{DATAGRAM_MIN, HANDSHAKE_BURST, HANDSHAKE_TOKEN_INTERVAL};
 use oikaze_protocol::wind::Introduction;
 use oikaze_protocol::wire::{Builder, Hello, SealKind};
 use std::net::{SocketAddr, UdpSocket};
@@ -172,8 +172,8 @@ fn a_job_goes_on_while_strangers_flood_its_nodes() {
             let seen = job.statistics();
             // Bound for both kinds of WIND-10.3 together.
             let most = 2
-                * (u128::from(STRANGERS_AT_ONCE)
-                    + begun.elapsed().as_nanos() / STRANGERS_PAUSE.as_nanos()
+                * (u128::from(HANDSHAKE_BURST)
+                    + begun.elapsed().as_nanos() / HANDSHAKE_TOKEN_INTERVAL.as_nanos()
                     + 1);
             assert!(seen.strangers > 100 && u128::from(seen.unauthentic) <= most, "{seen:?}");
             assert_eq!(seen.corrupt, 0);

@@ -17,7 +17,7 @@ use support::{Until, cluster, cluster_once, over_the_network};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Time limit of a wait for a name that may just be withdrawn.
-const HASTE: Duration = Duration::from_millis(5);
+const LOOKUP_LIMIT: Duration = Duration::from_millis(5);
 const CANARY: u8 = 0xC4;
 const LENS: [usize; 8] = [8, 64, 500, 4096, 9000, 30_000, 100_000, 300_000];
 
@@ -148,7 +148,7 @@ impl Known {
         let found = &mut self.found[which];
         if found.as_ref().is_none_or(|found| found.remote_id().key != id.key) {
             // The region may be gone, or replaced, by now.
-            *found = self.owner.region_for(&which.to_string(), HASTE).ok();
+            *found = self.owner.region_for(&which.to_string(), LOOKUP_LIMIT).ok();
         }
         found.clone()
     }

@@ -16,7 +16,7 @@ pub const BULK_FRAME_LEN: usize = 16;
 pub const TAG_MAX: usize = 16;
 /// Maximum length of a body, in bytes, that is stored inside its message. A longer body costs an
 /// allocation.
-pub const BODY_SHORT: usize = 32;
+pub const BODY_INLINE_MAX: usize = 32;
 /// Maximum length of the head, in bytes, that an upper layer puts in front of a message's body.
 pub const HEAD_MAX: usize = 64;
 /// Maximum UDP payload in bytes (IPv4).
@@ -105,10 +105,10 @@ pub const PROBE_MIN: Duration = Duration::from_micros(50);
 pub const PROBE_MAX: Duration = Duration::from_millis(100);
 /// Maximum number of consecutive timeouts that only ask (WIND-5.7). The sender retransmits data
 /// after 2⁶ − 1 = 63 times the first timeout at the latest.
-pub const PATIENCE_MAX: u32 = 5;
+pub const PTO_PINGS_MAX: u32 = 5;
 /// Number of acknowledgements after which patience falls by one (WIND-5.7). It keeps needless
 /// retransmissions at about one for this many acknowledgements.
-pub const PATIENCE_CALM: u32 = 4096;
+pub const PTO_PINGS_DECAY_ACKS: u32 = 4096;
 /// Number of datagrams that must overtake another before it counts as lost, while no reordering has
 /// been seen (RFC 8985, section 6.2).
 pub const REORDERING_THRESHOLD: u64 = 3;
@@ -193,10 +193,10 @@ pub const SMALL_SHARE: usize = 16;
 pub const SMALL_A_TURN: usize = 256;
 /// Size of the token bucket for handshakes with a wrong seal, for each of two kinds of address
 /// (WIND-10.3). Each token is one computed seal.
-pub const STRANGERS_AT_ONCE: u32 = 64;
+pub const HANDSHAKE_BURST: u32 = 64;
 /// Time after which the token bucket for handshakes gains one token. The rate of 5,000 seals a
 /// second costs about a hundredth of a core.
-pub const STRANGERS_PAUSE: Duration = Duration::from_micros(200);
+pub const HANDSHAKE_TOKEN_INTERVAL: Duration = Duration::from_micros(200);
 /// Maximum number of bytes of bulk in one turn of a node, in runs of what one call of the link
 /// carries ([`DATAGRAM_MAX`] bytes). Datagrams handed to the kernel cannot be overtaken, and the
 /// node receives nothing meanwhile.
@@ -218,16 +218,16 @@ pub const ACK_DELAY: Duration = Duration::from_micros(500);
 /// Maximum time for which a delayed ACK that the peer requested waits for data to travel with
 /// (WIND-3.8). A program that drives the engine itself takes about this long from seeing a put to
 /// answering it. The time is short beside the cost of a message whose sender waits in vain.
-pub const ACK_HOLD: Duration = Duration::from_micros(15);
+pub const ACK_PIGGYBACK_TIME: Duration = Duration::from_micros(15);
 /// Minimum score at which delayed ACKs wait for data (WIND-3.8). The score rises by one with each
 /// exchange in which data followed in time.
-pub const INTERACTIVE_FROM: u8 = 4;
+pub const ACK_SCORE_MIN: u8 = 4;
 /// Amount by which an exchange without data in time lowers the score (WIND-3.8). A separate
 /// acknowledgement datagram costs the answered peer a fourth of the time that a wait in vain costs.
-pub const INTERACTIVE_LOSS: u8 = 4;
+pub const ACK_SCORE_PENALTY: u8 = 4;
 /// Maximum score (WIND-3.8), so that acknowledgements soon stop waiting when data no longer
 /// follows.
-pub const INTERACTIVE_MOST: u8 = 24;
+pub const ACK_SCORE_MAX: u8 = 24;
 /// Length of a pacing burst, as the time in which the pace lets it through. Timers are not finer,
 /// and Linux paces TCP with the same span.
 pub const PACING_SPAN: Duration = Duration::from_millis(1);
@@ -296,12 +296,12 @@ pub const QUIET_MAX: u64 = 1024;
 pub const ANSWER_INLINE: u64 = 256;
 /// Minimum length of a body, in bytes, that is received into reused memory of the buffer pool.
 /// Fresh memory is cheap below it.
-pub const BODY_KEPT: usize = 32 << 10;
+pub const BODY_POOLED_MIN: usize = 32 << 10;
 /// Maximum number of bytes that the buffer pool keeps for messages to come. It is what one peer may
 /// have under way.
-pub const BODIES_KEPT: usize = CREDIT as usize;
+pub const BODY_POOL_BYTES_MAX: usize = CREDIT as usize;
 /// Time without long bodies after which the buffer pool keeps nothing.
-pub const BODIES_REST: Duration = Duration::from_secs(1);
+pub const BODY_POOL_IDLE_TIME: Duration = Duration::from_secs(1);
 /// Maximum number of bytes that a node has copied for operations to one peer that have not ended
 /// (MEM-15.6). One operation alone may exceed it.
 pub const QUEUED_MAX: u64 = 256 << 20;
@@ -325,7 +325,7 @@ pub const REFUSALS_TOLD: usize = 32;
 pub const GRANTS: usize = 64;
 /// Maximum number of records taken from one local peer in one poll. It is lower than the
 /// credit-return interval, so that polling does not starve the fast path.
-pub const RECORDS_A_LOOK: usize = 48;
+pub const RECORDS_PER_POLL: usize = 48;
 /// Number of bytes taken from one local peer in one poll after which the poll takes no further
 /// record.
 pub const RECORD_BYTES_A_LOOK: usize = 128 << 10;
@@ -343,9 +343,9 @@ pub const RECORDS_BETWEEN: usize = 4;
 /// Time after the last fast-path receive during which [`RECORDS_BETWEEN`] holds.
 pub const FAST_PATH_RECENT: Duration = Duration::from_millis(1);
 /// Maximum number of polls of the records that an ended process has left in its ring (MEM-16.7).
-/// Each poll ends at [`RECORDS_A_LOOK`] or [`RECORD_BYTES_A_LOOK`], and the last poll finds nothing
-/// left.
-pub const LAST_LOOKS: usize = RING_BYTES.div_ceil(RECORDS_A_LOOK * RECORD_STEP)
+/// Each poll ends at [`RECORDS_PER_POLL`] or [`RECORD_BYTES_A_LOOK`], and the last poll finds
+/// nothing left.
+pub const LAST_LOOKS: usize = RING_BYTES.div_ceil(RECORDS_PER_POLL * RECORD_STEP)
     + RING_BYTES.div_ceil(RECORD_BYTES_A_LOOK)
     + 1;
 /// Maximum number of bytes that a node reserves for a message that its local peer has only
@@ -395,7 +395,7 @@ const _: () = assert!(
     "a node that waits for another one of its machine, three times, still answers those that call it meanwhile"
 );
 const _: () = assert!(
-    LAST_LOOKS * RECORDS_A_LOOK > RING_BYTES / RECORD_STEP,
+    LAST_LOOKS * RECORDS_PER_POLL > RING_BYTES / RECORD_STEP,
     "a full ring of the smallest records is emptied"
 );
 const _: () = assert!(2 * RESERVED_MAX as u64 <= HELD_MIN && RESERVED_MAX >= RECORD_BODY);
@@ -418,10 +418,12 @@ const _: () = assert!(
     LOST_ITEMS_REMEMBERED >= 2 * LOST_REMEMBERED
         && FAREWELL_PAUSE_MIN.as_nanos() < PROBE_MAX.as_nanos()
 );
+const _: () = assert!(
+    ACK_PIGGYBACK_TIME.as_nanos() < PROBE_MIN.as_nanos(),
+    "a held acknowledgement is no loss"
+);
 const _: () =
-    assert!(ACK_HOLD.as_nanos() < PROBE_MIN.as_nanos(), "a held acknowledgement is no loss");
-const _: () =
-    assert!(ACK_HOLD.as_nanos() < ACK_DELAY.as_nanos() && INTERACTIVE_FROM < INTERACTIVE_MOST);
+    assert!(ACK_PIGGYBACK_TIME.as_nanos() < ACK_DELAY.as_nanos() && ACK_SCORE_MIN < ACK_SCORE_MAX);
 const _: () = assert!(
     HELLO_INTERVAL_MIN.as_nanos() < HELLO_INTERVAL_MAX.as_nanos()
         && PROBE_MIN.as_nanos() < PROBE_MAX.as_nanos()

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::client::label::OperationLabel;
-use crate::client::untaken::Untaken;
+use crate::client::untaken::UnreportedFailures;
 use crate::failure::Failure;
 
 /// Counted reference that must outlive an operation, such as the region that it reads.
@@ -44,7 +44,7 @@ pub struct Completion {
     sink: OnceLock<Box<dyn Sink>>,
     /// Label of the caller's operation, and the list that keeps its failure until a caller learns
     /// of it. `None` if the library itself began the operation.
-    begun: Option<(OperationLabel, Arc<Untaken>)>,
+    begun: Option<(OperationLabel, Arc<UnreportedFailures>)>,
     /// Serial number of the failure in that list; 0 if there is none, or once a caller has learned
     /// of it.
     failed: AtomicU64,
@@ -75,7 +75,7 @@ impl Completion {
 
     /// Creates a pending completion of an operation that a caller has begun.
     #[must_use]
-    pub fn begun(what: OperationLabel, untaken: &Arc<Untaken>) -> Arc<Self> {
+    pub fn begun(what: OperationLabel, untaken: &Arc<UnreportedFailures>) -> Arc<Self> {
         Arc::new(Self { begun: Some((what, Arc::clone(untaken))), ..Self::default() })
     }
 

@@ -16,7 +16,7 @@ const KEPT_MAX: usize = 1024;
 
 /// The failures of one node's operations that nobody has been told of.
 #[derive(Debug, Default)]
-pub struct Untaken(Mutex<Failures>);
+pub struct UnreportedFailures(Mutex<Failures>);
 
 #[derive(Debug, Default)]
 struct Failures {
@@ -45,7 +45,7 @@ pub struct Report {
     pub first: Option<(OperationLabel, Failure)>,
 }
 
-impl Untaken {
+impl UnreportedFailures {
     /// Notes the failure of an operation, and returns its serial number.
     #[cold]
     pub fn note(&self, what: &OperationLabel, failure: &Failure) -> u64 {
@@ -135,14 +135,14 @@ mod tests {
         OperationLabel { verb: OperationKind::Put, len: 8, peer, at: None }
     }
 
-    fn counts(untaken: &Untaken, peer: Option<Rank>) -> u64 {
+    fn counts(untaken: &UnreportedFailures, peer: Option<Rank>) -> u64 {
         untaken.report(peer).map_or(0, |report| report.count)
     }
 
     /// MEM-15.5
     #[test]
     fn failure_is_reported_once_and_not_if_it_was_taken() {
-        let untaken = Untaken::default();
+        let untaken = UnreportedFailures::default();
         let serials: Vec<u64> =
             (0..3).map(|_| untaken.note(&what(1), &Failure::Cancelled)).collect();
         untaken.take(1, serials[0]);
@@ -161,7 +161,7 @@ mod tests {
     /// MEM-15.5: memory is bounded, the count is exact.
     #[test]
     fn many_failures_are_counted_exactly() {
-        let untaken = Untaken::default();
+        let untaken = UnreportedFailures::default();
         let many = 3 * KEPT_MAX as u64;
         let serials: Vec<u64> =
             (0..many).map(|_| untaken.note(&what(0), &Failure::Cancelled)).collect();

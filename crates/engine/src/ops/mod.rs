@@ -7,7 +7,7 @@ pub(crate) mod outstanding;
 pub(crate) mod retry;
 
 use crate::client::fence_watch::Fences;
-use crate::client::untaken::Untaken;
+use crate::client::untaken::UnreportedFailures;
 use crate::failure::Failure;
 use fence::FenceQueue;
 use in_flight::InFlight;
@@ -22,7 +22,7 @@ pub struct Ops {
     pub(crate) in_flight: InFlight,
     pub(crate) fences: FenceQueue,
     pub(crate) retry: RetryQueue,
-    pub(crate) untaken: Arc<Untaken>,
+    pub(crate) untaken: Arc<UnreportedFailures>,
     /// Token of this node's leave, until its one-sided operations have ended.
     pub(crate) leave: Option<Token>,
     /// Failure of every new operation once the engine has ended.
@@ -44,7 +44,7 @@ impl Ops {
 
     /// Returns the failures that no caller has been told of.
     #[must_use]
-    pub fn untaken(&self) -> &Arc<Untaken> {
+    pub fn untaken(&self) -> &Arc<UnreportedFailures> {
         &self.untaken
     }
 

@@ -61,7 +61,7 @@ pub(super) struct WantedExchange {
 
 /// Exchanges in progress.
 #[derive(Default)]
-pub(crate) struct Swaps {
+pub(crate) struct PageExchanges {
     last: u64,
     asked: Vec<AskedExchange>,
     wanted: Vec<WantedExchange>,
@@ -76,7 +76,7 @@ impl WantedExchange {
     }
 }
 
-impl Swaps {
+impl PageExchanges {
     /// Returns `true` if a local peer waits until others have left a region. A peer that leaves
     /// wakes this node, unless it has left just now.
     pub fn are_wanted(&self) -> bool {

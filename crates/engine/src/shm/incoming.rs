@@ -7,7 +7,8 @@ use crate::buffer_pool::{Body, BufferPool};
 use oikaze_os::shm::{Reader, STEP_BODY};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::{
-    BODY_MAX, BODY_SHORT, HEAD_MAX, MESSAGE_MAX, RECORD_BODY, RECORD_BYTES_A_LOOK, RESERVED_MAX,
+    BODY_INLINE_MAX, BODY_MAX, HEAD_MAX, MESSAGE_MAX, RECORD_BODY, RECORD_BYTES_A_LOOK,
+    RESERVED_MAX,
 };
 use oikaze_protocol::rma::{self, USER_HEAD};
 use oikaze_protocol::shm::{Damaged, Heading, RecordKind};
@@ -70,7 +71,7 @@ const REQUESTS_MAX: usize = 4096;
 
 // A short body is copied together with the bytes behind it in the same step, because a copy of
 // known length is two instructions.
-const _: () = assert!(USER_HEAD + BODY_SHORT <= STEP_BODY);
+const _: () = assert!(USER_HEAD + BODY_INLINE_MAX <= STEP_BODY);
 
 /// Message that does not fit into one record.
 #[derive(Debug)]
@@ -166,7 +167,7 @@ impl Incoming {
         let len = heading.len - USER_HEAD;
         self.credit.take(len as u64).ok()?;
         self.messages += 1;
-        if len <= BODY_SHORT {
+        if len <= BODY_INLINE_MAX {
             let words = std::array::from_fn(|word| reader.bytes(USER_HEAD + 8 * word));
             each(heading.class, tag, Body::short(len, words));
         } else {

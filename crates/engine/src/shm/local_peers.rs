@@ -4,7 +4,7 @@
 //! Receiving never transmits. Only the stages that post and send write to a ring and wake its
 //! reader.
 
-use super::exchange::Swaps;
+use super::exchange::PageExchanges;
 use super::local_peer::LocalPeer;
 use super::map::{Maps, hand_over};
 use super::ring_counters::RingCounters;
@@ -22,7 +22,7 @@ use oikaze_os::sync::make_fences;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::Pages;
 use oikaze_protocol::limits::{
-    LINK_AMONG_RINGS, LINK_BESIDE_RINGS, LOCAL_PEERS_CHECKED, RECORDS_A_LOOK, RECORDS_BETWEEN,
+    LINK_AMONG_RINGS, LINK_BESIDE_RINGS, LOCAL_PEERS_CHECKED, RECORDS_BETWEEN, RECORDS_PER_POLL,
 };
 use oikaze_protocol::shm::Damaged;
 use oikaze_protocol::time::Time;
@@ -53,7 +53,7 @@ pub struct ShmPeers {
     /// Regions of local peers that are mapped, or asked for.
     pub(super) maps: Maps,
     /// Pages that are to be exchanged with pages of local peers.
-    pub(super) swaps: Swaps,
+    pub(super) swaps: PageExchanges,
     /// Local peers that have ended, for the connections and the layers above to learn of.
     ended: Vec<EndedPeer>,
     /// Is `true` if the next turn has something to do for a local peer.
@@ -88,7 +88,7 @@ impl ShmPeers {
             checked: Time::default(),
             dozed: false,
             maps: Maps::default(),
-            swaps: Swaps::default(),
+            swaps: PageExchanges::default(),
             ended: Vec::new(),
             due: false,
             failure_time,
@@ -233,7 +233,7 @@ impl ShmPeers {
             // The number of polls of a dead peer's records is limited (MEM-16.7), so each of them
             // takes as many records as a full poll.
             let between = local_peer.is_taken_from(now) && !local_peer.is_ending();
-            let most = if between { RECORDS_BETWEEN } else { RECORDS_A_LOOK };
+            let most = if between { RECORDS_BETWEEN } else { RECORDS_PER_POLL };
             match local_peer.take(rank, most, layers, now) {
                 Ok(taken) => came += taken,
                 Err(Damaged) => damaged = true,

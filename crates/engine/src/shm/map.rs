@@ -4,7 +4,7 @@
 use super::local_peer::LocalPeer;
 use super::rings::Rings;
 use super::socket::hear;
-use super::socket_messages::{HandedRegion, gift_message};
+use super::socket_messages::{HandedRegion, grant_message};
 use crate::client::completion::{Completion, Value};
 use oikaze_os::memory::RegionTable;
 use oikaze_os::shm::{Mapped, to_give};
@@ -110,7 +110,7 @@ fn give(local_peer: &mut LocalPeer, memory: &RegionTable, key: u64) -> Option<()
     let file = to_give(region.file()?, rights).ok()?;
     let index = local_peer.pair.grants.give(slot, region)?;
     let line = u32::try_from(index).ok()?;
-    let said = gift_message(key, region.len() as u64, line, rights, makes_fences());
+    let said = grant_message(key, region.len() as u64, line, rights, makes_fences());
     if local_peer.pair.line.say(&said, Some(file.as_fd())).is_err() {
         local_peer.pair.grants.withdraw(index);
         return None;

@@ -1,12 +1,12 @@
 //! Messages in the socket between local peers: memory of regions, and pages for an exchange.
 
 use oikaze_os::memory::FilePages;
-use oikaze_os::shm::{Gift, Said};
+use oikaze_os::shm::{RegionGrant, Said};
 use oikaze_protocol::rma::Rights;
 
 /// Format of the socket message with a region's memory: this word, key u64, length u64, line u32,
 /// rights u8, whether the owner makes fences u8.
-const GIFT: &[u8; 4] = b"give";
+const GRANT: &[u8; 4] = b"give";
 const GIFT_LEN: usize = 4 + 8 + 8 + 4 + 1 + 1;
 
 /// Format of a socket message with pages: one of these words, then number, key, offset, offset in
@@ -19,11 +19,11 @@ pub(super) const OFFER_LEN: usize = 4 + 8 * OFFER_WORDS;
 /// Memory of a region that came through the socket.
 pub(crate) struct HandedRegion {
     pub key: u64,
-    pub gift: Gift,
+    pub gift: RegionGrant,
 }
 
 /// Returns the message that hands over the memory of a region.
-pub(super) fn gift_message(
+pub(super) fn grant_message(
     key: u64,
     len: u64,
     line: u32,
@@ -31,7 +31,7 @@ pub(super) fn gift_message(
     makes_fences: bool,
 ) -> Vec<u8> {
     let mut said = Vec::with_capacity(GIFT_LEN);
-    said.extend_from_slice(GIFT);
+    said.extend_from_slice(GRANT);
     said.extend_from_slice(&key.to_le_bytes());
     said.extend_from_slice(&len.to_le_bytes());
     said.extend_from_slice(&line.to_le_bytes());
@@ -45,7 +45,7 @@ pub(super) fn gift_line(said: &Said) -> Option<usize> {
 }
 
 fn gift_of(said: &Said) -> Option<&[u8; GIFT_LEN]> {
-    said.bytes().try_into().ok().filter(|bytes: &&[u8; GIFT_LEN]| bytes.starts_with(GIFT))
+    said.bytes().try_into().ok().filter(|bytes: &&[u8; GIFT_LEN]| bytes.starts_with(GRANT))
 }
 
 fn line_of(gift: &[u8; GIFT_LEN]) -> Option<usize> {
@@ -65,7 +65,7 @@ impl HandedRegion {
         let &[rights, makes_fences @ (0 | 1)] = bytes.get(24..)? else { return None };
         let rights = Some(Rights(rights)).filter(|rights| Rights::ALL.contains(*rights))?;
         let (key, len, index) = (word(4)?, usize::try_from(word(12)?).ok()?, line_of(bytes)?);
-        let gift = Gift { file, len, rights, index, makes_fences: makes_fences == 1 };
+        let gift = RegionGrant { file, len, rights, index, makes_fences: makes_fences == 1 };
         Some(HandedRegion { key, gift })
     }
 }

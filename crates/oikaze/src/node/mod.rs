@@ -37,7 +37,7 @@ use driver::lock::{CombiningLock, CombiningLockGuard};
 use driver::{Driver, SpinLimit};
 use mailbox::Mailbox;
 use oikaze_engine::{
-    Arrived, Engine, Failure, Fences, Request, ShmChannels, Submission, Untaken, Work,
+    Arrived, Engine, Failure, Fences, Request, ShmChannels, Submission, UnreportedFailures, Work,
 };
 use oikaze_launch::Bootstrap;
 use oikaze_os::cpu::Event;
@@ -60,7 +60,7 @@ pub(crate) type RealEngine = Engine<Box<dyn Link>, PageSet>;
 /// A node, shared by all its threads.
 pub(crate) struct Node {
     /// Failures that no caller has been told of.
-    pub(crate) untaken: Arc<Untaken>,
+    pub(crate) untaken: Arc<UnreportedFailures>,
     /// The process that joined.
     origin: Origin,
     engine: OriginBound<CombiningLock<RealEngine>>,

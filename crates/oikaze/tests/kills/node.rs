@@ -16,7 +16,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Time limit of waits for things that may be missing: a name that is just withdrawn, room in a
 /// FIFO.
-const HASTE: Duration = Duration::from_millis(20);
+const LOOKUP_LIMIT: Duration = Duration::from_millis(20);
 /// Maximum number of operations that a thread has in flight.
 const UNDER_WAY: usize = 80;
 /// Last message of a survivor.
@@ -223,7 +223,7 @@ fn one_after_the_other(job: &Job, targets: &[Target], mine: &Fifo, witness: &Wit
             witness.ended("a flush", target.peer.flush(), of_others);
             witness.ended("what was flushed", begun.wait(), nothing_else);
             let full = |error: &Error| error.is_full() || error.is_timeout();
-            witness.ended("a push", target.queue.push_for(b"one more", HASTE), full);
+            witness.ended("a push", target.queue.push_for(b"one more", LOOKUP_LIMIT), full);
             let scoped = job.scope(|scope| scope.get(&target.private, 0, &mut bytes)?.wait());
             witness.ended("a scope", scoped, nothing_else);
             let cancelled = target.private.get(0, source.part(300_000)).cancel();
@@ -252,7 +252,7 @@ fn come_and_go(job: &Job, others: &[Peer], witness: &Witness) {
     while witness.is_calm() {
         let open = job.publish("volatile", memory, Rights::ALL).expect("the name is free");
         for peer in others {
-            let found = peer.region_for("volatile", HASTE);
+            let found = peer.region_for("volatile", LOOKUP_LIMIT);
             if let Ok(there) = &found {
                 for _ in 0..8 {
                     witness.ended(

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// File that carries the locks: every process of a container finds this one.
 const LEDGER: &str = "/proc/meminfo";
 /// Time between two checks while others take what they have reserved.
-const LOOK_AGAIN: Duration = Duration::from_millis(2);
+const ROOM_RETRY_TIME: Duration = Duration::from_millis(2);
 /// Longest wait for others. They zero their memory meanwhile, at some GB per second.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Longest wait for a process that locks the whole ledger. No process needs it for more than some
@@ -78,7 +78,7 @@ fn reserve_of(
         if for_good || reserved.sum == 0 || begun.elapsed() > WAIT_MAX {
             return Err(refused);
         }
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(ROOM_RETRY_TIME);
     }
 }
 

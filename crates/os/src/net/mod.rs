@@ -22,8 +22,10 @@ mod statistics;
 mod udp;
 
 pub use addresses::{LocalAddress, datagram_max_to, local_addresses, path_mtu};
+pub use capture::{
+    CapturedDatagram, Pcapng, Recorder, TRACE_VARIABLE, Tap, TapSettings, TapSyntax, Trace,
+};
 pub use capture::{PCAP_LIMIT_VARIABLE, PCAP_VARIABLE};
-pub use capture::{Passing, Pcapng, Recorder, TRACE_VARIABLE, Tap, TapSettings, TapSyntax, Trace};
 pub use fault::{
     Corruption, FAULT_VARIABLE, Fate, Fault, FaultDecision, FaultPlan, FaultSettings, FaultSyntax,
     Reseal, Tampering,

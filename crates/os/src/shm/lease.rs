@@ -183,7 +183,7 @@ unsafe impl Sync for Mapped {}
 
 /// A grant as received from a local peer: the region's file, and the message that came with it.
 #[derive(Debug)]
-pub struct Gift {
+pub struct RegionGrant {
     /// File of the region's memory.
     pub file: OwnedFd,
     /// Length in bytes.
@@ -202,8 +202,8 @@ impl Mapped {
     ///
     /// # Errors
     /// The file is shorter, or an access could end this process, or it cannot be mapped.
-    pub(super) fn new(gift: &Gift, memory: Memory, bell: Bell) -> io::Result<Mapped> {
-        let Gift { file, len, rights, index, makes_fences } = gift;
+    pub(super) fn new(gift: &RegionGrant, memory: Memory, bell: Bell) -> io::Result<Mapped> {
+        let RegionGrant { file, len, rights, index, makes_fences } = gift;
         let (len, rights, index) = (*len, *rights, *index);
         if len == 0 || lasting_len(file)? < len as u64 || index >= GRANTS {
             return Err(io::Error::new(

@@ -13,26 +13,26 @@ use crate::sync::PLACES;
 mod layout {
     use oikaze_protocol::limits::{GRANTS, PAGE};
 
-    pub const LINE: usize = 64;
+    pub const CACHE_LINE: usize = 64;
     /// Offset in the memory of the owner's direction, behind the channel's own page.
     pub const LINES: usize = PAGE;
     pub const MARKS: usize = 2 * PAGE;
     pub const COUNT: usize = GRANTS;
 
-    const _: () = assert!(GRANTS * LINE <= PAGE && super::PLACES * LINE <= PAGE);
+    const _: () = assert!(GRANTS * CACHE_LINE <= PAGE && super::PLACES * CACHE_LINE <= PAGE);
 }
 
 #[cfg(all(test, loom))]
 pub(super) mod layout {
-    pub const LINE: usize = 24;
+    pub const CACHE_LINE: usize = 24;
     pub const LINES: usize = 0;
-    pub const MARKS: usize = COUNT * LINE;
+    pub const MARKS: usize = COUNT * CACHE_LINE;
     pub const COUNT: usize = 2;
     /// Bytes of memory that a model needs.
-    pub const ALL: usize = MARKS + super::PLACES * LINE;
+    pub const ALL: usize = MARKS + super::PLACES * CACHE_LINE;
 }
 
-use layout::{COUNT, LINE, LINES, MARKS};
+use layout::{CACHE_LINE, COUNT, LINES, MARKS};
 
 /// Offsets in a region's line.
 const OVER: usize = 0;
@@ -40,11 +40,11 @@ const COUNTED: usize = 8;
 const DROPPED: usize = 16;
 
 fn line(index: usize) -> usize {
-    LINES + LINE * (index % COUNT)
+    LINES + CACHE_LINE * (index % COUNT)
 }
 
 fn mark(place: usize) -> usize {
-    MARKS + LINE * (place % PLACES)
+    MARKS + CACHE_LINE * (place % PLACES)
 }
 
 /// Returns the value of a mark for the region of this line.

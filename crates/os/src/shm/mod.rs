@@ -34,7 +34,7 @@ mod watch;
 #[cfg(not(all(test, loom)))]
 pub use control_socket::{ControlSocket, Said, Stranger};
 #[cfg(not(all(test, loom)))]
-pub use lease::{Bell, Gift, Grants, Mapped, to_give};
+pub use lease::{Bell, Grants, Mapped, RegionGrant, to_give};
 #[cfg(not(all(test, loom)))]
 pub use listener::{CALLERS_MAX, Listener};
 pub use memory::Part;

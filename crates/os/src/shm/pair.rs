@@ -4,7 +4,7 @@ use super::memory::Memory;
 use crate::memory::mapping::Mapping;
 use crate::memory::{MemoryError, lasting_len, sealed_file};
 use crate::shm::control_socket::{ControlSocket, line_pair};
-use crate::shm::lease::{Bell, Gift, Grants, Mapped};
+use crate::shm::lease::{Bell, Grants, Mapped, RegionGrant};
 use crate::shm::lease_marks::Marks;
 use crate::shm::ring::{CHANNEL, Reader, RingView, Writer};
 use crate::sync::makes_fences;
@@ -85,7 +85,7 @@ impl Pair {
     ///
     /// # Errors
     /// What came with it cannot be mapped. Then its line is free again.
-    pub fn map(&self, gift: &Gift) -> io::Result<Mapped> {
+    pub fn map(&self, gift: &RegionGrant) -> io::Result<Mapped> {
         let bell = Bell { memory: self.ours.clone(), line: Arc::clone(&self.line) };
         Mapped::new(gift, self.theirs.clone(), bell).inspect_err(|_| self.forgo(gift.index))
     }

@@ -22,7 +22,7 @@ pub use view::RingView;
 pub use writer::Writer;
 
 use super::memory::{Memory, Ordering};
-use layout::{CONTROL, LINE, REFUSALS, RING};
+use layout::{CACHE_LINE, CONTROL, REFUSALS, RING};
 use oikaze_protocol::limits::RECORD_STEP;
 use oikaze_protocol::shm::HEADING;
 
@@ -31,7 +31,7 @@ mod layout {
     use oikaze_protocol::limits::{PAGE, REFUSALS_TOLD, RING_BYTES};
 
     /// Bytes of two cache lines, which processors fetch in pairs.
-    pub const LINE: usize = 128;
+    pub const CACHE_LINE: usize = 128;
     pub const REFUSALS: usize = REFUSALS_TOLD;
     pub const RING: usize = RING_BYTES;
     /// Bytes of a ring that are used while the reader keeps up: half of the smallest first-level
@@ -46,7 +46,7 @@ mod layout {
 
 #[cfg(all(test, loom))]
 mod layout {
-    pub const LINE: usize = 16;
+    pub const CACHE_LINE: usize = 16;
     pub const REFUSALS: usize = 2;
     pub const RING: usize = 256;
     pub const WARM: usize = 128;
@@ -65,12 +65,12 @@ const SETTLED: usize = 0;
 const RETURNED: usize = 8;
 /// `ASLEEP` is set by the reader before it sleeps, and cleared by the writer that wakes it.
 /// `MAKES_FENCES` says whether the reader then makes the writer's fence too.
-const ASLEEP: usize = LINE;
-const MAKES_FENCES: usize = LINE + 8;
+const ASLEEP: usize = CACHE_LINE;
+const MAKES_FENCES: usize = CACHE_LINE + 8;
 /// Positions in the ring of refusals: `REFUSED` is written by the reader, `HEARD` by the writer.
-const REFUSED: usize = 2 * LINE;
-const HEARD: usize = 3 * LINE;
-const REFUSALS_AT: usize = 4 * LINE;
+const REFUSED: usize = 2 * CACHE_LINE;
+const HEARD: usize = 3 * CACHE_LINE;
+const REFUSALS_AT: usize = 4 * CACHE_LINE;
 
 const _: () = assert!(
     REFUSALS_AT + 16 * REFUSALS <= CONTROL && REFUSALS.is_power_of_two() && RING.is_power_of_two()

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 /// Age of a wait at its second explanation.
 const SECOND: Duration = Duration::from_secs(60);
 /// Time between later explanations.
-const LATER: Duration = Duration::from_secs(600);
+const EXPLAIN_AGAIN_TIME: Duration = Duration::from_secs(600);
 /// Time until a wait without explanation of its own is looked at again: another node explained it.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const EXPLAIN_POLL_TIME: Duration = Duration::from_secs(5);
 /// Shortest time between two rounds of explanations.
 const ROUND: Duration = Duration::from_secs(1);
 /// Maximum number of lines of one round.
@@ -142,11 +142,11 @@ impl Wait {
             state.cause = Some(found.text.clone());
         }
         state.next = Some(if !found.is_spokesman {
-            age.saturating_add(LOOK_AGAIN)
+            age.saturating_add(EXPLAIN_POLL_TIME)
         } else if state.told == 0 {
             SECOND.max(age.saturating_add(ROUND))
         } else {
-            age.saturating_add(LATER)
+            age.saturating_add(EXPLAIN_AGAIN_TIME)
         });
         state.told += u32::from(found.is_spokesman);
     }
@@ -166,11 +166,15 @@ mod tests {
         let next = || lock(&wait.state).next.unwrap();
         let told = |is_spokesman| wait.explained(&Cause { text: "x".into(), is_spokesman });
         told(false);
-        assert!(next() >= LOOK_AGAIN && next() < SECOND, "nobody may have said it: {:?}", next());
+        assert!(
+            next() >= EXPLAIN_POLL_TIME && next() < SECOND,
+            "nobody may have said it: {:?}",
+            next()
+        );
         told(true);
         assert_eq!(next(), SECOND);
         told(true);
-        assert!(next() >= LATER && next() < LATER + SECOND);
+        assert!(next() >= EXPLAIN_AGAIN_TIME && next() < EXPLAIN_AGAIN_TIME + SECOND);
         assert_eq!(
             (waited_text(Duration::from_millis(250)), waited_text(Duration::from_millis(5049))),
             ("0.2 s".into(), "5 s".into())

@@ -61,7 +61,7 @@ const PLACE: u32 = !0 << PLACE_SHIFT;
 
 /// Upper limit of the patience. With this patience, the few microseconds of each revocation do not
 /// matter.
-const PATIENCE_MAX: u32 = 1 << 16;
+const BIAS_PATIENCE_MAX: u32 = 1 << 16;
 
 /// A lock around a value, which one thread at a time may use.
 pub struct BiasedLock<T> {
@@ -263,7 +263,8 @@ impl<T> BiasedLock<T> {
             }
         };
         self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, claimed).ok()?;
-        let patience = self.patience.load(Ordering::Relaxed).saturating_mul(2).min(PATIENCE_MAX);
+        let patience =
+            self.patience.load(Ordering::Relaxed).saturating_mul(2).min(BIAS_PATIENCE_MAX);
         self.patience.store(patience, Ordering::Relaxed);
         self.streak.store(0, Ordering::Relaxed);
         Some(BiasedLockGuard { lock: self, mark: None })

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 /// Number of decisions between two checks whether other threads run. A check takes as long as
 /// copying some 100 KiB.
-const LOOK_AGAIN: u32 = 256;
+const REMEASURE_INTERVAL: u32 = 256;
 
 /// Way in which bytes are brought to their place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -96,10 +96,13 @@ impl Placement {
         let Some(calibration) = self.calibration() else { return Crossovers::default() };
         let seen = self.decisions.load(Ordering::Relaxed);
         let count = seen & !BUSY;
-        let busy = if count.is_multiple_of(LOOK_AGAIN) { others_run() } else { seen & BUSY != 0 };
+        let busy =
+            if count.is_multiple_of(REMEASURE_INTERVAL) { others_run() } else { seen & BUSY != 0 };
         // Threads that race here merely check a little more or less often.
-        self.decisions
-            .store(((count + 1) % LOOK_AGAIN) | if busy { BUSY } else { 0 }, Ordering::Relaxed);
+        self.decisions.store(
+            ((count + 1) % REMEASURE_INTERVAL) | if busy { BUSY } else { 0 },
+            Ordering::Relaxed,
+        );
         if busy { calibration.beside } else { calibration.alone }
     }
 

@@ -31,9 +31,9 @@ const INDEX_BITS: u32 = 20;
 /// Maximum number of regions registered at the same time.
 pub const REGIONS_MAX: usize = 1 << INDEX_BITS;
 /// Minimum number of free places before one is reused. A stale slot is thus detected for
-/// `REUSE_AFTER` × 2^12 insertions. (Operations in flight are cut off when their region goes; this
-/// is the second line of defence.)
-const REUSE_AFTER: usize = 64;
+/// `REUSE_FREE_MIN` × 2^12 insertions. (Operations in flight are cut off when their region goes;
+/// this is the second line of defence.)
+const REUSE_FREE_MIN: usize = 64;
 /// Maximum generation. With one registration per microsecond, one place lasts half a year.
 const GENERATION_MASK: u64 = u64::MAX >> INDEX_BITS;
 
@@ -334,7 +334,7 @@ impl RegionTable {
     fn put(&mut self, entry: TableEntry) -> Result<RegionId, MemoryError> {
         let may_grow = self.places.len() < REGIONS_MAX;
         let free =
-            if may_grow && self.free.len() < REUSE_AFTER { None } else { self.free.pop_front() };
+            if may_grow && self.free.len() < REUSE_FREE_MIN { None } else { self.free.pop_front() };
         let index = match free {
             Some(index) => index as usize,
             None if may_grow => {

@@ -27,7 +27,7 @@ const BUFFER: usize = 256 << 10;
 
 /// A datagram that passes the link.
 #[derive(Clone, Copy, Debug)]
-pub struct Passing<'a> {
+pub struct CapturedDatagram<'a> {
     /// Time since 1970.
     pub at: Duration,
     /// `true` if this node sent the datagram, `false` if it received it.
@@ -45,7 +45,7 @@ pub struct Passing<'a> {
     pub congested: bool,
 }
 
-impl Passing<'_> {
+impl CapturedDatagram<'_> {
     /// Bytes of the datagram.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -64,7 +64,7 @@ pub trait Recorder: Send {
     /// Writes the beginning of the file.
     fn begin(&mut self, into: &mut Vec<u8>);
     /// Writes one datagram.
-    fn record(&mut self, datagram: &Passing<'_>, into: &mut Vec<u8>);
+    fn record(&mut self, datagram: &CapturedDatagram<'_>, into: &mut Vec<u8>);
 }
 
 /// Destination of records.
@@ -82,7 +82,7 @@ struct Store {
 
 impl Store {
     /// Records one datagram. Returns the reason if that ended the recording.
-    fn take(&mut self, datagram: &Passing<'_>) -> Option<String> {
+    fn take(&mut self, datagram: &CapturedDatagram<'_>) -> Option<String> {
         let out = self.out.as_mut()?;
         self.record.clear();
         self.recorder.record(datagram, &mut self.record);
@@ -198,7 +198,8 @@ impl<L: Link> Link for Tap<L> {
                 );
                 outgoing.payload.with_bytes(|payload| {
                     let parts = [outgoing.head, payload, outgoing.tag];
-                    let datagram = Passing { at, sent: true, from, to, parts, congested: false };
+                    let datagram =
+                        CapturedDatagram { at, sent: true, from, to, parts, congested: false };
                     self.notices
                         .extend(self.stores.iter_mut().filter_map(|store| store.take(&datagram)));
                 });
@@ -219,7 +220,7 @@ impl<L: Link> Link for Tap<L> {
             let lane = View::parse(bytes).map_or(Lane::Small, |view| view.header().lane());
             let to = seen_by(here, *bulk_port, from, lane);
             let datagram =
-                Passing { at, sent: false, from, to, parts: [bytes, &[], &[]], congested };
+                CapturedDatagram { at, sent: false, from, to, parts: [bytes, &[], &[]], congested };
             notices.extend(stores.iter_mut().filter_map(|store| store.take(&datagram)));
             sink.take(arrival);
         })?;

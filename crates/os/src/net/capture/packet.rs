@@ -1,7 +1,7 @@
 //! Makes IP and UDP headers for the datagrams of a capture. The link does not see the real headers,
 //! and some datagrams have none.
 
-use super::Passing;
+use super::CapturedDatagram;
 use std::net::IpAddr;
 
 /// Congestion Experienced, in the two lowest bits of IPv4's and IPv6's traffic class (RFC 3168).
@@ -11,7 +11,7 @@ const UDP_LEN: usize = 8;
 const HOPS: u8 = 64;
 
 /// Appends the IP header, the UDP header and the datagram.
-pub(super) fn write(datagram: &Passing<'_>, into: &mut Vec<u8>) {
+pub(super) fn write(datagram: &CapturedDatagram<'_>, into: &mut Vec<u8>) {
     let class = if datagram.congested { CONGESTION_EXPERIENCED } else { 0 };
     // Longer datagrams cannot be sent, so the length field suffices.
     let len = |more: usize| u16::try_from(datagram.len() + more).unwrap_or(u16::MAX).to_be_bytes();

@@ -1,7 +1,7 @@
 //! Captures for Wireshark, tshark and tcpdump in pcapng (draft-ietf-opsawg-pcapng): one interface
 //! of raw IP packets, times in nanoseconds, each packet with its direction.
 
-use super::{Passing, Recorder, packet};
+use super::{CapturedDatagram, Recorder, packet};
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -55,7 +55,7 @@ impl Recorder for Pcapng {
         });
     }
 
-    fn record(&mut self, datagram: &Passing<'_>, into: &mut Vec<u8>) {
+    fn record(&mut self, datagram: &CapturedDatagram<'_>, into: &mut Vec<u8>) {
         self.packet.clear();
         packet::write(datagram, &mut self.packet);
         let at = u64::try_from(datagram.at.as_nanos()).unwrap_or(u64::MAX);

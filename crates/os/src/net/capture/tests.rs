@@ -205,7 +205,7 @@ fn both_families_and_marks() {
         let bytes = vec![0xff; len];
         let parts = [&bytes[..len / 3], &bytes[len / 3..len / 2], &bytes[len / 2..]];
         recorder.record(
-            &Passing {
+            &CapturedDatagram {
                 at: Duration::from_nanos(5),
                 sent: true,
                 from: address,
@@ -292,7 +292,7 @@ fn text_says_what_datagrams_say() {
     builder.ping();
     builder.finish(Some(&[7; 50]));
     let address = SocketAddr::new(V4, 77);
-    let mut passing = Passing {
+    let mut passing = CapturedDatagram {
         at: Duration::from_micros(10),
         sent: true,
         from: address,
@@ -302,7 +302,7 @@ fn text_says_what_datagrams_say() {
     };
     let (mut trace, mut text) = (Trace::default(), Vec::new());
     trace.record(&passing, &mut text);
-    passing = Passing {
+    passing = CapturedDatagram {
         at: Duration::from_micros(1510),
         sent: false,
         parts: [b"garbage", b"", b""],

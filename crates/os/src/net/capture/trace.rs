@@ -1,6 +1,6 @@
 //! A recorder that writes a line of text for each datagram: its meaning, not its bytes.
 
-use super::{Passing, Recorder};
+use super::{CapturedDatagram, Recorder};
 use oikaze_protocol::wire::{CloseReason, Flags, Frame, View};
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub struct Trace {
 impl Recorder for Trace {
     fn begin(&mut self, _: &mut Vec<u8>) {}
 
-    fn record(&mut self, datagram: &Passing<'_>, into: &mut Vec<u8>) {
+    fn record(&mut self, datagram: &CapturedDatagram<'_>, into: &mut Vec<u8>) {
         let Self { begun, bytes, line } = self;
         bytes.clear();
         datagram.parts.iter().for_each(|part| bytes.extend_from_slice(part));

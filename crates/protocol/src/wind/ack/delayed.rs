@@ -8,7 +8,7 @@
 //! One pause therefore ends nothing, and a connection on which no data follows any more gets its
 //! acknowledgements at once.
 
-use crate::limits::{ACK_HOLD, INTERACTIVE_FROM, INTERACTIVE_LOSS, INTERACTIVE_MOST};
+use crate::limits::{ACK_PIGGYBACK_TIME, ACK_SCORE_MAX, ACK_SCORE_MIN, ACK_SCORE_PENALTY};
 use crate::time::Time;
 
 #[derive(Clone, Copy, Debug, Hash)]
@@ -30,7 +30,7 @@ impl AckPolicy {
     pub fn asked(&mut self, now: Time, alone: bool) -> Option<Time> {
         match self.asked {
             // One answer serves several datagrams that came at once, such as a header and its data.
-            Some(first) if now - first <= ACK_HOLD => {}
+            Some(first) if now - first <= ACK_PIGGYBACK_TIME => {}
             before => {
                 if before.is_some() {
                     self.in_vain();
@@ -38,14 +38,14 @@ impl AckPolicy {
                 self.asked = Some(now);
             }
         }
-        (self.is_on() && alone).then(|| now + ACK_HOLD)
+        (self.is_on() && alone).then(|| now + ACK_PIGGYBACK_TIME)
     }
 
     /// Called when this node sends data.
     pub fn data_goes(&mut self, now: Time) {
         match self.asked.take() {
-            Some(asked) if now - asked <= ACK_HOLD => {
-                self.balance = (self.balance + 1).min(INTERACTIVE_MOST)
+            Some(asked) if now - asked <= ACK_PIGGYBACK_TIME => {
+                self.balance = (self.balance + 1).min(ACK_SCORE_MAX)
             }
             Some(_) => self.in_vain(),
             None => {}
@@ -54,18 +54,18 @@ impl AckPolicy {
 
     /// Called when an acknowledgement is sent without data. If it was held back, that was in vain.
     pub fn goes_alone(&mut self, now: Time) {
-        if self.is_on() && self.asked.is_some_and(|asked| now - asked >= ACK_HOLD) {
+        if self.is_on() && self.asked.is_some_and(|asked| now - asked >= ACK_PIGGYBACK_TIME) {
             self.asked = None;
             self.in_vain();
         }
     }
 
     fn is_on(&self) -> bool {
-        self.balance >= INTERACTIVE_FROM
+        self.balance >= ACK_SCORE_MIN
     }
 
     fn in_vain(&mut self) {
-        self.balance = self.balance.saturating_sub(INTERACTIVE_LOSS);
+        self.balance = self.balance.saturating_sub(ACK_SCORE_PENALTY);
     }
 }
 
@@ -98,7 +98,7 @@ mod tests {
             match step {
                 Asked(held) => {
                     let until = habit.asked(now, true);
-                    assert_eq!(until, held.then(|| now + ACK_HOLD), "at {micros} µs");
+                    assert_eq!(until, held.then(|| now + ACK_PIGGYBACK_TIME), "at {micros} µs");
                 }
                 AskedAmongOthers => assert_eq!(habit.asked(now, false), None),
                 Data => habit.data_goes(now),
@@ -116,14 +116,14 @@ mod tests {
 
     fn interactive() -> AckPolicy {
         let mut habit = AckPolicy::new();
-        play(&mut habit, &exchanges(0, INTERACTIVE_FROM.into(), false));
+        play(&mut habit, &exchanges(0, ACK_SCORE_MIN.into(), false));
         habit
     }
 
     /// WIND-3.8, case by case, for a connection that has just become interactive.
     #[test]
     fn holds_while_it_pays() {
-        let hold = u64::try_from(ACK_HOLD.as_micros()).unwrap();
+        let hold = u64::try_from(ACK_PIGGYBACK_TIME.as_micros()).unwrap();
         let cases: [(&str, &[(u64, Step)]); 9] = [
             (
                 "rides along",
@@ -177,14 +177,14 @@ mod tests {
     #[test]
     fn begins_only_after_exchanges_that_would_have_paid() {
         let mut habit = AckPolicy::new();
-        let few = u32::from(INTERACTIVE_FROM) - 1;
+        let few = u32::from(ACK_SCORE_MIN) - 1;
         play(&mut habit, &exchanges(0, few, false));
         play(&mut habit, &[(500, Asked(false)), (600, Asked(false)), (603, Data)]);
         play(&mut habit, &exchanges(700, few - 1, false));
         play(&mut habit, &[(900, Asked(false)), (903, Data), (910, Asked(true))]);
         // A header and its data, answered together, are one exchange.
         let mut habit = AckPolicy::new();
-        for n in 0..u64::from(INTERACTIVE_FROM) {
+        for n in 0..u64::from(ACK_SCORE_MIN) {
             play(
                 &mut habit,
                 &[(1000 * n, Asked(false)), (1000 * n + 4, Asked(false)), (1000 * n + 7, Data)],
@@ -208,10 +208,10 @@ mod tests {
                 let asked = Time(1_000_000 * n);
                 held += u32::from(habit.asked(asked, true).is_some());
                 if n % every == 0 {
-                    habit.goes_alone(asked + ACK_HOLD);
-                    habit.data_goes(asked + 3 * ACK_HOLD);
+                    habit.goes_alone(asked + ACK_PIGGYBACK_TIME);
+                    habit.data_goes(asked + 3 * ACK_PIGGYBACK_TIME);
                 } else {
-                    habit.data_goes(asked + ACK_HOLD / 5);
+                    habit.data_goes(asked + ACK_PIGGYBACK_TIME / 5);
                 }
             }
             held
@@ -226,10 +226,10 @@ mod tests {
         play(&mut habit, &exchanges(1000, 1000, true));
         let mut lost = 0;
         while habit.asked(at(100_000 * (lost + 1)), true).is_some() {
-            habit.goes_alone(at(100_000 * (lost + 1)) + ACK_HOLD);
+            habit.goes_alone(at(100_000 * (lost + 1)) + ACK_PIGGYBACK_TIME);
             lost += 1;
         }
         assert!((2..=8).contains(&lost), "{lost}");
-        assert!(ACK_HOLD < Duration::from_micros(50));
+        assert!(ACK_PIGGYBACK_TIME < Duration::from_micros(50));
     }
 }

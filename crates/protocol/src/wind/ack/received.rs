@@ -2,8 +2,8 @@
 
 use super::ranges::RangeSet;
 use crate::limits::{
-    ACK_DELAY, ACK_EVERY, ACK_HOLD, ACK_RANGES_MAX, NUMBERS_AHEAD_MAX, RECEIVED_RANGES_MAX,
-    REFUSALS_MAX,
+    ACK_DELAY, ACK_EVERY, ACK_PIGGYBACK_TIME, ACK_RANGES_MAX, NUMBERS_AHEAD_MAX,
+    RECEIVED_RANGES_MAX, REFUSALS_MAX,
 };
 use crate::planted::{Bug, planted};
 use crate::time::Time;
@@ -126,8 +126,9 @@ impl ReceivedDatagrams {
         self.pending += 1;
         // The same ACK answers datagrams that came just before, such as the fragments before the
         // last one.
-        let others_wait =
-            |deadline: Time| deadline > now + ACK_HOLD && deadline < now + (ACK_DELAY - ACK_HOLD);
+        let others_wait = |deadline: Time| {
+            deadline > now + ACK_PIGGYBACK_TIME && deadline < now + (ACK_DELAY - ACK_PIGGYBACK_TIME)
+        };
         let held = match wants {
             Wants::Answer => self.ack_policy.asked(now, !self.deadline.is_some_and(others_wait)),
             _ => None,

@@ -1,7 +1,7 @@
 //! CUBIC's congestion window (RFC 9438), in integers: bytes, milliseconds, and a cube root found
 //! bit by bit.
 
-use super::{Controller, HASTE, HASTE_DOUBLING, Limits, Sample};
+use super::{Controller, HASTE_DOUBLING, Limits, PACING_GAIN, Sample};
 use crate::time::Time;
 use core::time::Duration;
 
@@ -184,8 +184,8 @@ impl Controller for Cubic {
         self.epoch = None;
     }
 
-    fn haste(&self) -> u64 {
-        if self.window < self.threshold { HASTE_DOUBLING } else { HASTE }
+    fn pacing_gain(&self) -> u64 {
+        if self.window < self.threshold { HASTE_DOUBLING } else { PACING_GAIN }
     }
 }
 

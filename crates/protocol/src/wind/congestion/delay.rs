@@ -10,7 +10,7 @@
 //! that is longer than the target is not in a data centre, and is left to CUBIC (`competition`).
 
 use super::competition::{Competition, Finding};
-use super::{Controller, HASTE, HASTE_DOUBLING, Limits, Sample};
+use super::{Controller, HASTE_DOUBLING, Limits, PACING_GAIN, Sample};
 use crate::limits::PACING_BURST;
 use crate::time::Time;
 use core::time::Duration;
@@ -263,11 +263,11 @@ impl Controller for Delay {
         }
     }
 
-    fn haste(&self) -> u64 {
+    fn pacing_gain(&self) -> u64 {
         match self.competition.contest() {
-            Some(cubic) => cubic.haste(),
+            Some(cubic) => cubic.pacing_gain(),
             None if self.window < self.threshold => HASTE_DOUBLING,
-            None => HASTE,
+            None => PACING_GAIN,
         }
     }
 }

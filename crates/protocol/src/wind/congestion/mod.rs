@@ -63,14 +63,14 @@ pub trait Controller: Send + Sync {
     fn resized(&mut self, _datagram: u64) {}
 
     /// Returns the pace (WIND-9.8): bytes per smoothed round trip, in percent of the window.
-    fn haste(&self) -> u64 {
-        HASTE
+    fn pacing_gain(&self) -> u64 {
+        PACING_GAIN
     }
 }
 
 /// Pace in percent of the window per round trip. It is enough to use the whole window although
 /// timers are late. The second value applies while the window doubles.
-const HASTE: u64 = 125;
+const PACING_GAIN: u64 = 125;
 const HASTE_DOUBLING: u64 = 200;
 
 /// Congestion control algorithm of a node (WIND-9.7).

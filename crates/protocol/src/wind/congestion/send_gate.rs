@@ -82,7 +82,12 @@ impl Gate {
         let new = new.min(sample.datagrams);
         controller.acknowledged(&Sample { marked: new, ..sample });
         if let Some(round_trip) = round_trip {
-            self.pacer.set_pace(sample.now, controller.window(), controller.haste(), round_trip);
+            self.pacer.set_pace(
+                sample.now,
+                controller.window(),
+                controller.pacing_gain(),
+                round_trip,
+            );
         }
         u64::from(new)
     }

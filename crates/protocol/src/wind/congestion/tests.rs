@@ -246,9 +246,9 @@ fn a_reduction_from_before_another_is_not_undone() {
             limited: true,
         });
         flow.lost(Time(66_000_000), Time(71_000_000));
-        let before = (flow.window(), flow.haste());
+        let before = (flow.window(), flow.pacing_gain());
         flow.spurious(Time(72_000_000));
-        assert_eq!((flow.window(), flow.haste()), before, "{algorithm}");
+        assert_eq!((flow.window(), flow.pacing_gain()), before, "{algorithm}");
     }
 }
 
@@ -302,7 +302,7 @@ proptest! {
                 }
             }
             prop_assert!((least..=most).contains(&flow.window()));
-            prop_assert!((100..=200).contains(&flow.haste()));
+            prop_assert!((100..=200).contains(&flow.pacing_gain()));
         }
     }
 }

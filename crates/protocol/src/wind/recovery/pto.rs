@@ -4,7 +4,9 @@
 //! oldest data.
 
 use super::rtt::RoundTrip;
-use crate::limits::{ACK_DELAY, ACK_HOLD, PATIENCE_CALM, PATIENCE_MAX, PROBE_MAX, PROBE_MIN};
+use crate::limits::{
+    ACK_DELAY, ACK_PIGGYBACK_TIME, PROBE_MAX, PROBE_MIN, PTO_PINGS_DECAY_ACKS, PTO_PINGS_MAX,
+};
 use core::time::Duration;
 
 /// Number of successive timeouts that send tail probes. At the next one, all datagrams in flight
@@ -13,7 +15,7 @@ const TAIL_PROBES: u32 = 2;
 
 /// Meaning of a probe timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Silence {
+pub(crate) enum PtoAction {
     /// Ask the peer only, because such a silence is usual on this path.
     Ask,
     /// Send the oldest datagrams again, because the tail may be lost.
@@ -70,7 +72,7 @@ impl Probe {
 
     /// Returns the first timeout.
     pub fn base(rtt: &RoundTrip, asked: bool) -> Duration {
-        (rtt.pessimistic() + if asked { ACK_HOLD } else { ACK_DELAY }).max(PROBE_MIN)
+        (rtt.pessimistic() + if asked { ACK_PIGGYBACK_TIME } else { ACK_DELAY }).max(PROBE_MIN)
     }
 
     /// Returns the number of timeouts of this silence that only ask.
@@ -78,14 +80,14 @@ impl Probe {
         self.patience.min(self.heard)
     }
 
-    pub fn ran_out(&mut self) -> Silence {
+    pub fn ran_out(&mut self) -> PtoAction {
         let beyond = self.in_a_row.checked_sub(self.asks());
         self.in_a_row = self.in_a_row.saturating_add(1);
         self.repeated |= beyond.is_some();
         match beyond {
-            None => Silence::Ask,
-            Some(nth) if nth < TAIL_PROBES => Silence::Tail { first: nth == 0 },
-            Some(nth) => Silence::Lost { first: nth == TAIL_PROBES },
+            None => PtoAction::Ask,
+            Some(nth) if nth < TAIL_PROBES => PtoAction::Tail { first: nth == 0 },
+            Some(nth) => PtoAction::Lost { first: nth == TAIL_PROBES },
         }
     }
 
@@ -110,7 +112,7 @@ impl Probe {
         (self.in_a_row, self.heard) = (0, u32::MAX);
         if self.patience > 0 {
             self.calm += 1;
-            if self.calm >= PATIENCE_CALM {
+            if self.calm >= PTO_PINGS_DECAY_ACKS {
                 (self.patience, self.calm) = (self.patience - 1, 0);
             }
         }
@@ -120,7 +122,7 @@ impl Probe {
     /// acknowledgement had been lost. The peer or the path had only been slow (WIND-5.7).
     pub fn was_in_vain(&mut self) {
         if core::mem::take(&mut self.repeated) {
-            (self.patience, self.calm) = ((self.patience + 1).min(PATIENCE_MAX), 0);
+            (self.patience, self.calm) = ((self.patience + 1).min(PTO_PINGS_MAX), 0);
         }
     }
 }
@@ -149,14 +151,15 @@ mod tests {
         let mut probe = Probe::new(Duration::from_secs(5));
         let first = probe.timeout(&rtt, true);
         assert!(
-            first.abs_diff(Duration::from_micros(100) + ACK_HOLD) < Duration::from_micros(1),
+            first.abs_diff(Duration::from_micros(100) + ACK_PIGGYBACK_TIME)
+                < Duration::from_micros(1),
             "{first:?}"
         );
-        assert_eq!(probe.timeout(&rtt, false), first - ACK_HOLD + ACK_DELAY);
+        assert_eq!(probe.timeout(&rtt, false), first - ACK_PIGGYBACK_TIME + ACK_DELAY);
         probe.ran_out();
         assert_eq!(probe.timeout(&rtt, true), first * 2);
         let all: Vec<_> = (0..50).map(|_| probe.ran_out()).collect();
-        assert_eq!(all.last(), Some(&Silence::Lost { first: false }));
+        assert_eq!(all.last(), Some(&PtoAction::Lost { first: false }));
         assert_eq!(probe.timeout(&rtt, true), PROBE_MAX);
         assert!(probe.has_given_up());
         probe.answered();
@@ -164,12 +167,12 @@ mod tests {
     }
 
     /// Returns the meanings of a silence's timeouts, until everything is given up.
-    fn silence(probe: &mut Probe) -> (usize, Vec<Silence>) {
+    fn silence(probe: &mut Probe) -> (usize, Vec<PtoAction>) {
         let mut all = Vec::new();
         while !probe.has_given_up() {
             all.push(probe.ran_out());
         }
-        (all.iter().filter(|what| **what == Silence::Ask).count(), all)
+        (all.iter().filter(|what| **what == PtoAction::Ask).count(), all)
     }
 
     /// WIND-5.4, WIND-5.7.
@@ -180,15 +183,15 @@ mod tests {
         assert_eq!(
             all,
             [
-                Silence::Tail { first: true },
-                Silence::Tail { first: false },
-                Silence::Lost { first: true }
+                PtoAction::Tail { first: true },
+                PtoAction::Tail { first: false },
+                PtoAction::Lost { first: true }
             ]
         );
-        assert_eq!(probe.ran_out(), Silence::Lost { first: false });
+        assert_eq!(probe.ran_out(), PtoAction::Lost { first: false });
         probe.answered();
         assert_eq!(silence(&mut probe).0, 0, "what was lost teaches nothing");
-        for patience in 1..=PATIENCE_MAX {
+        for patience in 1..=PTO_PINGS_MAX {
             // Several acknowledgements report one silence.
             for _ in 0..3 {
                 probe.answered();
@@ -199,9 +202,9 @@ mod tests {
         }
         probe.answered();
         probe.was_in_vain();
-        assert_eq!(silence(&mut probe).0, PATIENCE_MAX as usize, "bounded");
-        for patience in (0..PATIENCE_MAX).rev() {
-            (0..PATIENCE_CALM).for_each(|_| probe.answered());
+        assert_eq!(silence(&mut probe).0, PTO_PINGS_MAX as usize, "bounded");
+        for patience in (0..PTO_PINGS_MAX).rev() {
+            (0..PTO_PINGS_DECAY_ACKS).for_each(|_| probe.answered());
             assert_eq!(silence(&mut probe).0, patience as usize);
         }
     }
@@ -212,7 +215,7 @@ mod tests {
         probe.ran_out();
         probe.was_in_vain();
         probe.answered();
-        assert_eq!(probe.ran_out(), Silence::Ask);
+        assert_eq!(probe.ran_out(), PtoAction::Ask);
         (0..10).for_each(|_| probe.was_in_vain());
         probe.answered();
         assert_eq!(silence(&mut probe).0, 1);

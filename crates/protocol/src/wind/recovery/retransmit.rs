@@ -1,7 +1,7 @@
 //! Retransmission: decides what is sent again and when, after a loss, after a probe timeout, or by
 //! another port. The timer itself is in [`pto`](super::pto).
 
-use super::pto::Silence;
+use super::pto::PtoAction;
 use crate::limits::BULK_PORT_ROUNDS;
 use crate::planted::{Bug, planted};
 use crate::time::Time;
@@ -68,19 +68,19 @@ impl Connection {
             .ran_out(now, |cause, items| lost(outbox, refusals, mtu, statistics, cause, items));
         let first = match silence {
             // A PING is small, so it also gets through a path that has become narrow.
-            Silence::Ask => {
+            PtoAction::Ask => {
                 self.ping[lane] = true;
                 return;
             }
-            Silence::Tail { first } => first,
-            Silence::Lost { first } => {
+            PtoAction::Tail { first } => first,
+            PtoAction::Lost { first } => {
                 if first {
                     controller.stalled(now);
                 }
                 false
             }
         };
-        statistics.tail_probes += u64::from(matches!(silence, Silence::Tail { .. }));
+        statistics.tail_probes += u64::from(matches!(silence, PtoAction::Tail { .. }));
         // The first timeout most likely asks a slow peer. After that two probes are sent, because
         // one is as likely lost as the datagrams that it repeats.
         *probes = if first { 1 } else { 2 };

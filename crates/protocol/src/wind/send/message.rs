@@ -1,7 +1,7 @@
 //! Messages as they are handed to Wind for sending.
 
 use crate::block::Block;
-use crate::limits::{BODY_SHORT, HEAD_MAX};
+use crate::limits::{BODY_INLINE_MAX, HEAD_MAX};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
@@ -75,7 +75,7 @@ pub enum Body {
     /// There is no body.
     Empty,
     /// A few bytes, stored here until acknowledged.
-    Short(ArrayVec<u8, BODY_SHORT>),
+    Short(ArrayVec<u8, BODY_INLINE_MAX>),
     /// Bytes stored here until acknowledged.
     Inline(Vec<u8>),
     /// Bytes that the caller keeps until the message is settled.
@@ -124,11 +124,11 @@ impl Body {
     /// Returns a body of `len` bytes written by `fill`, or `None` if `fill` returns `false`.
     #[must_use]
     pub fn filled(len: usize, fill: impl FnOnce(&mut [u8]) -> bool) -> Option<Body> {
-        if len > BODY_SHORT {
+        if len > BODY_INLINE_MAX {
             let mut bytes = alloc::vec![0; len];
             return fill(&mut bytes).then_some(Body::Inline(bytes));
         }
-        let mut bytes = ArrayVec::from([0; BODY_SHORT]);
+        let mut bytes = ArrayVec::from([0; BODY_INLINE_MAX]);
         bytes.truncate(len);
         fill(&mut bytes).then_some(Body::Short(bytes))
     }

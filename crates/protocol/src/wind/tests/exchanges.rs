@@ -3,7 +3,7 @@
 
 use super::channel::Faults;
 use super::world::{Words, World, body};
-use crate::limits::{ACK_HOLD, INTERACTIVE_FROM, PAGE};
+use crate::limits::{ACK_PIGGYBACK_TIME, ACK_SCORE_MIN, PAGE};
 use crate::wind::*;
 use core::time::Duration;
 use std::vec::Vec;
@@ -61,7 +61,7 @@ fn exchanges(world: &mut World, first: u64, count: u64, thinking: Duration) -> u
 #[test]
 fn one_datagram_each_way_once_it_is_learned() {
     let mut world = established(11);
-    let learning = u64::from(INTERACTIVE_FROM) + 1;
+    let learning = u64::from(ACK_SCORE_MIN) + 1;
     exchanges(&mut world, 0, learning, Duration::from_micros(3));
     let datagrams = exchanges(&mut world, learning, 100, Duration::from_micros(3));
     assert!((200..=204).contains(&datagrams), "{datagrams} datagrams for 100 exchanges");
@@ -92,7 +92,7 @@ fn one_answer_acknowledges_all_that_it_answers() {
         }
         world.datagrams - before
     };
-    both(&mut world, u64::from(INTERACTIVE_FROM) + 1);
+    both(&mut world, u64::from(ACK_SCORE_MIN) + 1);
     let datagrams = both(&mut world, 100);
     assert!(
         (400..=404).contains(&datagrams),
@@ -118,7 +118,7 @@ fn fragments_that_answer_bring_the_acknowledgement() {
         }
         world.datagrams - before
     };
-    both(&mut world, u64::from(INTERACTIVE_FROM) + 1);
+    both(&mut world, u64::from(ACK_SCORE_MIN) + 1);
     let datagrams = both(&mut world, 100);
     assert!(
         (600..=604).contains(&datagrams),
@@ -131,7 +131,7 @@ fn fragments_that_answer_bring_the_acknowledgement() {
 #[test]
 fn slow_answers_are_acknowledged_at_once() {
     let mut world = established(12);
-    let datagrams = exchanges(&mut world, 0, 50, ACK_HOLD * 4);
+    let datagrams = exchanges(&mut world, 0, 50, ACK_PIGGYBACK_TIME * 4);
     assert_eq!(datagrams, 200, "an acknowledgement of its own for each");
     // After fast exchanges, a message without an answer is acknowledged after the hold, and soon
     // the next ones at once.
@@ -144,6 +144,6 @@ fn slow_answers_are_acknowledged_at_once() {
             world.now - begun
         })
         .collect();
-    assert!(took[0] >= world.channel.delay * 2 + ACK_HOLD, "{took:?}");
+    assert!(took[0] >= world.channel.delay * 2 + ACK_PIGGYBACK_TIME, "{took:?}");
     assert!(took[7] < world.channel.delay * 2 + Duration::from_micros(2), "{took:?}");
 }

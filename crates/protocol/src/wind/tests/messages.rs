@@ -3,7 +3,7 @@
 
 use super::channel::{Faults, Random};
 use super::world::{Words, World, body};
-use crate::limits::PATIENCE_MAX;
+use crate::limits::PTO_PINGS_MAX;
 use crate::wind::*;
 use crate::wire::SealKind;
 use std::collections::BTreeMap;
@@ -242,7 +242,7 @@ fn patience_is_no_hindrance_where_there_is_little_room() {
         };
         (500..510).map(one).sum()
     };
-    let (patient, usual) = (took(PATIENCE_MAX), took(0));
+    let (patient, usual) = (took(PTO_PINGS_MAX), took(0));
     assert!(patient < usual * 2, "{patient:?} instead of {usual:?}");
 }
 

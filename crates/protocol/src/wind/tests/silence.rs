@@ -2,7 +2,7 @@
 
 use super::channel::Faults;
 use super::world::{Words, World, body};
-use crate::limits::PATIENCE_MAX;
+use crate::limits::PTO_PINGS_MAX;
 use crate::wind::*;
 use core::time::Duration;
 
@@ -86,7 +86,7 @@ fn lost_acknowledgements_are_no_slowness() {
         |counted: &Statistics| counted.tail_probes as f64 / counted.probe_timeouts as f64;
     // With patience, most timeouts would only ask.
     assert!(tail_probes(counted) > 0.6, "{counted:?}");
-    const { assert!(PATIENCE_MAX >= 3) };
+    const { assert!(PTO_PINGS_MAX >= 3) };
 }
 
 /// Sends a body of many datagrams to a peer with much room. Returns the world when more than `most`

@@ -13,9 +13,12 @@ const SHORT: &str = "OIKAZE_TEST_SHORT_OF_DESCRIPTORS";
 
 /// Takes all descriptors that this process may have.
 fn take_all() -> Vec<OwnedFd> {
-    const FEW: u64 = 200;
-    setrlimit(Resource::Nofile, Rlimit { current: Some(FEW), ..getrlimit(Resource::Nofile) })
-        .unwrap();
+    const DESCRIPTORS_LEFT: u64 = 200;
+    setrlimit(
+        Resource::Nofile,
+        Rlimit { current: Some(DESCRIPTORS_LEFT), ..getrlimit(Resource::Nofile) },
+    )
+    .unwrap();
     std::iter::from_fn(|| std::io::stderr().as_fd().try_clone_to_owned().ok()).collect()
 }
 

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const SMALL: usize = 32 << 10;
 const LARGE: usize = 1 << 20;
 /// Size of a cache line in bytes.
-const LINE: usize = 64;
+const CACHE_LINE: usize = 64;
 /// Number of tries of each measurement, each in other memory.
 const TRIES: usize = 5;
 /// Index of the try that counts, from the quickest on. Other programs that compute meanwhile slow
@@ -168,7 +168,7 @@ impl<'m> Pools<'m> {
         // Evict what is copied, and leave modified lines that must be written back first, as in a
         // program that copies much.
         for slab in [COPIED, EXCHANGED_BY_COPY] {
-            self.evict(slab * SLAB, SLAB, LINE);
+            self.evict(slab * SLAB, SLAB, CACHE_LINE);
         }
         for pool in [&self.a, &self.b] {
             let _ = pool.fill((EXCHANGED * SLAB) as u64, SLAB as u64, 1);

@@ -2,7 +2,7 @@
 //! were not acknowledged for too long (WIND-5.2, WIND-5.4, WIND-8.4).
 
 use super::super::loss::{self, Verdict};
-use super::super::pto::Silence;
+use super::super::pto::PtoAction;
 use super::{Cause, Flight, Item};
 use crate::time::Time;
 use crate::wind::recovery::spurious::LostDatagram;
@@ -109,13 +109,13 @@ impl Flight {
         &mut self,
         now: Time,
         mut on_lost: impl FnMut(Cause, &mut dyn Iterator<Item = Item>),
-    ) -> Silence {
+    ) -> PtoAction {
         let silence = self.probe.ran_out();
         let (mut left, counts) = match silence {
-            Silence::Ask => (0, false),
-            Silence::Tail { .. } => (PROBED, false),
+            PtoAction::Ask => (0, false),
+            PtoAction::Tail { .. } => (PROBED, false),
             // The window is reduced only at the first such timeout.
-            Silence::Lost { first } => (usize::MAX, first),
+            PtoAction::Lost { first } => (usize::MAX, first),
         };
         let mut at = 0;
         while left > 0 && at < self.sent.len() {
