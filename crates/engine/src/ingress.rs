@@ -166,7 +166,7 @@ impl<'e, P: Pages> Receiver<'e, P> {
         }
         let before = peer.connection.statistics();
         let (new, delivered) = (before.datagrams_received, before.messages_delivered);
-        peer.connection.receive(now, &view, path, self.layers);
+        peer.connection.receive_ahead(now, &view, path, self.layers);
         let after = peer.connection.statistics();
         self.was_a_peers = after.datagrams_received > new;
         if view.header().lane() == Lane::Small && after.messages_delivered > delivered {

@@ -125,6 +125,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         while let Some(region) = out.shm.take_torn() {
             regions::shut(&region, &mut out, egress, inbox);
         }
+        let late = out.peers.process_deferred_ack(now);
         // The next turn posts the messages that these events set free, such as a barrier's arrival
         // after its diffs.
         let begun = settle(&mut out, inbox);
@@ -137,6 +138,7 @@ impl<L: Link, P: Pages> Engine<L, P> {
         let stopped = self.egress.is_stopped() && self.link.next_wakeup().is_none();
         let due = self.peers.is_due() || self.shm.is_due();
         let more = owed
+            || late
             || asked
             || begun
             || unposted

@@ -218,6 +218,19 @@ impl Peers {
         }
     }
 
+    /// Processes acknowledgements that were deferred for the sake of answers (WIND-3.11). Returns
+    /// `true` if anything is to be sent for them.
+    pub(crate) fn process_deferred_ack(&mut self, now: Time) -> bool {
+        let Self { slots, active, .. } = self;
+        let mut due = false;
+        for rank in active.iter() {
+            if let Some(peer) = slots.get_mut(rank as usize).and_then(Option::as_mut) {
+                due |= peer.connection.process_deferred_ack() && peer.connection.has_due(now);
+            }
+        }
+        due
+    }
+
     /// Ends a turn: a peer with nothing small left to send rests, until its deadline or until its
     /// bulk has its turn.
     pub(crate) fn settle(&mut self, now: Time) {

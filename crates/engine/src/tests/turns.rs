@@ -12,7 +12,7 @@ fn turn_until_news_ends_with_them_and_the_answer_takes_the_acknowledgement_along
         let work = b.engine.turn_until_news(now, || None);
         assert_eq!(b.engine.inbox().take_arrived().map(|arrived| arrived.tag), Some(tag));
         if tag < 10 {
-            // The node has not learned yet that answers follow (WIND-3.8), and does not delay
+            // The node has not learned yet that answers follow (WIND-3.11), and does not delay
             // acknowledgements.
             b.turn(now);
         } else {
@@ -26,7 +26,7 @@ fn turn_until_news_ends_with_them_and_the_answer_takes_the_acknowledgement_along
         assert!(!b.engine.has_more());
         assert_eq!(a.engine.turn_until_news(now, || None).received, 1);
         a.turn(now);
-        assert!(told.is_done(), "by the acknowledgement that came with the answer (WIND-3.8)");
+        assert!(told.is_done(), "by the acknowledgement that came with the answer (WIND-3.11)");
     }
 }
 

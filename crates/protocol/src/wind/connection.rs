@@ -13,6 +13,7 @@ use crate::Rank;
 use crate::limits::{DATAGRAM_MIN, POST_INLINE, POST_INLINE_ALONE, QUIET_MAX, SMALL_WINDOW_MAX};
 use crate::planted::{Bug, planted};
 use crate::time::Time;
+use crate::wind::ack::deferred::DeferredAck;
 use crate::wind::ack::received::ReceivedDatagrams;
 use crate::wind::keepalive::Liveness;
 use crate::wind::recovery::pto::Probe;
@@ -59,6 +60,8 @@ pub struct Connection {
     pub(super) sending: PerLane<Sending>,
     pub(super) inbox: Inbox,
     pub(super) received: PerLane<ReceivedDatagrams>,
+    /// Acknowledgement that is to be processed before this turn ends.
+    pub(super) deferred_ack: Option<DeferredAck>,
     pub(super) refusals: Refusals,
     pub(super) liveness: Liveness,
     /// Whether to ask the peer for a sign of life.
@@ -121,6 +124,7 @@ impl Connection {
             sending: PerLane::each(|_| Sending::new(&settings)),
             inbox: Inbox::new(settings.held_max, settings.assembly_max, settings.credit),
             received: PerLane::each(|lane| ReceivedDatagrams::new(lane, settings.receive_buffer)),
+            deferred_ack: None,
             refusals: Refusals::default(),
             liveness: Liveness::new(&settings, now),
             ping: PerLane::default(),
@@ -182,7 +186,11 @@ impl Connection {
         let in_flight = self.sending.both().iter().any(|sending| !sending.flight.is_empty());
         let untold = self.refusals.is_due()
             || self.received.both().iter().any(|arrivals| arrivals.has_news());
-        self.outbox.is_empty() && self.inbox.is_empty() && !in_flight && !untold
+        self.outbox.is_empty()
+            && self.inbox.is_empty()
+            && !in_flight
+            && !untold
+            && self.deferred_ack.is_none()
     }
 
     /// Queues a message and returns its number. The connection need not be established yet.
@@ -277,6 +285,7 @@ impl Connection {
     /// Like [`cancel`](Self::cancel), for all messages whose tokens satisfy `cancelled`.
     pub fn cancel_all(&mut self, cancelled: impl Fn(Token) -> bool) {
         if self.phase == Phase::Open {
+            self.process_deferred_ack();
             self.outbox.cancel(cancelled);
             self.outbox.advance(&mut self.events);
         }
@@ -420,6 +429,7 @@ impl Connection {
     }
 
     pub(super) fn die(&mut self, death: Death) {
+        self.process_deferred_ack();
         self.phase = Phase::Dead(death);
         self.outbox.fail(death, &mut self.events);
         self.events.push_back(Event::Dead(death));

@@ -83,6 +83,21 @@ impl Connection {
     /// Processes a datagram for this connection, whose seal was verified. `path` is the number of
     /// the peer's candidate address that it came from. Never transmits.
     pub fn receive(&mut self, now: Time, view: &View<'_>, path: u8, handler: &mut impl Handler) {
+        self.receive_ahead(now, view, path, handler);
+        self.process_deferred_ack();
+    }
+
+    /// Like [`receive`](Self::receive), but may leave an acknowledgement that came beside a message
+    /// for [`process_deferred_ack`](Self::process_deferred_ack). The owner calls that before the
+    /// turn ends, after sending what the message has caused.
+    pub fn receive_ahead(
+        &mut self,
+        now: Time,
+        view: &View<'_>,
+        path: u8,
+        handler: &mut impl Handler,
+    ) {
+        self.process_deferred_ack();
         self.liveness.look(now);
         let mut contents = Contents::default();
         if contents.see(view).is_err() {
@@ -249,6 +264,7 @@ impl Connection {
     }
 
     /// Processes the frames, acknowledgements first, because they may make room for what follows.
+    /// If nothing needs that room, an acknowledgement can be deferred.
     fn take_frames(
         &mut self,
         now: Time,
@@ -258,8 +274,10 @@ impl Connection {
     ) -> Sum {
         let mut sum = Sum::default();
         let by = (view.header().lane(), view.header().number);
+        let can_wait = contents.messages.is_some() && contents.acknowledgements.len() == 1;
         for ack in &contents.acknowledgements {
-            if !self.acknowledged(now, by, ack) {
+            let sound = (can_wait && self.put_off(now, by, ack)) || self.acknowledged(now, by, ack);
+            if !sound {
                 self.statistics.malformed += 1;
                 (sum.dropped, sum.wrong) = (true, true);
             }
@@ -329,7 +347,12 @@ impl Connection {
 
     /// Processes an ACK frame of this datagram. Returns `false` if it cannot be from a correct
     /// peer.
-    fn acknowledged(&mut self, now: Time, by: (Lane, u64), ack: &Acknowledgement<'_>) -> bool {
+    pub(super) fn acknowledged(
+        &mut self,
+        now: Time,
+        by: (Lane, u64),
+        ack: &Acknowledgement<'_>,
+    ) -> bool {
         let Connection {
             sending,
             outbox,

@@ -52,6 +52,7 @@ impl Connection {
 
     /// Marks what has become due. Calling it early is harmless.
     pub fn timeout(&mut self, now: Time) {
+        self.process_deferred_ack();
         self.liveness.look(now);
         self.sending.both_mut().into_iter().for_each(|sending| sending.gate.look(now));
         if self.phase != Phase::Open {

@@ -116,7 +116,7 @@ impl Connection {
 
     /// Returns `true` if the piece belongs to a short message and little is in flight in the bulk
     /// lane. The bound allows for one message that has arrived without this node knowing yet
-    /// (WIND-3.8).
+    /// (WIND-3.11).
     fn is_short(&self, piece: &BodyPiece) -> bool {
         let flying = self.sending.bulk.flight.in_flight();
         flying <= 2 * SHORT_WAY_MAX

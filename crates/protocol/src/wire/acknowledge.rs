@@ -79,6 +79,15 @@ impl<'a> Acknowledgement<'a> {
         RefusalWalk(Reader(self.refusals))
     }
 
+    /// Returns the same acknowledgement if it has one range of datagrams and no refusals. It then
+    /// borrows nothing.
+    #[must_use]
+    pub fn alone(&self) -> Option<Acknowledgement<'static>> {
+        let Acknowledgement { largest, told, none, below, ranges, refusals } = *self;
+        let alone = ranges.is_empty() && refusals.is_empty();
+        alone.then_some(Acknowledgement { largest, told, none, below, ranges: &[], refusals: &[] })
+    }
+
     pub(super) fn parse(body: &mut Reader<'a>) -> Option<Acknowledgement<'a>> {
         let fixed = body.array::<{ FIXED - PREFIX_LEN + FIRST_RANGE }>()?;
         let mut fixed = Reader(&fixed);

@@ -2,9 +2,10 @@
 //! (WIND-3.8).
 
 use super::channel::Faults;
-use super::world::{Words, World, body};
+use super::world::{Node, Words, World, body};
 use crate::limits::{ACK_PIGGYBACK_TIME, ACK_SCORE_MIN, PAGE};
 use crate::wind::*;
+use crate::wire::{SealKind, View};
 use core::time::Duration;
 use std::vec::Vec;
 
@@ -146,4 +147,38 @@ fn slow_answers_are_acknowledged_at_once() {
         .collect();
     assert!(took[0] >= world.channel.delay * 2 + ACK_PIGGYBACK_TIME, "{took:?}");
     assert!(took[7] < world.channel.delay * 2 + Duration::from_micros(2), "{took:?}");
+}
+
+/// Lets node 1's message bring the acknowledgement of node 0's, for which something else may be
+/// `waiting`. Returns whether the acknowledgement is processed at once, and afterwards.
+fn beside(waiting: bool) -> [bool; 2] {
+    let mut world = established(14);
+    exchanges(&mut world, 0, u64::from(ACK_SCORE_MIN) + 1, Duration::from_micros(3));
+    world.run(World::is_idle);
+    let now = world.now;
+    let [a, b] = &mut world.nodes;
+    let send = |from: &mut Node, number: u64, to: &mut Node| {
+        let mut bytes = Vec::new();
+        from.connection.post(now, message(number)).unwrap();
+        from.connection.transmit(now, &mut bytes).unwrap();
+        bytes.extend([0; SealKind::EndToEnd.tag_len()]);
+        to.connection.receive_ahead(now, &View::parse(&bytes).unwrap(), 0, &mut to.handler);
+    };
+    send(a, 100, b);
+    if waiting {
+        a.connection.post(now, message(101)).unwrap();
+    }
+    let before = a.handler.delivered.len();
+    send(b, 200, a);
+    assert_eq!(a.handler.delivered.len(), before + 1, "what came with it waits in no case");
+    let at_once = a.connection.has_events();
+    a.connection.process_deferred_ack();
+    [at_once, a.connection.has_events()]
+}
+
+/// WIND-3.11
+#[test]
+fn an_acknowledgement_beside_a_message_lets_the_answer_go_first() {
+    assert_eq!(beside(false), [false, true]);
+    assert_eq!(beside(true), [true, true], "what waits may need the room");
 }

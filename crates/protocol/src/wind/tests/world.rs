@@ -391,7 +391,7 @@ impl World {
             return;
         }
         assert!(!view.is_handshake() || view.sender() == Some(1 - arrival.to as Rank));
-        node.connection.receive(self.now, &view, arrival.path, &mut node.handler);
+        node.connection.receive_ahead(self.now, &view, arrival.path, &mut node.handler);
     }
 
     /// Runs one turn of both nodes, then advances to the next time at which something happens.
@@ -409,6 +409,9 @@ impl World {
                 self.nodes[n].connection.timeout(self.now);
             }
             self.emit(n);
+            if self.nodes[n].connection.process_deferred_ack() {
+                self.emit(n);
+            }
             while let Some(event) = self.nodes[n].connection.poll_event() {
                 match event {
                     Event::Unheard => self.nodes[n].unheard += 1,

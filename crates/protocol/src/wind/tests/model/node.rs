@@ -192,7 +192,7 @@ impl Node {
             }
         }
         let before = self.connection.statistics().datagrams_received;
-        self.connection.receive(self.clock, &view, 0, &mut self.watcher);
+        self.connection.receive_ahead(self.clock, &view, 0, &mut self.watcher);
         if self.connection.is_established() {
             // An acknowledgement restores the path's fragment size.
             self.cut();
@@ -208,6 +208,18 @@ impl Node {
             self.connection.statistics().malformed == 0,
             "a sound peer says nothing malformed",
         );
+    }
+
+    /// Returns `true` if an acknowledgement is deferred (WIND-3.11). No node sleeps before it has
+    /// processed it.
+    pub fn owes_deferred_ack(&self) -> bool {
+        self.connection.deferred_ack.is_some()
+    }
+
+    /// Processes the deferred acknowledgement.
+    pub fn process(&mut self) {
+        self.connection.process_deferred_ack();
+        self.cut();
     }
 
     /// Returns when a timer wants to run, if one is armed.
@@ -239,6 +251,7 @@ impl Clone for Node {
             sending,
             inbox,
             received,
+            deferred_ack,
             refusals,
             liveness,
             ping,
@@ -268,6 +281,7 @@ impl Clone for Node {
             }),
             inbox: inbox.clone(),
             received: received.clone(),
+            deferred_ack: *deferred_ack,
             refusals: refusals.clone(),
             liveness: *liveness,
             ping: *ping,
@@ -302,13 +316,15 @@ impl Hash for Node {
             sending,
             inbox,
             received,
+            deferred_ack,
             refusals,
             ping,
             credit_ask,
             credit_interval,
             ..
         } = &self.connection;
-        (phase, outbox, inbox, received, refusals, ping, credit_ask, credit_interval).hash(state);
+        (phase, outbox, inbox, received, deferred_ack, refusals, ping, credit_ask, credit_interval)
+            .hash(state);
         sending.both().map(|sending| (&sending.flight, sending.probes)).hash(state);
         (self.clock, &self.watcher, self.posted, &self.taken).hash(state);
     }

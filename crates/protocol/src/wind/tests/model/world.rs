@@ -76,6 +76,8 @@ pub enum Action {
     Early(usize),
     /// The sender of this message cancels it.
     Cancel(usize),
+    /// This node's turn ends, and it processes its deferred acknowledgement.
+    DeferredAck(usize),
 }
 
 impl State {
@@ -109,7 +111,10 @@ impl State {
     /// Returns `true` if nothing is in flight and nothing is due, so that only time can pass.
     fn is_quiet(&self) -> bool {
         self.channel.is_empty()
-            && self.nodes.iter().all(|node| !node.connection.has_due(node.clock))
+            && self
+                .nodes
+                .iter()
+                .all(|node| !node.connection.has_due(node.clock) && !node.owes_deferred_ack())
     }
 
     /// Returns the node whose timer runs next, and in how long.
@@ -137,6 +142,9 @@ impl State {
                 if self.left.losses > 0 {
                     actions.push(Action::SendLost(n));
                 }
+            }
+            if node.owes_deferred_ack() {
+                actions.push(Action::DeferredAck(n));
             }
             if self.scenario.of(n).nth(node.posted).is_some() {
                 actions.push(Action::Post(n));
@@ -196,6 +204,7 @@ impl State {
                 self.left.cancels -= 1;
                 self.node(self.scenario.0[id].from).cancel(id);
             }
+            Action::DeferredAck(n) => self.node(n).process(),
         }
         self.settle();
         Some(())
