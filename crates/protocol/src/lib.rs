@@ -8,6 +8,7 @@
 //!   go to upper layers.
 //! - [`wind`]: one peer. Message classes, numbering, packing, acknowledgement, loss, window,
 //!   credit, path, liveness.
+//! - [`bytes`]: the reader and the writer of all formats.
 //! - [`block`]: rows and planes at equal distances, packed one after the other.
 //! - [`rma`]: one-sided operations and messages, as segments (region, offset, length), never bytes.
 //! - [`shm`]: records in the rings between two nodes of one machine.
@@ -30,6 +31,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod block;
+pub mod bytes;
 pub mod coherence;
 pub mod counters;
 pub mod fnv;

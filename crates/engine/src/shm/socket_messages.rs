@@ -2,6 +2,7 @@
 
 use oikaze_os::memory::FilePages;
 use oikaze_os::shm::{RegionGrant, Said};
+use oikaze_protocol::bytes::{ByteReader, ByteWriter};
 use oikaze_protocol::rma::Rights;
 
 /// Format of the socket message with a region's memory: this word, key u64, length u64, line u32,
@@ -31,41 +32,46 @@ pub(super) fn grant_message(
     makes_fences: bool,
 ) -> Vec<u8> {
     let mut said = Vec::with_capacity(GIFT_LEN);
-    said.extend_from_slice(GRANT);
-    said.extend_from_slice(&key.to_le_bytes());
-    said.extend_from_slice(&len.to_le_bytes());
-    said.extend_from_slice(&line.to_le_bytes());
-    said.extend_from_slice(&[rights.0, makes_fences.into()]);
+    said.put(GRANT).put_u64(key).put_u64(len).put_u32(line);
+    said.put_u8(rights.0).put_u8(makes_fences.into());
     said
 }
 
 /// Returns the line of the region whose memory the message carries, if the message carries any.
 pub(super) fn gift_line(said: &Said) -> Option<usize> {
-    gift_of(said).and_then(line_of)
+    gift_of(said).map(|told| told.line as usize)
 }
 
-fn gift_of(said: &Said) -> Option<&[u8; GIFT_LEN]> {
-    said.bytes().try_into().ok().filter(|bytes: &&[u8; GIFT_LEN]| bytes.starts_with(GRANT))
+/// Statement about a region's memory, before its values are checked.
+struct ToldRegion {
+    key: u64,
+    len: u64,
+    line: u32,
+    rights: u8,
+    makes_fences: u8,
 }
 
-fn line_of(gift: &[u8; GIFT_LEN]) -> Option<usize> {
-    gift.get(20..24)
-        .and_then(|word| word.try_into().ok())
-        .map(|line| u32::from_le_bytes(line) as usize)
+fn gift_of(said: &Said) -> Option<ToldRegion> {
+    let bytes: &[u8; GIFT_LEN] = said.bytes().try_into().ok()?;
+    let mut bytes = ByteReader(bytes.strip_prefix(GRANT)?);
+    Some(ToldRegion {
+        key: bytes.u64().ok()?,
+        len: bytes.u64().ok()?,
+        line: bytes.u32().ok()?,
+        rights: bytes.u8().ok()?,
+        makes_fences: bytes.u8().ok()?,
+    })
 }
 
 impl HandedRegion {
     /// Converts a message that carries a descriptor; returns `None` for any other message.
     pub fn from_said(mut said: Said) -> Option<HandedRegion> {
         let file = said.descriptor.take()?;
-        let bytes = gift_of(&said)?;
-        let word = |at: usize| {
-            bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map(u64::from_le_bytes)
-        };
-        let &[rights, makes_fences @ (0 | 1)] = bytes.get(24..)? else { return None };
+        let ToldRegion { key, len, line, rights, makes_fences } = gift_of(&said)?;
         let rights = Some(Rights(rights)).filter(|rights| Rights::ALL.contains(*rights))?;
-        let (key, len, index) = (word(4)?, usize::try_from(word(12)?).ok()?, line_of(bytes)?);
-        let gift = RegionGrant { file, len, rights, index, makes_fences: makes_fences == 1 };
+        let makes_fences = (makes_fences <= 1).then_some(makes_fences == 1)?;
+        let (len, index) = (usize::try_from(len).ok()?, line as usize);
+        let gift = RegionGrant { file, len, rights, index, makes_fences };
         Some(HandedRegion { key, gift })
     }
 }
@@ -73,11 +79,10 @@ impl HandedRegion {
 /// Returns the message that offers pages.
 pub(super) fn offer_message(word: &[u8; 4], numbers: [u64; 3], pages: &FilePages) -> Vec<u8> {
     let mut said = Vec::with_capacity(OFFER_LEN);
-    said.extend_from_slice(word);
-    numbers
-        .into_iter()
-        .chain([pages.offset, pages.len])
-        .for_each(|word| said.extend_from_slice(&word.to_le_bytes()));
+    said.put(word);
+    for number in numbers.into_iter().chain([pages.offset, pages.len]) {
+        said.put_u64(number);
+    }
     said
 }
 
@@ -110,15 +115,10 @@ impl OfferedPages {
     pub fn from_said(mut said: Said) -> Option<OfferedPages> {
         let file = said.descriptor.take()?;
         let bytes: &[u8; OFFER_LEN] = said.bytes().try_into().ok()?;
-        let words = bytes.get(4..)?.as_chunks::<8>().0;
-        let word = |index: usize| words.get(index).copied().map(u64::from_le_bytes);
-        let pages = FilePages::received(file, word(3)?, word(4)?).ok()?;
-        Some(OfferedPages {
-            answers: bytes.starts_with(ANSWER),
-            number: word(0)?,
-            key: word(1)?,
-            offset: word(2)?,
-            pages,
-        })
+        let mut words = ByteReader(bytes.get(4..)?);
+        let mut word = || words.u64().ok();
+        let (number, key, offset) = (word()?, word()?, word()?);
+        let pages = FilePages::received(file, word()?, word()?).ok()?;
+        Some(OfferedPages { answers: bytes.starts_with(ANSWER), number, key, offset, pages })
     }
 }

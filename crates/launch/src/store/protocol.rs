@@ -10,6 +10,7 @@
 //! encrypted, and the secret itself never travels here.
 
 use crate::{KEY_MAX, NodeEnd, Secret, VALUE_MAX};
+use oikaze_protocol::bytes::{ByteReader, ByteWriter, Invalid};
 
 /// Protocol version, which must be the same at both ends.
 pub const VERSION: u16 = 3;
@@ -37,52 +38,36 @@ const MAGIC: &[u8; 8] = b"OIKAZEST";
 #[error("not a frame of the store's protocol: {0}")]
 pub struct Malformed(pub &'static str);
 
-/// Takes typed pieces off the front of a slice.
-struct Cursor<'a>(&'a [u8]);
+impl From<Invalid> for Malformed {
+    fn from(Invalid: Invalid) -> Malformed {
+        Malformed("too short or too long")
+    }
+}
 
-impl<'a> Cursor<'a> {
-    fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
-        let (front, rest) = self.0.split_at_checked(len).ok_or(Malformed("too short"))?;
-        self.0 = rest;
-        Ok(front)
+fn read_key(bytes: &mut ByteReader<'_>) -> Result<String, Malformed> {
+    let len = usize::from(bytes.u8()?);
+    if len > KEY_MAX {
+        return Err(Malformed("key too long"));
     }
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (front, rest) = self.0.split_first_chunk().ok_or(Malformed("too short"))?;
-        self.0 = rest;
-        Ok(*front)
+    let key = bytes.take(len)?;
+    Ok(std::str::from_utf8(key).map_err(|_| Malformed("key is not UTF-8"))?.to_owned())
+}
+
+fn read_rest<'a>(bytes: &mut ByteReader<'a>, max: usize) -> Result<&'a [u8], Malformed> {
+    let len = bytes.0.len();
+    if len > max { Err(Malformed("too long")) } else { Ok(bytes.take(len)?) }
+}
+
+fn read_text(bytes: &mut ByteReader<'_>, max: usize) -> Result<String, Malformed> {
+    Ok(String::from_utf8_lossy(read_rest(bytes, max)?).into_owned())
+}
+
+fn read_end(bytes: &mut ByteReader<'_>) -> Result<NodeEnd, Malformed> {
+    let (rank, success) = (bytes.u32()?, bytes.u8()?);
+    if success > 1 {
+        return Err(Malformed("neither success nor failure"));
     }
-    fn key(&mut self) -> Result<String, Malformed> {
-        let [len] = self.array()?;
-        if usize::from(len) > KEY_MAX {
-            return Err(Malformed("key too long"));
-        }
-        let key = self.take(usize::from(len))?;
-        Ok(std::str::from_utf8(key).map_err(|_| Malformed("key is not UTF-8"))?.to_owned())
-    }
-    fn rest(&mut self, max: usize) -> Result<&'a [u8], Malformed> {
-        if self.0.len() > max {
-            return Err(Malformed("too long"));
-        }
-        self.take(self.0.len())
-    }
-    fn text(&mut self) -> Result<String, Malformed> {
-        self.long_text(TEXT_MAX)
-    }
-    fn long_text(&mut self, max: usize) -> Result<String, Malformed> {
-        Ok(String::from_utf8_lossy(self.rest(max)?).into_owned())
-    }
-    fn node_end(&mut self) -> Result<NodeEnd, Malformed> {
-        let (rank, success) = (u32::from_le_bytes(self.array()?), self.array()?);
-        let success = match success {
-            [0] => false,
-            [1] => true,
-            _ => return Err(Malformed("neither success nor failure")),
-        };
-        Ok(NodeEnd { rank, how: self.text()?, success })
-    }
-    fn end(self) -> Result<(), Malformed> {
-        if self.0.is_empty() { Ok(()) } else { Err(Malformed("bytes after the end")) }
-    }
+    Ok(NodeEnd { rank, how: read_text(bytes, TEXT_MAX)?, success: success == 1 })
 }
 
 /// Returns at most [`TEXT_MAX`] bytes of a text, cut between characters.
@@ -95,6 +80,12 @@ pub fn clip(text: &str) -> &str {
 #[must_use]
 pub fn clip_to(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]
+}
+
+/// Writes a key. Callers check keys against `KEY_MAX`, which fits one byte.
+fn put_key<'a>(body: &'a mut Vec<u8>, key: &str) -> &'a mut Vec<u8> {
+    let key = clip_to(key, KEY_MAX);
+    body.put_u8(key.len() as u8).put(key.as_bytes())
 }
 
 fn encode_end(end: &NodeEnd) -> Vec<u8> {
@@ -123,16 +114,16 @@ impl Greeting {
     /// # Errors
     /// The body is not a greeting.
     pub fn decode(body: &[u8]) -> Result<Greeting, Malformed> {
-        let mut cursor = Cursor(body);
-        if cursor.array()? != *MAGIC {
+        let mut bytes = ByteReader(body);
+        if bytes.array()? != *MAGIC {
             return Err(Malformed("no greeting of a store"));
         }
-        let version = u16::from_le_bytes(cursor.array()?);
+        let version = bytes.u16()?;
         if version != VERSION {
             return Ok(Greeting { version, nonce: [0; NONCE_LEN] });
         }
-        let nonce = cursor.array()?;
-        cursor.end()?;
+        let nonce = bytes.array()?;
+        bytes.end()?;
         Ok(Greeting { version, nonce })
     }
 }
@@ -213,13 +204,8 @@ impl Proof {
 
     fn claims(&self) -> Vec<u8> {
         let mut body = MAGIC.to_vec();
-        body.extend(self.version.to_le_bytes());
-        body.extend(self.rank.to_le_bytes());
-        body.extend(self.size.to_le_bytes());
-        body.extend(self.incarnation.to_le_bytes());
-        body.extend(self.process);
-        body.extend(self.attempt.to_le_bytes());
-        body.extend(self.nonce);
+        body.put_u16(self.version).put_u32(self.rank).put_u32(self.size).put_u64(self.incarnation);
+        body.put(&self.process).put_u32(self.attempt).put(&self.nonce);
         body
     }
 
@@ -236,21 +222,26 @@ impl Proof {
     /// # Errors
     /// The body is not a proof.
     pub fn decode(body: &[u8]) -> Result<Result<Proof, u16>, Malformed> {
-        let mut cursor = Cursor(body);
-        if cursor.array()? != *MAGIC {
+        let mut bytes = ByteReader(body);
+        if bytes.array()? != *MAGIC {
             return Err(Malformed("no proof of a node"));
         }
-        let version = u16::from_le_bytes(cursor.array()?);
+        let version = bytes.u16()?;
         if version != VERSION {
             return Ok(Err(version));
         }
-        let rank = u32::from_le_bytes(cursor.array()?);
-        let size = u32::from_le_bytes(cursor.array()?);
-        let incarnation = u64::from_le_bytes(cursor.array()?);
-        let (process, attempt) = (cursor.array()?, u32::from_le_bytes(cursor.array()?));
-        let (nonce, mac) = (cursor.array()?, cursor.array()?);
-        cursor.end()?;
-        Ok(Ok(Proof { version, rank, size, incarnation, process, attempt, nonce, mac }))
+        let proof = Proof {
+            version,
+            rank: bytes.u32()?,
+            size: bytes.u32()?,
+            incarnation: bytes.u64()?,
+            process: bytes.array()?,
+            attempt: bytes.u32()?,
+            nonce: bytes.array()?,
+            mac: bytes.array()?,
+        };
+        bytes.end()?;
+        Ok(Ok(proof))
     }
 }
 
@@ -283,14 +274,16 @@ impl Verdict {
     /// # Errors
     /// The body is not a verdict.
     pub fn decode(body: &[u8]) -> Result<Verdict, Malformed> {
-        let mut cursor = Cursor(body);
-        match cursor.array()? {
-            [0] => {
-                let mac = cursor.array()?;
-                cursor.end()?;
+        let mut bytes = ByteReader(body);
+        match bytes.u8()? {
+            0 => {
+                let mac = bytes.array()?;
+                bytes.end()?;
                 Ok(Verdict::Welcome(mac))
             }
-            [1] => Ok(Verdict::Refused { mac: cursor.array()?, why: cursor.text()? }),
+            1 => {
+                Ok(Verdict::Refused { mac: bytes.array()?, why: read_text(&mut bytes, TEXT_MAX)? })
+            }
             _ => Err(Malformed("unknown verdict")),
         }
     }
@@ -321,40 +314,20 @@ impl Request {
     #[must_use]
     pub fn encode(&self, id: u32) -> Vec<u8> {
         let mut body = id.to_le_bytes().to_vec();
-        // Callers check keys against KEY_MAX, which fits one byte.
-        let put_key = |body: &mut Vec<u8>, key: &str| {
-            let key = &key[..key.floor_char_boundary(KEY_MAX)];
-            body.push(key.len() as u8);
-            body.extend(key.as_bytes());
-        };
         match self {
-            Request::Put(key, value) => {
-                body.push(1);
-                put_key(&mut body, key);
-                body.extend(value);
-            }
-            Request::Get(key, limit) | Request::Fence(key, limit) => {
-                body.push(if matches!(self, Request::Get(..)) { 2 } else { 3 });
-                put_key(&mut body, key);
-                body.extend(limit.to_le_bytes());
-            }
-            Request::Abort(why) => {
-                body.push(4);
-                body.extend(clip(why).as_bytes());
-            }
-            Request::KeepGoing => body.push(5),
+            Request::Put(key, value) => put_key(body.put_u8(1), key).put(value),
+            Request::Get(key, limit) => put_key(body.put_u8(2), key).put_u64(*limit),
+            Request::Fence(key, limit) => put_key(body.put_u8(3), key).put_u64(*limit),
+            Request::Abort(why) => body.put_u8(4).put(clip(why).as_bytes()),
+            Request::KeepGoing => body.put_u8(5),
             Request::Ask(rank, limit, question) => {
-                body.push(6);
-                body.extend(rank.to_le_bytes());
-                body.extend(limit.to_le_bytes());
-                body.extend(clip_to(question, QUESTION_MAX).as_bytes());
+                body.put_u8(6).put_u32(*rank).put_u64(*limit);
+                body.put(clip_to(question, QUESTION_MAX).as_bytes())
             }
             Request::Answer(number, answer) => {
-                body.push(7);
-                body.extend(number.to_le_bytes());
-                body.extend(clip_to(answer, QUESTION_MAX).as_bytes());
+                body.put_u8(7).put_u32(*number).put(clip_to(answer, QUESTION_MAX).as_bytes())
             }
-        }
+        };
         body
     }
 
@@ -363,27 +336,22 @@ impl Request {
     /// # Errors
     /// The body is not a request.
     pub fn decode(body: &[u8]) -> Result<(u32, Request), Malformed> {
-        let mut cursor = Cursor(body);
-        let id = u32::from_le_bytes(cursor.array()?);
-        let [operation] = cursor.array()?;
-        let request = match operation {
-            1 => Request::Put(cursor.key()?, cursor.rest(VALUE_MAX)?.to_vec()),
-            2 => Request::Get(cursor.key()?, u64::from_le_bytes(cursor.array()?)),
-            3 => Request::Fence(cursor.key()?, u64::from_le_bytes(cursor.array()?)),
-            4 => Request::Abort(cursor.text()?),
+        let mut bytes = ByteReader(body);
+        let id = bytes.u32()?;
+        let request = match bytes.u8()? {
+            1 => Request::Put(read_key(&mut bytes)?, read_rest(&mut bytes, VALUE_MAX)?.to_vec()),
+            2 => Request::Get(read_key(&mut bytes)?, bytes.u64()?),
+            3 => Request::Fence(read_key(&mut bytes)?, bytes.u64()?),
+            4 => Request::Abort(read_text(&mut bytes, TEXT_MAX)?),
             5 => Request::KeepGoing,
             6 => {
-                let (rank, limit) =
-                    (u32::from_le_bytes(cursor.array()?), u64::from_le_bytes(cursor.array()?));
-                Request::Ask(rank, limit, cursor.long_text(QUESTION_MAX)?)
+                let (rank, limit) = (bytes.u32()?, bytes.u64()?);
+                Request::Ask(rank, limit, read_text(&mut bytes, QUESTION_MAX)?)
             }
-            7 => Request::Answer(
-                u32::from_le_bytes(cursor.array()?),
-                cursor.long_text(QUESTION_MAX)?,
-            ),
+            7 => Request::Answer(bytes.u32()?, read_text(&mut bytes, QUESTION_MAX)?),
             _ => return Err(Malformed("unknown operation")),
         };
-        cursor.end()?;
+        bytes.end()?;
         Ok((id, request))
     }
 }
@@ -434,17 +402,16 @@ impl Reply {
     /// # Errors
     /// The body is not a reply.
     pub fn decode(body: &[u8]) -> Result<(u32, Reply), Malformed> {
-        let mut cursor = Cursor(body);
-        let id = u32::from_le_bytes(cursor.array()?);
-        let [code] = cursor.array()?;
-        let reply = match code {
-            0 => Reply::Done(cursor.rest(VALUE_MAX)?.to_vec()),
-            1 => Reply::Refused(cursor.text()?),
-            2 => Reply::TimedOut(cursor.text()?),
-            3 => Reply::Aborted(cursor.text()?),
-            4 => Reply::Gone(cursor.node_end()?),
-            5 => Reply::Ended(cursor.node_end()?),
-            6 => Reply::Question(cursor.long_text(QUESTION_MAX)?),
+        let mut bytes = ByteReader(body);
+        let id = bytes.u32()?;
+        let reply = match bytes.u8()? {
+            0 => Reply::Done(read_rest(&mut bytes, VALUE_MAX)?.to_vec()),
+            1 => Reply::Refused(read_text(&mut bytes, TEXT_MAX)?),
+            2 => Reply::TimedOut(read_text(&mut bytes, TEXT_MAX)?),
+            3 => Reply::Aborted(read_text(&mut bytes, TEXT_MAX)?),
+            4 => Reply::Gone(read_end(&mut bytes)?),
+            5 => Reply::Ended(read_end(&mut bytes)?),
+            6 => Reply::Question(read_text(&mut bytes, QUESTION_MAX)?),
             _ => return Err(Malformed("unknown reply")),
         };
         Ok((id, reply))

@@ -176,43 +176,27 @@ impl From<Snapshot> for Gauges {
     }
 }
 
-/// State of a peer: as [`Standing`], without the details of an end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-#[allow(missing_docs)]
-pub enum State {
-    Connecting,
-    Established,
-    Silent,
-    Closed,
-    Restarted,
-    Refused,
-    Unreachable,
-    Ended,
-    Damaged,
-    Stuck,
-    NoProgress,
-    Nonsense,
-    GivenUp,
+oikaze_protocol::wire_enum! {
+    /// State of a peer: as [`Standing`], without the details of an end.
+    #[allow(missing_docs)]
+    pub enum State {
+        Connecting = 0,
+        Established = 1,
+        Silent = 2,
+        Closed = 3,
+        Restarted = 4,
+        Refused = 5,
+        Unreachable = 6,
+        Ended = 7,
+        Damaged = 8,
+        Stuck = 9,
+        NoProgress = 10,
+        Nonsense = 11,
+        GivenUp = 12,
+    }
 }
 
 impl State {
-    const ALL: [State; 13] = [
-        State::Connecting,
-        State::Established,
-        State::Silent,
-        State::Closed,
-        State::Restarted,
-        State::Refused,
-        State::Unreachable,
-        State::Ended,
-        State::Damaged,
-        State::Stuck,
-        State::NoProgress,
-        State::Nonsense,
-        State::GivenUp,
-    ];
-
     /// Returns the state in a word, for people.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -385,8 +369,7 @@ impl PeerPage {
     pub(super) fn read(mut row: Reader<'_>) -> Option<Self> {
         let row = &mut row;
         let [written, state] = row.all()?;
-        let state =
-            State::ALL.into_iter().find(|known| *known as u64 == state).filter(|_| written == 1)?;
+        let state = State::from_code(u8::try_from(state).ok().filter(|_| written == 1)?)?;
         Some(Self {
             state,
             address: row.address()?,

@@ -14,6 +14,7 @@ use oikaze_launch::{Bootstrap, JobError};
 use oikaze_os::error_text::remedy_of;
 use oikaze_os::shm::{CALLERS_MAX, ControlSocket, Listener, Pair, PairRole, shared_memory};
 use oikaze_protocol::Rank;
+use oikaze_protocol::bytes::{ByteReader, ByteWriter};
 use oikaze_protocol::limits::LOCAL_PEERS_AGREE_TIME;
 use rustix::fd::{AsFd, OwnedFd};
 use serde::{Deserialize, Serialize};
@@ -197,10 +198,9 @@ impl<'a> Meeting<'a> {
         let memory = shared_memory().map_err(io::Error::other)?;
         let me = self.job.rank();
         let mut hello = Vec::with_capacity(HELLO_LEN);
-        hello.extend_from_slice(&me.to_le_bytes());
-        hello.extend_from_slice(&rank.to_le_bytes());
-        hello.extend_from_slice(&nonce);
-        hello.extend_from_slice(&self.job.secret().mac(&[HELLO, &hello]));
+        hello.put_u32(me).put_u32(rank).put(&nonce);
+        let mac = self.job.secret().mac(&[HELLO, &hello]);
+        hello.put(&mac);
         line.say(&hello, Some(memory.as_fd()))?;
         Ok(Calling { rank, line, memory, nonce })
     }
@@ -277,12 +277,10 @@ impl<'a> Meeting<'a> {
         if !self.job.secret().verify(&[HELLO, told], mac) || mac.len() != MAC {
             return Err(strange("another job's call"));
         }
-        let number = |at: usize| {
-            told.get(at..at + 4)
-                .and_then(|bytes| bytes.try_into().ok())
-                .map_or(Rank::MAX, Rank::from_le_bytes)
-        };
-        let (from, to, nonce) = (number(0), number(4), told.get(8..).unwrap_or_default());
+        let mut told = ByteReader(told);
+        let mut number = || told.u32().map_err(|_| strange("too short a call"));
+        let (from, to) = (number()?, number()?);
+        let nonce = told.0;
         if to != self.job.rank() || !coming.contains(&from) {
             return Err(strange("a call for another node"));
         }

@@ -1,104 +1,8 @@
-//! Encodes and decodes coherence's own messages (COH-9). Numbers are LEB128, and every field is
-//! checked (COH-9.1).
+//! Encodes and decodes coherence's own messages (COH-9). Numbers of bodies are LEB128, and
+//! every field is checked (COH-9.1).
 
+use crate::bytes::ByteReader;
 use crate::wind::{Head, Refusal};
-use alloc::vec::Vec;
-
-/// Appends values to a body.
-#[derive(Debug, Default)]
-pub(crate) struct Writer(pub Vec<u8>);
-
-impl Writer {
-    pub fn byte(&mut self, value: u8) {
-        self.0.push(value);
-    }
-
-    /// Appends an unsigned LEB128 number: seven bits a byte, lowest first.
-    pub fn number(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push((value & 0x7f) as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
-    }
-
-    pub fn bytes(&mut self, bytes: &[u8]) {
-        self.number(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
-    }
-
-    /// Appends bytes without their length, which the reader knows.
-    pub fn raw(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-
-    pub fn fixed(&mut self, value: u64) {
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-}
-
-/// Takes values from a received body. A body that is too short gives [`Refusal::Malformed`].
-#[derive(Clone, Debug)]
-pub(crate) struct Reader<'a>(pub &'a [u8]);
-
-impl<'a> Reader<'a> {
-    pub fn byte(&mut self) -> Result<u8, Refusal> {
-        let (first, rest) = self.0.split_first().ok_or(Refusal::Malformed)?;
-        self.0 = rest;
-        Ok(*first)
-    }
-
-    pub fn number(&mut self) -> Result<u64, Refusal> {
-        let mut value = 0u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            let bits = u64::from(byte & 0x7f);
-            if shift == 63 && bits > 1 {
-                return Err(Refusal::Malformed);
-            }
-            value |= bits << shift;
-            if byte & 0x80 == 0 {
-                return Ok(value);
-            }
-        }
-        Err(Refusal::Malformed)
-    }
-
-    pub fn number_u32(&mut self) -> Result<u32, Refusal> {
-        u32::try_from(self.number()?).map_err(|_| Refusal::Malformed)
-    }
-
-    /// Reads a count of items of at least `each` bytes that must still be in the body. So a false
-    /// count allocates nothing.
-    pub fn count(&mut self, each: usize) -> Result<usize, Refusal> {
-        let count = usize::try_from(self.number()?).map_err(|_| Refusal::Malformed)?;
-        match count.checked_mul(each) {
-            Some(bytes) if bytes <= self.0.len() => Ok(count),
-            _ => Err(Refusal::Malformed),
-        }
-    }
-
-    pub fn raw(&mut self, len: usize) -> Result<&'a [u8], Refusal> {
-        let (taken, rest) = self.0.split_at_checked(len).ok_or(Refusal::Malformed)?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    pub fn bytes(&mut self) -> Result<&'a [u8], Refusal> {
-        let len = self.count(1)?;
-        self.raw(len)
-    }
-
-    pub fn fixed(&mut self) -> Result<u64, Refusal> {
-        let bytes = self.raw(8)?;
-        Ok(u64::from_le_bytes(bytes.try_into().map_err(|_| Refusal::Malformed)?))
-    }
-
-    /// Checks that no bytes are left over.
-    pub fn end(&self) -> Result<(), Refusal> {
-        if self.0.is_empty() { Ok(()) } else { Err(Refusal::Malformed) }
-    }
-}
 
 /// Type and fields of a message (COH-9.2): second byte of the head, then fixed little-endian
 /// fields.
@@ -204,12 +108,12 @@ impl Headline {
     }
 
     pub fn read(head: &[u8]) -> Result<Headline, Refusal> {
-        let mut reader = Reader(head);
-        if reader.byte()? != super::KIND {
+        let mut reader = ByteReader(head);
+        if reader.u8()? != super::KIND {
             return Err(Refusal::Malformed);
         }
-        let code = reader.byte()?;
-        let [a, b, c] = [reader.fixed()?, reader.fixed()?, reader.fixed()?];
+        let code = reader.u8()?;
+        let [a, b, c] = [reader.u64()?, reader.u64()?, reader.u64()?];
         reader.end()?;
         let small = |value: u64| u32::try_from(value).map_err(|_| Refusal::Malformed);
         Ok(match code {

@@ -6,7 +6,7 @@
 //! with scattered changes is sent as a bit per byte and the changed bytes. That form is never
 //! longer than a page and an eighth.
 
-use super::codec::{Reader, Writer};
+use crate::bytes::{ByteReader, ByteWriter};
 use crate::limits::PAGE;
 use crate::wind::Refusal;
 use alloc::vec::Vec;
@@ -40,39 +40,39 @@ pub(super) fn changed(twin: &[u8], now: &[u8]) -> Vec<Range<usize>> {
 
 /// Appends the changes of one page to a message's body. Returns `false` if there are none
 /// (COH-9.3).
-pub(super) fn encode(page: u64, twin: &[u8], now: &[u8], out: &mut Writer) -> bool {
+pub(super) fn encode(page: u64, twin: &[u8], now: &[u8], out: &mut Vec<u8>) -> bool {
     let runs = changed(twin, now);
     if runs.is_empty() {
         return false;
     }
-    out.number(page);
+    out.put_leb128(page);
     // Each run costs two or three bytes of description.
     if runs.len() * 3 > MASK_LEN {
         encode_mask(&runs, now, out);
         return true;
     }
-    out.byte(RUNS);
-    out.number(runs.len() as u64);
+    out.put_u8(RUNS);
+    out.put_leb128(runs.len() as u64);
     let mut at = 0;
     for run in runs {
-        out.number((run.start - at) as u64);
+        out.put_leb128((run.start - at) as u64);
         at = run.end;
-        out.bytes(now.get(run).unwrap_or_default());
+        out.put_prefixed(now.get(run).unwrap_or_default());
     }
     true
 }
 
-fn encode_mask(runs: &[Range<usize>], now: &[u8], out: &mut Writer) {
+fn encode_mask(runs: &[Range<usize>], now: &[u8], out: &mut Vec<u8>) {
     let mut mask = [0u8; MASK_LEN];
     for at in runs.iter().cloned().flatten() {
         if let Some(bits) = mask.get_mut(at / 8) {
             *bits |= 1 << (at % 8);
         }
     }
-    out.byte(MASK);
-    out.raw(&mask);
+    out.put_u8(MASK);
+    out.put(&mask);
     for run in runs {
-        out.raw(now.get(run.clone()).unwrap_or_default());
+        out.put(now.get(run.clone()).unwrap_or_default());
     }
 }
 
@@ -85,10 +85,10 @@ pub(super) fn decode(
     body: &[u8],
     mut apply: impl FnMut(u64, usize, &[u8]) -> Result<(), Refusal>,
 ) -> Result<(), Refusal> {
-    let mut reader = Reader(body);
+    let mut reader = ByteReader(body);
     while !reader.0.is_empty() {
-        let page = reader.number()?;
-        match reader.byte()? {
+        let page = reader.leb128()?;
+        match reader.u8()? {
             RUNS => decode_runs(page, &mut reader, &mut apply)?,
             MASK => decode_mask(page, &mut reader, &mut apply)?,
             _ => return Err(Refusal::Malformed),
@@ -99,13 +99,13 @@ pub(super) fn decode(
 
 fn decode_runs(
     page: u64,
-    reader: &mut Reader<'_>,
+    reader: &mut ByteReader<'_>,
     apply: &mut impl FnMut(u64, usize, &[u8]) -> Result<(), Refusal>,
 ) -> Result<(), Refusal> {
     let mut at = 0usize;
     for _ in 0..reader.count(3)? {
-        let gap = usize::try_from(reader.number()?).map_err(|_| Refusal::Malformed)?;
-        let bytes = reader.bytes()?;
+        let gap = usize::try_from(reader.leb128()?).map_err(|_| Refusal::Malformed)?;
+        let bytes = reader.prefixed()?;
         let start = at.checked_add(gap).ok_or(Refusal::Malformed)?;
         at = start
             .checked_add(bytes.len())
@@ -121,16 +121,16 @@ fn decode_runs(
 
 fn decode_mask(
     page: u64,
-    reader: &mut Reader<'_>,
+    reader: &mut ByteReader<'_>,
     apply: &mut impl FnMut(u64, usize, &[u8]) -> Result<(), Refusal>,
 ) -> Result<(), Refusal> {
-    let mask = reader.raw(MASK_LEN)?;
+    let mask = reader.take(MASK_LEN)?;
     let is_set = |at: usize| mask.get(at / 8).is_some_and(|bits| bits & (1 << (at % 8)) != 0);
     let mut at = 0;
     while at < PAGE {
         let end = (at..PAGE).find(|at| !is_set(*at)).unwrap_or(PAGE);
         if end > at {
-            apply(page, at, reader.raw(end - at)?)?;
+            apply(page, at, reader.take(end - at)?)?;
         }
         at = end + 1;
     }
@@ -159,15 +159,15 @@ mod tests {
             for (at, len, add) in edits {
                 for i in (at..(at + len).min(PAGE)).step_by(if dense { 2 } else { 1 }) { now[i] = now[i].wrapping_add(add); }
             }
-            let mut body = Writer::default();
+            let mut body = Vec::new();
             let differs = encode(9, &twin, &now, &mut body);
             prop_assert_eq!(differs, twin != now);
-            prop_assert!(body.0.len() <= PAGE + MASK_LEN + 8);
+            prop_assert!(body.len() <= PAGE + MASK_LEN + 8);
             let mut rebuilt = twin.clone();
-            apply_to(&mut rebuilt, &body.0).unwrap();
+            apply_to(&mut rebuilt, &body).unwrap();
             prop_assert_eq!(&rebuilt, &now);
             let mut told = vec![false; PAGE];
-            decode(&body.0, |page, at, bytes| { assert_eq!(page, 9); told[at..at + bytes.len()].fill(true); Ok(()) }).unwrap();
+            decode(&body, |page, at, bytes| { assert_eq!(page, 9); told[at..at + bytes.len()].fill(true); Ok(()) }).unwrap();
             for i in 0..PAGE { prop_assert_eq!(told[i], twin[i] != now[i]); }
         }
 
@@ -181,10 +181,10 @@ mod tests {
     #[test]
     fn truncation_is_refused() {
         let (twin, now) = (vec![0u8; PAGE], (0..PAGE).map(|i| (i % 5) as u8).collect::<Vec<_>>());
-        let mut body = Writer::default();
+        let mut body = Vec::new();
         assert!(encode(1, &twin, &now, &mut body));
-        for len in 1..body.0.len() {
-            assert!(decode(&body.0[..len], |_, _, _| Ok(())).is_err(), "cut at {len}");
+        for len in 1..body.len() {
+            assert!(decode(&body[..len], |_, _, _| Ok(())).is_err(), "cut at {len}");
         }
     }
 }

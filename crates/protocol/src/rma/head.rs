@@ -6,6 +6,7 @@
 
 use super::{Accumulation, AtomicOp, MessageKind, Rights};
 use crate::block::Block;
+use crate::bytes::{ByteReader, ByteWriter, Invalid};
 use crate::limits::{BODY_MAX, HEAD_MAX, STRIDE_MAX};
 use crate::rma::kind;
 use crate::wind::{Head, Refusal};
@@ -171,228 +172,190 @@ const _: () = assert!(LONGEST <= HEAD_MAX, "every head must fit into what Wind c
 const _: () = assert!(STRIDE_MAX < 1 << 48, "offsets and strides of blocks have six bytes");
 
 impl Operation {
-    /// Encodes the head.
+    /// Encodes the head. `LONGEST` proves that nothing is cut off.
     #[must_use]
     pub fn encode(&self) -> Head {
-        let mut out = Writer(Head::new());
+        let mut out = Head::new();
         match *self {
             Operation::Put { key, offset, signal: None } => {
-                out.kind(MessageKind::Put).word(key).word(offset)
+                out.put_kind(MessageKind::Put).put_u64(key).put_u64(offset)
             }
-            Operation::Put { key, offset, signal: Some(signal) } => out
-                .kind(MessageKind::PutSignal)
-                .word(key)
-                .word(offset)
-                .word(signal.key)
-                .word(signal.offset)
-                .word(signal.add),
-            Operation::Get { ticket, key, offset, len } => {
-                out.kind(MessageKind::Get).ticket(ticket).word(key).word(offset).word(len)
+            Operation::Put { key, offset, signal: Some(signal) } => {
+                out.put_kind(MessageKind::PutSignal).put_u64(key).put_u64(offset).put_signal(signal)
             }
+            Operation::Get { ticket, key, offset, len } => out
+                .put_kind(MessageKind::Get)
+                .put_ticket(ticket)
+                .put_u64(key)
+                .put_u64(offset)
+                .put_u64(len),
             Operation::Atomic { ticket, key, offset, op } => {
                 let (number, first, second) = op.encode();
-                out.kind(MessageKind::Atomic)
-                    .ticket(ticket)
-                    .word(key)
-                    .word(offset)
-                    .byte(number)
-                    .word(first)
-                    .word(second)
+                out.put_kind(MessageKind::Atomic).put_ticket(ticket).put_u64(key).put_u64(offset);
+                out.put_u8(number).put_u64(first).put_u64(second)
             }
-            Operation::Accumulate { key, offset, how } => {
-                out.kind(MessageKind::Accumulate).word(key).word(offset).bytes(&how.encode())
+            Operation::Accumulate { key, offset, how } => out
+                .put_kind(MessageKind::Accumulate)
+                .put_u64(key)
+                .put_u64(offset)
+                .put(&how.encode()),
+            Operation::Push { key, offset } => {
+                out.put_kind(MessageKind::Push).put_u64(key).put_u64(offset)
             }
-            Operation::Push { key, offset } => out.kind(MessageKind::Push).word(key).word(offset),
             Operation::PutBlock { key, block, signal: None } => {
-                out.kind(MessageKind::PutBlock).word(key).block(block)
+                out.put_kind(MessageKind::PutBlock).put_u64(key).put_block(block)
             }
             Operation::PutBlock { key, block, signal: Some(signal) } => out
-                .kind(MessageKind::PutBlockSignal)
-                .word(key)
-                .block(block)
-                .word(signal.key)
-                .word(signal.offset)
-                .word(signal.add),
+                .put_kind(MessageKind::PutBlockSignal)
+                .put_u64(key)
+                .put_block(block)
+                .put_signal(signal),
             Operation::GetBlock { ticket, key, block } => {
-                out.kind(MessageKind::GetBlock).ticket(ticket).word(key).block(block)
+                out.put_kind(MessageKind::GetBlock).put_ticket(ticket).put_u64(key).put_block(block)
             }
-            Operation::Lookup { ticket } => out.kind(MessageKind::Lookup).ticket(ticket),
-            Operation::User { tag } => out.kind(MessageKind::User).word(tag),
-            Operation::Data { ticket } => out.kind(MessageKind::Data).ticket(ticket),
-            Operation::Old { ticket, old } => out.kind(MessageKind::Old).ticket(ticket).word(old),
-            Operation::Found { ticket, published } => out
-                .kind(MessageKind::Found)
-                .ticket(ticket)
-                .word(published.key)
-                .word(published.len)
-                .byte(published.rights.0),
+            Operation::Lookup { ticket } => out.put_kind(MessageKind::Lookup).put_ticket(ticket),
+            Operation::User { tag } => out.put_kind(MessageKind::User).put_u64(tag),
+            Operation::Data { ticket } => out.put_kind(MessageKind::Data).put_ticket(ticket),
+            Operation::Old { ticket, old } => {
+                out.put_kind(MessageKind::Old).put_ticket(ticket).put_u64(old)
+            }
+            Operation::Found { ticket, published: Published { key, len, rights } } => {
+                out.put_kind(MessageKind::Found).put_ticket(ticket);
+                out.put_u64(key).put_u64(len).put_u8(rights.0)
+            }
             Operation::Missing { ticket, count } => {
-                out.kind(MessageKind::Missing).ticket(ticket).half(count)
+                out.put_kind(MessageKind::Missing).put_ticket(ticket).put_u32(count)
             }
             Operation::Gone { ticket, refusal } => {
-                out.kind(MessageKind::Gone).ticket(ticket).byte(refusal as u8)
+                out.put_kind(MessageKind::Gone).put_ticket(ticket).put_u8(refusal as u8)
             }
         };
-        out.0
+        out
     }
 
     /// Decodes bytes that a peer sent. Returns `None` if they make no sense (MEM-2.2). Heads of
     /// [`MessageKind::Coherence`] do not belong to this layer.
     #[must_use]
     pub fn decode(head: &[u8]) -> Option<Operation> {
-        let mut bytes = Reader(head.get(1..)?);
-        let operation = match kind(head) {
+        let mut bytes = ByteReader(head.get(1..)?);
+        let operation = Operation::read(kind(head), &mut bytes).ok()?;
+        bytes.end().ok().map(|()| operation)
+    }
+
+    fn read(kind: MessageKind, bytes: &mut ByteReader<'_>) -> Result<Operation, Invalid> {
+        Ok(match kind {
             MessageKind::Put => {
-                Operation::Put { key: bytes.word()?, offset: bytes.word()?, signal: None }
+                Operation::Put { key: bytes.u64()?, offset: bytes.u64()?, signal: None }
             }
             MessageKind::PutSignal => {
-                let (key, offset) = (bytes.word()?, bytes.word()?);
-                Operation::Put { key, offset, signal: Some(bytes.signal()?) }
+                let (key, offset) = (bytes.u64()?, bytes.u64()?);
+                Operation::Put { key, offset, signal: Some(read_signal(bytes)?) }
             }
             MessageKind::Get => Operation::Get {
-                ticket: bytes.ticket().filter(|ticket| *ticket != TicketId::NONE)?,
-                key: bytes.word()?,
-                offset: bytes.word()?,
-                len: bytes.word()?,
+                ticket: read_asker(bytes)?,
+                key: bytes.u64()?,
+                offset: bytes.u64()?,
+                len: bytes.u64()?,
             },
             MessageKind::Atomic => Operation::Atomic {
-                ticket: bytes.ticket()?,
-                key: bytes.word()?,
-                offset: bytes.word()?,
-                op: bytes.atomic()?,
+                ticket: read_ticket(bytes)?,
+                key: bytes.u64()?,
+                offset: bytes.u64()?,
+                op: AtomicOp::decode(bytes.u8()?, bytes.u64()?, bytes.u64()?).ok_or(Invalid)?,
             },
             MessageKind::Accumulate => {
-                let (key, offset) = (bytes.word()?, bytes.word()?);
-                Operation::Accumulate {
-                    key,
-                    offset,
-                    how: Accumulation::decode(bytes.byte()?, bytes.byte()?)?,
-                }
+                let (key, offset) = (bytes.u64()?, bytes.u64()?);
+                Operation::Accumulate { key, offset, how: Accumulation::read(bytes)? }
             }
-            MessageKind::Push => Operation::Push { key: bytes.word()?, offset: bytes.word()? },
+            MessageKind::Push => Operation::Push { key: bytes.u64()?, offset: bytes.u64()? },
             MessageKind::PutBlock => {
-                Operation::PutBlock { key: bytes.word()?, block: bytes.block()?, signal: None }
+                Operation::PutBlock { key: bytes.u64()?, block: read_block(bytes)?, signal: None }
             }
             MessageKind::PutBlockSignal => {
-                let (key, block) = (bytes.word()?, bytes.block()?);
-                Operation::PutBlock { key, block, signal: Some(bytes.signal()?) }
+                let (key, block) = (bytes.u64()?, read_block(bytes)?);
+                Operation::PutBlock { key, block, signal: Some(read_signal(bytes)?) }
             }
             MessageKind::GetBlock => Operation::GetBlock {
-                ticket: bytes.ticket().filter(|ticket| *ticket != TicketId::NONE)?,
-                key: bytes.word()?,
-                block: bytes.block()?,
+                ticket: read_asker(bytes)?,
+                key: bytes.u64()?,
+                block: read_block(bytes)?,
             },
-            MessageKind::Lookup => Operation::Lookup {
-                ticket: bytes.ticket().filter(|ticket| *ticket != TicketId::NONE)?,
-            },
-            MessageKind::User => Operation::User { tag: bytes.word()? },
-            MessageKind::Data => Operation::Data { ticket: bytes.ticket()? },
-            MessageKind::Old => Operation::Old { ticket: bytes.ticket()?, old: bytes.word()? },
+            MessageKind::Lookup => Operation::Lookup { ticket: read_asker(bytes)? },
+            MessageKind::User => Operation::User { tag: bytes.u64()? },
+            MessageKind::Data => Operation::Data { ticket: read_ticket(bytes)? },
+            MessageKind::Old => Operation::Old { ticket: read_ticket(bytes)?, old: bytes.u64()? },
             MessageKind::Found => {
-                let ticket = bytes.ticket()?;
-                let published = Published {
-                    key: bytes.word()?,
-                    len: bytes.word()?,
-                    rights: Rights(bytes.byte()?),
-                };
+                let ticket = read_ticket(bytes)?;
+                let published =
+                    Published { key: bytes.u64()?, len: bytes.u64()?, rights: Rights(bytes.u8()?) };
                 if !Rights::ALL.contains(published.rights) {
-                    return None;
+                    return Err(Invalid);
                 }
                 Operation::Found { ticket, published }
             }
             MessageKind::Missing => {
-                Operation::Missing { ticket: bytes.ticket()?, count: bytes.half()? }
+                Operation::Missing { ticket: read_ticket(bytes)?, count: bytes.u32()? }
             }
             MessageKind::Gone => Operation::Gone {
-                ticket: bytes.ticket()?,
-                refusal: Refusal::from_code(bytes.byte()?)?,
+                ticket: read_ticket(bytes)?,
+                refusal: bytes.code(Refusal::from_code)?,
             },
-            MessageKind::Coherence | MessageKind::Unknown => return None,
-        };
-        bytes.0.is_empty().then_some(operation)
+            MessageKind::Coherence | MessageKind::Unknown => return Err(Invalid),
+        })
     }
 }
 
-/// Appends to a head. `LONGEST` proves that nothing is cut off.
-struct Writer(Head);
-
-impl Writer {
-    fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
-        let fits = self.0.try_extend_from_slice(bytes);
-        debug_assert!(fits.is_ok(), "LONGEST is wrong");
-        self
-    }
-    fn kind(&mut self, kind: MessageKind) -> &mut Self {
-        self.byte(kind as u8)
-    }
-    fn byte(&mut self, byte: u8) -> &mut Self {
-        self.bytes(&[byte])
-    }
-    fn half(&mut self, half: u32) -> &mut Self {
-        self.bytes(&half.to_le_bytes())
-    }
-    fn word(&mut self, word: u64) -> &mut Self {
-        self.bytes(&word.to_le_bytes())
+/// Fields of this layer that consist of several numbers.
+trait HeadWriter: ByteWriter {
+    fn put_kind(&mut self, kind: MessageKind) -> &mut Self {
+        self.put_u8(kind as u8)
     }
     /// Appends a number up to [`STRIDE_MAX`].
-    fn long(&mut self, long: u64) -> &mut Self {
+    fn put_long(&mut self, long: u64) -> &mut Self {
         let [low @ .., _, _] = long.to_le_bytes();
-        self.bytes(&low)
+        self.put(&low)
     }
-    fn block(&mut self, block: Block) -> &mut Self {
+    fn put_block(&mut self, block: Block) -> &mut Self {
         let Block { offset, row, rows, planes, row_stride, plane_stride } = block;
-        self.long(offset).half(row).half(rows).half(planes).long(row_stride).long(plane_stride)
+        self.put_long(offset).put_u32(row).put_u32(rows).put_u32(planes);
+        self.put_long(row_stride).put_long(plane_stride)
     }
-    fn ticket(&mut self, ticket: TicketId) -> &mut Self {
-        self.word(ticket.token).word(ticket.serial)
+    fn put_ticket(&mut self, ticket: TicketId) -> &mut Self {
+        self.put_u64(ticket.token).put_u64(ticket.serial)
+    }
+    fn put_signal(&mut self, signal: Signal) -> &mut Self {
+        self.put_u64(signal.key).put_u64(signal.offset).put_u64(signal.add)
     }
 }
 
-/// Takes fields from the front of unchecked bytes.
-struct Reader<'a>(&'a [u8]);
+impl HeadWriter for Head {}
 
-impl Reader<'_> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (front, rest) = self.0.split_first_chunk::<N>()?;
-        self.0 = rest;
-        Some(*front)
-    }
-    fn byte(&mut self) -> Option<u8> {
-        self.take::<1>().map(|[byte]| byte)
-    }
-    fn half(&mut self) -> Option<u32> {
-        self.take().map(u32::from_le_bytes)
-    }
-    fn word(&mut self) -> Option<u64> {
-        self.take().map(u64::from_le_bytes)
-    }
-    fn long(&mut self) -> Option<u64> {
-        let [a, b, c, d, e, f] = self.take::<6>()?;
-        Some(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
-    }
-    fn signal(&mut self) -> Option<Signal> {
-        Some(Signal { key: self.word()?, offset: self.word()?, add: self.word()? })
-    }
-    /// MEM-10.2: the block must be countable, not empty, and in its one form.
-    fn block(&mut self) -> Option<Block> {
-        let (offset, row, rows, planes) = (self.long()?, self.half()?, self.half()?, self.half()?);
-        let block = Block {
-            offset,
-            row,
-            rows,
-            planes,
-            row_stride: self.long()?,
-            plane_stride: self.long()?,
-        };
-        let countable = block.len().is_some_and(|len| len <= BODY_MAX) && !block.is_empty();
-        (countable && block == block.tidy()).then_some(block)
-    }
-    /// Serial 0 means *none*, and then the token is 0 too, so that one meaning has one encoding.
-    fn ticket(&mut self) -> Option<TicketId> {
-        let ticket = TicketId { token: self.word()?, serial: self.word()? };
-        (ticket.serial != 0 || ticket == TicketId::NONE).then_some(ticket)
-    }
-    fn atomic(&mut self) -> Option<AtomicOp> {
-        AtomicOp::decode(self.byte()?, self.word()?, self.word()?)
-    }
+fn read_long(bytes: &mut ByteReader<'_>) -> Result<u64, Invalid> {
+    let [a, b, c, d, e, f] = bytes.array()?;
+    Ok(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
+}
+
+fn read_signal(bytes: &mut ByteReader<'_>) -> Result<Signal, Invalid> {
+    Ok(Signal { key: bytes.u64()?, offset: bytes.u64()?, add: bytes.u64()? })
+}
+
+/// MEM-10.2: the block must be countable, not empty, and in its one form.
+fn read_block(bytes: &mut ByteReader<'_>) -> Result<Block, Invalid> {
+    let (offset, row, rows, planes) = (read_long(bytes)?, bytes.u32()?, bytes.u32()?, bytes.u32()?);
+    let (row_stride, plane_stride) = (read_long(bytes)?, read_long(bytes)?);
+    let block = Block { offset, row, rows, planes, row_stride, plane_stride };
+    let countable = block.len().is_some_and(|len| len <= BODY_MAX) && !block.is_empty();
+    if countable && block == block.tidy() { Ok(block) } else { Err(Invalid) }
+}
+
+/// Serial 0 means *none*, and then the token is 0 too, so that one meaning has one encoding.
+fn read_ticket(bytes: &mut ByteReader<'_>) -> Result<TicketId, Invalid> {
+    let ticket = TicketId { token: bytes.u64()?, serial: bytes.u64()? };
+    if ticket.serial != 0 || ticket == TicketId::NONE { Ok(ticket) } else { Err(Invalid) }
+}
+
+/// Reads the ticket of a request that has an answer.
+fn read_asker(bytes: &mut ByteReader<'_>) -> Result<TicketId, Invalid> {
+    let ticket = read_ticket(bytes)?;
+    if ticket == TicketId::NONE { Err(Invalid) } else { Ok(ticket) }
 }

@@ -2,6 +2,7 @@
 
 use super::Class;
 use crate::Rank;
+use crate::bytes::Invalid;
 use crate::wire::RefusedMessage;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -67,6 +68,12 @@ crate::wire_enum! {
         /// The name was published, and its owner has withdrawn it.
         #[error("the region of this name was withdrawn by its owner")]
         Withdrawn = 16,
+    }
+}
+
+impl From<Invalid> for Refusal {
+    fn from(Invalid: Invalid) -> Refusal {
+        Refusal::Malformed
     }
 }
 

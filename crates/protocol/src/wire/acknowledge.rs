@@ -6,8 +6,8 @@
 //! before. Without ranges (when only refusals or credit can be told) `largest` and `below` are 0.
 
 use super::Lane;
-use super::cursor::{Reader, Write};
 use super::frame::{PREFIX_LEN, kind, put_prefix};
+use crate::bytes::{ByteReader, ByteWriter, Invalid};
 use crate::limits::{ACK_RANGES_MAX, REFUSALS_MAX};
 use crate::wind::Refusal;
 use alloc::vec::Vec;
@@ -69,14 +69,14 @@ impl<'a> Acknowledgement<'a> {
     pub fn ranges(&self) -> RangesDescending<'a> {
         RangesDescending {
             next: (!self.none).then_some((self.largest, self.below)),
-            rest: Reader(self.ranges),
+            rest: ByteReader(self.ranges),
         }
     }
 
     /// Returns the messages that were refused.
     #[must_use]
     pub fn refusals(&self) -> RefusalWalk<'a> {
-        RefusalWalk(Reader(self.refusals))
+        RefusalWalk(ByteReader(self.refusals))
     }
 
     /// Returns the same acknowledgement if it has one range of datagrams and no refusals. It then
@@ -88,20 +88,18 @@ impl<'a> Acknowledgement<'a> {
         alone.then_some(Acknowledgement { largest, told, none, below, ranges: &[], refusals: &[] })
     }
 
-    pub(super) fn parse(body: &mut Reader<'a>) -> Option<Acknowledgement<'a>> {
+    pub(super) fn parse(body: &mut ByteReader<'a>) -> Result<Acknowledgement<'a>, Invalid> {
         let fixed = body.array::<{ FIXED - PREFIX_LEN + FIRST_RANGE }>()?;
-        let mut fixed = Reader(&fixed);
+        let mut fixed = ByteReader(&fixed);
         let (largest, credit, delay) = (fixed.u64()?, fixed.u64()?, fixed.u32()?);
         let (ranges, refusals) = (usize::from(fixed.u8()?), usize::from(fixed.u8()?));
-        let lane = Lane::from_code(fixed.u8()?)?;
+        let lane = fixed.code(Lane::from_code)?;
         fixed.zeros::<1>()?;
         let (marked, share) = (fixed.u32()?, fixed.u32()?);
-        if ranges > ACK_RANGES_MAX || refusals > REFUSALS_MAX {
-            return None;
-        }
         let below = fixed.u32()?;
-        if ranges == 0 && (largest > 0 || below > 0) {
-            return None;
+        let many = ranges > ACK_RANGES_MAX || refusals > REFUSALS_MAX;
+        if many || ranges == 0 && (largest > 0 || below > 0) {
+            return Err(Invalid);
         }
         let frame = Acknowledgement {
             largest,
@@ -112,7 +110,8 @@ impl<'a> Acknowledgement<'a> {
             refusals: body.take(refusals * REFUSED)?,
         };
         // Walk once, so that later readers need not check again.
-        (frame.ranges().count() == ranges && frame.refusals().count() == refusals).then_some(frame)
+        let sound = frame.ranges().count() == ranges && frame.refusals().count() == refusals;
+        if sound { Ok(frame) } else { Err(Invalid) }
     }
 
     /// Writes a frame. `ranges` are largest first. Ranges after the first [`ACK_RANGES_MAX`], or
@@ -177,7 +176,7 @@ fn patch(into: &mut [u8], at: usize, bytes: &[u8]) {
 #[derive(Clone, Debug)]
 pub struct RangesDescending<'a> {
     next: Option<(u64, u32)>,
-    rest: Reader<'a>,
+    rest: ByteReader<'a>,
 }
 
 impl Iterator for RangesDescending<'_> {
@@ -186,7 +185,7 @@ impl Iterator for RangesDescending<'_> {
     fn next(&mut self) -> Option<RangeInclusive<u64>> {
         let (high, below) = self.next.take()?;
         let low = high.checked_sub(u64::from(below))?;
-        if let (Some(gap), Some(below)) = (self.rest.u32(), self.rest.u32()) {
+        if let (Ok(gap), Ok(below)) = (self.rest.u32(), self.rest.u32()) {
             // gap ≥ 1, because ranges that touch would be one range.
             self.next =
                 low.checked_sub(u64::from(gap) + 1).filter(|_| gap > 0).map(|high| (high, below));
@@ -197,14 +196,14 @@ impl Iterator for RangesDescending<'_> {
 
 /// Walks an acknowledgement's refusals.
 #[derive(Clone, Debug)]
-pub struct RefusalWalk<'a>(Reader<'a>);
+pub struct RefusalWalk<'a>(ByteReader<'a>);
 
 impl Iterator for RefusalWalk<'_> {
     type Item = RefusedMessage;
 
     fn next(&mut self) -> Option<RefusedMessage> {
-        let number = self.0.u64()?;
-        let refusal = Refusal::from_code(self.0.u8()?)?;
+        let number = self.0.u64().ok()?;
+        let refusal = self.0.code(Refusal::from_code).ok()?;
         Some(RefusedMessage { number, refusal })
     }
 }

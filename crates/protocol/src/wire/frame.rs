@@ -1,8 +1,8 @@
 //! The frames (WIRE-3, WIRE-4). Each begins `kind u8 | flags u8 | len u16`, where `len` counts the
 //! whole frame.
 
-use super::cursor::{Reader, Write};
 use super::{Acknowledgement, Hello, Refuse};
+use crate::bytes::{ByteReader, ByteWriter, Invalid};
 use crate::limits::{BULK_FRAME_LEN, HEAD_MAX};
 use crate::wind::Class;
 use alloc::vec::Vec;
@@ -167,95 +167,101 @@ impl<'a> Frame<'a> {
         )
     }
 
-    pub(super) fn parse(rest: &mut Reader<'a>) -> Option<Frame<'a>> {
+    pub(super) fn parse(rest: &mut ByteReader<'a>) -> Result<Frame<'a>, Invalid> {
         let prefix = { *rest }.array::<PREFIX_LEN>()?;
-        let mut prefix = Reader(&prefix);
+        let mut prefix = ByteReader(&prefix);
         let (kind, flags, len) = (prefix.u8()?, prefix.u8()?, usize::from(prefix.u16()?));
-        let mut body = Reader(rest.take(len)?);
+        let mut body = ByteReader(rest.take(len)?);
         body.take(PREFIX_LEN)?;
         let frame = Frame::parse_body(kind, flags, &mut body)?;
         // HELLO may grow at its end in later versions (WIRE-4.8). All other frames have exactly the
         // length that they name.
-        (body.0.is_empty() || kind == kind::HELLO).then_some(frame)
+        if kind != kind::HELLO {
+            body.end()?;
+        }
+        Ok(frame)
     }
 
-    fn parse_body(kind: u8, flags: u8, body: &mut Reader<'a>) -> Option<Frame<'a>> {
+    fn parse_body(kind: u8, flags: u8, body: &mut ByteReader<'a>) -> Result<Frame<'a>, Invalid> {
         match kind {
             kind::MESSAGE => return Frame::parse_message(flags, body),
             kind::OPEN => return Frame::parse_open(flags, body),
             kind::WITHDRAW => {
                 if flags & !CREDITED != 0 {
-                    return None;
+                    return Err(Invalid);
                 }
                 let charged = flags & CREDITED != 0;
-                return Some(Frame::Withdraw(Withdrawal {
+                return Ok(Frame::Withdraw(Withdrawal {
                     charged,
                     number: body.u64()?,
                     len: body.u64()?,
                 }));
             }
             kind::HELLO => return Hello::parse(flags, body).map(Frame::Hello),
-            kind::CLOSE => return CloseReason::from_code(flags).map(Frame::Close),
+            kind::CLOSE => return CloseReason::from_code(flags).ok_or(Invalid).map(Frame::Close),
             _ => {}
         }
         if flags != 0 {
-            return None;
+            return Err(Invalid);
         }
         match kind {
-            kind::PING => Some(Frame::Ping),
+            kind::PING => Ok(Frame::Ping),
             kind::ACKNOWLEDGE => Acknowledgement::parse(body).map(Frame::Acknowledge),
             kind::FRAGMENT => {
-                Some(Frame::Fragment(Fragment { message_low: body.u32()?, offset: body.u64()? }))
+                Ok(Frame::Fragment(Fragment { message_low: body.u32()?, offset: body.u64()? }))
             }
             kind::REFUSE => Refuse::parse(body).map(Frame::Refuse),
             kind::PAD => body.take(body.0.len()).map(|_| Frame::Pad),
-            _ => None,
+            _ => Err(Invalid),
         }
     }
 
-    fn parse_message(flags: u8, body: &mut Reader<'a>) -> Option<Frame<'a>> {
+    fn parse_message(flags: u8, body: &mut ByteReader<'a>) -> Result<Frame<'a>, Invalid> {
         let (class, credited) = class_of(flags)?;
         let fixed = body.array::<{ MESSAGE_FIXED - PREFIX_LEN }>()?;
-        let mut fixed = Reader(&fixed);
+        let mut fixed = ByteReader(&fixed);
         let number = fixed.u64()?;
         let head = parse_head(&mut fixed, body)?;
         let rest = body.take(body.0.len())?;
-        Some(Frame::Message(SmallMessage { number, class, credited, head, body: rest }))
+        Ok(Frame::Message(SmallMessage { number, class, credited, head, body: rest }))
     }
 
-    fn parse_open(flags: u8, body: &mut Reader<'a>) -> Option<Frame<'a>> {
+    fn parse_open(flags: u8, body: &mut ByteReader<'a>) -> Result<Frame<'a>, Invalid> {
         let (class, credited) = class_of(flags)?;
         let fixed = body.array::<{ OPEN_FIXED - PREFIX_LEN }>()?;
-        let mut fixed = Reader(&fixed);
+        let mut fixed = ByteReader(&fixed);
         let (number, len) = (fixed.u64()?, fixed.u64()?);
         let head = parse_head(&mut fixed, body)?;
-        Some(Frame::Open(Open { number, class, credited, head, len }))
+        Ok(Frame::Open(Open { number, class, credited, head, len }))
     }
 }
 
 /// Reads `head_len u8 | 0 u8[3] | head`. The head is not part of the fixed length.
-fn parse_head<'a>(fixed: &mut Reader<'_>, body: &mut Reader<'a>) -> Option<&'a [u8]> {
+fn parse_head<'a>(
+    fixed: &mut ByteReader<'_>,
+    body: &mut ByteReader<'a>,
+) -> Result<&'a [u8], Invalid> {
     let len = usize::from(fixed.u8()?);
     fixed.zeros::<3>()?;
-    if len > HEAD_MAX { None } else { body.take(len) }
+    if len > HEAD_MAX { Err(Invalid) } else { body.take(len) }
 }
 
 /// Decodes bits 0 and 1 as the class and bit 2 as credited. Other bits are unknown.
-fn class_of(flags: u8) -> Option<(Class, bool)> {
-    Some((Class::from_code(flags & !CREDITED)?, flags & CREDITED != 0))
+fn class_of(flags: u8) -> Result<(Class, bool), Invalid> {
+    Ok((Class::from_code(flags & !CREDITED).ok_or(Invalid)?, flags & CREDITED != 0))
 }
 
 fn flags_of(class: Class, credited: bool) -> u8 {
     class as u8 | if credited { CREDITED } else { 0 }
 }
 
-pub(super) fn put_prefix(into: &mut impl Write, kind: u8, flags: u8, len: usize) {
+pub(super) fn put_prefix(into: &mut impl ByteWriter, kind: u8, flags: u8, len: usize) {
     into.put_u8(kind);
     into.put_u8(flags);
     into.put_u16(u16::try_from(len).unwrap_or(0));
 }
 
-fn put_head_len(into: &mut impl Write, head: &[u8]) {
+fn put_head_len(into: &mut impl ByteWriter, head: &[u8]) {
     into.put_u8(u8::try_from(head.len()).unwrap_or(0));
     into.put(&[0; 3]);
 }

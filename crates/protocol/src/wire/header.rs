@@ -1,7 +1,7 @@
 //! The fixed header (WIRE-2).
 
 use super::SealKind;
-use super::cursor::Reader;
+use crate::bytes::{ByteReader, Invalid};
 use crate::limits::HEADER_LEN;
 
 /// Flag bits of a datagram (WIRE-2.4).
@@ -74,15 +74,15 @@ impl Header {
         if self.flags.has(Flags::BULK_LANE) { Lane::Bulk } else { Lane::Small }
     }
 
-    /// Reads and checks a header. Returns `None` if a field has no meaning (WIRE-2.6).
-    pub(super) fn parse(bytes: &[u8]) -> Option<Header> {
-        let bytes = bytes.first_chunk::<HEADER_LEN>()?;
-        let mut reader = Reader(bytes);
+    /// Reads and checks a header. Every field must have a meaning (WIRE-2.6).
+    pub(super) fn parse(bytes: &[u8]) -> Result<Header, Invalid> {
+        let bytes = bytes.first_chunk::<HEADER_LEN>().ok_or(Invalid)?;
+        let mut reader = ByteReader(bytes);
         let header = Header {
             connection: reader.u64()?,
             number: reader.u64()?,
             flags: Flags(reader.u8()?),
-            seal: SealKind::from_code(reader.u8()?)?,
+            seal: reader.code(SealKind::from_code)?,
             frames_len: reader.u16()?,
             payload_len: reader.u16()?,
         };
@@ -92,7 +92,7 @@ impl Header {
         // WIRE-5.4: the job's MAC seals handshake datagrams and nothing else.
         let handshake = (header.connection == 0) == (header.seal == SealKind::Handshake);
         let lane = header.connection != 0 || header.lane() == Lane::Small;
-        (sound && handshake && lane).then_some(header)
+        if sound && handshake && lane { Ok(header) } else { Err(Invalid) }
     }
 
     /// Writes over the first [`HEADER_LEN`] bytes of `place`.

@@ -1,8 +1,8 @@
 //! Handshake frames (WIRE-4.8, WIRE-4.9): introduction, what was heard of the peer, and refusal.
 
-use super::cursor::{Reader, Write};
 use super::frame::{PREFIX_LEN, kind, put_prefix};
 use crate::Rank;
+use crate::bytes::{ByteReader, ByteWriter, Invalid};
 use crate::limits::{PAGE, WIRE_VERSION};
 use alloc::vec::Vec;
 
@@ -74,7 +74,7 @@ impl Introduction {
         }
     }
 
-    fn parse(body: &mut Reader<'_>) -> Option<Introduction> {
+    fn parse(body: &mut ByteReader<'_>) -> Result<Introduction, Invalid> {
         let version = body.u16()?;
         let introduction = Introduction {
             version,
@@ -92,7 +92,7 @@ impl Introduction {
             bulk_port: body.u16()?,
         };
         body.zeros::<3>()?;
-        (introduction.connection != 0).then_some(introduction)
+        if introduction.connection != 0 { Ok(introduction) } else { Err(Invalid) }
     }
 
     fn write(&self, into: &mut Vec<u8>) {
@@ -141,7 +141,7 @@ pub struct Hello {
 }
 
 impl Hello {
-    pub(super) fn parse(flags: u8, body: &mut Reader<'_>) -> Option<Hello> {
+    pub(super) fn parse(flags: u8, body: &mut ByteReader<'_>) -> Result<Hello, Invalid> {
         let mine = Introduction::parse(body)?;
         let to = body.u32()?;
         let (path, yours_path) = (body.u8()?, body.u8()?);
@@ -149,16 +149,10 @@ impl Hello {
         let (connection, incarnation) = (body.u64()?, body.u64()?);
         let yours =
             (connection != 0).then_some(Shown { connection, incarnation, path: yours_path });
-        if yours.is_none() && (incarnation != 0 || yours_path != 0) {
-            return None;
+        if yours.is_none() && (incarnation != 0 || yours_path != 0) || flags & !ANSWER_WANTED != 0 {
+            return Err(Invalid);
         }
-        (flags & !ANSWER_WANTED == 0).then_some(Hello {
-            mine,
-            to,
-            path,
-            yours,
-            answer_wanted: flags & ANSWER_WANTED != 0,
-        })
+        Ok(Hello { mine, to, path, yours, answer_wanted: flags & ANSWER_WANTED != 0 })
     }
 
     pub(super) fn write(&self, into: &mut Vec<u8>) {
@@ -210,17 +204,11 @@ pub struct Refuse {
 }
 
 impl Refuse {
-    pub(super) fn parse(body: &mut Reader<'_>) -> Option<Refuse> {
+    pub(super) fn parse(body: &mut ByteReader<'_>) -> Result<Refuse, Invalid> {
         let rank = body.u32()?;
-        let misfit = Misfit::from_code(body.u8()?)?;
+        let misfit = body.code(Misfit::from_code)?;
         body.zeros::<3>()?;
-        Some(Refuse {
-            rank,
-            misfit,
-            mine: body.u64()?,
-            yours: body.u64()?,
-            incarnation: body.u64()?,
-        })
+        Ok(Refuse { rank, misfit, mine: body.u64()?, yours: body.u64()?, incarnation: body.u64()? })
     }
 
     pub(super) fn write(&self, into: &mut Vec<u8>) {

@@ -8,7 +8,6 @@
 
 mod acknowledge;
 mod build;
-mod cursor;
 mod frame;
 mod header;
 mod hello;

@@ -1,7 +1,7 @@
 //! A checked view of one datagram's bytes.
 
-use super::cursor::Reader;
 use super::{Flags, Frame, Header};
+use crate::bytes::ByteReader;
 use crate::limits::HEADER_LEN;
 
 /// Reason why bytes are not a datagram of this protocol. Such bytes are counted and dropped, never
@@ -42,7 +42,7 @@ impl<'a> View<'a> {
         if datagram.len() < HEADER_LEN {
             return Err(Malformed::Truncated);
         }
-        let header = Header::parse(datagram).ok_or(Malformed::Header)?;
+        let header = Header::parse(datagram).map_err(|_| Malformed::Header)?;
         let cut = || Malformed::Truncated;
         let (covered, rest) = datagram
             .split_at_checked(HEADER_LEN + usize::from(header.frames_len))
@@ -67,7 +67,7 @@ impl<'a> View<'a> {
         payload: &'a [u8],
         tag: &'a [u8],
     ) -> Result<View<'a>, Malformed> {
-        let header = Header::parse(head).ok_or(Malformed::Header)?;
+        let header = Header::parse(head).map_err(|_| Malformed::Header)?;
         let (_, frames) = head.split_at_checked(HEADER_LEN).ok_or(Malformed::Truncated)?;
         let is = [frames.len(), payload.len(), tag.len()];
         if is
@@ -118,7 +118,7 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn frames(&self) -> Frames<'a> {
         Frames {
-            rest: Reader(self.frames),
+            rest: ByteReader(self.frames),
             first: true,
             bulk: self.header.flags.has(Flags::BULK),
             handshake: self.header.connection == 0,
@@ -147,7 +147,7 @@ impl<'a> View<'a> {
 /// Walks the frames. It ends after an error.
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
-    rest: Reader<'a>,
+    rest: ByteReader<'a>,
     first: bool,
     /// `true` if the datagram is a bulk one.
     bulk: bool,
@@ -172,9 +172,9 @@ impl<'a> Iterator for Frames<'a> {
         }
         let first = core::mem::replace(&mut self.first, false);
         match Frame::parse(&mut self.rest) {
-            Some(frame) if self.may_stand_here(&frame, first) => Some(Ok(frame)),
+            Ok(frame) if self.may_stand_here(&frame, first) => Some(Ok(frame)),
             _ => {
-                self.rest = Reader(&[]);
+                self.rest = ByteReader(&[]);
                 Some(Err(Malformed::Frame))
             }
         }

@@ -4,6 +4,8 @@
 use super::LocalRegion;
 use crate::memory::{RemoteRegion, Rights};
 use crate::{Job, Rank, Result};
+use arrayvec::ArrayVec;
+use oikaze_protocol::bytes::{ByteReader, ByteWriter, Invalid};
 use oikaze_protocol::rma::Published;
 use std::sync::{Arc, LazyLock};
 
@@ -48,33 +50,29 @@ impl RemoteId {
     /// Returns the id as bytes for a message or a file, the same on every machine.
     #[must_use]
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
-        let mut bytes = [0; Self::BYTES];
-        let parts = [
-            &self.key.to_le_bytes()[..],
-            &self.len.to_le_bytes(),
-            &self.node.to_le_bytes(),
-            &[self.rights.0],
-        ];
-        for (byte, part) in bytes.iter_mut().zip(parts.into_iter().flatten()) {
-            *byte = *part;
-        }
-        bytes
+        let mut bytes = ArrayVec::new();
+        bytes.put_u64(self.key).put_u64(self.len).put_u32(self.node);
+        bytes.put_u8(self.rights.0).put(&[0; 3]);
+        bytes.into_inner().unwrap_or_default()
     }
 
     /// Makes an id from the bytes that [`RemoteId::to_bytes`] returned. Returns `None` for any
     /// other bytes.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (key, rest) = bytes.split_first_chunk()?;
-        let (len, rest) = rest.split_first_chunk()?;
-        let (node, rest) = rest.split_first_chunk()?;
-        let [rights, 0, 0, 0] = *rest else { return None };
-        if rights & !Rights::ALL.0 != 0 {
-            return None;
+        Self::read(&mut ByteReader(bytes)).ok()
+    }
+
+    fn read(bytes: &mut ByteReader<'_>) -> std::result::Result<Self, Invalid> {
+        let (key, len, node) = (bytes.u64()?, bytes.u64()?, bytes.u32()?);
+        let rights = Rights(bytes.u8()?);
+        bytes.zeros::<3>()?;
+        bytes.end()?;
+        if Rights::ALL.contains(rights) {
+            Ok(Self { key, len, node, rights })
+        } else {
+            Err(Invalid)
         }
-        let (key, len, node) =
-            (u64::from_le_bytes(*key), u64::from_le_bytes(*len), Rank::from_le_bytes(*node));
-        Some(Self { key, len, node, rights: Rights(rights) })
     }
 }
 

@@ -1,9 +1,9 @@
 //! Write notices (COH-4): the pages that an interval has written, as runs of pages (COH-4.2).
 
 use crate::Rank;
+use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::array::{ARRAY_PAGES_MAX, Array, PageId};
 use crate::coherence::clock::vector::INTERVALS_MAX;
-use crate::coherence::codec::{Reader, Writer};
 use crate::coherence::{ArrayId, CONTROL_MAX, array};
 use crate::wind::Refusal;
 use alloc::collections::BTreeMap;
@@ -66,21 +66,21 @@ impl Runs {
         self
     }
 
-    pub fn write(&self, out: &mut Writer) {
-        out.number(self.0.len() as u64);
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.put_leb128(self.0.len() as u64);
         for (array, range) in &self.0 {
-            out.number(u64::from(*array));
-            out.number(range.start);
-            out.number(range.end - range.start);
+            out.put_leb128(u64::from(*array));
+            out.put_leb128(range.start);
+            out.put_leb128(range.end - range.start);
         }
     }
 
     /// Reads runs and checks that their pages exist and are in order.
-    pub fn read(reader: &mut Reader<'_>, arrays: &[Array]) -> Result<Runs, Refusal> {
+    pub fn read(reader: &mut ByteReader<'_>, arrays: &[Array]) -> Result<Runs, Refusal> {
         let count = reader.count(3)?;
         let mut runs: Vec<(ArrayId, Range<u64>)> = Vec::with_capacity(count);
         for _ in 0..count {
-            let (id, first, pages) = (reader.number_u32()?, reader.number()?, reader.number()?);
+            let (id, first, pages) = (reader.leb128_u32()?, reader.leb128()?, reader.leb128()?);
             let array = arrays.get(id as usize).ok_or(Refusal::UnknownObject)?;
             if !array.contains(first, pages) {
                 return Err(Refusal::OutOfBounds);
@@ -108,21 +108,21 @@ pub(crate) struct Interval {
 }
 
 impl Interval {
-    pub fn write(&self, out: &mut Writer) {
-        out.number(u64::from(self.writer));
-        out.number(self.first);
-        out.number(self.last - self.first);
-        out.byte(u8::from(self.late));
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.put_leb128(u64::from(self.writer));
+        out.put_leb128(self.first);
+        out.put_leb128(self.last - self.first);
+        out.put_u8(u8::from(self.late));
         self.runs.write(out);
     }
 
     pub fn read(
-        reader: &mut Reader<'_>,
+        reader: &mut ByteReader<'_>,
         nodes: u32,
         arrays: &[Array],
     ) -> Result<Interval, Refusal> {
         let (writer, first, more, late) =
-            (reader.number_u32()?, reader.number()?, reader.number()?, reader.byte()?);
+            (reader.leb128_u32()?, reader.leb128()?, reader.leb128()?, reader.u8()?);
         let last = first.checked_add(more).ok_or(Refusal::Malformed)?;
         if writer >= nodes || first == 0 || late > 1 {
             return Err(Refusal::Malformed);
@@ -148,18 +148,18 @@ impl Interval {
     }
 
     /// Writes all intervals that go into one message, joined if there are too many.
-    pub fn write_all<'a>(intervals: impl Iterator<Item = &'a Interval> + Clone, out: &mut Writer) {
+    pub fn write_all<'a>(intervals: impl Iterator<Item = &'a Interval> + Clone, out: &mut Vec<u8>) {
         let (count, runs) = intervals
             .clone()
             .fold((0, 0), |(count, runs), interval| (count + 1, runs + interval.runs.0.len()));
         if count + runs <= TOLD_MAX {
-            out.number(count as u64);
+            out.put_leb128(count as u64);
             return intervals.for_each(|interval| interval.write(out));
         }
         let mut of_writer: BTreeMap<Rank, Vec<&Interval>> = BTreeMap::new();
         intervals.for_each(|interval| of_writer.entry(interval.writer).or_default().push(interval));
         let share = TOLD_MAX / of_writer.len().max(1);
-        out.number(of_writer.len() as u64);
+        out.put_leb128(of_writer.len() as u64);
         for (writer, intervals) in of_writer {
             let mut joined = Interval::join(writer, intervals.into_iter());
             joined.runs = joined.runs.at_most(share);
@@ -168,7 +168,7 @@ impl Interval {
     }
 
     pub fn read_all(
-        reader: &mut Reader<'_>,
+        reader: &mut ByteReader<'_>,
         nodes: u32,
         arrays: &[Array],
     ) -> Result<Vec<Interval>, Refusal> {
@@ -207,10 +207,10 @@ mod tests {
         let arrays = vec![Array::new(declaration, 0, 3)];
         let known: Vec<Interval> =
             (0..3).flat_map(|writer| (5..15).map(move |number| sparse(writer, number))).collect();
-        let mut body = Writer::default();
+        let mut body = Vec::new();
         Interval::write_all(known.iter(), &mut body);
-        assert!(body.0.len() as u64 <= CONTROL_MAX / 2, "{} bytes", body.0.len());
-        let told = Interval::read_all(&mut Reader(&body.0), 3, &arrays).unwrap();
+        assert!(body.len() as u64 <= CONTROL_MAX / 2, "{} bytes", body.len());
+        let told = Interval::read_all(&mut ByteReader(&body), 3, &arrays).unwrap();
         assert_eq!(
             told.iter().map(|i| (i.writer, i.first, i.last, i.late)).collect::<Vec<_>>(),
             [0, 1, 2].map(|w| (w, 5, 14, true))
@@ -218,10 +218,10 @@ mod tests {
         for interval in told {
             assert_eq!(Runs::union([&interval.runs, &known[0].runs]), interval.runs);
         }
-        let mut body = Writer::default();
+        let mut body = Vec::new();
         Interval::write_all(known.iter().take(1), &mut body);
         assert_eq!(
-            Interval::read_all(&mut Reader(&body.0), 3, &arrays).unwrap(),
+            Interval::read_all(&mut ByteReader(&body), 3, &arrays).unwrap(),
             known[..1],
             "what is not too much, as it is"
         );

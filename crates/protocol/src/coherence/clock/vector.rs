@@ -2,8 +2,8 @@
 
 use super::notices::{Interval, Runs};
 use crate::Rank;
+use crate::bytes::{ByteReader, ByteWriter, Invalid};
 use crate::coherence::array::Array;
-use crate::coherence::codec::{Reader, Writer};
 use crate::wind::Refusal;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -48,12 +48,12 @@ impl Vector {
         self.0.iter_mut().zip(&other.0).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
     }
 
-    pub fn write(&self, out: &mut Writer) {
-        self.0.iter().for_each(|number| out.number(*number));
+    pub fn write(&self, out: &mut Vec<u8>) {
+        self.0.iter().fold(out, |out, number| out.put_leb128(*number));
     }
 
-    pub fn read(reader: &mut Reader<'_>, nodes: u32) -> Result<Vector, Refusal> {
-        (0..nodes).map(|_| reader.number()).collect::<Result<_, _>>().map(Vector)
+    pub fn read(reader: &mut ByteReader<'_>, nodes: u32) -> Result<Vector, Invalid> {
+        (0..nodes).map(|_| reader.leb128()).collect::<Result<_, _>>().map(Vector)
     }
 }
 
@@ -147,7 +147,7 @@ impl Knowledge {
     }
 
     /// Reads what another node knows. No node can know more of this one than this one has done.
-    pub fn read_vector(&self, reader: &mut Reader<'_>) -> Result<Vector, Refusal> {
+    pub fn read_vector(&self, reader: &mut ByteReader<'_>) -> Result<Vector, Refusal> {
         let vector = Vector::read(reader, self.nodes())?;
         if vector.get(self.me) <= self.vector.get(self.me) {
             Ok(vector)
@@ -159,7 +159,7 @@ impl Knowledge {
     /// Reads what another node knows, and the intervals that it tells.
     pub fn read(
         &self,
-        reader: &mut Reader<'_>,
+        reader: &mut ByteReader<'_>,
         arrays: &[Array],
     ) -> Result<(Vector, Vec<Interval>), Refusal> {
         let vector = self.read_vector(reader)?;
@@ -176,7 +176,7 @@ impl Knowledge {
     }
 
     /// Writes what an unlock tells `manager` when this node knew `vector`, and counts it as told.
-    pub fn tell(&mut self, manager: Rank, vector: &Vector, out: &mut Writer) {
+    pub fn tell(&mut self, manager: Rank, vector: &Vector, out: &mut Vec<u8>) {
         let told = self.told.remove(&manager).unwrap_or_else(|| self.base.clone());
         Interval::write_all(self.between(&told, vector), out);
         let mut told = told;

@@ -1,7 +1,7 @@
 //! Calls of collectives, and the check that all nodes called the same (COH-6.2, COH-6.3).
 
 use crate::Rank;
-use crate::coherence::codec::{Reader, Writer};
+use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::failure::Doing;
 use crate::coherence::{Declaration, Element, Homes, ReduceOp, Reduction, Values};
 use crate::fnv::fnv1a;
@@ -113,49 +113,36 @@ impl Call {
         }
     }
 
-    pub fn write(&self, out: &mut Writer) {
+    pub fn write(&self, out: &mut Vec<u8>) {
         match self {
-            Call::Barrier => out.byte(0),
-            Call::Reduce(reduction) => {
-                out.byte(1);
-                out.byte(reduction.op as u8);
-                write_values(&reduction.values, out);
+            Call::Barrier => out.put_u8(0),
+            Call::Reduce(Reduction { op, values }) => {
+                out.put_u8(1).put_u8(*op as u8);
+                write_values(values, out)
             }
-            Call::Declare(d) => {
-                out.byte(2);
-                out.bytes(d.name.as_bytes());
-                for number in [
-                    u64::from(d.number),
-                    d.bytes,
-                    u64::from(d.element.kind),
-                    u64::from(d.element.size),
-                    d.page,
-                ] {
-                    out.number(number);
-                }
-                out.byte(d.homes.0);
-                out.number(d.homes.1);
+            Call::Declare(Declared { number, name, bytes, element, page, homes }) => {
+                out.put_u8(2).put_prefixed(name.as_bytes());
+                out.put_leb128(u64::from(*number)).put_leb128(*bytes);
+                out.put_leb128(u64::from(element.kind)).put_leb128(u64::from(element.size));
+                out.put_leb128(*page).put_u8(homes.0).put_leb128(homes.1)
             }
-            Call::Leave => out.byte(3),
-            Call::Unfit(reason) => {
-                out.byte(4);
-                write_text(reason, out);
-            }
-        }
+            Call::Leave => out.put_u8(3),
+            Call::Unfit(reason) => write_text(reason, out.put_u8(4)),
+        };
     }
 
-    pub fn read(reader: &mut Reader<'_>) -> Result<Call, Refusal> {
-        Ok(match reader.byte()? {
+    pub fn read(reader: &mut ByteReader<'_>) -> Result<Call, Refusal> {
+        Ok(match reader.u8()? {
             0 => Call::Barrier,
             1 => {
-                let op = ReduceOp::from_code(reader.byte()?).ok_or(Refusal::Malformed)?;
+                let op = reader.code(ReduceOp::from_code)?;
                 Call::Reduce(Reduction { op, values: read_values(reader)? })
             }
             2 => {
                 let name = read_text(reader, NAME_MAX)?;
-                let (number, bytes) = (reader.number_u32()?, reader.number()?);
-                let element = Element { kind: reader.number_u32()?, size: reader.number_u32()? };
-                let (page, homes) = (reader.number()?, (reader.byte()?, reader.number()?));
+                let (number, bytes) = (reader.leb128_u32()?, reader.leb128()?);
+                let element = Element { kind: reader.leb128_u32()?, size: reader.leb128_u32()? };
+                let (page, homes) = (reader.leb128()?, (reader.u8()?, reader.leb128()?));
                 Call::Declare(Declared { number, name, bytes, element, page, homes })
             }
             3 => Call::Leave,
@@ -173,23 +160,22 @@ fn kind_of(values: &Values) -> u8 {
     }
 }
 
-pub(crate) fn write_values(values: &Values, out: &mut Writer) {
-    out.byte(kind_of(values));
-    out.number(values.len() as u64);
+pub(crate) fn write_values<'a>(values: &Values, out: &'a mut Vec<u8>) -> &'a mut Vec<u8> {
+    out.put_u8(kind_of(values)).put_leb128(values.len() as u64);
     match values {
-        Values::F64(v) => v.iter().for_each(|value| out.fixed(value.to_bits())),
-        Values::I64(v) => v.iter().for_each(|value| out.fixed(*value as u64)),
-        Values::U64(v) => v.iter().for_each(|value| out.fixed(*value)),
+        Values::F64(v) => v.iter().fold(out, |out, value| out.put_u64(value.to_bits())),
+        Values::I64(v) => v.iter().fold(out, |out, value| out.put_u64(*value as u64)),
+        Values::U64(v) => v.iter().fold(out, |out, value| out.put_u64(*value)),
     }
 }
 
-pub(crate) fn read_values(reader: &mut Reader<'_>) -> Result<Values, Refusal> {
-    let kind = reader.byte()?;
+pub(crate) fn read_values(reader: &mut ByteReader<'_>) -> Result<Values, Refusal> {
+    let kind = reader.u8()?;
     let count = reader.count(8)?;
     if count > REDUCE_MAX {
         return Err(Refusal::NoRoom);
     }
-    let words = (0..count).map(|_| reader.fixed()).collect::<Result<Vec<u64>, _>>()?;
+    let words = (0..count).map(|_| reader.u64()).collect::<Result<Vec<_>, _>>()?;
     Ok(match kind {
         0 => Values::F64(words.into_iter().map(f64::from_bits).collect()),
         1 => Values::I64(words.into_iter().map(|word| word as i64).collect()),
@@ -198,14 +184,14 @@ pub(crate) fn read_values(reader: &mut Reader<'_>) -> Result<Values, Refusal> {
     })
 }
 
-pub(crate) fn write_text(text: &str, out: &mut Writer) {
+pub(crate) fn write_text<'a>(text: &str, out: &'a mut Vec<u8>) -> &'a mut Vec<u8> {
     let end =
         (0..=text.len().min(TEXT_MAX)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    out.bytes(text.get(..end).unwrap_or_default().as_bytes());
+    out.put_prefixed(text.get(..end).unwrap_or_default().as_bytes())
 }
 
-pub(crate) fn read_text(reader: &mut Reader<'_>, max: usize) -> Result<String, Refusal> {
-    let bytes = reader.bytes()?;
+pub(crate) fn read_text(reader: &mut ByteReader<'_>, max: usize) -> Result<String, Refusal> {
+    let bytes = reader.prefixed()?;
     match core::str::from_utf8(bytes) {
         Ok(text) if bytes.len() <= max => Ok(String::from(text)),
         _ => Err(Refusal::Malformed),

@@ -4,9 +4,10 @@
 use super::agreement::{self, Call};
 use super::release::Then;
 use crate::Rank;
+use crate::bytes::ByteReader;
 use crate::coherence::clock::notices::{Interval, Runs};
 use crate::coherence::clock::vector::Vector;
-use crate::coherence::codec::{Headline, Reader, Writer};
+use crate::coherence::codec::Headline;
 use crate::coherence::failure::Doing;
 use crate::coherence::mailbox::Purpose;
 use crate::coherence::{Coherence, CoherenceError, Pages, Value};
@@ -14,6 +15,7 @@ use crate::planted::{Bug, planted};
 use crate::wind::{Class, Refusal, Token};
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 /// Outcome of a collective, as rank 0 reports it.
 #[derive(Clone, Debug)]
@@ -125,7 +127,7 @@ impl Coherence {
             return;
         }
         current.arrived = true;
-        let mut body = Writer::default();
+        let mut body = Vec::new();
         if let Some(broken) = &self.broken {
             // This collective was called before something of this node was refused. Intervals that
             // this node would report may not be at their homes (COH-8.4).
@@ -141,7 +143,7 @@ impl Coherence {
             self.knowledge.arrived = known.get(self.me);
         }
         let purpose = Purpose::Arrival { doing, says_why: self.broken.is_some() };
-        self.post(0, Class::Unordered, Headline::Arrive { epoch: self.epoch }, body.0, purpose);
+        self.post(0, Class::Unordered, Headline::Arrive { epoch: self.epoch }, body, purpose);
     }
 
     /// Called when rank 0 has refused this node's arrival and so has not counted it. The node
@@ -175,15 +177,15 @@ impl Coherence {
                 Err(Refusal::Malformed)
             };
         }
-        let mut reader = Reader(body);
-        let outcome = match reader.byte()? {
-            0 => Outcome::Agreed(if reader.byte()? == 1 {
+        let mut reader = ByteReader(body);
+        let outcome = match reader.u8()? {
+            0 => Outcome::Agreed(if reader.u8()? == 1 {
                 Some(agreement::read_values(&mut reader)?)
             } else {
                 None
             }),
             1 => Outcome::Mismatch(agreement::read_text(&mut reader, usize::MAX)?),
-            2 => Outcome::Dead(reader.number_u32()?),
+            2 => Outcome::Dead(reader.leb128_u32()?),
             3 => Outcome::Again,
             _ => return Err(Refusal::Malformed),
         };

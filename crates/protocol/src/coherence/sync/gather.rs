@@ -4,9 +4,10 @@
 use super::agreement::{self, Call};
 use super::collective::Outcome;
 use crate::Rank;
+use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::clock::notices::{Interval, Runs, TOLD_MAX};
 use crate::coherence::clock::vector::Vector;
-use crate::coherence::codec::{Headline, Reader, Writer};
+use crate::coherence::codec::Headline;
 use crate::coherence::mailbox::Purpose;
 use crate::coherence::{Coherence, Pages};
 use crate::planted::{Bug, planted};
@@ -38,7 +39,7 @@ impl Coherence {
         body: &[u8],
         pages: &mut dyn Pages,
     ) -> Result<(), Refusal> {
-        let mut reader = Reader(body);
+        let mut reader = ByteReader(body);
         let call = Call::read(&mut reader)?;
         let (vector, intervals) = self.knowledge.read(&mut reader, &self.arrays)?;
         reader.end()?;
@@ -138,28 +139,21 @@ impl Coherence {
         base: &Vector,
         runs: &Runs,
     ) {
-        let mut body = Writer::default();
+        let mut body = Vec::new();
         match outcome {
             Outcome::Agreed(values) => {
-                body.byte(0);
-                body.byte(u8::from(values.is_some()));
-                values.iter().for_each(|values| agreement::write_values(values, &mut body));
+                body.put_u8(0).put_u8(u8::from(values.is_some()));
+                values.iter().fold(&mut body, |body, values| agreement::write_values(values, body))
             }
-            Outcome::Mismatch(text) => {
-                body.byte(1);
-                agreement::write_text(text, &mut body);
-            }
-            Outcome::Dead(rank) => {
-                body.byte(2);
-                body.number(u64::from(*rank));
-            }
-            Outcome::Again => body.byte(3),
-        }
+            Outcome::Mismatch(text) => agreement::write_text(text, body.put_u8(1)),
+            Outcome::Dead(rank) => body.put_u8(2).put_leb128(u64::from(*rank)),
+            Outcome::Again => body.put_u8(3),
+        };
         base.write(&mut body);
         runs.write(&mut body);
         let last = *call == Call::Leave && !matches!(outcome, Outcome::Again);
         let purpose = if last { Purpose::LastDeparture } else { Purpose::Control(call.doing()) };
-        self.post(to, Class::Unordered, Headline::Depart { epoch }, body.0, purpose);
+        self.post(to, Class::Unordered, Headline::Depart { epoch }, body, purpose);
     }
 
     /// Tells the nodes that have arrived if a node that has not arrived is dead, because they wait

@@ -3,9 +3,10 @@
 
 use super::release::Then;
 use crate::Rank;
+use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::clock::notices::{Interval, Runs};
 use crate::coherence::clock::vector::Vector;
-use crate::coherence::codec::{Headline, Reader, Writer};
+use crate::coherence::codec::Headline;
 use crate::coherence::failure::Doing;
 use crate::coherence::mailbox::Purpose;
 use crate::coherence::{Coherence, CoherenceError, Pages, Value};
@@ -85,14 +86,14 @@ impl Coherence {
         let request = self.locks.next;
         self.locks.next += 1;
         self.locks.requests.insert(request, Request { lock, token: Some(token), early: None });
-        let mut body = Writer::default();
+        let mut body = Vec::new();
         self.knowledge.vector.write(&mut body);
         let purpose = Purpose::Control(Doing::Lock(lock));
         self.post(
             self.manager(lock),
             Class::Ordered,
             Headline::Acquire { lock, request },
-            body.0,
+            body,
             purpose,
         );
     }
@@ -108,19 +109,19 @@ impl Coherence {
     /// the next holder may not know (COH-7.2).
     pub(crate) fn give_back(&mut self, lock: u64, request: u64, vector: &Vector) {
         let manager = self.manager(lock);
-        let mut body = Writer::default();
+        let mut body = Vec::new();
         // Intervals whose changes did not reach their homes are not told (COH-5.4).
         if self.broken.is_some() {
-            body.byte(1);
+            body.put_u8(1);
         } else {
-            body.byte(0);
+            body.put_u8(0);
             vector.write(&mut body);
             self.knowledge.tell(manager, vector, &mut body);
         }
         let head = Headline::Unlock { lock, request, epoch: self.epoch };
         // The class is ordered because the next unlock to this manager leaves out what this one
         // tells.
-        self.post(manager, Class::Ordered, head, body.0, Purpose::Control(Doing::Unlock(lock)));
+        self.post(manager, Class::Ordered, head, body, Purpose::Control(Doing::Unlock(lock)));
     }
 
     pub(crate) fn take_grant(
@@ -132,7 +133,7 @@ impl Coherence {
         body: &[u8],
         pages: &mut dyn Pages,
     ) -> Result<(), Refusal> {
-        let mut reader = Reader(body);
+        let mut reader = ByteReader(body);
         let epoch_possible = self.epoch_possible();
         let known = self
             .locks
@@ -143,9 +144,9 @@ impl Coherence {
         else {
             return Err(Refusal::UnknownObject);
         };
-        let code = reader.byte()?;
+        let code = reader.u8()?;
         if code != 0 {
-            let rank = reader.number_u32()?;
+            let rank = reader.leb128_u32()?;
             reader.end()?;
             let doing = Doing::Lock(lock).to_string();
             let error = match code {

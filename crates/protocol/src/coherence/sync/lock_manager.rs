@@ -2,14 +2,16 @@
 //! (COH-7.1).
 
 use crate::Rank;
+use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::Coherence;
 use crate::coherence::clock::notices::Interval;
 use crate::coherence::clock::vector::Vector;
-use crate::coherence::codec::{Headline, Reader, Writer};
+use crate::coherence::codec::Headline;
 use crate::coherence::mailbox::Purpose;
 use crate::planted::{Bug, planted};
 use crate::wind::{Class, Refusal};
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 
 /// Maximum number of requests that wait for one lock.
 const QUEUE_MAX: usize = 1 << 16;
@@ -165,7 +167,7 @@ impl Coherence {
         request: u64,
         body: &[u8],
     ) -> Result<(), Refusal> {
-        let mut reader = Reader(body);
+        let mut reader = ByteReader(body);
         let vector = self.knowledge.read_vector(&mut reader)?;
         reader.end()?;
         if self.manager(lock) != self.me {
@@ -195,8 +197,8 @@ impl Coherence {
         epoch: u64,
         body: &[u8],
     ) -> Result<(), Refusal> {
-        let mut reader = Reader(body);
-        let told = match reader.byte()? {
+        let mut reader = ByteReader(body);
+        let told = match reader.u8()? {
             0 => Some(self.knowledge.read(&mut reader, &self.arrays)?),
             1 => None,
             _ => return Err(Refusal::Malformed),
@@ -233,7 +235,7 @@ impl Coherence {
             if self.dead.contains(&next.rank) {
                 continue;
             }
-            let mut body = Writer::default();
+            let mut body = Vec::new();
             let epoch = managed.past.epoch.max(self.epoch);
             match managed.broken {
                 Some(broken) => {
@@ -241,12 +243,12 @@ impl Coherence {
                         Broken::Died(rank) => (1, rank),
                         Broken::Unfit(rank) => (2, rank),
                     };
-                    body.byte(code);
-                    body.number(u64::from(rank));
+                    body.put_u8(code);
+                    body.put_leb128(u64::from(rank));
                 }
                 None => {
                     managed.holder = Some((next.rank, next.request));
-                    body.byte(0);
+                    body.put_u8(0);
                     managed.past.vector.write(&mut body);
                     Interval::write_all(
                         self.knowledge.between(&next.vector, &managed.past.vector),
@@ -255,7 +257,7 @@ impl Coherence {
                 }
             }
             let head = Headline::Grant { lock, request: next.request, epoch };
-            self.post(next.rank, Class::Unordered, head, body.0, Purpose::Grant(lock));
+            self.post(next.rank, Class::Unordered, head, body, Purpose::Grant(lock));
         }
     }
 

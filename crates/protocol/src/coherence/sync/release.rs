@@ -5,7 +5,7 @@ use crate::Rank;
 use crate::coherence::array::{self, PageId, PageState};
 use crate::coherence::clock::notices::Runs;
 use crate::coherence::clock::vector::Vector;
-use crate::coherence::codec::{Headline, Writer};
+use crate::coherence::codec::Headline;
 use crate::coherence::failure::Doing;
 use crate::coherence::mailbox::Purpose;
 use crate::coherence::{Access, ArrayId, Coherence, Pages, Value, diff};
@@ -54,7 +54,7 @@ pub(crate) struct Releases {
 /// Changes collected for each home.
 #[derive(Default)]
 struct Parcels {
-    bodies: BTreeMap<(ArrayId, Rank), Writer>,
+    bodies: BTreeMap<(ArrayId, Rank), Vec<u8>>,
     /// Homes to which earlier changes were still on their way when this collection began.
     behind: BTreeSet<Rank>,
 }
@@ -158,7 +158,7 @@ impl Coherence {
             return false;
         }
         self.statistics.diffs += 1;
-        if parcel.0.len() >= DIFF_BODY {
+        if parcel.len() >= DIFF_BODY {
             let full = core::mem::take(parcel);
             let is_behind = parcels.behind.contains(&home);
             self.send_diff(id.0, home, full, is_behind);
@@ -168,23 +168,23 @@ impl Coherence {
 
     fn send_parcels(&mut self, parcels: Parcels) {
         for ((array, home), parcel) in parcels.bodies {
-            if !parcel.0.is_empty() {
+            if !parcel.is_empty() {
                 self.send_diff(array, home, parcel, parcels.behind.contains(&home));
             }
         }
     }
 
-    fn send_diff(&mut self, array: ArrayId, home: Rank, body: Writer, is_behind: bool) {
+    fn send_diff(&mut self, array: ArrayId, home: Rank, body: Vec<u8>, is_behind: bool) {
         if self.dead.contains(&home) {
             self.lost_diff.get_or_insert(home);
             return;
         }
-        self.statistics.diff_bytes += body.0.len() as u64;
+        self.statistics.diff_bytes += body.len() as u64;
         // An unordered message is settled when it is delivered, which here means applied. But an
         // earlier change to the same page must not be applied after this one. If one may be on its
         // way, this message is synchronous, and settled only when delivered (COH-5.5).
         let class = if is_behind { Class::Sync } else { Class::Unordered };
-        self.post(home, class, Headline::Diff { array }, body.0, Purpose::Diff);
+        self.post(home, class, Headline::Diff { array }, body, Purpose::Diff);
     }
 
     /// COH-4.4: invalidates copies of pages that other nodes have written. A copy that is dirty

@@ -1,5 +1,6 @@
 //! Combination of elements by an accumulate (MEM-12.1).
 
+use crate::bytes::{ByteReader, Invalid};
 use crate::rma::{AtomicOp, Width, Word};
 
 crate::wire_enum! {
@@ -102,10 +103,10 @@ impl Accumulation {
         [self.element as u8, self.combine as u8]
     }
 
-    /// Decodes from a head. Returns `None` if the bytes have no meaning (MEM-2.2).
-    pub(crate) fn decode(element: u8, combine: u8) -> Option<Accumulation> {
-        let (element, combine) = (NumberKind::from_code(element)?, Combine::from_code(combine)?);
-        Some(Accumulation { element, combine })
+    /// Decodes from a head. The bytes must have a meaning (MEM-2.2).
+    pub(crate) fn read(bytes: &mut ByteReader<'_>) -> Result<Accumulation, Invalid> {
+        let element = bytes.code(NumberKind::from_code)?;
+        Ok(Accumulation { element, combine: bytes.code(Combine::from_code)? })
     }
 }
 
