@@ -10,6 +10,7 @@ use oikaze::memory::{LocalRegion, Region, RemoteRegion, Rights};
 use oikaze::message::{Class, Fifo, RemoteFifo};
 use oikaze::shared::SharedArray;
 use oikaze::{Job, Result};
+use oikaze_protocol::random::Random;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::process::{Child, ExitCode, Stdio};
@@ -35,22 +36,6 @@ const ELEMENTS: usize = 16 << 10;
 /// Time limit of waits for an action of another program. All other waits have no limit.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Random numbers (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed >> 33) as usize % end
-    }
-
-    fn among<T: Copy>(&mut self, these: &[T]) -> T {
-        these[self.below(these.len())]
-    }
-}
-
 /// A job and its result.
 struct Run {
     seed: u64,
@@ -64,11 +49,11 @@ struct Run {
 impl Run {
     /// Runs the job of this seed until it ends.
     fn of(seed: u64, traffic: u64) -> Run {
-        let mut random = Random(seed);
-        let nodes = random.among(&["2", "3"]);
-        let share = random.among(&["0.001", "0.003", "0.01", "0.05"]);
-        let checksum = random.among(&["full", "full", "header"]);
-        let goes_on = random.among(&["stops", "goes-on", "goes-on"]);
+        let mut random = Random::new(seed);
+        let nodes = random.pick(&["2", "3"]);
+        let share = random.pick(&["0.001", "0.003", "0.01", "0.05"]);
+        let checksum = random.pick(&["full", "full", "header"]);
+        let goes_on = random.pick(&["stops", "goes-on", "goes-on"]);
         let fault = format!("tamper={share},seed={seed}");
         let mut options = vec!["-n", nodes, "--checksum", checksum, "--fault", &fault];
         if random.below(3) == 0 {
@@ -196,7 +181,7 @@ fn node() {
 /// counted.
 fn work(job: &Job, seed: u64, traffic: Duration, goes_on: bool, errors: &mut u32) -> Result<()> {
     let begun = Instant::now();
-    let mut random = Random(seed ^ (u64::from(job.rank()) << 32));
+    let mut random = Random::new(seed ^ (u64::from(job.rank()) << 32));
     let mut count = |outcome: Result<()>| match outcome {
         // No peer did what this node waited for, or there was no room. Neither is an error.
         Err(error) if error.is_timeout() => Ok(()),
@@ -261,9 +246,9 @@ impl Objects {
     fn step(&self, job: &Job, random: &mut Random) -> Result<()> {
         let (there, queue) = &self.peers[random.below(self.peers.len())];
         let peer = there.peer();
-        let len = random.among(&[8, 100, 5_000, LEN]);
+        let len = random.pick(&[8, 100, 5_000, LEN]);
         let slice = self.local.slice(0..len)?;
-        let class = random.among(&[Class::Ordered, Class::Unordered, Class::Sync]);
+        let class = random.pick(&[Class::Ordered, Class::Unordered, Class::Sync]);
         let waits = random.below(3) == 0;
         match random.below(16) {
             0 => end(&there.put(0, slice), waits),
@@ -273,7 +258,7 @@ impl Objects {
             4 => there.compare_exchange(24, 0, 1).wait().map(drop),
             5 => end(&peer.send(class, 1, &[7; 20]), waits),
             6 => end(&peer.send_from(class, 2, slice), waits),
-            7 => job.receive_for(random.among(&[None, Some(peer.rank())]), PATIENCE).map(drop),
+            7 => job.receive_for(random.pick(&[None, Some(peer.rank())]), PATIENCE).map(drop),
             8 => queue.push_for(b"an element", PATIENCE),
             9 => self.queue.pop_for(&mut Vec::new(), PATIENCE),
             10 => {
@@ -295,7 +280,7 @@ impl Objects {
     /// Reads or writes some of the array, by guards of both kinds.
     fn touch(&self, random: &mut Random) -> Result<()> {
         let first = random.below(ELEMENTS);
-        let range = first..(first + random.among(&[1, 600, 3_000])).min(ELEMENTS);
+        let range = first..(first + random.pick(&[1, 600, 3_000])).min(ELEMENTS);
         let add = |elements: &mut [u64]| {
             elements.iter_mut().step_by(7).for_each(|element| *element = element.wrapping_add(1))
         };

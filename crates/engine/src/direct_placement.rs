@@ -63,6 +63,7 @@ mod tests {
     use crate::tests::{Node, open, pair, step};
     use crate::{Request, Value};
     use oikaze_os::memory::{Region, Registered};
+    use oikaze_protocol::random::Random;
     use oikaze_protocol::rma::Rights;
     use oikaze_protocol::time::Time;
     use oikaze_protocol::wind::{Body, Segment};
@@ -89,13 +90,8 @@ mod tests {
     }
 
     fn random(seed: u64) -> impl FnMut(usize) -> usize {
-        let mut state = seed;
-        move |below| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % below
-        }
+        let mut random = Random::new(seed);
+        move |below| random.below(below)
     }
 
     /// Damages, repeats, reorders or drops datagrams that came to `b` since the last poll, or

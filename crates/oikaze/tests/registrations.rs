@@ -9,6 +9,7 @@ use oikaze::Job;
 use oikaze::completion::Operation;
 use oikaze::memory::{LocalRegion, RefusalReason, Region, RemoteId, RemoteRegion, Rights};
 use oikaze_launch::Settings;
+use oikaze_protocol::random::Random;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -57,11 +58,6 @@ impl Reach {
     }
 }
 
-fn random(state: &mut u64, below: u64) -> u64 {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    (*state >> 33) % below
-}
-
 fn is_untouched(memory: &Region) -> bool {
     let mut bytes = vec![0; memory.len()];
     memory.read(0, &mut bytes).unwrap();
@@ -75,9 +71,9 @@ fn owner(job: &Job, board: &Board, reach: Reach, count: u64) {
     let mut open = LENS.map(|_| None::<LocalRegion>);
     // Regions that hold a piece of memory between two registrations. They may only be read.
     let mut others = LENS.map(|_| None);
-    let (mut state, mut begun) = (7, 0);
+    let (mut random, mut begun) = (Random::new(7), 0);
     while begun < count {
-        let which = random(&mut state, LENS.len() as u64) as usize;
+        let which = random.below(LENS.len());
         let memory = &memories[which];
         let now = match open[which].take() {
             None => {
@@ -91,14 +87,14 @@ fn owner(job: &Job, board: &Board, reach: Reach, count: u64) {
                 tell_progress(begun, count);
                 Some(reach.open(job, which, memory))
             }
-            Some(region) if random(&mut state, 4) == 0 => {
+            Some(region) if random.below(4) == 0 => {
                 begun += 1;
                 Some(region.reregister(Rights::ALL).unwrap())
             }
             Some(region) => {
                 assert_eq!(region.deregister().unwrap().view_ptr(), memory.view_ptr());
                 memory.fill(0, memory.len() as u64, CANARY).unwrap();
-                others[which] = (random(&mut state, 2) == 0)
+                others[which] = (random.below(2) == 0)
                     .then(|| job.expose(memory.clone(), Rights::READ).unwrap());
                 None
             }
@@ -106,7 +102,7 @@ fn owner(job: &Job, board: &Board, reach: Reach, count: u64) {
         board.open.lock().unwrap()[which] = now.as_ref().map(LocalRegion::remote_id);
         open[which] = now;
         // Waits for a random time of a few microseconds, so that writes are in progress.
-        let _ = job.receive_for(None, Duration::from_micros(random(&mut state, 4) * 10));
+        let _ = job.receive_for(None, Duration::from_micros(10 * random.below(4) as u64));
     }
     for (region, memory) in open.into_iter().zip(&memories) {
         if let Some(region) = region {
@@ -160,7 +156,7 @@ fn writer(job: &mut Job, board: &Board, reach: Reach) {
     let source = job.register(Region::zeroed(300_000).unwrap()).unwrap();
     source.fill(0, 300_000, 0x11).unwrap();
     let mut under_way: VecDeque<Operation<()>> = VecDeque::new();
-    let mut state = 9;
+    let mut random = Random::new(9);
     let settle = |operation: Operation<()>| match operation.wait_for(PATIENCE) {
         Ok(()) => board.done.fetch_add(1, Ordering::Relaxed),
         Err(error) => {
@@ -172,8 +168,8 @@ fn writer(job: &mut Job, board: &Board, reach: Reach) {
         let open = *board.open.lock().unwrap();
         for (which, id) in open.into_iter().enumerate() {
             let Some(there) = id.and_then(|id| known.region(job, which, id)) else { continue };
-            let offset = random(&mut state, there.len());
-            let len = 1 + random(&mut state, there.len() - offset);
+            let offset = random.below(there.len() as usize) as u64;
+            let len = 1 + random.below((there.len() - offset) as usize) as u64;
             let put = match len {
                 ..=64 => there.put_copy(offset, &[0x22; 64][..len as usize]).unwrap(),
                 _ => there.put(offset, source.slice(0..len as usize).unwrap()),

@@ -37,6 +37,7 @@ pub mod counters;
 pub mod fnv;
 pub mod limits;
 pub mod planted;
+pub mod random;
 pub mod rma;
 pub mod shm;
 pub mod time;

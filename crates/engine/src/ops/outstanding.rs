@@ -135,19 +135,14 @@ impl Epochs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use oikaze_protocol::random::Random;
 
     /// Compares epochs with a plain model: a list of the operations that have not ended, in the
     /// order in which they began.
     #[test]
     fn epochs_end_when_all_before_have() {
         for seed in 0..200u64 {
-            let mut state = seed;
-            let mut random = |below: usize| {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1_442_695_040_888_963_407);
-                (state >> 33) as usize % below
-            };
+            let mut random = Random::new(seed);
             let mut outstanding = Outstanding::default();
             // Begin near the maximum, so that epoch numbers wrap around.
             outstanding
@@ -156,11 +151,11 @@ mod tests {
             let (mut live, mut fences) =
                 (Vec::<(Rank, u64, u32)>::new(), Vec::<(Rank, u64, u32)>::new());
             for step in 0..300 {
-                let peer = random(3) as Rank;
-                match random(5) {
+                let peer = random.below(3) as Rank;
+                match random.below(5) {
                     0 | 1 => live.push((peer, step, outstanding.begin(peer))),
                     2 | 3 if !live.is_empty() => {
-                        let (peer, _, epoch) = live.swap_remove(random(live.len()));
+                        let (peer, _, epoch) = live.swap_remove(random.below(live.len()));
                         let over = |live: &[(Rank, u64, u32)], fence: &(Rank, u64, u32)| {
                             !live.iter().any(|(to, at, _)| *to == fence.0 && *at < fence.1)
                         };

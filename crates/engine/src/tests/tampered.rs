@@ -8,6 +8,7 @@
 use super::*;
 use oikaze_os::checksum::crc32c;
 use oikaze_protocol::limits::{FAILURE_TIME, HEADER_LEN};
+use oikaze_protocol::random::Random;
 use oikaze_protocol::rma::AtomicOp;
 
 const LEN: u64 = 32 << 10;
@@ -17,16 +18,6 @@ const OPERATIONS: usize = 60;
 /// Time after the last operation began within which every operation ends: a few waits for progress
 /// in a row.
 const BOUND: Duration = FAILURE_TIME.saturating_mul(16);
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, below: usize) -> usize {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % below
-    }
-}
 
 /// Changes a few bytes of a datagram and repairs its seal. Handshakes stay as they are, because
 /// their seal needs the job's secret.
@@ -121,7 +112,7 @@ impl Party {
 
 /// Runs one seed. Returns `true` if a connection ended, and the number of changed datagrams.
 fn meet(seed: u64) -> (bool, u64) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let (a, b, mut now) = pair();
     let mut parties = [Party::new(a), Party::new(b)];
     let keys = parties.each_ref().map(|party| party.key);

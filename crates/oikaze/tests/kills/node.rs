@@ -2,11 +2,12 @@
 //! them is lost.
 
 use crate::operations::{Source, Target, Waits};
-use crate::round::{MARK, NODES, random};
+use crate::round::{MARK, NODES};
 use oikaze::memory::{LocalRegion, RefusalReason, Region, Rights};
 use oikaze::message::{Class, Fifo};
 use oikaze::shared::SharedArray;
 use oikaze::{Error, Job, Peer, Result};
+use oikaze_protocol::random::Random;
 use std::collections::VecDeque;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -172,7 +173,7 @@ fn many_at_once(job: &Job, targets: &[Target], witness: &Witness) {
             break;
         }
         for target in targets {
-            under_way.push_back(target.begin(random(number), &source));
+            under_way.push_back(target.begin(Random::new(number).next_u64(), &source));
         }
         if number.is_multiple_of(16) {
             job.fence();

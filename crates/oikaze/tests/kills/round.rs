@@ -5,6 +5,7 @@ use oikaze_launch::NodeEnd;
 use oikaze_launch::environment::{NodePlace, new_incarnation, to_variables};
 use oikaze_launch::store::Server;
 use oikaze_launch::{Secret, Settings};
+use oikaze_protocol::random::Random;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -56,14 +57,6 @@ pub struct Round {
     delay: Duration,
 }
 
-/// Returns splitmix64 of the seed, so that the number of a failing round reproduces it.
-pub fn random(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
-
 impl Round {
     pub fn of(number: u64) -> Self {
         let early = number % 8 == 7;
@@ -72,9 +65,9 @@ impl Round {
             number,
             transport: [Transport::Rings, Transport::Network, Transport::Rings, Transport::Both]
                 [number as usize % 4],
-            victim: (random(number) % u64::from(NODES)) as u32,
+            victim: Random::new(number).below(NODES as usize) as u32,
             early,
-            delay: within.mul_f64((random(number ^ 1 << 40) % 1000) as f64 / 1000.0),
+            delay: within.mul_f64(Random::new(number ^ 1 << 40).below(1000) as f64 / 1000.0),
         }
     }
 

@@ -10,6 +10,7 @@ use super::death::HandshakeRefusal;
 use super::{Introduction, Misfit};
 use crate::Rank;
 use crate::limits::{HELLO_INTERVAL_MAX, HELLO_INTERVAL_MIN};
+use crate::random::mix;
 use crate::time::Time;
 use crate::wire::{Builder, Hello, Refuse, SealKind, Shown};
 use alloc::vec::Vec;
@@ -290,8 +291,5 @@ impl Handshake {
 /// Returns an id for the next incarnation, from the last id (which is random and known to few
 /// nodes) and the new incarnation, by SplitMix64's finaliser.
 fn successor(id: u64, incarnation: u64) -> u64 {
-    let mut x = id ^ incarnation.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15;
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (x ^ (x >> 31)).max(1)
+    mix(id ^ incarnation.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15).max(1)
 }

@@ -2,9 +2,10 @@
 
 use crate::cluster::programs::{PAGES, homes, program};
 use crate::cluster::threads::{self, Cell, Op, Thread};
-use crate::cluster::{Cluster, Random, seeds};
+use crate::cluster::{Cluster, seeds};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Access, CoherenceError, Homes, Value};
+use oikaze_protocol::random::Random;
 
 fn names(error: &CoherenceError, dead: Rank) -> bool {
     matches!(error, CoherenceError::NodeDead { rank, .. } | CoherenceError::PageLost { rank, .. } if *rank == dead)
@@ -230,7 +231,7 @@ fn nobody_hangs_when_a_node_dies() {
             if step == moment {
                 cluster.kill(dead);
             }
-            let moved = if cluster.random.chance(50) {
+            let moved = if cluster.random.chance(0.5) {
                 cluster.step()
             } else {
                 threads::step_any(&mut cluster, &mut all, dead)

@@ -2,9 +2,10 @@
 //! state of the other nodes stays correct.
 
 use crate::cluster::threads::{Cell, Op, Thread};
-use crate::cluster::{Cluster, Node, Random};
+use crate::cluster::{Cluster, Node};
 use oikaze_protocol::coherence::{CoherenceError, CoherenceEvent, Homes, KIND, Value};
 use oikaze_protocol::limits::PAGE;
+use oikaze_protocol::random::Random;
 use oikaze_protocol::wind::{Admission, Refusal, Token};
 use proptest::prelude::*;
 

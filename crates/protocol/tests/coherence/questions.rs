@@ -1,10 +1,11 @@
 //! Requests and answers that were acknowledged and never arrived (COH-13). Questions find them, and
 //! no wait lasts for ever.
 
-use crate::cluster::{Cluster, Random};
+use crate::cluster::Cluster;
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Access, CoherenceEvent, Homes, KIND, Value};
 use oikaze_protocol::limits::{FAILURE_TIME, VAIN_QUESTIONS_MAX};
+use oikaze_protocol::random::Random;
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Nonsense, Refusal, Token};
 

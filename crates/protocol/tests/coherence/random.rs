@@ -3,7 +3,8 @@
 
 use crate::cluster::programs::{PAGES, homes, run};
 use crate::cluster::threads::{Cell, Op, Thread};
-use crate::cluster::{Cluster, Random, seeds};
+use crate::cluster::{Cluster, seeds};
+use oikaze_protocol::random::Random;
 
 /// COH-1.1, COH-3.1, 3.2, 3.3 and 3.7, COH-4.1, 4.2, COH-6.1, 6.4, COH-7.1.
 #[test]

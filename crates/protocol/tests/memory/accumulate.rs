@@ -3,6 +3,7 @@
 use super::vectors::{Vectors, any_accumulation, combine};
 use super::world::World;
 use oikaze_protocol::limits::CUT_ELEMENTS_PER_PEER;
+use oikaze_protocol::random::Random;
 use oikaze_protocol::rma::{
     Accumulation, Combine, NumberKind, Operation, OperationValue, Rights, Rma, RmaEvent,
 };
@@ -61,10 +62,9 @@ proptest! {
         edges.insert(0, 0);
         edges.push(len);
         let mut pieces: Vec<(u64, u64)> = edges.windows(2).map(|pair| (pair[0], pair[1])).collect();
-        let mut state = seed;
+        let mut random = Random::new(seed);
         while !pieces.is_empty() {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let (from, to) = pieces.swap_remove((state >> 33) as usize % pieces.len());
+            let (from, to) = pieces.swap_remove(random.below(pieces.len()));
             prop_assert_eq!(rma.place_of(1, 1, from, to - from, &memory), None, "never received directly into its place");
             rma.place(1, 1, from, &body[from as usize..to as usize], &mut memory);
         }

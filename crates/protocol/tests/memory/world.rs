@@ -4,6 +4,7 @@
 
 use crate::vectors::Vectors;
 use oikaze_protocol::Rank;
+use oikaze_protocol::random::Random;
 use oikaze_protocol::rma::{Memory, Operation, Published, Rights, Rma, RmaEvent, read_rows};
 use oikaze_protocol::wind::{Admission, Body, Class, Delivered, Message, Refusal, Segment, Token};
 use std::collections::VecDeque;
@@ -119,15 +120,8 @@ impl World {
 
     /// Runs steps until nothing is in flight. The choices follow from `seed`.
     pub fn run(&mut self, seed: u64) {
-        let mut state = seed | 1;
-        loop {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            if !self.step(state >> 33) {
-                return;
-            }
-        }
+        let mut random = Random::new(seed);
+        while self.step(random.next_u64()) {}
     }
 
     /// Takes the events of a node so far.

@@ -4,6 +4,7 @@ use crate::tests::{Node, open, pair, step};
 use crate::{Completion, Failure, Request, Value};
 use oikaze_os::memory::fifo::{Fifo, Shape};
 use oikaze_os::memory::{Region, Registered};
+use oikaze_protocol::random::Random;
 use oikaze_protocol::rma::{AtomicOp, Published, Rights, RmaError};
 use oikaze_protocol::time::Time;
 use oikaze_protocol::wind::{Body, Class, Refusal, Segment};
@@ -18,27 +19,18 @@ fn region(node: &mut Node) -> (Region, Registered) {
     (region, registered)
 }
 
-fn random(seed: u64) -> impl FnMut(usize) -> usize {
-    let mut state = seed;
-    move |below| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % below
-    }
-}
-
 /// Drops, duplicates and reorders the datagrams in flight.
-fn harm(node: &mut Node, random: &mut impl FnMut(usize) -> usize) {
+fn harm(node: &mut Node, random: &mut Random) {
     let mut queue = open(&node.engine.link_mut().from);
     for at in 0..queue.len() {
-        let other = random(queue.len());
+        let other = random.below(queue.len());
         queue.swap(at, other);
     }
-    if !queue.is_empty() && random(3) == 0 {
+    if !queue.is_empty() && random.below(3) == 0 {
         let again = queue[0].clone();
         queue.push_back(again);
     }
-    if random(4) == 0 {
+    if random.below(4) == 0 {
         queue.pop_front();
     }
 }
@@ -50,7 +42,7 @@ fn harm(node: &mut Node, random: &mut impl FnMut(usize) -> usize) {
 fn no_operation_overtakes_a_fence() {
     for seed in 0..60 {
         let (mut a, mut b, mut now) = pair();
-        let mut random = random(seed);
+        let mut random = Random::new(seed);
         let (target, there) = region(&mut b);
         let (seen, here) = region(&mut a);
         let source = {
@@ -72,11 +64,14 @@ fn no_operation_overtakes_a_fence() {
             let offset = at * 20_000;
             // Choose a word, a small put, a put in fragments or a push. `last` identifies the
             // change: the offset of its last byte, or for a push a number beyond the region.
-            let (request, last) = match random(5) {
+            let (request, last) = match random.below(5) {
                 4 => {
                     let element = LEN + at;
                     let body = Body::copy_of(&element.to_ne_bytes());
-                    (Request::Push { to: 1, key: queue.key, body, urgent: random(2) == 0 }, element)
+                    (
+                        Request::Push { to: 1, key: queue.key, body, urgent: random.below(2) == 0 },
+                        element,
+                    )
                 }
                 0 => (
                     Request::Atomic {
@@ -84,7 +79,7 @@ fn no_operation_overtakes_a_fence() {
                         key: there.key,
                         offset,
                         op: AtomicOp::add(1),
-                        fetch: random(2) == 0,
+                        fetch: random.below(2) == 0,
                     },
                     offset,
                 ),
@@ -99,19 +94,19 @@ fn no_operation_overtakes_a_fence() {
             };
             all.push(a.ask(request));
             epochs.last_mut().unwrap().push(last);
-            if random(4) == 0 {
+            if random.below(4) == 0 {
                 all.push(a.ask(Request::Lookup { at: 1, name: "queue".into() }));
             }
             // Read the place that the next operation will change, which follows a fence.
             let into = Segment { region: here.slot, offset, len: 20_000 };
-            if random(3) == 0 {
+            if random.below(3) == 0 {
                 all.push(a.ask(Request::Get {
                     from: 1,
                     key: there.key,
                     offset: offset + 20_000,
                     into,
                 }));
-                let _ = a.ask(Request::Fence { peer: [None, Some(1)][random(2)] });
+                let _ = a.ask(Request::Fence { peer: [None, Some(1)][random.below(2)] });
                 epochs.push(Vec::new());
             }
         }

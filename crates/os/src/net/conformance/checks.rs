@@ -7,6 +7,7 @@ use super::{
 use crate::memory::Gather;
 use crate::net::{Arrival, Link, Outgoing, ReceiveEach, Sink, datagram_max_to, local_addresses};
 use oikaze_protocol::limits::PAGE;
+use oikaze_protocol::random::Random;
 use oikaze_protocol::wind::SendMode;
 use oikaze_protocol::wire::Lane;
 use std::net::{IpAddr, SocketAddr};
@@ -62,12 +63,8 @@ pub(super) fn anything(make: Make<'_>) {
     let mut sender = make(V4);
     let mut receivers: Vec<Box<dyn Link>> = (0..3).map(|_| make(V4)).collect();
     let max = datagram_max_to(address_of(&*receivers[0], V4)).min(9000) - 100;
-    let mut state = 1_u64;
-    let mut random = move |below: usize| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % below
-    };
+    let mut random = Random::new(1);
+    let mut random = |below| random.below(below);
     let mut plan = Plan::new();
     while plan.len() < 600 {
         let (to, lens) = (random(3), [random(60), random(max) >> random(8), random(17)]);

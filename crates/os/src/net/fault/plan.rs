@@ -3,6 +3,7 @@
 
 use core::fmt;
 use core::str::FromStr;
+use oikaze_protocol::random::Random;
 use std::time::Duration;
 
 /// Environment variable that makes every link of a process faulty.
@@ -171,7 +172,7 @@ const TAMPERED_HEAD: usize = 128;
 /// otherwise.
 const NAMED: usize = 8;
 /// Maximum number of changed bytes in one datagram.
-const TAMPERED_MAX: u64 = 4;
+const TAMPERED_MAX: usize = 4;
 
 /// A few changed bytes, of a datagram of any length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,15 +183,15 @@ pub struct Tampering {
 impl Tampering {
     /// Changes the bytes. The name of the connection stays as it is.
     pub fn apply(self, bytes: &mut [u8]) {
-        let mut random = Random(self.seed);
+        let mut random = Random::new(self.seed);
         let Some(changeable) = bytes.get_mut(NAMED..).filter(|bytes| !bytes.is_empty()) else {
             return;
         };
         for _ in 0..=random.below(TAMPERED_MAX) {
             let all = random.below(4) == 0;
             let len = if all { changeable.len() } else { changeable.len().min(TAMPERED_HEAD) };
-            let (at, how, by) = (random.below(len as u64), random.below(3), random.next());
-            let Some(byte) = changeable.get_mut(at as usize) else { return };
+            let (at, how, by) = (random.below(len), random.below(3), random.next_u64());
+            let Some(byte) = changeable.get_mut(at) else { return };
             *byte = match how {
                 0 => by as u8,
                 1 => *byte ^ (1 << (by % 8)),
@@ -224,7 +225,11 @@ impl FaultPlan {
     /// A plan with these settings that starts at their seed.
     #[must_use]
     pub fn new(settings: FaultSettings) -> FaultPlan {
-        FaultPlan { settings, random: Random(settings.seed), tampering: Random(!settings.seed) }
+        FaultPlan {
+            settings,
+            random: Random::new(settings.seed),
+            tampering: Random::new(!settings.seed),
+        }
     }
 
     /// Returns the probabilities of the faults.
@@ -245,39 +250,16 @@ impl FaultPlan {
         // Every number is drawn regardless of the settings, so that changing one setting leaves the
         // other faults where they were.
         let lost = self.random.chance(loss);
-        let (turned, at) = (self.random.chance(corrupt), self.random.next());
-        let (behind, by) = (self.random.chance(reorder), self.random.next());
+        let (turned, at) = (self.random.chance(corrupt), self.random.next_u64());
+        let (behind, by) = (self.random.chance(reorder), self.random.next_u64());
         let late = self.random.chance(delay);
-        let (tampered, seed) = (self.tampering.chance(tamper), self.tampering.next());
+        let (tampered, seed) = (self.tampering.chance(tamper), self.tampering.next_u64());
         (!lost).then_some(Fate {
             corrupt: turned.then_some(Corruption { at }),
             tamper: tampered.then_some(Tampering { seed }),
             delay: if late { delay_time } else { Duration::ZERO },
             overtaken: if behind { 1 + (by % 8) as u8 } else { 0 },
         })
-    }
-}
-
-/// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
-#[derive(Clone, Debug)]
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number less than `end`; 0 if `end` is 0.
-    fn below(&mut self, end: u64) -> u64 {
-        self.next().checked_rem(end).unwrap_or(0)
-    }
-
-    /// Returns `true` with this probability. The upper 53 bits are a fraction.
-    fn chance(&mut self, probability: f64) -> bool {
-        ((self.next() >> 11) as f64) * (1.0 / (1_u64 << 53) as f64) < probability
     }
 }
 

@@ -1,34 +1,10 @@
 //! A lossy, duplicating, reordering, corrupting channel in virtual time, from one seed.
 
+use crate::random::Random;
 use crate::time::Time;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::vec::Vec;
-
-/// xorshift64*: enough for tests, and the same everywhere.
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        (self.next() >> 16) % n
-    }
-
-    pub fn chance(&mut self, p: f64) -> bool {
-        ((self.next() >> 11) as f64) < p * (1u64 << 53) as f64
-    }
-}
 
 /// Fault rates of the channel.
 #[derive(Clone, Copy, Debug, Default)]
@@ -74,11 +50,14 @@ impl Channel {
         for _ in 0..copies {
             let mut arrival = arrival.clone();
             if self.random.chance(self.faults.corrupt) {
-                let at = self.random.below(arrival.bytes.len() as u64) as usize;
+                let at = self.random.below(arrival.bytes.len());
                 arrival.bytes[at] ^= 1 << self.random.below(8);
             }
-            let late =
-                if self.random.chance(self.faults.reorder) { self.random.below(300) } else { 0 };
+            let late = if self.random.chance(self.faults.reorder) {
+                self.random.below(300) as u64
+            } else {
+                0
+            };
             let at = now + self.delay + Duration::from_micros(late);
             self.count += 1;
             self.under_way.insert((at, self.count), arrival);

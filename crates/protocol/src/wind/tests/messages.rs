@@ -1,9 +1,10 @@
 //! Tests with random messages of all classes and sizes, in both directions, against the oracle in
 //! `world`.
 
-use super::channel::{Faults, Random};
+use super::channel::Faults;
 use super::world::{Words, World, body};
 use crate::limits::PTO_PINGS_MAX;
+use crate::random::Random;
 use crate::wind::*;
 use crate::wire::SealKind;
 use std::collections::BTreeMap;
@@ -20,20 +21,20 @@ struct Posted {
 type Ledger = BTreeMap<u64, Posted>;
 
 fn random_message(random: &mut Random, id: u64, refusals: bool) -> (Message, bool) {
-    let class = [Class::Ordered, Class::Unordered, Class::Sync][random.below(3) as usize];
+    let class = [Class::Ordered, Class::Unordered, Class::Sync][random.below(3)];
     let len = match random.below(10) {
-        0 => 0,
+        0 => 0_usize,
         1..=5 => random.below(200),
         6 | 7 => random.below(5000),
         8 => 4096,
         _ => random.below(100_000),
-    };
+    } as u64;
     let refuse = refusals && random.below(5) == 0;
     let words = Words { id, refuse, place: class == Class::Unordered && random.below(2) == 0 };
     let segment = Segment { region: id as u32, offset: 0, len };
     let body =
         if random.below(2) == 0 { Body::Segment(segment) } else { Body::Inline(body(id, 0, len)) };
-    let head = words.head(random.below(56) as usize);
+    let head = words.head(random.below(56));
     let urgent = class == Class::Sync;
     (
         Message { class, urgent, credited: random.below(3) == 0, head, body, token: Token(id) },

@@ -1,10 +1,11 @@
 //! Tests of WIND-8: paths that become narrower and wider, with and without a report, with and
 //! without other loss.
 
-use super::channel::{Faults, Random};
+use super::channel::Faults;
 use super::messages::exchange_on;
 use super::world::{Node, Words, World, body};
 use crate::limits::DATAGRAM_MIN;
+use crate::random::Random;
 use crate::time::Time;
 use crate::wind::*;
 use core::time::Duration;
@@ -320,7 +321,7 @@ fn a_thousand_changing_paths() {
         };
         let faults = if random.below(2) == 0 { Faults::default() } else { faults };
         let widths: Vec<usize> = (0..4)
-            .map(|_| [DATAGRAM_MIN, 1300, ETHERNET, 1472, 4000, JUMBO][random.below(6) as usize])
+            .map(|_| [DATAGRAM_MIN, 1300, ETHERNET, 1472, 4000, JUMBO][random.below(6)])
             .collect();
         let told = random.below(2) == 0;
         let mut world = World::established(jumbo(), faults, seed);
@@ -328,7 +329,7 @@ fn a_thousand_changing_paths() {
         let mut change = Random::new(seed ^ 0x77);
         exchange_on(&mut world, seed, 60, true, |world| {
             if change.below(40) == 0 {
-                world.fits[change.below(2) as usize] = widths[change.below(4) as usize];
+                world.fits[change.below(2)] = widths[change.below(4)];
             }
         });
     }

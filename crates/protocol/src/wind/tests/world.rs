@@ -1,7 +1,8 @@
 //! Test world: two connections, a channel, and an upper layer that knows what must arrive.
 
-use super::channel::{Arrival, Channel, Faults, Random};
+use super::channel::{Arrival, Channel, Faults};
 use crate::Rank;
+use crate::random::Random;
 use crate::time::Time;
 use crate::wind::send::outgoing::Sizes;
 use crate::wind::*;
@@ -267,7 +268,7 @@ pub struct World {
 impl World {
     pub fn new(settings: Settings, faults: Faults, seed: u64) -> World {
         let now = Time(0);
-        let id = |n: u64| Random::new(seed * 2 + n).next() | 1;
+        let id = |n: u64| Random::new(seed * 2 + n).next_u64() | 1;
         World {
             nodes: [Node::new(settings, 0, 10, id(0), now), Node::new(settings, 1, 10, id(1), now)],
             channel: Channel::new(faults, seed),

@@ -14,35 +14,10 @@ use oikaze_protocol::coherence::{
     ArrayId, Coherence, CoherenceError, CoherenceEvent, Declaration, Element, Homes, Value,
 };
 use oikaze_protocol::limits::PAGE;
+use oikaze_protocol::random::Random;
 use oikaze_protocol::wind::Token;
 use std::collections::BTreeMap;
 use threads::Thread;
-
-/// Random numbers (xorshift64*), the same on every machine.
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    /// Returns a number in `0..below`.
-    pub fn below(&mut self, below: usize) -> usize {
-        (self.next() % below.max(1) as u64) as usize
-    }
-
-    pub fn chance(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-}
 
 /// Returns `count` seeds from `first` on, or `OIKAZE_SEEDS` times as many.
 pub fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
@@ -209,7 +184,7 @@ impl Cluster {
                 return threads.into_iter().map(|thread| thread.registers).collect();
             }
             let mut went_on = false;
-            if self.random.chance(60) {
+            if self.random.chance(0.6) {
                 went_on = self.step();
             }
             if !went_on {

@@ -4,9 +4,10 @@
 //! delivery.
 
 use super::machine::Machine;
-use super::{Cluster, Node, Random};
+use super::{Cluster, Node};
 use oikaze_protocol::Rank;
 use oikaze_protocol::limits::PAGE;
+use oikaze_protocol::random::Random;
 use oikaze_protocol::wind::{Admission, Body, Class, Message, Refusal, Token};
 use std::collections::BTreeMap;
 
@@ -56,26 +57,26 @@ impl Network {
         let len = message.body.len() as usize;
         let mut fragments = Vec::new();
         let is_segment = matches!(message.body, Body::Segment(_));
-        let size = if is_segment && random.chance(70) {
+        let size = if is_segment && random.chance(0.7) {
             [1366, PAGE, 2 * PAGE][random.below(3)]
         } else {
             len.max(1)
         };
         for at in (0..len).step_by(size) {
             let cut = size.min(len - at);
-            let early = (is_segment && random.chance(50))
+            let early = (is_segment && random.chance(0.5))
                 .then(|| bytes_of(&message, machine)[at..at + cut].to_vec());
             fragments.push((at, cut, early));
         }
         let mut message = message;
         // An ordered message may be acknowledged while it waits for earlier messages. A synchronous
         // message is acknowledged on delivery only.
-        if message.class == Class::Ordered && message.token != Token::NONE && random.chance(50) {
+        if message.class == Class::Ordered && message.token != Token::NONE && random.chance(0.5) {
             self.settled.push((from, to, message.token, Ok(())));
             message.token = Token::NONE;
         }
         self.next += 1;
-        let patience = if random.chance(15) { random.below(80) } else { 0 };
+        let patience = if random.chance(0.15) { random.below(80) } else { 0 };
         let flying = Flying { number: self.next, message, fragments, admitted: None, patience };
         self.pairs.entry((from, to)).or_default().push(flying);
     }
@@ -91,7 +92,7 @@ impl Network {
             }
         }
         self.settled.retain(|(poster, receiver, ..)| {
-            *poster != rank && (*receiver != rank || random.chance(50))
+            *poster != rank && (*receiver != rank || random.chance(0.5))
         });
     }
 
@@ -142,7 +143,7 @@ fn deliver(cluster: &mut Cluster, (from, to): (Rank, Rank)) {
     let choices: Vec<usize> = (0..flying.len())
         .filter(|i| *i == 0 || flying[*i].message.class == Class::Unordered)
         .collect();
-    let index = if random.chance(50) { 0 } else { choices[random.below(choices.len())] };
+    let index = if random.chance(0.5) { 0 } else { choices[random.below(choices.len())] };
     let one = &mut flying[index];
     if one.patience > 0 {
         one.patience -= 1;

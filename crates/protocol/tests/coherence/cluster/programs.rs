@@ -1,10 +1,11 @@
 //! Random programs without data races, against what a sequential machine would read.
 
+use super::Cluster;
 use super::threads::{Cell, Op, Thread};
-use super::{Cluster, Random};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{Access, Homes};
 use oikaze_protocol::limits::PAGE;
+use oikaze_protocol::random::Random;
 use std::collections::BTreeMap;
 
 /// Pages of each array.
@@ -27,7 +28,7 @@ fn cells(random: &mut Random, count: usize) -> Vec<Cell> {
             let at = next.entry((array, page)).or_insert_with(|| random.below(64));
             let len = 1 + random.below(8);
             let cell = Cell { array, at: page * PAGE + *at, len };
-            *at += len + if random.chance(30) { random.below(100) } else { 0 };
+            *at += len + if random.chance(0.3) { random.below(100) } else { 0 };
             cell
         })
         .collect()
@@ -62,34 +63,34 @@ pub fn program(random: &mut Random, nodes: u32, threads_per_node: usize) -> Vec<
             let writer = random.below(all * 2);
             let old = memory[cell];
             if writer < all {
-                let value = cut(random.next(), cell.len);
+                let value = cut(random.next_u64(), cell.len);
                 let twice =
-                    random.chance(30).then(|| Op::Store(*cell, cut(random.next(), cell.len)));
-                let look = random.chance(50).then_some(Op::Expect(*cell, old));
+                    random.chance(0.3).then(|| Op::Store(*cell, cut(random.next_u64(), cell.len)));
+                let look = random.chance(0.5).then_some(Op::Expect(*cell, old));
                 let own =
                     twice.into_iter().chain([Op::Store(*cell, value), Op::Expect(*cell, value)]);
                 parts[writer].push(look.into_iter().chain(own).collect());
                 memory.insert(*cell, value);
             } else {
-                for part in parts.iter_mut().filter(|_| random.chance(30)) {
+                for part in parts.iter_mut().filter(|_| random.chance(0.3)) {
                     part.push(vec![Op::Expect(*cell, old)]);
                 }
             }
         }
         for part in &mut parts {
             for (lock, cell) in &counters {
-                if !random.chance(25) {
+                if !random.chance(0.25) {
                     continue;
                 }
                 let more = random.below(5) as u64;
                 *sums.entry(*cell).or_default() += more;
                 part.push(vec![Op::Lock(*lock), Op::Add(*cell, more), Op::Unlock(*lock)]);
             }
-            if random.chance(20) {
-                let access = if random.chance(50) { Access::Read } else { Access::Write };
+            if random.chance(0.2) {
+                let access = if random.chance(0.5) { Access::Read } else { Access::Write };
                 part.push(vec![Op::Touch(free[random.below(free.len())], access)]);
             }
-            if random.chance(30) {
+            if random.chance(0.3) {
                 let cell = free[random.below(free.len())];
                 part.push(vec![Op::Prefetch(
                     cell,

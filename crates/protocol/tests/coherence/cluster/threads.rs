@@ -227,7 +227,7 @@ fn store(cluster: &mut Cluster, thread: &mut Thread, cell: Cell, value: u64) -> 
 /// loads from stores.
 fn fault(cluster: &mut Cluster, thread: &mut Thread, cell: Cell, access: Access) {
     let page = (cell.at / PAGE) as u64;
-    let told = cluster.random.chance(70).then_some(access);
+    let told = cluster.random.chance(0.7).then_some(access);
     let node = &mut cluster.nodes[thread.node as usize];
     thread.sleeps = Some((cell.array, page, node.machine.wakes(cell.array, page)));
     node.coherence.fault(cell.array, page, told, &mut node.machine);

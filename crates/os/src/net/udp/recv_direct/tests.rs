@@ -5,6 +5,7 @@ use super::super::{Bind, UdpLink};
 use super::*;
 use crate::memory::{Region, RegionTable};
 use crate::net::{Fault, FaultSettings, Link, Outgoing, ReceiveEach};
+use oikaze_protocol::random::Random;
 use oikaze_protocol::rma::Rights;
 use oikaze_protocol::wind::Segment;
 use oikaze_protocol::wire::Lane;
@@ -262,12 +263,8 @@ fn from_the_first_that_is_not_as_predicted_a_run_is_taken_out() {
 #[test]
 fn whatever_comes() {
     let (mut sender, mut receiver) = (link(), link());
-    let mut state = 1_u64;
-    let mut random = move |below: usize| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % below
-    };
+    let mut random = Random::new(1);
+    let mut random = |below| random.below(below);
     let mut scattered = 0;
     for round in 0..400 {
         let payload = [1, 100, 1366, 8192][random(4)];
