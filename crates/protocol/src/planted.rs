@@ -4,11 +4,25 @@
 //! A critical place in the protocol asks [`planted`]`(Bug::X)` and, if it is `true`, does the wrong
 //! thing. Without the feature the answer is the constant `false`.
 
-/// Bug that can be planted on purpose. The simulator must catch each within the seeds that CI runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-#[allow(missing_docs)]
-pub enum Bug {
+macro_rules! bugs {
+    ($($bug:ident = $number:literal,)*) => {
+        /// Bug that can be planted on purpose. The simulator must catch each within the seeds that
+        /// CI runs.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u8)]
+        #[allow(missing_docs)]
+        pub enum Bug {
+            $($bug = $number,)*
+        }
+
+        impl Bug {
+            /// All bugs, for the test that plants each in turn.
+            pub const ALL: [Bug; [$($number),*].len()] = [$(Bug::$bug),*];
+        }
+    };
+}
+
+bugs! {
     AcceptDuplicateDatagram = 1,
     AcceptDuplicateMessage = 2,
     DeliverOrderedEarly = 3,
@@ -51,54 +65,6 @@ pub enum Bug {
     MisplaceRow = 40,
     ForgetPending = 41,
     RefuseBegun = 42,
-}
-
-impl Bug {
-    /// All bugs, for the test that plants each in turn.
-    pub const ALL: [Bug; 42] = [
-        Bug::AcceptDuplicateDatagram,
-        Bug::AcceptDuplicateMessage,
-        Bug::DeliverOrderedEarly,
-        Bug::IgnoreClassRule,
-        Bug::ForgetRetransmission,
-        Bug::AcknowledgeUnreceived,
-        Bug::CompleteBeforePlaced,
-        Bug::SkipIntegrityCheck,
-        Bug::RepeatAtomic,
-        Bug::MisplaceFragment,
-        Bug::SkipInvalidation,
-        Bug::LoseDiff,
-        Bug::GrantLockTwice,
-        Bug::ReleaseBarrierEarly,
-        Bug::ForgetStaleFetch,
-        Bug::SignalBeforeData,
-        Bug::ForgetProbed,
-        Bug::RepeatTooLittle,
-        Bug::TellRefusalsOnce,
-        Bug::ForgetWithdrawal,
-        Bug::ForgetOpening,
-        Bug::SettleOutOfTurn,
-        Bug::AcknowledgeDropped,
-        Bug::ForgetCredit,
-        Bug::TrustDoubts,
-        Bug::KeepNumbersOfDead,
-        Bug::ForgetKeepalive,
-        Bug::NoticeDeathLate,
-        Bug::RepeatElement,
-        Bug::RepeatPush,
-        Bug::ForgetRights,
-        Bug::IgnoreFence,
-        Bug::EndFlushEarly,
-        Bug::HoldForFailed,
-        Bug::KeepRegion,
-        Bug::ForgetKept,
-        Bug::KeepAnswering,
-        Bug::IgnorePages,
-        Bug::CheckFirstByte,
-        Bug::MisplaceRow,
-        Bug::ForgetPending,
-        Bug::RefuseBegun,
-    ];
 }
 
 #[cfg(feature = "planted-bugs")]
