@@ -15,6 +15,24 @@ impl Time {
     }
 }
 
+/// Rounds of a check that runs periodically while there is something to check.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rounds {
+    /// Time of the next round, while there is something to check.
+    pub next: Option<Time>,
+}
+
+impl Rounds {
+    /// Returns `true` if a round is due. The first is due `every` after `is_on` became `true`.
+    pub fn is_due(&mut self, is_on: bool, now: Time, every: Duration) -> bool {
+        let is_due = is_on && self.next.is_some_and(|next| next <= now);
+        if is_due || is_on != self.next.is_some() {
+            self.next = is_on.then(|| now + every);
+        }
+        is_due
+    }
+}
+
 impl Add<Duration> for Time {
     type Output = Time;
     fn add(self, span: Duration) -> Time {

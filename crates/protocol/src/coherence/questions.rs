@@ -11,7 +11,7 @@ use super::{Coherence, CoherenceEvent};
 use crate::Rank;
 use crate::coherence::mailbox::{Posted, Purpose};
 use crate::limits::VAIN_QUESTIONS_MAX;
-use crate::time::Time;
+use crate::time::{Rounds, Time};
 use crate::wind::{Class, Nonsense, Refusal};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -20,8 +20,8 @@ use core::time::Duration;
 /// Questions about the waits of this node for others.
 #[derive(Debug, Default)]
 pub(super) struct Questions {
-    /// Time of the next round of questions, while this node waits for anything.
-    next: Option<Time>,
+    /// Rounds of questions, while this node waits for anything.
+    rounds: Rounds,
     asked: BTreeMap<(Rank, Wait), OpenQuestion>,
 }
 
@@ -39,26 +39,19 @@ impl Coherence {
     /// Asks about waits that have lasted for `every` (COH-13.1). Call it again at
     /// [`Self::next_question`].
     pub fn ask(&mut self, now: Time, every: Duration) {
-        if !self.may_wait() {
-            if self.questions.next.take().is_some() {
-                self.questions.asked.clear();
-            }
-            return;
+        let waits = self.may_wait();
+        if !waits {
+            self.questions.asked.clear();
         }
-        match self.questions.next {
-            Some(next) if next > now => {}
-            Some(_) => {
-                self.questions.next = Some(now + every);
-                self.ask_about_all();
-            }
-            None => self.questions.next = Some(now + every),
+        if self.questions.rounds.is_due(waits, now, every) {
+            self.ask_about_all();
         }
     }
 
     /// Returns the time at which [`Self::ask`] has something to do, if ever.
     #[must_use]
     pub fn next_question(&self) -> Option<Time> {
-        self.questions.next
+        self.questions.rounds.next
     }
 
     /// Returns `false` if this node waits for nothing. It is cheap because each turn calls it.

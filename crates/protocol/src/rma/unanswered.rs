@@ -7,15 +7,15 @@
 use super::{Rma, RmaEvent};
 use crate::Rank;
 use crate::limits::PROGRESS_FAILURE_TIMES;
-use crate::time::Time;
+use crate::time::{Rounds, Time};
 use alloc::collections::BTreeMap;
 use core::time::Duration;
 
 /// Progress of the answers of all peers, checked periodically.
 #[derive(Debug, Default)]
 pub(super) struct Unanswered {
-    /// Time of the next check, while any request is open.
-    next: Option<Time>,
+    /// Rounds of checks, while any request is open.
+    rounds: Rounds,
     oldest: BTreeMap<Rank, Oldest>,
 }
 
@@ -34,26 +34,19 @@ impl Rma {
     /// (MEM-4.8). Each such peer gives an [`RmaEvent::Unanswered`]. Call it again at
     /// [`Rma::next_look`].
     pub fn look_for_unanswered(&mut self, now: Time, every: Duration) {
-        if self.tickets.len() == 0 {
-            if self.unanswered.next.take().is_some() {
-                self.unanswered.oldest.clear();
-            }
-            return;
+        let is_open = self.tickets.len() > 0;
+        if !is_open {
+            self.unanswered.oldest.clear();
         }
-        match self.unanswered.next {
-            Some(next) if next > now => {}
-            Some(_) => {
-                self.unanswered.next = Some(now + every);
-                self.look_at_oldest();
-            }
-            None => self.unanswered.next = Some(now + every),
+        if self.unanswered.rounds.is_due(is_open, now, every) {
+            self.look_at_oldest();
         }
     }
 
     /// Returns the time at which [`Rma::look_for_unanswered`] has something to do, if ever.
     #[must_use]
     pub fn next_look(&self) -> Option<Time> {
-        self.unanswered.next
+        self.unanswered.rounds.next
     }
 
     fn look_at_oldest(&mut self) {
