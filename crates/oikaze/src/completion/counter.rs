@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone)]
 pub struct Counter {
     node: Arc<Node>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedCounter>,
     limit: Option<Duration>,
 }
 
@@ -58,17 +58,17 @@ impl Counts {
 }
 
 #[derive(Debug, Default)]
-struct Shared(Mutex<Inside>);
+struct SharedCounter(Mutex<CounterState>);
 
 #[derive(Debug, Default)]
-struct Inside {
+struct CounterState {
     counts: Counts,
     waiters: Waiters,
 }
 
 /// Listener that records the end of one operation in the counter.
 #[derive(Debug)]
-struct ToCounter(Arc<Shared>);
+struct ToCounter(Arc<SharedCounter>);
 
 impl Sink for ToCounter {
     fn told(&self, outcome: &Outcome, _: u64) {
@@ -76,7 +76,7 @@ impl Sink for ToCounter {
     }
 }
 
-impl Shared {
+impl SharedCounter {
     fn count(&self, succeeded: bool) {
         let mut inside = lock(&self.0);
         let counts = &mut inside.counts;

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone)]
 pub struct CompletionQueue {
     node: Arc<Node>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedQueue>,
     limit: Option<Duration>,
 }
 
@@ -59,10 +59,10 @@ pub struct Completed {
 }
 
 #[derive(Debug, Default)]
-struct Shared(Mutex<Inside>);
+struct SharedQueue(Mutex<QueueState>);
 
 #[derive(Debug, Default)]
-struct Inside {
+struct QueueState {
     entries: VecDeque<Entry>,
     waiters: Waiters,
 }
@@ -76,7 +76,7 @@ struct Entry {
 /// Listener that puts the end of one operation into the queue.
 #[derive(Debug)]
 struct ToQueue {
-    queue: Arc<Shared>,
+    queue: Arc<SharedQueue>,
     context: u64,
     what: OperationLabel,
 }
@@ -92,7 +92,7 @@ impl Sink for ToQueue {
     }
 }
 
-impl Shared {
+impl SharedQueue {
     fn push(&self, entry: Entry) {
         let mut inside = lock(&self.0);
         inside.entries.push_back(entry);

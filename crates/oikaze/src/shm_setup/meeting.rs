@@ -79,7 +79,7 @@ pub(super) struct Calling {
 }
 
 /// Calls between this node and the nodes that it expects.
-pub(super) struct Meeting<'a> {
+pub(super) struct LocalMeeting<'a> {
     job: &'a dyn Bootstrap,
     listener: &'a Listener,
     /// Time limit for a step of other nodes.
@@ -88,14 +88,14 @@ pub(super) struct Meeting<'a> {
     limit: Duration,
 }
 
-impl<'a> Meeting<'a> {
+impl<'a> LocalMeeting<'a> {
     /// Makes a meeting. `limit` is the time that the nodes of the job have to meet, of which the
     /// nodes of this machine take a part.
     pub fn new(job: &'a dyn Bootstrap, listener: &'a Listener, limit: Duration) -> Self {
-        Meeting { job, listener, patience: LOCAL_PEERS_AGREE_TIME.min(limit / 4), limit }
+        LocalMeeting { job, listener, patience: LOCAL_PEERS_AGREE_TIME.min(limit / 4), limit }
     }
 
-    /// Makes a meeting as [`Meeting::new`] does, with the time that others are given.
+    /// Makes a meeting as [`LocalMeeting::new`] does, with the time that others are given.
     #[cfg(test)]
     pub fn with_patience(
         job: &'a dyn Bootstrap,
@@ -103,7 +103,7 @@ impl<'a> Meeting<'a> {
         patience: Duration,
         limit: Duration,
     ) -> Self {
-        Meeting { job, listener, patience, limit }
+        LocalMeeting { job, listener, patience, limit }
     }
 
     /// Agrees with each of these nodes, or finds out why not.

@@ -9,7 +9,7 @@ mod meeting;
 #[cfg(test)]
 mod tests;
 
-use meeting::{Meeting, Outcomes, WayTo};
+use meeting::{LocalMeeting, Outcomes, WayTo};
 use oikaze_launch::addresses::{Callable, Reachable};
 use oikaze_launch::{Bootstrap, JobError};
 use oikaze_os::features::Without;
@@ -109,7 +109,7 @@ impl LocalPeerSetup {
                 }
             }
         }
-        let outcomes = Meeting::new(job, listener, limit).hold(callable)?;
+        let outcomes = LocalMeeting::new(job, listener, limit).hold(callable)?;
         found.take(outcomes, whys);
         Ok(found)
     }

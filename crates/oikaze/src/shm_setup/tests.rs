@@ -1,7 +1,7 @@
 //! Meetings of a few nodes, each on its own thread, in a store in memory. Their patience is an
 //! hour, so that a wait in vain would be noticed.
 
-use super::meeting::{Meeting, Outcomes, Step, WayTo};
+use super::meeting::{LocalMeeting, Outcomes, Step, WayTo};
 use oikaze_launch::bootstrap::Alone;
 use oikaze_launch::{Bootstrap, JobError, Secret, Settings};
 use oikaze_os::shm::Listener;
@@ -71,8 +71,8 @@ fn listener() -> (Listener, String) {
     (Listener::open(&name).unwrap(), name)
 }
 
-fn patient<'a>(job: &'a Place<'_>, listener: &'a Listener) -> Meeting<'a> {
-    Meeting::with_patience(job, listener, LIMIT / 4, LIMIT)
+fn patient<'a>(job: &'a Place<'_>, listener: &'a Listener) -> LocalMeeting<'a> {
+    LocalMeeting::with_patience(job, listener, LIMIT / 4, LIMIT)
 }
 
 fn why(outcomes: &Outcomes, rank: Rank) -> &str {
@@ -183,7 +183,7 @@ fn strangers_without_end_are_not_heard_without_end() {
 fn a_node_that_is_late_is_talked_to_over_the_network() {
     let store = store();
     let (job, (listener, name)) = (Place { rank: 1, store: &store }, listener());
-    let meeting = Meeting::with_patience(&job, &listener, Duration::ZERO, LIMIT);
+    let meeting = LocalMeeting::with_patience(&job, &listener, Duration::ZERO, LIMIT);
     let outcomes =
         meeting.hold(vec![(0, WayTo::Name(name.clone())), (2, WayTo::Name(name))]).unwrap();
     assert!(

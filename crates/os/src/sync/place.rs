@@ -9,25 +9,25 @@ const _: () = assert!(PLACES == u64::BITS as usize);
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
 /// A place that a thread holds until it ends.
-struct Place(usize);
+struct ThreadPlace(usize);
 
-impl Place {
+impl ThreadPlace {
     /// Takes the first free place.
-    fn take() -> Option<Place> {
+    fn take() -> Option<ThreadPlace> {
         let first_free = |taken: u64| (taken != u64::MAX).then(|| taken | (taken + 1));
         let taken = TAKEN.fetch_update(Ordering::Acquire, Ordering::Relaxed, first_free).ok()?;
-        Some(Place(taken.trailing_ones() as usize))
+        Some(ThreadPlace(taken.trailing_ones() as usize))
     }
 }
 
-impl Drop for Place {
+impl Drop for ThreadPlace {
     fn drop(&mut self) {
         TAKEN.fetch_and(!(1 << self.0), Ordering::Release);
     }
 }
 
 thread_local! {
-    static PLACE: Option<Place> = Place::take();
+    static PLACE: Option<ThreadPlace> = ThreadPlace::take();
 }
 
 /// Returns this thread's place. Returns `None` if other threads hold all places, or if this thread

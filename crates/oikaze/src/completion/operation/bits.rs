@@ -1,6 +1,6 @@
 //! Operations whose outcome is given as bits.
 
-use super::{Operation, Outcome, State};
+use super::{Operation, OperationState, Outcome};
 
 impl<T: Outcome> Operation<T> {
     /// Returns the same operation, yielding bits: the previous value of a word, otherwise 0.
@@ -8,11 +8,13 @@ impl<T: Outcome> Operation<T> {
     #[must_use = "an operation that is not waited for may fail unseen"]
     pub fn into_bits(self) -> Operation<u64> {
         Operation(match self.0 {
-            State::Begun(begun) => State::Begun(begun),
-            State::InRing { marks, route, len, position } => {
-                State::InRing { marks, route, len, position }
+            OperationState::Begun(begun) => OperationState::Begun(begun),
+            OperationState::InRing { marks, route, len, position } => {
+                OperationState::InRing { marks, route, len, position }
             }
-            State::Done { told, outcome } => State::Done { told, outcome: outcome.to_bits() },
+            OperationState::Done { told, outcome } => {
+                OperationState::Done { told, outcome: outcome.to_bits() }
+            }
         })
     }
 }

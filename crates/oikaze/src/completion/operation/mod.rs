@@ -97,11 +97,11 @@ impl Outcome for u64 {
 /// # }
 /// ```
 #[must_use = "an operation that is not waited for may fail unseen"]
-pub struct Operation<T>(State<T>);
+pub struct Operation<T>(OperationState<T>);
 
 /// State of an operation. A message in a ring holds a reference to its route, so sending one
 /// allocates nothing.
-enum State<T> {
+enum OperationState<T> {
     Begun(Box<Begun>),
     /// A message that was put directly into its receiver's ring ([`InRing`]).
     InRing {
@@ -118,7 +118,7 @@ enum State<T> {
     },
 }
 
-/// Borrowed view of a `State`.
+/// Borrowed view of a `OperationState`.
 enum View<'o, T> {
     Begun(&'o Begun),
     InRing(InRing<'o>),
@@ -181,28 +181,33 @@ impl<T: Outcome> Operation<T> {
     /// this position.
     #[inline]
     pub(crate) fn in_ring(route: &Arc<ShmRoute>, position: u64, len: u32) -> Self {
-        Self(State::InRing { marks: AtomicU8::new(0), route: Arc::clone(route), len, position })
+        Self(OperationState::InRing {
+            marks: AtomicU8::new(0),
+            route: Arc::clone(route),
+            len,
+            position,
+        })
     }
 
     #[inline]
     pub(crate) fn begun(begun: Box<Begun>) -> Self {
-        Self(State::Begun(begun))
+        Self(OperationState::Begun(begun))
     }
 
     /// Makes an operation that is done.
     #[inline]
     pub(crate) fn done(outcome: T) -> Self {
-        Self(State::Done { told: AtomicBool::new(false), outcome })
+        Self(OperationState::Done { told: AtomicBool::new(false), outcome })
     }
 
     #[inline]
     fn view(&self) -> View<'_, T> {
         match &self.0 {
-            State::Begun(begun) => View::Begun(begun),
-            State::InRing { marks, route, len, position } => {
+            OperationState::Begun(begun) => View::Begun(begun),
+            OperationState::InRing { marks, route, len, position } => {
                 View::InRing(InRing { marks, route, len: *len, position: *position })
             }
-            State::Done { told, outcome } => View::Done(told, *outcome),
+            OperationState::Done { told, outcome } => View::Done(told, *outcome),
         }
     }
 

@@ -40,7 +40,7 @@ pub(super) trait Facts {
 
 /// Cause of a long wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Cause {
+pub(super) struct WaitCause {
     /// Follows "node 1 has waited 5 s for barrier: ".
     pub text: String,
     /// False if another node has the same reason to wait and prints it: one line for each cause,
@@ -48,7 +48,7 @@ pub(super) struct Cause {
     pub is_spokesman: bool,
 }
 
-impl Cause {
+impl WaitCause {
     fn of(text: String) -> Self {
         Self { text, is_spokesman: true }
     }
@@ -59,11 +59,11 @@ pub(super) fn cause(
     facts: &dyn Facts,
     subject: &WaitSubject,
     waiter: Option<&WaitingThread>,
-) -> Cause {
+) -> WaitCause {
     let peer = match subject {
         WaitSubject::Collective(_) => return collective(facts),
         WaitSubject::Lock(lock) => return of_lock(facts, *lock, waiter),
-        WaitSubject::Join { nodes, .. } => return Cause::of(states(facts, nodes, nodes.len())),
+        WaitSubject::Join { nodes, .. } => return WaitCause::of(states(facts, nodes, nodes.len())),
         WaitSubject::Message { from: peer, .. }
         | WaitSubject::Word { by: peer, .. }
         | WaitSubject::Operation { peer, .. } => *peer,
@@ -72,7 +72,7 @@ pub(super) fn cause(
         | WaitSubject::Name { owner, .. }
         | WaitSubject::Page { home: owner, .. } => Some(*owner),
     };
-    Cause::of(match peer {
+    WaitCause::of(match peer {
         Some(peer) if peer == facts.me() => {
             "only another thread of this node can end the wait".to_owned()
         }
@@ -116,16 +116,16 @@ fn state(facts: &dyn Facts, rank: Rank, followed: &mut Vec<u64>) -> String {
     )
 }
 
-fn collective(facts: &dyn Facts) -> Cause {
+fn collective(facts: &dyn Facts) -> WaitCause {
     let Some(answer) = facts.end_of(0).map_or_else(|| facts.ask(0, COLLECTIVE), |_| None) else {
         let text =
             format!("{}; only node 0 knows who has not come", state(facts, 0, &mut Vec::new()));
-        return Cause { text, is_spokesman: facts.me() <= 1 };
+        return WaitCause { text, is_spokesman: facts.me() <= 1 };
     };
     let (late, first) = (numbers(&answer, "late"), numbers(&answer, "first"));
     let late: Vec<Rank> = late.into_iter().filter_map(|rank| Rank::try_from(rank).ok()).collect();
     if late.contains(&facts.me()) {
-        return Cause::of(
+        return WaitCause::of(
             "what this node wrote to shared arrays is still on its way to its home nodes"
                 .to_owned(),
         );
@@ -142,10 +142,13 @@ fn collective(facts: &dyn Facts) -> Cause {
             states(facts, &late, missing)
         ),
     };
-    Cause { text, is_spokesman: first.first().is_none_or(|first| *first == u64::from(facts.me())) }
+    WaitCause {
+        text,
+        is_spokesman: first.first().is_none_or(|first| *first == u64::from(facts.me())),
+    }
 }
 
-fn of_lock(facts: &dyn Facts, lock: u64, waiter: Option<&WaitingThread>) -> Cause {
+fn of_lock(facts: &dyn Facts, lock: u64, waiter: Option<&WaitingThread>) -> WaitCause {
     let view = lock_view(facts, lock);
     let is_first =
         view.as_ref().ok().and_then(|view| view.first).is_none_or(|first| first == facts.me());
@@ -159,7 +162,7 @@ fn of_lock(facts: &dyn Facts, lock: u64, waiter: Option<&WaitingThread>) -> Caus
         }
         _ => holder(facts, lock, &mut Vec::new()),
     };
-    Cause { text, is_spokesman: is_first }
+    WaitCause { text, is_spokesman: is_first }
 }
 
 /// Returns how an answer to [`HOLDS`] names a thread.
@@ -287,7 +290,7 @@ mod tests {
         let facts = told(0, 3, &answers);
         assert_eq!(
             cause(&facts, &barrier, None),
-            Cause {
+            WaitCause {
                 text: "node 2 has not come; node 2 waits for lock 3 (4.8 s); lock 3 is held by node 1 for 5.0 s by thread \
                        \"main\", which waits for barrier (4.9 s)"
                     .into(),

@@ -2,7 +2,7 @@
 //! after 60 s and every 10 minutes.
 
 use super::answers::Asking;
-use super::cause::{Cause, cause};
+use super::cause::{WaitCause, cause};
 use super::{Wait, Waits, lock};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -98,7 +98,7 @@ impl Waits {
                 cause(&facts, &oldest.subject, Some(&oldest.thread))
             } else {
                 silent += waits.len();
-                Cause { text: String::new(), is_spokesman: false }
+                WaitCause { text: String::new(), is_spokesman: false }
             };
             if found.is_spokesman {
                 lines.push(self.line(&subject, oldest, waits.len() - 1, &found.text));
@@ -135,7 +135,7 @@ fn waited_text(waited: Duration) -> String {
 
 impl Wait {
     /// Decides when the wait is explained again.
-    fn explained(&self, found: &Cause) {
+    fn explained(&self, found: &WaitCause) {
         let age = self.begun.elapsed();
         let mut state = lock(&self.state);
         if !found.text.is_empty() {
@@ -164,7 +164,7 @@ mod tests {
         let (subject, thread) = (WaitSubject::Lock(1), WaitingThread::current());
         let wait = Wait { subject, begun: Instant::now(), thread, state: Default::default() };
         let next = || lock(&wait.state).next.unwrap();
-        let told = |is_spokesman| wait.explained(&Cause { text: "x".into(), is_spokesman });
+        let told = |is_spokesman| wait.explained(&WaitCause { text: "x".into(), is_spokesman });
         told(false);
         assert!(
             next() >= EXPLAIN_POLL_TIME && next() < SECOND,

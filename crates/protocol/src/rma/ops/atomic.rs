@@ -216,7 +216,7 @@ impl AtomicOp {
 }
 
 /// Type of a word that peers change: `u32`, `i32`, `u64`, `i64`.
-pub trait Word: Copy + Send + Sync + 'static + sealed::Sealed {
+pub trait Word: Copy + Send + Sync + 'static + super::sealed::Sealed {
     /// Width of the type.
     #[doc(hidden)]
     const WIDTH: Width;
@@ -229,14 +229,9 @@ pub trait Word: Copy + Send + Sync + 'static + sealed::Sealed {
     fn from_bits(bits: u64) -> Self;
 }
 
-mod sealed {
-    pub trait Sealed {}
-}
-
 macro_rules! word {
     ($($type:ty: $unsigned:ty, $width:ident, $signed:expr;)*) => {
         $(
-            impl sealed::Sealed for $type {}
             impl Word for $type {
                 #[doc(hidden)]
                 const WIDTH: Width = Width::$width;

@@ -111,7 +111,7 @@ impl Accumulation {
 }
 
 /// Type that can be accumulated: `u32`, `i32`, `u64`, `i64`, `f32`, `f64`.
-pub trait Number: Copy + Send + Sync + 'static + sealed::Sealed {
+pub trait Number: Copy + Send + Sync + 'static + super::sealed::Sealed {
     /// Element type of this Rust type.
     #[doc(hidden)]
     const ELEMENT: NumberKind;
@@ -120,14 +120,9 @@ pub trait Number: Copy + Send + Sync + 'static + sealed::Sealed {
     fn bits(self) -> u64;
 }
 
-mod sealed {
-    pub trait Sealed {}
-}
-
 macro_rules! number {
     ($($type:ty: $element:ident, $bits:expr;)*) => {
         $(
-            impl sealed::Sealed for $type {}
             impl Number for $type {
                 #[doc(hidden)]
                 const ELEMENT: NumberKind = NumberKind::$element;
