@@ -35,13 +35,17 @@ pub fn run() -> Result<(), String> {
 }
 
 /// Source without tests, and the path of its module.
-struct Source {
-    module: Vec<String>,
-    text: String,
+pub struct Source {
+    pub module: Vec<String>,
+    pub text: String,
 }
 
 /// Reads all sources of a folder that are no tests.
-fn read(folder: &Path, module: &mut Vec<String>, sources: &mut Vec<Source>) -> Result<(), String> {
+pub fn read(
+    folder: &Path,
+    module: &mut Vec<String>,
+    sources: &mut Vec<Source>,
+) -> Result<(), String> {
     let failed = |why| format!("{}: {why}", folder.display());
     for entry in fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
@@ -66,7 +70,7 @@ fn read(folder: &Path, module: &mut Vec<String>, sources: &mut Vec<Source>) -> R
 }
 
 /// Returns a text without comments, and without the tests at its end.
-fn code(text: &str) -> String {
+pub fn code(text: &str) -> String {
     let tests = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
     let text = text.get(..tests).unwrap_or_default();
     let line = |line: &str| line.split("//").next().unwrap_or_default().to_owned() + "\n";
@@ -90,7 +94,7 @@ fn imports(sources: &[Source]) -> Imports {
     imports
 }
 
-fn name(module: &[String]) -> String {
+pub fn name(module: &[String]) -> String {
     if module.is_empty() { ROOT.to_owned() } else { module.join("::") }
 }
 

@@ -1,4 +1,4 @@
-//! Chores: `cargo xtask test | soak | fuzz | miri | clauses | prose | imports | bench`.
+//! Chores: `cargo xtask test | soak | fuzz | miri | clauses | prose | imports | names | bench`.
 #![forbid(unsafe_code)]
 
 mod clauses;
@@ -6,6 +6,7 @@ mod command;
 mod fuzz;
 mod imports;
 mod miri;
+mod names;
 mod prose;
 mod soak;
 mod test;
@@ -42,6 +43,8 @@ enum Chore {
     Prose,
     /// Check that no module of the engine imports in a circle.
     Imports,
+    /// Check that no two types of a crate have the same name.
+    Names,
     /// Measure Oikaze beside its peers: `cargo xtask bench wind [--quick] [--json FILE]`.
     Bench {
         /// Bench to run, and its options; see `--help`.
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Chore::Clauses => clauses::run(),
         Chore::Prose => prose::run(),
         Chore::Imports => imports::run(),
+        Chore::Names => names::run(),
         Chore::Bench { arguments } => bench(&arguments),
     };
     match result {

@@ -1,0 +1,110 @@
+//! No two types of a crate have the same name.
+//!
+//! The check reads all declarations of types. It ignores tests, conformance suites and models for
+//! loom.
+
+use crate::command::root;
+use crate::imports::{Source, name, read};
+use std::collections::BTreeMap;
+use std::fs;
+
+/// Modules whose types are only for tests.
+const ONLY_TESTS: [&str; 2] = ["conformance", "models"];
+
+/// Checks the sources of every crate.
+///
+/// # Errors
+/// A source cannot be read, or two types have the same name.
+pub fn run() -> Result<(), String> {
+    let crates = root().join("crates");
+    let failed = |why| format!("{}: {why}", crates.display());
+    let (mut types, mut found) = (0, Vec::new());
+    for entry in fs::read_dir(&crates).map_err(failed)? {
+        let folder = entry.map_err(failed)?.path();
+        let mut sources = Vec::new();
+        read(&folder.join("src"), &mut Vec::new(), &mut sources)?;
+        let declared = declared(&sources);
+        types += declared.len();
+        let of = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let twice = declared.into_iter().filter(|(_, modules)| modules.len() > 1);
+        found.extend(twice.map(|(name, modules)| format!("{of}: {name}: {}", modules.join(", "))));
+    }
+    println!("names: {types} types of crates/");
+    if found.is_empty() {
+        return Ok(());
+    }
+    found.sort();
+    Err(format!("names: rename all but one of these types:\n{}", found.join("\n")))
+}
+
+/// Returns for each name the modules that declare a type of this name.
+fn declared(sources: &[Source]) -> BTreeMap<String, Vec<String>> {
+    let mut declared = BTreeMap::<String, Vec<String>>::new();
+    for source in sources {
+        if source.module.iter().any(|part| ONLY_TESTS.contains(&part.as_str())) {
+            continue;
+        }
+        for of in source.text.lines().filter_map(type_of) {
+            declared.entry(of.to_owned()).or_default().push(name(&source.module));
+        }
+    }
+    declared
+}
+
+/// Returns the name of the type that a line declares, if it declares one.
+fn type_of(line: &str) -> Option<&str> {
+    let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
+    let is_type = match words.next()? {
+        "struct" | "enum" | "union" | "trait" => true,
+        // A type with indentation is an associated type.
+        "type" => !line.starts_with(' '),
+        _ => false,
+    };
+    let end = |c: char| !c.is_alphanumeric() && c != '_';
+    let name = words.next()?.split(end).next()?;
+    (is_type && !name.is_empty()).then_some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::imports::code;
+
+    fn twice(sources: &[(&str, &str)]) -> Vec<(String, Vec<String>)> {
+        let source = |(module, text): &(&str, &str)| Source {
+            module: module.split("::").map(str::to_owned).collect(),
+            text: code(text),
+        };
+        let sources: Vec<_> = sources.iter().map(source).collect();
+        declared(&sources).into_iter().filter(|(_, modules)| modules.len() > 1).collect()
+    }
+
+    #[test]
+    fn types_of_the_same_name_are_found_in_all_forms() {
+        for text in [
+            "struct Queue(u8);",
+            "pub(crate) enum Queue {",
+            "fn f() {\n    struct Queue;\n}",
+            "pub trait Queue: Send {}",
+            "mod inner {\n    pub union Queue {",
+            "pub type Queue<T> = Vec<T>;",
+        ] {
+            let found =
+                twice(&[("a", "pub struct Queue<T> {"), ("b::c", text), ("d", "use Queue;")]);
+            assert_eq!(found, [("Queue".to_owned(), vec!["a".to_owned(), "b::c".to_owned()])]);
+        }
+    }
+
+    #[test]
+    fn other_lines_declare_no_type() {
+        for text in [
+            "    type Queue = u8;",
+            "// struct Queue;",
+            "struct Queued;",
+            "#[cfg(test)]\nmod tests {\n    struct Queue;\n}",
+        ] {
+            assert_eq!(twice(&[("a", "struct Queue;"), ("b", text)]), [], "{text}");
+        }
+        assert_eq!(twice(&[("a", "struct Queue;"), ("conformance", "struct Queue;")]), []);
+    }
+}
