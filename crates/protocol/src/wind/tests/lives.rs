@@ -2,33 +2,14 @@
 //! peers.
 
 use super::channel::Faults;
-use super::world::{Node, Words, World, body};
+use super::world::{Node, Words, World, death, message};
 use crate::wind::*;
 use crate::wire::SealKind;
 use core::time::Duration;
 use std::vec::Vec;
 
-fn message(class: Class, id: u64, len: u64) -> Message {
-    let head = Words { id, refuse: false, place: false }.head(0);
-    Message {
-        class,
-        urgent: true,
-        credited: false,
-        head,
-        body: Body::Inline(body(id, 0, len)),
-        token: Token(id),
-    }
-}
-
 fn both_established(world: &World) -> bool {
     world.nodes.iter().all(|node| node.connection.is_established())
-}
-
-fn died(world: &World, n: usize) -> Option<Death> {
-    world.nodes[n]
-        .events
-        .iter()
-        .find_map(|event| if let Event::Dead(death) = event { Some(*death) } else { None })
 }
 
 /// WIND-1: 1,000 handshakes at 30 % loss, half of them begun by both sides at once, with a dead
@@ -88,8 +69,8 @@ fn goodbye_is_said_before_the_other_is_sure() {
     let mut world = unconfirmed();
     world.nodes[1].connection.close(world.now);
     let closed = world.now;
-    world.run(|world| died(world, 0).is_some());
-    assert_eq!(died(&world, 0), Some(Death::Closed));
+    world.run(|world| death(world, 0).is_some());
+    assert_eq!(death(&world, 0), Some(Death::Closed));
     assert!(world.now - closed < Duration::from_millis(100), "{:?}", world.now - closed);
 }
 
@@ -110,8 +91,8 @@ fn an_end_known_from_elsewhere_is_not_put_off_by_meeting() {
             world.run(|world| world.nodes[0].connection.is_established());
             world.channel.faults.loss = 1.0;
         }
-        world.run(|world| died(world, 0).is_some());
-        assert_eq!(died(&world, 0), Some(Death::Ended));
+        world.run(|world| death(world, 0).is_some());
+        assert_eq!(death(&world, 0), Some(Death::Ended));
         // The end comes one step later. Otherwise the ends would wait for five and ten seconds.
         assert!(world.now >= at && world.now <= at + world.stride, "{:?}", world.now);
     }
@@ -123,7 +104,7 @@ fn nobody_there_is_unreachable() {
     let mut world = World::new(Settings::default(), Faults { loss: 1.0, ..Faults::default() }, 4);
     world.nodes[0].connection.connect(world.now);
     world.nodes[0].connection.post(world.now, message(Class::Ordered, 7, 10)).unwrap();
-    world.run(|world| died(world, 0).is_some());
+    world.run(|world| death(world, 0).is_some());
     assert_eq!(
         world.nodes[0].events,
         [Event::Failed(Token(7), Death::Unreachable), Event::Dead(Death::Unreachable)]
@@ -156,9 +137,9 @@ fn unfit_peers_are_refused_with_both_values() {
         }
         world.nodes[0].connection = Connection::new(settings, me, 1, 1, world.now);
         world.nodes[0].connection.connect(world.now);
-        world.run(|world| died(world, 0).is_some() && died(world, 1).is_some());
+        world.run(|world| death(world, 0).is_some() && death(world, 1).is_some());
         let [Some(Death::Refused(zero)), Some(Death::Refused(one))] =
-            [died(&world, 0), died(&world, 1)]
+            [death(&world, 0), death(&world, 1)]
         else {
             panic!()
         };
@@ -245,13 +226,13 @@ fn a_silent_peer_dies_after_the_failure_time() {
     let mut world = World::established(settings, Faults::default(), 6);
     world.stride = Duration::from_millis(10);
     world.run_for(Duration::from_secs(3));
-    assert_eq!((died(&world, 0), died(&world, 1)), (None, None), "idle is not dead");
+    assert_eq!((death(&world, 0), death(&world, 1)), (None, None), "idle is not dead");
     let pings: u64 = world.nodes.iter().map(|node| node.connection.statistics().pings_sent).sum();
     assert!((20..80).contains(&pings), "{pings} keepalives in 3 s");
     world.nodes[0].connection.post(world.now, message(Class::Ordered, 1, 100)).unwrap();
     world.nodes[1].asleep = true;
     let start = world.now;
-    world.run(|world| died(world, 0).is_some());
+    world.run(|world| death(world, 0).is_some());
     let span = world.now - start;
     assert!((Duration::from_millis(400)..Duration::from_millis(700)).contains(&span), "{span:?}");
     assert!(world.nodes[0].events.contains(&Event::Failed(Token(1), Death::Silent)));
@@ -274,7 +255,7 @@ fn a_stall_is_not_death() {
         // Both nodes sleep for longer than the failure time.
         world.now += Duration::from_secs(3);
         world.run_for(Duration::from_secs(2));
-        assert_eq!((died(&world, 0), died(&world, 1)), (None, None), "seed {seed}");
+        assert_eq!((death(&world, 0), death(&world, 1)), (None, None), "seed {seed}");
     }
 }
 
@@ -307,13 +288,13 @@ fn goodbye_is_heard_and_carries_the_last_acknowledgement() {
         .unwrap();
     world.run(|world| world.nodes[0].handler.delivered.contains(&0));
     world.nodes[0].connection.close(world.now);
-    world.run(|world| died(world, 1).is_some());
-    assert_eq!(died(&world, 0), Some(Death::Closed));
+    world.run(|world| death(world, 1).is_some());
+    assert_eq!(death(&world, 0), Some(Death::Closed));
     assert_eq!(
         world.nodes[1].events.iter().filter(|e| **e == Event::Acknowledged(Token(1))).count(),
         1
     );
-    assert_eq!(died(&world, 1), Some(Death::Closed));
+    assert_eq!(death(&world, 1), Some(Death::Closed));
 }
 
 /// WIND-7.3: two nodes that close at the same time need one CLOSE each, and a lost CLOSE is sent
@@ -455,8 +436,8 @@ fn goodbye_outlives_a_loss_while_the_other_goes_on_sending() {
         world.fits[1] = usize::MAX;
         let said = world.nodes[0].connection.statistics().datagrams_sent - said;
         assert!(said <= 1 + micros / 2000, "{said} times in {micros} µs");
-        world.run(|world| died(world, 1).is_some());
-        assert_eq!(died(&world, 1), Some(Death::Closed), "{micros} µs");
+        world.run(|world| death(world, 1).is_some());
+        assert_eq!(death(&world, 1), Some(Death::Closed), "{micros} µs");
         assert!(world.now - closed < Duration::from_millis(100), "{:?}", world.now - closed);
     }
 }

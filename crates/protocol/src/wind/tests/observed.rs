@@ -1,21 +1,9 @@
 //! Tests that counters, latencies and snapshots match what happened to the connection.
 
 use super::channel::Faults;
-use super::world::{Words, World, body};
+use super::world::{World, message};
 use crate::wind::*;
 use core::time::Duration;
-
-fn message(class: Class, id: u64, len: u64) -> Message {
-    let head = Words { id, refuse: false, place: false }.head(0);
-    Message {
-        class,
-        urgent: true,
-        credited: false,
-        head,
-        body: Body::Inline(body(id, 0, len)),
-        token: Token(id),
-    }
-}
 
 fn is_near(found: Duration, right: Duration) -> bool {
     found.abs_diff(right) <= right / 16

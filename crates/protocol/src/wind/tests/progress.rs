@@ -2,7 +2,7 @@
 //! datagrams (WIND-8.10).
 
 use super::channel::Faults;
-use super::world::{LooksSo, Words, World, body};
+use super::world::{LooksSo, Words, World, death, message};
 use crate::limits::{FAST_PATH_RETRY_MIN, PROGRESS_FAILURE_TIMES};
 use crate::wind::*;
 use crate::wire::{Frame, View};
@@ -15,28 +15,13 @@ fn settings() -> Settings {
 }
 
 fn small(id: u64) -> Message {
-    let head = Words { id, refuse: false, place: false }.head(0);
-    Message {
-        class: Class::Ordered,
-        urgent: true,
-        credited: false,
-        head,
-        body: Body::Inline(body(id, 0, 8)),
-        token: Token(id),
-    }
+    message(Class::Ordered, id, 8)
 }
 
 fn bulk(id: u64, len: u64) -> Message {
     let head = Words { id, refuse: false, place: true }.head(0);
     let body = Body::Segment(Segment { region: id as u32, offset: 0, len });
     Message { class: Class::Unordered, head, body, ..small(id) }
-}
-
-fn death(world: &World, node: usize) -> Option<Death> {
-    world.nodes[node]
-        .events
-        .iter()
-        .find_map(|event| if let Event::Dead(death) = event { Some(*death) } else { None })
 }
 
 /// Sender of the datagrams that get lost, predicate for these, the message that gets stuck, and

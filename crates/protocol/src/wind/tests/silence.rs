@@ -1,7 +1,7 @@
 //! Tests of silences: telling loss from a peer that stands still (WIND-5.7).
 
 use super::channel::Faults;
-use super::world::{Words, World, body};
+use super::world::{Words, World, message};
 use crate::limits::PTO_PINGS_MAX;
 use crate::wind::*;
 use core::time::Duration;
@@ -10,22 +10,10 @@ use core::time::Duration;
 /// is taken away.
 const STALL: Duration = Duration::from_millis(2);
 
-fn message(id: u64) -> Message {
-    let head = Words { id, refuse: false, place: false }.head(0);
-    Message {
-        class: Class::Ordered,
-        urgent: true,
-        credited: false,
-        head,
-        body: Body::Inline(body(id, 0, 8)),
-        token: Token(id),
-    }
-}
-
 /// Sends a message from node 0, runs until idle, and returns how long that took.
 fn exchange(world: &mut World, id: u64) -> Duration {
     let begun = world.now;
-    world.nodes[0].connection.post(world.now, message(id)).unwrap();
+    world.nodes[0].connection.post(world.now, message(Class::Ordered, id, 8)).unwrap();
     world.run(World::is_idle);
     world.now - begun
 }
@@ -61,7 +49,7 @@ fn a_peer_that_stands_still_now_and_then_is_asked_and_what_is_lost_is_still_foun
             flight.probe.timeout(&flight.rtt, true)
         };
         world.channel.faults.loss = 1.0;
-        world.nodes[0].connection.post(world.now, message(id)).unwrap();
+        world.nodes[0].connection.post(world.now, message(Class::Ordered, id, 8)).unwrap();
         let begun = world.now;
         world.step();
         world.channel.faults.loss = 0.0;
@@ -99,7 +87,10 @@ fn many_in_flight(most: usize) -> World {
     let body = Body::Segment(Segment { region: 1, offset: 0, len: 16 << 20 });
     world.nodes[0]
         .connection
-        .post(world.now, Message { class: Class::Unordered, head, body, ..message(1) })
+        .post(
+            world.now,
+            Message { class: Class::Unordered, head, body, ..message(Class::Ordered, 1, 8) },
+        )
         .unwrap();
     world.run(|world| world.nodes[0].connection.sending.bulk.flight.datagrams() > most);
     world
@@ -153,7 +144,7 @@ fn holes_of_a_bad_hour_are_forgotten_in_a_silence() {
     for id in 1..2000 {
         let now = world.now;
         for node in &mut world.nodes {
-            node.connection.post(now, message(id)).unwrap();
+            node.connection.post(now, message(Class::Ordered, id, 8)).unwrap();
         }
         world.run(World::is_idle);
     }

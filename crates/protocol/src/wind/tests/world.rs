@@ -40,6 +40,27 @@ pub fn byte(id: u64, at: u64) -> u8 {
     (id.wrapping_mul(31).wrapping_add(at.wrapping_mul(7)).wrapping_add(at >> 8)) as u8
 }
 
+/// Returns how the connection of a node died, if it did.
+pub fn death(world: &World, node: usize) -> Option<Death> {
+    world.nodes[node]
+        .events
+        .iter()
+        .find_map(|event| if let Event::Dead(death) = event { Some(*death) } else { None })
+}
+
+/// Returns an urgent message that is copied at the receiver.
+pub fn message(class: Class, id: u64, len: u64) -> Message {
+    let head = Words { id, refuse: false, place: false }.head(0);
+    Message {
+        class,
+        urgent: true,
+        credited: false,
+        head,
+        body: Body::Inline(body(id, 0, len)),
+        token: Token(id),
+    }
+}
+
 pub fn body(id: u64, from: u64, len: u64) -> Vec<u8> {
     (from..from + len).map(|at| byte(id, at)).collect()
 }
