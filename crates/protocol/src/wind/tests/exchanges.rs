@@ -2,7 +2,7 @@
 //! (WIND-3.8).
 
 use super::channel::Faults;
-use super::world::{Node, Words, World, body};
+use super::world::{self, Node, World};
 use crate::limits::{ACK_PIGGYBACK_TIME, ACK_SCORE_MIN, PAGE};
 use crate::wind::*;
 use crate::wire::{SealKind, View};
@@ -14,15 +14,7 @@ fn message(id: u64) -> Message {
 }
 
 fn sized(id: u64, len: u64) -> Message {
-    let head = Words { id, refuse: false, place: false }.head(0);
-    Message {
-        class: Class::Unordered,
-        urgent: true,
-        credited: false,
-        head,
-        body: Body::Inline(body(id, 0, len)),
-        token: Token(id),
-    }
+    world::message(Class::Unordered, id, len)
 }
 
 /// Sends message `number` of node `n`, and lets it arrive.

@@ -2,7 +2,7 @@
 //! although they cannot be accepted (WIND-7.5).
 
 use super::channel::Faults;
-use super::world::{Node, Words, World, body};
+use super::world::{self, Node, Words, World};
 use crate::limits::ACK_DELAY;
 use crate::wind::*;
 use crate::wire::{Frame, View};
@@ -17,14 +17,7 @@ pub fn established(settings: Settings) -> World {
 
 pub fn message(class: Class, id: u64, len: u64) -> Message {
     let head = Words { id, refuse: false, place: class == Class::Unordered }.head(0);
-    Message {
-        class,
-        urgent: false,
-        credited: false,
-        head,
-        body: Body::Inline(body(id, 0, len)),
-        token: Token(id),
-    }
+    Message { urgent: false, head, ..world::message(class, id, len) }
 }
 
 /// Returns all datagrams that a node has to send now, with room for the tags.

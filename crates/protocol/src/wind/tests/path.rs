@@ -3,7 +3,7 @@
 
 use super::channel::Faults;
 use super::messages::exchange_on;
-use super::world::{Node, Words, World, body};
+use super::world::{self, Node, Words, World};
 use crate::limits::DATAGRAM_MIN;
 use crate::random::Random;
 use crate::time::Time;
@@ -20,15 +20,7 @@ fn jumbo() -> Settings {
 }
 
 fn message(id: u64, len: u64) -> Message {
-    let head = Words { id, refuse: false, place: false }.head(0);
-    Message {
-        class: Class::Unordered,
-        urgent: false,
-        credited: false,
-        head,
-        body: Body::Inline(body(id, 0, len)),
-        token: Token(id),
-    }
+    Message { urgent: false, ..world::message(Class::Unordered, id, len) }
 }
 
 fn bulk(id: u64, len: u64) -> Message {

@@ -1,7 +1,7 @@
 //! Tests of many refusals at once (WIND-4.6), by one end and by both.
 
 use super::channel::Faults;
-use super::world::{Words, World, body};
+use super::world::{Words, World, message};
 use crate::wind::*;
 use core::time::Duration;
 
@@ -11,14 +11,7 @@ const MESSAGES: u64 = 2000;
 fn post_many(world: &mut World, from: usize, class: Class, refused: bool) {
     for id in 0..MESSAGES {
         let head = Words { id, refuse: refused && id % 10 == 3, place: false }.head(0);
-        let message = Message {
-            class,
-            urgent: false,
-            credited: false,
-            head,
-            body: Body::Inline(body(id, 0, 8)),
-            token: Token(id),
-        };
+        let message = Message { urgent: false, head, ..message(class, id, 8) };
         world.nodes[from].connection.post(world.now, message).unwrap();
     }
 }
