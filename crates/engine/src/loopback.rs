@@ -205,7 +205,7 @@ impl Loopback {
                 returned(me, message, now, ops, layers);
             }
             Err(refusal) => {
-                // Nobody reads a refused message.
+                // A refused message is never read.
                 self.give_back(charge);
                 refused(message.token, refusal, ops, layers);
             }

@@ -83,7 +83,7 @@ impl Probe {
 /// Returns all addresses of all interfaces in this network namespace, in the kernel's order.
 ///
 /// # Errors
-/// What `getifaddrs` says.
+/// Those of `getifaddrs`.
 pub fn list() -> io::Result<Vec<Interface>> {
     let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: `first` is a valid place for the list's head.

@@ -59,7 +59,7 @@ impl Signals {
     /// Waits for the next signal.
     ///
     /// # Errors
-    /// What `read` says, except that an interruption is tried again.
+    /// Those of `read`, except that an interruption is tried again.
     pub fn wait(&self) -> io::Result<i32> {
         let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
         let size = size_of::<libc::signalfd_siginfo>();

@@ -55,8 +55,8 @@ impl ShmChannel {
         }
     }
 
-    /// Returns `true` if the ring most likely has a record that no turn has taken. Nobody takes the
-    /// records that were left at the end.
+    /// Returns `true` if the ring most likely has a record that no turn has taken. No turn
+    /// takes the records that were left at the end.
     #[inline]
     fn has_record(&self) -> bool {
         self.view.has_record() && self.ended.get().is_none()

@@ -2,7 +2,7 @@
 //!
 //! A node keeps its numbers on a board ([`oikaze_os::stats_page`]): a record for itself and one for
 //! each peer. It writes them with plain stores, ten times a second at most and only while it runs
-//! turns anyway. Of the peers it writes only those to which something has happened. `oikaze top`
+//! turns anyway. It writes only the records of peers to which something has happened. `oikaze top`
 //! finds the boards of this machine, maps them and reads. It asks no node, and no node waits.
 
 pub mod page;

@@ -35,8 +35,8 @@ impl TruncatedFile {
     /// Returns all bytes, to be lent.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: `len` bytes are mapped for as long as `self` lives. Nobody can write them: the
-        // mapping is for reading, and the file has neither a name nor a descriptor any more.
+        // SAFETY: `len` bytes are mapped for as long as `self` lives. No process can write them:
+        // the mapping is for reading, and the file has neither a name nor a descriptor any more.
         // Touching bytes past the file's end raises a signal, which is not undefined behaviour.
         unsafe { std::slice::from_raw_parts(self.memory.base().as_ptr(), self.len) }
     }

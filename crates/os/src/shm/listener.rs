@@ -121,7 +121,7 @@ impl Listener {
     /// Connects to a node by its name.
     ///
     /// # Errors
-    /// Nobody is there; it is of another user (`PermissionDenied`).
+    /// No process listens there, or one of another user (`PermissionDenied`).
     pub fn call_name(name: &str) -> io::Result<ControlSocket> {
         call(&SocketAddrUnix::new_abstract_name(name.as_bytes())?)
     }

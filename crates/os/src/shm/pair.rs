@@ -84,7 +84,7 @@ impl Pair {
     /// Maps a region that the local peer has granted.
     ///
     /// # Errors
-    /// What came with it cannot be mapped. Then its line is free again.
+    /// The memory of the grant cannot be mapped. Then its line is free again.
     pub fn map(&self, gift: &RegionGrant) -> io::Result<Mapped> {
         let bell = Bell { memory: self.ours.clone(), line: Arc::clone(&self.line) };
         Mapped::new(gift, self.theirs.clone(), bell).inspect_err(|_| self.forgo(gift.index))

@@ -180,8 +180,8 @@ impl Coherence {
         self.lock_death(rank, pages);
     }
 
-    /// Posts a message without a body to a node that counts as dead here. Nobody learns what
-    /// becomes of it.
+    /// Posts a message without a body to a node that counts as dead here. No layer
+    /// learns the outcome.
     pub(super) fn post_to_dead(&mut self, dead: Rank, class: Class, head: Headline) {
         let (head, body, token) = (head.write(), Body::Empty, Token::NONE);
         self.out.push_back((

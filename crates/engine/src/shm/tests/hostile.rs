@@ -336,7 +336,7 @@ fn meet(seed: u64) -> bool {
     honest.node.engine.give_up_peers_inside(region, honest.now);
     assert!(!honest.node.engine.shm().is_reached(region), "{seed}: it is waited for");
     drop(mad);
-    // Nobody answers over the network, which is what is left if the mad one closes its line.
+    // No node answers over the network, the only path left if the mad peer closes its socket.
     for _ in 0..200 {
         honest.turn(CONNECT_TIME / 100);
         died |= honest.node.engine.inbox().take_death().is_some();

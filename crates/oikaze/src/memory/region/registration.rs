@@ -163,7 +163,7 @@ impl LocalRegion {
             // Earlier requests may not have begun yet.
             engine.begin_waiting(node.now());
             let slot = self.slot(engine).ok_or(MemoryError::NotRegistered)?;
-            // Of concurrent calls, one goes on.
+            // One of several concurrent calls goes on.
             let closed = engine.close_region(slot);
             if !closed && !self.inner.is_left_closed.swap(false, Ordering::Relaxed) {
                 return Err(MemoryError::NotRegistered);

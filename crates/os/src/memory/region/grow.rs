@@ -45,7 +45,7 @@ impl Region {
 
     /// Grows the region to `len` bytes. The bytes keep their addresses, so pointers stay valid, and
     /// the region can grow only into the address space reserved when it was made. Added bytes are
-    /// zero. Of two concurrent calls, the greater length wins.
+    /// zero. The greater length of two concurrent calls wins.
     ///
     /// # Errors
     /// [`MemoryError`]: past the capacity, or shorter than it is; not enough memory.

@@ -2,9 +2,9 @@
 //!
 //! A link may hand the kernel several datagrams as one (segmentation offload), or small ones past
 //! its IP (kernel bypass). The system calls succeed, but a broken driver, tunnel or rule on the way
-//! loses exactly those datagrams. Only the connection notices. What took the fast path is lost
-//! again and again, while the same content arrives when it is sent in single datagrams through the
-//! socket.
+//! loses exactly those datagrams. Only the connection notices. A datagram that took the fast path
+//! is lost again and again, while the same content arrives when it is sent in single datagrams
+//! through the socket.
 
 use crate::limits::{
     FAST_PATH_LOST_MIN, FAST_PATH_RETRY_MAX, FAST_PATH_RETRY_MIN, FAST_PATH_ROUNDS,

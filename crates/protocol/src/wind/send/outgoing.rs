@@ -114,7 +114,7 @@ impl Sizes {
     }
 }
 
-/// Returns the maximum length of a message. Of a credited message the receiver must hold the body
+/// Returns the maximum length of a message. The receiver must hold the body of a credited message
 /// (WIND-6.7).
 pub(crate) fn body_max(credited: bool) -> u64 {
     if credited { MESSAGE_MAX } else { BODY_MAX }

@@ -28,7 +28,7 @@ pub(crate) struct Splice<L> {
 
 /// Outcome for the first datagrams of a batch.
 enum BatchStep {
-    /// So many are done with.
+    /// This number of datagrams is done.
     Done(usize),
     /// There is no room now.
     NoRoom,
