@@ -1,6 +1,8 @@
 //! Quota of bulk for each turn (WIND-3.10). The quota is small while small messages come and go,
 //! because nothing can overtake bulk that the kernel has, and the node receives nothing while it
 //! sends.
+//!
+//! Bench cases: `mixed_lat` and `mixed_bw` (`bench wind`).
 
 use oikaze_protocol::limits::{
     BULK_A_TURN, BULK_AMONG_SMALL, BULK_AMONG_SMALL_MAX, BULK_AMONG_SMALL_TIME, SMALL_LATELY,

@@ -1,5 +1,7 @@
 //! Direct placement: predicts which bulk datagrams come next, so that the kernel copies them
 //! straight to their destination (MEM-3.7).
+//!
+//! Bench cases: `placed_cpu` beside `placed_copy_cpu` (`bench remote`).
 
 use crate::layers::Layers;
 use crate::peers::Peers;

@@ -6,6 +6,8 @@
 //! the requester's pages, and reports that through the ring. The requester then takes the owner's
 //! pages. If either process dies in between, the survivor has one content or the other, whole. Each
 //! side gives up its pages only after other pages have taken their place.
+//!
+//! Bench cases: all cases of `bench exchange`.
 
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,7 @@
 //! Regions that local peers map (spec/memory.md, MEM-18). The owner hands them over, the peer that
 //! has mapped them accesses them, and the owner takes them back.
+//!
+//! Bench cases: `put_lat` and `put_bw` (`bench shm`).
 
 use super::local_peer::LocalPeer;
 use super::rings::Rings;

@@ -18,6 +18,8 @@
 //! `try_enter` never waits for the bias owner, which may be blocked on the caller. Each revocation
 //! takes some microseconds, and makes the next bias harder to get. `docs/decisions/018` has what it
 //! buys, and why nothing simpler serves.
+//!
+//! Bench case: `message_rate` of 8 bytes (`bench shm`; docs/decisions/018-biased-lock.md).
 
 #[cfg(all(test, loom))]
 mod models;

@@ -35,6 +35,8 @@
 //! anew. To the link, an exchange is as if all bytes of both ranges had been written.
 //! [`Job::exchange`](../../../oikaze/struct.Job.html) goes through the engine, between two turns,
 //! so that no system call of ours is using the pages.
+//!
+//! Bench cases: all cases of `bench exchange`.
 
 pub mod calibration;
 mod choice;

@@ -7,6 +7,8 @@
 //! which data followed soon and of those in which none did, each weighed by what it saves or costs.
 //! One pause therefore ends nothing, and a connection on which no data follows any more gets its
 //! acknowledgements at once.
+//!
+//! Bench cases: `message_lat` of 8 bytes and `get_lat` (`bench wind`, `bench remote`).
 
 use crate::limits::{ACK_PIGGYBACK_TIME, ACK_SCORE_MAX, ACK_SCORE_MIN, ACK_SCORE_PENALTY};
 use crate::time::Time;

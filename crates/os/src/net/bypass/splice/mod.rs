@@ -1,5 +1,7 @@
 //! A link that sends bulk without a copy where that pays, and leaves the rest to the link that it
 //! wraps.
+//!
+//! Bench cases: `put_bw` and `cpu` of 1 MiB at MTU 9000 (`bench wind`).
 
 mod pipe;
 #[cfg(test)]

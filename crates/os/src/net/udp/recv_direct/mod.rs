@@ -5,6 +5,8 @@
 //! The whole run is checked before any of it is processed, because a misplaced payload would be
 //! overwritten by the one that belongs there. From the first mismatch on, everything is copied out
 //! beforehand, and is then handled as if it had been received there.
+//!
+//! Bench cases: `placed_cpu` beside `placed_copy_cpu` (`bench remote`).
 
 #[cfg(test)]
 mod tests;
