@@ -8,7 +8,7 @@ use oikaze::Job;
 use oikaze::atomic::Combine;
 use oikaze::memory::{RefusalReason, Region, Rights};
 use oikaze_launch::Settings;
-use oikaze_os::memory::TruncatedFile;
+use oikaze_os::memory::{TruncatedFile, nameless_file};
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::os::fd::AsFd;
@@ -24,9 +24,7 @@ const LEN: usize = 1 << 20;
 fn evicted(name: &str, rank: u32) -> (File, Region) {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("oikaze-file-{}-{name}-{rank}", std::process::id()));
-    let mut file =
-        File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
+    let mut file = nameless_file(&path).unwrap();
     file.write_all(&vec![7; LEN]).unwrap();
     let region = Region::of_file(file.as_fd(), 0, LEN, true).unwrap();
     file.sync_all().unwrap();

@@ -1,7 +1,7 @@
 //! MEM-1.15: a file that is made shorter while a region maps it. Real processes, for they end by
 //! it.
 
-use oikaze_os::memory::Region;
+use oikaze_os::memory::{Region, nameless_file};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
@@ -27,9 +27,7 @@ fn plays_its_role() {
         assert_ne!(unsafe { libc::signal(libc::SIGBUS, handler as usize) }, libc::SIG_ERR);
     }
     let path = std::env::temp_dir().join(format!("oikaze-truncated-{}", std::process::id()));
-    let file =
-        std::fs::File::options().read(true).write(true).create_new(true).open(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
+    let file = nameless_file(&path).unwrap();
     file.set_len(2 * LEN as u64).unwrap();
     let gone = Region::of_file(file.as_fd(), 0, LEN, true).unwrap();
     let region = Region::of_file(file.as_fd(), LEN as u64, LEN, true).unwrap();

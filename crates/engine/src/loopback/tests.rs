@@ -3,7 +3,7 @@
 use super::LOOPBACK_BYTES_PER_TURN;
 use crate::tests::{Node, pair};
 use crate::{Completion, Failure, Request, Value, tracked};
-use oikaze_os::memory::{Region, Registered};
+use oikaze_os::memory::{Region, Registered, nameless_file};
 use oikaze_protocol::block::Block;
 use oikaze_protocol::limits::{
     CREDIT, MESSAGES_OF_PROGRAM_MAX, PAGE, POST_INLINE, PRESENT_PAUSE_MAX, PRESENT_TIME,
@@ -144,14 +144,7 @@ fn gets_of_a_file_that_is_truncated_end() {
     for len in [POST_INLINE, 2 * POST_INLINE] {
         let (mut node, _, mut now) = pair();
         let path = std::env::temp_dir().join(format!("oikaze-truncated-{}", std::process::id()));
-        let file = std::fs::File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&path)
-            .unwrap();
-        std::fs::remove_file(&path).unwrap();
+        let file = nameless_file(&path).unwrap();
         file.set_len(PAGE as u64).unwrap();
         let source = Region::of_file(std::os::fd::AsFd::as_fd(&file), 0, PAGE, true).unwrap();
         source.make_present(0, PAGE as u64, Rights::READ).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::tests::{Node, open, pair, run, step};
 use crate::{Completion, Failure, Request, Value, tracked};
-use oikaze_os::memory::{Holder, Region, Registered};
+use oikaze_os::memory::{Holder, Region, Registered, nameless_file};
 use oikaze_protocol::block::Block;
 use oikaze_protocol::rma::{
     Accumulation, AtomicOp, Combine, Destination, NumberKind, Rights, RmaError,
@@ -199,14 +199,7 @@ fn a_get_under_way_ends_with_its_right() {
 #[test]
 fn a_put_from_a_file_that_is_truncated_ends() {
     let path = std::env::temp_dir().join(format!("oikaze-shrinks-{}", std::process::id()));
-    let file = std::fs::File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(&path)
-        .unwrap();
-    std::fs::remove_file(&path).unwrap();
+    let file = nameless_file(&path).unwrap();
     file.set_len(LEN).unwrap();
     let source = Region::of_file(std::os::fd::AsFd::as_fd(&file), 0, LEN as usize, true).unwrap();
     source.make_present(0, LEN, Rights::READ).unwrap();

@@ -54,4 +54,4 @@ pub(crate) use memfd::sealed as sealed_file;
 pub use region::{Disk, FilePages, NotTaken, PagesLock, Region, RegionKind, WeakRegion};
 pub use scatter::Scatter;
 pub use table::{Holder, REGIONS_MAX, RegionId, RegionTable, Registered};
-pub use truncated_file::TruncatedFile;
+pub use truncated_file::{TruncatedFile, nameless_file};

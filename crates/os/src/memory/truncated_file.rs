@@ -1,5 +1,5 @@
-//! A mapped file that is shorter than its mapping, for tests of lent pages that cannot be had
-//! (MEM-1.12).
+//! Files for tests: one without a name, and a mapped one that is shorter than its mapping, for lent
+//! pages that cannot be had (MEM-1.12).
 
 use super::MemoryError;
 use super::mapping::Mapping;
@@ -7,6 +7,17 @@ use rustix::fd::AsFd;
 use std::fs::File;
 use std::io;
 use std::path::Path;
+
+/// Opens a new, empty file at `path` for reading and writing, and removes its name at once. The
+/// file ends with its last descriptor.
+///
+/// # Errors
+/// The file exists, or cannot be made.
+pub fn nameless_file(path: &Path) -> io::Result<File> {
+    let file = File::options().read(true).write(true).create_new(true).open(path)?;
+    std::fs::remove_file(path)?;
+    Ok(file)
+}
 
 /// A mapping of a file that was shortened afterwards. Bytes behind the file's end can be lent, but
 /// touching them ends the process (SIGBUS).
@@ -23,8 +34,7 @@ impl TruncatedFile {
     /// # Errors
     /// The file cannot be made or mapped.
     pub fn new(path: &Path, len: usize, kept: u64) -> io::Result<TruncatedFile> {
-        let file = File::options().read(true).write(true).create_new(true).open(path)?;
-        std::fs::remove_file(path)?;
+        let file = nameless_file(path)?;
         file.set_len(len as u64)?;
         let memory = Mapping::of_part_of_file(file.as_fd(), 0, len, false)
             .map_err(|why: MemoryError| io::Error::other(why))?;

@@ -3,6 +3,11 @@
 use super::*;
 use oikaze_protocol::limits::REFUSALS_TOLD;
 
+/// Returns a put of 8 bytes to node 1, where no region has the key.
+fn put_to_unknown_key(key: u64) -> Request {
+    Request::Put { to: 1, key, offset: 0, body: Body::Inline(vec![1; 8]), signal: None }
+}
+
 /// MEM-16.4: more refusals than there is room to report, among messages that are taken.
 #[test]
 fn each_message_is_told_apart_taken_or_refused() {
@@ -30,13 +35,7 @@ fn each_message_is_told_apart_taken_or_refused() {
 fn who_sleeps_is_woken_for_refusals_that_had_waited() {
     let mut two = Two::new();
     let (_, key) = region(&mut two.b, 64);
-    let put = || Request::Put {
-        to: 1,
-        key: key.key ^ 1,
-        offset: 0,
-        body: Body::Inline(vec![1; 8]),
-        signal: None,
-    };
+    let put = || put_to_unknown_key(key.key ^ 1);
     let _puts: Vec<_> = (0..=REFUSALS_TOLD).map(|_| two.a.ask(put())).collect();
     let now = two.now;
     two.a.turn(now);
@@ -54,13 +53,7 @@ fn who_has_more_refused_than_it_may_tell_sleeps() {
     const ROUNDS: usize = 3;
     let mut two = Two::new();
     let (_, key) = region(&mut two.b, 64);
-    let put = || Request::Put {
-        to: 1,
-        key: key.key ^ 1,
-        offset: 0,
-        body: Body::Inline(vec![1; 8]),
-        signal: None,
-    };
+    let put = || put_to_unknown_key(key.key ^ 1);
     let puts: Vec<_> = (0..ROUNDS * REFUSALS_TOLD).map(|_| two.a.ask(put())).collect();
     let now = two.now;
     two.a.turn(now);

@@ -210,6 +210,7 @@ mod tests {
     use super::super::region::Side;
     use super::super::table::RegionTable;
     use super::*;
+    use crate::memory::nameless_file;
     use crate::memory::paging::swap;
     use oikaze_protocol::rma::Memory;
     use oikaze_protocol::wind::{Refusal, Segment};
@@ -226,9 +227,7 @@ mod tests {
             std::process::id(),
             std::thread::current().id()
         ));
-        let mut file =
-            File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
+        let mut file = nameless_file(&path).unwrap();
         file.write_all(&vec![7; LEN]).unwrap();
         let region = Region::of_file(file.as_fd(), 0, LEN, true).unwrap();
         evict(&file);

@@ -3,7 +3,7 @@
 
 use super::super::{Bind, UdpLink};
 use super::*;
-use crate::memory::{Region, RegionTable};
+use crate::memory::{Region, RegionTable, nameless_file};
 use crate::net::{Fault, FaultSettings, Link, Outgoing, ReceiveEach};
 use oikaze_protocol::random::Random;
 use oikaze_protocol::rma::Rights;
@@ -321,14 +321,7 @@ fn a_guess_that_cannot_be_laid_out_keeps_nothing_from_coming() {
 #[test]
 fn where_a_place_cannot_be_written_to_few_datagrams_are_lost() {
     let path = std::env::temp_dir().join(format!("oikaze-predicted-{}", std::process::id()));
-    let file = std::fs::File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(&path)
-        .unwrap();
-    std::fs::remove_file(&path).unwrap();
+    let file = nameless_file(&path).unwrap();
     file.set_len(1 << 20).unwrap();
     let mut taker =
         Taker::of(Region::of_file(file.as_fd(), 0, 1 << 20, true).unwrap(), 1366, 2 * 1366);
