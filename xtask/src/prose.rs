@@ -1,5 +1,5 @@
 //! Checks what a program can check of the style: banned words and openers, width, length of sentences
-//! and of documentation, commit subjects.
+//! and of documentation, paths in documents, commit subjects.
 
 use crate::command::root;
 use std::fs;
@@ -39,9 +39,13 @@ const OPENERS: &[&str] = &["Who", "Whose", "Whom", "Whoever", "Whatever", "What"
 pub fn run() -> Result<(), String> {
     let mut wrong = Vec::new();
     // This file names what it forbids.
-    for name in git(&["ls-files", "*.rs", "*.md"])?.lines().filter(|name| *name != file!()) {
+    let files = git(&["ls-files", "*.rs", "*.md"])?;
+    for name in files.lines().filter(|name| *name != file!()) {
         let Ok(text) = fs::read_to_string(root().join(name)) else { continue };
-        let found = if name.ends_with(".rs") { in_code(&text) } else { in_document(&text) };
+        let mut found = if name.ends_with(".rs") { in_code(&text) } else { in_document(&text) };
+        if name.ends_with(".md") {
+            found.extend(missing_files(&text, &files));
+        }
         wrong.extend(found.into_iter().map(|(line, what)| format!("{name}:{line}: {what}")));
     }
     wrong.extend(subjects()?);
@@ -187,6 +191,42 @@ fn in_document(text: &str) -> Vec<(usize, String)> {
     wrong
 }
 
+/// Returns the paths in code spans of a document that end no path among `files`. A document may
+/// leave out the beginning of a path, and its folder `src`: `engine/ops/fence.rs`.
+fn missing_files(text: &str, files: &str) -> Vec<(usize, String)> {
+    let is_there = |path: &str| {
+        let path = format!("/{path}");
+        files.lines().any(|file| {
+            let file = format!("/{file}");
+            file.ends_with(&path) || file.replace("/src/", "/").ends_with(&path)
+        })
+    };
+    let mut wrong = Vec::new();
+    for (line, text) in (1..).zip(text.lines()) {
+        for span in text.split('`').skip(1).step_by(2) {
+            let is_path = span.ends_with(".rs")
+                && span.contains('/')
+                && span.chars().all(|c| c.is_ascii_alphanumeric() || "/_-.{,}".contains(c));
+            if !is_path {
+                continue;
+            }
+            let missing = alternatives(span).into_iter().filter(|path| !is_there(path));
+            wrong.extend(missing.map(|path| (line, format!("no file {path:?}"))));
+        }
+    }
+    wrong
+}
+
+/// Returns the paths of a pattern such as `a/{b,c}.rs`.
+fn alternatives(pattern: &str) -> Vec<String> {
+    match pattern.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?))) {
+        Some((before, (names, after))) => {
+            names.split(',').map(|name| format!("{before}{name}{after}")).collect()
+        }
+        None => vec![pattern.to_owned()],
+    }
+}
+
 fn opener(doc: &str) -> Option<&'static str> {
     let first = doc.trim_start().split(|c: char| !c.is_alphanumeric()).next();
     OPENERS.iter().find(|opener| first == Some(**opener)).copied()
@@ -225,6 +265,15 @@ mod tests {
         let lines: Vec<usize> = long_sentences(&text).into_iter().map(|(line, _)| line).collect();
         assert_eq!(lines, [3, 6]);
         assert_eq!(long_sentences(&format!("Run `{long}` now.\n")), []);
+    }
+
+    #[test]
+    fn path_in_a_document_leads_to_a_file() {
+        let files = "crates/a/src/b/c.rs\ncrates/a/src/b/d.rs\ndocs/e.md";
+        let text = "`a/b/c.rs`, `crates/a/src/b/{c,x}.rs` and `b/c.rs`\n`a::b` `c.rs` `y/c.rs`\n";
+        let lines: Vec<usize> =
+            missing_files(text, files).into_iter().map(|(line, _)| line).collect();
+        assert_eq!(lines, [1, 2]);
     }
 
     #[test]
