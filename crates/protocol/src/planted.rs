@@ -65,6 +65,23 @@ bugs! {
     MisplaceRow = 40,
     ForgetPending = 41,
     RefuseBegun = 42,
+    ReorderUpdates = 43,
+    MiscountUpdates = 44,
+    SendUnowned = 45,
+    ShareParts = 46,
+    UntrackUpdated = 47,
+    ForgetRenew = 48,
+    ForgetSeen = 49,
+    ApplyEarlyUpdate = 50,
+    ApplyKnownUpdate = 51,
+    UpdateFetching = 52,
+    ForgetTwin = 53,
+    KeepNamedPush = 54,
+    OmitUnshared = 55,
+    OmitUnlocked = 56,
+    LeaveUncounted = 57,
+    SkipDiffOfGuard = 58,
+    ForgetLiveGuard = 59,
 }
 
 #[cfg(feature = "planted-bugs")]

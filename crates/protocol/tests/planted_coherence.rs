@@ -30,11 +30,28 @@ fn planted_bugs_are_caught() {
         Bug::GrantLockTwice,
         Bug::ReleaseBarrierEarly,
         Bug::ForgetStaleFetch,
+        Bug::ReorderUpdates,
+        Bug::MiscountUpdates,
+        Bug::SendUnowned,
+        Bug::ShareParts,
+        Bug::UntrackUpdated,
+        Bug::ForgetRenew,
+        Bug::ForgetSeen,
+        Bug::ApplyEarlyUpdate,
+        Bug::ApplyKnownUpdate,
+        Bug::UpdateFetching,
+        Bug::ForgetTwin,
+        Bug::KeepNamedPush,
+        Bug::OmitUnshared,
+        Bug::OmitUnlocked,
+        Bug::LeaveUncounted,
+        Bug::SkipDiffOfGuard,
+        Bug::ForgetLiveGuard,
     ];
     let mut caught = Vec::new();
     for bug in bugs {
         plant(Some(bug));
-        caught.push((bug, first_failure(200)));
+        caught.push((bug, first_failure(1500)));
     }
     plant(None);
     let sound = first_failure(40);

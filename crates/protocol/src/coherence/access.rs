@@ -48,6 +48,9 @@ impl Coherence {
             };
             return self.fail(token, error);
         }
+        // A write guard of a guarded array makes its pages dirty when it begins.
+        let access = if known.guarded { Access::Read } else { access };
+        self.used(array, range.clone());
         self.touches.push(Touch {
             array,
             next: range.start,
@@ -98,9 +101,11 @@ impl Coherence {
             Access::Read if !state.holds(Access::Read) => self.statistics.read_faults += 1,
             _ => {}
         }
+        let access = if self.is_guarded(id.0) { Access::Read } else { access };
         if state.holds(access) {
             // Another thread's fault has been served since, and this thread must still be woken up.
             let mapped = if state.holds(Access::Write) { Access::Write } else { Access::Read };
+            let mapped = self.mapping(id.0, mapped);
             pages.install(id.0, id.1..id.1 + 1, mapped);
             pages.set_access(id.0, id.1..id.1 + 1, mapped);
         } else {
@@ -120,6 +125,7 @@ impl Coherence {
         let (array, page) = id;
         let Some(known) = self.arrays.get_mut(array as usize) else { return false };
         let one = page..page + 1;
+        let guarded = known.guarded;
         match (known.state(page), access) {
             (state, access) if state.holds(access) => {}
             (PageState::HomeUntouched, _) => {
@@ -130,18 +136,24 @@ impl Coherence {
             }
             (PageState::HomeShared, Access::Read) => {
                 known.set(page, PageState::HomeRead);
-                pages.install(array, one, Access::Read);
+                pages.install(array, one, if guarded { Access::Write } else { Access::Read });
             }
             (PageState::HomeShared, Access::Write) => {
                 known.set(page, PageState::HomeWrite);
                 self.dirty.insert(id);
                 pages.install(array, one, Access::Write);
             }
+            (PageState::HomeRead, _) if guarded => {}
             (PageState::HomeRead, _) => {
+                let has_readers = !known.subscribers(page).is_empty();
                 known.set(page, PageState::HomeWrite);
                 self.dirty.insert(id);
+                if has_readers {
+                    self.copy_to_twin(id, pages);
+                }
                 pages.set_access(array, one, Access::Write);
             }
+            (PageState::Read, _) if guarded => {}
             (PageState::Read, _) => {
                 self.make_twin(id, pages);
                 pages.set_access(array, one, Access::Write);
@@ -155,12 +167,18 @@ impl Coherence {
 
     /// Keeps a copy of a clean page before it is written. The page is dirty from now on.
     pub(super) fn make_twin(&mut self, id: PageId, pages: &mut dyn Pages) {
+        self.copy_to_twin(id, pages);
+        if let Some(array) = self.arrays.get_mut(id.0 as usize) {
+            array.set(id.1, PageState::Write);
+            self.dirty.insert(id);
+        }
+    }
+
+    fn copy_to_twin(&mut self, id: PageId, pages: &mut dyn Pages) {
         let mut twin = vec![0u8; PAGE].into_boxed_slice();
         pages.read(id.0, id.1, &mut twin);
         if let Some(array) = self.arrays.get_mut(id.0 as usize) {
             array.twins.insert(id.1, twin);
-            array.set(id.1, PageState::Write);
-            self.dirty.insert(id);
         }
     }
 }

@@ -2,6 +2,8 @@
 //! (COH-2, COH-3).
 
 use super::fetch::Streams;
+use super::statistics::ArrayStatistics;
+use super::update::subscribe::Readers;
 use super::{ArrayId, Declaration, Homes};
 use crate::Rank;
 use crate::limits::{NAME_MAX, PAGE};
@@ -163,6 +165,18 @@ pub(crate) struct Array {
     states: Vec<PageState>,
     /// Bytes of each dirty page from when it was last clean.
     pub twins: BTreeMap<u64, Box<[u8]>>,
+    /// `true` while this node writes the array under guards alone, so that its pages need no
+    /// protection (COH-10.13).
+    pub guarded: bool,
+    /// Histories of pages homed here that other nodes have fetched.
+    pub readers: BTreeMap<u64, Readers>,
+    /// Subscribers of pages homed elsewhere, as their homes told.
+    pub remote_subscribers: BTreeMap<u64, Vec<Rank>>,
+    /// Grows with each change of the subscribers of pages homed here.
+    pub subscription: u64,
+    /// Value of `subscription` when each writer was last told.
+    pub told_subscription: BTreeMap<Rank, u64>,
+    pub statistics: ArrayStatistics,
     /// Pages homed here that nobody has fetched since this node's interval that names them. The
     /// value is the interval's number (COH-3.5).
     pub noticed: BTreeMap<u64, u64>,
@@ -188,6 +202,12 @@ impl Array {
             agreed: false,
             states,
             twins: BTreeMap::new(),
+            guarded: false,
+            readers: BTreeMap::new(),
+            remote_subscribers: BTreeMap::new(),
+            subscription: 0,
+            told_subscription: BTreeMap::new(),
+            statistics: ArrayStatistics::default(),
             noticed: BTreeMap::new(),
             streams: Streams::default(),
         }

@@ -1,6 +1,7 @@
 //! Encodes and decodes coherence's own messages (COH-9). Numbers of bodies are LEB128, and
 //! every field is checked (COH-9.1).
 
+use super::update::UpdateHead;
 use crate::bytes::ByteReader;
 use crate::wind::{Head, Refusal};
 
@@ -30,9 +31,22 @@ pub(super) enum Headline {
     Question { wait: Wait },
     /// Reply to a question: `owed` is `true` if the answer is owed.
     Reply { wait: Wait, owed: bool },
+    /// Written bytes for a reader (COH-10).
+    Update(UpdateHead),
+    /// The sender wants updates of pages homed at the receiver, or does not.
+    Subscribe { array: u32, change: SubscriptionChange, first: u64, count: u64 },
+    /// The nodes that want updates of pages homed at the sender, in the body.
+    Subscribers { array: u32 },
     /// The sender leaves the job after `epoch` collectives. With `silent` it sends no more messages
     /// either (COH-6.7).
     Leaving { epoch: u64, silent: bool },
+}
+
+/// Whether updates of pages are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SubscriptionChange {
+    Begin,
+    End,
 }
 
 /// Answer for which a node waits (COH-13).
@@ -99,6 +113,12 @@ impl Headline {
                 let [sort, a, b] = wait.fields();
                 (12, [sort | if owed { OWED } else { 0 }, a, b])
             }
+            Headline::Update(update) => (13, update.fields()),
+            Headline::Subscribe { array, change, first, count } => {
+                let begins = u64::from(change == SubscriptionChange::Begin);
+                (14, [u64::from(array) | begins << 32, first, count])
+            }
+            Headline::Subscribers { array } => (15, [u64::from(array), 0, 0]),
         };
         let mut head = Head::new();
         head.push(super::KIND);
@@ -131,6 +151,15 @@ impl Headline {
             12 => {
                 Headline::Reply { wait: Wait::from_fields([a & !OWED, b, c])?, owed: a & OWED != 0 }
             }
+            13 => Headline::Update(UpdateHead::from_fields([a, b, c])?),
+            14 if a >> 33 == 0 && b.checked_add(c).is_some() => {
+                let change = match a >> 32 {
+                    1 => SubscriptionChange::Begin,
+                    _ => SubscriptionChange::End,
+                };
+                Headline::Subscribe { array: a as u32, change, first: b, count: c }
+            }
+            15 => Headline::Subscribers { array: small(a)? },
             _ => return Err(Refusal::Malformed),
         })
     }

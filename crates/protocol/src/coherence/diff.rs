@@ -41,14 +41,18 @@ pub(super) fn changed(twin: &[u8], now: &[u8]) -> Vec<Range<usize>> {
 /// Appends the changes of one page to a message's body. Returns `false` if there are none
 /// (COH-9.3).
 pub(super) fn encode(page: u64, twin: &[u8], now: &[u8], out: &mut Vec<u8>) -> bool {
-    let runs = changed(twin, now);
+    encode_runs(page, &changed(twin, now), now, out)
+}
+
+/// Appends these runs of bytes of one page, sorted and disjoint. Returns `false` if there are none.
+pub(super) fn encode_runs(page: u64, runs: &[Range<usize>], now: &[u8], out: &mut Vec<u8>) -> bool {
     if runs.is_empty() {
         return false;
     }
     out.put_leb128(page);
     // Each run costs two or three bytes of description.
     if runs.len() * 3 > MASK_LEN {
-        encode_mask(&runs, now, out);
+        encode_mask(runs, now, out);
         return true;
     }
     out.put_u8(RUNS);
@@ -57,7 +61,7 @@ pub(super) fn encode(page: u64, twin: &[u8], now: &[u8], out: &mut Vec<u8>) -> b
     for run in runs {
         out.put_leb128((run.start - at) as u64);
         at = run.end;
-        out.put_prefixed(now.get(run).unwrap_or_default());
+        out.put_prefixed(now.get(run.clone()).unwrap_or_default());
     }
     true
 }
@@ -81,9 +85,9 @@ fn encode_mask(runs: &[Range<usize>], now: &[u8], out: &mut Vec<u8>) {
 /// # Errors
 /// [`Refusal::Malformed`]. `apply` may have been called for the sound part before the error, so
 /// check first with an `apply` that does nothing.
-pub(super) fn decode(
-    body: &[u8],
-    mut apply: impl FnMut(u64, usize, &[u8]) -> Result<(), Refusal>,
+pub(super) fn decode<'a>(
+    body: &'a [u8],
+    mut apply: impl FnMut(u64, usize, &'a [u8]) -> Result<(), Refusal>,
 ) -> Result<(), Refusal> {
     let mut reader = ByteReader(body);
     while !reader.0.is_empty() {
@@ -97,10 +101,10 @@ pub(super) fn decode(
     Ok(())
 }
 
-fn decode_runs(
+fn decode_runs<'a>(
     page: u64,
-    reader: &mut ByteReader<'_>,
-    apply: &mut impl FnMut(u64, usize, &[u8]) -> Result<(), Refusal>,
+    reader: &mut ByteReader<'a>,
+    apply: &mut impl FnMut(u64, usize, &'a [u8]) -> Result<(), Refusal>,
 ) -> Result<(), Refusal> {
     let mut at = 0usize;
     for _ in 0..reader.count(3)? {
@@ -119,10 +123,10 @@ fn decode_runs(
     Ok(())
 }
 
-fn decode_mask(
+fn decode_mask<'a>(
     page: u64,
-    reader: &mut ByteReader<'_>,
-    apply: &mut impl FnMut(u64, usize, &[u8]) -> Result<(), Refusal>,
+    reader: &mut ByteReader<'a>,
+    apply: &mut impl FnMut(u64, usize, &'a [u8]) -> Result<(), Refusal>,
 ) -> Result<(), Refusal> {
     let mask = reader.take(MASK_LEN)?;
     let is_set = |at: usize| mask.get(at / 8).is_some_and(|bits| bits & (1 << (at % 8)) != 0);

@@ -24,6 +24,8 @@ pub(crate) enum Doing {
     Unlock(u64),
     Diff,
     Fetch,
+    Update,
+    Subscribe,
     Message,
 }
 
@@ -38,6 +40,8 @@ impl fmt::Display for Doing {
             Doing::Unlock(lock) => write!(f, "unlock {lock}"),
             Doing::Diff => f.write_str("bring written pages home"),
             Doing::Fetch => f.write_str("fetch pages"),
+            Doing::Update => f.write_str("send updates of written pages"),
+            Doing::Subscribe => f.write_str("subscribe to updates"),
             Doing::Message => f.write_str("read a message of shared memory"),
         }
     }
@@ -229,7 +233,10 @@ impl Coherence {
                 Purpose::Diff => self.releases.settled(number, to),
                 Purpose::LastDeparture => self.end_leaving(),
                 Purpose::Pages | Purpose::Grant(_) | Purpose::Reply => self.answered(to),
-                Purpose::Fetch(_) | Purpose::Arrival { .. } | Purpose::Control(_) => {}
+                Purpose::Fetch(_)
+                | Purpose::Arrival { .. }
+                | Purpose::Update
+                | Purpose::Control(_) => {}
             }
         }
     }
@@ -252,6 +259,7 @@ impl Coherence {
                 self.break_down(Doing::Fetch, to, refusal, pages);
             }
             Purpose::LastDeparture => self.end_leaving(),
+            Purpose::Update => self.break_down(Doing::Update, to, refusal, pages),
             Purpose::Pages | Purpose::Reply => self.answered(to),
             Purpose::Grant(lock) => {
                 self.answered(to);

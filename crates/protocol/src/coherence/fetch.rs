@@ -139,6 +139,8 @@ impl Coherence {
         let slots = vec![RunPage::default(); count as usize];
         self.fetches.runs.insert(number, Run { pages: run, home, answer: None, slots });
         self.statistics.fetches += 1;
+        self.renew_fetched(array, first..first + count);
+        self.used(array, first..first + count);
         // The home must have this node's own earlier changes before it answers (COH-5.4).
         let class =
             if self.releases.are_on_their_way_to(home) { Class::Ordered } else { Class::Unordered };
@@ -279,16 +281,18 @@ impl Coherence {
                 continue;
             }
             self.statistics.fetched_pages += 1;
+            array.statistics.fetched_pages += 1;
             array.set(page, PageState::Read);
-            if wanted == Some(Access::Write) {
+            if wanted == Some(Access::Write) && !array.guarded {
                 self.make_twin(id, pages);
                 pages.install(id.0, page..page + 1, Access::Write);
             } else {
                 install.push(id);
+                self.write_if_live(id, pages);
             }
         }
         for (array, range) in super::array::ranges(install) {
-            pages.install(array, range, Access::Read);
+            pages.install(array, range, self.mapping(array, Access::Read));
         }
         if run.slots.iter().any(|slot| !slot.decided) {
             self.fetches.runs.insert(number, run);

@@ -35,9 +35,11 @@ impl Coherence {
             return Err(Refusal::NotPermitted);
         }
         self.owe(from)?;
+        self.take_demands(from, run.array, range.clone());
         let array = self.arrays.get_mut(run.array as usize).ok_or(Refusal::UnknownObject)?;
+        array.statistics.served_pages += count;
         let mut protect = alloc::vec::Vec::new();
-        for page in range {
+        for page in range.clone() {
             array.noticed.remove(&page);
             match array.state(page) {
                 PageState::HomeUntouched => array.set(page, PageState::HomeShared),
@@ -48,8 +50,13 @@ impl Coherence {
                 _ => {}
             }
         }
-        for (array, range) in array::ranges(protect) {
-            pages.set_access(array, range, Access::Read);
+        if array.guarded {
+            // Nothing traps here. A guard that is alive goes on writing.
+            range.for_each(|page| self.write_if_live((run.array, page), pages));
+        } else {
+            for (array, range) in array::ranges(protect) {
+                pages.set_access(array, range, Access::Read);
+            }
         }
         self.statistics.served_pages += count;
         let range = run.first..run.first + count;
@@ -80,6 +87,7 @@ impl Coherence {
     /// written.
     pub(super) fn apply_diff(
         &mut self,
+        from: Rank,
         id: u32,
         body: &[u8],
         pages: &mut dyn Pages,
@@ -87,11 +95,15 @@ impl Coherence {
         let array = self.arrays.get(id as usize).ok_or(Refusal::UnknownObject)?;
         let mut last = None;
         let mut applied = 0;
+        let mut changed = alloc::vec::Vec::new();
         diff::decode(body, |page, _, _| {
             if !array.state(page).is_home() {
                 return Err(Refusal::NotPermitted);
             }
-            applied += u64::from(last.replace(page) != Some(page));
+            if last.replace(page) != Some(page) {
+                applied += 1;
+                changed.push(page);
+            }
             Ok(())
         })?;
         if planted(Bug::LoseDiff) && applied % 2 == 1 {
@@ -100,8 +112,16 @@ impl Coherence {
         self.statistics.applied_diffs += applied;
         diff::decode(body, |page, at, bytes| {
             pages.merge(id, page * PAGE as u64 + at as u64, bytes);
+            // What other nodes wrote is no change of this node's.
+            let twin =
+                self.arrays.get_mut(id as usize).and_then(|array| array.twins.get_mut(&page));
+            if let Some(part) = twin.and_then(|twin| twin.get_mut(at..at + bytes.len())) {
+                part.copy_from_slice(bytes);
+            }
             Ok(())
         })?;
+        changed.into_iter().for_each(|page| self.changed((id, page)));
+        self.tell_subscribers(from, id);
         // Changes that could not be placed must not be told to anybody (COH-5.4).
         if pages.failure().is_some() { Err(Refusal::NoRoom) } else { Ok(()) }
     }
@@ -111,6 +131,7 @@ impl Coherence {
     /// nobody has fetched since.
     pub(super) fn untrack(&mut self, told: u64, pages: &mut dyn Pages) {
         for (id, array) in (0..).zip(self.arrays.iter_mut()) {
+            let guarded = array.guarded;
             let mut free = alloc::vec::Vec::new();
             let noticed = core::mem::take(&mut array.noticed);
             for (page, interval) in noticed {
@@ -126,12 +147,13 @@ impl Coherence {
                     }
                     PageState::HomeWrite => {
                         array.set(page, PageState::HomePrivate);
+                        array.twins.remove(&page);
                         self.dirty.remove(&(id, page));
                     }
                     _ => {}
                 }
             }
-            for (array, range) in array::ranges(free) {
+            for (array, range) in array::ranges(free).into_iter().filter(|_| !guarded) {
                 pages.set_access(array, range, Access::Write);
             }
         }

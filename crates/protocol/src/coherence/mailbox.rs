@@ -20,6 +20,8 @@ const OWED_MAX: usize = 1 << 16;
 pub(super) enum Purpose {
     /// Changes to a home, which a release waits for.
     Diff,
+    /// Written bytes for a reader.
+    Update,
     /// Request for pages, with the run's number.
     Fetch(u64),
     /// End of the last collective.
@@ -128,7 +130,10 @@ impl Coherence {
             } else if self.touches_due {
                 self.touches_due = false;
                 self.advance_touches(pages);
-            } else if !self.advance_releases() && !self.begin_collective(pages) {
+            } else if !self.end_collective(pages)
+                && !self.advance_releases()
+                && !self.begin_collective(pages)
+            {
                 return;
             }
         }
@@ -146,7 +151,7 @@ impl Coherence {
         match head {
             Headline::Fetch(run) => empty().and_then(|()| self.serve(from, run, pages)),
             Headline::Pages(run) => self.take_pages(from, run, body, pages),
-            Headline::Diff { array } => self.apply_diff(array, body, pages),
+            Headline::Diff { array } => self.apply_diff(from, array, body, pages),
             Headline::Arrive { epoch } => self.gather_arrival(from, epoch, body, pages),
             Headline::Depart { epoch } => self.depart(from, epoch, body, pages),
             Headline::Acquire { lock, request } => self.manage_acquire(from, lock, request, body),
@@ -159,6 +164,10 @@ impl Coherence {
             Headline::Leaving { epoch, silent } => {
                 empty().and_then(|()| self.take_leaving(from, epoch, silent))
             }
+            Headline::Update(head) => self.take_update(from, head, body, pages),
+            Headline::Subscribe { array, change, first, count } => empty()
+                .and_then(|()| self.take_subscription(from, array, change, first..first + count)),
+            Headline::Subscribers { array } => self.take_subscribers(from, array, body),
             Headline::Question { wait } => empty().and_then(|()| self.take_question(from, wait)),
             Headline::Reply { wait, owed } => empty().map(|()| self.take_reply(from, wait, owed)),
             Headline::Died { rank } => {
@@ -182,6 +191,7 @@ impl Coherence {
                 Ok(()) => Admission::Place,
                 Err(refusal) => Admission::Refuse(refusal),
             },
+            Ok(Headline::Update(head)) => self.admit_update(from, number, head, len),
             Ok(_) if len <= CONTROL_MAX => Admission::Assemble,
             Ok(_) => Admission::Refuse(Refusal::NoRoom),
             Err(refusal) => Admission::Refuse(refusal),

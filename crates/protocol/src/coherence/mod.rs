@@ -7,19 +7,23 @@ mod codec;
 mod diff;
 mod failure;
 mod fetch;
+mod guards;
 mod home;
 mod mailbox;
 mod pages;
 mod questions;
+mod range_set;
 mod statistics;
 mod sync;
 mod types;
+mod update;
 
 pub use array::ARRAY_PAGES_MAX;
 pub use fetch::FETCH_RUN_MAX;
+pub use guards::{Ownership, WriteId};
 pub use mailbox::CONTROL_MAX;
 pub use pages::{Access, ArrayId, Pages};
-pub use statistics::CoherenceStatistics;
+pub use statistics::{ArrayStatistics, CoherenceStatistics};
 pub use sync::agreement::REDUCE_MAX;
 pub use sync::lock_manager::LockView;
 pub use types::{
@@ -58,6 +62,8 @@ pub struct Coherence {
     /// Pages written since the last release. Such a page has a twin if its home is elsewhere, or is
     /// shared if its home is here.
     dirty: BTreeSet<PageId>,
+    guards: guards::Guards,
+    updates: update::Updates,
     fetches: fetch::Fetches,
     touches: Vec<access::Touch>,
     touches_due: bool,
@@ -102,6 +108,8 @@ impl Coherence {
             regions: BTreeMap::new(),
             epoch: 0,
             dirty: BTreeSet::new(),
+            guards: guards::Guards::default(),
+            updates: update::Updates::default(),
             fetches: fetch::Fetches::default(),
             touches: Vec::new(),
             touches_due: false,
@@ -241,6 +249,28 @@ impl Coherence {
         })
     }
 
+    /// Returns `true` if all these pages are valid for loads at this moment, for a guard that begins
+    /// to read them.
+    pub fn begin_read(&mut self, array: ArrayId, range: Range<u64>) -> bool {
+        let holds = self.holds(array, range.clone(), Access::Read);
+        if holds {
+            self.used(array, range);
+        }
+        holds
+    }
+
+    /// Returns the counters of one array.
+    #[must_use]
+    pub fn array_statistics(&self, array: ArrayId) -> Option<&ArrayStatistics> {
+        self.arrays.get(array as usize).map(|array| &array.statistics)
+    }
+
+    /// Returns how pages are mapped that may be accessed so. Pages of guarded arrays need no
+    /// protection (COH-10.13).
+    fn mapping(&self, array: ArrayId, access: Access) -> Access {
+        if self.is_guarded(array) { Access::Write } else { access }
+    }
+
     /// Called when a thread touched a page and sleeps. `access` is the access that it wanted if the
     /// tracker can tell. Otherwise a touch of a readable page counts as a write.
     pub fn fault(
@@ -350,7 +380,9 @@ impl Coherence {
         bytes: &[u8],
         pages: &mut dyn Pages,
     ) {
-        self.place_pages(from, number, offset, bytes, pages);
+        if !self.place_update(from, number, offset, bytes, pages) {
+            self.place_pages(from, number, offset, bytes, pages);
+        }
         self.settle(pages);
     }
 
@@ -366,7 +398,10 @@ impl Coherence {
         pages: &mut dyn Pages,
     ) -> Result<(), Refusal> {
         let result =
-            codec::Headline::read(head).and_then(|_| self.pages_arrived(from, number, pages));
+            codec::Headline::read(head).and_then(|_| match self.update_arrived(from, number) {
+                true => Ok(()),
+                false => self.pages_arrived(from, number, pages),
+            });
         self.settle(pages);
         result
     }

@@ -34,7 +34,40 @@ pub struct CoherenceStatistics {
     pub reductions: u64,
     /// Locks acquired here.
     pub locks: u64,
+    /// Updates sent to readers.
+    pub updates_sent: u64,
+    /// Bytes of the bodies of updates sent.
+    pub update_bytes: u64,
+    /// Updates that arrived.
+    pub updates_received: u64,
+    /// Updates that arrived before their epoch and were held.
+    pub updates_held: u64,
+    /// Updates of pages that no guard had touched since the update before.
+    pub updates_wasted: u64,
+    /// Pages that were pushed to this node whole and became valid without a fetch.
+    pub kept_pages: u64,
     /// Messages from other nodes that made no sense and were refused.
     pub refused: u64,
+}
+}
+
+counters! {
+/// Counters of one shared array on this node since it was made. They only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArrayStatistics {
+    /// Pages fetched to this node.
+    pub fetched_pages: u64,
+    /// Pages sent to other nodes that asked for them.
+    pub served_pages: u64,
+    /// Bytes of the bodies of diff messages.
+    pub diff_bytes: u64,
+    /// Updates sent to readers.
+    pub updates_sent: u64,
+    /// Bytes of the bodies of updates sent.
+    pub update_bytes: u64,
+    /// Updates that arrived.
+    pub updates_received: u64,
+    /// Updates of pages that no guard had touched since the update before.
+    pub updates_wasted: u64,
 }
 }

@@ -217,7 +217,7 @@ fn nobody_hangs_when_a_node_dies() {
         let nodes = 2 + (seed % 4) as u32;
         let mut cluster = Cluster::new(nodes, seed);
         let mut random = Random::new(seed ^ 0x77);
-        for name in ["a", "b"] {
+        for name in ["a", "b", "c"] {
             let placed = homes(&mut random, nodes, PAGES);
             cluster.declare(name, PAGES, placed);
         }

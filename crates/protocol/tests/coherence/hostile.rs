@@ -240,8 +240,8 @@ fn intervals_that_no_sound_node_tells_are_refused() {
     };
     assert_eq!(tell(6, &[0, 0, 0]), Ok(()), "node 0 has lock 1 of node 1");
     let many = |count: u16| {
-        let intervals =
-            (1..=count).flat_map(|number| [0, number as u8 | 0x80, (number >> 7) as u8, 0, 0, 0]);
+        let intervals = (1..=count)
+            .flat_map(|number| [0, number as u8 | 0x80, (number >> 7) as u8, 0, 0, 0, 0, 0]);
         [0, 0, 0, 0, count as u8 | 0x80, (count >> 7) as u8]
             .into_iter()
             .chain(intervals)
@@ -252,7 +252,10 @@ fn intervals_that_no_sound_node_tells_are_refused() {
         // to 2⁶³.
         (&[0, 0, 1, 0, 0][..], Refusal::Malformed),
         (
-            &[0, 0, 0, 0, 1, 1, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0],
+            &[
+                0, 0, 0, 0, 1, 1, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f, 0, 0, 0,
+                0,
+            ],
             Refusal::Malformed,
         ),
         // Runs of pages that are not in their order, or overlap.
@@ -263,7 +266,7 @@ fn intervals_that_no_sound_node_tells_are_refused() {
     ] {
         assert_eq!(tell(8, wrong), Err(refusal), "{:?}", &wrong[..wrong.len().min(20)]);
     }
-    assert_eq!(tell(8, &[0, 1, 0, 0, 1, 0, 1, 0, 0, 2, 0, 0, 3, 0, 4, 3]), Ok(()));
+    assert_eq!(tell(8, &[0, 1, 0, 0, 1, 0, 1, 0, 0, 2, 0, 0, 3, 0, 4, 3, 0, 0]), Ok(()));
 }
 
 /// COH-9.1: a peer that requests pages or locks without end and acknowledges no answer is refused

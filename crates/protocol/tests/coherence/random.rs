@@ -62,3 +62,14 @@ fn batons_pass_while_others_wait_in_barriers() {
         cluster.run(threads);
     }
 }
+
+#[test]
+#[ignore]
+fn one_seed() {
+    let seed: u64 = std::env::var("SEED").unwrap().parse().unwrap();
+    if seed >= 1_000_000 {
+        run(1 + (seed % 4) as u32, 2 + (seed % 2) as usize, seed);
+    } else {
+        run(1 + (seed % 5) as u32, 1, seed);
+    }
+}

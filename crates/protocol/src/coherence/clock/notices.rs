@@ -4,7 +4,10 @@ use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
 use crate::coherence::array::{ARRAY_PAGES_MAX, Array, PageId};
 use crate::coherence::clock::vector::INTERVALS_MAX;
+use crate::coherence::guards::pages_of;
+use crate::coherence::range_set::RangeSet;
 use crate::coherence::{ArrayId, CONTROL_MAX, array};
+use crate::planted::{Bug, planted};
 use crate::wind::Refusal;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -47,6 +50,62 @@ impl Runs {
             }
         }
         Runs(out)
+    }
+
+    /// Returns the pages of these runs that are not in `other`.
+    pub fn without(&self, other: &Runs) -> Runs {
+        if other.0.is_empty() {
+            return self.clone();
+        }
+        let mut sets = self.sets();
+        for (array, range) in &other.0 {
+            if let Some(set) = sets.get_mut(array) {
+                set.remove(range.clone());
+            }
+        }
+        Runs::of_sets(&sets)
+    }
+
+    /// Returns the pages that are in both.
+    fn common(&self, other: &Runs) -> Runs {
+        let sets = self.sets();
+        let parts =
+            other.0.iter().filter_map(|(array, range)| Some((*array, sets.get(array)?, range)));
+        let parts = parts.flat_map(|(array, set, range)| {
+            set.overlaps(range.clone()).map(move |part| (array, part))
+        });
+        Runs(parts.collect())
+    }
+
+    fn sets(&self) -> BTreeMap<ArrayId, RangeSet> {
+        let mut sets: BTreeMap<ArrayId, RangeSet> = BTreeMap::new();
+        for (array, range) in &self.0 {
+            sets.entry(*array).or_default().insert(range.clone());
+        }
+        sets
+    }
+
+    fn of_sets(sets: &BTreeMap<ArrayId, RangeSet>) -> Runs {
+        let runs = sets.iter().flat_map(|(array, set)| set.iter().map(|range| (*array, range)));
+        Runs(runs.collect())
+    }
+
+    /// Returns the pages that a node must invalidate at a barrier, of the intervals `news` that it
+    /// learns there (COH-10.9). Updates have brought the others.
+    pub fn named<'a>(news: impl Iterator<Item = &'a Interval> + Clone, me: Rank) -> Runs {
+        let lacking = |interval: &Interval| match planted(Bug::OmitUnshared) {
+            true => interval.runs.without(&Runs::union(interval.shared.0.iter().map(|(_, r)| r))),
+            false => interval.runs.without(&interval.shared.with(me)),
+        };
+        let mut named: Vec<Runs> = news.clone().map(lacking).collect();
+        // Updates of several writers to one page may arrive in another order than that of a lock.
+        let unlocked = news.clone().filter(|interval| interval.unlocked);
+        for interval in unlocked.filter(|_| !planted(Bug::OmitUnlocked)) {
+            let others = news.clone().filter(|other| other.writer != interval.writer);
+            let others = Runs::union(others.map(|other| &other.runs));
+            named.push(interval.runs.common(&others));
+        }
+        Runs::union(&named)
     }
 
     /// Reduces the runs to at most `limit`, if the number of arrays permits it. It closes the
@@ -94,6 +153,128 @@ impl Runs {
     }
 }
 
+/// Pages of an interval of which nodes got everything that the interval wrote, by updates
+/// (COH-10.9). Each entry has the ranks of the nodes, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shared(Vec<(Vec<Rank>, Runs)>);
+
+impl Shared {
+    /// Makes groups of pages that the same nodes got.
+    pub fn of_pages(pages: impl Iterator<Item = (PageId, Vec<Rank>)>) -> Shared {
+        let mut groups: BTreeMap<Vec<Rank>, Vec<PageId>> = BTreeMap::new();
+        for (id, ranks) in pages.filter(|(_, ranks)| !ranks.is_empty()) {
+            groups.entry(ranks).or_default().push(id);
+        }
+        Shared(groups.into_iter().map(|(ranks, pages)| (ranks, Runs::from_pages(pages))).collect())
+    }
+
+    /// Returns the pages that this node got.
+    fn with(&self, rank: Rank) -> Runs {
+        let groups = self.0.iter().filter(|(ranks, _)| ranks.contains(&rank));
+        Runs::union(groups.map(|(_, runs)| runs))
+    }
+
+    fn len(&self) -> usize {
+        self.0.iter().map(|(ranks, runs)| 1 + ranks.len() + runs.0.len()).sum()
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.put_leb128(self.0.len() as u64);
+        for (ranks, runs) in &self.0 {
+            out.put_leb128(ranks.len() as u64);
+            for rank in ranks {
+                out.put_leb128(u64::from(*rank));
+            }
+            runs.write(out);
+        }
+    }
+
+    fn read(reader: &mut ByteReader<'_>, nodes: u32, arrays: &[Array]) -> Result<Shared, Refusal> {
+        let group = |reader: &mut ByteReader<'_>| {
+            let count = reader.count(1)?;
+            let ranks = (0..count).map(|_| reader.leb128_u32()).collect::<Result<Vec<_>, _>>()?;
+            if ranks.is_empty() || ranks.iter().any(|rank| *rank >= nodes) || !ranks.is_sorted() {
+                return Err(Refusal::Malformed);
+            }
+            Ok((ranks, Runs::read(reader, arrays)?))
+        };
+        (0..reader.count(2)?).map(|_| group(reader)).collect::<Result<_, _>>().map(Shared)
+    }
+}
+
+/// Maximum number of ranges of bytes that an interval tells (COH-10.14).
+const OWNED_MAX: usize = 1 << 10;
+
+/// Bytes that guards own in an interval that a barrier closes, as sorted, disjoint ranges. Empty if
+/// there are too many.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OwnedBytes(Vec<(ArrayId, Range<u64>)>);
+
+impl OwnedBytes {
+    /// Returns the bytes that a barrier compares, if a barrier closes the interval.
+    pub fn of_barrier(is_barrier: bool, owned: BTreeMap<ArrayId, RangeSet>) -> OwnedBytes {
+        let ranges: usize = owned.values().map(RangeSet::ranges).sum();
+        if !is_barrier || ranges > OWNED_MAX {
+            return OwnedBytes::default();
+        }
+        let ranges = owned.iter().flat_map(|(array, set)| set.iter().map(|range| (*array, range)));
+        OwnedBytes(ranges.collect())
+    }
+
+    /// Returns the first bytes that guards of two writers own in intervals that one barrier closes,
+    /// and the two writers.
+    pub fn conflict<'a>(
+        intervals: impl Iterator<Item = &'a Interval>,
+    ) -> Option<(ArrayId, Range<u64>, Rank, Rank)> {
+        let owned = intervals.flat_map(|interval| {
+            interval.owned.0.iter().map(|(array, range)| (*array, range.clone(), interval.writer))
+        });
+        let mut all: Vec<_> = owned.collect();
+        all.sort_unstable_by_key(|(array, range, writer)| (*array, range.start, *writer));
+        let mut last: Option<(ArrayId, Range<u64>, Rank)> = None;
+        for (array, range, writer) in all {
+            match &last {
+                Some((a, before, other))
+                    if *a == array && *other != writer && range.start < before.end =>
+                {
+                    let end = range.end.min(before.end);
+                    let pair = (writer.min(*other), writer.max(*other));
+                    return Some((array, range.start..end, pair.0, pair.1));
+                }
+                Some((a, before, _)) if *a == array && range.end <= before.end => {}
+                _ => last = Some((array, range, writer)),
+            }
+        }
+        None
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.put_leb128(self.0.len() as u64);
+        for (array, range) in &self.0 {
+            out.put_leb128(u64::from(*array)).put_leb128(range.start);
+            out.put_leb128(range.end - range.start);
+        }
+    }
+
+    fn read(reader: &mut ByteReader<'_>, arrays: &[Array]) -> Result<OwnedBytes, Refusal> {
+        let range = |reader: &mut ByteReader<'_>| {
+            let (array, start, len) = (reader.leb128_u32()?, reader.leb128()?, reader.leb128()?);
+            let end = start.checked_add(len).ok_or(Refusal::Malformed)?;
+            let pages = pages_of(&(start..end));
+            let known = arrays.get(array as usize).ok_or(Refusal::UnknownObject)?;
+            if !known.contains(pages.start, pages.end.saturating_sub(pages.start)) {
+                return Err(Refusal::OutOfBounds);
+            }
+            Ok((array, start..end))
+        };
+        let count = reader.count(3)?;
+        if count > OWNED_MAX {
+            return Err(Refusal::NoRoom);
+        }
+        (0..count).map(|_| range(reader)).collect::<Result<_, _>>().map(OwnedBytes)
+    }
+}
+
 /// Pages that one node wrote between two of its releases. Several consecutive intervals may have
 /// been joined into one (COH-4.1, COH-4.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,16 +285,27 @@ pub(crate) struct Interval {
     /// `true` if the interval was closed while its writer waited in a collective. The writer did
     /// not tell it there (COH-6.5).
     pub late: bool,
+    /// `true` if an unlock closed the interval, or closed one of those that were joined.
+    pub unlocked: bool,
     pub runs: Runs,
+    pub shared: Shared,
+    pub owned: OwnedBytes,
 }
 
 impl Interval {
+    /// Returns about how many entries the interval has in a message.
+    fn size(&self) -> usize {
+        self.runs.0.len() + self.shared.len() + self.owned.0.len()
+    }
+
     pub fn write(&self, out: &mut Vec<u8>) {
         out.put_leb128(u64::from(self.writer));
         out.put_leb128(self.first);
         out.put_leb128(self.last - self.first);
-        out.put_u8(u8::from(self.late));
+        out.put_u8(u8::from(self.late) | u8::from(self.unlocked) << 1);
         self.runs.write(out);
+        self.shared.write(out);
+        self.owned.write(out);
     }
 
     pub fn read(
@@ -121,13 +313,22 @@ impl Interval {
         nodes: u32,
         arrays: &[Array],
     ) -> Result<Interval, Refusal> {
-        let (writer, first, more, late) =
+        let (writer, first, more, flags) =
             (reader.leb128_u32()?, reader.leb128()?, reader.leb128()?, reader.u8()?);
         let last = first.checked_add(more).ok_or(Refusal::Malformed)?;
-        if writer >= nodes || first == 0 || late > 1 {
+        if writer >= nodes || first == 0 || flags > 3 {
             return Err(Refusal::Malformed);
         }
-        Ok(Interval { writer, first, last, late: late == 1, runs: Runs::read(reader, arrays)? })
+        Ok(Interval {
+            writer,
+            first,
+            last,
+            late: flags & 1 != 0,
+            unlocked: flags & 2 != 0,
+            runs: Runs::read(reader, arrays)?,
+            shared: Shared::read(reader, nodes, arrays)?,
+            owned: OwnedBytes::read(reader, arrays)?,
+        })
     }
 
     /// Joins several intervals of one writer into one.
@@ -138,12 +339,16 @@ impl Interval {
         let first = intervals.clone().map(|interval| interval.first).min().unwrap_or(1);
         let last = intervals.clone().map(|interval| interval.last).max().unwrap_or(1);
         let late = intervals.clone().any(|interval| interval.late);
+        let unlocked = intervals.clone().any(|interval| interval.unlocked);
         Interval {
             writer,
             first,
             last,
             late,
+            unlocked,
             runs: Runs::union(intervals.map(|interval| &interval.runs)),
+            shared: Shared::default(),
+            owned: OwnedBytes::default(),
         }
     }
 
@@ -151,7 +356,7 @@ impl Interval {
     pub fn write_all<'a>(intervals: impl Iterator<Item = &'a Interval> + Clone, out: &mut Vec<u8>) {
         let (count, runs) = intervals
             .clone()
-            .fold((0, 0), |(count, runs), interval| (count + 1, runs + interval.runs.0.len()));
+            .fold((0, 0), |(count, runs), interval| (count + 1, runs + interval.size()));
         if count + runs <= TOLD_MAX {
             out.put_leb128(count as u64);
             return intervals.for_each(|interval| interval.write(out));
@@ -191,7 +396,16 @@ mod tests {
 
     fn sparse(writer: Rank, number: u64) -> Interval {
         let runs = Runs::from_pages((0..PAGES / 2).map(|page| (0, page * 2)));
-        Interval { writer, first: number, last: number, late: number == 7, runs }
+        Interval {
+            writer,
+            first: number,
+            last: number,
+            late: number == 7,
+            unlocked: false,
+            runs,
+            shared: Shared::default(),
+            owned: OwnedBytes::default(),
+        }
     }
 
     /// COH-4.5: all known intervals fit into one message that its receiver accepts (COH-9.1), and

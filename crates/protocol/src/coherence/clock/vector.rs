@@ -1,6 +1,6 @@
 //! The vector clock of this node and the intervals that it knows since the last barrier (COH-4.3).
 
-use super::notices::{Interval, Runs};
+use super::notices::{Interval, OwnedBytes, Runs, Shared};
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter, Invalid};
 use crate::coherence::array::Array;
@@ -91,12 +91,19 @@ impl Knowledge {
         }
     }
 
-    /// Closes this node's interval and returns its number.
-    pub fn close(&mut self, runs: Runs, late: bool) -> u64 {
+    /// Closes this node's interval.
+    pub fn close(
+        &mut self,
+        runs: Runs,
+        shared: Shared,
+        owned: OwnedBytes,
+        late: bool,
+        unlocked: bool,
+    ) {
         let number = self.vector.get(self.me).saturating_add(1);
         self.vector.raise(self.me, number);
-        self.insert(Interval { writer: self.me, first: number, last: number, late, runs });
-        number
+        let (writer, first, last) = (self.me, number, number);
+        self.insert(Interval { writer, first, last, late, unlocked, runs, shared, owned });
     }
 
     /// Keeps an interval for nodes that may need to be told.

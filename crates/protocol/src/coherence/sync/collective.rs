@@ -2,6 +2,7 @@
 //! barrier.
 
 use super::agreement::{self, Call};
+use super::gather::{read_counts, write_counts};
 use super::release::Then;
 use crate::Rank;
 use crate::bytes::ByteReader;
@@ -13,7 +14,7 @@ use crate::coherence::mailbox::Purpose;
 use crate::coherence::{Coherence, CoherenceError, Pages, Value};
 use crate::planted::{Bug, planted};
 use crate::wind::{Class, Refusal, Token};
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -37,6 +38,20 @@ pub(crate) struct Current {
     pub arrived: bool,
     /// Number of this node's last interval that rank 0 was told of.
     told: u64,
+    /// Number of updates sent to each node in the epoch that the collective ends.
+    counts: BTreeMap<Rank, u64>,
+    departure: Option<Departure>,
+}
+
+/// What a node learns at the end of a collective.
+#[derive(Debug)]
+pub(crate) struct Departure {
+    outcome: Outcome,
+    base: Vector,
+    /// Pages to invalidate.
+    named: Runs,
+    /// Number of updates of the epoch that come from each node.
+    counts: BTreeMap<Rank, u64>,
 }
 
 /// The collectives that this node has called.
@@ -104,10 +119,19 @@ impl Coherence {
             self.fail(token, error);
             return true;
         }
-        self.collective.current = Some(Current { call, token, arrived: false, told: u64::MAX });
+        self.collective.current = Some(Current {
+            call,
+            token,
+            arrived: false,
+            told: u64::MAX,
+            counts: BTreeMap::new(),
+            departure: None,
+        });
         self.begin_release(Then::Arrive, pages);
         let told = self.knowledge.vector.get(self.me);
+        let counts = self.updates.sending.take_counts();
         if let Some(current) = &mut self.collective.current {
+            current.counts = counts;
             current.told = told;
         }
         true
@@ -136,10 +160,12 @@ impl Coherence {
             current.call.write(&mut body);
             self.knowledge.base.write(&mut body);
             Interval::write_all(core::iter::empty(), &mut body);
+            write_counts(&current.counts, &mut body);
         } else {
             current.call.write(&mut body);
             known.write(&mut body);
             Interval::write_all(self.knowledge.arrival(known), &mut body);
+            write_counts(&current.counts, &mut body);
             self.knowledge.arrived = known.get(self.me);
         }
         let purpose = Purpose::Arrival { doing, says_why: self.broken.is_some() };
@@ -168,7 +194,11 @@ impl Coherence {
         body: &[u8],
         pages: &mut dyn Pages,
     ) -> Result<(), Refusal> {
-        let expected = self.collective.current.as_ref().is_some_and(|current| current.arrived);
+        let expected = self
+            .collective
+            .current
+            .as_ref()
+            .is_some_and(|current| current.arrived && current.departure.is_none());
         if from != 0 || epoch != self.epoch || !expected {
             // After a death this node may have given up already.
             return if from == 0 && !self.dead.is_empty() {
@@ -190,7 +220,8 @@ impl Coherence {
             _ => return Err(Refusal::Malformed),
         };
         let base = self.knowledge.read_vector(&mut reader)?;
-        let runs = Runs::read(&mut reader, &self.arrays)?;
+        let named = Runs::read(&mut reader, &self.arrays)?;
+        let counts = read_counts(&mut reader, self.nodes)?;
         reader.end()?;
         // The collective is not passed. Its intervals are not known by all, and rank 0 does not
         // count it either (COH-8.2).
@@ -206,15 +237,40 @@ impl Coherence {
             }
             return Ok(());
         }
-        if !planted(Bug::SkipInvalidation) {
-            self.invalidate(&runs, pages);
+        if let Some(current) = &mut self.collective.current {
+            current.departure = Some(Departure { outcome, base, named, counts });
         }
+        Ok(())
+    }
+
+    /// Ends the collective once its departure and all updates of the epoch are here. Returns `true`
+    /// if it did.
+    pub(crate) fn end_collective(&mut self, pages: &mut dyn Pages) -> bool {
+        let Some(departure) =
+            self.collective.current.as_ref().and_then(|current| current.departure.as_ref())
+        else {
+            return false;
+        };
+        let receiving = &self.updates.receiving;
+        let is_complete = departure
+            .counts
+            .iter()
+            .all(|(from, count)| receiving.arrived(self.epoch, *from) >= *count);
+        if !is_complete && !planted(Bug::LeaveUncounted) {
+            return false;
+        }
+        let departure =
+            self.collective.current.as_mut().and_then(|current| current.departure.take());
+        let Some(Departure { outcome, base, named, .. }) = departure else { return false };
+        let named = if planted(Bug::SkipInvalidation) { Runs::default() } else { named };
+        self.end_update_epoch(&named, pages);
         // A page that could not be unmapped is old. In that case this collective has failed
         // already.
         self.look_at_machine(pages);
-        let Some(current) = self.collective.current.take() else { return Err(Refusal::Malformed) };
+        let Some(current) = self.collective.current.take() else { return false };
         self.knowledge.forget(&base);
         self.epoch += 1;
+        self.begin_update_epoch(pages);
         self.forget_known_locks();
         self.untrack(current.told, pages);
         self.take_deferred_grants(pages);
@@ -230,7 +286,7 @@ impl Coherence {
             Outcome::Dead(_) => {}
         }
         self.fail_by_leaving();
-        Ok(())
+        true
     }
 
     fn conclude(&mut self, current: Current, values: Option<crate::coherence::Values>) {

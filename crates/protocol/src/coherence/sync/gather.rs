@@ -5,7 +5,7 @@ use super::agreement::{self, Call};
 use super::collective::Outcome;
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
-use crate::coherence::clock::notices::{Interval, Runs, TOLD_MAX};
+use crate::coherence::clock::notices::{Interval, OwnedBytes, Runs, TOLD_MAX};
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::codec::Headline;
 use crate::coherence::mailbox::Purpose;
@@ -13,6 +13,8 @@ use crate::coherence::{Coherence, Pages};
 use crate::planted::{Bug, planted};
 use crate::wind::{Class, Refusal};
 use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Content of one node's arrival.
@@ -21,6 +23,8 @@ struct Arrival {
     call: Call,
     vector: Vector,
     intervals: Vec<Interval>,
+    /// Number of updates that this node sent to each other node in the epoch.
+    counts: BTreeMap<Rank, u64>,
 }
 
 /// The collective that rank 0 gathers.
@@ -28,6 +32,27 @@ struct Arrival {
 pub(crate) struct Gather {
     epoch: u64,
     arrivals: BTreeMap<Rank, Arrival>,
+}
+
+pub(crate) fn write_counts(counts: &BTreeMap<Rank, u64>, out: &mut Vec<u8>) {
+    out.put_leb128(counts.len() as u64);
+    for (rank, count) in counts {
+        out.put_leb128(u64::from(*rank)).put_leb128(*count);
+    }
+}
+
+pub(crate) fn read_counts(
+    reader: &mut ByteReader<'_>,
+    nodes: u32,
+) -> Result<BTreeMap<Rank, u64>, Refusal> {
+    let mut counts = BTreeMap::new();
+    for _ in 0..reader.count(2)? {
+        let (rank, count) = (reader.leb128_u32()?, reader.leb128()?);
+        if rank >= nodes || counts.insert(rank, count).is_some() {
+            return Err(Refusal::Malformed);
+        }
+    }
+    Ok(counts)
 }
 
 impl Coherence {
@@ -42,6 +67,7 @@ impl Coherence {
         let mut reader = ByteReader(body);
         let call = Call::read(&mut reader)?;
         let (vector, intervals) = self.knowledge.read(&mut reader, &self.arrays)?;
+        let counts = read_counts(&mut reader, self.nodes)?;
         reader.end()?;
         if self.me != 0
             || intervals.iter().any(|interval| interval.writer != from && !interval.late)
@@ -57,13 +83,14 @@ impl Coherence {
                 &Outcome::Agreed(None),
                 &vector,
                 &Runs::default(),
+                &BTreeMap::new(),
             );
             return Ok(());
         }
         if epoch != self.gather.epoch || known {
             return Err(Refusal::Malformed);
         }
-        self.gather.arrivals.insert(from, Arrival { call, vector, intervals });
+        self.gather.arrivals.insert(from, Arrival { call, vector, intervals, counts });
         self.gather_death();
         let enough =
             if planted(Bug::ReleaseBarrierEarly) { self.nodes.max(2) - 1 } else { self.nodes };
@@ -116,6 +143,11 @@ impl Coherence {
                 Ok(values) => Outcome::Agreed(values),
                 Err(text) => Outcome::Mismatch(text),
             };
+        let all = arrivals.values().flat_map(|arrival| &arrival.intervals);
+        let outcome = match self.write_conflict(all) {
+            Some(text) if matches!(outcome, Outcome::Agreed(_)) => Outcome::Mismatch(text),
+            _ => outcome,
+        };
         // Leaving nodes go on leaving, whatever the other nodes called (COH-6.9). All nodes are
         // told of a node that cannot go on (COH-8.4).
         let unfit = arrivals.values().any(|arrival| matches!(arrival.call, Call::Unfit(_)));
@@ -125,11 +157,28 @@ impl Coherence {
             let outcome = if again { &Outcome::Again } else { &outcome };
             let news = arrivals.values().flat_map(|other| &other.intervals);
             let news = news.filter(|i| i.writer != *rank && i.last > arrival.vector.get(i.writer));
-            let runs = Runs::union(news.map(|interval| &interval.runs)).at_most(TOLD_MAX);
-            self.send_departure(*rank, epoch, &arrival.call, outcome, &base, &runs);
+            let runs = Runs::named(news, *rank).at_most(TOLD_MAX);
+            let counts = arrivals.iter().filter_map(|(writer, arrival)| {
+                arrival.counts.get(rank).map(|count| (*writer, *count))
+            });
+            let counts = counts.collect();
+            self.send_departure(*rank, epoch, &arrival.call, outcome, &base, &runs, &counts);
         }
     }
 
+    /// Returns the error of a barrier between whose releases guards of two nodes owned one byte
+    /// (COH-10.14).
+    fn write_conflict<'a>(&self, intervals: impl Iterator<Item = &'a Interval>) -> Option<String> {
+        let (array, bytes, one, other) = OwnedBytes::conflict(intervals)?;
+        let name = self.arrays.get(array as usize).map_or("", |array| array.name.as_str());
+        Some(format!(
+            "nodes {one} and {other} both wrote bytes {}..{} of array \"{name}\" under guards since the last barrier: cut the ranges so \
+             that they do not overlap, order the writes by a lock, or use write_merged",
+            bytes.start, bytes.end
+        ))
+    }
+
+    #[allow(clippy::too_many_arguments)]
     fn send_departure(
         &mut self,
         to: Rank,
@@ -138,6 +187,7 @@ impl Coherence {
         outcome: &Outcome,
         base: &Vector,
         runs: &Runs,
+        counts: &BTreeMap<Rank, u64>,
     ) {
         let mut body = Vec::new();
         match outcome {
@@ -151,6 +201,7 @@ impl Coherence {
         };
         base.write(&mut body);
         runs.write(&mut body);
+        write_counts(counts, &mut body);
         let last = *call == Call::Leave && !matches!(outcome, Outcome::Again);
         let purpose = if last { Purpose::LastDeparture } else { Purpose::Control(call.doing()) };
         self.post(to, Class::Unordered, Headline::Depart { epoch }, body, purpose);
@@ -171,6 +222,7 @@ impl Coherence {
                 &Outcome::Dead(dead),
                 &zero,
                 &Runs::default(),
+                &BTreeMap::new(),
             );
         }
     }

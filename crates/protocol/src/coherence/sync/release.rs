@@ -3,13 +3,14 @@
 
 use crate::Rank;
 use crate::coherence::array::{self, PageId, PageState};
-use crate::coherence::clock::notices::Runs;
+use crate::coherence::clock::notices::{OwnedBytes, Runs, Shared};
 use crate::coherence::clock::vector::Vector;
 use crate::coherence::codec::Headline;
 use crate::coherence::failure::Doing;
 use crate::coherence::mailbox::Purpose;
 use crate::coherence::{Access, ArrayId, Coherence, Pages, Value, diff};
 use crate::limits::PAGE;
+use crate::planted::{Bug, planted};
 use crate::wind::{Class, Token};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
@@ -19,7 +20,7 @@ use alloc::vec::Vec;
 const DIFF_BODY: usize = 32 << 10;
 
 /// Action that follows when all changes are at their homes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
     /// Tell rank 0 that this node has arrived.
     Arrive,
@@ -102,19 +103,28 @@ impl Coherence {
     /// Closes the interval, sends its changes to their homes, and does `then` when they have
     /// arrived.
     pub(crate) fn begin_release(&mut self, then: Then, pages: &mut dyn Pages) {
-        self.close_interval(pages);
+        self.close_interval(then == Then::Arrive, pages);
         let (boundary, vector) = (self.next_token, self.knowledge.vector.clone());
         self.releases.queue.push_back(Release { boundary, vector, then });
     }
 
     /// COH-5.1: makes all dirty pages read-only *first*, so that later stores of other threads trap
-    /// into a new interval.
-    fn close_interval(&mut self, pages: &mut dyn Pages) {
+    /// into a new interval. Pages of guarded arrays stay writable.
+    fn close_interval(&mut self, arrives: bool, pages: &mut dyn Pages) {
         let dirty = core::mem::take(&mut self.dirty);
-        for (array, range) in array::ranges(dirty.iter().copied()) {
+        let tracked = dirty.iter().copied().filter(|id| !self.is_guarded(id.0));
+        for (array, range) in array::ranges(tracked) {
             pages.set_access(array, range, Access::Read);
         }
+        self.withhold_live(&dirty);
+        if arrives {
+            self.send_offers(pages);
+        } else {
+            self.withdraw_offers();
+        }
         let mut written = core::mem::take(&mut self.releases.early);
+        // A reader of these pages lacks what went home early.
+        written.iter().for_each(|id| self.updates.sending.share_with_none(*id));
         let mut homed: Vec<PageId> = Vec::new();
         let mut parcels = self.releases.parcels();
         for id in dirty {
@@ -123,38 +133,93 @@ impl Coherence {
                 array.set(id.1, PageState::HomeRead);
                 homed.push(id);
                 written.insert(id);
+                self.share_home_changes(id, arrives, pages);
             } else {
                 array.set(id.1, PageState::Read);
-                if self.parcel(id, &mut parcels, pages) {
+                if self.parcel(id, arrives, &mut parcels, pages) {
                     written.insert(id);
                 }
             }
         }
+        self.send_packed();
         self.send_parcels(parcels);
+        let ranges = self.guards.take_written();
+        let shares = self.updates.sending.take_shares();
+        self.write_live_again(pages);
         if written.is_empty() {
             return;
         }
         let late = self.collective.is_waiting();
-        let runs = Runs::from_pages(written);
-        self.statistics.notices += runs.pages();
-        let number = self.knowledge.close(runs, late);
-        for (array, page) in homed {
-            if let Some(array) = self.arrays.get_mut(array as usize) {
-                array.noticed.insert(page, number);
+        let number = self.knowledge.vector.get(self.me).saturating_add(1);
+        for id in &homed {
+            self.changed(*id);
+            let is_shared = shares.get(id).is_some_and(|share| !share.is_empty());
+            if let Some(array) = self.arrays.get_mut(id.0 as usize).filter(|_| !is_shared) {
+                array.noticed.insert(id.1, number);
             }
         }
+        let shared = Shared::of_pages(shares.into_iter().filter(|(id, _)| written.contains(id)));
+        let runs = Runs::from_pages(written);
+        self.statistics.notices += runs.pages();
+        self.knowledge.close(runs, shared, OwnedBytes::of_barrier(arrives, ranges), late, !arrives);
     }
 
-    /// Compares a page with its twin, which ends here, and adds the changes to the parcel for its
-    /// home. Returns `true` if there are any (COH-5.3).
-    fn parcel(&mut self, id: PageId, parcels: &mut Parcels, pages: &mut dyn Pages) -> bool {
+    /// Sends what this node wrote to a page homed here to the page's subscribers, if a twin tells
+    /// what it is.
+    fn share_home_changes(&mut self, id: PageId, arrives: bool, pages: &mut dyn Pages) {
+        let Some(array) = self.arrays.get_mut(id.0 as usize) else { return };
+        let Some(twin) = array.twins.remove(&id.1) else {
+            if !array.guarded {
+                self.updates.sending.share_with_none(id);
+            }
+            return;
+        };
+        if !arrives {
+            return self.updates.sending.share_with_none(id);
+        }
+        let mut now = vec![0u8; PAGE];
+        pages.read(id.0, id.1, &mut now);
+        let mut body = Vec::new();
+        diff::encode(id.1, &twin, &now, &mut body);
+        self.send_changes(id, &body);
+    }
+
+    /// Finds what this node wrote to a page: the bytes of guards, and the bytes that differ from the
+    /// page's twin, which ends here. Adds them to the parcel for the page's home. Returns `true` if
+    /// there are any (COH-5.3).
+    fn parcel(
+        &mut self,
+        id: PageId,
+        arrives: bool,
+        parcels: &mut Parcels,
+        pages: &mut dyn Pages,
+    ) -> bool {
+        let mut owned = self.guards.take_owned(id);
         let Some(array) = self.arrays.get_mut(id.0 as usize) else { return false };
-        let Some(twin) = array.twins.remove(&id.1) else { return false };
+        let twin = array.twins.remove(&id.1);
+        if twin.is_none() && owned.is_empty() {
+            return false;
+        }
         let home = array.home(id.1);
         let mut now = vec![0u8; PAGE];
         pages.read(id.0, id.1, &mut now);
+        if let Some(twin) = &twin {
+            let mut body = Vec::new();
+            let runs = diff::changed(twin, &now);
+            if diff::encode_runs(id.1, &runs, &now, &mut body) {
+                match arrives {
+                    true => self.send_changes(id, &body),
+                    false => self.updates.sending.share_with_none(id),
+                }
+            }
+            runs.into_iter().for_each(|run| owned.insert(run.start as u64..run.end as u64));
+        }
+        if planted(Bug::SkipDiffOfGuard) && self.updates.sending.has_shared(id) {
+            return true;
+        }
+        let runs: Vec<_> = owned.iter().map(|run| run.start as usize..run.end as usize).collect();
         let parcel = parcels.bodies.entry((id.0, home)).or_default();
-        if !diff::encode(id.1, &twin, &now, parcel) {
+        if !diff::encode_runs(id.1, &runs, &now, parcel) {
             return false;
         }
         self.statistics.diffs += 1;
@@ -180,6 +245,9 @@ impl Coherence {
             return;
         }
         self.statistics.diff_bytes += body.len() as u64;
+        if let Some(known) = self.arrays.get_mut(array as usize) {
+            known.statistics.diff_bytes += body.len() as u64;
+        }
         // An unordered message is settled when it is delivered, which here means applied. But an
         // earlier change to the same page must not be applied after this one. If one may be on its
         // way, this message is synchronous, and settled only when delivered (COH-5.5).
@@ -203,6 +271,10 @@ impl Coherence {
                         self.mark_stale((*id, page));
                         continue;
                     }
+                    PageState::Invalid => {
+                        self.updates.receiving.drop_kept((*id, page));
+                        continue;
+                    }
                     _ => continue,
                 }
                 array.set(page, PageState::Invalid);
@@ -219,8 +291,9 @@ impl Coherence {
         let mut parcels = self.releases.parcels();
         for id in dirty {
             self.dirty.remove(&id);
-            if self.parcel(id, &mut parcels, pages) {
+            if self.parcel(id, false, &mut parcels, pages) {
                 self.releases.early.insert(id);
+                self.updates.sending.share_with_none(id);
             }
         }
         self.send_parcels(parcels);

@@ -53,6 +53,8 @@ pub struct Cluster {
     pub network: Network,
     /// Code of a message that is lost: the next such message is acknowledged and does not arrive.
     pub forged: Option<u8>,
+    /// Is `true` if stores to plain arrays sometimes take a guard.
+    pub takes_guards: bool,
 }
 
 impl Cluster {
@@ -72,6 +74,7 @@ impl Cluster {
             nodes,
             network: Network::default(),
             forged: None,
+            takes_guards: false,
         }
     }
 

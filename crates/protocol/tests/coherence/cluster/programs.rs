@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 
 /// Pages of each array.
 pub const PAGES: u64 = 6;
+/// Array whose pages are written whole.
+const FILLED: u32 = 2;
 
 pub fn homes(random: &mut Random, nodes: u32, pages: u64) -> Homes {
     match random.below(3) {
@@ -56,8 +58,11 @@ pub fn program(random: &mut Random, nodes: u32, threads_per_node: usize) -> Vec<
         .collect();
     let mut memory: BTreeMap<Cell, u64> = free.iter().map(|cell| (*cell, 0)).collect();
     let mut sums: BTreeMap<Cell, u64> = BTreeMap::new();
+    let mut filled = [0; PAGES as usize];
     let mut ops: Vec<Vec<Op>> = vec![Vec::new(); all];
-    for phase in 0..2 + random.below(5) {
+    let phases = if random.chance(0.3) { 12 } else { 6 };
+    let (reads, often) = (0.2 + random.below(7) as f64 / 10.0, random.below(7) as f64 / 10.0);
+    for phase in 0..2 + random.below(phases) {
         let mut parts: Vec<Vec<Vec<Op>>> = vec![Vec::new(); all];
         for cell in &free {
             let writer = random.below(all * 2);
@@ -72,8 +77,24 @@ pub fn program(random: &mut Random, nodes: u32, threads_per_node: usize) -> Vec<
                 parts[writer].push(look.into_iter().chain(own).collect());
                 memory.insert(*cell, value);
             } else {
-                for part in parts.iter_mut().filter(|_| random.chance(0.3)) {
+                for part in parts.iter_mut().filter(|_| random.chance(reads)) {
                     part.push(vec![Op::Expect(*cell, old)]);
+                }
+            }
+        }
+        // Whole pages of a third array.
+        for (page, value) in filled.iter_mut().enumerate() {
+            let writer = random.below(all * 2);
+            let word = Cell { array: FILLED, ..Cell::word(page, random.below(PAGE / 8)) };
+            if writer < all {
+                let look = random.chance(0.5).then_some(Op::Expect(word, *value));
+                let twice = random.chance(0.2).then(|| Op::Fill(word, random.next_u64()));
+                *value = random.next_u64();
+                let own = [Op::Fill(word, *value), Op::Expect(word, *value)];
+                parts[writer].push(look.into_iter().chain(twice).chain(own).collect());
+            } else {
+                for part in parts.iter_mut().filter(|_| random.chance(reads)) {
+                    part.push(vec![Op::Expect(word, *value)]);
                 }
             }
         }
@@ -85,6 +106,14 @@ pub fn program(random: &mut Random, nodes: u32, threads_per_node: usize) -> Vec<
                 let more = random.below(5) as u64;
                 *sums.entry(*cell).or_default() += more;
                 part.push(vec![Op::Lock(*lock), Op::Add(*cell, more), Op::Unlock(*lock)]);
+            }
+            if random.chance(often) {
+                let page = Cell { array: FILLED, ..Cell::word(random.below(PAGES as usize), 0) };
+                let cell = if random.chance(0.5) { page } else { free[random.below(free.len())] };
+                part.push(vec![Op::Subscribe(cell, random.chance(0.7))]);
+            }
+            if random.chance(0.03) {
+                part.push(vec![Op::TrackPages(random.below(3) as u32)]);
             }
             if random.chance(0.2) {
                 let access = if random.chance(0.5) { Access::Read } else { Access::Write };
@@ -106,6 +135,10 @@ pub fn program(random: &mut Random, nodes: u32, threads_per_node: usize) -> Vec<
     }
     for ops in &mut ops {
         ops.extend(memory.iter().map(|(cell, value)| Op::Expect(*cell, *value)));
+        for (page, value) in filled.iter().enumerate() {
+            let word = Cell::word(page, random.below(PAGE / 8));
+            ops.push(Op::Expect(Cell { array: FILLED, ..word }, *value));
+        }
         ops.extend(sums.iter().map(|(cell, sum)| Op::Expect(*cell, cut(*sum, cell.len))));
     }
     ops.into_iter()
@@ -127,9 +160,14 @@ fn barrier(ops: &mut Vec<Op>, phase: usize, leads: bool) {
 pub fn run(nodes: u32, threads: usize, seed: u64) -> Cluster {
     let mut cluster = Cluster::new(nodes, seed);
     let mut random = Random::new(seed ^ 0xabcd);
-    for name in ["a", "b"] {
+    cluster.takes_guards = true;
+    let guarded = random.below(4);
+    for (name, number) in [("a", 1), ("b", 2), ("c", 3)] {
         let homes = homes(&mut random, nodes, PAGES);
-        cluster.declare(name, PAGES, homes);
+        let array = cluster.declare(name, PAGES, homes);
+        if guarded >= number || (number == 3 && guarded > 0) {
+            cluster.nodes.iter_mut().for_each(|node| node.coherence.track_by_guards(array));
+        }
     }
     let threads = program(&mut random, nodes, threads);
     cluster.run(threads);

@@ -1,9 +1,10 @@
 //! Threads as small programs of loads, stores, locks, barriers, and jumps that depend on loaded
 //! values.
 
+use super::machine::Machine;
 use super::{Cluster, Node, Outcome};
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::{Access, ArrayId, CoherenceError};
+use oikaze_protocol::coherence::{Access, ArrayId, Coherence, CoherenceError, Ownership, WriteId};
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::wind::Token;
 
@@ -41,6 +42,12 @@ pub enum Op {
     /// value.
     UnlessGo(u64, usize),
     Touch(Cell, Access),
+    /// Fills a page with one word, under a write guard over the whole page.
+    Fill(Cell, u64),
+    /// Subscribes to updates of the cell's page, or ends the subscription.
+    Subscribe(Cell, bool),
+    /// Tells that the array will be written with plain stores, too.
+    TrackPages(ArrayId),
     /// Requests this number of pages from the cell's page on, and does not wait for them.
     Prefetch(Cell, u64),
 }
@@ -51,6 +58,10 @@ pub struct Thread {
     ops: Vec<Op>,
     at: usize,
     waits: Option<Token>,
+    /// Is `true` if the op is tried again after the wait.
+    again: bool,
+    /// Write guard of the op, and whether its store has been done.
+    guard: Option<(WriteId, bool)>,
     /// Page on which the thread sleeps, and the page's number of wakeups before.
     sleeps: Option<(ArrayId, u64, u64)>,
     /// Value that the first half of an `Add` has loaded.
@@ -68,6 +79,8 @@ impl Thread {
             ops,
             at: 0,
             waits: None,
+            again: false,
+            guard: None,
             sleeps: None,
             loaded: None,
             registers,
@@ -127,7 +140,7 @@ pub fn step(cluster: &mut Cluster, threads: &mut [Thread], index: usize) -> bool
         let Some(outcome): Option<Outcome> = node.outcomes.remove(&token) else { return false };
         thread.waits = None;
         thread.failed = outcome.err();
-        return thread.ended_op();
+        return core::mem::take(&mut thread.again) || thread.ended_op();
     }
     if let Some((array, page, wakes)) = thread.sleeps {
         if node.machine.wakes(array, page) == wakes {
@@ -160,6 +173,20 @@ pub fn step(cluster: &mut Cluster, threads: &mut [Thread], index: usize) -> bool
                 !stored || thread.ended_op()
             }
         },
+        Op::Fill(cell, value) => !fill(cluster, thread, cell, value) || thread.ended_op(),
+        Op::Subscribe(cell, wanted) => {
+            let Node { coherence, machine, .. } = &mut cluster.nodes[rank as usize];
+            let bytes = cell.at as u64..(cell.at + cell.len) as u64;
+            coherence.subscribe(cell.array, bytes, wanted, machine).unwrap();
+            cluster.collect(rank);
+            thread.ended_op()
+        }
+        Op::TrackPages(array) => {
+            let Node { coherence, machine, .. } = &mut cluster.nodes[rank as usize];
+            coherence.track_by_pages(array, machine);
+            cluster.collect(rank);
+            thread.ended_op()
+        }
         Op::Lock(lock) => {
             wait(thread, cluster.call(rank, |c, token, pages| c.lock(lock, token, pages)))
         }
@@ -215,6 +242,85 @@ fn load(cluster: &mut Cluster, thread: &mut Thread, cell: Cell) -> Option<u64> {
 }
 
 fn store(cluster: &mut Cluster, thread: &mut Thread, cell: Cell, value: u64) -> bool {
+    let is_guarded = cluster.nodes[thread.node as usize].coherence.is_guarded(cell.array);
+    let takes = is_guarded || (cluster.takes_guards && cluster.random.chance(0.1));
+    if thread.guard.is_none() && takes {
+        // A guard that merges may cover what other nodes write.
+        let page = cell.at / PAGE * PAGE;
+        return if cluster.random.chance(0.3) {
+            take_guard(cluster, thread, cell, page..page + PAGE, Ownership::Merged)
+        } else {
+            take_guard(cluster, thread, cell, cell.at..cell.at + cell.len, Ownership::Owned)
+        };
+    }
+    if let Some((_, true)) = thread.guard {
+        return end_guard(cluster, thread);
+    }
+    let done = store_mapped(cluster, thread, cell, value);
+    match &mut thread.guard {
+        Some((_, is_stored)) => {
+            *is_stored = done;
+            done && cluster.random.chance(0.5) && end_guard(cluster, thread)
+        }
+        None => done,
+    }
+}
+
+/// Fills a page step by step, under a guard.
+fn fill(cluster: &mut Cluster, thread: &mut Thread, cell: Cell, value: u64) -> bool {
+    let page = cell.at / PAGE * PAGE;
+    match thread.guard {
+        None => take_guard(cluster, thread, cell, page..page + PAGE, Ownership::Owned),
+        Some((_, true)) => end_guard(cluster, thread),
+        Some(_) => {
+            let words = (page..page + PAGE).step_by(8);
+            let done = words
+                .map(|at| Cell { at, len: 8, ..cell })
+                .all(|cell| store_mapped(cluster, thread, cell, value));
+            thread.guard = thread.guard.map(|(guard, _)| (guard, done));
+            false
+        }
+    }
+}
+
+/// Begins a write guard, or touches its pages first. Never ends the op.
+fn take_guard(
+    cluster: &mut Cluster,
+    thread: &mut Thread,
+    cell: Cell,
+    bytes: core::ops::Range<usize>,
+    ownership: Ownership,
+) -> bool {
+    let Node { coherence, machine, .. } = &mut cluster.nodes[thread.node as usize];
+    let bytes = bytes.start as u64..bytes.end as u64;
+    match coherence.begin_write(cell.array, bytes, ownership, machine) {
+        Some(guard) => thread.guard = Some((guard, false)),
+        None => {
+            let page = (cell.at / PAGE) as u64;
+            let touch = |c: &mut Coherence, token, pages: &mut Machine| {
+                c.touch(cell.array, page..page + 1, Access::Write, token, pages)
+            };
+            thread.again = true;
+            thread.waits = Some(cluster.call(thread.node, touch));
+        }
+    }
+    cluster.collect(thread.node);
+    false
+}
+
+/// Ends the thread's guard, and pushes what it wrote to some nodes. Returns `true`.
+fn end_guard(cluster: &mut Cluster, thread: &mut Thread) -> bool {
+    let Some((guard, _)) = thread.guard.take() else { return true };
+    let all = 0..cluster.nodes.len() as Rank;
+    let often = if cluster.random.chance(0.5) { 0.0 } else { 0.6 };
+    let push: Vec<Rank> = all.filter(|_| cluster.random.chance(often)).collect();
+    let Node { coherence, machine, .. } = &mut cluster.nodes[thread.node as usize];
+    coherence.end_write(guard, &push, machine);
+    cluster.collect(thread.node);
+    true
+}
+
+fn store_mapped(cluster: &mut Cluster, thread: &mut Thread, cell: Cell, value: u64) -> bool {
     let done =
         cluster.nodes[thread.node as usize].machine.store(cell.array, cell.at, cell.len, value);
     if !done {

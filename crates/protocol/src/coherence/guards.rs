@@ -1,0 +1,269 @@
+//! Write guards of this node's threads: which bytes of guarded arrays are written (COH-10.13).
+//!
+//! A guarded array is written under guards alone, so its pages need no protection and no twin: the
+//! guards say what was written. An array that a program may also write with plain stores is
+//! *plain*, and its pages are tracked.
+
+use super::array::{PageId, PageState, ranges};
+use super::range_set::RangeSet;
+use super::{Access, ArrayId, Coherence, Pages};
+use crate::Rank;
+use crate::limits::PAGE;
+use crate::planted::{Bug, planted};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Number of a write guard of this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WriteId(pub u64);
+
+/// What the bytes of a write guard are to other nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ownership {
+    /// All bytes of the guard count as written. No other node writes any of them before it
+    /// synchronises with this one.
+    Owned,
+    /// Only bytes that change count as written. Other nodes may write other bytes of the same range
+    /// (COH-10.14).
+    Merged,
+}
+
+/// A write guard that has not ended.
+#[derive(Clone, Debug)]
+struct LiveWrite {
+    array: ArrayId,
+    bytes: Range<u64>,
+    ownership: Ownership,
+    /// `true` if the guard itself tells what is written, because its pages were not tracked when it
+    /// began.
+    is_owner: bool,
+}
+
+/// All write guards of this node.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Guards {
+    next: u64,
+    live: BTreeMap<WriteId, LiveWrite>,
+    /// Bytes written under guards that have ended since the last release, by array.
+    written: BTreeMap<ArrayId, RangeSet>,
+}
+
+/// Returns the pages that hold these bytes.
+pub(super) fn pages_of(bytes: &Range<u64>) -> Range<u64> {
+    bytes.start / PAGE as u64..bytes.end.div_ceil(PAGE as u64)
+}
+
+/// Returns the bytes of one page.
+pub(super) fn bytes_of(page: u64) -> Range<u64> {
+    page * PAGE as u64..(page + 1) * PAGE as u64
+}
+
+impl Guards {
+    /// Returns `true` if a live guard covers bytes of this page.
+    fn is_live(&self, id: PageId) -> bool {
+        self.live
+            .values()
+            .any(|guard| guard.array == id.0 && pages_of(&guard.bytes).contains(&id.1))
+    }
+
+    /// Returns the bytes of a page that guards own, relative to the page. Those of guards that have
+    /// ended are taken out of the set.
+    pub fn take_owned(&mut self, id: PageId) -> RangeSet {
+        let (mut owned, bytes) = (RangeSet::default(), bytes_of(id.1));
+        if let Some(written) = self.written.get_mut(&id.0) {
+            written.overlaps(bytes.clone()).for_each(|part| owned.insert(part));
+            written.remove(bytes.clone());
+        }
+        let live = self.live.values().filter(|guard| guard.is_owner && guard.array == id.0);
+        for guard in live {
+            owned.insert(guard.bytes.start.max(bytes.start)..guard.bytes.end.min(bytes.end));
+        }
+        let mut relative = RangeSet::default();
+        owned
+            .iter()
+            .for_each(|part| relative.insert(part.start - bytes.start..part.end - bytes.start));
+        relative
+    }
+
+    /// Ends the interval. Returns the bytes that guards own in it, by array.
+    pub fn take_written(&mut self) -> BTreeMap<ArrayId, RangeSet> {
+        let mut written = core::mem::take(&mut self.written);
+        for guard in self.live.values().filter(|guard| guard.is_owner) {
+            written.entry(guard.array).or_default().insert(guard.bytes.clone());
+        }
+        written
+    }
+}
+
+impl Coherence {
+    /// Tells that this node writes the array under guards alone, so its pages are not tracked. All
+    /// pages must be as they were when the array was declared.
+    pub fn track_by_guards(&mut self, array: ArrayId) {
+        if let Some(array) = self.arrays.get_mut(array as usize) {
+            array.guarded = true;
+        }
+    }
+
+    /// Returns `true` if the array is written under guards alone.
+    #[must_use]
+    pub fn is_guarded(&self, array: ArrayId) -> bool {
+        self.arrays.get(array as usize).is_some_and(|array| array.guarded)
+    }
+
+    /// Tells that this node will also write the array with plain stores. From now on its pages are
+    /// tracked (COH-10.13).
+    pub fn track_by_pages(&mut self, array: ArrayId, pages: &mut dyn Pages) {
+        let Some(known) = self.arrays.get_mut(array as usize).filter(|known| known.guarded) else {
+            return;
+        };
+        known.guarded = false;
+        let mut clean: Vec<PageId> = Vec::new();
+        let mut written: Vec<PageId> = Vec::new();
+        for page in 0..known.pages {
+            match known.state(page) {
+                PageState::Read | PageState::HomeRead => clean.push((array, page)),
+                PageState::Write if !known.twins.contains_key(&page) => written.push((array, page)),
+                _ => {}
+            }
+        }
+        for (array, range) in ranges(clean) {
+            pages.set_access(array, range, Access::Read);
+        }
+        // What guards have written so far is known. Plain stores from here on differ from the twin.
+        written.into_iter().for_each(|id| self.make_twin(id, pages));
+        self.settle(pages);
+    }
+
+    /// Begins a write guard over these bytes. Returns `None` if a page is not valid: touch the
+    /// pages, and try again.
+    pub fn begin_write(
+        &mut self,
+        array: ArrayId,
+        bytes: Range<u64>,
+        ownership: Ownership,
+        pages: &mut dyn Pages,
+    ) -> Option<WriteId> {
+        let known = self.arrays.get(array as usize).filter(|known| known.agreed)?;
+        let (range, guarded) = (pages_of(&bytes), known.guarded);
+        if bytes.start > bytes.end || range.end > known.pages {
+            return None;
+        }
+        let needed = if guarded { Access::Read } else { Access::Write };
+        let mut unmapped: Vec<u64> = Vec::new();
+        let mut copied: Vec<u64> = Vec::new();
+        for page in range.clone() {
+            match known.state(page) {
+                PageState::HomeUntouched | PageState::HomeShared => unmapped.push(page),
+                PageState::HomePrivate => {}
+                state if !state.holds(needed) => return None,
+                _ => copied.push(page),
+            }
+        }
+        for page in unmapped {
+            self.ensure((array, page), Access::Write, None, pages);
+        }
+        if guarded {
+            copied
+                .into_iter()
+                .for_each(|page| self.write_under_guard((array, page), ownership, pages));
+        }
+        self.used(array, range);
+        let id = WriteId(self.guards.next);
+        self.guards.next += 1;
+        let is_owner = guarded && ownership == Ownership::Owned;
+        self.guards.live.insert(id, LiveWrite { array, bytes, ownership, is_owner });
+        self.settle(pages);
+        Some(id)
+    }
+
+    /// Makes a valid page of a guarded array dirty, before a guard writes it.
+    fn write_under_guard(&mut self, id: PageId, ownership: Ownership, pages: &mut dyn Pages) {
+        let Some(array) = self.arrays.get_mut(id.0 as usize) else { return };
+        match array.state(id.1) {
+            PageState::HomeRead => array.set(id.1, PageState::HomeWrite),
+            PageState::Read => array.set(id.1, PageState::Write),
+            PageState::Write | PageState::HomeWrite => {}
+            _ => return,
+        }
+        self.dirty.insert(id);
+        let is_home = array.state(id.1).is_home();
+        if ownership == Ownership::Merged && !is_home && !array.twins.contains_key(&id.1) {
+            self.make_twin(id, pages);
+        }
+    }
+
+    /// Makes a page dirty if a live guard covers it, because the guard writes it without a trap.
+    pub(super) fn write_if_live(&mut self, id: PageId, pages: &mut dyn Pages) {
+        if self.is_guarded(id.0) && self.guards.is_live(id) {
+            let merged = |guard: &&LiveWrite| {
+                guard.array == id.0
+                    && guard.ownership == Ownership::Merged
+                    && pages_of(&guard.bytes).contains(&id.1)
+            };
+            let ownership = match self.guards.live.values().find(merged) {
+                Some(_) => Ownership::Merged,
+                None => Ownership::Owned,
+            };
+            self.write_under_guard(id, ownership, pages);
+        }
+    }
+
+    /// Makes the pages of all live guards dirty again, after a release has closed their interval.
+    pub(super) fn write_live_again(&mut self, pages: &mut dyn Pages) {
+        let live: Vec<LiveWrite> = self.guards.live.values().cloned().collect();
+        for guard in live {
+            if planted(Bug::ForgetLiveGuard) || !self.is_guarded(guard.array) {
+                continue;
+            }
+            for page in pages_of(&guard.bytes) {
+                self.write_under_guard((guard.array, page), guard.ownership, pages);
+            }
+        }
+    }
+
+    /// Ends a write guard. Its bytes go to subscribers and to the nodes of `push` with the next
+    /// barrier of this node, or earlier.
+    pub fn end_write(&mut self, id: WriteId, push: &[Rank], pages: &mut dyn Pages) {
+        let Some(guard) = self.guards.live.remove(&id) else { return };
+        let LiveWrite { array, bytes, ownership, is_owner } = guard;
+        if ownership == Ownership::Owned {
+            if is_owner {
+                self.guards.written.entry(array).or_default().insert(bytes.clone());
+            }
+            self.offer(array, bytes, push, pages);
+        } else {
+            self.withhold(array, &bytes);
+        }
+        self.settle(pages);
+    }
+
+    /// Records that readers do not get what was written to the pages of these bytes. (Where a twin
+    /// tells what was written, the release sends that.)
+    fn withhold(&mut self, array: ArrayId, bytes: &Range<u64>) {
+        let Some(known) = self.arrays.get(array as usize) else { return };
+        let withheld = |page: &u64| {
+            known.guarded
+                && known.state(*page).is_home()
+                && known.state(*page) != PageState::HomePrivate
+        };
+        for page in pages_of(bytes).filter(withheld) {
+            self.updates.sending.share_with_none((array, page));
+        }
+    }
+
+    /// Records that readers do not get what live guards have written so far.
+    pub(super) fn withhold_live(&mut self, dirty: &BTreeSet<PageId>) {
+        for guard in self.guards.live.values() {
+            let range = pages_of(&guard.bytes);
+            for id in dirty.range((guard.array, range.start)..(guard.array, range.end)) {
+                self.updates.sending.share_with_none(*id);
+            }
+        }
+    }
+
+    /// Ends a write guard under which nothing was written.
+    pub fn abandon_write(&mut self, id: WriteId) {
+        self.guards.live.remove(&id);
+    }
+}

@@ -1,0 +1,334 @@
+//! A writer's part: which bytes go to whom, and how many messages were sent (COH-10.1 to 10.3,
+//! 10.7 to 10.10).
+
+use super::{Form, UpdateHead};
+use crate::Rank;
+use crate::coherence::array::{PageId, PageState};
+use crate::coherence::codec::Headline;
+use crate::coherence::guards::{bytes_of, pages_of};
+use crate::coherence::mailbox::Purpose;
+use crate::coherence::range_set::RangeSet;
+use crate::coherence::{Access, ArrayId, Coherence, Pages, diff};
+use crate::limits::PAGE;
+use crate::planted::{Bug, planted};
+use crate::wind::{Body, Class, Message, Segment};
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+/// Number of offered bytes from which on they are sent before the release. Fewer wait, because
+/// neighbours are joined.
+const SEND_EARLY: u64 = 16 << 10;
+/// Number of bytes from which on a range is sent by itself, from memory. Shorter ranges are packed.
+const RANGE_MIN: u64 = 1 << 10;
+/// Maximum number of bytes of one range in one message.
+const RANGE_MAX: u64 = 1 << 20;
+/// Length of the body of packed changes, in bytes, at which it is sent.
+const PACKED_MAX: usize = 32 << 10;
+
+/// Bytes that a guard has written and that were not sent yet.
+#[derive(Clone, Debug)]
+struct Offer {
+    array: ArrayId,
+    bytes: Range<u64>,
+    push: Vec<Rank>,
+}
+
+/// Changes that are packed for one receiver.
+type Packed = BTreeMap<(ArrayId, Rank, bool), Vec<u8>>;
+
+/// State of the sending side.
+#[derive(Clone, Debug, Default)]
+pub(in crate::coherence) struct Sending {
+    offers: Vec<Offer>,
+    /// Number of bytes of all offers.
+    offered: u64,
+    /// Nodes that got everything that was written to a page in the open interval (COH-10.9).
+    shares: BTreeMap<PageId, Vec<Rank>>,
+    /// Bytes sent to each node in the open epoch (COH-10.8).
+    sent: BTreeMap<(Rank, ArrayId), RangeSet>,
+    /// Number of messages sent to each node in the open epoch.
+    counts: BTreeMap<Rank, u64>,
+    packed: Packed,
+}
+
+impl Sending {
+    /// Records that these nodes, and no others, got a part of what was written to a page.
+    fn share(&mut self, id: PageId, targets: &[Rank]) {
+        match self.shares.get_mut(&id) {
+            Some(_) if planted(Bug::ShareParts) => {}
+            Some(share) => share.retain(|rank| targets.contains(rank)),
+            None => {
+                self.shares.insert(id, targets.to_vec());
+            }
+        }
+    }
+
+    /// Records that a change of a page goes to no reader.
+    pub fn share_with_none(&mut self, id: PageId) {
+        self.share(id, &[]);
+    }
+
+    /// Returns `true` if a part of what was written to a page went to a reader.
+    pub fn has_shared(&self, id: PageId) -> bool {
+        self.shares.get(&id).is_some_and(|share| !share.is_empty())
+    }
+
+    /// Ends the interval. Returns the nodes that got everything that was written, for each page.
+    pub fn take_shares(&mut self) -> BTreeMap<PageId, Vec<Rank>> {
+        core::mem::take(&mut self.shares)
+    }
+
+    /// Ends the epoch. Returns the number of messages sent to each node in it.
+    pub fn take_counts(&mut self) -> BTreeMap<Rank, u64> {
+        self.sent.clear();
+        core::mem::take(&mut self.counts)
+    }
+}
+
+impl Coherence {
+    /// Returns the epoch of updates that are sent now (COH-10.3).
+    fn open_epoch(&self) -> u64 {
+        self.epoch.saturating_add(u64::from(self.collective.is_waiting()))
+    }
+
+    /// Offers the bytes of a guard that has ended to the readers of its pages.
+    pub(in crate::coherence) fn offer(
+        &mut self,
+        array: ArrayId,
+        bytes: Range<u64>,
+        push: &[Rank],
+        pages: &mut dyn Pages,
+    ) {
+        if self.nodes == 1 || bytes.is_empty() {
+            return;
+        }
+        let mut push: Vec<Rank> =
+            push.iter().copied().filter(|rank| *rank != self.me && *rank < self.nodes).collect();
+        push.sort_unstable();
+        push.dedup();
+        let Some(known) = self.arrays.get_mut(array as usize) else { return };
+        if !known.guarded && push.is_empty() {
+            return; // the pages' twins tell what was written
+        }
+        let range = pages_of(&bytes);
+        if !push.is_empty() {
+            // Other nodes get copies, so the pages are shared from now on.
+            let private = |page: &u64| known.state(*page) == PageState::HomePrivate;
+            let first: Vec<u64> = range.clone().filter(private).collect();
+            for page in first {
+                known.set(page, PageState::HomeWrite);
+                self.dirty.insert((array, page));
+            }
+        }
+        // Pages without copies have no readers.
+        let known = &self.arrays[array as usize];
+        let mut parts: Vec<Range<u64>> = Vec::new();
+        for page in range.filter(|page| known.state(*page) != PageState::HomePrivate) {
+            match parts.last_mut() {
+                Some(part) if part.end == page => part.end += 1,
+                _ => parts.push(page..page + 1),
+            }
+        }
+        for part in parts {
+            let of_pages = bytes_of(part.start).start..bytes_of(part.end - 1).end;
+            let part = bytes.start.max(of_pages.start)..bytes.end.min(of_pages.end);
+            self.updates.sending.offered += part.end - part.start;
+            match self.updates.sending.offers.last_mut() {
+                Some(last)
+                    if last.array == array && last.bytes.end == part.start && last.push == push =>
+                {
+                    last.bytes.end = part.end;
+                }
+                _ => self.updates.sending.offers.push(Offer {
+                    array,
+                    bytes: part,
+                    push: push.clone(),
+                }),
+            }
+        }
+        if self.updates.sending.offered >= SEND_EARLY {
+            self.send_offers(pages);
+        }
+    }
+
+    /// Sends all offered bytes to the subscribers of their pages, and to those that were named.
+    pub(in crate::coherence) fn send_offers(&mut self, pages: &mut dyn Pages) {
+        self.updates.sending.offered = 0;
+        for offer in core::mem::take(&mut self.updates.sending.offers) {
+            let range = pages_of(&offer.bytes);
+            let mut page = range.start;
+            while page < range.end {
+                // The changes of a page that became invalid went home early.
+                if !self.holds(offer.array, page..page + 1, Access::Read) {
+                    self.updates.sending.share_with_none((offer.array, page));
+                    page += 1;
+                    continue;
+                }
+                let targets = self.targets((offer.array, page), &offer.push);
+                self.updates.sending.share((offer.array, page), &targets);
+                let mut end = page + 1;
+                while end < range.end
+                    && self.holds(offer.array, end..end + 1, Access::Read)
+                    && self.targets((offer.array, end), &offer.push) == targets
+                {
+                    self.updates.sending.share((offer.array, end), &targets);
+                    end += 1;
+                }
+                let part = if planted(Bug::SendUnowned) {
+                    page * PAGE as u64..end * PAGE as u64
+                } else {
+                    offer.bytes.start.max(page * PAGE as u64)
+                        ..offer.bytes.end.min(end * PAGE as u64)
+                };
+                for to in targets {
+                    let pushed = offer.push.contains(&to);
+                    self.send_range(to, offer.array, part.clone(), pushed, pages);
+                }
+                page = end;
+            }
+        }
+        self.send_packed();
+    }
+
+    /// Gives up what was offered and not sent, at a release that no barrier follows. Readers are
+    /// told by notices.
+    pub(in crate::coherence) fn withdraw_offers(&mut self) {
+        self.updates.sending.offered = 0;
+        for offer in core::mem::take(&mut self.updates.sending.offers) {
+            for page in pages_of(&offer.bytes) {
+                self.updates.sending.share_with_none((offer.array, page));
+            }
+        }
+    }
+
+    /// Returns the nodes that get what is written to a page, in order. The home gets a diff
+    /// instead.
+    fn targets(&self, id: PageId, push: &[Rank]) -> Vec<Rank> {
+        let Some(array) = self.arrays.get(id.0 as usize) else { return Vec::new() };
+        let home = array.home(id.1);
+        let gets = |rank: &Rank| {
+            *rank != self.me && *rank != home && *rank < self.nodes && !self.dead.contains(rank)
+        };
+        let subscribers = array.subscribers(id.1);
+        let mut targets: Vec<Rank> = subscribers.iter().chain(push).copied().filter(gets).collect();
+        targets.sort_unstable();
+        targets.dedup();
+        targets
+    }
+
+    /// Sends changes of a page that were found with its twin to the page's subscribers.
+    pub(in crate::coherence) fn send_changes(&mut self, id: PageId, body: &[u8]) {
+        let targets = self.targets(id, &[]);
+        self.updates.sending.share(id, &targets);
+        for to in targets {
+            self.pack(to, id.0, false, body);
+        }
+    }
+
+    fn send_range(
+        &mut self,
+        to: Rank,
+        array: ArrayId,
+        bytes: Range<u64>,
+        pushed: bool,
+        pages: &mut dyn Pages,
+    ) {
+        if bytes.end - bytes.start < RANGE_MIN {
+            for page in pages_of(&bytes) {
+                let of_page = bytes_of(page);
+                let part = bytes.start.max(of_page.start)..bytes.end.min(of_page.end);
+                let mut now = vec![0u8; PAGE];
+                pages.read(array, page, &mut now);
+                let mut body = Vec::new();
+                let run =
+                    (part.start - of_page.start) as usize..(part.end - of_page.start) as usize;
+                diff::encode_runs(page, core::slice::from_ref(&run), &now, &mut body);
+                self.pack(to, array, pushed, &body);
+            }
+            return;
+        }
+        let Some(region) = self.regions.get(&array).copied() else { return };
+        let mut at = bytes.start;
+        while at < bytes.end {
+            let end = bytes.end.min(at.saturating_add(RANGE_MAX));
+            let body = Body::Segment(Segment { region, offset: at, len: end - at });
+            let order = [at..end];
+            self.send_update(to, array, Form::Range, pushed, at, body, &order);
+            at = end;
+        }
+    }
+
+    /// Adds changes to what is packed for a node.
+    fn pack(&mut self, to: Rank, array: ArrayId, pushed: bool, body: &[u8]) {
+        let packed = self.updates.sending.packed.entry((array, to, pushed)).or_default();
+        packed.extend_from_slice(body);
+        if packed.len() >= PACKED_MAX {
+            let body = core::mem::take(packed);
+            self.send_one_packed(to, array, pushed, body);
+        }
+    }
+
+    /// Sends everything that is packed.
+    pub(in crate::coherence) fn send_packed(&mut self) {
+        for ((array, to, pushed), body) in core::mem::take(&mut self.updates.sending.packed) {
+            if !body.is_empty() {
+                self.send_one_packed(to, array, pushed, body);
+            }
+        }
+    }
+
+    fn send_one_packed(&mut self, to: Rank, array: ArrayId, pushed: bool, body: Vec<u8>) {
+        let mut ranges = RangeSet::default();
+        // The body was written here, so it can be read.
+        let _ = diff::decode(&body, |page, at, bytes| {
+            let start = page * PAGE as u64 + at as u64;
+            ranges.insert(start..start + bytes.len() as u64);
+            Ok(())
+        });
+        let ranges: Vec<Range<u64>> = ranges.iter().collect();
+        self.send_update(to, array, Form::Changes, pushed, 0, Body::Inline(body), &ranges);
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn send_update(
+        &mut self,
+        to: Rank,
+        array: ArrayId,
+        form: Form,
+        pushed: bool,
+        offset: u64,
+        body: Body,
+        bytes: &[Range<u64>],
+    ) {
+        let sent = self.updates.sending.sent.entry((to, array)).or_default();
+        let again = bytes.iter().any(|range| sent.overlaps(range.clone()).next().is_some());
+        bytes.iter().for_each(|range| sent.insert(range.clone()));
+        // A later change of the same bytes must not be applied before an earlier one (COH-10.8).
+        let is_behind = again && !planted(Bug::ReorderUpdates);
+        let class = if is_behind { Class::Sync } else { Class::Unordered };
+        if !(planted(Bug::MiscountUpdates) && form == Form::Changes) {
+            *self.updates.sending.counts.entry(to).or_default() += 1;
+        }
+        let interval = self.knowledge.vector.get(self.me).saturating_add(1);
+        let epoch = self.open_epoch() as u16;
+        let head = UpdateHead { array, form, pushed, epoch, offset, interval };
+        self.statistics.updates_sent += 1;
+        self.statistics.update_bytes += body.len();
+        if let Some(known) = self.arrays.get_mut(array as usize) {
+            known.statistics.updates_sent += 1;
+            known.statistics.update_bytes += body.len();
+            // A page that somebody got an update of has a copy (COH-10.10).
+            for page in bytes.iter().flat_map(pages_of) {
+                if !planted(Bug::UntrackUpdated) {
+                    known.noticed.remove(&page);
+                }
+            }
+        }
+        let token = self.await_settling(to, Purpose::Update);
+        let head = Headline::Update(head).write();
+        let message = Message { class, urgent: false, credited: false, head, body, token };
+        self.out.push_back((to, message));
+    }
+}
