@@ -285,6 +285,11 @@ impl<L: Link, P: Pages> Engine<L, P> {
         &mut self.layers.coherence
     }
 
+    /// Returns the coherence state of the shared arrays, and their pages.
+    pub fn coherence_and_pages(&mut self) -> (&mut Coherence, &mut P) {
+        (&mut self.layers.coherence, &mut self.layers.pages)
+    }
+
     /// Returns remote memory: published names, and accesses refused to peers.
     pub fn rma(&mut self) -> &mut Rma {
         &mut self.layers.rma

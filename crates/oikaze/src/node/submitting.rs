@@ -164,6 +164,11 @@ impl Node {
         self.drive_meanwhile(now, || self.run_turns(now, RealEngine::turn));
     }
 
+    /// Sends what shared arrays have to send, by this thread or the one in the engine.
+    pub fn send_now(&self) {
+        self.send_what_was_held();
+    }
+
     /// Returns a number that tells this node from the other nodes of this process.
     fn number(&self) -> usize {
         std::ptr::from_ref(self).addr()

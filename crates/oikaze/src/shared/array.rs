@@ -7,7 +7,9 @@ use bytemuck::Pod;
 use oikaze_engine::{Failure, Request, Value};
 use oikaze_os::memory::tracking::{SharedMemory, Tracker};
 use oikaze_protocol::Rank;
-use oikaze_protocol::coherence::{self, Access, CoherenceError, Declaration, Homes};
+use oikaze_protocol::coherence::{
+    self, Access, ArrayStatistics, CoherenceError, Declaration, Homes, Ownership, WriteId,
+};
 use oikaze_protocol::limits::PAGE;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -128,7 +130,10 @@ impl<T: Element> SharedArray<T> {
                 return Err(error);
             }
         }
-        let nodes = node.with_engine(|engine| engine.nodes());
+        let nodes = node.with_engine(|engine| {
+            engine.coherence().track_by_guards(memory.array());
+            engine.nodes()
+        });
         Ok(Self {
             node: Arc::clone(node),
             memory,
@@ -226,21 +231,151 @@ impl<T: Element> SharedArray<T> {
     /// home; the time limit passed.
     #[track_caller]
     pub fn read(&self, elements: Range<usize>) -> Result<ReadGuard<'_, T>> {
-        self.make_valid(&elements, Access::Read)?;
+        self.check_range(&elements)?;
+        let pages = self.pages_of(&elements);
+        let array = self.memory.array();
+        while !self.node.with_engine(|engine| engine.coherence().begin_read(array, pages.clone())) {
+            self.touch(pages.clone(), Access::Read)?;
+        }
         self.check_not_lost(&elements)?;
         Ok(ReadGuard { array: self, guard: self.memory.slice(elements)? })
     }
 
-    /// Returns a guard of elements to write (and read).
+    /// Returns a guard of elements to write (and read). The guard owns its elements: no other node
+    /// writes any of them before it synchronises with this one, and all of them count as written.
+    /// [`SharedArray::write_merged`] is for elements between which other nodes write.
+    ///
+    /// Nodes that read the elements' pages after each barrier get what the guard wrote with the
+    /// barrier, without asking. [`WriteGuard::push_to`] and [`SharedArray::subscribe`] say so
+    /// beforehand.
     ///
     /// # Errors
     /// The range is out of bounds; another guard of this process overlaps; a page was lost with its
-    /// home; the time limit passed.
+    /// home; the time limit passed. If guards of two nodes own one byte between two barriers, the
+    /// barrier fails on all nodes and names both.
     #[track_caller]
     pub fn write(&self, elements: Range<usize>) -> Result<WriteGuard<'_, T>> {
-        self.make_valid(&elements, Access::Write)?;
+        self.write_as(elements, Ownership::Owned)
+    }
+
+    /// Returns a guard of elements to write (and read) in which only elements that change count as
+    /// written. Other nodes may write other elements of the same range at the same time.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let marks = job.array::<u32>("marks", 1000)?;
+    /// marks.write_merged(0..1000)?[job.rank() as usize] = 1; // all nodes at once
+    /// job.barrier()?;
+    /// assert_eq!(marks.read(0..1000)?.iter().sum::<u32>(), job.size());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`SharedArray::write`].
+    #[track_caller]
+    pub fn write_merged(&self, elements: Range<usize>) -> Result<WriteGuard<'_, T>> {
+        self.write_as(elements, Ownership::Merged)
+    }
+
+    #[track_caller]
+    fn write_as(&self, elements: Range<usize>, ownership: Ownership) -> Result<WriteGuard<'_, T>> {
+        self.check_range(&elements)?;
         self.check_not_lost(&elements)?;
-        Ok(WriteGuard { array: self, guard: self.memory.slice_mut(elements)? })
+        let write = self.begin_write(&elements, ownership)?;
+        let is_owner = ownership == Ownership::Owned;
+        let guard = self.memory.slice_mut(elements).inspect_err(|_| {
+            self.node.with_engine(|engine| engine.coherence().abandon_write(write));
+        })?;
+        Ok(WriteGuard { array: self, guard, write: Some(write), push: Vec::new(), is_owner })
+    }
+
+    /// Announces a write of these elements, whose pages become valid first.
+    fn begin_write(&self, elements: &Range<usize>, ownership: Ownership) -> Result<WriteId> {
+        let (array, pages) = (self.memory.array(), self.pages_of(elements));
+        let size = size_of::<T>() as u64;
+        let bytes = elements.start as u64 * size..elements.end as u64 * size;
+        loop {
+            let begun = self.node.with_engine(|engine| {
+                let (coherence, pages) = engine.coherence_and_pages();
+                coherence.begin_write(array, bytes.clone(), ownership, pages)
+            });
+            match begun {
+                Some(write) => return Ok(write),
+                None => self.touch(pages.clone(), Access::Write)?,
+            }
+        }
+    }
+
+    /// Ends a write that [`Self::begin_write`] announced. What it wrote goes to readers now, if it
+    /// is much, or with the next barrier.
+    pub(super) fn end_write(&self, write: WriteId, push: &[Rank]) {
+        let owes = self.node.with_engine(|engine| {
+            let (coherence, pages) = engine.coherence_and_pages();
+            coherence.end_write(write, push, pages);
+            coherence.owes()
+        });
+        if owes {
+            self.node.send_now();
+        }
+    }
+
+    /// Subscribes this node to these elements: whoever writes them sends them to this node with the
+    /// next barrier. A node that reads elements after each barrier is subscribed without a call.
+    /// The subscription covers whole pages, and begins with the next barrier at the latest.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let steps = job.array::<u64>("steps", 512)?;
+    /// steps.subscribe(0..512)?;
+    /// job.barrier()?;
+    /// if job.rank() == 0 {
+    ///     steps.write(0..512)?.fill(7);
+    /// }
+    /// job.barrier()?; // brings the elements
+    /// assert_eq!(steps.read(0..512)?[100], 7); // no fetch
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The range is out of bounds.
+    pub fn subscribe(&self, elements: Range<usize>) -> Result<()> {
+        self.change_subscription(elements, true)
+    }
+
+    /// Ends what [`SharedArray::subscribe`] began.
+    ///
+    /// # Errors
+    /// The range is out of bounds.
+    pub fn unsubscribe(&self, elements: Range<usize>) -> Result<()> {
+        self.change_subscription(elements, false)
+    }
+
+    fn change_subscription(&self, elements: Range<usize>, wanted: bool) -> Result<()> {
+        self.check_range(&elements)?;
+        let size = size_of::<T>() as u64;
+        let bytes = elements.start as u64 * size..elements.end as u64 * size;
+        let array = self.memory.array();
+        let result = self.node.with_engine(|engine| {
+            let (coherence, pages) = engine.coherence_and_pages();
+            coherence.subscribe(array, bytes, wanted, pages)
+        });
+        self.node.send_now();
+        result.map_err(|error| self.node.failure(&"subscribe", Failure::Coherence(error)))
+    }
+
+    /// Returns the counters of this array on this node.
+    #[must_use]
+    pub fn statistics(&self) -> ArrayStatistics {
+        let array = self.memory.array();
+        self.node
+            .with_engine(|engine| engine.coherence().array_statistics(array).copied())
+            .unwrap_or_default()
     }
 
     /// Returns a guard of elements to read with plain loads. A load traps where a page is not
@@ -263,6 +398,9 @@ impl<T: Element> SharedArray<T> {
     /// Returns a guard of elements to write with plain stores. A store traps where a page is not
     /// valid, or not yet known as written.
     ///
+    /// The first such guard makes the array *plain* on this node: its pages are tracked from then
+    /// on, and each first store to a page between two barriers traps.
+    ///
     /// See [`SharedArray::read_lazily`] about pages whose home dies.
     ///
     /// # Errors
@@ -272,7 +410,27 @@ impl<T: Element> SharedArray<T> {
     pub fn write_lazily(&self, elements: Range<usize>) -> Result<WriteGuard<'_, T>> {
         self.check_process()?;
         self.check_not_lost(&elements)?;
-        Ok(WriteGuard { array: self, guard: self.memory.slice_mut(elements)? })
+        let array = self.memory.array();
+        self.node.with_engine(|engine| {
+            let (coherence, pages) = engine.coherence_and_pages();
+            coherence.track_by_pages(array, pages);
+        });
+        let guard = self.memory.slice_mut(elements)?;
+        Ok(WriteGuard { array: self, guard, write: None, push: Vec::new(), is_owner: false })
+    }
+
+    /// Refuses ranks that are not in the job, and guards that do not know what they write.
+    pub(super) fn check_push(&self, ranks: &[Rank], is_owner: bool) -> Result<()> {
+        let operation = || format!("push elements of array \"{}\" to {ranks:?}", self.name);
+        if let Some(unknown) = ranks.iter().find(|rank| **rank >= self.nodes) {
+            let why = format!("there is no node {unknown}: the job has {} nodes", self.nodes);
+            return Err(Error::invalid(operation(), why));
+        }
+        if !is_owner {
+            let why = "a lazy guard or one of write_merged does not know what it writes: take it with write";
+            return Err(Error::invalid(operation(), why));
+        }
+        Ok(())
     }
 
     /// Refuses pages whose home was lost, because their bytes are old (COH-8.8).
@@ -298,7 +456,7 @@ impl<T: Element> SharedArray<T> {
         self.node.check_process(|| format!("using array \"{}\"", self.name))
     }
 
-    fn make_valid(&self, elements: &Range<usize>, access: Access) -> Result<()> {
+    fn check_range(&self, elements: &Range<usize>) -> Result<()> {
         self.check_process()?;
         if elements.start > elements.end || elements.end > self.len {
             return Err(Error::invalid(
@@ -306,16 +464,21 @@ impl<T: Element> SharedArray<T> {
                 format!("the array has {} elements", self.len),
             ));
         }
-        if elements.is_empty() {
-            return Ok(());
-        }
+        Ok(())
+    }
+
+    /// Returns the pages of elements that are in bounds.
+    fn pages_of(&self, elements: &Range<usize>) -> Range<u64> {
         let first = elements.start * size_of::<T>() / PAGE;
-        let end = (elements.end * size_of::<T>()).div_ceil(PAGE);
-        let pages = first as u64..end as u64;
-        let array = self.memory.array();
-        if self.node.with_engine(|engine| engine.coherence().holds(array, pages.clone(), access)) {
-            return Ok(());
+        if elements.is_empty() {
+            return first as u64..first as u64;
         }
+        first as u64..(elements.end * size_of::<T>()).div_ceil(PAGE) as u64
+    }
+
+    /// Makes pages valid, and waits for those that have to be fetched.
+    fn touch(&self, pages: Range<u64>, access: Access) -> Result<()> {
+        let array = self.memory.array();
         let completion =
             self.node.submit(Request::Touch { array, pages: pages.clone(), access }, None);
         let what = format_args!(

@@ -3,6 +3,8 @@
 use super::{Element, SharedArray};
 use crate::Result;
 use oikaze_os::memory::tracking as os;
+use oikaze_protocol::Rank;
+use oikaze_protocol::coherence::WriteId;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
@@ -51,9 +53,14 @@ pub struct ReadGuard<'a, T> {
 /// # Ok(())
 /// # }
 /// ```
-pub struct WriteGuard<'a, T> {
+pub struct WriteGuard<'a, T: Element> {
     pub(super) array: &'a SharedArray<T>,
     pub(super) guard: os::WriteGuard<'a, T>,
+    /// Number of the announced write; `None` for a lazy guard.
+    pub(super) write: Option<WriteId>,
+    pub(super) push: Vec<Rank>,
+    /// `true` if all bytes of the guard count as written.
+    pub(super) is_owner: bool,
 }
 
 impl<T: Element> ReadGuard<'_, T> {
@@ -70,6 +77,35 @@ impl<T: Element> ReadGuard<'_, T> {
 }
 
 impl<T: Element> WriteGuard<'_, T> {
+    /// Sends what this guard writes to these nodes with the next barrier, whether they read it
+    /// before or not. Pages that the guards of this node cover as a whole are valid there
+    /// afterwards. A node that has no valid copy drops parts of pages.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let row = job.array::<f64>("row", 512)?;
+    /// if job.rank() == 0 {
+    ///     let mut guard = row.write(0..512)?;
+    ///     guard.fill(1.5);
+    ///     guard.push_to(&(1..job.size()).collect::<Vec<_>>())?;
+    /// }
+    /// job.barrier()?; // brings the row
+    /// assert_eq!(row.read(0..512)?[511], 1.5); // no fetch
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A rank is not in the job, or the guard is a lazy one or one of
+    /// [`SharedArray::write_merged`], which do not know what they write.
+    pub fn push_to(&mut self, ranks: &[Rank]) -> Result<()> {
+        self.array.check_push(ranks, self.is_owner)?;
+        self.push.extend_from_slice(ranks);
+        Ok(())
+    }
+
     /// As [`ReadGuard::release`].
     ///
     /// # Errors
@@ -89,14 +125,22 @@ impl<T> Deref for ReadGuard<'_, T> {
     }
 }
 
-impl<T> Deref for WriteGuard<'_, T> {
+impl<T: Element> Drop for WriteGuard<'_, T> {
+    fn drop(&mut self) {
+        if let Some(write) = self.write.take() {
+            self.array.end_write(write, &self.push);
+        }
+    }
+}
+
+impl<T: Element> Deref for WriteGuard<'_, T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
         &self.guard
     }
 }
 
-impl<T> DerefMut for WriteGuard<'_, T> {
+impl<T: Element> DerefMut for WriteGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut [T] {
         &mut self.guard
     }
@@ -108,7 +152,7 @@ impl<T> fmt::Debug for ReadGuard<'_, T> {
     }
 }
 
-impl<T> fmt::Debug for WriteGuard<'_, T> {
+impl<T: Element> fmt::Debug for WriteGuard<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.guard.fmt(f)
     }
