@@ -39,6 +39,8 @@ pub enum Act {
     Critical(u64),
     /// Makes pages valid ahead of their use.
     Prefetch(u32, Range<u64>, Access),
+    /// Subscribes to updates of pages, or ends the subscription.
+    Subscribe(u32, Range<u64>, bool),
     /// Does nothing for a while.
     Pause(Duration),
 }
@@ -78,6 +80,8 @@ pub struct Cell {
 pub struct SharedPlan {
     /// Arrays in the order of declaration.
     pub arrays: Vec<Declaration>,
+    /// Arrays that are written under guards alone.
+    pub guarded: Vec<bool>,
     /// Cells, one for each lock.
     pub cells: Vec<Cell>,
     /// Phases of the program.
@@ -139,10 +143,12 @@ impl SharedPlan {
             }
         }
         let taken = vec![0; cells.len()];
+        let all = random.chance(0.3);
+        let guarded = arrays.iter().map(|_| all || random.chance(0.4)).collect();
         let count = random.between(1, size.phases);
         let mut writer = Writer { size, random, content, taken, cells, recent: Vec::new() };
         let phases = (0..count).map(|_| writer.phase()).collect();
-        SharedPlan { arrays, cells: writer.cells, phases }
+        SharedPlan { arrays, guarded, cells: writer.cells, phases }
     }
 }
 
@@ -278,6 +284,13 @@ impl Writer<'_> {
         if self.random.chance(0.2) {
             group
                 .push(vec![Act::Pause(Duration::from_nanos(self.random.spread(1_000, 5_000_000)))]);
+        }
+        if self.random.chance(0.2) {
+            let array = self.random.index(self.content.len());
+            let end = self.content[array].len() as u64;
+            let start = self.random.below(end);
+            let range = start..self.random.between(start, end);
+            group.push(vec![Act::Subscribe(array as u32, range, self.random.chance(0.8))]);
         }
         if self.random.chance(0.3) {
             let array = self.random.index(self.content.len());

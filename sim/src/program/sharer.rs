@@ -9,7 +9,7 @@ use super::{Context, Program, Progress};
 use crate::pages::{Reach, Touching};
 use crate::random::Random;
 use oikaze_engine::{Completion, Request};
-use oikaze_protocol::coherence::Access;
+use oikaze_protocol::coherence::{Access, Ownership, WriteId};
 use oikaze_protocol::limits::PAGE;
 use oikaze_protocol::time::Time;
 use std::collections::VecDeque;
@@ -55,6 +55,8 @@ pub struct Sharer {
     steps: VecDeque<Step>,
     waiting: Waiting,
     since: Time,
+    /// Write guard of the store under way.
+    guard: Option<WriteId>,
     /// Set if the thread has arrived at the end of the phase.
     arrived: bool,
     finished: bool,
@@ -75,6 +77,7 @@ impl Sharer {
             steps,
             waiting,
             since,
+            guard: None,
             arrived: false,
             finished: false,
             random,
@@ -124,6 +127,9 @@ impl Sharer {
         context.together.broken = true;
         self.finished = true;
         self.waiting = Waiting::No;
+        if let Some(guard) = self.guard.take() {
+            context.engine.coherence().abandon_write(guard);
+        }
         // Releases the lock, as a guard does when it is dropped.
         let held = self.steps.iter().find_map(|step| match step {
             Step::Unlock(lock) => Some(*lock),
@@ -156,7 +162,20 @@ impl Sharer {
             }
             Step::Act(Act::Store(reach)) => {
                 let reach = reach.clone();
-                Ok(self.reach(context, &reach).is_some())
+                if self.guard.is_none() && context.engine.coherence().is_guarded(reach.array) {
+                    self.take_guard(context, &reach);
+                    return Ok(false);
+                }
+                let is_done = self.reach(context, &reach).is_some();
+                if is_done {
+                    self.end_guard(context);
+                }
+                Ok(is_done)
+            }
+            Step::Act(Act::Subscribe(array, bytes, wanted)) => {
+                let (coherence, pages) = context.engine.coherence_and_pages();
+                let result = coherence.subscribe(*array, bytes.clone(), *wanted, pages);
+                result.map(|()| true).map_err(|error| error.to_string())
             }
             Step::Act(Act::Critical(lock)) => {
                 let lock = *lock;
@@ -225,6 +244,36 @@ impl Sharer {
             )));
         }
         Ok(())
+    }
+
+    /// Announces a store to an array that is written under guards, or makes its page valid first.
+    fn take_guard(&mut self, context: &mut Context<'_>, reach: &Reach) {
+        let (array, page) = (reach.array, reach.page());
+        let len = match &reach.what {
+            Touching::Load(len) => *len as u64,
+            Touching::Store(bytes) => bytes.len() as u64,
+        };
+        // A guard that merges may cover what other nodes write.
+        let (bytes, ownership) = if self.random.chance(0.2) {
+            (page * PAGE as u64..(page + 1) * PAGE as u64, Ownership::Merged)
+        } else {
+            (reach.offset..reach.offset + len, Ownership::Owned)
+        };
+        let (coherence, pages) = context.engine.coherence_and_pages();
+        self.guard = coherence.begin_write(array, bytes, ownership, pages);
+        if self.guard.is_none() {
+            let access = Access::Write;
+            self.wait_for(context, Request::Touch { array, pages: page..page + 1, access });
+        }
+    }
+
+    /// Ends the guard of a store, and sometimes pushes what was stored to other nodes.
+    fn end_guard(&mut self, context: &mut Context<'_>) {
+        let Some(guard) = self.guard.take() else { return };
+        let often = if self.random.chance(0.5) { 0.0 } else { 0.6 };
+        let push: Vec<u32> = (0..context.nodes).filter(|_| self.random.chance(often)).collect();
+        let (coherence, pages) = context.engine.coherence_and_pages();
+        coherence.end_write(guard, &push, pages);
     }
 
     /// Tries an access. If the view does not permit the access, submits what a guard or a page
