@@ -5,7 +5,7 @@ use clap::{Parser, ValueEnum};
 use oikaze_protocol::planted::Bug;
 use oikaze_sim::hunt::{Hunt, Hunted, hunt};
 use oikaze_sim::plan::Scenario;
-use oikaze_sim::planted::{by_name, seek};
+use oikaze_sim::planted::{by_name, catchable, seek};
 use oikaze_sim::run::{Outcome, run};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -196,7 +196,7 @@ fn many(arguments: &Arguments, jobs: usize) -> bool {
 
 fn planted(arguments: &Arguments, bugs: &str, jobs: usize) -> bool {
     let bugs = match (bugs, by_name(bugs)) {
-        ("all", _) => Bug::ALL.to_vec(),
+        ("all", _) => catchable().collect(),
         (_, Some(bug)) => vec![bug],
         (_, None) => {
             let known: Vec<_> = Bug::ALL.iter().map(|bug| format!("{bug:?}")).collect();

@@ -208,6 +208,14 @@ impl Plan {
             || scenario == Scenario::Kill
             || fire.is_some_and(Fire::kills)
             || (counting && !seed.is_multiple_of(2));
+        // In some runs collectives go along a tree with inner nodes (COH-6.12). Draws from a stream
+        // of its own.
+        let trees = &mut Random::stream(seed, 0x7472_6565);
+        let nodes = if scenario == Scenario::Shared && trees.chance(0.06) {
+            trees.between(10, 14) as u32
+        } else {
+            nodes
+        };
         let (nodes, mut weather) = match (scenario, fire) {
             (_, Some(fire)) => (nodes, fire.weather(random, nodes)),
             (Scenario::Kill, _) => (nodes, Weather::mild(random)),

@@ -82,6 +82,10 @@ bugs! {
     LeaveUncounted = 57,
     SkipDiffOfGuard = 58,
     ForgetLiveGuard = 59,
+    ForgetSubtree = 60,
+    LoseLateInterval = 61,
+    ForgetEarlyArrival = 62,
+    CombineOutOfOrder = 63,
 }
 
 #[cfg(feature = "planted-bugs")]

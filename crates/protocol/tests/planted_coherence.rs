@@ -10,14 +10,19 @@ use cluster::programs;
 use oikaze_protocol::planted::{Bug, plant};
 use std::panic;
 
+/// Runs a program in which this bug is likeliest to show.
+fn run(bug: Option<Bug>, seed: u64) {
+    match bug {
+        Some(Bug::ForgetSubtree) => drop(programs::run(10 + (seed % 3) as u32, 1, seed)),
+        Some(Bug::LoseLateInterval) => programs::late_news(3 + (seed % 2) as u32, seed),
+        Some(Bug::ForgetEarlyArrival) => programs::exchange(2, seed),
+        _ => drop(programs::run(2 + (seed % 3) as u32, 1 + (seed % 2) as usize, seed)),
+    }
+}
+
 /// Returns the first seed whose program fails.
-fn first_failure(seeds: u64) -> Option<u64> {
-    (0..seeds).find(|seed| {
-        panic::catch_unwind(|| {
-            programs::run(2 + (*seed % 3) as u32, 1 + (*seed % 2) as usize, *seed)
-        })
-        .is_err()
-    })
+fn first_failure(bug: Option<Bug>, seeds: u64) -> Option<u64> {
+    (0..seeds).find(|seed| panic::catch_unwind(|| run(bug, *seed)).is_err())
 }
 
 /// COH-3.6.
@@ -47,14 +52,17 @@ fn planted_bugs_are_caught() {
         Bug::LeaveUncounted,
         Bug::SkipDiffOfGuard,
         Bug::ForgetLiveGuard,
+        Bug::ForgetSubtree,
+        Bug::LoseLateInterval,
+        Bug::ForgetEarlyArrival,
     ];
     let mut caught = Vec::new();
     for bug in bugs {
         plant(Some(bug));
-        caught.push((bug, first_failure(1500)));
+        caught.push((bug, first_failure(Some(bug), 1500)));
     }
     plant(None);
-    let sound = first_failure(40);
+    let sound = bugs.iter().find_map(|bug| first_failure(Some(*bug), 10));
     drop(panic::take_hook());
     println!("{caught:?}");
     assert!(caught.iter().all(|(_, seed)| seed.is_some()), "{caught:?}");

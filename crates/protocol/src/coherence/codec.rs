@@ -52,8 +52,9 @@ pub(super) enum SubscriptionChange {
 /// Answer for which a node waits (COH-13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Wait {
-    /// End of the collective that follows `epoch` passed ones, from rank 0.
-    Collective { epoch: u64 },
+    /// End of the collective that follows `epoch` passed ones, at which the sender has told `told`
+    /// arrivals.
+    Collective { epoch: u64, told: u64 },
     /// Grant of a lock, from its manager.
     Lock { lock: u64, request: u64 },
     /// Pages, from their home.
@@ -65,7 +66,7 @@ pub(super) enum Wait {
 impl Wait {
     fn fields(self) -> [u64; 3] {
         match self {
-            Wait::Collective { epoch } => [0, epoch, 0],
+            Wait::Collective { epoch, told } => [0, epoch, told],
             Wait::Lock { lock, request } => [1, lock, request],
             Wait::Pages { id } => [2, id, 0],
             Wait::Holder { lock, request } => [3, lock, request],
@@ -74,7 +75,7 @@ impl Wait {
 
     fn from_fields([sort, a, b]: [u64; 3]) -> Result<Wait, Refusal> {
         Ok(match (sort, b) {
-            (0, 0) => Wait::Collective { epoch: a },
+            (0, told) => Wait::Collective { epoch: a, told },
             (1, request) => Wait::Lock { lock: a, request },
             (2, 0) => Wait::Pages { id: a },
             (3, request) => Wait::Holder { lock: a, request },

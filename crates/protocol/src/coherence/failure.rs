@@ -236,6 +236,7 @@ impl Coherence {
                 Purpose::Fetch(_)
                 | Purpose::Arrival { .. }
                 | Purpose::Update
+                | Purpose::Departure { .. }
                 | Purpose::Control(_) => {}
             }
         }
@@ -265,11 +266,13 @@ impl Coherence {
                 self.answered(to);
                 self.break_down(Doing::Lock(lock), to, refusal, pages);
             }
-            Purpose::Arrival { doing, says_why } => {
+            Purpose::Arrival { doing, says_why, epoch, ranks } => {
                 self.break_down(doing, to, refusal, pages);
-                self.arrival_refused(says_why);
+                self.arrival_refused(to, epoch, ranks, says_why);
             }
-            Purpose::Control(doing) => self.break_down(doing, to, refusal, pages),
+            Purpose::Departure { doing, .. } | Purpose::Control(doing) => {
+                self.break_down(doing, to, refusal, pages)
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::codec::Headline;
 use super::failure::Doing;
+use super::sync::tree::Ranks;
 use super::{Coherence, CoherenceError, CoherenceEvent, Pages, TOKENS, Value};
 use crate::Rank;
 use crate::wind::{Admission, Body, Class, Message, Refusal, Token};
@@ -24,18 +25,20 @@ pub(super) enum Purpose {
     Update,
     /// Request for pages, with the run's number.
     Fetch(u64),
+    /// End of the collective of this epoch.
+    Departure { doing: Doing, epoch: u64 },
     /// End of the last collective.
     LastDeparture,
-    /// Arrival at a collective. With `says_why` it is of a node that cannot go on, with nothing but
-    /// the reason.
-    Arrival { doing: Doing, says_why: bool },
+    /// Arrival of these nodes at a collective. With `says_why` the sender cannot go on, and the
+    /// arrival gives the reason.
+    Arrival { doing: Doing, says_why: bool, epoch: u64, ranks: Ranks },
     /// Answer to a fetch, which the requester may have given up meanwhile.
     Pages,
     /// Answer to a request for this lock.
     Grant(u64),
     /// Reply to a question (COH-13).
     Reply,
-    /// Part of a collective, or a request for a lock, or its return.
+    /// Notice of leaving, or a request for a lock, or its return.
     Control(Doing),
 }
 
@@ -152,7 +155,7 @@ impl Coherence {
             Headline::Fetch(run) => empty().and_then(|()| self.serve(from, run, pages)),
             Headline::Pages(run) => self.take_pages(from, run, body, pages),
             Headline::Diff { array } => self.apply_diff(from, array, body, pages),
-            Headline::Arrive { epoch } => self.gather_arrival(from, epoch, body, pages),
+            Headline::Arrive { epoch } => self.gather_arrival(from, epoch, body),
             Headline::Depart { epoch } => self.depart(from, epoch, body, pages),
             Headline::Acquire { lock, request } => self.manage_acquire(from, lock, request, body),
             Headline::Grant { lock, request, epoch } => {

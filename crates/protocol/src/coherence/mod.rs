@@ -70,7 +70,7 @@ pub struct Coherence {
     knowledge: clock::vector::Knowledge,
     releases: sync::release::Releases,
     collective: sync::collective::Collective,
-    /// State of rank 0 as the gatherer, unused on other ranks.
+    /// Arrivals at collectives, and this node's place in the tree.
     gather: sync::gather::Gather,
     locks: sync::lock::Locks,
     managed: sync::lock_manager::Managed,
@@ -116,7 +116,7 @@ impl Coherence {
             knowledge: clock::vector::Knowledge::new(me, nodes),
             releases: sync::release::Releases::default(),
             collective: sync::collective::Collective::default(),
-            gather: sync::gather::Gather::default(),
+            gather: sync::gather::Gather::new(me, nodes),
             locks: sync::lock::Locks::default(),
             managed: sync::lock_manager::Managed::new(nodes),
             dead: Vec::new(),

@@ -46,12 +46,14 @@ impl Coherence {
         if self.questions.rounds.is_due(waits, now, every) {
             self.ask_about_all();
         }
+        self.report_incomplete(now, every);
     }
 
     /// Returns the time at which [`Self::ask`] has something to do, if ever.
     #[must_use]
     pub fn next_question(&self) -> Option<Time> {
-        self.questions.rounds.next
+        let (questions, reports) = (self.questions.rounds.next, self.gather.reports.next);
+        questions.into_iter().chain(reports).min()
     }
 
     /// Returns `false` if this node waits for nothing. It is cheap because each turn calls it.
@@ -65,8 +67,7 @@ impl Coherence {
 
     /// Returns everything that another living node owes to this one.
     fn waits(&self) -> BTreeSet<(Rank, Wait)> {
-        let collective = self.collective.current.as_ref().filter(|current| current.arrived);
-        let collective = collective.map(|_| (0, Wait::Collective { epoch: self.epoch }));
+        let collective = self.waits_for_collective();
         let locks = self
             .locks
             .waiting()
@@ -78,6 +79,16 @@ impl Coherence {
             .map(|(rank, lock, request)| (rank, Wait::Holder { lock, request }));
         let all = collective.into_iter().chain(locks).chain(pages).chain(holders);
         all.filter(|(rank, _)| *rank != self.me && !self.dead.contains(rank)).collect()
+    }
+
+    /// Returns the node that owes an arrival or a departure to this one. A node asks its parent
+    /// about the departure once it has told an arrival. In a pair, each node asks the other one.
+    fn waits_for_collective(&self) -> Option<(Rank, Wait)> {
+        let current = self.collective.current.as_ref()?;
+        let (epoch, place) = (self.epoch, &self.gather.place);
+        let told = if place.is_pair { 1 } else { self.gather.told(epoch) as u64 };
+        let waits = current.arrived && current.departure.is_none() && told > 0;
+        place.asked().filter(|_| waits).map(|asked| (asked, Wait::Collective { epoch, told }))
     }
 
     fn ask_about_all(&mut self) {
@@ -120,7 +131,7 @@ impl Coherence {
     /// Takes a question of another node.
     pub(super) fn take_question(&mut self, from: Rank, wait: Wait) -> Result<(), Refusal> {
         let is_mine = match wait {
-            Wait::Collective { .. } => self.me == 0,
+            Wait::Collective { .. } => self.gather.place.told_by(from).is_some(),
             Wait::Lock { lock, .. } => self.manager(lock) == self.me,
             Wait::Pages { .. } => true,
             Wait::Holder { lock, .. } => self.manager(lock) == from,
@@ -137,7 +148,7 @@ impl Coherence {
     /// Returns `true` if this node owes that answer, or the answer is on its way (COH-13.2).
     fn owes_to(&self, to: Rank, wait: Wait) -> bool {
         let known = match wait {
-            Wait::Collective { epoch } => self.is_gathered(to, epoch),
+            Wait::Collective { epoch, told } => self.owes_collective(to, epoch, told),
             Wait::Lock { lock, request } => self.managed.is_queued(to, lock, request),
             Wait::Pages { .. } => false,
             Wait::Holder { lock, request } => {
@@ -145,11 +156,11 @@ impl Coherence {
             }
         };
         let answers = |purpose: &Purpose| match (wait, purpose) {
+            (Wait::Collective { .. }, Purpose::LastDeparture) => true,
             (
-                Wait::Collective { .. },
-                Purpose::LastDeparture | Purpose::Control(Doing::Barrier | Doing::Reduce),
-            ) => true,
-            (Wait::Collective { .. }, Purpose::Control(Doing::Declare(_) | Doing::Leave)) => true,
+                Wait::Collective { epoch, .. },
+                Purpose::Arrival { epoch: told, .. } | Purpose::Departure { epoch: told, .. },
+            ) => epoch == *told,
             (Wait::Lock { lock, .. }, Purpose::Grant(granted)) => lock == *granted,
             (Wait::Pages { .. }, Purpose::Pages) => true,
             (Wait::Holder { lock, .. }, Purpose::Control(Doing::Unlock(unlocked))) => {
@@ -162,6 +173,19 @@ impl Coherence {
                 .posted
                 .values()
                 .any(|Posted { to: rank, purpose }| *rank == to && answers(purpose))
+    }
+
+    /// Returns `true` if the end of a collective waits for something else than this node's answer.
+    fn owes_collective(&self, to: Rank, epoch: u64, told: u64) -> bool {
+        let arrivals = self.gather.known_of(to, epoch) as u64;
+        if !self.gather.place.is_pair {
+            return told > 0 && arrivals >= told;
+        }
+        // The other node is at most one collective ahead. This node owes its arrival until it has
+        // arrived.
+        let current = self.collective.current.as_ref();
+        let has_arrived = current.is_some_and(|current| current.arrived);
+        epoch == self.epoch.saturating_add(1) || (epoch == self.epoch && !has_arrived)
     }
 
     /// Takes a reply of another node.

@@ -2,6 +2,7 @@
 
 mod agreement;
 mod cluster;
+mod collectives;
 mod failures;
 mod hostile;
 mod litmus;

@@ -112,15 +112,81 @@ fn waits_for_what_was_lost_end() {
     }
 }
 
+/// COH-13.1: an arrival or a departure is lost in a pair, or anywhere in a tree, at a barrier or
+/// when all leave.
+#[test]
+fn waits_in_collectives_for_what_was_lost_end() {
+    for nodes in [2, 12] {
+        for seed in 0..48 {
+            let (lost, leaves) = ([ARRIVE, DEPART][seed as usize % 2], seed % 4 < 2);
+            if nodes == 2 && lost == DEPART && !leaves {
+                continue; // there is no such message
+            }
+            let mut cluster = Cluster::new(nodes, seed);
+            cluster.declare("p", 3, Homes::Block);
+            cluster.forged = Some(lost);
+            let calls: Vec<(Rank, Token)> = (0..nodes)
+                .map(|rank| (rank + (seed / 4) as Rank) % nodes)
+                .map(|rank| {
+                    let token = cluster.call(rank, |c, token, m| {
+                        if leaves { c.leave(token, m) } else { c.barrier(token, m) }
+                    });
+                    cluster.steps(seed % 5);
+                    (rank, token)
+                })
+                .collect();
+            cluster.run_until_quiet();
+            assert_eq!(cluster.forged, None, "a message of code {lost} was sent");
+            let mut clock = Time(0);
+            ask(&mut cluster, &mut clock, 2 + VAIN_QUESTIONS_MAX);
+            assert_eq!(part(&mut cluster), 0, "seed {seed}, code {lost}: given up too early");
+            ask(&mut cluster, &mut clock, 1);
+            // Both nodes of a pair ask, and both may find out.
+            let parted = part(&mut cluster);
+            assert!(
+                parted == 1 || (parted == 2 && nodes == 2),
+                "seed {seed}, {nodes} nodes, code {lost}: {parted}"
+            );
+            for (rank, token) in calls {
+                assert!(
+                    cluster.take(rank, token).is_some(),
+                    "seed {seed}, code {lost}: node {rank} of {nodes} hangs"
+                );
+            }
+        }
+    }
+}
+
 /// COH-13.2: a wait lasts for as long as the asked peer confirms that it still owes the answer.
 #[test]
 fn waits_for_what_others_have_not_done_yet_go_on() {
-    let mut cluster = Cluster::new(3, 5);
+    waits_of_others_go_on(3);
+    // Node 1 has a child. Only rank 0 is missing.
+    waits_of_others_go_on(12);
+    // Both nodes of a pair ask.
+    for missing in [0, 1] {
+        let mut pair = Cluster::new(2, 5);
+        let early = pair.call(1 - missing, |c, token, m| c.barrier(token, m));
+        let mut clock = Time(0);
+        ask(&mut pair, &mut clock, 30);
+        assert_eq!(part(&mut pair), 0);
+        pair.call(missing, |c, token, m| c.barrier(token, m));
+        pair.run_until_quiet();
+        assert_eq!(pair.take(1 - missing, early), Some(Ok(Value::None)));
+        ask(&mut pair, &mut clock, 1);
+        assert!(pair.nodes.iter().all(|node| node.coherence.next_question().is_none()));
+    }
+}
+
+fn waits_of_others_go_on(nodes: u32) {
+    let mut cluster = Cluster::new(nodes, 5);
     cluster.declare("p", 3, Homes::Block);
     let held = cluster.call(2, |c, token, m| c.lock(4, token, m));
     cluster.run_until_quiet();
     let waiting = [0, 1].map(|rank| (rank, cluster.call(rank, |c, token, m| c.lock(4, token, m))));
-    let early = [1, 2].map(|rank| (rank, cluster.call(rank, |c, token, m| c.barrier(token, m))));
+    let early: Vec<(Rank, Token)> = (1..nodes)
+        .map(|rank| (rank, cluster.call(rank, |c, token, m| c.barrier(token, m))))
+        .collect();
     cluster.run_until_quiet();
     let mut clock = Time(0);
     // Now and then a question or its reply is lost, too.

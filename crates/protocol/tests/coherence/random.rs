@@ -1,10 +1,8 @@
 //! Random programs without data races, against what a sequential machine would read (COH-2.3,
 //! COH-3.7).
 
-use crate::cluster::programs::{PAGES, homes, run};
-use crate::cluster::threads::{Cell, Op, Thread};
-use crate::cluster::{Cluster, seeds};
-use oikaze_protocol::random::Random;
+use crate::cluster::programs::{exchange, late_news, pass_baton, run};
+use crate::cluster::seeds;
 
 /// COH-1.1, COH-3.1, 3.2, 3.3 and 3.7, COH-4.1, 4.2, COH-6.1, 6.4, COH-7.1.
 #[test]
@@ -28,38 +26,32 @@ fn random_programs_with_several_threads_per_node() {
 #[test]
 fn batons_pass_while_others_wait_in_barriers() {
     for seed in seeds(2_000_000, 600) {
-        let nodes = 2 + (seed % 3) as u32;
-        let mut cluster = Cluster::new(nodes, seed);
-        let mut random = Random::new(seed);
-        let placed = homes(&mut random, nodes, PAGES);
-        cluster.declare("a", PAGES, placed);
-        let turn = Cell::word(random.below(6), 400);
-        let data: Vec<Cell> = (0..5).map(|i| Cell::word(random.below(6), 10 + i)).collect();
-        let rounds = 2 * u64::from(nodes);
-        let mut threads = Vec::new();
-        for node in 0..nodes {
-            let barriers = 1 + seed % 3;
-            threads.push(Thread::new(node, (0..barriers).map(|_| Op::Barrier).collect()));
-            let mut ops = Vec::new();
-            for round in (0..rounds).filter(|round| (*round % u64::from(nodes)) as u32 == node) {
-                let again = ops.len();
-                ops.extend([
-                    Op::Lock(3),
-                    Op::Load(turn),
-                    Op::Unlock(3),
-                    Op::UnlessGo(round, again),
-                ]);
-                ops.extend(data.iter().map(|cell| Op::Expect(*cell, round * 10)));
-                ops.extend(data.iter().map(|cell| Op::Store(*cell, round * 10 + 10)));
-                ops.extend([Op::Lock(3), Op::Store(turn, round + 1), Op::Unlock(3)]);
-            }
-            // A barrier of all nodes follows the last turn, so that every thread sees the final
-            // value.
-            ops.extend([Op::Together(1), Op::Barrier]);
-            ops.extend(data.iter().map(|cell| Op::Expect(*cell, rounds * 10)));
-            threads.push(Thread::new(node, ops));
-        }
-        cluster.run(threads);
+        pass_baton(2 + (seed % 3) as u32, seed);
+    }
+}
+
+/// COH-6.5: a late interval is visible to all after the barrier of the node that learnt it.
+#[test]
+fn late_intervals_are_told_by_those_who_learnt_them() {
+    for seed in seeds(4_000_000, 300) {
+        late_news([2, 3, 5, 12][seed as usize % 4], seed);
+    }
+}
+
+/// COH-6.11: barriers in a row, in which one node is ahead of another.
+#[test]
+fn barriers_in_a_row_keep_nodes_in_step() {
+    for seed in seeds(5_000_000, 200) {
+        exchange([2, 2, 3, 12][seed as usize % 4], seed);
+    }
+}
+
+/// COH-6.12: the same programs, with inner nodes that forward arrivals and departures.
+#[test]
+fn random_programs_along_a_tree() {
+    for seed in seeds(3_000_000, 60) {
+        run(10 + (seed % 9) as u32, 1, seed);
+        pass_baton(10 + (seed % 3) as u32, seed);
     }
 }
 

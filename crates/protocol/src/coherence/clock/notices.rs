@@ -352,6 +352,25 @@ impl Interval {
         }
     }
 
+    /// Returns what a message tells of these intervals: all, or joined ones if there are too many.
+    pub fn bounded(intervals: Vec<Interval>) -> Vec<Interval> {
+        let entries: usize = intervals.iter().map(|interval| 1 + interval.size()).sum();
+        if entries <= TOLD_MAX { intervals } else { Interval::joined(intervals.iter()) }
+    }
+
+    /// Joins the intervals of each writer, and closes gaps between runs where this is not enough.
+    fn joined<'a>(intervals: impl Iterator<Item = &'a Interval>) -> Vec<Interval> {
+        let mut of_writer: BTreeMap<Rank, Vec<&Interval>> = BTreeMap::new();
+        intervals.for_each(|interval| of_writer.entry(interval.writer).or_default().push(interval));
+        let share = TOLD_MAX / of_writer.len().max(1);
+        let joined = of_writer.into_iter().map(|(writer, intervals)| {
+            let mut joined = Interval::join(writer, intervals.into_iter());
+            joined.runs = joined.runs.at_most(share);
+            joined
+        });
+        joined.collect()
+    }
+
     /// Writes all intervals that go into one message, joined if there are too many.
     pub fn write_all<'a>(intervals: impl Iterator<Item = &'a Interval> + Clone, out: &mut Vec<u8>) {
         let (count, runs) = intervals
@@ -361,15 +380,9 @@ impl Interval {
             out.put_leb128(count as u64);
             return intervals.for_each(|interval| interval.write(out));
         }
-        let mut of_writer: BTreeMap<Rank, Vec<&Interval>> = BTreeMap::new();
-        intervals.for_each(|interval| of_writer.entry(interval.writer).or_default().push(interval));
-        let share = TOLD_MAX / of_writer.len().max(1);
-        out.put_leb128(of_writer.len() as u64);
-        for (writer, intervals) in of_writer {
-            let mut joined = Interval::join(writer, intervals.into_iter());
-            joined.runs = joined.runs.at_most(share);
-            joined.write(out);
-        }
+        let joined = Interval::joined(intervals);
+        out.put_leb128(joined.len() as u64);
+        joined.iter().for_each(|interval| interval.write(out));
     }
 
     pub fn read_all(

@@ -4,6 +4,7 @@ use super::notices::{Interval, OwnedBytes, Runs, Shared};
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter, Invalid};
 use crate::coherence::array::Array;
+use crate::planted::{Bug, planted};
 use crate::wind::Refusal;
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -170,12 +171,22 @@ impl Knowledge {
         arrays: &[Array],
     ) -> Result<(Vector, Vec<Interval>), Refusal> {
         let vector = self.read_vector(reader)?;
+        Ok((vector, self.read_intervals(reader, arrays)?))
+    }
+
+    /// Reads intervals that another node tells. None of this node's own can be newer than the last
+    /// one that this node has closed.
+    pub fn read_intervals(
+        &self,
+        reader: &mut ByteReader<'_>,
+        arrays: &[Array],
+    ) -> Result<Vec<Interval>, Refusal> {
         let intervals = Interval::read_all(reader, self.nodes(), arrays)?;
         let own = self.vector.get(self.me);
         if intervals.iter().any(|interval| interval.writer == self.me && interval.last > own) {
             return Err(Refusal::Malformed);
         }
-        Ok((vector, intervals))
+        Ok(intervals)
     }
 
     fn nodes(&self) -> u32 {
@@ -194,8 +205,10 @@ impl Knowledge {
     /// Returns the intervals that this node tells at a collective: its own since the last one, and
     /// late ones that it has learnt (COH-6.5).
     pub fn arrival<'a>(&'a self, vector: &'a Vector) -> impl Iterator<Item = &'a Interval> + Clone {
-        self.between(&self.base, vector)
-            .filter(|i| (i.writer == self.me && i.last > self.arrived) || i.late)
+        self.between(&self.base, vector).filter(|i| {
+            (i.writer == self.me && i.last > self.arrived)
+                || (i.late && !planted(Bug::LoseLateInterval))
+        })
     }
 
     /// Called when a collective is over. Every node knows all intervals up to `base`.

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 /// Maximum number of values in one reduction.
 pub const REDUCE_MAX: usize = 1 << 16;
 /// Maximum length of the text that goes with a failure, in bytes.
-const TEXT_MAX: usize = 1024;
+pub(crate) const TEXT_MAX: usize = 1024;
 
 /// One node's call of a collective.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,6 +113,20 @@ impl Call {
         }
     }
 
+    /// Returns `true` if the two calls are the same to the bit, so that one can stand for both. As
+    /// numbers, 0 and −0 are equal, but they are different operands.
+    pub fn is_identical(&self, other: &Call) -> bool {
+        match (self, other) {
+            (Call::Reduce(a), Call::Reduce(b)) if a.op == b.op => match (&a.values, &b.values) {
+                (Values::F64(a), Values::F64(b)) => {
+                    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
+                }
+                (a, b) => a == b,
+            },
+            (a, b) => a == b,
+        }
+    }
+
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
             Call::Barrier => out.put_u8(0),
@@ -184,10 +198,15 @@ pub(crate) fn read_values(reader: &mut ByteReader<'_>) -> Result<Values, Refusal
     })
 }
 
-pub(crate) fn write_text<'a>(text: &str, out: &'a mut Vec<u8>) -> &'a mut Vec<u8> {
+/// Returns the beginning of a text that may be too long for a message.
+pub(crate) fn cut(text: &str) -> &str {
     let end =
         (0..=text.len().min(TEXT_MAX)).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-    out.put_prefixed(text.get(..end).unwrap_or_default().as_bytes())
+    text.get(..end).unwrap_or_default()
+}
+
+pub(crate) fn write_text<'a>(text: &str, out: &'a mut Vec<u8>) -> &'a mut Vec<u8> {
+    out.put_prefixed(cut(text).as_bytes())
 }
 
 pub(crate) fn read_text(reader: &mut ByteReader<'_>, max: usize) -> Result<String, Refusal> {

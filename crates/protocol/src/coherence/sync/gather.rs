@@ -1,175 +1,315 @@
-//! Rank 0's part in a collective (COH-6). It gathers the arrivals, checks that all nodes called the
-//! same, and sends the departures.
+//! Gathering of arrivals (COH-6). Two nodes exchange them, otherwise they travel up a tree to rank
+//! 0. The node that has all of them computes the departure.
 
 use super::agreement::{self, Call};
 use super::collective::Outcome;
+use super::departure::{Departure, UpdateCount};
+use super::tree::{Ranks, TreePlace};
 use crate::Rank;
 use crate::bytes::{ByteReader, ByteWriter};
-use crate::coherence::clock::notices::{Interval, OwnedBytes, Runs, TOLD_MAX};
-use crate::coherence::clock::vector::Vector;
+use crate::coherence::Coherence;
+use crate::coherence::clock::notices::{Interval, OwnedBytes};
 use crate::coherence::codec::Headline;
+use crate::coherence::failure::Doing;
 use crate::coherence::mailbox::Purpose;
-use crate::coherence::{Coherence, Pages};
 use crate::planted::{Bug, planted};
+use crate::time::{Rounds, Time};
 use crate::wind::{Class, Refusal};
 use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
+use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
+use core::time::Duration;
 
-/// Content of one node's arrival.
-#[derive(Debug)]
-struct Arrival {
-    call: Call,
-    vector: Vector,
+/// Length of the calls in one arrival, in bytes, from which on further calls go into another one.
+/// Only long reductions of many nodes reach it.
+const CALLS_BODY: usize = 4 << 20;
+
+/// Part of the failure time after which a node tells its parent an incomplete subtree, so that rank
+/// 0 can say who is missing (COH-6.13).
+const REPORT_PART: u32 = 8;
+
+/// Calls of several nodes, with what these nodes have written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Arrivals {
+    calls: Vec<(Call, Ranks)>,
     intervals: Vec<Interval>,
-    /// Number of updates that this node sent to each other node in the epoch.
-    counts: BTreeMap<Rank, u64>,
+    counts: Vec<UpdateCount>,
 }
 
-/// The collective that rank 0 gathers.
-#[derive(Debug, Default)]
-pub(crate) struct Gather {
-    epoch: u64,
-    arrivals: BTreeMap<Rank, Arrival>,
-}
+impl Arrivals {
+    /// Returns the arrival of one node.
+    pub fn new(rank: Rank, call: Call, intervals: Vec<Interval>, counts: Vec<UpdateCount>) -> Self {
+        Arrivals { calls: vec![(call, Ranks::one(rank))], intervals, counts }
+    }
 
-pub(crate) fn write_counts(counts: &BTreeMap<Rank, u64>, out: &mut Vec<u8>) {
-    out.put_leb128(counts.len() as u64);
-    for (rank, count) in counts {
-        out.put_leb128(u64::from(*rank)).put_leb128(*count);
+    fn ranks(&self) -> Ranks {
+        let mut all = Ranks::default();
+        self.calls.iter().for_each(|(_, ranks)| all.merge(ranks));
+        all
+    }
+
+    /// Adds other arrivals. Nodes that called the same share one entry.
+    fn merge(&mut self, other: Arrivals) {
+        for (call, ranks) in other.calls {
+            match self.calls.iter_mut().find(|(known, _)| known.is_identical(&call)) {
+                Some((_, known)) => known.merge(&ranks),
+                None => self.calls.push((call, ranks)),
+            }
+        }
+        self.intervals.extend(other.intervals);
+        self.counts.extend(other.counts);
+    }
+
+    /// Replaces the call of one node.
+    fn replace(&mut self, rank: Rank, call: Call) {
+        self.calls.iter_mut().for_each(|(_, ranks)| ranks.remove(rank));
+        self.calls.retain(|(_, ranks)| !ranks.is_empty());
+        self.merge(Arrivals::new(rank, call, Vec::new(), Vec::new()));
+    }
+
+    /// Returns bodies of messages, and the ranks that each tells of. There is more than one if the
+    /// calls are long.
+    fn write(self) -> Vec<(Vec<u8>, Ranks)> {
+        let mut parts: Vec<(u64, Vec<u8>, Ranks)> = Vec::new();
+        for (call, ranks) in &self.calls {
+            let is_full = parts.last().is_none_or(|(_, calls, _)| calls.len() >= CALLS_BODY);
+            if is_full {
+                parts.push((0, Vec::new(), Ranks::default()));
+            }
+            if let Some((count, calls, told)) = parts.last_mut() {
+                *count += 1;
+                call.write(calls);
+                ranks.write(calls);
+                told.merge(ranks);
+            }
+        }
+        let last = parts.len().saturating_sub(1);
+        let intervals = merged(self.intervals);
+        let bodies = parts.into_iter().enumerate().map(|(number, (count, calls, ranks))| {
+            let mut body = Vec::new();
+            body.put_leb128(count).put(&calls);
+            let told =
+                if number == last { (&*intervals, &*self.counts) } else { (&[][..], &[][..]) };
+            Interval::write_all(told.0.iter(), &mut body);
+            UpdateCount::write_all(told.1, &mut body);
+            (body, ranks)
+        });
+        bodies.collect()
     }
 }
 
-pub(crate) fn read_counts(
-    reader: &mut ByteReader<'_>,
-    nodes: u32,
-) -> Result<BTreeMap<Rank, u64>, Refusal> {
-    let mut counts = BTreeMap::new();
-    for _ in 0..reader.count(2)? {
-        let (rank, count) = (reader.leb128_u32()?, reader.leb128()?);
-        if rank >= nodes || counts.insert(rank, count).is_some() {
-            return Err(Refusal::Malformed);
+/// Sorts intervals by writer. A late interval that several nodes told stays once.
+pub(crate) fn merged(mut intervals: Vec<Interval>) -> Vec<Interval> {
+    intervals.sort_by_key(|interval| (interval.writer, interval.last));
+    let mut out: Vec<Interval> = Vec::with_capacity(intervals.len());
+    for interval in intervals {
+        match out.last_mut() {
+            Some(last) if (last.writer, last.last) == (interval.writer, interval.last) => {
+                if *last != interval {
+                    // Nodes may have joined different intervals into it (COH-4.5).
+                    *last = Interval::join(last.writer, [&*last, &interval].into_iter());
+                }
+            }
+            _ => out.push(interval),
         }
     }
-    Ok(counts)
+    out
+}
+
+/// Arrivals at one collective that this node knows of.
+#[derive(Debug, Default)]
+struct Gathering {
+    arrived: Ranks,
+    /// Number of ranks that this node has told its parent.
+    told: usize,
+    /// Arrivals that this node has not told its parent.
+    kept: Arrivals,
+}
+
+/// Collectives that this node gathers.
+#[derive(Debug)]
+pub(crate) struct Gather {
+    pub place: TreePlace,
+    /// By epoch: the collective that this node is in or will call next, and perhaps the one after
+    /// it.
+    epochs: BTreeMap<u64, Gathering>,
+    /// Rounds in which this node tells its parent an incomplete subtree.
+    pub reports: Rounds,
+}
+
+impl Gather {
+    pub fn new(me: Rank, nodes: u32) -> Gather {
+        let place = TreePlace::new(me, nodes);
+        Gather { place, epochs: BTreeMap::new(), reports: Rounds::default() }
+    }
+
+    /// Returns how many arrivals this node has told its parent at this collective.
+    pub fn told(&self, epoch: u64) -> usize {
+        self.epochs.get(&epoch).map_or(0, |gathering| gathering.told)
+    }
+
+    /// Returns how many arrivals at this collective this node knows from that child's subtree.
+    pub fn known_of(&self, child: Rank, epoch: u64) -> usize {
+        let gathering = self.epochs.get(&epoch).zip(self.place.told_by(child));
+        gathering.map_or(0, |(gathering, subtree)| gathering.arrived.count_in(&subtree))
+    }
+
+    /// Called when a departure is here, so that the collective is gathered.
+    pub fn end(&mut self, epoch: u64) {
+        self.epochs.retain(|kept, _| *kept > epoch);
+    }
 }
 
 impl Coherence {
-    /// Called when a node has arrived, with all its writes at their homes.
+    /// Called with the arrivals of another node and its subtree. All their writes are at their
+    /// homes.
     pub(crate) fn gather_arrival(
         &mut self,
         from: Rank,
         epoch: u64,
         body: &[u8],
-        pages: &mut dyn Pages,
     ) -> Result<(), Refusal> {
-        let mut reader = ByteReader(body);
-        let call = Call::read(&mut reader)?;
-        let (vector, intervals) = self.knowledge.read(&mut reader, &self.arrays)?;
-        let counts = read_counts(&mut reader, self.nodes)?;
-        reader.end()?;
-        if self.me != 0
-            || intervals.iter().any(|interval| interval.writer != from && !interval.late)
-        {
-            return Err(Refusal::Malformed);
-        }
-        let known = self.gather.arrivals.contains_key(&from);
-        if planted(Bug::ReleaseBarrierEarly) && epoch < self.gather.epoch {
-            self.send_departure(
-                from,
-                epoch,
-                &call,
-                &Outcome::Agreed(None),
-                &vector,
-                &Runs::default(),
-                &BTreeMap::new(),
-            );
+        let subtree = self.gather.place.told_by(from).ok_or(Refusal::Malformed)?;
+        let arrivals = self.read_arrivals(&subtree, body)?;
+        if planted(Bug::ReleaseBarrierEarly) && epoch < self.epoch {
+            if !self.gather.place.is_pair {
+                let outcome = Outcome::Agreed(None);
+                self.post_departure(
+                    epoch,
+                    &Departure { outcome, ..Departure::default() },
+                    &[subtree],
+                );
+            }
             return Ok(());
         }
-        if epoch != self.gather.epoch || known {
+        if !self.may_arrive(epoch) {
             return Err(Refusal::Malformed);
         }
-        self.gather.arrivals.insert(from, Arrival { call, vector, intervals, counts });
-        self.gather_death();
-        let enough =
-            if planted(Bug::ReleaseBarrierEarly) { self.nodes.max(2) - 1 } else { self.nodes };
-        if self.gather.arrivals.len() >= enough as usize {
-            self.let_go();
+        if planted(Bug::ForgetEarlyArrival) && epoch > self.epoch {
+            return Ok(());
         }
-        let _ = pages;
+        let gathering = self.gather.epochs.entry(epoch).or_default();
+        let ranks = arrivals.ranks();
+        if gathering.arrived.overlaps(&ranks) {
+            return Err(Refusal::Malformed);
+        }
+        gathering.arrived.merge(&ranks);
+        gathering.kept.merge(arrivals);
+        if let Some(dead) = self.doomed_by(epoch) {
+            // The other children were told when the death became known.
+            self.post_departure(epoch, &Departure::of_dead(dead), &[subtree]);
+            self.gather.epochs.remove(&epoch);
+            return Ok(());
+        }
+        self.advance_gather();
         Ok(())
     }
 
-    /// Returns `true` if `rank` has arrived at the collective being gathered and `epoch` names that
-    /// collective.
-    pub(crate) fn is_gathered(&self, rank: Rank, epoch: u64) -> bool {
-        self.gather.epoch == epoch && self.gather.arrivals.contains_key(&rank)
-    }
-
-    /// Returns the nodes that are missing in the collective that other nodes have arrived at, as
-    /// rank 0 knows it. It is empty on other ranks.
-    #[must_use]
-    pub fn late(&self) -> Vec<Rank> {
-        let arrivals = &self.gather.arrivals;
-        (0..self.nodes)
-            .filter(|rank| !arrivals.is_empty() && !arrivals.contains_key(rank))
-            .collect()
-    }
-
-    /// Returns the nodes that have arrived at the collective that rank 0 gathers, in rank order. It
-    /// is empty on other ranks.
-    #[must_use]
-    pub fn gathered(&self) -> Vec<Rank> {
-        self.gather.arrivals.keys().copied().collect()
-    }
-
-    /// Sends the departures once all nodes are here. Each tells what every node knows from now on,
-    /// and the pages that its receiver does not know to be old (COH-6.4).
-    fn let_go(&mut self) {
-        let arrivals = core::mem::take(&mut self.gather.arrivals);
-        let epoch = self.gather.epoch;
-        self.gather.epoch += 1;
-        let mut base = Vector::new(self.nodes);
-        for (rank, arrival) in &arrivals {
-            base.raise(*rank, arrival.vector.get(*rank));
-            arrival
-                .intervals
-                .iter()
-                .for_each(|interval| base.raise(interval.writer, interval.last));
+    fn read_arrivals(&self, subtree: &Range<Rank>, body: &[u8]) -> Result<Arrivals, Refusal> {
+        let mut reader = ByteReader(body);
+        let count = reader.count(4)?;
+        let (mut calls, mut seen) = (Vec::new(), Ranks::default());
+        for _ in 0..count {
+            let call = Call::read(&mut reader)?;
+            let ranks = Ranks::read(&mut reader, subtree)?;
+            if seen.overlaps(&ranks) {
+                return Err(Refusal::Malformed);
+            }
+            seen.merge(&ranks);
+            calls.push((call, ranks));
         }
-        let outcome =
-            match agreement::agree(arrivals.iter().map(|(rank, arrival)| (*rank, &arrival.call))) {
-                Ok(values) => Outcome::Agreed(values),
-                Err(text) => Outcome::Mismatch(text),
-            };
-        let all = arrivals.values().flat_map(|arrival| &arrival.intervals);
-        let outcome = match self.write_conflict(all) {
-            Some(text) if matches!(outcome, Outcome::Agreed(_)) => Outcome::Mismatch(text),
+        let intervals = self.knowledge.read_intervals(&mut reader, &self.arrays)?;
+        let counts = UpdateCount::read_all(&mut reader, self.nodes)?;
+        reader.end()?;
+        let is_told = |interval: &Interval| subtree.contains(&interval.writer) || interval.late;
+        let is_counted = |count: &UpdateCount| subtree.contains(&count.from);
+        if calls.is_empty() || !intervals.iter().all(is_told) || !counts.iter().all(is_counted) {
+            return Err(Refusal::Malformed);
+        }
+        Ok(Arrivals { calls, intervals, counts })
+    }
+
+    /// Returns `true` if another node may have arrived at this collective. A node can be one
+    /// collective ahead. In a pair it then has this node's arrival. In the tree it has a departure
+    /// that this node has, too (COH-9.1).
+    fn may_arrive(&self, epoch: u64) -> bool {
+        let current = self.collective.current.as_ref();
+        let has_departure = current.is_some_and(|current| current.departure.is_some());
+        let has_arrived = current.is_some_and(|current| current.arrived);
+        if epoch == self.epoch {
+            return !has_departure;
+        }
+        let may_be_over = has_departure || (self.gather.place.is_pair && has_arrived);
+        epoch.checked_sub(1) == Some(self.epoch) && may_be_over
+    }
+
+    /// Adds this node's own arrival.
+    pub(crate) fn gather_own(&mut self, arrivals: Arrivals) {
+        let gathering = self.gather.epochs.entry(self.epoch).or_default();
+        gathering.arrived.merge(&arrivals.ranks());
+        gathering.kept.merge(arrivals);
+        self.advance_gather();
+    }
+
+    /// Goes on once all arrivals that this node gathers are here.
+    fn advance_gather(&mut self) {
+        let Some(gathering) = self.gather.epochs.get(&self.epoch) else { return };
+        let all = self.gather.place.gathers().len();
+        let enough = if planted(Bug::ReleaseBarrierEarly) { all.max(2) - 1 } else { all };
+        if gathering.arrived.len() < enough {
+            return;
+        }
+        if self.gather.place.concludes() {
+            self.conclude_gathering();
+        } else {
+            self.send_up();
+        }
+    }
+
+    /// Computes the departure from the arrivals of all nodes, and sends it to the children. In a
+    /// pair, the other node computes it as well. Only rank 0 tells it, and only when it leaves
+    /// itself (COH-6.11).
+    fn conclude_gathering(&mut self) {
+        let epoch = self.epoch;
+        let Some(gathering) = self.gather.epochs.remove(&epoch) else { return };
+        let Arrivals { calls, intervals, mut counts } = gathering.kept;
+        let mut by_rank: Vec<(Rank, &Call)> =
+            calls.iter().flat_map(|(call, ranks)| ranks.iter().map(move |r| (r, call))).collect();
+        if !planted(Bug::CombineOutOfOrder) {
+            by_rank.sort_unstable_by_key(|(rank, _)| *rank);
+        }
+        let outcome = match agreement::agree(by_rank.iter().copied()) {
+            Ok(values) => Outcome::Agreed(values),
+            Err(text) => {
+                let unfit = calls.iter().any(|(call, _)| matches!(call, Call::Unfit(_)));
+                Outcome::Mismatch { text: agreement::cut(&text).to_string(), unfit }
+            }
+        };
+        counts.sort_unstable();
+        let intervals = merged(intervals);
+        let outcome = match self.write_conflict(&intervals) {
+            Some(text) if matches!(outcome, Outcome::Agreed(_)) => {
+                Outcome::Mismatch { text: agreement::cut(&text).to_string(), unfit: false }
+            }
             _ => outcome,
         };
-        // Leaving nodes go on leaving, whatever the other nodes called (COH-6.9). All nodes are
-        // told of a node that cannot go on (COH-8.4).
-        let unfit = arrivals.values().any(|arrival| matches!(arrival.call, Call::Unfit(_)));
-        for (rank, arrival) in &arrivals {
-            let again =
-                !unfit && arrival.call == Call::Leave && matches!(outcome, Outcome::Mismatch(_));
-            let outcome = if again { &Outcome::Again } else { &outcome };
-            let news = arrivals.values().flat_map(|other| &other.intervals);
-            let news = news.filter(|i| i.writer != *rank && i.last > arrival.vector.get(i.writer));
-            let runs = Runs::named(news, *rank).at_most(TOLD_MAX);
-            let counts = arrivals.iter().filter_map(|(writer, arrival)| {
-                arrival.counts.get(rank).map(|count| (*writer, *count))
-            });
-            let counts = counts.collect();
-            self.send_departure(*rank, epoch, &arrival.call, outcome, &base, &runs, &counts);
+        let departure = Departure { outcome, intervals, counts };
+        let current = self.collective.current.as_ref();
+        let leaves = current.is_some_and(|current| current.call == Call::Leave);
+        if !self.gather.place.is_pair || (self.gather.place.me == 0 && leaves) {
+            let children = self.gather.place.children.clone();
+            self.post_departure(epoch, &departure, &children);
         }
+        self.store_departure(departure);
     }
 
     /// Returns the error of a barrier between whose releases guards of two nodes owned one byte
     /// (COH-10.14).
-    fn write_conflict<'a>(&self, intervals: impl Iterator<Item = &'a Interval>) -> Option<String> {
-        let (array, bytes, one, other) = OwnedBytes::conflict(intervals)?;
+    fn write_conflict(&self, intervals: &[Interval]) -> Option<String> {
+        let (array, bytes, one, other) = OwnedBytes::conflict(intervals.iter())?;
         let name = self.arrays.get(array as usize).map_or("", |array| array.name.as_str());
         Some(format!(
             "nodes {one} and {other} both wrote bytes {}..{} of array \"{name}\" under guards since the last barrier: cut the ranges so \
@@ -178,52 +318,176 @@ impl Coherence {
         ))
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn send_departure(
-        &mut self,
-        to: Rank,
-        epoch: u64,
-        call: &Call,
-        outcome: &Outcome,
-        base: &Vector,
-        runs: &Runs,
-        counts: &BTreeMap<Rank, u64>,
-    ) {
-        let mut body = Vec::new();
-        match outcome {
-            Outcome::Agreed(values) => {
-                body.put_u8(0).put_u8(u8::from(values.is_some()));
-                values.iter().fold(&mut body, |body, values| agreement::write_values(values, body))
-            }
-            Outcome::Mismatch(text) => agreement::write_text(text, body.put_u8(1)),
-            Outcome::Dead(rank) => body.put_u8(2).put_leb128(u64::from(*rank)),
-            Outcome::Again => body.put_u8(3),
-        };
-        base.write(&mut body);
-        runs.write(&mut body);
-        write_counts(counts, &mut body);
-        let last = *call == Call::Leave && !matches!(outcome, Outcome::Again);
-        let purpose = if last { Purpose::LastDeparture } else { Purpose::Control(call.doing()) };
-        self.post(to, Class::Unordered, Headline::Depart { epoch }, body, purpose);
+    /// Sends a departure to children.
+    fn post_departure(&mut self, epoch: u64, departure: &Departure, children: &[Range<Rank>]) {
+        if !children.is_empty() {
+            self.forward_departure(epoch, &departure.write(), departure, children);
+        }
     }
 
-    /// Tells the nodes that have arrived if a node that has not arrived is dead, because they wait
-    /// in vain.
-    pub(crate) fn gather_death(&mut self) {
-        let missing =
-            self.dead.iter().find(|rank| !self.gather.arrivals.contains_key(rank)).copied();
-        let Some(dead) = missing.filter(|_| self.me == 0) else { return };
-        let (epoch, zero) = (self.gather.epoch, Vector::new(self.nodes));
-        for (rank, arrival) in core::mem::take(&mut self.gather.arrivals) {
-            self.send_departure(
-                rank,
-                epoch,
-                &arrival.call,
-                &Outcome::Dead(dead),
-                &zero,
-                &Runs::default(),
-                &BTreeMap::new(),
-            );
+    /// Sends the body of a departure to children. A node that leaves waits for the acknowledgements
+    /// (COH-6.6).
+    pub(crate) fn forward_departure(
+        &mut self,
+        epoch: u64,
+        body: &[u8],
+        departure: &Departure,
+        children: &[Range<Rank>],
+    ) {
+        let current = self.collective.current.as_ref();
+        let call = current.map(|current| &current.call);
+        let last = call == Some(&Call::Leave) && !departure.is_repeated_for(&Call::Leave);
+        let doing = call.map_or(Doing::Barrier, Call::doing);
+        for child in children {
+            let purpose = if last {
+                Purpose::LastDeparture
+            } else {
+                Purpose::Departure { doing: doing.clone(), epoch }
+            };
+            let head = Headline::Depart { epoch };
+            self.post(child.start, Class::Unordered, head, body.to_vec(), purpose);
         }
+    }
+
+    /// Tells the parent the arrivals that it has not been told.
+    fn send_up(&mut self) {
+        let epoch = self.epoch;
+        let Some(parent) = self.gather.place.parent else { return };
+        let Some(gathering) = self.gather.epochs.get_mut(&epoch) else { return };
+        let mut kept = core::mem::take(&mut gathering.kept);
+        gathering.told += kept.ranks().len();
+        if planted(Bug::ForgetSubtree) {
+            kept.intervals.retain(|interval| interval.writer == self.me);
+        }
+        for (body, ranks) in kept.write() {
+            self.post_arrival(parent, epoch, ranks, body);
+        }
+    }
+
+    /// Posts an arrival of this node or its subtree.
+    pub(crate) fn post_arrival(&mut self, to: Rank, epoch: u64, ranks: Ranks, body: Vec<u8>) {
+        let current = self.collective.current.as_ref();
+        let doing = current.map_or(Doing::Barrier, |current| current.call.doing());
+        let says_why = self.broken.is_some();
+        let purpose = Purpose::Arrival { doing, says_why, epoch, ranks };
+        self.post(to, Class::Unordered, Headline::Arrive { epoch }, body, purpose);
+    }
+
+    /// Sends this node's own arrival to the other node of a pair. The arrival of rank 0 at *leave*
+    /// is not sent, because rank 0 answers with a departure (COH-6.11).
+    pub(crate) fn send_across(&mut self, own: Arrivals) {
+        let Some(other) = self.gather.place.asked().filter(|_| self.gather.place.is_pair) else {
+            return;
+        };
+        for (body, ranks) in own.write() {
+            self.post_arrival(other, self.epoch, ranks, body);
+        }
+    }
+
+    /// Called when a node has refused an arrival of this node and so has not counted it. This node
+    /// arrives again with nothing but the reason. If that is refused too, the call fails here and
+    /// below (COH-8.4).
+    pub(crate) fn arrival_refused(&mut self, to: Rank, epoch: u64, ranks: Ranks, said_why: bool) {
+        let Some(broken) = self.broken.clone() else { return };
+        let (me, is_current) = (self.me, epoch == self.epoch);
+        let waits = |current: &&mut super::collective::Current| {
+            is_current && current.arrived && current.departure.is_none()
+        };
+        if !said_why {
+            let call = Call::Unfit(broken.to_string());
+            if let Some(current) = self.collective.current.as_mut().filter(waits) {
+                current.call = call.clone();
+            }
+            if let Some(gathering) = self.gather.epochs.get_mut(&epoch)
+                && self.gather.place.is_pair
+            {
+                gathering.kept.replace(me, call.clone());
+            }
+            let reason = Arrivals { calls: vec![(call, ranks)], ..Arrivals::default() };
+            for (body, ranks) in reason.write() {
+                self.post_arrival(to, epoch, ranks, body);
+            }
+            return;
+        }
+        if let Some(current) = self.collective.current.take_if(|current| waits(&current)) {
+            self.fail(current.token, broken);
+        }
+        self.end_gathering(epoch, to);
+    }
+
+    /// Returns a dead node because of which this collective cannot end: an arrival or the departure
+    /// would have to come from it. With a dead node, this node itself arrives no more (COH-8.10).
+    fn doomed_by(&self, epoch: u64) -> Option<Rank> {
+        let first = self.dead.first().copied()?;
+        let gathering = self.gather.epochs.get(&epoch);
+        let has_arrived =
+            |rank: Rank| gathering.is_some_and(|gathering| gathering.arrived.contains(rank));
+        let (all, parent) = (self.gather.place.gathers(), self.gather.place.parent);
+        let is_cause =
+            |rank: &&Rank| (all.contains(*rank) && !has_arrived(**rank)) || Some(**rank) == parent;
+        let cause = self.dead.iter().find(is_cause).copied();
+        cause.or((!has_arrived(self.me)).then_some(first))
+    }
+
+    /// Ends the collectives that a death has doomed. All nodes below this one are told, because one
+    /// of them may wait for a node that will not arrive.
+    pub(crate) fn gather_death(&mut self) {
+        for epoch in [self.epoch, self.epoch.saturating_add(1)] {
+            let current = self.collective.current.as_ref();
+            let is_over =
+                epoch == self.epoch && current.is_some_and(|current| current.departure.is_some());
+            let is_gathered = epoch == self.epoch || self.gather.epochs.contains_key(&epoch);
+            if let Some(dead) = self.doomed_by(epoch).filter(|_| is_gathered && !is_over) {
+                self.end_gathering(epoch, dead);
+            }
+        }
+    }
+
+    /// Ends a collective that failed because of a dead node, here and below. It is not passed
+    /// (COH-8.2).
+    pub(crate) fn end_gathering(&mut self, epoch: u64, dead: Rank) {
+        let children = self.gather.place.children.clone();
+        self.post_departure(epoch, &Departure::of_dead(dead), &children);
+        self.gather.epochs.remove(&epoch);
+        if epoch == self.epoch {
+            self.fail_current_by_death(dead);
+        }
+    }
+
+    /// Tells the parent about an incomplete subtree now and then (COH-6.13).
+    pub(crate) fn report_incomplete(&mut self, now: Time, failure_time: Duration) {
+        let kept = self.gather.epochs.get(&self.epoch).map(|gathering| &gathering.kept);
+        let is_due = !self.gather.place.concludes()
+            && self.dead.is_empty()
+            && kept.is_some_and(|kept| !kept.calls.is_empty());
+        if self.gather.reports.is_due(is_due, now, failure_time / REPORT_PART) {
+            self.send_up();
+        }
+    }
+
+    /// Returns the collective that other nodes wait in, if this node knows all that have arrived.
+    fn gathered_by_all(&self) -> Option<&Gathering> {
+        let place = &self.gather.place;
+        let current = self.collective.current.as_ref();
+        // Node 1 of a pair is not told that rank 0 leaves.
+        let is_blind = place.me != 0 && current.is_some_and(|current| current.call == Call::Leave);
+        let gathering = self.gather.epochs.values().next()?;
+        (place.concludes() && !is_blind).then_some(gathering)
+    }
+
+    /// Returns the nodes that are missing in the collective that other nodes have arrived at. Rank
+    /// 0 knows, and with two nodes both know. Of nodes below other nodes, rank 0 hears within the
+    /// failure time (COH-6.13). It is empty on other ranks.
+    #[must_use]
+    pub fn late(&self) -> Vec<Rank> {
+        let Some(gathering) = self.gathered_by_all() else { return Vec::new() };
+        (0..self.nodes).filter(|rank| !gathering.arrived.contains(*rank)).collect()
+    }
+
+    /// Returns the nodes that have arrived at the collective being gathered, in rank order, as far
+    /// as this node knows (see [`Self::late`]).
+    #[must_use]
+    pub fn gathered(&self) -> Vec<Rank> {
+        self.gathered_by_all().map_or_else(Vec::new, |gathering| gathering.arrived.iter().collect())
     }
 }

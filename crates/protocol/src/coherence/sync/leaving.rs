@@ -96,8 +96,8 @@ impl Coherence {
         Some(CoherenceError::NodeLeaving { doing: call.doing().to_string(), rank })
     }
 
-    /// Fails the called collectives that need a leaving node (COH-6.8). A call that rank 0 may know
-    /// of stays, without a waiter here.
+    /// Fails the called collectives that need a leaving node (COH-6.8). A call that other nodes may
+    /// know of stays, without a waiter here.
     pub(crate) fn fail_by_leaving(&mut self) {
         let Some(rank) = self.leaver() else { return };
         let error = |doing: Doing| CoherenceError::NodeLeaving { doing: doing.to_string(), rank };

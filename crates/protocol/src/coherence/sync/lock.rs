@@ -161,7 +161,7 @@ impl Coherence {
         }
         let (vector, intervals) = self.knowledge.read(&mut reader, &self.arrays)?;
         reader.end()?;
-        // A deferred grant waits for an answer of rank 0, which must be on its way (COH-7.4).
+        // A deferred grant waits for a departure, which must be on its way (COH-7.4).
         if epoch > epoch_possible {
             return Err(Refusal::Malformed);
         }

@@ -2,8 +2,10 @@
 
 pub(crate) mod agreement;
 pub(crate) mod collective;
+pub(crate) mod departure;
 pub(crate) mod gather;
 pub(crate) mod leaving;
 pub(crate) mod lock;
 pub(crate) mod lock_manager;
 pub(crate) mod release;
+pub(crate) mod tree;

@@ -22,7 +22,7 @@ const DIFF_BODY: usize = 32 << 10;
 /// Action that follows when all changes are at their homes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// Tell rank 0 that this node has arrived.
+    /// Arrive at the collective.
     Arrive,
     /// Give a lock back.
     Unlock { lock: u64, request: u64, token: Token },

@@ -32,6 +32,8 @@ pub struct Network {
     /// Deaths that nodes have yet to learn of: the learning node and the dead node.
     deaths: Vec<(Rank, Rank)>,
     next: u64,
+    /// Code of a message that is refused, with the reason: the next such message.
+    pub refuse_next: Option<(u8, Refusal)>,
     /// Number of messages delivered, for tests that count the traffic.
     pub delivered: u64,
 }
@@ -171,6 +173,11 @@ fn deliver(cluster: &mut Cluster, (from, to): (Rank, Rank)) {
         _ => bytes_of(&one.message, &nodes[from as usize].machine),
     };
     let Node { coherence, machine, .. } = &mut nodes[to as usize];
+    let refused = network.refuse_next.take_if(|(code, _)| one.message.head.get(1) == Some(code));
+    if let Some((_, refusal)) = refused {
+        network.settled.push((from, to, one.message.token, Err(refusal)));
+        return;
+    }
     let result = match one.admitted {
         Some(Admission::Place) => coherence.arrived(from, one.number, &one.message.head, machine),
         Some(Admission::Refuse(refusal)) => Err(refusal),

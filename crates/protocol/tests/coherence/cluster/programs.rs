@@ -173,3 +173,82 @@ pub fn run(nodes: u32, threads: usize, seed: u64) -> Cluster {
     cluster.run(threads);
     cluster
 }
+
+/// Passes data on by locks while other threads wait in barriers. The unlocks make late intervals.
+pub fn pass_baton(nodes: u32, seed: u64) {
+    let mut cluster = Cluster::new(nodes, seed);
+    let mut random = Random::new(seed);
+    let placed = homes(&mut random, nodes, PAGES);
+    cluster.declare("a", PAGES, placed);
+    let turn = Cell::word(random.below(6), 400);
+    let data: Vec<Cell> = (0..5).map(|i| Cell::word(random.below(6), 10 + i)).collect();
+    let rounds = 2 * u64::from(nodes);
+    let mut threads = Vec::new();
+    for node in 0..nodes {
+        let barriers = 1 + seed % 3;
+        threads.push(Thread::new(node, (0..barriers).map(|_| Op::Barrier).collect()));
+        let mut ops = Vec::new();
+        for round in (0..rounds).filter(|round| (*round % u64::from(nodes)) as u32 == node) {
+            let again = ops.len();
+            ops.extend([Op::Lock(3), Op::Load(turn), Op::Unlock(3), Op::UnlessGo(round, again)]);
+            ops.extend(data.iter().map(|cell| Op::Expect(*cell, round * 10)));
+            ops.extend(data.iter().map(|cell| Op::Store(*cell, round * 10 + 10)));
+            ops.extend([Op::Lock(3), Op::Store(turn, round + 1), Op::Unlock(3)]);
+        }
+        // A barrier of all nodes follows the last turn, so that every thread sees the final
+        // value.
+        ops.extend([Op::Together(1), Op::Barrier]);
+        ops.extend(data.iter().map(|cell| Op::Expect(*cell, rounds * 10)));
+        threads.push(Thread::new(node, ops));
+    }
+    cluster.run(threads);
+}
+
+/// Each node writes a word in each round, and reads the next node's after a barrier. Two barriers
+/// in a row follow, so that a fast node is one ahead.
+pub fn exchange(nodes: u32, seed: u64) {
+    let mut cluster = Cluster::new(nodes, seed);
+    let placed = homes(&mut Random::new(seed), nodes, PAGES);
+    cluster.declare("a", PAGES, placed);
+    let cell = |node: u32| Cell::word(node as usize % PAGES as usize, (node % nodes) as usize);
+    let threads = (0..nodes).map(|node| {
+        let next = cell((node + 1) % nodes);
+        let round = |round| {
+            let store = Op::Store(cell(node), round);
+            [store, Op::Barrier, Op::Expect(next, round), Op::Barrier, Op::Barrier]
+        };
+        Thread::new(node, (1..8).flat_map(round).collect())
+    });
+    let threads = threads.collect();
+    cluster.run(threads);
+}
+
+/// A node writes under a lock while its other thread may wait in the barrier already. The next
+/// holder of the lock arrives at the barrier, so all nodes must see the write after it (COH-6.5).
+pub fn late_news(nodes: u32, seed: u64) {
+    let mut cluster = Cluster::new(nodes, seed);
+    let mut random = Random::new(seed);
+    let (writer, holder) = (random.below(nodes as usize) as Rank, random.below(nodes as usize));
+    let holder = if holder as Rank == writer { (writer + 1) % nodes } else { holder as Rank };
+    // The other nodes keep copies, so the homes are these two.
+    let placed =
+        Homes::Explicit((0..PAGES).map(|p| if p == 0 { writer } else { holder }).collect());
+    cluster.declare("a", PAGES, placed);
+    let (data, flag) = (Cell::word(random.below(2), 3), Cell::word(2, 5));
+    let mut threads = vec![Thread::new(
+        writer,
+        vec![Op::Lock(1), Op::Store(data, 7), Op::Store(flag, 1), Op::Unlock(1)],
+    )];
+    for node in 0..nodes {
+        let mut ops = Vec::new();
+        if node == holder {
+            ops.extend([Op::Lock(1), Op::Load(flag), Op::Unlock(1), Op::UnlessGo(1, 0)]);
+        } else if node != writer {
+            // A race on purpose, whose value is not used: an old copy must be here.
+            ops.push(Op::Load(data));
+        }
+        ops.extend([Op::Barrier, Op::Expect(data, 7)]);
+        threads.push(Thread::new(node, ops));
+    }
+    cluster.run(threads);
+}
