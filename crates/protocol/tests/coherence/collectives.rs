@@ -329,8 +329,8 @@ fn arrivals_that_no_sound_node_sends_are_refused() {
         (0, 1, 2, of(1, 1)),                              // an epoch that nobody can have reached
         (0, 1, u64::MAX, of(1, 1)),
         (0, 1, 1, vec![1, 0, 1, 1, 1, 1, 5, 1, 0, 0, 0, 0, 0, 0]), // an interval of node 5, not late
-        (0, 1, 1, vec![1, 0, 1, 1, 1, 0, 1, 5, 0, 1]),       // updates of node 5
-        (0, 1, 1, vec![1, 0, 1, 1, 1, 0, 1, 1, 0, 0]),       // no updates
+        (0, 1, 1, vec![1, 0, 1, 1, 1, 0, 1, 5, 0, 1]),             // updates of node 5
+        (0, 1, 1, vec![1, 0, 1, 1, 1, 0, 1, 1, 0, 0]),             // no updates
     ];
     for (to, from, epoch, body) in wrong {
         let refused = tell(to, from, epoch, &body);
@@ -404,9 +404,9 @@ fn departures_that_no_sound_node_sends_are_refused() {
         (0, 1, &[2, 12, 0, 0]),         // a dead node that does not exist
         (0, 1, &[3, 0, 0]),
         (0, 1, &[0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0]), // an interval that this node has not closed
-        (0, 1, &[0, 0, 0, 1, 0, 0, 1]),       // updates of a node to itself
-        (0, 1, &[0, 0, 0, 2, 0, 2, 1, 0, 2, 1]), // counted twice
-        (0, 1, &[0, 0, 0, 1, 12, 2, 1]),      // a node that does not exist
+        (0, 1, &[0, 0, 0, 1, 0, 0, 1]),             // updates of a node to itself
+        (0, 1, &[0, 0, 0, 2, 0, 2, 1, 0, 2, 1]),    // counted twice
+        (0, 1, &[0, 0, 0, 1, 12, 2, 1]),            // a node that does not exist
     ] {
         assert!(tell(from, epoch, body).is_err(), "node {from}, epoch {epoch}: {body:?}");
     }

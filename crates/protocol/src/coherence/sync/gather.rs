@@ -72,7 +72,8 @@ impl Arrivals {
 
     /// Returns bodies of messages, and the ranks that each tells of. There is more than one if the
     /// calls are long.
-    fn write(self) -> Vec<(Vec<u8>, Ranks)> {
+    fn write(mut self) -> Vec<(Vec<u8>, Ranks)> {
+        self.counts.sort_unstable();
         let mut parts: Vec<(u64, Vec<u8>, Ranks)> = Vec::new();
         for (call, ranks) in &self.calls {
             let is_full = parts.last().is_none_or(|(_, calls, _)| calls.len() >= CALLS_BODY);
