@@ -163,8 +163,8 @@ impl Coherence {
         Ok(Departure { outcome, intervals: merged(intervals), counts })
     }
 
-    /// Keeps the departure of the collective that this node is in. [`Self::end_collective`] does the
-    /// rest.
+    /// Keeps the departure of the collective that this node is in. [`Self::end_collective`] does
+    /// the rest.
     pub(crate) fn store_departure(&mut self, departure: Departure) {
         if let Some(current) = &mut self.collective.current {
             current.departure = Some(departure);
