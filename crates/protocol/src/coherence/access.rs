@@ -1,36 +1,56 @@
 //! Touches of pages by this node's threads, and the state changes that they cause (COH-3.2).
 
 use super::array::{PageId, PageState};
+use super::fetch::{FETCH_PAGES_MAX, FetchCause};
+use super::prefetch::take_pages;
 use super::{Access, ArrayId, Coherence, CoherenceError, Pages, Value};
 use crate::limits::PAGE;
 use crate::wind::Token;
+use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 /// Number of pages that the first touch of a page homed here maps around it: 2 MiB.
 const FIRST_TOUCH: u64 = 512;
-/// Maximum number of pages that one explicit touch requests ahead of the first missing page.
-const TOUCH_AHEAD: u64 = 256;
+/// Maximum number of pages that one explicit touch requests ahead of the first missing page. Half
+/// of it is requested at a time, so that the home sends while the next request is on its way.
+const TOUCH_AHEAD: u64 = 2 * FETCH_PAGES_MAX as u64;
 
-/// Range that is made valid page by page.
+/// Ranges that are made valid page by page.
 #[derive(Clone, Debug)]
 pub(super) struct Touch {
     pub array: ArrayId,
-    /// Page before which all pages have been valid since the call.
-    pub next: u64,
-    /// Page before which all pages have been requested.
-    pub asked: u64,
-    pub end: u64,
+    /// Ranges of the pages that have not been valid since the call, in order and disjoint.
+    left: VecDeque<Range<u64>>,
+    /// Ranges of the pages among them that have not been requested.
+    unrequested: VecDeque<Range<u64>>,
+    /// Number of the pages among them that have been requested.
+    ahead: u64,
     pub access: Access,
     pub token: Token,
+}
+
+/// Sorts ranges, and joins those that meet.
+fn joined(mut ranges: Vec<Range<u64>>) -> VecDeque<Range<u64>> {
+    ranges.retain(|range| !range.is_empty());
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut all: VecDeque<Range<u64>> = VecDeque::with_capacity(ranges.len());
+    for range in ranges {
+        match all.back_mut() {
+            Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
+            _ => all.push_back(range),
+        }
+    }
+    all
 }
 
 impl Coherence {
     pub(super) fn begin_touch(
         &mut self,
         array: ArrayId,
-        range: Range<u64>,
+        ranges: Vec<Range<u64>>,
         access: Access,
         token: Token,
     ) {
@@ -38,7 +58,8 @@ impl Coherence {
         let Some(known) = self.arrays.get(array as usize).filter(|known| known.agreed) else {
             return self.fail(token, CoherenceError::UnknownArray { doing: doing(), array });
         };
-        if range.start > range.end || range.end > known.pages {
+        let is_outside = |range: &&Range<u64>| range.start > range.end || range.end > known.pages;
+        if let Some(range) = ranges.iter().find(is_outside) {
             let error = CoherenceError::OutOfRange {
                 doing: doing(),
                 array: known.name.clone(),
@@ -50,15 +71,10 @@ impl Coherence {
         }
         // A write guard of a guarded array makes its pages dirty when it begins.
         let access = if known.guarded { Access::Read } else { access };
-        self.used(array, range.clone());
-        self.touches.push(Touch {
-            array,
-            next: range.start,
-            asked: range.start,
-            end: range.end,
-            access,
-            token,
-        });
+        let left = joined(ranges);
+        left.iter().for_each(|range| self.used(array, range.clone()));
+        let unrequested = left.clone();
+        self.touches.push(Touch { array, left, unrequested, ahead: 0, access, token });
         self.touches_due = true;
     }
 
@@ -66,23 +82,48 @@ impl Coherence {
     pub(super) fn advance_touches(&mut self, pages: &mut dyn Pages) {
         let mut waiting = core::mem::take(&mut self.touches);
         waiting.retain_mut(|touch| {
-            while touch.next < touch.end
-                && self.ensure((touch.array, touch.next), touch.access, Some(touch.end), pages)
-            {
-                touch.next += 1;
+            loop {
+                self.request_ahead(touch);
+                if touch.left.is_empty() {
+                    self.done(touch.token, Value::None);
+                    return false;
+                }
+                if !self.pass_valid(touch, pages) {
+                    return true;
+                }
             }
-            let ahead = touch.end.min(touch.next.saturating_add(TOUCH_AHEAD));
-            for page in touch.asked.max(touch.next)..ahead {
-                self.ensure((touch.array, page), touch.access, Some(touch.end), pages);
-            }
-            touch.asked = ahead;
-            if touch.next == touch.end {
-                self.done(touch.token, Value::None);
-            }
-            touch.next < touch.end
         });
         waiting.append(&mut self.touches);
         self.touches = waiting;
+    }
+
+    /// Requests the next pages of a touch, once few enough requested pages are missing.
+    fn request_ahead(&mut self, touch: &mut Touch) {
+        let room = TOUCH_AHEAD - touch.ahead;
+        if room < TOUCH_AHEAD / 2 || touch.unrequested.is_empty() {
+            return;
+        }
+        let next = take_pages(&mut touch.unrequested, room);
+        touch.ahead += next.iter().map(|range| range.end - range.start).sum::<u64>();
+        self.fetch_ranges(touch.array, next, FetchCause::Touch(touch.access));
+    }
+
+    /// Passes the pages of a touch that were requested and are valid. Returns `false` if one is
+    /// not valid.
+    fn pass_valid(&mut self, touch: &mut Touch, pages: &mut dyn Pages) -> bool {
+        while touch.ahead > 0
+            && let Some(range) = touch.left.front_mut()
+        {
+            if !self.ensure((touch.array, range.start), touch.access, Some(range.end), pages) {
+                return false;
+            }
+            touch.ahead -= 1;
+            range.start += 1;
+            if range.is_empty() {
+                touch.left.pop_front();
+            }
+        }
+        true
     }
 
     /// Takes one fault of a thread that sleeps until the page is mapped for the wanted access.
@@ -114,7 +155,8 @@ impl Coherence {
     }
 
     /// Makes one page valid for `access`. Returns `true` if it is valid now; otherwise the page has
-    /// been requested. It fetches ahead up to `within`, or else as far as earlier faults suggest.
+    /// been requested. For a touch, `within` is the end of its range, and what is fetched ends
+    /// there. A fault fetches as far as earlier faults suggest.
     pub(super) fn ensure(
         &mut self,
         id: PageId,
@@ -159,7 +201,11 @@ impl Coherence {
                 pages.set_access(array, one, Access::Write);
             }
             (PageState::Invalid, _) => return self.demand(id, access, within, pages),
-            (PageState::Fetching, _) => return self.want(id, access, pages),
+            (PageState::Fetching, _) => {
+                // A thread that touches more pages waits for the whole run anyway.
+                let at_once = within.is_none_or(|end| end == page + 1);
+                return self.want(id, access, at_once, pages);
+            }
             (PageState::Write | PageState::HomePrivate | PageState::HomeWrite, _) => {}
         }
         true

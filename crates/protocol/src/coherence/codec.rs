@@ -1,17 +1,20 @@
 //! Encodes and decodes coherence's own messages (COH-9). Numbers of bodies are LEB128, and
 //! every field is checked (COH-9.1).
 
+use super::fetch::{FETCH_PAGES_MAX, FETCH_RUN_MAX, FETCH_RUNS_MAX};
 use super::update::UpdateHead;
-use crate::bytes::ByteReader;
+use crate::bytes::{ByteReader, ByteWriter};
 use crate::wind::{Head, Refusal};
+use alloc::vec::Vec;
+use arrayvec::ArrayVec;
 
 /// Type and fields of a message (COH-9.2): second byte of the head, then fixed little-endian
 /// fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Headline {
-    /// Requests pages; `id` is the requester's number.
-    Fetch(PageRun),
-    /// Answers with the requested pages.
+    /// Requests the pages of this run and of those in the body. `id` is the requester's number.
+    Fetch(RequestedRun),
+    /// Answers with the pages of one requested run.
     Pages(PageRun),
     /// Changes to pages homed at the receiver, in the body.
     Diff { array: u32 },
@@ -96,10 +99,18 @@ pub(super) struct PageRun {
     pub id: u64,
 }
 
+/// Run of a fetch. Runs after the first one are in the body, and have the numbers that follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RequestedRun {
+    pub pages: PageRun,
+    /// Number of pages, from the first one on, that a thread needs. The others are read ahead.
+    pub demanded: u32,
+}
+
 impl Headline {
     pub fn write(self) -> Head {
         let (code, fields): (u8, [u64; 3]) = match self {
-            Headline::Fetch(r) => (1, r.fields()),
+            Headline::Fetch(run) => (1, run.fields()),
             Headline::Pages(r) => (2, r.fields()),
             Headline::Diff { array } => (3, [u64::from(array), 0, 0]),
             Headline::Arrive { epoch } => (4, [epoch, 0, 0]),
@@ -138,7 +149,7 @@ impl Headline {
         reader.end()?;
         let small = |value: u64| u32::try_from(value).map_err(|_| Refusal::Malformed);
         Ok(match code {
-            1 => Headline::Fetch(PageRun::from_fields([a, b, c])),
+            1 => Headline::Fetch(RequestedRun::from_fields([a, b, c])),
             2 => Headline::Pages(PageRun::from_fields([a, b, c])),
             3 => Headline::Diff { array: small(a)? },
             4 => Headline::Arrive { epoch: a },
@@ -173,5 +184,60 @@ impl PageRun {
 
     fn from_fields([packed, first, id]: [u64; 3]) -> PageRun {
         PageRun { array: packed as u32, count: (packed >> 32) as u32, first, id }
+    }
+}
+
+/// Lowest bit of the number of demanded pages in the first field of a fetch.
+const DEMANDED_SHIFT: u32 = 48;
+const _: () = assert!(FETCH_RUN_MAX < 1 << 16);
+
+impl RequestedRun {
+    fn fields(self) -> [u64; 3] {
+        let [packed, first, id] = self.pages.fields();
+        [packed | u64::from(self.demanded) << DEMANDED_SHIFT, first, id]
+    }
+
+    fn from_fields([packed, first, id]: [u64; 3]) -> RequestedRun {
+        let run = packed & ((1 << DEMANDED_SHIFT) - 1);
+        RequestedRun {
+            pages: PageRun::from_fields([run, first, id]),
+            demanded: (packed >> DEMANDED_SHIFT) as u32,
+        }
+    }
+
+    /// Encodes the runs after the first one, which are in order and disjoint (COH-9.2).
+    pub fn write_rest(runs: &[RequestedRun]) -> Vec<u8> {
+        let mut body = Vec::new();
+        for (before, run) in runs.iter().zip(runs.iter().skip(1)) {
+            let end = before.pages.first.saturating_add(u64::from(before.pages.count));
+            body.put_leb128(run.pages.first.saturating_sub(end))
+                .put_leb128(run.pages.count.into())
+                .put_leb128(run.demanded.into());
+        }
+        body
+    }
+
+    /// Decodes the runs of a fetch that begins with this one, and checks that counts are within
+    /// the limits. The caller checks that the pages exist.
+    pub fn read_all(self, body: &[u8]) -> Result<ArrayVec<RequestedRun, FETCH_RUNS_MAX>, Refusal> {
+        let mut reader = ByteReader(body);
+        let mut runs = ArrayVec::new();
+        let (mut next, mut pages) = (self, 0);
+        loop {
+            let PageRun { array, count, first, id } = next.pages;
+            pages += count.min(FETCH_PAGES_MAX + 1);
+            if count > FETCH_RUN_MAX || next.demanded > count || pages > FETCH_PAGES_MAX {
+                return Err(Refusal::Malformed);
+            }
+            runs.try_push(next).map_err(|_| Refusal::Malformed)?;
+            if reader.end().is_ok() {
+                return Ok(runs);
+            }
+            let end = first.checked_add(count.into()).ok_or(Refusal::OutOfBounds)?;
+            let first = end.checked_add(reader.leb128()?).ok_or(Refusal::OutOfBounds)?;
+            let (count, demanded) = (reader.leb128_u32()?, reader.leb128_u32()?);
+            let id = id.checked_add(1).ok_or(Refusal::Malformed)?;
+            next = RequestedRun { pages: PageRun { array, count, first, id }, demanded };
+        }
     }
 }

@@ -233,7 +233,7 @@ impl Coherence {
                 Purpose::Diff => self.releases.settled(number, to),
                 Purpose::LastDeparture => self.end_leaving(),
                 Purpose::Pages | Purpose::Grant(_) | Purpose::Reply => self.answered(to),
-                Purpose::Fetch(_)
+                Purpose::Fetch { .. }
                 | Purpose::Arrival { .. }
                 | Purpose::Update
                 | Purpose::Departure { .. }
@@ -255,8 +255,8 @@ impl Coherence {
                 self.releases.settled(number, to);
                 self.break_down(Doing::Diff, to, refusal, pages);
             }
-            Purpose::Fetch(run) => {
-                self.give_up_run(run, pages);
+            Purpose::Fetch { first, end } => {
+                (first..end).for_each(|run| self.give_up_run(run, pages));
                 self.break_down(Doing::Fetch, to, refusal, pages);
             }
             Purpose::LastDeparture => self.end_leaving(),

@@ -1,20 +1,24 @@
 //! Fetches pages from their homes (COH-3.3) in runs, the demanded page first, with several runs at
-//! a time.
+//! a time. `prefetch.rs` makes requests of several runs.
 
 use super::array::{Array, PageId, PageState};
-use super::codec::{Headline, PageRun};
-use super::{Access, Coherence, Pages};
+use super::codec::{Headline, PageRun, RequestedRun};
+use super::{Access, ArrayId, Coherence, Pages};
 use crate::Rank;
 use crate::coherence::mailbox::Purpose;
 use crate::limits::PAGE;
 use crate::planted::{Bug, planted};
 use crate::wind::{Class, Refusal};
-use alloc::collections::BTreeMap;
-use alloc::vec;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use core::ops::Range;
 
-/// Maximum number of pages in one fetch.
+/// Maximum number of pages in one run of a fetch.
 pub const FETCH_RUN_MAX: u32 = 32;
+/// Maximum number of runs in one fetch.
+pub const FETCH_RUNS_MAX: usize = 32;
+/// Maximum number of pages in all runs of one fetch: 1 MiB.
+pub const FETCH_PAGES_MAX: u32 = 256;
 /// Maximum number of sequences of faults that are followed at a time, per array.
 const STREAMS: usize = 8;
 
@@ -62,6 +66,43 @@ struct RunPage {
     stale: bool,
     /// `true` once the page is mapped or given up.
     decided: bool,
+    /// Access for which threads wait for the page, if any do.
+    wanted: Option<Wanted>,
+}
+
+/// Access for which threads of this node wait for a page that is on its way.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    access: Access,
+    /// `true` if the page is mapped as soon as it has come. Otherwise it is mapped with its run,
+    /// because the threads wait for the other pages, too.
+    at_once: bool,
+}
+
+/// Reason of a fetch.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum FetchCause {
+    /// A thread waits for the first page for this access. The other pages are read ahead.
+    Fault(Access),
+    /// A thread waits for all pages for this access.
+    Touch(Access),
+    /// The program will need all pages, and no thread waits for them.
+    Prefetch,
+}
+
+impl FetchCause {
+    /// Returns the interest in the page at this index of its run.
+    fn wanted(self, index: u32) -> Option<Wanted> {
+        match self {
+            FetchCause::Fault(access) => (index == 0).then_some(Wanted { access, at_once: true }),
+            FetchCause::Touch(access) => Some(Wanted { access, at_once: false }),
+            FetchCause::Prefetch => None,
+        }
+    }
+
+    fn demanded(self, count: u32) -> u32 {
+        if matches!(self, FetchCause::Fault(_)) { 1 } else { count }
+    }
 }
 
 /// One request and the part of its answer that has arrived.
@@ -72,6 +113,8 @@ pub(super) struct Run {
     /// Message number of the answer, once it has begun.
     answer: Option<u64>,
     slots: Vec<RunPage>,
+    /// Number of slots that are not decided.
+    undecided: u32,
 }
 
 /// All fetches under way to this node.
@@ -79,25 +122,78 @@ pub(super) struct Run {
 pub(super) struct Fetches {
     next: u64,
     pub runs: BTreeMap<u64, Run>,
-    /// Number of the run that brings a page that is [`PageState::Fetching`].
-    of_page: BTreeMap<PageId, u64>,
+    /// Array, first page and number of each run. The pages of two runs overlap if one of them has
+    /// a stale page that the other one fetches again.
+    by_first: BTreeSet<(ArrayId, u64, u64)>,
+    /// Number of pages that are [`PageState::Fetching`].
+    pub pages: u64,
     /// Number of the run that a fragmented answer belongs to.
     answers: BTreeMap<(Rank, u64), u64>,
-    /// Access that threads want for pages that are on their way.
-    wanted: BTreeMap<PageId, Access>,
+    /// Ranges that are fetched when fewer pages are on their way.
+    pub prefetches: VecDeque<(ArrayId, Range<u64>)>,
+}
+
+impl Fetches {
+    /// Returns the number of the run that brings a page.
+    fn run_of(&self, (array, page): PageId) -> Option<u64> {
+        let nearest = page.saturating_sub(u64::from(FETCH_RUN_MAX) - 1);
+        let near = self.by_first.range((array, nearest, 0)..=(array, page, u64::MAX));
+        near.rev().map(|(_, _, number)| *number).find(|number| {
+            let run = self.runs.get(number);
+            let slot = run.and_then(|run| run.slots.get(run.index(page)?));
+            slot.is_some_and(|slot| !slot.decided)
+        })
+    }
+
+    /// Removes a run that has no page on its way any more.
+    fn remove(&mut self, number: u64) -> Option<Run> {
+        let run = self.runs.remove(&number)?;
+        self.by_first.remove(&(run.pages.array, run.pages.first, number));
+        Some(run)
+    }
 }
 
 impl Run {
+    fn index(&self, page: u64) -> Option<usize> {
+        usize::try_from(page.checked_sub(self.pages.first)?).ok()
+    }
+
     fn slot(&mut self, page: u64) -> Option<&mut RunPage> {
-        let index = usize::try_from(page.checked_sub(self.pages.first)?).ok()?;
+        let index = self.index(page)?;
         self.slots.get_mut(index)
     }
 }
 
-fn run_of_invalid(array: &Array, page: u64, reach: u64) -> u64 {
+impl RunPage {
+    /// Returns `true` if the page is mapped now: it is whole, and either is its run or threads
+    /// need nothing else.
+    fn is_due(&self, is_run_whole: bool) -> bool {
+        let at_once = is_run_whole || self.wanted.is_some_and(|wanted| wanted.at_once);
+        !self.decided && self.filled >= PAGE && at_once
+    }
+}
+
+/// Returns the number of invalid pages with one home from `page` on, at most `reach`.
+pub(super) fn run_of_invalid(array: &Array, page: u64, reach: u64) -> u64 {
     let home = array.home(page);
     let row = array.row(page, page..page.saturating_add(reach));
     row.take_while(|page| array.home(*page) == home).count() as u64
+}
+
+/// Writes the part `part` of an answer, of which `bytes` begin at `start`. `first` is the offset of
+/// the run in its array.
+fn write_part(
+    pages: &mut dyn Pages,
+    array: ArrayId,
+    first: u64,
+    bytes: &[u8],
+    start: usize,
+    part: &Range<usize>,
+) {
+    let within = part.start - start..part.end - start;
+    if let Some(bytes) = bytes.get(within).filter(|bytes| !bytes.is_empty()) {
+        pages.write(array, first + part.start as u64, bytes);
+    }
 }
 
 impl Coherence {
@@ -128,35 +224,77 @@ impl Coherence {
         if within.is_none() {
             known.streams.fetched(first + count);
         }
-        let number = self.fetches.next;
-        self.fetches.next += 1;
-        for page in first..first + count {
-            known.set(page, PageState::Fetching);
-            self.fetches.of_page.insert((array, page), number);
+        let cause = match within {
+            Some(_) => FetchCause::Touch(access),
+            None => FetchCause::Fault(access),
+        };
+        self.request(array, home, &[(first, count as u32)], cause);
+        // A touch of one page is mapped without the rest of a run.
+        self.want(id, access, within.is_none_or(|end| end == first + 1), pages)
+    }
+
+    /// Sends one fetch of these runs of invalid pages, which have this home and are in order.
+    pub(super) fn request(
+        &mut self,
+        array: ArrayId,
+        home: Rank,
+        runs: &[(u64, u32)],
+        cause: FetchCause,
+    ) {
+        let first_number = self.fetches.next;
+        let mut requested = Vec::with_capacity(runs.len());
+        for &(first, count) in runs {
+            let number = self.fetches.next;
+            self.fetches.next += 1;
+            let Some(known) = self.arrays.get_mut(array as usize) else { return };
+            for page in first..first + u64::from(count) {
+                known.set(page, PageState::Fetching);
+            }
+            self.fetches.by_first.insert((array, first, number));
+            self.fetches.pages += u64::from(count);
+            let pages = PageRun { array, count, first, id: number };
+            let slots = (0..count)
+                .map(|index| RunPage { wanted: cause.wanted(index), ..RunPage::default() })
+                .collect();
+            let run = Run { pages, home, answer: None, slots, undecided: count };
+            self.fetches.runs.insert(number, run);
+            requested.push(RequestedRun { pages, demanded: cause.demanded(count) });
         }
-        self.fetches.wanted.insert(id, access);
-        let run = PageRun { array, count: count as u32, first, id: number };
-        let slots = vec![RunPage::default(); count as usize];
-        self.fetches.runs.insert(number, Run { pages: run, home, answer: None, slots });
+        let Some(head) = requested.first().copied().map(Headline::Fetch) else { return };
         self.statistics.fetches += 1;
-        self.renew_fetched(array, first..first + count);
-        self.used(array, first..first + count);
+        for run in &requested {
+            let range = run.pages.first..run.pages.first + u64::from(run.pages.count);
+            self.renew_fetched(array, range.clone());
+            self.used(array, range);
+        }
         // The home must have this node's own earlier changes before it answers (COH-5.4).
         let class =
             if self.releases.are_on_their_way_to(home) { Class::Ordered } else { Class::Unordered };
-        self.post(home, class, Headline::Fetch(run), Vec::new(), Purpose::Fetch(number));
-        false
+        let purpose = Purpose::Fetch { first: first_number, end: self.fetches.next };
+        self.post(home, class, head, RequestedRun::write_rest(&requested), purpose);
     }
 
     /// Records that a thread wants a page that is on its way. The page may have arrived already and
-    /// wait for the rest of its run.
-    pub(super) fn want(&mut self, id: PageId, access: Access, pages: &mut dyn Pages) -> bool {
-        let wanted = self.fetches.wanted.entry(id).or_insert(access);
-        if access == Access::Write {
-            *wanted = Access::Write;
-        }
-        if let Some(number) = self.fetches.of_page.get(&id).copied() {
-            self.decide_filled(number, false, pages);
+    /// wait for the rest of its run. With `at_once` the page is mapped without the rest.
+    pub(super) fn want(
+        &mut self,
+        id: PageId,
+        access: Access,
+        at_once: bool,
+        pages: &mut dyn Pages,
+    ) -> bool {
+        let number = self.fetches.run_of(id);
+        let run = number.and_then(|number| self.fetches.runs.get_mut(&number));
+        if let (Some(number), Some(run)) = (number, run)
+            && let Some(index) = run.index(id.1)
+            && let Some(slot) = run.slots.get_mut(index)
+        {
+            let wanted = slot.wanted.get_or_insert(Wanted { access, at_once });
+            if access == Access::Write {
+                wanted.access = Access::Write;
+            }
+            wanted.at_once |= at_once;
+            self.decide_filled(number, index..index + 1, false, pages);
         }
         self.arrays.get(id.0 as usize).is_some_and(|array| array.state(id.1).holds(access))
     }
@@ -166,8 +304,8 @@ impl Coherence {
         if planted(Bug::ForgetStaleFetch) {
             return;
         }
-        let run =
-            self.fetches.of_page.get(&id).and_then(|number| self.fetches.runs.get_mut(number));
+        let number = self.fetches.run_of(id);
+        let run = number.and_then(|number| self.fetches.runs.get_mut(&number));
         if let Some(slot) = run.and_then(|run| run.slot(id.1)) {
             slot.stale = true;
         }
@@ -212,17 +350,24 @@ impl Coherence {
         else {
             return;
         };
-        let (mut at, mut rest) = (start, bytes);
-        while !rest.is_empty() {
+        let touched = start / PAGE..(start + bytes.len()).div_ceil(PAGE);
+        let (array, first) = (run.pages.array, run.pages.first * PAGE as u64);
+        // Few calls copy faster than one for each page.
+        let (mut at, mut rest, mut undecided) = (start, bytes, start..start);
+        for slot in run.slots.iter_mut().take(touched.end).skip(touched.start) {
             let (here, after) = rest.split_at(rest.len().min(PAGE - at % PAGE));
-            if let Some(slot) = run.slots.get_mut(at / PAGE).filter(|slot| !slot.decided) {
+            if slot.decided {
+                write_part(pages, array, first, bytes, start, &undecided);
+                undecided = at + here.len()..at + here.len();
+            } else {
                 slot.filled += here.len();
-                pages.write(run.pages.array, run.pages.first * PAGE as u64 + at as u64, here);
+                undecided.end = at + here.len();
             }
             at += here.len();
             rest = after;
         }
-        self.decide_filled(id, false, pages);
+        write_part(pages, array, first, bytes, start, &undecided);
+        self.decide_filled(id, touched, false, pages);
     }
 
     /// Called when a fragmented answer is whole.
@@ -233,7 +378,7 @@ impl Coherence {
         pages: &mut dyn Pages,
     ) -> Result<(), Refusal> {
         let id = self.fetches.answers.remove(&(from, number)).ok_or(Refusal::UnknownObject)?;
-        self.decide_filled(id, true, pages);
+        self.decide_filled(id, 0..usize::MAX, true, pages);
         Ok(())
     }
 
@@ -253,60 +398,81 @@ impl Coherence {
         self.pages_arrived(from, number, pages)
     }
 
-    /// Decides every page of a run that is complete. Pages that somebody waits for are mapped at
-    /// once, the others together at the end.
-    fn decide_filled(&mut self, number: u64, all: bool, pages: &mut dyn Pages) {
-        let Some(mut run) = self.fetches.runs.remove(&number) else { return };
-        let mut install: Vec<PageId> = Vec::new();
-        let mut decided = false;
-        let mut again: Vec<(PageId, Access)> = Vec::new();
-        let first = run.pages.first;
-        for (page, slot) in (first..).zip(run.slots.iter_mut()) {
-            let id = (run.pages.array, page);
-            if slot.decided
-                || slot.filled < PAGE
-                || (!all && !self.fetches.wanted.contains_key(&id))
-            {
-                continue;
-            }
+    /// Decides the pages of these slots of a run that have come. Pages that are wanted at once are
+    /// mapped as they come, the others together when all of the run is there.
+    fn decide_filled(
+        &mut self,
+        number: u64,
+        slots: Range<usize>,
+        all: bool,
+        pages: &mut dyn Pages,
+    ) {
+        let Some(run) = self.fetches.runs.get(&number) else { return };
+        let (skipped, checked) = (slots.start, slots.len());
+        if !run.slots.iter().skip(skipped).take(checked).any(|slot| slot.is_due(all)) {
+            return;
+        }
+        // The run is in neither index while its pages are decided.
+        let Some(mut run) = self.fetches.remove(number) else { return };
+        let mut again: Vec<(PageId, Wanted)> = Vec::new();
+        let mut installs: Vec<(Range<u64>, Access)> = Vec::new();
+        let (array, first) = (run.pages.array, run.pages.first + skipped as u64);
+        let due = (first..).zip(run.slots.iter_mut().skip(skipped).take(checked));
+        for (page, slot) in due.filter(|(_, slot)| slot.is_due(all)) {
+            let id = (array, page);
             slot.decided = true;
-            decided = true;
-            self.fetches.of_page.remove(&id);
-            let wanted = self.fetches.wanted.remove(&id);
-            let Some(array) = self.arrays.get_mut(id.0 as usize) else { continue };
+            run.undecided -= 1;
+            self.fetches.pages -= 1;
+            let Some(known) = self.arrays.get_mut(array as usize) else { continue };
             if slot.stale {
                 self.statistics.stale_pages += 1;
-                array.set(page, PageState::Invalid);
-                again.extend(wanted.map(|access| (id, access)));
+                known.set(page, PageState::Invalid);
+                again.extend(slot.wanted.map(|wanted| (id, wanted)));
                 continue;
             }
             self.statistics.fetched_pages += 1;
-            array.statistics.fetched_pages += 1;
-            array.set(page, PageState::Read);
-            if wanted == Some(Access::Write) && !array.guarded {
-                self.make_twin(id, pages);
-                pages.install(id.0, page..page + 1, Access::Write);
-            } else {
-                install.push(id);
-                self.write_if_live(id, pages);
+            known.statistics.fetched_pages += 1;
+            let guarded = known.guarded;
+            known.set(page, PageState::Read);
+            let access = slot.wanted.map_or(Access::Read, |wanted| wanted.access);
+            let access = if guarded { Access::Read } else { access };
+            match access {
+                Access::Write => self.make_twin(id, pages),
+                Access::Read => self.write_if_live(id, pages),
+            }
+            match installs.last_mut() {
+                Some((range, last)) if range.end == page && *last == access => range.end += 1,
+                _ => installs.push((page..page + 1, access)),
             }
         }
-        for (array, range) in super::array::ranges(install) {
-            pages.install(array, range, self.mapping(array, Access::Read));
+        for (range, access) in installs {
+            pages.install(array, range, self.mapping(array, access));
         }
-        if run.slots.iter().any(|slot| !slot.decided) {
+        if run.undecided > 0 {
+            self.fetches.by_first.insert((array, run.pages.first, number));
             self.fetches.runs.insert(number, run);
         }
-        for (id, access) in again {
-            self.ensure(id, access, Some(id.1 + 1), pages);
+        self.fetch_again(array, &again, pages);
+        self.touches_due = true;
+    }
+
+    /// Fetches stale pages for which threads wait, by one request.
+    fn fetch_again(&mut self, array: ArrayId, stale: &[(PageId, Wanted)], pages: &mut dyn Pages) {
+        if !stale.is_empty() {
+            let ranges = super::array::ranges(stale.iter().map(|(id, _)| *id));
+            let ranges = ranges.into_iter().map(|(_, range)| range);
+            self.fetch_ranges(array, ranges, FetchCause::Touch(Access::Read));
         }
-        self.touches_due |= decided;
+        for &((_, page), wanted) in stale {
+            let within = if wanted.at_once { page + 1 } else { u64::MAX };
+            self.ensure((array, page), wanted.access, Some(within), pages);
+        }
     }
 
     /// Gives up a run whose home is dead or has refused it. Every page of it that has not arrived
     /// keeps its last bytes (COH-3.8).
     pub(super) fn give_up_run(&mut self, number: u64, pages: &mut dyn Pages) {
-        let Some(run) = self.fetches.runs.remove(&number) else { return };
+        let Some(run) = self.fetches.remove(number) else { return };
         if let Some(answer) = run.answer {
             self.fetches.answers.remove(&(run.home, answer));
         }
@@ -315,12 +481,12 @@ impl Coherence {
             if slot.decided {
                 continue;
             }
-            self.fetches.of_page.remove(&id);
+            self.fetches.pages -= 1;
             if let Some(array) = self.arrays.get_mut(id.0 as usize) {
                 array.set(page, PageState::Invalid);
             }
-            if let Some(access) = self.fetches.wanted.remove(&id) {
-                self.lose_page(id, run.home, access, pages);
+            if let Some(wanted) = slot.wanted {
+                self.lose_page(id, run.home, wanted.access, pages);
             }
         }
         self.touches_due = true;

@@ -2,8 +2,7 @@
 //! (COH-3.5).
 
 use super::array::PageState;
-use super::codec::{Headline, PageRun};
-use super::fetch::FETCH_RUN_MAX;
+use super::codec::{Headline, PageRun, RequestedRun};
 use super::{Access, Coherence, Pages, array, diff};
 use crate::Rank;
 use crate::coherence::mailbox::Purpose;
@@ -12,31 +11,58 @@ use crate::planted::{Bug, planted};
 use crate::wind::{Body, Class, Message, Refusal, Segment};
 
 impl Coherence {
-    /// Serves a request for pages. They are write-protected before their bytes are read, so that
-    /// later writes of this node become a notice. The bytes are gathered when they are sent, and
-    /// again at each retransmission (COH-3.7 says why that is right).
-    pub(super) fn serve(
+    /// Serves a fetch, with one answer for each of its runs. All runs are checked before the first
+    /// one is served (COH-9.1).
+    pub(super) fn serve_fetch(
         &mut self,
         from: Rank,
-        run: PageRun,
+        first: RequestedRun,
+        body: &[u8],
         pages: &mut dyn Pages,
     ) -> Result<(), Refusal> {
-        let region = *self.regions.get(&run.array).ok_or(Refusal::UnknownObject)?;
+        let runs = first.read_all(body)?;
+        for run in &runs {
+            self.check_run(from, run.pages)?;
+        }
+        self.owe(from, runs.len())?;
+        runs.into_iter().try_for_each(|run| self.serve(from, run.pages, run.demanded, pages))
+    }
+
+    /// Checks that this node is the home of all pages of a run that a peer requests.
+    fn check_run(&self, from: Rank, run: PageRun) -> Result<(), Refusal> {
         let array = self.arrays.get(run.array as usize).ok_or(Refusal::UnknownObject)?;
         let count = u64::from(run.count);
-        if from == self.me || run.count > FETCH_RUN_MAX {
+        if from == self.me {
             return Err(Refusal::Malformed);
+        }
+        if !self.regions.contains_key(&run.array) {
+            return Err(Refusal::UnknownObject);
         }
         if !array.contains(run.first, count) {
             return Err(Refusal::OutOfBounds);
         }
-        let range = run.first..run.first + count;
-        if range.clone().any(|page| !array.state(page).is_home()) {
+        if (run.first..run.first + count).any(|page| !array.state(page).is_home()) {
             return Err(Refusal::NotPermitted);
         }
-        self.owe(from)?;
-        self.take_demands(from, run.array, range.clone());
+        Ok(())
+    }
+
+    /// Serves one run, of which the first `demanded` pages are not read ahead. Its pages are
+    /// write-protected before their bytes are read, so that later writes of this node become a
+    /// notice. The bytes are gathered when they are sent, and again at each retransmission (COH-3.7
+    /// says why that is right).
+    fn serve(
+        &mut self,
+        from: Rank,
+        run: PageRun,
+        demanded: u32,
+        pages: &mut dyn Pages,
+    ) -> Result<(), Refusal> {
+        let region = *self.regions.get(&run.array).ok_or(Refusal::UnknownObject)?;
+        self.take_demands(from, run.array, run.first..run.first + u64::from(demanded));
         let array = self.arrays.get_mut(run.array as usize).ok_or(Refusal::UnknownObject)?;
+        let count = u64::from(run.count);
+        let range = run.first..run.first + count;
         array.statistics.served_pages += count;
         let mut protect = alloc::vec::Vec::new();
         for page in range.clone() {
@@ -59,6 +85,7 @@ impl Coherence {
             }
         }
         self.statistics.served_pages += count;
+        self.statistics.served_demanded_pages += u64::from(demanded);
         let range = run.first..run.first + count;
         let body = if pages.has_pending(run.array, range.clone()) {
             // Guards here keep old bytes in memory (COH-3.9), so the answer is a copy with the new

@@ -23,8 +23,8 @@ pub(super) enum Purpose {
     Diff,
     /// Written bytes for a reader.
     Update,
-    /// Request for pages, with the run's number.
-    Fetch(u64),
+    /// Request for pages, with the numbers of its runs.
+    Fetch { first: u64, end: u64 },
     /// End of the collective of this epoch.
     Departure { doing: Doing, epoch: u64 },
     /// End of the last collective.
@@ -92,13 +92,13 @@ impl Coherence {
         Token(TOKENS | number)
     }
 
-    /// Counts an answer that a peer asks for. It is owed until it is settled (COH-9.1).
-    pub(super) fn owe(&mut self, to: Rank) -> Result<(), Refusal> {
+    /// Counts answers that a peer asks for. An answer is owed until it is settled (COH-9.1).
+    pub(super) fn owe(&mut self, to: Rank, answers: usize) -> Result<(), Refusal> {
         let owed = self.owed.entry(to).or_default();
-        if *owed >= OWED_MAX {
+        if *owed + answers > OWED_MAX {
             return Err(Refusal::NoRoom);
         }
-        *owed += usize::from(to != self.me);
+        *owed += if to == self.me { 0 } else { answers };
         Ok(())
     }
 
@@ -133,6 +133,7 @@ impl Coherence {
             } else if self.touches_due {
                 self.touches_due = false;
                 self.advance_touches(pages);
+                self.advance_prefetches();
             } else if !self.end_collective(pages)
                 && !self.advance_releases()
                 && !self.begin_collective(pages)
@@ -152,7 +153,7 @@ impl Coherence {
     ) -> Result<(), Refusal> {
         let empty = || if body.is_empty() { Ok(()) } else { Err(Refusal::Malformed) };
         match head {
-            Headline::Fetch(run) => empty().and_then(|()| self.serve(from, run, pages)),
+            Headline::Fetch(first) => self.serve_fetch(from, first, body, pages),
             Headline::Pages(run) => self.take_pages(from, run, body, pages),
             Headline::Diff { array } => self.apply_diff(from, array, body, pages),
             Headline::Arrive { epoch } => self.gather_arrival(from, epoch, body),

@@ -11,6 +11,7 @@ mod guards;
 mod home;
 mod mailbox;
 mod pages;
+mod prefetch;
 mod questions;
 mod range_set;
 mod statistics;
@@ -19,10 +20,11 @@ mod types;
 mod update;
 
 pub use array::ARRAY_PAGES_MAX;
-pub use fetch::FETCH_RUN_MAX;
+pub use fetch::{FETCH_PAGES_MAX, FETCH_RUN_MAX, FETCH_RUNS_MAX};
 pub use guards::{Ownership, WriteId};
 pub use mailbox::CONTROL_MAX;
 pub use pages::{Access, ArrayId, Pages};
+pub use prefetch::PREFETCH_PAGES_MAX;
 pub use statistics::{ArrayStatistics, CoherenceStatistics};
 pub use sync::agreement::REDUCE_MAX;
 pub use sync::lock_manager::LockView;
@@ -36,6 +38,7 @@ use crate::wind::{Admission, Message, Refusal, Token};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
 use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 use array::{Array, PageId};
 use core::ops::Range;
@@ -229,7 +232,27 @@ impl Coherence {
         token: Token,
         pages: &mut dyn Pages,
     ) {
-        self.begin_touch(array, range, access, token);
+        self.touch_many(array, vec![range], access, token, pages);
+    }
+
+    /// Makes the pages of several ranges valid, as [`Self::touch`] does with one. Each home gets
+    /// one request, as long as it fits into the limits ([`FETCH_RUNS_MAX`], [`FETCH_PAGES_MAX`]).
+    pub fn touch_many(
+        &mut self,
+        array: ArrayId,
+        ranges: Vec<Range<u64>>,
+        access: Access,
+        token: Token,
+        pages: &mut dyn Pages,
+    ) {
+        self.begin_touch(array, ranges, access, token);
+        self.settle(pages);
+    }
+
+    /// Begins to fetch the invalid pages of these ranges for loads. No event follows. Beyond
+    /// [`PREFETCH_PAGES_MAX`] pages on their way, pages are requested as others arrive.
+    pub fn prefetch(&mut self, array: ArrayId, ranges: &[Range<u64>], pages: &mut dyn Pages) {
+        self.begin_prefetch(array, ranges);
         self.settle(pages);
     }
 

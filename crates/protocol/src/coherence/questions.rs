@@ -139,7 +139,7 @@ impl Coherence {
         if !is_mine {
             return Err(Refusal::Malformed);
         }
-        self.owe(from)?;
+        self.owe(from, 1)?;
         let head = Headline::Reply { wait, owed: self.owes_to(from, wait) };
         self.post(from, Class::Unordered, head, Vec::new(), Purpose::Reply);
         Ok(())

@@ -18,6 +18,8 @@ pub struct CoherenceStatistics {
     pub stale_pages: u64,
     /// Pages sent to other nodes.
     pub served_pages: u64,
+    /// Pages sent to other nodes that were not read ahead there.
+    pub served_demanded_pages: u64,
     /// Pages whose changes were sent to their home.
     pub diffs: u64,
     /// Bytes of the bodies of diff messages.

@@ -7,6 +7,7 @@ mod failures;
 mod hostile;
 mod litmus;
 mod machines;
+mod prefetch;
 mod questions;
 mod random;
 mod steady;

@@ -176,7 +176,7 @@ impl Coherence {
         if self.managed.entry(lock)?.queue.len() >= QUEUE_MAX {
             return Err(Refusal::NoRoom);
         }
-        self.owe(from)?;
+        self.owe(from, 1)?;
         let managed = self.managed.entry(lock)?;
         managed.queue.push_back(Waiting { rank: from, request, vector });
         self.managed.waiting += 1;

@@ -119,6 +119,11 @@ pub fn program(random: &mut Random, nodes: u32, threads_per_node: usize) -> Vec<
                 let access = if random.chance(0.5) { Access::Read } else { Access::Write };
                 part.push(vec![Op::Touch(free[random.below(free.len())], access)]);
             }
+            if random.chance(0.2) {
+                let access = if random.chance(0.5) { Access::Read } else { Access::Write };
+                let cells = (0..1 + random.below(5)).map(|_| free[random.below(free.len())]);
+                part.push(vec![Op::TouchMany(cells.collect(), access)]);
+            }
             if random.chance(0.3) {
                 let cell = free[random.below(free.len())];
                 part.push(vec![Op::Prefetch(

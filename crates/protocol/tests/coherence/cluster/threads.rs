@@ -50,6 +50,8 @@ pub enum Op {
     TrackPages(ArrayId),
     /// Requests this number of pages from the cell's page on, and does not wait for them.
     Prefetch(Cell, u64),
+    /// Touches the pages of all these cells at once.
+    TouchMany(Vec<Cell>, Access),
 }
 
 #[derive(Clone, Debug)]
@@ -203,10 +205,27 @@ pub fn step(cluster: &mut Cluster, threads: &mut [Thread], index: usize) -> bool
                 }),
             )
         }
+        Op::TouchMany(cells, access) => {
+            let array = cells.first().map_or(0, |cell| cell.array);
+            let pages = cells.iter().filter(|cell| cell.array == array).map(|cell| {
+                let page = (cell.at / PAGE) as u64;
+                page..page + 1
+            });
+            let pages = pages.collect();
+            wait(
+                thread,
+                cluster.call(rank, |c, token, m| c.touch_many(array, pages, access, token, m)),
+            )
+        }
         Op::Prefetch(cell, pages) => {
             let page = (cell.at / PAGE) as u64;
+            let as_touch = cluster.random.chance(0.3);
             let Node { coherence, machine, .. } = &mut cluster.nodes[rank as usize];
-            coherence.touch(cell.array, page..page + pages, Access::Read, Token::NONE, machine);
+            if as_touch {
+                coherence.touch(cell.array, page..page + pages, Access::Read, Token::NONE, machine);
+            } else {
+                coherence.prefetch(cell.array, &[page..page + pages, 0..1], machine);
+            }
             cluster.collect(rank);
             thread.ended_op()
         }
