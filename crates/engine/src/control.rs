@@ -73,6 +73,8 @@ pub(crate) fn apply<L: Link, P: Pages>(
         | Request::Declare(_)
         | Request::CannotDeclare(..)
         | Request::Touch { .. }
+        | Request::TouchMany { .. }
+        | Request::Prefetch { .. }
         | Request::Fault { .. }
         | Request::Barrier
         | Request::Reduce(_)

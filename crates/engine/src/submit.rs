@@ -1,6 +1,7 @@
 //! Admits requests: checks each once, holds an operation back behind a fence if need be, and makes
 //! it a message.
 
+use crate::Value;
 use crate::client::completion::Keep;
 use crate::client::submission::{Request, Submission};
 use crate::failure::Failure;
@@ -183,6 +184,14 @@ fn start<L: Link, P: Pages>(request: Request, token: Token, out: &mut Outbound<'
         }
         Request::Touch { array, pages: range, access } => {
             return coherence.touch(array, range, access, token, pages);
+        }
+        Request::TouchMany { array, ranges, access } => {
+            return coherence.touch_many(array, ranges, access, token, pages);
+        }
+        Request::Prefetch { array, ranges } => {
+            coherence.prefetch(array, &ranges, pages);
+            out.ops.in_flight.settle(token, Ok(Value::Done));
+            return;
         }
         Request::Fault { array, page, access } => {
             return coherence.fault(array, page, access, pages);

@@ -194,6 +194,22 @@ pub enum Request {
         /// Access for loads or for stores.
         access: Access,
     },
+    /// Makes the pages of several ranges of an array valid for this access.
+    TouchMany {
+        /// Id of the array.
+        array: ArrayId,
+        /// Pages to make valid.
+        ranges: Vec<Range<u64>>,
+        /// Access for loads or for stores.
+        access: Access,
+    },
+    /// Begins to fetch pages of an array for loads. Settles at once, before the pages have come.
+    Prefetch {
+        /// Id of the array.
+        array: ArrayId,
+        /// Pages to fetch.
+        ranges: Vec<Range<u64>>,
+    },
     /// Reports that an application thread has faulted on this page and waits.
     Fault {
         /// Id of the array.
@@ -276,6 +292,8 @@ impl Request {
             Request::Declare(_)
             | Request::CannotDeclare(..)
             | Request::Touch { .. }
+            | Request::TouchMany { .. }
+            | Request::Prefetch { .. }
             | Request::Fault { .. }
             | Request::Barrier
             | Request::Reduce(_)
@@ -314,6 +332,8 @@ impl Request {
             | Request::Declare(_)
             | Request::CannotDeclare(..)
             | Request::Touch { .. }
+            | Request::TouchMany { .. }
+            | Request::Prefetch { .. }
             | Request::Fault { .. }
             | Request::Barrier
             | Request::Reduce(_)

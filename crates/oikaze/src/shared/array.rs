@@ -8,7 +8,8 @@ use oikaze_engine::{Failure, Request, Value};
 use oikaze_os::memory::tracking::{SharedMemory, Tracker};
 use oikaze_protocol::Rank;
 use oikaze_protocol::coherence::{
-    self, Access, ArrayStatistics, CoherenceError, Declaration, Homes, Ownership, WriteId,
+    self, Access, ArrayStatistics, Coherence, CoherenceError, Declaration, Homes, Ownership,
+    WriteId,
 };
 use oikaze_protocol::limits::PAGE;
 use std::marker::PhantomData;
@@ -239,6 +240,102 @@ impl<T: Element> SharedArray<T> {
         }
         self.check_not_lost(&elements)?;
         Ok(ReadGuard { array: self, guard: self.memory.slice(elements)? })
+    }
+
+    /// Returns guards of several ranges to read, in the order of the ranges. Elements that are not
+    /// valid here are fetched first, all at once. Each home gets one request, or one per 1 MiB or
+    /// 32 runs of pages. [`SharedArray::read`] says more about each guard.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let grid = job.array::<f64>("grid", 64 * 1024)?;
+    /// // The first 16 elements of rows 3, 17 and 40, which have 1024 elements each.
+    /// let rows = [3, 17, 40].map(|row| row * 1024..row * 1024 + 16);
+    /// let sum: f64 = grid.read_many(&rows)?.iter().flat_map(|row| row.iter()).sum();
+    /// assert_eq!(sum, 0.0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`SharedArray::read`], if any range is wrong. No guard is left then.
+    #[track_caller]
+    pub fn read_many(&self, ranges: &[Range<usize>]) -> Result<Vec<ReadGuard<'_, T>>> {
+        let array = self.memory.array();
+        loop {
+            let invalid =
+                self.invalid_ranges(ranges, |coherence, pages| coherence.begin_read(array, pages))?;
+            if invalid.is_empty() {
+                break;
+            }
+            self.touch_many(invalid)?;
+        }
+        let mut guards = Vec::with_capacity(ranges.len());
+        for elements in ranges {
+            self.check_not_lost(elements)?;
+            guards.push(ReadGuard { array: self, guard: self.memory.slice(elements.clone())? });
+        }
+        Ok(guards)
+    }
+
+    /// Begins to fetch the elements that are not valid here, and returns without waiting for them.
+    /// A later guard waits for what is still on its way.
+    ///
+    /// Call it as early as the range is known, and compute meanwhile. At most 4 MiB are on their
+    /// way at a time; the rest is requested as pages arrive. What another node writes before the
+    /// next barrier or lock is fetched again by the guard that needs it. Nothing is reported if a
+    /// home dies, until a guard needs its pages.
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let steps = job.array::<u64>("steps", 8 * 4096)?;
+    /// steps.prefetch(0..4096)?;
+    /// for step in 0..8 {
+    ///     let next = (step + 1).min(7) * 4096;
+    ///     steps.prefetch(next..next + 4096)?; // comes while this step computes
+    ///     let sum: u64 = steps.read(step * 4096..(step + 1) * 4096)?.iter().sum();
+    ///     assert_eq!(sum, 0);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The range is out of bounds.
+    pub fn prefetch(&self, elements: Range<usize>) -> Result<()> {
+        self.prefetch_many(&[elements])
+    }
+
+    /// Begins to fetch several ranges, as [`SharedArray::prefetch`] does with one. Each home gets
+    /// as few requests as for [`SharedArray::read_many`].
+    ///
+    /// ```
+    /// use oikaze::prelude::*;
+    /// # fn main() -> oikaze::Result<()> {
+    /// let job = oikaze::join()?;
+    /// let table = job.array::<u32>("table", 100_000)?;
+    /// let wanted = [0..100, 50_000..50_100, 99_000..99_100];
+    /// table.prefetch_many(&wanted)?;
+    /// assert!(table.read_many(&wanted)?.iter().all(|part| part.len() == 100));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A range is out of bounds. Nothing is fetched then.
+    pub fn prefetch_many(&self, ranges: &[Range<usize>]) -> Result<()> {
+        let array = self.memory.array();
+        let ranges = self.invalid_ranges(ranges, |coherence, pages| {
+            coherence.holds(array, pages, Access::Read)
+        })?;
+        if !ranges.is_empty() {
+            self.node.tell(Request::Prefetch { array, ranges });
+        }
+        Ok(())
     }
 
     /// Returns a guard of elements to write (and read). The guard owns its elements: no other node
@@ -474,6 +571,30 @@ impl<T: Element> SharedArray<T> {
             return first as u64..first as u64;
         }
         first as u64..(elements.end * size_of::<T>()).div_ceil(PAGE) as u64
+    }
+
+    /// Returns the page ranges of those ranges of elements that are not valid as a whole.
+    fn invalid_ranges(
+        &self,
+        elements: &[Range<usize>],
+        mut is_valid: impl FnMut(&mut Coherence, Range<u64>) -> bool,
+    ) -> Result<Vec<Range<u64>>> {
+        elements.iter().try_for_each(|elements| self.check_range(elements))?;
+        let pages = elements.iter().map(|elements| self.pages_of(elements));
+        let mut ranges: Vec<Range<u64>> = pages.collect();
+        self.node.with_engine(|engine| {
+            ranges.retain(|pages| !is_valid(engine.coherence(), pages.clone()));
+        });
+        Ok(ranges)
+    }
+
+    /// Makes pages of several ranges valid for loads, and waits for those that have to be fetched.
+    fn touch_many(&self, ranges: Vec<Range<u64>>) -> Result<()> {
+        let (array, access) = (self.memory.array(), Access::Read);
+        let what = format!("fetching {} ranges of array \"{}\"", ranges.len(), self.name);
+        let completion = self.node.submit(Request::TouchMany { array, ranges, access }, None);
+        let subject = || WaitSubject::Operation { what: what.clone(), peer: None };
+        self.node.outcome_of(&subject, &what, || completion.outcome(), self.limit).map(drop)
     }
 
     /// Makes pages valid, and waits for those that have to be fetched.
