@@ -15,12 +15,13 @@ impl Perf {
     }
 
     /// Checks that the size is a whole number of rows (blocks), doubles (accumulate) or pages
-    /// (exchange).
+    /// (exchange, fetch).
     pub fn check_parts(&self) -> Result<()> {
         let (what, part, of) = match self.test {
             Test::Block => ("blocks", "rows", ROW),
             Test::Accumulate => ("arrays", "doubles", size_of::<f64>()),
             Test::Exchange => ("exchanges", "pages", oikaze::memory::page_size()),
+            Test::Fetch => ("fetches", "pages", 4096),
             _ => return Ok(()),
         };
         if self.size.is_multiple_of(of) {

@@ -76,8 +76,8 @@ impl Bench<'_> {
             Test::FetchAdd => self.asked(|there| there.fetch_add(0, 1).wait_for(PATIENCE))?,
             Test::CompareSwap => self.asked(|there| self.count_up(there, u64::from(turn)))?,
             Test::Accumulate => self.asked(|there| self.add_numbers(there))?,
-            // The test measures only throughput.
-            Test::Fifo => 1,
+            // These tests run elsewhere.
+            Test::Fifo | Test::Fetch => 1,
             Test::Block => self.asked(|there| self.block_done(there))?,
             Test::PutDone | Test::Passive | Test::Mixed => {
                 self.asked(|_| self.put_done(u64::from(turn) + 1))?

@@ -115,6 +115,7 @@ impl<'a> Bench<'a> {
         match self.perf.test {
             Test::Mixed => return self.mixed(),
             Test::Passive => return self.passive(),
+            Test::Fetch => return self.fetches(),
             _ => {}
         }
         if self.perf.test == Test::Fifo {

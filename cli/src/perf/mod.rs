@@ -2,8 +2,8 @@
 //!
 //! Latency is that of one way: half of a ping and its pong. For put, it is half of a put and the
 //! answering put, each seen by polling memory, as `ucp_put_lat` does. Where only one side acts
-//! (put-done, get, fetch-add, compare-swap, block, exchange, barrier), latency lasts from call to
-//! completion.
+//! (put-done, get, fetch-add, compare-swap, block, exchange, fetch, barrier), latency lasts from
+//! call to completion.
 //!
 //! An exchange that takes hardly longer than reading the clock is timed in blocks, and counts as
 //! the mean of its block. Throughput is measured with several operations in flight, which walk
@@ -12,6 +12,7 @@
 mod block;
 mod consecutive;
 mod exchange;
+mod fetch;
 mod fifo;
 mod measure;
 mod mixed;
@@ -54,6 +55,9 @@ pub enum Test {
     Exchange,
     /// Run barriers: from call to completion
     Barrier,
+    /// Read pages of a shared array that are not valid here: from call to guard, and the bytes per
+    /// second of these reads
+    Fetch,
     /// Put latency during bulk puts, and the bandwidth of these; then each alone
     Mixed,
     /// Put to a node that computes and does not call Oikaze; then to one that waits: from call to
