@@ -1,12 +1,23 @@
-//! Parts common to the programs of this folder: a fingerprint of a field, a progress bar, a table
-//! of the nodes' activity. The programs are `himeno/` and `lu/`. Each is written to be read and
+//! Parts common to the programs of this folder: options, the run as a job or alone, reports, shared
+//! arrays with either way of touching them, random numbers, a fingerprint of a result, a progress
+//! bar, a table of the nodes' activity. Each program has a folder, and is written to be read and
 //! copied.
 #![forbid(unsafe_code)]
 
 mod fingerprint;
 mod nodes;
+mod partition;
+mod program;
 mod progress;
+mod random;
+mod report;
+mod touch;
 
 pub use fingerprint::Fingerprint;
 pub use nodes::{NodesTable, nodes_table};
+pub use partition::{PAGE, homes, part};
+pub use program::{Program, RunOptions, main};
 pub use progress::Progress;
+pub use random::{random, uniform};
+pub use report::{Rate, Report, differ, hex};
+pub use touch::{Touch, Touched};

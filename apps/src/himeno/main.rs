@@ -5,17 +5,18 @@
 mod kernel;
 mod parallel;
 mod problem;
-mod report;
 mod serial;
 
 use std::error::Error;
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
-use oikaze_apps::{Progress, nodes_table};
+use oikaze::Job;
+use oikaze_apps::{Program, Progress, Rate, Report, RunOptions, differ, hex};
 
 use kernel::{Coefficients, NoMemory};
-use problem::{Shape, Size};
+use parallel::Solution;
+use problem::{Shape, Size, known};
 use serial::Outcome;
 
 /// Storage of the twelve coefficients of the stencil.
@@ -26,15 +27,6 @@ enum Storage {
     Arrays,
     /// In registers: the same arithmetic, far less memory traffic.
     Registers,
-}
-
-/// Way in which a node touches shared memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Touch {
-    /// Fetches beforehand, in one go, everything that the node will touch.
-    Ahead,
-    /// Nothing is fetched before a load or a store faults on it.
-    Lazily,
 }
 
 /// The Himeno benchmark over shared memory.
@@ -50,25 +42,11 @@ pub struct Options {
     /// Number of Jacobi iterations.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     iterations: u32,
-    /// The plain serial program, without Oikaze.
-    #[arg(long)]
-    serial: bool,
-    /// Compares the field with the one of the serial program, bit for bit, and with published
-    /// results where there are any.
-    #[arg(long)]
-    verify: bool,
     /// Where the coefficients are kept.
     #[arg(long, value_enum, default_value = "arrays")]
     coefficients: Storage,
-    /// How shared memory is touched.
-    #[arg(long, value_enum, default_value = "ahead")]
-    touch: Touch,
-    /// One line of JSON in place of text.
-    #[arg(long)]
-    json: bool,
-    /// Shows a progress bar.
-    #[arg(long)]
-    progress: bool,
+    #[command(flatten)]
+    run: RunOptions,
 }
 
 impl Options {
@@ -83,50 +61,73 @@ impl Options {
             Storage::Registers => Ok(Coefficients::scalars()),
         }
     }
-
-    /// Runs the serial program with these options.
-    fn serial_run(&self, progress: bool) -> Result<Outcome, NoMemory> {
-        let shape = self.size.shape();
-        let coefficients = self.coefficients(shape, &(0..shape.planes))?;
-        Ok(serial::solve(
-            shape,
-            self.iterations,
-            &coefficients,
-            Progress::new(progress, self.iterations.into()),
-        ))
-    }
 }
 
 fn main() -> ExitCode {
-    let options = Options::parse();
-    let result = if options.serial { run_serial(&options) } else { run_parallel(&options) };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("himeno: {error}");
-            ExitCode::FAILURE
+    oikaze_apps::main::<Options>()
+}
+
+impl Program for Options {
+    const NAME: &'static str = "himeno";
+    type Outcome = Outcome;
+    type Solution = Solution;
+
+    fn run_options(&self) -> &RunOptions {
+        &self.run
+    }
+
+    fn steps(&self) -> u64 {
+        self.iterations.into()
+    }
+
+    fn serial(&self, progress: Progress) -> Result<Outcome, Box<dyn Error>> {
+        let shape = self.size.shape();
+        let coefficients = self.coefficients(shape, &(0..shape.planes))?;
+        Ok(serial::solve(shape, self.iterations, &coefficients, progress))
+    }
+
+    fn parallel(&self, job: &Job, progress: Progress) -> Result<Solution, Box<dyn Error>> {
+        parallel::solve(job, self, progress)
+    }
+
+    fn outcome(&self, solution: &Solution) -> oikaze::Result<Outcome> {
+        solution.outcome(self.run.verify || self.run.json)
+    }
+
+    fn report(&self, outcome: &Outcome) -> Report {
+        let hash = outcome.hash.map(hex);
+        Report {
+            problem: format!("{}, {} iterations", self.size.name(), self.iterations),
+            rate: Rate::Mflops(self.size.shape().mflops(self.iterations, outcome.seconds)),
+            seconds: outcome.seconds,
+            result: format!("gosa {}", ten_digits(outcome.gosa)),
+            check: hash.clone().unwrap_or_default(),
+            fields: serde_json::json!({
+                "size": self.size.name(), "iterations": self.iterations, "gosa": outcome.gosa, "hash": hash,
+            }),
         }
+    }
+
+    fn check(&self, outcome: &Outcome, serial: Option<&Outcome>) -> Result<String, String> {
+        let name = format!("{} after {} iterations", self.size.name(), self.iterations);
+        let (hash_name, gosa_name) = (format!("{name}: p hash"), format!("{name}: gosa"));
+        let hash = outcome.hash.ok_or("the run took no fingerprint of the field (a defect)")?;
+        if let Some(serial) = serial {
+            let expected = serial.hash.map(hex).unwrap_or_default();
+            differ(&hash_name, &hex(hash), &expected, "serial run")?;
+            let text = |gosa: f64| format!("{gosa:e}");
+            differ(&gosa_name, &text(outcome.gosa), &text(serial.gosa), "serial run")?;
+        }
+        if let Some(known) = known(self.size, self.iterations) {
+            differ(&hash_name, &hex(hash), &hex(known.hash), "published result")?;
+            let (here, there) = (ten_digits(outcome.gosa), ten_digits(known.gosa));
+            differ(&gosa_name, &here, &there, "published result")?;
+        }
+        Ok(format!("p hash {}", hex(hash)))
     }
 }
 
-fn run_serial(options: &Options) -> Result<(), Box<dyn Error>> {
-    let outcome = options.serial_run(options.progress)?;
-    report::print(options, 1, &outcome, None);
-    if options.verify { Ok(report::verify(options, &outcome, None)?) } else { Ok(()) }
-}
-
-fn run_parallel(options: &Options) -> Result<(), Box<dyn Error>> {
-    let job = oikaze::join()?;
-    let solution = parallel::solve(&job, options)?;
-    let table = nodes_table(&job)?; // before the field is read for its fingerprint, which is no part of the work
-    let mut verified = Ok(());
-    if job.rank() == 0 {
-        let outcome = solution.outcome(options.verify || options.json)?;
-        report::print(options, job.size(), &outcome, Some(&table));
-        if options.verify {
-            verified = report::verify(options, &outcome, Some(&options.serial_run(false)?));
-        }
-    }
-    job.leave()?;
-    Ok(verified?)
+/// Formats gosa with as many digits as published results have.
+fn ten_digits(gosa: f64) -> String {
+    format!("{gosa:.9e}")
 }

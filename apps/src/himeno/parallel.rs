@@ -5,22 +5,18 @@ use std::error::Error;
 use std::time::Instant;
 
 use oikaze::collective::ReduceOp;
-use oikaze::shared::{Homes, ReadGuard, SharedArray, WriteGuard};
 use oikaze::{Job, Result};
-use oikaze_apps::{Fingerprint, Progress};
+use oikaze_apps::{Fingerprint, Progress, Touched, homes};
 
+use crate::Options;
 use crate::kernel::{Coefficients, relax_plane};
 use crate::problem::Shape;
 use crate::serial::Outcome;
-use crate::{Options, Touch};
-
-/// Bytes of a page, which is the unit of homes.
-const PAGE: usize = 4096;
 
 /// A solved field that is still in shared memory.
 pub struct Solution {
     shape: Shape,
-    field: Field,
+    field: Touched<f32>,
     gosa: f64,
     seconds: f64,
 }
@@ -48,17 +44,18 @@ impl Solution {
 ///
 /// # Errors
 /// A node is lost, or there is no memory.
-pub fn solve(job: &Job, options: &Options) -> Result<Solution, Box<dyn Error>> {
+pub fn solve(
+    job: &Job,
+    options: &Options,
+    mut progress: Progress,
+) -> Result<Solution, Box<dyn Error>> {
     let shape = options.size.shape();
     let mine = shape.planes_of(job.rank(), job.size());
     let coefficients = options.coefficients(shape, &mine)?;
-    let homes = Homes::Explicit(page_homes(shape, job.size()));
-    let mut old = Field {
-        array: job.array_with_homes("p0", shape.len(), homes.clone())?,
-        touch: options.touch,
-    };
-    let mut new =
-        Field { array: job.array_with_homes("p1", shape.len(), homes)?, touch: options.touch };
+    let (nodes, touch) = (job.size(), options.run.touch);
+    let ends = || (0..nodes).map(|rank| shape.planes_of(rank, nodes).end * shape.plane());
+    let mut old = Touched::new(job, "p0", shape.len(), homes::<f32>(ends()), touch)?;
+    let mut new = Touched::new(job, "p1", shape.len(), homes::<f32>(ends()), touch)?;
     for field in [&old, &new] {
         let mut planes = field.write(elements(shape, &mine))?;
         for (i, plane) in mine.clone().zip(planes.chunks_exact_mut(shape.plane())) {
@@ -66,8 +63,6 @@ pub fn solve(job: &Job, options: &Options) -> Result<Solution, Box<dyn Error>> {
         }
     }
     job.barrier()?;
-    let mut progress =
-        Progress::new(options.progress && job.rank() == 0, options.iterations.into());
     let mut sums = vec![0.0; shape.planes];
     let started = Instant::now();
     for _ in 0..options.iterations {
@@ -90,8 +85,8 @@ fn relax(
     shape: Shape,
     mine: &std::ops::Range<usize>,
     coefficients: &Coefficients,
-    old: &Field,
-    new: &Field,
+    old: &Touched<f32>,
+    new: &Touched<f32>,
     sums: &mut [f64],
 ) -> Result<()> {
     let inner = mine.start.max(1)..mine.end.min(shape.planes - 1);
@@ -110,66 +105,7 @@ fn relax(
     Ok(())
 }
 
-/// A field in shared memory, and the way in which this program touches it.
-struct Field {
-    array: SharedArray<f32>,
-    touch: Touch,
-}
-
-impl Field {
-    fn read(&self, elements: std::ops::Range<usize>) -> Result<ReadGuard<'_, f32>> {
-        match self.touch {
-            Touch::Ahead => self.array.read(elements),
-            Touch::Lazily => self.array.read_lazily(elements),
-        }
-    }
-
-    fn write(&self, elements: std::ops::Range<usize>) -> Result<WriteGuard<'_, f32>> {
-        match self.touch {
-            Touch::Ahead => self.array.write(elements),
-            Touch::Lazily => self.array.write_lazily(elements),
-        }
-    }
-}
-
 /// Returns the elements of some planes.
 fn elements(shape: Shape, planes: &std::ops::Range<usize>) -> std::ops::Range<usize> {
     planes.start * shape.plane()..planes.end * shape.plane()
-}
-
-/// Returns the home of each page: the node that computes the page's plane, so that only planes at a
-/// border travel.
-fn page_homes(shape: Shape, nodes: u32) -> Vec<u32> {
-    let pages = (shape.len() * size_of::<f32>()).div_ceil(PAGE);
-    let mut homes = Vec::with_capacity(pages);
-    for rank in 0..nodes {
-        let end = shape.planes_of(rank, nodes).end * shape.plane() * size_of::<f32>();
-        homes.resize(end.div_ceil(PAGE).max(homes.len()), rank);
-    }
-    homes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::problem::Size;
-
-    #[test]
-    fn a_page_is_at_home_where_its_plane_is_computed() {
-        for size in [Size::Xs, Size::S, Size::M] {
-            let shape = size.shape();
-            for nodes in [1, 2, 3, 4, 7, 8, 40] {
-                let homes = page_homes(shape, nodes);
-                assert_eq!(homes.len() * PAGE, shape.len() * 4);
-                for (page, home) in homes.into_iter().enumerate() {
-                    let plane = page * PAGE / 4 / shape.plane();
-                    assert!(
-                        shape.planes_of(home, nodes).contains(&plane),
-                        "{} on {nodes}: page {page}",
-                        size.name()
-                    );
-                }
-            }
-        }
-    }
 }

@@ -80,7 +80,7 @@ mod tests {
 
     fn random(seed: u64) -> Block {
         std::array::from_fn(|n| {
-            let value = crate::matrix::uniform(seed, n as u64);
+            let value = oikaze_apps::uniform(seed, n as u64);
             if n / SIDE == n % SIDE { 10.0 + value } else { value }
         })
     }

@@ -6,16 +6,17 @@ mod block;
 mod layout;
 mod matrix;
 mod parallel;
-mod report;
 mod serial;
 
 use std::error::Error;
 use std::process::ExitCode;
 
 use clap::Parser;
-use oikaze_apps::{Progress, nodes_table};
+use oikaze::Job;
+use oikaze_apps::{Program, Progress, Rate, Report, RunOptions, differ, hex};
 
-use matrix::Matrix;
+use matrix::{Matrix, TOLERANCE};
+use parallel::Factors;
 use serial::Outcome;
 
 /// LU factorization over shared memory.
@@ -25,44 +26,13 @@ use serial::Outcome;
 #[command(version, max_term_width = 120)]
 pub struct Options {
     /// Rows, and columns, of the matrix: a multiple of 16.
-    #[arg(long, default_value_t = 1024, value_parser = multiple_of_side)]
+    #[arg(long, visible_alias = "size", default_value_t = 1024, value_parser = multiple_of_side)]
     n: usize,
     /// Seed of the random matrix.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The plain serial program, without Oikaze.
-    #[arg(long)]
-    serial: bool,
-    /// Tests the solution, and compares the factors with those of the serial program, bit for bit.
-    #[arg(long)]
-    verify: bool,
-    /// One line of JSON in place of text.
-    #[arg(long)]
-    json: bool,
-    /// Shows a progress bar.
-    #[arg(long)]
-    progress: bool,
-}
-
-impl Options {
-    /// Returns the matrix to factor.
-    fn matrix(&self) -> Matrix {
-        Matrix { n: self.n, seed: self.seed }
-    }
-
-    /// Returns a progress bar over the block steps, which is shown only if the user wants it and
-    /// `here` is set.
-    fn progress(&self, here: bool) -> Progress {
-        Progress::new(self.progress && here, (self.n / block::SIDE) as u64)
-    }
-
-    /// Runs the serial program with these options.
-    fn serial_run(&self, here: bool) -> Outcome {
-        let mut progress = self.progress(here);
-        let outcome = serial::factor(self.matrix(), || progress.step());
-        progress.finish();
-        outcome
-    }
+    #[command(flatten)]
+    run: RunOptions,
 }
 
 /// Maximum number of rows, for a matrix of 8 GiB.
@@ -79,36 +49,66 @@ fn multiple_of_side(text: &str) -> Result<usize, String> {
     }
 }
 
+impl Options {
+    /// Returns the matrix to factor.
+    fn matrix(&self) -> Matrix {
+        Matrix { n: self.n, seed: self.seed }
+    }
+}
+
 fn main() -> ExitCode {
-    let options = Options::parse();
-    let result = if options.serial { run_serial(&options) } else { run_parallel(&options) };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("lu: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    oikaze_apps::main::<Options>()
 }
 
-fn run_serial(options: &Options) -> Result<(), Box<dyn Error>> {
-    let outcome = options.serial_run(true);
-    report::print(options, 1, &outcome, None);
-    if options.verify { Ok(report::verify(options, &outcome, None)?) } else { Ok(()) }
-}
+impl Program for Options {
+    const NAME: &'static str = "lu";
+    type Outcome = Outcome;
+    type Solution = Factors;
 
-fn run_parallel(options: &Options) -> Result<(), Box<dyn Error>> {
-    let job = oikaze::join()?;
-    let factors = parallel::factor(&job, options)?;
-    let table = nodes_table(&job)?; // before the factors are read for the test, which is no part of the work
-    let mut verified = Ok(());
-    if job.rank() == 0 {
-        let outcome = factors.outcome()?;
-        report::print(options, job.size(), &outcome, Some(&table));
-        if options.verify {
-            verified = report::verify(options, &outcome, Some(&options.serial_run(false)));
+    fn run_options(&self) -> &RunOptions {
+        &self.run
+    }
+
+    fn steps(&self) -> u64 {
+        (self.n / block::SIDE) as u64
+    }
+
+    fn serial(&self, progress: Progress) -> Result<Outcome, Box<dyn Error>> {
+        Ok(serial::factor(self.matrix(), progress))
+    }
+
+    fn parallel(&self, job: &Job, progress: Progress) -> Result<Factors, Box<dyn Error>> {
+        Ok(parallel::factor(job, self, progress)?)
+    }
+
+    fn outcome(&self, factors: &Factors) -> oikaze::Result<Outcome> {
+        factors.outcome()
+    }
+
+    fn report(&self, outcome: &Outcome) -> Report {
+        Report {
+            problem: format!("{0} × {0}", self.n),
+            rate: Rate::Mflops(self.matrix().flops() / outcome.seconds / 1e6),
+            seconds: outcome.seconds,
+            result: format!("solution within {:.1e} of ones", outcome.error),
+            check: hex(outcome.hash),
+            fields: serde_json::json!({
+                "n": self.n, "seed": self.seed, "error": outcome.error, "hash": hex(outcome.hash),
+            }),
         }
     }
-    job.leave()?;
-    Ok(verified?)
+
+    fn check(&self, outcome: &Outcome, serial: Option<&Outcome>) -> Result<String, String> {
+        if outcome.error >= TOLERANCE {
+            return Err(format!(
+                "wrong result: the solution is {:.1e} away from ones, allowed are {TOLERANCE:.0e}",
+                outcome.error
+            ));
+        }
+        let hash = hex(outcome.hash);
+        if let Some(serial) = serial {
+            differ("hash of the factors", &hash, &hex(serial.hash), "serial run")?;
+        }
+        Ok(format!("factors hash {hash}"))
+    }
 }

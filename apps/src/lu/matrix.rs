@@ -1,22 +1,11 @@
 //! Matrix to factor, computed value by value from a seed, and the test of its factors.
 
-use oikaze_apps::Fingerprint;
+use oikaze_apps::{Fingerprint, uniform};
 
 use crate::block::{Block, SIDE, VALUES};
 
 /// Maximum distance of a value of the solution from one.
 pub const TOLERANCE: f64 = 1e-5;
-
-/// Returns a value in 0..1 from a seed and an index, by splitmix64's output function over a Weyl
-/// sequence (Steele, Lea & Flood, OOPSLA '14). Any node can compute any value without the values
-/// before it.
-#[must_use]
-pub fn uniform(seed: u64, index: u64) -> f64 {
-    let mut z = seed.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (((z ^ (z >> 31)) >> 11) as f64) / (1u64 << 53) as f64
-}
 
 /// An n × n random matrix whose diagonal is multiplied by ten, as in SPLASH-2.
 #[derive(Clone, Copy, Debug)]

@@ -3,8 +3,9 @@
 
 use std::time::Instant;
 
-use oikaze::shared::{Homes, ReadGuard, SharedArray, WriteGuard};
+use oikaze::shared::{Homes, ReadGuard, WriteGuard};
 use oikaze::{Error, Job, Result};
+use oikaze_apps::{Progress, Touched};
 
 use crate::Options;
 use crate::block::{self, Block};
@@ -16,7 +17,7 @@ use crate::serial::Outcome;
 pub struct Factors {
     matrix: Matrix,
     layout: Layout,
-    array: SharedArray<f64>,
+    array: Touched<f64>,
     me: usize,
     /// Seconds that the factorization took.
     seconds: f64,
@@ -26,17 +27,17 @@ pub struct Factors {
 ///
 /// # Errors
 /// A node is lost, or there is no memory.
-pub fn factor(job: &Job, options: &Options) -> Result<Factors> {
+pub fn factor(job: &Job, options: &Options, mut progress: Progress) -> Result<Factors> {
     let matrix = options.matrix();
     let layout = Layout::new(matrix.n, job.size());
-    let array = job.array_with_homes("matrix", layout.len(), Homes::Explicit(layout.homes()))?;
+    let homes = Homes::Explicit(layout.homes());
+    let array = Touched::new(job, "matrix", layout.len(), homes, options.run.touch)?;
     let mut factors = Factors { matrix, layout, array, me: job.rank() as usize, seconds: 0.0 };
     let blocks = factors.layout.blocks();
     for (i, j) in factors.mine(0..blocks, 0..blocks) {
         matrix.fill(i, j, &mut factors.write(i, j)?);
     }
     job.barrier()?;
-    let mut progress = options.progress(job.rank() == 0);
     let started = Instant::now();
     for k in 0..blocks {
         // No node reads the diagonal block before the first barrier, or the step's row and column

@@ -3,6 +3,8 @@
 use std::convert::Infallible;
 use std::time::Instant;
 
+use oikaze_apps::Progress;
+
 use crate::block::{self, Block, SIDE, VALUES};
 use crate::matrix::{Matrix, fingerprint};
 
@@ -19,7 +21,7 @@ pub struct Outcome {
 
 /// Factors `matrix` on one processor.
 #[must_use]
-pub fn factor(matrix: Matrix, mut step: impl FnMut()) -> Outcome {
+pub fn factor(matrix: Matrix, mut progress: Progress) -> Outcome {
     let blocks = matrix.n / SIDE;
     let mut all = vec![[0.0; VALUES]; blocks * blocks];
     for (place, block) in all.iter_mut().enumerate() {
@@ -41,9 +43,10 @@ pub fn factor(matrix: Matrix, mut step: impl FnMut()) -> Outcome {
                 block::update(block, &left, above);
             }
         }
-        step();
+        progress.step();
     }
     let seconds = started.elapsed().as_secs_f64();
+    progress.finish();
     let get = |i: usize, j: usize| -> Result<Block, Infallible> { Ok(all[i * blocks + j]) };
     let Ok(error) = matrix.error(get);
     let Ok(hash) = fingerprint(blocks, get);
@@ -58,7 +61,7 @@ mod tests {
     #[test]
     fn the_solution_is_all_ones() {
         for n in [16, 32, 176] {
-            let outcome = factor(Matrix { n, seed: 1 }, || {});
+            let outcome = factor(Matrix { n, seed: 1 }, Progress::new(false, 0));
             assert!(outcome.error < TOLERANCE, "n = {n}: {}", outcome.error);
         }
     }
@@ -81,6 +84,6 @@ mod tests {
         let Ok(expected) = fingerprint(n / SIDE, |bi, bj| -> Result<Block, Infallible> {
             Ok(std::array::from_fn(|v| plain[bi * SIDE + v / SIDE][bj * SIDE + v % SIDE]))
         });
-        assert_eq!(factor(matrix, || {}).hash, expected);
+        assert_eq!(factor(matrix, Progress::new(false, 0)).hash, expected);
     }
 }

@@ -1,0 +1,133 @@
+//! Run of a program: alone on one processor, or as a node of a job.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use clap::{Args, Parser};
+use oikaze::Job;
+
+use crate::{Progress, Report, Touch, nodes_table};
+
+/// Options that all programs have.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct RunOptions {
+    /// The plain serial program, without Oikaze.
+    #[arg(long)]
+    pub serial: bool,
+    /// Compares the result with the one of the serial program, bit for bit, and with published
+    /// results where there are any.
+    #[arg(long)]
+    pub verify: bool,
+    /// How shared memory is touched.
+    #[arg(long, value_enum, default_value = "ahead")]
+    pub touch: Touch,
+    /// One line of JSON in place of text.
+    #[arg(long)]
+    pub json: bool,
+    /// Shows a progress bar.
+    #[arg(long)]
+    pub progress: bool,
+}
+
+/// A program with a serial and a parallel version, as its command line describes it.
+pub trait Program: Parser {
+    /// Name in reports and errors.
+    const NAME: &'static str;
+    /// Result of a run.
+    type Outcome;
+    /// Result of a parallel run that is still in shared memory.
+    type Solution;
+
+    /// Returns the options that all programs have.
+    fn run_options(&self) -> &RunOptions;
+
+    /// Returns the number of steps of the progress bar.
+    fn steps(&self) -> u64;
+
+    /// Computes the result on one processor, without nodes and shared memory. This result is the
+    /// oracle of the parallel program.
+    ///
+    /// # Errors
+    /// There is not enough memory.
+    fn serial(&self, progress: Progress) -> Result<Self::Outcome, Box<dyn Error>>;
+
+    /// Computes the result with all nodes of the job.
+    ///
+    /// # Errors
+    /// A node is lost, or there is no memory.
+    fn parallel(&self, job: &Job, progress: Progress) -> Result<Self::Solution, Box<dyn Error>>;
+
+    /// Reads the result from all nodes, on node 0.
+    ///
+    /// # Errors
+    /// A node is lost.
+    fn outcome(&self, solution: &Self::Solution) -> oikaze::Result<Self::Outcome>;
+
+    /// Returns the report about a result.
+    fn report(&self, outcome: &Self::Outcome) -> Report;
+
+    /// Checks a result against published ones, and against the serial run if there was one. Returns
+    /// what was verified.
+    ///
+    /// # Errors
+    /// The error says which values differ.
+    fn check(
+        &self,
+        outcome: &Self::Outcome,
+        serial: Option<&Self::Outcome>,
+    ) -> Result<String, String>;
+}
+
+/// Runs program `P` with the arguments of this process.
+#[must_use]
+pub fn main<P: Program>() -> ExitCode {
+    let program = P::parse();
+    let result =
+        if program.run_options().serial { run_serial(&program) } else { run_parallel(&program) };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{}: {error}", P::NAME);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_serial<P: Program>(program: &P) -> Result<(), Box<dyn Error>> {
+    let options = program.run_options();
+    let outcome = program.serial(Progress::new(options.progress, program.steps()))?;
+    program.report(&outcome).print(P::NAME, options, 1, None);
+    if options.verify { verify(program, &outcome, None) } else { Ok(()) }
+}
+
+fn run_parallel<P: Program>(program: &P) -> Result<(), Box<dyn Error>> {
+    let job = oikaze::join()?;
+    let options = program.run_options();
+    let shown = options.progress && job.rank() == 0;
+    let solution = program.parallel(&job, Progress::new(shown, program.steps()))?;
+    // Taken before the result is read for its check, which is no part of the work.
+    let table = nodes_table(&job)?;
+    let mut verified = Ok(());
+    if job.rank() == 0 {
+        let outcome = program.outcome(&solution)?;
+        program.report(&outcome).print(P::NAME, options, job.size(), Some(&table));
+        if options.verify {
+            let serial = program.serial(Progress::new(false, program.steps()))?;
+            verified = verify(program, &outcome, Some(&serial));
+        }
+    }
+    job.leave()?;
+    verified
+}
+
+fn verify<P: Program>(
+    program: &P,
+    outcome: &P::Outcome,
+    serial: Option<&P::Outcome>,
+) -> Result<(), Box<dyn Error>> {
+    let verified = program.check(outcome, serial)?;
+    if !program.run_options().json {
+        println!("verified: {verified}");
+    }
+    Ok(())
+}
